@@ -1,0 +1,87 @@
+// Argument checks shared by the rooms. Messages name the operator, the argument, what was expected
+// and what came; the exception types are ATen's.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+
+namespace gpuopt {
+
+struct NamedTensor {
+  const char* name;
+  const at::Tensor& tensor;
+};
+
+inline bool has_symbolic_shape(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+inline bool is_cpu_scalar(const at::Tensor& tensor) {
+  return tensor.dim() == 0 && tensor.is_cpu();
+}
+
+// Every tensor on one device; zero-dimensional CPU tensors go with any device.
+inline void check_same_device(const char* op, std::initializer_list<NamedTensor> arguments) {
+  const NamedTensor* first = nullptr;
+  for (const NamedTensor& argument : arguments) {
+    if (is_cpu_scalar(argument.tensor)) continue;
+    if (first == nullptr) {
+      first = &argument;
+      continue;
+    }
+    TORCH_CHECK(argument.tensor.device() == first->tensor.device(), op, ": ", argument.name,
+                " must be on the device of ", first->name, ": expected ", first->tensor.device(),
+                ", got ", argument.tensor.device());
+  }
+}
+
+// Shapes that broadcast together. Symbolic shapes are left to the Meta kernels, which guard.
+inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> arguments) {
+  const NamedTensor& first = *arguments.begin();
+  for (const NamedTensor& argument : arguments) {
+    if (has_symbolic_shape(argument.tensor)) return;
+  }
+  at::DimVector shape(first.tensor.sizes());
+  for (const NamedTensor& argument : arguments) {
+    const at::IntArrayRef sizes = argument.tensor.sizes();
+    if (sizes.equals(shape)) continue;
+    if (sizes.size() > shape.size()) shape.insert(shape.begin(), sizes.size() - shape.size(), 1);
+    for (size_t i = 1; i <= sizes.size(); ++i) {
+      int64_t& size = shape[shape.size() - i];
+      const int64_t own = sizes[sizes.size() - i];
+      TORCH_CHECK(own == size || own == 1 || size == 1, op, ": ", argument.name,
+                  " must broadcast with ", first.name, ": expected sizes that match or are 1, got ",
+                  first.name, " ", first.tensor.sizes(), " and ", argument.name, " ", sizes,
+                  " (dimension ", shape.size() - i, ": ", size, " against ", own, ")");
+      if (size == 1) size = own;
+    }
+  }
+}
+
+// A tensor that an operator writes to: every element at an address of its own, and no input
+// overlapping it in part (the same elements exactly are fine: that is in-place).
+inline void check_writable(const char* op, NamedTensor written,
+                           std::initializer_list<NamedTensor> inputs) {
+  if (has_symbolic_shape(written.tensor)) return;
+  TORCH_CHECK(at::has_internal_overlap(written.tensor) != at::MemOverlap::Yes, op, ": ",
+              written.name, " must have every element at its own address: expected no overlap, got "
+              "sizes ", written.tensor.sizes(), " with strides ", written.tensor.strides(),
+              " (clone() it first)");
+  for (const NamedTensor& input : inputs) {
+    if (has_symbolic_shape(input.tensor)) continue;
+    const auto status = at::get_overlap_status(written.tensor, input.tensor);
+    TORCH_CHECK(status != at::MemOverlapStatus::Partial, op, ": ", written.name,
+                " must not share memory with a part of ", input.name,
+                ": expected separate or identical memory, got a partial overlap (clone() one)");
+  }
+}
+
+inline void check_castable(const char* op, const char* name, at::ScalarType result,
+                           at::ScalarType written) {
+  TORCH_CHECK(at::canCast(result, written), op, ": ", name,
+              " must be able to hold the result: expected a dtype that ", result,
+              " casts to, got ", written);
+}
+
+}  // namespace gpuopt

@@ -1,0 +1,77 @@
+// What the CUDA bindings share: torch's dtypes as ours, and launch errors as sentences.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "common/dtype.h"
+
+namespace gpuopt {
+
+inline DType to_dtype(const char* op, at::ScalarType type) {
+  switch (type) {
+    case at::kBool:
+      return DType::kBool;
+    case at::kByte:
+      return DType::kUInt8;
+    case at::kChar:
+      return DType::kInt8;
+    case at::kShort:
+      return DType::kInt16;
+    case at::kInt:
+      return DType::kInt32;
+    case at::kLong:
+      return DType::kInt64;
+    case at::kHalf:
+      return DType::kFloat16;
+    case at::kBFloat16:
+      return DType::kBFloat16;
+    case at::kFloat:
+      return DType::kFloat32;
+    case at::kDouble:
+      return DType::kFloat64;
+    case at::kComplexHalf:
+      return DType::kComplex32;
+    case at::kComplexFloat:
+      return DType::kComplex64;
+    case at::kComplexDouble:
+      return DType::kComplex128;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, op, " (CUDA) is not implemented for ", type);
+  }
+}
+
+inline ScalarValue to_scalar_value(const at::Scalar& scalar) {
+  ScalarValue value;
+  if (scalar.isComplex()) {
+    const auto number = scalar.toComplexDouble();
+    value.re = number.real();
+    value.im = number.imag();
+  } else if (scalar.isFloatingPoint()) {
+    value.re = scalar.toDouble();
+  } else {
+    value.integer = scalar.isBoolean() ? scalar.toBool() : scalar.toLong();
+    value.re = static_cast<double>(value.integer);
+  }
+  return value;
+}
+
+// Throws for a launch that failed. A binary without code for this GPU is the one case that a user
+// can meet and mend.
+inline void check_launch(const char* op, cudaError_t error) {
+  if (error == cudaSuccess) return;
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    (void)cudaGetLastError();
+    cudaDeviceProp gpu;
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&gpu, c10::cuda::current_device()));
+    TORCH_CHECK(false, op, ": this build of gpuopt holds kernels for compute capability ",
+                GPUOPT_CUDA_ARCHS, ", none of which runs on ", gpu.name, " (", gpu.major, ".",
+                gpu.minor, "); rebuild with TORCH_CUDA_ARCH_LIST=", gpu.major, ".", gpu.minor);
+  }
+  C10_CUDA_CHECK(error);
+}
+
+}  // namespace gpuopt

@@ -1,0 +1,51 @@
+// What a batching rule needs: operands stripped of one vmap level, and results given it back.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/functorch/DynamicLayer.h>  // needs binding/compat on the include path
+#include <ATen/functorch/PlumbingHelper.h>
+
+#include <optional>
+
+namespace gpuopt {
+
+// The innermost vmap level, whose rule is being called. While it lives, calls reach the level below.
+class VmapLevel {
+ public:
+  VmapLevel() : level_(at::functorch::maybeCurrentDynamicLayer()->layerId()) {}
+
+  at::Tensor wrap(const at::Tensor& value, std::optional<int64_t> batch_dim) const {
+    return at::functorch::makeBatched(value, batch_dim, level_);
+  }
+
+  struct Operand {
+    at::Tensor value;
+    std::optional<int64_t> batch_dim;
+
+    int64_t logical_dim() const { return value.dim() - (batch_dim.has_value() ? 1 : 0); }
+
+    // The batch dimension in front, then ones up to `rank` logical dimensions, so that it
+    // broadcasts with any other operand aligned to that rank. Unbatched operands stay as they are.
+    at::Tensor aligned(int64_t rank) const {
+      if (!batch_dim.has_value()) return value;
+      const at::Tensor front = value.movedim(*batch_dim, 0);
+      const int64_t missing = rank - logical_dim();
+      if (missing <= 0) return front;
+      c10::SymDimVector sizes(front.sym_sizes());
+      sizes.insert(sizes.begin() + 1, missing, c10::SymInt(1));
+      return front.view_symint(sizes);
+    }
+  };
+
+  Operand unwrap(const at::Tensor& tensor) const {
+    auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level_);
+    return {std::move(value), batch_dim};
+  }
+
+ private:
+  int64_t level_;
+  c10::impl::ExcludeDispatchKeyGuard below_{c10::DispatchKey::FuncTorchBatched};
+};
+
+}  // namespace gpuopt

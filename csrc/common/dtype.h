@@ -1,0 +1,56 @@
+// The element types that cross the border between the bindings and the kernels, without torch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuopt {
+
+enum class DType : uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex32,
+  kComplex64,
+  kComplex128,
+};
+
+constexpr size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kUInt8:
+    case DType::kInt8:
+      return 1;
+    case DType::kInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kInt32:
+    case DType::kFloat32:
+    case DType::kComplex32:
+      return 4;
+    case DType::kInt64:
+    case DType::kFloat64:
+    case DType::kComplex64:
+      return 8;
+    case DType::kComplex128:
+      return 16;
+  }
+  return 0;
+}
+
+// A number given by the caller (alpha, a Python scalar), in every form a kernel may want it.
+struct ScalarValue {
+  double re = 0;
+  double im = 0;
+  int64_t integer = 0;
+};
+
+}  // namespace gpuopt

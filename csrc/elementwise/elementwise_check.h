@@ -1,0 +1,75 @@
+// One check function per operator form, used by the CUDA, CPU and Meta kernels alike.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+
+#include "binding/check.h"
+
+namespace gpuopt::elementwise {
+
+inline void check_inputs(const char* op, std::initializer_list<NamedTensor> inputs) {
+  check_same_device(op, inputs);
+  check_broadcast(op, inputs);
+}
+
+// In-place: the result must fit self's shape and dtype.
+inline void check_inplace(const char* op, const at::Tensor& self, const at::Tensor& other) {
+  check_inputs(op, {{"self", self}, {"other", other}});
+  if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;
+  TORCH_CHECK(at::is_expandable_to(other.sizes(), self.sizes()), op,
+              ": other must broadcast to self's shape: expected a shape that expands to ",
+              self.sizes(), ", got ", other.sizes());
+  check_castable(op, "self", at::result_type(self, other), self.scalar_type());
+  check_writable(op, {"self", self}, {{"other", other}});
+}
+
+inline void check_inplace(const char* op, const at::Tensor& self, const at::Scalar& other) {
+  check_castable(op, "self", at::result_type(self, other), self.scalar_type());
+  check_writable(op, {"self", self}, {});
+}
+
+inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& other,
+                      const at::Tensor& out) {
+  check_inputs(op, {{"self", self}, {"other", other}});
+  TORCH_CHECK(is_cpu_scalar(self) || out.device() == self.device(), op,
+              ": out must be on the device of self: expected ", self.device(), ", got ",
+              out.device());
+  TORCH_CHECK(is_cpu_scalar(other) || out.device() == other.device(), op,
+              ": out must be on the device of other: expected ", other.device(), ", got ",
+              out.device());
+  check_castable(op, "out", at::result_type(self, other), out.scalar_type());
+  check_writable(op, {"out", out}, {{"self", self}, {"other", other}});
+}
+
+inline void check_axpy(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
+  constexpr const char* op = "gpuopt::axpy";
+  check_inputs(op, {{"y", y}, {"x", x}});
+  const at::ScalarType result = at::result_type(y, x);
+  TORCH_CHECK(!alpha.isBoolean() || result == at::kBool, op,
+              ": alpha must not be a bool: expected a number for a result of dtype ", result,
+              ", got ", alpha);
+  TORCH_CHECK(!at::isIntegralType(result, /*includeBool=*/true) || alpha.isIntegral(true), op,
+              ": alpha must be an integer for a result of dtype ", result, ", got ", alpha);
+  TORCH_CHECK(at::isComplexType(result) || !alpha.isComplex(), op,
+              ": alpha must be real for a result of dtype ", result, ", got ", alpha);
+}
+
+inline void check_fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  check_inputs("gpuopt::fma", {{"a", a}, {"b", b}, {"c", c}});
+}
+
+// ATen's iterator over an output and its inputs: broadcasting, type promotion, the output's memory
+// format and the order of dimensions are ATen's own. `out` may be undefined.
+inline at::TensorIterator make_iterator(const at::Tensor& out,
+                                        std::initializer_list<at::Tensor> inputs) {
+  at::TensorIteratorConfig config;
+  config.allow_cpu_scalars(true)
+      .promote_inputs_to_common_dtype(true)
+      .cast_common_dtype_to_outputs(true)
+      .enforce_safe_casting_to_output(true)
+      .add_owned_output(out);
+  for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
+  return config.build();
+}
+
+}  // namespace gpuopt::elementwise

@@ -1,0 +1,323 @@
+// Derivatives of the element-wise operators: reverse mode, forward mode, and what in-place and out=
+// owe to autograd. Backward formulas call differentiable operators, so higher derivatives follow.
+// The engine itself sums a gradient to its input's shape and casts it to its dtype.
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include "binding/grad_node.h"
+#include "elementwise/elementwise_ops.h"
+
+namespace gpuopt::elementwise {
+namespace {
+
+using at::Tensor;
+using c10::DispatchKeySet;
+using torch::autograd::collect_next_edges;
+using torch::autograd::compute_requires_grad;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// d(a b) = b' da + a' db, with ' the conjugate.
+struct MulBackward : torch::autograd::Node {
+  std::string name() const override { return "GpuoptMulBackward"; }
+
+  // Each factor is kept only for the other one's gradient.
+  void save(const Tensor& self, const Tensor& other) {
+    if (task_needs(1)) self_ = SavedVariable(self, /*is_output=*/false);
+    if (task_needs(0)) other_ = SavedVariable(other, /*is_output=*/false);
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list inputs(2);
+    if (!grads[0].defined()) return inputs;
+    if (task_should_compute_output(0)) inputs[0] = gpuopt::mul(grads[0], other_.unpack().conj());
+    if (task_should_compute_output(1)) inputs[1] = gpuopt::mul(grads[0], self_.unpack().conj());
+    return inputs;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    self_.reset_data();
+    other_.reset_data();
+  }
+
+ private:
+  bool task_needs(size_t input) const { return next_edge(input).is_valid(); }
+
+  SavedVariable self_, other_;
+};
+
+struct MulScalarBackward : torch::autograd::Node {
+  explicit MulScalarBackward(at::Scalar other) : other_(std::move(other)) {}
+  MulScalarBackward() = default;
+  std::string name() const override { return "GpuoptMulScalarBackward"; }
+
+  variable_list apply(variable_list&& grads) override {
+    if (!grads[0].defined()) return {Tensor()};
+    return {gpuopt::mul(grads[0], other_.conj())};
+  }
+
+ private:
+  at::Scalar other_;
+};
+
+// d(alpha x + y) = alpha' dx + dy
+struct AxpyBackward : torch::autograd::Node {
+  explicit AxpyBackward(at::Scalar alpha) : alpha_(std::move(alpha)) {}
+  AxpyBackward() = default;
+  std::string name() const override { return "GpuoptAxpyBackward"; }
+
+  variable_list apply(variable_list&& grads) override {
+    variable_list inputs(2);
+    if (!grads[0].defined()) return inputs;
+    if (task_should_compute_output(0)) inputs[0] = gpuopt::mul(grads[0], alpha_.conj());
+    if (task_should_compute_output(1)) inputs[1] = grads[0];
+    return inputs;
+  }
+
+ private:
+  at::Scalar alpha_;
+};
+
+// d(a b + c) = b' da + a' db + dc
+struct FmaBackward : torch::autograd::Node {
+  std::string name() const override { return "GpuoptFmaBackward"; }
+
+  void save(const Tensor& a, const Tensor& b) {
+    if (next_edge(1).is_valid()) a_ = SavedVariable(a, /*is_output=*/false);
+    if (next_edge(0).is_valid()) b_ = SavedVariable(b, /*is_output=*/false);
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list inputs(3);
+    if (!grads[0].defined()) return inputs;
+    if (task_should_compute_output(0)) inputs[0] = gpuopt::mul(grads[0], b_.unpack().conj());
+    if (task_should_compute_output(1)) inputs[1] = gpuopt::mul(grads[0], a_.unpack().conj());
+    if (task_should_compute_output(2)) inputs[2] = grads[0];
+    return inputs;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    a_.reset_data();
+    b_.reset_data();
+  }
+
+ private:
+  SavedVariable a_, b_;
+};
+
+// Sums the terms of a tangent and gives it the result's shape and dtype.
+Tensor sum_tangents(const Tensor& result, std::initializer_list<Tensor> terms) {
+  Tensor sum;
+  for (const Tensor& term : terms) {
+    if (term.defined()) sum = sum.defined() ? gpuopt::axpy(term, sum) : term;
+  }
+  if (sum.scalar_type() != result.scalar_type()) sum = sum.to(result.scalar_type());
+  return sum.expand_symint(result.sym_sizes());
+}
+
+Tensor mul_tangent(const Tensor& result, const Tensor& self, const Tensor& other) {
+  Tensor by_self, by_other;
+  if (has_tangent(self)) by_self = gpuopt::mul(tangent_of(self), primal_of(other));
+  if (has_tangent(other)) by_other = gpuopt::mul(primal_of(self), tangent_of(other));
+  return sum_tangents(result, {by_self, by_other});
+}
+
+// ---------------------------------------------------------------- functional operators
+
+Tensor mul_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& other) {
+  NodePtr<MulBackward> node;
+  if (compute_requires_grad(self, other)) {
+    node = make_node<MulBackward>();
+    node->set_next_edges(collect_next_edges(self, other));
+    node->save(self, other);
+  }
+  Tensor result;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    result = ops::mul_tensor().redispatch(keys & c10::after_autograd_keyset, self, other);
+  }
+  if (node) set_history(result, node);
+  if (has_tangent(self) || has_tangent(other)) {
+    result._set_fw_grad(mul_tangent(result, self, other), /*level=*/0, /*is_inplace_op=*/false);
+  }
+  return result;
+}
+
+Tensor mul_scalar_autograd(DispatchKeySet keys, const Tensor& self, const at::Scalar& other) {
+  NodePtr<MulScalarBackward> node;
+  if (compute_requires_grad(self)) {
+    node = make_node<MulScalarBackward>(other);
+    node->set_next_edges(collect_next_edges(self));
+  }
+  Tensor result;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    result = ops::mul_scalar().redispatch(keys & c10::after_autograd_keyset, self, other);
+  }
+  if (node) set_history(result, node);
+  if (has_tangent(self)) {
+    result._set_fw_grad(gpuopt::mul(tangent_of(self), other), /*level=*/0, /*is_inplace_op=*/false);
+  }
+  return result;
+}
+
+Tensor axpy_autograd(DispatchKeySet keys, const Tensor& x, const Tensor& y,
+                     const at::Scalar& alpha) {
+  NodePtr<AxpyBackward> node;
+  if (compute_requires_grad(x, y)) {
+    node = make_node<AxpyBackward>(alpha);
+    node->set_next_edges(collect_next_edges(x, y));
+  }
+  Tensor result;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    result = ops::axpy().redispatch(keys & c10::after_autograd_keyset, x, y, alpha);
+  }
+  if (node) set_history(result, node);
+  if (has_tangent(x) || has_tangent(y)) {
+    Tensor by_x, by_y;
+    if (has_tangent(x)) by_x = gpuopt::mul(tangent_of(x), alpha);
+    if (has_tangent(y)) by_y = tangent_of(y);
+    result._set_fw_grad(sum_tangents(result, {by_x, by_y}), /*level=*/0, /*is_inplace_op=*/false);
+  }
+  return result;
+}
+
+Tensor fma_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b, const Tensor& c) {
+  NodePtr<FmaBackward> node;
+  if (compute_requires_grad(a, b, c)) {
+    node = make_node<FmaBackward>();
+    node->set_next_edges(collect_next_edges(a, b, c));
+    node->save(a, b);
+  }
+  Tensor result;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    result = ops::fma().redispatch(keys & c10::after_autograd_keyset, a, b, c);
+  }
+  if (node) set_history(result, node);
+  if (has_tangent(a) || has_tangent(b) || has_tangent(c)) {
+    Tensor by_a, by_b, by_c;
+    if (has_tangent(a)) by_a = gpuopt::mul(tangent_of(a), primal_of(b));
+    if (has_tangent(b)) by_b = gpuopt::mul(primal_of(a), tangent_of(b));
+    if (has_tangent(c)) by_c = tangent_of(c);
+    result._set_fw_grad(sum_tangents(result, {by_a, by_b, by_c}), /*level=*/0,
+                        /*is_inplace_op=*/false);
+  }
+  return result;
+}
+
+// ---------------------------------------------------------------- in-place and out=
+
+// A tangent that self already has is overwritten like self, since views of self may share it.
+void set_inplace_tangent(const Tensor& self, const Tensor& tangent) {
+  if (!tangent.defined()) return;
+  const Tensor own = tangent_of(self);
+  self._set_fw_grad(own.defined() ? own.copy_(tangent) : tangent, /*level=*/0,
+                    /*is_inplace_op=*/true);
+}
+
+Tensor& mul_inplace_autograd(DispatchKeySet keys, Tensor& self, const Tensor& other) {
+  const bool requires_grad = compute_requires_grad(self, other);
+  torch::autograd::check_inplace(self, requires_grad);
+  NodePtr<MulBackward> node;
+  if (requires_grad) {
+    node = make_node<MulBackward>();
+    node->set_next_edges(collect_next_edges(self, other));
+    // The product overwrites self, and other's gradient needs the old value.
+    node->save(compute_requires_grad(other) ? self.clone() : self, other);
+  }
+  Tensor tangent;
+  if (has_tangent(self) || has_tangent(other)) tangent = mul_tangent(self, self, other);
+  {
+    at::AutoDispatchBelowAutograd guard;
+    ops::mul_inplace_tensor().redispatch(keys & c10::after_autograd_keyset, self, other);
+  }
+  if (node) torch::autograd::rebase_history(self, node);
+  set_inplace_tangent(self, tangent);
+  return self;
+}
+
+Tensor& mul_inplace_scalar_autograd(DispatchKeySet keys, Tensor& self, const at::Scalar& other) {
+  const bool requires_grad = compute_requires_grad(self);
+  torch::autograd::check_inplace(self, requires_grad);
+  NodePtr<MulScalarBackward> node;
+  if (requires_grad) {
+    node = make_node<MulScalarBackward>(other);
+    node->set_next_edges(collect_next_edges(self));
+  }
+  Tensor tangent;
+  if (has_tangent(self)) tangent = gpuopt::mul(tangent_of(self), other);
+  {
+    at::AutoDispatchBelowAutograd guard;
+    ops::mul_inplace_scalar().redispatch(keys & c10::after_autograd_keyset, self, other);
+  }
+  if (node) torch::autograd::rebase_history(self, node);
+  set_inplace_tangent(self, tangent);
+  return self;
+}
+
+Tensor& mul_out_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& other,
+                         Tensor& out) {
+  if (compute_requires_grad(self, other, out)) {
+    torch::autograd::throw_error_out_requires_grad("gpuopt::mul");
+  }
+  TORCH_CHECK(!has_tangent(self) && !has_tangent(other) && !has_tangent(out),
+              "gpuopt::mul: out= does not support forward-mode differentiation: expected tensors "
+              "without tangents");
+  at::AutoDispatchBelowAutograd guard;
+  return ops::mul_out().redispatch(keys & c10::after_autograd_keyset, self, other, out);
+}
+
+// The key below Autograd that counts writes, also in no_grad mode.
+
+Tensor& mul_inplace_version(DispatchKeySet keys, Tensor& self, const Tensor& other) {
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ops::mul_inplace_tensor().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other);
+  }
+  torch::autograd::increment_version(self);
+  return self;
+}
+
+Tensor& mul_inplace_scalar_version(DispatchKeySet keys, Tensor& self, const at::Scalar& other) {
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ops::mul_inplace_scalar().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other);
+  }
+  torch::autograd::increment_version(self);
+  return self;
+}
+
+Tensor& mul_out_version(DispatchKeySet keys, const Tensor& self, const Tensor& other,
+                        Tensor& out) {
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ops::mul_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other, out);
+  }
+  torch::autograd::increment_version(out);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
+  m.impl("mul.Tensor", mul_autograd);
+  m.impl("mul.Scalar", mul_scalar_autograd);
+  m.impl("mul.out", mul_out_autograd);
+  m.impl("mul_.Tensor", mul_inplace_autograd);
+  m.impl("mul_.Scalar", mul_inplace_scalar_autograd);
+  m.impl("axpy", axpy_autograd);
+  m.impl("fma", fma_autograd);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
+  m.impl("mul.out", mul_out_version);
+  m.impl("mul_.Tensor", mul_inplace_version);
+  m.impl("mul_.Scalar", mul_inplace_scalar_version);
+}
+
+}  // namespace
+}  // namespace gpuopt::elementwise

@@ -1,0 +1,104 @@
+// gpuopt::mul, mul_, axpy and fma: schemas, and the CPU and Meta kernels.
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/native/TypeProperties.h>
+#include <torch/library.h>
+
+#include <cmath>
+
+#include "elementwise/elementwise_check.h"
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
+  m.def("mul.Tensor(Tensor self, Tensor other) -> Tensor", tags);
+  m.def("mul.Scalar(Tensor self, Scalar other) -> Tensor", tags);
+  m.def("mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", tags);
+  m.def("mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", tags);
+  m.def("mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", tags);
+  m.def("axpy(Tensor x, Tensor y, *, Scalar alpha=1) -> Tensor", tags);
+  m.def("fma(Tensor a, Tensor b, Tensor c) -> Tensor", tags);
+}
+
+namespace gpuopt::elementwise {
+namespace {
+
+// CPU and Meta delegate to ATen, which dispatches on the tensors it is given.
+
+at::Tensor mul_aten(const at::Tensor& self, const at::Tensor& other) {
+  check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
+  return at::mul(self, other);
+}
+
+at::Tensor mul_scalar_aten(const at::Tensor& self, const at::Scalar& other) {
+  return at::mul(self, other);
+}
+
+at::Tensor& mul_out_aten(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  check_out("gpuopt::mul", self, other, out);
+  return at::mul_out(out, self, other);
+}
+
+at::Tensor& mul_inplace_aten(at::Tensor& self, const at::Tensor& other) {
+  check_inplace("gpuopt::mul_", self, other);
+  return self.mul_(other);
+}
+
+at::Tensor& mul_inplace_scalar_aten(at::Tensor& self, const at::Scalar& other) {
+  check_inplace("gpuopt::mul_", self, other);
+  return self.mul_(other);
+}
+
+at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
+  check_axpy(x, y, alpha);
+  return at::add(y, x, alpha);
+}
+
+at::Tensor fma_meta(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  check_fma(a, b, c);
+  return at::addcmul(c, a, b);
+}
+
+// at::addcmul rounds twice, so floating-point types go through std::fma.
+at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  check_fma(a, b, c);
+  const auto dtype = at::native::result_type(at::TensorList{a, b, c});
+  if (!at::isFloatingType(dtype)) return at::addcmul(c, a, b);
+  at::TensorIterator iterator = make_iterator({}, {c, a, b});
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "gpuopt::fma", [&] {
+    using C = at::opmath_type<scalar_t>;
+    iterator.for_each([](char** data, const int64_t* strides, int64_t n) {
+      const auto load = [&](int operand, int64_t i) {
+        return static_cast<C>(
+            *reinterpret_cast<const scalar_t*>(data[operand] + i * strides[operand]));
+      };
+      for (int64_t i = 0; i < n; ++i) {
+        *reinterpret_cast<scalar_t*>(data[0] + i * strides[0]) =
+            static_cast<scalar_t>(std::fma(load(2, i), load(3, i), load(1, i)));
+      }
+    });
+  });
+  return iterator.output();
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  m.impl("mul.Tensor", mul_aten);
+  m.impl("mul.Scalar", mul_scalar_aten);
+  m.impl("mul.out", mul_out_aten);
+  m.impl("mul_.Tensor", mul_inplace_aten);
+  m.impl("mul_.Scalar", mul_inplace_scalar_aten);
+  m.impl("axpy", axpy_aten);
+  m.impl("fma", fma_cpu);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
+  m.impl("mul.Tensor", mul_aten);
+  m.impl("mul.Scalar", mul_scalar_aten);
+  m.impl("mul.out", mul_out_aten);
+  m.impl("mul_.Tensor", mul_inplace_aten);
+  m.impl("mul_.Scalar", mul_inplace_scalar_aten);
+  m.impl("axpy", axpy_aten);
+  m.impl("fma", fma_meta);
+}
+
+}  // namespace
+}  // namespace gpuopt::elementwise
