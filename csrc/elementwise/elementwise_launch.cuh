@@ -3,11 +3,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "elementwise/elementwise_kernel.cuh"
 
 namespace gpuopt::elementwise {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;
+constexpr int kTileThreads = 256;
 
 template <int kOperands>
 StridedArgs<kOperands> strided_args(const Problem& problem, const Plan& plan) {
@@ -29,9 +32,15 @@ StridedArgs<kOperands> strided_args(const Problem& problem, const Plan& plan) {
     args.data[k] = problem.operands[k].data;
     args.dtypes[k] = problem.operands[k].dtype;
     args.linear[k] = plan.linear[k];
-    for (int d = 0; d < plan.num_dims; ++d) args.strides[k][d] = plan.strides[k][order[d]];
+    for (int d = 0; d < plan.num_dims; ++d) {
+      args.strides[k][d] = static_cast<uint32_t>(plan.strides[k][order[d]]);
+    }
   }
   return args;
+}
+
+inline unsigned blocks_for(int64_t items, int64_t per_block) {
+  return static_cast<unsigned>(ceil_div(items, per_block));
 }
 
 template <typename F, typename T>
@@ -40,10 +49,22 @@ cudaError_t launch_vector(const F& f, const Problem& problem, const Plan& plan,
   VectorArgs<F::kInputs + 1> args{};
   for (int k = 0; k <= F::kInputs; ++k) args.data[k] = problem.operands[k].data;
   args.numel = plan.numel;
-  constexpr int kPacks = 1;
-  const int64_t packs = ceil_div<int64_t>(plan.numel, plan.values_per_pack);
-  const auto blocks = static_cast<unsigned>(ceil_div<int64_t>(packs, kThreads * kPacks));
-  vector_kernel<F, T, kThreads, kPacks><<<blocks, kThreads, 0, stream>>>(f, args);
+  const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
+  vector_kernel<F, T, kThreads>
+      <<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
+  return cudaGetLastError();
+}
+
+template <typename F, typename T, Access kAccess>
+cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan,
+                        cudaStream_t stream) {
+  auto args = strided_args<F::kInputs + 1>(problem, plan);
+  args.sizes[0] = FastDiv(static_cast<uint32_t>(
+      std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1)));
+  for (auto& strides : args.strides) strides[0] *= kPackSize<T>;
+  const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
+  rows_kernel<F, T, kAccess, kThreads>
+      <<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
   return cudaGetLastError();
 }
 
@@ -54,13 +75,11 @@ cudaError_t launch_packed(const F& f, const Problem& problem, const Plan& plan,
   if (plan.by_rows) {
     const auto rows = static_cast<uint32_t>(plan.numel / plan.sizes[0]);
     const uint32_t packs = rows * plan.packs_per_row;
-    packed_rows_kernel<F, T, kThreads><<<ceil_div<uint32_t>(packs, kThreads), kThreads, 0, stream>>>(
+    packed_rows_kernel<F, T, kThreads><<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(
         f, args, FastDiv(plan.packs_per_row), packs);
   } else {
-    constexpr int kPacks = 1;
-    const int64_t packs = ceil_div<int64_t>(plan.numel, plan.values_per_pack);
-    const auto blocks = static_cast<unsigned>(ceil_div<int64_t>(packs, kThreads * kPacks));
-    packed_kernel<F, T, kThreads, kPacks><<<blocks, kThreads, 0, stream>>>(f, args);
+    const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
+    packed_kernel<F, T, kThreads><<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
   }
   return cudaGetLastError();
 }
@@ -70,23 +89,31 @@ cudaError_t launch_tiles(const F& f, const Problem& problem, const Plan& plan,
                          cudaStream_t stream) {
   using Layout = Tile<T, kPackedTiles>;
   const auto args = strided_args<F::kInputs + 1>(problem, plan);
-  uint32_t turned = 0;
-  for (int k = 0; k < F::kInputs; ++k) turned |= static_cast<uint32_t>(plan.turned[k + 1]) << k;
+  uint32_t turned = 0, packed = 0;
+  for (int k = 0; k < F::kInputs; ++k) {
+    turned |= static_cast<uint32_t>(plan.turned[k + 1]) << k;
+    packed |= static_cast<uint32_t>(plan.packed_input[k + 1]) << k;
+  }
   const int64_t tiles_i = ceil_div<int64_t>(plan.sizes[0], Layout::kSide);
   const int64_t tiles_j = ceil_div<int64_t>(plan.sizes[plan.tile_dim], Layout::kSide);
   const int64_t outer = plan.numel / (plan.sizes[0] * plan.sizes[plan.tile_dim]);
-  const TileGrid grid{FastDiv(static_cast<uint32_t>(tiles_i)),
-                      FastDiv(static_cast<uint32_t>(tiles_j))};
+  const int64_t width = std::min<int64_t>(kTileGroup, tiles_j);
+  const int64_t last_group = (tiles_j - 1) / width;
+  const auto divide_by = [](int64_t n) { return FastDiv(static_cast<uint32_t>(n)); };
+  const TileGrid grid{divide_by(tiles_i * tiles_j), divide_by(tiles_i * width), divide_by(width),
+                      divide_by(tiles_j - last_group * width), static_cast<uint32_t>(last_group),
+                      turned, packed};
   const auto blocks = static_cast<unsigned>(tiles_i * tiles_j * outer);
   const int bytes = __builtin_popcount(turned) * Layout::kBytes;
-  const auto kernel = tiled_kernel<F, T, kPackedTiles, kThreads>;
+  const auto kernel = tiled_kernel<F, T, kPackedTiles, kTileThreads>;
   constexpr int kDefaultLimit = 48 * 1024;
   if (F::kInputs * Layout::kBytes > kDefaultLimit) {
     const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             F::kInputs * Layout::kBytes);
     if (error != cudaSuccess) return error;
   }
-  kernel<<<blocks, kThreads, bytes, stream>>>(f, args, grid, turned);
+  kernel<<<blocks, kTileThreads, bytes, stream>>>(f, args, grid);
   return cudaGetLastError();
 }
 
@@ -95,28 +122,44 @@ cudaError_t launch_general(const F& f, const Problem& problem, const Plan& plan,
                            cudaStream_t stream) {
   const auto args = strided_args<F::kInputs + 1>(problem, plan);
   constexpr int kSteps = 4;
-  const auto blocks = static_cast<unsigned>(ceil_div<int64_t>(plan.numel, kThreads * kSteps));
-  general_kernel<F, T, kThreads, kSteps><<<blocks, kThreads, 0, stream>>>(f, args);
+  general_kernel<F, T, kThreads, kSteps>
+      <<<blocks_for(plan.numel, kThreads * kSteps), kThreads, 0, stream>>>(f, args);
   return cudaGetLastError();
 }
 
 template <typename F, typename T>
 cudaError_t run(const F& f, const Problem& problem, cudaStream_t stream) {
   const Plan plan = make_plan(problem);
-  if (needs_split(plan)) {
+  if (needs_split(problem, plan)) {
     Problem first, second;
     split(problem, first, second);
     const cudaError_t error = run<F, T>(f, first, stream);
     return error != cudaSuccess ? error : run<F, T>(f, second, stream);
   }
-  switch (plan.path) {
+  // complex32 is rare: what is neither dense nor whole rows takes the general path.
+  constexpr bool rare = std::is_same_v<T, Complex<__half>>;
+  switch (rare && plan.path > Path::kRows ? Path::kGeneral : plan.path) {
     case Path::kVector:
       return launch_vector<F, T>(f, problem, plan, stream);
-    case Path::kPacked:
-      return launch_packed<F, T>(f, problem, plan, stream);
+    case Path::kRows:
+      switch (plan.access) {
+        case Access::kAligned:
+          return launch_rows<F, T, Access::kAligned>(f, problem, plan, stream);
+        case Access::kUnaligned:
+          return launch_rows<F, T, Access::kUnaligned>(f, problem, plan, stream);
+        case Access::kConverted:
+          return launch_rows<F, T, Access::kConverted>(f, problem, plan, stream);
+      }
+      break;
     case Path::kTiled:
-      return plan.packed_tiles ? launch_tiles<F, T, true>(f, problem, plan, stream)
-                               : launch_tiles<F, T, false>(f, problem, plan, stream);
+      if constexpr (!rare) {
+        return plan.packed_tiles ? launch_tiles<F, T, true>(f, problem, plan, stream)
+                                 : launch_tiles<F, T, false>(f, problem, plan, stream);
+      }
+      break;
+    case Path::kPacked:
+      if constexpr (!rare) return launch_packed<F, T>(f, problem, plan, stream);
+      break;
     case Path::kGeneral:
       return launch_general<F, T>(f, problem, plan, stream);
   }

@@ -17,21 +17,10 @@ struct Mul {
   }
 };
 
-template <typename C>
-struct MulScalar {
-  static constexpr int kInputs = 1;
-  C other;
-  __device__ C operator()(C a) const { return a * other; }
-};
-
 }  // namespace
 
 cudaError_t mul(const Problem& problem, cudaStream_t stream) {
   return launch<Mul>(problem, stream);
-}
-
-cudaError_t mul_scalar(const Problem& problem, const ScalarValue& other, cudaStream_t stream) {
-  return launch<MulScalar>(problem, stream, other);
 }
 
 }  // namespace gpuopt::elementwise

@@ -37,18 +37,29 @@ constexpr int kAccessBytes = 16;
 enum class Path : uint8_t {
   // All operands dense in the same order and aligned: straight 16-byte packs.
   kVector,
+  // Rows of whole, aligned output packs; each input is a pack at the same place of its own row, or
+  // one value repeated (broadcasting along or across rows, slices, mixed types).
+  kRows,
   // One type; some input is contiguous along another dimension than the output: square tiles that
   // turn through shared memory.
   kTiled,
-  // One type, output rows contiguous: one aligned 16-byte pack of the output per thread and step;
-  // each input is read as a pack (at any alignment), as one repeated value, or value by value.
+  // One type, output rows contiguous: packs that may cross from row to row of a dense output, or
+  // ragged rows of any other. Inputs are read as packs where they can be, else value by value.
   kPacked,
   // Anything: any strides, any mix of types, one value per thread and step.
   kGeneral,
 };
 
+// How kRows reads its inputs.
+enum class Access : uint8_t {
+  kAligned,    // one type, every row of every input aligned to 16 bytes
+  kUnaligned,  // one type, any alignment
+  kConverted,  // mixed types, every pack aligned to its size (at most 16 bytes)
+};
+
 struct Plan {
   Path path = Path::kGeneral;
+  Access access = Access::kAligned;
   int num_dims = 0;
   int64_t sizes[kMaxDims] = {};
   int64_t strides[kMaxOperands][kMaxDims] = {};
@@ -62,13 +73,42 @@ struct Plan {
   // kTiled
   int tile_dim = 0;                   // the dimension the turned inputs are contiguous along
   bool turned[kMaxOperands] = {};     // inputs that go through shared memory
-  bool packed_tiles = false;          // 16-byte accesses in tiles; otherwise value by value
+  bool packed_tiles = false;  // the output and the turned inputs in packs; else value by value
+  bool packed_input[kMaxOperands] = {};  // with packed_tiles: inputs read along dimension 0 in packs
 };
 
 namespace detail {
 
 inline bool is_aligned(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % kAccessBytes == 0;
+}
+
+// Whether every row along `dim` of an operand starts at a pack of `values` values.
+inline bool has_aligned_rows(const Problem& problem, const Plan& plan, int k, int dim) {
+  const auto values = static_cast<size_t>(plan.values_per_pack);
+  const size_t bytes = size_of(problem.operands[k].dtype) * values;
+  const auto address = reinterpret_cast<uintptr_t>(problem.operands[k].data);
+  if (address % (bytes < kAccessBytes ? bytes : kAccessBytes) != 0) return false;
+  for (int d = 0; d < plan.num_dims; ++d) {
+    if (d != dim && plan.strides[k][d] % plan.values_per_pack != 0) return false;
+  }
+  return true;
+}
+
+// Sets the access of kRows, or returns false where the problem has no such rows.
+inline bool find_rows(const Problem& problem, Plan& plan, bool one_type) {
+  if (problem.operands[0].dtype != problem.dtype || plan.strides[0][0] != 1) return false;
+  if (plan.num_dims > 1 && plan.sizes[0] % plan.values_per_pack != 0) return false;
+  if (!has_aligned_rows(problem, plan, 0, 0)) return false;
+  plan.access = one_type ? Access::kAligned : Access::kConverted;
+  for (int k = 1; k <= problem.num_inputs; ++k) {
+    if (plan.strides[k][0] == 0) continue;
+    if (plan.strides[k][0] != 1) return false;
+    if (has_aligned_rows(problem, plan, k, 0)) continue;
+    if (!one_type) return false;
+    plan.access = Access::kUnaligned;
+  }
+  return true;
 }
 
 // Drops dimensions of size 1 and merges neighbours that every operand steps through as one.
@@ -129,12 +169,14 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
   }
   if (plan.tile_dim == 0) return false;
   plan.packed_tiles = plan.sizes[0] % values == 0 && plan.sizes[plan.tile_dim] % values == 0;
-  for (int k = 0; k <= problem.num_inputs && plan.packed_tiles; ++k) {
-    if (k > 0 && !plan.turned[k]) continue;  // read at any alignment
+  for (int k = 0; k <= problem.num_inputs; ++k) {
     const int along = plan.turned[k] ? plan.tile_dim : 0;
-    plan.packed_tiles = plan.strides[k][along] == 1 && is_aligned(problem.operands[k].data);
-    for (int d = 0; d < plan.num_dims && plan.packed_tiles; ++d) {
-      plan.packed_tiles = d == along || plan.strides[k][d] % values == 0;
+    const bool packs =
+        plan.strides[k][along] == 1 && has_aligned_rows(problem, plan, k, along);
+    if (k == 0 || plan.turned[k]) {
+      plan.packed_tiles = plan.packed_tiles && packs;
+    } else {
+      plan.packed_input[k] = packs;
     }
   }
   return true;
@@ -156,11 +198,15 @@ inline Plan make_plan(const Problem& problem) {
     one_type = one_type && operand.dtype == problem.dtype;
     vector = vector && plan.linear[k] && detail::is_aligned(operand.data);
   }
-  if (!one_type) return plan;
-  if (vector) {
+  if (one_type && vector) {
     plan.path = Path::kVector;
     return plan;
   }
+  if (detail::find_rows(problem, plan, one_type)) {
+    plan.path = Path::kRows;
+    return plan;
+  }
+  if (!one_type) return plan;
   if (detail::find_tiles(problem, plan)) {
     plan.path = Path::kTiled;
     return plan;
@@ -176,30 +222,42 @@ inline Plan make_plan(const Problem& problem) {
   return plan;
 }
 
-// Index arithmetic is 32 bits wide inside a launch of every path but kVector. Larger problems are
-// cut in two along their largest dimension until each part fits: a part has at least 2^30 / 2
-// elements, so the extra launches cost nothing that can be measured.
-inline bool needs_split(const Plan& plan) {
+// Counts and offsets are 32 bits wide inside a launch of every path but kVector. Larger problems
+// are cut in two until each part fits; the parts stay so large that the extra launches cost nothing.
+inline bool needs_split(const Problem& problem, const Plan& plan) {
   if (plan.path == Path::kVector) return false;
   // By rows, the count of packs (with the ragged ends) is what must fit.
   const int64_t inner = plan.by_rows ? int64_t{plan.packs_per_row} * plan.values_per_pack
                                      : plan.sizes[0];
-  return plan.numel / plan.sizes[0] > kMaxIndex32 / inner;
+  if (plan.numel / plan.sizes[0] > kMaxIndex32 / inner) return true;
+  for (int k = 0; k <= problem.num_inputs; ++k) {
+    int64_t extent = 0;
+    for (int d = 0; d < plan.num_dims; ++d) extent += (plan.sizes[d] - 1) * plan.strides[k][d];
+    if (extent > kMaxIndex32) return true;
+  }
+  return false;
 }
 
 inline void split(const Problem& problem, Problem& first, Problem& second) {
-  int longest = 0;
-  for (int d = 1; d < problem.num_dims; ++d) {
-    if (problem.sizes[d] >= problem.sizes[longest]) longest = d;
+  // Along the dimension that reaches farthest in any operand.
+  int widest = 0;
+  int64_t reach = -1;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    for (int k = 0; k <= problem.num_inputs; ++k) {
+      const int64_t own = (problem.sizes[d] - 1) * (problem.operands[k].strides[d]);
+      if (own > reach) widest = d, reach = own;
+    }
   }
   first = second = problem;
-  first.sizes[longest] = problem.sizes[longest] / 2;
-  second.sizes[longest] = problem.sizes[longest] - first.sizes[longest];
+  first.sizes[widest] = problem.sizes[widest] / 2;
+  // Keep the second part as aligned as the whole was.
+  if (first.sizes[widest] > kAccessBytes) first.sizes[widest] -= first.sizes[widest] % kAccessBytes;
+  second.sizes[widest] = problem.sizes[widest] - first.sizes[widest];
   for (int k = 0; k <= problem.num_inputs; ++k) {
     const Operand& operand = problem.operands[k];
     second.operands[k].data =
         static_cast<char*>(operand.data) + static_cast<int64_t>(size_of(operand.dtype)) *
-                                               operand.strides[longest] * first.sizes[longest];
+                                               operand.strides[widest] * first.sizes[widest];
   }
 }
 
