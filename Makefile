@@ -1,0 +1,67 @@
+# Everything runs in an environment that `make` sets up by itself: .venv, with the pinned torch.
+#   make TORCH=2.15.0 test             another torch, in its own environment
+#   make PYTHON=/usr/bin/python3 test  an environment you have; nothing is installed into it
+#   make test ARGS="-k mul"            arguments for pytest, python -m benchmarks or python -m examples
+DEFAULT_TORCH := 2.11.0
+TORCH ?= $(DEFAULT_TORCH)
+ARGS ?=
+
+ifdef PYTHON
+python := $(PYTHON)
+set_up = $(PYTHON) -m tools.bootstrap --check torch ninja $(1)
+else
+venv := .venv$(if $(filter-out $(DEFAULT_TORCH),$(TORCH)),-torch$(TORCH))
+python := $(venv)/bin/python
+set_up = python3 -m tools.bootstrap --torch $(TORCH) $(venv)
+endif
+build = $(python) -m tools.native_build
+
+.PHONY: help demo test bench build format check sanitize release-check clean
+
+help:
+	@echo "make demo           set up, build, and run the operators on real input"
+	@echo "make test           set up, build, and run every test that this machine can run"
+	@echo "make bench          measure every operator beside its peers (needs a GPU)"
+	@echo "make build          set up and build the library for this machine's GPUs, else for 9.0"
+	@echo "make format         format the C++, CUDA and Python sources"
+	@echo "make check          see that they are formatted and pass the linter"
+	@echo "make sanitize       run the tests marked sanitize under compute-sanitizer (needs a GPU)"
+	@echo "make release-check  compile for every architecture of a release"
+	@echo "make clean          remove what was built; environments stay"
+	@echo "The first lines of the Makefile tell about TORCH=, PYTHON= and ARGS=."
+
+build:
+	@$(call set_up)
+	@$(build)
+
+test:
+	@$(call set_up,pytest)
+	@$(build)
+	@$(python) -m pytest $(ARGS)
+
+demo:
+	@$(call set_up,rich matplotlib sklearn)
+	@$(build)
+	@$(python) -m examples $(ARGS)
+
+bench:
+	@$(call set_up,rich matplotlib)
+	@$(build)
+	@$(python) -m benchmarks $(ARGS)
+
+sanitize:
+	@$(call set_up,pytest)
+	@$(build)
+	@$(python) -m tools.sanitize $(ARGS)
+
+format check:
+	@$(call set_up)
+	@$(python) -m tools.style $@
+
+release-check:
+	@$(call set_up)
+	@$(build) --release
+
+clean:
+	rm -rf build dist torch_ops/lib examples/out *.egg-info
+	find torch_ops tools tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

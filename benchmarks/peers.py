@@ -1,0 +1,116 @@
+"""Who computes the same thing: contenders that a room can put beside its operator.
+
+A peer turns a ``room.Call`` into something to time. ``prepare(call, case, setting)`` returns a callable that takes
+the case's arguments, and a word on how it was made ("" if there is nothing to say). It compiles here, so that
+compile time stays outside the timing. It raises ``Missing`` when it does not apply or is not installed; any other
+exception means that it failed. Both are shown in the table.
+
+Rooms that need other peers (a library's reduction, a convolution on channels-last data) define them in their file.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+
+from benchmarks.traffic import traffic
+
+
+class Missing(Exception):
+    """This peer cannot take part; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a peer may use to get ready. ``tune``: it may spend seconds to find its fastest variant."""
+
+    timer: object
+    device: str
+    tune: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    name: str
+    prepare: Callable[..., tuple[Callable, str]]
+
+
+OURS = Peer("gpuopt", lambda call, case, setting: (call.ours, ""))
+ATEN = Peer("ATen", lambda call, case, setting: (call.aten, ""))
+
+# Tuning takes seconds a case, so it is kept for headline cases that are large enough to profit from it.
+TUNE_FROM_BYTES = 64 << 20
+INDUCTOR_MODES = {"default": None, "max-autotune": "max-autotune-no-cudagraphs"}
+
+
+def _inductor(call, case, setting):
+    """``torch.compile`` of the ATen expression, in the fastest of its modes."""
+    import torch._dynamo
+
+    args = case.build(setting.device, 0)
+    case_bytes = sum(traffic(case, call))
+    tune = setting.tune and case.headline and case_bytes >= TUNE_FROM_BYTES
+    # The cases share a code object; without a reset they would soon reach the recompile limit.
+    torch._dynamo.reset()
+
+    def expression(*operands):
+        return call.aten(*operands)
+
+    compiled = {}
+    for name in INDUCTOR_MODES if tune else ["default"]:
+        compiled[name] = torch.compile(expression, mode=INDUCTOR_MODES[name], fullgraph=True, dynamic=False)
+        compiled[name](*args)
+    if not tune:
+        return compiled["default"], "default"
+    timings = setting.timer.compare(compiled, lambda seed: args, case_bytes)
+    timed = {name: timing for name, timing in timings.items() if not isinstance(timing, Exception)}
+    best = min(timed, key=lambda name: timed[name].median, default="default")
+    return compiled[best], best
+
+
+INDUCTOR = Peer("Inductor", _inductor)
+
+
+def _cupy(call, case, setting):
+    if call.cupy is None:
+        raise Missing("CuPy has no such operation")
+    try:
+        import cupy
+    except ImportError:
+        raise Missing("CuPy is not installed") from None
+    args = case.build(setting.device, 0)
+    if any(isinstance(arg, torch.Tensor) and arg.dtype is torch.bfloat16 for arg in args):
+        raise Missing("CuPy has no bfloat16")
+    ufunc = getattr(cupy, call.cupy)
+    result = call.aten(*args)
+
+    def view(operand):
+        """The same memory as a CuPy array. DLPack would do, but may wait for another stream on every call."""
+        if not isinstance(operand, torch.Tensor):
+            return operand
+        size = operand.element_size()
+        span = 1 + sum((n - 1) * stride for n, stride in zip(operand.shape, operand.stride()))
+        memory = cupy.cuda.UnownedMemory(operand.data_ptr(), span * size, operand, operand.device.index)
+        return cupy.ndarray(
+            tuple(operand.shape),
+            dtype=str(operand.dtype).removeprefix("torch."),
+            memptr=cupy.cuda.MemoryPointer(memory, 0),
+            strides=tuple(stride * size for stride in operand.stride()),
+        )
+
+    def run(*operands):
+        # PyTorch allocates the output: CuPy's own pool would call cudaMalloc while a graph is captured.
+        if call.kind == "out":
+            inputs, out = operands[:-1], operands[-1]
+        elif call.kind == "inplace":
+            inputs, out = operands, operands[0]
+        else:
+            inputs, out = operands, torch.empty_like(result)
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            ufunc(*map(view, inputs), out=view(out))
+        return out
+
+    return run, ""
+
+
+CUPY = Peer("CuPy", _cupy)

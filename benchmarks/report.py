@@ -1,0 +1,168 @@
+"""Results as JSON, and tables made from that JSON."""
+
+import datetime
+import json
+import os
+from pathlib import Path
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+SCHEMA = 1
+
+
+def document(room: str, gpu: dict, versions: dict, source: dict, library: dict | None, settings: dict) -> dict:
+    """An empty result; rows, ceilings and call times are appended as they are measured."""
+    return {
+        "schema": SCHEMA,
+        "room": room,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "complete": False,
+        "gpu": gpu,
+        "versions": versions,
+        "source": source,
+        "library": library,
+        "settings": settings,
+        "ceilings": [],
+        "rows": [],
+        "left_out": [],
+        "call_times": [],
+    }
+
+
+def save(path: Path, result: dict):
+    """Replace the file in one step: a run that is stopped leaves the last whole state behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(path.name + ".tmp")
+    scratch.write_text(json.dumps(result, indent=1) + "\n")
+    os.replace(scratch, path)
+
+
+def load(path: Path) -> dict:
+    """Raises ValueError with a sentence where the file is not a result."""
+    try:
+        result = json.loads(path.read_text())
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(result, dict) or result.get("schema") != SCHEMA:
+        raise ValueError(f"{path} is not a benchmark result of schema {SCHEMA}")
+    return result
+
+
+def contender_names(rows: list[dict]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row["contenders"]))
+
+
+def median_us(row: dict, name: str) -> float | None:
+    entry = row["contenders"].get(name, {})
+    return entry["us"]["median"] if entry.get("status") == "ok" else None
+
+
+def best_peer(row: dict) -> tuple[str, float] | None:
+    """The fastest other contender and its microseconds."""
+    times = {name: median_us(row, name) for name in row["contenders"] if name != "gpuopt"}
+    times = {name: us for name, us in times.items() if us is not None}
+    return min(times.items(), key=lambda item: item[1]) if times else None
+
+
+def failures(result: dict) -> list[str]:
+    """The cases that gpuopt itself failed or got wrong."""
+    return [
+        f"{row['op']} {row['case']} {row['dtype']}: {row['contenders']['gpuopt']['reason']}"
+        for row in result["rows"]
+        if row["contenders"]["gpuopt"]["status"] != "ok"
+    ]
+
+
+def _microseconds(us: float) -> str:
+    return f"{us:.2f}" if us < 100 else f"{us:.1f}"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.2f}" if count < 1e7 else f"{count / 1e6:.0f}"
+
+
+def _error(entry: dict) -> str:
+    error = entry.get("error")
+    return "-" if error is None else "0" if error == 0 else f"{error:.1e}"
+
+
+def _time(row: dict, name: str, notes: dict[str, int]) -> str:
+    """A contender's time, or what is the matter with a footnote's number."""
+    entry = row["contenders"].get(name)
+    if entry is None:
+        return "-"
+    if entry["status"] == "ok":
+        spread = (entry["us"]["q3"] - entry["us"]["q1"]) / entry["us"]["median"]
+        doubtful = spread > 0.05 or "host-bound" in entry["us"]["method"]
+        return _microseconds(entry["us"]["median"]) + ("~" if doubtful else "")
+    note = f"{name} {entry['status']}: {entry['reason']}"
+    style = "dim" if entry["status"] == "missing" else "red"
+    return f"[{style}]{entry['status']} {notes.setdefault(note, len(notes) + 1)}[/{style}]"
+
+
+def device_table(result: dict, op: str) -> tuple[Table, list[str]]:
+    """One operator's cases, and the footnotes of the table."""
+    rows = [row for row in result["rows"] if row["op"] == op]
+    peers = [name for name in contender_names(rows) if name != "gpuopt"]
+    table = Table(title=f"{op}: device time in us, {result['gpu']['name']}", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("case", no_wrap=True)
+    table.add_column("dtype")
+    for heading in ("MB", "gpuopt", "GB/s", "of ceiling", "vs best", *peers, "error", "ATen's"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    notes: dict[str, int] = {}
+    for row in rows:
+        ours, best = row["contenders"]["gpuopt"], best_peer(row)
+        timed = ours["status"] == "ok"
+        ratio = best[1] / ours["us"]["median"] if timed and best else None
+        style = "green" if ratio and ratio >= 0.99 else "red"
+        table.add_row(
+            escape(row["case"]),
+            row["dtype"],
+            _megabytes(row["read_bytes"] + row["written_bytes"]),
+            _time(row, "gpuopt", notes),
+            f"{ours['gbps']:.0f}" if timed else "-",
+            f"{ours['gbps'] / row['ceiling']['gbps']:.1%}" if timed and row["ceiling"] else "-",
+            f"[{style}]{ratio:.2f} {best[0]}[/{style}]" if ratio else "-",
+            *(_time(row, name, notes) for name in peers),
+            _error(ours),
+            _error(row["contenders"].get("ATen", {})),
+        )
+    footnotes = [f"{number}: {note}" for note, number in notes.items()]
+    return table, footnotes
+
+
+LEGEND = (
+    "vs best: the fastest peer's time over gpuopt's, above 1 gpuopt is faster. of ceiling: of the bandwidth measured in "
+    "this run for the same traffic. error: relative to float64. ~: quartiles over 5% apart, or the host did not keep up."
+)
+
+
+def ceiling_table(result: dict) -> Table:
+    table = Table(title="ceilings measured in this run", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("size", "traffic"):
+        table.add_column(heading)
+    table.add_column("GB/s", justify="right")
+    table.add_column("fastest of its kind")
+    for entry in result["ceilings"]:
+        table.add_row(entry["size"], entry["pattern"], f"{entry['gbps']:.0f}", entry["by"])
+    return table
+
+
+def call_table(result: dict) -> Table:
+    """What a call costs its caller, beside the same call of PyTorch."""
+    names = list(dict.fromkeys(name for row in result["call_times"] for name in row["contenders"]))
+    table = Table(title="call time in us", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("op")
+    table.add_column("call, 2^14 f32")
+    for heading in (*names, "gpuopt - ATen"):
+        table.add_column(heading, justify="right")
+    for row in result["call_times"]:
+        times = row["contenders"]
+        cells = [f"{times[name]['median']:.2f} ± {times[name]['iqr'] / 2:.2f}" if name in times else "-" for name in names]
+        extra = times["gpuopt"]["median"] - times["ATen"]["median"]
+        table.add_row(row["op"], row["name"], *cells, f"{extra:+.2f}")
+    return table

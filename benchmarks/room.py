@@ -1,0 +1,155 @@
+"""What a ``bench_<room>.py`` is made of, and how one case becomes one row of results."""
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+import torch
+
+import benchmarks
+from benchmarks import ceilings
+from benchmarks.peers import ATEN, OURS, Missing, Peer, Setting
+from benchmarks.traffic import traffic
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One way to call an operator. ``ours``, ``aten`` and ``reference`` take the same arguments.
+
+    ``kind`` is "new" (the result is a new tensor), "inplace" (the first argument is read and written) or
+    "out" (the last argument is written, not read). ``reference`` computes in float64 and writes nothing.
+    ``cupy`` names the CuPy ufunc that computes the same, if there is one.
+    """
+
+    ours: Callable
+    aten: Callable
+    reference: Callable
+    kind: str = "new"
+    cupy: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One set of shapes, strides and dtypes. ``build(device, seed)`` makes fresh random arguments.
+
+    ``headline`` cases are the ones in documents, and the only ones ``--quick`` runs.
+    """
+
+    op: str
+    call: str
+    name: str
+    dtype: str
+    build: Callable[[str, int], tuple]
+    headline: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.op} {self.name} {self.dtype}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CallTime:
+    """Statements that do the same thing, one a contender, for the call-time table."""
+
+    op: str
+    name: str
+    statements: dict[str, str]
+    variables: Callable[[str], dict]
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """``calls`` is a function, so that listing and plotting work before the library is built."""
+
+    name: str
+    cases: list[Case]
+    calls: Callable[[], dict[str, Call]]
+    call_times: list[CallTime]
+    peers: tuple[Peer, ...]
+
+    @property
+    def ops(self) -> list[str]:
+        return list(dict.fromkeys(case.op for case in self.cases))
+
+
+def rooms() -> dict[str, Room]:
+    """Every ``bench_<room>.py`` of this package, by room name."""
+    found = {}
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        if module.name.startswith("bench_"):
+            room = importlib.import_module(f"benchmarks.{module.name}").ROOM
+            found[room.name] = room
+    return found
+
+
+def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
+    """||out - reference|| / ||reference||, computed in float64 or complex128."""
+    wide = torch.complex128 if reference.is_complex() else torch.float64
+    difference = torch.linalg.vector_norm(out.to(wide) - reference.to(wide)).item()
+    scale = torch.linalg.vector_norm(reference.to(wide)).item()
+    return difference / scale if scale else difference
+
+
+def error_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """Above this, a contender does not compute the same thing: four times ATen's error, or a unit in the last place."""
+    unit = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
+    return max(4.0 * (aten_error or 0.0), unit)
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error, short enough for a table's footnote."""
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, measured_ceilings: list[dict]) -> dict:
+    """Check and time all contenders of a case. A contender that cannot run is in the row with the reason."""
+    read, written = traffic(case, call)
+    entries: dict[str, dict] = {}
+    ready: dict[str, Callable] = {}
+    for peer in (OURS, ATEN, *peers):
+        try:
+            ready[peer.name], detail = peer.prepare(call, case, setting)
+            entries[peer.name] = {"status": "ok", "detail": detail}
+        except Missing as missing:
+            entries[peer.name] = {"status": "missing", "reason": str(missing)}
+        except Exception as error:
+            entries[peer.name] = {"status": "failed", "reason": reason(error)}
+    _check(case, call, ready, entries, setting.device)
+    ready = {name: contender for name, contender in ready.items() if entries[name]["status"] == "ok"}
+    timings = setting.timer.compare(ready, lambda seed: case.build(setting.device, seed), read + written)
+    for name, timing in timings.items():
+        if isinstance(timing, Exception):
+            entries[name].update(status="failed", reason=reason(timing))
+        else:
+            entries[name].update(us=dataclasses.asdict(timing), gbps=(read + written) / timing.median / 1e3)
+    return {
+        "op": case.op,
+        "case": case.name,
+        "dtype": case.dtype,
+        "headline": case.headline,
+        "read_bytes": read,
+        "written_bytes": written,
+        "ceiling": ceilings.pick(measured_ceilings, read, written),
+        "contenders": entries,
+    }
+
+
+def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str, dict], device: str):
+    """Put each contender's error against the float64 reference into its entry, and mark those that are wrong."""
+    reference = call.reference(*case.build(device, 0))
+    dtype = None
+    for name, contender in ready.items():
+        try:
+            out = contender(*case.build(device, 0))
+            entries[name]["error"] = relative_error(out, reference)
+            dtype = out.dtype
+        except Exception as error:
+            entries[name].update(status="failed", reason=reason(error))
+    for name in ready:
+        error = entries[name].get("error")
+        # Written so that NaN is wrong.
+        if error is not None and not error <= error_limit(dtype, entries[ATEN.name].get("error")):
+            entries[name].update(status="wrong", reason=f"error {error:.1e} against float64")

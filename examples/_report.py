@@ -1,0 +1,86 @@
+"""What demos share: where results go, the table, and the two clocks."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+OUT = Path(__file__).resolve().parent / "out"
+DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    op: str
+    shape: str
+    dtype: str
+    error: float
+    torch_us: float
+    gpuopt_us: float
+
+
+class Report:
+    """Collects what the demos found. ``device`` is where they compute."""
+
+    def __init__(self, device: str, console: Console, folder: Path = OUT):
+        self.device, self.console, self.folder = device, console, folder
+        self.rows: list[Row] = []
+        self._clock = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def note(self, text: str):
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def wrote(self, path: Path):
+        self.note(f"wrote {path}")
+
+    def compare(self, op: str, ours: Callable, theirs: Callable, reference: Callable, *args: torch.Tensor) -> torch.Tensor:
+        """Time an operator and PyTorch's own on the same arguments, add a row, return the operator's result.
+
+        ``reference`` gets the arguments in float64.
+        """
+        out, exact = ours(*args), reference(*(arg.double() for arg in args))
+        error = (torch.linalg.vector_norm(out.double() - exact) / torch.linalg.vector_norm(exact)).item()
+        torch_us, gpuopt_us = self._times(theirs, ours, args)
+        shape = " * ".join(str(tuple(arg.shape)) for arg in args)
+        self.rows.append(Row(op, shape, DTYPES[out.dtype], error, torch_us, gpuopt_us))
+        return out
+
+    def _times(self, theirs: Callable, ours: Callable, args: tuple) -> tuple[float, float]:
+        from benchmarks import timer
+
+        if self.device == "cpu":
+            statements = {"torch": "theirs(*args)", "gpuopt": "ours(*args)"}
+            variables = {"theirs": theirs, "ours": ours, "args": args}
+            times = timer.call_times(statements, variables, "", "", seconds=0.5)
+            return 1e6 * times["torch"].median, 1e6 * times["gpuopt"].median
+        if self._clock is None:
+            self._clock = timer.DeviceTimer()
+
+        def build(seed: int) -> tuple:
+            return args if seed == 0 else tuple(arg.clone() for arg in args)
+
+        moved = sum(arg.numel() * arg.element_size() for arg in args)
+        times = self._clock.compare({"torch": theirs, "gpuopt": ours}, build, moved)
+        for timing in times.values():
+            if isinstance(timing, Exception):
+                raise timing
+        return times["torch"].median, times["gpuopt"].median
+
+    def table(self) -> Table:
+        clock = "call" if self.device == "cpu" else "device"
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{clock} time")
+        for heading in ("op", "shape", "dtype"):
+            table.add_column(heading, no_wrap=True)
+        for heading in ("error", "PyTorch us", "gpuopt us", "PyTorch / gpuopt"):
+            table.add_column(heading, justify="right")
+        for row in self.rows:
+            # On the CPU both columns run ATen's kernel: a ratio of the two would be noise dressed as a result.
+            ratio = "same kernel" if self.device == "cpu" else f"{row.torch_us / row.gpuopt_us:.2f}"
+            times = (f"{row.torch_us:.1f}", f"{row.gpuopt_us:.1f}")
+            table.add_row(row.op, row.shape, row.dtype, f"{row.error:.1e}", *times, ratio)
+        return table

@@ -1,0 +1,116 @@
+"""A made-up clock, a made-up result and a tiny case, for testing the benchmarks where there is no GPU."""
+
+import dataclasses
+import io
+
+import torch
+from rich.console import Console
+
+from benchmarks import __main__ as command
+from benchmarks import bench_elementwise, ceilings, machine, report, timer
+from benchmarks.peers import Missing, Setting
+from benchmarks.room import Call, Case
+from benchmarks.traffic import traffic
+
+GPU = {"name": "Test GPU", "capability": "9.0", "multiprocessors": 1, "l2_bytes": 1, "memory_bytes": 1, "driver": None}
+ELEMENTWISE = {case.title: case for case in bench_elementwise.ROOM.cases}
+
+
+class FakeTimer:
+    """Runs every contender once and says that each next one took 10% longer than the one before."""
+
+    flush_bytes, budget_us = 1 << 20, 1e3
+
+    def compare(self, contenders, build, case_bytes):
+        results = {}
+        for place, (name, call) in enumerate(contenders.items()):
+            try:
+                call(*build(place))
+            except Exception as error:
+                results[name] = error
+                continue
+            results[name] = timer.summarise([100.0 * 1.1**place] * 5, "fake")
+        return results
+
+    def free_bytes(self):
+        return 1 << 40
+
+    def release_memory(self):
+        pass
+
+
+CPU = Setting(FakeTimer(), "cpu", tune=False)
+
+
+def operands(device, seed):
+    if device == "meta":
+        return torch.empty(64, device="meta"), torch.empty(64, device="meta")
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(64, generator=generator), torch.randn(64, generator=generator)
+
+
+def double_mul(x, y):
+    return x.double() * y.double()
+
+
+TINY = Case("mul", "mul", "tiny", "f32", operands, headline=True)
+TINY_CALL = Call(torch.mul, torch.mul, double_mul)
+
+
+def synthetic(cases=bench_elementwise.ROOM.cases) -> dict:
+    """A whole result with made-up times."""
+    result = report.document("elementwise", GPU, machine.versions(), machine.commit(None), None, {})
+    result["date"] = "2026-01-02T03:04:05+00:00"
+    result["complete"] = True
+    result["ceilings"] = [
+        {"size": size, "pattern": pattern, "gbps": gbps - 100 * place, "bytes": 1, "us": 1.0, "by": "Triton 2048x4", "failed": []}
+        for place, size in enumerate(reversed(ceilings.SIZES))
+        for pattern, gbps in (("read", 4592.0), ("two reads, one write", 4360.0), ("copy", 4200.0), ("write", 4638.0))
+    ]
+    calls = bench_elementwise._calls()
+    for number, case in enumerate(cases):
+        read, written = traffic(case, calls[case.call])
+        contenders = {}
+        for name, slower in (("gpuopt", 1.0), ("ATen", 1.0 + number % 5 / 3), ("Inductor", 1.05), ("CuPy", 1.3)):
+            us = 2.0 + (read + written) / (4300.0 - 20 * (number % 7)) / 1e3 * slower
+            contenders[name] = {
+                "status": "ok",
+                "detail": "",
+                "error": 2.5e-8,
+                "us": dataclasses.asdict(timer.summarise([us, us * 1.01, us * 0.99], "events, L2 flushed")),
+                "gbps": (read + written) / us / 1e3,
+            }
+        if case.dtype == "bf16":
+            contenders["CuPy"] = {"status": "missing", "reason": "CuPy has no bfloat16"}
+        result["rows"].append(
+            {
+                "op": case.op,
+                "case": case.name,
+                "dtype": case.dtype,
+                "headline": case.headline,
+                "read_bytes": read,
+                "written_bytes": written,
+                "ceiling": ceilings.pick(result["ceilings"], read, written),
+                "contenders": contenders,
+            }
+        )
+    result["call_times"] = [
+        {
+            "op": row.op,
+            "name": row.name,
+            "contenders": {name: {"median": 6.0 + place, "iqr": 0.2, "samples": 9} for place, name in enumerate(row.statements)},
+        }
+        for row in bench_elementwise.ROOM.call_times
+    ]
+    return result
+
+
+def rendered(result) -> str:
+    console = Console(width=command.PIPE_WIDTH, file=io.StringIO())
+    command.show(result, console)
+    return console.file.getvalue()
+
+
+def absent(call, case, setting):
+    """How a peer that is not installed gets ready."""
+    raise Missing("it is not installed")

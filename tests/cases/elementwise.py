@@ -1,0 +1,491 @@
+"""mul, axpy and fma: one engine, so one sweep of shapes and layouts, for two and for three operands."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+import torch_ops
+
+from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant, tensors
+from .tensors import ALL, COMPLEX, FLOATS, Maker, in_layout, specials
+
+# One below, at and above: a value, a 16-byte pack of every dtype, a warp, a block, a block's worth of packs.
+SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 255, 257, 1023, 1025, 4097, 70001)
+
+# Every pair of layouts runs on these: short and long rows, ragged and whole 32/64/128 tiles, with and without outer dimensions.
+LAYOUT_SHAPES = ((37,), (9, 33), (65, 130), (3, 5, 7), (2, 3, 9, 17), (2, 3, 2, 5, 7))
+TILE_SHAPES = ((64, 128), (128, 256), (257, 31), (8, 8), (7, 64), (3, 65, 33), (2, 72, 2, 40))
+
+BROADCASTS = (
+    ((1,), (257,)), ((), (257,)), ((), ()), ((33, 65), (65,)), ((33, 65), (33, 1)), ((33, 1), (1, 65)), ((33, 65), (1, 1)),
+    ((3, 5, 7), (5, 1)), ((3, 1, 7), (5, 1)), ((2, 1, 3, 1), (1, 5, 1, 7)), ((4, 16, 9), (16, 1)), ((2, 64, 8, 8), (64, 1, 1)),
+    ((8, 1, 6), (1, 7, 1)), ((1,), (1, 1, 1)), ((3, 4099), (4099,)), ((4099, 3), (3,)), ((4099, 5), (4099, 1)),
+    ((2, 3, 4, 5), (2, 1, 4, 1)), ((2, 3, 2, 5, 7), (3, 1, 5, 1)), ((1, 64), (40, 1, 1)), ((130, 64), (64, 130, 1)),
+)  # fmt: skip
+EMPTY = (((0,), (0,)), ((0,), (1,)), ((3, 0), (3, 1)), ((3, 0), ()), ((0, 4), (2, 1, 4)), ((2, 0, 5), (5,)))
+
+SCALARS = (0, 1, -3, 300, 2**40, True, 0.5, -0.0, 3.0 * 2**33, math.inf, -math.inf, math.nan, 1j, 0.5 - 2j)
+INEXACT_SCALARS = (0.1, math.pi, 1e-9, 0.1 + 0.7j)
+
+
+# ---------------------------------------------------------------- shapes and layouts
+
+
+def _shapes(arity: int) -> Iterator[tuple]:
+    """Same-size shapes, then broadcasts, then empties, as a tuple of shapes a call."""
+    for n in SIZES:
+        yield ((n,),) * arity
+    for a, b in BROADCASTS + EMPTY:
+        if arity == 2:
+            yield from ((a, b), (b, a))
+        else:
+            yield from ((a, b, a), (a, a, b), (b, a, a), (b, b, a))
+
+
+def _layouts(shape: tuple, arity: int) -> Iterator[tuple[str, ...]]:
+    """Every pair of layouts for two operands; for three, every layout in every place beside contiguous and beside transposed ones."""
+    names = list(tensors.LAYOUTS)
+    if arity == 2:
+        yield from itertools.product(names, repeat=2)
+        return
+    for name in names:
+        yield (name,) * arity
+    for other in ("contiguous", "transposed") if len(shape) >= 2 else ("contiguous",):
+        for name in names:
+            if name != other:
+                yield from ((name, other, other), (other, name, other), (other, other, name), (name, name, other))
+
+
+def _laid_out(make: Maker, shape: tuple, layouts: tuple[str, ...]) -> tuple[torch.Tensor, ...] | None:
+    operands = tuple(in_layout(name, make(*shape)) for name in layouts)
+    return None if any(t is None for t in operands) else operands
+
+
+def _operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
+    """(name, operands, exact_inputs) over the whole space; all of `dtype` but where the name tells another."""
+    make = Maker(device, dtype)
+    for shapes in _shapes(arity):
+        yield str(shapes), tuple(make(*s) for s in shapes), True
+    for shape in LAYOUT_SHAPES:
+        for layouts in _layouts(shape, arity):
+            operands = _laid_out(make, shape, layouts)
+            if operands is not None:
+                yield f"{shape} {'*'.join(layouts)}", operands, True
+    for shape in TILE_SHAPES:
+        for turned in itertools.product(("contiguous", "transposed", "misaligned1", "rows"), repeat=arity):
+            if "transposed" in turned:
+                yield f"{shape} {'*'.join(turned)}", _laid_out(make, shape, turned), True
+    for shapes in (((2, 64, 6, 5), (64, 1, 1)), ((33, 65), (65,)), ((33, 65), (33, 1))):
+        for name in tensors.LAYOUTS:
+            big = in_layout(name, make(*shapes[0]))
+            if big is not None:
+                yield f"{shapes} {name}, broadcast", (big, *(make(*shapes[1]) for _ in range(arity - 1))), True
+    # More dimensions than fit in registers, none of which can be merged.
+    many = (2,) * 12
+    yield "12 dimensions", (make(*many), *(make(*many).permute(*reversed(range(12))) for _ in range(arity - 1))), True
+    yield from _special_operands(device, dtype, arity)
+    yield from _promotions(device, dtype, arity)
+
+
+def _special_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
+    """Every combination of special values, both as broadcast vectors and as dense tensors (which take other paths)."""
+    values = specials(dtype, device)
+    if arity == 3 and dtype.is_complex:
+        values = values[::5]
+    n = len(values)
+    axes = [values.view([n if d == k else 1 for d in range(arity)]) for k in range(arity)]
+    yield "special values, broadcast", tuple(axes), True
+    yield "special values", tuple(a.expand([n] * arity).reshape(-1) for a in axes), True
+    if dtype == torch.bool:
+        bytes_ = torch.tensor([0, 1, 2, 128, 255], dtype=torch.uint8, device=device).view(torch.bool)
+        yield "bools whose byte is neither 0 nor 1", tuple(bytes_.roll(k).repeat(5) for k in range(arity)), True
+
+
+def _promotions(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
+    make = Maker(device, dtype, seed=1)
+    for other in ALL:
+        # Few integers are exact in every type: keep them small, so that conversions round nothing.
+        small = torch.tensor([0, 1, 2, 3, 5, 7, 11, 100], device=device).to(other)
+        zero_dim = torch.tensor(3, device=device).to(other)
+        fill = (make(8),) * (arity - 2)
+        yield f"with {other}", (make(8), small, *fill), True
+        yield f"{other} first", (small, make(8), *fill), True
+        yield f"{other} transposed", (make(5, 8), make(8, 5, dtype=other).mT, *fill), True
+        yield f"with 0-d {other}", (make(4, 8), zero_dim, *fill), True
+        yield f"0-d {other} first", (zero_dim, make(4, 8), *fill), True
+        yield f"0-d with {other}", (make(), small, *fill), False
+        if arity == 3:
+            yield f"{other} last", (make(8), make(8), small), True
+            yield f"0-d {other} last", (make(8), make(8), zero_dim), True
+        if device != "cpu":
+            on_cpu = zero_dim.cpu()
+            yield f"with 0-d CPU {other}", (make(4, 8), on_cpu, *fill), True
+            yield f"0-d CPU {other} first", (on_cpu, make(4, 8), *fill), True
+    for wide in (torch.float64, torch.complex128):
+        third = torch.tensor(1 / 3, dtype=wide, device=device)
+        yield f"with 0-d {wide} 1/3", (make(33), third, *(make(33),) * (arity - 2)), False
+        if device != "cpu":
+            yield f"with 0-d CPU {wide} 1/3", (make(33), third.cpu(), *(make(33),) * (arity - 2)), False
+
+
+def _few_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple]]:
+    """One small call of every kind."""
+    make = Maker(device, dtype, seed=2, small=True)
+    fill = arity - 2
+    yield "same", (make(3, 4), make(3, 4), *(make(3, 4) for _ in range(fill)))
+    yield "last dimension broadcast", (make(3, 4), make(3, 1), *(make(4) for _ in range(fill)))
+    yield "both broadcast", (make(3, 1), make(1, 4), *(make(2, 1, 1) for _ in range(fill)))
+    yield "0-d second", (make(5), make(), *(make() for _ in range(fill)))
+    yield "0-d first", (make(), make(5), *(make(5) for _ in range(fill)))
+    yield "all 0-d", tuple(make() for _ in range(arity))
+    yield "transposed", (make(4, 3).mT, *(make(3, 4) for _ in range(arity - 1)))
+    yield "step 2", (make(6)[::2], make(3), *(make(6)[1::2] for _ in range(fill)))
+    channels = make(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
+    yield "channels_last", (channels, make(3, 1, 1), *(channels.clone() for _ in range(fill)))
+    yield "empty", (make(0, 3), make(3), *(make(1, 3) for _ in range(fill)))
+    others = (torch.float32, torch.int64, torch.complex64) if dtype != torch.float32 else (torch.bfloat16, torch.int64, torch.complex64)
+    for other in others:
+        yield f"with {other}", (make(3, 4), make(4, dtype=other), *(make(3, 1) for _ in range(fill)))
+        yield f"0-d {other}", (make(3, 4), make(dtype=other), *(make(4) for _ in range(fill)))
+    if device != "cpu":
+        yield "0-d CPU", (make(3, 4), make().cpu(), *(make(4) for _ in range(fill)))
+
+
+# ---------------------------------------------------------------- references and bounds
+
+
+def _wide(x, common: torch.dtype):
+    """An operand as the operator sees it (converted to the common dtype), in the type the reference computes in."""
+    wide = torch.complex128 if common.is_complex else torch.float64 if common.is_floating_point else torch.int64
+    if common == torch.bool:
+        wide = torch.bool
+    return x.to(common).to(wide) if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=wide)
+
+
+def _meta(x):
+    return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
+
+
+def _common_dtype(aten: Callable, *operands) -> torch.dtype:
+    return aten(*(_meta(x) for x in operands)).dtype
+
+
+def mul_reference(x, y) -> torch.Tensor:
+    common = _common_dtype(torch.mul, x, y)
+    return _wide(x, common) * _wide(y, common)
+
+
+def axpy_reference(x, y, *, alpha=1) -> torch.Tensor:
+    common = _common_dtype(torch.add, y, x)
+    return _wide(alpha, common).to(x.device) * _wide(x, common) + _wide(y, common)
+
+
+def fma_reference(a, b, c) -> torch.Tensor:
+    common = _common_dtype(torch.addcmul, c, a, b)
+    return _wide(a, common) * _wide(b, common) + _wide(c, common)
+
+
+def reference(op: str) -> Callable:
+    """The float64 reference of 'mul', 'axpy' or 'fma'."""
+    return {"mul": mul_reference, "axpy": axpy_reference, "fma": fma_reference}[op]
+
+
+def _compute_type(device: str, dtype: torch.dtype) -> torch.dtype:
+    """The real type that a floating-point or complex `dtype` is computed in. The CPU is ATen's, which may round half types at every step."""
+    real = tensors.real_of(dtype)
+    return torch.float32 if device != "cpu" and real in (torch.float16, torch.bfloat16) else real
+
+
+def _steps_bound(device: str, dtype: torch.dtype, product: torch.Tensor, last: torch.Tensor | float = 0.0) -> torch.Tensor:
+    """For operators that round products and sums one by one: half an ulp of the compute type for each, of the largest number
+    there is on the way. Where a product overflows although the result need not, anything may come."""
+    info = torch.finfo(_compute_type(device, dtype))
+    roundings = 6 if dtype.is_complex else 3
+    bound = info.eps / 2 * (roundings * product.abs() + abs(last)) + info.smallest_normal * info.eps
+    return torch.where(product.abs() * (1 + 2 * info.eps) < info.max, bound, math.inf)
+
+
+def _mul_bound(device, dtype, reference, x, y):
+    """A real product is rounded once. A complex one is four products and two sums."""
+    return _steps_bound(device, dtype, _wide(x, dtype).abs() * _wide(y, dtype).abs()) if dtype.is_complex else None
+
+
+def _axpy_bound(device, dtype, reference, x, y, *, alpha=1):
+    """alpha x may be rounded before the sum, and so may alpha; half types round once more at the end. ATen has the same bound."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return None
+    product = _wide(alpha, dtype).abs().to(x.device) * _wide(x, dtype).abs()
+    return _steps_bound(device, dtype, product, _wide(y, dtype).abs())
+
+
+def _fma_bound(device, dtype, reference, a, b, c):
+    """Real types round once: in f32 for the half types, which then round to the result. In f64 the reference itself rounds twice
+    (tests/test_elementwise.py has the exact check). Complex numbers round every step."""
+    if dtype.is_complex or dtype == torch.float64:
+        return _steps_bound(device, dtype, _wide(a, dtype).abs() * _wide(b, dtype).abs(), _wide(c, dtype).abs())
+    if not dtype.is_floating_point:
+        return None
+    return (2.0**-50 if dtype == torch.float32 else 2.0**-24) * reference.abs()
+
+
+# ---------------------------------------------------------------- samples and errors of each operator
+
+
+def _mul_samples(device, dtype):
+    for name, operands, exact in _operands(device, dtype, 2):
+        yield Sample(name, operands, exact_inputs=exact)
+
+
+def _mul_few(device, dtype):
+    for name, operands in _few_operands(device, dtype, 2):
+        yield Sample(name, operands)
+
+
+def _scalar_samples(device, dtype):
+    make = Maker(device, dtype, seed=3)
+    dense = torch.cat([specials(dtype, device), make(100)])
+    half = tensors.real_of(dtype) == torch.float16
+    for number in SCALARS + INEXACT_SCALARS:
+        exact = number not in INEXACT_SCALARS and not (half and 65504 < abs(number) < math.inf)
+        yield Sample(f"{number}", (dense, number), exact_inputs=exact)
+        yield Sample(f"0-d, {number}", (make(), number), exact_inputs=exact)
+        yield Sample(f"empty, {number}", (make(3, 0), number), exact_inputs=exact)
+    for n in SIZES:
+        yield Sample(f"({n},), 3", (make(n), 3))
+    for shape in LAYOUT_SHAPES + TILE_SHAPES:
+        for name in tensors.LAYOUTS:
+            x = in_layout(name, make(*shape))
+            if x is not None:
+                yield Sample(f"{shape} {name}, 3", (x, 3))
+
+
+def _scalar_few(device, dtype):
+    make = Maker(device, dtype, seed=4)
+    for number in (3, 2.5, -0.5 + 2j, True):
+        yield Sample(f"dense, {number}", (make(3, 4), number))
+    yield Sample("0-d, 2.5", (make(), 2.5))
+    yield Sample("transposed, 2.5", (make(4, 3).mT, 2.5))
+    yield Sample("step 2, 3", (make(6)[::2], 3))
+    yield Sample("empty, 3", (make(0, 3), 3))
+
+
+def _alphas(dtype):
+    """Alphas that ATen takes for results of this dtype: no floats for integers, no complex for reals, bools for bools only."""
+    if dtype.is_complex:
+        return (1, -2, 0.5, 1.5 - 2j)
+    if dtype.is_floating_point:
+        return (1, -2, 0.5, 0)
+    return (1, True, False) if dtype == torch.bool else (1, 3, 0)
+
+
+def _axpy_samples(device, dtype):
+    alphas = itertools.cycle(_alphas(dtype))
+    for name, operands, exact in _operands(device, dtype, 2):
+        common = _common_dtype(torch.add, *operands)
+        alpha = next(alphas) if common == dtype else 1
+        yield Sample(f"{name}, alpha={alpha}", operands, {"alpha": alpha}, exact_inputs=exact)
+    make = Maker(device, dtype, seed=5)
+    if dtype.is_floating_point or dtype.is_complex:
+        for alpha in (0.1, math.pi, math.inf, math.nan):
+            yield Sample(f"alpha={alpha}", (make(1000), make(1000)), {"alpha": alpha}, exact_inputs=math.isinf(alpha) or math.isnan(alpha))
+    yield Sample("alpha left out", (make(33), make(33)))
+
+
+def _axpy_few(device, dtype):
+    alphas = itertools.cycle((1, -2, 0.5) if dtype.is_floating_point or dtype.is_complex else (1, 3))
+    for name, operands in _few_operands(device, dtype, 2):
+        alpha = next(alphas)
+        yield Sample(f"{name}, alpha={alpha}", operands, {"alpha": alpha})
+
+
+def _fma_samples(device, dtype):
+    for name, operands, exact in _operands(device, dtype, 3):
+        # addcmul, which says what a call means, has no bool.
+        if _common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
+            yield Sample(name, operands, exact_inputs=exact)
+
+
+def _fma_few(device, dtype):
+    for name, operands in _few_operands(device, dtype, 3):
+        yield Sample(name, operands)
+
+
+def _device_mismatches(device, **error) -> Iterator[ErrorCase]:
+    """One operand at a time on another device than the rest. `error` takes operand names and what else ErrorCase takes."""
+    names = error.pop("operands")
+    make = Maker(device, torch.float32)
+    for k in range(1, len(names)) if device != "cpu" else ():
+        operands = [make(2, 3) for _ in names]
+        operands[k] = operands[k].cpu()
+        yield ErrorCase(f"{names[k]} on the CPU", tuple(operands), says=(rf"\b{names[k]}\b", "device|cpu"), on_meta=False, **error)
+
+
+def _shape_mismatches(device, **error) -> Iterator[ErrorCase]:
+    """The last operand does not broadcast with the others."""
+    names = error.pop("operands")
+    make = Maker(device, torch.float32)
+    for a, b in (((3, 4), (3, 5)), ((2, 3), (4,)), ((2, 3, 4), (2, 1, 5)), ((0, 3), (2, 3)), ((0,), (2,))):
+        operands = (*(make(*a) for _ in names[:-1]), make(*b))
+        sizes = [rf"\[{', '.join(map(str, s))}\]" for s in (a, b)]
+        yield ErrorCase(f"{a} with {b}", operands, says=(rf"\b{names[-1]}\b", *sizes), **error)
+
+
+def _mul_errors(device):
+    make, ints = Maker(device, torch.float32), Maker(device, torch.int32)
+    for variant, kwargs in (("functional", {}), ("inplace", {}), ("out", {"out": make(2, 3)})):
+        common = {"operands": ("self", "other"), "variant": variant, "kwargs": kwargs}
+        yield from _shape_mismatches(device, **common)
+        yield from _device_mismatches(device, **common)
+    if device != "cpu":
+        # More dimensions than CUDA kernels take. The second operand's run backwards, so that none can be merged.
+        many = Maker(device, torch.int8)(*(2,) * 26)
+        yield ErrorCase("26 dimensions", (many, many.permute(*reversed(range(26)))), says=("25", "dim"), on_meta=False)
+
+    def inplace(name, self, other, *says, on_meta=True):
+        return ErrorCase(name, (self, other), says=(r"\bself\b|\bother\b", *says), variant="inplace", on_meta=on_meta)
+
+    yield inplace("self too small", make(3), make(2, 3), r"\[3\]", r"\[2, 3\]")
+    yield inplace("0-d self", make(), make(1), r"\[\]", r"\[1\]")
+    yield inplace("float into int", ints(3), make(3), "[Ff]loat", "[Ii]nt")
+    yield inplace("int into bool", make(3) > 0, ints(3), "[Ii]nt", "[Bb]ool")
+    yield inplace("expanded self", make(1).expand(3), make(3), on_meta=False)
+    x, y = make(9), make(4, 4)
+    yield inplace("self overlaps other, shifted", x[1:], x[:-1], on_meta=False)
+    yield inplace("self overlaps other, transposed", y, y.mT, on_meta=False)
+    if device != "cpu":
+        yield inplace("0-d self on the CPU", make().cpu(), make(1), on_meta=False)
+
+    def out(name, self, other, out, *says, on_meta=True):
+        return ErrorCase(name, (self, other), {"out": out}, says=(r"\bout\b", *says), variant="out", on_meta=on_meta)
+
+    yield out("float into int", make(3), make(3), ints(3), "[Ff]loat", "[Ii]nt")
+    yield out("complex into float", make(3, dtype=torch.complex64), make(3), make(3), "[Cc]omplex", "[Ff]loat")
+    yield out("expanded out", make(3), make(3), make(1).expand(3), on_meta=False)
+    x, y = make(9), make(4, 4)
+    yield out("out overlaps self, shifted", x[:-1], make(8), x[1:], on_meta=False)
+    yield out("out overlaps other, transposed", make(4, 4), y, y.mT, on_meta=False)
+    if device != "cpu":
+        yield out("out on the CPU", make(3), make(3), make(3).cpu(), "cpu", on_meta=False)
+
+
+def _mul_scalar_errors(device):
+    make, ints = Maker(device, torch.float32), Maker(device, torch.int32)
+
+    def inplace(name, self, other, *says, on_meta=True):
+        return ErrorCase(name, (self, other), says=(r"\bself\b", *says), variant="inplace", on_meta=on_meta)
+
+    yield inplace("float into int", ints(3), 0.5, "[Ff]loat", "[Ii]nt")
+    yield inplace("complex into float", make(3), 1j, "[Cc]omplex", "[Ff]loat")
+    yield inplace("int into bool", make(3) > 0, 2, "[Bb]ool")
+    yield inplace("expanded self", make(1).expand(3), 2.0, on_meta=False)
+
+
+def _axpy_errors(device):
+    make, ints, small = (Maker(device, d) for d in (torch.float32, torch.int32, torch.uint8))
+    yield from _shape_mismatches(device, operands=("x", "y"))
+    yield from _device_mismatches(device, operands=("x", "y"))
+    for name, maker, alpha in (("float", ints, 0.5), ("complex", make, 1j), ("bool", ints, True)):
+        yield ErrorCase(f"{name} alpha", (maker(3), maker(3)), {"alpha": alpha}, says=(r"\balpha\b",))
+    yield ErrorCase("alpha that the dtype cannot hold", (small(3), small(3)), {"alpha": 300}, says=(r"\balpha\b",), on_meta=False)
+
+
+def _fma_errors(device):
+    make = Maker(device, torch.float32)
+    yield from _shape_mismatches(device, operands=("a", "b", "c"))
+    yield from _device_mismatches(device, operands=("a", "b", "c"))
+    yield ErrorCase("b does not fit a", (make(2, 3), make(2, 4), make(1)), says=(r"\bb\b", r"\[2, 3\]", r"\[2, 4\]"))
+    bools = make(3) > 0
+    yield ErrorCase("bool", (bools, bools, bools), says=("[bB]ool",), on_meta=False)
+
+
+# ---------------------------------------------------------------- the cases
+
+
+def _aten_axpy(x, y, *, alpha=1):
+    return torch.add(y, x, alpha=alpha)
+
+
+def _aten_fma(a, b, c):
+    return torch.addcmul(c, a, b)
+
+
+def _only_scalar(x, other, **kwargs):
+    return None if isinstance(other, torch.Tensor) else ((x, other), kwargs)
+
+
+def _only_tensor(x, other, **kwargs):
+    return ((x, other), kwargs) if isinstance(other, torch.Tensor) else None
+
+
+def _add_to_axpy(y, x, *, alpha=1):
+    return ((x, y), {"alpha": alpha}) if isinstance(x, torch.Tensor) else None
+
+
+def _addcmul_to_fma(c, a, b, *, value=1):
+    return ((a, b, c), {}) if value == 1 else None
+
+
+CASES = [
+    OpCase(
+        name="mul.Tensor",
+        op=torch_ops.mul,
+        overload=torch.ops.gpuopt.mul.Tensor,
+        aten=torch.mul,
+        reference=mul_reference,
+        samples=_mul_samples,
+        few=_mul_few,
+        errors=_mul_errors,
+        dtypes=ALL,
+        grad_dtypes=FLOATS + COMPLEX[1:],
+        bound=_mul_bound,
+        inplace=Variant(torch_ops.mul_, torch.ops.gpuopt.mul_.Tensor, torch.Tensor.mul_),
+        out=Variant(torch_ops.mul, torch.ops.gpuopt.mul.out, torch.mul),
+        opinfo=(OpInfoLink("mul", _only_tensor),),
+    ),
+    OpCase(
+        name="mul.Scalar",
+        op=torch_ops.mul,
+        overload=torch.ops.gpuopt.mul.Scalar,
+        aten=torch.mul,
+        reference=mul_reference,
+        samples=_scalar_samples,
+        few=_scalar_few,
+        errors=_mul_scalar_errors,
+        dtypes=ALL,
+        grad_dtypes=FLOATS + COMPLEX[1:],
+        bound=_mul_bound,
+        inplace=Variant(torch_ops.mul_, torch.ops.gpuopt.mul_.Scalar, torch.Tensor.mul_),
+        opinfo=(OpInfoLink("mul", _only_scalar),),
+    ),
+    OpCase(
+        name="axpy",
+        op=torch_ops.axpy,
+        overload=torch.ops.gpuopt.axpy.default,
+        aten=_aten_axpy,
+        reference=axpy_reference,
+        samples=_axpy_samples,
+        few=_axpy_few,
+        errors=_axpy_errors,
+        dtypes=ALL,
+        grad_dtypes=FLOATS + COMPLEX[1:],
+        bound=_axpy_bound,
+        opinfo=(OpInfoLink("add", _add_to_axpy),),
+    ),
+    OpCase(
+        name="fma",
+        op=torch_ops.fma,
+        overload=torch.ops.gpuopt.fma.default,
+        aten=_aten_fma,
+        reference=fma_reference,
+        samples=_fma_samples,
+        few=_fma_few,
+        errors=_fma_errors,
+        dtypes=tuple(d for d in ALL if d != torch.bool),
+        grad_dtypes=FLOATS + COMPLEX[1:],
+        bound=_fma_bound,
+        opinfo=(OpInfoLink("addcmul", _addcmul_to_fma),),
+    ),
+]

@@ -1,0 +1,156 @@
+"""How results are compared. Everything returns a sentence that says what is wrong, or None, so that a test can go on to its next
+sample and report all that failed, each by its name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+import torch
+
+from .cases import tensors
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Failures:
+    """Collects what failed, by sample. `with failures.sample(name):` also turns an exception into a failure of that sample."""
+
+    def __init__(self):
+        self._found: list[str] = []
+        self.samples = 0
+
+    def add(self, name: str, problem: str | None) -> None:
+        if problem is not None:
+            self._found.append(f"[{name}] {problem}")
+
+    @contextlib.contextmanager
+    def sample(self, name: str):
+        self.samples += 1
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  whatever it is, the report says which sample raised it
+            self.add(name, f"{type(error).__name__}: {str(error)[:2000]}")
+
+    def check(self, at_least: int = 1) -> None:
+        """Fails when a sample failed, and also when hardly any ran: a sweep that lost its samples would otherwise pass."""
+        shown = "\n".join(self._found[:12])
+        assert not self._found, f"{len(self._found)} problems in {self.samples} samples, first ones:\n{shown}"
+        assert self.samples >= at_least, f"only {self.samples} samples ran, expected at least {at_least}"
+
+
+def raised_by(function: Callable, *args, **kwargs) -> Exception | None:
+    """The exception that a call raises, or None."""
+    try:
+        function(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001  whatever ATen raises is what is expected of us
+        return error
+    return None
+
+
+def components(t: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of reals, other tensors as they are; conj and neg bits resolved."""
+    t = t.detach().resolve_conj().resolve_neg()
+    return torch.view_as_real(t) if t.is_complex() else t
+
+
+def metadata(t: torch.Tensor) -> tuple:
+    return t.dtype, t.device, tuple(t.shape), tuple(t.stride()), t.is_conj(), t.is_neg()
+
+
+def different_metadata(got: torch.Tensor, want: torch.Tensor, device: bool = True) -> str | None:
+    """dtype, device, shape and strides; `device=False` compares a Meta or fake tensor with a real one."""
+    names = ("dtype", "device", "shape", "strides", "conj bit", "neg bit")
+    for name, ours, theirs in zip(names, metadata(got), metadata(want), strict=True):
+        if ours != theirs and (device or name != "device"):
+            return f"{name} is {ours}, expected {theirs}"
+    return None
+
+
+def different_bits(got: torch.Tensor, want: torch.Tensor) -> str | None:
+    """Bit for bit, but that any NaN equals any other. -0.0 is not 0.0."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"{got.dtype} {tuple(got.shape)}, expected {want.dtype} {tuple(want.shape)}"
+    ours, theirs = components(got), components(want)
+    if ours.dtype == torch.bool:
+        same = ours.contiguous().view(torch.uint8) == theirs.contiguous().view(torch.uint8)  # also catches a true that is not 1
+    elif ours.is_floating_point():
+        bits = _BITS[ours.element_size()]
+        same = ours.contiguous().view(bits) == theirs.contiguous().view(bits)
+        same |= ours.isnan() & theirs.isnan()
+    else:
+        same = ours == theirs
+    return None if bool(same.all()) else _first(~same, ours, theirs)
+
+
+def _first(wrong: torch.Tensor, ours: torch.Tensor, theirs: torch.Tensor) -> str:
+    where = wrong.nonzero()[0].tolist()
+    return (
+        f"{int(wrong.sum())} of {wrong.numel()} elements differ, first at {where}: "
+        f"{ours[tuple(where)].item()!r}, expected {theirs[tuple(where)].item()!r}"
+    )
+
+
+def half_ulp(reference: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Half the spacing of `dtype` around the float64 reference: what one rounding may cost."""
+    info = torch.finfo(dtype)
+    subnormal = info.smallest_normal * info.eps
+    _, exponent = torch.frexp(reference)
+    spacing = torch.ldexp(torch.full_like(reference, info.eps / 2), exponent)
+    return 0.5 * torch.clamp(torch.where(reference.isfinite(), spacing, 0.0), min=subnormal)
+
+
+def errors(got: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """|got - reference| per component in float64, where both are finite."""
+    ours, exact = components(got).double(), components(reference)
+    return torch.where(ours.isfinite() & exact.isfinite(), (ours - exact).abs(), 0.0)
+
+
+def different_from_reference(got: torch.Tensor, reference: torch.Tensor, bound: torch.Tensor | None) -> str | None:
+    """Within half an ulp of `got`'s dtype plus `bound` (per element) of a reference in float64, complex128, int64 or bool."""
+    if reference.shape != got.shape:
+        return f"shape {tuple(got.shape)}, the reference has {tuple(reference.shape)}"
+    if not (got.dtype.is_floating_point or got.dtype.is_complex):
+        return different_bits(got, reference.to(got.dtype))  # to() wraps, as integer arithmetic does
+    real = tensors.real_of(got.dtype)
+    ours, exact = components(got), components(reference)
+    allowed = half_ulp(exact, real) * (1 + 2.0**-20)
+    if bound is not None:
+        allowed = allowed + (bound.unsqueeze(-1) if got.is_complex() else bound)
+    wide = ours.double()
+    rounded = exact.to(real).double()  # overflow to infinity is judged on what was rounded
+    near = (wide - exact).abs() <= allowed
+    # A bound wider than half an ulp may carry the result over the largest number, or back from infinity.
+    largest = torch.finfo(real).max
+    edge = wide.isinf() & (exact.abs() + allowed >= largest) & (wide.sign() == exact.sign())
+    same = (wide == rounded) | near | edge | allowed.isinf() | (wide.isnan() & exact.isnan())
+    if got.is_complex():  # infinities and NaNs of a complex product come in pairs that depend on the order of its sums
+        same |= ~exact.isfinite().all(-1, keepdim=True) & ~wide.isfinite().all(-1, keepdim=True)
+    return None if bool(same.all()) else _first(~same, wide, exact)
+
+
+def close(got: torch.Tensor, want: torch.Tensor, ulps: float = 4) -> str | None:
+    """Equal shapes and dtypes, values within a few roundings of the tensor's own scale: for gradients, which are sums."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"{got.dtype} {tuple(got.shape)}, expected {want.dtype} {tuple(want.shape)}"
+    if not (got.is_floating_point() or got.is_complex()):
+        return different_bits(got, want)
+    ours, theirs = components(got).double(), components(want).double()
+    if ours.numel() == 0:
+        return None
+    finite = theirs[theirs.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    allowed = ulps * torch.finfo(got.dtype).eps * scale
+    same = ((ours - theirs).abs() <= allowed) | (ours == theirs) | (ours.isnan() & theirs.isnan())
+    return None if bool(same.all()) else _first(~same, ours, theirs)
+
+
+def all_close(got: Iterable, want: Iterable, ulps: float = 4) -> str | None:
+    """`close` over two sequences of tensors, in which None (no gradient) equals None alone."""
+    for k, (ours, theirs) in enumerate(zip(got, want, strict=True)):
+        if (ours is None) != (theirs is None):
+            return f"number {k} is {ours}, expected {theirs}"
+        problem = None if ours is None else close(ours, theirs, ulps)
+        if problem:
+            return f"number {k}: {problem}"
+    return None

@@ -1,0 +1,49 @@
+"""Markers, the skipping of GPU tests, and the summary that says how many did not run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+MARKERS = {
+    "gpu": "needs a CUDA device and a library built with CUDA",
+    "large": "tensors of more than 2^31 elements",
+    "gib(n)": "skipped where less than n GiB of GPU memory are free",
+    "sanitize": "a small set that reaches every kernel path, for compute-sanitizer (make sanitize)",
+}
+
+
+def pytest_configure(config):
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def why_no_gpu() -> str | None:
+    if not torch.cuda.is_available():
+        return "no CUDA device"
+    if not torch._C._dispatch_has_kernel_for_dispatch_key("gpuopt::mul.Tensor", "CUDA"):
+        return "the library was built without CUDA"
+    return None
+
+
+def pytest_collection_modifyitems(config, items):
+    reason = why_no_gpu()
+    if reason is None:
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason=f"GPU test: {reason}"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if "gpu" in getattr(r, "keywords", ())]
+    reason = why_no_gpu()
+    if skipped and reason is not None:
+        terminalreporter.write_line(
+            f"{len(skipped)} GPU tests did not run ({reason}). On a machine with one: make test", yellow=True
+        )
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)

@@ -1,0 +1,218 @@
+"""Reverse and forward derivatives: against finite differences in float64, and against ATen's in every differentiable dtype."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+from ..cases.tensors import real_of
+from ..compare import Failures, all_close, close, different_bits, raised_by
+from ..params import each_case, each_dtype
+
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+WIDE = (torch.float64, torch.complex128)
+
+
+def _grad_samples(case, device, dtype, only=()):
+    """The small samples whose arguments and result can take part in differentiation."""
+    for sample in case.few(device, dtype):
+        leaves = sample.twin().requiring_grad(only)
+        result = case.aten(*leaves.args, **leaves.kwargs)
+        if leaves.differentiable and result.requires_grad:
+            yield leaves
+
+
+def _function(op, sample):
+    """The call as a function of its differentiable tensors alone."""
+
+    def call(*differentiable):
+        given = iter(differentiable)
+        bound = sample.map(lambda t: next(given) if t.requires_grad else t)
+        return op(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _bump(t: torch.Tensor) -> torch.Tensor:
+    """An incoming gradient that is not constant, so that a transposed or summed-over-the-wrong-dimension gradient shows."""
+    steps = torch.linspace(0.5, 1.5, t.numel(), device=t.device, dtype=torch.float64)
+    return ((steps - 0.25j * steps) if t.is_complex() else steps).view(t.shape).to(t.dtype)
+
+
+@each_dtype(of="grad_dtypes", only=WIDE)
+def test_gradcheck(case, device, dtype):
+    """Reverse mode, forward mode, batched gradients and undefined gradients, complex and broadcast."""
+    failures = Failures()
+    for sample in _grad_samples(case, device, dtype, only=WIDE):
+        with failures.sample(sample.name):
+            inputs = tuple(sample.differentiable)
+            checks = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
+            assert gradcheck(_function(case.op, sample), inputs, **checks)
+    failures.check(at_least=6)
+
+
+@each_dtype(of="grad_dtypes", only=WIDE)
+def test_gradgradcheck(case, device, dtype):
+    failures = Failures()
+    for sample in _grad_samples(case, device, dtype, only=WIDE):
+        if any(t.numel() > 12 for t in sample.differentiable):
+            continue  # the cost is quadratic, and the layouts of larger ones are checked to first order
+        with failures.sample(sample.name):
+            assert gradgradcheck(_function(case.op, sample), tuple(sample.differentiable), check_fwd_over_rev=True, check_rev_over_rev=True)
+    failures.check(at_least=6)
+
+
+def _each_input(sample):
+    """The sample with all its differentiable tensors requiring grad, then with one at a time."""
+    yield "all inputs", sample
+    for k, alone in enumerate(sample.differentiable):
+        yield f"input {k}", sample.map(lambda t, alone=alone: t if t is alone else t.detach())
+
+
+@each_dtype(of="grad_dtypes")
+def test_gradients_equal_atens(case, device, dtype):
+    """dtype, shape and value of every gradient, with mixed dtypes, real with complex, broadcasts and each input alone."""
+    failures = Failures()
+    for every in _grad_samples(case, device, dtype):
+        for which, sample in _each_input(every):
+            with failures.sample(f"{sample.name}, {which}"):
+                theirs = None
+                # complex32 results have no gradients in ATen where a sum over them is needed on the CPU.
+                with contextlib.suppress(NotImplementedError):
+                    theirs = _gradients(case.aten, sample)
+                if theirs is not None:
+                    failures.add(f"{sample.name}, {which}", all_close(_gradients(case.op, sample), theirs))
+    failures.check(at_least=12)
+
+
+def _gradients(op, sample) -> tuple:
+    result = op(*sample.args, **sample.kwargs)
+    return torch.autograd.grad(result, sample.differentiable, _bump(result))
+
+
+@each_dtype(of="grad_dtypes", only=(torch.float32, torch.complex64, torch.bfloat16))
+def test_second_derivatives_equal_atens(case, device, dtype):
+    failures = Failures()
+    for sample in _grad_samples(case, device, dtype):
+        with failures.sample(sample.name):
+            inputs = sample.differentiable
+            second = []
+            for op in (case.op, case.aten):
+                result = op(*sample.args, **sample.kwargs)
+                weights = _bump(result).requires_grad_()
+                first = torch.autograd.grad(result, inputs, weights, create_graph=True, allow_unused=True)
+                total = sum((g * g.conj()).real.sum().float() for g in first if g is not None)
+                second.append(torch.autograd.grad(total, [*inputs, weights], allow_unused=True))
+            # ATen leaves out gradients it knows to be zero; zeros of ours in their place are the same answer.
+            for k, (ours, theirs) in enumerate(zip(*second, strict=True)):
+                if theirs is None or ours is None:
+                    given = ours if theirs is None else theirs
+                    assert given is None or not given.any(), f"second derivative {k}"
+                else:
+                    failures.add(sample.name, close(ours, theirs, ulps=8))
+    failures.check(at_least=8)
+
+
+@each_dtype(of="grad_dtypes")
+def test_tangents_equal_atens(case, device, dtype):
+    """Forward mode, with a tangent on each input alone and on all."""
+    failures = Failures()
+    for sample in _grad_samples(case, device, dtype):
+        for which, active in _each_input(sample):
+            with failures.sample(f"{sample.name}, {which}"):
+                with forward_ad.dual_level():
+                    dual = active.map(lambda t: forward_ad.make_dual(t.detach(), _bump(t)) if t.requires_grad else t)
+                    primal, ours = forward_ad.unpack_dual(case.op(*dual.args, **dual.kwargs))
+                    _, theirs = forward_ad.unpack_dual(case.aten(*dual.args, **dual.kwargs))
+                assert ours is not None and ours.dtype == primal.dtype
+                # ATen's tangent of a 0-d sum with alpha is sometimes float64.
+                failures.add(f"{sample.name}, {which}", close(ours, theirs.to(ours.dtype), ulps=8))
+    failures.check(at_least=12)
+
+
+@each_case
+def test_no_graph_unless_needed(case, device):
+    """Nothing requires grad, or no_grad: no node. With grad: saves no more tensors than ATen does, and only through hooks."""
+    for sample in case.few(device, torch.float32):
+        plain = case.op(*sample.args, **sample.kwargs)
+        assert not plain.requires_grad and plain.grad_fn is None
+    for sample in _grad_samples(case, device, torch.float32):
+        with torch.no_grad():
+            assert case.op(*sample.args, **sample.kwargs).grad_fn is None
+        for which, active in _each_input(sample):
+            ours, theirs = (_count_saved(op, active) for op in (case.op, case.aten))
+            assert ours <= theirs, f"[{sample.name}, {which}] saves {ours} tensors, ATen {theirs}"
+
+
+def _count_saved(op, sample) -> int:
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        assert op(*sample.args, **sample.kwargs).requires_grad
+    return len(saved)
+
+
+@each_case
+def test_saved_tensors_go_through_hooks(case, device):
+    """Packing to a copy and back (offloading, checkpointing) gives the same gradients."""
+    failures = Failures()
+    for sample in _grad_samples(case, device, torch.float32):
+        with failures.sample(sample.name):
+            grads = []
+            hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().cpu().clone(), lambda t: t.to(device))
+            for context in (hooks, contextlib.nullcontext()):
+                with context:
+                    result = case.op(*sample.args, **sample.kwargs)
+                grads.append(torch.autograd.grad(result, sample.differentiable, _bump(result)))
+            failures.add(sample.name, all_close(*grads, ulps=0))
+    failures.check(at_least=8)
+
+
+@each_case
+def test_backward_twice(case, device):
+    """Saved tensors are released after backward, so that a second one is refused as ATen's is; kept with retain_graph, when gradients
+    repeat bit for bit. (A node that saves nothing may run again: ATen keeps a number as a tensor, we needn't.)"""
+    for sample in _grad_samples(case, device, torch.float32):
+        refusals = []
+        for op in (case.op, case.aten):
+            result = op(*sample.args, **sample.kwargs)
+            weights = _bump(result)
+            first = torch.autograd.grad(result, sample.differentiable, weights, retain_graph=True)
+            second = torch.autograd.grad(result, sample.differentiable, weights)
+            for a, b in zip(first, second, strict=True):
+                assert different_bits(a, b) is None, sample.name
+            refusals.append(raised_by(torch.autograd.grad, result, sample.differentiable, weights))
+        wanted = refusals[1] if _count_saved(case.op, sample) else None
+        assert type(refusals[0]) is type(wanted), f"[{sample.name}] {refusals[0]!r}, expected {wanted!r}"
+
+
+@each_case
+def test_write_to_saved_tensor_is_noticed(case, device):
+    """An input that backward needs, changed between forward and backward: the same refusal as ATen's, per input."""
+    for sample in _grad_samples(case, device, torch.float32):
+        if any(t.numel() == 0 for t in sample.tensors):
+            continue
+        for k in range(len(sample.tensors)):
+            refusals = []
+            for op in (case.op, case.aten):
+                copies = sample.map(lambda t: t * 1)  # not leaves, so that they can be written to
+                result = op(*copies.args, **copies.kwargs)
+                copies.tensors[k].mul_(2)
+                refusals.append(raised_by(lambda r=result: torch.autograd.grad(r, sample.differentiable, _bump(r), allow_unused=True)))
+            assert type(refusals[0]) is type(refusals[1]), f"[{sample.name}] input {k}: {refusals[0]!r}, expected {refusals[1]!r}"
+
+
+@each_case
+def test_gradients_accumulate_into_leaves(case, device):
+    """backward() twice adds up, and .grad has the leaf's dtype, shape and strides."""
+    for sample in _grad_samples(case, device, torch.float32):
+        for _ in range(2):
+            result = case.op(*sample.args, **sample.kwargs)
+            result.backward(_bump(result))
+        wanted = torch.autograd.grad(case.aten(*sample.args, **sample.kwargs), sample.differentiable, _bump(result))
+        for leaf, want in zip(sample.differentiable, wanted, strict=True):
+            assert leaf.grad.dtype == leaf.dtype and leaf.grad.shape == leaf.shape
+            assert close(leaf.grad, 2 * want, ulps=8) is None, sample.name
+            assert real_of(leaf.grad.dtype) == real_of(leaf.dtype)

@@ -1,0 +1,214 @@
+"""torch.compile(fullgraph=True): static and dynamic shapes, gradients, in-place and out= inside compiled functions, and any layout."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from ..cases import tensors
+from ..cases.tensors import FLOATS
+from ..compare import Failures, all_close, close, different_metadata, raised_by
+from ..params import each_case, each_device, with_variant
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def _compiled(function, backend="aot_eager", **options):
+    torch._dynamo.reset()  # otherwise samples that share a code object meet the recompilation limit
+    return torch.compile(function, fullgraph=True, backend=backend, **options)
+
+
+def _direct(op, sample):
+    """The call written out, without Python that dynamo would have to trace through."""
+    count, kwargs = len(sample.args), sample.kwargs
+    if count == 2:
+        return lambda a, b: op(a, b, **kwargs)
+    return lambda a, b, c: op(a, b, c, **kwargs)
+
+
+def _run(function, sample):
+    """The result and, where there is one, the gradient of every input."""
+    result = function(*sample.args)
+    if not result.requires_grad:
+        return result, ()
+    loss = (torch.view_as_real(result) if result.is_complex() else result).pow(2).sum()
+    return result, torch.autograd.grad(loss, sample.differentiable)
+
+
+def _compare(failures, name, function, eager, sample):
+    (got, got_grads), (want, want_grads) = (_run(f, sample) for f in (function, eager))
+    failures.add(name, different_metadata(got, want))
+    failures.add(name, close(got, want, ulps=1))
+    failures.add(f"{name}, gradients", all_close(got_grads, want_grads))
+
+
+@each_case
+def test_static(case, device):
+    """Values, metadata and gradients of eager; a second call compiles nothing."""
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        sample = sample.requiring_grad()
+        with failures.sample(sample.name):
+            counter, eager = CompileCounterWithBackend("aot_eager"), _direct(case.op, sample)
+            compiled = _compiled(eager, backend=counter, dynamic=False)
+            for _ in range(2):
+                _compare(failures, sample.name, compiled, eager, sample)
+            assert counter.frame_count == 1, f"{counter.frame_count} compilations for two equal calls"
+    failures.check(at_least=8)
+
+
+def _recompilations(op, sample, check=None) -> int:
+    """Calls a function compiled with dynamic=True on three sizes and counts the compilations after the first call. (The first may
+    take two: dynamo starts again when it finds that a Python float has to be a constant.)"""
+    counter, eager = CompileCounterWithBackend("aot_eager"), _direct(op, sample)
+    compiled = _compiled(eager, backend=counter, dynamic=True)
+    counts = []
+    for _ in range(3):
+        check(compiled, eager, sample) if check else compiled(*sample.args)
+        counts.append(counter.frame_count)
+        sample = sample.map(tensors.resized)
+    return counts[-1] - counts[0]
+
+
+@each_case
+def test_dynamic(case, device):
+    """One graph serves other sizes, in any layout: transposed, channels_last, step 2. Where dynamo does recompile, so it does for ATen."""
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        if any(t.numel() == 0 for t in sample.tensors):
+            continue  # sizes 0 and 1 are always compiled for themselves
+        sample = sample.requiring_grad()
+        with failures.sample(sample.name):
+            ours = _recompilations(case.op, sample, lambda *a, name=sample.name: _compare(failures, name, *a))
+            if ours:
+                theirs = _recompilations(case.aten, sample)
+                assert ours <= theirs, f"{ours} recompilations for two other sizes, ATen's operator has {theirs}"
+    failures.check(at_least=6)
+
+
+@each_case
+def test_inductor(case, device):
+    """The default backend, the operator between fused neighbours, forward and backward, in a layout that inductor must respect."""
+    failures = Failures()
+    for name, layout in (("contiguous", lambda t: t), ("transposed", lambda t: t.mT.contiguous().mT if t.dim() > 1 else t)):
+        sample = next(iter(case.few(device, torch.float32))).map(layout).requiring_grad(FLOATS)
+
+        def model(*args, op, kwargs=sample.kwargs):
+            return op(args[0].sin(), *args[1:], **kwargs).relu() + 1
+
+        with failures.sample(name):
+            compiled = _compiled(lambda *a, m=model: m(*a, op=case.op), backend="inductor")
+            results, grads = [], []
+            for function in (compiled, lambda *a, m=model: m(*a, op=case.op)):
+                results.append(function(*sample.args))
+                grads.append(torch.autograd.grad(results[-1].sum(), sample.differentiable))
+            failures.add(name, close(*results))
+            failures.add(name, different_metadata(*results))
+            failures.add(f"{name}, gradients", all_close(*grads, ulps=8))
+    failures.check(at_least=2)
+
+
+@each_device
+@pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_inplace_inside(case, device, backend):
+    """Writing to a temporary, to an argument, and to a view of an argument inside a compiled function."""
+
+    def temporary(x, *others):
+        y = x.clone()
+        case.inplace.op(y, *others)
+        return y + 1
+
+    def argument(x, *others):
+        case.inplace.op(x, *others)
+        return x + 1
+
+    def view(x, *others):
+        rows = torch.stack([x, x])
+        case.inplace.op(rows[1], *others)
+        return rows + 1
+
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        if sample.name not in ("same", "last dimension broadcast", "transposed", "dense, 2.5", "transposed, 2.5"):
+            continue
+        numbers = [a for a in sample.args[1:] if not isinstance(a, torch.Tensor)]
+        for function in (temporary, argument, view):
+            with failures.sample(f"{sample.name}, {function.__name__}"):
+                given, wanted = sample.twin(), sample.twin()
+                call = lambda *a, f=function, n=tuple(numbers): f(*a, *n)  # noqa: E731
+                got = _compiled(call, backend=backend)(*given.tensors)
+                want = call(*wanted.tensors)
+                failures.add(f"{sample.name}, {function.__name__}", close(got, want))
+                failures.add(f"{sample.name}, {function.__name__}: self", close(given.args[0], wanted.args[0]))
+    failures.check(at_least=6)
+
+
+@each_device
+@pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
+def test_inplace_gradients_inside(case, device):
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        if raised_by(case.inplace.aten, *sample.twin().args) is not None:
+            continue
+        leaves = sample.twin().requiring_grad(FLOATS)
+
+        def function(*args, kwargs=sample.kwargs):
+            x = args[0] * 1
+            case.inplace.op(x, *args[1:], **kwargs)
+            return x
+
+        with failures.sample(sample.name):
+            grads = []
+            for f in (_compiled(function), function):
+                grads.append(torch.autograd.grad(f(*leaves.args).pow(2).sum(), leaves.differentiable))
+            failures.add(sample.name, all_close(*grads, ulps=8))
+    failures.check(at_least=4)
+
+
+@each_device
+@pytest.mark.parametrize("case", with_variant("out"), ids=str)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_out_inside(case, device, backend):
+    """out= of a tensor made inside, of an argument, and of the input itself."""
+    sample = next(iter(case.few(device, torch.float32)))
+    args = [a.expand_as(sample.args[0]).clone() for a in sample.args]
+
+    def made_inside(*a):
+        out = torch.empty_like(a[0])
+        case.out.op(*a, out=out)
+        return out + 1
+
+    def argument(*a):
+        *inputs, out = a
+        case.out.op(*inputs, out=out)
+        return out + 1
+
+    def into_input(*a):
+        case.out.op(*a, out=a[0])
+        return a[0] + 1
+
+    for function, extra in ((made_inside, 0), (argument, 1), (into_input, 0)):
+        calls = []
+        for f in (_compiled(function, backend=backend), function):
+            copies = [a.clone() for a in args] + [torch.zeros_like(args[0]) for _ in range(extra)]
+            calls.append([f(*copies), *copies])
+        assert all_close(*calls) is None, f"{function.__name__}: {all_close(*calls)}"
+
+
+@each_case
+def test_refuses_while_tracing(case, device):
+    """What eager refuses is refused when compiled, and by name."""
+    for error in case.errors(device):
+        if error.variant == "functional" and error.on_meta and not error.kwargs:
+            compiled = _compiled(lambda *a: case.op(*a))
+            refusal = raised_by(compiled, *error.args)
+            assert refusal is not None, f"[{error.name}] was taken"
+            assert case.schema_name in str(refusal), f"[{error.name}] {refusal}"
+            break

@@ -1,0 +1,195 @@
+"""What only a GPU shows: graphs, streams, device guards, and that a call neither waits nor allocates more than its result."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ..cases import tensors
+from ..compare import Failures, all_close, different_bits
+from ..params import CASES, with_variant
+
+pytestmark = pytest.mark.gpu
+each = pytest.mark.parametrize("case", CASES, ids=str)
+each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+
+
+def _few(case, dtype=torch.float32):
+    """Small samples that live on the device alone."""
+    return [s for s in case.few("cuda", dtype) if all(t.is_cuda for t in s.tensors)]
+
+
+def _large_few(case, dtype=torch.float32):
+    """The same kinds at sizes where kernels run long enough to overlap."""
+    for sample in _few(case, dtype):
+        for _ in range(10):
+            if max(t.numel() for t in sample.tensors) < 2**20:
+                sample = sample.map(tensors.resized)
+        yield sample
+
+
+def _capture(function):
+    """A CUDA graph of `function`, warmed up on a side stream, and what the captured call returned."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        function()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = function()
+    return graph, result
+
+
+@each
+@each_dtype
+def test_graph_replay_with_new_data(case, dtype):
+    failures = Failures()
+    for sample in _few(case, dtype):
+        with failures.sample(sample.name):
+            graph, result = _capture(lambda s=sample: case.op(*s.args, **s.kwargs))
+            for _ in range(3):
+                for t in sample.tensors:
+                    t.copy_(t + 1)
+                result.zero_()
+                graph.replay()
+                failures.add(sample.name, different_bits(result, case.op(*sample.args, **sample.kwargs)))
+    failures.check(at_least=6)
+
+
+@each
+def test_graph_of_forward_and_backward(case):
+    failures = Failures()
+    for sample in _few(case):
+        leaves = sample.requiring_grad()
+        if not case.op(*leaves.args, **leaves.kwargs).requires_grad or case.op(*leaves.args, **leaves.kwargs).is_complex():
+            continue
+
+        def step(leaves=leaves):
+            result = case.op(*leaves.args, **leaves.kwargs)
+            return torch.autograd.grad(result.pow(2).sum(), leaves.differentiable)
+
+        with failures.sample(sample.name):
+            graph, grads = _capture(step)
+            with torch.no_grad():
+                for t in leaves.differentiable:
+                    t.mul_(0.5)
+            graph.replay()
+            failures.add(sample.name, all_close(grads, step()))
+    failures.check(at_least=4)
+
+
+@pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
+def test_graph_of_inplace(case):
+    sample = _few(case)[0]
+    x = sample.args[0].clone()
+    graph, _ = _capture(lambda: case.inplace.op(x, *sample.args[1:]))
+    x.copy_(sample.args[0])
+    graph.replay()
+    graph.replay()
+    want = sample.args[0].clone()
+    for _ in range(2):
+        case.inplace.op(want, *sample.args[1:])
+    assert different_bits(x, want) is None
+
+
+@pytest.mark.parametrize("case", with_variant("out"), ids=str)
+def test_graph_of_out(case):
+    sample = _few(case)[0]
+    out = torch.empty_like(case.op(*sample.args))
+    graph, _ = _capture(lambda: case.out.op(*sample.args, out=out))
+    out.zero_()
+    sample.args[0].add_(1)
+    graph.replay()
+    assert different_bits(out, case.op(*sample.args)) is None
+
+
+@each
+@each_dtype
+def test_runs_on_the_current_stream(case, dtype):
+    """Inputs are written late on a side stream. A kernel on any other stream would read them too early: side streams of PyTorch don't
+    wait for the default one."""
+    failures = Failures()
+    for sample in _large_few(case, dtype):
+        late = sample.map(torch.empty_like)
+
+        def write_and_call(sample=sample, late=late):
+            for to, source in zip(late.tensors, sample.tensors, strict=True):
+                to.copy_(source)
+            return case.op(*late.args, **late.kwargs)
+
+        want = write_and_call()  # which also loads the kernels: loading one may wait for the device
+        for t in late.tensors:
+            t.zero_()
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()
+        with failures.sample(sample.name), torch.cuda.stream(stream):
+            torch.cuda._sleep(40_000_000)  # some 20 ms
+            got = write_and_call()
+            assert not stream.query(), "the call waited for the stream"
+            stream.synchronize()
+            failures.add(sample.name, different_bits(got, want))
+    failures.check(at_least=4)
+
+
+@each
+def test_never_synchronises(case):
+    """Also with 0-d CPU tensors, whose value travels as an argument."""
+    samples = [s.requiring_grad() for s in case.few("cuda", torch.float32)]
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for sample in samples:
+            case.op(*sample.args, **sample.kwargs)
+            with torch.no_grad():
+                case.op(*sample.args, **sample.kwargs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@each
+def test_allocates_its_result_alone(case):
+    for sample in _large_few(case):
+        case.op(*sample.args, **sample.kwargs)
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        result = case.op(*sample.args, **sample.kwargs)
+        allocations = torch.cuda.memory_stats()["allocation.all.allocated"] - before
+        assert allocations <= 1, f"[{sample.name}] {allocations} allocations for a result of {result.numel()} elements"
+
+
+@pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
+def test_inplace_allocates_nothing(case):
+    x = torch.ones(1 << 20, device="cuda")
+    others = [x.clone() if isinstance(a, torch.Tensor) else a for a in _few(case)[0].args[1:]]
+    case.inplace.op(x, *others)
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    case.inplace.op(x, *others)
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+
+
+@each
+def test_device_guard(case):
+    """Tensors of a device that is not the current one; afterwards the current one is what it was."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    failures = Failures()
+    for sample in _few(case):
+        with failures.sample(sample.name):
+            want = case.op(*sample.args, **sample.kwargs)
+            elsewhere = sample.map(lambda t: tensors.twin(t).to("cuda:1")).requiring_grad()
+            got = case.op(*elsewhere.args, **elsewhere.kwargs)
+            assert torch.cuda.current_device() == 0
+            failures.add(sample.name, None if got.device.index == 1 else f"the result is on {got.device}")
+            failures.add(sample.name, different_bits(got.detach().to("cuda:0"), want))
+            if got.requires_grad and not got.is_complex():
+                got.sum().backward()
+    failures.check(at_least=6)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name != "mul.Scalar"], ids=str)
+def test_refuses_two_gpus_in_one_call(case):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    first, *others = _few(case)[0].args
+    with pytest.raises(RuntimeError, match="cuda:1"):
+        case.op(first.to("cuda:1"), *others)

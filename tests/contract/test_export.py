@@ -1,0 +1,59 @@
+"""torch.export: the operator stays in the graph under its own name, and the program runs with the shapes it was exported for."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+from ..cases import tensors
+from ..compare import Failures, close, different_metadata
+from ..params import each_case
+
+
+class _Model(torch.nn.Module):
+    def __init__(self, op, kwargs):
+        super().__init__()
+        self.op, self.kwargs = op, kwargs
+
+    def forward(self, *args):
+        return self.op(*args, **self.kwargs)
+
+
+def _dynamic_shapes(sample):
+    """Every size above 1 may vary."""
+    auto = torch.export.Dim.AUTO
+    shapes = [{d: auto for d, n in enumerate(a.shape) if n > 1} if isinstance(a, torch.Tensor) else None for a in sample.args]
+    return {"args": tuple(shapes)}
+
+
+@each_case
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_export(case, device, dynamic):
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        if any(isinstance(a, complex) for a in sample.args) or (dynamic and any(t.numel() == 0 for t in sample.tensors)):
+            continue  # export takes no complex numbers as inputs, and gives size 0 a program of its own
+        with failures.sample(sample.name):
+            shapes = _dynamic_shapes(sample) if dynamic else None
+            program = torch.export.export(_Model(case.op, sample.kwargs), sample.args, dynamic_shapes=shapes)
+            targets = {str(n.target) for n in program.graph.nodes if n.op == "call_function"}
+            assert any(t.startswith("gpuopt.") for t in targets), f"the graph has only {targets}"
+            for _ in range(2 if dynamic else 1):
+                got, want = program.module()(*sample.args), case.op(*sample.args, **sample.kwargs)
+                failures.add(sample.name, different_metadata(got, want))
+                failures.add(sample.name, close(got, want, ulps=1))
+                sample = sample.map(tensors.resized)
+    failures.check(at_least=6)
+
+
+@each_case
+def test_exported_program_survives_saving(case, device):
+    sample = next(iter(case.few(device, torch.float32)))
+    program = torch.export.export(_Model(case.op, sample.kwargs), sample.args)
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file)
+    assert close(loaded.module()(*sample.args), case.op(*sample.args, **sample.kwargs), ulps=1) is None

@@ -1,0 +1,199 @@
+"""torch.func: vmap by the operator's own rule, nested and in every in_dims; grad, vjp, jvp, Jacobians and Hessians; all as ATen's."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+import pytest
+import torch
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+from ..cases.tensors import FLOATS
+from ..compare import Failures, all_close, close, different_bits, raised_by
+from ..params import each_case, each_device, each_dtype, with_variant
+
+BATCH = 3
+
+
+@contextlib.contextmanager
+def no_slow_vmap():
+    """vmap's per-example loop raises instead of warning, so that an operator without a batching rule fails here."""
+    before = torch._C._functorch._is_vmap_fallback_enabled()
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._functorch._set_vmap_fallback_enabled(before)
+
+
+def _batched(t: torch.Tensor, dim: int) -> torch.Tensor:
+    """Three different examples, with the batch at `dim`."""
+    return torch.stack([t, ~t, t ^ (t == t.any())] if t.dtype == torch.bool else [t, t + 1, t * 2], dim)
+
+
+def _in_dims(sample):
+    """Each tensor unbatched, batched first, last, and (once) in the middle; not all unbatched. Numbers are never batched."""
+    choices = []
+    for a in sample.args:
+        choices.append([None] if not isinstance(a, torch.Tensor) else [None, 0, -1] + ([1] if a.dim() >= 2 else []))
+    for dims in itertools.product(*choices):
+        if any(d is not None for d in dims):
+            yield dims
+
+
+def _loop(op, args, dims, kwargs):
+    """What vmap means: the operator on every example."""
+    examples = []
+    for i in range(BATCH):
+        picked = [a if d is None else a.select(d, i) for a, d in zip(args, dims, strict=True)]
+        examples.append(op(*picked, **kwargs))
+    return torch.stack(examples)
+
+
+@each_dtype(only=(torch.float32, torch.int64, torch.complex64, torch.bool))
+def test_vmap(case, device, dtype):
+    """Equal to the loop over examples, bit for bit where the operator is a single rounding; dtype as ATen under vmap."""
+    failures = Failures()
+    for sample in case.few(device, dtype):
+        if any(t.device.type != device for t in sample.tensors):
+            continue  # batching a 0-d CPU tensor makes it a tensor that must be on the device
+        for dims in _in_dims(sample):
+            name = f"{sample.name}, in_dims {dims}"
+            with failures.sample(name), no_slow_vmap():
+                args = [a if d is None else _batched(a, d) for a, d in zip(sample.args, dims, strict=True)]
+                got = vmap(lambda *a, kw=sample.kwargs: case.op(*a, **kw), in_dims=dims)(*args)
+                want = _loop(case.op, args, dims, sample.kwargs)
+                theirs = vmap(lambda *a, kw=sample.kwargs: case.aten(*a, **kw), in_dims=dims)(*args)
+                if got.dtype != theirs.dtype:
+                    failures.add(name, f"dtype {got.dtype}, ATen's under vmap is {theirs.dtype}")
+                exact = case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None
+                failures.add(name, different_bits(got, want) if exact and got.dtype == want.dtype else close(got.to(want.dtype), want))
+    failures.check(at_least=20)
+
+
+@each_case
+def test_nested_vmap(case, device):
+    """Two levels, each batching other arguments: outer products and per-example calls inside a batch."""
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        count = len(sample.args)
+        if any(t.device.type != device for t in sample.tensors):
+            continue
+        batchable = [isinstance(a, torch.Tensor) for a in sample.args]
+        outer = tuple(0 if b and k % 2 == 0 else None for k, b in enumerate(batchable))
+        inner = tuple(-1 if b and (k % 2 == 1 or count == 2 and sum(batchable) == 1) else None for k, b in enumerate(batchable))
+        if all(d is None for d in inner):
+            inner = tuple(0 if b else None for b in batchable)
+        with failures.sample(sample.name), no_slow_vmap():
+            args = []
+            for a, o, i in zip(sample.args, outer, inner, strict=True):
+                a = a if i is None else _batched(a, i)
+                args.append(a if o is None else torch.stack([a, a * 2], 0))
+            results = []
+            for op in (case.op, case.aten):
+                call = lambda *a, op=op, kw=sample.kwargs: op(*a, **kw)  # noqa: E731
+                results.append(vmap(vmap(call, in_dims=inner), in_dims=outer)(*args))
+            failures.add(sample.name, close(*results))
+    failures.check(at_least=6)
+
+
+@each_device
+@pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
+def test_vmap_inplace(case, device):
+    """A batched self is written; an unbatched self with a batched operand has no place for the result, and is refused as by ATen."""
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        if any(t.device.type != device for t in sample.tensors):
+            continue
+        for dims in _in_dims(sample):
+            outcomes = []
+            for op in (case.inplace.op, case.inplace.aten):
+                copy = sample.twin()
+                args = [a if d is None else _batched(a, d) for a, d in zip(copy.args, dims, strict=True)]
+                with no_slow_vmap():
+                    error = raised_by(vmap(lambda *a, op=op: op(*a), in_dims=dims), *args)
+                outcomes.append((error, args[0]))
+            (our_error, ours), (their_error, theirs) = outcomes
+            name = f"{sample.name}, in_dims {dims}"
+            with failures.sample(name):
+                if type(our_error) is not type(their_error):
+                    failures.add(name, f"{our_error!r}, expected {their_error!r}")
+                failures.add(name, different_bits(ours, theirs))
+    failures.check(at_least=20)
+
+
+def _float_samples(case, device, dtype=torch.float64):
+    """Samples whose tensors are all of one float dtype, as (op of tensors, tensors)."""
+    for sample in case.few(device, dtype):
+        if all(t.dtype == dtype and t.device.type == device for t in sample.tensors) and case.aten(*sample.args, **sample.kwargs).dtype == dtype:
+            yield sample
+
+
+def _of_tensors(op, sample):
+    def call(*given):
+        given = iter(given)
+        bound = sample.map(lambda _: next(given))
+        return op(*bound.args, **bound.kwargs)
+
+    return call
+
+
+@each_case
+def test_transforms(case, device):
+    """grad, vjp, jvp, jacrev, jacfwd and hessian of the operator equal those of ATen's, in every argument."""
+    failures = Failures()
+    for sample in _float_samples(case, device):
+        tensors = sample.tensors
+        argnums = tuple(range(len(tensors)))
+        ones = tuple(torch.full_like(t, 0.5) for t in tensors)
+        transforms = {
+            "grad": lambda f, t=tensors, n=argnums: grad(lambda *x: f(*x).pow(2).sum(), argnums=n)(*t),
+            "vjp": lambda f, t=tensors: vjp(f, *t)[1](f(*t)),
+            "jvp": lambda f, t=tensors, o=ones: jvp(f, tuple(t), o),
+            "jacrev": lambda f, t=tensors, n=argnums: jacrev(f, argnums=n)(*t),
+            "jacfwd": lambda f, t=tensors, n=argnums: jacfwd(f, argnums=n)(*t),
+        }
+        if sum(t.numel() for t in tensors) <= 12:
+            transforms["hessian"] = lambda f, t=tensors, n=argnums: hessian(lambda *x: f(*x).pow(3).sum(), argnums=n)(*t)
+        for name, transform in transforms.items():
+            with failures.sample(f"{sample.name}, {name}"), no_slow_vmap():
+                ours, theirs = (transform(_of_tensors(op, sample)) for op in (case.op, case.aten))
+                flat = [torch.utils._pytree.tree_leaves(r) for r in (ours, theirs)]
+                failures.add(f"{sample.name}, {name}", all_close(*flat, ulps=16))
+    failures.check(at_least=20)
+
+
+@each_case
+def test_per_example_gradients(case, device):
+    """vmap over grad: one gradient an example, with some arguments shared by all examples."""
+    failures = Failures()
+    for sample in _float_samples(case, device):
+        tensors = sample.tensors
+        for shared in range(len(tensors) if len(tensors) > 1 else 0, -1, -1):
+            dims = tuple(None if k == shared else 0 for k in range(len(tensors)))
+            args = [t if d is None else _batched(t, 0) for t, d in zip(tensors, dims, strict=True)]
+            with failures.sample(f"{sample.name}, in_dims {dims}"), no_slow_vmap():
+                results = []
+                for op in (case.op, case.aten):
+                    f = _of_tensors(op, sample)
+                    loss = grad(lambda *x, f=f: f(*x).pow(2).sum(), argnums=tuple(range(len(tensors))))
+                    results.append(vmap(loss, in_dims=dims)(*args) if any(d == 0 for d in dims) else loss(*args))
+                failures.add(f"{sample.name}, in_dims {dims}", all_close(*results, ulps=16))
+    failures.check(at_least=6)
+
+
+@each_case
+def test_gradients_of_vmap(case, device):
+    """Reverse mode through vmap: the batching rule is itself differentiable."""
+    failures = Failures()
+    for sample in _float_samples(case, device, torch.float32):
+        leaves = sample.map(lambda t: _batched(t, 0)).requiring_grad(FLOATS)
+        dims = tuple(0 if isinstance(a, torch.Tensor) else None for a in leaves.args)
+        with failures.sample(sample.name), no_slow_vmap():
+            grads = []
+            for op in (case.op, case.aten):
+                result = vmap(lambda *a, op=op, kw=leaves.kwargs: op(*a, **kw), in_dims=dims)(*leaves.args)
+                grads.append(torch.autograd.grad(result.pow(2).sum(), leaves.differentiable))
+            failures.add(sample.name, all_close(*grads, ulps=8))
+    failures.check(at_least=6)

@@ -1,0 +1,125 @@
+"""Nothing outside the output is written, nothing outside the inputs decides a value. Every buffer lies in the middle of a larger,
+poisoned one that is compared as a whole afterwards; a planted overrun proves that the comparison notices."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ..cases import tensors
+from ..compare import Failures, different_bits, raised_by
+from ..params import each_device, each_dtype, with_variant
+
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+GUARD = 64  # elements on each side: more than a 16-byte pack of the smallest dtype and all its neighbours in a warp's access
+DTYPES = (torch.float32, torch.bfloat16, torch.int8, torch.float64, torch.complex64)
+ON_CPU = (torch.float32, torch.int8)
+
+
+class Guarded:
+    """A tensor like `like` (same size and strides) with poison around it and in its gaps. `shift` sets its distance from a 16-byte
+    boundary, in elements."""
+
+    def __init__(self, like: torch.Tensor, shift: int = 0, fill: bool = False):
+        span = 1 + sum((n - 1) * s for n, s in zip(like.shape, like.stride(), strict=True)) if like.numel() else 0
+        self.buffer = tensors.poison([span + 2 * GUARD + shift], like.dtype, like.device)
+        self.tensor = self.buffer.as_strided(like.shape, like.stride(), GUARD + shift)
+        if fill:
+            self.tensor.copy_(like)
+
+    def problem(self, expected: torch.Tensor | None) -> str | None:
+        """What differs in the whole buffer from poison with `expected` in the tensor's place (None: poison alone, or as filled)."""
+        want = tensors.poison(self.buffer.shape, self.buffer.dtype, self.buffer.device)
+        inside = want.as_strided(self.tensor.shape, self.tensor.stride(), self.tensor.storage_offset())
+        if expected is not None:
+            inside.copy_(expected)
+        return different_bits(self.buffer, want)
+
+
+def _dense_strides(t: torch.Tensor) -> bool:
+    """as_strided writes of a filled guard need every element at its own address."""
+    return all(s != 0 for n, s in zip(t.shape, t.stride(), strict=True) if n > 1)
+
+
+def _guarded_inputs(sample, shift):
+    guards = []
+
+    def guard(t):
+        if t.is_conj() or t.is_neg() or not _dense_strides(t):
+            return t
+        guards.append((Guarded(t, shift, fill=True), t))
+        return guards[-1][0].tensor
+
+    return sample.map(guard), guards
+
+
+@each_dtype(only=DTYPES, only_cpu=ON_CPU)
+def test_inputs(case, device, dtype):
+    """The same bits with poison around every input, which stays as it was."""
+    failures = Failures()
+    for k, sample in enumerate(case.samples(device, dtype)):
+        with failures.sample(sample.name):
+            guarded, guards = _guarded_inputs(sample, shift=k % 5)
+            got = case.op(*guarded.args, **guarded.kwargs)
+            want = case.op(*sample.args, **sample.kwargs)
+            exact = case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None
+            if exact or device != "cpu":  # ATen's CPU kernels round differently in vectors and in tails
+                failures.add(sample.name, different_bits(got, want))
+            elif not torch.equal(got.isfinite(), want.isfinite()):
+                failures.add(sample.name, "poison got into the result")
+            for guard, values in guards:
+                failures.add(f"{sample.name}, input", guard.problem(values))
+    failures.check(at_least=150)
+
+
+@each_dtype(only=DTYPES, only_cpu=ON_CPU, cases=with_variant("out"))
+def test_out(case, device, dtype):
+    failures = Failures()
+    for k, sample in enumerate(case.samples(device, dtype)):
+        with failures.sample(sample.name):
+            want = case.op(*sample.args, **sample.kwargs)
+            gaps = tensors.in_layout(("contiguous", "rows", "step2", "sliced")[k % 4], want)
+            guard = Guarded(want if gaps is None else gaps, shift=k % 7)
+            case.out.op(*sample.args, out=guard.tensor, **sample.kwargs)
+            failures.add(sample.name, guard.problem(guard.tensor.clone()))
+            if dtype.is_complex:
+                failures.add(sample.name, None if torch.equal(guard.tensor.isfinite(), want.isfinite()) else "poison is left in out")
+            else:
+                failures.add(sample.name, different_bits(guard.tensor, want))
+    failures.check(at_least=150)
+
+
+@each_dtype(only=DTYPES, only_cpu=ON_CPU, cases=with_variant("inplace"))
+def test_inplace(case, device, dtype):
+    failures = Failures()
+    for k, sample in enumerate(case.samples(device, dtype)):
+        self = sample.args[0]
+        if raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is not None or self.is_conj() or self.is_neg():
+            continue
+        with failures.sample(sample.name):
+            guard = Guarded(self, shift=k % 7, fill=True)
+            case.inplace.op(guard.tensor, *sample.args[1:], **sample.kwargs)
+            failures.add(sample.name, guard.problem(guard.tensor.clone()))
+    failures.check(at_least=50)
+
+
+@each_device
+@pytest.mark.parametrize("layout", ["contiguous", "rows", "step2", "transposed"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_planted_overrun_is_noticed(device, dtype, layout):
+    """One element before, after or in a gap, written with an ordinary value."""
+    like = tensors.in_layout(layout, tensors.Maker(device, dtype)(6, 5))
+    result = torch.ones_like(like)
+    first = Guarded(like).tensor.storage_offset()
+    span = sum((n - 1) * s for n, s in zip(like.shape, like.stride(), strict=True))
+    overruns = {"before": first - 1, "after": first + span + 1, "far after": first + span + GUARD}
+    if layout in ("rows", "step2"):
+        overruns["gap"] = first + like.shape[-1] * like.stride(-1) - (1 if layout == "step2" else 0)
+    untouched = Guarded(like)
+    untouched.tensor.copy_(result)
+    assert untouched.problem(result) is None
+    for where, index in overruns.items():
+        guard = Guarded(like)
+        guard.tensor.copy_(result)
+        guard.buffer[index] = 1
+        assert guard.problem(result) is not None, f"an element written {where} went unnoticed"

@@ -1,0 +1,303 @@
+"""In-place and out= variants: values, what is written, version counters, resizing, casting, aliasing, leaves and views."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from ..cases import tensors
+from ..cases.tensors import FLOATS, in_layout
+from ..compare import Failures, different_bits, different_metadata, raised_by
+from ..params import each_case, each_device, each_dtype, with_variant
+
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+INPLACE, OUT = with_variant("inplace"), with_variant("out")
+each_inplace = pytest.mark.parametrize("case", INPLACE, ids=str)
+each_out = pytest.mark.parametrize("case", OUT, ids=str)
+
+# What kernels branch on: item sizes, packed halves, bools, complex numbers.
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.int64, torch.bool, torch.complex64)
+
+
+@each_dtype(only=DTYPES, cases=INPLACE)
+def test_inplace_values(case, device, dtype):
+    """ATen's values, in ATen's refusals too; the result is self itself, whose strides stay and whose version moves by one."""
+    failures = Failures()
+    taken = 0
+    for sample in case.samples(device, dtype):
+        with failures.sample(sample.name):
+            ours, theirs = sample.twin(), sample.twin()
+            refusal = raised_by(case.inplace.aten, *theirs.args, **theirs.kwargs)
+            self, before = ours.args[0], tensors.twin(ours.args[0])
+            version = self._version
+            error = raised_by(case.inplace.op, *ours.args, **ours.kwargs)
+            if type(error) is not type(refusal):
+                failures.add(sample.name, f"{error!r}, expected {refusal!r}")
+            elif refusal is not None:
+                failures.add(sample.name, different_bits(self, before))
+            else:
+                taken += 1
+                want = theirs.args[0]
+                failures.add(sample.name, different_metadata(self, want))
+                failures.add(sample.name, different_bits(self, want) if not dtype.is_complex else _near(self, want))
+                if self._version != version + 1:
+                    failures.add(sample.name, f"version moved by {self._version - version}, expected 1")
+    failures.check(at_least=100)
+    assert taken > 0
+
+
+def _near(got, want):
+    same = torch.allclose(got, want, rtol=1e-5, equal_nan=True) or not bool(torch.isfinite(torch.view_as_real(want.resolve_conj())).all())
+    return None if same else "values differ from ATen's"
+
+
+@each_inplace
+@each_device
+def test_inplace_returns_self(case, device):
+    for sample in case.few(device, torch.float32):
+        if raised_by(case.inplace.aten, *sample.twin().args) is None:
+            assert case.inplace.op(*sample.args, **sample.kwargs) is sample.args[0]
+
+
+@each_inplace
+@each_device
+def test_inplace_with_itself(case, device):
+    """Full aliasing is allowed: x.mul_(x)."""
+    sample = next(iter(case.few(device, torch.float32)))
+    for layout in ("contiguous", "transposed", "sliced", "misaligned1"):
+        ours = in_layout(layout, tensors.Maker(device, torch.float32)(33, 65))
+        theirs = tensors.twin(ours)
+        for function, x in ((case.inplace.op, ours), (case.inplace.aten, theirs)):
+            aliased = sample.map(lambda _, x=x: x)
+            function(*aliased.args, **aliased.kwargs)
+        assert different_bits(ours, theirs) is None
+
+
+def _out_for(result: torch.Tensor, layout: str) -> torch.Tensor | None:
+    """A poisoned tensor of the result's shape in some layout."""
+    blank = tensors.poison(result.shape, result.dtype, result.device)
+    return in_layout(layout, blank)
+
+
+OUT_LAYOUTS = ("contiguous", "transposed", "rows", "step2", "misaligned1", "rotated", "channels_last", "sliced")
+
+
+@each_dtype(only=DTYPES, cases=OUT)
+def test_out_values(case, device, dtype):
+    """Any layout of out is filled as ATen fills it, strides untouched; layouts go round over the samples."""
+    failures = Failures()
+    for k, sample in enumerate(case.samples(device, dtype)):
+        with failures.sample(sample.name):
+            want = case.aten(*sample.args, **sample.kwargs)
+            layout = OUT_LAYOUTS[k % len(OUT_LAYOUTS)]
+            out = _out_for(want, layout)
+            if out is None:
+                out = _out_for(want, "contiguous")
+            strides, version = out.stride(), out._version
+            returned = case.out.op(*sample.args, out=out, **sample.kwargs)
+            assert returned is out
+            if out.stride() != strides or out.shape != want.shape:
+                failures.add(sample.name, f"out has shape {tuple(out.shape)} and strides {out.stride()}, it had {strides}")
+            if out._version != version + 1:
+                failures.add(sample.name, f"version moved by {out._version - version}, expected 1")
+            failures.add(f"{sample.name} into {layout}", different_bits(out, want) if not dtype.is_complex else _near(out, want))
+    failures.check(at_least=400)
+
+
+@each_dtype(only=DTYPES, cases=OUT)
+def test_out_of_another_dtype(case, device, dtype):
+    """The result is computed in its own type, then cast; casts that ATen refuses are refused."""
+    failures = Failures()
+    for sample in case.few(device, dtype):
+        for out_dtype in tensors.ALL:
+            name = f"{sample.name} into {out_dtype}"
+            want = torch.zeros_like(case.aten(*sample.args, **sample.kwargs), dtype=out_dtype)
+            out = torch.zeros_like(want)
+            with failures.sample(name):
+                refusal = raised_by(case.out.aten, *sample.args, out=want, **sample.kwargs)
+                error = raised_by(case.out.op, *sample.args, out=out, **sample.kwargs)
+                if type(error) is not type(refusal):
+                    failures.add(name, f"{error!r}, expected {refusal!r}")
+                failures.add(name, different_bits(out, want) if not out_dtype.is_complex else _near(out.to(torch.complex64), want.to(torch.complex64)))
+    failures.check(at_least=100)
+
+
+@each_out
+@each_device
+def test_out_is_resized(case, device, capfd):
+    """To the result's shape; with ATen's warning when it held elements; an empty out takes the strides the result would have.
+    (A warning from C++ is a Python warning in torch.mul and text on stderr in torch.ops: both count.)"""
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        want = case.aten(*sample.args, **sample.kwargs)
+        for shape in ((0,), (1,), (7,), (2, 9), tuple(want.shape)):
+            ours, theirs = (torch.full(shape, 3.0, device=device, dtype=want.dtype) for _ in range(2))
+            with failures.sample(f"{sample.name}, out {shape}"):
+                said = []
+                for variant, out in ((case.out.aten, theirs), (case.out.op, ours)):
+                    with warnings.catch_warnings(record=True) as caught:
+                        warnings.simplefilter("always")
+                        variant(*sample.args, out=out, **sample.kwargs)
+                    text = "\n".join([str(w.message) for w in caught]) + capfd.readouterr().err
+                    said.append(text.count("was resized since it had shape"))
+                assert said[0] == said[1], f"{said[1]} warnings about resizing, expected {said[0]}"
+                assert different_metadata(ours, theirs) is None, different_metadata(ours, theirs)
+                failures.add(sample.name, different_bits(ours, theirs))
+    failures.check(at_least=40)
+
+
+@each_out
+@each_device
+def test_out_is_an_input(case, device):
+    """out= may be an input itself, or another tensor over the same elements."""
+    make = tensors.Maker(device, torch.float32)
+    for layout in ("contiguous", "transposed", "sliced", "misaligned1"):
+        for k in range(2):
+            operands = [in_layout(layout, make(33, 65)) for _ in range(2)]
+            want = case.aten(*operands)
+            alias = operands[k].view_as(operands[k])
+            case.out.op(*operands, out=alias)
+            assert different_bits(operands[k], want) is None
+
+
+# ---------------------------------------------------------------- autograd's rules for writing
+
+
+def _grad_samples(case, device):
+    """Samples whose in-place form ATen takes on a float32 self."""
+    for sample in case.few(device, torch.float32):
+        if raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is None:
+            yield sample
+
+
+def _same_refusal(failures, name, ours, theirs):
+    if theirs is None:
+        failures.add(name, "ATen takes this: the test is wrong")
+    elif type(ours) is not type(theirs):
+        failures.add(name, f"{ours!r}, expected {theirs!r}")
+
+
+@each_inplace
+@each_device
+def test_inplace_on_leaves(case, device):
+    """A leaf that requires grad, and a view of one, may not be written to, but in no_grad mode; nothing is written."""
+    failures = Failures()
+    for sample in _grad_samples(case, device):
+        for what, view in (("leaf", lambda t: t), ("view of a leaf", lambda t: t.view_as(t))):
+            with failures.sample(f"{sample.name}, {what}"):
+                leaf = sample.twin().args[0].detach().requires_grad_()
+                before = tensors.twin(leaf.detach())
+                theirs = raised_by(case.inplace.aten, view(leaf), *sample.args[1:], **sample.kwargs)
+                ours = raised_by(case.inplace.op, view(leaf), *sample.args[1:], **sample.kwargs)
+                _same_refusal(failures, sample.name, ours, theirs)
+                failures.add(sample.name, different_bits(leaf.detach(), before))
+                with torch.no_grad():
+                    version = leaf._version
+                    case.inplace.op(view(leaf), *sample.args[1:], **sample.kwargs)
+                assert leaf._version == version + 1 and leaf.is_leaf
+    failures.check(at_least=4)
+
+
+@each_inplace
+@each_device
+def test_inplace_on_special_views(case, device):
+    """Views that autograd cannot rebase: of several outputs (unbind), and made in no_grad mode."""
+    sample = next(_grad_samples(case, device))
+
+    def unbound(function):
+        base = torch.ones(3, *sample.args[0].shape, device=device, requires_grad=True) * 1
+        function(base.unbind()[0], *sample.args[1:], **sample.kwargs)
+
+    def from_no_grad(function):
+        base = torch.ones(3, *sample.args[0].shape, device=device, requires_grad=True) * 1
+        with torch.no_grad():
+            view = base[0]
+        function(view, *sample.args[1:], **sample.kwargs)
+
+    for make_view in (unbound, from_no_grad):
+        theirs = raised_by(make_view, case.inplace.aten)
+        assert theirs is not None
+        assert type(raised_by(make_view, case.inplace.op)) is type(theirs)
+
+
+@each_inplace
+@each_device
+def test_inplace_gradients(case, device):
+    """History is rebased: gradients through a written tensor, and through the base of a written view, are ATen's."""
+    failures = Failures()
+    for sample in _grad_samples(case, device):
+        for what in ("whole", "view"):
+            with failures.sample(f"{sample.name}, {what}"):
+                grads = []
+                for function in (case.inplace.op, case.inplace.aten):
+                    leaves = sample.twin().requiring_grad(FLOATS)
+                    base = torch.stack([leaves.args[0], leaves.args[0] * 2]) if what == "view" else leaves.args[0] * 1
+                    written = base[1] if what == "view" else base
+                    function(written, *leaves.args[1:], **leaves.kwargs)
+                    assert written.requires_grad and written.grad_fn is not None
+                    weights = torch.linspace(0.5, 2, base.numel(), device=device).view(base.shape)
+                    grads.append(torch.autograd.grad((base * weights).sum(), leaves.differentiable))
+                for ours, theirs in zip(*grads, strict=True):
+                    torch.testing.assert_close(ours, theirs)
+    failures.check(at_least=8)
+
+
+@each_inplace
+@each_device
+def test_backward_sees_a_write(case, device):
+    """Writing to a tensor that backward has saved is an error in backward, not a wrong gradient."""
+    x = torch.ones(4, device=device, requires_grad=True)
+    saved = torch.full((4,), 2.0, device=device)
+    y = x * saved
+    case.inplace.op(saved, *_others(case, device))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def _others(case, device):
+    """What follows self in an in-place call, for a self of shape (4,)."""
+    sample = next(iter(case.few(device, torch.float32)))
+    return [torch.full((4,), 3.0, device=device) if isinstance(a, torch.Tensor) else a for a in sample.args[1:]]
+
+
+@each_out
+@each_device
+def test_out_and_grad(case, device):
+    """out= takes part in no graph: refused when anything requires grad, taken in no_grad mode; saved tensors are guarded."""
+    plain = [torch.ones(3, device=device) for _ in range(2)]
+    for k in range(3):
+        tensors_ = [*plain, torch.zeros(3, device=device)]
+        tensors_[k] = tensors_[k].clone().requires_grad_()
+        *args, out = tensors_
+        theirs = raised_by(case.out.aten, *args, out=out)
+        assert theirs is not None and type(raised_by(case.out.op, *args, out=out)) is type(theirs)
+        with torch.no_grad():
+            case.out.op(*args, out=out)
+    saved = torch.full((3,), 2.0, device=device)
+    y = torch.ones(3, device=device, requires_grad=True) * saved
+    case.out.op(*plain, out=saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@each_case
+def test_inference_mode(case, device):
+    """Results are inference tensors; in-place and out= write to them there and refuse them elsewhere, as ATen's do."""
+    sample = next(iter(case.few(device, torch.float32))).requiring_grad(FLOATS)
+    with torch.inference_mode():
+        result = case.op(*sample.args, **sample.kwargs)
+        assert result.is_inference() and not result.requires_grad
+        assert different_bits(result, case.aten(*sample.args, **sample.kwargs)) is None
+        if case.inplace:
+            case.inplace.op(result, *sample.args[1:], **sample.kwargs)
+        if case.out:
+            case.out.op(*sample.args, out=result, **sample.kwargs)
+    if case.inplace:
+        theirs = raised_by(case.inplace.aten, result, *sample.args[1:], **sample.kwargs)
+        assert type(raised_by(case.inplace.op, result, *sample.args[1:], **sample.kwargs)) is type(theirs)
+    if case.out:
+        plain = sample.map(lambda t: t.detach())
+        theirs = raised_by(case.out.aten, *plain.args, out=result, **plain.kwargs)
+        assert type(raised_by(case.out.op, *plain.args, out=result, **plain.kwargs)) is type(theirs)

@@ -1,0 +1,67 @@
+"""torch.library.opcheck with all its utilities, on every overload."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.library import opcheck
+
+from ..cases.tensors import FLOATS
+from ..compare import Failures, raised_by
+from ..params import each_case, each_device, each_dtype, with_variant
+
+
+@each_dtype(only=(torch.float32, torch.complex64))
+def test_functional(case, device, dtype):
+    failures = Failures()
+    for sample in case.few(device, dtype):
+        # The schema check does not know ATen's rule that a 0-d CPU tensor goes with any device.
+        if any(t.device.type != device for t in sample.tensors):
+            continue
+        with failures.sample(sample.name):
+            opcheck(case.overload, sample.args, sample.kwargs)
+            leaves = sample.requiring_grad()
+            if case.op(*leaves.args, **leaves.kwargs).requires_grad:
+                opcheck(case.overload, leaves.args, leaves.kwargs)
+    failures.check(at_least=8)
+
+
+@each_device
+@pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
+def test_inplace(case, device):
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        if raised_by(case.inplace.aten, *sample.twin().args) is None:
+            with failures.sample(sample.name):
+                opcheck(case.inplace.overload, sample.twin().args, sample.kwargs)
+    failures.check(at_least=4)
+
+
+@each_device
+@pytest.mark.parametrize("case", with_variant("out"), ids=str)
+def test_out(case, device):
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        if any(t.device.type != device for t in sample.tensors):
+            continue
+        with failures.sample(sample.name):
+            out = torch.empty_like(case.op(*sample.args, **sample.kwargs))
+            opcheck(case.out.overload, sample.args, {**sample.kwargs, "out": out})
+    failures.check(at_least=8)
+
+
+@each_case
+def test_traces_with_numbers_as_symbols(case, device):
+    """Python numbers in the call stay numbers under make_fx's symbolic tracing, forward and backward."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    sample = next(iter(case.few(device, torch.float32))).requiring_grad(FLOATS)
+
+    def forward_and_backward(*args):
+        result = case.op(*args, **sample.kwargs)
+        return torch.autograd.grad(result.sum(), [a for a in args if isinstance(a, torch.Tensor)])
+
+    graph = make_fx(forward_and_backward, tracing_mode="symbolic")(*sample.args)
+    want = forward_and_backward(*sample.args)
+    for ours, eager in zip(graph(*sample.args), want, strict=True):
+        torch.testing.assert_close(ours, eager)

@@ -1,0 +1,38 @@
+"""What the dispatcher knows about every operator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ..params import CASES, each_device
+
+OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
+
+
+def test_every_public_operator_has_a_case():
+    """An operator without a case would meet none of the tests in this folder. Names with a leading underscore are private."""
+    names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("gpuopt::") and not n.startswith("gpuopt::_")}
+    assert names == {o.name() for o in OVERLOADS}
+
+
+@each_device
+@pytest.mark.parametrize("overload", OVERLOADS, ids=str)
+def test_kernels(overload, device):
+    """Every key has a kernel of its own: a fallback would lose gradients, version counters or vmap's speed without a word."""
+    wanted = ["CPU", "Meta", "Autograd"] + (["CUDA"] if device == "cuda" else [])
+    if overload._schema.is_mutable:
+        wanted.append("ADInplaceOrView")
+    if not any(a.name == "out" for a in overload._schema.arguments):
+        wanted.append("FuncTorchBatched")
+    missing = [k for k in wanted if not torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), k)]
+    assert not missing, f"{overload} has no kernel for {missing}"
+
+
+@pytest.mark.parametrize("overload", OVERLOADS, ids=str)
+def test_schema(overload):
+    """The tag that lets torch.compile take the operator as it is; the schema says which argument is written."""
+    assert torch.Tag.pt2_compliant_tag in overload.tags
+    written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    name, kind = overload._schema.name, overload._schema.overload_name
+    assert written == (["self"] if name.endswith("_") else ["out"] if kind == "out" else [])

@@ -1,0 +1,53 @@
+"""A small set that reaches every kernel path, for compute-sanitizer:
+
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python -m pytest -m sanitize
+
+(the caching allocator would hand out parts of larger blocks, whose ends the tool cannot see). Tensors are made and compared on the
+CPU, so that the tool has our kernels to watch and few others. It also runs with all other tests, where it costs a second."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ..cases import tensors
+from ..compare import Failures, different_bits, different_from_reference
+from ..params import CASES
+
+pytestmark = [pytest.mark.gpu, pytest.mark.sanitize, pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")]
+
+
+def _to_device(t: torch.Tensor) -> torch.Tensor:
+    """The same strides and offset on the device, in an allocation that ends where the tensor's storage ends."""
+    storage = t.untyped_storage()
+    flat = torch.empty(0, dtype=torch.uint8).set_(storage).cuda()
+    copy = torch.empty(0, dtype=t.dtype, device="cuda").set_(flat.untyped_storage(), t.storage_offset(), t.size(), t.stride())
+    copy = copy.conj() if t.is_conj() else copy
+    return torch._neg_view(copy) if t.is_neg() else copy
+
+
+# One dtype for each item size and kind of arithmetic.
+DTYPES = (torch.bool, torch.int8, torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex128)
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"), [pytest.param(c, d, id=f"{c.name}-{str(d)[6:]}") for c in CASES for d in DTYPES if d in c.dtypes]
+)
+def test_every_path(case, dtype):
+    failures = Failures()
+    for k, sample in enumerate(case.samples("cpu", dtype)):
+        # Every fourth sample still has all layouts and paths; large ones only cost the tool time.
+        if k % 4 or any(t.numel() > 10_000 for t in sample.tensors):
+            continue
+        with failures.sample(sample.name):
+            on_device = sample.map(_to_device)
+            got = case.op(*on_device.args, **on_device.kwargs).cpu()
+            if sample.exact_inputs:
+                reference = case.reference(*sample.args, **sample.kwargs)
+                bound = case.bound("cuda", got.dtype, reference, *sample.args, **sample.kwargs)
+                failures.add(sample.name, different_from_reference(got, reference, bound))
+            if case.out is not None:
+                out = _to_device(tensors.in_layout("misaligned1", tensors.poison(got.shape, got.dtype, "cpu")))
+                case.out.op(*on_device.args, out=out, **on_device.kwargs)
+                failures.add(f"{sample.name}, out", different_bits(out.cpu(), got))
+    failures.check(at_least=30)

@@ -1,0 +1,90 @@
+"""Values and metadata over the whole sweep of shapes, layouts, values and types: against ATen, and against float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ..compare import Failures, different_bits, different_from_reference, different_metadata, errors, raised_by
+from ..params import each_case, each_dtype
+
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+
+
+@each_dtype()
+def test_values(case, device, dtype):
+    """ATen's dtype, shape, strides and device; within the documented error of the float64 reference, and ATen's bits where the
+    operator is a single rounding; on the whole no further from the reference than ATen."""
+    failures = Failures()
+    ours = theirs = 0.0
+    for sample in case.samples(device, dtype):
+        with failures.sample(sample.name):
+            want = case.aten(*sample.args, **sample.kwargs)
+            got = case.op(*sample.args, **sample.kwargs)
+            failures.add(sample.name, different_metadata(got, want))
+            if not sample.exact_inputs:
+                if case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None:
+                    failures.add(f"{sample.name}, ATen", different_bits(got, want))
+                continue
+            reference = case.reference(*sample.args, **sample.kwargs)
+            bound = case.bound(device, want.dtype, reference, *sample.args, **sample.kwargs)
+            if bound is None:
+                failures.add(f"{sample.name}, ATen", different_bits(got, want))
+            failures.add(f"{sample.name}, float64", different_from_reference(got, reference, bound))
+            if bound is not None and got.dtype == dtype:
+                ours += float(errors(got, reference).sum())
+                theirs += float(errors(want, reference).sum())
+    failures.check(at_least=150)
+    assert ours <= theirs * 1.02, f"summed error {ours}, ATen's is {theirs}"
+
+
+@each_dtype(only=(torch.float32, torch.bfloat16, torch.complex64, torch.int8), only_cpu=(torch.float32,))
+def test_repeats_bit_for_bit_and_leaves_arguments_alone(case, device, dtype):
+    failures = Failures()
+    for sample in case.samples(device, dtype):
+        with failures.sample(sample.name):
+            before, versions = sample.twin(), [t._version for t in sample.tensors]
+            result = case.op(*sample.args, **sample.kwargs)
+            if [t._version for t in sample.tensors] != versions:
+                failures.add(sample.name, "an argument's version changed")
+            for now, then in zip(sample.tensors, before.tensors, strict=True):
+                failures.add(sample.name, different_bits(now, then))
+                if result.numel() and result.untyped_storage().data_ptr() == now.untyped_storage().data_ptr():
+                    failures.add(sample.name, "the result shares memory with an argument")
+            failures.add(sample.name, different_bits(case.op(*before.args, **before.kwargs), result))
+    failures.check(at_least=150)
+
+
+def _every_dtype() -> list[torch.dtype]:
+    return sorted({d for d in vars(torch).values() if isinstance(d, torch.dtype)}, key=str)
+
+
+def _zeros(dtype: torch.dtype, device: str):
+    """Zeros of any dtype that tensors can have, or None: some dtypes are only names."""
+    try:
+        t = torch.zeros(16, dtype=torch.uint8, device=device).view(dtype) if dtype != torch.uint8 else torch.zeros(16, dtype=dtype, device=device)
+        return None if t.is_quantized else t
+    except (RuntimeError, NotImplementedError, TypeError):
+        return None
+
+
+@each_case
+def test_takes_every_dtype_that_aten_takes(case, device):
+    """Measured, not listed: where ATen has the operator for a dtype so do we, and where it hasn't we raise what it raises."""
+    failures = Failures()
+    for dtype in _every_dtype():
+        x = _zeros(dtype, device)
+        if x is None:
+            continue
+        args = next(iter(case.few(device, torch.float32))).map(lambda t, x=x: x)
+        with failures.sample(str(dtype)):
+            refusal = raised_by(case.aten, *args.args, **args.kwargs)
+            if refusal is not None:
+                ours = raised_by(case.op, *args.args, **args.kwargs)
+                failures.add(str(dtype), None if type(ours) is type(refusal) else f"{ours!r}, expected {refusal!r}")
+                continue
+            want = case.aten(*args.args, **args.kwargs)
+            got = case.op(*args.args, **args.kwargs)
+            failures.add(str(dtype), different_metadata(got, want))
+            failures.add(str(dtype), different_bits(got.view(torch.uint8), want.view(torch.uint8)))
+    failures.check(at_least=10)

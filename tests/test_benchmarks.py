@@ -1,0 +1,333 @@
+"""Everything of the benchmarks but the clock, which needs a GPU: cases, counting bytes, checking results, peers, ceilings."""
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import bench_elementwise, ceilings, report, timer
+from benchmarks.peers import CUPY, INDUCTOR, Missing, Peer, Setting
+from benchmarks.room import error_limit, relative_error, rooms, run_case
+from benchmarks.traffic import distinct_bytes, traffic
+
+from .benchmark_fakes import CPU, ELEMENTWISE, TINY, TINY_CALL, FakeTimer, absent, double_mul, operands, rendered, synthetic
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# ---------------------------------------------------------------- bytes
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        (torch.empty(8, 3), 96),
+        (torch.empty(8, 3)[1:, :2], 56),
+        (torch.empty(8, 3, dtype=torch.bfloat16).t(), 48),
+        (torch.empty(3, 1).expand(3, 100), 12),
+        (torch.empty(8)[::2], 16),
+        (torch.empty(()), 4),
+        (torch.empty(0, 5), 0),
+        (torch.empty(5, dtype=torch.complex64), 40),
+    ],
+)
+def test_distinct_bytes(tensor, expected):
+    assert distinct_bytes(tensor) == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "read", "written"),
+    [
+        ("mul 2^28 f32", 2 << 30, 1 << 30),
+        ("mul NCHW*C bf16", 64 * 256 * 56 * 56 * 2 + 256 * 2, 64 * 256 * 56 * 56 * 2),
+        ("mul x*y.t() 8192^2 f32", 2 * 8192**2 * 4, 8192**2 * 4),
+        ("mul misaligned out= 2^26 f32", 2 << 28, 1 << 28),
+        ("mul in-place 2^25 bf16", 2 << 26, 1 << 26),
+        ("mul bf16*f32 2^25 bf16", (2 + 4) << 25, 4 << 25),
+        ("mul 2.5*x 2^25 f32", 4 << 25, 4 << 25),
+        ("mul x[:, ::2]*y f32", 2 * 8192 * 4096 * 4, 8192 * 4096 * 4),
+        ("mul rows of a wider matrix, out= f32", 2 * 8192 * 4096 * 4, 8192 * 4096 * 4),
+        ("fma 2^25 bf16", 3 << 26, 1 << 26),
+    ],
+)
+def test_each_operand_is_counted_once(title, read, written):
+    case = ELEMENTWISE[title]
+    assert traffic(case, bench_elementwise._calls()[case.call]) == (read, written)
+
+
+def test_counting_bytes_agrees_with_peers_of_record():
+    """(8,4096,4096)*(4096) in f32 is 1073.74 MB and NCHW*C 411.04 MB: the figures that the speed goals are stated in."""
+    calls = bench_elementwise._calls()
+    for title, megabytes in (("mul BTD*D f32", 1073.76), ("mul NCHW*C f32", 411.04), ("mul 2^14 f32", 0.2)):
+        assert sum(traffic(ELEMENTWISE[title], calls["mul"])) / 1e6 == pytest.approx(megabytes, abs=0.01)
+
+
+# ---------------------------------------------------------------- cases
+
+
+@pytest.mark.parametrize("title", ELEMENTWISE)
+def test_our_call_and_atens_are_the_same_call(title):
+    case = ELEMENTWISE[title]
+    call = bench_elementwise._calls()[case.call]
+    ours, aten = call.ours(*case.build("meta", 0)), call.aten(*case.build("meta", 0))
+    assert (ours.dtype, ours.shape, ours.stride()) == (aten.dtype, aten.shape, aten.stride())
+    assert call.reference(*case.build("meta", 0)).shape == ours.shape
+    expects_argument = {"new": None, "inplace": 0, "out": -1}[call.kind]
+    if expects_argument is not None:
+        args = case.build("meta", 0)
+        assert call.ours(*args) is args[expects_argument]
+
+
+def test_misaligned_cases_are_misaligned_by_one_element():
+    for dtype in ("f32", "bf16"):
+        for tensor in ELEMENTWISE[f"mul misaligned out= 2^26 {dtype}"].build("meta", 0):
+            assert tensor.storage_offset() == 1 and tensor.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", list(bench_elementwise.DTYPE_NAMES))
+def test_operands_are_fresh_and_their_products_exact_in_range(dtype):
+    a, b = (bench_elementwise.Maker("cpu", dtype, seed)(1000) for seed in (0, 1))
+    assert a.dtype == dtype and not torch.equal(a, b) and a.count_nonzero() > 400
+    product = torch.mul(a, b)
+    assert relative_error(product, double_mul(a, b) if not dtype.is_complex else a.to(torch.complex128) * b) < 4e-3
+
+
+def test_in_place_operands_keep_their_size():
+    signs = bench_elementwise.Maker("cpu", torch.bfloat16, 0).signs(1000)
+    assert signs.dtype == torch.bfloat16 and set(signs.tolist()) == {-1.0, 1.0}
+
+
+def test_rooms_are_found_by_their_file_name():
+    assert rooms()["elementwise"] is bench_elementwise.ROOM
+    assert bench_elementwise.ROOM.ops == ["mul", "axpy", "fma"]
+
+
+def test_case_titles_are_unique():
+    assert len(ELEMENTWISE) == len(bench_elementwise.ROOM.cases)
+
+
+@pytest.mark.parametrize("row", bench_elementwise.ROOM.call_times, ids=lambda row: f"{row.op} {row.name}")
+def test_call_time_statements_run_and_agree(row):
+    variables = row.variables("cpu")
+    results = []
+    for statement in row.statements.values():
+        fresh = {name: v.detach().clone().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v
+                 for name, v in variables.items()}  # fmt: skip
+        value = eval(statement, fresh)
+        results.append(value if isinstance(value, tuple) else (value,))
+    for result in results[1:]:
+        for ours, theirs in zip(results[0], result, strict=True):
+            torch.testing.assert_close(ours, theirs)
+    if row.name == "building a graph":
+        assert all(value.requires_grad for result in results for value in result)
+
+
+def test_call_times_merge_their_rounds():
+    times = timer.call_times({"a": "x + x", "b": "x * 2"}, {"x": torch.ones(4)}, "label", "sub", seconds=0.03)
+    assert set(times) == {"a", "b"} and all(1e-8 < m.median < 1e-2 and len(m.times) >= 3 for m in times.values())
+
+
+# ---------------------------------------------------------------- one row
+
+
+def test_a_row_has_times_bandwidth_errors_and_ratio():
+    row = run_case(TINY, TINY_CALL, (), CPU, synthetic([])["ceilings"])
+    assert (row["read_bytes"], row["written_bytes"]) == (512, 256)
+    assert row["contenders"]["gpuopt"]["gbps"] == pytest.approx(768 / 100 / 1e3)
+    assert 0 < row["contenders"]["gpuopt"]["error"] < 1e-7
+    assert report.best_peer(row) == ("ATen", pytest.approx(110.0))
+    assert row["ceiling"]["pattern"] == "two reads, one write" and row["ceiling"]["size"] == "128 MiB"
+
+
+def broken(call, case, setting):
+    raise RuntimeError("first line\nsecond line")
+
+
+def breaks_when_called(call, case, setting):
+    def run(*args):
+        raise ValueError("not this shape")
+
+    return run, ""
+
+
+PEERS = (
+    Peer("absent", absent),
+    Peer("broken", broken),
+    Peer("breaks", breaks_when_called),
+    Peer("off", lambda call, case, setting: (lambda x, y: x * y * 1.001, "")),
+    Peer("nan", lambda call, case, setting: (lambda x, y: x * y * torch.nan, "")),
+)
+
+
+def test_a_peer_that_cannot_take_part_stays_in_the_row_and_the_table():
+    result = synthetic([])
+    row = run_case(TINY, TINY_CALL, PEERS, CPU, result["ceilings"])
+    status = {name: entry["status"] for name, entry in row["contenders"].items()}
+    assert status == {
+        "gpuopt": "ok", "ATen": "ok", "absent": "missing", "broken": "failed", "breaks": "failed", "off": "wrong", "nan": "wrong",
+    }  # fmt: skip
+    assert report.best_peer(row)[0] == "ATen"
+    result["rows"].append(row)
+    text = rendered(result)
+    for said in (
+        "absent missing: it is not installed",
+        "broken failed: RuntimeError: first line",
+        "breaks failed: ValueError: not this shape",
+        "off wrong: error 1.0e-03",
+    ):
+        assert said in text
+    assert "second line" not in text
+
+
+def test_a_wrong_or_failing_gpuopt_is_reported_as_failure():
+    for ours in (lambda x, y: x + y, lambda x, y: x[:3] / y):
+        result = synthetic([])
+        result["rows"].append(run_case(TINY, dataclasses.replace(TINY_CALL, ours=ours), (), CPU, []))
+        assert len(report.failures(result)) == 1 and "mul tiny f32" in report.failures(result)[0]
+        rendered(result)
+    assert report.failures(synthetic()) == []
+
+
+def test_error_limit_allows_rounding_only():
+    assert error_limit(torch.float32, 2.5e-8) == torch.finfo(torch.float32).eps
+    assert error_limit(torch.bfloat16, 0.1) == 0.4
+    assert error_limit(torch.int32, 0.0) == 0.0
+    assert relative_error(torch.tensor([3, 4]), torch.tensor([3, 0])) == pytest.approx(4 / 3)
+
+
+def test_cupy_says_why_it_cannot():
+    with pytest.raises(Missing, match="no such operation"):
+        CUPY.prepare(TINY_CALL, TINY, CPU)
+    if importlib.util.find_spec("cupy") is None:
+        with pytest.raises(Missing, match="not installed"):
+            CUPY.prepare(dataclasses.replace(TINY_CALL, cupy="multiply"), TINY, CPU)
+
+
+def test_inductor_is_compiled_before_it_is_timed():
+    compiled, how = INDUCTOR.prepare(TINY_CALL, TINY, CPU)
+    torch._dynamo.utils.counters.clear()
+    x, y = operands("cpu", 3)
+    torch.testing.assert_close(compiled(x, y), x * y)
+    assert how == "default"
+    assert not torch._dynamo.utils.counters["stats"], "the timed call compiled again"
+
+
+# ---------------------------------------------------------------- timer and ceilings
+
+
+def test_timing_is_median_and_quartiles():
+    timing = timer.summarise([1.0, 2.0, 3.0, 4.0, 100.0], "events")
+    assert (timing.median, timing.q1, timing.q3, timing.fastest, timing.samples) == (3.0, 2.0, 4.0, 1.0, 5)
+    assert timer.summarise([7.0], "events").median == 7.0
+
+
+def test_inputs_rotate_through_twice_the_cache():
+    assert timer.copies_to_fill(120 << 20, 12 << 20) == 10
+    assert timer.copies_to_fill(120 << 20, 1 << 30) == 1
+    assert timer.copies_to_fill(120 << 20, 16) == timer.MAX_COPIES
+
+
+def test_ceiling_follows_size_and_share_of_reads():
+    measured = synthetic([])["ceilings"]
+
+    def chosen(read, written):
+        ceiling = ceilings.pick(measured, read, written)
+        return ceiling["size"], ceiling["pattern"]
+
+    assert chosen(2 << 30, 1 << 30) == ("4 GiB", "two reads, one write")
+    assert chosen(200 << 20, 200 << 20) == ("512 MiB", "copy")
+    assert chosen(3 << 20, 1 << 20) == ("128 MiB", "two reads, one write")
+    assert chosen(4 << 30, 4) == ("4 GiB", "read")
+    assert chosen(4, 100 << 20) == ("128 MiB", "write")
+    assert ceilings.pick(measured, 0, 0) is None
+
+
+def test_ceilings_are_measured_only_where_needed_and_where_they_fit():
+    assert ceilings.classes_for([3 << 30, 1 << 20], 1 << 40) == ["128 MiB", "4 GiB"]
+    assert ceilings.classes_for([3 << 30], 2 << 30) == ["512 MiB"]
+    assert ceilings.classes_for([3 << 30], 1 << 20) == ["128 MiB"]
+
+
+def test_ceiling_kernels_move_what_they_say(monkeypatch):
+    monkeypatch.setitem(ceilings.SIZES, "128 MiB", 1 << 20)
+    monkeypatch.setattr(ceilings, "_triton_contenders", lambda *args: {})
+    measured = ceilings.measure(FakeTimer(), ["128 MiB"], "cpu", quick=True, progress=lambda text: None)
+    assert [entry["pattern"] for entry in measured] == list(ceilings.READ_SHARE)
+    for entry in measured:
+        assert 0.9 * (1 << 20) < entry["bytes"] <= 1 << 20
+        assert entry["gbps"] == pytest.approx(entry["bytes"] / 100 / 1e3)
+
+
+CHECK_KERNELS = """
+import torch
+from benchmarks import ceilings
+streams = {"read": 1, "write": 1, "copy": 2, "two reads, one write": 3}
+for pattern, count in streams.items():
+    buffers = [torch.randn(2 * ceilings.LARGEST_BLOCK) for _ in range(count)]
+    for who, launch in ceilings._triton_contenders(pattern, buffers, ceilings.SHAPES[::3]).items():
+        if pattern != "read":
+            buffers[-1].fill_(7)
+        launch()
+        first, second, target = buffers[0], buffers[1 % count], buffers[-1]
+        if pattern != "read":
+            expected = {"write": torch.full_like(first, 1.5), "copy": first, "two reads, one write": first * second}
+            assert torch.equal(target, expected[pattern]), who
+        print(pattern, who)
+"""
+
+
+def test_triton_ceiling_kernels_in_triton_s_interpreter():
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK_KERNELS],
+        cwd=REPOSITORY,
+        env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 4 * 2 * 2
+
+
+# ---------------------------------------------------------------- the clock
+
+
+@pytest.mark.gpu
+def test_device_timer_times_the_device():
+    """A copy of 1 GiB takes at least what 20 TB/s would, long and short calls are timed by their methods, and failures stay."""
+    clock = timer.DeviceTimer(budget_s=0.01)
+    x = torch.randn(1 << 27, device="cuda")
+
+    def fails():
+        raise RuntimeError("no")
+
+    times = clock.compare({"copy": x.clone, "twice": lambda: (x.clone(), x.clone()), "fails": fails}, lambda seed: (), 1 << 30)
+    assert times["copy"].median > (1 << 30) / 20e6 and times["copy"].method == "events, L2 flushed"
+    assert times["twice"].median == pytest.approx(2 * times["copy"].median, rel=0.1)
+    assert isinstance(times["fails"], RuntimeError)
+
+    def small(seed):
+        return (torch.randn(1 << 14, device="cuda"),)
+
+    short = clock.compare({"neg": torch.neg, "syncs": lambda t: t.sum().item()}, small, 1 << 17)
+    assert short["neg"].median < 10 and "cold" in short["neg"].method
+    assert "not capturable" in str(short["syncs"])
+    # A capture that failed leaves nothing behind.
+    clock.release_memory()
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert clock.compare({"neg": torch.neg}, small, 1 << 17)["neg"].median < 10
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", [case for case in ELEMENTWISE.values() if case.name == "2^14"], ids=lambda c: c.title)
+def test_a_small_case_runs_with_all_peers(case):
+    setting = Setting(timer.DeviceTimer(budget_s=0.005), "cuda", tune=False)
+    row = run_case(case, bench_elementwise._calls()[case.call], bench_elementwise.ROOM.peers, setting, [])
+    for name, entry in row["contenders"].items():
+        assert entry["status"] == "ok" or entry["status"] == "missing" and name == "CuPy", (name, entry)
+        if entry["status"] == "ok":
+            assert 0.2 < entry["us"]["median"] < 200

@@ -1,0 +1,174 @@
+"""What holds for mul, axpy and fma alone, beyond the contract that every operator meets."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+import torch_ops
+
+from .cases import tensors
+from .compare import different_bits, different_metadata
+from .params import each_device
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+# ---------------------------------------------------------------- the public functions
+
+
+@each_device
+@pytest.mark.parametrize("number", [2, -1.5, True, 1 + 2j], ids=str)
+def test_numbers(device, number):
+    """A Python number follows torch.mul's promotion in every form of mul, out= included."""
+    for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool):
+        x = tensors.Maker(device, dtype)(2, 3)
+        want = torch.mul(x, number)
+        assert different_metadata(torch_ops.mul(x, number), want) is None
+        assert different_bits(torch_ops.mul(x, number), want) is None
+        out = torch.empty_like(want)
+        assert torch_ops.mul(x, number, out=out) is out
+        assert different_bits(out, want) is None
+        if want.dtype == dtype:
+            assert different_bits(torch_ops.mul_(x.clone(), number), want) is None
+
+
+@each_device
+def test_number_with_out_keeps_half_precision_scalars_whole(device):
+    """0.1 times a half tensor is rounded once, from 0.1 in float32, whichever way the call is written."""
+    for dtype in HALVES:
+        x = tensors.Maker(device, dtype)(1000)
+        want = torch.mul(x, 0.1)
+        out = torch.empty_like(x)
+        torch_ops.mul(x, 0.1, out=out)
+        for got in (out, torch_ops.mul(x, 0.1), torch_ops.mul_(x.clone(), 0.1)):
+            assert different_bits(got, want) is None
+
+
+def test_operators_and_functions_are_the_same():
+    x, y = torch.randn(3), torch.randn(3)
+    ops = torch.ops.gpuopt
+    assert torch.equal(ops.mul(x, y), torch_ops.mul(x, y))
+    assert torch.equal(ops.mul(x, 2), torch_ops.mul(x, 2))
+    assert torch.equal(ops.axpy(x, y, alpha=2), torch_ops.axpy(x, y, alpha=2))
+    assert torch.equal(ops.fma(x, y, x), torch_ops.fma(x, y, x))
+    assert all(getattr(torch_ops, name).__doc__ for name in ("mul", "mul_", "axpy", "fma"))
+
+
+# ---------------------------------------------------------------- rounding
+
+
+def _all_halves(dtype: torch.dtype, device: str) -> torch.Tensor:
+    """Every bit pattern of a 16-bit type."""
+    return torch.arange(-(2**15), 2**15, device=device, dtype=torch.int32).to(torch.int16).view(dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "broadcast"])
+def test_every_pair_of_halves(dtype, dense):
+    """All 2^32 products, NaNs and subnormals included, in packed arithmetic: the bits of torch.mul."""
+    values = _all_halves(dtype, "cuda")
+    for rows in values.split(1024):
+        a, b = torch.broadcast_tensors(rows[:, None], values)
+        if dense:
+            a, b = a.contiguous(), b.contiguous()
+        got, want = torch_ops.mul(a, b), torch.mul(a, b)
+        wrong = (got.view(torch.int16) != want.view(torch.int16)) & ~(got.isnan() & want.isnan())
+        assert not wrong.any(), different_bits(got, want)
+
+
+@each_device
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("number", [3, 0.1, -2.0**-20, 1e6], ids=str)
+def test_every_half_times_a_number(device, dtype, number):
+    values = _all_halves(dtype, device)
+    assert different_bits(torch_ops.mul(values, number), torch.mul(values, number)) is None
+
+
+def _rounded(exact: Fraction, dtype: torch.dtype) -> float:
+    """The nearest number of `dtype`, ties to even, of an exact fraction well inside its range."""
+    if dtype == torch.float64:
+        return float(exact)  # Python rounds fractions correctly
+    near = torch.tensor(float(exact), dtype=torch.float64).to(dtype)
+    up, down = (torch.nextafter(near, torch.tensor(s * math.inf, dtype=dtype)) for s in (1, -1))
+    candidates = [float(c) for c in (near, up, down)]
+    distance = min(abs(Fraction(c) - exact) for c in candidates)
+    nearest = [c for c in candidates if abs(Fraction(c) - exact) == distance]
+    return nearest[0] if len(nearest) == 1 else next(c for c in nearest if _even(c, dtype))
+
+
+def _even(x: float, dtype: torch.dtype) -> bool:
+    bits = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}[dtype]
+    return torch.tensor(x, dtype=dtype).view(bits).item() % 2 == 0
+
+
+def _cancelling(dtype: torch.dtype, count: int = 1500) -> tuple[torch.Tensor, ...]:
+    """a, b, c where c nearly cancels a b, so that a rounded product would leave a wrong difference."""
+    a, b = torch.randn(2, count, dtype=torch.float64).to(dtype)
+    near = -(a * b)
+    steps = torch.randint(-3, 4, (count,)) * torch.finfo(dtype).eps
+    c = torch.where(torch.arange(count) % 4 == 0, torch.randn(count, dtype=torch.float64), near.double() * (1 + steps)).to(dtype)
+    return a, b, c
+
+
+@each_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_fma_rounds_once(device, dtype):
+    """Against exact rational arithmetic."""
+    a, b, c = _cancelling(dtype)
+    want = [_rounded(Fraction(x) * Fraction(y) + Fraction(z), dtype) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)]
+    want = torch.tensor(want, dtype=torch.float64).to(dtype)
+    twice = a * b + c
+    assert (twice != want).sum() > 100, "the samples don't tell one rounding from two"
+    for operands in ((a, b, c), (a[::2], b[::2], c[::2])):
+        got = torch_ops.fma(*(t.to(device) for t in operands)).cpu()
+        assert torch.equal(got, want[:: len(want) // len(got)])
+
+
+@each_device
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_fma_of_halves(device, dtype):
+    """Computed in float32 (one rounding) and rounded once more."""
+    a, b, c = _cancelling(dtype)
+    exact = [Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)]
+    want = torch.tensor([_rounded(e, torch.float32) for e in exact], dtype=torch.float32).to(dtype)
+    assert torch.equal(torch_ops.fma(*(t.to(device) for t in (a, b, c))).cpu(), want)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_axpy_rounds_once_on_cuda(dtype):
+    """alpha x + y is one fused operation there, whichever path the operands take."""
+    x, y = (t.cuda() for t in _cancelling(dtype)[1:])
+    for alpha in (0.1, -3.0, 1 / 3):
+        want = torch_ops.fma(torch.full_like(x, alpha), x, y)
+        assert torch.equal(torch_ops.axpy(x, y, alpha=alpha), want)
+        assert torch.equal(torch_ops.axpy(x[1::2], y[1::2], alpha=alpha), want[1::2])
+
+
+@each_device
+def test_axpy_with_alpha_one_is_add(device):
+    for dtype in tensors.ALL:
+        x, y = tensors.Maker(device, dtype)(257), tensors.Maker(device, dtype, seed=1)(257)
+        assert different_bits(torch_ops.axpy(x, y), torch.add(y, x)) is None
+
+
+# ---------------------------------------------------------------- limits
+
+
+@pytest.mark.gpu
+def test_as_many_dimensions_as_cuda_takes():
+    """25 dimensions that cannot be merged: one operand's run backwards."""
+    x = torch.randint(0, 100, (2,) * 25, device="cuda", dtype=torch.int8)
+    backwards = x.permute(*reversed(range(25)))
+    assert torch.equal(torch_ops.mul(x, backwards), torch.mul(x, backwards))
+
+
+@each_device
+def test_many_dimensions_that_merge(device):
+    """More than 25 dimensions are fine when they are one in memory."""
+    x = torch.randn((1, 2) * 6 + (1,) * 20, device=device)
+    assert torch.equal(torch_ops.mul(x, x), torch.mul(x, x))

@@ -1,0 +1,116 @@
+"""Rules that the sources keep, and what the compilers said when this library was built."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tools import layout, native_build, toolchain
+from tools.native_build import ROOT
+
+CUDA_SOURCES = sorted(layout.CSRC.rglob("*.cu"))
+TORCH_FREE = [
+    path
+    for path in sorted(layout.CSRC.rglob("*"))
+    if path.suffix in {".cu", ".cuh"} or (path.suffix == ".h" and path.is_relative_to(layout.CSRC / "common"))
+]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(layout.CSRC))
+
+
+@pytest.fixture(scope="module")
+def config():
+    """How this machine builds; skips where it cannot, such as one that was handed a finished library."""
+    try:
+        found = native_build.configure()
+    except toolchain.BuildError as error:
+        pytest.skip(str(error))
+    if found.nvcc is None:
+        pytest.skip("nvcc is not installed, so no CUDA source was compiled")
+    if not (found.build_dir / found.library).exists():
+        pytest.skip("the library was not built on this machine")
+    return found
+
+
+@pytest.mark.parametrize("path", TORCH_FREE, ids=name)
+def test_device_code_and_common_never_see_torch(path):
+    assert layout.torch_includes(path) == ()
+
+
+def test_torch_free_headers_compile_alone(config):
+    native_build.generate(config)
+    native_build.run_ninja(config, "headers")
+    compiled = {path.relative_to(config.build_dir / "headers") for path in config.build_dir.glob("headers/**/*.o")}
+    for header in layout.torch_free_headers():
+        assert Path(f"{name(header)}.o") in compiled
+
+
+def ptxas_report(config, source: Path) -> str:
+    log = config.build_dir / "obj" / f"{name(source)}.o.log"
+    assert log.exists(), f"{name(source)} is not in the build: run make build"
+    return log.read_text()
+
+
+def kernels_with_local_memory(report: str) -> list[str]:
+    """Kernels for sm_90 that spill registers or keep anything in local memory, from ptxas -v."""
+    found = []
+    for entry in report.split("ptxas info    : Compiling entry function ")[1:]:
+        kernel, arch = re.match(r"'([^']+)' for '([^']+)'", entry).groups()
+        if not arch.startswith("sm_90"):
+            continue
+        for frame in re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", entry):
+            if any(int(size) for size in frame):
+                found.append(f"{kernel}: {' / '.join(frame)} bytes of stack / spill stores / spill loads")
+    return found
+
+
+@pytest.mark.parametrize("source", CUDA_SOURCES, ids=name)
+def test_kernels_keep_everything_in_registers(config, source):
+    if not any(arch.startswith("9.0") for arch in config.archs):
+        pytest.skip(
+            f"the library is built for {', '.join(config.archs)}; TORCH_CUDA_ARCH_LIST=9.0 make test checks this"
+        )
+    report = ptxas_report(config, source)
+    assert "Compiling entry function" in report and "bytes stack frame" in report
+    assert kernels_with_local_memory(report) == []
+
+
+def test_local_memory_is_noticed():
+    report = (
+        "ptxas info    : Compiling entry function 'quiet' for 'sm_90'\n"
+        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+        "ptxas info    : Compiling entry function 'spills' for 'sm_90'\n"
+        "    8 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads\n"
+        "ptxas info    : Compiling entry function 'other' for 'sm_80'\n"
+        "    8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+    )
+    assert [line.partition(":")[0] for line in kernels_with_local_memory(report)] == ["spills"]
+
+
+def test_compilers_gave_no_warnings(config):
+    assert native_build.warnings(config) == []
+
+
+def tracked_files() -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def test_no_file_names_a_place_on_somebodys_machine():
+    place = re.compile(r"(?<![\w./])/(?:home|root|work|Users)/\w+")
+    found = Counter()
+    for path in tracked_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        found.update(f"{path.relative_to(ROOT)}: {match}" for match in place.findall(text))
+    assert not found

@@ -1,0 +1,1 @@
+"""Set-up, build and checks: what the Makefile and setup.py call."""

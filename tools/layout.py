@@ -1,0 +1,35 @@
+"""Which files of csrc are free of torch, read from their #include lines."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+CSRC = Path(__file__).resolve().parent.parent / "csrc"
+TORCH_FOLDERS = ("ATen/", "c10/", "torch/", "caffe2/")
+
+
+@cache
+def includes(path: Path) -> tuple[str, ...]:
+    return tuple(re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', path.read_text(), re.MULTILINE))
+
+
+@cache
+def torch_includes(path: Path) -> tuple[str, ...]:
+    """The chains of includes that lead from this file to torch, as 'a.h > ATen/ATen.h'."""
+    chains = []
+    for name in includes(path):
+        if name.startswith(TORCH_FOLDERS):
+            chains.append(name)
+        elif (CSRC / name).is_file():
+            chains += [f"{name} > {chain}" for chain in torch_includes(CSRC / name)]
+    return tuple(chains)
+
+
+def headers() -> list[Path]:
+    return sorted(path for ending in ("h", "cuh") for path in CSRC.rglob(f"*.{ending}"))
+
+
+def torch_free_headers() -> list[Path]:
+    return [path for path in headers() if not torch_includes(path)]

@@ -1,0 +1,35 @@
+"""Formatting and lint: python -m tools.style check, or format to put right what can be."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUFFIXES = {".h", ".hpp", ".cuh", ".cpp", ".cu"}
+
+
+def main() -> int:
+    if sys.argv[1:] not in (["check"], ["format"]):
+        sys.exit("usage: python -m tools.style check|format")
+    fix = sys.argv[1] == "format"
+    native = [str(path) for path in sorted((ROOT / "csrc").rglob("*")) if path.suffix in SUFFIXES]
+    bin_folder = Path(sys.executable).parent
+    commands = [
+        ["ruff", "check", *(["--fix"] if fix else [])],
+        ["ruff", "format", *([] if fix else ["--diff"])],
+        ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *native],
+    ]
+    failed = False
+    for name, *rest in commands:
+        tool = shutil.which(name, path=str(bin_folder)) or shutil.which(name)
+        if tool is None:
+            sys.exit(f"gpuopt: {name} is not installed for {sys.executable}: pip install -r tools/requirements.txt")
+        failed |= subprocess.run([tool, *rest], cwd=ROOT).returncode != 0
+    if failed:
+        print("gpuopt: some sources are not in order; make format puts right what can be.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

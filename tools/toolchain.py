@@ -1,0 +1,233 @@
+"""Finds torch, the compilers and the GPU architectures to build for.
+
+Nothing here imports torch: that takes seconds, and a build with nothing to do should take none.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+OLDEST_TORCH = (2, 11)
+DEFAULT_ARCHS = ("9.0",)
+RELEASE_ARCHS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0+PTX")
+
+
+class BuildError(Exception):
+    """Something the person at the keyboard can mend, said in one sentence."""
+
+
+def output_of(*command: str | Path) -> str:
+    """What the command prints on standard output; empty when it cannot run or fails."""
+    try:
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+@dataclass(frozen=True)
+class Torch:
+    root: Path  # .../site-packages/torch
+    version: str  # 2.11.0+cu130
+    cuda: str | None  # 13.0; None for a CPU-only torch
+
+    @property
+    def release(self) -> str:
+        return self.version.partition("+")[0]
+
+    @property
+    def minor(self) -> str:
+        return ".".join(self.release.split(".")[:2])
+
+    @property
+    def cuda_major(self) -> str | None:
+        return self.cuda.split(".")[0] if self.cuda else None
+
+    @property
+    def cuda_wheels(self) -> list[Path]:
+        """Where PyPI's CUDA packages lie beside this torch: one folder since CUDA 13, before that one for each part."""
+        nvidia = self.root.parent / "nvidia"
+        return [nvidia / f"cu{self.cuda_major}", nvidia / "cuda_runtime", nvidia / "cuda_nvcc"]
+
+
+def read_torch(root: Path) -> Torch:
+    text = (root / "version.py").read_text()
+
+    def field(name: str) -> str | None:
+        found = re.search(rf"^{name}\b[^=\n]*=\s*'([^']*)'", text, re.MULTILINE)
+        return found[1] if found else None
+
+    version = field("__version__")
+    if version is None:
+        raise BuildError(f"{root / 'version.py'} names no version of torch: reinstall torch.")
+    torch = Torch(root, version, field("cuda"))
+    if tuple(int(part) for part in re.findall(r"\d+", torch.release)[:2]) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise BuildError(f"gpuopt needs torch {oldest} or newer, and the one in {root.parent} is {version}.")
+    return torch
+
+
+def find_torch() -> Torch | None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return read_torch(Path(spec.submodule_search_locations[0]))
+
+
+@dataclass(frozen=True)
+class HostCompiler:
+    command: tuple[str, ...]  # CXX may hold a wrapper in front: "ccache g++"
+
+    @cached_property
+    def version(self) -> str:
+        return output_of(*self.command, "-dumpfullversion", "-dumpversion").strip() or "unknown"
+
+
+def find_host_compiler() -> HostCompiler:
+    named = os.environ.get("CXX", "").strip()
+    command = shlex.split(named) or ["g++"]
+    if not all(shutil.which(word) for word in command):
+        where = f"CXX={named} is not there" if named else "g++ was not found"
+        raise BuildError(
+            f"No C++ compiler: {where}; install g++ 11 or newer (Debian, Ubuntu: apt-get install g++)"
+            " or set CXX to a compiler."
+        )
+    compiler = HostCompiler(tuple(command))
+    if "clang" not in command[-1] and re.match(r"\d\.|10\.", compiler.version):
+        name = " ".join(command)
+        raise BuildError(f"{name} is version {compiler.version}, and torch's headers need g++ 11 or newer.")
+    return compiler
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    path: Path
+    version: str  # 13.0.88
+
+    @property
+    def major(self) -> str:
+        return self.version.split(".")[0]
+
+    @property
+    def root(self) -> Path:
+        return self.path.parent.parent
+
+    @cached_property
+    def targets(self) -> set[str]:
+        """The architectures it compiles for, as in 'sm_90'."""
+        return set(output_of(self.path, "--list-gpu-code").split())
+
+
+def read_nvcc(path: Path) -> Nvcc | None:
+    found = re.search(r"\bV(\d+\.\d+\.\d+)", output_of(path, "--version"))
+    if not found:
+        return None
+    # A name on PATH is often a link or a script in front of the real one, and headers are found
+    # from the real one's place, which nvcc itself tells as TOP.
+    if not (path.resolve().parent.parent / "include" / "cuda_runtime_api.h").exists():
+        plan = subprocess.run([str(path), "--dryrun", "-x", "cu", "-c", os.devnull], capture_output=True, text=True)
+        top = re.search(r"^#\$ TOP=(.+)$", plan.stderr, re.MULTILINE)
+        real = Path(top[1].strip(), "bin", "nvcc") if top else path
+        path = real if real.exists() else path
+    return Nvcc(path.resolve(), found[1])
+
+
+def _misfit(torch: Torch, nvcc: Nvcc, place: str) -> BuildError:
+    return BuildError(
+        f"torch {torch.version} was built with CUDA {torch.cuda}, but nvcc {place} ({nvcc.path}) is CUDA"
+        f" {nvcc.version}: set CUDA_HOME to a CUDA {torch.cuda_major} toolkit."
+    )
+
+
+def named_nvcc(torch: Torch) -> Nvcc | None:
+    """CUDA_HOME's nvcc. It was named on purpose, so one that does not fit torch is an error."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    nvcc = read_nvcc(Path(home, "bin", "nvcc")) if home else None
+    if nvcc and nvcc.major != torch.cuda_major:
+        raise _misfit(torch, nvcc, "in CUDA_HOME")
+    return nvcc
+
+
+def find_nvcc(torch: Torch) -> Nvcc | None:
+    """The CUDA compiler for this torch: CUDA_HOME's, else PATH's, else PyPI's beside torch.
+
+    The CUDA runtime is torch's, and there is one for each major version, so nvcc must be of the
+    same. One on PATH that is not gives way to PyPI's.
+    """
+    if torch.cuda is None:
+        return None
+    if nvcc := named_nvcc(torch):
+        return nvcc
+    on_path = shutil.which("nvcc")
+    system = read_nvcc(Path(on_path)) if on_path else None
+    if system and system.major == torch.cuda_major:
+        return system
+    for folder in torch.cuda_wheels:
+        if (nvcc := read_nvcc(folder / "bin" / "nvcc")) and nvcc.major == torch.cuda_major:
+            return nvcc
+    if system:
+        raise _misfit(torch, system, "on PATH")
+    return None
+
+
+def cuda_include(torch: Torch, nvcc: Nvcc) -> Path:
+    for folder in [nvcc.root, nvcc.root / "targets" / f"{os.uname().machine}-linux", *torch.cuda_wheels]:
+        if (folder / "include" / "cuda_runtime_api.h").exists():
+            return folder / "include"
+    raise BuildError(f"cuda_runtime_api.h was not found near {nvcc.path}: the CUDA toolkit there is incomplete.")
+
+
+def cuda_runtime(torch: Torch, nvcc: Nvcc) -> Path:
+    """The shared runtime that torch itself loads. PyPI's has no libcudart.so link, so name the file."""
+    name = f"libcudart.so.{torch.cuda_major}"
+    roots = [*torch.cuda_wheels, nvcc.root, nvcc.root / "targets" / f"{os.uname().machine}-linux"]
+    for library in (root / lib / name for root in roots for lib in ("lib", "lib64")):
+        if library.exists():
+            return library
+    raise BuildError(f"{name} was found neither beside torch nor near {nvcc.path}: reinstall torch or the toolkit.")
+
+
+def parse_archs(text: str) -> tuple[str, ...]:
+    """'8.0;9.0+PTX' (or with spaces or commas) as ('8.0', '9.0+PTX'), in order and without doubles."""
+    archs = [word for word in re.split(r"[;,\s]+", text) if word]
+    for word in archs:
+        if not re.fullmatch(r"\d{1,2}\.\d[af]?(\+PTX)?", word):
+            raise BuildError(
+                f"TORCH_CUDA_ARCH_LIST={text!r}: {word!r} is not a compute capability like 9.0, 9.0a or 9.0+PTX."
+            )
+    return tuple(dict.fromkeys(archs))
+
+
+def present_archs() -> tuple[str, ...]:
+    """The compute capabilities of this machine's GPUs, as the driver tells them."""
+    listed = output_of("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").split()
+    found = {word for word in listed if re.fullmatch(r"\d+\.\d", word)}
+    return tuple(sorted(found, key=lambda arch: [int(part) for part in arch.split(".")]))
+
+
+def choose_archs() -> tuple[str, ...]:
+    return parse_archs(os.environ.get("TORCH_CUDA_ARCH_LIST", "")) or present_archs() or DEFAULT_ARCHS
+
+
+def gencode(archs: tuple[str, ...], nvcc: Nvcc) -> list[str]:
+    flags = []
+    for arch in archs:
+        number, _, ptx = arch.partition("+")
+        number = number.replace(".", "")
+        if nvcc.targets and f"sm_{number.rstrip('af')}" not in nvcc.targets:
+            raise BuildError(
+                f"nvcc {nvcc.version} ({nvcc.path}) does not compile for compute capability {arch};"
+                " set TORCH_CUDA_ARCH_LIST to what it knows or use another nvcc."
+            )
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if ptx:
+            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return flags

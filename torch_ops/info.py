@@ -1,0 +1,88 @@
+"""Prints versions, architectures and GPUs, and what would stop an operator from running here.
+
+    python -m torch_ops.info
+
+The exit status is 0 if operators can run on some device of this machine, else 1.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+
+from torch_ops import _library
+
+Capability = tuple[int, int]
+
+
+def has_image(arch: str, gpu: Capability) -> bool:
+    """Whether code built for one architecture, such as 9.0, 9.0a or 12.0+PTX, runs on a GPU."""
+    parts = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", arch)
+    if parts is None:
+        return False
+    built = (int(parts[1]), int(parts[2]))
+    if parts[3] == "a":  # made for this one chip, also as PTX
+        return gpu == built
+    # Machine code runs on later chips of its generation; PTX is compiled by the driver for any
+    # later chip, except that PTX of a family ("f") stays within it.
+    forward = parts[4] is not None and parts[3] != "f"
+    return gpu >= built if forward else gpu[0] == built[0] and gpu >= built
+
+
+def gpus() -> dict[str, tuple[str, Capability]]:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return {
+        f"cuda:{index}": (torch.cuda.get_device_name(index), torch.cuda.get_device_capability(index))
+        for index in range(count)
+    }
+
+
+def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
+    """Rows of name and value, and whether operators run on some device. reason: why nothing could be loaded."""
+    rows = [("Python", f"{sys.version.split()[0]} ({sys.executable})")]
+    if importlib.util.find_spec("torch") is None:
+        return [*rows, ("torch", "not installed"), ("problem", str(reason))], False
+    import torch
+
+    rows.append(("torch", f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}"))
+    path = _library.library_path()
+    facts = _library.facts() if path.exists() else {}
+    rows.append(("library", f"{path}{'' if path.exists() else ' (missing)'}"))
+    if facts:
+        nvcc = f"nvcc {facts['nvcc']}" if facts["nvcc"] else "no nvcc"
+        rows.append(("built", f"for torch {facts['torch']}, {nvcc}, {facts['host_compiler']}, {facts['built']}"))
+        rows.append(("architectures", ", ".join(facts["architectures"]) or "none: a CPU library"))
+    elif path.exists():
+        rows.append(("built", f"unknown: {path.with_suffix('.json').name} is not beside the library"))
+
+    runs, stops = ["cpu (through ATen)"], []
+    present = gpus()
+    for device, (name, gpu) in present.items():
+        rows.append(("GPU", f"{device} {name}, compute capability {gpu[0]}.{gpu[1]}"))
+        if any(has_image(arch, gpu) for arch in facts.get("architectures", [])):
+            runs.append(device)
+        elif facts.get("nvcc"):
+            mend = f"rebuild with TORCH_CUDA_ARCH_LIST={gpu[0]}.{gpu[1]}"
+            stops.append(f"{device}: the library has no kernels for it; {mend}")
+    if not present:
+        stops.append("GPU kernels: torch sees no GPU here")
+    if facts and not facts["nvcc"]:
+        stops.append("GPU kernels: the library was built without nvcc")
+
+    if reason:
+        return [*rows, ("problem", reason)], False
+    return [*rows, *(("does not run", stop) for stop in stops), ("runs on", ", ".join(runs))], True
+
+
+def main(reason: str | None = None) -> int:
+    rows, runs = report(reason)
+    for name, value in rows:
+        print(f"{name:14} {value}")
+    return 0 if runs else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
