@@ -16,6 +16,8 @@ MARKERS = {
 def pytest_configure(config):
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    # Nearly all tensors here are small: waking threads costs more than they save, much more on a busy machine.
+    torch.set_num_threads(1)
 
 
 def why_no_gpu() -> str | None:

@@ -77,10 +77,11 @@ def host_flags(config: Config) -> list[str]:
     includes = [ROOT / "csrc/binding/compat", torch_include, torch_include / "torch/csrc/api/include"]
     if config.nvcc:
         includes.append(toolchain.cuda_include(config.torch, config.nvcc))
-    flags = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", *WARNINGS, f"-I{ROOT / 'csrc'}"]
+    # Without NDEBUG torch's headers assert on every touch of a tensor, which calls would pay for.
+    flags = ["-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", *WARNINGS, f"-I{ROOT / 'csrc'}"]
     for folder in includes:
         flags += ["-isystem", str(folder)]
-    return [*flags, f'-DGPUOPT_TORCH_VERSION="{config.torch.release}"']
+    return flags
 
 
 def device_flags(config: Config) -> list[str]:
@@ -118,7 +119,7 @@ def ninja_path(path: Path) -> str:
 def compile_rule(name: str, compiler: list[str], flags: list[str], title: str) -> str:
     # Everything a compiler says is kept beside its object, where tests read warnings and ptxas's
     # account of registers, stack and spills. On the terminal that account would bury the warnings.
-    say = r"grep -v -e '^ptxas info' -e 'bytes stack frame' $out.log"
+    say = "grep -v -e '^ptxas info' -e 'bytes stack frame' $out.log"
     return (
         f"rule {name}\n"
         f"  command = {shell(compiler)} {shell(flags)} $defines -MMD -MF $out.d -c $in -o $out > $out.log 2>&1;"
@@ -215,6 +216,12 @@ def run_ninja(config: Config, *targets: str) -> None:
     environment = {"NINJA_STATUS": "[%f/%t, %es] ", **os.environ}
     if subprocess.run(command, cwd=config.build_dir, env=environment).returncode != 0:
         raise BuildError("The build failed; the compiler's messages are above.")
+
+
+def up_to_date(config: Config) -> bool:
+    generate(config)
+    dry_run = [find_ninja(), "-C", config.build_dir, "-n", config.library]
+    return "no work to do" in toolchain.output_of(*dry_run)
 
 
 def install(config: Config, folder: Path) -> None:

@@ -11,18 +11,22 @@
 
 namespace gpuopt {
 
-template <typename Node, typename... Args>
-auto make_node(Args&&... args) {
-  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, torch::autograd::Node>) {
-    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
-  } else {
-    return std::shared_ptr<Node>(new Node(std::forward<Args>(args)...),
-                                 torch::autograd::deleteNode);
-  }
-}
+constexpr bool kIntrusiveNodes =
+    std::is_base_of_v<c10::intrusive_ptr_target, torch::autograd::Node>;
 
 template <typename Node>
-using NodePtr = decltype(make_node<Node>());
+using NodePtr =
+    typename std::conditional_t<kIntrusiveNodes, std::type_identity<c10::intrusive_ptr<Node>>,
+                                std::type_identity<std::shared_ptr<Node>>>::type;
+
+template <typename Node, typename... Args>
+NodePtr<Node> make_node(Args&&... args) {
+  if constexpr (kIntrusiveNodes) {
+    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
+  } else {
+    return NodePtr<Node>(new Node(std::forward<Args>(args)...), torch::autograd::deleteNode);
+  }
+}
 
 inline bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 inline at::Tensor tangent_of(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0); }

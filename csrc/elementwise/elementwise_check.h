@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/TensorIterator.h>
+#include <ATen/native/TypeProperties.h>
 
 #include "binding/check.h"
 
@@ -41,6 +42,31 @@ inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& 
   check_writable(op, {"out", out}, {{"self", self}, {"other", other}});
 }
 
+// Whether a number is in the range of a dtype, as at::Scalar::to checks it.
+inline bool fits(const at::Scalar& number, at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kByte:
+      return !c10::overflows<uint8_t>(number.toLong());
+    case at::kChar:
+      return !c10::overflows<int8_t>(number.toLong());
+    case at::kShort:
+      return !c10::overflows<int16_t>(number.toLong());
+    case at::kInt:
+      return !c10::overflows<int32_t>(number.toLong());
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kFloat:
+      return !c10::overflows<float>(number.toDouble());
+    case at::kComplexHalf:
+    case at::kComplexFloat: {
+      const auto value = number.toComplexDouble();
+      return !c10::overflows<float>(value.real()) && !c10::overflows<float>(value.imag());
+    }
+    default:
+      return true;
+  }
+}
+
 inline void check_axpy(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
   constexpr const char* op = "gpuopt::axpy";
   check_inputs(op, {{"y", y}, {"x", x}});
@@ -52,10 +78,16 @@ inline void check_axpy(const at::Tensor& x, const at::Tensor& y, const at::Scala
               ": alpha must be an integer for a result of dtype ", result, ", got ", alpha);
   TORCH_CHECK(at::isComplexType(result) || !alpha.isComplex(), op,
               ": alpha must be real for a result of dtype ", result, ", got ", alpha);
+  TORCH_CHECK(fits(alpha, result), op, ": alpha must fit the result's dtype ", result, ", got ",
+              alpha);
 }
 
 inline void check_fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  check_inputs("gpuopt::fma", {{"a", a}, {"b", b}, {"c", c}});
+  constexpr const char* op = "gpuopt::fma";
+  check_inputs(op, {{"a", a}, {"b", b}, {"c", c}});
+  const at::ScalarType result = at::native::result_type(at::TensorList{a, b, c});
+  TORCH_CHECK_NOT_IMPLEMENTED(result != at::kBool, op,
+                              " is not implemented for Bool: a, b or c must be a number type");
 }
 
 // ATen's iterator over an output and its inputs: broadcasting, type promotion, the output's memory

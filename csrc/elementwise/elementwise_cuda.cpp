@@ -136,7 +136,8 @@ Tensor fma_cuda(const Tensor& a, const Tensor& b, const Tensor& c) {
   TensorIterator iterator =
       make_iterator({}, {on_device(c, device), on_device(a, device), on_device(b, device)});
   const at::ScalarType dtype = iterator.common_dtype();
-  TORCH_CHECK_NOT_IMPLEMENTED(dtype != at::kBool, op, " (CUDA) is not implemented for ", dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype != at::kComplexHalf, op,  // as at::addcmul
+                              " (CUDA) is not implemented for ", dtype);
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(device);

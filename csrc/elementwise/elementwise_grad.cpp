@@ -17,12 +17,19 @@ using torch::autograd::compute_requires_grad;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
+// The gradient of a real input is the real part of what a complex result sends back.
+Tensor for_input(const Tensor& grad, bool input_is_complex) {
+  return grad.is_complex() && !input_is_complex ? at::real(grad) : grad;
+}
+
 // d(a b) = b' da + a' db, with ' the conjugate.
 struct MulBackward : torch::autograd::Node {
   std::string name() const override { return "GpuoptMulBackward"; }
 
   // Each factor is kept only for the other one's gradient.
   void save(const Tensor& self, const Tensor& other) {
+    self_is_complex_ = self.is_complex();
+    other_is_complex_ = other.is_complex();
     if (task_needs(1)) self_ = SavedVariable(self, /*is_output=*/false);
     if (task_needs(0)) other_ = SavedVariable(other, /*is_output=*/false);
   }
@@ -31,8 +38,12 @@ struct MulBackward : torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     variable_list inputs(2);
     if (!grads[0].defined()) return inputs;
-    if (task_should_compute_output(0)) inputs[0] = gpuopt::mul(grads[0], other_.unpack().conj());
-    if (task_should_compute_output(1)) inputs[1] = gpuopt::mul(grads[0], self_.unpack().conj());
+    if (task_should_compute_output(0)) {
+      inputs[0] = for_input(gpuopt::mul(grads[0], other_.unpack().conj()), self_is_complex_);
+    }
+    if (task_should_compute_output(1)) {
+      inputs[1] = for_input(gpuopt::mul(grads[0], self_.unpack().conj()), other_is_complex_);
+    }
     return inputs;
   }
 
@@ -46,45 +57,53 @@ struct MulBackward : torch::autograd::Node {
   bool task_needs(size_t input) const { return next_edge(input).is_valid(); }
 
   SavedVariable self_, other_;
+  bool self_is_complex_ = false, other_is_complex_ = false;
 };
 
 struct MulScalarBackward : torch::autograd::Node {
-  explicit MulScalarBackward(at::Scalar other) : other_(std::move(other)) {}
-  MulScalarBackward() = default;
+  MulScalarBackward(const Tensor& self, at::Scalar other)
+      : other_(std::move(other)), self_is_complex_(self.is_complex()) {}
   std::string name() const override { return "GpuoptMulScalarBackward"; }
 
   variable_list apply(variable_list&& grads) override {
     if (!grads[0].defined()) return {Tensor()};
-    return {gpuopt::mul(grads[0], other_.conj())};
+    return {for_input(gpuopt::mul(grads[0], other_.conj()), self_is_complex_)};
   }
 
  private:
   at::Scalar other_;
+  bool self_is_complex_;
 };
 
 // d(alpha x + y) = alpha' dx + dy
 struct AxpyBackward : torch::autograd::Node {
-  explicit AxpyBackward(at::Scalar alpha) : alpha_(std::move(alpha)) {}
-  AxpyBackward() = default;
+  AxpyBackward(const Tensor& x, const Tensor& y, at::Scalar alpha)
+      : alpha_(std::move(alpha)), x_is_complex_(x.is_complex()), y_is_complex_(y.is_complex()) {}
   std::string name() const override { return "GpuoptAxpyBackward"; }
 
   variable_list apply(variable_list&& grads) override {
     variable_list inputs(2);
     if (!grads[0].defined()) return inputs;
-    if (task_should_compute_output(0)) inputs[0] = gpuopt::mul(grads[0], alpha_.conj());
-    if (task_should_compute_output(1)) inputs[1] = grads[0];
+    if (task_should_compute_output(0)) {
+      inputs[0] = for_input(gpuopt::mul(grads[0], alpha_.conj()), x_is_complex_);
+    }
+    if (task_should_compute_output(1)) inputs[1] = for_input(grads[0], y_is_complex_);
     return inputs;
   }
 
  private:
   at::Scalar alpha_;
+  bool x_is_complex_, y_is_complex_;
 };
 
 // d(a b + c) = b' da + a' db + dc
 struct FmaBackward : torch::autograd::Node {
   std::string name() const override { return "GpuoptFmaBackward"; }
 
-  void save(const Tensor& a, const Tensor& b) {
+  void save(const Tensor& a, const Tensor& b, const Tensor& c) {
+    a_is_complex_ = a.is_complex();
+    b_is_complex_ = b.is_complex();
+    c_is_complex_ = c.is_complex();
     if (next_edge(1).is_valid()) a_ = SavedVariable(a, /*is_output=*/false);
     if (next_edge(0).is_valid()) b_ = SavedVariable(b, /*is_output=*/false);
   }
@@ -93,9 +112,13 @@ struct FmaBackward : torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     variable_list inputs(3);
     if (!grads[0].defined()) return inputs;
-    if (task_should_compute_output(0)) inputs[0] = gpuopt::mul(grads[0], b_.unpack().conj());
-    if (task_should_compute_output(1)) inputs[1] = gpuopt::mul(grads[0], a_.unpack().conj());
-    if (task_should_compute_output(2)) inputs[2] = grads[0];
+    if (task_should_compute_output(0)) {
+      inputs[0] = for_input(gpuopt::mul(grads[0], b_.unpack().conj()), a_is_complex_);
+    }
+    if (task_should_compute_output(1)) {
+      inputs[1] = for_input(gpuopt::mul(grads[0], a_.unpack().conj()), b_is_complex_);
+    }
+    if (task_should_compute_output(2)) inputs[2] = for_input(grads[0], c_is_complex_);
     return inputs;
   }
 
@@ -107,6 +130,7 @@ struct FmaBackward : torch::autograd::Node {
 
  private:
   SavedVariable a_, b_;
+  bool a_is_complex_ = false, b_is_complex_ = false, c_is_complex_ = false;
 };
 
 // Sums the terms of a tangent and gives it the result's shape and dtype.
@@ -150,7 +174,7 @@ Tensor mul_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& other
 Tensor mul_scalar_autograd(DispatchKeySet keys, const Tensor& self, const at::Scalar& other) {
   NodePtr<MulScalarBackward> node;
   if (compute_requires_grad(self)) {
-    node = make_node<MulScalarBackward>(other);
+    node = make_node<MulScalarBackward>(self, other);
     node->set_next_edges(collect_next_edges(self));
   }
   Tensor result;
@@ -169,7 +193,7 @@ Tensor axpy_autograd(DispatchKeySet keys, const Tensor& x, const Tensor& y,
                      const at::Scalar& alpha) {
   NodePtr<AxpyBackward> node;
   if (compute_requires_grad(x, y)) {
-    node = make_node<AxpyBackward>(alpha);
+    node = make_node<AxpyBackward>(x, y, alpha);
     node->set_next_edges(collect_next_edges(x, y));
   }
   Tensor result;
@@ -192,7 +216,7 @@ Tensor fma_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b, const
   if (compute_requires_grad(a, b, c)) {
     node = make_node<FmaBackward>();
     node->set_next_edges(collect_next_edges(a, b, c));
-    node->save(a, b);
+    node->save(a, b, c);
   }
   Tensor result;
   {
@@ -247,7 +271,7 @@ Tensor& mul_inplace_scalar_autograd(DispatchKeySet keys, Tensor& self, const at:
   torch::autograd::check_inplace(self, requires_grad);
   NodePtr<MulScalarBackward> node;
   if (requires_grad) {
-    node = make_node<MulScalarBackward>(other);
+    node = make_node<MulScalarBackward>(self, other);
     node->set_next_edges(collect_next_edges(self));
   }
   Tensor tangent;

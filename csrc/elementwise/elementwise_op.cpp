@@ -22,7 +22,20 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
 namespace gpuopt::elementwise {
 namespace {
 
-// CPU and Meta delegate to ATen, which dispatches on the tensors it is given.
+// The CPU kernels delegate to ATen. So do the Meta kernels of operators that write to an argument,
+// and of all where shapes are symbolic; else ATen's iterator gives the result's layout: at::mul and
+// at::add on Meta lose the dimension order of half types (expanded * transposed, torch 2.11).
+
+template <typename... Tensors>
+bool all_concrete(const Tensors&... tensors) {
+  return !(has_symbolic_shape(tensors) || ...);
+}
+
+at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
+  check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
+  return all_concrete(self, other) ? make_iterator({}, {self, other}).output()
+                                   : at::mul(self, other);
+}
 
 at::Tensor mul_aten(const at::Tensor& self, const at::Tensor& other) {
   check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
@@ -51,6 +64,11 @@ at::Tensor& mul_inplace_scalar_aten(at::Tensor& self, const at::Scalar& other) {
 at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
   check_axpy(x, y, alpha);
   return at::add(y, x, alpha);
+}
+
+at::Tensor axpy_meta(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
+  check_axpy(x, y, alpha);
+  return all_concrete(x, y) ? make_iterator({}, {y, x}).output() : at::add(y, x, alpha);
 }
 
 at::Tensor fma_meta(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
@@ -91,12 +109,12 @@ TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  m.impl("mul.Tensor", mul_aten);
+  m.impl("mul.Tensor", mul_meta);
   m.impl("mul.Scalar", mul_scalar_aten);
   m.impl("mul.out", mul_out_aten);
   m.impl("mul_.Tensor", mul_inplace_aten);
   m.impl("mul_.Scalar", mul_inplace_scalar_aten);
-  m.impl("axpy", axpy_aten);
+  m.impl("axpy", axpy_meta);
   m.impl("fma", fma_meta);
 }
 

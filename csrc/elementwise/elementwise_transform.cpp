@@ -47,10 +47,10 @@ Tensor mul_vmap(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul_scalar_vmap(const Tensor& self, const at::Scalar& other) {
+  const auto dtype = at::result_type(self, other);  // dispatches, so before entering the level
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
   // A batched scalar promotes like a 0-d tensor.
-  const auto dtype = at::result_type(self, other);
   const Tensor value = operand.logical_dim() == 0 ? operand.value.to(dtype) : operand.value;
   return level.wrap(gpuopt::mul(value, other), operand.batch_dim);
 }
@@ -64,7 +64,7 @@ Tensor fma_vmap(const Tensor& a, const Tensor& b, const Tensor& c) {
 }
 
 Tensor& mul_inplace_vmap(Tensor& self, const Tensor& other) {
-  const auto dtype = at::result_type(self, other);
+  const auto dtype = at::result_type(self, other);  // as above
   const VmapLevel level;
   const VmapLevel::Operand written = level.unwrap(self), factor = level.unwrap(other);
   TORCH_CHECK(written.batch_dim.has_value() || !factor.batch_dim.has_value(),
