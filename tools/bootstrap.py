@@ -125,6 +125,7 @@ def write_stamp(folder: Path, stamp: dict[str, str]) -> None:
 
 
 def set_up(folder: Path, torch_version: str) -> None:
+    toolchain.find_host_compiler()  # better said before gigabytes are downloaded than after
     wanted = inputs(torch_version)
     stamp = read_stamp(folder)
     if stamp.get("inputs") != wanted or not python_of(folder).exists():

@@ -6,6 +6,9 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
+#include <initializer_list>
+#include <vector>
+
 namespace gpuopt {
 
 struct NamedTensor {
@@ -17,9 +20,7 @@ inline bool has_symbolic_shape(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
-inline bool is_cpu_scalar(const at::Tensor& tensor) {
-  return tensor.dim() == 0 && tensor.is_cpu();
-}
+inline bool is_cpu_scalar(const at::Tensor& tensor) { return tensor.dim() == 0 && tensor.is_cpu(); }
 
 // Every tensor on one device; zero-dimensional CPU tensors go with any device.
 inline void check_same_device(const char* op, std::initializer_list<NamedTensor> arguments) {
@@ -39,22 +40,23 @@ inline void check_same_device(const char* op, std::initializer_list<NamedTensor>
 // Shapes that broadcast together. Symbolic shapes are left to the Meta kernels, which guard.
 inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> arguments) {
   const NamedTensor& first = *arguments.begin();
+  bool equal = true;
   for (const NamedTensor& argument : arguments) {
     if (has_symbolic_shape(argument.tensor)) return;
+    equal = equal && argument.tensor.sizes().equals(first.tensor.sizes());
   }
-  at::DimVector shape(first.tensor.sizes());
+  if (equal) return;
+  std::vector<int64_t> shape;  // the sizes so far, last dimension first
   for (const NamedTensor& argument : arguments) {
     const at::IntArrayRef sizes = argument.tensor.sizes();
-    if (sizes.equals(shape)) continue;
-    if (sizes.size() > shape.size()) shape.insert(shape.begin(), sizes.size() - shape.size(), 1);
-    for (size_t i = 1; i <= sizes.size(); ++i) {
-      int64_t& size = shape[shape.size() - i];
-      const int64_t own = sizes[sizes.size() - i];
-      TORCH_CHECK(own == size || own == 1 || size == 1, op, ": ", argument.name,
+    if (sizes.size() > shape.size()) shape.resize(sizes.size(), 1);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const int64_t own = sizes[sizes.size() - 1 - i];
+      TORCH_CHECK(own == shape[i] || own == 1 || shape[i] == 1, op, ": ", argument.name,
                   " must broadcast with ", first.name, ": expected sizes that match or are 1, got ",
                   first.name, " ", first.tensor.sizes(), " and ", argument.name, " ", sizes,
-                  " (dimension ", shape.size() - i, ": ", size, " against ", own, ")");
-      if (size == 1) size = own;
+                  " (dimension -", i + 1, ": ", shape[i], " against ", own, ")");
+      if (shape[i] == 1) shape[i] = own;
     }
   }
 }
@@ -64,10 +66,11 @@ inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> a
 inline void check_writable(const char* op, NamedTensor written,
                            std::initializer_list<NamedTensor> inputs) {
   if (has_symbolic_shape(written.tensor)) return;
-  TORCH_CHECK(at::has_internal_overlap(written.tensor) != at::MemOverlap::Yes, op, ": ",
-              written.name, " must have every element at its own address: expected no overlap, got "
-              "sizes ", written.tensor.sizes(), " with strides ", written.tensor.strides(),
-              " (clone() it first)");
+  TORCH_CHECK(
+      at::has_internal_overlap(written.tensor) != at::MemOverlap::Yes, op, ": ", written.name,
+      " must have every element at its own address: expected no overlap, got "
+      "sizes ",
+      written.tensor.sizes(), " with strides ", written.tensor.strides(), " (clone() it first)");
   for (const NamedTensor& input : inputs) {
     if (has_symbolic_shape(input.tensor)) continue;
     const auto status = at::get_overlap_status(written.tensor, input.tensor);
@@ -80,8 +83,8 @@ inline void check_writable(const char* op, NamedTensor written,
 inline void check_castable(const char* op, const char* name, at::ScalarType result,
                            at::ScalarType written) {
   TORCH_CHECK(at::canCast(result, written), op, ": ", name,
-              " must be able to hold the result: expected a dtype that ", result,
-              " casts to, got ", written);
+              " must be able to hold the result: expected a dtype that ", result, " casts to, got ",
+              written);
 }
 
 }  // namespace gpuopt

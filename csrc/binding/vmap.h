@@ -29,12 +29,9 @@ class VmapLevel {
     // broadcasts with any other operand aligned to that rank. Unbatched operands stay as they are.
     at::Tensor aligned(int64_t rank) const {
       if (!batch_dim.has_value()) return value;
-      const at::Tensor front = value.movedim(*batch_dim, 0);
-      const int64_t missing = rank - logical_dim();
-      if (missing <= 0) return front;
-      c10::SymDimVector sizes(front.sym_sizes());
-      sizes.insert(sizes.begin() + 1, missing, c10::SymInt(1));
-      return front.view_symint(sizes);
+      at::Tensor front = value.movedim(*batch_dim, 0);
+      for (int64_t d = logical_dim(); d < rank; ++d) front = front.unsqueeze(1);
+      return front;
     }
   };
 

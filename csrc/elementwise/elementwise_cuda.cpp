@@ -25,8 +25,10 @@ Operand make_operand(const char* op, const TensorIterator& iterator, int argumen
 // inputs: the iterator's arguments in the order of the launcher's operands.
 Problem make_problem(const char* op, const TensorIterator& iterator,
                      std::initializer_list<int> inputs, at::ScalarType dtype) {
-  TORCH_CHECK(iterator.ndim() <= kMaxDims, op, ": operands have too many dimensions: expected at "
-              "most ", kMaxDims, " once neighbours are merged, got ", iterator.ndim());
+  TORCH_CHECK(iterator.ndim() <= kMaxDims, op,
+              ": operands have too many dimensions: expected at "
+              "most ",
+              kMaxDims, " once neighbours are merged, got ", iterator.ndim());
   Problem problem;
   problem.dtype = to_dtype(op, dtype);
   problem.num_dims = iterator.ndim();
@@ -136,8 +138,6 @@ Tensor fma_cuda(const Tensor& a, const Tensor& b, const Tensor& c) {
   TensorIterator iterator =
       make_iterator({}, {on_device(c, device), on_device(a, device), on_device(b, device)});
   const at::ScalarType dtype = iterator.common_dtype();
-  TORCH_CHECK_NOT_IMPLEMENTED(dtype != at::kComplexHalf, op,  // as at::addcmul
-                              " (CUDA) is not implemented for ", dtype);
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(device);

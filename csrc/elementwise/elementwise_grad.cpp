@@ -317,8 +317,7 @@ Tensor& mul_inplace_scalar_version(DispatchKeySet keys, Tensor& self, const at::
   return self;
 }
 
-Tensor& mul_out_version(DispatchKeySet keys, const Tensor& self, const Tensor& other,
-                        Tensor& out) {
+Tensor& mul_out_version(DispatchKeySet keys, const Tensor& self, const Tensor& other, Tensor& out) {
   {
     at::AutoDispatchBelowADInplaceOrView guard;
     ops::mul_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other, out);

@@ -427,10 +427,8 @@ template <typename T, bool kPackedTiles>
 struct Tile {
   // Single bytes move in eights: sixteen of them unpacked would take too many registers.
   static constexpr uint32_t N = !kPackedTiles ? 1 : sizeof(T) == 1 ? 8 : kPackSize<T>;
-  static constexpr uint32_t kSide =
-      sizeof(T) == 2 && kPackedTiles ? 128 : sizeof(T) <= 4 ? 64 : 32;
-  static constexpr uint32_t kPitch =
-      kSide + (kPackedTiles ? 0 : sizeof(T) < 4 ? 4 / sizeof(T) : 1);
+  static constexpr uint32_t kSide = sizeof(T) == 2 && kPackedTiles ? 128 : sizeof(T) <= 4 ? 64 : 32;
+  static constexpr uint32_t kPitch = kSide + (kPackedTiles ? 0 : sizeof(T) < 4 ? 4 / sizeof(T) : 1);
   static constexpr uint32_t kPacks = kSide / N;  // along a side
   static constexpr uint32_t kValues = kSide * kPitch;
   static constexpr int kBytes = kValues * sizeof(T);
@@ -599,9 +597,8 @@ __global__ void __launch_bounds__(kThreads)
       S* const out = static_cast<S*>(args.data[0]) + offsets[s][0];
       if constexpr (std::is_same_v<T, uint8_t>) {
         // int8 shares uint8's arithmetic; its sign matters once the result is widened.
-        *out = args.dtype == DType::kInt8
-                   ? convert<S>(static_cast<int8_t>(result[s].values[0]))
-                   : convert<S>(result[s].values[0]);
+        *out = args.dtype == DType::kInt8 ? convert<S>(static_cast<int8_t>(result[s].values[0]))
+                                          : convert<S>(result[s].values[0]);
       } else if constexpr (std::is_unsigned_v<T>) {
         *out = convert<S>(static_cast<std::make_signed_t<T>>(result[s].values[0]));
       } else {

@@ -50,17 +50,15 @@ cudaError_t launch_vector(const F& f, const Problem& problem, const Plan& plan,
   for (int k = 0; k <= F::kInputs; ++k) args.data[k] = problem.operands[k].data;
   args.numel = plan.numel;
   const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
-  vector_kernel<F, T, kThreads>
-      <<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
+  vector_kernel<F, T, kThreads><<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
   return cudaGetLastError();
 }
 
 template <typename F, typename T, Access kAccess>
-cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan,
-                        cudaStream_t stream) {
+cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan, cudaStream_t stream) {
   auto args = strided_args<F::kInputs + 1>(problem, plan);
-  args.sizes[0] = FastDiv(static_cast<uint32_t>(
-      std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1)));
+  args.sizes[0] =
+      FastDiv(static_cast<uint32_t>(std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1)));
   for (auto& strides : args.strides) strides[0] *= kPackSize<T>;
   const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
   rows_kernel<F, T, kAccess, kThreads>
@@ -100,17 +98,20 @@ cudaError_t launch_tiles(const F& f, const Problem& problem, const Plan& plan,
   const int64_t width = std::min<int64_t>(kTileGroup, tiles_j);
   const int64_t last_group = (tiles_j - 1) / width;
   const auto divide_by = [](int64_t n) { return FastDiv(static_cast<uint32_t>(n)); };
-  const TileGrid grid{divide_by(tiles_i * tiles_j), divide_by(tiles_i * width), divide_by(width),
-                      divide_by(tiles_j - last_group * width), static_cast<uint32_t>(last_group),
-                      turned, packed};
+  const TileGrid grid{divide_by(tiles_i * tiles_j),
+                      divide_by(tiles_i * width),
+                      divide_by(width),
+                      divide_by(tiles_j - last_group * width),
+                      static_cast<uint32_t>(last_group),
+                      turned,
+                      packed};
   const auto blocks = static_cast<unsigned>(tiles_i * tiles_j * outer);
   const int bytes = __builtin_popcount(turned) * Layout::kBytes;
   const auto kernel = tiled_kernel<F, T, kPackedTiles, kTileThreads>;
   constexpr int kDefaultLimit = 48 * 1024;
   if (F::kInputs * Layout::kBytes > kDefaultLimit) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             F::kInputs * Layout::kBytes);
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, F::kInputs * Layout::kBytes);
     if (error != cudaSuccess) return error;
   }
   kernel<<<blocks, kTileThreads, bytes, stream>>>(f, args, grid);

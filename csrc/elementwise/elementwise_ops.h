@@ -8,12 +8,12 @@
 namespace gpuopt {
 
 // Typed handles, looked up once.
-#define GPUOPT_OP(handle, name, overload, ...)                                       \
-  inline const auto& handle() {                                                      \
-    static const auto op = c10::Dispatcher::singleton()                              \
-                               .findSchemaOrThrow("gpuopt::" name, overload)         \
-                               .typed<__VA_ARGS__>();                                \
-    return op;                                                                       \
+#define GPUOPT_OP(handle, name, overload, ...)                               \
+  inline const auto& handle() {                                              \
+    static const auto op = c10::Dispatcher::singleton()                      \
+                               .findSchemaOrThrow("gpuopt::" name, overload) \
+                               .typed<__VA_ARGS__>();                        \
+    return op;                                                               \
   }
 
 namespace ops {

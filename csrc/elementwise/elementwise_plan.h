@@ -26,7 +26,7 @@ struct Operand {
 struct Problem {
   int num_inputs = 0;
   int num_dims = 0;
-  int64_t sizes[kMaxDims] = {};  // innermost dimension first, all positive
+  int64_t sizes[kMaxDims] = {};   // innermost dimension first, all positive
   DType dtype = DType::kFloat32;  // inputs are converted to it before the operation
   Operand operands[kMaxOperands];
 };
@@ -71,10 +71,11 @@ struct Plan {
   bool by_rows = false;
   uint32_t packs_per_row = 0;
   // kTiled
-  int tile_dim = 0;                   // the dimension the turned inputs are contiguous along
-  bool turned[kMaxOperands] = {};     // inputs that go through shared memory
-  bool packed_tiles = false;  // the output and the turned inputs in packs; else value by value
-  bool packed_input[kMaxOperands] = {};  // with packed_tiles: inputs read along dimension 0 in packs
+  int tile_dim = 0;                // the dimension the turned inputs are contiguous along
+  bool turned[kMaxOperands] = {};  // inputs that go through shared memory
+  bool packed_tiles = false;       // the output and the turned inputs in packs; else value by value
+  bool packed_input[kMaxOperands] =
+      {};  // with packed_tiles: inputs read along dimension 0 in packs
 };
 
 namespace detail {
@@ -171,8 +172,7 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
   plan.packed_tiles = plan.sizes[0] % values == 0 && plan.sizes[plan.tile_dim] % values == 0;
   for (int k = 0; k <= problem.num_inputs; ++k) {
     const int along = plan.turned[k] ? plan.tile_dim : 0;
-    const bool packs =
-        plan.strides[k][along] == 1 && has_aligned_rows(problem, plan, k, along);
+    const bool packs = plan.strides[k][along] == 1 && has_aligned_rows(problem, plan, k, along);
     if (k == 0 || plan.turned[k]) {
       plan.packed_tiles = plan.packed_tiles && packs;
     } else {
@@ -227,8 +227,8 @@ inline Plan make_plan(const Problem& problem) {
 inline bool needs_split(const Problem& problem, const Plan& plan) {
   if (plan.path == Path::kVector) return false;
   // By rows, the count of packs (with the ragged ends) is what must fit.
-  const int64_t inner = plan.by_rows ? int64_t{plan.packs_per_row} * plan.values_per_pack
-                                     : plan.sizes[0];
+  const int64_t inner =
+      plan.by_rows ? int64_t{plan.packs_per_row} * plan.values_per_pack : plan.sizes[0];
   if (plan.numel / plan.sizes[0] > kMaxIndex32 / inner) return true;
   for (int k = 0; k <= problem.num_inputs; ++k) {
     int64_t extent = 0;

@@ -409,6 +409,13 @@ def _aten_axpy(x, y, *, alpha=1):
 
 
 def _aten_fma(a, b, c):
+    """addcmul on CUDA has no complex32 and takes a 0-d CPU tensor as its second factor only; fma does both everywhere."""
+    device = next((t.device for t in (a, b, c) if t.dim() or not t.is_cpu), a.device)
+    a, b, c = (t if t.dim() else t.to(device) for t in (a, b, c))
+    common = _common_dtype(torch.addcmul, c, a, b)
+    if common == torch.complex32 and device.type == "cuda":
+        wide = torch.addcmul(c.to(torch.complex64), a.to(torch.complex64), b.to(torch.complex64))
+        return wide.to(torch.complex32)
     return torch.addcmul(c, a, b)
 
 

@@ -27,7 +27,13 @@ def test_autocast(case, device, low):
         with failures.sample(name):
             results, grads = [], []
             for op in (case.op, case.aten):
-                with torch.autocast(device, dtype=low):
+                try:
+                    with torch.autocast(device, dtype=low):
+                        result = op(*sample.args, **sample.kwargs)
+                except RuntimeError as error:
+                    # ATen's promoting policy refuses what is neither `low` nor float32. Without it, promotion is all there is.
+                    if op is case.op or "autocast::prioritize" not in str(error):
+                        raise
                     result = op(*sample.args, **sample.kwargs)
                 results.append(result)
                 grads.append(torch.autograd.grad(result.float().pow(2).sum(), sample.differentiable))

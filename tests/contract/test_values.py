@@ -59,13 +59,13 @@ def _every_dtype() -> list[torch.dtype]:
     return sorted({d for d in vars(torch).values() if isinstance(d, torch.dtype)}, key=str)
 
 
-def _zeros(dtype: torch.dtype, device: str):
-    """Zeros of any dtype that tensors can have, or None: some dtypes are only names."""
+def _zeros(dtype: torch.dtype, device: str) -> torch.Tensor | None:
+    """Zeros of any dtype that numbers convert to, or None: some dtypes are names for bits."""
     try:
-        t = torch.zeros(16, dtype=torch.uint8, device=device).view(dtype) if dtype != torch.uint8 else torch.zeros(16, dtype=dtype, device=device)
-        return None if t.is_quantized else t
+        zeros = torch.zeros(16, device=device).to(dtype)
     except (RuntimeError, NotImplementedError, TypeError):
         return None
+    return None if zeros.is_quantized else zeros
 
 
 @each_case
