@@ -28,18 +28,25 @@ __device__ __forceinline__ void store_pack(T* aligned, const Pack<T, N>& pack) {
 }
 
 // A 16-byte pack at any element's address: the two aligned packs that hold it, shifted together.
-// The second pack is read only where the first doesn't hold everything, so no byte is touched
-// outside the aligned 16-byte blocks that contain at least one of the wanted values.
+// `available` says how many values the caller may read from `address` on (at least a pack): where
+// the second aligned pack would reach past them, the values are read one by one.
 template <typename T>
-__device__ __forceinline__ Pack<T, kPackSize<T>> load_pack_unaligned(const T* address) {
+__device__ __forceinline__ Pack<T, kPackSize<T>> load_pack_unaligned(const T* address,
+                                                                     uint32_t available) {
+  constexpr int N = kPackSize<T>;
   union Raw {
     uint4 words;
-    Pack<T, kPackSize<T>> pack;
+    Pack<T, N> pack;
     __device__ Raw() : words{} {}
   } raw;
   const auto bits = reinterpret_cast<uintptr_t>(address);
   const auto* block = reinterpret_cast<const uint4*>(bits & ~uintptr_t{kPackBytes - 1});
   const uint32_t shift = bits & (kPackBytes - 1);
+  if (shift != 0 && available < 2 * N) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) raw.pack.values[i] = address[i];
+    return raw.pack;
+  }
   const uint4 low = block[0];
   if (shift == 0) {
     raw.words = low;

@@ -244,8 +244,8 @@ __device__ __forceinline__ void store_values(T* address, const Pack<T, N>& pack,
 // ---------------------------------------------------------------- kRows
 
 template <typename T, Access kAccess, int N = kPackSize<T>>
-__device__ __forceinline__ Pack<T, N> load_row_pack(const void* data, DType dtype,
-                                                    uint32_t offset) {
+__device__ __forceinline__ Pack<T, N> load_row_pack(const void* data, DType dtype, uint32_t offset,
+                                                    uint32_t available) {
   if constexpr (kAccess == Access::kConverted) {
     Pack<T, N> pack;
     with_stored_type(dtype, [&](auto type) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ Pack<T, N> load_row_pack(const void* data, DType dtyp
     });
     return pack;
   } else if constexpr (kAccess == Access::kUnaligned) {
-    return load_pack_unaligned(static_cast<const T*>(data) + offset);
+    return load_pack_unaligned(static_cast<const T*>(data) + offset, available);
   } else {
     return load_pack<T, N>(static_cast<const T*>(data) + offset);
   }
@@ -285,6 +285,11 @@ __global__ void __launch_bounds__(kThreads)
   if (pack < packs) {
     uint32_t offsets[F::kInputs + 1];
     find_offsets(args, pack, offsets);
+    // Values of the row from this pack on.
+    const uint32_t packs_per_row = args.num_dims == 1 ? packs : args.sizes[0].divisor;
+    const uint32_t column =
+        args.num_dims == 1 ? pack : pack - args.sizes[0].div(pack) * packs_per_row;
+    const uint32_t available = (packs_per_row - column) * N;
     Pack<T, N> in[F::kInputs];
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
@@ -292,7 +297,7 @@ __global__ void __launch_bounds__(kThreads)
       if (args.strides[k + 1][0] == 0) {
         in[k] = repeat<T, N>(load_value<T, kAccess>(data, args.dtypes[k + 1], offsets[k + 1]));
       } else {
-        in[k] = load_row_pack<T, kAccess>(data, args.dtypes[k + 1], offsets[k + 1]);
+        in[k] = load_row_pack<T, kAccess>(data, args.dtypes[k + 1], offsets[k + 1], available);
       }
     }
     store_pack(static_cast<T*>(args.data[0]) + offsets[0], apply<F, T, N>(f, in));
@@ -313,12 +318,13 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---------------------------------------------------------------- kPacked
 
-// `count` values from `address` on, `stride` apart.
+// `count` of the `available` values from `address` on, `stride` apart.
 template <typename T, int N>
-__device__ __forceinline__ Pack<T, N> load_strided(const T* address, uint32_t stride, int count) {
+__device__ __forceinline__ Pack<T, N> load_strided(const T* address, uint32_t stride, int count,
+                                                   uint32_t available) {
   if (count == N) {
     if (stride == 1) {
-      if constexpr (sizeof(T) * N == kPackBytes) return load_pack_unaligned(address);
+      return load_pack_unaligned(address, available);
     }
     if (stride == 0) return repeat<T, N>(*address);
   }
@@ -352,9 +358,10 @@ __global__ void __launch_bounds__(kThreads)
     const T* const data = static_cast<const T*>(args.data[k + 1]);
     const uint32_t stride = args.strides[k + 1][0];
     if (args.linear[k + 1]) {
-      in[k] = load_strided<T, N>(data + index, 1, count);
+      in[k] = load_strided<T, N>(data + index, 1, count, args.numel - index);
     } else if (column + count <= inner) {
-      in[k] = load_strided<T, N>(data + row_offsets[k + 1] + column * stride, stride, count);
+      in[k] = load_strided<T, N>(data + row_offsets[k + 1] + column * stride, stride, count,
+                                 inner - column);
     }
   }
   if (column + count > inner) {
@@ -411,7 +418,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < F::kInputs; ++k) {
     const uint32_t stride = args.strides[k + 1][0];
     const T* const data = static_cast<const T*>(args.data[k + 1]) + offsets[k + 1];
-    in[k] = load_strided<T, N>(data + span.begin * stride, stride, count);
+    in[k] = load_strided<T, N>(data + span.begin * stride, stride, count,
+                               args.sizes[0].divisor - span.begin);
   }
   const Pack<T, N> result = apply<F, T, N>(f, in);
   store_values(out + span.begin, result, count);

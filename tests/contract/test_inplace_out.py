@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from ..cases import tensors
 from ..cases.tensors import FLOATS, in_layout
@@ -301,3 +302,47 @@ def test_inference_mode(case, device):
         plain = sample.map(lambda t: t.detach())
         theirs = raised_by(case.out.aten, *plain.args, out=result, **plain.kwargs)
         assert type(raised_by(case.out.op, *plain.args, out=result, **plain.kwargs)) is type(theirs)
+
+
+@each_inplace
+@each_device
+def test_inplace_tangents(case, device):
+    """Forward mode through a write: a tangent on self, on the other operands, on all, and on the base of a written view."""
+    failures = Failures()
+    for sample in _grad_samples(case, device):
+        floats = [k for k, a in enumerate(sample.args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
+        for active in [floats] + [[k] for k in floats]:
+            for what in ("whole", "view"):
+                with failures.sample(f"{sample.name}, tangents {active}, {what}"):
+                    ours, theirs = (_written_tangent(f, sample, active, what) for f in (case.inplace.op, case.inplace.aten))
+                    for got, want in zip(ours, theirs, strict=True):
+                        torch.testing.assert_close(got, want)
+    failures.check(at_least=8)
+
+
+def _written_tangent(function, sample, active, what):
+    """Primal and tangent (zeros for none) of what was written, or of the base whose view was written."""
+    with forward_ad.dual_level():
+        args = list(sample.twin().args)
+        for k in active:
+            args[k] = forward_ad.make_dual(args[k], torch.full_like(args[k], 0.25 + k))
+        base = torch.stack([args[0], args[0] * 2]) if what == "view" else args[0].clone()
+        function(base[1] if what == "view" else base, *args[1:], **sample.kwargs)
+        primal, tangent = forward_ad.unpack_dual(base)
+        return primal.clone(), torch.zeros_like(primal) if tangent is None else tangent.clone()
+
+
+@each_inplace
+@each_device
+def test_inplace_with_itself_and_grad(case, device):
+    """x.mul_(x): autograd gives ATen's gradient or ATen's refusal."""
+    sample = next(iter(case.few(device, torch.float32)))
+    outcomes = []
+    for function in (case.inplace.op, case.inplace.aten):
+        leaf = torch.full((4,), 3.0, device=device, requires_grad=True)
+        x = leaf * 1
+        aliased = sample.map(lambda _, x=x: x)
+        function(*aliased.args, **aliased.kwargs)
+        refusal = raised_by(x.sum().backward)
+        outcomes.append((type(refusal), None if leaf.grad is None else leaf.grad.tolist()))
+    assert outcomes[0] == outcomes[1]
