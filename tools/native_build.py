@@ -121,7 +121,7 @@ def ninja_path(path: Path) -> str:
 def compile_rule(name: str, compiler: list[str], flags: list[str], title: str) -> str:
     # Everything a compiler says is kept beside its object, where tests read warnings and ptxas's
     # account of registers, stack and spills. On the terminal that account would bury the warnings.
-    say = "grep -v -e '^ptxas info' -e 'bytes stack frame' $out.log"
+    say = "grep -v -e '^ptxas info' -e 'bytes stack frame' -e ': Compile time =' $out.log"
     return (
         f"rule {name}\n"
         f"  command = {shell(compiler)} {shell(flags)} $defines -MMD -MF $out.d -c $in -o $out > $out.log 2>&1;"

@@ -83,20 +83,29 @@ struct VectorArgs {
   int64_t numel;
 };
 
-template <typename F, typename T, int kThreads>
+template <typename F, typename T, int kThreads, int kPacks>
 __global__ void __launch_bounds__(kThreads)
     vector_kernel(const F f, const VectorArgs<F::kInputs + 1> args) {
   constexpr int N = kPackSize<T>;
   const int64_t packs = args.numel / N;
-  const int64_t pack = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t first = int64_t{blockIdx.x} * (kThreads * kPacks) + threadIdx.x;
   T* const out = static_cast<T*>(args.data[0]);
-  if (pack < packs) {
-    Pack<T, N> in[F::kInputs];
+  // All loads of a thread are issued before the first value is used.
+  Pack<T, N> in[kPacks][F::kInputs];
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const int64_t pack = first + u * kThreads;
+    if (pack >= packs) break;
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
-      in[k] = load_pack<T, N>(static_cast<const T*>(args.data[k + 1]) + pack * N);
+      in[u][k] = load_pack<T, N>(static_cast<const T*>(args.data[k + 1]) + pack * N);
     }
-    store_pack(out + pack * N, apply<F, T, N>(f, in));
+  }
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const int64_t pack = first + u * kThreads;
+    if (pack >= packs) break;
+    store_pack(out + pack * N, apply<F, T, N>(f, in[u]));
   }
 
   // The last values that fill no pack: one thread each, in the last block.

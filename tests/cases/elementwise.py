@@ -146,7 +146,9 @@ def _few_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple
     channels = make(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     yield "channels_last", (channels, make(3, 1, 1), *(channels.clone() for _ in range(fill)))
     yield "empty", (make(0, 3), make(3), *(make(1, 3) for _ in range(fill)))
-    others = (torch.float32, torch.int64, torch.complex64) if dtype != torch.float32 else (torch.bfloat16, torch.int64, torch.complex64)
+    others = [torch.float32 if dtype != torch.float32 else torch.bfloat16, torch.int64, torch.complex64]
+    if dtype != torch.float64:
+        others.append(torch.float64)  # 0-d, it must not widen the result, also when vmap gives it a dimension
     for other in others:
         yield f"with {other}", (make(3, 4), make(4, dtype=other), *(make(3, 1) for _ in range(fill)))
         yield f"0-d {other}", (make(3, 4), make(dtype=other), *(make(4) for _ in range(fill)))
@@ -411,12 +413,20 @@ def _aten_axpy(x, y, *, alpha=1):
 def _aten_fma(a, b, c):
     """addcmul on CUDA has no complex32 and takes a 0-d CPU tensor as its second factor only; fma does both everywhere."""
     device = next((t.device for t in (a, b, c) if t.dim() or not t.is_cpu), a.device)
-    a, b, c = (t if t.dim() else t.to(device) for t in (a, b, c))
-    common = _common_dtype(torch.addcmul, c, a, b)
-    if common == torch.complex32 and device.type == "cuda":
-        wide = torch.addcmul(c.to(torch.complex64), a.to(torch.complex64), b.to(torch.complex64))
-        return wide.to(torch.complex32)
+    a, c = (t if t.dim() else t.to(device) for t in (a, c))
+    values_only = not any(t.requires_grad for t in (a, b, c))
+    if values_only and device.type == "cuda" and _common_dtype(torch.addcmul, c, a, b) == torch.complex32:
+        return torch.addcmul(*(_as_complex64(t) for t in (c, a, b))).to(torch.complex32)
     return torch.addcmul(c, a, b)
+
+
+def _as_complex64(t: torch.Tensor) -> torch.Tensor:
+    """Converted with its layout: broadcast dimensions stay broadcast."""
+    once = t
+    for dim in range(t.dim()):
+        if t.stride(dim) == 0 and t.size(dim) > 1:
+            once = once.narrow(dim, 0, 1)
+    return once.to(torch.complex64).expand(t.shape)
 
 
 def _only_scalar(x, other, **kwargs):
