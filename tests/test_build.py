@@ -392,6 +392,15 @@ def test_build_with_nothing_to_do(config):
     assert seconds < 2, "an up-to-date build must not be felt"
 
 
+def test_two_builds_at_once_take_turns(config):
+    command = [sys.executable, "-m", "tools.native_build"]
+    with native_build.sole_builder(config):
+        second = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert "waiting for another build" in second.stdout.readline()
+        assert second.poll() is None
+    assert "no work to do" in second.communicate(timeout=60)[0]
+
+
 def test_facts_lie_beside_the_library(config):
     facts = json.loads(_library.library_path().with_suffix(".json").read_text())
     assert config.facts.items() <= facts.items()

@@ -45,7 +45,8 @@ def test_device_code_and_common_never_see_torch(path):
 
 
 def test_torch_free_headers_compile_alone(config):
-    native_build.run_ninja(config, "headers")
+    with native_build.sole_builder(config):
+        native_build.run_ninja(config, "headers")
     compiled = {path.relative_to(config.build_dir / "headers") for path in config.build_dir.glob("headers/**/*.o")}
     for header in layout.torch_free_headers():
         assert Path(f"{name(header)}.o") in compiled

@@ -8,13 +8,16 @@ the compiler's: .cu files get no torch include path, and nvcc never sees a .cpp.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
+import fcntl
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -205,7 +208,6 @@ def find_ninja() -> str:
 
 def generate(config: Config) -> None:
     folder = config.build_dir
-    folder.mkdir(parents=True, exist_ok=True)
     # Objects depend on these, so another compiler at the same path compiles anew.
     write_if_changed(folder / "cxx.version", f"{shlex.join(config.cxx.command)} {config.cxx.version}\n")
     if config.nvcc:
@@ -213,6 +215,19 @@ def generate(config: Config) -> None:
     if write_if_changed(folder / "build.ninja", ninja_text(config)):
         commands = toolchain.output_of(find_ninja(), "-C", folder, "-t", "compdb")
         (folder / "compile_commands.json").write_text(commands)
+
+
+@contextlib.contextmanager
+def sole_builder(config: Config) -> Iterator[None]:
+    """Keeps a second build out of the folder: two at once would write the same objects and logs."""
+    config.build_dir.mkdir(parents=True, exist_ok=True)
+    with open(config.build_dir / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"gpuopt: waiting for another build in {config.build_dir}", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def run_ninja(config: Config, *targets: str) -> None:
@@ -224,9 +239,9 @@ def run_ninja(config: Config, *targets: str) -> None:
 
 
 def up_to_date(config: Config) -> bool:
-    generate(config)
-    dry_run = [find_ninja(), "-C", config.build_dir, "-n", config.library]
-    return "no work to do" in toolchain.output_of(*dry_run)
+    with sole_builder(config):
+        generate(config)
+        return "no work to do" in toolchain.output_of(find_ninja(), "-C", config.build_dir, "-n", config.library)
 
 
 def install(config: Config, folder: Path) -> None:
@@ -261,9 +276,10 @@ def install(config: Config, folder: Path) -> None:
 
 def build(folder: Path = INSTALLED) -> Config:
     config = configure()
-    generate(config)
-    run_ninja(config, config.library)
-    install(config, folder)
+    with sole_builder(config):
+        generate(config)
+        run_ninja(config, config.library)
+        install(config, folder)
     return config
 
 
@@ -283,8 +299,9 @@ def check_release() -> None:
     config = replace(
         config, archs=toolchain.RELEASE_ARCHS, build_dir=config.build_dir.with_name(config.build_dir.name + "-release")
     )
-    generate(config)
-    run_ninja(config, "kernels")
+    with sole_builder(config):
+        generate(config)
+        run_ninja(config, "kernels")
     if found := warnings(config):
         raise BuildError("Compiling for a release gave warnings:\n" + "\n".join(found))
     print(f"The kernels compile for {', '.join(config.archs)} without a warning.")

@@ -17,7 +17,7 @@ def main() -> int:
     bin_folder = Path(sys.executable).parent
     commands = [
         ["ruff", "check", *(["--fix"] if fix else [])],
-        ["ruff", "format", *([] if fix else ["--diff"])],
+        ["ruff", "format", *([] if fix else ["--check"])],
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *native],
     ]
     failed = False

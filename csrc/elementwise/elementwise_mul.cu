@@ -10,7 +10,13 @@ namespace {
 template <typename C>
 struct Mul {
   static constexpr int kInputs = 2;
-  __device__ C operator()(C a, C b) const { return a * b; }
+  __device__ C operator()(C a, C b) const {
+    if constexpr (std::is_same_v<C, bool>) {
+      return a & b;
+    } else {
+      return a * b;
+    }
+  }
   __device__ __half2 operator()(__half2 a, __half2 b) const { return __hmul2(a, b); }
   __device__ __nv_bfloat162 operator()(__nv_bfloat162 a, __nv_bfloat162 b) const {
     return __hmul2(a, b);

@@ -414,8 +414,7 @@ def _aten_fma(a, b, c):
     """addcmul on CUDA has no complex32 and takes a 0-d CPU tensor as its second factor only; fma does both everywhere."""
     device = next((t.device for t in (a, b, c) if t.dim() or not t.is_cpu), a.device)
     a, c = (t if t.dim() else t.to(device) for t in (a, c))
-    values_only = not any(t.requires_grad for t in (a, b, c))
-    if values_only and device.type == "cuda" and _common_dtype(torch.addcmul, c, a, b) == torch.complex32:
+    if device.type == "cuda" and _common_dtype(torch.addcmul, c, a, b) == torch.complex32:
         return torch.addcmul(*(_as_complex64(t) for t in (c, a, b))).to(torch.complex32)
     return torch.addcmul(c, a, b)
 

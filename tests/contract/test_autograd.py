@@ -21,6 +21,8 @@ def _grad_samples(case, device, dtype, only=()):
     for sample in case.few(device, dtype):
         leaves = sample.twin().requiring_grad(only)
         result = case.aten(*leaves.args, **leaves.kwargs)
+        if result.dtype == torch.complex32 and device == "cuda":
+            continue  # what stands in for ATen there rounds its gradients elsewhere
         if leaves.differentiable and result.requires_grad:
             yield leaves
 

@@ -315,8 +315,9 @@ def test_inplace_tangents(case, device):
             for what in ("whole", "view"):
                 with failures.sample(f"{sample.name}, tangents {active}, {what}"):
                     ours, theirs = (_written_tangent(f, sample, active, what) for f in (case.inplace.op, case.inplace.aten))
+                    assert ours[0].dtype == ours[1].dtype
                     for got, want in zip(ours, theirs, strict=True):
-                        torch.testing.assert_close(got, want)
+                        torch.testing.assert_close(got, want.to(got.dtype))  # ATen's tangent can be wider than its primal
     failures.check(at_least=8)
 
 
