@@ -24,7 +24,8 @@ NodePtr<Node> make_node(Args&&... args) {
   if constexpr (kIntrusiveNodes) {
     return c10::make_intrusive<Node>(std::forward<Args>(args)...);
   } else {
-    return NodePtr<Node>(new Node(std::forward<Args>(args)...), torch::autograd::deleteNode);
+    // deleteNode is torch::autograd's, found through its argument: newer versions have none.
+    return NodePtr<Node>(new Node(std::forward<Args>(args)...), [](Node* node) { deleteNode(node); });
   }
 }
 

@@ -1,6 +1,7 @@
 // gpuopt::mul, mul_, axpy and fma: schemas, and the CPU and Meta kernels.
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
 
@@ -58,7 +59,8 @@ at::Tensor& mul_inplace_aten(at::Tensor& self, const at::Tensor& other) {
 
 at::Tensor& mul_inplace_scalar_aten(at::Tensor& self, const at::Scalar& other) {
   check_inplace("gpuopt::mul_", self, other);
-  return self.mul_(other);
+  // As Python's x.mul_(number) calls it: at::mul_(Scalar) rounds the number to half types first.
+  return self.mul_(at::native::wrapped_scalar_tensor(other));
 }
 
 at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {

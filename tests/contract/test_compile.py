@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -48,47 +50,34 @@ def _compare(failures, name, function, eager, sample):
     failures.add(f"{name}, gradients", all_close(got_grads, want_grads))
 
 
-@each_case
-def test_static(case, device):
-    """Values, metadata and gradients of eager; a second call compiles nothing."""
-    failures = Failures()
-    for sample in case.few(device, torch.float32):
-        sample = sample.requiring_grad()
-        with failures.sample(sample.name):
-            counter, eager = CompileCounterWithBackend("aot_eager"), _direct(case.op, sample)
-            compiled = _compiled(eager, backend=counter, dynamic=False)
-            for _ in range(2):
-                _compare(failures, sample.name, compiled, eager, sample)
-            assert counter.frame_count == 1, f"{counter.frame_count} compilations for two equal calls"
-    failures.check(at_least=8)
-
-
-def _recompilations(op, sample, check=None) -> int:
-    """Calls a function compiled with dynamic=True on three sizes and counts the compilations after the first call. (The first may
-    take two: dynamo starts again when it finds that a Python float has to be a constant.)"""
+def _recompilations(op, sample, dynamic, compare) -> int:
+    """Calls a compiled function three times, with dynamic=True on three sizes, and counts the compilations after the first call. (The
+    first may take two: dynamo starts again when it finds that a Python float has to be a constant.)"""
     counter, eager = CompileCounterWithBackend("aot_eager"), _direct(op, sample)
-    compiled = _compiled(eager, backend=counter, dynamic=True)
+    compiled = _compiled(eager, backend=counter, dynamic=dynamic)
     counts = []
     for _ in range(3):
-        check(compiled, eager, sample) if check else compiled(*sample.args)
+        compare(compiled, eager, sample)
         counts.append(counter.frame_count)
-        sample = sample.map(tensors.resized)
+        sample = sample.map(tensors.resized) if dynamic else sample
     return counts[-1] - counts[0]
 
 
 @each_case
-def test_dynamic(case, device):
-    """One graph serves other sizes, in any layout: transposed, channels_last, step 2. Where dynamo does recompile, so it does for ATen."""
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_compile(case, device, dynamic):
+    """Values, metadata and gradients of eager in any layout; a second call, and with dynamic shapes one of another size, compiles
+    nothing (where dynamo does recompile, so it does for ATen)."""
     failures = Failures()
     for sample in case.few(device, torch.float32):
-        if any(t.numel() == 0 for t in sample.tensors):
+        if dynamic and any(t.numel() == 0 for t in sample.tensors):
             continue  # sizes 0 and 1 are always compiled for themselves
         sample = sample.requiring_grad()
         with failures.sample(sample.name):
-            ours = _recompilations(case.op, sample, lambda *a, name=sample.name: _compare(failures, name, *a))
+            ours = _recompilations(case.op, sample, dynamic, functools.partial(_compare, failures, sample.name))
             if ours:
-                theirs = _recompilations(case.aten, sample)
-                assert ours <= theirs, f"{ours} recompilations for two other sizes, ATen's operator has {theirs}"
+                theirs = _recompilations(case.aten, sample, dynamic, lambda compiled, eager, s: _run(compiled, s))
+                assert ours <= theirs, f"{ours} recompilations, ATen's operator has {theirs}"
     failures.check(at_least=6)
 
 
