@@ -107,7 +107,9 @@ def plot(result: dict, folder: Path, name: str, console: Console):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
 
 
-def run_room(room: Room, cases: tuple[Case, ...], timer, args, folder: Path, console: Console, device: str = "cuda") -> dict:
+def run_room(
+    room: Room, cases: tuple[Case, ...], timer, args, folder: Path, console: Console, device: str = "cuda"
+) -> dict:
     """Measure the cases of one room. The JSON is written after every step, so a stopped run keeps what it has."""
     calls = room.calls()
     setting = Setting(timer, device, tune=not args.quick)
@@ -152,7 +154,9 @@ def run_room(room: Room, cases: tuple[Case, ...], timer, args, folder: Path, con
                 timer.release_memory()
             result["rows"].append(row)
             report.save(path, result)
-            console.print(_line(number, len(cases), case, row, time.perf_counter() - began), highlight=False, markup=False)
+            console.print(
+                _line(number, len(cases), case, row, time.perf_counter() - began), highlight=False, markup=False
+            )
         measurements = []
         for row in call_time_rows:
             step(f"call time: {row.op}, {row.name}")
@@ -164,7 +168,8 @@ def run_room(room: Room, cases: tuple[Case, ...], timer, args, folder: Path, con
                     "op": row.op,
                     "name": row.name,
                     "contenders": {
-                        name: {"median": 1e6 * m.median, "iqr": 1e6 * m.iqr, "samples": len(m.times)} for name, m in times.items()
+                        name: {"median": 1e6 * m.median, "iqr": 1e6 * m.iqr, "samples": len(m.times)}
+                        for name, m in times.items()
                     },
                 }
             )

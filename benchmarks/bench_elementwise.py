@@ -167,7 +167,13 @@ def _small(device: str, requires_grad: bool) -> dict:
     operands = {name: torch.randn(1 << 14, device=device) for name in ("x", "y", "z", "g")}
     for name in ("x", "y", "z"):
         operands[name].requires_grad_(requires_grad)
-    return {"torch": torch, "torch_ops": torch_ops, "gpuopt": torch.ops.gpuopt, **operands, "out": operands["g"].clone()}
+    return {
+        "torch": torch,
+        "torch_ops": torch_ops,
+        "gpuopt": torch.ops.gpuopt,
+        **operands,
+        "out": operands["g"].clone(),
+    }
 
 
 def _call_times() -> list[CallTime]:

@@ -98,7 +98,13 @@ def _best(timer, pattern: str, size: int, shapes: list[tuple[int, int]], device:
     if not timed:
         raise RuntimeError(f"no kernel could measure the {pattern} ceiling: {'; '.join(failed)}")
     who = min(timed, key=lambda name: timed[name].median)
-    return {"gbps": moved / timed[who].median / 1e3, "bytes": moved, "us": timed[who].median, "by": who, "failed": failed}
+    return {
+        "gbps": moved / timed[who].median / 1e3,
+        "bytes": moved,
+        "us": timed[who].median,
+        "by": who,
+        "failed": failed,
+    }
 
 
 def pick(measured: list[dict], read: int, written: int) -> dict | None:

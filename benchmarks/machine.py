@@ -18,7 +18,9 @@ def slug(gpu_name: str) -> str:
 
 def _output(*command: str) -> str | None:
     try:
-        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+        return subprocess.run(
+            command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=30
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
-from benchmarks import report  # noqa: E402
+from benchmarks import report
 
 # Okabe and Ito's colours, told apart by readers of every colour vision.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
@@ -58,7 +58,9 @@ def _plot_op(result: dict, op: str, rows: list[dict], path: Path):
         fontsize=9,
     )
     # The margins are given in inches, so that they stay the same however many bars there are.
-    figure.suptitle(f"{op} on {result['gpu']['name']}, {_day(result)}: device bandwidth", y=1 - 0.22 / height, fontsize=12)
+    figure.suptitle(
+        f"{op} on {result['gpu']['name']}, {_day(result)}: device bandwidth", y=1 - 0.22 / height, fontsize=12
+    )
     figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - 0.3 / height))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

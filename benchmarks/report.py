@@ -162,7 +162,9 @@ def call_table(result: dict) -> Table:
         table.add_column(heading, justify="right")
     for row in result["call_times"]:
         times = row["contenders"]
-        cells = [f"{times[name]['median']:.2f} ± {times[name]['iqr'] / 2:.2f}" if name in times else "-" for name in names]
+        cells = [
+            f"{times[name]['median']:.2f} ± {times[name]['iqr'] / 2:.2f}" if name in times else "-" for name in names
+        ]
         extra = times["gpuopt"]["median"] - times["ATen"]["median"]
         table.add_row(row["op"], row["name"], *cells, f"{extra:+.2f}")
     return table

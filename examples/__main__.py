@@ -23,7 +23,9 @@ def demos() -> list[str]:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples", description="Demos of gpuopt on real input.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which demos; all of them if none is given: {', '.join(demos())}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which demos; all of them if none is given: {', '.join(demos())}"
+    )
     args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in demos()]
     if unknown:

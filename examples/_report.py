@@ -38,7 +38,9 @@ class Report:
     def wrote(self, path: Path):
         self.note(f"wrote {path}")
 
-    def compare(self, op: str, ours: Callable, theirs: Callable, reference: Callable, *args: torch.Tensor) -> torch.Tensor:
+    def compare(
+        self, op: str, ours: Callable, theirs: Callable, reference: Callable, *args: torch.Tensor
+    ) -> torch.Tensor:
         """Time an operator and PyTorch's own on the same arguments, add a row, return the operator's result.
 
         ``reference`` gets the arguments in float64.

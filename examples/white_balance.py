@@ -96,13 +96,17 @@ def run(report):
                 columns["gray world"].append(balanced)
 
         eager, model = WhiteBalance().to(report.device), WhiteBalance().to(report.device)
-        report.note(f"{name}: compiling a model with torch.compile(fullgraph=True) and training its gain, {STEPS} steps")
+        report.note(
+            f"{name}: compiling a model with torch.compile(fullgraph=True) and training its gain, {STEPS} steps"
+        )
         losses = train(torch.compile(model, fullgraph=True), image)
         train(eager, image)
         torch.testing.assert_close(model.gain, eager.gain)
         torch.testing.assert_close(model.gain.detach(), gain, rtol=1e-3, atol=1e-3)
         found = ", ".join(f"{value:.3f}" for value in model.gain.flatten().tolist())
-        report.note(f"  loss {losses[0]:.2e} -> {losses[-1]:.2e}; gain {found}; compiled and eager agree, and match gray world")
+        report.note(
+            f"  loss {losses[0]:.2e} -> {losses[-1]:.2e}; gain {found}; compiled and eager agree, and match gray world"
+        )
         columns["gain learned in a compiled model"].append(model(image).detach())
     path = report.folder / "white_balance.png"
     picture(columns).savefig(path, dpi=100)

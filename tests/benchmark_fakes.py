@@ -63,7 +63,15 @@ def synthetic(cases=bench_elementwise.ROOM.cases) -> dict:
     result["date"] = "2026-01-02T03:04:05+00:00"
     result["complete"] = True
     result["ceilings"] = [
-        {"size": size, "pattern": pattern, "gbps": gbps - 100 * place, "bytes": 1, "us": 1.0, "by": "Triton 2048x4", "failed": []}
+        {
+            "size": size,
+            "pattern": pattern,
+            "gbps": gbps - 100 * place,
+            "bytes": 1,
+            "us": 1.0,
+            "by": "Triton 2048x4",
+            "failed": [],
+        }
         for place, size in enumerate(reversed(ceilings.SIZES))
         for pattern, gbps in (("read", 4592.0), ("two reads, one write", 4360.0), ("copy", 4200.0), ("write", 4638.0))
     ]
@@ -98,7 +106,9 @@ def synthetic(cases=bench_elementwise.ROOM.cases) -> dict:
         {
             "op": row.op,
             "name": row.name,
-            "contenders": {name: {"median": 6.0 + place, "iqr": 0.2, "samples": 9} for place, name in enumerate(row.statements)},
+            "contenders": {
+                name: {"median": 6.0 + place, "iqr": 0.2, "samples": 9} for place, name in enumerate(row.statements)
+            },
         }
         for row in bench_elementwise.ROOM.call_times
     ]

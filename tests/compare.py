@@ -29,7 +29,7 @@ class Failures:
         self.samples += 1
         try:
             yield
-        except Exception as error:  # noqa: BLE001  whatever it is, the report says which sample raised it
+        except Exception as error:
             self.add(name, f"{type(error).__name__}: {str(error)[:2000]}")
 
     def check(self, at_least: int = 1) -> None:
@@ -43,7 +43,7 @@ def raised_by(function: Callable, *args, **kwargs) -> Exception | None:
     """The exception that a call raises, or None."""
     try:
         function(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001  whatever ATen raises is what is expected of us
+    except Exception as error:
         return error
     return None
 
@@ -73,7 +73,9 @@ def different_bits(got: torch.Tensor, want: torch.Tensor) -> str | None:
         return f"{got.dtype} {tuple(got.shape)}, expected {want.dtype} {tuple(want.shape)}"
     ours, theirs = components(got), components(want)
     if ours.dtype == torch.bool:
-        same = ours.contiguous().view(torch.uint8) == theirs.contiguous().view(torch.uint8)  # also catches a true that is not 1
+        same = ours.contiguous().view(torch.uint8) == theirs.contiguous().view(
+            torch.uint8
+        )  # also catches a true that is not 1
     elif ours.is_floating_point():
         bits = _BITS[ours.element_size()]
         same = ours.contiguous().view(bits) == theirs.contiguous().view(bits)

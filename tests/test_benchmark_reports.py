@@ -30,7 +30,18 @@ def test_json_round_trip(tmp_path):
     report.save(path, result)
     assert report.load(path) == result
     assert [p.name for p in path.parent.iterdir()] == ["elementwise.json"]
-    assert {"schema", "date", "gpu", "versions", "source", "library", "settings", "ceilings", "rows", "call_times"} <= set(result)
+    assert {
+        "schema",
+        "date",
+        "gpu",
+        "versions",
+        "source",
+        "library",
+        "settings",
+        "ceilings",
+        "rows",
+        "call_times",
+    } <= set(result)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 0}', None])

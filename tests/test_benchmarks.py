@@ -15,7 +15,18 @@ from benchmarks.peers import CUPY, INDUCTOR, Missing, Peer, Setting
 from benchmarks.room import error_limit, relative_error, rooms, run_case
 from benchmarks.traffic import distinct_bytes, traffic
 
-from .benchmark_fakes import CPU, ELEMENTWISE, TINY, TINY_CALL, FakeTimer, absent, double_mul, operands, rendered, synthetic
+from .benchmark_fakes import (
+    CPU,
+    ELEMENTWISE,
+    TINY,
+    TINY_CALL,
+    FakeTimer,
+    absent,
+    double_mul,
+    operands,
+    rendered,
+    synthetic,
+)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -305,13 +316,17 @@ def test_device_timer_times_the_device():
     def fails():
         raise RuntimeError("no")
 
-    times = clock.compare({"copy": x.clone, "twice": lambda: (x.clone(), x.clone()), "fails": fails}, lambda seed: (), 1 << 30)
+    times = clock.compare(
+        {"copy": x.clone, "twice": lambda: (x.clone(), x.clone()), "fails": fails}, lambda seed: (), 1 << 30
+    )
     assert times["copy"].median > (1 << 30) / 20e6 and times["copy"].method == "events, L2 flushed"
     assert times["twice"].median == pytest.approx(2 * times["copy"].median, rel=0.1)
     assert isinstance(times["fails"], RuntimeError)
 
     def small(seed):
-        return (torch.full((1 << 14,), 1.5, device="cuda"),)  # no random numbers: a failed capture spoils their generator
+        return (
+            torch.full((1 << 14,), 1.5, device="cuda"),
+        )  # no random numbers: a failed capture spoils their generator
 
     short = clock.compare({"neg": torch.neg, "syncs": lambda t: t.sum().item()}, small, 1 << 17)
     assert short["neg"].median < 10 and "cold" in short["neg"].method

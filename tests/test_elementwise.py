@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+
 import torch_ops
 
 from .cases import tensors
@@ -82,7 +83,7 @@ def test_every_pair_of_halves(dtype, dense):
 
 @each_device
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("number", [3, 0.1, -2.0**-20, 1e6], ids=str)
+@pytest.mark.parametrize("number", [3, 0.1, -(2.0**-20), 1e6], ids=str)
 def test_every_half_times_a_number(device, dtype, number):
     values = _all_halves(dtype, device)
     assert different_bits(torch_ops.mul(values, number), torch.mul(values, number)) is None
@@ -110,7 +111,9 @@ def _cancelling(dtype: torch.dtype, count: int = 1500) -> tuple[torch.Tensor, ..
     a, b = torch.randn(2, count, dtype=torch.float64).to(dtype)
     near = -(a * b)
     steps = torch.randint(-3, 4, (count,)) * torch.finfo(dtype).eps
-    c = torch.where(torch.arange(count) % 4 == 0, torch.randn(count, dtype=torch.float64), near.double() * (1 + steps)).to(dtype)
+    c = torch.where(
+        torch.arange(count) % 4 == 0, torch.randn(count, dtype=torch.float64), near.double() * (1 + steps)
+    ).to(dtype)
     return a, b, c
 
 
@@ -119,7 +122,10 @@ def _cancelling(dtype: torch.dtype, count: int = 1500) -> tuple[torch.Tensor, ..
 def test_fma_rounds_once(device, dtype):
     """Against exact rational arithmetic."""
     a, b, c = _cancelling(dtype)
-    want = [_rounded(Fraction(x) * Fraction(y) + Fraction(z), dtype) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)]
+    want = [
+        _rounded(Fraction(x) * Fraction(y) + Fraction(z), dtype)
+        for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
+    ]
     want = torch.tensor(want, dtype=torch.float64).to(dtype)
     twice = a * b + c
     assert (twice != want).sum() > 100, "the samples don't tell one rounding from two"
@@ -133,7 +139,9 @@ def test_fma_rounds_once(device, dtype):
 def test_fma_of_halves(device, dtype):
     """Computed in float32 (one rounding) and rounded once more."""
     a, b, c = _cancelling(dtype)
-    exact = [Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)]
+    exact = [
+        Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
+    ]
     want = torch.tensor([_rounded(e, torch.float32) for e in exact], dtype=torch.float32).to(dtype)
     assert torch.equal(torch_ops.fma(*(t.to(device) for t in (a, b, c))).cpu(), want)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 import torch_ops
 
 pytestmark = [pytest.mark.gpu, pytest.mark.large]
@@ -126,7 +127,9 @@ def test_few_elements_far_apart():
     total = int(memory.sum(dtype=torch.int64)) - int(x.sum(dtype=torch.int64))
     torch_ops.mul(x, 3, out=x)
     assert torch.equal(x, (_x(i) * 3).to(torch.uint8))
-    assert int(memory.sum(dtype=torch.int64)) - int(x.sum(dtype=torch.int64)) == total, "an element between the rows was written"
+    assert int(memory.sum(dtype=torch.int64)) - int(x.sum(dtype=torch.int64)) == total, (
+        "an element between the rows was written"
+    )
 
 
 @gib(14)

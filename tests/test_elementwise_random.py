@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 import torch_ops
 
 from .cases import tensors
@@ -11,7 +12,8 @@ from .compare import different_bits, different_metadata
 from .params import each_device
 
 hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import given, settings, strategies as st  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.float16, torch.bool)
 SIZES = st.one_of(st.integers(1, 9), st.sampled_from([15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 130]))

@@ -64,7 +64,9 @@ def test_a_row_on_the_gpu_has_a_ratio(tmp_path):
     report = _report.Report("cuda", Console(width=120, file=io.StringIO()), tmp_path)
     report.compare("mul", torch.mul, torch.mul, torch.mul, tinted().cuda(), torch.full((3, 1, 1), 1.25, device="cuda"))
     report.console.print(report.table())
-    assert "device time" in report.console.file.getvalue() and 0.5 < report.rows[0].torch_us / report.rows[0].gpuopt_us < 2
+    assert (
+        "device time" in report.console.file.getvalue() and 0.5 < report.rows[0].torch_us / report.rows[0].gpuopt_us < 2
+    )
 
 
 def add_demo(monkeypatch, run):
@@ -91,7 +93,11 @@ def test_without_a_gpu_the_demo_says_that_its_kernels_did_not_run(monkeypatch, c
 
 
 def test_demos_are_found_by_being_files():
-    assert command.demos() and "white_balance" in command.demos() and not any(name.startswith("_") for name in command.demos())
+    assert (
+        command.demos()
+        and "white_balance" in command.demos()
+        and not any(name.startswith("_") for name in command.demos())
+    )
     with pytest.raises(SystemExit) as stopped:
         command.main(["nope"])
     assert stopped.value.code == 2

@@ -25,7 +25,8 @@ NodePtr<Node> make_node(Args&&... args) {
     return c10::make_intrusive<Node>(std::forward<Args>(args)...);
   } else {
     // deleteNode is torch::autograd's, found through its argument: newer versions have none.
-    return NodePtr<Node>(new Node(std::forward<Args>(args)...), [](Node* node) { deleteNode(node); });
+    return NodePtr<Node>(new Node(std::forward<Args>(args)...),
+                         [](Node* node) { deleteNode(node); });
   }
 }
 

@@ -46,6 +46,15 @@ constexpr size_t size_of(DType dtype) {
   return 0;
 }
 
+// Type promotion never goes down this list (c10::canCast has the same order).
+enum class Category : uint8_t { kBool, kInteger, kFloat, kComplex };
+
+constexpr Category category_of(DType dtype) {
+  if (dtype == DType::kBool) return Category::kBool;
+  if (dtype <= DType::kInt64) return Category::kInteger;
+  return dtype <= DType::kFloat64 ? Category::kFloat : Category::kComplex;
+}
+
 // A number given by the caller (alpha, a Python scalar), in every form a kernel may want it.
 struct ScalarValue {
   double re = 0;

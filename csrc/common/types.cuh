@@ -36,6 +36,13 @@ __device__ __forceinline__ Complex<T> operator*(Complex<T> a, Complex<T> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
+template <typename T>
+constexpr Category kCategory = std::is_integral_v<T> ? Category::kInteger : Category::kFloat;
+template <>
+inline constexpr Category kCategory<Bool> = Category::kBool;
+template <typename T>
+constexpr Category kCategory<Complex<T>> = Category::kComplex;
+
 // Compute type of a storage type: f32 for the half types, 32 bits for narrower integers.
 template <typename T>
 struct ComputeType {

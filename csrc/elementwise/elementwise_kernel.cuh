@@ -137,43 +137,57 @@ __device__ __forceinline__ T convert(S value) {
     } else {
       return from_compute<T>(C{static_cast<R>(x), R{0}});
     }
-  } else if constexpr (requires(X c) { c.re; }) {
-    return from_compute<T>(static_cast<C>(x.re));  // not reached: promotion never drops im
   } else {
     return from_compute<T>(static_cast<C>(x));
   }
 }
 
-template <typename Body>
+// Calls body with a value of the stored type of dtype, where its category is in [kLow, kHigh] (the
+// others don't occur, check_types(), and would only be compiled).
+template <Category kLow, Category kHigh, typename Body>
 __device__ __forceinline__ void with_stored_type(DType dtype, Body&& body) {
+  const auto call = [&](auto type) {
+    constexpr Category kOwn = kCategory<decltype(type)>;
+    if constexpr (kOwn >= kLow && kOwn <= kHigh) body(type);
+  };
   switch (dtype) {
     case DType::kBool:
-      return body(Bool{});
+      return call(Bool{});
     case DType::kUInt8:
-      return body(uint8_t{});
+      return call(uint8_t{});
     case DType::kInt8:
-      return body(int8_t{});
+      return call(int8_t{});
     case DType::kInt16:
-      return body(int16_t{});
+      return call(int16_t{});
     case DType::kInt32:
-      return body(int32_t{});
+      return call(int32_t{});
     case DType::kInt64:
-      return body(int64_t{});
+      return call(int64_t{});
     case DType::kFloat16:
-      return body(__half{});
+      return call(__half{});
     case DType::kBFloat16:
-      return body(__nv_bfloat16{});
+      return call(__nv_bfloat16{});
     case DType::kFloat32:
-      return body(float{});
+      return call(float{});
     case DType::kFloat64:
-      return body(double{});
+      return call(double{});
     case DType::kComplex32:
-      return body(Complex<__half>{});
+      return call(Complex<__half>{});
     case DType::kComplex64:
-      return body(Complex<float>{});
+      return call(Complex<float>{});
     case DType::kComplex128:
-      return body(Complex<double>{});
+      return call(Complex<double>{});
   }
+}
+
+template <typename T, typename Body>
+__device__ __forceinline__ void with_input_type(DType dtype, Body&& body) {
+  with_stored_type<Category::kBool, kCategory<T>>(dtype, body);
+}
+
+template <typename T, typename Body>
+__device__ __forceinline__ void with_output_type(DType dtype, Body&& body) {
+  with_stored_type<kCategory<T>, Category::kComplex>(dtype, body);
 }
 
 // N neighbouring values, as 16-byte accesses when they fill some; `address` is aligned to N values.
@@ -257,7 +271,7 @@ __device__ __forceinline__ Pack<T, N> load_row_pack(const void* data, DType dtyp
                                                     uint32_t available) {
   if constexpr (kAccess == Access::kConverted) {
     Pack<T, N> pack;
-    with_stored_type(dtype, [&](auto type) {
+    with_input_type<T>(dtype, [&](auto type) {
       using S = decltype(type);
       const auto from = load_values<S, N>(static_cast<const S*>(data) + offset);
 #pragma unroll
@@ -275,7 +289,7 @@ template <typename T, Access kAccess>
 __device__ __forceinline__ T load_value(const void* data, DType dtype, uint32_t offset) {
   if constexpr (kAccess == Access::kConverted) {
     T value;
-    with_stored_type(dtype, [&](auto type) {
+    with_input_type<T>(dtype, [&](auto type) {
       value = convert<T>(static_cast<const decltype(type)*>(data)[offset]);
     });
     return value;
@@ -285,31 +299,39 @@ __device__ __forceinline__ T load_value(const void* data, DType dtype, uint32_t 
 }
 
 // args.sizes[0] counts packs; a stride along dimension 0 is that of a pack, or 0 to repeat a value.
-template <typename F, typename T, Access kAccess, int kThreads>
+template <typename F, typename T, Access kAccess, int kThreads, int kPacks>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
   constexpr int N = kPackSize<T>;
   const uint32_t packs = args.numel / N;
-  const uint32_t pack = blockIdx.x * kThreads + threadIdx.x;
-  if (pack < packs) {
-    uint32_t offsets[F::kInputs + 1];
-    find_offsets(args, pack, offsets);
+  const uint32_t packs_per_row = args.num_dims == 1 ? packs : args.sizes[0].divisor;
+  const uint32_t first = blockIdx.x * (kThreads * kPacks) + threadIdx.x;
+  uint32_t offsets[kPacks][F::kInputs + 1];
+  Pack<T, N> in[kPacks][F::kInputs];
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const uint32_t pack = first + u * kThreads;
+    if (pack >= packs) break;
+    find_offsets(args, pack, offsets[u]);
     // Values of the row from this pack on.
-    const uint32_t packs_per_row = args.num_dims == 1 ? packs : args.sizes[0].divisor;
     const uint32_t column =
         args.num_dims == 1 ? pack : pack - args.sizes[0].div(pack) * packs_per_row;
     const uint32_t available = (packs_per_row - column) * N;
-    Pack<T, N> in[F::kInputs];
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       const void* const data = args.data[k + 1];
+      const uint32_t offset = offsets[u][k + 1];
       if (args.strides[k + 1][0] == 0) {
-        in[k] = repeat<T, N>(load_value<T, kAccess>(data, args.dtypes[k + 1], offsets[k + 1]));
+        in[u][k] = repeat<T, N>(load_value<T, kAccess>(data, args.dtypes[k + 1], offset));
       } else {
-        in[k] = load_row_pack<T, kAccess>(data, args.dtypes[k + 1], offsets[k + 1], available);
+        in[u][k] = load_row_pack<T, kAccess>(data, args.dtypes[k + 1], offset, available);
       }
     }
-    store_pack(static_cast<T*>(args.data[0]) + offsets[0], apply<F, T, N>(f, in));
+  }
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    if (first + u * kThreads >= packs) break;
+    store_pack(static_cast<T*>(args.data[0]) + offsets[u][0], apply<F, T, N>(f, in[u]));
   }
 
   // A single row may end inside a pack: one thread each for the values left, in the last block.
@@ -374,30 +396,29 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (column + count > inner) {
-    // Value by value. Rows follow each other by the stride of dimension 1 until that wraps too.
-    uint32_t rest = row;
-    const uint32_t row_in_plane = args.num_dims == 2 ? row : args.sizes[1].divmod(rest);
-    uint32_t rows_left = args.sizes[1].divisor - row_in_plane;
+    // Value by value, every address known before the first value arrives. Rows follow each other by
+    // the stride of dimension 1, until that wraps too: at most once, for the plan sends planes
+    // smaller than a pack to kGeneral.
+    uint32_t plane = row;
+    const uint32_t row_in_plane = args.num_dims == 2 ? row : args.sizes[1].divmod(plane);
+    const uint32_t rows = args.sizes[1].divisor - row_in_plane;
+    uint32_t next_plane[F::kInputs + 1] = {};
+    if (column + count > rows * inner) add_outer_offsets(args, 2, plane + 1, next_plane);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      if (i >= count) break;
+    for (int k = 0; k < F::kInputs; ++k) {
+      if (args.linear[k + 1]) continue;
+      RowWalk walk{args.strides[k + 1][0],
+                   args.strides[k + 1][1],
+                   inner,
+                   inner - column,
+                   rows,
+                   row_offsets[k + 1],
+                   row_offsets[k + 1] + column * args.strides[k + 1][0],
+                   next_plane[k + 1]};
 #pragma unroll
-      for (int k = 0; k < F::kInputs; ++k) {
-        if (args.linear[k + 1]) continue;
-        in[k].values[i] = static_cast<const T*>(
-            args.data[k + 1])[row_offsets[k + 1] + column * args.strides[k + 1][0]];
-      }
-      if (++column < inner) continue;
-      column = 0;
-      ++row;
-      if (--rows_left > 0) {
-#pragma unroll
-        for (int k = 1; k <= F::kInputs; ++k) row_offsets[k] += args.strides[k][1];
-      } else {
-        rows_left = args.sizes[1].divisor;
-#pragma unroll
-        for (int k = 1; k <= F::kInputs; ++k) row_offsets[k] = 0;
-        add_outer_offsets(args, 1, row, row_offsets);
+      for (int i = 0; i < N; ++i) {
+        if (i < count) in[k].values[i] = static_cast<const T*>(args.data[k + 1])[walk.offset];
+        walk.step();
       }
     }
   }
@@ -595,7 +616,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
-    with_stored_type(args.dtypes[k + 1], [&](auto type) {
+    with_input_type<T>(args.dtypes[k + 1], [&](auto type) {
       using S = decltype(type);
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
@@ -606,7 +627,7 @@ __global__ void __launch_bounds__(kThreads)
   Pack<T, 1> result[kSteps];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) result[s] = apply<F, T, 1>(f, in[s]);
-  with_stored_type(args.dtypes[0], [&](auto type) {
+  with_output_type<T>(args.dtypes[0], [&](auto type) {
     using S = decltype(type);
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {

@@ -69,6 +69,16 @@ cudaError_t launch_vector(const F& f, const Problem& problem, const Plan& plan,
   return cudaGetLastError();
 }
 
+// Whether every input is broadcast, so that the output is most of the traffic.
+inline bool mostly_writes(const Problem& problem, const Plan& plan) {
+  for (int k = 1; k <= problem.num_inputs; ++k) {
+    bool broadcast = false;
+    for (int d = 0; d < plan.num_dims; ++d) broadcast = broadcast || plan.strides[k][d] == 0;
+    if (!broadcast) return false;
+  }
+  return true;
+}
+
 template <typename F, typename T, Access kAccess>
 cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan, cudaStream_t stream) {
   auto args = strided_args<F::kInputs + 1>(problem, plan);
@@ -76,7 +86,14 @@ cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan, cu
       FastDiv(static_cast<uint32_t>(std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1)));
   for (auto& strides : args.strides) strides[0] *= kPackSize<T>;
   const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
-  rows_kernel<F, T, kAccess, kThreads>
+  if constexpr (kAccess == Access::kAligned && sizeof(T) >= 4) {
+    if (packs >= kTwoPacksFrom && mostly_writes(problem, plan)) {
+      rows_kernel<F, T, kAccess, kThreads, 2>
+          <<<blocks_for(packs, kThreads * 2), kThreads, 0, stream>>>(f, args);
+      return cudaGetLastError();
+    }
+  }
+  rows_kernel<F, T, kAccess, kThreads, 1>
       <<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
   return cudaGetLastError();
 }
@@ -182,10 +199,20 @@ cudaError_t run(const F& f, const Problem& problem, cudaStream_t stream) {
   return cudaErrorInvalidValue;
 }
 
+// Inputs are promoted to the problem's type, and its values to the output's.
+inline bool check_types(const Problem& problem) {
+  const Category own = category_of(problem.dtype);
+  for (int k = 1; k <= problem.num_inputs; ++k) {
+    if (category_of(problem.operands[k].dtype) > own) return false;
+  }
+  return category_of(problem.operands[0].dtype) >= own;
+}
+
 // The launcher of an operation: F is its functor template over the compute type, scalars are the
 // numbers its constructor takes.
 template <template <typename> class F, typename... Scalars>
 cudaError_t launch(const Problem& problem, cudaStream_t stream, const Scalars&... scalars) {
+  if (!check_types(problem)) return cudaErrorInvalidValue;
   return dispatch_storage(problem.dtype, [&](auto type) {
     using T = decltype(type);
     using C = compute_t<T>;

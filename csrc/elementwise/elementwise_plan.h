@@ -212,8 +212,12 @@ inline Plan make_plan(const Problem& problem) {
     return plan;
   }
   if (plan.strides[0][0] != 1) return plan;
-  plan.path = Path::kPacked;
   plan.by_rows = !(plan.linear[0] && detail::is_aligned(problem.operands[0].data));
+  // A pack that runs on may leave one plane (of dimensions 0 and 1), no more.
+  const bool small_planes =
+      plan.num_dims > 2 && plan.sizes[0] * plan.sizes[1] < plan.values_per_pack;
+  if (!plan.by_rows && small_planes) return plan;
+  plan.path = Path::kPacked;
   if (plan.by_rows) {
     // A row that starts inside a pack may touch one pack more.
     plan.packs_per_row = static_cast<uint32_t>(
@@ -274,5 +278,25 @@ GPUOPT_HOST_DEVICE RowSpan row_span(uint32_t pack, uint32_t shift, uint32_t valu
   const uint32_t end = to - shift < row_size ? to - shift : row_size;
   return {begin < end ? begin : end, end};
 }
+
+// kPacked, running on: the offsets of an operand's values one after another, from row to row, and
+// once into the next plane (of dimensions 0 and 1). Branch-free.
+struct RowWalk {
+  uint32_t stride, row_stride;
+  uint32_t row_size;
+  uint32_t left;       // values of this row from here on
+  uint32_t rows_left;  // rows of this plane from this one on
+  uint32_t row;        // the offset of this row's first value
+  uint32_t offset;     // here
+  uint32_t next_plane;
+
+  GPUOPT_HOST_DEVICE void step() {
+    const bool last = --left == 0;
+    rows_left -= last;
+    row = last ? (rows_left == 0 ? next_plane : row + row_stride) : row;
+    offset = last ? row : offset + stride;
+    left = last ? row_size : left;
+  }
+};
 
 }  // namespace gpuopt::elementwise

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import torch
+
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant, tensors
@@ -216,7 +217,9 @@ def _compute_type(device: str, dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if device != "cpu" and real in (torch.float16, torch.bfloat16) else real
 
 
-def _steps_bound(device: str, dtype: torch.dtype, product: torch.Tensor, last: torch.Tensor | float = 0.0) -> torch.Tensor:
+def _steps_bound(
+    device: str, dtype: torch.dtype, product: torch.Tensor, last: torch.Tensor | float = 0.0
+) -> torch.Tensor:
     """For operators that round products and sums one by one: half an ulp of the compute type for each, of the largest number
     there is on the way. Where a product overflows although the result need not, anything may come."""
     info = torch.finfo(_compute_type(device, dtype))
@@ -310,7 +313,12 @@ def _axpy_samples(device, dtype):
     make = Maker(device, dtype, seed=5)
     if dtype.is_floating_point or dtype.is_complex:
         for alpha in (0.1, math.pi, math.inf, math.nan):
-            yield Sample(f"alpha={alpha}", (make(1000), make(1000)), {"alpha": alpha}, exact_inputs=math.isinf(alpha) or math.isnan(alpha))
+            yield Sample(
+                f"alpha={alpha}",
+                (make(1000), make(1000)),
+                {"alpha": alpha},
+                exact_inputs=math.isinf(alpha) or math.isnan(alpha),
+            )
     yield Sample("alpha left out", (make(33), make(33)))
 
 
@@ -340,7 +348,9 @@ def _device_mismatches(device, **error) -> Iterator[ErrorCase]:
     for k in range(1, len(names)) if device != "cpu" else ():
         operands = [make(2, 3) for _ in names]
         operands[k] = operands[k].cpu()
-        yield ErrorCase(f"{names[k]} on the CPU", tuple(operands), says=(rf"\b{names[k]}\b", "device|cpu"), on_meta=False, **error)
+        yield ErrorCase(
+            f"{names[k]} on the CPU", tuple(operands), says=(rf"\b{names[k]}\b", "device|cpu"), on_meta=False, **error
+        )
 
 
 def _shape_mismatches(device, **error) -> Iterator[ErrorCase]:
@@ -409,7 +419,9 @@ def _axpy_errors(device):
     yield from _device_mismatches(device, operands=("x", "y"))
     for name, maker, alpha in (("float", ints, 0.5), ("complex", make, 1j), ("bool", ints, True)):
         yield ErrorCase(f"{name} alpha", (maker(3), maker(3)), {"alpha": alpha}, says=(r"\balpha\b",))
-    yield ErrorCase("alpha that the dtype cannot hold", (small(3), small(3)), {"alpha": 300}, says=(r"\balpha\b",), on_meta=False)
+    yield ErrorCase(
+        "alpha that the dtype cannot hold", (small(3), small(3)), {"alpha": 300}, says=(r"\balpha\b",), on_meta=False
+    )
 
 
 def _fma_errors(device):

@@ -170,7 +170,9 @@ def special_values(dtype: torch.dtype) -> list:
                     subnormal, 3 * subnormal, info.smallest_normal - subnormal, 0.5]  # fmt: skip
         return positive + [-v for v in positive] + [math.nan]
     info = torch.iinfo(dtype)
-    return sorted({info.min, info.min + 1, info.max, info.max // 2 + 1, 0, 1, 2, 3, 7} | ({-1, -2, -3} if info.min < 0 else set()))
+    return sorted(
+        {info.min, info.min + 1, info.max, info.max // 2 + 1, 0, 1, 2, 3, 7} | ({-1, -2, -3} if info.min < 0 else set())
+    )
 
 
 def specials(dtype: torch.dtype, device: str) -> torch.Tensor:

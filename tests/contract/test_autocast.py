@@ -53,7 +53,9 @@ def test_autocast_after_a_matmul(case, device):
     for op in (case.op, case.aten):
         with torch.autocast(device, dtype=torch.bfloat16):
             hidden = layer(x)
-            others = [torch.full((8,), 1.5, device=device) if isinstance(a, torch.Tensor) else a for a in sample.args[1:]]
+            others = [
+                torch.full((8,), 1.5, device=device) if isinstance(a, torch.Tensor) else a for a in sample.args[1:]
+            ]
             result = op(hidden, *others, **sample.kwargs)
         loss = result.float().sum()
         outcomes.append((result, torch.autograd.grad(loss, layer.weight)[0]))

@@ -63,7 +63,12 @@ def test_gradgradcheck(case, device, dtype):
         if any(t.numel() > 12 for t in sample.differentiable):
             continue  # the cost is quadratic, and the layouts of larger ones are checked to first order
         with failures.sample(sample.name):
-            assert gradgradcheck(_function(case.op, sample), tuple(sample.differentiable), check_fwd_over_rev=True, check_rev_over_rev=True)
+            assert gradgradcheck(
+                _function(case.op, sample),
+                tuple(sample.differentiable),
+                check_fwd_over_rev=True,
+                check_rev_over_rev=True,
+            )
     failures.check(at_least=6)
 
 
@@ -202,8 +207,14 @@ def test_write_to_saved_tensor_is_noticed(case, device):
                 copies = sample.map(lambda t: t * 1)  # not leaves, so that they can be written to
                 result = op(*copies.args, **copies.kwargs)
                 copies.tensors[k].mul_(2)
-                refusals.append(raised_by(lambda r=result: torch.autograd.grad(r, sample.differentiable, _bump(r), allow_unused=True)))
-            assert type(refusals[0]) is type(refusals[1]), f"[{sample.name}] input {k}: {refusals[0]!r}, expected {refusals[1]!r}"
+                refusals.append(
+                    raised_by(
+                        lambda r=result, s=sample: torch.autograd.grad(r, s.differentiable, _bump(r), allow_unused=True)
+                    )
+                )
+            assert type(refusals[0]) is type(refusals[1]), (
+                f"[{sample.name}] input {k}: {refusals[0]!r}, expected {refusals[1]!r}"
+            )
 
 
 @each_case

@@ -85,7 +85,10 @@ def test_compile(case, device, dynamic):
 def test_inductor(case, device):
     """The default backend, the operator between fused neighbours, forward and backward, in a layout that inductor must respect."""
     failures = Failures()
-    for name, layout in (("contiguous", lambda t: t), ("transposed", lambda t: t.mT.contiguous().mT if t.dim() > 1 else t)):
+    for name, layout in (
+        ("contiguous", lambda t: t),
+        ("transposed", lambda t: t.mT.contiguous().mT if t.dim() > 1 else t),
+    ):
         sample = next(iter(case.few(device, torch.float32))).map(layout).requiring_grad(FLOATS)
 
         def model(*args, op, kwargs=sample.kwargs):

@@ -62,7 +62,10 @@ def test_graph_of_forward_and_backward(case):
     failures = Failures()
     for sample in _few(case):
         leaves = sample.requiring_grad()
-        if not case.op(*leaves.args, **leaves.kwargs).requires_grad or case.op(*leaves.args, **leaves.kwargs).is_complex():
+        if (
+            not case.op(*leaves.args, **leaves.kwargs).requires_grad
+            or case.op(*leaves.args, **leaves.kwargs).is_complex()
+        ):
             continue
 
         def step(leaves=leaves):

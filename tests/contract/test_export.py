@@ -24,7 +24,9 @@ class _Model(torch.nn.Module):
 def _dynamic_shapes(sample):
     """Every size above 1 may vary."""
     auto = torch.export.Dim.AUTO
-    shapes = [{d: auto for d, n in enumerate(a.shape) if n > 1} if isinstance(a, torch.Tensor) else None for a in sample.args]
+    shapes = [
+        {d: auto for d, n in enumerate(a.shape) if n > 1} if isinstance(a, torch.Tensor) else None for a in sample.args
+    ]
     return {"args": tuple(shapes)}
 
 
@@ -33,7 +35,9 @@ def _dynamic_shapes(sample):
 def test_export(case, device, dynamic):
     failures = Failures()
     for sample in case.few(device, torch.float32):
-        if any(isinstance(a, complex) for a in sample.args) or (dynamic and any(t.numel() == 0 for t in sample.tensors)):
+        if any(isinstance(a, complex) for a in sample.args) or (
+            dynamic and any(t.numel() == 0 for t in sample.tensors)
+        ):
             continue  # export takes no complex numbers as inputs, and gives size 0 a program of its own
         with failures.sample(sample.name):
             shapes = _dynamic_shapes(sample) if dynamic else None

@@ -80,7 +80,9 @@ def test_nested_vmap(case, device):
             continue
         batchable = [isinstance(a, torch.Tensor) for a in sample.args]
         outer = tuple(0 if b and k % 2 == 0 else None for k, b in enumerate(batchable))
-        inner = tuple(-1 if b and (k % 2 == 1 or count == 2 and sum(batchable) == 1) else None for k, b in enumerate(batchable))
+        inner = tuple(
+            -1 if b and (k % 2 == 1 or count == 2 and sum(batchable) == 1) else None for k, b in enumerate(batchable)
+        )
         if all(d is None for d in inner):
             inner = tuple(0 if b else None for b in batchable)
         with failures.sample(sample.name), no_slow_vmap():
@@ -108,7 +110,10 @@ def test_vmap_inplace(case, device):
             continue
         for dims in _in_dims(sample):
             name = f"{sample.name}, in_dims {dims}"
-            ours, theirs, looped = ([a if d is None else _batched(a, d) for a, d in zip(sample.twin().args, dims, strict=True)] for _ in range(3))
+            ours, theirs, looped = (
+                [a if d is None else _batched(a, d) for a, d in zip(sample.twin().args, dims, strict=True)]
+                for _ in range(3)
+            )
             with failures.sample(name), no_slow_vmap():
                 refusal = raised_by(vmap(case.inplace.aten, in_dims=dims), *theirs)
                 error = raised_by(vmap(case.inplace.op, in_dims=dims), *ours)
@@ -123,7 +128,10 @@ def test_vmap_inplace(case, device):
 def _float_samples(case, device, dtype=torch.float64):
     """Samples whose tensors are all of one float dtype, as (op of tensors, tensors)."""
     for sample in case.few(device, dtype):
-        if all(t.dtype == dtype and t.device.type == device for t in sample.tensors) and case.aten(*sample.args, **sample.kwargs).dtype == dtype:
+        if (
+            all(t.dtype == dtype and t.device.type == device for t in sample.tensors)
+            and case.aten(*sample.args, **sample.kwargs).dtype == dtype
+        ):
             yield sample
 
 
@@ -152,7 +160,9 @@ def test_transforms(case, device):
             "jacfwd": lambda f, t=tensors, n=argnums: jacfwd(f, argnums=n)(*t),
         }
         if sum(t.numel() for t in tensors) <= 12:
-            transforms["hessian"] = lambda f, t=tensors, n=argnums: hessian(lambda *x: f(*x).pow(3).sum(), argnums=n)(*t)
+            transforms["hessian"] = lambda f, t=tensors, n=argnums: hessian(lambda *x: f(*x).pow(3).sum(), argnums=n)(
+                *t
+            )
         for name, transform in transforms.items():
             with failures.sample(f"{sample.name}, {name}"), no_slow_vmap():
                 ours, theirs = (transform(_of_tensors(op, sample)) for op in (case.op, case.aten))

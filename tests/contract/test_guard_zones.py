@@ -83,7 +83,10 @@ def test_out(case, device, dtype):
             case.out.op(*sample.args, out=guard.tensor, **sample.kwargs)
             failures.add(sample.name, guard.problem(guard.tensor.clone()))
             if dtype.is_complex:
-                failures.add(sample.name, None if torch.equal(guard.tensor.isfinite(), want.isfinite()) else "poison is left in out")
+                failures.add(
+                    sample.name,
+                    None if torch.equal(guard.tensor.isfinite(), want.isfinite()) else "poison is left in out",
+                )
             else:
                 failures.add(sample.name, different_bits(guard.tensor, want))
     failures.check(at_least=150)
@@ -94,7 +97,11 @@ def test_inplace(case, device, dtype):
     failures = Failures()
     for k, sample in enumerate(case.samples(device, dtype)):
         self = sample.args[0]
-        if raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is not None or self.is_conj() or self.is_neg():
+        if (
+            raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is not None
+            or self.is_conj()
+            or self.is_neg()
+        ):
             continue
         with failures.sample(sample.name):
             guard = Guarded(self, shift=k % 7, fill=True)

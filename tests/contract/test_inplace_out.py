@@ -19,7 +19,16 @@ each_inplace = pytest.mark.parametrize("case", INPLACE, ids=str)
 each_out = pytest.mark.parametrize("case", OUT, ids=str)
 
 # What kernels branch on: item sizes, packed halves, bools, complex numbers.
-DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.int64, torch.bool, torch.complex64)
+DTYPES = (
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.float64,
+    torch.int8,
+    torch.int64,
+    torch.bool,
+    torch.complex64,
+)
 
 
 @each_dtype(only=DTYPES, cases=INPLACE)
@@ -50,7 +59,9 @@ def test_inplace_values(case, device, dtype):
 
 
 def _near(got, want):
-    same = torch.allclose(got, want, rtol=1e-5, equal_nan=True) or not bool(torch.isfinite(torch.view_as_real(want.resolve_conj())).all())
+    same = torch.allclose(got, want, rtol=1e-5, equal_nan=True) or not bool(
+        torch.isfinite(torch.view_as_real(want.resolve_conj())).all()
+    )
     return None if same else "values differ from ATen's"
 
 
@@ -100,10 +111,14 @@ def test_out_values(case, device, dtype):
             returned = case.out.op(*sample.args, out=out, **sample.kwargs)
             assert returned is out
             if out.stride() != strides or out.shape != want.shape:
-                failures.add(sample.name, f"out has shape {tuple(out.shape)} and strides {out.stride()}, it had {strides}")
+                failures.add(
+                    sample.name, f"out has shape {tuple(out.shape)} and strides {out.stride()}, it had {strides}"
+                )
             if out._version != version + 1:
                 failures.add(sample.name, f"version moved by {out._version - version}, expected 1")
-            failures.add(f"{sample.name} into {layout}", different_bits(out, want) if not dtype.is_complex else _near(out, want))
+            failures.add(
+                f"{sample.name} into {layout}", different_bits(out, want) if not dtype.is_complex else _near(out, want)
+            )
     failures.check(at_least=400)
 
 
@@ -121,7 +136,12 @@ def test_out_of_another_dtype(case, device, dtype):
                 error = raised_by(case.out.op, *sample.args, out=out, **sample.kwargs)
                 if type(error) is not type(refusal):
                     failures.add(name, f"{error!r}, expected {refusal!r}")
-                failures.add(name, different_bits(out, want) if not out_dtype.is_complex else _near(out.to(torch.complex64), want.to(torch.complex64)))
+                failures.add(
+                    name,
+                    different_bits(out, want)
+                    if not out_dtype.is_complex
+                    else _near(out.to(torch.complex64), want.to(torch.complex64)),
+                )
     failures.check(at_least=100)
 
 
@@ -314,10 +334,14 @@ def test_inplace_tangents(case, device):
         for active in [floats] + [[k] for k in floats]:
             for what in ("whole", "view"):
                 with failures.sample(f"{sample.name}, tangents {active}, {what}"):
-                    ours, theirs = (_written_tangent(f, sample, active, what) for f in (case.inplace.op, case.inplace.aten))
+                    ours, theirs = (
+                        _written_tangent(f, sample, active, what) for f in (case.inplace.op, case.inplace.aten)
+                    )
                     assert ours[0].dtype == ours[1].dtype
                     for got, want in zip(ours, theirs, strict=True):
-                        torch.testing.assert_close(got, want.to(got.dtype))  # ATen's tangent can be wider than its primal
+                        torch.testing.assert_close(
+                            got, want.to(got.dtype)
+                        )  # ATen's tangent can be wider than its primal
     failures.check(at_least=8)
 
 

@@ -9,7 +9,7 @@ from ..compare import Failures, close, different_bits, different_metadata, raise
 from ..params import CASES, each_device, each_dtype
 
 pytest.importorskip("expecttest", reason="torch.testing's OpInfo database imports expecttest")
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.testing._internal.common_methods_invocations import op_db
 
 OPINFO = {info.name: info for info in op_db if not info.variant_test_name}
 LINKED = [case for case in CASES if case.opinfo]

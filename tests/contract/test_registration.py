@@ -12,7 +12,9 @@ OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
 
 def test_every_public_operator_has_a_case():
     """An operator without a case would meet none of the tests in this folder. Names with a leading underscore are private."""
-    names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("gpuopt::") and not n.startswith("gpuopt::_")}
+    names = {
+        n for n in torch._C._dispatch_get_all_op_names() if n.startswith("gpuopt::") and not n.startswith("gpuopt::_")
+    }
     assert names == {o.name() for o in OVERLOADS}
 
 

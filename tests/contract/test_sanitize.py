@@ -14,14 +14,20 @@ from ..cases import tensors
 from ..compare import Failures, different_bits, different_from_reference
 from ..params import CASES
 
-pytestmark = [pytest.mark.gpu, pytest.mark.sanitize, pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.sanitize,
+    pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental"),
+]
 
 
 def _to_device(t: torch.Tensor) -> torch.Tensor:
     """The same strides and offset on the device, in an allocation that ends where the tensor's storage ends."""
     storage = t.untyped_storage()
     flat = torch.empty(0, dtype=torch.uint8).set_(storage).cuda()
-    copy = torch.empty(0, dtype=t.dtype, device="cuda").set_(flat.untyped_storage(), t.storage_offset(), t.size(), t.stride())
+    copy = torch.empty(0, dtype=t.dtype, device="cuda").set_(
+        flat.untyped_storage(), t.storage_offset(), t.size(), t.stride()
+    )
     copy = copy.conj() if t.is_conj() else copy
     return torch._neg_view(copy) if t.is_neg() else copy
 

@@ -95,4 +95,24 @@ void span(uint32_t pack, uint32_t shift, uint32_t values, uint32_t row_size, uin
   begin_end[0] = made.begin;
   begin_end[1] = made.end;
 }
+
+// The offsets of `count` values from `index` on, over planes of sizes[0] * sizes[1].
+void walk(const uint32_t* sizes, const uint32_t* strides, uint32_t index, int count,
+          uint32_t* offsets) {
+  const uint32_t column = index % sizes[0], row = index / sizes[0];
+  const uint32_t row_in_plane = row % sizes[1], plane = row / sizes[1];
+  const uint32_t start = plane * strides[2] + row_in_plane * strides[1];
+  RowWalk walk{strides[0],
+               strides[1],
+               sizes[0],
+               sizes[0] - column,
+               sizes[1] - row_in_plane,
+               start,
+               start + column * strides[0],
+               (plane + 1) * strides[2]};
+  for (int i = 0; i < count; ++i) {
+    offsets[i] = walk.offset;
+    walk.step();
+  }
+}
 }

@@ -38,7 +38,19 @@ def planner(tmp_path_factory):
     library = tmp_path_factory.mktemp("plan") / "plan.so"
     source = Path(__file__).with_name("elementwise_shim.cpp")
     compiler = os.environ.get("CXX", "g++")
-    command = [compiler, "-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}", source, "-o", library]
+    command = [
+        compiler,
+        "-std=c++20",
+        "-O1",
+        "-Wall",
+        "-Werror",
+        "-fPIC",
+        "-shared",
+        f"-I{ROOT / 'csrc'}",
+        source,
+        "-o",
+        library,
+    ]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.fast_div.restype = ctypes.c_uint32
@@ -119,7 +131,8 @@ def starts_are_aligned(problem, plan, operand, dim, values):
     access = min(item * values, 16)
     others = [d for d in range(plan.num_dims) if d != dim]
     return all(
-        (problem.addresses[operand] + item * sum(plan.strides[operand][d] * i for d, i in zip(others, point))) % access == 0
+        (problem.addresses[operand] + item * sum(plan.strides[operand][d] * i for d, i in zip(others, point))) % access
+        == 0
         for point in itertools.product(*(range(min(plan.sizes[d], 3)) for d in others))
     )
 
@@ -170,6 +183,7 @@ def test_a_plan_visits_the_same_elements_and_keeps_its_promises(planner, problem
             assert plan.packs_per_row * values >= sizes[0] + values - 1
         else:
             assert plan.linear[0] and problem.addresses[0] % 16 == 0
+            assert plan.num_dims <= 2 or sizes[0] * sizes[1] >= values  # RowWalk
 
 
 @given(
@@ -189,6 +203,22 @@ def test_spans_cover_a_row_once_and_inner_ones_are_whole_aligned_packs(planner, 
     for begin, end in spans:
         if end - begin == values:
             assert (begin + shift) % values == 0
+
+
+@given(
+    rows=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    strides=st.lists(st.integers(0, 100), min_size=3, max_size=3),
+    index=st.integers(0, 300),
+    count=st.integers(1, 16),
+)
+def test_a_walk_from_row_to_row_reads_every_value_in_order(planner, rows, strides, index, count):
+    inner, outer = rows
+    count = min(count, inner * outer)  # what the plan makes sure of
+    offsets = (ctypes.c_uint32 * count)()
+    planner.walk((ctypes.c_uint32 * 2)(*rows), (ctypes.c_uint32 * 3)(*strides), index, count, offsets)
+    for i, offset in enumerate(offsets, index):
+        point = i % inner, i // inner % outer, i // (inner * outer)
+        assert offset == sum(p * s for p, s in zip(point, strides))
 
 
 @given(n=st.integers(0, 2**31 - 1), divisor=st.integers(1, 2**31 - 1))
@@ -241,5 +271,8 @@ def test_known_layouts_take_the_path_made_for_them(planner):
     assert path([4096, 64], [[1, 4096], [1, 4096], [0, 1]]) == (ROWS, ALIGNED)
     assert path([4095, 64], [[1, 4095], [1, 4095], [1, 0]]) == (PACKED, None)
     assert path([256, 256], [[1, 256], [1, 256], [256, 1]]) == (TILED, None)
+    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]]) == (PACKED, None)  # a plane of 6 holds a pack of 4 ...
+    small = {"dtype": FLOAT16}
+    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]], **small) == (GENERAL, None)  # ... and not one of 8
     assert path([256, 4], [[1, 256], [1, 256], [4, 1]]) == (PACKED, None)  # too narrow for tiles
     assert path([256], [[2], [1], [1]]) == (GENERAL, None)
