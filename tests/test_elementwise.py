@@ -25,6 +25,8 @@ HALVES = (torch.float16, torch.bfloat16)
 def test_numbers(device, number):
     """A Python number follows torch.mul's promotion in every form of mul, out= included."""
     for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool):
+        if dtype == torch.bfloat16 and isinstance(number, complex):
+            continue  # newer versions of torch promote them to a type that has no arithmetic yet
         x = tensors.Maker(device, dtype)(2, 3)
         want = torch.mul(x, number)
         assert different_metadata(torch_ops.mul(x, number), want) is None

@@ -86,7 +86,7 @@ cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan, cu
       FastDiv(static_cast<uint32_t>(std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1)));
   for (auto& strides : args.strides) strides[0] *= kPackSize<T>;
   const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
-  if constexpr (kAccess == Access::kAligned && sizeof(T) >= 4) {
+  if constexpr (kAccess == Access::kAligned && sizeof(T) >= 2) {
     if (packs >= kTwoPacksFrom && mostly_writes(problem, plan)) {
       rows_kernel<F, T, kAccess, kThreads, 2>
           <<<blocks_for(packs, kThreads * 2), kThreads, 0, stream>>>(f, args);

@@ -292,6 +292,8 @@ def _scalar_few(device, dtype):
     yield Sample("0-d, 2.5", (make(), 2.5))
     yield Sample("transposed, 2.5", (make(4, 3).mT, 2.5))
     yield Sample("step 2, 3", (make(6)[::2], 3))
+    yield Sample("channels_last, -1.5", (make(2, 3, 4, 5).contiguous(memory_format=torch.channels_last), -1.5))
+    yield Sample("misaligned, 2", (make(33)[1:], 2))
     yield Sample("empty, 3", (make(0, 3), 3))
 
 
