@@ -58,7 +58,8 @@ __device__ __forceinline__ Pack<T, N> apply(const F& f, const Pack<T, N>* inputs
     for (int i = 0; i < N; i += 2) {
       Pair x[F::kInputs];
 #pragma unroll
-      for (int k = 0; k < F::kInputs; ++k) x[k] = {inputs[k].values[i], inputs[k].values[i + 1]};
+      for (int k = 0; k < F::kInputs; ++k)
+        x[k] = Pair(inputs[k].values[i], inputs[k].values[i + 1]);
       const Pair y = call(f, x, Inputs{});
       out.values[i] = y.x;
       out.values[i + 1] = y.y;

@@ -1,0 +1,44 @@
+"""Builds a room's launchers and kernels for the CPU, on top of emulator.h."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools.native_build import Config
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
+
+
+def translate(source: str) -> str:
+    """The one thing that is not C++: kernel<<<shape>>>(arguments)."""
+    return LAUNCH.sub(r"::emulator::launch(\g<shape>, [&] { \g<kernel>(\g<arguments>); });", source)
+
+
+def build(room: str, config: Config, cuda_include: Path, folder: Path) -> Path:
+    """Returns the shared library made from the room's .cu files and <room>_shim.cpp."""
+    for path in [*CSRC.glob("common/*"), *CSRC.glob(f"{room}/*")]:
+        if path.suffix in (".h", ".cuh", ".cu"):
+            copy = folder / path.relative_to(CSRC)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(translate(path.read_text()))
+    # Not -Wall: g++ takes CUDA's attributes for unknown ones.
+    compiler = [*config.cxx.command, "-std=c++20", "-O1", "-w", "-fPIC", f"-I{folder}", "-isystem", str(cuda_include)]
+
+    def compile_one(source: Path) -> Path:
+        made = folder / f"{source.stem}.o"
+        command = [*compiler, "-include", HERE / "emulator.h", "-x", "c++", "-c", source, "-o", made]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, f"{source.name} does not compile for the CPU:\n{done.stderr[:4000]}"
+        return made
+
+    sources = [*sorted((folder / room).glob("*.cu")), HERE / f"{room}_shim.cpp"]
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compile_one, sources))
+    library = folder / f"{room}.so"
+    subprocess.run([*config.cxx.command, "-shared", *objects, "-o", library], check=True)
+    return library

@@ -1,0 +1,196 @@
+"""The element-wise launchers and kernels, run on the CPU over random problems: every path, against numpy."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tools import native_build, toolchain
+from tools.toolchain import BuildError
+
+from .build import build
+
+VECTOR, ROWS, TILED, PACKED, GENERAL = range(5)
+BOOL, INTEGER, FLOAT, COMPLEX = range(4)
+ALPHA = 2.0
+INPUTS = {"mul": 2, "mul_scalar": 1, "axpy": 2, "fma": 3}
+
+
+class DType:
+    """A value of gpuopt::DType, numpy's type for it, and its category."""
+
+    def __init__(self, number: int, numpy: type, category: int):
+        self.number, self.numpy, self.category = number, np.dtype(numpy), category
+
+    def __repr__(self):
+        return "bool" if self.category == BOOL else self.numpy.name
+
+    def some(self, random: np.random.Generator, count: int) -> np.ndarray:
+        """Values whose products and sums are exact in every type, so that nothing hides behind a tolerance."""
+        if self.category == BOOL:
+            return random.integers(0, 2, count).astype(self.numpy)
+        if self.category == INTEGER:
+            return random.integers(-5 if self.numpy.kind == "i" else 0, 6, count).astype(self.numpy)
+        values = random.integers(-8, 9, count) / 4
+        return (values + 1j * random.integers(-8, 9, count) / 4 if self.category == COMPLEX else values).astype(
+            self.numpy
+        )
+
+
+TYPES = [
+    DType(0, np.uint8, BOOL),
+    DType(1, np.uint8, INTEGER),
+    DType(2, np.int8, INTEGER),
+    DType(3, np.int16, INTEGER),
+    DType(4, np.int32, INTEGER),
+    DType(5, np.int64, INTEGER),
+    DType(6, np.float16, FLOAT),
+    DType(8, np.float32, FLOAT),
+    DType(9, np.float64, FLOAT),
+    DType(11, np.complex64, COMPLEX),
+    DType(12, np.complex128, COMPLEX),
+]
+F16, F32 = TYPES[6], TYPES[7]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    try:
+        config = native_build.configure()
+        if config.nvcc is None:
+            pytest.skip("CUDA's headers come with nvcc, and there is none")
+        include = toolchain.cuda_include(config.torch, config.nvcc)
+    except BuildError as error:
+        pytest.skip(str(error))
+    return ctypes.CDLL(str(build("elementwise", config, include, tmp_path_factory.mktemp("emulated"))))
+
+
+class Operand:
+    """A strided view, innermost dimension first, into a buffer of known values."""
+
+    def __init__(self, dtype: DType, sizes: list, strides: list, offset: int, random: np.random.Generator):
+        self.dtype, self.sizes, self.strides, self.offset = dtype, sizes, strides, offset
+        count = offset + sum((n - 1) * s for n, s in zip(sizes, strides)) + 1 + 32
+        raw = np.empty(count * dtype.numpy.itemsize + 64, np.uint8)
+        start = -raw.ctypes.data % 64
+        self.buffer = raw[start : start + count * dtype.numpy.itemsize].view(dtype.numpy)
+        self.buffer[:] = dtype.some(random, count)
+        self.before = self.buffer.copy()
+
+    def view(self, buffer: np.ndarray) -> np.ndarray:
+        steps = [s * buffer.itemsize for s in self.strides[::-1]]
+        return np.lib.stride_tricks.as_strided(buffer[self.offset :], self.sizes[::-1], steps)
+
+
+def expected(op: str, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:
+    compute = np.dtype(np.float64) if dtype.category == FLOAT else dtype.numpy
+    x = [(i != 0).astype(np.uint8) if dtype.category == BOOL else i.astype(compute) for i in inputs]
+    alpha = compute.type(ALPHA)
+    result = {
+        "mul": lambda a, b: a * b,
+        "mul_scalar": lambda a: a * alpha,
+        "axpy": lambda a, b: alpha * a + b,
+        "fma": lambda a, b, c: a * b + c,
+    }[op](*x)
+    return result.astype(dtype.numpy)
+
+
+def run_and_compare(kernels, op: str, dtype: DType, operands: list[Operand]) -> int:
+    """Runs a problem whose operands are the output and the inputs. Returns the path that its plan took."""
+    sizes = operands[0].sizes
+    path = ctypes.c_int()
+    flat = [s for operand in operands for s in operand.strides]
+    with np.errstate(all="ignore"):
+        want = expected(op, dtype, [o.view(o.before) for o in operands[1:]]).astype(operands[0].dtype.numpy)
+    addresses = [o.buffer.ctypes.data + o.offset * o.buffer.itemsize for o in operands]
+    error = kernels.run(
+        op.encode(),
+        ctypes.c_double(ALPHA),
+        len(operands) - 1,
+        len(sizes),
+        (ctypes.c_int64 * max(len(sizes), 1))(*sizes),
+        (ctypes.c_int64 * max(len(flat), 1))(*flat),
+        (ctypes.c_int * len(operands))(*(o.dtype.number for o in operands)),
+        (ctypes.c_uint64 * len(operands))(*addresses),
+        dtype.number,
+        ctypes.byref(path),
+    )
+    assert error == 0
+    out = operands[0]
+    np.testing.assert_array_equal(out.view(out.buffer), want)
+    # Nothing beside the output's elements has changed.
+    out.view(out.buffer)[...] = out.view(out.before)
+    for operand in operands:
+        np.testing.assert_array_equal(operand.buffer, operand.before)
+    return path.value
+
+
+@st.composite
+def problems(draw):
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 64]), max_size=4))
+    while math.prod(sizes) > 40000:
+        sizes.pop()
+    op = draw(st.sampled_from(sorted(INPUTS)))
+    dtype = draw(st.sampled_from(TYPES if op == "mul" else TYPES[1:]))
+
+    def dense(_=None):
+        return [math.prod(sizes[:d]) for d in range(len(sizes))]
+
+    def spread():
+        strides, step = [0] * len(sizes), draw(st.sampled_from([1, 1, 1, 2]))
+        for d in draw(st.permutations(range(len(sizes)))):
+            strides[d] = step
+            step = step * sizes[d] + draw(st.sampled_from([0, 0, 0, 1, 4, 16]))
+        return strides
+
+    def layout():
+        return dense() if draw(st.booleans()) else spread()
+
+    def broadcast(strides):
+        return [0 if draw(st.integers(0, 3)) == 0 else s for s in strides]
+
+    strides = [layout(), *(broadcast(layout()) for _ in range(INPUTS[op]))]
+    dtypes = [dtype] * len(strides)
+    if draw(st.integers(0, 3)) == 0:  # inputs are promoted upwards, the output takes any type above
+        k = draw(st.integers(0, INPUTS[op]))
+        fits = (lambda t: t.category <= dtype.category) if k else (lambda t: t.category >= dtype.category)
+        dtypes[k] = draw(st.sampled_from([t for t in TYPES if fits(t)]))
+    offsets = [draw(st.sampled_from([0, 0, 0, 1, 3, 8])) for _ in strides]
+    random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    return op, dtype, [Operand(t, sizes, s, o, random) for t, s, o in zip(dtypes, strides, offsets)]
+
+
+def test_any_problem(kernels):
+    taken = set()
+
+    @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problem=problems())
+    def check(problem):
+        taken.add(run_and_compare(kernels, *problem))
+
+    check()
+    assert taken == {VECTOR, ROWS, TILED, PACKED, GENERAL}
+
+
+@pytest.mark.parametrize("dtype", [F16, F32], ids=str)
+@pytest.mark.parametrize(
+    "sizes, strides, path",
+    [
+        ([2**22 + 13], [[1], [1]], VECTOR),  # more than one pack a thread, and a tail
+        ([24, 175001], [[0, 1], [1, 0]], ROWS),  # all inputs broadcast: more than one pack a thread
+        ([200, 136], [[136, 1], [1, 200]], TILED),  # several tiles, the last ones not full
+        ([201, 137], [[137, 1], [1, 201]], TILED),  # the same, value by value
+        ([3, 4097], [[1, 3], [1, 0]], PACKED),  # every pack crosses rows
+        ([5, 3, 101], [[1, 5, 15], [0, 1, 3]], PACKED),  # and planes
+    ],
+)
+def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, path):
+    random = np.random.default_rng(0)
+    dense = [math.prod(sizes[:d]) for d in range(len(sizes))]
+    operands = [Operand(dtype, sizes, s, 0, random) for s in [dense, *strides]]
+    assert run_and_compare(kernels, "mul", dtype, operands) == path
