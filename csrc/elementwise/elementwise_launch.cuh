@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "elementwise/elementwise_kernel.cuh"
+#include "elementwise/elementwise_tiled.cuh"
 
 namespace gpuopt::elementwise {
 
@@ -15,7 +16,9 @@ namespace gpuopt::elementwise {
 //   dense, 2^28:  128 x 1 734.9 / 370.6, x 2 737.2 / 371.5
 //   dense, 2^14 (f32, CUDA graph): 128 x 1 1.41, x 2 1.44, x 4 1.54, 256 x 1 1.42
 //   rows, (64,256,56,56) * (256,1,1):  128 x 1 100.8 / 54.4, x 2 102.9 / 56.9
-// One pack a thread, but for half types of middling size, where ATen's two are 1% ahead of one.
+//   rows, (16384,1) * (4096):  128 x 1 83.4 / 44.2, x 2 62.6 / 38.6
+// One pack a thread, but for half types of middling size, where ATen's two are 1% ahead of one, and
+// for rows whose traffic is mostly writes: there blocks of one pack end sooner than others start.
 constexpr int kThreads = 128;
 constexpr int64_t kTwoPacksFrom = 1 << 19, kTwoPacksBelow = 1 << 24;
 constexpr int kTileThreads = 256;

@@ -1,0 +1,162 @@
+// Values -> values: a functor on packs, and conversions between element types. A functor works in a
+// compute type C (f32 for the half types, common/types.cuh):
+//
+//   template <typename C> struct Mul {
+//     static constexpr int kInputs = 2;
+//     __device__ C operator()(C a, C b) const { return a * b; }
+//   };
+//
+// An overload for __half2 or __nv_bfloat162 serves packs of that type. Write one only where it
+// gives the same bits as the f32 arithmetic.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "common/types.cuh"
+#include "common/vec.cuh"
+
+namespace gpuopt::elementwise {
+
+template <typename T>
+struct PairOf {
+  struct None {};
+  using type = None;
+};
+template <>
+struct PairOf<__half> {
+  using type = __half2;
+};
+template <>
+struct PairOf<__nv_bfloat16> {
+  using type = __nv_bfloat162;
+};
+
+template <typename F, typename X, size_t... I>
+__device__ __forceinline__ auto call(const F& f, const X* inputs, std::index_sequence<I...>) {
+  return f(inputs[I]...);
+}
+
+template <typename F, typename X, typename Indices>
+constexpr bool kTakes = false;
+template <typename F, typename X, size_t... I>
+constexpr bool kTakes<F, X, std::index_sequence<I...>> =
+    std::is_invocable_r_v<X, const F&, decltype((void)I, X{})...>;
+
+template <typename F, typename T, int N>
+__device__ __forceinline__ Pack<T, N> apply(const F& f, const Pack<T, N>* inputs) {
+  using Inputs = std::make_index_sequence<F::kInputs>;
+  using Pair = typename PairOf<T>::type;
+  Pack<T, N> out;
+  if constexpr (N % 2 == 0 && kTakes<F, Pair, Inputs>) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      Pair x[F::kInputs];
+#pragma unroll
+      for (int k = 0; k < F::kInputs; ++k)
+        x[k] = Pair(inputs[k].values[i], inputs[k].values[i + 1]);
+      const Pair y = call(f, x, Inputs{});
+      out.values[i] = y.x;
+      out.values[i + 1] = y.y;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      compute_t<T> x[F::kInputs];
+#pragma unroll
+      for (int k = 0; k < F::kInputs; ++k) x[k] = to_compute(inputs[k].values[i]);
+      out.values[i] = from_compute<T>(call(f, x, Inputs{}));
+    }
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------- conversions
+
+// Conversions as ATen's copies make them: through the compute type, rounded to T.
+template <typename T, typename S>
+__device__ __forceinline__ T convert(S value) {
+  using C = compute_t<T>;
+  const auto x = to_compute(value);
+  using X = std::remove_const_t<decltype(x)>;
+  if constexpr (std::is_same_v<X, C>) {
+    return from_compute<T>(x);
+  } else if constexpr (requires(C c) { c.re; }) {
+    using R = decltype(C::re);
+    if constexpr (requires(X c) { c.re; }) {
+      return from_compute<T>(C{static_cast<R>(x.re), static_cast<R>(x.im)});
+    } else {
+      return from_compute<T>(C{static_cast<R>(x), R{0}});
+    }
+  } else {
+    return from_compute<T>(static_cast<C>(x));
+  }
+}
+
+// Calls body with a value of the stored type of dtype, where its category is in [kLow, kHigh] (the
+// others don't occur, check_types(), and would only be compiled).
+template <Category kLow, Category kHigh, typename Body>
+__device__ __forceinline__ void with_stored_type(DType dtype, Body&& body) {
+  const auto call = [&](auto type) {
+    constexpr Category kOwn = kCategory<decltype(type)>;
+    if constexpr (kOwn >= kLow && kOwn <= kHigh) body(type);
+  };
+  switch (dtype) {
+    case DType::kBool:
+      return call(Bool{});
+    case DType::kUInt8:
+      return call(uint8_t{});
+    case DType::kInt8:
+      return call(int8_t{});
+    case DType::kInt16:
+      return call(int16_t{});
+    case DType::kInt32:
+      return call(int32_t{});
+    case DType::kInt64:
+      return call(int64_t{});
+    case DType::kFloat16:
+      return call(__half{});
+    case DType::kBFloat16:
+      return call(__nv_bfloat16{});
+    case DType::kFloat32:
+      return call(float{});
+    case DType::kFloat64:
+      return call(double{});
+    case DType::kComplex32:
+      return call(Complex<__half>{});
+    case DType::kComplex64:
+      return call(Complex<float>{});
+    case DType::kComplex128:
+      return call(Complex<double>{});
+  }
+}
+
+template <typename T, typename Body>
+__device__ __forceinline__ void with_input_type(DType dtype, Body&& body) {
+  with_stored_type<Category::kBool, kCategory<T>>(dtype, body);
+}
+
+template <typename T, typename Body>
+__device__ __forceinline__ void with_output_type(DType dtype, Body&& body) {
+  with_stored_type<kCategory<T>, Category::kComplex>(dtype, body);
+}
+
+// N neighbouring values, as 16-byte accesses when they fill some; `address` is aligned to N values.
+template <typename S, int N>
+__device__ __forceinline__ Pack<S, N> load_values(const S* address) {
+  if constexpr (sizeof(S) * N <= kPackBytes) {
+    return load_pack<S, N>(address);
+  } else {
+    constexpr int kPart = kPackBytes / sizeof(S);
+    Pack<S, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i += kPart) {
+      const auto part = load_pack<S, kPart>(address + i);
+#pragma unroll
+      for (int j = 0; j < kPart; ++j) pack.values[i + j] = part.values[j];
+    }
+    return pack;
+  }
+}
+
+}  // namespace gpuopt::elementwise
