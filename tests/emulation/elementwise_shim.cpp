@@ -1,31 +1,14 @@
 // C entry points to the emulated element-wise launchers, for test_elementwise_kernels.py.
 #include "elementwise/elementwise.h"
 
+#include "../plan/elementwise_problem.h"
+
 namespace gpuopt::elementwise {
 alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90
 }
 
 using namespace gpuopt;
 using namespace gpuopt::elementwise;
-
-namespace {
-
-Problem make_problem(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* strides,
-                     const int* dtypes, const uint64_t* addresses, int dtype) {
-  Problem problem;
-  problem.num_inputs = num_inputs;
-  problem.num_dims = num_dims;
-  problem.dtype = static_cast<DType>(dtype);
-  for (int d = 0; d < num_dims; ++d) problem.sizes[d] = sizes[d];
-  for (int k = 0; k <= num_inputs; ++k) {
-    problem.operands[k].data = reinterpret_cast<void*>(addresses[k]);
-    problem.operands[k].dtype = static_cast<DType>(dtypes[k]);
-    for (int d = 0; d < num_dims; ++d) problem.operands[k].strides[d] = strides[k * num_dims + d];
-  }
-  return problem;
-}
-
-}  // namespace
 
 // Runs operation `op` and returns its error; *path becomes the path that its plan takes.
 extern "C" int run(const char* op, double alpha, int num_inputs, int num_dims, const int64_t* sizes,
