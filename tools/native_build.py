@@ -95,12 +95,13 @@ def device_flags(config: Config) -> list[str]:
         "-std=c++20",
         # The level of the host code, which only launches; device code is always compiled at 3.
         "-O1",
-        # Two threads for the optimiser of one file: after a change it is the only file that compiles.
-        "--split-compile=2",
         "-lineinfo",
         *("-ccbin", shutil.which(config.cxx.command[-1]) or config.cxx.command[-1]),
         "-Xcompiler=-fPIC,-fvisibility=hidden," + ",".join(WARNINGS),
-        "-Xptxas=-v",
+        # Two threads of the assembler for a file: after a change it is the only one that compiles. nvcc's
+        # own --split-compile would thread the optimiser too, where one compilation in a hundred crashed
+        # (CUDA 13.0.88).
+        "-Xptxas=-v,-split-compile=2",
         f"-I{ROOT / 'csrc'}",
         *toolchain.gencode(config.archs, config.nvcc),
     ]
