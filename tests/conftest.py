@@ -23,6 +23,8 @@ def pytest_configure(config):
 def why_no_gpu() -> str | None:
     if not torch.cuda.is_available():
         return "no CUDA device"
+    import torch_ops  # noqa: F401  (under pytest-xdist the process that reports has loaded no test)
+
     if not torch._C._dispatch_has_kernel_for_dispatch_key("gpuopt::mul.Tensor", "CUDA"):
         return "the library was built without CUDA"
     return None

@@ -18,7 +18,7 @@ namespace gpuopt::elementwise {
 //   rows, (64,256,56,56) * (256,1,1):  128 x 1 100.8 / 54.4, x 2 102.9 / 56.9
 //   rows, (16384,1) * (4096):  128 x 1 83.4 / 44.2, x 2 62.6 / 38.6
 // One pack a thread, but for half types of middling size, where ATen's two are 1% ahead of one, and
-// for rows whose traffic is mostly writes: there blocks of one pack end sooner than others start.
+// for rows whose traffic is mostly writes.
 constexpr int kThreads = 128;
 constexpr int64_t kTwoPacksFrom = 1 << 19, kTwoPacksBelow = 1 << 24;
 constexpr int kTileThreads = 256;

@@ -1,7 +1,6 @@
 // C entry points to the emulated element-wise launchers, for test_elementwise_kernels.py.
-#include "elementwise/elementwise.h"
-
 #include "../plan/elementwise_problem.h"
+#include "elementwise/elementwise.h"
 
 namespace gpuopt::elementwise {
 alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90
