@@ -2,8 +2,9 @@
 
     python -m benchmarks                 every room
     python -m benchmarks mul             one operator (or a room: elementwise)
+    python -m benchmarks sum max         several: here reduce without its sweep over shapes, sum-grid
     python -m benchmarks --list          what there is
-    python -m benchmarks --quick         the headline cases, coarsely, in a minute
+    python -m benchmarks --quick         the headline cases, coarsely, in a minute or two
     python -m benchmarks --plot-only benchmarks/results/nvidia-h200/elementwise.json
 
 Writes <room>.json and a picture for each operator into benchmarks/results/<gpu>/, and prints tables. A run of part of a room
@@ -88,9 +89,9 @@ def show(result: dict, console: Console):
     if result["ceilings"]:
         console.print(report.ceiling_table(result))
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
-        table, footnotes = report.device_table(result, op)
+        table, notes = report.device_table(result, op)
         console.print(table)
-        for note in footnotes:
+        for note in notes:
             console.print(note, markup=False, highlight=False)
     for case in result["left_out"]:
         console.print(f"left out: {case}", style="red", highlight=False, markup=False)

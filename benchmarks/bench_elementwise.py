@@ -5,59 +5,12 @@ from collections.abc import Callable
 
 import torch
 
+from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, NCHW, Maker
 from benchmarks.peers import CUPY, INDUCTOR
 from benchmarks.room import Call, CallTime, Case, Room
 
-F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
-DTYPE_NAMES = {
-    F32: "f32",
-    F16: "f16",
-    BF16: "bf16",
-    torch.float64: "f64",
-    torch.int32: "i32",
-    torch.uint8: "u8",
-    torch.bool: "bool",
-    torch.complex64: "c64",
-}
 ALPHA = 0.5
-NCHW, BTD, SQUARE = (64, 256, 56, 56), (8, 4096, 4096), (8192, 8192)
-
-
-class Maker:
-    """Makes fresh random operands of one dtype: floats are normal, integers small enough never to overflow a product.
-
-    On the meta device nothing is allocated, which is how bytes are counted.
-    """
-
-    def __init__(self, device: str, dtype: torch.dtype, seed: int):
-        self.device, self.dtype = device, dtype
-        self.generator = None if device == "meta" else torch.Generator(device).manual_seed(seed)
-
-    def __call__(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        dtype = dtype or self.dtype
-        if self.device == "meta":
-            return torch.empty(shape, dtype=dtype, device="meta")
-        if dtype.is_floating_point or dtype.is_complex:
-            return torch.randn(shape, dtype=dtype, device=self.device, generator=self.generator)
-        high = 2 if dtype == torch.bool else 16
-        return torch.randint(0, high, shape, dtype=dtype, device=self.device, generator=self.generator)
-
-    def signs(self, *shape: int) -> torch.Tensor:
-        """Random +1 and -1: multiplying in place by them for ever neither overflows nor vanishes."""
-        return self(*shape).sign_() if self.device == "meta" else torch.where(self(*shape) < 0, -1, 1).to(self.dtype)
-
-    def empty(self, *shape: int) -> torch.Tensor:
-        return torch.empty(shape, dtype=self.dtype, device=self.device)
-
-    def channels_last(self, *shape: int) -> torch.Tensor:
-        return self(*shape).contiguous(memory_format=torch.channels_last)
-
-    def misaligned(self, count: int) -> torch.Tensor:
-        return self(count + 1)[1:]
-
-    def columns(self, rows: int, used: int, width: int) -> torch.Tensor:
-        return self(rows, width)[:, :used]
-
+BTD, SQUARE = (8, 4096, 4096), (8192, 8192)
 
 Recipe = Callable[[Maker], tuple]
 

@@ -71,32 +71,41 @@ def _inductor(call, case, setting):
 INDUCTOR = Peer("Inductor", _inductor)
 
 
-def _cupy(call, case, setting):
+def cupy_for(call, args: tuple):
+    """CuPy, if it is installed and has this call for these arguments."""
     if call.cupy is None:
         raise Missing("CuPy has no such operation")
     try:
         import cupy
     except ImportError:
         raise Missing("CuPy is not installed") from None
-    args = case.build(setting.device, 0)
     if any(isinstance(arg, torch.Tensor) and arg.dtype is torch.bfloat16 for arg in args):
         raise Missing("CuPy has no bfloat16")
+    return cupy
+
+
+def cupy_view(operand):
+    """The same memory as a CuPy array. DLPack would do, but may wait for another stream on every call."""
+    import cupy
+
+    if not isinstance(operand, torch.Tensor):
+        return operand
+    size = operand.element_size()
+    span = 1 + sum((n - 1) * stride for n, stride in zip(operand.shape, operand.stride()))
+    memory = cupy.cuda.UnownedMemory(operand.data_ptr(), span * size, operand, operand.device.index)
+    return cupy.ndarray(
+        tuple(operand.shape),
+        dtype=str(operand.dtype).removeprefix("torch."),
+        memptr=cupy.cuda.MemoryPointer(memory, 0),
+        strides=tuple(stride * size for stride in operand.stride()),
+    )
+
+
+def _cupy(call, case, setting):
+    args = case.build(setting.device, 0)
+    cupy = cupy_for(call, args)
     ufunc = getattr(cupy, call.cupy)
     result = call.aten(*args)
-
-    def view(operand):
-        """The same memory as a CuPy array. DLPack would do, but may wait for another stream on every call."""
-        if not isinstance(operand, torch.Tensor):
-            return operand
-        size = operand.element_size()
-        span = 1 + sum((n - 1) * stride for n, stride in zip(operand.shape, operand.stride()))
-        memory = cupy.cuda.UnownedMemory(operand.data_ptr(), span * size, operand, operand.device.index)
-        return cupy.ndarray(
-            tuple(operand.shape),
-            dtype=str(operand.dtype).removeprefix("torch."),
-            memptr=cupy.cuda.MemoryPointer(memory, 0),
-            strides=tuple(stride * size for stride in operand.stride()),
-        )
 
     def run(*operands):
         # PyTorch allocates the output: CuPy's own pool would call cudaMalloc while a graph is captured.
@@ -107,7 +116,7 @@ def _cupy(call, case, setting):
         else:
             inputs, out = operands, torch.empty_like(result)
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            ufunc(*map(view, inputs), out=view(out))
+            ufunc(*map(cupy_view, inputs), out=cupy_view(out))
         return out
 
     return run, ""

@@ -1,4 +1,4 @@
-"""Bars against the ceiling, one picture an operator, from a result's JSON alone."""
+"""Bandwidths beside the ceiling, from a result's JSON alone: bars for cases, curves for sweeps."""
 
 from pathlib import Path
 
@@ -13,41 +13,28 @@ from benchmarks import report
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
 BAR = 0.8
 INCHES_A_BAR = 0.115
+# More cases than this are shown in two columns.
+LONGEST = 36
 
 
 def plot(result: dict, folder: Path, stem: str) -> list[Path]:
-    """Write one PNG for each operator of the result; returns their paths."""
+    """Write the PNGs of each operator of the result; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["op"] == op]
-        path = folder / (f"{op}.png" if stem == op else f"{stem}-{op}.png")
-        _plot_op(result, op, rows, path)
-        paths.append(path)
+        name = op if stem == op else f"{stem}-{op}"
+        figures = {"": _curves(rows)} if report.is_sweep(rows) else _pictures(rows)
+        for suffix, figure in figures.items():
+            _finish(figure, result, op, report.contender_names(rows))
+            paths.append(folder / f"{name}{suffix}.png")
+            figure.savefig(paths[-1], dpi=110)
+            pyplot.close(figure)
     return paths
 
 
-def _plot_op(result: dict, op: str, rows: list[dict], path: Path):
-    names = report.contender_names(rows)
-    panels = [
-        (title, chosen)
-        for title, chosen in (
-            ("headline cases", [row for row in rows if row["headline"]]),
-            ("other layouts, shapes and types", [row for row in rows if not row["headline"]]),
-        )
-        if chosen
-    ]
-    bars = max(sum(len(_bars(row, names)) + 1.5 for row in chosen) for _, chosen in panels)
-    height = max(3.2, 1.5 + INCHES_A_BAR * bars)
-    figure, all_axes = pyplot.subplots(1, len(panels), figsize=(8.5 * len(panels), height), squeeze=False)
-    limit = 1.12 * max(
-        [row["ceiling"]["gbps"] for row in rows if row["ceiling"]]
-        + [entry["gbps"] for row in rows for entry in row["contenders"].values() if "gbps" in entry]
-        + [1.0]
-    )
-    for axes, (title, chosen) in zip(all_axes[0], panels):
-        _panel(axes, chosen, names, limit)
-        axes.set_title(title, fontsize=10)
-    handles = [pyplot.Rectangle((0, 0), 1, 1, color=COLOURS[i % len(COLOURS)]) for i in range(len(names))]
+def _finish(figure, result: dict, op: str, names: list[str]):
+    handles = [pyplot.Rectangle((0, 0), 1, 1, color=_colour(names, name)) for name in names]
     handles.append(pyplot.Line2D([], [], color="black", linewidth=1.5))
     figure.legend(
         handles,
@@ -57,14 +44,62 @@ def _plot_op(result: dict, op: str, rows: list[dict], path: Path):
         frameon=False,
         fontsize=9,
     )
-    # The margins are given in inches, so that they stay the same however many bars there are.
+    # The margins are given in inches, so that they stay the same however high the figure is.
+    height = figure.get_size_inches()[1]
     figure.suptitle(
         f"{op} on {result['gpu']['name']}, {_day(result)}: device bandwidth", y=1 - 0.22 / height, fontsize=12
     )
     figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - 0.3 / height))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+
+
+def _colour(names: list[str], name: str) -> str:
+    return COLOURS[names.index(name) % len(COLOURS)]
+
+
+def _limit(rows: list[dict]) -> float:
+    """The end of the bandwidth axis."""
+    return 1.12 * max(
+        [row["ceiling"]["gbps"] for row in rows if row["ceiling"]]
+        + [entry["gbps"] for row in rows for entry in row["contenders"].values() if "gbps" in entry]
+        + [1.0]
+    )
+
+
+# ---------------------------------------------------------------- bars
+
+
+def _pictures(rows: list[dict]) -> dict:
+    """A figure of all cases, or where that would be too wide, one of the headline cases and one ("-more") of the rest."""
+    headline = _columns("headline cases", [row for row in rows if row["headline"]])
+    others = _columns("other layouts, shapes and types", [row for row in rows if not row["headline"]])
+    if len(headline) + len(others) <= 2:
+        return {"": _bars_figure(rows, headline + others)}
+    return {"": _bars_figure(rows, headline), "-more": _bars_figure(rows, others)}
+
+
+def _columns(title: str, rows: list[dict]) -> list[tuple[str, list[dict]]]:
+    """Titles and cases of the columns, side by side: in the order of the cases, or where they are many, of their dtypes."""
+    if len(rows) <= LONGEST:
+        return [(title, rows)] if rows else []
+    dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
+    rows = sorted(rows, key=lambda row: dtypes.index(row["dtype"]))
+    half = (len(rows) + 1) // 2
+    return [
+        (f"{title}: {', '.join(dict.fromkeys(row['dtype'] for row in part))}", part)
+        for part in (rows[:half], rows[half:])
+    ]
+
+
+def _bars_figure(rows: list[dict], columns: list[tuple[str, list[dict]]]):
+    names = report.contender_names(rows)
+    bars = max(sum(len(_bars(row, names)) + 1.5 for row in chosen) for _, chosen in columns)
+    height = max(3.2, 1.5 + INCHES_A_BAR * bars)
+    figure, all_axes = pyplot.subplots(1, len(columns), figsize=(8.5 * len(columns), height), squeeze=False)
+    limit = _limit(rows)
+    for axes, (title, chosen) in zip(all_axes[0], columns):
+        _panel(axes, chosen, names, limit)
+        axes.set_title(title, fontsize=10)
+    return figure
 
 
 def _day(result: dict) -> str:
@@ -72,7 +107,8 @@ def _day(result: dict) -> str:
 
 
 def _bars(row: dict, names: list[str]) -> list[str]:
-    return [name for name in names if report.median_us(row, name) is not None] or names[:1]
+    """Whom the row has a bar or, for gpuopt, the reason for none of."""
+    return [name for name in names if name == "gpuopt" or report.median_us(row, name) is not None]
 
 
 def _panel(axes, rows: list[dict], names: list[str], limit: float):
@@ -81,7 +117,7 @@ def _panel(axes, rows: list[dict], names: list[str], limit: float):
         shown = _bars(row, names)
         top = position
         for name in shown:
-            _bar(axes, row, name, position, COLOURS[names.index(name) % len(COLOURS)], 0.45 * limit)
+            _bar(axes, row, name, position, _colour(names, name), 0.45 * limit)
             position += 1.0
         if row["ceiling"]:
             gbps = row["ceiling"]["gbps"]
@@ -113,3 +149,35 @@ def _bar(axes, row: dict, name: str, y: float, colour: str, long: float):
         text = f" {us:.1f} us" + (f", {best[1] / us:.2f}x {best[0]}" if best else "")
         x, ink = (0, "white") if gbps > long else (gbps, "black")
         axes.text(x, y, text, va="center", fontsize=7, color=ink)
+
+
+# ---------------------------------------------------------------- curves
+
+
+def _curves(rows: list[dict]):
+    """A panel for each curve of a sweep, two beside each other."""
+    names = report.contender_names(rows)
+    curves = list(dict.fromkeys(row["point"]["curve"] for row in rows))
+    lines = (len(curves) + 1) // 2
+    figure, all_axes = pyplot.subplots(lines, 2, figsize=(15, 1 + 3.6 * lines), squeeze=False)
+    for axes, curve in zip(all_axes.flat, curves):
+        chosen = sorted((row for row in rows if row["point"]["curve"] == curve), key=lambda row: row["point"]["x"])
+        # gpuopt last, so that it lies on top.
+        for name in reversed(names):
+            timed = [row for row in chosen if report.median_us(row, name) is not None]
+            points = [(row["point"]["x"], row["contenders"][name]["gbps"]) for row in timed]
+            axes.plot(*zip(*points), color=_colour(names, name), marker="o", markersize=4, linewidth=1.5)
+        bounds = [(row["point"]["x"], row["ceiling"]["gbps"]) for row in chosen if row["ceiling"]]
+        axes.plot(*zip(*bounds), color="black", linewidth=1.5)
+        beside = report.ratios(chosen, "ATen")
+        worst = f": at worst {beside[0][0]:.2f}x ATen's speed, {beside[0][1]['case']}" if beside else ""
+        axes.set_title(curve + worst, fontsize=10)
+        axes.set_xlabel(chosen[0]["point"]["axis"], fontsize=9)
+        axes.set_ylabel("GB/s", fontsize=9)
+        axes.set_ylim(0, _limit(rows))
+        axes.grid(color="0.88", linewidth=0.8)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    for axes in all_axes.flat[len(curves) :]:
+        axes.set_visible(False)
+    return figure

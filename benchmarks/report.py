@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 SCHEMA = 1
+# A ratio to a peer's speed that is not called slower: timings repeat to about a per cent.
+GOOD = 0.99
 
 
 def document(room: str, gpu: dict, versions: dict, source: dict, library: dict | None, settings: dict) -> dict:
@@ -68,6 +70,17 @@ def best_peer(row: dict) -> tuple[str, float] | None:
     return min(times.items(), key=lambda item: item[1]) if times else None
 
 
+def ratios(rows: list[dict], peer: str) -> list[tuple[float, dict]]:
+    """A peer's time over gpuopt's (above 1 gpuopt is faster) and the row it is of, the worst first."""
+    times = [(median_us(row, peer), median_us(row, "gpuopt"), row) for row in rows]
+    return sorted(((theirs / ours, row) for theirs, ours, row in times if theirs and ours), key=lambda item: item[0])
+
+
+def is_sweep(rows: list[dict]) -> bool:
+    """Whether these rows are points of curves."""
+    return all(row.get("point") for row in rows)
+
+
 def failures(result: dict) -> list[str]:
     """The cases that gpuopt itself failed or got wrong."""
     return [
@@ -104,21 +117,42 @@ def _time(row: dict, name: str, notes: dict[str, int]) -> str:
     return f"[{style}]{entry['status']} {notes.setdefault(note, len(notes) + 1)}[/{style}]"
 
 
+def _best(row: dict) -> str:
+    """The fastest peer's time over gpuopt's."""
+    best = best_peer(row)
+    for ratio, _ in ratios([row], best[0]) if best else []:
+        return f"[{'green' if ratio >= GOOD else 'red'}]{ratio:.2f} {best[0]}[/]"
+    return "-"
+
+
 def device_table(result: dict, op: str) -> tuple[Table, list[str]]:
-    """One operator's cases, and the footnotes of the table."""
+    """One operator's cases, and the notes below the table."""
     rows = [row for row in result["rows"] if row["op"] == op]
+    notes: dict[str, int] = {}
+    table = (_sweep_table if is_sweep(rows) else _case_table)(rows, notes)
+    table.title = f"{op}: device time in us, {result['gpu']['name']}"
+    lines = [f"{number}: {note}" for note, number in notes.items()]
+    beside = ratios(rows, "ATen")
+    if beside:
+        worst, row = beside[0]
+        slower = sum(ratio < GOOD for ratio, _ in beside)
+        lines.append(
+            f"{op} beside ATen: worst {worst:.2f} ({row['case']} {row['dtype']}), "
+            f"below {GOOD} in {slower} of {len(beside)} cases"
+        )
+    return table, lines
+
+
+def _case_table(rows: list[dict], notes: dict[str, int]) -> Table:
     peers = [name for name in contender_names(rows) if name != "gpuopt"]
-    table = Table(title=f"{op}: device time in us, {result['gpu']['name']}", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("case", no_wrap=True)
     table.add_column("dtype")
     for heading in ("MB", "gpuopt", "GB/s", "of ceiling", "vs best", *peers, "error", "ATen's"):
         table.add_column(heading, justify="right", no_wrap=True)
-    notes: dict[str, int] = {}
     for row in rows:
-        ours, best = row["contenders"]["gpuopt"], best_peer(row)
+        ours = row["contenders"]["gpuopt"]
         timed = ours["status"] == "ok"
-        ratio = best[1] / ours["us"]["median"] if timed and best else None
-        style = "green" if ratio and ratio >= 0.99 else "red"
         table.add_row(
             escape(row["case"]),
             row["dtype"],
@@ -126,13 +160,28 @@ def device_table(result: dict, op: str) -> tuple[Table, list[str]]:
             _time(row, "gpuopt", notes),
             f"{ours['gbps']:.0f}" if timed else "-",
             f"{ours['gbps'] / row['ceiling']['gbps']:.1%}" if timed and row["ceiling"] else "-",
-            f"[{style}]{ratio:.2f} {best[0]}[/{style}]" if ratio else "-",
+            _best(row),
             *(_time(row, name, notes) for name in peers),
             _error(ours),
             _error(row["contenders"].get("ATen", {})),
         )
-    footnotes = [f"{number}: {note}" for note, number in notes.items()]
-    return table, footnotes
+    return table
+
+
+def _sweep_table(rows: list[dict], notes: dict[str, int]) -> Table:
+    """A line for each x: gpuopt's time and its ratio to the best peer on each curve."""
+    places = {(row["point"]["x"], row["point"]["curve"]): row for row in rows}
+    curves = list(dict.fromkeys(row["point"]["curve"] for row in rows))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in (rows[0]["point"]["axis"], *(name for curve in curves for name in (curve, "vs best"))):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for x in sorted({row["point"]["x"] for row in rows}):
+        cells = []
+        for curve in curves:
+            row = places.get((x, curve))
+            cells += [_time(row, "gpuopt", notes), _best(row)] if row else ["-", "-"]
+        table.add_row(str(x), *cells)
+    return table
 
 
 LEGEND = (

@@ -13,13 +13,28 @@ from benchmarks.peers import ATEN, OURS, Missing, Peer, Setting
 from benchmarks.traffic import traffic
 
 
+def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
+    """||out - reference|| / ||reference||, computed in float64 or complex128."""
+    wide = torch.complex128 if reference.is_complex() else torch.float64
+    difference = torch.linalg.vector_norm(out.to(wide) - reference.to(wide)).item()
+    scale = torch.linalg.vector_norm(reference.to(wide)).item()
+    return difference / scale if scale else difference
+
+
+def error_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """Above this, a contender does not compute the same thing: four times ATen's error, or a unit in the last place."""
+    unit = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
+    return max(4.0 * (aten_error or 0.0), unit)
+
+
 @dataclasses.dataclass(frozen=True)
 class Call:
     """One way to call an operator. ``ours``, ``aten`` and ``reference`` take the same arguments.
 
     ``kind`` is "new" (the result is a new tensor), "inplace" (the first argument is read and written) or
     "out" (the last argument is written, not read). ``reference`` computes in float64 and writes nothing.
-    ``cupy`` names the CuPy ufunc that computes the same, if there is one.
+    ``cupy`` names the CuPy function that computes the same, if there is one. ``limit(dtype, ATen's error)`` is the error
+    above which a contender does not compute the same thing.
     """
 
     ours: Callable
@@ -27,13 +42,24 @@ class Call:
     reference: Callable
     kind: str = "new"
     cupy: str | None = None
+    limit: Callable[[torch.dtype, float | None], float] = error_limit
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """The place of a case in a sweep that is shown as curves: which curve, and where on the x axis."""
+
+    curve: str
+    axis: str
+    x: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
     """One set of shapes, strides and dtypes. ``build(device, seed)`` makes fresh random arguments.
 
-    ``headline`` cases are the ones in documents, and the only ones ``--quick`` runs.
+    ``headline`` cases are the ones in documents, and the only ones ``--quick`` runs. ``peers``: other ones than the room's,
+    beside ATen.
     """
 
     op: str
@@ -42,6 +68,8 @@ class Case:
     dtype: str
     build: Callable[[str, int], tuple]
     headline: bool = False
+    peers: tuple[Peer, ...] | None = None
+    point: Point | None = None
 
     @property
     def title(self) -> str:
@@ -83,20 +111,6 @@ def rooms() -> dict[str, Room]:
     return found
 
 
-def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
-    """||out - reference|| / ||reference||, computed in float64 or complex128."""
-    wide = torch.complex128 if reference.is_complex() else torch.float64
-    difference = torch.linalg.vector_norm(out.to(wide) - reference.to(wide)).item()
-    scale = torch.linalg.vector_norm(reference.to(wide)).item()
-    return difference / scale if scale else difference
-
-
-def error_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Above this, a contender does not compute the same thing: four times ATen's error, or a unit in the last place."""
-    unit = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
-    return max(4.0 * (aten_error or 0.0), unit)
-
-
 def reason(error: BaseException) -> str:
     """The first line of an error, short enough for a table's footnote."""
     lines = str(error).strip().splitlines()
@@ -109,7 +123,7 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
     read, written = traffic(case, call)
     entries: dict[str, dict] = {}
     ready: dict[str, Callable] = {}
-    for peer in (OURS, ATEN, *peers):
+    for peer in (OURS, ATEN, *(peers if case.peers is None else case.peers)):
         try:
             ready[peer.name], detail = peer.prepare(call, case, setting)
             entries[peer.name] = {"status": "ok", "detail": detail}
@@ -119,7 +133,8 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
             entries[peer.name] = {"status": "failed", "reason": reason(error)}
     _check(case, call, ready, entries, setting.device)
     ready = {name: contender for name, contender in ready.items() if entries[name]["status"] == "ok"}
-    timings = setting.timer.compare(ready, lambda seed: case.build(setting.device, seed), read + written)
+    reads = ceilings.pattern_of(read, written) == "read"
+    timings = setting.timer.compare(ready, lambda seed: case.build(setting.device, seed), read + written, reads)
     for name, timing in timings.items():
         if isinstance(timing, Exception):
             entries[name].update(status="failed", reason=reason(timing))
@@ -130,6 +145,7 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
         "case": case.name,
         "dtype": case.dtype,
         "headline": case.headline,
+        "point": dataclasses.asdict(case.point) if case.point else None,
         "read_bytes": read,
         "written_bytes": written,
         "ceiling": ceilings.pick(measured_ceilings, read, written),
@@ -151,5 +167,5 @@ def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str
     for name in ready:
         error = entries[name].get("error")
         # Written so that NaN is wrong.
-        if error is not None and not error <= error_limit(dtype, entries[ATEN.name].get("error")):
+        if error is not None and not error <= call.limit(dtype, entries[ATEN.name].get("error")):
             entries[name].update(status="wrong", reason=f"error {error:.1e} against float64")

@@ -13,6 +13,13 @@ OUT = Path(__file__).resolve().parent / "out"
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
 
 
+def describe(argument: torch.Tensor) -> str:
+    """Its shape, and its layout where that is channels_last."""
+    channels_last = argument.dim() == 4 and argument.is_contiguous(memory_format=torch.channels_last)
+    layout = " channels_last" if channels_last and not argument.is_contiguous() else ""
+    return f"{tuple(argument.shape)}{layout}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     op: str
@@ -46,9 +53,11 @@ class Report:
         ``reference`` gets the arguments in float64.
         """
         out, exact = ours(*args), reference(*(arg.double() for arg in args))
-        error = (torch.linalg.vector_norm(out.double() - exact) / torch.linalg.vector_norm(exact)).item()
+        error = torch.linalg.vector_norm(out.double() - exact).item()
+        if error != 0:  # else it is 0 also relative to a result of zeros
+            error /= torch.linalg.vector_norm(exact).item()
         torch_us, gpuopt_us = self._times(theirs, ours, args)
-        shape = " * ".join(str(tuple(arg.shape)) for arg in args)
+        shape = " * ".join(map(describe, args))
         self.rows.append(Row(op, shape, DTYPES[out.dtype], error, torch_us, gpuopt_us))
         return out
 

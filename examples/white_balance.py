@@ -4,16 +4,13 @@ The gray-world rule says that a scene is gray on average, so each channel is mul
 First the gain is computed and applied; then a compiled model finds the same gain by gradient descent.
 """
 
-import numpy
 import torch
-from matplotlib.figure import Figure
-from sklearn.datasets import load_sample_image
 from torch import nn
 
 import torch_ops
+from examples import _photographs
 
 TITLE = "white balance"
-PHOTOGRAPHS = ("china.jpg", "flower.jpg")
 STEPS = 100
 
 
@@ -27,15 +24,9 @@ def to_srgb(light: torch.Tensor) -> torch.Tensor:
     return torch.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
 
 
-def load(name: str, device: str) -> torch.Tensor:
-    """A photograph as (3, height, width) float32, linear."""
-    pixels = torch.from_numpy(numpy.array(load_sample_image(name)))
-    return to_linear(pixels.permute(2, 0, 1).contiguous().to(device).float() / 255)
-
-
 def gray_world(image: torch.Tensor) -> torch.Tensor:
     """The gain of each channel, (3, 1, 1)."""
-    means = image.mean((1, 2), keepdim=True)
+    means = torch_ops.reduce_mean(image, (1, 2), keepdim=True)
     return means.mean() / means
 
 
@@ -52,14 +43,14 @@ class WhiteBalance(nn.Module):
 
 def train(model: nn.Module, image: torch.Tensor) -> list[float]:
     """Gradient descent until the channel means are equal. Returns the loss before each step, and after the last."""
-    gray = image.mean()
+    gray = torch_ops.reduce_mean(image)
     gain = next(model.parameters())
     # The loss is quadratic in the gain with curvature 2 mean^2 / 3: this step contracts every channel's error.
-    rate = 1.5 / image.mean((1, 2)).square().max().item()
+    rate = 1.5 / torch_ops.reduce_mean(image, (1, 2)).square().max().item()
     optimizer = torch.optim.SGD([gain], lr=rate)
     losses = []
     for step in range(STEPS + 1):
-        loss = (model(image).mean((1, 2)) - gray).square().mean()
+        loss = (torch_ops.reduce_mean(model(image), (1, 2)) - gray).square().mean()
         losses.append(loss.item())
         if step < STEPS:
             optimizer.zero_grad()
@@ -68,32 +59,23 @@ def train(model: nn.Module, image: torch.Tensor) -> list[float]:
     return losses
 
 
-def picture(columns: dict[str, list[torch.Tensor]]) -> Figure:
-    """One row a photograph, one column a version of it, and the channel means below each."""
-    rows = len(PHOTOGRAPHS)
-    figure = Figure(figsize=(5.2 * len(columns), 3.9 * rows), layout="constrained")
-    axes = figure.subplots(rows, len(columns), squeeze=False)
-    for column, (title, images) in enumerate(columns.items()):
-        for row, image in enumerate(images):
-            means = ", ".join(f"{mean:.2f}" for mean in image.float().mean((1, 2)).tolist())
-            axes[row][column].imshow(to_srgb(image).permute(1, 2, 0).cpu().numpy())
-            axes[row][column].set_title(title if row == 0 else "", fontsize=13)
-            axes[row][column].set_xlabel(f"mean light of red, green, blue: {means}")
-            axes[row][column].set(xticks=[], yticks=[])
-    return figure
+def cell(image: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """An image as the figure shows it."""
+    means = ", ".join(f"{mean:.2f}" for mean in image.mean((1, 2)).tolist())
+    return to_srgb(image), f"mean light of red, green, blue: {means}"
 
 
 def run(report):
     columns = {"before": [], "gray world": [], "gain learned in a compiled model": []}
-    for name in PHOTOGRAPHS:
-        image = load(name, report.device)
+    for name in _photographs.NAMES:
+        image = to_linear(_photographs.load(name, report.device))
         gain = gray_world(image)
         for dtype in (torch.float32, torch.float16):
             arguments = (image.to(dtype), gain.to(dtype))
             balanced = report.compare("mul", torch_ops.mul, torch.mul, torch.mul, *arguments)
             if dtype == torch.float32:
-                columns["before"].append(image)
-                columns["gray world"].append(balanced)
+                columns["before"].append(cell(image))
+                columns["gray world"].append(cell(balanced))
 
         eager, model = WhiteBalance().to(report.device), WhiteBalance().to(report.device)
         report.note(
@@ -107,7 +89,7 @@ def run(report):
         report.note(
             f"  loss {losses[0]:.2e} -> {losses[-1]:.2e}; gain {found}; compiled and eager agree, and match gray world"
         )
-        columns["gain learned in a compiled model"].append(model(image).detach())
+        columns["gain learned in a compiled model"].append(cell(model(image).detach()))
     path = report.folder / "white_balance.png"
-    picture(columns).savefig(path, dpi=100)
+    _photographs.grid(columns).savefig(path, dpi=100)
     report.wrote(path)

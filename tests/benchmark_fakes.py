@@ -7,13 +7,14 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import bench_elementwise, ceilings, machine, report, timer
-from benchmarks.peers import Missing, Setting
-from benchmarks.room import Call, Case
+from benchmarks import bench_elementwise, bench_reduce, ceilings, machine, report, timer
+from benchmarks.peers import ATEN, OURS, Missing, Setting
+from benchmarks.room import Call, Case, Room
 from benchmarks.traffic import traffic
 
 GPU = {"name": "Test GPU", "capability": "9.0", "multiprocessors": 1, "l2_bytes": 1, "memory_bytes": 1, "driver": None}
 ELEMENTWISE = {case.title: case for case in bench_elementwise.ROOM.cases}
+REDUCE = {case.title: case for case in bench_reduce.ROOM.cases}
 
 
 class FakeTimer:
@@ -21,7 +22,7 @@ class FakeTimer:
 
     flush_bytes, budget_us = 1 << 20, 1e3
 
-    def compare(self, contenders, build, case_bytes):
+    def compare(self, contenders, build, case_bytes, reads=False):
         results = {}
         for place, (name, call) in enumerate(contenders.items()):
             try:
@@ -42,7 +43,7 @@ class FakeTimer:
 CPU = Setting(FakeTimer(), "cpu", tune=False)
 
 
-def operands(device, seed):
+def two_vectors(device, seed):
     if device == "meta":
         return torch.empty(64, device="meta"), torch.empty(64, device="meta")
     generator = torch.Generator().manual_seed(seed)
@@ -53,13 +54,13 @@ def double_mul(x, y):
     return x.double() * y.double()
 
 
-TINY = Case("mul", "mul", "tiny", "f32", operands, headline=True)
+TINY = Case("mul", "mul", "tiny", "f32", two_vectors, headline=True)
 TINY_CALL = Call(torch.mul, torch.mul, double_mul)
 
 
-def synthetic(cases=bench_elementwise.ROOM.cases) -> dict:
-    """A whole result with made-up times."""
-    result = report.document("elementwise", GPU, machine.versions(), machine.commit(None), None, {})
+def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.ROOM) -> dict:
+    """A whole result of a room, or of some cases, with made-up times."""
+    result = report.document(room.name, GPU, machine.versions(), machine.commit(None), None, {})
     result["date"] = "2026-01-02T03:04:05+00:00"
     result["complete"] = True
     result["ceilings"] = [
@@ -75,11 +76,13 @@ def synthetic(cases=bench_elementwise.ROOM.cases) -> dict:
         for place, size in enumerate(reversed(ceilings.SIZES))
         for pattern, gbps in (("read", 4592.0), ("two reads, one write", 4360.0), ("copy", 4200.0), ("write", 4638.0))
     ]
-    calls = bench_elementwise._calls()
-    for number, case in enumerate(cases):
+    calls = room.calls()
+    for number, case in enumerate(room.cases if cases is None else cases):
         read, written = traffic(case, calls[case.call])
         contenders = {}
-        for name, slower in (("gpuopt", 1.0), ("ATen", 1.0 + number % 5 / 3), ("Inductor", 1.05), ("CuPy", 1.3)):
+        for peer in (OURS, ATEN, *(room.peers if case.peers is None else case.peers)):
+            name = peer.name
+            slower = {"gpuopt": 1.0, "ATen": 1.0 + number % 5 / 3, "Inductor": 1.05}.get(name, 1.3)
             us = 2.0 + (read + written) / (4300.0 - 20 * (number % 7)) / 1e3 * slower
             contenders[name] = {
                 "status": "ok",
@@ -88,14 +91,15 @@ def synthetic(cases=bench_elementwise.ROOM.cases) -> dict:
                 "us": dataclasses.asdict(timer.summarise([us, us * 1.01, us * 0.99], "events, L2 flushed")),
                 "gbps": (read + written) / us / 1e3,
             }
-        if case.dtype == "bf16":
-            contenders["CuPy"] = {"status": "missing", "reason": "CuPy has no bfloat16"}
+            if name.startswith("CuPy") and case.dtype == "bf16":
+                contenders[name] = {"status": "missing", "reason": "CuPy has no bfloat16"}
         result["rows"].append(
             {
                 "op": case.op,
                 "case": case.name,
                 "dtype": case.dtype,
                 "headline": case.headline,
+                "point": dataclasses.asdict(case.point) if case.point else None,
                 "read_bytes": read,
                 "written_bytes": written,
                 "ceiling": ceilings.pick(result["ceilings"], read, written),
@@ -110,7 +114,7 @@ def synthetic(cases=bench_elementwise.ROOM.cases) -> dict:
                 name: {"median": 6.0 + place, "iqr": 0.2, "samples": 9} for place, name in enumerate(row.statements)
             },
         }
-        for row in bench_elementwise.ROOM.call_times
+        for row in room.call_times
     ]
     return result
 

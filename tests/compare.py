@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from .cases import tensors
+from .cases import OpCase, Sample, tensors
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -129,6 +129,18 @@ def different_from_reference(got: torch.Tensor, reference: torch.Tensor, bound: 
     if got.is_complex():  # infinities and NaNs of a complex product come in pairs that depend on the order of its sums
         same |= ~exact.isfinite().all(-1, keepdim=True) & ~wide.isfinite().all(-1, keepdim=True)
     return None if bool(same.all()) else _first(~same, wide, exact)
+
+
+def different_results(case: OpCase, device: str, sample: Sample, got: torch.Tensor, want: torch.Tensor) -> str | None:
+    """`got` against `want`, the result of the same call on operands or into an out of another layout: bit for bit, unless the layout
+    may change the order of a sum. Then it is held to the reference."""
+    if case.elementwise or case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None:
+        return different_bits(got, want)
+    if not sample.exact_inputs:
+        return close(got, want)
+    reference = case.reference(*sample.args, **sample.kwargs)
+    bound = case.bound(device, want.dtype, reference, *sample.args, **sample.kwargs)
+    return different_from_reference(got, reference, bound)
 
 
 def close(got: torch.Tensor, want: torch.Tensor, ulps: float = 4) -> str | None:

@@ -51,3 +51,19 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _enough_memory(request):
+    """Skips a test that says, with @gib(n), that it needs more than there is, and leaves none of it in torch's cache."""
+    marker = request.node.get_closest_marker("gib")
+    if marker is None:
+        yield
+        return
+    gib = marker.args[0]
+    free, _ = torch.cuda.mem_get_info()
+    free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    if free < gib * 2**30 * 1.1:
+        pytest.skip(f"needs {gib} GiB of GPU memory, {free / 2**30:.0f} are free")
+    yield
+    torch.cuda.empty_cache()

@@ -29,7 +29,8 @@ def each_dtype(of: str = "dtypes", only: tuple = (), only_cpu: tuple | None = No
     params = []
     for case in cases:
         for device, wanted in (("cpu", only if only_cpu is None else only_cpu), ("cuda", only)):
-            dtypes = [d for d in getattr(case, of) if not wanted or d in wanted]
+            taken = getattr(case, of) + (case.cuda_dtypes if device == "cuda" and of == "dtypes" else ())
+            dtypes = [d for d in taken if not wanted or d in wanted]
             params += [_on(device, case, device, d, name=f"{case.name}-{device}-{str(d)[6:]}") for d in dtypes]
     return pytest.mark.parametrize(("case", "device", "dtype"), params)
 

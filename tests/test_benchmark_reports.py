@@ -13,11 +13,22 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import ceilings, machine, plots, report
+from benchmarks import bench_reduce, ceilings, machine, plots, report
 from benchmarks.peers import Peer
-from benchmarks.room import CallTime, Room
+from benchmarks.room import CallTime, Room, rooms
 
-from .benchmark_fakes import ELEMENTWISE, GPU, TINY, TINY_CALL, FakeTimer, absent, operands, rendered, synthetic
+from .benchmark_fakes import (
+    ELEMENTWISE,
+    GPU,
+    REDUCE,
+    TINY,
+    TINY_CALL,
+    FakeTimer,
+    absent,
+    rendered,
+    synthetic,
+    two_vectors,
+)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -65,20 +76,63 @@ def test_tables_show_every_case_and_call():
     assert "…" not in text, "a column was cut short"
 
 
-def test_plots_come_from_the_json_alone(tmp_path):
-    path = tmp_path / "elementwise.json"
-    report.save(path, synthetic())
+def test_a_sweep_is_a_table_of_curves_and_its_worst_point():
+    result = synthetic([case for case in REDUCE.values() if case.op == "sum-grid"], bench_reduce.ROOM)
+    slow = result["rows"][30]["contenders"]["gpuopt"]
+    slow["us"]["median"] *= 3
+    result["rows"][40]["contenders"]["gpuopt"] = {"status": "failed", "reason": "no kernel"}
+    text = rendered(result)
+    lines = [line.split() for line in text.splitlines()]
+    beside = [result["rows"][3 + 26 * curve]["contenders"] for curve in range(4)]
+    expected = [f"{row['ATen']['us']['median'] / row['gpuopt']['us']['median']:.2f}" for row in beside]
+    assert [line[2::3] for line in lines if line[:1] == ["3"]] == [expected]
+    assert all(any(line[:1] == [str(power)] for line in lines) for power in range(26))
+    assert "sum-grid beside ATen: worst 0.33 (2^4 x 2^21 dim 1 bf16), below 0.99 in 1 of 103 cases" in text
+    assert "gpuopt failed: no kernel" in text and "…" not in text
+
+
+def test_results_from_before_sweeps_are_shown(tmp_path):
+    result = synthetic([TINY])
+    del result["rows"][0]["point"]
+    assert "mul beside ATen: worst 1.00 (tiny f32), below 0.99 in 0 of 1 cases" in rendered(result)
+    assert len(plots.plot(result, tmp_path, "mul")) == 1
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"),
+    [
+        (rooms()["elementwise"], ["axpy", "fma", "mul"]),
+        (rooms()["reduce"], ["max", "mean", "min", "sum", "sum-grid", "sum-more"]),
+    ],
+    ids=["elementwise", "reduce"],
+)
+def test_plots_come_from_the_json_alone(tmp_path, room, expected):
+    path = tmp_path / f"{room.name}.json"
+    report.save(path, synthetic(room=room))
     assert command.main(["--plot-only", str(path)]) == 0
-    pictures = sorted(p.name for p in tmp_path.glob("*.png"))
-    assert pictures == ["elementwise-axpy.png", "elementwise-fma.png", "elementwise-mul.png"]
-    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+    pictures = {p.stem.removeprefix(f"{room.name}-"): p for p in tmp_path.glob("*.png")}
+    assert sorted(pictures) == expected
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures.values())
 
 
-def test_plot_survives_a_row_without_times(tmp_path):
-    result = synthetic([ELEMENTWISE["mul 2^25 f32"]])
-    result["rows"][0]["contenders"]["gpuopt"] = {"status": "failed", "reason": "no kernel"}
+def test_many_cases_are_split_by_dtype():
+    sums = [case for case in REDUCE.values() if case.op == "sum" and case.headline]
+    rows = synthetic(sums, bench_reduce.ROOM)["rows"]
+    (left, f32), (right, bf16) = plots._columns("headline cases", rows)
+    assert (left, right) == ("headline cases: f32", "headline cases: bf16")
+    assert [row["case"] for row in f32] == [row["case"] for row in bf16] and len(f32) == 19
+    assert plots._columns("headline cases", rows[:20]) == [("headline cases", rows[:20])]
+
+
+@pytest.mark.parametrize("title", ["sum 2^25 f32", "sum-grid 2^3 x 2^22 dim 1 f32"])
+def test_plot_survives_a_row_without_times(tmp_path, title):
+    result = synthetic([REDUCE[title]], bench_reduce.ROOM)
+    for entry in result["rows"][0]["contenders"].values():
+        entry.clear()
+        entry.update(status="failed", reason="no kernel")
     result["rows"][0]["ceiling"] = None
-    assert [p.name for p in plots.plot(result, tmp_path, "mul")] == ["mul.png"]
+    op = result["rows"][0]["op"]
+    assert [p.name for p in plots.plot(result, tmp_path, op)] == [f"{op}.png"]
 
 
 # ---------------------------------------------------------------- the command
@@ -99,7 +153,7 @@ def test_without_a_gpu_it_says_so_in_one_line():
 def test_list_names_every_case(capsys):
     assert command.main(["--list"]) == 0
     listed = capsys.readouterr().out
-    assert all(title in listed for title in ELEMENTWISE)
+    assert all(title in listed for title in (*ELEMENTWISE, *REDUCE))
 
 
 @pytest.mark.parametrize("argv", [["nope"], ["--cases", "("], ["mul", "--cases", "no such case"]])
@@ -110,21 +164,26 @@ def test_bad_requests_are_refused(argv):
 
 
 @pytest.mark.parametrize(
-    ("argv", "name", "wanted"),
+    ("argv", "names", "wanted"),
     [
-        ([], "elementwise", lambda case: True),
-        (["elementwise"], "elementwise", lambda case: True),
-        (["mul"], "mul", lambda case: case.op == "mul"),
-        (["fma", "axpy"], "axpy-fma", lambda case: case.op in ("axpy", "fma")),
-        (["mul", "--quick"], "mul.quick", lambda case: case.op == "mul" and case.headline),
-        (["--cases", "NCHW.*bf16"], "elementwise.some", lambda case: "NCHW" in case.name and case.dtype == "bf16"),
+        ([], ["elementwise", "reduce"], lambda case: True),
+        (["elementwise"], ["elementwise"], lambda case: case.title in ELEMENTWISE),
+        (["reduce"], ["reduce"], lambda case: case.title in REDUCE),
+        (["mul"], ["mul"], lambda case: case.op == "mul"),
+        (["fma", "axpy"], ["axpy-fma"], lambda case: case.op in ("axpy", "fma")),
+        (["mul", "sum"], ["mul", "sum"], lambda case: case.op in ("mul", "sum")),
+        (["sum-grid"], ["sum-grid"], lambda case: case.op == "sum-grid"),
+        (["reduce", "--quick"], ["reduce.quick"], lambda case: case.title in REDUCE and case.headline),
+        (["mul", "--quick"], ["mul.quick"], lambda case: case.op == "mul" and case.headline),
+        (["--cases", "NHWC.*bf16"], ["elementwise.some", "reduce.some"],
+         lambda case: "NHWC" in case.name and case.dtype == "bf16"),
     ],
-)
-def test_selection_and_name_of_the_result(argv, name, wanted):
+)  # fmt: skip
+def test_selection_and_name_of_the_result(argv, names, wanted):
     args = command.parse(argv)
-    ((room, cases),) = args.chosen
-    assert command.stem(room, args) == name
-    assert cases == tuple(case for case in ELEMENTWISE.values() if wanted(case))
+    assert [command.stem(room, args) for room, _ in args.chosen] == names
+    chosen = [case for _, cases in args.chosen for case in cases]
+    assert chosen == [case for case in (*ELEMENTWISE.values(), *REDUCE.values()) if wanted(case)]
 
 
 def test_a_run_from_start_to_files(tmp_path, monkeypatch):
@@ -135,7 +194,7 @@ def test_a_run_from_start_to_files(tmp_path, monkeypatch):
     def too_large(device, seed):
         if device != "meta":
             raise torch.OutOfMemoryError("no")
-        return operands(device, seed)
+        return two_vectors(device, seed)
 
     statements = {"gpuopt": "x * 2", "ATen": "x + x"}
     room = Room(

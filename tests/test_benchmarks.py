@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_elementwise, ceilings, report, timer
+from benchmarks import bench_elementwise, bench_reduce, ceilings, operands, report, timer
 from benchmarks.peers import CUPY, INDUCTOR, Missing, Peer, Setting
 from benchmarks.room import error_limit, relative_error, rooms, run_case
 from benchmarks.traffic import distinct_bytes, traffic
@@ -18,17 +18,20 @@ from benchmarks.traffic import distinct_bytes, traffic
 from .benchmark_fakes import (
     CPU,
     ELEMENTWISE,
+    REDUCE,
     TINY,
     TINY_CALL,
     FakeTimer,
     absent,
     double_mul,
-    operands,
     rendered,
     synthetic,
+    two_vectors,
 )
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+ROOMS = (bench_elementwise.ROOM, bench_reduce.ROOM)
+CASES = {case.title: (case, calls[case.call]) for room in ROOMS for calls in [room.calls()] for case in room.cases}
 
 # ---------------------------------------------------------------- bytes
 
@@ -63,11 +66,19 @@ def test_distinct_bytes(tensor, expected):
         ("mul x[:, ::2]*y f32", 2 * 8192 * 4096 * 4, 8192 * 4096 * 4),
         ("mul rows of a wider matrix, out= f32", 2 * 8192 * 4096 * 4, 8192 * 4096 * 4),
         ("fma 2^25 bf16", 3 << 26, 1 << 26),
+        ("sum 2^30 f32", 4 << 30, 4),
+        ("sum (262144,128) dim 1 bf16", 2 << 25, 2 << 18),
+        ("sum dtype=f64, (32768,1024) dim 1 f32", 4 << 25, 8 << 15),
+        ("sum (32768,1024) dim 1 bool", 1 << 25, 8 << 15),
+        ("sum (32768,1) expanded to 1024 dim 1 f32", 4 << 15, 4 << 15),
+        ("sum x[:, ::2] 8192^2 dim 0 f32", 4 << 25, 4 << 12),
+        ("mean NHWC dim (0,2,3) f32", 4 * 64 * 256 * 56 * 56, 4 * 256),
+        ("sum-grid 2^25 x 2^0 dim 1 f32", 4 << 25, 4 << 25),
     ],
 )
 def test_each_operand_is_counted_once(title, read, written):
-    case = ELEMENTWISE[title]
-    assert traffic(case, bench_elementwise._calls()[case.call]) == (read, written)
+    case, call = CASES[title]
+    assert traffic(case, call) == (read, written)
 
 
 def test_counting_bytes_agrees_with_peers_of_record():
@@ -80,10 +91,9 @@ def test_counting_bytes_agrees_with_peers_of_record():
 # ---------------------------------------------------------------- cases
 
 
-@pytest.mark.parametrize("title", ELEMENTWISE)
+@pytest.mark.parametrize("title", CASES)
 def test_our_call_and_atens_are_the_same_call(title):
-    case = ELEMENTWISE[title]
-    call = bench_elementwise._calls()[case.call]
+    case, call = CASES[title]
     ours, aten = call.ours(*case.build("meta", 0)), call.aten(*case.build("meta", 0))
     assert (ours.dtype, ours.shape, ours.stride()) == (aten.dtype, aten.shape, aten.stride())
     assert call.reference(*case.build("meta", 0)).shape == ours.shape
@@ -99,29 +109,50 @@ def test_misaligned_cases_are_misaligned_by_one_element():
             assert tensor.storage_offset() == 1 and tensor.is_contiguous()
 
 
-@pytest.mark.parametrize("dtype", list(bench_elementwise.DTYPE_NAMES))
+@pytest.mark.parametrize("dtype", list(operands.DTYPE_NAMES))
 def test_operands_are_fresh_and_their_products_exact_in_range(dtype):
-    a, b = (bench_elementwise.Maker("cpu", dtype, seed)(1000) for seed in (0, 1))
+    a, b = (operands.Maker("cpu", dtype, seed)(1000) for seed in (0, 1))
     assert a.dtype == dtype and not torch.equal(a, b) and a.count_nonzero() > 400
     product = torch.mul(a, b)
     assert relative_error(product, double_mul(a, b) if not dtype.is_complex else a.to(torch.complex128) * b) < 4e-3
 
 
 def test_in_place_operands_keep_their_size():
-    signs = bench_elementwise.Maker("cpu", torch.bfloat16, 0).signs(1000)
+    signs = operands.Maker("cpu", torch.bfloat16, 0).signs(1000)
     assert signs.dtype == torch.bfloat16 and set(signs.tolist()) == {-1.0, 1.0}
 
 
 def test_rooms_are_found_by_their_file_name():
-    assert rooms()["elementwise"] is bench_elementwise.ROOM
+    assert rooms() == {room.name: room for room in ROOMS}
     assert bench_elementwise.ROOM.ops == ["mul", "axpy", "fma"]
+    assert bench_reduce.ROOM.ops == ["sum", "max", "mean", "min", "sum-grid"]
 
 
 def test_case_titles_are_unique():
-    assert len(ELEMENTWISE) == len(bench_elementwise.ROOM.cases)
+    assert len(CASES) == sum(len(room.cases) for room in ROOMS)
 
 
-@pytest.mark.parametrize("row", bench_elementwise.ROOM.call_times, ids=lambda row: f"{row.op} {row.name}")
+def test_the_grid_has_every_power_of_two():
+    grid = [case for case in REDUCE.values() if case.op == "sum-grid"]
+    assert {(case.point.x, case.point.curve) for case in grid} == {
+        (power, f"dim {dim} {dtype}") for power in range(26) for dim in (0, 1) for dtype in ("f32", "bf16")
+    }
+    for case in grid:
+        x, dim = case.build("meta", 0)
+        assert x.shape == (1 << case.point.x, 1 << 25 - case.point.x)
+        assert case.point.curve == f"dim {dim} {case.dtype}" and case.peers == () and not case.headline
+
+
+def test_sums_are_of_values_that_do_not_cancel():
+    (ours,) = bench_reduce._dense("sum", (4096,), None, torch.float32)
+    (other,) = bench_reduce._dense("max", (4096,), None, torch.float32)
+    x, y = ours.build("cpu", 0)[0], other.build("cpu", 0)[0]
+    assert x.min() >= 0 and 0.4 < x.mean() < 0.6 and y.min() < -2 and y.max() > 2
+
+
+@pytest.mark.parametrize(
+    "row", [row for room in ROOMS for row in room.call_times], ids=lambda row: f"{row.op} {row.name}"
+)
 def test_call_time_statements_run_and_agree(row):
     variables = row.variables("cpu")
     results = []
@@ -203,6 +234,66 @@ def test_a_wrong_or_failing_gpuopt_is_reported_as_failure():
     assert report.failures(synthetic()) == []
 
 
+def test_a_case_may_have_other_peers_than_its_room():
+    row = run_case(dataclasses.replace(TINY, peers=(Peer("absent", absent),)), TINY_CALL, PEERS[1:], CPU, [])
+    assert list(row["contenders"]) == ["gpuopt", "ATen", "absent"]
+
+
+@pytest.mark.parametrize(("op", "expected"), [("sum", True), ("mul", False)])
+def test_the_clock_knows_who_only_reads(op, expected):
+    seen = []
+
+    class Clock(FakeTimer):
+        def compare(self, contenders, build, case_bytes, reads=False):
+            seen.append(reads)
+            return super().compare(contenders, build, case_bytes, reads)
+
+    (reduction,) = bench_reduce._dense("sum", (64, 64), 1, torch.float32)
+    case, call = (TINY, TINY_CALL) if op == "mul" else (reduction, bench_reduce._calls()["sum"])
+    run_case(case, call, (), Setting(Clock(), "cpu", tune=False), [])
+    assert seen == [expected]
+
+
+REAL = (torch.float32, torch.bfloat16, torch.float64)
+REDUCED = {
+    "sum": (*REAL, torch.complex64, torch.int8, torch.bool),
+    "mean": (*REAL, torch.complex64),
+    "max": (*REAL, torch.uint8, torch.bool),
+    "min": (*REAL, torch.int64),
+}
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1])
+@pytest.mark.parametrize(("op", "dtype"), [(op, dtype) for op, dtypes in REDUCED.items() for dtype in dtypes])
+def test_right_reductions_pass(op, dim, dtype):
+    (case,) = bench_reduce._dense(op, (300, 200), dim, dtype)
+    row = run_case(case, bench_reduce._calls()[op], (), CPU, [])
+    assert [entry["status"] for entry in row["contenders"].values()] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("op", "wrong"),
+    [
+        ("sum", lambda x, dim: torch.sum(x[1:], dim)),
+        ("mean", lambda x, dim: torch.mean(x[1:], dim)),
+        ("max", lambda x, dim: torch.nextafter(torch.amax(x, dim), torch.tensor(torch.inf))),
+        ("min", lambda x, dim: torch.amin(x[1:], dim)),
+    ],
+)
+def test_wrong_reductions_are_found(op, wrong):
+    (case,) = bench_reduce._dense(op, (300, 2000), 0, torch.float32)
+    row = run_case(case, dataclasses.replace(bench_reduce._calls()[op], ours=wrong), (), CPU, [])
+    assert [entry["status"] for entry in row["contenders"].values()] == ["wrong", "ok"]
+
+
+def test_sums_may_differ_in_the_order_of_additions():
+    f32 = torch.finfo(torch.float32).eps
+    assert bench_reduce.sum_limit(torch.float32, 1e-9) == bench_reduce.sum_limit(torch.complex64, 0.0) == 32 * f32
+    assert bench_reduce.sum_limit(torch.float32, 1e-4) == 4e-4
+    assert bench_reduce.sum_limit(torch.bfloat16, 0.0) == torch.finfo(torch.bfloat16).eps
+    assert bench_reduce.sum_limit(torch.int64, 0.0) == 0.0
+
+
 def test_error_limit_allows_rounding_only():
     assert error_limit(torch.float32, 2.5e-8) == torch.finfo(torch.float32).eps
     assert error_limit(torch.bfloat16, 0.1) == 0.4
@@ -214,14 +305,15 @@ def test_cupy_says_why_it_cannot():
     with pytest.raises(Missing, match="no such operation"):
         CUPY.prepare(TINY_CALL, TINY, CPU)
     if importlib.util.find_spec("cupy") is None:
-        with pytest.raises(Missing, match="not installed"):
-            CUPY.prepare(dataclasses.replace(TINY_CALL, cupy="multiply"), TINY, CPU)
+        for peer in (CUPY, bench_reduce.CUB):
+            with pytest.raises(Missing, match="not installed"):
+                peer.prepare(dataclasses.replace(TINY_CALL, cupy="multiply"), TINY, CPU)
 
 
 def test_inductor_is_compiled_before_it_is_timed():
     compiled, how = INDUCTOR.prepare(TINY_CALL, TINY, CPU)
     torch._dynamo.utils.counters.clear()
-    x, y = operands("cpu", 3)
+    x, y = two_vectors("cpu", 3)
     torch.testing.assert_close(compiled(x, y), x * y)
     assert how == "default"
     assert not torch._dynamo.utils.counters["stats"], "the timed call compiled again"
@@ -322,6 +414,8 @@ def test_device_timer_times_the_device():
     assert times["copy"].median > (1 << 30) / 20e6 and times["copy"].method == "events, L2 flushed"
     assert times["twice"].median == pytest.approx(2 * times["copy"].median, rel=0.1)
     assert isinstance(times["fails"], RuntimeError)
+    read = clock.compare({"sum": x.sum}, lambda seed: (), 1 << 29, reads=True)["sum"]
+    assert read.method == "events, L2 flushed and clean" and (1 << 29) / 20e6 < read.median < times["copy"].median
 
     def small(seed):
         return (
@@ -337,12 +431,19 @@ def test_device_timer_times_the_device():
     assert clock.compare({"neg": torch.neg}, small, 1 << 17)["neg"].median < 10
 
 
+SMALL = [(bench_elementwise.ROOM, case) for case in ELEMENTWISE.values() if case.name == "2^14"] + [
+    (bench_reduce.ROOM, case)
+    for op, dim in (("sum", None), ("sum", 1), ("sum", 0), ("mean", 1), ("max", None), ("min", 0))
+    for case in bench_reduce._dense(op, (128, 256), dim, torch.float32, torch.bfloat16)
+]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("case", [case for case in ELEMENTWISE.values() if case.name == "2^14"], ids=lambda c: c.title)
-def test_a_small_case_runs_with_all_peers(case):
+@pytest.mark.parametrize(("room", "case"), SMALL, ids=lambda value: getattr(value, "title", ""))
+def test_a_small_case_runs_with_all_peers(room, case):
     setting = Setting(timer.DeviceTimer(budget_s=0.005), "cuda", tune=False)
-    row = run_case(case, bench_elementwise._calls()[case.call], bench_elementwise.ROOM.peers, setting, [])
+    row = run_case(case, room.calls()[case.call], room.peers, setting, [])
     for name, entry in row["contenders"].items():
-        assert entry["status"] == "ok" or entry["status"] == "missing" and name == "CuPy", (name, entry)
+        assert entry["status"] == "ok" or entry["status"] == "missing" and name.startswith("CuPy"), (name, entry)
         if entry["status"] == "ok":
             assert 0.2 < entry["us"]["median"] < 200

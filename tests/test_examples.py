@@ -1,4 +1,4 @@
-"""The demos' own machinery, and the mathematics of white balance."""
+"""The demos' own machinery and mathematics."""
 
 import io
 import sys
@@ -7,9 +7,11 @@ import types
 import pytest
 import torch
 from rich.console import Console
+from torch.nn import functional
 
+import torch_ops
 from examples import __main__ as command
-from examples import _report, white_balance
+from examples import _photographs, _report, channel_statistics, digits, white_balance
 
 
 def tinted():
@@ -24,8 +26,8 @@ def test_srgb_there_and_back():
 
 
 def test_photographs_ship_with_scikit_learn():
-    for name in white_balance.PHOTOGRAPHS:
-        image = white_balance.load(name, "cpu")
+    for name in _photographs.NAMES:
+        image = _photographs.load(name, "cpu")
         assert image.shape == (3, 427, 640) and image.dtype == torch.float32
         assert 0 <= image.min() and image.max() <= 1 and image.std() > 0.05
 
@@ -40,6 +42,74 @@ def test_training_finds_the_gray_world_gain():
     losses = white_balance.train(model, tinted())
     assert losses[-1] < 1e-6 * losses[0]
     torch.testing.assert_close(model.gain.detach(), white_balance.gray_world(tinted()), rtol=1e-3, atol=1e-3)
+
+
+def test_stretching_maps_each_channel_to_zero_to_one():
+    image = 0.2 + 0.5 * tinted()
+    stretched = channel_statistics.stretch(image, *channel_statistics.contrast_range(image))
+    assert stretched.amin((1, 2)).tolist() == [0, 0, 0] and stretched.amax((1, 2)).tolist() == [1, 1, 1]
+    spans = stretched.flatten(1).std(1) / image.flatten(1).std(1)
+    torch.testing.assert_close(spans, 1 / (image.amax((1, 2)) - image.amin((1, 2))))
+
+
+def test_stretching_by_a_narrower_range_stays_in_zero_to_one():
+    stretched = channel_statistics.stretch(tinted(), torch.tensor(0.2), torch.tensor(0.25))
+    assert stretched.min() == 0 and stretched.max() == 1
+
+
+def test_a_channel_without_contrast_stays_finite():
+    flat = torch.full((3, 64, 64), 0.5)
+    assert channel_statistics.stretch(flat, *channel_statistics.contrast_range(flat)).isfinite().all()
+
+
+def test_one_pixel_hardly_moves_the_range_of_blocks():
+    size = channel_statistics.BLOCK
+    image = torch.full((3, 2 * size + 5, 3 * size + 1), 0.5)
+    image[:, 0, 0] = 1
+    means = channel_statistics.block_means(image)
+    torch.testing.assert_close(means, functional.avg_pool2d(image, size))
+    low, high = channel_statistics.contrast_range(means)
+    assert (low == 0.5).all() and torch.allclose(high, torch.tensor(0.5 + 0.5 / size**2))
+
+
+def test_a_photograph_is_described_by_its_statistics():
+    lines = channel_statistics.describe(torch.linspace(0.25, 0.75, 3 * 64 * 64).view(3, 64, 64)).splitlines()
+    assert [line.split()[0] for line in lines] == ["mean", "red", "green", "blue"]
+    assert lines[2].split()[1:4] == ["0.50", "0.42", "0.58"]
+
+
+def test_the_digits_are_all_there():
+    parts = digits.load("cpu")
+    assert sum(len(part.labels) for part in parts) == 1797
+    for part in parts:
+        assert part.images.shape[1:] == (8, 8) and part.images.min() == 0 and part.images.max() == 1
+        assert part.labels.unique().tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("reductions", [digits.GPUOPT, digits.PYTORCH], ids=["gpuopt", "PyTorch"])
+@pytest.mark.parametrize("scale", [1, 1000])  # exp(1000) overflows float64
+def test_the_loss_is_cross_entropy(reductions, scale):
+    generator = torch.Generator().manual_seed(0)
+    logits = (scale * torch.randn(32, 10, generator=generator, dtype=torch.float64)).requires_grad_()
+    labels = torch.randint(10, (32,), generator=generator)
+    loss, expected = digits.cross_entropy(reductions, logits, labels), functional.cross_entropy(logits, labels)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(torch.autograd.grad(loss, logits), torch.autograd.grad(expected, logits))
+
+
+def test_training_on_digits_is_the_same_with_both_kinds_of_reductions():
+    part, _ = digits.load("cpu")
+    part = digits.Digits(part.images.double(), part.labels)
+    models = [digits.untrained(reductions, part.images) for reductions in (digits.GPUOPT, digits.PYTORCH)]
+    before = digits.accuracy(models[0], part)
+    ours, theirs = (digits.train(model, part, steps=40) for model in models)
+    assert ours[-5:].mean() < 0.4 * ours[0] and digits.accuracy(models[0], part) > before + 0.4
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=0)
+
+
+def test_the_difference_is_the_largest_so_far():
+    found = digits.difference(torch.tensor([1.0, 2.2, 4.0]), torch.tensor([1.0, 2.0, 4.0]))
+    torch.testing.assert_close(found, torch.tensor([0.0, 0.1, 0.1]))
 
 
 @pytest.fixture
@@ -57,6 +127,17 @@ def test_a_row_holds_error_and_times_but_no_speedup_on_the_cpu(a_report):
     a_report.console.print(a_report.table())
     text = a_report.console.file.getvalue()
     assert "same kernel" in text and "call time" in text
+
+
+def test_a_result_of_zeros_has_no_error(a_report):
+    a_report.compare("reduce_min", torch_ops.reduce_min, torch.amin, torch.amin, torch.zeros(4))
+    assert a_report.rows[0].error == 0
+
+
+def test_a_row_tells_the_layout():
+    image = torch.zeros(1, 3, 4, 5)
+    assert _report.describe(image) == "(1, 3, 4, 5)"
+    assert _report.describe(image.contiguous(memory_format=torch.channels_last)) == "(1, 3, 4, 5) channels_last"
 
 
 @pytest.mark.gpu

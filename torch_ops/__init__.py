@@ -8,7 +8,9 @@ from torch_ops import _library
 
 _library.load()
 
-from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402  (needs the library)
+# Importing these needs the library.
+from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
+from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 
-__all__ = ["axpy", "fma", "mul", "mul_"]
+__all__ = ["axpy", "fma", "mul", "mul_", "reduce_max", "reduce_mean", "reduce_min", "reduce_sum"]
 __version__ = "0.1.0"

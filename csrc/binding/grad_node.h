@@ -30,6 +30,16 @@ NodePtr<Node> make_node(Args&&... args) {
   }
 }
 
+// The owning pointer of a node from inside it, which unpacking a saved result takes.
+template <typename Node>
+auto pointer_to(Node* node) {
+  if constexpr (kIntrusiveNodes) {
+    return NodePtr<Node>::reclaim_copy(node);
+  } else {
+    return node->getptr();
+  }
+}
+
 inline bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 inline at::Tensor tangent_of(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0); }
 inline at::Tensor primal_of(const at::Tensor& tensor) { return tensor._fw_primal(/*level=*/0); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace gpuopt {
 
@@ -27,32 +28,39 @@ __device__ __forceinline__ void store_pack(T* aligned, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(aligned) = pack;
 }
 
-// A 16-byte pack at any element's address: the two aligned packs that hold it, shifted together.
-// `available` says how many values the caller may read from `address` on (at least a pack): where
-// the second aligned pack would reach past them, the values are read one by one.
+// 16 aligned bytes if `valid`, else anything, without a branch, so that a row of such loads is under
+// way at once. Data that is used `once` makes way in the caches first (PTX ISA, "Cache operators").
+__device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, bool once) {
+  uint4 words;
+#if defined(__CUDA_ARCH__)
+  asm volatile(
+      "{\n"
+      ".reg .pred valid, streaming, plain;\n"
+      "setp.ne.u32 valid, %5, 0;\n"
+      "setp.ne.and.u32 streaming, %6, 0, valid;\n"
+      "setp.eq.and.u32 plain, %6, 0, valid;\n"
+      "@streaming ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "@plain ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "}"
+      : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+      : "l"(aligned), "r"(static_cast<uint32_t>(valid)), "r"(static_cast<uint32_t>(once)));
+#else
+  if (valid) words = *static_cast<const uint4*>(aligned);
+#endif
+  return words;
+}
+
 template <typename T>
-__device__ __forceinline__ Pack<T, kPackSize<T>> load_pack_unaligned(const T* address,
-                                                                     uint32_t available) {
-  constexpr int N = kPackSize<T>;
-  union Raw {
-    uint4 words;
-    Pack<T, N> pack;
-    __device__ Raw() : words{} {}
-  } raw;
-  const auto bits = reinterpret_cast<uintptr_t>(address);
-  const auto* block = reinterpret_cast<const uint4*>(bits & ~uintptr_t{kPackBytes - 1});
-  const uint32_t shift = bits & (kPackBytes - 1);
-  if (shift != 0 && available < 2 * N) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) raw.pack.values[i] = address[i];
-    return raw.pack;
-  }
-  const uint4 low = block[0];
-  if (shift == 0) {
-    raw.words = low;
-    return raw.pack;
-  }
-  const uint4 high = block[1];
+__device__ __forceinline__ Pack<T, kPackSize<T>> pack_of(const uint4& words) {
+  Pack<T, kPackSize<T>> pack;
+  memcpy(&pack, &words, sizeof(pack));
+  return pack;
+}
+
+// The 16 bytes from byte `shift` (0 to 15) of two neighbouring aligned packs on.
+template <typename T>
+__device__ __forceinline__ Pack<T, kPackSize<T>> shift_packs(const uint4& low, const uint4& high,
+                                                             uint32_t shift) {
   // Drop shift / 4 whole words, then the bytes left over.
   const bool by_two = shift & 8;
   const uint32_t a0 = by_two ? low.z : low.x, a1 = by_two ? low.w : low.y;
@@ -62,11 +70,29 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> load_pack_unaligned(const T* ad
   const uint32_t b0 = by_one ? a1 : a0, b1 = by_one ? a2 : a1, b2 = by_one ? a3 : a2;
   const uint32_t b3 = by_one ? a4 : a3, b4 = by_one ? a5 : a4;
   const uint32_t left_over = 8 * (shift & 3);
-  raw.words.x = __funnelshift_r(b0, b1, left_over);
-  raw.words.y = __funnelshift_r(b1, b2, left_over);
-  raw.words.z = __funnelshift_r(b2, b3, left_over);
-  raw.words.w = __funnelshift_r(b3, b4, left_over);
-  return raw.pack;
+  const uint4 words{__funnelshift_r(b0, b1, left_over), __funnelshift_r(b1, b2, left_over),
+                    __funnelshift_r(b2, b3, left_over), __funnelshift_r(b3, b4, left_over)};
+  return pack_of<T>(words);
+}
+
+// A 16-byte pack at any element's address: the two aligned packs that hold it, shifted together.
+// `available` says how many values the caller may read from `address` on (at least a pack): where
+// the second aligned pack would reach past them, the values are read one by one.
+template <typename T>
+__device__ __forceinline__ Pack<T, kPackSize<T>> load_pack_unaligned(const T* address,
+                                                                     uint32_t available) {
+  constexpr int N = kPackSize<T>;
+  const auto bits = reinterpret_cast<uintptr_t>(address);
+  const auto* block = reinterpret_cast<const uint4*>(bits & ~uintptr_t{kPackBytes - 1});
+  const uint32_t shift = bits & (kPackBytes - 1);
+  if (shift == 0) return load_pack<T, N>(address);
+  if (available < 2 * N) {
+    Pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.values[i] = address[i];
+    return pack;
+  }
+  return shift_packs<T>(block[0], block[1], shift);
 }
 
 }  // namespace gpuopt

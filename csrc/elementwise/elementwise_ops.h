@@ -2,19 +2,9 @@
 // and tracing all see them.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "binding/op_handle.h"
 
 namespace gpuopt {
-
-// Typed handles, looked up once.
-#define GPUOPT_OP(handle, name, overload, ...)                               \
-  inline const auto& handle() {                                              \
-    static const auto op = c10::Dispatcher::singleton()                      \
-                               .findSchemaOrThrow("gpuopt::" name, overload) \
-                               .typed<__VA_ARGS__>();                        \
-    return op;                                                               \
-  }
 
 namespace ops {
 GPUOPT_OP(mul_tensor, "mul", "Tensor", at::Tensor(const at::Tensor&, const at::Tensor&))
@@ -25,8 +15,6 @@ GPUOPT_OP(mul_inplace_scalar, "mul_", "Scalar", at::Tensor&(at::Tensor&, const a
 GPUOPT_OP(axpy, "axpy", "", at::Tensor(const at::Tensor&, const at::Tensor&, const at::Scalar&))
 GPUOPT_OP(fma, "fma", "", at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&))
 }  // namespace ops
-
-#undef GPUOPT_OP
 
 inline at::Tensor mul(const at::Tensor& self, const at::Tensor& other) {
   return ops::mul_tensor().call(self, other);

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/convert.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
@@ -73,62 +74,14 @@ __device__ __forceinline__ Pack<T, N> apply(const F& f, const Pack<T, N>* inputs
 
 // ---------------------------------------------------------------- conversions
 
-// Conversions as ATen's copies make them: through the compute type, rounded to T.
-template <typename T, typename S>
-__device__ __forceinline__ T convert(S value) {
-  using C = compute_t<T>;
-  const auto x = to_compute(value);
-  using X = std::remove_const_t<decltype(x)>;
-  if constexpr (std::is_same_v<X, C>) {
-    return from_compute<T>(x);
-  } else if constexpr (requires(C c) { c.re; }) {
-    using R = decltype(C::re);
-    if constexpr (requires(X c) { c.re; }) {
-      return from_compute<T>(C{static_cast<R>(x.re), static_cast<R>(x.im)});
-    } else {
-      return from_compute<T>(C{static_cast<R>(x), R{0}});
-    }
-  } else {
-    return from_compute<T>(static_cast<C>(x));
-  }
-}
-
 // Calls body with a value of the stored type of dtype, where its category is in [kLow, kHigh] (the
 // others don't occur, check_types(), and would only be compiled).
 template <Category kLow, Category kHigh, typename Body>
 __device__ __forceinline__ void with_stored_type(DType dtype, Body&& body) {
-  const auto call = [&](auto type) {
+  dispatch_stored(dtype, [&](auto type) {
     constexpr Category kOwn = kCategory<decltype(type)>;
     if constexpr (kOwn >= kLow && kOwn <= kHigh) body(type);
-  };
-  switch (dtype) {
-    case DType::kBool:
-      return call(Bool{});
-    case DType::kUInt8:
-      return call(uint8_t{});
-    case DType::kInt8:
-      return call(int8_t{});
-    case DType::kInt16:
-      return call(int16_t{});
-    case DType::kInt32:
-      return call(int32_t{});
-    case DType::kInt64:
-      return call(int64_t{});
-    case DType::kFloat16:
-      return call(__half{});
-    case DType::kBFloat16:
-      return call(__nv_bfloat16{});
-    case DType::kFloat32:
-      return call(float{});
-    case DType::kFloat64:
-      return call(double{});
-    case DType::kComplex32:
-      return call(Complex<__half>{});
-    case DType::kComplex64:
-      return call(Complex<float>{});
-    case DType::kComplex128:
-      return call(Complex<double>{});
-  }
+  });
 }
 
 template <typename T, typename Body>

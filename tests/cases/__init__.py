@@ -26,12 +26,14 @@ def _tensors_in(*tree) -> list[torch.Tensor]:
 @dataclass(frozen=True)
 class Sample:
     """One call. `exact_inputs=False` says that an argument is not representable in the type the operator computes in
-    (0.1 times a half tensor), so that only ATen, and not the float64 reference, says what the answer is."""
+    (0.1 times a half tensor), so that only ATen, and not the float64 reference, says what the answer is. `sanitize=True` has it run
+    under compute-sanitizer whatever its size: it reaches a path that only large tensors take."""
 
     name: str
     args: tuple
     kwargs: dict[str, Any] = field(default_factory=dict)
     exact_inputs: bool = True
+    sanitize: bool = False
 
     def map(self, function: Callable[[torch.Tensor], Any]) -> Sample:
         """The same call with `function` applied to every tensor."""
@@ -104,7 +106,10 @@ class OpCase:
     `bound(device, dtype, reference, *args, **kwargs)` is the error allowed, per element, on top of rounding the
     reference to the result's dtype; None means none at all: the operator is a single rounding and must also equal ATen bit for bit.
     `samples` sweeps shapes, layouts and values; `few` gives a handful of small calls for what costs much per call
-    (gradcheck, compilation, vmap).
+    (gradcheck, compilation, vmap). `elementwise` says that an element of the result depends on one element of each operand: no layout
+    or alignment changes its bits, out= may be an operand, and a call allocates its result alone. Where it is False, equal values in
+    other memory may be added in another order (results agree within `bound`), and a call may take a small workspace.
+    `cuda_dtypes` are taken on CUDA beside `dtypes`, which every device takes.
     """
 
     name: str
@@ -121,6 +126,8 @@ class OpCase:
     inplace: Variant | None = None
     out: Variant | None = None
     opinfo: tuple[OpInfoLink, ...] = ()
+    elementwise: bool = True
+    cuda_dtypes: tuple[torch.dtype, ...] = ()
 
     @property
     def schema_name(self) -> str:

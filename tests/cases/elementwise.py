@@ -11,7 +11,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant, tensors
-from .tensors import ALL, COMPLEX, FLOATS, Maker, in_layout, specials
+from .tensors import ALL, COMPLEX, FLOATS, Maker, compute_type, in_layout, specials, wide
 
 # One below, at and above: a value, a 16-byte pack of every dtype, a warp, a block, a block's worth of packs.
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 255, 257, 1023, 1025, 4097, 70001)
@@ -136,11 +136,11 @@ def _promotions(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[s
             on_cpu = zero_dim.cpu()
             yield f"with 0-d CPU {other}", (make(4, 8), on_cpu, *fill), True
             yield f"0-d CPU {other} first", (on_cpu, make(4, 8), *fill), True
-    for wide in (torch.float64, torch.complex128):
-        third = torch.tensor(1 / 3, dtype=wide, device=device)
-        yield f"with 0-d {wide} 1/3", (make(33), third, *(make(33),) * (arity - 2)), False
+    for widest in (torch.float64, torch.complex128):
+        third = torch.tensor(1 / 3, dtype=widest, device=device)
+        yield f"with 0-d {widest} 1/3", (make(33), third, *(make(33),) * (arity - 2)), False
         if device != "cpu":
-            yield f"with 0-d CPU {wide} 1/3", (make(33), third.cpu(), *(make(33),) * (arity - 2)), False
+            yield f"with 0-d CPU {widest} 1/3", (make(33), third.cpu(), *(make(33),) * (arity - 2)), False
 
 
 def _few_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple]]:
@@ -175,14 +175,6 @@ def _all_few_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[t
 # ---------------------------------------------------------------- references and bounds
 
 
-def _wide(x, common: torch.dtype):
-    """An operand as the operator sees it (converted to the common dtype), in the type the reference computes in."""
-    wide = torch.complex128 if common.is_complex else torch.float64 if common.is_floating_point else torch.int64
-    if common == torch.bool:
-        wide = torch.bool
-    return x.to(common).to(wide) if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=wide)
-
-
 def _meta(x):
     return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
 
@@ -193,17 +185,17 @@ def _common_dtype(aten: Callable, *operands) -> torch.dtype:
 
 def mul_reference(x, y) -> torch.Tensor:
     common = _common_dtype(torch.mul, x, y)
-    return _wide(x, common) * _wide(y, common)
+    return wide(x, common) * wide(y, common)
 
 
 def axpy_reference(x, y, *, alpha=1) -> torch.Tensor:
     common = _common_dtype(torch.add, y, x)
-    return _wide(alpha, common).to(x.device) * _wide(x, common) + _wide(y, common)
+    return wide(alpha, common).to(x.device) * wide(x, common) + wide(y, common)
 
 
 def fma_reference(a, b, c) -> torch.Tensor:
     common = _common_dtype(torch.addcmul, c, a, b)
-    return _wide(a, common) * _wide(b, common) + _wide(c, common)
+    return wide(a, common) * wide(b, common) + wide(c, common)
 
 
 def reference(op: str) -> Callable:
@@ -211,18 +203,12 @@ def reference(op: str) -> Callable:
     return {"mul": mul_reference, "axpy": axpy_reference, "fma": fma_reference}[op]
 
 
-def _compute_type(device: str, dtype: torch.dtype) -> torch.dtype:
-    """The real type that a floating-point or complex `dtype` is computed in. The CPU is ATen's, which may round half types at every step."""
-    real = tensors.real_of(dtype)
-    return torch.float32 if device != "cpu" and real in (torch.float16, torch.bfloat16) else real
-
-
 def _steps_bound(
     device: str, dtype: torch.dtype, product: torch.Tensor, last: torch.Tensor | float = 0.0
 ) -> torch.Tensor:
     """For operators that round products and sums one by one: half an ulp of the compute type for each, of the largest number
     there is on the way. Where a product overflows although the result need not, anything may come."""
-    info = torch.finfo(_compute_type(device, dtype))
+    info = torch.finfo(compute_type(device, dtype))
     roundings = 6 if dtype.is_complex else 3
     bound = info.eps / 2 * (roundings * product.abs() + abs(last)) + info.smallest_normal * info.eps
     return torch.where(product.abs() * (1 + 2 * info.eps) < info.max, bound, math.inf)
@@ -230,22 +216,22 @@ def _steps_bound(
 
 def _mul_bound(device, dtype, reference, x, y):
     """A real product is rounded once. A complex one is four products and two sums."""
-    return _steps_bound(device, dtype, _wide(x, dtype).abs() * _wide(y, dtype).abs()) if dtype.is_complex else None
+    return _steps_bound(device, dtype, wide(x, dtype).abs() * wide(y, dtype).abs()) if dtype.is_complex else None
 
 
 def _axpy_bound(device, dtype, reference, x, y, *, alpha=1):
     """alpha x may be rounded before the sum, and so may alpha; half types round once more at the end. ATen has the same bound."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return None
-    product = _wide(alpha, dtype).abs().to(x.device) * _wide(x, dtype).abs()
-    return _steps_bound(device, dtype, product, _wide(y, dtype).abs())
+    product = wide(alpha, dtype).abs().to(x.device) * wide(x, dtype).abs()
+    return _steps_bound(device, dtype, product, wide(y, dtype).abs())
 
 
 def _fma_bound(device, dtype, reference, a, b, c):
     """Real types round once: in f32 for the half types, which then round to the result. In f64 the reference itself rounds twice
     (tests/test_elementwise.py has the exact check). Complex numbers round every step."""
     if dtype.is_complex or dtype == torch.float64:
-        return _steps_bound(device, dtype, _wide(a, dtype).abs() * _wide(b, dtype).abs(), _wide(c, dtype).abs())
+        return _steps_bound(device, dtype, wide(a, dtype).abs() * wide(b, dtype).abs(), wide(c, dtype).abs())
     if not dtype.is_floating_point:
         return None
     return (2.0**-50 if dtype == torch.float32 else 2.0**-24) * reference.abs()

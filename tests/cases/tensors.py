@@ -20,6 +20,20 @@ def real_of(dtype: torch.dtype) -> torch.dtype:
     return dtype.to_real() if dtype.is_complex else dtype
 
 
+def compute_type(device: str, dtype: torch.dtype) -> torch.dtype:
+    """The real type that a floating-point or complex `dtype` is computed in. The CPU is ATen's, which may round half types at every step."""
+    real = real_of(dtype)
+    return torch.float32 if device != "cpu" and real in (torch.float16, torch.bfloat16) else real
+
+
+def wide(x, dtype: torch.dtype) -> torch.Tensor:
+    """An operand (tensor or number) as an operator that computes in `dtype` sees it, in the type that references compute in."""
+    widest = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+    if dtype == torch.bool:
+        widest = torch.bool
+    return x.to(dtype).to(widest) if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=widest)
+
+
 class Maker:
     """Makes the random tensors of one sample set. Seeded, and drawn on the CPU, so that every device sees the same values. Integers
     have their type's full range, so that products wrap around, or are `small` ones, which floats can be added to."""

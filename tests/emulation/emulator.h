@@ -1,6 +1,7 @@
 // Runs kernels on the CPU: the part of CUDA's device language that they use, for g++ with CUDA's
 // headers, included before any source. Threads run one after another. In launches with dynamic
-// shared memory each is a fiber, which __syncthreads() parks until the others have come there too.
+// shared memory and by launch_kernel() each is a fiber, which __syncthreads() and shuffles park until
+// the others have come there too.
 //
 // This shows wrong indices, accesses out of bounds and wrong values on machines without a GPU. It
 // knows nothing of races inside a block, of PTX, or of time.
@@ -42,6 +43,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStack]};
   ucontext_t context;
   unsigned thread = 0;
+  int turn = 0;
   bool done = false;
 };
 
@@ -62,16 +64,27 @@ inline void resume(Fiber& fiber) {
 
 inline void park() { swapcontext(&running->context, &scheduler); }
 
-// kernel<<<blocks, threads, shared_bytes, stream>>>(...), with the call in `body`.
+// One word from another thread of the warp. Every thread parks once, so that all words are there;
+// two sets of places take turns, so that none is overwritten before it has been read.
+inline uint32_t exchange(uint32_t word, int mask) {
+  static uint32_t places[2][1024];
+  auto& own = places[running->turn];
+  running->turn ^= 1;
+  own[running->thread] = word;
+  park();
+  return own[running->thread ^ static_cast<unsigned>(mask)];
+}
+
+// The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each other.
 template <typename Body>
-void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t, Body&& body) {
+void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   static std::vector<Fiber> fibers;
   kernel = body;
   gridDim = dim3(blocks);
   blockDim = dim3(threads);
   for (unsigned block = 0; block < blocks; ++block) {
     blockIdx = {block, 0, 0};
-    if (shared_bytes == 0) {
+    if (!with_fibers) {
       for (unsigned thread = 0; thread < threads; ++thread) {
         threadIdx = {thread, 0, 0};
         body();
@@ -83,6 +96,7 @@ void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t
       Fiber& fiber = fibers[thread];
       fiber.thread = thread;
       fiber.done = false;
+      fiber.turn = 0;
       getcontext(&fiber.context);
       fiber.context.uc_stack.ss_sp = fiber.stack.get();
       fiber.context.uc_stack.ss_size = Fiber::kStack;
@@ -100,4 +114,14 @@ void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t
   }
 }
 
+// kernel<<<blocks, threads, shared_bytes, stream>>>(...)
+template <typename Body>
+void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t, Body&& body) {
+  launch(blocks, threads, shared_bytes > 0, body);
+}
+
 }  // namespace emulator
+
+inline uint32_t __shfl_xor_sync(uint32_t, uint32_t word, int mask) {
+  return emulator::exchange(word, mask);
+}

@@ -14,48 +14,11 @@ from tools import native_build, toolchain
 from tools.toolchain import BuildError
 
 from .build import build
+from .dtypes import BOOL, F16, F32, FLOAT, TYPES, DType, Operand
 
 VECTOR, ROWS, TILED, PACKED, GENERAL = range(5)
-BOOL, INTEGER, FLOAT, COMPLEX = range(4)
 ALPHA = 2.0
 INPUTS = {"mul": 2, "mul_scalar": 1, "axpy": 2, "fma": 3}
-
-
-class DType:
-    """A value of gpuopt::DType, numpy's type for it, and its category."""
-
-    def __init__(self, number: int, numpy: type, category: int):
-        self.number, self.numpy, self.category = number, np.dtype(numpy), category
-
-    def __repr__(self):
-        return "bool" if self.category == BOOL else self.numpy.name
-
-    def some(self, random: np.random.Generator, count: int) -> np.ndarray:
-        """Values whose products and sums are exact in every type, so that nothing hides behind a tolerance."""
-        if self.category == BOOL:
-            return random.integers(0, 2, count).astype(self.numpy)
-        if self.category == INTEGER:
-            return random.integers(-5 if self.numpy.kind == "i" else 0, 6, count).astype(self.numpy)
-        values = random.integers(-8, 9, count) / 4
-        return (values + 1j * random.integers(-8, 9, count) / 4 if self.category == COMPLEX else values).astype(
-            self.numpy
-        )
-
-
-TYPES = [
-    DType(0, np.uint8, BOOL),
-    DType(1, np.uint8, INTEGER),
-    DType(2, np.int8, INTEGER),
-    DType(3, np.int16, INTEGER),
-    DType(4, np.int32, INTEGER),
-    DType(5, np.int64, INTEGER),
-    DType(6, np.float16, FLOAT),
-    DType(8, np.float32, FLOAT),
-    DType(9, np.float64, FLOAT),
-    DType(11, np.complex64, COMPLEX),
-    DType(12, np.complex128, COMPLEX),
-]
-F16, F32 = TYPES[6], TYPES[7]
 
 
 @pytest.fixture(scope="module")
@@ -68,23 +31,6 @@ def kernels(tmp_path_factory):
     except BuildError as error:
         pytest.skip(str(error))
     return ctypes.CDLL(str(build("elementwise", config, include, tmp_path_factory.mktemp("emulated"))))
-
-
-class Operand:
-    """A strided view, innermost dimension first, into a buffer of known values."""
-
-    def __init__(self, dtype: DType, sizes: list, strides: list, offset: int, random: np.random.Generator):
-        self.dtype, self.sizes, self.strides, self.offset = dtype, sizes, strides, offset
-        count = offset + sum((n - 1) * s for n, s in zip(sizes, strides)) + 1 + 32
-        raw = np.empty(count * dtype.numpy.itemsize + 64, np.uint8)
-        start = -raw.ctypes.data % 64
-        self.buffer = raw[start : start + count * dtype.numpy.itemsize].view(dtype.numpy)
-        self.buffer[:] = dtype.some(random, count)
-        self.before = self.buffer.copy()
-
-    def view(self, buffer: np.ndarray) -> np.ndarray:
-        steps = [s * buffer.itemsize for s in self.strides[::-1]]
-        return np.lib.stride_tricks.as_strided(buffer[self.offset :], self.sizes[::-1], steps)
 
 
 def expected(op: str, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:
@@ -107,7 +53,7 @@ def run_and_compare(kernels, op: str, dtype: DType, operands: list[Operand]) -> 
     flat = [s for operand in operands for s in operand.strides]
     with np.errstate(all="ignore"):
         want = expected(op, dtype, [o.view(o.before) for o in operands[1:]]).astype(operands[0].dtype.numpy)
-    addresses = [o.buffer.ctypes.data + o.offset * o.buffer.itemsize for o in operands]
+    addresses = [o.address for o in operands]
     error = kernels.run(
         op.encode(),
         ctypes.c_double(ALPHA),

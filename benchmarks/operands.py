@@ -1,0 +1,56 @@
+"""The tensors that cases are made of."""
+
+import torch
+
+F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
+DTYPE_NAMES = {
+    F32: "f32",
+    F16: "f16",
+    BF16: "bf16",
+    torch.float64: "f64",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "bool",
+    torch.complex64: "c64",
+}
+NCHW = (64, 256, 56, 56)
+
+
+class Maker:
+    """Makes fresh random operands of one dtype: floats are normal, or ``uniform`` in [0, 1) so that sums of them are well
+    conditioned; integers are small enough never to overflow a product.
+
+    On the meta device nothing is allocated, which is how bytes are counted.
+    """
+
+    def __init__(self, device: str, dtype: torch.dtype, seed: int, uniform: bool = False):
+        self.device, self.dtype = device, dtype
+        self.draw = torch.rand if uniform else torch.randn
+        self.generator = None if device == "meta" else torch.Generator(device).manual_seed(seed)
+
+    def __call__(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        dtype = dtype or self.dtype
+        if self.device == "meta":
+            return torch.empty(shape, dtype=dtype, device="meta")
+        if dtype.is_floating_point or dtype.is_complex:
+            return self.draw(shape, dtype=dtype, device=self.device, generator=self.generator)
+        high = {torch.bool: 2, torch.int8: 12}.get(dtype, 16)
+        return torch.randint(0, high, shape, dtype=dtype, device=self.device, generator=self.generator)
+
+    def signs(self, *shape: int) -> torch.Tensor:
+        """Random +1 and -1: multiplying in place by them for ever neither overflows nor vanishes."""
+        return self(*shape).sign_() if self.device == "meta" else torch.where(self(*shape) < 0, -1, 1).to(self.dtype)
+
+    def empty(self, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
+
+    def channels_last(self, *shape: int) -> torch.Tensor:
+        return self(*shape).contiguous(memory_format=torch.channels_last)
+
+    def misaligned(self, count: int) -> torch.Tensor:
+        return self(count + 1)[1:]
+
+    def columns(self, rows: int, used: int, width: int) -> torch.Tensor:
+        return self(rows, width)[:, :used]

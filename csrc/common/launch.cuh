@@ -1,0 +1,49 @@
+// Launches, among them of a grid that is set up while the one before it still runs (CUDA C++ Programming Guide, "Programmatic Dependent Launch").
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace gpuopt {
+
+struct LaunchShape {
+  unsigned blocks = 1;
+  unsigned threads = 1;
+  size_t shared_bytes = 0;
+  bool overlaps_before = false;  // the kernel calls wait_for_grid_before()
+};
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape,
+                          cudaStream_t stream, const Arguments&... arguments) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(shape.blocks);
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute;
+  if (shape.overlaps_before) {
+    config.numAttrs = 1;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  config.attrs = &attribute;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Lets the next grid be set up once all blocks of this one have come here.
+__device__ __forceinline__ void let_next_grid_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Waits until the grid before this one is complete and its writes are visible.
+__device__ __forceinline__ void wait_for_grid_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+}  // namespace gpuopt

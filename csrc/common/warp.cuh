@@ -1,0 +1,24 @@
+// Exchange between the lanes of a warp.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace gpuopt {
+
+// The value of lane (own XOR mask), for values of any size that is a multiple of 4 bytes. All lanes
+// of the warp take part.
+template <typename T>
+__device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
+  static_assert(sizeof(T) % 4 == 0);
+  constexpr int kWords = sizeof(T) / 4;
+  uint32_t words[kWords];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] = __shfl_xor_sync(0xffffffffu, words[i], mask);
+  T other;
+  memcpy(&other, words, sizeof(T));
+  return other;
+}
+
+}  // namespace gpuopt

@@ -1,0 +1,192 @@
+// The checks of each operator form and what follows from its arguments, used by the CUDA, CPU and
+// Meta kernels alike. Exception types are those of torch.sum, mean, amax and amin.
+#pragma once
+
+#include <ATen/DimVector.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/mean_meta_dispatch.h>
+
+#include <bitset>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "binding/check.h"
+
+namespace gpuopt::reduce {
+
+constexpr int64_t kMaxRank = 64;  // ATen's
+
+// Bit d: dimension d of self is reduced. No bit is set for a self without dimensions.
+using DimMask = std::bitset<kMaxRank>;
+
+// A call whose arguments are in order. Size is int64_t, or c10::SymInt where sizes may be symbolic.
+template <typename Size>
+struct BasicReduction {
+  DimMask mask;
+  c10::SmallVector<Size, at::kDimVectorStaticSize> shape;  // the result's; its layout is contiguous
+  at::ScalarType dtype;  // the result's; values are converted to it before they are reduced
+};
+using Reduction = BasicReduction<int64_t>;
+using SymReduction = BasicReduction<c10::SymInt>;
+
+template <typename Size>
+c10::ArrayRef<Size> sizes_of(const at::Tensor& tensor) {
+  if constexpr (std::is_same_v<Size, c10::SymInt>) {
+    return tensor.sym_sizes();
+  } else {
+    return tensor.sizes();
+  }
+}
+
+inline bool is_known_zero(int64_t size) { return size == 0; }
+inline bool is_known_zero(const c10::SymInt& size) { return TORCH_GUARD_OR_FALSE(size.sym_eq(0)); }
+
+// No dimensions, given or by default, are all dimensions.
+inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t rank) {
+  TORCH_CHECK(rank <= kMaxRank, op, ": self has too many dimensions: expected at most ", kMaxRank,
+              ", got ", rank);
+  if (!dim.has_value() || dim->empty()) {
+    return rank == 0 ? DimMask() : DimMask(~uint64_t{0} >> (kMaxRank - rank));
+  }
+  const int64_t count = rank == 0 ? 1 : rank;  // 0 and -1 are fine without dimensions
+  DimMask mask;
+  for (const int64_t d : *dim) {
+    TORCH_CHECK_INDEX(-count <= d && d < count, op,
+                      ": dim must be a dimension of self: expected a value from ", -count, " to ",
+                      count - 1, ", got ", d);
+    const int64_t wrapped = d < 0 ? d + count : d;
+    TORCH_CHECK(!mask[wrapped], op, ": dim must name each dimension once: got dimension ", wrapped,
+                " more than once in ", *dim);
+    mask.set(wrapped);
+  }
+  return rank == 0 ? DimMask() : mask;
+}
+
+template <typename Size>
+BasicReduction<Size> check_dims(const char* op, const at::Tensor& self, at::OptionalIntArrayRef dim,
+                                bool keepdim, at::ScalarType dtype) {
+  const auto sizes = sizes_of<Size>(self);
+  const auto rank = static_cast<int64_t>(sizes.size());
+  BasicReduction<Size> reduction;
+  reduction.mask = reduced_dims(op, dim, rank);
+  reduction.dtype = dtype;
+  for (int64_t d = 0; d < rank; ++d) {
+    if (!reduction.mask[d]) {
+      reduction.shape.push_back(sizes[d]);
+    } else if (keepdim) {
+      reduction.shape.push_back(1);
+    }
+  }
+  return reduction;
+}
+
+// ---------------------------------------------------------------- functional forms
+
+template <typename Size = int64_t>
+BasicReduction<Size> check_sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                               std::optional<at::ScalarType> dtype) {
+  at::ScalarType result = dtype.value_or(self.scalar_type());
+  if (!dtype.has_value() && at::isIntegralType(result, /*includeBool=*/true)) result = at::kLong;
+  return check_dims<Size>("gpuopt::reduce_sum", self, dim, keepdim, result);
+}
+
+// A mean needs a floating-point or complex dtype. That others raise RuntimeError in torch 2.11 and
+// NotImplementedError in 2.15: ATen's own check says which, called directly so as not to be traced.
+inline void check_mean_dtype(const char* op, const char* argument, at::ScalarType dtype) {
+  if (at::isFloatingType(dtype) || at::isComplexType(dtype)) return;
+  const std::string message = c10::str(
+      op, ": ", argument,
+      " must be floating-point or complex: expected a dtype that can hold a mean, got ", dtype);
+  try {
+    at::meta::mean(at::detail::empty_meta({0}, dtype), /*dim=*/std::nullopt);
+  } catch (const c10::NotImplementedError&) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+  } catch (const c10::Error&) {
+  }
+  TORCH_CHECK(false, message);
+}
+
+template <typename Size = int64_t>
+BasicReduction<Size> check_mean(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                                std::optional<at::ScalarType> dtype) {
+  constexpr const char* op = "gpuopt::reduce_mean";
+  const at::ScalarType result = dtype.value_or(self.scalar_type());
+  check_mean_dtype(op, dtype.has_value() ? "dtype" : "self, or else dtype,", result);
+  return check_dims<Size>(op, self, dim, keepdim, result);
+}
+
+// reduce_max and reduce_min: no values have no extremum.
+template <typename Size = int64_t>
+BasicReduction<Size> check_extremum(const char* op, const at::Tensor& self,
+                                    at::OptionalIntArrayRef dim, bool keepdim) {
+  auto reduction = check_dims<Size>(op, self, dim, keepdim, self.scalar_type());
+  const auto sizes = sizes_of<Size>(self);
+  const bool all = !dim.has_value() || dim->empty();
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (!reduction.mask[d] || !is_known_zero(sizes[d])) continue;
+    TORCH_CHECK(!all, op, ": self must not be empty unless dim is given: expected at least one ",
+                "value, got shape ", sizes);
+    TORCH_CHECK_INDEX(false, op, ": dim must name dimensions that are not empty: expected size 1 ",
+                      "or more in dimension ", d, " of self, got shape ", sizes);
+  }
+  return reduction;
+}
+
+// ---------------------------------------------------------------- out=
+
+// ATen lets a reduction overwrite values that it has still to read, and we don't.
+inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& out) {
+  TORCH_CHECK(out.device() == self.device(), op, ": out must be on the device of self: expected ",
+              self.device(), ", got ", out.device());
+  check_writable(op, {"out", out}, {{"self", self}});
+}
+
+inline void check_out_dtype(const char* op, std::optional<at::ScalarType> dtype,
+                            const at::Tensor& out) {
+  TORCH_CHECK(!dtype.has_value() || *dtype == out.scalar_type(), op,
+              ": out must have the dtype given as dtype: expected ", *dtype, ", got ",
+              out.scalar_type());
+}
+
+// Without dtype, out's decides what the values are converted to.
+template <typename Size = int64_t>
+BasicReduction<Size> check_sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim,
+                                   bool keepdim, std::optional<at::ScalarType> dtype,
+                                   const at::Tensor& out) {
+  constexpr const char* op = "gpuopt::reduce_sum";
+  check_out_dtype(op, dtype, out);
+  auto reduction = check_sum<Size>(self, dim, keepdim, out.scalar_type());
+  check_out(op, self, out);
+  return reduction;
+}
+
+template <typename Size = int64_t>
+BasicReduction<Size> check_mean_out(const at::Tensor& self, at::OptionalIntArrayRef dim,
+                                    bool keepdim, std::optional<at::ScalarType> dtype,
+                                    const at::Tensor& out) {
+  constexpr const char* op = "gpuopt::reduce_mean";
+  check_out_dtype(op, dtype, out);
+  auto reduction = check_mean<Size>(self, dim, keepdim, dtype);
+  TORCH_CHECK(
+      at::isFloatingType(out.scalar_type()) || at::isComplexType(out.scalar_type()), op,
+      ": out must be floating-point or complex: expected a dtype that can hold a mean, got ",
+      out.scalar_type());
+  reduction.dtype = out.scalar_type();
+  check_out(op, self, out);
+  return reduction;
+}
+
+template <typename Size = int64_t>
+BasicReduction<Size> check_extremum_out(const char* op, const at::Tensor& self,
+                                        at::OptionalIntArrayRef dim, bool keepdim,
+                                        const at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), op,
+              ": out must have self's dtype: expected ", self.scalar_type(), ", got ",
+              out.scalar_type());
+  auto reduction = check_extremum<Size>(op, self, dim, keepdim);
+  check_out(op, self, out);
+  return reduction;
+}
+
+}  // namespace gpuopt::reduce

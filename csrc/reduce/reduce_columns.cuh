@@ -1,0 +1,115 @@
+// Kernel for reductions whose innermost dimension is kept.
+#pragma once
+
+#include "reduce/reduce_kernel.cuh"
+
+namespace gpuopt::reduce {
+
+extern __shared__ uint4 shared[];
+
+// Combines `groups` runs of `width` values each into the first run. All threads take part.
+template <typename Op>
+__device__ __forceinline__ void combine_groups(const Op& op, typename Op::Value* s, uint32_t groups,
+                                               uint32_t width) {
+  for (uint32_t n = groups; n > 1;) {
+    const uint32_t half = (n + 1) / 2;
+    __syncthreads();
+    for (uint32_t j = threadIdx.x; j < (n - half) * width; j += blockDim.x) {
+      s[j] = op.combine(s[j], s[j + half * width]);
+    }
+    n = half;
+  }
+  __syncthreads();
+}
+
+// x lanes run along packs of columns, y along the units, z along the other kept dimensions. With
+// kOneRow, there is one dimension of units.
+template <typename Op, typename In, typename Mid, int kValues, Read kRead, bool kOneRow>
+__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kValues>)
+    columns_kernel(const Op op, const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  // An unaligned pack is two loads.
+  constexpr int kPacks = kRead == Read::kUnaligned ? kPackUnroll / 2 : kPackUnroll;
+  constexpr int kUnroll = kValues > 1 ? kPacks : kValueUnroll;
+  let_next_grid_start();
+  uint32_t tile = blockIdx.x;
+  const uint32_t split = args.splits.divmod(tile);
+  const uint32_t first_pack = args.column_tiles.divmod(tile) * args.x.divisor;
+  uint32_t z = threadIdx.x;
+  const uint32_t x = args.x.divmod(z);
+  const uint32_t y = args.y.divmod(z);
+  const uint32_t lanes = args.y.divisor;
+  const uint32_t outer = tile * args.z + z;
+  const bool folded = args.fold > 1;
+
+  const uint32_t pack = first_pack + x;
+  const bool active = pack < args.column_packs && outer < args.outer_outputs;
+  // The last pack of a row that isn't whole packs is moved back into the row.
+  uint32_t column = pack * kValues;
+  if (kRead == Read::kUnaligned && !folded && column + kValues > args.columns) {
+    column = args.columns - kValues;
+  }
+  V acc[kValues];
+#pragma unroll
+  for (int v = 0; v < kValues; ++v) acc[v] = op.identity();
+  if (active) {
+    const int64_t base =
+        in_offset(args.kept, 1, outer) + column * (kValues > 1 ? 1 : args.kept.in_strides[0]);
+    const auto take = [&](const V* values) {
+#pragma unroll
+      for (int v = 0; v < kValues; ++v) acc[v] = op.combine(acc[v], values[v]);
+    };
+    if constexpr (kOneRow) {
+      walk_row<V, In, Mid, kValues, kUnroll, kRead>(args, base, args.units, y, lanes, split, take);
+    } else {
+      walk_rows<V, In, Mid, kValues, kUnroll, kRead>(
+          args, base, y, lanes, split,
+          [&](int64_t row, uint32_t inner, bool&) { return row + inner * args.inner_stride; },
+          take);
+    }
+    if constexpr (kValues > 1) {
+      if (folded) {
+        // The rows that don't fill a folded one.
+        const auto rest = static_cast<uint32_t>(args.row_size % args.fold) * args.columns;
+        const int64_t whole = args.row_size / args.fold;
+        for (uint32_t o = split * lanes + y; o < args.outer_units;
+             o += args.splits.divisor * lanes) {
+          const In* row = static_cast<const In*>(args.in) + base + in_offset(args.reduced, 1, o) +
+                          whole * args.inner_stride;
+#pragma unroll
+          for (int v = 0; v < kValues; ++v) {
+            if (column + v < rest) acc[v] = op.combine(acc[v], convert<V>(row[v]));
+          }
+        }
+      }
+    }
+  }
+
+  auto* s = reinterpret_cast<V*>(shared);
+  const uint32_t width = args.x.divisor * kValues;
+  if (lanes > 1 || folded) {
+#pragma unroll
+    for (int v = 0; v < kValues; ++v) s[(y * args.z + z) * width + x * kValues + v] = acc[v];
+    combine_groups(op, s, lanes, args.z * width);
+  }
+  if (folded) {
+    for (uint32_t j = threadIdx.x; j < args.z * args.columns; j += blockDim.x) {
+      const uint32_t own = j / args.columns, c = j % args.columns;
+      if (tile * args.z + own >= args.outer_outputs) break;
+      V value = s[own * width + c];
+      for (uint32_t f = 1; f < args.fold; ++f) {
+        value = op.combine(value, s[own * width + f * args.columns + c]);
+      }
+      emit(op, args, (tile * args.z + own) * args.columns + c, split, value);
+    }
+  } else if (active && y == 0) {
+    if (lanes > 1) {
+#pragma unroll
+      for (int v = 0; v < kValues; ++v) acc[v] = s[z * width + x * kValues + v];
+    }
+    const bool packed = args.packed_out && column % kValues == 0;
+    emit_pack<kValues>(op, args, outer * args.columns + column, split, packed, acc);
+  }
+}
+
+}  // namespace gpuopt::reduce

@@ -1,0 +1,207 @@
+// The CUDA kernels of gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min: a checked call ->
+// Problem -> launcher.
+#include <ATen/ATen.h>
+#include <ATen/native/Resize.h>
+#include <torch/library.h>
+
+#include <limits>
+
+#include "binding/cuda_launch.h"
+#include "reduce/reduce.h"
+#include "reduce/reduce_check.h"
+
+namespace gpuopt::reduce {
+namespace {
+
+using at::Tensor;
+
+// Workspace out of torch's allocator: freed blocks are reused in stream order, and inside CUDA
+// graphs belong to the graph.
+class TensorWorkspace final : public Workspace {
+ public:
+  explicit TensorWorkspace(const Tensor& like) : options_(like.options().dtype(at::kByte)) {}
+
+  void* allocate(size_t bytes) override {
+    blocks_.push_back(at::empty({static_cast<int64_t>(bytes)}, options_));
+    return blocks_.back().data_ptr();
+  }
+
+ private:
+  at::TensorOptions options_;
+  c10::SmallVector<Tensor, 1> blocks_;
+};
+
+Device current_device() {
+  Device device;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount,
+                                        c10::cuda::current_device()));
+  return device;
+}
+
+Problem make_problem(const char* op, const Tensor& self, const Reduction& reduction,
+                     const Tensor& out) {
+  Problem problem;
+  problem.in = self.const_data_ptr();
+  problem.out = out.mutable_data_ptr();
+  problem.in_dtype = to_dtype(op, self.scalar_type());
+  problem.dtype = to_dtype(op, reduction.dtype);
+  const bool keepdim = out.dim() == self.dim();
+  int64_t kept = 0;  // dimensions that out has without keepdim
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    const bool reduced = reduction.mask[d];
+    const int64_t own = keepdim ? d : kept;
+    if (!reduced) ++kept;
+    if (self.size(d) == 1) continue;
+    problem.dims[problem.num_dims++] = {self.size(d), self.stride(d), reduced ? 0 : out.stride(own),
+                                        reduced};
+  }
+  return problem;
+}
+
+// Runs start(problem, device, workspace, stream).
+template <typename Start>
+void launch(const char* op, const Tensor& self, const Reduction& reduction, const Tensor& out,
+            Start&& start) {
+  const c10::cuda::CUDAGuard guard(self.device());
+  TensorWorkspace workspace(self);
+  const Problem problem = make_problem(op, self, reduction, out);
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+  check_launch(op, start(problem, current_device(), workspace, stream));
+}
+
+int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
+  int64_t count = 1;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (reduction.mask[d]) count *= self.size(d);
+  }
+  return count;
+}
+
+// Sums, or means, of values that may be none.
+void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean,
+              const Tensor& out) {
+  if (out.numel() == 0) return;
+  const int64_t count = values_per_result(self, reduction);
+  if (count == 0) {
+    out.fill_(is_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+    return;
+  }
+  launch(op, self, reduction, out,
+         [&](const Problem& problem, const Device& device, Workspace& workspace,
+             cudaStream_t stream) {
+           return sum(problem, is_mean ? static_cast<double>(count) : 1.0, device, workspace,
+                      stream);
+         });
+}
+
+using Extremum = cudaError_t (*)(const Problem&, const Device&, Workspace&, cudaStream_t);
+
+void extremum_into(const char* op, Extremum extremum, const Tensor& self,
+                   const Reduction& reduction, const Tensor& out) {
+  if (out.numel() > 0) launch(op, self, reduction, out, extremum);
+}
+
+// The dtypes that kernels are compiled for; before anything is written or resized.
+void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction) {
+  (void)to_dtype(op, self.scalar_type());
+  (void)to_dtype(op, reduction.dtype);
+}
+
+void check_ordered(const char* op, const Tensor& self) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), op, " (CUDA) is not implemented for ",
+                              self.scalar_type(), ": self must have a dtype with an order");
+  (void)to_dtype(op, self.scalar_type());
+}
+
+Tensor make_result(const Tensor& self, const Reduction& reduction) {
+  return at::empty(reduction.shape, self.options().dtype(reduction.dtype));
+}
+
+using Dims = at::OptionalIntArrayRef;
+using DTypeOption = std::optional<at::ScalarType>;
+
+Tensor sum_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
+  constexpr const char* op = "gpuopt::reduce_sum";
+  const Reduction reduction = check_sum(self, dim, keepdim, dtype);
+  check_dtypes(op, self, reduction);
+  Tensor out = make_result(self, reduction);
+  sum_into(op, self, reduction, /*is_mean=*/false, out);
+  return out;
+}
+
+Tensor& sum_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype, Tensor& out) {
+  constexpr const char* op = "gpuopt::reduce_sum";
+  const Reduction reduction = check_sum_out(self, dim, keepdim, dtype, out);
+  check_dtypes(op, self, reduction);
+  at::native::resize_output(out, reduction.shape);
+  sum_into(op, self, reduction, /*is_mean=*/false, out);
+  return out;
+}
+
+Tensor mean_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
+  constexpr const char* op = "gpuopt::reduce_mean";
+  const Reduction reduction = check_mean(self, dim, keepdim, dtype);
+  check_dtypes(op, self, reduction);
+  Tensor out = make_result(self, reduction);
+  sum_into(op, self, reduction, /*is_mean=*/true, out);
+  return out;
+}
+
+Tensor& mean_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype, Tensor& out) {
+  constexpr const char* op = "gpuopt::reduce_mean";
+  const Reduction reduction = check_mean_out(self, dim, keepdim, dtype, out);
+  check_dtypes(op, self, reduction);
+  at::native::resize_output(out, reduction.shape);
+  sum_into(op, self, reduction, /*is_mean=*/true, out);
+  return out;
+}
+
+Tensor max_cuda(const Tensor& self, Dims dim, bool keepdim) {
+  constexpr const char* op = "gpuopt::reduce_max";
+  const Reduction reduction = check_extremum(op, self, dim, keepdim);
+  check_ordered(op, self);
+  Tensor out = make_result(self, reduction);
+  extremum_into(op, max, self, reduction, out);
+  return out;
+}
+
+Tensor& max_out_cuda(const Tensor& self, Dims dim, bool keepdim, Tensor& out) {
+  constexpr const char* op = "gpuopt::reduce_max";
+  const Reduction reduction = check_extremum_out(op, self, dim, keepdim, out);
+  check_ordered(op, self);
+  at::native::resize_output(out, reduction.shape);
+  extremum_into(op, max, self, reduction, out);
+  return out;
+}
+
+Tensor min_cuda(const Tensor& self, Dims dim, bool keepdim) {
+  constexpr const char* op = "gpuopt::reduce_min";
+  const Reduction reduction = check_extremum(op, self, dim, keepdim);
+  check_ordered(op, self);
+  Tensor out = make_result(self, reduction);
+  extremum_into(op, min, self, reduction, out);
+  return out;
+}
+
+Tensor& min_out_cuda(const Tensor& self, Dims dim, bool keepdim, Tensor& out) {
+  constexpr const char* op = "gpuopt::reduce_min";
+  const Reduction reduction = check_extremum_out(op, self, dim, keepdim, out);
+  check_ordered(op, self);
+  at::native::resize_output(out, reduction.shape);
+  extremum_into(op, min, self, reduction, out);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  m.impl("reduce_sum", sum_cuda);
+  m.impl("reduce_sum.out", sum_out_cuda);
+  m.impl("reduce_mean", mean_cuda);
+  m.impl("reduce_mean.out", mean_out_cuda);
+  m.impl("reduce_max", max_cuda);
+  m.impl("reduce_max.out", max_out_cuda);
+  m.impl("reduce_min", min_cuda);
+  m.impl("reduce_min.out", min_out_cuda);
+}
+
+}  // namespace
+}  // namespace gpuopt::reduce

@@ -1,0 +1,364 @@
+// What the kernels of the reduction engine share: their arguments, how units are loaded, and where
+// results go. reduce_plan.h says which kernel runs when.
+#pragma once
+
+#include <cstring>
+
+#include "common/convert.cuh"
+#include "common/index.h"
+#include "common/launch.cuh"
+#include "common/vec.cuh"
+#include "common/warp.cuh"
+#include "reduce/reduce_plan.h"
+
+namespace gpuopt::reduce {
+
+constexpr int kWarp = 32;
+
+// Dimensions as kernels walk them, innermost first.
+struct KernelDims {
+  int count = 0;
+  FastDiv sizes[kMaxKernelDims];
+  int64_t in_strides[kMaxKernelDims];
+  int64_t out_strides[kMaxKernelDims];
+};
+
+// One struct for all kernels of the engine; Plan explains its members. It is kept small, since a
+// launch copies it.
+struct Args {
+  const void* in = nullptr;
+  const char* in_end = nullptr;
+  void* out = nullptr;
+  void* workspace = nullptr;  // [slot][output] partial results, where splits meet there
+  KernelDims kept, reduced;
+  int64_t units = 1;
+  int64_t row_size = 1;  // of reduced dimension 0, in values
+  int64_t inner_stride = 1;  // between units of one row, in values
+  FastDiv inner_units;   // where they are below 2^31
+  FastDiv splits;
+  FastDiv column_tiles;
+  FastDiv x, y;
+  uint32_t z = 1;
+  uint32_t first_slot = 0;
+  uint32_t outputs = 1;
+  uint32_t outer_units = 1;
+  uint32_t outer_outputs = 1;  // outputs / columns
+  uint32_t column_packs = 1;
+  uint32_t columns = 1;
+  uint32_t fold = 1;
+  uint32_t rows_per_lane = 1;
+  DType in_dtype = DType::kFloat32;
+  DType out_dtype = DType::kFloat32;
+  bool linear_out = false;
+  bool packed_out = false;
+  bool read_once = false;
+};
+
+// Stands for a stored type that is known at run time.
+struct AnyType {};
+
+// Blocks of a kernel that a multiprocessor must hold: fewer where a lane's partial results, or a
+// switch over types, need more than the 64 registers that kBlocks leave.
+template <typename In, typename V, int kValues>
+constexpr int kBlocksOf = std::is_same_v<In, AnyType> || sizeof(V) * kValues >= 128 ? kBlocks / 2
+                          : sizeof(V) * kValues >= 64                               ? kBlocks * 3 / 4
+                                                                                    : kBlocks;
+
+// ---------------------------------------------------------------- where things are
+
+// The place of index `linear`, counted over the dimensions from `first` on.
+__device__ __forceinline__ int64_t in_offset(const KernelDims& dims, int first, uint32_t linear) {
+  int64_t offset = 0;
+#pragma unroll 1
+  for (int d = first; d < dims.count; ++d) {
+    const uint32_t digit = d + 1 < dims.count ? dims.sizes[d].divmod(linear) : linear;
+    offset += digit * dims.in_strides[d];
+  }
+  return offset;
+}
+
+__device__ __forceinline__ int64_t out_offset(const Args& args, uint32_t output) {
+  if (args.linear_out) return output;
+  int64_t offset = 0;
+#pragma unroll 1
+  for (int d = 0; d < args.kept.count; ++d) {
+    const uint32_t digit = d + 1 < args.kept.count ? args.kept.sizes[d].divmod(output) : output;
+    offset += digit * args.kept.out_strides[d];
+  }
+  return offset;
+}
+
+// ---------------------------------------------------------------- results
+
+// Calls put with a value of the output's type, one of those that V accumulates for.
+template <typename V, typename Put>
+__device__ __forceinline__ void with_out_type(DType dtype, Put&& put) {
+  if constexpr (std::is_same_v<V, float>) {
+    if (dtype == DType::kFloat16) return put(__half{});
+    if (dtype == DType::kBFloat16) return put(__nv_bfloat16{});
+    put(float{});
+  } else if constexpr (std::is_same_v<V, Complex<float>>) {
+    if (dtype == DType::kComplex32) return put(Complex<__half>{});
+    put(Complex<float>{});
+  } else if constexpr (std::is_integral_v<V>) {
+    switch (dtype) {
+      case DType::kBool:
+        return put(Bool{});
+      case DType::kUInt8:
+      case DType::kInt8:
+        return put(int8_t{});
+      case DType::kInt16:
+        return put(int16_t{});
+      case DType::kInt32:
+        return put(int32_t{});
+      default:
+        return put(int64_t{});
+    }
+  } else {
+    put(V{});
+  }
+}
+
+template <typename Op>
+__device__ __forceinline__ void store(const Op& op, const Args& args, uint32_t output,
+                                      typename Op::Value value) {
+  using V = typename Op::Value;
+  const V result = op.finish(value);
+  const int64_t offset = out_offset(args, output);
+  with_out_type<V>(args.out_dtype, [&](auto type) {
+    using T = decltype(type);
+    static_cast<T*>(args.out)[offset] = convert<T>(result);
+  });
+}
+
+// Where a split leaves its part of an output's result.
+template <typename V>
+__device__ __forceinline__ V* slot_of(const Args& args, uint32_t output, uint32_t split) {
+  return static_cast<V*>(args.workspace) + int64_t{args.first_slot + split} * args.outputs + output;
+}
+
+// An output's result, or a split's part of it.
+template <typename Op>
+__device__ __forceinline__ void emit(const Op& op, const Args& args, uint32_t output,
+                                     uint32_t split, typename Op::Value value) {
+  if (args.workspace == nullptr) {
+    store(op, args, output, value);
+  } else {
+    *slot_of<typename Op::Value>(args, output, split) = value;
+  }
+}
+
+// kCount neighbouring outputs; with `packed`, an aligned pack of them in memory.
+template <int kCount, typename Op>
+__device__ __forceinline__ void emit_pack(const Op& op, const Args& args, uint32_t output,
+                                          uint32_t split, bool packed,
+                                          const typename Op::Value* values) {
+  using V = typename Op::Value;
+  if (args.workspace != nullptr) {
+    V* slot = slot_of<V>(args, output, split);
+#pragma unroll
+    for (int v = 0; v < kCount; ++v) slot[v] = values[v];
+  } else if (kCount > 1 && packed) {
+    const int64_t offset = out_offset(args, output);
+    with_out_type<V>(args.out_dtype, [&](auto type) {
+      using T = decltype(type);
+      constexpr int kMost = kPackBytes / static_cast<int>(sizeof(T));
+      constexpr int kPart = kCount < kMost ? kCount : kMost;
+      T* out = static_cast<T*>(args.out) + offset;
+#pragma unroll
+      for (int i = 0; i < kCount; i += kPart) {
+        Pack<T, kPart> pack;
+#pragma unroll
+        for (int v = 0; v < kPart; ++v) pack.values[v] = convert<T>(op.finish(values[i + v]));
+        store_pack(out + i, pack);
+      }
+    });
+  } else {
+#pragma unroll
+    for (int v = 0; v < kCount; ++v) store(op, args, output + v, values[v]);
+  }
+}
+
+// ---------------------------------------------------------------- combining
+
+// Values in pairs, so that their rounding errors grow with the logarithm of their number.
+template <int kCount, typename Op>
+__device__ __forceinline__ typename Op::Value combine_all(const Op& op,
+                                                          const typename Op::Value* values) {
+  if constexpr (kCount == 1) {
+    return values[0];
+  } else {
+    return op.combine(combine_all<kCount / 2>(op, values),
+                      combine_all<kCount - kCount / 2>(op, values + kCount / 2));
+  }
+}
+
+// Over the lanes of a warp that differ in the bits from `low` up to below `high` (powers of two).
+// All lanes get the result.
+template <typename Op>
+__device__ __forceinline__ typename Op::Value combine_lanes(const Op& op, typename Op::Value value,
+                                                            uint32_t low, uint32_t high) {
+#pragma unroll
+  for (uint32_t mask = kWarp / 2; mask > 0; mask /= 2) {
+    if (mask >= low && mask < high) {
+      value = op.combine(value, shuffle_xor(value, static_cast<int>(mask)));
+    }
+  }
+  return value;
+}
+
+// ---------------------------------------------------------------- loading
+
+// How a unit, kValues neighbouring values, is read.
+enum class Read {
+  kAligned,    // at an address that is aligned to it
+  kUnaligned,  // a 16-byte pack at any address
+};
+
+// Loads the valid ones of kUnroll units and calls consume(values) for each, in order. All loads are
+// under way before the first value is used.
+template <typename V, typename In, typename Mid, int kValues, int kUnroll, Read kRead,
+          typename Consume>
+__device__ __forceinline__ void load_units(const Args& args, const int64_t (&offsets)[kUnroll],
+                                           const bool (&valid)[kUnroll], Consume&& consume) {
+  if constexpr (std::is_same_v<In, AnyType>) {
+    static_assert(kValues == 1);
+    V values[kUnroll];
+    dispatch_stored(args.in_dtype, [&](auto type) {
+      using S = decltype(type);
+      S raw[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (valid[u]) raw[u] = static_cast<const S*>(args.in)[offsets[u]];
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (valid[u]) values[u] = convert<V>(convert<Mid>(raw[u]));
+      }
+    });
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (valid[u]) consume(&values[u]);
+    }
+  } else {
+    const auto use = [&](const Pack<In, kValues>& pack) {
+      V values[kValues];
+#pragma unroll
+      for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
+      consume(values);
+    };
+    const In* in = static_cast<const In*>(args.in);
+    if constexpr (kRead == Read::kUnaligned) {
+      // The second aligned pack may reach past the input, though not past its last 16-byte block.
+      bool inside = true;
+      uintptr_t blocks[kUnroll];
+      uint32_t shifts[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const auto address = reinterpret_cast<uintptr_t>(in + offsets[u]);
+        shifts[u] = static_cast<uint32_t>(address % kPackBytes);
+        blocks[u] = address - shifts[u];
+        inside = inside && (!valid[u] ||
+                            blocks[u] + 2 * kPackBytes <= reinterpret_cast<uintptr_t>(args.in_end));
+      }
+      if (inside) {
+        uint4 low[kUnroll], high[kUnroll];
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) {
+          const auto* block = reinterpret_cast<const uint4*>(blocks[u]);
+          low[u] = load_16_bytes(block, valid[u], args.read_once);
+          high[u] = load_16_bytes(block + 1, valid[u], args.read_once);
+        }
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) {
+          if (valid[u]) use(shift_packs<In>(low[u], high[u], shifts[u]));
+        }
+      } else {
+        for (int u = 0; u < kUnroll; ++u) {
+          if (!valid[u]) continue;
+          Pack<In, kValues> pack;
+#pragma unroll
+          for (int v = 0; v < kValues; ++v) pack.values[v] = in[offsets[u] + v];
+          use(pack);
+        }
+      }
+    } else if constexpr (sizeof(In) * kValues == kPackBytes) {
+      uint4 words[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        words[u] = load_16_bytes(in + offsets[u], valid[u], args.read_once);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (valid[u]) use(pack_of<In>(words[u]));
+      }
+    } else {
+      Pack<In, kValues> packs[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (valid[u]) packs[u] = load_pack<In, kValues>(in + offsets[u]);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (valid[u]) use(packs[u]);
+      }
+    }
+  }
+}
+
+// Walks the units of a split: groups of kUnroll * lanes units, every splits-th one, so that blocks
+// that run at the same time read neighbouring memory. With one row of units (outer_units == 1),
+// `units` of them from `base` on, `args.inner_stride` values apart.
+template <typename V, typename In, typename Mid, int kValues, int kUnroll, Read kRead,
+          typename Consume>
+__device__ __forceinline__ void walk_row(const Args& args, int64_t base, int64_t units,
+                                         uint32_t lane, uint32_t lanes, uint32_t split,
+                                         Consume&& consume) {
+  const int64_t group = int64_t{kUnroll} * lanes;
+  const int64_t step = lanes * args.inner_stride;
+  int64_t offsets[kUnroll];
+  bool valid[kUnroll];
+  int64_t begin = split * group;
+  for (; begin + group <= units; begin += args.splits.divisor * group) {
+    const int64_t first = base + (begin + lane) * args.inner_stride;
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      offsets[u] = first + u * step;
+      valid[u] = true;
+    }
+    load_units<V, In, Mid, kValues, kUnroll, kRead>(args, offsets, valid, consume);
+  }
+  if (begin >= units) return;
+  const int64_t first = base + (begin + lane) * args.inner_stride;
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    offsets[u] = first + u * step;
+    valid[u] = begin + lane + u * int64_t{lanes} < units;
+  }
+  load_units<V, In, Mid, kValues, kUnroll, kRead>(args, offsets, valid, consume);
+}
+
+// The same over several rows of units. `place(row_offset, inner, valid)` returns where unit `inner`
+// of the row at row_offset is, and may clear `valid`.
+template <typename V, typename In, typename Mid, int kValues, int kUnroll, Read kRead,
+          typename Place, typename Consume>
+__device__ __forceinline__ void walk_rows(const Args& args, int64_t base, uint32_t lane,
+                                          uint32_t lanes, uint32_t split, Place&& place,
+                                          Consume&& consume) {
+  const auto units = static_cast<uint32_t>(args.units);
+  const uint32_t group = kUnroll * lanes;
+  for (uint32_t first = split * group; first < units; first += args.splits.divisor * group) {
+    int64_t offsets[kUnroll];
+    bool valid[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      uint32_t outer = first + lane + u * lanes;
+      valid[u] = outer < units;
+      const uint32_t inner = args.inner_units.divmod(outer);
+      offsets[u] = place(base + in_offset(args.reduced, 1, outer), inner, valid[u]);
+    }
+    load_units<V, In, Mid, kValues, kUnroll, kRead>(args, offsets, valid, consume);
+  }
+}
+
+}  // namespace gpuopt::reduce

@@ -1,0 +1,195 @@
+// Plan -> kernel instantiation -> launch, for any reducer.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "reduce/reduce.h"
+#include "reduce/reduce_columns.cuh"
+#include "reduce/reduce_rows.cuh"
+
+namespace gpuopt::reduce {
+
+inline KernelDims kernel_dims(const Dim* dims, int count) {
+  KernelDims out;
+  if (count > kMaxKernelDims) return out;  // a whole whose parts are launched
+  out.count = count;
+  for (int d = 0; d < count; ++d) {
+    // Only the sizes of inner dimensions divide; the outermost may be beyond 32 bits.
+    if (d + 1 < count) out.sizes[d] = FastDiv(static_cast<uint32_t>(dims[d].size));
+    out.in_strides[d] = dims[d].in_stride;
+    out.out_strides[d] = dims[d].out_stride;
+  }
+  return out;
+}
+
+inline FastDiv divide_by(int64_t n) {
+  return FastDiv(static_cast<uint32_t>(std::min(n, kMaxIndex32)));
+}
+
+inline Args make_args(const Problem& problem, const Plan& plan, int values) {
+  Args args;
+  args.in = problem.in;
+  int64_t reach = 1;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    reach += (problem.dims[d].size - 1) * problem.dims[d].in_stride;
+  }
+  args.in_end = static_cast<const char*>(problem.in) +
+                reach * static_cast<int64_t>(size_of(problem.in_dtype));
+  args.out = problem.out;
+  args.in_dtype = problem.in_dtype;
+  args.out_dtype = problem.dtype;
+  args.kept = kernel_dims(plan.kept, plan.num_kept);
+  args.reduced = kernel_dims(plan.reduced, plan.num_reduced);
+  args.outputs = static_cast<uint32_t>(plan.outputs);
+  args.outer_units = static_cast<uint32_t>(plan.outer_units);
+  args.inner_units = divide_by(plan.inner_units);  // divides only where there are outer units
+  args.units = plan.units();
+  args.splits = divide_by(plan.splits);
+  args.x = divide_by(plan.x);
+  args.y = divide_by(plan.y);
+  args.z = static_cast<uint32_t>(plan.z);
+  args.linear_out = plan.linear_out;
+  args.packed_out = plan.packed_out;
+  args.read_once = plan.read_once;
+  args.row_size = plan.reduced[0].size;
+  args.rows_per_lane = static_cast<uint32_t>(plan.rows_per_lane);
+  args.inner_stride = plan.reduced[0].in_stride;
+  if (plan.path == Path::kColumns) {
+    args.column_tiles = divide_by(plan.column_tiles);
+    args.column_packs = static_cast<uint32_t>(plan.column_packs);
+    args.columns = static_cast<uint32_t>(plan.kept[0].size);
+    args.outer_outputs = args.outputs / args.columns;
+    args.fold = static_cast<uint32_t>(plan.fold);
+    args.inner_stride *= plan.fold;
+  } else if (plan.packs) {
+    args.inner_stride = values;
+  }
+  return args;
+}
+
+template <typename Op, typename In, typename Start>
+cudaError_t launch_rows_in_packs(const Plan& plan, Start&& start) {
+  constexpr int kValues = kPackSize<In>;
+  if constexpr (kValues > 8) {
+    if (plan.reduced[0].size == 8) return start(rows_in_packs_kernel<Op, In, 8>);
+  }
+  if constexpr (kValues > 4) {
+    if (plan.reduced[0].size == 4) return start(rows_in_packs_kernel<Op, In, 4>);
+  }
+  if constexpr (kValues > 2) {
+    if (plan.reduced[0].size == 2) return start(rows_in_packs_kernel<Op, In, 2>);
+  }
+  return start(rows_in_packs_kernel<Op, In, 1>);
+}
+
+template <typename Op, typename In, typename Mid>
+cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, void* workspace,
+                        uint32_t first_slot, cudaStream_t stream) {
+  constexpr bool kPacks = !std::is_same_v<In, AnyType>;
+  constexpr int kValues = [] {
+    if constexpr (kPacks) {
+      return kPackSize<In>;
+    } else {
+      return 1;
+    }
+  }();
+  Args args = make_args(problem, plan, kValues);
+  args.workspace = workspace;
+  args.first_slot = first_slot;
+  LaunchShape shape;
+  shape.blocks = static_cast<unsigned>(plan.blocks());
+  shape.threads = static_cast<unsigned>(plan.threads());
+  shape.shared_bytes = plan.shared_bytes;
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
+  if constexpr (kValues > 1) {
+    const bool one_row = plan.outer_units == 1;
+    if (plan.path == Path::kShortRows) return start(short_rows_kernel<Op, In>);
+    if (plan.path == Path::kRowsInPacks) return launch_rows_in_packs<Op, In>(plan, start);
+    if (plan.path == Path::kTile) return start(tile_kernel<Op, In>);
+    if (plan.path == Path::kRows && plan.packs && plan.unaligned) {
+      return one_row ? start(rows_kernel<Op, In, Mid, kValues, true, true>)
+                     : start(rows_kernel<Op, In, Mid, kValues, true, false>);
+    }
+    if (plan.path == Path::kRows && plan.packs) {
+      return one_row ? start(rows_kernel<Op, In, Mid, kValues, false, true>)
+                     : start(rows_kernel<Op, In, Mid, kValues, false, false>);
+    }
+    if (plan.packs && plan.unaligned) {
+      return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, true>)
+                     : start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, false>);
+    }
+    if (plan.packs) {
+      return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kAligned, true>)
+                     : start(columns_kernel<Op, In, Mid, kValues, Read::kAligned, false>);
+    }
+  }
+  return plan.path == Path::kRows ? start(rows_kernel<Op, In, Mid, 1, false, false>)
+                                  : start(columns_kernel<Op, In, Mid, 1, Read::kAligned, false>);
+}
+
+template <typename Op>
+cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan, void* workspace,
+                          uint32_t slots, bool overlaps, cudaStream_t stream) {
+  Args args = make_args(problem, plan, 1);
+  args.workspace = workspace;
+  // x outputs a block, a power of two: at least a sector of them, more where there are few slots.
+  const int64_t most = std::min<int64_t>(detail::pow2_ceil(plan.outputs), 8);
+  const int64_t y = std::min(detail::pow2_ceil(ceil_div<int64_t>(slots, 4)), kFinishThreads / most);
+  args.y = divide_by(y);
+  args.x = divide_by(std::min<int64_t>(kFinishThreads / y, kWarp));
+  LaunchShape shape;
+  shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(plan.outputs, args.x.divisor));
+  shape.threads = args.x.divisor * args.y.divisor;
+  shape.shared_bytes = shape.threads * sizeof(typename Op::Value);
+  shape.overlaps_before = overlaps;
+  return launch_kernel(finish_kernel<Op>, shape, stream, op, args, slots);
+}
+
+// Calls f(part, plan) for every part of the problem that one launch takes, in order.
+template <typename F>
+cudaError_t for_each_part(const Problem& problem, const Kernels& kernels, const Device& device,
+                          F&& f) {
+  const Plan plan = make_plan(problem, kernels, device);
+  if (!has_too_many_units(plan)) return f(problem, plan);
+  Problem first, second;
+  cut(problem, /*reduced=*/true, first, second);
+  const cudaError_t error = for_each_part(first, kernels, device, f);
+  return error != cudaSuccess ? error : for_each_part(second, kernels, device, f);
+}
+
+// Reduces values of stored type In (or AnyType), each converted to Mid first.
+template <typename In, typename Mid, typename Op>
+cudaError_t run(const Op& op, const Problem& problem, const Device& device, Workspace& memory,
+                cudaStream_t stream) {
+  constexpr Kernels kKernels{!std::is_same_v<In, AnyType>, sizeof(typename Op::Value)};
+  const Plan plan = make_plan(problem, kKernels, device);
+  if (has_too_many_outputs(plan)) {
+    Problem first, second;
+    cut(problem, /*reduced=*/false, first, second);
+    const cudaError_t error = run<In, Mid>(op, first, device, memory, stream);
+    return error != cudaSuccess ? error : run<In, Mid>(op, second, device, memory, stream);
+  }
+  const bool parts = has_too_many_units(plan);
+  if (!parts && plan.splits == 1) {
+    return launch_main<Op, In, Mid>(op, problem, plan, nullptr, 0, stream);
+  }
+  uint32_t slots = 0;
+  const auto count = [&](const Problem&, const Plan& part) {
+    slots += part.splits;
+    return cudaSuccess;
+  };
+  for_each_part(problem, kKernels, device, count);
+  void* workspace = memory.allocate(static_cast<size_t>(slots) * static_cast<size_t>(plan.outputs) *
+                                    kKernels.accumulator_bytes);
+  uint32_t slot = 0;
+  const auto start = [&](const Problem& own, const Plan& part) {
+    const cudaError_t error = launch_main<Op, In, Mid>(op, own, part, workspace, slot, stream);
+    slot += part.splits;
+    return error;
+  };
+  const cudaError_t error = for_each_part(problem, kKernels, device, start);
+  if (error != cudaSuccess) return error;
+  return launch_finish(op, problem, plan, workspace, slots, /*overlaps=*/true, stream);
+}
+
+}  // namespace gpuopt::reduce

@@ -1,0 +1,11 @@
+// gpuopt::reduce_max on the reduction engine.
+#include "reduce/reduce_extremum.cuh"
+
+namespace gpuopt::reduce {
+
+cudaError_t max(const Problem& problem, const Device& device, Workspace& workspace,
+                cudaStream_t stream) {
+  return launch_extremum<Max>(problem, device, workspace, stream);
+}
+
+}  // namespace gpuopt::reduce

@@ -1,0 +1,11 @@
+// gpuopt::reduce_min on the reduction engine.
+#include "reduce/reduce_extremum.cuh"
+
+namespace gpuopt::reduce {
+
+cudaError_t min(const Problem& problem, const Device& device, Workspace& workspace,
+                cudaStream_t stream) {
+  return launch_extremum<Min>(problem, device, workspace, stream);
+}
+
+}  // namespace gpuopt::reduce

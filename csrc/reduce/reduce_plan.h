@@ -1,0 +1,416 @@
+// Shape, strides, dtypes and alignment -> how a reduction is cut into blocks, lanes and splits.
+// Plain host C++: tests run it without a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "common/dtype.h"
+#include "common/index.h"
+
+namespace gpuopt::reduce {
+
+// ATen's limit for tensors.
+constexpr int kMaxDims = 64;
+// Dimensions of either kind that one launch walks; problems with more are cut into slices.
+constexpr int kMaxKernelDims = 6;
+constexpr int kAccessBytes = 16;
+
+// The shape of a launch that kernels are compiled for: threads of a block, blocks that a
+// multiprocessor holds at least (which sets the number of registers), and what a lane has in flight.
+constexpr int kThreads = 256;
+constexpr int kBlocks = 4;
+constexpr int kPackUnroll = 4;
+constexpr int kValueUnroll = 4;
+constexpr int kFinishThreads = 256;
+
+// A dimension: kept ones step through the output, reduced ones don't. Strides are in elements.
+struct Dim {
+  int64_t size = 1;
+  int64_t in_stride = 0;
+  int64_t out_stride = 0;
+  bool reduced = false;
+};
+
+// Values are converted to `dtype` one by one, combined in a type at least as wide, and stored as
+// `dtype`.
+struct Problem {
+  const void* in = nullptr;
+  void* out = nullptr;
+  DType in_dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;
+  int num_dims = 0;
+  Dim dims[kMaxDims];  // any order, sizes positive
+};
+
+// The kernels that a plan is for.
+struct Kernels {
+  bool native = true;  // compiled for the stored type; else values come one by one, through a switch
+  size_t accumulator_bytes = 0;
+};
+
+// What a plan must know of the device.
+struct Device {
+  int multiprocessors = 1;
+};
+
+enum class Path : uint8_t {
+  // The innermost dimension is reduced: lanes run along it.
+  kRows,
+  // Aligned rows of few packs: several rows a lane.
+  kShortRows,
+  // Several rows in each pack.
+  kRowsInPacks,
+  // Other short rows, one after another in memory: copied to shared memory as one piece.
+  kTile,
+  // The innermost dimension is kept: each lane keeps neighbouring columns.
+  kColumns,
+};
+
+struct Plan {
+  Path path = Path::kRows;
+  // How a lane reads: packs of 16 bytes or single values, and whether rows may begin at any address.
+  bool packs = false;
+  bool unaligned = false;
+  bool read_once = false;  // data makes way in the caches first
+
+  // The outputs, innermost kept dimension first; for columns dims[0] is the one lanes run along.
+  int num_kept = 0;
+  Dim kept[kMaxDims];
+  int64_t outputs = 1;
+  bool linear_out = false;  // output i is at out + i
+
+  // The reduced space of an output: `units` steps, each a pack or a value of every lane. A unit is
+  // (outer, inner): `inner_units` along reduced[0], the dimensions after it outside.
+  int num_reduced = 0;
+  Dim reduced[kMaxDims];
+  int64_t outer_units = 1;
+  int64_t inner_units = 1;
+  int64_t units() const { return outer_units * inner_units; }
+
+  // A block is x * y * z threads: x lanes along columns, y along the reduction, z outputs (or rows
+  // of outputs).
+  int x = 1, y = 1, z = 1;
+  int threads() const { return x * y * z; }
+  int64_t column_packs = 1;  // kColumns: what x runs over
+  int64_t column_tiles = 1;
+  int fold = 1;  // kColumns: rows of columns in one row of packs, where columns don't fill packs
+  bool packed_out = false;  // neighbouring outputs of a lane are aligned packs in memory, too
+  int rows_per_lane = 1;    // kTile
+  int64_t tiles = 1;      // blocks of outputs
+
+  // The units of an output are dealt to `splits` blocks, whose results meet in a workspace that a
+  // second launch reads.
+  int splits = 1;
+
+  int64_t blocks() const { return tiles * splits; }
+  size_t shared_bytes = 0;
+};
+
+// ---------------------------------------------------------------- choices that measurements decided
+
+struct Tuning {
+  int row_blocks_per_multiprocessor = 32;  // of a launch that splits
+  int column_blocks_per_multiprocessor = 2;
+  int parallel_threads = 256;   // per multiprocessor, below which rows get more lanes
+  int64_t unsplit_groups = 4;  // groups of units in flight up to which one block is faster than two
+                               // launches
+  int64_t short_row_packs = 8;
+  int64_t tile_row_bytes = 1024;
+  int64_t tile_bytes = 16 << 10;
+  int64_t wide = 32;             // packs that column blocks are wide,
+  int64_t wide_short = 64;       // where columns have few values
+  int64_t short_column = 128;
+  size_t unaligned_bytes = 8;  // the widest values read as unaligned packs of columns
+  int64_t unaligned_once_above = 8;
+  int64_t once_from = 16 << 20, once_below = 256 << 20;  // bytes of inputs that are read once
+};
+
+namespace detail {
+
+inline int64_t pow2_ceil(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+struct Merged {
+  int count = 0;
+  Dim dims[kMaxDims];
+};
+
+// Dimensions in memory order, without those of size 1, neighbours merged.
+inline Merged merge_dims(const Problem& problem) {
+  Dim sorted[kMaxDims];
+  int count = 0;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    if (problem.dims[d].size != 1) sorted[count++] = problem.dims[d];
+  }
+  // Expanded dimensions (stride 0) go outside. Where strides are equal the larger dimension is
+  // taken for the outer one.
+  const auto key = [](const Dim& dim) { return dim.in_stride == 0 ? INT64_MAX : dim.in_stride; };
+  std::stable_sort(sorted, sorted + count, [&](const Dim& a, const Dim& b) {
+    return key(a) != key(b) ? key(a) < key(b) : a.out_stride < b.out_stride;
+  });
+  Merged merged;
+  for (int d = 0; d < count; ++d) {
+    const Dim& dim = sorted[d];
+    if (merged.count > 0) {
+      Dim& last = merged.dims[merged.count - 1];
+      if (dim.reduced == last.reduced && dim.in_stride == last.in_stride * last.size &&
+          (dim.reduced || dim.out_stride == last.out_stride * last.size)) {
+        last.size *= dim.size;
+        continue;
+      }
+    }
+    merged.dims[merged.count++] = dim;
+  }
+  return merged;
+}
+
+// Whether every stride but the innermost dimension's keeps packs of `values` aligned.
+inline bool is_aligned(const Problem& problem, const Merged& merged, int values, int skip) {
+  if (reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes != 0) return false;
+  for (int d = skip; d < merged.count; ++d) {
+    if (merged.dims[d].in_stride % values != 0) return false;
+  }
+  return true;
+}
+
+// Whether packs of `values` outputs of neighbouring columns are aligned packs in memory.
+inline bool has_packed_out(const Problem& problem, const Plan& plan, int values) {
+  const size_t bytes = std::min<size_t>(kAccessBytes, size_of(problem.dtype) * values);
+  if (reinterpret_cast<uintptr_t>(problem.out) % bytes != 0) return false;
+  if (plan.kept[0].out_stride != 1) return false;
+  for (int d = 1; d < plan.num_kept; ++d) {
+    if (plan.kept[d].out_stride % values != 0) return false;
+  }
+  return true;
+}
+
+// Deals the units of each output to blocks until the launch fills the device.
+inline void split(Plan& plan, const Device& device, const Tuning& tuning, int unroll,
+                  int blocks_per_multiprocessor) {
+  const int64_t wanted = int64_t{device.multiprocessors} * blocks_per_multiprocessor;
+  const int64_t groups = ceil_div<int64_t>(plan.units(), int64_t{plan.y} * unroll);
+  if (groups <= tuning.unsplit_groups) return;
+  const int64_t most = std::min(wanted / plan.tiles, groups);
+  if (most > 1) plan.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
+}
+
+// Whether inputs of this size are better read as data that is used once.
+inline bool reads_once(const Plan& plan, const Tuning& tuning, size_t item) {
+  const int64_t bytes = plan.outputs * plan.outer_units * plan.reduced[0].size *
+                        static_cast<int64_t>(item);
+  return bytes >= tuning.once_from && bytes < tuning.once_below;
+}
+
+inline void plan_rows(Plan& plan, const Device& device, const Tuning& tuning) {
+  const int unroll = plan.packs ? kPackUnroll : kValueUnroll;
+  const int64_t units = plan.units();
+  // Enough lanes for a lane's share to be in flight at once, and rows read in whole sectors.
+  int64_t y = std::max(pow2_ceil(ceil_div<int64_t>(units, unroll)),
+                       std::min<int64_t>(pow2_ceil(units), plan.packs ? 4 : 8));
+  // Few outputs: more lanes each, down to one unit a lane.
+  const int64_t threads = int64_t{device.multiprocessors} * tuning.parallel_threads;
+  y = std::max(y, std::min(pow2_ceil(units), pow2_ceil(threads / plan.outputs)));
+  plan.y = static_cast<int>(std::min<int64_t>(y, kThreads));
+  plan.z = kThreads / plan.y;
+  plan.tiles = ceil_div<int64_t>(plan.outputs, plan.z);
+  if (plan.z == 1) split(plan, device, tuning, unroll, tuning.row_blocks_per_multiprocessor);
+}
+
+inline void plan_short_rows(Plan& plan) {
+  plan.path = Path::kShortRows;
+  plan.y = static_cast<int>(pow2_ceil(plan.units()));
+  plan.z = kThreads / plan.y;
+  plan.tiles = ceil_div<int64_t>(plan.outputs, int64_t{plan.z} * kPackUnroll);
+}
+
+inline void plan_rows_in_packs(Plan& plan, int values) {
+  plan.path = Path::kRowsInPacks;
+  plan.z = kThreads;
+  const int64_t rows = values / plan.reduced[0].size;
+  plan.tiles = ceil_div<int64_t>(plan.outputs, rows * kThreads * kPackUnroll);
+}
+
+inline void plan_tile(Plan& plan, const Tuning& tuning, int64_t row_bytes, int values) {
+  plan.path = Path::kTile;
+  // At most 32 values a lane, and no more shared memory than a launch has without asking.
+  constexpr int64_t kShared = 48 << 10;
+  plan.y = static_cast<int>(pow2_ceil(std::max(ceil_div<int64_t>(plan.reduced[0].size, 32),
+                                               ceil_div(kThreads * row_bytes, kShared))));
+  plan.z = kThreads / plan.y;
+  // At least so many rows that every tile begins at a whole pack.
+  const int64_t least = std::max(1, values / plan.z);
+  plan.rows_per_lane = static_cast<int>(
+      std::clamp<int64_t>(tuning.tile_bytes / (plan.z * row_bytes) / least, 1, 16) * least);
+  const int64_t rows = int64_t{plan.z} * plan.rows_per_lane;
+  plan.tiles = ceil_div(plan.outputs, rows);
+  plan.shared_bytes = static_cast<size_t>(rows * row_bytes);
+}
+
+inline void plan_columns(Plan& plan, const Device& device, const Tuning& tuning, int values,
+                         size_t accumulator_bytes) {
+  const int unroll = plan.packs ? kPackUnroll : kValueUnroll;
+  const int64_t outer = plan.outputs / plan.kept[0].size;
+  const int64_t groups = ceil_div<int64_t>(plan.units(), unroll);
+  const int64_t width = plan.column_packs;
+  const int64_t wide = plan.units() <= tuning.short_column ? tuning.wide_short : tuning.wide;
+  if (plan.fold == 1 && width > wide) {
+    const int64_t most = kThreads / std::min<int64_t>(groups, kThreads / wide);
+    plan.x = static_cast<int>(ceil_div(width, ceil_div(width, most)));
+    plan.y = static_cast<int>(std::min<int64_t>(groups, kThreads / plan.x));
+  } else {
+    plan.x = static_cast<int>(width);
+    plan.y = static_cast<int>(std::min<int64_t>(groups, kThreads / plan.x));
+  }
+  plan.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (plan.x * plan.y)));
+  plan.column_tiles = ceil_div<int64_t>(width, plan.x);
+  plan.tiles = plan.column_tiles * ceil_div<int64_t>(outer, plan.z);
+  if (plan.z == 1) split(plan, device, tuning, unroll, tuning.column_blocks_per_multiprocessor);
+  plan.shared_bytes = accumulator_bytes * static_cast<size_t>(plan.threads() * values);
+}
+
+}  // namespace detail
+
+inline Plan make_plan(const Problem& problem, const Kernels& kernels, const Device& device,
+                      const Tuning& tuning = {}) {
+  Plan plan;
+  const detail::Merged merged = detail::merge_dims(problem);
+  int64_t expected = 1;
+  plan.linear_out = true;
+  for (int d = 0; d < merged.count; ++d) {
+    const Dim& dim = merged.dims[d];
+    if (dim.reduced) {
+      plan.reduced[plan.num_reduced++] = dim;
+      continue;
+    }
+    plan.kept[plan.num_kept++] = dim;
+    plan.linear_out = plan.linear_out && dim.out_stride == expected;
+    expected *= dim.size;
+  }
+  plan.outputs = expected;
+  for (int d = 1; d < plan.num_reduced; ++d) plan.outer_units *= plan.reduced[d].size;
+
+  const size_t item = size_of(problem.in_dtype);
+  const int values = kAccessBytes / static_cast<int>(item);
+  const bool native = kernels.native && values > 1;  // values of 16 bytes are packs by themselves
+  const bool dense = merged.count > 0 && merged.dims[0].in_stride == 1;
+
+  if (merged.count == 0 || merged.dims[0].reduced) {
+    const int64_t row = plan.reduced[0].size;
+    const bool aligned = detail::is_aligned(problem, merged, values, 1);
+    const int64_t row_bytes = row * static_cast<int64_t>(item);
+    const bool whole_packs = aligned && row % values == 0;
+    const bool back_to_back = plan.num_kept == 1 && plan.num_reduced == 1 &&
+                              plan.kept[0].in_stride == row &&
+                              reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
+    if (native && dense) {
+      if (whole_packs && plan.outer_units == 1 && row / values <= tuning.short_row_packs) {
+        plan.packs = true;
+        plan.inner_units = row / values;
+        detail::plan_short_rows(plan);
+        return plan;
+      }
+      if (back_to_back && row < values && values % row == 0) {
+        plan.packed_out = detail::has_packed_out(problem, plan, values / static_cast<int>(row));
+        detail::plan_rows_in_packs(plan, values);
+        return plan;
+      }
+      if (back_to_back && !whole_packs && row_bytes <= tuning.tile_row_bytes) {
+        detail::plan_tile(plan, tuning, row_bytes, values);
+        return plan;
+      }
+    }
+    plan.packs = native && dense && (whole_packs || row >= 2 * values);
+    plan.unaligned = plan.packs && !whole_packs;
+    plan.inner_units = plan.packs ? row / values : row;
+    plan.read_once = detail::reads_once(plan, tuning, item);
+    detail::plan_rows(plan, device, tuning);
+    plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads());
+    return plan;
+  }
+
+  if (native && dense && merged.count == 1) {  // nothing to combine
+    plan.packed_out = detail::has_packed_out(problem, plan, values);
+    detail::plan_rows_in_packs(plan, values);
+    return plan;
+  }
+  plan.path = Path::kColumns;
+  const int64_t columns = plan.kept[0].size;
+  plan.inner_units = plan.reduced[0].size;
+  plan.column_packs = columns;
+  int lane_values = 1;
+  if (native && dense) {
+    const bool aligned_rest = detail::is_aligned(problem, merged, values, 1);
+    const int64_t common = std::gcd(columns, int64_t{values});
+    const bool back_to_back = merged.count > 1 && merged.dims[1].reduced &&
+                              merged.dims[1].in_stride == columns;
+    constexpr int64_t kMostFoldedPacks = 128;
+    if (columns % values == 0 && aligned_rest) {
+      plan.packs = true;
+      plan.column_packs = columns / values;
+      plan.packed_out = detail::has_packed_out(problem, plan, values);
+    } else if (back_to_back && columns / common <= kMostFoldedPacks &&
+               plan.reduced[0].size * common >= values) {
+      // Rows of columns one after another: `fold` of them are a row of whole packs.
+      plan.packs = true;
+      plan.fold = static_cast<int>(values / common);
+      plan.column_packs = columns / common;
+      plan.inner_units = plan.reduced[0].size / plan.fold;
+      bool aligned = reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
+      for (int d = 0; d < merged.count; ++d) {
+        const bool folded = d < 2;  // the columns and the rows one after another
+        aligned = aligned && (folded || merged.dims[d].in_stride % values == 0);
+      }
+      plan.unaligned = !aligned;
+    } else if (columns >= values && item <= tuning.unaligned_bytes) {
+      plan.packs = plan.unaligned = true;
+      plan.column_packs = ceil_div<int64_t>(columns, values);
+      plan.packed_out = detail::has_packed_out(problem, plan, values);
+    }
+    if (plan.packs) lane_values = values;
+    plan.read_once = detail::reads_once(plan, tuning, item) &&
+                     !(plan.unaligned && plan.units() <= tuning.unaligned_once_above);
+  }
+  detail::plan_columns(plan, device, tuning, lane_values, kernels.accumulator_bytes);
+  return plan;
+}
+
+// Counts are 32 bits wide inside a launch, but for the packs of a single row. Problems
+// beyond are cut in two until the parts fit: along a kept dimension, or along a reduced one when
+// it is an output's own units that are too many.
+inline bool has_too_many_outputs(const Plan& plan, int64_t limit = kMaxIndex32) {
+  return plan.outputs > limit || plan.blocks() > limit || plan.num_kept > kMaxKernelDims;
+}
+
+inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
+  const int64_t edges = plan.outer_units * 2 * kAccessBytes;  // values at the ends of rows
+  const bool one_row = plan.packs && plan.outer_units == 1;  // its units are counted in 64 bits
+  return plan.num_reduced > kMaxKernelDims ||
+         (!one_row && (plan.units() > limit || edges > limit));
+}
+
+// Cuts the largest kept or reduced dimension. Both parts have the outputs of the whole, in its
+// order, when the dimension is reduced.
+inline void cut(const Problem& problem, bool reduced, Problem& first, Problem& second) {
+  int widest = -1;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    if (problem.dims[d].reduced != reduced) continue;
+    if (widest < 0 || problem.dims[d].size > problem.dims[widest].size) widest = d;
+  }
+  first = second = problem;
+  const Dim& dim = problem.dims[widest];
+  int64_t half = dim.size / 2;
+  if (half > kAccessBytes) half -= half % kAccessBytes;  // the second part as aligned as the first
+  first.dims[widest].size = half;
+  second.dims[widest].size = dim.size - half;
+  const auto item = static_cast<int64_t>(size_of(problem.in_dtype));
+  second.in = static_cast<const char*>(problem.in) + half * dim.in_stride * item;
+  second.out = static_cast<char*>(problem.out) +
+               half * dim.out_stride * static_cast<int64_t>(size_of(problem.dtype));
+}
+
+}  // namespace gpuopt::reduce

@@ -1,0 +1,261 @@
+// Kernels for reductions along the innermost dimension.
+#pragma once
+
+#include "common/async.cuh"
+#include "reduce/reduce_kernel.cuh"
+
+namespace gpuopt::reduce {
+
+extern __shared__ uint4 shared[];
+
+// The values before the first whole aligned pack.
+template <typename In>
+__device__ __forceinline__ uint32_t head_of(const In* row) {
+  return static_cast<uint32_t>(-reinterpret_cast<uintptr_t>(row) % kPackBytes / sizeof(In));
+}
+
+// The values of each row that aligned packs leave out, at both its ends: at most kValues - 1 each.
+template <typename Op, typename In, int kValues>
+__device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const Args& args,
+                                                            int64_t base, uint32_t lane,
+                                                            uint32_t lanes) {
+  using V = typename Op::Value;
+  V value = op.identity();
+  const uint32_t edges = args.outer_units * 2 * kValues;
+  for (uint32_t e = lane; e < edges; e += lanes) {
+    const uint32_t outer = e / (2 * kValues), place = e % (2 * kValues);
+    const In* row = static_cast<const In*>(args.in) + base + in_offset(args.reduced, 1, outer);
+    const uint32_t head = head_of(row);
+    const auto tail = static_cast<uint32_t>((args.row_size - head) % kValues);
+    if (place < kValues) {
+      if (place < head) value = op.combine(value, convert<V>(row[place]));
+    } else if (place - kValues < tail) {
+      value = op.combine(value, convert<V>(row[args.row_size - tail + (place - kValues)]));
+    }
+  }
+  return value;
+}
+
+// y lanes, a power of two, run along the units of an output; z outputs in a block. With kRagged,
+// rows begin and end anywhere: their aligned packs are units, the values at both ends are extra.
+// With kOneRow, all units of an output are in one row.
+template <typename Op, typename In, typename Mid, int kValues, bool kRagged, bool kOneRow>
+__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kValues>)
+    rows_kernel(const Op op, const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  constexpr int kUnroll = kValues > 1 ? kPackUnroll : kValueUnroll;
+  let_next_grid_start();
+  uint32_t tile = blockIdx.x;
+  const uint32_t split = args.splits.divmod(tile);
+  const uint32_t lanes = args.y.divisor;
+  const uint32_t lane = threadIdx.x & (lanes - 1);
+  const uint32_t z = threadIdx.x / lanes;
+  const uint32_t output = tile * args.z + z;
+  const bool active = output < args.outputs;
+
+  V value = op.identity();
+  if (active) {
+    const int64_t base = in_offset(args.kept, 0, output);
+    const auto take = [&](const V* values) {
+      value = op.combine(value, combine_all<kValues>(op, values));
+    };
+    if constexpr (kOneRow) {
+      int64_t first = base, units = args.units;
+      if constexpr (kRagged) {
+        const uint32_t head = head_of(static_cast<const In*>(args.in) + base);
+        first += head;
+        units = (args.row_size - head) / kValues;
+      }
+      walk_row<V, In, Mid, kValues, kUnroll, Read::kAligned>(args, first, units, lane, lanes, split,
+                                                             take);
+    } else {
+      walk_rows<V, In, Mid, kValues, kUnroll, Read::kAligned>(
+          args, base, lane, lanes, split,
+          [&](int64_t row, uint32_t inner, bool& valid) {
+            if constexpr (kRagged) {
+              // A row with a long head has one pack less.
+              const uint32_t head = head_of(static_cast<const In*>(args.in) + row);
+              row += head;
+              valid = valid && (int64_t{inner} + 1) * kValues + head <= args.row_size;
+            }
+            return row + inner * args.inner_stride;
+          },
+          take);
+    }
+    if constexpr (kRagged) {
+      value = op.combine(value, combine_edges<Op, In, kValues>(op, args, base, split * lanes + lane,
+                                                               args.splits.divisor * lanes));
+    }
+  }
+
+  value = combine_lanes(op, value, 1, lanes);
+  if (lanes > kWarp) {
+    auto* s = reinterpret_cast<V*>(shared);
+    const uint32_t warps = lanes / kWarp;
+    if (threadIdx.x % kWarp == 0) s[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    if (lane >= kWarp) return;
+    value = lane < warps ? s[z * warps + lane] : op.identity();
+    value = combine_lanes(op, value, 1, warps);
+  }
+  if (active && lane == 0) emit(op, args, output, split, value);
+}
+
+// Rows of at most kWarp packs: every group of y lanes takes kRows rows, a pack a lane. The rows of a
+// group are z apart, so that a block reads a run of rows at a time.
+template <typename Op, typename In>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    short_rows_kernel(const Op op, const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  constexpr int kValues = kPackSize<In>;
+  constexpr int kRows = kPackUnroll;
+  const uint32_t lanes = args.y.divisor;
+  const uint32_t lane = threadIdx.x & (lanes - 1);
+  const uint32_t first = blockIdx.x * (args.z * kRows) + threadIdx.x / lanes;
+  const bool has_pack = lane < static_cast<uint32_t>(args.units);
+
+  uint4 words[kRows];
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+    const uint32_t row = first + k * args.z;
+    const int64_t offset = in_offset(args.kept, 0, row) + lane * kValues;
+    words[k] = load_16_bytes(static_cast<const In*>(args.in) + offset,
+                             has_pack && row < args.outputs, args.read_once);
+  }
+  V results[kRows];
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+    const auto pack = pack_of<In>(words[k]);
+    V values[kValues];
+#pragma unroll
+    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
+    results[k] = has_pack ? combine_all<kValues>(op, values) : op.identity();
+  }
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) results[k] = combine_lanes(op, results[k], 1, lanes);
+  // All lanes have all results; each writes its share.
+  for (uint32_t k = lane; k < kRows; k += lanes) {
+    V value = results[0];
+#pragma unroll
+    for (int other = 1; other < kRows; ++other) {
+      value = k == static_cast<uint32_t>(other) ? results[other] : value;
+    }
+    const uint32_t row = first + k * args.z;
+    if (row < args.outputs) emit(op, args, row, 0, value);
+  }
+}
+
+// Several rows in a pack, kRow values each, one after another in memory.
+template <typename Op, typename In, int kRow>
+__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kPackSize<In>>)
+    rows_in_packs_kernel(const Op op, const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  constexpr int kValues = kPackSize<In>, kRows = kValues / kRow;
+  const int64_t packs = args.outputs / kRows;
+  const int64_t first = int64_t{blockIdx.x} * (kThreads * kPackUnroll) + threadIdx.x;
+  int64_t offsets[kPackUnroll];
+  bool valid[kPackUnroll];
+#pragma unroll
+  for (int u = 0; u < kPackUnroll; ++u) {
+    valid[u] = first + u * kThreads < packs;
+    offsets[u] = (first + u * kThreads) * kValues;
+  }
+  uint32_t output = static_cast<uint32_t>(first) * kRows;
+  load_units<V, In, V, kValues, kPackUnroll, Read::kAligned>(
+      args, offsets, valid, [&](const V* values) {
+        V results[kRows];
+#pragma unroll
+        for (int row = 0; row < kRows; ++row) {
+          results[row] = combine_all<kRow>(op, values + row * kRow);
+        }
+        emit_pack<kRows>(op, args, output, 0, args.packed_out, results);
+        output += kThreads * kRows;
+      });
+  // The rows of the last, unfilled pack.
+  const auto rest = static_cast<uint32_t>(packs) * kRows + threadIdx.x;
+  if (blockIdx.x == 0 && rest < args.outputs) {
+    V value = op.identity();
+    for (int i = 0; i < kRow; ++i) {
+      value = op.combine(value, convert<V>(static_cast<const In*>(args.in)[int64_t{rest} * kRow + i]));
+    }
+    emit(op, args, rest, 0, value);
+  }
+}
+
+// Short rows one after another in memory that aren't whole packs: a block copies its rows to shared
+// memory as one piece and sums them there, y lanes a row.
+template <typename Op, typename In>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    tile_kernel(const Op op, const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  constexpr int kValues = kPackSize<In>;
+  auto* s = reinterpret_cast<In*>(shared);
+  const uint32_t rows = args.z * args.rows_per_lane;
+  const uint32_t first = blockIdx.x * rows;
+  const uint32_t here = args.outputs - first < rows ? args.outputs - first : rows;
+  const auto row_size = static_cast<uint32_t>(args.row_size);
+  const In* in = static_cast<const In*>(args.in) + int64_t{first} * row_size;
+  const uint32_t values = here * row_size;
+  for (uint32_t p = threadIdx.x; p < values / kValues; p += kThreads) {
+    copy_async<In, kValues>(s + p * kValues, in + p * kValues);
+  }
+  for (uint32_t i = values / kValues * kValues + threadIdx.x; i < values; i += kThreads) {
+    s[i] = in[i];
+  }
+  wait_for_copies();
+  __syncthreads();
+
+  const uint32_t lanes = args.y.divisor;
+  const uint32_t lane = threadIdx.x & (lanes - 1);
+  const uint32_t z = threadIdx.x / lanes;
+  for (uint32_t r = 0; r < args.rows_per_lane; ++r) {
+    const uint32_t row = z + r * args.z;
+    V value = op.identity();
+    if (row < here) {
+      const In* own = s + row * row_size;
+#pragma unroll 4
+      for (uint32_t i = lane; i < row_size; i += lanes) {
+        value = op.combine(value, convert<V>(own[i]));
+      }
+    }
+    value = combine_lanes(op, value, 1, lanes);
+    if (lane == 0 && row < here) emit(op, args, first + row, 0, value);
+  }
+}
+
+// The second launch of a split reduction: combines the slots of the workspace. x outputs a block, a
+// power of two; y lanes along the slots.
+template <typename Op>
+__global__ void __launch_bounds__(kFinishThreads)
+    finish_kernel(const Op op, const __grid_constant__ Args args, uint32_t slots) {
+  using V = typename Op::Value;
+  constexpr int kUnroll = 4;
+  const uint32_t width = args.x.divisor;
+  const uint32_t x = threadIdx.x & (width - 1);
+  const uint32_t y = threadIdx.x / width;
+  const uint32_t output = blockIdx.x * width + x;
+  V value = op.identity();
+  wait_for_grid_before();
+  if (output < args.outputs) {
+    const V* in = static_cast<const V*>(args.workspace) + output;
+    for (uint32_t slot = y; slot < slots; slot += kUnroll * args.y.divisor) {
+      V values[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const uint32_t own = slot + u * args.y.divisor;
+        values[u] = own < slots ? in[int64_t{own} * args.outputs] : op.identity();
+      }
+      value = op.combine(value, combine_all<kUnroll>(op, values));
+    }
+  }
+  auto* s = reinterpret_cast<V*>(shared);
+  value = combine_lanes(op, value, width, kWarp);
+  const uint32_t warps = blockDim.x / kWarp;
+  if (threadIdx.x % kWarp < width) s[threadIdx.x / kWarp * width + x] = value;
+  __syncthreads();
+  if (threadIdx.x >= width || output >= args.outputs) return;
+  for (uint32_t warp = 1; warp < warps; ++warp) value = op.combine(value, s[warp * width + x]);
+  store(op, args, output, value);
+}
+
+}  // namespace gpuopt::reduce

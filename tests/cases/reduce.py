@@ -1,0 +1,291 @@
+"""reduce_sum, reduce_mean, reduce_max and reduce_min: one sweep of calls (reduce_samples.py), references, error bounds and errors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+
+import torch_ops
+
+from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
+from . import reduce_samples as calls
+from .tensors import ALL, COMPLEX, FLOATS, INTEGERS, Maker, compute_type, real_of, wide
+
+# ---------------------------------------------------------------- references
+
+
+def _reduced(x: torch.Tensor, dim) -> list[int]:
+    """The reduced dimensions, counted from the front; None and () are all of them."""
+    dims = range(x.dim()) if dim is None or dim == () or dim == [] else [dim] if isinstance(dim, int) else dim
+    return sorted(d % x.dim() for d in dims) if x.dim() else []
+
+
+def _rows(x: torch.Tensor, dim) -> torch.Tensor:
+    """The values of each result along one last dimension."""
+    reduced = _reduced(x, dim)
+    kept = [d for d in range(x.dim()) if d not in reduced]
+    sizes = [x.shape[d] for d in kept]
+    return x.permute(kept + reduced).reshape(*sizes, math.prod(x.shape[d] for d in reduced))
+
+
+def _shaped(result: torch.Tensor, x: torch.Tensor, dim, keepdim: bool) -> torch.Tensor:
+    for d in _reduced(x, dim) if keepdim else ():
+        result = result.unsqueeze(d)
+    return result
+
+
+def _sum_in_pairs(rows: torch.Tensor) -> torch.Tensor:
+    """Sums in about twice the precision of float64: what each addition rounds off is added up beside it (Knuth's TwoSum)."""
+    if rows.shape[-1] == 0:
+        return rows.sum(-1)
+    high, low = rows, torch.zeros_like(rows)
+    while high.shape[-1] > 1:
+        if high.shape[-1] % 2:
+            high, low = (torch.nn.functional.pad(t, (0, 1)) for t in (high, low))
+        a, b = high.chunk(2, -1)
+        high = a + b
+        rest = high - a
+        low = sum(low.chunk(2, -1)) + ((a - (high - rest)) + (b - rest))
+    high, low = high[..., 0], low[..., 0]
+    return torch.where(high.isfinite(), high + low, high)
+
+
+def sum_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
+    if dtype is None:
+        dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
+    rows = _rows(wide(x, dtype), dim)
+    if dtype == torch.bool:
+        total = rows.any(-1)
+    else:
+        total = _sum_in_pairs(rows) if real_of(dtype) == torch.float64 else rows.sum(-1)
+    return _shaped(total, x, dim, keepdim)
+
+
+def mean_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
+    count = math.prod(x.shape[d] for d in _reduced(x, dim))
+    total = sum_reference(x, dim, keepdim, dtype=dtype)
+    return total / count if count else torch.full_like(total, math.nan)
+
+
+def max_reference(x, dim=None, keepdim=False) -> torch.Tensor:
+    rows = _rows(wide(x, x.dtype), dim)
+    return _shaped(rows.any(-1) if x.dtype == torch.bool else rows.max(-1).values, x, dim, keepdim)
+
+
+def min_reference(x, dim=None, keepdim=False) -> torch.Tensor:
+    rows = _rows(wide(x, x.dtype), dim)
+    return _shaped(rows.all(-1) if x.dtype == torch.bool else rows.min(-1).values, x, dim, keepdim)
+
+
+def reference(op: str) -> Callable:
+    """The float64 reference of 'reduce_sum', 'reduce_mean', 'reduce_max' or 'reduce_min'."""
+    return {c.name: c.reference for c in CASES}[op]
+
+
+# ---------------------------------------------------------------- error bounds
+
+
+def _sum_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *, dtype=None):
+    """(log2 n + 8) eps sum|x|, eps of the type that is accumulated in. A sum in pairs has log2(n) eps/2 sum|x|, one of runs of m values
+    each added in order log2(n/m) + m in place of log2(n) (N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput.
+    14, 1993): runs of some 30 values are within it for certain, longer ones because their errors are not all of one sign. Where the
+    values' sizes add up to more than the type holds, so may a part of them, and anything may come."""
+    if not (result_dtype.is_floating_point or result_dtype.is_complex):
+        return None
+    info = torch.finfo(compute_type(device, result_dtype))
+    rows = _rows(wide(x, result_dtype), dim)
+    parts = torch.view_as_real(rows.resolve_conj()) if rows.is_complex() else rows.unsqueeze(-1)
+    sizes = torch.where(parts.isfinite(), parts.abs(), 0.0).sum((-2, -1))
+    bound = (math.log2(max(rows.shape[-1], 1)) + 8) * info.eps * sizes + info.smallest_normal * info.eps
+    return _shaped(torch.where(sizes < info.max, bound, math.inf), x, dim, keepdim)
+
+
+def _mean_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *, dtype=None):
+    """The sum's, scaled; the scaling's own two roundings are less than the part that does not depend on n."""
+    bound = _sum_bound(device, result_dtype, reference, x, dim, keepdim)
+    if bound is None:
+        return None
+    info = torch.finfo(compute_type(device, result_dtype))
+    count = math.prod(x.shape[d] for d in _reduced(x, dim))
+    return bound / max(count, 1) + info.smallest_normal * info.eps
+
+
+def _extremum_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False):
+    """One of the values: nothing is rounded."""
+
+
+# ---------------------------------------------------------------- samples of each operator
+
+
+def _sum_samples(device, dtype) -> Iterator[Sample]:
+    yield from calls.sweep(device, dtype)
+    yield from calls.empty_sums(device, dtype)
+    yield from calls.conversions(device, dtype, calls.SUM_TARGETS)
+
+
+def _mean_samples(device, dtype) -> Iterator[Sample]:
+    if dtype.is_floating_point or dtype.is_complex:
+        yield from calls.sweep(device, dtype)
+        yield from calls.empty_sums(device, dtype)
+    # Integers have a mean only with dtype=: their samples go with float32's.
+    sources = (dtype, *INTEGERS, torch.bool) if dtype == torch.float32 else (dtype,)
+    for sample in itertools.chain(*(calls.conversions(device, d, calls.FLOAT_TARGETS) for d in sources)):
+        # ATen's CPU kernel converts to float32 for these, and not to the half type first.
+        narrowed = device == "cpu" and sample.kwargs["dtype"] in (torch.float16, torch.bfloat16)
+        yield replace(sample, exact_inputs=not narrowed)
+
+
+def _mean_few(device, dtype) -> Iterator[Sample]:
+    yield from calls.few(device, dtype)
+    yield from calls.few_conversions(device, dtype)
+
+
+def _sum_few(device, dtype) -> Iterator[Sample]:
+    yield from _mean_few(device, dtype)
+    yield Sample("empty", (torch.ones(0, 4, device=device).to(dtype),), {"dim": 0})
+
+
+# ---------------------------------------------------------------- errors
+
+
+def _dim_errors(device, **given) -> Iterator[ErrorCase]:
+    make = Maker(device, torch.float32)
+    for name, x, dim, says in (
+        ("dim too large", make(2, 3), 2, r"\b2\b"),
+        ("dim too small", make(2, 3), -3, r"-3\b"),
+        ("one dim of two too large", make(2, 3), (0, 7), r"\b7\b"),
+        ("dim of a 0-d tensor", make(), 1, r"\b1\b"),
+        ("a dim twice", make(2, 3), (0, 0), "once"),
+        ("a dim twice, once from the back", make(2, 3), (1, -1), "once"),
+        ("a dim of a 0-d tensor twice", make(), (0, -1), "once"),
+    ):
+        yield ErrorCase(name, (x,), {"dim": dim, **given}, says=(r"\bdim\b", says))
+
+
+def _out_errors(device, *wrong_dtypes) -> Iterator[ErrorCase]:
+    """Errors of dims with out= as without; an out of a wrong dtype, given as (name, dtype=, out's dtype, what the message says)."""
+    make = Maker(device, torch.float32)
+
+    def error(name, out, *says, on_meta=True, **kwargs):
+        kwargs = {"dim": 1, **kwargs, "out": out}
+        return ErrorCase(name, (make(2, 3),), kwargs, says=(r"\bout\b", *says), variant="out", on_meta=on_meta)
+
+    for name, dtype, out_dtype, says in wrong_dtypes:
+        kwargs = {} if dtype is None else {"dtype": dtype}
+        yield error(name, make(2, dtype=out_dtype), *says, **kwargs)
+    for dim_error in _dim_errors(device, out=make(2)):
+        yield replace(dim_error, name=f"{dim_error.name}, out", variant="out")
+    if device != "cpu":
+        yield error("out on the CPU", make(2).cpu(), "cpu", on_meta=False)
+
+
+def _sum_errors(device) -> Iterator[ErrorCase]:
+    yield from _dim_errors(device)
+    yield from _out_errors(
+        device, ("out is not of dtype", torch.float64, torch.float32, ("[Dd]ouble|float64", "[Ff]loat"))
+    )
+
+
+def _mean_errors(device) -> Iterator[ErrorCase]:
+    yield from _dim_errors(device)
+    yield from _out_errors(
+        device,
+        ("out is not of dtype", torch.float64, torch.float32, ("[Dd]ouble|float64", "[Ff]loat")),
+        ("integer out", None, torch.int64, ("[Ll]ong|int64",)),
+    )
+    ints = Maker(device, torch.int32)(2, 3)
+    yield ErrorCase("mean of integers", (ints,), says=(r"\bself\b|\bdtype\b", "[Ii]nt"))
+    yield ErrorCase("mean of bools", (ints > 0,), {"dim": 1}, says=(r"\bself\b|\bdtype\b", "[Bb]ool"))
+    yield ErrorCase("integer mean", (ints.float(),), {"dtype": torch.int64}, says=(r"\bdtype\b", "[Ll]ong|int64"))
+
+
+def _extremum_errors(device) -> Iterator[ErrorCase]:
+    yield from _dim_errors(device)
+    yield from _out_errors(
+        device,
+        ("float into int", None, torch.int32, ("[Ff]loat", "[Ii]nt")),
+        ("float into double", None, torch.float64, ("[Ff]loat", "[Dd]ouble")),
+    )
+    make = Maker(device, torch.float32)
+    for shape, kwargs in (((0,), {}), ((3, 0), {}), ((3, 0), {"dim": ()}), ((2, 0), {"keepdim": True})):
+        yield ErrorCase(f"no values, {shape}, {kwargs}", (make(*shape),), kwargs, says=(r"\bself\b", "empty"))
+    for shape, dim in (((3, 0), 1), ((0, 3), (0, 1)), ((2, 0, 5), -2)):
+        says = (r"\bdim\b", rf"\[{', '.join(map(str, shape))}\]")
+        yield ErrorCase(f"no values, {shape}, dim={dim}", (make(*shape),), {"dim": dim}, says=says)
+    yield ErrorCase("complex", (make(2, 3, dtype=torch.complex64),), {"dim": 1}, says=("[Cc]omplex",), on_meta=False)
+
+
+# ---------------------------------------------------------------- the cases
+
+
+def _case(name: str, function: Callable, **rest) -> OpCase:
+    op, packet = getattr(torch_ops, name), getattr(torch.ops.gpuopt, name)
+
+    def aten(x, dim=None, keepdim=False, **kwargs):
+        return function(x, dim, keepdim, **kwargs)  # torch.sum takes no keepdim and no out where dim is left out
+
+    return OpCase(
+        name=name,
+        op=op,
+        overload=packet.default,
+        aten=aten,
+        out=Variant(op, packet.out, aten),
+        opinfo=(OpInfoLink(function.__name__),),
+        elementwise=False,
+        **rest,
+    )
+
+
+REALS = FLOATS + INTEGERS + (torch.bool,)
+
+CASES = [
+    _case(
+        "reduce_sum",
+        torch.sum,
+        reference=sum_reference,
+        samples=_sum_samples,
+        few=_sum_few,
+        errors=_sum_errors,
+        dtypes=tuple(d for d in ALL if d != torch.complex32),
+        cuda_dtypes=(torch.complex32,),
+        grad_dtypes=FLOATS + COMPLEX[1:],
+        bound=_sum_bound,
+    ),
+    _case(
+        "reduce_mean",
+        torch.mean,
+        reference=mean_reference,
+        samples=_mean_samples,
+        few=_mean_few,
+        errors=_mean_errors,
+        dtypes=FLOATS + COMPLEX[1:],
+        grad_dtypes=FLOATS + COMPLEX[1:],
+        bound=_mean_bound,
+    ),
+    _case(
+        "reduce_max",
+        torch.amax,
+        reference=max_reference,
+        samples=calls.sweep,
+        few=calls.few,
+        errors=_extremum_errors,
+        dtypes=REALS,
+        grad_dtypes=FLOATS,
+        bound=_extremum_bound,
+    ),
+    _case(
+        "reduce_min",
+        torch.amin,
+        reference=min_reference,
+        samples=calls.sweep,
+        few=calls.few,
+        errors=_extremum_errors,
+        dtypes=REALS,
+        grad_dtypes=FLOATS,
+        bound=_extremum_bound,
+    ),
+]

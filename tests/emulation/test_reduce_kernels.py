@@ -1,0 +1,192 @@
+"""The reduction launchers and kernels, run on the CPU over random problems: every path, against numpy."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tools import native_build, toolchain
+from tools.toolchain import BuildError
+
+from .build import build
+from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
+
+ROWS, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(5)
+ORDERED = [t for t in TYPES if t.category != COMPLEX]
+MULTIPROCESSORS = 4
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    try:
+        config = native_build.configure()
+        if config.nvcc is None:
+            pytest.skip("CUDA's headers come with nvcc, and there is none")
+        include = toolchain.cuda_include(config.torch, config.nvcc)
+    except BuildError as error:
+        pytest.skip(str(error))
+    return ctypes.CDLL(str(build("reduce", config, include, tmp_path_factory.mktemp("emulated"))))
+
+
+def converted(values: np.ndarray, source: DType, dtype: DType) -> np.ndarray:
+    """Every value rounded to `dtype`, in a type that holds exact sums of them."""
+    wide = {BOOL: np.int64, INTEGER: np.int64, FLOAT: np.float64, COMPLEX: np.complex128}[dtype.category]
+    if source.category == BOOL or dtype.category == BOOL:
+        values = values != 0
+    if dtype.category < COMPLEX and np.iscomplexobj(values):
+        values = values.real
+    return (values if dtype.category == BOOL else values.astype(dtype.numpy)).astype(wide)
+
+
+def mean_of(total: np.ndarray, dtype: DType, count: int) -> np.ndarray:
+    """Divided in the type that sums are kept in, part by part."""
+    real = np.float64 if dtype.numpy in (np.float64, np.complex128) else np.float32
+    if dtype.category < COMPLEX:
+        return total.astype(real) / real(count)
+    return total.real.astype(real) / real(count) + 1j * (total.imag.astype(real) / real(count))
+
+
+def expected(op: str, source: DType, dtype: DType, values: np.ndarray, axes: tuple, count: int) -> np.ndarray:
+    x = converted(values, source, dtype)
+    if op in ("max", "min"):
+        return getattr(x, op)(axis=axes).astype(dtype.numpy)
+    total = x.sum(axis=axes)
+    if op == "mean":
+        total = mean_of(total, dtype, count)
+    return ((total != 0) if dtype.category == BOOL else total).astype(dtype.numpy)
+
+
+def run_and_compare(kernels, op: str, source: Operand, dtype: DType, reduced: list, out: Operand, sms: int = MULTIPROCESSORS):
+    """Runs a problem. Returns the path that its plan took, and whether outputs were split over blocks."""
+    rank = len(source.sizes)
+    axes = tuple(rank - 1 - d for d in range(rank) if reduced[d])
+    count = math.prod(source.sizes[d] for d in range(rank) if reduced[d])
+    with np.errstate(all="ignore"):
+        want = expected(op, source.dtype, dtype, source.view(source.before), axes, count)
+    path, splits = ctypes.c_int(), ctypes.c_int()
+
+    def array(kind, values):
+        return (kind * max(len(values), 1))(*values)
+
+    error = kernels.run(
+        op.encode(),
+        ctypes.c_double(count if op == "mean" else 1),
+        rank,
+        array(ctypes.c_int64, source.sizes),
+        array(ctypes.c_int64, source.strides),
+        array(ctypes.c_int64, out.strides),
+        array(ctypes.c_int, reduced),
+        ctypes.c_uint64(source.address),
+        ctypes.c_uint64(out.address),
+        source.dtype.number,
+        dtype.number,
+        sms,
+        ctypes.byref(path),
+        ctypes.byref(splits),
+    )
+    assert error == 0
+    kept = [0 if reduced[d] else slice(None) for d in range(rank)][::-1]
+    np.testing.assert_array_equal(out.view(out.buffer)[tuple(kept)], want)
+    # Nothing beside the outputs has changed.
+    out.view(out.buffer)[tuple(kept)] = out.view(out.before)[tuple(kept)]
+    for operand in (source, out):
+        np.testing.assert_array_equal(operand.buffer, operand.before)
+    return path.value, splits.value > 1
+
+
+def make_out(dtype: DType, sizes: list, reduced: list, random, order=None, gap: int = 0, offset: int = 0) -> Operand:
+    """Outputs whose dimensions lie in memory in `order` (innermost first by default), sizes 1 where reduced."""
+    shape = [1 if r else n for n, r in zip(sizes, reduced)]
+    strides, step = [0] * len(sizes), 1
+    for d in order or range(len(sizes)):
+        strides[d] = 0 if reduced[d] else step
+        step = step * shape[d] + gap
+    return Operand(dtype, shape, strides, offset, random)
+
+
+@st.composite
+def problems(draw):
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 64, 130, 1025]), max_size=4))
+    while math.prod(sizes) > 60000:
+        sizes.pop()
+    rank = len(sizes)
+    reduced = draw(st.lists(st.booleans(), min_size=rank, max_size=rank))
+    op = draw(st.sampled_from(["sum", "mean", "max", "min"]))
+    source = draw(st.sampled_from(ORDERED if op in ("max", "min") else TYPES))
+    dtype = source
+    if op == "mean" and dtype.category < FLOAT or op == "sum" and draw(st.integers(0, 2)) == 0:
+        fits = [t for t in TYPES if t.category >= max(source.category, FLOAT if op == "mean" else BOOL)]
+        dtype = draw(st.sampled_from(fits))
+    strides, step = [0] * rank, 1
+    order = draw(st.permutations(range(rank))) if draw(st.booleans()) else range(rank)
+    for d in order:
+        strides[d] = step
+        step = step * sizes[d] + draw(st.sampled_from([0, 0, 0, 0, 1, 4, 16]))
+    if draw(st.integers(0, 4)) == 0:
+        strides = [0 if draw(st.booleans()) else s for s in strides]
+    random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    operand = Operand(source, sizes, strides, draw(st.sampled_from([0, 0, 0, 1, 3, 8])), random)
+    out_order = draw(st.permutations(range(rank))) if draw(st.integers(0, 3)) == 0 else None
+    out = make_out(dtype, sizes, reduced, random, out_order, draw(st.sampled_from([0, 0, 3])), draw(st.sampled_from([0, 0, 1])))
+    return op, operand, dtype, reduced, out
+
+
+def test_any_problem(kernels):
+    taken = set()
+
+    @settings(max_examples=600, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problem=problems(), sms=st.sampled_from([1, 4, 64]))
+    def check(problem, sms):
+        taken.add(run_and_compare(kernels, *problem, sms))
+
+    check()
+    assert {path for path, _ in taken} == {ROWS, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS}
+    assert (COLUMNS, True) in taken
+
+
+@pytest.mark.parametrize("dtype", [F16, F32], ids=str)
+@pytest.mark.parametrize(
+    "sizes, strides, reduced, path, split",
+    [
+        ([2**17 + 13], [1], [1], ROWS, True),  # whole groups of packs, then a part of one
+        ([40000, 3], [1, 40000], [1, 0], ROWS, True),
+        ([5003, 2, 3], [1, 5003, 10007], [1, 0, 1], ROWS, True),  # ragged rows, several to an output
+        ([64, 700], [1, 64], [0, 1], COLUMNS, True),
+        ([300, 500], [1, 300], [0, 1], COLUMNS, True),
+        ([3, 9001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows in a row of packs
+        ([3, 901, 4, 5], [1, 3, 2703, 2703 * 4], [0, 1, 0, 1], COLUMNS, False),  # folded, outer reduced rows
+        ([5, 901, 7], [1, 5, 4505], [0, 1, 1], COLUMNS, False),
+        ([1027, 40], [1, 1027], [0, 1], COLUMNS, False),  # columns that begin anywhere
+        ([33, 5000], [1, 33], [1, 0], TILE, False),
+        ([16, 5000], [1, 20], [1, 0], SHORT_ROWS, False),
+        ([2, 50001], [1, 2], [1, 0], ROWS_IN_PACKS, False),
+        ([50001], [1], [0], ROWS_IN_PACKS, False),  # nothing to reduce
+    ],
+)
+def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, reduced, path, split):
+    random = np.random.default_rng(0)
+    for offset in (0, 1):
+        source = Operand(dtype, sizes, strides, offset, random)
+        out = make_out(dtype, sizes, reduced, random)
+        for op in ("sum", "max"):
+            taken = run_and_compare(kernels, op, source, dtype, reduced, out)
+            if offset == 0:
+                assert taken == (path, split)
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, TYPES[8]], ids=str)
+@pytest.mark.parametrize("sizes, reduced", [([5003], [1]), ([24, 200], [1, 0]), ([24, 200], [0, 1]), ([7, 300], [1, 0])])
+def test_nan_wins(kernels, dtype, sizes, reduced):
+    random = np.random.default_rng(1)
+    strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
+    for place in range(0, math.prod(sizes), 97):
+        source = Operand(dtype, sizes, strides, 0, random)
+        source.buffer[place] = source.before[place] = np.nan
+        out = make_out(dtype, sizes, reduced, random)
+        for op in ("max", "min", "sum"):
+            run_and_compare(kernels, op, source, dtype, reduced, out)

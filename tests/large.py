@@ -1,0 +1,26 @@
+"""What the tests of large tensors share: values that are computed, and checked, in chunks, so that no reference of that size is stored."""
+
+from __future__ import annotations
+
+import torch
+
+PAST = 2**31 + 4097
+CHUNK = 2**26
+
+
+def filled(numel: int, formula, dtype=torch.uint8, into: torch.Tensor | None = None) -> torch.Tensor:
+    """formula(i) for i in [0, numel), in chunks."""
+    flat = torch.empty(numel, dtype=dtype, device="cuda") if into is None else into
+    for start in range(0, numel, CHUNK):
+        i = torch.arange(start, min(start + CHUNK, numel), device="cuda")
+        flat[start : start + CHUNK] = formula(i).to(dtype)
+    return flat
+
+
+def check(flat: torch.Tensor, formula):
+    """flat[i] == formula(i), all of it."""
+    for start in range(0, flat.numel(), CHUNK):
+        part = flat[start : start + CHUNK]
+        i = torch.arange(start, start + part.numel(), device="cuda")
+        wrong = part != formula(i).to(flat.dtype)
+        assert not wrong.any(), f"first wrong element: {start + int(wrong.nonzero()[0])} of {flat.numel()}"

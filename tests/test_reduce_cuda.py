@@ -1,0 +1,370 @@
+"""What only a GPU shows of reductions: accuracy at size, the same bits however calls overlap, and what memory they take."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import threading
+
+import pytest
+import torch
+
+import torch_ops
+
+from .cases import tensors
+from .cases.reduce import CASES
+from .compare import Failures, different_bits, different_from_reference
+
+pytestmark = pytest.mark.gpu
+CASE = {case.name: case for case in CASES}
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+def _ill_conditioned(n: int, **like) -> torch.Tensor:
+    """Values over six orders of magnitude that cancel but for rounding, far from one another."""
+    x = torch.randn(n, **like) * torch.exp2(20 * torch.rand(n, **like) - 10)
+    x[n // 2 :] = -x[: n - n // 2].flip(0)
+    x[::1009] += 1
+    return x
+
+
+DATA = {"uniform": torch.rand, "normal": torch.randn, "ill-conditioned": _ill_conditioned}
+each_data = pytest.mark.parametrize("data", DATA)
+each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+
+
+def _exact_sum(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([part.double().sum() for part in x.split(2**26)]).sum()
+
+
+def _check_full_sums(data: str, dtype: torch.dtype, n: int, seeds: int):
+    """The mean error over many seeds: ATen's own, in one sum, may happen to be nothing. bfloat16 is added up into a float32, so that the
+    errors compared are those of adding; rounded to bfloat16, the sum must be nearly the nearest number."""
+    ours, theirs, ulps = [], [], []
+    generator = torch.Generator("cuda")
+    for seed in range(seeds):
+        generator.manual_seed(seed)
+        x = DATA[data](n, generator=generator, device="cuda", dtype=torch.float32).to(dtype)
+        exact = _exact_sum(x)
+        got = torch_ops.reduce_sum(x, dtype=torch.float32)
+        ours.append(float((got - exact).abs()))
+        theirs.append(float((torch.sum(x, dtype=torch.float32) - exact).abs()))
+        ulps.append(float(exact.abs()) * torch.finfo(torch.float32).eps)
+        if seed < 3:
+            size = torch.stack([part.double().abs().sum() for part in x.split(2**26)]).sum()
+            bound = (math.log2(n) + 8) * torch.finfo(torch.float32).eps * size
+            for result in (got, torch_ops.reduce_sum(x), torch_ops.reduce_sum(x.view(-1, 2**13))):
+                assert different_from_reference(result, exact, bound) is None
+            mean = torch_ops.reduce_mean(x)
+            assert different_from_reference(mean, exact / n, bound / n) is None
+    assert sum(ours) <= 1.5 * sum(theirs) + sum(ulps), f"summed error {sum(ours)}, ATen's is {sum(theirs)}"
+
+
+@each_data
+@each_dtype
+def test_accuracy_of_full_sums(data, dtype):
+    _check_full_sums(data, dtype, 2**26, seeds=64)
+
+
+@pytest.mark.large
+@pytest.mark.gib(28)
+@each_data
+@each_dtype
+def test_accuracy_of_full_sums_of_2_to_30(data, dtype):
+    _check_full_sums(data, dtype, 2**30, seeds=24)
+
+
+@each_data
+@each_dtype
+@pytest.mark.parametrize("shape", [(2**13, 2**13), (64, 2**20), (2**20, 64), (2**16, 2**10), (2**10, 2**16)], ids=str)
+@pytest.mark.parametrize("dim", [0, 1], ids=["columns", "rows"])
+def test_accuracy_of_rows_and_columns(data, dtype, shape, dim):
+    generator = torch.Generator("cuda").manual_seed(1)
+    x = DATA[data](math.prod(shape), generator=generator, device="cuda", dtype=torch.float32).to(dtype).view(shape)
+    exact = x.double().sum(dim)
+    got, want = (op(x, dim, dtype=torch.float32) for op in (torch_ops.reduce_sum, torch.sum))
+    bound = CASE["reduce_sum"].bound("cuda", torch.float32, exact, x, dim)
+    assert different_from_reference(got, exact, bound) is None
+    ours, theirs = (float((t - exact).abs().mean()) for t in (got, want))
+    ulp = float(exact.abs().mean()) * torch.finfo(torch.float32).eps
+    assert ours <= 1.5 * theirs + ulp, f"mean error {ours}, ATen's is {theirs}"
+    count = shape[dim]
+    assert different_from_reference(torch_ops.reduce_mean(x, dim), exact / count, bound / count) is None
+
+
+# ---------------------------------------------------------------- the same bits, however calls overlap
+
+
+@functools.cache
+def _calls() -> dict:
+    """Reductions of every kind as functions without arguments: by one block and by many, of rows, columns and what lies between."""
+    generator = torch.Generator("cuda").manual_seed(3)
+
+    def make(*shape, dtype=torch.float32):
+        return torch.randn(shape, generator=generator, device="cuda").to(dtype)
+
+    channels = make(8, 64, 56, 56).contiguous(memory_format=torch.channels_last)
+    calls = {}
+    for name, x, dim in (
+        ("full 2^22", make(2**22), None),
+        ("full 2^18+13", make(2**18 + 13), None),
+        ("full 2^14", make(2**14), None),
+        ("full bf16", make(2**21 + 5, dtype=torch.bfloat16), None),
+        ("full f64", make(2**20, dtype=torch.float64), None),
+        ("rows (3, 1000003)", make(3, 1_000_003), 1),
+        ("rows (4099, 513)", make(4099, 513), 1),
+        ("rows (70001, 5)", make(70_001, 5), 1),
+        ("columns (1000003, 3)", make(1_000_003, 3), 0),
+        ("columns (513, 4099)", make(513, 4099), 0),
+        ("columns bf16 (100003, 64)", make(100_003, 64, dtype=torch.bfloat16), 0),
+        ("NCHW", make(8, 64, 56, 56), (0, 2, 3)),
+        ("channels_last", channels, (0, 2, 3)),
+        ("channels_last, pooled", channels, (2, 3)),
+        ("middle", make(64, 1000, 33), 1),
+        ("transposed", make(2000, 3000).mT, 0),
+        ("step 2", make(2**20)[::2], None),
+    ):
+        for op in (torch_ops.reduce_sum, torch_ops.reduce_mean, torch_ops.reduce_max):
+            calls[f"{op.__name__}, {name}"] = functools.partial(op, x, dim)
+    for name, x in (("full int8", make(2**21).mul(50).to(torch.int8)), ("full int64", make(2**20).mul(2**60).long())):
+        calls[f"reduce_sum, {name}"] = functools.partial(torch_ops.reduce_sum, x)
+    return calls
+
+
+@functools.cache
+def _sequential() -> dict:
+    """The result of every call, made with nothing else running."""
+    results = {}
+    for name, call in _calls().items():
+        torch.cuda.synchronize()
+        results[name] = call()
+        torch.cuda.synchronize()
+    return results
+
+
+def _compare(results) -> None:
+    """(name, result) pairs against the sequential ones."""
+    torch.cuda.synchronize()
+    failures = Failures()
+    for name, got in results:
+        with failures.sample(name):
+            failures.add(name, different_bits(got, _sequential()[name]))
+    failures.check()
+
+
+def _gate() -> torch.cuda.Event:
+    """An event some 20 ms away: streams that wait for it start together, however long it takes to fill their queues."""
+    event = torch.cuda.Event()
+    torch.cuda._sleep(40_000_000)
+    event.record()
+    return event
+
+
+def test_repeats_bit_for_bit():
+    for _ in range(20):
+        _compare((name, call()) for name, call in _calls().items())
+
+
+def test_streams_at_once():
+    """Half of the streams make the same call at the same time, half of them other ones."""
+    names, streams = list(_sequential()), [torch.cuda.Stream() for _ in range(8)]
+    for _ in range(3):
+        results, gate = [], _gate()
+        for k, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                stream.wait_event(gate)
+                for n in range(2 * len(names)):
+                    name = names[(n + (7 * k if k % 2 else 0)) % len(names)]
+                    results.append((name, _calls()[name]()))
+        _compare(results)
+
+
+def test_threads_at_once():
+    """Host threads with a stream each: nothing that a call keeps on the host is shared."""
+    names, results, lock = list(_sequential()), [], threading.Lock()
+
+    def run(k):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            order = [names[n * (k + 1) % len(names)] for n in range(100)]
+            mine = [(name, _calls()[name]()) for name in order]
+            torch.cuda.current_stream().synchronize()
+        with lock:
+            results.extend(mine)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 600
+    _compare(results)
+
+
+def _captured(names) -> tuple[torch.cuda.CUDAGraph, list]:
+    """A graph of calls one after another, kept so that it can be instantiated again, and its (name, result) pairs."""
+    _sequential()  # kernels are loaded
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph):
+        results = [(name, _calls()[name]()) for name in names]
+    return graph, results
+
+
+def _spoil(results) -> None:
+    for _, result in results:
+        result.copy_(tensors.poison(result.shape, result.dtype, "cuda"))
+
+
+def test_graph_replayed_from_several_streams():
+    """One instance: CUDA runs its replays one by one, and other calls beside them."""
+    names = list(_sequential())
+    graph, static = _captured(names)
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    for _ in range(5):
+        _spoil(static)
+        results, gate = [], _gate()
+        for k, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                stream.wait_event(gate)
+                for name in names[k::4]:
+                    graph.replay()
+                    results.append((name, _calls()[name]()))
+        _compare([*static, *results])
+
+
+class _Instance:
+    """A cudaGraphExec_t made from a captured graph through the CUDA runtime that torch has loaded."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph):
+        try:
+            self._runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
+        except OSError as error:
+            pytest.skip(f"the CUDA runtime cannot be called: {error}")
+        self._handle = ctypes.c_void_p()
+        source = ctypes.c_void_p(graph.raw_cuda_graph())
+        status = self._runtime.cudaGraphInstantiate(ctypes.byref(self._handle), source, ctypes.c_ulonglong(0))
+        assert status == 0, f"cudaGraphInstantiate: error {status}"
+
+    def launch(self, stream: torch.cuda.Stream) -> None:
+        status = self._runtime.cudaGraphLaunch(self._handle, ctypes.c_void_p(stream.cuda_stream))
+        assert status == 0, f"cudaGraphLaunch: error {status}"
+
+    def destroy(self) -> None:
+        assert self._runtime.cudaGraphExecDestroy(self._handle) == 0
+
+
+def _run_two_instances(names, rounds: int) -> None:
+    graph, static = _captured(names)
+    instances = [_Instance(graph) for _ in range(2)]
+    streams = [torch.cuda.Stream() for _ in instances]
+    try:
+        for _ in range(rounds):
+            _spoil(static)
+            gate = _gate()
+            for stream in streams:
+                stream.wait_event(gate)
+            for _ in range(4):
+                for instance, stream in zip(instances, streams):
+                    instance.launch(stream)
+            _compare(static)
+    finally:
+        torch.cuda.synchronize()
+        for instance in instances:
+            instance.destroy()
+
+
+def test_two_instances_of_a_graph_of_every_call():
+    """Both write the same results, and share the addresses of whatever the calls keep between their blocks."""
+    _run_two_instances(list(_sequential()), rounds=8)
+
+
+@pytest.mark.parametrize(
+    "name", ["full 2^22", "full 2^18+13", "full bf16", "rows (3, 1000003)", "columns (1000003, 3)", "channels_last"]
+)
+def test_two_instances_of_a_graph_of_one_call(name):
+    """The same kernel in both at the same time, over and over."""
+    _run_two_instances([f"reduce_sum, {name}"] * 8, rounds=8)
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
+def test_nothing_is_read_from_freed_memory(byte):
+    """Whatever a workspace or a result held before: sizes and counters in it would be wrong, numbers would show."""
+    torch.cuda.empty_cache()
+    results = []
+    for name, call in _calls().items():
+        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 25) for _ in range(3)]
+        del blocks
+        results.append((name, call()))
+    _compare(results)
+
+
+def _inputs() -> dict:
+    """Inputs of 64 MiB or more, which a kernel for dense rows of one dtype would first copy."""
+
+    def make(*shape, dtype=torch.float32):
+        return torch.ones(shape, dtype=dtype, device="cuda")
+
+    channels = torch.channels_last
+    return {
+        "contiguous": (lambda: make(2**12, 2**12), {}),
+        "channels_last": (lambda: make(16, 64, 128, 128).contiguous(memory_format=channels), {}),
+        "channels_last_3d": (lambda: make(4, 64, 16, 64, 64).contiguous(memory_format=torch.channels_last_3d), {}),
+        "transposed": (lambda: make(2**11, 2**13).mT, {}),
+        "permuted": (lambda: make(32, 64, 64, 128).permute(2, 0, 3, 1), {}),
+        "expanded first": (lambda: make(1, 2**13).expand(2**12, 2**13), {}),
+        "expanded last": (lambda: make(2**13, 1).expand(2**13, 2**12), {}),
+        "step 2": (lambda: make(2**12, 2**13)[:, ::2], {}),
+        "rows with gaps": (lambda: make(2**12, 2**12 + 8)[:, :-8], {}),
+        "misaligned": (lambda: make(2**24 + 1)[1:].view(2**12, 2**12), {}),
+        "float32 to float64": (lambda: make(2**12, 2**12), {"dtype": torch.float64}),
+        "float32 to bfloat16": (lambda: make(2**12, 2**12).mT, {"dtype": torch.bfloat16}),
+        "bfloat16 to float32": (lambda: make(2**13, 2**12, dtype=torch.bfloat16), {"dtype": torch.float32}),
+        "int32 to float32": (lambda: make(2**12, 2**12, dtype=torch.int32), {"dtype": torch.float32}),
+        "int8": (lambda: make(2**13, 2**13, dtype=torch.int8), {"dtype": torch.int64}),
+        "bool": (lambda: make(2**13, 2**13, dtype=torch.bool), {"dtype": torch.int64}),
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("what", _inputs())
+def test_never_copies_its_input(case, what):
+    build, kwargs = _inputs()[what]
+    x = build()
+    if case.name in ("reduce_max", "reduce_min"):
+        kwargs = {}
+    elif case.name == "reduce_mean" and kwargs.get("dtype") == torch.int64:
+        kwargs = {"dtype": torch.float32}
+    dims = [None, 0, 1, -1]
+    if x.dim() > 2:
+        dims += [tuple(range(0, x.dim(), 2)), (0, *range(2, x.dim())), tuple(range(2, x.dim()))]
+    for dim in dims:
+        case.op(x, dim, **kwargs)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        result = case.op(x, dim, **kwargs)
+        beside = torch.cuda.max_memory_allocated() - before - result.nbytes
+        size = x.nbytes  # of all elements, also where many share an address
+        assert beside <= size // 16, f"dim={dim}: {beside} bytes beside the result, the input has {size}"
+        out = torch.empty_like(result)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        case.op(x, dim, **kwargs, out=out)
+        assert torch.cuda.max_memory_allocated() - before <= size // 16, f"dim={dim}, out"
+
+
+def test_backward_of_a_sum_takes_no_memory():
+    """The gradient is the incoming one, expanded."""
+    for op in (torch_ops.reduce_sum, torch_ops.reduce_mean):
+        x = torch.ones(2**12, 2**12, device="cuda", requires_grad=True)
+        for dim in (None, 0, 1):
+            result = op(x, dim)
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            (grad,) = torch.autograd.grad(result, x, torch.ones_like(result))
+            assert grad.shape == x.shape
+            assert torch.cuda.max_memory_allocated() - before <= x.nbytes // 16
