@@ -54,6 +54,19 @@ struct Args {
   bool read_once = false;
 };
 
+// The arguments of line_kernel.
+struct LineArgs {
+  const void* in = nullptr;
+  void* to = nullptr;  // the outputs one after another, or the first slot of the workspace
+  int64_t row_stride = 0;  // in values
+  int64_t packs = 0;       // of a row
+  FastDiv splits;
+  uint32_t outputs = 1;
+  DType out_dtype = DType::kFloat32;
+  bool to_workspace = false;
+  bool read_once = false;
+};
+
 // Stands for a stored type that is known at run time.
 struct AnyType {};
 

@@ -67,6 +67,22 @@ inline Args make_args(const Problem& problem, const Plan& plan, int values) {
   return args;
 }
 
+inline LineArgs line_args(const Args& all, const Plan& plan, size_t accumulator_bytes) {
+  LineArgs args;
+  args.in = all.in;
+  args.to_workspace = all.workspace != nullptr;
+  args.to = args.to_workspace ? static_cast<char*>(all.workspace) +
+                                    accumulator_bytes * all.first_slot * all.outputs
+                              : all.out;
+  args.row_stride = plan.num_kept > 0 ? plan.kept[0].in_stride : 0;
+  args.packs = plan.inner_units;
+  args.splits = all.splits;
+  args.outputs = all.outputs;
+  args.out_dtype = all.out_dtype;
+  args.read_once = all.read_once;
+  return args;
+}
+
 template <typename Op, typename In, typename Start>
 cudaError_t launch_rows_in_packs(const Plan& plan, Start&& start) {
   constexpr int kValues = kPackSize<In>;
@@ -103,6 +119,10 @@ cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, 
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
   if constexpr (kValues > 1) {
     const bool one_row = plan.outer_units == 1;
+    if (plan.path == Path::kLine) {
+      return launch_kernel(line_kernel<Op, In>, shape, stream, op,
+                           line_args(args, plan, sizeof(typename Op::Value)));
+    }
     if (plan.path == Path::kShortRows) return start(short_rows_kernel<Op, In>);
     if (plan.path == Path::kRowsInPacks) return launch_rows_in_packs<Op, In>(plan, start);
     if (plan.path == Path::kTile) return start(tile_kernel<Op, In>);

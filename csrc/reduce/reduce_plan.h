@@ -58,6 +58,8 @@ struct Device {
 enum class Path : uint8_t {
   // The innermost dimension is reduced: lanes run along it.
   kRows,
+  // The same where a whole block reads one aligned row, or a split of it.
+  kLine,
   // Aligned rows of few packs: several rows a lane.
   kShortRows,
   // Several rows in each pack.
@@ -122,7 +124,6 @@ struct Tuning {
   int64_t wide = 32;             // packs that column blocks are wide,
   int64_t wide_short = 64;       // where columns have few values
   int64_t short_column = 128;
-  size_t unaligned_bytes = 8;  // the widest values read as unaligned packs of columns
   int64_t unaligned_once_above = 8;
   int64_t once_from = 16 << 20, once_below = 256 << 20;  // bytes of inputs that are read once
 };
@@ -169,9 +170,18 @@ inline Merged merge_dims(const Problem& problem) {
   return merged;
 }
 
-// Whether every stride but the innermost dimension's keeps packs of `values` aligned.
+inline bool starts_aligned(const Problem& problem) {
+  return reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
+}
+
+// Whether packs along the innermost dimension are possible. Values of 16 bytes are packs already.
+inline bool packs_are_possible(const Merged& merged, const Kernels& kernels, int values) {
+  return kernels.native && values > 1 && merged.count > 0 && merged.dims[0].in_stride == 1;
+}
+
+// Whether packs stay aligned from step to step of the dimensions beyond the first `skip`.
 inline bool is_aligned(const Problem& problem, const Merged& merged, int values, int skip) {
-  if (reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes != 0) return false;
+  if (!starts_aligned(problem)) return false;
   for (int d = skip; d < merged.count; ++d) {
     if (merged.dims[d].in_stride % values != 0) return false;
   }
@@ -273,6 +283,83 @@ inline void plan_columns(Plan& plan, const Device& device, const Tuning& tuning,
   plan.shared_bytes = accumulator_bytes * static_cast<size_t>(plan.threads() * values);
 }
 
+// Which of the paths for rows, and how.
+inline void plan_inner_reduced(Plan& plan, const Problem& problem, const Merged& merged,
+                               const Kernels& kernels, const Device& device, const Tuning& tuning) {
+  const size_t item = size_of(problem.in_dtype);
+  const int values = kAccessBytes / static_cast<int>(item);
+  const int64_t row = plan.reduced[0].size;
+  const int64_t row_bytes = row * static_cast<int64_t>(item);
+  const bool can_pack = packs_are_possible(merged, kernels, values);
+  const bool whole_packs = is_aligned(problem, merged, values, 1) && row % values == 0;
+  const bool back_to_back = plan.num_kept == 1 && plan.num_reduced == 1 &&
+                            plan.kept[0].in_stride == row && starts_aligned(problem);
+  if (can_pack && whole_packs && plan.outer_units == 1 && row / values <= tuning.short_row_packs) {
+    plan.packs = true;
+    plan.inner_units = row / values;
+    plan_short_rows(plan);
+    return;
+  }
+  if (can_pack && back_to_back && row < values && values % row == 0) {
+    plan.packed_out = has_packed_out(problem, plan, values / static_cast<int>(row));
+    plan_rows_in_packs(plan, values);
+    return;
+  }
+  if (can_pack && back_to_back && !whole_packs && row_bytes <= tuning.tile_row_bytes) {
+    plan_tile(plan, tuning, row_bytes, values);
+    return;
+  }
+  plan.packs = can_pack && (whole_packs || row >= 2 * values);
+  plan.unaligned = plan.packs && !whole_packs;
+  plan.inner_units = plan.packs ? row / values : row;
+  plan.read_once = reads_once(plan, tuning, item);
+  plan_rows(plan, device, tuning);
+  plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads());
+  if (plan.packs && whole_packs && plan.outer_units == 1 && plan.num_kept <= 1 && plan.z == 1 &&
+      (plan.linear_out || plan.splits > 1)) {
+    plan.path = Path::kLine;
+  }
+}
+
+// How columns are read, and in which shape.
+inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& merged,
+                            const Kernels& kernels, const Device& device, const Tuning& tuning) {
+  const int values = kAccessBytes / static_cast<int>(size_of(problem.in_dtype));
+  const int64_t columns = plan.kept[0].size;
+  const bool can_pack = packs_are_possible(merged, kernels, values);
+  if (can_pack && merged.count == 1 && starts_aligned(problem)) {  // nothing to combine
+    plan.packed_out = has_packed_out(problem, plan, values);
+    plan_rows_in_packs(plan, values);
+    return;
+  }
+  plan.path = Path::kColumns;
+  plan.inner_units = plan.reduced[0].size;
+  plan.column_packs = columns;
+  const int64_t common = std::gcd(columns, int64_t{values});
+  const bool back_to_back =
+      merged.count > 1 && merged.dims[1].reduced && merged.dims[1].in_stride == columns;
+  constexpr int64_t kMostFoldedPacks = 128;
+  if (can_pack && columns % values == 0 && is_aligned(problem, merged, values, 1)) {
+    plan.packs = true;
+    plan.column_packs = columns / values;
+  } else if (can_pack && back_to_back && columns / common <= kMostFoldedPacks &&
+             plan.reduced[0].size * common >= values) {
+    // Rows of columns one after another: `fold` of them are a row of whole packs.
+    plan.packs = true;
+    plan.fold = static_cast<int>(values / common);
+    plan.column_packs = columns / common;
+    plan.inner_units = plan.reduced[0].size / plan.fold;
+    plan.unaligned = !is_aligned(problem, merged, values, 2);
+  } else if (can_pack && columns >= values) {
+    plan.packs = plan.unaligned = true;
+    plan.column_packs = ceil_div<int64_t>(columns, values);
+  }
+  plan.packed_out = plan.packs && plan.fold == 1 && has_packed_out(problem, plan, values);
+  plan.read_once = plan.packs && reads_once(plan, tuning, size_of(problem.in_dtype)) &&
+                   !(plan.unaligned && plan.units() <= tuning.unaligned_once_above);
+  plan_columns(plan, device, tuning, plan.packs ? values : 1, kernels.accumulator_bytes);
+}
+
 }  // namespace detail
 
 inline Plan make_plan(const Problem& problem, const Kernels& kernels, const Device& device,
@@ -294,88 +381,11 @@ inline Plan make_plan(const Problem& problem, const Kernels& kernels, const Devi
   plan.outputs = expected;
   for (int d = 1; d < plan.num_reduced; ++d) plan.outer_units *= plan.reduced[d].size;
 
-  const size_t item = size_of(problem.in_dtype);
-  const int values = kAccessBytes / static_cast<int>(item);
-  const bool native = kernels.native && values > 1;  // values of 16 bytes are packs by themselves
-  const bool dense = merged.count > 0 && merged.dims[0].in_stride == 1;
-
   if (merged.count == 0 || merged.dims[0].reduced) {
-    const int64_t row = plan.reduced[0].size;
-    const bool aligned = detail::is_aligned(problem, merged, values, 1);
-    const int64_t row_bytes = row * static_cast<int64_t>(item);
-    const bool whole_packs = aligned && row % values == 0;
-    const bool back_to_back = plan.num_kept == 1 && plan.num_reduced == 1 &&
-                              plan.kept[0].in_stride == row &&
-                              reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
-    if (native && dense) {
-      if (whole_packs && plan.outer_units == 1 && row / values <= tuning.short_row_packs) {
-        plan.packs = true;
-        plan.inner_units = row / values;
-        detail::plan_short_rows(plan);
-        return plan;
-      }
-      if (back_to_back && row < values && values % row == 0) {
-        plan.packed_out = detail::has_packed_out(problem, plan, values / static_cast<int>(row));
-        detail::plan_rows_in_packs(plan, values);
-        return plan;
-      }
-      if (back_to_back && !whole_packs && row_bytes <= tuning.tile_row_bytes) {
-        detail::plan_tile(plan, tuning, row_bytes, values);
-        return plan;
-      }
-    }
-    plan.packs = native && dense && (whole_packs || row >= 2 * values);
-    plan.unaligned = plan.packs && !whole_packs;
-    plan.inner_units = plan.packs ? row / values : row;
-    plan.read_once = detail::reads_once(plan, tuning, item);
-    detail::plan_rows(plan, device, tuning);
-    plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads());
-    return plan;
+    detail::plan_inner_reduced(plan, problem, merged, kernels, device, tuning);
+  } else {
+    detail::plan_inner_kept(plan, problem, merged, kernels, device, tuning);
   }
-
-  if (native && dense && merged.count == 1) {  // nothing to combine
-    plan.packed_out = detail::has_packed_out(problem, plan, values);
-    detail::plan_rows_in_packs(plan, values);
-    return plan;
-  }
-  plan.path = Path::kColumns;
-  const int64_t columns = plan.kept[0].size;
-  plan.inner_units = plan.reduced[0].size;
-  plan.column_packs = columns;
-  int lane_values = 1;
-  if (native && dense) {
-    const bool aligned_rest = detail::is_aligned(problem, merged, values, 1);
-    const int64_t common = std::gcd(columns, int64_t{values});
-    const bool back_to_back = merged.count > 1 && merged.dims[1].reduced &&
-                              merged.dims[1].in_stride == columns;
-    constexpr int64_t kMostFoldedPacks = 128;
-    if (columns % values == 0 && aligned_rest) {
-      plan.packs = true;
-      plan.column_packs = columns / values;
-      plan.packed_out = detail::has_packed_out(problem, plan, values);
-    } else if (back_to_back && columns / common <= kMostFoldedPacks &&
-               plan.reduced[0].size * common >= values) {
-      // Rows of columns one after another: `fold` of them are a row of whole packs.
-      plan.packs = true;
-      plan.fold = static_cast<int>(values / common);
-      plan.column_packs = columns / common;
-      plan.inner_units = plan.reduced[0].size / plan.fold;
-      bool aligned = reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
-      for (int d = 0; d < merged.count; ++d) {
-        const bool folded = d < 2;  // the columns and the rows one after another
-        aligned = aligned && (folded || merged.dims[d].in_stride % values == 0);
-      }
-      plan.unaligned = !aligned;
-    } else if (columns >= values && item <= tuning.unaligned_bytes) {
-      plan.packs = plan.unaligned = true;
-      plan.column_packs = ceil_div<int64_t>(columns, values);
-      plan.packed_out = detail::has_packed_out(problem, plan, values);
-    }
-    if (plan.packs) lane_values = values;
-    plan.read_once = detail::reads_once(plan, tuning, item) &&
-                     !(plan.unaligned && plan.units() <= tuning.unaligned_once_above);
-  }
-  detail::plan_columns(plan, device, tuning, lane_values, kernels.accumulator_bytes);
   return plan;
 }
 

@@ -16,7 +16,7 @@ from tools.toolchain import BuildError
 from .build import build
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
 
-ROWS, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(5)
+ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(6)
 ORDERED = [t for t in TYPES if t.category != COMPLEX]
 MULTIPROCESSORS = 4
 
@@ -145,7 +145,7 @@ def test_any_problem(kernels):
         taken.add(run_and_compare(kernels, *problem, sms))
 
     check()
-    assert {path for path, _ in taken} == {ROWS, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS}
+    assert {path for path, _ in taken} == {ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS}
     assert (COLUMNS, True) in taken
 
 
@@ -153,14 +153,15 @@ def test_any_problem(kernels):
 @pytest.mark.parametrize(
     "sizes, strides, reduced, path, split",
     [
-        ([2**17 + 13], [1], [1], ROWS, True),  # whole groups of packs, then a part of one
-        ([40000, 3], [1, 40000], [1, 0], ROWS, True),
-        ([5003, 2, 3], [1, 5003, 10007], [1, 0, 1], ROWS, True),  # ragged rows, several to an output
+        ([2**17 + 13], [1], [1], ROWS, True),  # whole groups of packs, then a part of one, and single values
+        ([2**17 + 24], [1], [1], LINE, True),
+        ([40000, 3], [1, 40000], [1, 0], LINE, True),
+        ([20011, 2, 3], [1, 20011, 40023], [1, 0, 1], ROWS, True),  # ragged rows, several to an output
         ([64, 700], [1, 64], [0, 1], COLUMNS, True),
         ([300, 500], [1, 300], [0, 1], COLUMNS, True),
-        ([3, 9001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows in a row of packs
+        ([3, 30001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows in a row of packs
         ([3, 901, 4, 5], [1, 3, 2703, 2703 * 4], [0, 1, 0, 1], COLUMNS, False),  # folded, outer reduced rows
-        ([5, 901, 7], [1, 5, 4505], [0, 1, 1], COLUMNS, False),
+        ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, False),
         ([1027, 40], [1, 1027], [0, 1], COLUMNS, False),  # columns that begin anywhere
         ([33, 5000], [1, 33], [1, 0], TILE, False),
         ([16, 5000], [1, 20], [1, 0], SHORT_ROWS, False),
