@@ -92,7 +92,7 @@ def _best(timer, pattern: str, size: int, shapes: list[tuple[int, int]], device:
     contenders = _torch_contenders(pattern, buffers)
     if shapes:
         contenders |= _triton_contenders(pattern, buffers, shapes)
-    timings = timer.compare(contenders, lambda seed: (), moved, reads=pattern == "read")
+    timings = timer.compare(contenders, lambda seed: (), moved)
     failed = [f"{who}: {timing}" for who, timing in timings.items() if isinstance(timing, Exception)]
     timed = {who: timing for who, timing in timings.items() if not isinstance(timing, Exception)}
     if not timed:
@@ -107,17 +107,12 @@ def _best(timer, pattern: str, size: int, shapes: list[tuple[int, int]], device:
     }
 
 
-def pattern_of(read: int, written: int) -> str:
-    """The pattern whose share of reads is nearest."""
-    share = read / max(read + written, 1)
-    return min(READ_SHARE, key=lambda name: abs(READ_SHARE[name] - share))
-
-
 def pick(measured: list[dict], read: int, written: int) -> dict | None:
     """The ceiling to hold a case against."""
     if not measured or not read + written:
         return None
-    pattern = pattern_of(read, written)
+    share = read / (read + written)
+    pattern = min(READ_SHARE, key=lambda name: abs(READ_SHARE[name] - share))
     size = _nearest({entry["size"] for entry in measured}, read + written)
     return next(
         {key: entry[key] for key in ("size", "pattern", "gbps")}

@@ -133,8 +133,7 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
             entries[peer.name] = {"status": "failed", "reason": reason(error)}
     _check(case, call, ready, entries, setting.device)
     ready = {name: contender for name, contender in ready.items() if entries[name]["status"] == "ok"}
-    reads = ceilings.pattern_of(read, written) == "read"
-    timings = setting.timer.compare(ready, lambda seed: case.build(setting.device, seed), read + written, reads)
+    timings = setting.timer.compare(ready, lambda seed: case.build(setting.device, seed), read + written)
     for name, timing in timings.items():
         if isinstance(timing, Exception):
             entries[name].update(status="failed", reason=reason(timing))

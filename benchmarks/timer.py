@@ -5,8 +5,7 @@ contenders of a case are always timed the same way:
 
 * From 15 us up: one event pair around one call, and before each call a buffer of twice the L2 is written. Inputs
   start cold. The flush leaves dirty lines that the call must evict, just as the call leaves its own dirty lines
-  behind, so the bytes that reach memory during a call are the bytes it moves. A call that only reads leaves none, so
-  before it another buffer of that size is read, which leaves the L2 clean. The flush and the call are on one
+  behind, so the bytes that reach memory during a call are the bytes it moves. The flush and the call are on one
   stream, so they do not overlap. The device is held back while the host queues a whole batch: otherwise a slow
   host (Inductor's wrapper takes 20-40 us) would be counted as device time.
 * Below 15 us: an event pair and a launch cost as much as the kernel, so a CUDA graph of several hundred calls is
@@ -69,14 +68,11 @@ class DeviceTimer:
         self.budget_us = budget_s * 1e6
         self.l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         self.flush_bytes = 2 * max(self.l2_bytes, 8 << 20)
-        self._written, self._read = torch.zeros(2, self.flush_bytes // 4, dtype=torch.int32, device="cuda")
+        self._buffer = torch.empty(self.flush_bytes // 4, dtype=torch.int32, device="cuda")
+        self._flush_us = statistics.median(_samples(self._flush, 11)[0])
 
     def _flush(self):
-        self._written.fill_(1)
-
-    def _flush_clean(self):
-        self._flush()
-        self._read.amax()
+        self._buffer.fill_(1)
 
     def free_bytes(self) -> int:
         return torch.cuda.mem_get_info()[0]
@@ -87,28 +83,25 @@ class DeviceTimer:
         torch.cuda.empty_cache()
 
     def compare(
-        self, contenders: Mapping[str, Callable], build: Callable[[int], tuple], case_bytes: int, reads: bool = False
+        self, contenders: Mapping[str, Callable], build: Callable[[int], tuple], case_bytes: int
     ) -> dict[str, Timing | Exception]:
-        """Time every contender on ``build(seed)``; one that raises gets its exception instead of a time. ``reads``: they
-        read, and write next to nothing."""
+        """Time every contender on ``build(seed)``; one that raises gets its exception instead of a time."""
         results: dict[str, Timing | Exception] = {}
         runs: dict[str, Callable[[], object]] = {}
         guess: dict[str, float] = {}
-        flush = self._flush_clean if reads else self._flush
         args = build(0)
         for name, call in contenders.items():
             try:
                 for _ in range(3):
                     call(*args)
                 runs[name] = functools.partial(call, *args)
-                guess[name] = statistics.median(_samples(runs[name], 7, before=flush)[0])
+                guess[name] = statistics.median(_samples(runs[name], 7, before=self._flush)[0])
             except Exception as error:
                 results[name] = error
         if not guess:
             return results
         if min(guess.values()) >= GRAPH_BELOW_US:
-            method, calls, before = "events, L2 flushed" + (" and clean" if reads else ""), 1, flush
-            pause_us = statistics.median(_samples(flush, 5)[0])
+            method, calls, before, pause_us = "events, L2 flushed", 1, self._flush, self._flush_us
         else:
             copies = copies_to_fill(self.flush_bytes, case_bytes)
             sets = [args] + [build(seed) for seed in range(1, copies)]

@@ -22,7 +22,7 @@ class FakeTimer:
 
     flush_bytes, budget_us = 1 << 20, 1e3
 
-    def compare(self, contenders, build, case_bytes, reads=False):
+    def compare(self, contenders, build, case_bytes):
         results = {}
         for place, (name, call) in enumerate(contenders.items()):
             try:

@@ -255,17 +255,23 @@ class _Instance:
         assert self._runtime.cudaGraphExecDestroy(self._handle) == 0
 
 
-def _run_two_instances(names, rounds: int) -> None:
-    graph, static = _captured(names)
+@pytest.mark.parametrize(
+    "name",
+    ["full 2^22", "full 2^18+13", "full bf16", "rows (3, 1000003)", "columns (1000003, 3)", "channels_last", "NCHW", "middle"],
+)
+def test_two_instances_of_a_graph(name):
+    """One call, in two instances at once: the same kernels with the same addresses, workspace included. (In a graph of several calls
+    torch's allocator gives what one call has freed to the next, so that its instances must not run at once, whatever the operator.)"""
+    graph, static = _captured([f"reduce_sum, {name}"])
     instances = [_Instance(graph) for _ in range(2)]
     streams = [torch.cuda.Stream() for _ in instances]
     try:
-        for _ in range(rounds):
+        for _ in range(4):
             _spoil(static)
             gate = _gate()
             for stream in streams:
                 stream.wait_event(gate)
-            for _ in range(4):
+            for _ in range(16):
                 for instance, stream in zip(instances, streams):
                     instance.launch(stream)
             _compare(static)
@@ -273,19 +279,6 @@ def _run_two_instances(names, rounds: int) -> None:
         torch.cuda.synchronize()
         for instance in instances:
             instance.destroy()
-
-
-def test_two_instances_of_a_graph_of_every_call():
-    """Both write the same results, and share the addresses of whatever the calls keep between their blocks."""
-    _run_two_instances(list(_sequential()), rounds=8)
-
-
-@pytest.mark.parametrize(
-    "name", ["full 2^22", "full 2^18+13", "full bf16", "rows (3, 1000003)", "columns (1000003, 3)", "channels_last"]
-)
-def test_two_instances_of_a_graph_of_one_call(name):
-    """The same kernel in both at the same time, over and over."""
-    _run_two_instances([f"reduce_sum, {name}"] * 8, rounds=8)
 
 
 # ---------------------------------------------------------------- memory

@@ -25,7 +25,9 @@ __device__ __forceinline__ void combine_groups(const Op& op, typename Op::Value*
 // x lanes run along packs of columns, y along the units, z along the other kept dimensions. With
 // kOneRow, there is one dimension of units.
 template <typename Op, typename In, typename Mid, int kValues, Read kRead, bool kOneRow>
-__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kValues>)
+__global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned
+                                                ? kBlocks / 2
+                                                : kBlocksOf<In, typename Op::Value, kValues>)
     columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   // An unaligned pack is two loads.
@@ -60,10 +62,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
       for (int v = 0; v < kValues; ++v) acc[v] = op.combine(acc[v], values[v]);
     };
     if constexpr (kOneRow) {
-      walk_row<V, In, Mid, kValues, kUnroll, kRead>(args, base, args.units, y, lanes, split, take);
+      walk_row<In, Mid, kValues, kUnroll, kRead>(op, args, base, args.units, y, lanes, split, take);
     } else {
-      walk_rows<V, In, Mid, kValues, kUnroll, kRead>(
-          args, base, y, lanes, split,
+      walk_rows<In, Mid, kValues, kUnroll, kRead>(
+          op, args, base, y, lanes, split,
           [&](int64_t row, uint32_t inner, bool&) { return row + inner * args.inner_stride; },
           take);
     }

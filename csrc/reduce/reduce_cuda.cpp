@@ -77,6 +77,10 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
+// uint16, uint32 and uint64: torch stores and copies them and has few operators for them. Here they
+// are summed out of a converted copy, unlike all other dtypes.
+bool is_barebones(at::ScalarType dtype) { return at::isBarebonesUnsignedType(dtype); }
+
 // Sums, or means, of values that may be none.
 void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean,
               const Tensor& out) {
@@ -86,7 +90,8 @@ void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bo
     out.fill_(is_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
   }
-  launch(op, self, reduction, out,
+  const Tensor values = is_barebones(self.scalar_type()) ? self.to(reduction.dtype) : self;
+  launch(op, values, reduction, out,
          [&](const Problem& problem, const Device& device, Workspace& workspace,
              cudaStream_t stream) {
            return sum(problem, is_mean ? static_cast<double>(count) : 1.0, device, workspace,
@@ -102,9 +107,11 @@ void extremum_into(const char* op, Extremum extremum, const Tensor& self,
 }
 
 // The dtypes that kernels are compiled for; before anything is written or resized.
-void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction) {
-  (void)to_dtype(op, self.scalar_type());
+void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean) {
+  if (!is_barebones(self.scalar_type())) (void)to_dtype(op, self.scalar_type());
   (void)to_dtype(op, reduction.dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_mean || reduction.dtype != at::kComplexHalf, op,
+                              " (CUDA) is not implemented for ", reduction.dtype);
 }
 
 void check_ordered(const char* op, const Tensor& self) {
@@ -123,7 +130,7 @@ using DTypeOption = std::optional<at::ScalarType>;
 Tensor sum_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
   constexpr const char* op = "gpuopt::reduce_sum";
   const Reduction reduction = check_sum(self, dim, keepdim, dtype);
-  check_dtypes(op, self, reduction);
+  check_dtypes(op, self, reduction, /*is_mean=*/false);
   Tensor out = make_result(self, reduction);
   sum_into(op, self, reduction, /*is_mean=*/false, out);
   return out;
@@ -132,7 +139,7 @@ Tensor sum_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
 Tensor& sum_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype, Tensor& out) {
   constexpr const char* op = "gpuopt::reduce_sum";
   const Reduction reduction = check_sum_out(self, dim, keepdim, dtype, out);
-  check_dtypes(op, self, reduction);
+  check_dtypes(op, self, reduction, /*is_mean=*/false);
   at::native::resize_output(out, reduction.shape);
   sum_into(op, self, reduction, /*is_mean=*/false, out);
   return out;
@@ -141,7 +148,7 @@ Tensor& sum_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dty
 Tensor mean_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
   constexpr const char* op = "gpuopt::reduce_mean";
   const Reduction reduction = check_mean(self, dim, keepdim, dtype);
-  check_dtypes(op, self, reduction);
+  check_dtypes(op, self, reduction, /*is_mean=*/true);
   Tensor out = make_result(self, reduction);
   sum_into(op, self, reduction, /*is_mean=*/true, out);
   return out;
@@ -150,7 +157,7 @@ Tensor mean_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) 
 Tensor& mean_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype, Tensor& out) {
   constexpr const char* op = "gpuopt::reduce_mean";
   const Reduction reduction = check_mean_out(self, dim, keepdim, dtype, out);
-  check_dtypes(op, self, reduction);
+  check_dtypes(op, self, reduction, /*is_mean=*/true);
   at::native::resize_output(out, reduction.shape);
   sum_into(op, self, reduction, /*is_mean=*/true, out);
   return out;

@@ -73,9 +73,8 @@ struct AnyType {};
 // Blocks of a kernel that a multiprocessor must hold: fewer where a lane's partial results, or a
 // switch over types, need more than the 64 registers that kBlocks leave.
 template <typename In, typename V, int kValues>
-constexpr int kBlocksOf = std::is_same_v<In, AnyType> || sizeof(V) * kValues >= 128 ? kBlocks / 2
-                          : sizeof(V) * kValues >= 64                               ? kBlocks * 3 / 4
-                                                                                    : kBlocks;
+constexpr int kBlocksOf =
+    std::is_same_v<In, AnyType> || sizeof(V) * kValues >= 64 ? kBlocks / 2 : kBlocks;
 
 // ---------------------------------------------------------------- where things are
 
@@ -228,15 +227,16 @@ enum class Read {
   kUnaligned,  // a 16-byte pack at any address
 };
 
-// Loads the valid ones of kUnroll units and calls consume(values) for each, in order. All loads are
-// under way before the first value is used.
-template <typename V, typename In, typename Mid, int kValues, int kUnroll, Read kRead,
+// Loads the valid ones of kUnroll units and calls consume(values) with their combination: kValues
+// values, each over the units, in pairs. All loads are under way before the first value is used.
+template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
           typename Consume>
-__device__ __forceinline__ void load_units(const Args& args, const int64_t (&offsets)[kUnroll],
+__device__ __forceinline__ void load_units(const Op& op, const Args& args,
+                                           const int64_t (&offsets)[kUnroll],
                                            const bool (&valid)[kUnroll], Consume&& consume) {
+  using V = typename Op::Value;
   if constexpr (std::is_same_v<In, AnyType>) {
     static_assert(kValues == 1);
-    V values[kUnroll];
     dispatch_stored(args.in_dtype, [&](auto type) {
       using S = decltype(type);
       S raw[kUnroll];
@@ -244,23 +244,30 @@ __device__ __forceinline__ void load_units(const Args& args, const int64_t (&off
       for (int u = 0; u < kUnroll; ++u) {
         if (valid[u]) raw[u] = static_cast<const S*>(args.in)[offsets[u]];
       }
+      V values[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if (valid[u]) values[u] = convert<V>(convert<Mid>(raw[u]));
+        values[u] = valid[u] ? convert<V>(convert<Mid>(raw[u])) : op.identity();
       }
+      const V total = combine_all<kUnroll>(op, values);
+      consume(&total);
     });
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (valid[u]) consume(&values[u]);
-    }
   } else {
-    const auto use = [&](const Pack<In, kValues>& pack) {
-      V values[kValues];
+    const auto use = [&](const Pack<In, kValues>(&packs)[kUnroll]) {
+      V totals[kValues];
 #pragma unroll
-      for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
-      consume(values);
+      for (int v = 0; v < kValues; ++v) {
+        V values[kUnroll];
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) {
+          values[u] = valid[u] ? convert<V>(packs[u].values[v]) : op.identity();
+        }
+        totals[v] = combine_all<kUnroll>(op, values);
+      }
+      consume(totals);
     };
     const In* in = static_cast<const In*>(args.in);
+    Pack<In, kValues> packs[kUnroll];
     if constexpr (kRead == Read::kUnaligned) {
       // The second aligned pack may reach past the input, though not past its last 16-byte block.
       bool inside = true;
@@ -283,50 +290,38 @@ __device__ __forceinline__ void load_units(const Args& args, const int64_t (&off
           high[u] = load_16_bytes(block + 1, valid[u], args.read_once);
         }
 #pragma unroll
-        for (int u = 0; u < kUnroll; ++u) {
-          if (valid[u]) use(shift_packs<In>(low[u], high[u], shifts[u]));
-        }
+        for (int u = 0; u < kUnroll; ++u) packs[u] = shift_packs<In>(low[u], high[u], shifts[u]);
       } else {
+#pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-          if (!valid[u]) continue;
-          Pack<In, kValues> pack;
 #pragma unroll
-          for (int v = 0; v < kValues; ++v) pack.values[v] = in[offsets[u] + v];
-          use(pack);
+          for (int v = 0; v < kValues; ++v) {
+            if (valid[u]) packs[u].values[v] = in[offsets[u] + v];
+          }
         }
-      }
-    } else if constexpr (sizeof(In) * kValues == kPackBytes) {
-      uint4 words[kUnroll];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        words[u] = load_16_bytes(in + offsets[u], valid[u], args.read_once);
-      }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (valid[u]) use(pack_of<In>(words[u]));
       }
     } else {
-      Pack<In, kValues> packs[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if (valid[u]) packs[u] = load_pack<In, kValues>(in + offsets[u]);
-      }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (valid[u]) use(packs[u]);
+        if constexpr (sizeof(In) * kValues == kPackBytes) {
+          packs[u] = pack_of<In>(load_16_bytes(in + offsets[u], valid[u], args.read_once));
+        } else {
+          if (valid[u]) packs[u] = load_pack<In, kValues>(in + offsets[u]);
+        }
       }
     }
+    use(packs);
   }
 }
 
 // Walks the units of a split: groups of kUnroll * lanes units, every splits-th one, so that blocks
 // that run at the same time read neighbouring memory. With one row of units (outer_units == 1),
 // `units` of them from `base` on, `args.inner_stride` values apart.
-template <typename V, typename In, typename Mid, int kValues, int kUnroll, Read kRead,
+template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
           typename Consume>
-__device__ __forceinline__ void walk_row(const Args& args, int64_t base, int64_t units,
-                                         uint32_t lane, uint32_t lanes, uint32_t split,
-                                         Consume&& consume) {
+__device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t base,
+                                         int64_t units, uint32_t lane, uint32_t lanes,
+                                         uint32_t split, Consume&& consume) {
   const int64_t group = int64_t{kUnroll} * lanes;
   const int64_t step = lanes * args.inner_stride;
   int64_t offsets[kUnroll];
@@ -339,7 +334,7 @@ __device__ __forceinline__ void walk_row(const Args& args, int64_t base, int64_t
       offsets[u] = first + u * step;
       valid[u] = true;
     }
-    load_units<V, In, Mid, kValues, kUnroll, kRead>(args, offsets, valid, consume);
+    load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
   }
   if (begin >= units) return;
   const int64_t first = base + (begin + lane) * args.inner_stride;
@@ -348,16 +343,16 @@ __device__ __forceinline__ void walk_row(const Args& args, int64_t base, int64_t
     offsets[u] = first + u * step;
     valid[u] = begin + lane + u * int64_t{lanes} < units;
   }
-  load_units<V, In, Mid, kValues, kUnroll, kRead>(args, offsets, valid, consume);
+  load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
 }
 
 // The same over several rows of units. `place(row_offset, inner, valid)` returns where unit `inner`
 // of the row at row_offset is, and may clear `valid`.
-template <typename V, typename In, typename Mid, int kValues, int kUnroll, Read kRead,
+template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
           typename Place, typename Consume>
-__device__ __forceinline__ void walk_rows(const Args& args, int64_t base, uint32_t lane,
-                                          uint32_t lanes, uint32_t split, Place&& place,
-                                          Consume&& consume) {
+__device__ __forceinline__ void walk_rows(const Op& op, const Args& args, int64_t base,
+                                          uint32_t lane, uint32_t lanes, uint32_t split,
+                                          Place&& place, Consume&& consume) {
   const auto units = static_cast<uint32_t>(args.units);
   const uint32_t group = kUnroll * lanes;
   for (uint32_t first = split * group; first < units; first += args.splits.divisor * group) {
@@ -370,7 +365,7 @@ __device__ __forceinline__ void walk_rows(const Args& args, int64_t base, uint32
       const uint32_t inner = args.inner_units.divmod(outer);
       offsets[u] = place(base + in_offset(args.reduced, 1, outer), inner, valid[u]);
     }
-    load_units<V, In, Mid, kValues, kUnroll, kRead>(args, offsets, valid, consume);
+    load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
   }
 }
 

@@ -52,14 +52,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
                                                   row * args.row_stride) +
                    threadIdx.x;
   V value = op.identity();
-  const auto take = [&](const uint4& words) {
+  const auto combined = [&](const uint4& words) {
     const auto pack = pack_of<In>(words);
     V values[kValues];
 #pragma unroll
     for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
-    value = op.combine(value, combine_all<kValues>(op, values));
+    return combine_all<kValues>(op, values);
   };
   uint4 words[kPackUnroll];
+  V totals[kPackUnroll];
   int64_t begin = int64_t{split} * kGroup;
   const int64_t jump = int64_t{args.splits.divisor} * kGroup;
   for (; begin + kGroup <= args.packs; begin += jump) {
@@ -68,7 +69,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
       words[u] = load_16_bytes(in + begin + u * kThreads, true, args.read_once);
     }
 #pragma unroll
-    for (int u = 0; u < kPackUnroll; ++u) take(words[u]);
+    for (int u = 0; u < kPackUnroll; ++u) totals[u] = combined(words[u]);
+    value = op.combine(value, combine_all<kPackUnroll>(op, totals));
   }
   if (begin < args.packs) {
     const auto left = static_cast<int>(args.packs - begin) - static_cast<int>(threadIdx.x);
@@ -78,8 +80,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
     }
 #pragma unroll
     for (int u = 0; u < kPackUnroll; ++u) {
-      if (u * kThreads < left) take(words[u]);
+      totals[u] = u * kThreads < left ? combined(words[u]) : op.identity();
     }
+    value = op.combine(value, combine_all<kPackUnroll>(op, totals));
   }
 
   constexpr int kWarps = kThreads / kWarp;
@@ -131,11 +134,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
         first += head;
         units = (args.row_size - head) / kValues;
       }
-      walk_row<V, In, Mid, kValues, kUnroll, Read::kAligned>(args, first, units, lane, lanes, split,
-                                                             take);
+      walk_row<In, Mid, kValues, kUnroll, Read::kAligned>(op, args, first, units, lane, lanes, split,
+                                                          take);
     } else {
-      walk_rows<V, In, Mid, kValues, kUnroll, Read::kAligned>(
-          args, base, lane, lanes, split,
+      walk_rows<In, Mid, kValues, kUnroll, Read::kAligned>(
+          op, args, base, lane, lanes, split,
           [&](int64_t row, uint32_t inner, bool& valid) {
             if constexpr (kRagged) {
               // A row with a long head has one pack less.
@@ -218,24 +221,24 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
   constexpr int kValues = kPackSize<In>, kRows = kValues / kRow;
   const int64_t packs = args.outputs / kRows;
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kPackUnroll) + threadIdx.x;
-  int64_t offsets[kPackUnroll];
-  bool valid[kPackUnroll];
+  const auto* in = static_cast<const uint4*>(args.in) + first;
+  uint4 words[kPackUnroll];
 #pragma unroll
   for (int u = 0; u < kPackUnroll; ++u) {
-    valid[u] = first + u * kThreads < packs;
-    offsets[u] = (first + u * kThreads) * kValues;
+    words[u] = load_16_bytes(in + u * kThreads, first + u * kThreads < packs, args.read_once);
   }
-  uint32_t output = static_cast<uint32_t>(first) * kRows;
-  load_units<V, In, V, kValues, kPackUnroll, Read::kAligned>(
-      args, offsets, valid, [&](const V* values) {
-        V results[kRows];
 #pragma unroll
-        for (int row = 0; row < kRows; ++row) {
-          results[row] = combine_all<kRow>(op, values + row * kRow);
-        }
-        emit_pack<kRows>(op, args, output, 0, args.packed_out, results);
-        output += kThreads * kRows;
-      });
+  for (int u = 0; u < kPackUnroll; ++u) {
+    if (first + u * kThreads >= packs) break;
+    const auto pack = pack_of<In>(words[u]);
+    V values[kValues], results[kRows];
+#pragma unroll
+    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) results[row] = combine_all<kRow>(op, values + row * kRow);
+    const auto output = static_cast<uint32_t>(first + u * kThreads) * kRows;
+    emit_pack<kRows>(op, args, output, 0, args.packed_out, results);
+  }
   // The rows of the last, unfilled pack.
   const auto rest = static_cast<uint32_t>(packs) * kRows + threadIdx.x;
   if (blockIdx.x == 0 && rest < args.outputs) {

@@ -133,8 +133,13 @@ def test_out_of_another_dtype(case, device, dtype):
             out = torch.zeros_like(want)
             with failures.sample(name):
                 refusal = raised_by(case.out.aten, *sample.args, out=want, **sample.kwargs)
+                if device == "cuda" and not case.elementwise and not isinstance(refusal, NotImplementedError):
+                    # What ATen refuses on the CPU it sometimes fills with nonsense on CUDA (a mean into integers).
+                    on_cpu = sample.map(torch.Tensor.cpu)
+                    refusal = raised_by(case.out.aten, *on_cpu.args, out=torch.zeros_like(want, device="cpu"), **on_cpu.kwargs)
                 error = raised_by(case.out.op, *sample.args, out=out, **sample.kwargs)
-                if type(error) is not type(refusal):
+                both_refuse = isinstance(refusal, RuntimeError) and isinstance(error, RuntimeError)
+                if type(error) is not type(refusal) and not both_refuse:
                     failures.add(name, f"{error!r}, expected {refusal!r}")
                 if refusal is not None:
                     failures.add(name, different_bits(out, torch.zeros_like(out)))

@@ -164,7 +164,7 @@ def test_any_problem(kernels):
         ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, False),
         ([1027, 40], [1, 1027], [0, 1], COLUMNS, False),  # columns that begin anywhere
         ([33, 5000], [1, 33], [1, 0], TILE, False),
-        ([16, 5000], [1, 20], [1, 0], SHORT_ROWS, False),
+        ([16, 5000], [1, 24], [1, 0], SHORT_ROWS, False),
         ([2, 50001], [1, 2], [1, 0], ROWS_IN_PACKS, False),
         ([50001], [1], [0], ROWS_IN_PACKS, False),  # nothing to reduce
     ],
