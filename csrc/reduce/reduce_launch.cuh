@@ -152,11 +152,13 @@ cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan
                           uint32_t slots, bool overlaps, cudaStream_t stream) {
   Args args = make_args(problem, plan, 1);
   args.workspace = workspace;
-  // x outputs a block, a power of two: at least a sector of them, more where there are few slots.
-  const int64_t most = std::min<int64_t>(detail::pow2_ceil(plan.outputs), 8);
-  const int64_t y = std::min(detail::pow2_ceil(ceil_div<int64_t>(slots, 4)), kFinishThreads / most);
+  // x outputs a block, a power of two: a sector of them, or more where there are few slots. The
+  // lanes of the same output are neighbours then, and few slots need one warp.
+  const int64_t sector = std::min<int64_t>(detail::pow2_ceil(plan.outputs), 8);
+  const int64_t y = std::clamp(detail::pow2_ceil(slots), kWarp / sector, kFinishThreads / sector);
+  const int64_t wide = std::min<int64_t>(kWarp, kFinishThreads / (2 * y));
   args.y = divide_by(y);
-  args.x = divide_by(std::min<int64_t>(kFinishThreads / y, kWarp));
+  args.x = divide_by(plan.outputs >= kWarp ? std::max(sector, wide) : sector);
   LaunchShape shape;
   shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(plan.outputs, args.x.divisor));
   shape.threads = args.x.divisor * args.y.divisor;

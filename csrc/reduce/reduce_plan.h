@@ -23,7 +23,7 @@ constexpr int kThreads = 256;
 constexpr int kBlocks = 4;
 constexpr int kPackUnroll = 4;
 constexpr int kValueUnroll = 4;
-constexpr int kFinishThreads = 256;
+constexpr int kFinishThreads = 512;
 
 // A dimension: kept ones step through the output, reduced ones don't. Strides are in elements.
 struct Dim {
