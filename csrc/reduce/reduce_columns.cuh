@@ -25,14 +25,14 @@ __device__ __forceinline__ void combine_groups(const Op& op, typename Op::Value*
 // x lanes run along packs of columns, y along the units, z along the other kept dimensions. With
 // kOneRow, there is one dimension of units.
 template <typename Op, typename In, typename Mid, int kValues, Read kRead, bool kOneRow>
-__global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned
+__global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRow
                                                 ? kBlocks / 2
                                                 : kBlocksOf<In, typename Op::Value, kValues>)
     columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   // An unaligned pack is two loads.
   constexpr int kPacks = kRead == Read::kUnaligned ? kPackUnroll / 2 : kPackUnroll;
-  constexpr int kUnroll = kValues > 1 ? kPacks : kValueUnroll;
+  constexpr int kUnroll = kValues > 1 ? kPacks : kUnrollOf<In>;
   let_next_grid_start();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile);

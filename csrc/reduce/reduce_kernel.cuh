@@ -70,6 +70,10 @@ struct LineArgs {
 // Stands for a stored type that is known at run time.
 struct AnyType {};
 
+template <typename In>
+constexpr int kUnrollOf =
+    std::is_same_v<In, AnyType> || sizeof(In) >= 8 ? kWideUnroll : kValueUnroll;
+
 // Blocks of a kernel that a multiprocessor must hold: fewer where a lane's partial results, or a
 // switch over types, need more than the 64 registers that kBlocks leave.
 template <typename In, typename V, int kValues>

@@ -183,7 +183,8 @@ cudaError_t for_each_part(const Problem& problem, const Kernels& kernels, const 
 template <typename In, typename Mid, typename Op>
 cudaError_t run(const Op& op, const Problem& problem, const Device& device, Workspace& memory,
                 cudaStream_t stream) {
-  constexpr Kernels kKernels{!std::is_same_v<In, AnyType>, sizeof(typename Op::Value)};
+  constexpr Kernels kKernels{!std::is_same_v<In, AnyType>, sizeof(typename Op::Value),
+                             kUnrollOf<In>};
   const Plan plan = make_plan(problem, kKernels, device);
   if (has_too_many_outputs(plan)) {
     Problem first, second;

@@ -21,8 +21,9 @@ constexpr int kAccessBytes = 16;
 // multiprocessor holds at least (which sets the number of registers), and what a lane has in flight.
 constexpr int kThreads = 256;
 constexpr int kBlocks = 4;
-constexpr int kPackUnroll = 4;
-constexpr int kValueUnroll = 4;
+constexpr int kPackUnroll = 4;    // packs
+constexpr int kValueUnroll = 8;   // single values,
+constexpr int kWideUnroll = 4;    // and such of 8 bytes and more, or of a type known at run time
 constexpr int kFinishThreads = 512;
 
 // A dimension: kept ones step through the output, reduced ones don't. Strides are in elements.
@@ -48,6 +49,7 @@ struct Problem {
 struct Kernels {
   bool native = true;  // compiled for the stored type; else values come one by one, through a switch
   size_t accumulator_bytes = 0;
+  int values_in_flight = kValueUnroll;
 };
 
 // What a plan must know of the device.
@@ -112,19 +114,34 @@ struct Plan {
 
 // ---------------------------------------------------------------- choices that measurements decided
 
+// Measured on an H200 (microseconds, f32 / bf16; L2 flushed but for graphs, where inputs rotate):
+//   read_once: rows of (32768,1024) 42.9 / 26.8 without, 37.4 / 22.7 with; 2^28 values 251 / 136 and
+//     266 / 145: worse where the input is many times the L2. At 268 MB they are equal. Outputs that
+//     are much of the traffic want their lines to stay: (2^23,4) dim 1 54 with, 46 without.
+//   row_blocks: all of 2^25 values 44.8 / 26.3 in 4 blocks a multiprocessor, 42.4 / 24.9 in 8,
+//     41.5 / 24.1 in 32; (128,262144) dim 1 43.3 / 24.9, 42.9 / 24.9, 40.9 / 23.5. Several rows to an
+//     output, (64,256,56,56) dims 0, 2, 3: 60.9 / 35.1 in 4, 61.1 / 36.5 in 8, 62.3 / 37.7 in 32.
+//   column_blocks: (32768,1024) dim 0 41.2 / 25.2 in 2, 40.2 / 24.5 in 3, 41.2 / 24.5 in 4;
+//     (16,4096,1024) dim 1 77.1 / 43.4, 75.4 / 43.0, 75.2 / 42.3.
+//   wide: columns of 32 to 128 values 41.9 / 24.7 to 39.8 / 23.7 in blocks of 32 packs, 41.0 / 24.1 to
+//     39.3 / 22.8 in 64; longer ones up to 25.8 instead of 23.1 (bf16) in 64.
+//   short_row_packs: (2^20,32) 41 / 27 by several rows a lane, 60 / 59 by a row at a time.
+//   unsplit_groups: 2^14 values in f32, 4 groups, took 3.6 in one block (cold inputs), 2^17 in 32 blocks
+//     and two launches 3.4.
 struct Tuning {
-  int row_blocks_per_multiprocessor = 32;  // of a launch that splits
-  int column_blocks_per_multiprocessor = 2;
-  int parallel_threads = 256;   // per multiprocessor, below which rows get more lanes
-  int64_t unsplit_groups = 4;  // groups of units in flight up to which one block is faster than two
-                               // launches
+  int row_blocks = 32;      // of a multiprocessor, in a launch that splits rows
+  int many_rows_blocks = 4;  // the same where an output has several rows
+  int column_blocks = 3;
+  int row_threads = 256;       // of a multiprocessor, below which rows get more lanes
+  int64_t unsplit_groups = 2;  // of units in flight, up to which one block takes an output
   int64_t short_row_packs = 8;
   int64_t tile_row_bytes = 1024;
   int64_t tile_bytes = 16 << 10;
-  int64_t wide = 32;             // packs that column blocks are wide,
-  int64_t wide_short = 64;       // where columns have few values
-  int64_t short_column = 128;
-  int64_t unaligned_once_above = 8;
+  int64_t wide = 32;                         // packs that blocks of columns are wide,
+  int64_t wide_short = 64;                   // where columns have few units,
+  int64_t wide_values = 128;                 // and single values
+  int64_t short_column = 128;                // units
+  int64_t unaligned_once_above = 8;          // units of columns that begin anywhere
   int64_t once_from = 16 << 20, once_below = 256 << 20;  // bytes of inputs that are read once
 };
 
@@ -199,6 +216,10 @@ inline bool has_packed_out(const Problem& problem, const Plan& plan, int values)
   return true;
 }
 
+inline int units_in_flight(const Plan& plan, const Kernels& kernels) {
+  return plan.packs ? kPackUnroll : kernels.values_in_flight;
+}
+
 // Deals the units of each output to blocks until the launch fills the device.
 inline void split(Plan& plan, const Device& device, const Tuning& tuning, int unroll,
                   int blocks_per_multiprocessor) {
@@ -216,19 +237,22 @@ inline bool reads_once(const Plan& plan, const Tuning& tuning, size_t item) {
   return bytes >= tuning.once_from && bytes < tuning.once_below;
 }
 
-inline void plan_rows(Plan& plan, const Device& device, const Tuning& tuning) {
-  const int unroll = plan.packs ? kPackUnroll : kValueUnroll;
+inline void plan_rows(Plan& plan, const Kernels& kernels, const Device& device,
+                      const Tuning& tuning) {
+  const int unroll = units_in_flight(plan, kernels);
   const int64_t units = plan.units();
   // Enough lanes for a lane's share to be in flight at once, and rows read in whole sectors.
   int64_t y = std::max(pow2_ceil(ceil_div<int64_t>(units, unroll)),
                        std::min<int64_t>(pow2_ceil(units), plan.packs ? 4 : 8));
   // Few outputs: more lanes each, down to one unit a lane.
-  const int64_t threads = int64_t{device.multiprocessors} * tuning.parallel_threads;
+  const int64_t threads = int64_t{device.multiprocessors} * tuning.row_threads;
   y = std::max(y, std::min(pow2_ceil(units), pow2_ceil(threads / plan.outputs)));
   plan.y = static_cast<int>(std::min<int64_t>(y, kThreads));
   plan.z = kThreads / plan.y;
   plan.tiles = ceil_div<int64_t>(plan.outputs, plan.z);
-  if (plan.z == 1) split(plan, device, tuning, unroll, tuning.row_blocks_per_multiprocessor);
+  if (plan.z > 1) return;
+  split(plan, device, tuning, unroll,
+        plan.outer_units > 1 ? tuning.many_rows_blocks : tuning.row_blocks);
 }
 
 inline void plan_short_rows(Plan& plan) {
@@ -261,13 +285,15 @@ inline void plan_tile(Plan& plan, const Tuning& tuning, int64_t row_bytes, int v
   plan.shared_bytes = static_cast<size_t>(rows * row_bytes);
 }
 
-inline void plan_columns(Plan& plan, const Device& device, const Tuning& tuning, int values,
-                         size_t accumulator_bytes) {
-  const int unroll = plan.packs ? kPackUnroll : kValueUnroll;
+inline void plan_columns(Plan& plan, const Kernels& kernels, const Device& device,
+                         const Tuning& tuning, int values) {
+  const int unroll = units_in_flight(plan, kernels);
   const int64_t outer = plan.outputs / plan.kept[0].size;
   const int64_t groups = ceil_div<int64_t>(plan.units(), unroll);
   const int64_t width = plan.column_packs;
-  const int64_t wide = plan.units() <= tuning.short_column ? tuning.wide_short : tuning.wide;
+  const int64_t wide = !plan.packs                             ? tuning.wide_values
+                       : plan.units() <= tuning.short_column ? tuning.wide_short
+                                                             : tuning.wide;
   if (plan.fold == 1 && width > wide) {
     const int64_t most = kThreads / std::min<int64_t>(groups, kThreads / wide);
     plan.x = static_cast<int>(ceil_div(width, ceil_div(width, most)));
@@ -279,8 +305,8 @@ inline void plan_columns(Plan& plan, const Device& device, const Tuning& tuning,
   plan.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (plan.x * plan.y)));
   plan.column_tiles = ceil_div<int64_t>(width, plan.x);
   plan.tiles = plan.column_tiles * ceil_div<int64_t>(outer, plan.z);
-  if (plan.z == 1) split(plan, device, tuning, unroll, tuning.column_blocks_per_multiprocessor);
-  plan.shared_bytes = accumulator_bytes * static_cast<size_t>(plan.threads() * values);
+  if (plan.z == 1) split(plan, device, tuning, unroll, tuning.column_blocks);
+  plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads() * values);
 }
 
 // Which of the paths for rows, and how.
@@ -313,7 +339,7 @@ inline void plan_inner_reduced(Plan& plan, const Problem& problem, const Merged&
   plan.unaligned = plan.packs && !whole_packs;
   plan.inner_units = plan.packs ? row / values : row;
   plan.read_once = reads_once(plan, tuning, item);
-  plan_rows(plan, device, tuning);
+  plan_rows(plan, kernels, device, tuning);
   plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads());
   if (plan.packs && whole_packs && plan.outer_units == 1 && plan.num_kept <= 1 && plan.z == 1 &&
       (plan.linear_out || plan.splits > 1)) {
@@ -357,7 +383,7 @@ inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& me
   plan.packed_out = plan.packs && plan.fold == 1 && has_packed_out(problem, plan, values);
   plan.read_once = plan.packs && reads_once(plan, tuning, size_of(problem.in_dtype)) &&
                    !(plan.unaligned && plan.units() <= tuning.unaligned_once_above);
-  plan_columns(plan, device, tuning, plan.packs ? values : 1, kernels.accumulator_bytes);
+  plan_columns(plan, kernels, device, tuning, plan.packs ? values : 1);
 }
 
 }  // namespace detail

@@ -111,7 +111,7 @@ template <typename Op, typename In, typename Mid, int kValues, bool kRagged, boo
 __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kValues>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  constexpr int kUnroll = kValues > 1 ? kPackUnroll : kValueUnroll;
+  constexpr int kUnroll = kValues > 1 ? kPackUnroll : kUnrollOf<In>;
   let_next_grid_start();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile);

