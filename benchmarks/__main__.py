@@ -43,7 +43,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--cases", metavar="REGEX", help="only cases whose 'op name dtype' matches")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where to write, instead of benchmarks/results/<gpu>")
     parser.add_argument("--plot-only", metavar="JSON", type=Path, help="make the tables and pictures of an earlier run")
-    parser.add_argument("--commit", help="the commit to record where the sources are not a git checkout")
+    parser.add_argument("--commit", help="the commit to record, where the sources are not a git checkout of it")
     args = parser.parse_args(argv)
     available = rooms()
     known = {name for room in available.values() for name in (room.name, *room.ops)}

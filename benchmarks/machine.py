@@ -57,9 +57,9 @@ def versions() -> dict:
 
 
 def commit(given: str | None) -> dict:
-    """The commit of this checkout, or the one that the caller names where there is no .git to ask."""
+    """The commit that the caller names, else this checkout's."""
     head = _output("git", "rev-parse", "HEAD")
-    if head is None:
+    if given or head is None:
         return {"commit": given, "dirty": None}
     return {"commit": head, "dirty": bool(_output("git", "status", "--porcelain", "--", ".", ":!benchmarks/results"))}
 

@@ -257,7 +257,16 @@ class _Instance:
 
 @pytest.mark.parametrize(
     "name",
-    ["full 2^22", "full 2^18+13", "full bf16", "rows (3, 1000003)", "columns (1000003, 3)", "channels_last", "NCHW", "middle"],
+    [
+        "full 2^22",
+        "full 2^18+13",
+        "full bf16",
+        "rows (3, 1000003)",
+        "columns (1000003, 3)",
+        "channels_last",
+        "NCHW",
+        "middle",
+    ],
 )
 def test_two_instances_of_a_graph(name):
     """One call, in two instances at once: the same kernels with the same addresses, workspace included. (In a graph of several calls

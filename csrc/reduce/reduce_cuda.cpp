@@ -91,12 +91,11 @@ void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bo
     return;
   }
   const Tensor values = is_barebones(self.scalar_type()) ? self.to(reduction.dtype) : self;
-  launch(op, values, reduction, out,
-         [&](const Problem& problem, const Device& device, Workspace& workspace,
-             cudaStream_t stream) {
-           return sum(problem, is_mean ? static_cast<double>(count) : 1.0, device, workspace,
-                      stream);
-         });
+  launch(
+      op, values, reduction, out,
+      [&](const Problem& problem, const Device& device, Workspace& workspace, cudaStream_t stream) {
+        return sum(problem, is_mean ? static_cast<double>(count) : 1.0, device, workspace, stream);
+      });
 }
 
 using Extremum = cudaError_t (*)(const Problem&, const Device&, Workspace&, cudaStream_t);

@@ -32,9 +32,9 @@ struct Args {
   void* workspace = nullptr;  // [slot][output] partial results, where splits meet there
   KernelDims kept, reduced;
   int64_t units = 1;
-  int64_t row_size = 1;  // of reduced dimension 0, in values
+  int64_t row_size = 1;      // of reduced dimension 0, in values
   int64_t inner_stride = 1;  // between units of one row, in values
-  FastDiv inner_units;   // where they are below 2^31
+  FastDiv inner_units;       // where they are below 2^31
   FastDiv splits;
   FastDiv column_tiles;
   FastDiv x, y;
@@ -57,7 +57,7 @@ struct Args {
 // The arguments of line_kernel.
 struct LineArgs {
   const void* in = nullptr;
-  void* to = nullptr;  // the outputs one after another, or the first slot of the workspace
+  void* to = nullptr;      // the outputs one after another, or the first slot of the workspace
   int64_t row_stride = 0;  // in values
   int64_t packs = 0;       // of a row
   FastDiv splits;

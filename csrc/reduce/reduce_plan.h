@@ -21,9 +21,9 @@ constexpr int kAccessBytes = 16;
 // multiprocessor holds at least (which sets the number of registers), and what a lane has in flight.
 constexpr int kThreads = 256;
 constexpr int kBlocks = 4;
-constexpr int kPackUnroll = 4;    // packs
-constexpr int kValueUnroll = 8;   // single values,
-constexpr int kWideUnroll = 4;    // and such of 8 bytes and more, or of a type known at run time
+constexpr int kPackUnroll = 4;   // packs
+constexpr int kValueUnroll = 8;  // single values,
+constexpr int kWideUnroll = 4;   // and such of 8 bytes and more, or of a type known at run time
 constexpr int kFinishThreads = 512;
 
 // A dimension: kept ones step through the output, reduced ones don't. Strides are in elements.
@@ -47,7 +47,8 @@ struct Problem {
 
 // The kernels that a plan is for.
 struct Kernels {
-  bool native = true;  // compiled for the stored type; else values come one by one, through a switch
+  bool native =
+      true;  // compiled for the stored type; else values come one by one, through a switch
   size_t accumulator_bytes = 0;
   int values_in_flight = kValueUnroll;
 };
@@ -102,7 +103,7 @@ struct Plan {
   int fold = 1;  // kColumns: rows of columns in one row of packs, where columns don't fill packs
   bool packed_out = false;  // neighbouring outputs of a lane are aligned packs in memory, too
   int rows_per_lane = 1;    // kTile
-  int64_t tiles = 1;      // blocks of outputs
+  int64_t tiles = 1;        // blocks of outputs
 
   // The units of an output are dealt to `splits` blocks, whose results meet in a workspace that a
   // second launch reads.
@@ -129,7 +130,7 @@ struct Plan {
 //   unsplit_groups: 2^14 values in f32, 4 groups, took 3.6 in one block (cold inputs), 2^17 in 32 blocks
 //     and two launches 3.4.
 struct Tuning {
-  int row_blocks = 32;      // of a multiprocessor, in a launch that splits rows
+  int row_blocks = 32;       // of a multiprocessor, in a launch that splits rows
   int many_rows_blocks = 4;  // the same where an output has several rows
   int column_blocks = 3;
   int row_threads = 256;       // of a multiprocessor, below which rows get more lanes
@@ -137,11 +138,11 @@ struct Tuning {
   int64_t short_row_packs = 8;
   int64_t tile_row_bytes = 1024;
   int64_t tile_bytes = 16 << 10;
-  int64_t wide = 32;                         // packs that blocks of columns are wide,
-  int64_t wide_short = 64;                   // where columns have few units,
-  int64_t wide_values = 128;                 // and single values
-  int64_t short_column = 128;                // units
-  int64_t unaligned_once_above = 8;          // units of columns that begin anywhere
+  int64_t wide = 32;                                     // packs that blocks of columns are wide,
+  int64_t wide_short = 64;                               // where columns have few units,
+  int64_t wide_values = 128;                             // and single values
+  int64_t short_column = 128;                            // units
+  int64_t unaligned_once_above = 8;                      // units of columns that begin anywhere
   int64_t once_from = 16 << 20, once_below = 256 << 20;  // bytes of inputs that are read once
 };
 
@@ -232,8 +233,8 @@ inline void split(Plan& plan, const Device& device, const Tuning& tuning, int un
 
 // Whether inputs of this size are better read as data that is used once.
 inline bool reads_once(const Plan& plan, const Tuning& tuning, size_t item) {
-  const int64_t bytes = plan.outputs * plan.outer_units * plan.reduced[0].size *
-                        static_cast<int64_t>(item);
+  const int64_t bytes =
+      plan.outputs * plan.outer_units * plan.reduced[0].size * static_cast<int64_t>(item);
   return bytes >= tuning.once_from && bytes < tuning.once_below;
 }
 
@@ -291,7 +292,7 @@ inline void plan_columns(Plan& plan, const Kernels& kernels, const Device& devic
   const int64_t outer = plan.outputs / plan.kept[0].size;
   const int64_t groups = ceil_div<int64_t>(plan.units(), unroll);
   const int64_t width = plan.column_packs;
-  const int64_t wide = !plan.packs                             ? tuning.wide_values
+  const int64_t wide = !plan.packs                           ? tuning.wide_values
                        : plan.units() <= tuning.short_column ? tuning.wide_short
                                                              : tuning.wide;
   if (plan.fold == 1 && width > wide) {
@@ -424,9 +425,8 @@ inline bool has_too_many_outputs(const Plan& plan, int64_t limit = kMaxIndex32) 
 
 inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
   const int64_t edges = plan.outer_units * 2 * kAccessBytes;  // values at the ends of rows
-  const bool one_row = plan.packs && plan.outer_units == 1;  // its units are counted in 64 bits
-  return plan.num_reduced > kMaxKernelDims ||
-         (!one_row && (plan.units() > limit || edges > limit));
+  const bool one_row = plan.packs && plan.outer_units == 1;   // its units are counted in 64 bits
+  return plan.num_reduced > kMaxKernelDims || (!one_row && (plan.units() > limit || edges > limit));
 }
 
 // Cuts the largest kept or reduced dimension. Both parts have the outputs of the whole, in its

@@ -48,9 +48,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
   let_next_grid_start();
   uint32_t row = blockIdx.x;
   const uint32_t split = args.splits.divmod(row);
-  const auto* in = reinterpret_cast<const uint4*>(static_cast<const In*>(args.in) +
-                                                  row * args.row_stride) +
-                   threadIdx.x;
+  const auto* in =
+      reinterpret_cast<const uint4*>(static_cast<const In*>(args.in) + row * args.row_stride) +
+      threadIdx.x;
   V value = op.identity();
   const auto combined = [&](const uint4& words) {
     const auto pack = pack_of<In>(words);
@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
         first += head;
         units = (args.row_size - head) / kValues;
       }
-      walk_row<In, Mid, kValues, kUnroll, Read::kAligned>(op, args, first, units, lane, lanes, split,
-                                                          take);
+      walk_row<In, Mid, kValues, kUnroll, Read::kAligned>(op, args, first, units, lane, lanes,
+                                                          split, take);
     } else {
       walk_rows<In, Mid, kValues, kUnroll, Read::kAligned>(
           op, args, base, lane, lanes, split,
@@ -244,7 +244,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
   if (blockIdx.x == 0 && rest < args.outputs) {
     V value = op.identity();
     for (int i = 0; i < kRow; ++i) {
-      value = op.combine(value, convert<V>(static_cast<const In*>(args.in)[int64_t{rest} * kRow + i]));
+      value =
+          op.combine(value, convert<V>(static_cast<const In*>(args.in)[int64_t{rest} * kRow + i]));
     }
     emit(op, args, rest, 0, value);
   }

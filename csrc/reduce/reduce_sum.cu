@@ -34,8 +34,7 @@ cudaError_t sum(const Problem& problem, double divisor, const Device& device, Wo
       return same ? call.as<Complex<__half>, Complex<float>>()
                   : call.as<AnyType, Complex<__half>>();
     case DType::kComplex64:
-      return same ? call.as<Complex<float>, Complex<float>>()
-                  : call.as<AnyType, Complex<float>>();
+      return same ? call.as<Complex<float>, Complex<float>>() : call.as<AnyType, Complex<float>>();
     case DType::kComplex128:
       return same ? call.as<Complex<double>, Complex<double>>()
                   : call.as<AnyType, Complex<double>>();

@@ -10,9 +10,9 @@ namespace gpuopt::reduce {
 template <typename Mid>
 using Accumulator = std::conditional_t<
     (kCategory<Mid> <= Category::kInteger), int64_t,
-    std::conditional_t<std::is_same_v<Mid, __half> || std::is_same_v<Mid, __nv_bfloat16>, float,
-                       std::conditional_t<std::is_same_v<Mid, Complex<__half>>, Complex<float>,
-                                          Mid>>>;
+    std::conditional_t<
+        std::is_same_v<Mid, __half> || std::is_same_v<Mid, __nv_bfloat16>, float,
+        std::conditional_t<std::is_same_v<Mid, Complex<__half>>, Complex<float>, Mid>>>;
 
 // A call of sum(), as a sum of values that are stored as In and converted to Mid first.
 struct SumCall {

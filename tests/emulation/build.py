@@ -30,7 +30,17 @@ def build(room: str, config: Config, cuda_include: Path, folder: Path) -> Path:
     # A GPU faults where a pack is read or written at an address that isn't aligned to it; so does this.
     checks = ["-fsanitize=alignment", "-fno-sanitize-recover=alignment"]
     # Not -Wall: g++ takes CUDA's attributes for unknown ones.
-    compiler = [*config.cxx.command, "-std=c++20", "-O1", "-w", "-fPIC", *checks, f"-I{folder}", "-isystem", str(cuda_include)]
+    compiler = [
+        *config.cxx.command,
+        "-std=c++20",
+        "-O1",
+        "-w",
+        "-fPIC",
+        *checks,
+        f"-I{folder}",
+        "-isystem",
+        str(cuda_include),
+    ]
 
     def compile_one(source: Path) -> Path:
         made = folder / f"{source.stem}.o"

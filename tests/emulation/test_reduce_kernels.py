@@ -61,7 +61,9 @@ def expected(op: str, source: DType, dtype: DType, values: np.ndarray, axes: tup
     return ((total != 0) if dtype.category == BOOL else total).astype(dtype.numpy)
 
 
-def run_and_compare(kernels, op: str, source: Operand, dtype: DType, reduced: list, out: Operand, sms: int = MULTIPROCESSORS):
+def run_and_compare(
+    kernels, op: str, source: Operand, dtype: DType, reduced: list, out: Operand, sms: int = MULTIPROCESSORS
+):
     """Runs a problem. Returns the path that its plan took, and whether outputs were split over blocks."""
     rank = len(source.sizes)
     axes = tuple(rank - 1 - d for d in range(rank) if reduced[d])
@@ -132,7 +134,9 @@ def problems(draw):
     random = np.random.default_rng(draw(st.integers(0, 2**31)))
     operand = Operand(source, sizes, strides, draw(st.sampled_from([0, 0, 0, 1, 3, 8])), random)
     out_order = draw(st.permutations(range(rank))) if draw(st.integers(0, 3)) == 0 else None
-    out = make_out(dtype, sizes, reduced, random, out_order, draw(st.sampled_from([0, 0, 3])), draw(st.sampled_from([0, 0, 1])))
+    out = make_out(
+        dtype, sizes, reduced, random, out_order, draw(st.sampled_from([0, 0, 3])), draw(st.sampled_from([0, 0, 1]))
+    )
     return op, operand, dtype, reduced, out
 
 
@@ -181,7 +185,9 @@ def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, reduce
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, TYPES[8]], ids=str)
-@pytest.mark.parametrize("sizes, reduced", [([5003], [1]), ([24, 200], [1, 0]), ([24, 200], [0, 1]), ([7, 300], [1, 0])])
+@pytest.mark.parametrize(
+    "sizes, reduced", [([5003], [1]), ([24, 200], [1, 0]), ([24, 200], [0, 1]), ([7, 300], [1, 0])]
+)
 def test_nan_wins(kernels, dtype, sizes, reduced):
     random = np.random.default_rng(1)
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
