@@ -166,6 +166,19 @@ def test_axpy_with_alpha_one_is_add(device):
         assert different_bits(torch_ops.axpy(x, y), torch.add(y, x)) is None
 
 
+@each_device
+def test_operands_that_only_the_outer_vmap_maps_over(device):
+    """In the inner one they are batched tensors, but not of its level."""
+    x, y = torch.randn(3, 4, device=device), torch.randn(3, 5, 4, device=device)
+
+    def outer(a, b):
+        both = torch_ops.mul(a, a)
+        return torch.vmap(lambda c: torch_ops.axpy(torch_ops.mul(a, a), c) + torch_ops.fma(a, a, both))(b)
+
+    want = 3 * (x * x)[:, None] + y
+    torch.testing.assert_close(torch.vmap(outer)(x, y), want)
+
+
 # ---------------------------------------------------------------- limits
 
 

@@ -38,8 +38,12 @@ template <typename Call>
 Tensor batched(const std::vector<Tensor>& logical, Call call) {
   const VmapLevel level;
   std::vector<VmapLevel::Operand> operands;
-  for (const Tensor& tensor : logical) operands.push_back(level.unwrap(tensor));
-  return level.wrap(call(align(logical, operands)), 0);
+  std::optional<int64_t> batch_dim;  // none where only another level maps over the operands
+  for (const Tensor& tensor : logical) {
+    operands.push_back(level.unwrap(tensor));
+    if (operands.back().batch_dim.has_value()) batch_dim = 0;
+  }
+  return level.wrap(call(align(logical, operands)), batch_dim);
 }
 
 Tensor mul_vmap(const Tensor& self, const Tensor& other) {
