@@ -1,4 +1,5 @@
-// Launches, among them of a grid that is set up while the one before it still runs (CUDA C++ Programming Guide, "Programmatic Dependent Launch").
+// Launches, among them of a grid that is set up while the one before it still runs (CUDA C++
+// Programming Guide, "Programmatic Dependent Launch").
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -77,10 +77,6 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
-// uint16, uint32 and uint64: torch stores and copies them and has few operators for them. Here they
-// are summed out of a converted copy, unlike all other dtypes.
-bool is_barebones(at::ScalarType dtype) { return at::isBarebonesUnsignedType(dtype); }
-
 // Sums, or means, of values that may be none.
 void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean,
               const Tensor& out) {
@@ -90,7 +86,9 @@ void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bo
     out.fill_(is_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
   }
-  const Tensor values = is_barebones(self.scalar_type()) ? self.to(reduction.dtype) : self;
+  // uint16, uint32 and uint64, which torch has few operators for, are summed out of a converted copy.
+  const Tensor values =
+      at::isBarebonesUnsignedType(self.scalar_type()) ? self.to(reduction.dtype) : self;
   launch(
       op, values, reduction, out,
       [&](const Problem& problem, const Device& device, Workspace& workspace, cudaStream_t stream) {
@@ -107,7 +105,7 @@ void extremum_into(const char* op, Extremum extremum, const Tensor& self,
 
 // The dtypes that kernels are compiled for; before anything is written or resized.
 void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean) {
-  if (!is_barebones(self.scalar_type())) (void)to_dtype(op, self.scalar_type());
+  if (!at::isBarebonesUnsignedType(self.scalar_type())) (void)to_dtype(op, self.scalar_type());
   (void)to_dtype(op, reduction.dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(!is_mean || reduction.dtype != at::kComplexHalf, op,
                               " (CUDA) is not implemented for ", reduction.dtype);

@@ -9,21 +9,22 @@
 
 namespace gpuopt::reduce {
 
+// Beyond 31 bits are only numbers that the kernels don't divide by: the sizes of innermost reduced
+// dimensions, and those of problems whose parts are launched.
+inline FastDiv divide_by(int64_t n) {
+  return FastDiv(static_cast<uint32_t>(std::min(n, kMaxIndex32)));
+}
+
 inline KernelDims kernel_dims(const Dim* dims, int count) {
   KernelDims out;
   if (count > kMaxKernelDims) return out;  // a whole whose parts are launched
   out.count = count;
   for (int d = 0; d < count; ++d) {
-    // Only the sizes of inner dimensions divide; the outermost may be beyond 32 bits.
-    if (d + 1 < count) out.sizes[d] = FastDiv(static_cast<uint32_t>(dims[d].size));
+    out.sizes[d] = divide_by(dims[d].size);
     out.in_strides[d] = dims[d].in_stride;
     out.out_strides[d] = dims[d].out_stride;
   }
   return out;
-}
-
-inline FastDiv divide_by(int64_t n) {
-  return FastDiv(static_cast<uint32_t>(std::min(n, kMaxIndex32)));
 }
 
 inline Args make_args(const Problem& problem, const Plan& plan, int values) {
@@ -149,7 +150,7 @@ cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, 
 
 template <typename Op>
 cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan, void* workspace,
-                          uint32_t slots, bool overlaps, cudaStream_t stream) {
+                          uint32_t slots, cudaStream_t stream) {
   Args args = make_args(problem, plan, 1);
   args.workspace = workspace;
   // x outputs a block, a power of two: a sector of them, or more where there are few slots. The
@@ -163,7 +164,7 @@ cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan
   shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(plan.outputs, args.x.divisor));
   shape.threads = args.x.divisor * args.y.divisor;
   shape.shared_bytes = shape.threads * sizeof(typename Op::Value);
-  shape.overlaps_before = overlaps;
+  shape.overlaps_before = true;
   return launch_kernel(finish_kernel<Op>, shape, stream, op, args, slots);
 }
 
@@ -212,7 +213,7 @@ cudaError_t run(const Op& op, const Problem& problem, const Device& device, Work
   };
   const cudaError_t error = for_each_part(problem, kKernels, device, start);
   if (error != cudaSuccess) return error;
-  return launch_finish(op, problem, plan, workspace, slots, /*overlaps=*/true, stream);
+  return launch_finish(op, problem, plan, workspace, slots, stream);
 }
 
 }  // namespace gpuopt::reduce

@@ -257,11 +257,10 @@ inline void plan_columns(Plan& plan, const Kernels& kernels, const Device& devic
   if (plan.fold == 1 && width > wide) {
     const int64_t most = kThreads / std::min<int64_t>(groups, kThreads / wide);
     plan.x = static_cast<int>(ceil_div(width, ceil_div(width, most)));
-    plan.y = static_cast<int>(std::min<int64_t>(groups, kThreads / plan.x));
   } else {
     plan.x = static_cast<int>(width);
-    plan.y = static_cast<int>(std::min<int64_t>(groups, kThreads / plan.x));
   }
+  plan.y = static_cast<int>(std::min<int64_t>(groups, kThreads / plan.x));
   plan.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (plan.x * plan.y)));
   plan.column_tiles = ceil_div<int64_t>(width, plan.x);
   plan.tiles = plan.column_tiles * ceil_div<int64_t>(outer, plan.z);
@@ -375,9 +374,9 @@ inline Plan make_plan(const Problem& problem, const Kernels& kernels, const Devi
   return plan;
 }
 
-// Counts are 32 bits wide inside a launch, but for the packs of a single row. Problems
-// beyond are cut in two until the parts fit: along a kept dimension, or along a reduced one when
-// it is an output's own units that are too many.
+// Counts are 32 bits wide inside a launch, but for the packs of a single row. Problems beyond are cut
+// in two until the parts fit: along a kept dimension, or along a reduced one when it is an output's
+// own units that are too many.
 inline bool has_too_many_outputs(const Plan& plan, int64_t limit = kMaxIndex32) {
   return plan.outputs > limit || plan.blocks() > limit || plan.num_kept > kMaxKernelDims;
 }

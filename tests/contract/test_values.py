@@ -25,7 +25,7 @@ def _summed_errors(case, got: torch.Tensor, reference: torch.Tensor, bound: torc
 def test_values(case, device, dtype):
     """ATen's dtype, shape, strides and device; within the documented error of the float64 reference, and ATen's bits where the
     operator is a single rounding; on the whole no further from the reference than ATen. (A sum in another order has errors of its own,
-    of the same size: tests/test_reduce.py compares those over many sums.)"""
+    of the same size: tests/test_reduce_cuda.py compares those over many sums.)"""
     failures = Failures()
     ours = theirs = 0.0
     for sample in case.samples(device, dtype):
