@@ -1,6 +1,6 @@
 // C entry points to the emulated reduction launchers, for test_reduce_kernels.py.
 #include "../plan/reduce_problem.h"
-#include "reduce/reduce.h"
+#include "reduce/reduce_launch.cuh"
 
 namespace gpuopt::reduce {
 alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90
@@ -44,4 +44,13 @@ extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* 
     default:
       return min(problem, device, workspace, nullptr);
   }
+}
+
+// Makes the arguments of a launch, for sizes that are too large to run. Returns the plan's units.
+extern "C" int64_t prepare(int num_dims, const int64_t* sizes, const int64_t* in_strides,
+                           const int64_t* out_strides, const int* reduced, int dtype) {
+  const Problem problem =
+      make_problem(num_dims, sizes, in_strides, out_strides, reduced, 0, 0, dtype, dtype);
+  const Plan plan = make_plan(problem, {true, sizeof(double)}, Device{132});
+  return make_args(problem, plan, plan.packs ? 16 : 1).units;
 }

@@ -197,3 +197,16 @@ def test_nan_wins(kernels, dtype, sizes, reduced):
         out = make_out(dtype, sizes, reduced, random)
         for op in ("max", "min", "sum"):
             run_and_compare(kernels, op, source, dtype, reduced, out)
+
+
+@pytest.mark.parametrize("shape, reduced", [([2**32, 3, 2], [1, 0, 1]), ([2**32, 2], [1, 1]), ([2**33], [1])])
+def test_sizes_that_are_zero_in_32_bits(kernels, shape, reduced):
+    """A launch divides by sizes; those of innermost reduced dimensions may be any."""
+    strides = [math.prod(shape[:d]) for d in range(len(shape))]
+    kernels.prepare.restype = ctypes.c_int64
+    array = ctypes.c_int64 * len(shape)
+    out_strides = array(*(0 if gone else 1 for gone in reduced))
+    units = kernels.prepare(
+        len(shape), array(*shape), array(*strides), out_strides, (ctypes.c_int * len(shape))(*reduced), 1
+    )
+    assert units * 16 == math.prod(n for n, gone in zip(shape, reduced) if gone)
