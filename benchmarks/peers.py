@@ -46,6 +46,7 @@ INDUCTOR_MODES = {"default": None, "max-autotune": "max-autotune-no-cudagraphs"}
 def _inductor(call, case, setting):
     """``torch.compile`` of the ATen expression, in the fastest of its modes."""
     import torch._dynamo
+    from torch._inductor import metrics
 
     args = case.build(setting.device, 0)
     case_bytes = sum(traffic(case, call))
@@ -56,16 +57,18 @@ def _inductor(call, case, setting):
     def expression(*operands):
         return call.aten(*operands)
 
-    compiled = {}
+    compiled, details = {}, {}
     for name in INDUCTOR_MODES if tune else ["default"]:
+        metrics.reset()
         compiled[name] = torch.compile(expression, mode=INDUCTOR_MODES[name], fullgraph=True, dynamic=False)
         compiled[name](*args)
+        details[name] = name if metrics.generated_kernel_count else f"{name}, with ATen's kernels alone"
     if not tune:
-        return compiled["default"], "default"
+        return compiled["default"], details["default"]
     timings = setting.timer.compare(compiled, lambda seed: args, case_bytes)
     timed = {name: timing for name, timing in timings.items() if not isinstance(timing, Exception)}
     best = min(timed, key=lambda name: timed[name].median, default="default")
-    return compiled[best], best
+    return compiled[best], details[best]
 
 
 INDUCTOR = Peer("Inductor", _inductor)

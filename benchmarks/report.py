@@ -206,7 +206,7 @@ def call_table(result: dict) -> Table:
     names = list(dict.fromkeys(name for row in result["call_times"] for name in row["contenders"]))
     table = Table(title="call time in us", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("op")
-    table.add_column("call, 2^14 f32")
+    table.add_column("call, small f32")
     for heading in (*names, "gpuopt - ATen"):
         table.add_column(heading, justify="right")
     for row in result["call_times"]:

@@ -34,7 +34,8 @@ class Call:
     ``kind`` is "new" (the result is a new tensor), "inplace" (the first argument is read and written) or
     "out" (the last argument is written, not read). ``reference`` computes in float64 and writes nothing.
     ``cupy`` names the CuPy function that computes the same, if there is one. ``limit(dtype, ATen's error)`` is the error
-    above which a contender does not compute the same thing.
+    above which a contender does not compute the same thing. ``reads`` gives the tensors whose elements must be read, where
+    that is not all of every operand.
     """
 
     ours: Callable
@@ -43,6 +44,7 @@ class Call:
     kind: str = "new"
     cupy: str | None = None
     limit: Callable[[torch.dtype, float | None], float] = error_limit
+    reads: Callable[..., tuple] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Point:
 
     curve: str
     axis: str
-    x: int
+    x: float
 
 
 @dataclasses.dataclass(frozen=True)

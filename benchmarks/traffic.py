@@ -15,12 +15,15 @@ def distinct_bytes(tensor: torch.Tensor) -> int:
 
 
 def traffic(case, call) -> tuple[int, int]:
-    """(bytes read, bytes written): each operand read once, each output written once.
+    """(bytes read, bytes written): each operand, or what of it is used, read once, each output written once.
 
     Memory moves in 32-byte sectors, so a step-2 slice costs the hardware twice what is counted here.
     Works on meta tensors: needs neither a GPU nor memory.
     """
     args = case.build("meta", 0)
-    read_args = args[:-1] if call.kind == "out" else args
+    if call.reads is not None:
+        read_args = call.reads(*args)
+    else:
+        read_args = args[:-1] if call.kind == "out" else args
     read = sum(distinct_bytes(arg) for arg in read_args if isinstance(arg, torch.Tensor))
     return read, distinct_bytes(call.aten(*args))

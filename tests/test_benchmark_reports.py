@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import bench_reduce, ceilings, machine, plots, report
+from benchmarks import bench_reduce, bench_upsample, ceilings, machine, plots, report
 from benchmarks.peers import Peer
 from benchmarks.room import CallTime, Room, rooms
 
@@ -23,6 +23,7 @@ from .benchmark_fakes import (
     REDUCE,
     TINY,
     TINY_CALL,
+    UPSAMPLE,
     FakeTimer,
     absent,
     rendered,
@@ -91,6 +92,13 @@ def test_a_sweep_is_a_table_of_curves_and_its_worst_point():
     assert "gpuopt failed: no kernel" in text and "…" not in text
 
 
+def test_tables_of_upsampling_fit_the_page():
+    text = rendered(synthetic(room=bench_upsample.ROOM))
+    lines = [line.split() for line in text.splitlines()]
+    assert all(sum(line[:1] == [factor] for line in lines) == 2 for factor in ("0.25", "1.5", "8"))
+    assert "…" not in text, "a column was cut short"
+
+
 def test_results_from_before_sweeps_are_shown(tmp_path):
     result = synthetic([TINY])
     del result["rows"][0]["point"]
@@ -103,15 +111,19 @@ def test_results_from_before_sweeps_are_shown(tmp_path):
     [
         (rooms()["elementwise"], ["axpy", "fma", "mul"]),
         (rooms()["reduce"], ["max", "mean", "min", "sum", "sum-grid", "sum-more"]),
+        (
+            rooms()["upsample"],
+            [f"nearest2d{op}{part}" for op in ("", "-backward") for part in ("", "-more", "-scales")],
+        ),
     ],
-    ids=["elementwise", "reduce"],
+    ids=["elementwise", "reduce", "upsample"],
 )
 def test_plots_come_from_the_json_alone(tmp_path, room, expected):
     path = tmp_path / f"{room.name}.json"
     report.save(path, synthetic(room=room))
     assert command.main(["--plot-only", str(path)]) == 0
     pictures = {p.stem.removeprefix(f"{room.name}-"): p for p in tmp_path.glob("*.png")}
-    assert sorted(pictures) == expected
+    assert sorted(pictures) == sorted(expected)
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures.values())
 
 
@@ -153,7 +165,7 @@ def test_without_a_gpu_it_says_so_in_one_line():
 def test_list_names_every_case(capsys):
     assert command.main(["--list"]) == 0
     listed = capsys.readouterr().out
-    assert all(title in listed for title in (*ELEMENTWISE, *REDUCE))
+    assert all(title in listed for title in (*ELEMENTWISE, *REDUCE, *UPSAMPLE))
 
 
 @pytest.mark.parametrize("argv", [["nope"], ["--cases", "("], ["mul", "--cases", "no such case"]])
@@ -166,13 +178,15 @@ def test_bad_requests_are_refused(argv):
 @pytest.mark.parametrize(
     ("argv", "names", "wanted"),
     [
-        ([], ["elementwise", "reduce"], lambda case: True),
+        ([], ["elementwise", "reduce", "upsample"], lambda case: True),
         (["elementwise"], ["elementwise"], lambda case: case.title in ELEMENTWISE),
         (["reduce"], ["reduce"], lambda case: case.title in REDUCE),
+        (["upsample"], ["upsample"], lambda case: case.title in UPSAMPLE),
         (["mul"], ["mul"], lambda case: case.op == "mul"),
         (["fma", "axpy"], ["axpy-fma"], lambda case: case.op in ("axpy", "fma")),
         (["mul", "sum"], ["mul", "sum"], lambda case: case.op in ("mul", "sum")),
         (["sum-grid"], ["sum-grid"], lambda case: case.op == "sum-grid"),
+        (["nearest2d"], ["nearest2d"], lambda case: case.op == "nearest2d"),
         (["reduce", "--quick"], ["reduce.quick"], lambda case: case.title in REDUCE and case.headline),
         (["mul", "--quick"], ["mul.quick"], lambda case: case.op == "mul" and case.headline),
         (["--cases", "NHWC.*bf16"], ["elementwise.some", "reduce.some"],
@@ -183,7 +197,8 @@ def test_selection_and_name_of_the_result(argv, names, wanted):
     args = command.parse(argv)
     assert [command.stem(room, args) for room, _ in args.chosen] == names
     chosen = [case for _, cases in args.chosen for case in cases]
-    assert chosen == [case for case in (*ELEMENTWISE.values(), *REDUCE.values()) if wanted(case)]
+    cases = (*ELEMENTWISE.values(), *REDUCE.values(), *UPSAMPLE.values())
+    assert chosen == [case for case in cases if wanted(case)]
 
 
 def test_a_run_from_start_to_files(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_elementwise, bench_reduce, ceilings, operands, report, timer
+from benchmarks import bench_elementwise, bench_reduce, bench_upsample, ceilings, operands, report, timer
 from benchmarks.peers import CUPY, INDUCTOR, Missing, Peer, Setting
 from benchmarks.room import error_limit, relative_error, rooms, run_case
 from benchmarks.traffic import distinct_bytes, traffic
@@ -21,6 +22,7 @@ from .benchmark_fakes import (
     REDUCE,
     TINY,
     TINY_CALL,
+    UPSAMPLE,
     FakeTimer,
     absent,
     double_mul,
@@ -30,7 +32,7 @@ from .benchmark_fakes import (
 )
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ROOMS = (bench_elementwise.ROOM, bench_reduce.ROOM)
+ROOMS = (bench_elementwise.ROOM, bench_reduce.ROOM, bench_upsample.ROOM)
 CASES = {case.title: (case, calls[case.call]) for room in ROOMS for calls in [room.calls()] for case in room.cases}
 
 # ---------------------------------------------------------------- bytes
@@ -74,6 +76,12 @@ def test_distinct_bytes(tensor, expected):
         ("sum x[:, ::2] 8192^2 dim 0 f32", 4 << 25, 4 << 12),
         ("mean NHWC dim (0,2,3) f32", 4 * 64 * 256 * 56 * 56, 4 * 256),
         ("sum-grid 2^25 x 2^0 dim 1 f32", 4 << 25, 4 << 25),
+        ("nearest2d (8,256,64,64)->(128,128) bf16", 2 << 23, 2 << 25),
+        ("nearest2d-backward CL (8,256,64,64)->(128,128) bf16", 2 << 25, 2 << 23),
+        ("nearest2d cropped CL (8,256,64,64)->(128,128) f32", 4 << 23, 4 << 25),
+        ("nearest2d (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 77 * 93),
+        ("nearest2d-backward (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 200 * 200),
+        ("nearest2d (1,3,1080,1920)->(720,1280) u8", 3 * 720 * 1280, 3 * 720 * 1280),
     ],
 )
 def test_each_operand_is_counted_once(title, read, written):
@@ -126,6 +134,7 @@ def test_rooms_are_found_by_their_file_name():
     assert rooms() == {room.name: room for room in ROOMS}
     assert bench_elementwise.ROOM.ops == ["mul", "axpy", "fma"]
     assert bench_reduce.ROOM.ops == ["sum", "max", "mean", "min", "sum-grid"]
+    assert bench_upsample.ROOM.ops == [*bench_upsample.BOTH, "nearest2d-scales", "nearest2d-backward-scales"]
 
 
 def test_case_titles_are_unique():
@@ -141,6 +150,29 @@ def test_the_grid_has_every_power_of_two():
         x, dim = case.build("meta", 0)
         assert x.shape == (1 << case.point.x, 1 << 25 - case.point.x)
         assert case.point.curve == f"dim {dim} {case.dtype}" and case.peers == () and not case.headline
+
+
+@pytest.mark.parametrize("op", bench_upsample.BOTH)
+def test_the_sweep_over_scales_has_the_same_points_on_every_curve(op):
+    sweep = [case for case in UPSAMPLE.values() if case.op == f"{op}-scales"]
+    factors = {case.point.x for case in sweep}
+    assert {0.25, 0.5, 1, 1.5, 2, 8} <= factors and max(factors) == 8 and min(factors) == 0.25
+    curves = ("f32", "f32 CL", "bf16", "bf16 CL")
+    assert {(case.point.x, case.point.curve) for case in sweep} == set(itertools.product(factors, curves))
+    for case in sweep:
+        small, large = (9, 64, *2 * [240 / case.point.x]), (9, 64, 240, 240)
+        args = case.build("meta", 0)
+        assert args[0].shape == (small if op == bench_upsample.FORWARD else large) and args[1] == (240, 240)
+        assert args[0].is_contiguous(memory_format=torch.channels_last) == ("CL" in case.point.curve)
+        assert case.peers == () and not case.headline
+
+
+def test_upsampling_reads_the_layout_that_its_case_names():
+    for title, case in UPSAMPLE.items():
+        x = case.build("meta", 0)[0]
+        assert x.stride(1) == 1 if " CL " in title else x.stride(3) == 1
+        assert x.storage_offset() == 1 if " misaligned " in title else x.storage_offset() == 0 or "cropped" in title
+        assert x.is_contiguous() or " CL " in title or "cropped" in title
 
 
 def test_sums_are_of_values_that_do_not_cancel():
@@ -279,6 +311,40 @@ def test_sums_may_differ_in_the_order_of_additions():
     assert bench_reduce.sum_limit(torch.int64, 0.0) == 0.0
 
 
+def upsampling(op, *dtypes, **options):
+    return bench_upsample._cases((2, 8, 12, 10), (23, 29), *dtypes, ops=(op,), **options)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("op", bench_upsample.BOTH)
+def test_right_upsampling_passes(op, exact):
+    dtypes = (torch.float32, torch.bfloat16, torch.float64, *([torch.uint8] if op == bench_upsample.FORWARD else []))
+    for case in upsampling(op, *dtypes, exact=exact, layouts=tuple(bench_upsample.LAYOUTS)):
+        row = run_case(case, bench_upsample._calls()[case.call], (), CPU, [])
+        assert [entry["status"] for entry in row["contenders"].values()] == ["ok", "ok"], case.title
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("op", bench_upsample.BOTH)
+def test_wrong_upsampling_is_found(op, exact):
+    """Other pixels than the mode's, and a gradient whose last column is lost."""
+    calls = bench_upsample._calls()
+    (case,) = upsampling(op, torch.float32, exact=exact, layouts=("",))
+    (other,) = upsampling(op, torch.float32, exact=not exact, layouts=("",))
+    wrong = [calls[other.call].aten]
+    if op == bench_upsample.BACKWARD:
+        wrong.append(lambda g, *sizes: calls[case.call].aten(g.index_fill(3, torch.tensor(28), 0), *sizes))
+    for ours in wrong:
+        row = run_case(case, dataclasses.replace(calls[case.call], ours=ours), (), CPU, [])
+        assert [entry["status"] for entry in row["contenders"].values()] == ["wrong", "ok"]
+
+
+def test_gradients_may_differ_in_the_order_of_additions_whatever_atens_error():
+    f32, bf16 = torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps
+    assert bench_upsample.adjoint_limit(torch.float32, 1.0) == 32 * f32
+    assert bench_upsample.adjoint_limit(torch.bfloat16, 1.0) == bf16
+
+
 def test_error_limit_allows_rounding_only():
     assert error_limit(torch.float32, 2.5e-8) == torch.finfo(torch.float32).eps
     assert error_limit(torch.bfloat16, 0.1) == 0.4
@@ -302,6 +368,14 @@ def test_inductor_is_compiled_before_it_is_timed():
     torch.testing.assert_close(compiled(x, y), x * y)
     assert how == "default"
     assert not torch._dynamo.utils.counters["stats"], "the timed call compiled again"
+
+
+def test_inductor_says_where_it_only_calls_aten():
+    (case,) = upsampling(bench_upsample.BACKWARD, torch.float32, exact=True, layouts=("",))
+    compiled, how = INDUCTOR.prepare(bench_upsample._calls()[case.call], case, CPU)
+    assert how == "default, with ATen's kernels alone"
+    args = case.build("cpu", 0)
+    assert torch.equal(compiled(*args), torch.ops.aten._upsample_nearest_exact2d_backward(*args))
 
 
 # ---------------------------------------------------------------- timer and ceilings
@@ -414,11 +488,19 @@ def test_device_timer_times_the_device():
     assert clock.compare({"neg": torch.neg}, small, 1 << 17)["neg"].median < 10
 
 
-SMALL = [(bench_elementwise.ROOM, case) for case in ELEMENTWISE.values() if case.name == "2^14"] + [
-    (bench_reduce.ROOM, case)
-    for op, dim in (("sum", None), ("sum", 1), ("sum", 0), ("mean", 1), ("max", None), ("min", 0))
-    for case in bench_reduce._dense(op, (128, 256), dim, torch.float32, torch.bfloat16)
-]
+SMALL = (
+    [(bench_elementwise.ROOM, case) for case in ELEMENTWISE.values() if case.name == "2^14"]
+    + [
+        (bench_reduce.ROOM, case)
+        for op, dim in (("sum", None), ("sum", 1), ("sum", 0), ("mean", 1), ("max", None), ("min", 0))
+        for case in bench_reduce._dense(op, (128, 256), dim, torch.float32, torch.bfloat16)
+    ]
+    + [
+        (bench_upsample.ROOM, case)
+        for op, exact in itertools.product(bench_upsample.BOTH, (False, True))
+        for case in upsampling(op, torch.float32, torch.bfloat16, exact=exact)
+    ]
+)
 
 
 @pytest.mark.gpu

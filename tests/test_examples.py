@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import torch_ops
 from examples import __main__ as command
-from examples import _photographs, _report, channel_statistics, digits, white_balance
+from examples import _photographs, _report, channel_statistics, digits, upsampling, white_balance
 
 
 def tinted():
@@ -110,6 +110,54 @@ def test_training_on_digits_is_the_same_with_both_kinds_of_reductions():
 def test_the_difference_is_the_largest_so_far():
     found = digits.difference(torch.tensor([1.0, 2.2, 4.0]), torch.tensor([1.0, 2.0, 4.0]))
     torch.testing.assert_close(found, torch.tensor([0.0, 0.1, 0.1]))
+
+
+def test_an_output_copies_the_pixel_that_its_position_falls_on():
+    assert upsampling.sources(7, 3, 2.5).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    for small in upsampling.SMALL:
+        blocks = upsampling.sources(int(small * upsampling.SCALE), small, upsampling.SCALE).bincount()
+        assert len(blocks) == small and set(blocks.tolist()) == {2, 3}
+
+
+@pytest.mark.parametrize("scale", [2.0, upsampling.SCALE])
+def test_enlarging_by_indexing_is_interpolate(scale):
+    images = tinted()[None]
+    assert torch.equal(upsampling.enlarged(images, scale), functional.interpolate(images, scale_factor=scale))
+
+
+def test_the_sums_of_windows_are_the_gradient_of_enlarging():
+    images = tinted().double().requires_grad_()
+    large = upsampling.enlarged(images, upsampling.SCALE)
+    weights = torch.randn(large.shape, generator=torch.Generator().manual_seed(0), dtype=large.dtype)
+    (expected,) = torch.autograd.grad(large, images, weights)
+    torch.testing.assert_close(upsampling.window_sums(weights, images.shape[1:], upsampling.SCALE), expected)
+
+
+def test_descent_finds_the_means_of_windows():
+    size, scale = (16, 23), upsampling.SCALE
+    targets = functional.interpolate(tinted()[None], size=[int(n * scale) for n in size], mode="bicubic").double()
+    counts = upsampling.window_sums(torch.ones_like(targets), size, scale)
+    assert counts.unique().tolist() == [4, 6, 9]
+    means = upsampling.window_sums(targets, size, scale) / counts
+    # Pixels are float32, or else ATen's CPU kernel computes their indices in float64, which moves some windows.
+    found = upsampling.fit(torch.zeros_like(means).float(), targets.float())
+    distances = torch.stack([(step.images - means).abs().max() for step in found])
+    bound = distances[0] * upsampling.CONTRACTION ** torch.arange(len(found))
+    assert (distances <= 1.001 * bound + 1e-6).all() and distances[-1] < upsampling.TOLERANCE
+    assert found[-1].loss == pytest.approx((upsampling.enlarged(means, scale) - targets).square().mean().item())
+
+
+def test_a_cut_is_made_of_whole_blocks():
+    image, part = tinted(), tinted()[:, 3:10, 5:17]
+    large = upsampling.enlarged(image, upsampling.SCALE)
+    found, heights, widths = upsampling.cut(large, upsampling.SCALE, image.shape[1:], (3, 5), (7, 12))
+    assert torch.equal(found, part.repeat_interleave(heights, 1).repeat_interleave(widths, 2))
+
+
+def test_wrong_values_are_told_from_rounding():
+    exact = torch.linspace(-1, 1, 10, dtype=torch.float64)
+    assert upsampling.wrong(exact.float(), exact) == 0
+    assert upsampling.wrong(exact.float() + torch.tensor([0.1] * 3 + [0] * 7), exact) == pytest.approx(0.3)
 
 
 @pytest.fixture

@@ -9,8 +9,28 @@ from torch_ops import _library
 _library.load()
 
 # Importing these needs the library.
+from torch_ops import nn as nn  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
+from torch_ops.upsample import (  # noqa: E402
+    upsample_nearest2d,
+    upsample_nearest2d_backward,
+    upsample_nearest_exact2d,
+    upsample_nearest_exact2d_backward,
+)
 
-__all__ = ["axpy", "fma", "mul", "mul_", "reduce_max", "reduce_mean", "reduce_min", "reduce_sum"]
+__all__ = [
+    "axpy",
+    "fma",
+    "mul",
+    "mul_",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_sum",
+    "upsample_nearest2d",
+    "upsample_nearest2d_backward",
+    "upsample_nearest_exact2d",
+    "upsample_nearest_exact2d_backward",
+]
 __version__ = "0.1.0"

@@ -50,6 +50,38 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, 
   return words;
 }
 
+// The same for a word of 2, 4 or 8 bytes.
+template <typename Word>
+__device__ __forceinline__ Word load_word(const void* aligned, bool valid) {
+  Word word = {};
+#if defined(__CUDA_ARCH__)
+  const auto predicate = static_cast<uint32_t>(valid);
+  if constexpr (sizeof(Word) == 8) {
+    asm volatile(
+        "{\n.reg .pred valid;\nsetp.ne.u32 valid, %2, 0;\n"
+        "@valid ld.global.b64 %0, [%1];\n}"
+        : "+l"(word)
+        : "l"(aligned), "r"(predicate));
+  } else if constexpr (sizeof(Word) == 4) {
+    asm volatile(
+        "{\n.reg .pred valid;\nsetp.ne.u32 valid, %2, 0;\n"
+        "@valid ld.global.b32 %0, [%1];\n}"
+        : "+r"(word)
+        : "l"(aligned), "r"(predicate));
+  } else {
+    static_assert(sizeof(Word) == 2);
+    asm volatile(
+        "{\n.reg .pred valid;\nsetp.ne.u32 valid, %2, 0;\n"
+        "@valid ld.global.b16 %0, [%1];\n}"
+        : "+h"(word)
+        : "l"(aligned), "r"(predicate));
+  }
+#else
+  if (valid) word = *static_cast<const Word*>(aligned);
+#endif
+  return word;
+}
+
 template <typename T>
 __device__ __forceinline__ Pack<T, kPackSize<T>> pack_of(const uint4& words) {
   Pack<T, kPackSize<T>> pack;

@@ -44,6 +44,11 @@ class Sample:
         """A copy that shares no memory with this one and has the same strides, offsets, conj and neg bits."""
         return self.map(tensors.twin)
 
+    def resized(self) -> Sample:
+        """The same call on tensors twice as large (tensors.resized). Tuples among the positional arguments are sizes and grow with them."""
+        args = [tuple(n if n == 1 else 2 * n for n in a) if isinstance(a, tuple) else a for a in self.args]
+        return replace(self, args=tuple(args)).map(tensors.resized)
+
     def requiring_grad(self, dtypes: Sequence[torch.dtype] = ()) -> Sample:
         """Leaves that require grad, wherever the dtype allows it (and is one of `dtypes`, if given)."""
 

@@ -46,15 +46,16 @@ def test_autocast(case, device, low):
 def test_autocast_after_a_matmul(case, device):
     """The way it is met in a model: one operand comes out of a layer in the low type, the others are float32 parameters."""
     torch.manual_seed(1)
-    layer = torch.nn.Linear(8, 8, device=device)
-    x = torch.randn(4, 8, device=device)
     sample = next(iter(case.few(device, torch.float32)))
+    *outer, last = sample.args[0].shape
+    layer = torch.nn.Linear(8, last, device=device)
+    x = torch.randn(*outer, 8, device=device)
     outcomes = []
     for op in (case.op, case.aten):
         with torch.autocast(device, dtype=torch.bfloat16):
             hidden = layer(x)
             others = [
-                torch.full((8,), 1.5, device=device) if isinstance(a, torch.Tensor) else a for a in sample.args[1:]
+                torch.full((last,), 1.5, device=device) if isinstance(a, torch.Tensor) else a for a in sample.args[1:]
             ]
             result = op(hidden, *others, **sample.kwargs)
         loss = result.float().sum()

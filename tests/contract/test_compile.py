@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from ..cases import tensors
 from ..cases.tensors import FLOATS
 from ..compare import Failures, all_close, close, different_metadata, raised_by
 from ..params import each_case, each_device, with_variant
@@ -61,7 +60,7 @@ def _recompilations(op, sample, dynamic, compare) -> int:
     for _ in range(3):
         compare(compiled, eager, sample)
         counts.append(counter.frame_count)
-        sample = sample.map(tensors.resized) if dynamic else sample
+        sample = sample.resized() if dynamic else sample
     return counts[-1] - counts[0]
 
 

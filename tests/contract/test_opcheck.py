@@ -29,7 +29,9 @@ def test_functional(case, device):
 @each_case
 def test_without_gradients(case, device):
     failures = Failures()
-    dtypes = [d for d in (torch.float32, torch.float64, torch.int32, torch.complex64) if d in case.dtypes]
+    dtypes = [
+        d for d in (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.complex64) if d in case.dtypes
+    ]
     for dtype in dtypes:
         sample = next(iter(case.few(device, dtype)))
         with failures.sample(f"{dtype}"):

@@ -18,7 +18,8 @@ from ..params import CASES, each_device, each_dtype
 pytest.importorskip("expecttest", reason="torch.testing's OpInfo database imports expecttest")
 from torch.testing._internal.common_methods_invocations import op_db
 
-OPINFO = {info.name: info for info in op_db if not info.variant_test_name}
+pytestmark = pytest.mark.filterwarnings("ignore:`nn.functional.upsample_nearest` is deprecated")
+OPINFO = {info.full_name: info for info in op_db}
 LINKED = [case for case in CASES if case.opinfo]
 
 
@@ -56,7 +57,7 @@ def test_samples(case, device, dtype):
                         failures.add(name, different_bits(got, want) if bound is None else close(got, want))
                     else:
                         failures.add(name, different_from_reference(got, case.reference(*args, **kwargs), bound))
-    failures.check(at_least=0 if case.name == "mul.Scalar" else 20)
+    failures.check(at_least=0 if case.name == "mul.Scalar" else 12)
 
 
 @each_device

@@ -14,18 +14,23 @@ CSRC = HERE.parents[1] / "csrc"
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 
 
-def translate(source: str) -> str:
-    """The one thing that is not C++: kernel<<<shape>>>(arguments)."""
-    return LAUNCH.sub(r"::emulator::launch(\g<shape>, [&] { \g<kernel>(\g<arguments>); });", source)
+def translate(source: str, variables: tuple[str, ...]) -> str:
+    """What is not C++: kernel<<<shape>>>(arguments), and arrays that the threads of a block share."""
+    source = LAUNCH.sub(r"::emulator::launch(\g<shape>, [&] { \g<kernel>(\g<arguments>); });", source)
+    source = re.sub(r"(?<!extern )__shared__ ", "static ", source)
+    for name in variables:
+        source = re.sub(rf"\bconstexpr (\w+ {name} =)", r"inline \1", source)
+    return source
 
 
-def build(room: str, config: Config, cuda_include: Path, folder: Path) -> Path:
-    """Returns the shared library made from the room's .cu files and <room>_shim.cpp."""
+def build(room: str, config: Config, cuda_include: Path, folder: Path, variables: tuple[str, ...] = ()) -> Path:
+    """Returns the shared library made from the room's .cu files and <room>_shim.cpp. `variables` are constants of the room that the shim
+    may assign to, for limits that small problems would not reach."""
     for path in [*CSRC.glob("common/*"), *CSRC.glob(f"{room}/*")]:
         if path.suffix in (".h", ".cuh", ".cu"):
             copy = folder / path.relative_to(CSRC)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(translate(path.read_text()))
+            copy.write_text(translate(path.read_text(), variables))
     (folder / "common" / "launch.cuh").write_text((HERE / "launch.cuh").read_text())
     # A GPU faults where a pack is read or written at an address that isn't aligned to it; so does this.
     checks = ["-fsanitize=alignment", "-fno-sanitize-recover=alignment"]

@@ -32,6 +32,10 @@ inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+template <typename T>
+inline void __stcs(T* to, const T& value) {
+  *to = value;
+}
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
   return static_cast<uint32_t>(((uint64_t{high} << 32) | low) >> (shift & 31));
 }

@@ -1,0 +1,17 @@
+// Nearest-neighbour resampling of images: the contract between bindings and kernels. Launchers
+// enqueue on `stream` of the current device, allocate nothing and never synchronise.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "upsample/upsample_plan.h"
+
+namespace gpuopt::upsample {
+
+// to[n, c, y, x] = from[n, c, source(y), source(x)]
+cudaError_t forward(const Problem& problem, const Device& device, cudaStream_t stream);
+
+// to[n, c, y, x] = the sum of all from[n, c, oy, ox] with source(oy) == y and source(ox) == x
+cudaError_t backward(const Problem& problem, const Device& device, cudaStream_t stream);
+
+}  // namespace gpuopt::upsample

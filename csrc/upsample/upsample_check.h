@@ -1,0 +1,101 @@
+// The checks of forward and backward and the sizes that follow from their arguments, used by the
+// CUDA, CPU and Meta kernels and by vmap alike. Exception types are ATen's.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "binding/check.h"
+
+namespace gpuopt::upsample {
+
+// Of a height or width: ATen's indices are float32 and int32, and so are ours.
+constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
+
+// A call whose arguments are in order. Size is int64_t, or c10::SymInt where sizes may be symbolic.
+template <typename Size>
+struct BasicSizes {
+  Size batch, channels, in_height, in_width, out_height, out_width;
+};
+using Sizes = BasicSizes<int64_t>;
+using SymSizes = BasicSizes<c10::SymInt>;
+
+template <typename Size>
+c10::ArrayRef<Size> sizes_of(const at::Tensor& tensor) {
+  if constexpr (std::is_same_v<Size, c10::SymInt>) {
+    return tensor.sym_sizes();
+  } else {
+    return tensor.sizes();
+  }
+}
+
+inline bool is_known_zero(int64_t size) { return size == 0; }
+inline bool is_known_zero(const c10::SymInt& size) { return TORCH_GUARD_OR_FALSE(size.sym_eq(0)); }
+
+inline bool is_known_different(int64_t a, int64_t b) { return a != b; }
+inline bool is_known_different(const c10::SymInt& a, const c10::SymInt& b) {
+  return TORCH_GUARD_OR_FALSE(a.sym_ne(b));
+}
+
+// A symbol's upper limit is left to the kernels, which see its value: as a guard, whoever exports
+// with a dimension of their own would have to state it.
+inline bool is_known_out_of_range(int64_t size) { return size < 1 || size > kMaxSize; }
+inline bool is_known_out_of_range(const c10::SymInt& size) {
+  const auto value = size.maybe_as_int();
+  return value.has_value() ? is_known_out_of_range(*value) : TORCH_GUARD_OR_FALSE(size.sym_lt(1));
+}
+
+template <typename Size>
+void check_output_size(const char* op, c10::ArrayRef<Size> output_size) {
+  TORCH_CHECK(output_size.size() == 2, op,
+              ": output_size must be a height and a width: expected 2 sizes, got ", output_size);
+  TORCH_CHECK(!is_known_out_of_range(output_size[0]) && !is_known_out_of_range(output_size[1]), op,
+              ": output_size must be positive: expected sizes from 1 to ", kMaxSize, ", got ",
+              output_size);
+}
+
+// The shape of what is, or was, upsampled.
+template <typename Size>
+void check_input_size(const char* op, const char* name, c10::ArrayRef<Size> sizes) {
+  TORCH_CHECK(sizes.size() == 4, op, ": ", name, " must be (N, C, H, W): expected 4 dimensions, ",
+              "got shape ", sizes);
+  TORCH_CHECK(!is_known_out_of_range(sizes[2]) && !is_known_out_of_range(sizes[3]), op, ": ", name,
+              " must have a height and a width: expected sizes from 1 to ", kMaxSize,
+              " in dimensions 2 and 3, got shape ", sizes);
+}
+
+// The same where it is to be copied from.
+template <typename Size>
+void check_input(const char* op, const char* name, c10::ArrayRef<Size> sizes) {
+  check_input_size(op, name, sizes);
+  TORCH_CHECK(!is_known_zero(sizes[1]), op, ": ", name, " must have channels: expected size 1 or ",
+              "more in dimension 1, got shape ", sizes);
+}
+
+template <typename Size>
+BasicSizes<Size> check_forward(const char* op, const at::Tensor& self,
+                               c10::ArrayRef<Size> output_size) {
+  const auto sizes = sizes_of<Size>(self);
+  check_output_size(op, output_size);
+  check_input(op, "self", sizes);
+  return {sizes[0], sizes[1], sizes[2], sizes[3], output_size[0], output_size[1]};
+}
+
+// Without channels there are no gradients, which ATen takes here though not in forward.
+template <typename Size>
+BasicSizes<Size> check_backward(const char* op, const at::Tensor& grad_output,
+                                c10::ArrayRef<Size> output_size, c10::ArrayRef<Size> input_size) {
+  const auto sizes = sizes_of<Size>(grad_output);
+  check_output_size(op, output_size);
+  check_input_size(op, "input_size", input_size);
+  TORCH_CHECK(sizes.size() == 4 && !is_known_different(sizes[0], input_size[0]) &&
+                  !is_known_different(sizes[1], input_size[1]) &&
+                  !is_known_different(sizes[2], output_size[0]) &&
+                  !is_known_different(sizes[3], output_size[1]),
+              op, ": grad_output must have the shape of the output: expected (", input_size[0],
+              ", ", input_size[1], ", ", output_size[0], ", ", output_size[1], "), got shape ",
+              sizes);
+  return {sizes[0], sizes[1], input_size[2], input_size[3], output_size[0], output_size[1]};
+}
+
+}  // namespace gpuopt::upsample

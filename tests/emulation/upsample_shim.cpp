@@ -1,0 +1,54 @@
+// C entry points to the emulated upsampling launchers, for test_upsample_kernels.py.
+#include "../plan/upsample_problem.h"
+#include "upsample/upsample.h"
+
+namespace gpuopt::upsample {
+alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90
+}
+
+using namespace gpuopt;
+using namespace gpuopt::upsample;
+
+struct Taken {
+  int path, unit_bytes, repeat, long_rows, packs_at_once, group_images;
+  int aligned, rows_per_thread, most, lanes, splits, tiles, images_per_thread;
+  int64_t units;
+};
+
+// Runs a problem, in launches of part_units units at most, with sizes from short_axis on taken for
+// long ones. Returns its error; *taken becomes what tells its plan from others.
+extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, int exact,
+                   const int64_t* strides, int channels_last, uint64_t from, uint64_t to, int dtype,
+                   int multiprocessors, int64_t part_units, int64_t short_axis, Taken* taken) {
+  kMaxPartUnits = part_units;
+  kShortAxis = short_axis;
+  // What a kernel reads without having written it is a NaN.
+  memset(shared, 0xff, sizeof(shared));
+  const Problem problem =
+      make_problem(sizes, steps, exact, strides, channels_last, from, to, dtype);
+  const Device device{multiprocessors};
+  *taken = {};
+  if (is_backward) {
+    const BackwardPlan plan = plan_backward(problem, device);
+    taken->path = static_cast<int>(plan.path);
+    taken->unit_bytes = plan.layout.unit_bytes;
+    taken->aligned = plan.aligned;
+    taken->rows_per_thread = plan.rows_per_thread;
+    taken->most = plan.most;
+    taken->lanes = plan.lanes;
+    taken->splits = plan.splits;
+    taken->tiles = static_cast<int>(plan.tiles);
+    taken->images_per_thread = static_cast<int>(plan.images_per_thread);
+    taken->units = plan.units();
+    return backward(problem, device, nullptr);
+  }
+  const ForwardPlan plan = plan_forward(problem, device);
+  taken->path = static_cast<int>(plan.path);
+  taken->unit_bytes = plan.layout.unit_bytes;
+  taken->repeat = plan.repeat;
+  taken->long_rows = plan.long_rows;
+  taken->packs_at_once = plan.packs_at_once;
+  taken->group_images = static_cast<int>(plan.group_images);
+  taken->units = plan.units();
+  return forward(problem, device, nullptr);
+}

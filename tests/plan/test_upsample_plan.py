@@ -1,0 +1,565 @@
+"""The index functions and planners of upsampling, exercised without a GPU: which pixels are copied, against ATen's formula in numpy's float32,
+and that what the kernels rely on holds for images of any size. What the kernels do with their plans is shown by tests/emulation."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[2]
+UINT8, FLOAT16, FLOAT32, FLOAT64 = 1, 6, 8, 9
+ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
+BASE = 1 << 20
+INT32 = 2**31 - 1
+LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # of an axis, kShortAxis, kMaxPartUnits
+PACKS, ROWS, IMAGES, GATHER = range(4)
+FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
+THREADS, SHARED = 256, 48 << 10
+LAYOUT = (
+    "unit_bytes images channels pixel_units batch_stride channel_stride row_stride pixel_stride unit_stride".split()
+)
+FORWARD = (
+    "path repeat long_rows rows row_units packs_per_row packs packs_at_once group_images groups group_step".split()
+)
+BACKWARD = (
+    "path rows row_units aligned factor rows_per_thread most lanes splits packs tiles tile_columns block_row_pairs images_per_thread "
+    "read_once"
+).split()
+
+
+class ForwardView(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + FORWARD]
+
+
+class BackwardView(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + BACKWARD]
+
+
+@pytest.fixture(scope="session")
+def planner(tmp_path_factory):
+    library = tmp_path_factory.mktemp("plan") / "plan.so"
+    source = Path(__file__).with_name("upsample_shim.cpp")
+    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
+    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
+    library = ctypes.CDLL(str(library))
+    library.widest_window.restype = ctypes.c_int64
+    return library
+
+
+# ---------------------------------------------------------------- which pixel is copied
+
+
+class Axis:
+    """A height or width with its step: of a scale factor, or of the sizes."""
+
+    def __init__(self, n: int, out: int, scale: float | None = None, exact: bool = False, step=None):
+        self.n, self.out, self.exact = n, out, exact
+        with np.errstate(over="ignore"):
+            self.step = np.float32(1.0 / scale) if scale else np.float32(n) / np.float32(out)
+        if step is not None:
+            self.step = np.float32(step)
+
+    def __repr__(self):
+        return f"{self.n} to {self.out}, step {self.step}, exact={self.exact}"
+
+    def sources(self, outs: np.ndarray) -> np.ndarray:
+        """ATen's formula. Of an infinite step and pixel 0 it makes a NaN, which becomes 0."""
+        if self.n == self.out:
+            return outs
+        with np.errstate(all="ignore"):
+            place = (outs.astype(np.float32) + np.float32(0.5 if self.exact else 0)) * self.step
+        return np.minimum(np.nan_to_num(np.floor(place.astype(np.float64)), nan=0.0), self.n - 1).astype(np.int64)
+
+    def arguments(self):
+        return ctypes.c_int64(self.n), ctypes.c_int64(self.out), ctypes.c_float(self.step), int(self.exact)
+
+    def ask(self, function, places: np.ndarray) -> np.ndarray:
+        given, found = np.ascontiguousarray(places, np.int32), np.empty(len(places), np.int32)
+        pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (given, found))
+        function(*self.arguments(), len(places), *pointers)
+        return found.astype(np.int64)
+
+    def factor(self, planner) -> int:
+        return planner.factor_of(*self.arguments())
+
+    def check_factor(self, planner) -> int:
+        """A factor that is set is right for every output pixel."""
+        factor = self.factor(planner)
+        if factor:
+            outs = np.arange(self.out)
+            assert np.array_equal(self.sources(outs), outs // factor), f"{self}"
+        return factor
+
+    def check_first_copies(self, planner) -> None:
+        """Of all input pixels, against the sources of all output pixels."""
+        ins = np.arange(self.n + 1)
+        sources = self.sources(np.arange(self.out))
+        wanted = np.searchsorted(sources, ins)
+        wanted[-1] = self.out
+        found = self.ask(planner.first_copies, ins)
+        assert np.array_equal(found, wanted), f"{self}: {found.tolist()}, expected {wanted.tolist()}"
+        assert planner.widest_window(*self.arguments()) >= np.diff(wanted).max(), f"{self}"
+
+
+SCALES = [1e-6, 0.01, 1 / 3, 0.37, 0.5, 0.999999, 1.1, 1.5, 2.0, 2.7, 3.0, 7.3, 1000.0, 1e6]
+EXTREME = [1e-300, 1e-40, 1e-37, 1e-30, 1e30, 1e37, 1e300]
+
+
+@st.composite
+def axes(draw, longest=LONGEST):
+    """Sizes of every magnitude, whole factors, scales that agree with the sizes and scales that do not."""
+    sizes = st.integers(0, longest.bit_length() - 1).flatmap(lambda bits: st.integers(1, min(2 << bits, longest)))
+    n, exact = draw(sizes), draw(st.booleans())
+    kind = draw(st.sampled_from(["sizes", "factor", "down", "scale", "contradiction"]))
+    if kind == "sizes":
+        return Axis(n, draw(sizes), None, exact)
+    if kind == "contradiction":
+        return Axis(n, draw(sizes), draw(st.sampled_from(SCALES + EXTREME)), exact)
+    if kind == "scale":
+        scale = draw(st.sampled_from(SCALES))
+        return Axis(n, min(max(int(n * scale), 1), longest), scale, exact)
+    factor = draw(st.integers(1, 64))
+    small = max(n // factor, 1)
+    pair = (small, small * factor) if kind == "factor" else (small * factor, small)
+    return Axis(*(min(size, longest) for size in pair), draw(st.sampled_from([None, None, float(factor)])), exact)
+
+
+def some(count: int, seed: int, around=()) -> np.ndarray:
+    """Numbers below `count`: the ends, random ones, and those `around` others."""
+    random = np.random.default_rng(seed)
+    near = (np.asarray(around, np.int64)[:, None] + np.arange(-2, 3)).ravel()
+    numbers = np.concatenate([np.arange(64), count - 1 - np.arange(64), random.integers(0, count, 400), near])
+    return np.unique(numbers[(numbers >= 0) & (numbers < count)])
+
+
+@settings(max_examples=600, deadline=None, derandomize=True, database=None)
+@given(axis=axes(), seed=st.integers(0, 99))
+def test_sources_are_atens(planner, axis, seed):
+    outs = some(axis.out, seed, [SHORT, 2**23, 2**24])
+    assert np.array_equal(axis.ask(planner.sources, outs), axis.sources(outs))
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@given(axis=axes(longest=SHORT - 1), seed=st.integers(0, 99))
+def test_sources_on_short_axes_are_atens(planner, axis, seed):
+    outs = some(axis.out, seed)
+    assert np.array_equal(axis.ask(planner.short_sources, outs), axis.sources(outs))
+
+
+def test_factors_of_small_sizes(planner):
+    """Every factor that is set is right for every pixel; those that images are enlarged by are set."""
+    found = set()
+    for exact in (False, True):
+        for factor in range(2, 41):
+            for n in range(1, 301):
+                axis = Axis(n, n * factor, None, exact)
+                found.add((axis.check_factor(planner), factor))
+                if factor in (2, 3, 4, 8):
+                    assert axis.factor(planner) == factor, f"{axis}"
+    assert all(factor in (0, of) for factor, of in found)
+    assert {factor for factor, of in found if factor} >= {2, 3, 4, 5, 6, 8, 16, 32}
+
+
+def test_factors_of_scales(planner):
+    """Scales of whole factors, and steps beside theirs, which are whole at some places and not at others."""
+    found = 0
+    for exact in (False, True):
+        for factor in range(1, 41):
+            step = np.float32(1 / factor)
+            for n in (1, 2, 3, 7, 100, 8191):
+                assert (Axis(n, n * factor, float(factor), exact).check_factor(planner) == factor) == (
+                    Axis(n, n * factor, None, exact).factor(planner) == factor
+                )
+                for beside in (np.nextafter(step, np.float32(0)), np.nextafter(step, np.float32(2)), step / 2):
+                    axis = Axis(n, n * factor, step=beside, exact=exact)
+                    found += axis.check_factor(planner) > 0
+                # The sizes are not those of the factor.
+                for out in (n * factor - 1, n * factor + 1):
+                    if out not in (0, n):
+                        assert Axis(n, out, float(factor), exact).check_factor(planner) in (0, out // n)
+    assert found  # equal sizes are copied pixel by pixel whatever the scale
+
+
+def test_factors_of_large_sizes(planner):
+    draw, found = random.Random(1), 0
+    sizes = [(2**21 // factor - 1, factor) for factor in (2, 3, 5, 7, 11, 24, 41, 47, 49, 61)]
+    sizes += [(draw.randint(1, 2**21 // factor), factor) for factor in draw.choices(range(2, 3000), k=30)]
+    for n, factor in sizes:
+        for exact in (False, True):
+            found += Axis(n, n * factor, None, exact).check_factor(planner) > 0
+    assert found > 20
+
+
+# ---------------------------------------------------------------- which pixels are copies
+
+
+def test_first_copies_on_all_small_axes(planner):
+    for exact in (False, True):
+        for n in range(1, 41):
+            for out in range(1, 41):
+                Axis(n, out, None, exact).check_first_copies(planner)
+            for scale in SCALES + EXTREME:
+                for out in {max(int(min(n * scale, 50)), 1), 1 + n % 7, 17, 40}:
+                    Axis(n, out, scale, exact).check_first_copies(planner)
+
+
+@pytest.mark.parametrize("scale", [1e38, 3e38, 1e39, 1e40, 1e45, 1e300])
+def test_first_copies_at_steps_whose_reciprocal_float32_does_not_hold(planner, scale):
+    for exact in (False, True):
+        for n, out in ((1, 5), (9, 20), (9, 4), (300, 1000)):
+            Axis(n, out, scale, exact).check_first_copies(planner)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(axis=axes(longest=20000))
+def test_first_copies_on_whole_axes(planner, axis):
+    axis.check_first_copies(planner)
+
+
+@settings(max_examples=600, deadline=None, derandomize=True, database=None)
+@given(axis=axes(), seed=st.integers(0, 99))
+@example(axis=Axis(2**24 + 3, 2**30), seed=0)
+@example(axis=Axis(2**30, 2**30 - 1, exact=True), seed=0)
+@example(axis=Axis(2**30, 2**30 - 1, 1e6, exact=True), seed=0)
+@example(axis=Axis(SHORT - 1, SHORT - 2), seed=0)
+@example(axis=Axis(SHORT - 1, SHORT - 1000, 0.99999), seed=0)
+@example(axis=Axis(SHORT - 1, SHORT - 1000, 0.9999, exact=True), seed=0)
+@example(axis=Axis(SHORT, SHORT + 1), seed=0)
+def test_first_copies_on_long_axes(planner, axis, seed):
+    """Of sampled input pixels: the output pixel before the first copy has an earlier source, the first copy has none. Sources never go
+    down, so that is all there is to say."""
+    assert axis.ask(planner.first_copies, [axis.n]) == axis.out
+    copied = axis.sources(some(axis.out, seed))  # input pixels that have copies, which random ones seldom have
+    ins = some(axis.n, seed, [SHORT, 2**24, *copied[::8]])
+    first = axis.ask(planner.first_copies, ins)
+    assert ((0 <= first) & (first <= axis.out)).all()
+    begins, ends = first > 0, first < axis.out
+    assert (axis.sources(first[begins] - 1) < ins[begins]).all(), f"{axis}"
+    assert (axis.sources(first[ends]) >= ins[ends]).all(), f"{axis}"
+    after = axis.ask(planner.first_copies, ins + 1)
+    assert (after >= first).all() and (after - first).max() <= planner.widest_window(*axis.arguments()), f"{axis}"
+
+
+# ---------------------------------------------------------------- plans
+
+
+class Problem:
+    """An upsampling of (N, C, H, W) images, dense unless strides, in elements, are given; `grad` strides are those of a backward's source."""
+
+    def __init__(
+        self, batch, channels, height: Axis, width: Axis, dtype=FLOAT32, channels_last=False, strides=None, offset=0
+    ):
+        self.batch, self.channels, self.height, self.width = batch, channels, height, width
+        self.dtype, self.channels_last, self.given, self.address = dtype, channels_last, strides, BASE + offset
+        self.item = ITEM[dtype]
+
+    def __repr__(self):
+        return f"{self.__dict__}"
+
+    def strides(self, backward: bool):
+        if self.given is not None:
+            return self.given
+        h, w = (axis.out if backward else axis.n for axis in (self.height, self.width))
+        c = self.channels
+        return [c * h * w, 1, w * c, c] if self.channels_last else [c * h * w, h * w, w, 1]
+
+    def arguments(self, backward: bool):
+        h, w = self.height, self.width
+        return (
+            (ctypes.c_int64 * 6)(self.batch, self.channels, h.n, h.out, w.n, w.out),
+            (ctypes.c_float * 2)(h.step, w.step),
+            int(h.exact),
+            (ctypes.c_int64 * 4)(*self.strides(backward)),
+            int(self.channels_last),
+            ctypes.c_uint64(self.address),
+            self.dtype,
+        )
+
+    def forward(self, planner, sms=132) -> ForwardView:
+        view = ForwardView()
+        planner.forward_plan(*self.arguments(False), sms, ctypes.byref(view))
+        return view
+
+    def backward(self, planner, sms=132) -> BackwardView:
+        view = BackwardView()
+        planner.backward_plan(*self.arguments(True), sms, ctypes.byref(view))
+        return view
+
+
+def is_power(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
+
+
+def check_layout(problem: Problem, plan, backward: bool) -> None:
+    """Units make up the images; their strides are whole ones and lead to the same bytes."""
+    item, unit = problem.item, plan.unit_bytes
+    batch_stride, channel_stride, row_stride, pixel_stride = problem.strides(backward)
+    assert is_power(unit) and item <= unit <= 16
+    if problem.channels_last and problem.channels > 1:
+        assert plan.channels == 1 and plan.images == problem.batch
+        assert plan.pixel_units * unit == problem.channels * item
+        assert unit == item or channel_stride == 1
+        assert plan.unit_stride * unit == channel_stride * item if unit == item else plan.unit_stride == 1
+    else:
+        assert unit == item and plan.pixel_units == 1
+        assert plan.channels == problem.channels and plan.images == problem.batch * problem.channels
+        assert plan.channel_stride == channel_stride
+    assert plan.batch_stride * unit == batch_stride * item
+    assert plan.row_stride * unit == row_stride * item and plan.pixel_stride * unit == pixel_stride * item
+    assert problem.address % unit == 0 or unit == item
+    for divisor in (plan.pixel_units, plan.channels, problem.height.n, problem.width.n, problem.height.out):
+        assert 1 <= divisor <= INT32
+
+
+def rows_are_aligned(problem: Problem, plan, to: int) -> bool:
+    strides = plan.batch_stride, plan.channel_stride, plan.row_stride
+    return problem.address % to == 0 and all(stride * plan.unit_bytes % to == 0 for stride in strides)
+
+
+def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
+    check_layout(problem, plan, backward=False)
+    height, width, unit = problem.height, problem.width, plan.unit_bytes
+    values = 16 // unit
+    units = plan.rows * plan.row_units
+    whole_rows = plan.row_units * unit % 16 == 0
+    reach = (width.n - 1) * plan.pixel_stride + (plan.pixel_units - 1) * plan.unit_stride
+    assert plan.rows == plan.images * height.out and plan.row_units == width.out * plan.pixel_units
+    assert plan.packs_per_row == plan.row_units // values and plan.row_units <= PART
+    assert plan.packs_at_once in (1, 2)
+    assert is_power(plan.repeat) and plan.repeat <= min(values, 8)
+    if plan.repeat > 1:
+        assert plan.pixel_units == 1 and not plan.long_rows
+        sources = width.sources(np.arange(min(width.out, 4096))).reshape(-1, plan.repeat)
+        assert (sources == sources[:, :1]).all()
+    if plan.long_rows:
+        assert plan.path == GATHER and plan.pixel_stride <= INT32 and plan.unit_stride <= INT32
+    else:
+        assert max(width.n, width.out) < SHORT and reach <= INT32
+    if plan.path == PACKS:
+        assert whole_rows and plan.packs == units // values
+        if unit < 16:  # a pack's sources are an aligned word
+            assert plan.repeat > 1 and plan.pixel_stride == 1 and rows_are_aligned(problem, plan, 16 // plan.repeat)
+            assert width.out % width.n == 0 and plan.repeat in (width.out // width.n, values)
+    elif plan.path == ROWS:
+        assert whole_rows and unit <= 4 and plan.repeat == 1 and units <= PART
+        assert max(height.n, height.out) < SHORT
+        assert plan.packs == -(-height.out // 4) * plan.images * plan.packs_per_row
+    elif plan.path == IMAGES:
+        assert unit <= 4 and plan.repeat == 1 and units <= PART
+        image_units = height.out * plan.row_units
+        assert plan.group_images * image_units % values == 0 and plan.group_images * plan.groups == plan.images
+        assert plan.groups >= 4 and 4 * (plan.group_step - 1) < plan.groups <= 4 * plan.group_step
+        assert plan.packs == plan.group_step * (plan.group_images * image_units // values)
+        assert (plan.group_images - 1) * plan.channel_stride + (height.n - 1) * plan.row_stride + reach <= INT32
+        # The images of a group lie at even distances, of whole groups or across batch entries.
+        images = np.concatenate([np.arange(min(plan.images, 4096)), plan.images - 1 - np.arange(min(plan.images, 64))])
+        firsts = images // plan.group_images * plan.group_images
+
+        def place(image):
+            return image // plan.channels * plan.batch_stride + image % plan.channels * plan.channel_stride
+
+        assert np.array_equal(place(images), place(firsts) + (images - firsts) * plan.channel_stride)
+    else:
+        assert plan.packs == units // values
+    if plan.path in (ROWS, IMAGES):  # worth their while only where every processor has work
+        assert plan.packs >= 2048 * sms
+    # What the kernels number in a launch, in 31 bits: its units, beginning inside a row, and its rows, beginning inside an image.
+    part = min(units, PART)
+    assert part + plan.row_units <= 2**31 and -(-part // plan.row_units) + height.out <= 2**31
+
+
+def check_backward(problem: Problem, planner, plan: BackwardView) -> None:
+    check_layout(problem, plan, backward=True)
+    height, width, units = problem.height, problem.width, plan.pixel_units
+    values, row_values = 16 // problem.item, width.out * units
+    tall, wide = (planner.widest_window(*axis.arguments()) for axis in (height, width))
+    assert plan.rows == plan.images * height.n and plan.row_units == width.n * units
+    assert is_power(plan.lanes) and plan.lanes <= 32 and is_power(plan.splits) and plan.splits <= THREADS
+    assert is_power(plan.images_per_thread) and plan.rows_per_thread in (1, 2)
+    threads = plan.row_units * plan.splits  # of one row
+    if problem.dtype == UINT8:
+        assert plan.unit_bytes == 1 and plan.path in (WINDOWS, PIXELS)
+    if plan.path in (FACTOR, BACKWARD_ROWS):
+        assert plan.unit_bytes == problem.item and plan.unit_stride == 1 and plan.pixel_stride == units
+        if plan.aligned:
+            assert row_values % values == 0 and rows_are_aligned(problem, plan, 16)
+    if plan.path == FACTOR:
+        assert units == 1 and plan.packs == -(-row_values // values) and plan.splits == 1
+        assert plan.factor > 1 and values % plan.factor == 0 and plan.factor * plan.lanes * width.n == width.out
+        threads = plan.packs
+        if plan.lanes > 1:  # whole packs, whose threads lie side by side in one warp
+            assert plan.factor == values and plan.aligned and plan.packs % plan.lanes == 0
+    elif plan.path == BACKWARD_ROWS:
+        assert plan.packs * plan.splits * plan.block_row_pairs <= THREADS and plan.block_row_pairs >= 1
+        assert (plan.tiles - 1) * plan.tile_columns < width.n <= plan.tiles * plan.tile_columns
+        sum_bytes = 8 if problem.dtype == FLOAT64 else 4
+        sums = 2 * plan.splits * plan.block_row_pairs * plan.packs * values
+        assert sums * sum_bytes + (plan.tile_columns + 1) * 4 <= SHARED
+        # The packs hold every tile.
+        tiles = np.unique(np.concatenate([np.arange(min(plan.tiles, 500)), [plan.tiles - 1]]))
+        ends = [np.minimum(tiles + last, plan.tiles) * plan.tile_columns for last in (0, 1)]
+        begin, end = (width.ask(planner.first_copies, np.minimum(edge, width.n)) * units for edge in ends)
+        if plan.aligned:
+            begin = begin // values * values
+        assert (end - begin <= plan.packs * values).all()
+        threads = plan.tiles  # blocks are what is numbered
+    elif plan.path == WINDOWS:
+        assert max(tall, wide) <= plan.most <= 3 and plan.images_per_thread <= max(plan.images, 1)
+        assert plan.splits == 1
+    # What the kernels number in a launch, in 31 bits.
+    rows = max(PART // max(threads, plan.row_units), 1)
+    assert min(rows, plan.rows) * threads < 2**31 and plan.row_units <= PART
+
+
+SIZES = [1, 2, 3, 4, 5, 7, 8, 14, 16, 28, 31, 33, 56, 64, 100, 224, 255, 256, 1000, 1024, 1025, 4096]
+SIZES += [2**15 + 1, 2**20, SHORT - 1, SHORT, 2**24 + 1, LONGEST]
+
+
+@st.composite
+def plane_axes(draw, exact, longest):
+    n = min(draw(st.sampled_from(SIZES)), longest)
+    kind = draw(st.sampled_from(["factor", "factor", "scale", "size", "contradiction"]))
+    if kind == "factor":
+        factor = draw(st.sampled_from([1, 2, 2, 3, 4, 8, 16, 32, 64, 100]))
+        n = max(min(n, longest // factor), 1)
+        return Axis(n, min(n * factor, longest), None, exact)
+    scale = draw(st.sampled_from(SCALES[1:-2]))
+    out = int(n * scale) if kind == "scale" else draw(st.sampled_from(SIZES))
+    return Axis(n, min(max(out, 1), longest), None if kind == "size" else scale, exact)
+
+
+@st.composite
+def problems(draw):
+    """Up to 2^36 values at most on either side, which fits no machine, in rows that the operators take."""
+    exact, channels_last = draw(st.booleans()), draw(st.booleans())
+    channels = draw(st.sampled_from([1, 2, 3, 4, 8, 12, 16, 33, 64, 256, 1000, 2**20]))
+    width = draw(plane_axes(exact, LONGEST // channels if channels_last else LONGEST))
+    widest = max(width.n, width.out) * channels
+    height = draw(plane_axes(exact, max(min(LONGEST, 2**36 // widest), 1)))
+    most = max(2**36 // (widest * max(height.n, height.out)), 1)
+    batch = min(draw(st.sampled_from([1, 2, 3, 8, 32, 1000, 2**16 + 1])), most)
+    problem = Problem(batch, channels, height, width, draw(st.sampled_from(list(ITEM))), channels_last)
+    if draw(st.integers(0, 2)) == 0:  # cropped, or of every second value
+        step, strides = draw(st.sampled_from([1, 1, 2])), [0, 0, 0, 0]
+        longest = [batch, channels, *(max(axis.n, axis.out) for axis in (height, width))]
+        for d in (1, 3, 2, 0) if channels_last else (3, 2, 1, 0):
+            strides[d] = step
+            step = step * longest[d] + draw(st.sampled_from([0, 0, 1, 4, 16]))
+        if draw(st.integers(0, 3)) == 0:
+            strides = [0 if draw(st.booleans()) else s for s in strides]
+        if max(strides[1], strides[3]) <= INT32:  # the binding copies others
+            problem.given = strides
+    problem.address += draw(st.sampled_from([0, 0, 0, 1, 3, 8])) * problem.item
+    return problem
+
+
+@settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@given(problem=problems(), sms=st.sampled_from([1, 16, 132]))
+def test_any_forward_has_a_valid_plan(planner, problem, sms):
+    check_forward(problem, problem.forward(planner, sms), sms)
+
+
+@settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@given(problem=problems(), sms=st.sampled_from([1, 16, 132]))
+def test_any_backward_has_a_valid_plan(planner, problem, sms):
+    check_backward(problem, planner, problem.backward(planner, sms))
+
+
+def planes(shape, out, dtype=FLOAT32, channels_last=False, scale=None, **rest) -> Problem:
+    height, width = (Axis(n, size, scale) for n, size in zip(shape[2:], out))
+    return Problem(*shape[:2], height, width, dtype, channels_last, **rest)
+
+
+@pytest.mark.parametrize(
+    "problem, path, unit_bytes, repeat",
+    [
+        (planes((8, 64, 128, 128), (256, 256)), PACKS, 4, 2),
+        (planes((8, 64, 128, 128), (256, 256), FLOAT16), PACKS, 2, 2),
+        (planes((8, 64, 128, 128), (256, 256), scale=2.0), PACKS, 4, 2),
+        (planes((8, 64, 128, 128), (512, 512), UINT8), PACKS, 1, 4),
+        (planes((8, 64, 128, 128), (1024, 1024), FLOAT16), PACKS, 2, 8),
+        (planes((8, 64, 128, 128), (2048, 2048), FLOAT16), PACKS, 2, 8),  # a pack of one pixel
+        (planes((8, 64, 128, 128), (2048, 2048), UINT8), GATHER, 1, 8),  # packs of 16 have no kernel
+        (planes((8, 64, 127, 127), (254, 254)), GATHER, 4, 2),  # rows of no whole packs
+        (planes((8, 64, 128, 128), (256, 256), offset=4), GATHER, 4, 2),  # nor words
+        (planes((8, 64, 128, 128), (384, 384)), IMAGES, 4, 1),
+        (planes((1, 3, 128, 128), (384, 384)), GATHER, 4, 1),
+        (planes((8, 64, 128, 128), (256, 256), FLOAT32, True), PACKS, 16, 1),
+        (planes((8, 20, 128, 128), (192, 192), FLOAT16, True), GATHER, 8, 1),  # 40 bytes a pixel
+        (planes((8, 3, 512, 512), (1024, 1024), FLOAT16, True), ROWS, 2, 1),
+        (planes((8, 3, 512, 512), (1024, 1024), FLOAT32, True), ROWS, 4, 1),
+        (planes((32, 64, 128, 128), (192, 192), FLOAT16), ROWS, 2, 1),
+        (planes((32, 64, 128, 128), (192, 192), UINT8), ROWS, 1, 1),
+        (planes((32, 64, 128, 128), (192, 192)), IMAGES, 4, 1),
+        (planes((64, 64, 127, 127), (190, 190), FLOAT16), IMAGES, 2, 1),
+        (planes((64, 64, 128, 128), (64, 64), FLOAT16), IMAGES, 2, 1),
+        (planes((1, 3, 128, 128), (192, 192)), GATHER, 4, 1),
+        (planes((1, 1, 2, 2**23), (4, 2**24), UINT8), GATHER, 1, 1),  # too long for float32
+    ],
+)
+def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, repeat):
+    plan = problem.forward(planner)
+    assert (plan.path, plan.unit_bytes, plan.repeat) == (path, unit_bytes, repeat)
+    check_forward(problem, plan, 132)
+
+
+@pytest.mark.parametrize(
+    "problem, path, expected",
+    [
+        (planes((8, 64, 128, 128), (256, 256)), FACTOR, {"factor": 2, "aligned": 1, "rows_per_thread": 2}),
+        (planes((8, 64, 127, 127), (254, 254)), FACTOR, {"factor": 2, "aligned": 0}),
+        (planes((8, 64, 32, 32), (256, 256)), FACTOR, {"factor": 4, "lanes": 2, "rows_per_thread": 1}),
+        (planes((8, 64, 32, 32), (256, 256), FLOAT16), FACTOR, {"factor": 8, "lanes": 1}),
+        (planes((8, 64, 128, 128), (256, 256), UINT8), WINDOWS, {"most": 2}),
+        (planes((8, 64, 64, 64), (128, 128), FLOAT32, True), WINDOWS, {"most": 2, "unit_bytes": 16}),
+        (planes((8, 64, 64, 64), (128, 128), FLOAT16, True), WINDOWS, {"most": 2, "unit_bytes": 16}),
+        (planes((8, 64, 64, 64), (64, 64)), WINDOWS, {"most": 1}),
+        (planes((32, 256, 64, 64), (96, 96)), WINDOWS, {"most": 2, "images_per_thread": 8}),
+        (planes((8, 64, 64, 64), (512, 512), FLOAT32, True), PIXELS, {"unit_bytes": 16, "splits": 1}),
+        (planes((1, 8, 2, 2), (512, 512), FLOAT32, True), PIXELS, {"unit_bytes": 16, "splits": 256}),
+        (planes((8, 64, 64, 64), (512, 512), UINT8), PIXELS, {"splits": 1}),
+        (planes((8, 3, 128, 128), (512, 512), FLOAT32, True), BACKWARD_ROWS, {"unit_bytes": 4, "aligned": 1}),
+        (planes((8, 3, 128, 128), (512, 510), FLOAT16, True), BACKWARD_ROWS, {"unit_bytes": 2, "aligned": 0}),
+        (planes((1, 3, 7, 7), (1000, 1000)), BACKWARD_ROWS, {"tiles": 1, "aligned": 1}),
+        (planes((8, 64, 40, 40), (200, 200)), BACKWARD_ROWS, {"tiles": 1}),
+        (planes((1, 3, 300, 3000), (1200, 9000)), BACKWARD_ROWS, {"tiles": 9, "tile_columns": 334, "splits": 1}),
+    ],
+)
+def test_backward_paths_of_common_problems(planner, problem, path, expected):
+    plan = problem.backward(planner)
+    assert plan.path == path and {name: getattr(plan, name) for name in expected} == expected
+    check_backward(problem, planner, plan)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(
+    "shape, out",
+    [
+        ((1025, 1024, 1, 1024), (2, 2048)),
+        ((17, 256, 512, 512), (1024, 1024)),
+        ((1, 1, 46_341, 46_351), (46_351, 46_343)),
+        ((2**16 + 1, 64, 32, 32), (61, 65)),
+        ((1, 3, 2**20, 2**10), (2**21, 2**11)),
+        ((1, 1, 2, LONGEST), (4, LONGEST)),
+        ((1, 1, LONGEST, 3), (LONGEST - 1, 4)),
+        ((2**31 + 5, 1, 1, 1), (1, 2)),
+    ],
+)
+def test_problems_of_more_than_one_launch(planner, shape, out, channels_last):
+    """Those whose launches hold all units at once are not asked for; all numbers fit."""
+    for dtype in (UINT8, FLOAT16, FLOAT32):
+        problem = planes(shape, out, dtype, channels_last)
+        plan = problem.forward(planner)
+        check_forward(problem, plan, 132)
+        assert plan.path in (PACKS, GATHER) or plan.rows * plan.row_units <= PART
+        check_backward(problem, planner, problem.backward(planner))
+    assert math.prod(shape[:2]) * math.prod(out) > 2**31
