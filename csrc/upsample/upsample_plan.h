@@ -37,7 +37,8 @@ constexpr int64_t kMaxTileUnits = 2048;
 // Gradients of so many bytes leave the caches first (ld.global.cs): (32, 128, 7, 7) x8 in f32 took
 // 18.9 us and not 21.2, 8.4 MB of bf16 8% less; 1 GB would take 10% more, and 64 KB 0.2 us.
 constexpr int64_t kReadOnceFrom = 1 << 20, kReadOnceTo = 256 << 20;
-constexpr int kMostCopies = 3;  // of a row or column, in windows that are loaded at once
+constexpr int64_t kMostImages = 32;  // of a thread of backward_windows_kernel
+constexpr int kMostCopies = 3;       // of a row or column, in windows that are loaded at once
 constexpr int kRowsAtOnce = 4;
 constexpr int kGroupsAtOnce = 4;
 
@@ -293,7 +294,7 @@ inline BackwardPlan plan_backward(const Problem& problem, const Device& device) 
   const int64_t blocks = int64_t{2} * device.multiprocessors;
   plan.aligned = row_values % pack_values == 0 && alignment_of_rows(problem, layout) == kPackBytes;
 
-  const int64_t bytes = layout.images * height.out * row_values * size;
+  const int64_t bytes = layout.images * height.out * row_values * layout.unit_bytes;
   plan.read_once = kReadOnceFrom <= bytes && bytes <= kReadOnceTo;
   const bool elements = layout.unit_bytes == size && size > 1;
   const bool dense_rows = elements && layout.unit_stride == 1 && row_values >= pack_values &&
@@ -314,13 +315,18 @@ inline BackwardPlan plan_backward(const Problem& problem, const Device& device) 
       return plan;
     }
   }
-  const bool small = tall <= kMostCopies && wide <= kMostCopies;
+  const int64_t reach = (height.out - 1) * layout.row_stride +
+                        (width.out - 1) * layout.pixel_stride +
+                        (layout.pixel_units - 1) * layout.unit_stride;
+  const bool small = tall <= kMostCopies && wide <= kMostCopies && reach <= kMaxIndex32;
   const int64_t threads = int64_t{2} * 2048 * device.multiprocessors;
   if (small) {
     plan.most = static_cast<int>(std::max(tall, wide));
     const int64_t plane_units = height.in * plan.row_units;
-    const int64_t at_once = images_at_once(layout.unit_bytes, plan.most);
-    while (plan.images_per_thread < 2 * at_once && 2 * plan.images_per_thread <= layout.images &&
+    // Each further image costs a thread with one value little beside finding the windows.
+    const int64_t most_images =
+        layout.unit_bytes == size ? kMostImages : 2 * images_at_once(layout.unit_bytes, plan.most);
+    while (plan.images_per_thread < most_images && 2 * plan.images_per_thread <= layout.images &&
            plane_units * ceil_div(layout.images, 2 * plan.images_per_thread) >= threads) {
       plan.images_per_thread *= 2;
     }

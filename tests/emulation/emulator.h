@@ -79,10 +79,14 @@ inline uint32_t exchange(uint32_t word, int mask) {
   return own[running->thread ^ static_cast<unsigned>(mask)];
 }
 
+// Where not null, launches leave their numbers of blocks here and are not run.
+inline std::vector<unsigned>* noted = nullptr;
+
 // The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each other.
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   static std::vector<Fiber> fibers;
+  if (noted != nullptr) return noted->push_back(blocks);
   kernel = body;
   gridDim = dim3(blocks);
   blockDim = dim3(threads);

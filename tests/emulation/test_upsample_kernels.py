@@ -15,15 +15,17 @@ from tools import native_build, toolchain
 from tools.toolchain import BuildError
 
 from .build import build
-from .dtypes import F16, F32, TYPES, DType
+from .dtypes import F16, F32, TYPES
 
 PACKS, ROWS, IMAGES, GATHER = range(4)
 FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
 U8, F64 = TYPES[1], TYPES[8]
-PART, SHORT = 2**30, 2**22  # kMaxPartUnits, kShortAxis
+VARIABLES = ("kMaxPartUnits", "kShortAxis", "kReadOnceFrom")
+PART, SHORT, ONCE = 2**30, 2**22, 2**20
 UNTOUCHED = 0xCD
 FIELDS = (
-    "path unit_bytes repeat long_rows packs_at_once group_images aligned rows_per_thread most lanes splits tiles images_per_thread"
+    "path unit_bytes repeat long_rows packs_at_once group_images aligned rows_per_thread most lanes splits tiles images_per_thread "
+    "read_once"
 ).split()
 
 
@@ -41,7 +43,7 @@ def kernels(tmp_path_factory):
     except BuildError as error:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("emulated")
-    return ctypes.CDLL(str(build("upsample", config, include, folder, variables=("kMaxPartUnits", "kShortAxis"))))
+    return ctypes.CDLL(str(build("upsample", config, include, folder, variables=VARIABLES)))
 
 
 class Memory:
@@ -90,7 +92,7 @@ class Problem:
         self.backward, self.images, self.height, self.width = backward, (batch, channels), height, width
         self.dtype, self.exact, self.channels_last, self.offset, self.seed = dtype, exact, channels_last, offset, seed
         ins, outs = (height.n, width.n), (height.out, width.out)
-        self.shape, self.out_shape = (*self.images, *(outs if backward else ins)), (*self.images, *(ins if backward else outs))
+        self.shape = (*self.images, *(outs if backward else ins))
         self.strides = [0] * 4
         for d in order or ((1, 3, 2, 0) if channels_last else (3, 2, 1, 0)):
             self.strides[d] = 0 if d in expanded else step
@@ -125,7 +127,18 @@ class Problem:
         sums = to_rows @ source.astype(np.float64) @ to_columns
         return (sums.astype(np.int64) if self.dtype is U8 else sums).astype(self.dtype.numpy)
 
-    def run(self, kernels, memory, multiprocessors=1, part_units=PART, short_axis=SHORT) -> Taken:
+    def arguments(self):
+        h, w = self.height, self.width
+        return (
+            int(self.backward),
+            (ctypes.c_int64 * 6)(*self.images, h.n, h.out, w.n, w.out),
+            (ctypes.c_float * 2)(h.step, w.step),
+            int(self.exact),
+            (ctypes.c_int64 * 4)(*self.strides),
+            int(self.channels_last),
+        )
+
+    def run(self, kernels, memory, multiprocessors=1, part_units=PART, short_axis=SHORT, read_once_from=ONCE) -> Taken:
         """Runs it and compares. Returns what its plan was."""
         source = self.source(memory)
         want = self.expected(source)
@@ -136,20 +149,15 @@ class Problem:
         raw = raw[-raw.ctypes.data % 16 :]
         out = raw[guard : guard + want.size * item]
         before, taken = memory.bytes.copy() if self.seed % 8 == 0 else None, Taken()
-        h, w = self.height, self.width
         error = kernels.run(
-            int(self.backward),
-            (ctypes.c_int64 * 6)(*self.images, h.n, h.out, w.n, w.out),
-            (ctypes.c_float * 2)(h.step, w.step),
-            int(self.exact),
-            (ctypes.c_int64 * 4)(*self.strides),
-            int(self.channels_last),
+            *self.arguments(),
             ctypes.c_uint64(source.ctypes.data),
             ctypes.c_uint64(out.ctypes.data),
             self.dtype.number,
             multiprocessors,
             ctypes.c_int64(part_units),
             ctypes.c_int64(short_axis),
+            ctypes.c_int64(read_once_from),
             ctypes.byref(taken),
         )
         assert error == 0
@@ -163,30 +171,30 @@ class Problem:
 
 # ---------------------------------------------------------------- random problems
 
+MOST = 6000  # values of either side
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 64]
 
 
 @st.composite
-def axes(draw):
-    n = draw(st.sampled_from(SIZES))
+def axes(draw, most=2048):
+    n = min(draw(st.sampled_from(SIZES)), most)
     kind = draw(st.sampled_from(["factor", "factor", "size", "scale", "contradiction"]))
     if kind == "factor":
-        return Axis(n, n * draw(st.sampled_from([1, 2, 2, 3, 4, 8, 16, 32])), draw(st.sampled_from([None, None])))
+        factor = draw(st.sampled_from([1, 2, 2, 3, 4, 8, 16, 32]))
+        n = max(min(n, most // factor), 1)
+        return Axis(n, n * factor)
     scale = draw(st.sampled_from([0.01, 0.37, 0.5, 1.1, 1.5, 2.0, 2.7, 3.0, 100.0]))
     out = max(int(n * scale), 1) if kind == "scale" else draw(st.sampled_from(SIZES))
-    return Axis(n, out, None if kind == "size" else scale)
+    return Axis(n, min(out, most), None if kind == "size" else scale)
 
 
 @st.composite
 def problems(draw, backward):
-    height, width = draw(axes()), draw(axes())
-    widest = max(height.n, height.out) * max(width.n, width.out)
-    batch = draw(st.sampled_from([1, 1, 2, 3, 5, 9]))
-    channels = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 12, 16, 24]))
-    if batch * channels * widest > 30000:
-        batch = 1
-    if channels * widest > 30000:
-        channels = draw(st.sampled_from([1, 2, 3]))
+    width = draw(axes())
+    height = draw(axes(most=max(MOST // max(width.n, width.out), 1)))
+    images = max(MOST // (max(height.n, height.out) * max(width.n, width.out)), 1)
+    channels = min(draw(st.sampled_from([1, 2, 3, 4, 5, 8, 12, 16, 24])), images)
+    batch = min(draw(st.sampled_from([1, 1, 2, 3, 5, 9])), max(images // channels, 1))
     channels_last = draw(st.booleans())
     problem = {"channels_last": channels_last, "exact": draw(st.booleans()), "seed": draw(st.integers(0, 2**31))}
     if draw(st.booleans()):  # cropped, every second value, every second pixel or channel
@@ -202,9 +210,11 @@ def problems(draw, backward):
 
 
 def limits():
-    """Of a launch: multiprocessors, for none of which any problem is too small, units, and the size of long axes."""
-    parts = st.sampled_from([PART, PART, PART, 2048, 64, 16])
-    return st.tuples(st.sampled_from([0, 0, 1, 4]), parts, st.sampled_from([SHORT, SHORT, SHORT, 20, 1]))
+    """Of a launch: multiprocessors, for none of which any problem is too small, units, the size of long axes, the bytes of large gradients."""
+    parts = st.sampled_from([PART, PART, PART, 1024, 128])
+    return st.tuples(
+        st.sampled_from([0, 0, 1, 4]), parts, st.sampled_from([SHORT, SHORT, SHORT, 20, 1]), st.sampled_from([0, ONCE])
+    )
 
 
 def random_settings(examples: int):
@@ -216,36 +226,163 @@ def random_settings(examples: int):
 def test_any_forward(kernels, memory):
     taken, parts = set(), set()
 
-    @random_settings(500)
+    @random_settings(700)
     @given(problem=problems(backward=False), limits=limits())
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)
-        taken.add((plan.path, plan.unit_bytes, plan.repeat, plan.long_rows))
+        path = "long" if plan.long_rows else plan.path
+        taken.update({(path, plan.unit_bytes), (path, "repeat", plan.repeat)})
         if plan.units > limits[1]:
-            parts.add((plan.path, plan.long_rows))
+            parts.add(path)
 
     check()
-    paths = {(path, unit) for path, unit, *_ in taken}
-    assert paths >= {(PACKS, unit) for unit in (1, 2, 4, 8, 16)} | {(GATHER, unit) for unit in (1, 2, 4, 8, 16)}
-    assert paths >= {(path, unit) for path in (ROWS, IMAGES) for unit in (1, 2, 4)}
-    assert {(path, repeat) for path, _, repeat, _ in taken} >= {
-        (path, repeat) for path in (PACKS, GATHER) for repeat in (1, 2, 4, 8)
-    }
-    assert {unit for *_, unit, _, is_long in taken if is_long} == {1, 2, 4, 8, 16}
-    assert parts == {(PACKS, 0), (GATHER, 0), (GATHER, 1)}
+    assert taken >= {(path, unit) for path in (PACKS, GATHER, "long") for unit in (1, 2, 4, 8)}
+    assert taken >= {(path, unit) for path in (ROWS, IMAGES) for unit in (2, 4)} | {(PACKS, 16), ("long", 16)}
+    assert taken >= {(path, "repeat", repeat) for path in (PACKS, GATHER) for repeat in (1, 2, 4, 8)}
+    assert parts == {PACKS, GATHER, "long"}
 
 
 def test_any_backward(kernels, memory):
     taken, parts = set(), set()
 
-    @random_settings(600)
+    @random_settings(700)
     @given(problem=problems(backward=True), limits=limits())
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)
-        taken.add(tuple(getattr(plan, name) for name in FIELDS))
+        path = plan.path
+        taken.update({(path, plan.unit_bytes), (path, "aligned", plan.aligned), (path, "most", plan.most)})
+        several = ("rows_per_thread", "lanes", "splits", "tiles", "images_per_thread")
+        taken.add((path, "once", plan.read_once))
+        taken.update((path, name) for name in several if getattr(plan, name) > 1)
         if plan.units > limits[1]:
-            parts.add(plan.path)
+            parts.add(path)
 
     check()
-    print(sorted(taken))
+    assert taken >= {(path, unit) for path in (FACTOR, BACKWARD_ROWS) for unit in (2, 4, 8)}
+    assert taken >= {(path, unit) for path in (WINDOWS, PIXELS) for unit in (1, 2, 4, 8, 16)}
+    assert taken >= {(path, "aligned", aligned) for path in (FACTOR, BACKWARD_ROWS) for aligned in (0, 1)}
+    assert taken >= {(FACTOR, "rows_per_thread"), (FACTOR, "lanes"), (PIXELS, "splits"), (WINDOWS, "images_per_thread")}
+    assert taken >= {(BACKWARD_ROWS, name) for name in ("lanes", "splits", "tiles")}
+    assert taken >= {(WINDOWS, "most", most) for most in (1, 2, 3)}
+    assert taken >= {(path, "once", once) for path in (FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS) for once in (0, 1)}
     assert parts == {FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS}
+
+
+# ---------------------------------------------------------------- every path, as a device chooses it
+
+
+def check_table(kernels, memory, backward, shape, out, dtype, channels_last, path, expected, **rest):
+    height, width = (Axis(n, size) for n, size in zip(shape[2:], out))
+    for exact, offset in ((False, 0), (True, 1)):
+        problem = Problem(
+            backward, *shape[:2], height, width, dtype, exact, channels_last, offset=offset, seed=exact, **rest
+        )
+        plan = problem.run(kernels, memory)
+        if offset == 0:
+            assert plan.path == path and {name: getattr(plan, name) for name in expected} == expected
+
+
+NHWC = True
+
+
+@pytest.mark.parametrize(
+    "shape, out, dtype, channels_last, path, expected",
+    [
+        ((1, 1, 16, 66), (32, 132), F32, False, PACKS, {"repeat": 2, "packs_at_once": 1}),
+        ((1, 2, 64, 66), (128, 132), F32, False, PACKS, {"repeat": 2, "packs_at_once": 2}),
+        ((1, 2, 9, 16), (13, 64), F16, False, PACKS, {"repeat": 4}),
+        ((2, 1, 9, 16), (72, 128), U8, False, PACKS, {"repeat": 8}),
+        ((2, 1, 3, 8), (48, 128), F16, False, PACKS, {"repeat": 8}),  # a pack of one pixel
+        ((2, 1, 3, 8), (48, 32), F64, False, PACKS, {"repeat": 2}),
+        ((2, 8, 5, 7), (9, 10), F16, NHWC, PACKS, {"unit_bytes": 16}),
+        ((3, 16, 40, 9), (70, 20), F32, NHWC, PACKS, {"unit_bytes": 16, "packs_at_once": 2}),
+        ((2, 8, 40, 100), (62, 160), U8, False, ROWS, {"unit_bytes": 1}),
+        ((2, 4, 40, 100), (61, 160), F16, False, ROWS, {"unit_bytes": 2}),
+        ((2, 3, 40, 60), (140, 160), U8, NHWC, ROWS, {"unit_bytes": 1}),
+        ((1, 3, 20, 60), (71, 160), F32, NHWC, ROWS, {"unit_bytes": 4}),
+        ((1, 3, 20, 60), (140, 120), F32, NHWC, ROWS, {"unit_bytes": 4}),
+        ((24, 4, 14, 15), (19, 21), F32, False, IMAGES, {"group_images": 4}),
+        ((28, 3, 14, 16), (18, 22), F32, False, IMAGES, {"group_images": 1}),
+        ((37, 2, 14, 16), (19, 22), F32, False, IMAGES, {"group_images": 2}),  # groups that four do not divide
+        ((32, 3, 14, 15), (19, 21), F32, False, IMAGES, {"group_images": 4}),  # across batch entries
+        ((12, 8, 21, 31), (27, 29), F16, False, IMAGES, {"group_images": 8}),
+        ((12, 16, 21, 31), (27, 29), U8, False, IMAGES, {"group_images": 16}),
+        ((13, 2, 50, 70), (49, 64), F16, NHWC, IMAGES, {"unit_bytes": 4, "group_images": 1}),
+        ((3, 4, 64, 33), (128, 66), F16, False, GATHER, {"repeat": 2, "packs_at_once": 2}),
+        ((3, 1, 5, 9), (10, 144), U8, False, GATHER, {"repeat": 8}),
+        ((3, 5, 50, 33), (20, 43), F64, NHWC, GATHER, {"unit_bytes": 8, "packs_at_once": 2}),
+        ((1, 1, 2, SHORT // 2), (3, SHORT + 9), U8, False, GATHER, {"long_rows": 1}),
+    ],
+)
+def test_forward_paths(kernels, memory, shape, out, dtype, channels_last, path, expected):
+    check_table(kernels, memory, False, shape, out, dtype, channels_last, path, expected)
+
+
+def test_images_at_uneven_distances(kernels, memory):
+    """A batch entry is followed by a gap: groups of images may not reach across."""
+    check_table(kernels, memory, False, (32, 3, 14, 15), (19, 21), F32, False, GATHER, {}, gap=(0, 5, 0, 0))
+    check_table(kernels, memory, False, (32, 4, 14, 15), (19, 21), F32, False, IMAGES, {}, gap=(0, 5, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "shape, out, dtype, channels_last, path, expected",
+    [
+        ((2, 3, 9, 20), (18, 40), F32, False, FACTOR, {"aligned": 1, "rows_per_thread": 2, "lanes": 1}),
+        ((2, 3, 9, 21), (18, 42), F16, False, FACTOR, {"aligned": 0, "rows_per_thread": 2}),
+        ((2, 3, 9, 21), (50, 84), F16, False, FACTOR, {"aligned": 0, "rows_per_thread": 1}),
+        ((2, 3, 9, 5), (50, 40), F32, False, FACTOR, {"aligned": 1, "rows_per_thread": 1, "lanes": 2}),
+        ((2, 1, 3, 7), (6, 7 * 256), F16, False, FACTOR, {"aligned": 1, "lanes": 32}),
+        ((2, 1, 3, 7), (6, 7 * 64), F64, False, FACTOR, {"aligned": 1, "lanes": 32}),
+        ((40, 3, 9, 20), (180, 40), F32, False, FACTOR, {"rows_per_thread": 1}),  # tall, of many images
+        ((2, 3, 5, 20), (7, 100), F32, False, BACKWARD_ROWS, {"aligned": 1, "splits": 1, "tiles": 1}),
+        ((1, 3, 2, 5), (200, 1000), F32, False, BACKWARD_ROWS, {"splits": 1, "lanes": 16, "aligned": 1}),
+        ((1, 3, 4, 5), (200, 30), F16, False, BACKWARD_ROWS, {"splits": 16, "aligned": 0}),
+        ((1, 3, 4, 200), (64, 1200), F32, NHWC, BACKWARD_ROWS, {"aligned": 1, "tiles": 4}),
+        ((1, 3, 4, 200), (64, 1201), F16, NHWC, BACKWARD_ROWS, {"aligned": 0, "tiles": 3}),
+        ((2, 5, 4, 50), (9, 201), F64, NHWC, BACKWARD_ROWS, {"aligned": 0, "tiles": 3}),
+        ((1, 1, 3, 2500), (14, 3000), F64, False, BACKWARD_ROWS, {"aligned": 1}),
+        ((11, 3, 40, 41), (60, 61), F32, False, WINDOWS, {"most": 2, "images_per_thread": 8}),
+        ((11, 3, 40, 41), (60, 61), F16, False, WINDOWS, {"most": 2, "images_per_thread": 8}),
+        ((11, 3, 40, 41), (30, 61), U8, False, WINDOWS, {"most": 2, "images_per_thread": 8}),
+        ((11, 3, 40, 41), (110, 90), F32, False, WINDOWS, {"most": 3}),
+        ((11, 3, 40, 41), (40, 41), F32, False, WINDOWS, {"most": 1}),
+        ((5, 8, 40, 41), (60, 61), F32, NHWC, WINDOWS, {"most": 2, "unit_bytes": 16}),
+        ((5, 8, 40, 41), (60, 61), U8, NHWC, WINDOWS, {"most": 2, "unit_bytes": 1}),
+        ((1, 8, 2, 3), (100, 70), F32, NHWC, PIXELS, {"unit_bytes": 16, "splits": 32}),
+        ((1, 8, 2, 1), (100, 70), F16, NHWC, PIXELS, {"unit_bytes": 16, "splits": 256}),
+        ((1, 4, 5, 8), (80, 64), F64, NHWC, PIXELS, {"unit_bytes": 16, "splits": 4}),
+        ((2, 4, 9, 8), (80, 64), U8, NHWC, PIXELS, {"unit_bytes": 1}),
+        ((2, 3, 2, 2), (500, 3), F16, False, PIXELS, {"unit_bytes": 2}),
+        ((1, 1, 1, 1), (50, 33), F32, False, BACKWARD_ROWS, {}),
+    ],
+)
+def test_backward_paths(kernels, memory, shape, out, dtype, channels_last, path, expected):
+    check_table(kernels, memory, True, shape, out, dtype, channels_last, path, expected)
+
+
+@pytest.mark.parametrize("dtype", [U8, F16, F32, F64], ids=str)
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(
+    "shape, out",
+    [
+        ((1025, 1024, 1, 1024), (2, 2048)),
+        ((17, 256, 512, 512), (1024, 1024)),
+        ((1, 1, 46_341, 46_351), (46_351, 46_343)),
+        ((2**16 + 1, 64, 32, 32), (61, 65)),
+        ((1, 3, 2**20, 2**10), (2**21, 2**11)),
+        ((1, 1, 3, 2**30), (4, 2**30)),
+        ((1, 1, 2**30, 3), (2**30 - 1, 4)),
+        ((2**31 + 5, 1, 1, 1), (1, 2)),
+        ((2**32, 1, 1, 2), (2, 1)),
+    ],
+)
+def test_large_problems_are_launched_in_parts(kernels, shape, out, dtype, channels_last):
+    """As many as hold all units, each with a grid that CUDA takes. (Not run: no memory holds them.)"""
+    blocks = ctypes.c_int64()
+    for backward in (False, True):
+        problem = Problem(backward, *shape[:2], *map(Axis, shape[2:], out), dtype, channels_last=channels_last)
+        count = kernels.launches(*problem.arguments(), dtype.number, 132, ctypes.byref(blocks))
+        values = math.prod(shape[:2]) * math.prod(shape[2:] if backward else out)
+        assert 1 <= count <= values >> 25 and 1 <= blocks.value < 2**31
+        # A thread has at most two packs, or, in the backward, a pack in each of 16 images.
+        assert count * blocks.value * 256 * 16 * (16 if backward else 2) >= values

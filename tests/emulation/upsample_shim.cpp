@@ -11,17 +11,19 @@ using namespace gpuopt::upsample;
 
 struct Taken {
   int path, unit_bytes, repeat, long_rows, packs_at_once, group_images;
-  int aligned, rows_per_thread, most, lanes, splits, tiles, images_per_thread;
+  int aligned, rows_per_thread, most, lanes, splits, tiles, images_per_thread, read_once;
   int64_t units;
 };
 
 // Runs a problem, in launches of part_units units at most, with sizes from short_axis on taken for
-// long ones. Returns its error; *taken becomes what tells its plan from others.
+// long ones and gradients of read_once_from bytes for large ones. Returns its error; *taken becomes what tells its plan from others.
 extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, int exact,
                    const int64_t* strides, int channels_last, uint64_t from, uint64_t to, int dtype,
-                   int multiprocessors, int64_t part_units, int64_t short_axis, Taken* taken) {
+                   int multiprocessors, int64_t part_units, int64_t short_axis,
+                   int64_t read_once_from, Taken* taken) {
   kMaxPartUnits = part_units;
   kShortAxis = short_axis;
+  kReadOnceFrom = read_once_from;
   // What a kernel reads without having written it is a NaN.
   memset(shared, 0xff, sizeof(shared));
   const Problem problem =
@@ -39,6 +41,7 @@ extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, in
     taken->splits = plan.splits;
     taken->tiles = static_cast<int>(plan.tiles);
     taken->images_per_thread = static_cast<int>(plan.images_per_thread);
+    taken->read_once = plan.read_once;
     taken->units = plan.units();
     return backward(problem, device, nullptr);
   }
@@ -51,4 +54,24 @@ extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, in
   taken->group_images = static_cast<int>(plan.group_images);
   taken->units = plan.units();
   return forward(problem, device, nullptr);
+}
+
+// The launches of a problem that is too large to run: their number, and *blocks of the largest.
+extern "C" int launches(int is_backward, const int64_t* sizes, const float* steps, int exact,
+                        const int64_t* strides, int channels_last, int dtype, int multiprocessors,
+                        int64_t* blocks) {
+  constexpr uint64_t kAddress = 1 << 20;
+  kMaxPartUnits = int64_t{1} << 30;
+  kShortAxis = 1 << 22;
+  const Problem problem =
+      make_problem(sizes, steps, exact, strides, channels_last, kAddress, kAddress, dtype);
+  std::vector<unsigned> noted;
+  emulator::noted = &noted;
+  const Device device{multiprocessors};
+  const cudaError_t error =
+      is_backward ? backward(problem, device, nullptr) : forward(problem, device, nullptr);
+  emulator::noted = nullptr;
+  if (error != cudaSuccess) return -1;
+  *blocks = *std::max_element(noted.begin(), noted.end());
+  return static_cast<int>(noted.size());
 }

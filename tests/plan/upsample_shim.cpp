@@ -24,15 +24,9 @@ struct BackwardView {
 namespace {
 
 LayoutView view_of(const Layout& layout) {
-  return {layout.unit_bytes,
-          layout.images,
-          layout.channels,
-          layout.pixel_units,
-          layout.batch_stride,
-          layout.channel_stride,
-          layout.row_stride,
-          layout.pixel_stride,
-          layout.unit_stride};
+  return {layout.unit_bytes,  layout.images,       layout.channels,
+          layout.pixel_units, layout.batch_stride, layout.channel_stride,
+          layout.row_stride,  layout.pixel_stride, layout.unit_stride};
 }
 
 }  // namespace
