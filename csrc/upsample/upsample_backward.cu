@@ -3,7 +3,8 @@
 
 #include "common/launch.cuh"
 #include "upsample/upsample.h"
-#include "upsample/upsample_backward.cuh"
+#include "upsample/upsample_backward_pixels.cuh"
+#include "upsample/upsample_backward_rows.cuh"
 
 namespace gpuopt::upsample {
 namespace {

@@ -279,10 +279,12 @@ def check_table(kernels, memory, backward, shape, out, dtype, channels_last, pat
         )
         plan = problem.run(kernels, memory)
         if offset == 0:
-            assert plan.path == path and {name: getattr(plan, name) for name in expected} == expected
+            assert plan.path == path
+            for name, value in expected.items():
+                assert getattr(plan, name) > 1 if value == SEVERAL else getattr(plan, name) == value, name
 
 
-NHWC = True
+NHWC, SEVERAL = True, -1
 
 
 @pytest.mark.parametrize(
@@ -340,10 +342,18 @@ def test_images_at_uneven_distances(kernels, memory):
         ((1, 3, 4, 200), (64, 1200), F32, NHWC, BACKWARD_ROWS, {"aligned": 1, "tiles": 4}),
         ((1, 3, 4, 200), (64, 1201), F16, NHWC, BACKWARD_ROWS, {"aligned": 0, "tiles": 3}),
         ((2, 5, 4, 50), (9, 201), F64, NHWC, BACKWARD_ROWS, {"aligned": 0, "tiles": 3}),
+        (
+            (1, 1, 3, 1332),
+            (14, 3996),
+            F32,
+            False,
+            BACKWARD_ROWS,
+            {"aligned": 1, "tiles": 4},
+        ),  # which begin inside packs
         ((1, 1, 3, 2500), (14, 3000), F64, False, BACKWARD_ROWS, {"aligned": 1}),
-        ((11, 3, 40, 41), (60, 61), F32, False, WINDOWS, {"most": 2, "images_per_thread": 8}),
-        ((11, 3, 40, 41), (60, 61), F16, False, WINDOWS, {"most": 2, "images_per_thread": 8}),
-        ((11, 3, 40, 41), (30, 61), U8, False, WINDOWS, {"most": 2, "images_per_thread": 8}),
+        ((11, 3, 40, 41), (60, 61), F32, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
+        ((11, 3, 40, 41), (60, 61), F16, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
+        ((11, 3, 40, 41), (30, 61), U8, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         ((11, 3, 40, 41), (110, 90), F32, False, WINDOWS, {"most": 3}),
         ((11, 3, 40, 41), (40, 41), F32, False, WINDOWS, {"most": 1}),
         ((5, 8, 40, 41), (60, 61), F32, NHWC, WINDOWS, {"most": 2, "unit_bytes": 16}),

@@ -23,7 +23,7 @@ INT32 = 2**31 - 1
 LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # of an axis, kShortAxis, kMaxPartUnits
 PACKS, ROWS, IMAGES, GATHER = range(4)
 FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
-THREADS, SHARED = 256, 48 << 10
+THREADS, SHARED, SEVERAL = 256, 48 << 10, -1
 LAYOUT = (
     "unit_bytes images channels pixel_units batch_stride channel_stride row_stride pixel_stride unit_stride".split()
 )
@@ -528,7 +528,7 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
         (planes((8, 64, 64, 64), (128, 128), FLOAT32, True), WINDOWS, {"most": 2, "unit_bytes": 16}),
         (planes((8, 64, 64, 64), (128, 128), FLOAT16, True), WINDOWS, {"most": 2, "unit_bytes": 16}),
         (planes((8, 64, 64, 64), (64, 64)), WINDOWS, {"most": 1}),
-        (planes((32, 256, 64, 64), (96, 96)), WINDOWS, {"most": 2, "images_per_thread": 8}),
+        (planes((32, 256, 64, 64), (96, 96)), WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         (planes((8, 64, 64, 64), (512, 512), FLOAT32, True), PIXELS, {"unit_bytes": 16, "splits": 1}),
         (planes((1, 8, 2, 2), (512, 512), FLOAT32, True), PIXELS, {"unit_bytes": 16, "splits": 256}),
         (planes((8, 64, 64, 64), (512, 512), UINT8), PIXELS, {"splits": 1}),
@@ -536,12 +536,19 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
         (planes((8, 3, 128, 128), (512, 510), FLOAT16, True), BACKWARD_ROWS, {"unit_bytes": 2, "aligned": 0}),
         (planes((1, 3, 7, 7), (1000, 1000)), BACKWARD_ROWS, {"tiles": 1, "aligned": 1}),
         (planes((8, 64, 40, 40), (200, 200)), BACKWARD_ROWS, {"tiles": 1}),
+        (
+            planes((1, 1, 3, 1332), (14, 3996)),
+            BACKWARD_ROWS,
+            {"tiles": 4, "tile_columns": 333},
+        ),  # which begin inside packs
         (planes((1, 3, 300, 3000), (1200, 9000)), BACKWARD_ROWS, {"tiles": 9, "tile_columns": 334, "splits": 1}),
     ],
 )
 def test_backward_paths_of_common_problems(planner, problem, path, expected):
     plan = problem.backward(planner)
-    assert plan.path == path and {name: getattr(plan, name) for name in expected} == expected
+    assert plan.path == path
+    for name, value in expected.items():
+        assert getattr(plan, name) > 1 if value == SEVERAL else getattr(plan, name) == value, name
     check_backward(problem, planner, plan)
 
 

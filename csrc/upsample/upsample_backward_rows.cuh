@@ -1,0 +1,223 @@
+// Backward kernels that read packs of a row of gradients: windows of kFactor columns are summed in
+// registers, others in shared memory.
+#pragma once
+
+#include "common/warp.cuh"
+#include "upsample/upsample_backward.cuh"
+
+namespace gpuopt::upsample {
+
+// ---------------------------------------------------------------- windows of kFactor columns
+
+template <typename T, bool kAligned, bool kOnce>
+__device__ __forceinline__ Pack<T, kPackSize<T>> load_columns(const BackwardArgs& args,
+                                                              const T* from, bool valid) {
+  constexpr int kValues = kPackSize<T>;
+  if constexpr (kAligned) {
+    return load_valid<T, kValues, kOnce>(from, valid);
+  } else {
+    Pack<T, kValues> pack = {};
+    if (!valid) return pack;
+    // Columns behind a row's last are read, and not used, where there is memory.
+    const auto* end = static_cast<const T*>(args.in_end);
+    const auto available = static_cast<uint32_t>(min(end - from, int64_t{2 * kValues}));
+    if (available >= kValues) return load_pack_unaligned(from, available);
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      if (i < available) pack.values[i] = from[i];
+    }
+    return pack;
+  }
+}
+
+// A pack of columns of gradients to a thread, for kRows rows of the input. kFactor columns have one
+// sum, or, where a pack has fewer, the columns of several threads side by side do: args.lanes.
+template <typename T, int kFactor, int kRows, bool kAligned, bool kOnce>
+__global__ void __launch_bounds__(kBackwardThreads)
+    backward_factor_kernel(const __grid_constant__ BackwardArgs args) {
+  using Sum = compute_t<T>;
+  constexpr int kValues = kPackSize<T>, kSums = kValues / kFactor;
+  constexpr int kAtOnce = kColumnLoads / kRows;  // of a window's rows
+  uint32_t first = blockIdx.x * kBackwardThreads + threadIdx.x;
+  const uint32_t pack = args.packs.divmod(first);
+  first *= kRows;
+  const T* from[kRows];
+  int32_t left[kRows], tallest = 0;
+#pragma unroll
+  for (int j = 0; j < kRows; ++j) {
+    uint32_t image = first + j;
+    left[j] = 0;
+    if (image >= args.rows) continue;
+    const uint32_t y = args.first_row + args.image_rows.divmod(image);
+    const Window window = copies_of(args.height, y);
+    from[j] = image_at<T>(args, image) + window.begin * args.row_stride + pack * kValues;
+    left[j] = window.end - window.begin;
+    tallest = max(tallest, left[j]);
+  }
+  // Row after row and column after column, as ATen adds them.
+  Sum totals[kRows][kSums] = {};
+  for (int32_t y = 0; y < tallest; y += kAtOnce) {
+    Pack<T, kValues> loaded[kRows][kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        loaded[j][i] = load_columns<T, kAligned, kOnce>(args, from[j] + (y + i) * args.row_stride,
+                                                        y + i < left[j]);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (y + i >= left[j]) continue;
+#pragma unroll
+        for (int c = 0; c < kValues; ++c) {
+          totals[j][c / kFactor] += to_compute(loaded[j][i].values[c]);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kRows; ++j) {
+    if constexpr (kSums == 1) {
+      for (uint32_t mask = 1; mask < args.lanes; mask *= 2) {
+        totals[j][0] += shuffle_xor(totals[j][0], mask);
+      }
+    }
+    const uint32_t row = first + j, width = args.in_width.divisor;
+    if (row >= args.rows || pack % args.lanes != 0) continue;
+    const uint32_t x = pack / args.lanes * kSums;
+    T* to = static_cast<T*>(args.out) + uint64_t{row} * width + x;
+    Pack<T, kSums> result;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) result.values[i] = from_compute<T>(totals[j][i]);
+    if constexpr (kAligned) {
+      store_pack(to, result);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        if (x + i < width) to[i] = result.values[i];
+      }
+    }
+  }
+}
+
+// ---------------------------------------------------------------- rows
+
+// Rows of pixels of few channels: first the rows of each input row's window are summed, a pack of
+// their columns to a thread and two input rows at once, then in shared memory the columns of each
+// input pixel.
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kBackwardThreads)
+    backward_rows_kernel(const __grid_constant__ BackwardArgs args) {
+  using Sum = compute_t<T>;
+  constexpr int kValues = kPackSize<T>;
+  extern __shared__ uint4 shared[];
+  Sum* sums = reinterpret_cast<Sum*>(shared);
+  const uint32_t packs = args.packs.divisor, splits = args.split_count.divisor;
+  const uint32_t pitch = packs * kValues, block_rows = 2 * args.block_row_pairs;
+  auto* window_ends = reinterpret_cast<int32_t*>(sums + splits * block_rows * pitch);
+
+  uint32_t block = blockIdx.x;
+  const uint32_t pixel_units = args.pixel_units.divisor;
+  const uint32_t first_column = args.tiles.divmod(block) * args.tile_columns;
+  const uint32_t columns = min(args.tile_columns, args.in_width.divisor - first_column);
+  uint32_t begin = first_copy_of(args.width, first_column) * pixel_units;
+  if (kAligned) begin = begin / kValues * kValues;
+  const uint32_t end = first_copy_of(args.width, first_column + columns) * pixel_units;
+  for (uint32_t i = threadIdx.x; i <= columns; i += kBackwardThreads) {
+    window_ends[i] = first_copy_of(args.width, first_column + i) * pixel_units - begin;
+  }
+
+  uint32_t own_row = threadIdx.x;
+  const uint32_t pack = args.packs.divmod(own_row);
+  const uint32_t split = args.split_count.divmod(own_row);
+  if (own_row < args.block_row_pairs) {
+    const uint32_t column = begin + pack * kValues;
+    const T* from[2];
+    int32_t left[2] = {0, 0};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      uint32_t image = block * block_rows + j * args.block_row_pairs + own_row;
+      if (image >= args.rows || column >= end) continue;
+      const uint32_t y = args.first_row + args.image_rows.divmod(image);
+      const Window window = copies_of(args.height, y);
+      from[j] = image_at<T>(args, image) + window.begin * args.row_stride + column;
+      left[j] = window.end - window.begin;
+    }
+    Sum totals[2][kValues] = {};
+    for (int32_t y = 2 * split; y < max(left[0], left[1]); y += 2 * splits) {
+      Pack<T, kValues> loaded[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int32_t own = y + i % 2;
+        loaded[i] = load_columns<T, kAligned, false>(args, from[i / 2] + own * args.row_stride,
+                                                     own < left[i / 2]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) accumulate(totals[i / 2], loaded[i], y + i % 2 < left[i / 2]);
+    }
+    constexpr int kWords = kPackSize<Sum>;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      Sum* to =
+          sums + (split * block_rows + j * args.block_row_pairs + own_row) * pitch + pack * kValues;
+#pragma unroll
+      for (int i = 0; i < kValues; i += kWords) {
+        Pack<Sum, kWords> words;
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) words.values[w] = totals[j][i + w];
+        store_pack(to + i, words);
+      }
+    }
+  }
+  __syncthreads();
+
+  // Threads walk over the results of the tile; args.lanes of them share one.
+  const uint32_t lanes = args.lanes, lane = threadIdx.x % lanes;
+  const uint32_t row_units = columns * pixel_units, step = kBackwardThreads / lanes;
+  const FastDiv& divide = columns == args.tile_columns ? args.tile_units : args.last_tile_units;
+  uint32_t row = threadIdx.x / lanes;
+  uint32_t place = divide.divmod(row);
+  uint32_t step_rows = step;
+  const uint32_t step_places = divide.divmod(step_rows);
+  const uint32_t first_row = block * block_rows;
+  const uint32_t rows = min(block_rows, args.rows - first_row);
+  T* out = static_cast<T*>(args.out) + uint64_t{first_row} * (args.in_width.divisor * pixel_units) +
+           first_column * pixel_units;
+  const uint32_t out_pitch = args.in_width.divisor * pixel_units;
+  const uint32_t rounds = (rows * row_units + step - 1) / step;
+#pragma unroll 1
+  for (uint32_t round = 0; round < rounds; ++round) {
+    uint32_t x = place, unit = 0;
+    if (pixel_units > 1) unit = args.pixel_units.divmod(x);
+    Sum total = 0;
+    if (row < rows) {
+      const int32_t to = window_ends[x + 1], by = lanes * pixel_units;
+      const Sum* own = sums + row * pitch;
+      int32_t c = window_ends[x] + unit + lane * pixel_units;
+#pragma unroll 1
+      for (uint32_t s = 0; s < splits; ++s, own += block_rows * pitch) {
+        // Most windows are this narrow, and a loop takes longer.
+        if (c < to) total += own[c];
+        if (c + by < to) total += own[c + by];
+        if (c + 2 * by < to) total += own[c + 2 * by];
+#pragma unroll 1
+        for (int32_t rest = c + 3 * by; rest < to; rest += by) total += own[rest];
+      }
+    }
+    if (lanes > 1) {
+      for (uint32_t mask = 1; mask < lanes; mask *= 2) total += shuffle_xor(total, mask);
+    }
+    if (row < rows && lane == 0) out[row * out_pitch + place] = from_compute<T>(total);
+    place += step_places;
+    row += step_rows;
+    if (place >= row_units) {
+      place -= row_units;
+      ++row;
+    }
+  }
+}
+
+}  // namespace gpuopt::upsample
