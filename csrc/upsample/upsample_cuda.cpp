@@ -55,9 +55,13 @@ Device current_device() {
   return device;
 }
 
-// The kernels take any strides but those between pixels that 32 bits don't hold.
+// Kernels count with 32 bits the elements between neighbouring pixels, and the channels of images
+// that aren't at even distances.
 Tensor with_short_strides(const Tensor& tensor) {
-  if (tensor.stride(1) <= INT32_MAX && tensor.stride(3) <= INT32_MAX) return tensor;
+  const bool many_channels = tensor.size(0) > 1 && tensor.size(1) > INT32_MAX;
+  if (!many_channels && tensor.stride(1) <= INT32_MAX && tensor.stride(3) <= INT32_MAX) {
+    return tensor;
+  }
   return tensor.contiguous(tensor.suggest_memory_format());
 }
 

@@ -94,6 +94,10 @@ inline Layout make_layout(const Problem& problem, int widest_unit = kPackBytes) 
     layout.images = problem.batch * problem.channels;
     layout.channels = problem.channels;
     layout.channel_stride = problem.channel_stride;
+    if (problem.batch == 1 || problem.batch_stride == problem.channels * problem.channel_stride) {
+      layout.channels = 1;  // images at even distances
+      layout.batch_stride = problem.channel_stride;
+    }
     return layout;
   }
   layout.images = problem.batch;
