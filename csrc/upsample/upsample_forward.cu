@@ -115,7 +115,7 @@ ForwardArgs part_of(const ForwardArgs& args, const ForwardPlan& plan, int64_t fi
   part.out = static_cast<char*>(args.out) + first * layout.unit_bytes;
   part.first_unit = static_cast<uint32_t>(first % plan.row_units);
   part.first_row = static_cast<uint32_t>(row % height);
-  part.first_channel = static_cast<uint32_t>(image % layout.channels);
+  part.first_image = static_cast<uint32_t>(image % layout.channels);
   part.units = static_cast<uint32_t>(units);
   part.packs = static_cast<uint32_t>(units * layout.unit_bytes / kPackBytes);
   part.rows = static_cast<uint32_t>(std::min(plan.rows - row, kMaxIndex32));

@@ -16,7 +16,7 @@ struct ForwardArgs {
   uint32_t packs = 0;  // whole ones of the output; in forward_rows_kernel, of groups of rows
   uint32_t units = 0;  // of the output
   // Where a launch begins that isn't the first of its problem: at a unit of a row of an image.
-  uint32_t first_unit = 0, first_row = 0, first_channel = 0;
+  uint32_t first_unit = 0, first_row = 0, first_image = 0;
   uint32_t rows = 0;  // from the first row on to the end of the output
   uint32_t packs_at_once = 1;
   // forward_images_kernel: packs counts those of group_step groups
@@ -31,7 +31,7 @@ template <typename Unit>
 __device__ __forceinline__ const Unit* source_row(const ForwardArgs& args, uint32_t row) {
   uint32_t image = row + args.first_row;
   const uint32_t y = args.out_height.divmod(image);
-  image += args.first_channel;
+  image += args.first_image;
   const uint32_t channel = args.channels.divmod(image);
   return static_cast<const Unit*>(args.in) + image * args.batch_stride +
          channel * args.channel_stride + source_of(args.height, y) * args.row_stride;
@@ -99,7 +99,6 @@ __global__ void __launch_bounds__(kForwardThreads)
 template <typename Unit, int kRepeat, bool kPixels, bool kLong>
 struct Gather {
   static_assert(kRepeat == 1 || !kPixels);
-  static constexpr int kUnits = kPackSize<Unit>;
 
   const ForwardArgs& args;
   uint32_t row;
