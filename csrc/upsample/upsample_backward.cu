@@ -111,27 +111,25 @@ cudaError_t launch_windows(const BackwardPlan& plan, BackwardArgs args, cudaStre
   args.threads = args.units / args.images * args.image_step;
   constexpr int kBytes = sizeof(T) * kElements;
   constexpr int kAtOnce = images_at_once(kBytes, kMost);
+  constexpr bool kPacks = kBytes == kPackBytes;
   const LaunchShape shape = blocks_of(args.threads);
-  return with_once < kBytes ==
-         kPackBytes > (plan, [&](auto once) {
-           return plan.images_per_thread >= kAtOnce
-                      ? launch_kernel(
-                            backward_windows_kernel<T, kElements, kMost, kAtOnce, once.value>,
-                            shape, stream, args)
-                      : launch_kernel(backward_windows_kernel<T, kElements, kMost, 1, once.value>,
-                                      shape, stream, args);
-         });
+  return with_once<kPacks>(plan, [&](auto once) {
+    return plan.images_per_thread >= kAtOnce
+               ? launch_kernel(backward_windows_kernel<T, kElements, kMost, kAtOnce, once.value>,
+                               shape, stream, args)
+               : launch_kernel(backward_windows_kernel<T, kElements, kMost, 1, once.value>, shape,
+                               stream, args);
+  });
 }
 
 template <typename T, int kElements>
 cudaError_t launch_units(const BackwardPlan& plan, const BackwardArgs& args, cudaStream_t stream) {
   if (plan.path == BackwardPath::kPixels) {
+    constexpr bool kPacks = sizeof(T) * kElements == kPackBytes;
     const LaunchShape shape = blocks_of(int64_t{args.units} * plan.splits);
-    return with_once < sizeof(T) * kElements ==
-           kPackBytes > (plan, [&](auto once) {
-             return launch_kernel(backward_pixels_kernel<T, kElements, once.value>, shape, stream,
-                                  args);
-           });
+    return with_once<kPacks>(plan, [&](auto once) {
+      return launch_kernel(backward_pixels_kernel<T, kElements, once.value>, shape, stream, args);
+    });
   }
   if (plan.most == 1) return launch_windows<T, kElements, 1>(plan, args, stream);
   if (plan.most == 2) return launch_windows<T, kElements, 2>(plan, args, stream);

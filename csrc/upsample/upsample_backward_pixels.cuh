@@ -48,8 +48,8 @@ __device__ __forceinline__ uint32_t masked(uint32_t value, uint32_t mask) { retu
 
 // How the pixels of a window are loaded and added. Packs are only loaded where they are in the
 // window. With one value to a load the instructions around each are the limit (71 to 76% of the
-// issue slots against 22 to 24% of the memory pipes, by ncu): it is always loaded, from the nearest pixel
-// that is in the window or, where none is, in the image, and masked.
+// issue slots against 22 to 24% of the memory pipes, by ncu): it is always loaded, from the nearest
+// pixel that is in the window or, where none is, in the image, and masked.
 template <typename T, int kElements, int kMost, bool kOnce>
 struct WindowLoads {
   int64_t offset;

@@ -230,11 +230,11 @@ struct BackwardPlan {
   int64_t rows = 0, row_units = 0;  // of the result
   bool aligned = false;             // kFactor, kRows: the packs of every row of gradients
   int factor = 0;                   // kFactor: columns of a pack with one sum
-  int rows_per_thread = 1;
-  int most = 0;       // kWindows: rows and columns of a window, at most
-  int lanes = 1;      // threads side by side that share a window's columns
-  int splits = 1;     // threads of a block that share a window
-  int64_t packs = 1;  // kFactor: of a row of gradients; kRows: of a tile of it
+  int rows_per_thread = 1;          // kFactor: of the input
+  int most = 0;                     // kWindows: rows and columns of a window, at most
+  int lanes = 1;                    // threads side by side that share a window's columns
+  int splits = 1;                   // threads of a block that share a window
+  int64_t packs = 1;                // kFactor: of a row of gradients; kRows: of a tile of it
   int64_t tiles = 1, tile_columns = 1, block_row_pairs = 1;  // kRows
 
   int64_t images_per_thread = 1;  // kWindows
