@@ -170,9 +170,8 @@ def adjoint_limit(dtype: torch.dtype, aten_error: float | None) -> float:
 
 
 def _calls() -> dict[str, Call]:
-    from tests.cases.upsample import reference
-
     import torch_ops
+    from tests.cases.upsample import reference
 
     aten = torch.ops.aten
 

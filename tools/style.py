@@ -16,8 +16,8 @@ def main() -> int:
     native = [str(p) for top in ("csrc", "tests") for p in sorted((ROOT / top).rglob("*")) if p.suffix in SUFFIXES]
     bin_folder = Path(sys.executable).parent
     commands = [
-        ["ruff", "check", *(["--fix"] if fix else [])],
-        ["ruff", "format", *([] if fix else ["--check"])],
+        ["ruff", "check", "--no-cache", *(["--fix"] if fix else [])],
+        ["ruff", "format", "--no-cache", *([] if fix else ["--check"])],
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *native],
     ]
     failed = False
