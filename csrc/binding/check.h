@@ -7,6 +7,7 @@
 #include <ATen/MemoryOverlap.h>
 
 #include <initializer_list>
+#include <type_traits>
 #include <vector>
 
 namespace gpuopt {
@@ -19,6 +20,19 @@ struct NamedTensor {
 inline bool has_symbolic_shape(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
+
+// Size is int64_t, or c10::SymInt where sizes may be symbolic.
+template <typename Size>
+c10::ArrayRef<Size> sizes_of(const at::Tensor& tensor) {
+  if constexpr (std::is_same_v<Size, c10::SymInt>) {
+    return tensor.sym_sizes();
+  } else {
+    return tensor.sizes();
+  }
+}
+
+inline bool is_known_zero(int64_t size) { return size == 0; }
+inline bool is_known_zero(const c10::SymInt& size) { return TORCH_GUARD_OR_FALSE(size.sym_eq(0)); }
 
 inline bool is_cpu_scalar(const at::Tensor& tensor) { return tensor.dim() == 0 && tensor.is_cpu(); }
 

@@ -59,6 +59,13 @@ inline ScalarValue to_scalar_value(const at::Scalar& scalar) {
   return value;
 }
 
+inline int multiprocessor_count() {
+  int count = 0;
+  C10_CUDA_CHECK(
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, c10::cuda::current_device()));
+  return count;
+}
+
 // Throws for a launch that failed. A binary without code for this GPU is the one case that a user
 // can meet and mend.
 inline void check_launch(const char* op, cudaError_t error) {

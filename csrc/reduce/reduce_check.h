@@ -9,7 +9,6 @@
 #include <bitset>
 #include <optional>
 #include <string>
-#include <type_traits>
 
 #include "binding/check.h"
 
@@ -29,18 +28,6 @@ struct BasicReduction {
 };
 using Reduction = BasicReduction<int64_t>;
 using SymReduction = BasicReduction<c10::SymInt>;
-
-template <typename Size>
-c10::ArrayRef<Size> sizes_of(const at::Tensor& tensor) {
-  if constexpr (std::is_same_v<Size, c10::SymInt>) {
-    return tensor.sym_sizes();
-  } else {
-    return tensor.sizes();
-  }
-}
-
-inline bool is_known_zero(int64_t size) { return size == 0; }
-inline bool is_known_zero(const c10::SymInt& size) { return TORCH_GUARD_OR_FALSE(size.sym_eq(0)); }
 
 // No dimensions, given or by default, are all dimensions.
 inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t rank) {

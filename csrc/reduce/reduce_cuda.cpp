@@ -31,13 +31,6 @@ class TensorWorkspace final : public Workspace {
   c10::SmallVector<Tensor, 1> blocks_;
 };
 
-Device current_device() {
-  Device device;
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount,
-                                        c10::cuda::current_device()));
-  return device;
-}
-
 Problem make_problem(const char* op, const Tensor& self, const Reduction& reduction,
                      const Tensor& out) {
   Problem problem;
@@ -66,7 +59,7 @@ void launch(const char* op, const Tensor& self, const Reduction& reduction, cons
   TensorWorkspace workspace(self);
   const Problem problem = make_problem(op, self, reduction, out);
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
-  check_launch(op, start(problem, current_device(), workspace, stream));
+  check_launch(op, start(problem, Device{multiprocessor_count()}, workspace, stream));
 }
 
 int64_t values_per_result(const Tensor& self, const Reduction& reduction) {

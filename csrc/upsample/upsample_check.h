@@ -3,7 +3,6 @@
 #pragma once
 
 #include <limits>
-#include <type_traits>
 
 #include "binding/check.h"
 
@@ -19,18 +18,6 @@ struct BasicSizes {
 };
 using Sizes = BasicSizes<int64_t>;
 using SymSizes = BasicSizes<c10::SymInt>;
-
-template <typename Size>
-c10::ArrayRef<Size> sizes_of(const at::Tensor& tensor) {
-  if constexpr (std::is_same_v<Size, c10::SymInt>) {
-    return tensor.sym_sizes();
-  } else {
-    return tensor.sizes();
-  }
-}
-
-inline bool is_known_zero(int64_t size) { return size == 0; }
-inline bool is_known_zero(const c10::SymInt& size) { return TORCH_GUARD_OR_FALSE(size.sym_eq(0)); }
 
 inline bool is_known_different(int64_t a, int64_t b) { return a != b; }
 inline bool is_known_different(const c10::SymInt& a, const c10::SymInt& b) {

@@ -48,13 +48,6 @@ Problem make_problem(const char* op, const Tensor& from, const Tensor& to, const
   return problem;
 }
 
-Device current_device() {
-  Device device;
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount,
-                                        c10::cuda::current_device()));
-  return device;
-}
-
 // Kernels count with 32 bits the elements between neighbouring pixels, and the channels of images
 // that aren't at even distances.
 Tensor with_short_strides(const Tensor& tensor) {
@@ -88,7 +81,8 @@ void launch_into(const char* op, const Tensor& from, const Tensor& result, const
   }
   const Tensor source = with_short_strides(from);
   const Problem problem = make_problem(op, source, result, sizes, scales_h, scales_w, exact);
-  check_launch(op, start(problem, current_device(), c10::cuda::getCurrentCUDAStream()));
+  check_launch(op,
+               start(problem, Device{multiprocessor_count()}, c10::cuda::getCurrentCUDAStream()));
 }
 
 Tensor forward_cuda(const char* op, const Tensor& self, at::IntArrayRef output_size, Scale scales_h,

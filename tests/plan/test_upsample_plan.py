@@ -1,255 +1,49 @@
-"""The index functions and planners of upsampling, exercised without a GPU: which pixels are copied, against ATen's formula in numpy's float32,
-and that what the kernels rely on holds for images of any size. What the kernels do with their plans is shown by tests/emulation."""
+"""The planners of upsampling, exercised without a GPU: that what the kernels rely on holds for images of any size.
+What the kernels do with their plans is shown by tests/emulation."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-import os
-import random
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
-UINT8, FLOAT16, FLOAT32, FLOAT64 = 1, 6, 8, 9
-ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
-BASE = 1 << 20
-INT32 = 2**31 - 1
-LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # of an axis, kShortAxis, kMaxPartUnits
-PACKS, ROWS, IMAGES, GATHER = range(4)
-FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
-THREADS, SHARED, SEVERAL = 256, 48 << 10, -1
-LAYOUT = (
-    "unit_bytes images channels pixel_units batch_stride channel_stride row_stride pixel_stride unit_stride".split()
+from .upsample_planner import (
+    BACKWARD_ROWS,
+    BASE,
+    FACTOR,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    GATHER,
+    IMAGES,
+    INT32,
+    ITEM,
+    LONGEST,
+    PACKS,
+    PART,
+    PIXELS,
+    ROWS,
+    SCALES,
+    SEVERAL,
+    SHARED,
+    SHORT,
+    THREADS,
+    UINT8,
+    WINDOWS,
+    Axis,
+    BackwardView,
+    ForwardView,
+    load_planner,
 )
-FORWARD = (
-    "path repeat long_rows rows row_units packs_per_row packs packs_at_once group_images groups group_step".split()
-)
-BACKWARD = (
-    "path rows row_units aligned factor rows_per_thread most lanes splits packs tiles tile_columns block_row_pairs images_per_thread "
-    "read_once"
-).split()
 
 
-class ForwardView(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + FORWARD]
-
-
-class BackwardView(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + BACKWARD]
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def planner(tmp_path_factory):
-    library = tmp_path_factory.mktemp("plan") / "plan.so"
-    source = Path(__file__).with_name("upsample_shim.cpp")
-    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
-    library = ctypes.CDLL(str(library))
-    library.widest_window.restype = ctypes.c_int64
-    return library
-
-
-# ---------------------------------------------------------------- which pixel is copied
-
-
-class Axis:
-    """A height or width with its step: of a scale factor, or of the sizes."""
-
-    def __init__(self, n: int, out: int, scale: float | None = None, exact: bool = False, step=None):
-        self.n, self.out, self.exact = n, out, exact
-        with np.errstate(over="ignore"):
-            self.step = np.float32(1.0 / scale) if scale else np.float32(n) / np.float32(out)
-        if step is not None:
-            self.step = np.float32(step)
-
-    def __repr__(self):
-        return f"{self.n} to {self.out}, step {self.step}, exact={self.exact}"
-
-    def sources(self, outs: np.ndarray) -> np.ndarray:
-        """ATen's formula. Of an infinite step and pixel 0 it makes a NaN, which becomes 0."""
-        if self.n == self.out:
-            return outs
-        with np.errstate(all="ignore"):
-            place = (outs.astype(np.float32) + np.float32(0.5 if self.exact else 0)) * self.step
-        return np.minimum(np.nan_to_num(np.floor(place.astype(np.float64)), nan=0.0), self.n - 1).astype(np.int64)
-
-    def arguments(self):
-        return ctypes.c_int64(self.n), ctypes.c_int64(self.out), ctypes.c_float(self.step), int(self.exact)
-
-    def ask(self, function, places: np.ndarray) -> np.ndarray:
-        given, found = np.ascontiguousarray(places, np.int32), np.empty(len(places), np.int32)
-        pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (given, found))
-        function(*self.arguments(), len(places), *pointers)
-        return found.astype(np.int64)
-
-    def factor(self, planner) -> int:
-        return planner.factor_of(*self.arguments())
-
-    def check_factor(self, planner) -> int:
-        """A factor that is set is right for every output pixel."""
-        factor = self.factor(planner)
-        if factor:
-            outs = np.arange(self.out)
-            assert np.array_equal(self.sources(outs), outs // factor), f"{self}"
-        return factor
-
-    def check_first_copies(self, planner) -> None:
-        """Of all input pixels, against the sources of all output pixels."""
-        ins = np.arange(self.n + 1)
-        sources = self.sources(np.arange(self.out))
-        wanted = np.searchsorted(sources, ins)
-        wanted[-1] = self.out
-        found = self.ask(planner.first_copies, ins)
-        assert np.array_equal(found, wanted), f"{self}: {found.tolist()}, expected {wanted.tolist()}"
-        assert planner.widest_window(*self.arguments()) >= np.diff(wanted).max(), f"{self}"
-
-
-SCALES = [1e-6, 0.01, 1 / 3, 0.37, 0.5, 0.999999, 1.1, 1.5, 2.0, 2.7, 3.0, 7.3, 1000.0, 1e6]
-EXTREME = [1e-300, 1e-40, 1e-37, 1e-30, 1e30, 1e37, 1e300]
-
-
-@st.composite
-def axes(draw, longest=LONGEST):
-    """Sizes of every magnitude, whole factors, scales that agree with the sizes and scales that do not."""
-    sizes = st.integers(0, longest.bit_length() - 1).flatmap(lambda bits: st.integers(1, min(2 << bits, longest)))
-    n, exact = draw(sizes), draw(st.booleans())
-    kind = draw(st.sampled_from(["sizes", "factor", "down", "scale", "contradiction"]))
-    if kind == "sizes":
-        return Axis(n, draw(sizes), None, exact)
-    if kind == "contradiction":
-        return Axis(n, draw(sizes), draw(st.sampled_from(SCALES + EXTREME)), exact)
-    if kind == "scale":
-        scale = draw(st.sampled_from(SCALES))
-        return Axis(n, min(max(int(n * scale), 1), longest), scale, exact)
-    factor = draw(st.integers(1, 64))
-    small = max(n // factor, 1)
-    pair = (small, small * factor) if kind == "factor" else (small * factor, small)
-    return Axis(*(min(size, longest) for size in pair), draw(st.sampled_from([None, None, float(factor)])), exact)
-
-
-def some(count: int, seed: int, around=()) -> np.ndarray:
-    """Numbers below `count`: the ends, random ones, and those `around` others."""
-    random = np.random.default_rng(seed)
-    near = (np.asarray(around, np.int64)[:, None] + np.arange(-2, 3)).ravel()
-    numbers = np.concatenate([np.arange(64), count - 1 - np.arange(64), random.integers(0, count, 400), near])
-    return np.unique(numbers[(numbers >= 0) & (numbers < count)])
-
-
-@settings(max_examples=600, deadline=None, derandomize=True, database=None)
-@given(axis=axes(), seed=st.integers(0, 99))
-def test_sources_are_atens(planner, axis, seed):
-    outs = some(axis.out, seed, [SHORT, 2**23, 2**24])
-    assert np.array_equal(axis.ask(planner.sources, outs), axis.sources(outs))
-
-
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
-@given(axis=axes(longest=SHORT - 1), seed=st.integers(0, 99))
-def test_sources_on_short_axes_are_atens(planner, axis, seed):
-    outs = some(axis.out, seed)
-    assert np.array_equal(axis.ask(planner.short_sources, outs), axis.sources(outs))
-
-
-def test_factors_of_small_sizes(planner):
-    """Every factor that is set is right for every pixel; those that images are enlarged by are set."""
-    found = set()
-    for exact in (False, True):
-        for factor in range(2, 41):
-            for n in range(1, 301):
-                axis = Axis(n, n * factor, None, exact)
-                found.add((axis.check_factor(planner), factor))
-                if factor in (2, 3, 4, 8):
-                    assert axis.factor(planner) == factor, f"{axis}"
-    assert all(factor in (0, of) for factor, of in found)
-    assert {factor for factor, of in found if factor} >= {2, 3, 4, 5, 6, 8, 16, 32}
-
-
-def test_factors_of_scales(planner):
-    """Scales of whole factors, and steps beside theirs, which are whole at some places and not at others."""
-    found = 0
-    for exact in (False, True):
-        for factor in range(1, 41):
-            step = np.float32(1 / factor)
-            for n in (1, 2, 3, 7, 100, 8191):
-                assert (Axis(n, n * factor, float(factor), exact).check_factor(planner) == factor) == (
-                    Axis(n, n * factor, None, exact).factor(planner) == factor
-                )
-                for beside in (np.nextafter(step, np.float32(0)), np.nextafter(step, np.float32(2)), step / 2):
-                    axis = Axis(n, n * factor, step=beside, exact=exact)
-                    found += axis.check_factor(planner) > 0
-                # The sizes are not those of the factor.
-                for out in (n * factor - 1, n * factor + 1):
-                    if out not in (0, n):
-                        assert Axis(n, out, float(factor), exact).check_factor(planner) in (0, out // n)
-    assert found  # equal sizes are copied pixel by pixel whatever the scale
-
-
-def test_factors_of_large_sizes(planner):
-    draw, found = random.Random(1), 0
-    sizes = [(2**21 // factor - 1, factor) for factor in (2, 3, 5, 7, 11, 24, 41, 47, 49, 61)]
-    sizes += [(draw.randint(1, 2**21 // factor), factor) for factor in draw.choices(range(2, 3000), k=30)]
-    for n, factor in sizes:
-        for exact in (False, True):
-            found += Axis(n, n * factor, None, exact).check_factor(planner) > 0
-    assert found > 20
-
-
-# ---------------------------------------------------------------- which pixels are copies
-
-
-def test_first_copies_on_all_small_axes(planner):
-    for exact in (False, True):
-        for n in range(1, 41):
-            for out in range(1, 41):
-                Axis(n, out, None, exact).check_first_copies(planner)
-            for scale in SCALES + EXTREME:
-                for out in {max(int(min(n * scale, 50)), 1), 1 + n % 7, 17, 40}:
-                    Axis(n, out, scale, exact).check_first_copies(planner)
-
-
-@pytest.mark.parametrize("scale", [1e38, 3e38, 1e39, 1e40, 1e45, 1e300])
-def test_first_copies_at_steps_whose_reciprocal_float32_does_not_hold(planner, scale):
-    for exact in (False, True):
-        for n, out in ((1, 5), (9, 20), (9, 4), (300, 1000)):
-            Axis(n, out, scale, exact).check_first_copies(planner)
-
-
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
-@given(axis=axes(longest=20000))
-def test_first_copies_on_whole_axes(planner, axis):
-    axis.check_first_copies(planner)
-
-
-@settings(max_examples=600, deadline=None, derandomize=True, database=None)
-@given(axis=axes(), seed=st.integers(0, 99))
-@example(axis=Axis(2**24 + 3, 2**30), seed=0)
-@example(axis=Axis(2**30, 2**30 - 1, exact=True), seed=0)
-@example(axis=Axis(2**30, 2**30 - 1, 1e6, exact=True), seed=0)
-@example(axis=Axis(SHORT - 1, SHORT - 2), seed=0)
-@example(axis=Axis(SHORT - 1, SHORT - 1000, 0.99999), seed=0)
-@example(axis=Axis(SHORT - 1, SHORT - 1000, 0.9999, exact=True), seed=0)
-@example(axis=Axis(SHORT, SHORT + 1), seed=0)
-def test_first_copies_on_long_axes(planner, axis, seed):
-    """Of sampled input pixels: the output pixel before the first copy has an earlier source, the first copy has none. Sources never go
-    down, so that is all there is to say."""
-    assert axis.ask(planner.first_copies, [axis.n]) == axis.out
-    copied = axis.sources(some(axis.out, seed))  # input pixels that have copies, which random ones seldom have
-    ins = some(axis.n, seed, [SHORT, 2**24, *copied[::8]])
-    first = axis.ask(planner.first_copies, ins)
-    assert ((0 <= first) & (first <= axis.out)).all()
-    begins, ends = first > 0, first < axis.out
-    assert (axis.sources(first[begins] - 1) < ins[begins]).all(), f"{axis}"
-    assert (axis.sources(first[ends]) >= ins[ends]).all(), f"{axis}"
-    after = axis.ask(planner.first_copies, ins + 1)
-    assert (after >= first).all() and (after - first).max() <= planner.widest_window(*axis.arguments()), f"{axis}"
-
-
-# ---------------------------------------------------------------- plans
+    return load_planner(tmp_path_factory.mktemp("plan"))
 
 
 class Problem:

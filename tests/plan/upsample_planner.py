@@ -1,0 +1,124 @@
+"""What the tests of the index functions and of the planners of upsampling share: the library, made of upsample_shim.cpp, and axes to ask it about."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[2]
+UINT8, FLOAT16, FLOAT32, FLOAT64 = 1, 6, 8, 9
+ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
+BASE = 1 << 20
+INT32 = 2**31 - 1
+LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # of an axis, kShortAxis, kMaxPartUnits
+PACKS, ROWS, IMAGES, GATHER = range(4)
+FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
+THREADS, SHARED, SEVERAL = 256, 48 << 10, -1
+LAYOUT = (
+    "unit_bytes images channels pixel_units batch_stride channel_stride row_stride pixel_stride unit_stride".split()
+)
+FORWARD = (
+    "path repeat long_rows rows row_units packs_per_row packs packs_at_once group_images groups group_step".split()
+)
+BACKWARD = (
+    "path rows row_units aligned factor rows_per_thread most lanes splits packs tiles tile_columns block_row_pairs images_per_thread "
+    "read_once"
+).split()
+
+
+class ForwardView(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + FORWARD]
+
+
+class BackwardView(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + BACKWARD]
+
+
+def load_planner(folder: Path) -> ctypes.CDLL:
+    library = folder / "plan.so"
+    source = Path(__file__).with_name("upsample_shim.cpp")
+    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
+    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
+    library = ctypes.CDLL(str(library))
+    library.widest_window.restype = ctypes.c_int64
+    return library
+
+
+class Axis:
+    """A height or width with its step: of a scale factor, or of the sizes."""
+
+    def __init__(self, n: int, out: int, scale: float | None = None, exact: bool = False, step=None):
+        self.n, self.out, self.exact = n, out, exact
+        with np.errstate(over="ignore"):
+            self.step = np.float32(1.0 / scale) if scale else np.float32(n) / np.float32(out)
+        if step is not None:
+            self.step = np.float32(step)
+
+    def __repr__(self):
+        return f"{self.n} to {self.out}, step {self.step}, exact={self.exact}"
+
+    def sources(self, outs: np.ndarray) -> np.ndarray:
+        """ATen's formula. Of an infinite step and pixel 0 it makes a NaN, which becomes 0."""
+        if self.n == self.out:
+            return outs
+        with np.errstate(all="ignore"):
+            place = (outs.astype(np.float32) + np.float32(0.5 if self.exact else 0)) * self.step
+        return np.minimum(np.nan_to_num(np.floor(place.astype(np.float64)), nan=0.0), self.n - 1).astype(np.int64)
+
+    def arguments(self):
+        return ctypes.c_int64(self.n), ctypes.c_int64(self.out), ctypes.c_float(self.step), int(self.exact)
+
+    def ask(self, function, places: np.ndarray) -> np.ndarray:
+        given, found = np.ascontiguousarray(places, np.int32), np.empty(len(places), np.int32)
+        pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (given, found))
+        function(*self.arguments(), len(places), *pointers)
+        return found.astype(np.int64)
+
+    def factor(self, planner) -> int:
+        return planner.factor_of(*self.arguments())
+
+    def check_factor(self, planner) -> int:
+        """A factor that is set is right for every output pixel."""
+        factor = self.factor(planner)
+        if factor:
+            outs = np.arange(self.out)
+            assert np.array_equal(self.sources(outs), outs // factor), f"{self}"
+        return factor
+
+    def check_first_copies(self, planner) -> None:
+        """Of all input pixels, against the sources of all output pixels."""
+        ins = np.arange(self.n + 1)
+        sources = self.sources(np.arange(self.out))
+        wanted = np.searchsorted(sources, ins)
+        wanted[-1] = self.out
+        found = self.ask(planner.first_copies, ins)
+        assert np.array_equal(found, wanted), f"{self}: {found.tolist()}, expected {wanted.tolist()}"
+        assert planner.widest_window(*self.arguments()) >= np.diff(wanted).max(), f"{self}"
+
+
+SCALES = [1e-6, 0.01, 1 / 3, 0.37, 0.5, 0.999999, 1.1, 1.5, 2.0, 2.7, 3.0, 7.3, 1000.0, 1e6]
+EXTREME = [1e-300, 1e-40, 1e-37, 1e-30, 1e30, 1e37, 1e300]
+
+
+@st.composite
+def axes(draw, longest=LONGEST):
+    """Sizes of every magnitude, whole factors, scales that agree with the sizes and scales that do not."""
+    sizes = st.integers(0, longest.bit_length() - 1).flatmap(lambda bits: st.integers(1, min(2 << bits, longest)))
+    n, exact = draw(sizes), draw(st.booleans())
+    kind = draw(st.sampled_from(["sizes", "factor", "down", "scale", "contradiction"]))
+    if kind == "sizes":
+        return Axis(n, draw(sizes), None, exact)
+    if kind == "contradiction":
+        return Axis(n, draw(sizes), draw(st.sampled_from(SCALES + EXTREME)), exact)
+    if kind == "scale":
+        scale = draw(st.sampled_from(SCALES))
+        return Axis(n, min(max(int(n * scale), 1), longest), scale, exact)
+    factor = draw(st.integers(1, 64))
+    small = max(n // factor, 1)
+    pair = (small, small * factor) if kind == "factor" else (small * factor, small)
+    return Axis(*(min(size, longest) for size in pair), draw(st.sampled_from([None, None, float(factor)])), exact)

@@ -1,0 +1,191 @@
+"""The cases of the benchmarks: their operands, the bytes that they are counted to move, and that the calls compared are the same call."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import bench_elementwise, bench_reduce, bench_upsample, operands, timer
+from benchmarks.room import relative_error, rooms
+from benchmarks.traffic import distinct_bytes, traffic
+
+from .benchmark_fakes import (
+    ELEMENTWISE,
+    REDUCE,
+    UPSAMPLE,
+    double_mul,
+)
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ROOMS = (bench_elementwise.ROOM, bench_reduce.ROOM, bench_upsample.ROOM)
+CASES = {case.title: (case, calls[case.call]) for room in ROOMS for calls in [room.calls()] for case in room.cases}
+
+# ---------------------------------------------------------------- bytes
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        (torch.empty(8, 3), 96),
+        (torch.empty(8, 3)[1:, :2], 56),
+        (torch.empty(8, 3, dtype=torch.bfloat16).t(), 48),
+        (torch.empty(3, 1).expand(3, 100), 12),
+        (torch.empty(8)[::2], 16),
+        (torch.empty(()), 4),
+        (torch.empty(0, 5), 0),
+        (torch.empty(5, dtype=torch.complex64), 40),
+    ],
+)
+def test_distinct_bytes(tensor, expected):
+    assert distinct_bytes(tensor) == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "read", "written"),
+    [
+        ("mul 2^28 f32", 2 << 30, 1 << 30),
+        ("mul NCHW*C bf16", 64 * 256 * 56 * 56 * 2 + 256 * 2, 64 * 256 * 56 * 56 * 2),
+        ("mul x*y.t() 8192^2 f32", 2 * 8192**2 * 4, 8192**2 * 4),
+        ("mul misaligned out= 2^26 f32", 2 << 28, 1 << 28),
+        ("mul in-place 2^25 bf16", 2 << 26, 1 << 26),
+        ("mul bf16*f32 2^25 bf16", (2 + 4) << 25, 4 << 25),
+        ("mul 2.5*x 2^25 f32", 4 << 25, 4 << 25),
+        ("mul x[:, ::2]*y f32", 2 * 8192 * 4096 * 4, 8192 * 4096 * 4),
+        ("mul rows of a wider matrix, out= f32", 2 * 8192 * 4096 * 4, 8192 * 4096 * 4),
+        ("fma 2^25 bf16", 3 << 26, 1 << 26),
+        ("sum 2^30 f32", 4 << 30, 4),
+        ("sum (262144,128) dim 1 bf16", 2 << 25, 2 << 18),
+        ("sum dtype=f64, (32768,1024) dim 1 f32", 4 << 25, 8 << 15),
+        ("sum (32768,1024) dim 1 bool", 1 << 25, 8 << 15),
+        ("sum (32768,1) expanded to 1024 dim 1 f32", 4 << 15, 4 << 15),
+        ("sum x[:, ::2] 8192^2 dim 0 f32", 4 << 25, 4 << 12),
+        ("mean NHWC dim (0,2,3) f32", 4 * 64 * 256 * 56 * 56, 4 * 256),
+        ("sum-grid 2^25 x 2^0 dim 1 f32", 4 << 25, 4 << 25),
+        ("nearest2d (8,256,64,64)->(128,128) bf16", 2 << 23, 2 << 25),
+        ("nearest2d-backward CL (8,256,64,64)->(128,128) bf16", 2 << 25, 2 << 23),
+        ("nearest2d cropped CL (8,256,64,64)->(128,128) f32", 4 << 23, 4 << 25),
+        ("nearest2d (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 77 * 93),
+        ("nearest2d-backward (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 200 * 200),
+        ("nearest2d (1,3,1080,1920)->(720,1280) u8", 3 * 720 * 1280, 3 * 720 * 1280),
+    ],
+)
+def test_each_operand_is_counted_once(title, read, written):
+    case, call = CASES[title]
+    assert traffic(case, call) == (read, written)
+
+
+def test_counting_bytes_agrees_with_peers_of_record():
+    """(8,4096,4096)*(4096) in f32 is 1073.74 MB and NCHW*C 411.04 MB: the figures that the speed goals are stated in."""
+    calls = bench_elementwise._calls()
+    for title, megabytes in (("mul BTD*D f32", 1073.76), ("mul NCHW*C f32", 411.04), ("mul 2^14 f32", 0.2)):
+        assert sum(traffic(ELEMENTWISE[title], calls["mul"])) / 1e6 == pytest.approx(megabytes, abs=0.01)
+
+
+# ---------------------------------------------------------------- cases
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_our_call_and_atens_are_the_same_call(title):
+    case, call = CASES[title]
+    ours, aten = call.ours(*case.build("meta", 0)), call.aten(*case.build("meta", 0))
+    assert (ours.dtype, ours.shape, ours.stride()) == (aten.dtype, aten.shape, aten.stride())
+    assert call.reference(*case.build("meta", 0)).shape == ours.shape
+    expects_argument = {"new": None, "inplace": 0, "out": -1}[call.kind]
+    if expects_argument is not None:
+        args = case.build("meta", 0)
+        assert call.ours(*args) is args[expects_argument]
+
+
+def test_misaligned_cases_are_misaligned_by_one_element():
+    for dtype in ("f32", "bf16"):
+        for tensor in ELEMENTWISE[f"mul misaligned out= 2^26 {dtype}"].build("meta", 0):
+            assert tensor.storage_offset() == 1 and tensor.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", list(operands.DTYPE_NAMES))
+def test_operands_are_fresh_and_their_products_exact_in_range(dtype):
+    a, b = (operands.Maker("cpu", dtype, seed)(1000) for seed in (0, 1))
+    assert a.dtype == dtype and not torch.equal(a, b) and a.count_nonzero() > 400
+    product = torch.mul(a, b)
+    assert relative_error(product, double_mul(a, b) if not dtype.is_complex else a.to(torch.complex128) * b) < 4e-3
+
+
+def test_in_place_operands_keep_their_size():
+    signs = operands.Maker("cpu", torch.bfloat16, 0).signs(1000)
+    assert signs.dtype == torch.bfloat16 and set(signs.tolist()) == {-1.0, 1.0}
+
+
+def test_rooms_are_found_by_their_file_name():
+    assert rooms() == {room.name: room for room in ROOMS}
+    assert bench_elementwise.ROOM.ops == ["mul", "axpy", "fma"]
+    assert bench_reduce.ROOM.ops == ["sum", "max", "mean", "min", "sum-grid"]
+    assert bench_upsample.ROOM.ops == [*bench_upsample.BOTH, "nearest2d-scales", "nearest2d-backward-scales"]
+
+
+def test_case_titles_are_unique():
+    assert len(CASES) == sum(len(room.cases) for room in ROOMS)
+
+
+def test_the_grid_has_every_power_of_two():
+    grid = [case for case in REDUCE.values() if case.op == "sum-grid"]
+    assert {(case.point.x, case.point.curve) for case in grid} == {
+        (power, f"dim {dim} {dtype}") for power in range(26) for dim in (0, 1) for dtype in ("f32", "bf16")
+    }
+    for case in grid:
+        x, dim = case.build("meta", 0)
+        assert x.shape == (1 << case.point.x, 1 << 25 - case.point.x)
+        assert case.point.curve == f"dim {dim} {case.dtype}" and case.peers == () and not case.headline
+
+
+@pytest.mark.parametrize("op", bench_upsample.BOTH)
+def test_the_sweep_over_scales_has_the_same_points_on_every_curve(op):
+    sweep = [case for case in UPSAMPLE.values() if case.op == f"{op}-scales"]
+    factors = {case.point.x for case in sweep}
+    assert {0.25, 0.5, 1, 1.5, 2, 8} <= factors and max(factors) == 8 and min(factors) == 0.25
+    curves = ("f32", "f32 CL", "bf16", "bf16 CL")
+    assert {(case.point.x, case.point.curve) for case in sweep} == set(itertools.product(factors, curves))
+    for case in sweep:
+        small, large = (9, 64, *2 * [240 / case.point.x]), (9, 64, 240, 240)
+        args = case.build("meta", 0)
+        assert args[0].shape == (small if op == bench_upsample.FORWARD else large) and args[1] == (240, 240)
+        assert args[0].is_contiguous(memory_format=torch.channels_last) == ("CL" in case.point.curve)
+        assert case.peers == () and not case.headline
+
+
+def test_upsampling_reads_the_layout_that_its_case_names():
+    for title, case in UPSAMPLE.items():
+        x = case.build("meta", 0)[0]
+        assert x.stride(1) == 1 if " CL " in title else x.stride(3) == 1
+        assert x.storage_offset() == 1 if " misaligned " in title else x.storage_offset() == 0 or "cropped" in title
+        assert x.is_contiguous() or " CL " in title or "cropped" in title
+
+
+def test_sums_are_of_values_that_do_not_cancel():
+    (ours,) = bench_reduce._dense("sum", (4096,), None, torch.float32)
+    (other,) = bench_reduce._dense("max", (4096,), None, torch.float32)
+    x, y = ours.build("cpu", 0)[0], other.build("cpu", 0)[0]
+    assert x.min() >= 0 and 0.4 < x.mean() < 0.6 and y.min() < -2 and y.max() > 2
+
+
+@pytest.mark.parametrize(
+    "row", [row for room in ROOMS for row in room.call_times], ids=lambda row: f"{row.op} {row.name}"
+)
+def test_call_time_statements_run_and_agree(row):
+    variables = row.variables("cpu")
+    results = []
+    for statement in row.statements.values():
+        fresh = {name: v.detach().clone().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v
+                 for name, v in variables.items()}  # fmt: skip
+        value = eval(statement, fresh)
+        results.append(value if isinstance(value, tuple) else (value,))
+    for result in results[1:]:
+        for ours, theirs in zip(results[0], result, strict=True):
+            torch.testing.assert_close(ours, theirs)
+    if row.name == "building a graph":
+        assert all(value.requires_grad for result in results for value in result)
+
+
+def test_call_times_merge_their_rounds():
+    times = timer.call_times({"a": "x + x", "b": "x * 2"}, {"x": torch.ones(4)}, "label", "sub", seconds=0.03)
+    assert set(times) == {"a", "b"} and all(1e-8 < m.median < 1e-2 and len(m.times) >= 3 for m in times.values())
