@@ -1,4 +1,4 @@
-"""Everything of the benchmarks but the cases and the clock, which needs a GPU: checking results, peers, rows, ceilings."""
+"""How the benchmarks measure: checking results, peers, rows, ceilings and, on a GPU, the clock."""
 
 import dataclasses
 import importlib.util
