@@ -133,12 +133,15 @@ struct FmaBackward : torch::autograd::Node {
   bool a_is_complex_ = false, b_is_complex_ = false, c_is_complex_ = false;
 };
 
-// Sums the terms of a tangent and gives it the result's shape and dtype.
-Tensor sum_tangents(const Tensor& result, std::initializer_list<Tensor> terms) {
+// Sums the terms of a tangent and gives it the result's shape and dtype. `own` is an input's tangent
+// itself, of which the result's may not be an alias: in-place operators on the result write to it.
+Tensor sum_tangents(const Tensor& result, std::initializer_list<Tensor> products,
+                    const Tensor& own = {}) {
   Tensor sum;
-  for (const Tensor& term : terms) {
+  for (const Tensor& term : products) {
     if (term.defined()) sum = sum.defined() ? gpuopt::axpy(term, sum) : term;
   }
+  if (own.defined()) sum = sum.defined() ? gpuopt::axpy(own, sum) : own.clone();
   if (sum.scalar_type() != result.scalar_type()) sum = sum.to(result.scalar_type());
   return sum.expand_symint(result.sym_sizes());
 }
@@ -206,7 +209,7 @@ Tensor axpy_autograd(DispatchKeySet keys, const Tensor& x, const Tensor& y,
     Tensor by_x, by_y;
     if (has_tangent(x)) by_x = gpuopt::mul(tangent_of(x), alpha);
     if (has_tangent(y)) by_y = tangent_of(y);
-    result._set_fw_grad(sum_tangents(result, {by_x, by_y}), /*level=*/0, /*is_inplace_op=*/false);
+    result._set_fw_grad(sum_tangents(result, {by_x}, by_y), /*level=*/0, /*is_inplace_op=*/false);
   }
   return result;
 }
@@ -229,7 +232,7 @@ Tensor fma_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b, const
     if (has_tangent(a)) by_a = gpuopt::mul(tangent_of(a), primal_of(b));
     if (has_tangent(b)) by_b = gpuopt::mul(primal_of(a), tangent_of(b));
     if (has_tangent(c)) by_c = tangent_of(c);
-    result._set_fw_grad(sum_tangents(result, {by_a, by_b, by_c}), /*level=*/0,
+    result._set_fw_grad(sum_tangents(result, {by_a, by_b}, by_c), /*level=*/0,
                         /*is_inplace_op=*/false);
   }
   return result;
