@@ -40,7 +40,7 @@ test:
 	@$(python) -m pytest $(ARGS)
 
 demo:
-	@$(call set_up,rich matplotlib sklearn)
+	@$(call set_up,rich matplotlib networkx sklearn)
 	@$(build)
 	@$(python) -m examples $(ARGS)
 

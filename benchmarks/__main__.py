@@ -30,7 +30,7 @@ from benchmarks.traffic import traffic
 
 NO_GPU = "benchmarks: this machine has no CUDA device that PyTorch can use; nothing was measured."
 # A pipe has no width; the tables need about this much.
-PIPE_WIDTH = 150
+PIPE_WIDTH = 180
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

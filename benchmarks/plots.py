@@ -23,17 +23,21 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
     paths = []
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["op"] == op]
-        name = op if stem == op else f"{stem}-{op}"
-        figures = {"": _curves(rows)} if report.is_sweep(rows) else _pictures(rows)
+        # "index_add-fast" is one of the room index_add's, and says so already.
+        name = op if op == stem or op.startswith(f"{stem}-") else f"{stem}-{op}"
+        sweep = report.is_sweep(rows)
+        figures = {"": _curves(rows)} if sweep else _pictures(rows)
+        shows = "device time" if sweep and _unit(rows) == "us" else "device bandwidth"
         for suffix, figure in figures.items():
-            _finish(figure, result, op, report.contender_names(rows))
+            _finish(figure, f"{op} on {result['gpu']['name']}, {_day(result)}: {shows}", rows)
             paths.append(folder / f"{name}{suffix}.png")
             figure.savefig(paths[-1], dpi=110)
             pyplot.close(figure)
     return paths
 
 
-def _finish(figure, result: dict, op: str, names: list[str]):
+def _finish(figure, title: str, rows: list[dict]):
+    names = report.contender_names(rows)
     handles = [pyplot.Rectangle((0, 0), 1, 1, color=_colour(names, name)) for name in names]
     handles.append(pyplot.Line2D([], [], color="black", linewidth=1.5))
     figure.legend(
@@ -46,9 +50,7 @@ def _finish(figure, result: dict, op: str, names: list[str]):
     )
     # The margins are given in inches, so that they stay the same however high the figure is.
     height = figure.get_size_inches()[1]
-    figure.suptitle(
-        f"{op} on {result['gpu']['name']}, {_day(result)}: device bandwidth", y=1 - 0.22 / height, fontsize=12
-    )
+    figure.suptitle(title, y=1 - 0.22 / height, fontsize=12)
     figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - 0.3 / height))
 
 
@@ -63,6 +65,18 @@ def _limit(rows: list[dict]) -> float:
         + [entry["gbps"] for row in rows for entry in row["contenders"].values() if "gbps" in entry]
         + [1.0]
     )
+
+
+def _bound(row: dict, in_time: bool) -> float:
+    """What the ceiling allows: its bandwidth, or the microseconds that the row's bytes take at it."""
+    gbps = row["ceiling"]["gbps"]
+    return (row["read_bytes"] + row["written_bytes"]) / gbps / 1e3 if in_time else gbps
+
+
+def _least_time(rows: list[dict]) -> float | None:
+    """Where a time axis begins: what the ceiling allows for a few bytes lies far below any launch."""
+    times = [us for row in rows for name in row["contenders"] if (us := report.median_us(row, name)) is not None]
+    return min(times, default=None)
 
 
 # ---------------------------------------------------------------- bars
@@ -154,8 +168,14 @@ def _bar(axes, row: dict, name: str, y: float, colour: str, long: float):
 # ---------------------------------------------------------------- curves
 
 
+def _unit(rows: list[dict]) -> str:
+    return rows[0]["point"].get("unit", "GB/s")
+
+
 def _curves(rows: list[dict]):
     """A panel for each curve of a sweep, two beside each other."""
+    in_time = _unit(rows) == "us"
+    least = _least_time(rows)
     names = report.contender_names(rows)
     curves = list(dict.fromkeys(row["point"]["curve"] for row in rows))
     lines = (len(curves) + 1) // 2
@@ -165,16 +185,24 @@ def _curves(rows: list[dict]):
         # gpuopt last, so that it lies on top.
         for name in reversed(names):
             timed = [row for row in chosen if report.median_us(row, name) is not None]
-            points = [(row["point"]["x"], row["contenders"][name]["gbps"]) for row in timed]
-            axes.plot(*zip(*points), color=_colour(names, name), marker="o", markersize=4, linewidth=1.5)
-        bounds = [(row["point"]["x"], row["ceiling"]["gbps"]) for row in chosen if row["ceiling"]]
+            ys = [report.median_us(row, name) if in_time else row["contenders"][name]["gbps"] for row in timed]
+            xs = [row["point"]["x"] for row in timed]
+            axes.plot(xs, ys, color=_colour(names, name), marker="o", markersize=4, linewidth=1.5)
+        bounds = [(row["point"]["x"], _bound(row, in_time)) for row in chosen if row["ceiling"]]
         axes.plot(*zip(*bounds), color="black", linewidth=1.5)
         beside = report.ratios(chosen, "ATen")
         worst = f": at worst {beside[0][0]:.2f}x ATen's speed, {beside[0][1]['case']}" if beside else ""
         axes.set_title(curve + worst, fontsize=10)
         axes.set_xlabel(chosen[0]["point"]["axis"], fontsize=9)
-        axes.set_ylabel("GB/s", fontsize=9)
-        axes.set_ylim(0, _limit(rows))
+        if any(row["point"].get("label") for row in chosen):
+            ticks = [(row["point"]["x"], row["point"]["label"] or f"{row['point']['x']:g}") for row in chosen]
+            axes.set_xticks(*zip(*ticks), fontsize=8.5)
+        axes.set_ylabel(_unit(rows), fontsize=9)
+        if not in_time:
+            axes.set_ylim(0, _limit(rows))
+        elif least is not None:
+            axes.set_yscale("log")
+            axes.set_ylim(bottom=0.5 * least)
         axes.grid(color="0.88", linewidth=0.8)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)

@@ -63,9 +63,14 @@ def median_us(row: dict, name: str) -> float | None:
     return entry["us"]["median"] if entry.get("status") == "ok" else None
 
 
+def is_ours(name: str) -> bool:
+    """Whether a contender is gpuopt, or a variant of it: "gpuopt deterministic"."""
+    return name.split()[0] == "gpuopt"
+
+
 def best_peer(row: dict) -> tuple[str, float] | None:
-    """The fastest other contender and its microseconds."""
-    times = {name: median_us(row, name) for name in row["contenders"] if name != "gpuopt"}
+    """The fastest contender that isn't gpuopt's and its microseconds."""
+    times = {name: median_us(row, name) for name in row["contenders"] if not is_ours(name)}
     times = {name: us for name, us in times.items() if us is not None}
     return min(times.items(), key=lambda item: item[1]) if times else None
 
@@ -82,11 +87,12 @@ def is_sweep(rows: list[dict]) -> bool:
 
 
 def failures(result: dict) -> list[str]:
-    """The cases that gpuopt itself failed or got wrong."""
+    """The cases that gpuopt itself, in any variant, failed or got wrong."""
     return [
-        f"{row['op']} {row['case']} {row['dtype']}: {row['contenders']['gpuopt']['reason']}"
+        f"{row['op']} {row['case']} {row['dtype']}: {'' if name == 'gpuopt' else f'{name}: '}{entry['reason']}"
         for row in result["rows"]
-        if row["contenders"]["gpuopt"]["status"] != "ok"
+        for name, entry in row["contenders"].items()
+        if is_ours(name) and entry["status"] != "ok"
     ]
 
 
@@ -169,18 +175,21 @@ def _case_table(rows: list[dict], notes: dict[str, int]) -> Table:
 
 
 def _sweep_table(rows: list[dict], notes: dict[str, int]) -> Table:
-    """A line for each x: gpuopt's time and its ratio to the best peer on each curve."""
+    """A line for each x: gpuopt's times and the first one's ratio to the best peer on each curve."""
     places = {(row["point"]["x"], row["point"]["curve"]): row for row in rows}
     curves = list(dict.fromkeys(row["point"]["curve"] for row in rows))
+    ours = [name for name in contender_names(rows) if is_ours(name)]
+    variants = [name.removeprefix("gpuopt ") for name in ours[1:]]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in (rows[0]["point"]["axis"], *(name for curve in curves for name in (curve, "vs best"))):
+    for heading in (rows[0]["point"]["axis"], *(name for curve in curves for name in (curve, *variants, "vs best"))):
         table.add_column(heading, justify="right", no_wrap=True)
     for x in sorted({row["point"]["x"] for row in rows}):
-        cells = []
+        cells, label = [], str(x)
         for curve in curves:
             row = places.get((x, curve))
-            cells += [_time(row, "gpuopt", notes), _best(row)] if row else ["-", "-"]
-        table.add_row(str(x), *cells)
+            cells += [*(_time(row, name, notes) for name in ours), _best(row)] if row else ["-"] * (len(ours) + 1)
+            label = row["point"].get("label") or label if row else label
+        table.add_row(label, *cells)
     return table
 
 

@@ -34,8 +34,8 @@ class Call:
     ``kind`` is "new" (the result is a new tensor), "inplace" (the first argument is read and written) or
     "out" (the last argument is written, not read). ``reference`` computes in float64 and writes nothing.
     ``cupy`` names the CuPy function that computes the same, if there is one. ``limit(dtype, ATen's error)`` is the error
-    above which a contender does not compute the same thing. ``reads`` gives the tensors whose elements must be read, where
-    that is not all of every operand.
+    above which a contender does not compute the same thing; ``own_limit`` is gpuopt's, where it promises more than its
+    peers. ``reads`` gives the tensors whose elements must be read, where that is not all of every operand.
     """
 
     ours: Callable
@@ -44,16 +44,22 @@ class Call:
     kind: str = "new"
     cupy: str | None = None
     limit: Callable[[torch.dtype, float | None], float] = error_limit
+    own_limit: Callable[[torch.dtype, float | None], float] | None = None
     reads: Callable[..., tuple] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The place of a case in a sweep that is shown as curves: which curve, and where on the x axis."""
+    """The place of a case in a sweep that is shown as curves: which curve, and where on the x axis.
+
+    ``label`` is written there instead of the number. ``unit`` is the y axis: "GB/s", or "us", which is logarithmic.
+    """
 
     curve: str
     axis: str
     x: float
+    label: str = ""
+    unit: str = "GB/s"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Case:
     """One set of shapes, strides and dtypes. ``build(device, seed)`` makes fresh random arguments.
 
     ``headline`` cases are the ones in documents, and the only ones ``--quick`` runs. ``peers``: other ones than the room's,
-    beside ATen.
+    beside ATen. ``moved`` gives the bytes read and written, where they depend on values and not on shapes alone.
     """
 
     op: str
@@ -72,6 +78,7 @@ class Case:
     headline: bool = False
     peers: tuple[Peer, ...] | None = None
     point: Point | None = None
+    moved: Callable[[], tuple[int, int]] | None = None
 
     @property
     def title(self) -> str:
@@ -167,6 +174,7 @@ def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str
             entries[name].update(status="failed", reason=reason(error))
     for name in ready:
         error = entries[name].get("error")
+        limit = call.own_limit if name == OURS.name and call.own_limit is not None else call.limit
         # Written so that NaN is wrong.
-        if error is not None and not error <= call.limit(dtype, entries[ATEN.name].get("error")):
+        if error is not None and not error <= limit(dtype, entries[ATEN.name].get("error")):
             entries[name].update(status="wrong", reason=f"error {error:.1e} against float64")

@@ -10,8 +10,8 @@ contenders of a case are always timed the same way:
   host (Inductor's wrapper takes 20-40 us) would be counted as device time.
 * Below 15 us: an event pair and a launch cost as much as the kernel, so a CUDA graph of several hundred calls is
   replayed and its time divided. Inside the graph the inputs, and the outputs with them, rotate through enough
-  copies to fill twice the L2, so data is cold here too. If that needs more than MAX_COPIES copies, the label says
-  "partly warm".
+  copies to fill twice the L2, so data is cold here too. If that needs more than MAX_COPIES copies, or more than
+  MAX_COPIED_BYTES for them, the label says "partly warm".
 
 Contenders take turns in rounds, so that a drifting clock or a neighbour on the host hits all of them alike.
 The reported figure is the median; the quartiles say how far to trust it.
@@ -33,6 +33,8 @@ import torch
 GRAPH_BELOW_US = 15.0
 GRAPH_CALLS = 256
 MAX_COPIES = 2048
+# Operands can be far larger than what a call moves: sums of a few rows into a large tensor, say.
+MAX_COPIED_BYTES = 16 << 30
 BATCH = 50
 ROUNDS = 5
 
@@ -56,9 +58,15 @@ def summarise(samples: list[float], method: str) -> Timing:
     return Timing(median, q1, q3, min(samples), len(samples), method)
 
 
-def copies_to_fill(flush_bytes: int, case_bytes: int) -> int:
-    """How many input sets the graph rotates through so that no call finds its data in L2."""
-    return max(1, min(MAX_COPIES, math.ceil(flush_bytes / max(case_bytes, 1))))
+def copies_to_fill(flush_bytes: int, case_bytes: int, held_bytes: int = 0) -> int:
+    """How many input sets the graph rotates through so that no call finds its data in L2. ``held_bytes``: the memory that
+    one set takes, whether it is used or not."""
+    wanted = math.ceil(flush_bytes / max(case_bytes, 1))
+    return max(1, min(MAX_COPIES, wanted, MAX_COPIED_BYTES // max(held_bytes, 1)))
+
+
+def held_bytes(args: tuple) -> int:
+    return sum(arg.untyped_storage().nbytes() for arg in args if isinstance(arg, torch.Tensor))
 
 
 class DeviceTimer:
@@ -103,7 +111,7 @@ class DeviceTimer:
         if min(guess.values()) >= GRAPH_BELOW_US:
             method, calls, before, pause_us = "events, L2 flushed", 1, self._flush, self._flush_us
         else:
-            copies = copies_to_fill(self.flush_bytes, case_bytes)
+            copies = copies_to_fill(self.flush_bytes, case_bytes, held_bytes(args))
             sets = [args] + [build(seed) for seed in range(1, copies)]
             calls, before, pause_us = copies * math.ceil(GRAPH_CALLS / copies), None, 0.0
             temperature = "cold" if copies * case_bytes >= self.flush_bytes else "partly warm"

@@ -7,13 +7,23 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import bench_elementwise, bench_reduce, bench_upsample, ceilings, machine, report, timer
+from benchmarks import (
+    bench_elementwise,
+    bench_index_add,
+    bench_reduce,
+    bench_upsample,
+    ceilings,
+    machine,
+    report,
+    timer,
+)
 from benchmarks.peers import ATEN, OURS, Missing, Setting
 from benchmarks.room import Call, Case, Room
 from benchmarks.traffic import traffic
 
 GPU = {"name": "Test GPU", "capability": "9.0", "multiprocessors": 1, "l2_bytes": 1, "memory_bytes": 1, "driver": None}
 ELEMENTWISE = {case.title: case for case in bench_elementwise.ROOM.cases}
+INDEX_ADD = {case.title: case for case in bench_index_add.ROOM.cases}
 REDUCE = {case.title: case for case in bench_reduce.ROOM.cases}
 UPSAMPLE = {case.title: case for case in bench_upsample.ROOM.cases}
 

@@ -143,6 +143,15 @@ def different_results(case: OpCase, device: str, sample: Sample, got: torch.Tens
     return different_from_reference(got, reference, bound)
 
 
+def different_repeats(case: OpCase, device: str, sample: Sample, got: torch.Tensor, want: torch.Tensor) -> str | None:
+    """`got` against `want`, the result of the same call on the same tensors: bit for bit, unless the operator does not promise that."""
+    return (
+        different_bits(got, want)
+        if case.repeatable(device, sample)
+        else different_results(case, device, sample, got, want)
+    )
+
+
 def close(got: torch.Tensor, want: torch.Tensor, ulps: float = 4) -> str | None:
     """Equal shapes and dtypes, values within a few roundings of the tensor's own scale: for gradients, which are sums."""
     if got.dtype != want.dtype or got.shape != want.shape:

@@ -6,19 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_elementwise, bench_reduce, bench_upsample, operands, timer
+from benchmarks import bench_elementwise, bench_index_add, bench_reduce, bench_upsample, operands, timer
 from benchmarks.room import relative_error, rooms
 from benchmarks.traffic import distinct_bytes, traffic
 
 from .benchmark_fakes import (
     ELEMENTWISE,
+    INDEX_ADD,
     REDUCE,
     UPSAMPLE,
     double_mul,
 )
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ROOMS = (bench_elementwise.ROOM, bench_reduce.ROOM, bench_upsample.ROOM)
+ROOMS = (bench_elementwise.ROOM, bench_index_add.ROOM, bench_reduce.ROOM, bench_upsample.ROOM)
 CASES = {case.title: (case, calls[case.call]) for room in ROOMS for calls in [room.calls()] for case in room.cases}
 
 # ---------------------------------------------------------------- bytes
@@ -68,6 +69,9 @@ def test_distinct_bytes(tensor, expected):
         ("nearest2d (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 77 * 93),
         ("nearest2d-backward (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 200 * 200),
         ("nearest2d (1,3,1080,1920)->(720,1280) u8", 3 * 720 * 1280, 3 * 720 * 1280),
+        ("index_add-fast (1024)+=(2^24) uniform f32", (8 + 4 << 24) + 4096, 4096),
+        ("index_add-fast (169343,128)+=(2^20,128) all equal bf16", (8 + 256 << 20) + 256, 256),
+        ("index_add-width (65536,1)+=(2^24,1) uniform bf16", (8 + 2 << 24) + (2 << 16), 2 << 16),
     ],
 )
 def test_each_operand_is_counted_once(title, read, written):
@@ -80,6 +84,22 @@ def test_counting_bytes_agrees_with_peers_of_record():
     calls = bench_elementwise._calls()
     for title, megabytes in (("mul BTD*D f32", 1073.76), ("mul NCHW*C f32", 411.04), ("mul 2^14 f32", 0.2)):
         assert sum(traffic(ELEMENTWISE[title], calls["mul"])) / 1e6 == pytest.approx(megabytes, abs=0.01)
+
+
+def test_counting_bytes_of_index_add_agrees_with_counted_indices():
+    """Megabytes without the index, with the distinct entries of one index counted: the figures that the speed goals are
+    stated in."""
+    calls = bench_index_add._calls()
+    for name, entries, megabytes in (
+        ("(169343,128)+=(2^20,128) uniform", 1 << 20, 709.93),
+        ("(50257,1024)+=(16384,1024) uniform", 1 << 14, 181.44),
+        ("(4096,1024)+=(4096,8192) dim 1 uniform", 8192, 167.74),
+        ("(32,2^20)+=(15,2^20) uniform", 15, 163.58),
+    ):
+        for mode in bench_index_add.MODES:
+            case = INDEX_ADD[f"index_add-{mode} {name} f32"]
+            found = sum(traffic(case, calls[case.call])) - 8 * entries
+            assert found / 1e6 == pytest.approx(megabytes, rel=0.01)
 
 
 # ---------------------------------------------------------------- cases
@@ -119,6 +139,7 @@ def test_in_place_operands_keep_their_size():
 def test_rooms_are_found_by_their_file_name():
     assert rooms() == {room.name: room for room in ROOMS}
     assert bench_elementwise.ROOM.ops == ["mul", "axpy", "fma"]
+    assert bench_index_add.ROOM.ops == [f"index_add-{op}" for op in ("fast", "deterministic", "skew", "width", "count")]
     assert bench_reduce.ROOM.ops == ["sum", "max", "mean", "min", "sum-grid"]
     assert bench_upsample.ROOM.ops == [*bench_upsample.BOTH, "nearest2d-scales", "nearest2d-backward-scales"]
 
@@ -159,6 +180,78 @@ def test_upsampling_reads_the_layout_that_its_case_names():
         assert x.stride(1) == 1 if " CL " in title else x.stride(3) == 1
         assert x.storage_offset() == 1 if " misaligned " in title else x.storage_offset() == 0 or "cropped" in title
         assert x.is_contiguous() or " CL " in title or "cropped" in title
+
+
+DRAWS = [getattr(bench_index_add, name) for name in ("UNIFORM", "SORTED", "ZIPF", "ALL_EQUAL", "ONE_HOT_BIN")]
+
+
+def drawn(draw, seed, entries=20000, bins=5000, dtype=torch.int64):
+    maker = operands.Maker("cpu", torch.float32, seed)
+    return bench_index_add.draw_index(maker, draw, entries, bins, dtype)
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.name)
+def test_an_index_meets_as_many_bins_as_are_counted(draw):
+    first, second = drawn(draw, 0), drawn(draw, 1, dtype=torch.int32)
+    assert (first.dtype, second.dtype) == (torch.int64, torch.int32)
+    for index in (first, second):
+        assert len(index) == 20000 and index.min() >= 0 and index.max() < 5000
+        assert len(index.unique()) == pytest.approx(bench_index_add.touched(draw, 20000, 5000), rel=0.03)
+    assert torch.equal(first, second) == (draw is bench_index_add.ALL_EQUAL)
+    assert torch.equal(first, first.sort().values) == (draw in (bench_index_add.SORTED, bench_index_add.ALL_EQUAL))
+
+
+@pytest.mark.parametrize(("draw", "share"), [(bench_index_add.ONE_HOT_BIN, 0.5), (bench_index_add.zipf(2), 0.61)])
+def test_the_fullest_bin_is_the_same_for_every_seed(draw, share):
+    counts = [drawn(draw, seed).bincount(minlength=5000) for seed in (0, 1)]
+    assert counts[0].argmax() == counts[1].argmax()
+    for count in counts:
+        assert count.max() / 20000 == pytest.approx(share, rel=0.03)
+
+
+def test_zipf_frequencies_fall_by_the_power_of_the_rank():
+    counts = drawn(bench_index_add.zipf(1.1), 0, entries=1000000).bincount().sort(descending=True).values
+    for rank in (1, 3, 15):
+        assert counts[rank] / counts[0] == pytest.approx((rank + 1) ** -1.1, rel=0.05)
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.name)
+def test_sums_repeated_in_place_stay_finite(draw):
+    what = bench_index_add.Sum((64, 8), 1 << 16, draw)
+    into, dim, index, source = what.build(torch.float16, "cpu", 0)
+    added = torch.zeros(64, 8).index_add_(dim, index, source.float())
+    assert 0.2 < added.abs().max() < 8 and (into.abs().max() + 8000 * added.abs().max()).half().isfinite()
+
+
+def test_index_add_is_called_with_what_its_case_names():
+    for title, case in INDEX_ADD.items():
+        into, dim, index, source = case.build("meta", 0)
+        assert dim == (1 if " dim 1 " in title else 0) and index.shape == (source.shape[dim],)
+        assert index.dtype == (torch.int32 if " int32 " in title else torch.int64)
+        for tensor in (into, source):
+            assert tensor.is_contiguous() and tensor.storage_offset() == (1 if " misaligned " in title else 0)
+        assert case.call == bench_index_add.CALLS["deterministic" if "-deterministic" in case.op else "fast"]
+
+
+def points(op):
+    return {(case.point.curve, case.point.x): case for case in INDEX_ADD.values() if case.op == op}
+
+
+def test_sweeps_of_index_add_have_the_same_points_on_every_curve():
+    exponents = [n / 4 for n in range(9)] + [2.5]
+    assert set(points("index_add-skew")) == set(itertools.product(("f32", "bf16"), exponents))
+    width = points("index_add-width")
+    assert set(width) == set(itertools.product(("2^24 values f32", "2^24 values bf16"), range(13)))
+    for (_, power), case in width.items():
+        into, _, _, source = case.build("meta", 0)
+        assert into.shape == (1 << 16, 1 << power) and source.numel() == 1 << 24
+    count = points("index_add-count")
+    for (curve, power), case in count.items():
+        into, _, _, source = case.build("meta", 0)
+        assert source.shape == (1 << power, into.shape[1]) and curve.startswith(f"(n,{into.shape[1]}) ")
+    assert {curve: max(x for other, x in count if other == curve) for curve, _ in count} == {
+        f"(n,{width}) {draw}": most for width, most in ((1, 24), (16, 24), (128, 20)) for draw in ("uniform", "Zipf")
+    }
 
 
 def test_sums_are_of_values_that_do_not_cancel():

@@ -13,13 +13,14 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import bench_reduce, bench_upsample, ceilings, machine, plots, report
+from benchmarks import bench_index_add, bench_reduce, bench_upsample, ceilings, machine, plots, report
 from benchmarks.peers import Peer
 from benchmarks.room import CallTime, Room, rooms
 
 from .benchmark_fakes import (
     ELEMENTWISE,
     GPU,
+    INDEX_ADD,
     REDUCE,
     TINY,
     TINY_CALL,
@@ -99,6 +100,39 @@ def test_tables_of_upsampling_fit_the_page():
     assert "…" not in text, "a column was cut short"
 
 
+def test_tables_of_index_add_fit_the_page():
+    text = rendered(synthetic(room=bench_index_add.ROOM))
+    assert "…" not in text, "a column was cut short"
+    assert any(line.split()[:2] == ["all", "equal"] for line in text.splitlines())
+
+
+def test_a_variant_of_gpuopt_is_no_peer_but_may_fail():
+    case = next(case for case in INDEX_ADD.values() if case.op == "index_add-skew")
+    result = synthetic([case], bench_index_add.ROOM)
+    (row,) = result["rows"]
+    variant = row["contenders"]["gpuopt deterministic"]
+    variant["us"]["median"] = 0.125
+    assert report.best_peer(row)[0] == "ATen" and "0.12" in rendered(result) and report.failures(result) == []
+    row["contenders"]["gpuopt deterministic"] = {"status": "wrong", "reason": "error 1"}
+    (failure,) = report.failures(result)
+    assert failure == f"{case.title}: gpuopt deterministic: error 1" and "wrong 1" in rendered(result)
+
+
+def test_a_sweep_in_time_is_drawn_beside_the_time_at_the_ceiling():
+    cases = [case for case in INDEX_ADD.values() if case.op == "index_add-skew"]
+    rows = synthetic(cases, bench_index_add.ROOM)["rows"]
+    for axes, curve in zip(plots._curves(rows).axes, ("f32", "bf16"), strict=True):
+        points = [row for row in rows if row["dtype"] == curve]
+        *lines, bound = axes.get_lines()
+        assert [len(line.get_xdata()) for line in lines] == [10, 10, 10] and axes.get_yscale() == "log"
+        times = [row["contenders"]["gpuopt"]["us"]["median"] for row in points]
+        assert lines[-1].get_ydata().tolist() == pytest.approx(times)
+        bytes_moved = [row["read_bytes"] + row["written_bytes"] for row in points]
+        gbps = [row["ceiling"]["gbps"] for row in points]
+        assert bound.get_ydata().tolist() == pytest.approx([n / rate / 1e3 for n, rate in zip(bytes_moved, gbps)])
+        assert axes.get_ylabel() == "us" and [t.get_text() for t in axes.get_xticklabels()][::9] == ["0", "all equal"]
+
+
 def test_results_from_before_sweeps_are_shown(tmp_path):
     result = synthetic([TINY])
     del result["rows"][0]["point"]
@@ -110,13 +144,17 @@ def test_results_from_before_sweeps_are_shown(tmp_path):
     ("room", "expected"),
     [
         (rooms()["elementwise"], ["axpy", "fma", "mul"]),
+        (
+            rooms()["index_add"],
+            ["count", "deterministic", "deterministic-more", "fast", "fast-more", "skew", "width"],
+        ),
         (rooms()["reduce"], ["max", "mean", "min", "sum", "sum-grid", "sum-more"]),
         (
             rooms()["upsample"],
             [f"nearest2d{op}{part}" for op in ("", "-backward") for part in ("", "-more", "-scales")],
         ),
     ],
-    ids=["elementwise", "reduce", "upsample"],
+    ids=["elementwise", "index_add", "reduce", "upsample"],
 )
 def test_plots_come_from_the_json_alone(tmp_path, room, expected):
     path = tmp_path / f"{room.name}.json"
@@ -136,9 +174,16 @@ def test_many_cases_are_split_by_dtype():
     assert plots._columns("headline cases", rows[:20]) == [("headline cases", rows[:20])]
 
 
-@pytest.mark.parametrize("title", ["sum 2^25 f32", "sum-grid 2^3 x 2^22 dim 1 f32"])
-def test_plot_survives_a_row_without_times(tmp_path, title):
-    result = synthetic([REDUCE[title]], bench_reduce.ROOM)
+@pytest.mark.parametrize(
+    ("room", "title"),
+    [
+        (bench_reduce.ROOM, "sum 2^25 f32"),
+        (bench_reduce.ROOM, "sum-grid 2^3 x 2^22 dim 1 f32"),
+        (bench_index_add.ROOM, "index_add-skew (169343,128)+=(2^20,128) all equal f32"),
+    ],
+)
+def test_plot_survives_a_row_without_times(tmp_path, room, title):
+    result = synthetic([case for case in room.cases if case.title == title], room)
     for entry in result["rows"][0]["contenders"].values():
         entry.clear()
         entry.update(status="failed", reason="no kernel")
@@ -165,7 +210,7 @@ def test_without_a_gpu_it_says_so_in_one_line():
 def test_list_names_every_case(capsys):
     assert command.main(["--list"]) == 0
     listed = capsys.readouterr().out
-    assert all(title in listed for title in (*ELEMENTWISE, *REDUCE, *UPSAMPLE))
+    assert all(title in listed for title in (*ELEMENTWISE, *INDEX_ADD, *REDUCE, *UPSAMPLE))
 
 
 @pytest.mark.parametrize("argv", [["nope"], ["--cases", "("], ["mul", "--cases", "no such case"]])
@@ -178,7 +223,9 @@ def test_bad_requests_are_refused(argv):
 @pytest.mark.parametrize(
     ("argv", "names", "wanted"),
     [
-        ([], ["elementwise", "reduce", "upsample"], lambda case: True),
+        ([], ["elementwise", "index_add", "reduce", "upsample"], lambda case: True),
+        (["index_add"], ["index_add"], lambda case: case.title in INDEX_ADD),
+        (["index_add-skew"], ["index_add-skew"], lambda case: case.op == "index_add-skew"),
         (["elementwise"], ["elementwise"], lambda case: case.title in ELEMENTWISE),
         (["reduce"], ["reduce"], lambda case: case.title in REDUCE),
         (["upsample"], ["upsample"], lambda case: case.title in UPSAMPLE),
@@ -197,7 +244,7 @@ def test_selection_and_name_of_the_result(argv, names, wanted):
     args = command.parse(argv)
     assert [command.stem(room, args) for room, _ in args.chosen] == names
     chosen = [case for _, cases in args.chosen for case in cases]
-    cases = (*ELEMENTWISE.values(), *REDUCE.values(), *UPSAMPLE.values())
+    cases = (*ELEMENTWISE.values(), *INDEX_ADD.values(), *REDUCE.values(), *UPSAMPLE.values())
     assert chosen == [case for case in cases if wanted(case)]
 
 

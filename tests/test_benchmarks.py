@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_elementwise, bench_reduce, bench_upsample, ceilings, report, timer
+from benchmarks import bench_elementwise, bench_index_add, bench_reduce, bench_upsample, ceilings, report, timer
 from benchmarks.peers import CUPY, INDUCTOR, Missing, Peer, Setting
 from benchmarks.room import error_limit, relative_error, run_case
 
@@ -163,6 +163,69 @@ def test_wrong_upsampling_is_found(op, exact):
         assert [entry["status"] for entry in row["contenders"].values()] == ["wrong", "ok"]
 
 
+ROWS = bench_index_add.Sum((300, 5), 4000)
+
+
+def index_adding(*dtypes, mode="deterministic", what=ROWS, **options):
+    cases = bench_index_add._cases("index_add", what, *dtypes, mode=mode, **options)
+    return [(case, bench_index_add._calls()[case.call]) for case in cases]
+
+
+@pytest.mark.parametrize("mode", bench_index_add.MODES)
+@pytest.mark.parametrize("draw", [bench_index_add.UNIFORM, bench_index_add.ALL_EQUAL], ids=lambda draw: draw.name)
+def test_right_index_add_passes(draw, mode):
+    what = bench_index_add.Sum((30, 50), 4000, draw, dim=1)
+    peers = (bench_index_add.ATEN_DETERMINISTIC, bench_index_add.OURS_DETERMINISTIC)
+    dtypes = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64)
+    for case, call in index_adding(*dtypes, mode=mode, what=what):
+        row = run_case(case, call, peers, CPU, [])
+        assert [entry["status"] for entry in row["contenders"].values()] == ["ok"] * 4, case.title
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda into, dim, index, source: into.index_add_(dim, index[:-1], source[:-1]),
+        lambda into, dim, index, source: into.index_add_(dim, index.clamp(max=298), source),
+        lambda into, dim, index, source: into.index_copy_(dim, index, source),
+    ],
+    ids=["an entry left out", "a bin missed", "no sum"],
+)
+def test_wrong_index_add_is_found(wrong):
+    ((case, call),) = index_adding(torch.float32)
+    row = run_case(case, dataclasses.replace(call, ours=wrong), (), CPU, [])
+    assert [entry["status"] for entry in row["contenders"].values()] == ["wrong", "ok"]
+
+
+def test_only_fast_index_add_may_round_after_each_addition():
+    """Bins with 4000 values each, in bfloat16; one row of them, because ATen sums rows of several values in float32 on the CPU."""
+    status = {}
+    for mode in bench_index_add.MODES:
+        what = bench_index_add.Sum((5,), 20000)
+        ((case, call),) = index_adding(torch.bfloat16, mode=mode, what=what)
+        row = run_case(case, dataclasses.replace(call, ours=torch.Tensor.index_add_), (), CPU, [])
+        status[mode] = [entry["status"] for entry in row["contenders"].values()]
+    assert status == {"fast": ["ok", "ok"], "deterministic": ["wrong", "ok"]}
+
+
+def test_atens_deterministic_sums_are_left_out_where_they_take_long(monkeypatch):
+    ((case, call),) = index_adding(torch.float32)
+    seen = []
+
+    def aten(*args):
+        seen.append((torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory))
+        return torch.Tensor.index_add_(*args)
+
+    call = dataclasses.replace(call, aten=aten)
+    run, _ = bench_index_add.ATEN_DETERMINISTIC.prepare(call, case, CPU)
+    torch.testing.assert_close(run(*case.build("cpu", 0)), call.reference(*case.build("cpu", 0)).float())
+    assert set(seen) == {(True, False)} and not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    monkeypatch.setattr(bench_index_add, "LONGEST_S", 0.0)
+    with pytest.raises(Missing, match="takes about"):
+        bench_index_add.ATEN_DETERMINISTIC.prepare(call, case, CPU)
+
+
 def test_gradients_may_differ_in_the_order_of_additions_whatever_atens_error():
     f32, bf16 = torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps
     assert bench_upsample.adjoint_limit(torch.float32, 1.0) == 32 * f32
@@ -215,6 +278,9 @@ def test_inputs_rotate_through_twice_the_cache():
     assert timer.copies_to_fill(120 << 20, 12 << 20) == 10
     assert timer.copies_to_fill(120 << 20, 1 << 30) == 1
     assert timer.copies_to_fill(120 << 20, 16) == timer.MAX_COPIES
+    assert timer.copies_to_fill(120 << 20, 16, 1 << 30) == timer.MAX_COPIED_BYTES >> 30
+    assert timer.copies_to_fill(120 << 20, 16, 1 << 40) == 1
+    assert timer.held_bytes((torch.empty(1024)[:4], 0, torch.empty(16, dtype=torch.int64))) == 4096 + 128
 
 
 def test_ceiling_follows_size_and_share_of_reads():
@@ -323,6 +389,11 @@ SMALL = (
         (bench_upsample.ROOM, case)
         for op, exact in itertools.product(bench_upsample.BOTH, (False, True))
         for case in upsampling(op, torch.float32, torch.bfloat16, exact=exact)
+    ]
+    + [
+        (bench_index_add.ROOM, case)
+        for mode in bench_index_add.MODES
+        for case, _ in index_adding(torch.float32, torch.bfloat16, mode=mode, peers=(INDUCTOR,))
     ]
 )
 

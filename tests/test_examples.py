@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import torch_ops
 from examples import __main__ as command
-from examples import _photographs, _report, channel_statistics, digits, upsampling, white_balance
+from examples import _photographs, _report, channel_statistics, digits, message_passing, upsampling, white_balance
 
 
 def tinted():
@@ -158,6 +158,69 @@ def test_wrong_values_are_told_from_rounding():
     exact = torch.linspace(-1, 1, 10, dtype=torch.float64)
     assert upsampling.wrong(exact.float(), exact) == 0
     assert upsampling.wrong(exact.float() + torch.tensor([0.1] * 3 + [0] * 7), exact) == pytest.approx(0.3)
+
+
+def test_the_mean_over_neighbours_is_the_matrix_product():
+    _, graph, _ = message_passing.karate_club("cpu")
+    matrix = message_passing.adjacency(graph)
+    assert len(graph.sources) == 2 * 78 == matrix.sum() and torch.equal(matrix, matrix.t())
+    features = torch.randn(34, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    means = message_passing.neighbour_means(features, graph)
+    torch.testing.assert_close(means, matrix @ features / matrix.sum(1, keepdim=True))
+
+
+def test_messages_go_from_source_to_target():
+    graph = message_passing.Graph(3, torch.tensor([0, 0, 1]), torch.tensor([1, 2, 2]))
+    assert message_passing.sums_of_messages(torch.tensor([1.0, 2.0, 4.0]), graph).tolist() == [0, 1, 6]
+    assert message_passing.neighbour_means(torch.tensor([[8.0], [2.0], [0.0]]), graph)[1:].tolist() == [[8], [5]]
+
+
+def test_opinions_settle_on_the_solution_of_the_equations():
+    _, graph, sides = message_passing.karate_club("cpu")
+    opinions, exact = (
+        function(graph, message_passing.LEADERS) for function in (message_passing.spread, message_passing.settled)
+    )
+    assert opinions.shape == (message_passing.SPREADING + 1, 34) and opinions[0].count_nonzero() == 2
+    torch.testing.assert_close(opinions[-1].double(), exact, atol=message_passing.TOLERANCE, rtol=0)
+    assert (opinions[:, 0] == 1).all() and (opinions[:, 33] == -1).all()
+    # The one on the wrong side met two of the club that he joined, and three of the other.
+    assert (exact.sign() != sides).nonzero().flatten().tolist() == [8]
+    # What a leader says decides.
+    torch.testing.assert_close(message_passing.settled(graph, {0: -1.0, 33: 1.0}), -exact)
+
+
+def test_similar_images_are_joined_both_ways_and_each_with_itself():
+    generator = torch.Generator().manual_seed(0)
+    graph = message_passing.similar(torch.randn(50, 4, generator=generator), neighbours=3)
+    matrix = message_passing.adjacency(graph)
+    assert torch.equal(matrix, matrix.t()) and matrix.diagonal().eq(1).all() and matrix.sum(1).min() >= 4
+    assert len(graph.sources) == matrix.sum()
+    line = message_passing.similar(torch.arange(5.0)[:, None] ** 2, neighbours=1)
+    assert message_passing.adjacency(line).nonzero().tolist() == [
+        [a, b] for a in range(5) for b in range(5) if abs(a - b) <= 1
+    ]
+
+
+def test_a_layer_is_trained_through_messages():
+    part = message_passing.load("cpu")
+    assert part.labels[part.labelled].tolist() == list(range(10)) and part.images.shape == (1797, 64)
+    without, with_messages = (message_passing.train(part, rounds, steps=10) for rounds in (0, 4))
+    assert with_messages[-1] > without[-1] + 0.05 > without[0] + 0.3
+    assert message_passing.gradient_error(part, 3) < message_passing.GRADIENT_TOLERANCE
+
+
+def test_colours_are_counted_for_each_channel():
+    image = torch.stack([torch.zeros(2, 3), torch.ones(2, 3), torch.tensor([[0, 1, 2], [3, 3, 3]]) / 255])
+    counts = message_passing.counted(torch.index_add, message_passing.bins(image), torch.float64)
+    assert counts.shape == (3, 256) and counts.sum(1).tolist() == [6, 6, 6]
+    assert counts[0, 0] == counts[1, 255] == 6 and counts[2, :4].tolist() == [1, 1, 1, 3]
+
+
+@pytest.mark.parametrize(("dtype", "stops"), [(torch.bfloat16, 256), (torch.float16, 2048)])
+def test_accurate_counts_do_not_stop(dtype, stops):
+    index = torch.tensor([5]).expand(10000)
+    assert message_passing.counted(message_passing.ACCURATE, index, dtype)[0, 5] == torch.tensor(10000.0).to(dtype)
+    assert message_passing.counted(torch.index_add, index, dtype)[0, 5] == stops
 
 
 @pytest.fixture

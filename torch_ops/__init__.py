@@ -11,6 +11,7 @@ _library.load()
 # Importing these needs the library.
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
+from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
@@ -22,6 +23,8 @@ from torch_ops.upsample import (  # noqa: E402
 __all__ = [
     "axpy",
     "fma",
+    "index_add",
+    "index_add_",
     "mul",
     "mul_",
     "reduce_max",

@@ -1,4 +1,4 @@
-// What the CUDA bindings share: torch's dtypes as ours, and launch errors as sentences.
+// What the CUDA bindings share: torch's dtypes and memory as ours, and launch errors as sentences.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "common/dtype.h"
+#include "common/workspace.h"
 
 namespace gpuopt {
 
@@ -65,6 +66,22 @@ inline int multiprocessor_count() {
       cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, c10::cuda::current_device()));
   return count;
 }
+
+// Workspace out of torch's allocator: freed blocks are reused in stream order, and inside CUDA
+// graphs belong to the graph.
+class TensorWorkspace final : public Workspace {
+ public:
+  explicit TensorWorkspace(const at::Tensor& like) : options_(like.options().dtype(at::kByte)) {}
+
+  void* allocate(size_t bytes) override {
+    blocks_.push_back(at::empty({static_cast<int64_t>(bytes)}, options_));
+    return blocks_.back().data_ptr();
+  }
+
+ private:
+  at::TensorOptions options_;
+  c10::SmallVector<at::Tensor, 1> blocks_;
+};
 
 // Throws for a launch that failed. A binary without code for this GPU is the one case that a user
 // can meet and mend.

@@ -21,4 +21,14 @@ __device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   return other;
 }
 
+// The sum of the values of the lanes up to and with the own one. All lanes of the warp take part.
+__device__ __forceinline__ uint32_t warp_sum_up(uint32_t value) {
+#pragma unroll
+  for (uint32_t distance = 1; distance < 32; distance *= 2) {
+    const uint32_t below = __shfl_up_sync(0xffffffffu, value, distance);
+    if (threadIdx.x % 32 >= distance) value += below;
+  }
+  return value;
+}
+
 }  // namespace gpuopt

@@ -4,17 +4,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/workspace.h"
 #include "reduce/reduce_plan.h"
 
 namespace gpuopt::reduce {
 
-// Where partial results of split reductions go: device memory that stays valid until what the
-// launcher enqueued is done. Aligned to 16 bytes.
-class Workspace {
- public:
-  virtual ~Workspace() = default;
-  virtual void* allocate(size_t bytes) = 0;
-};
+// Partial results of split reductions go to the workspace.
 
 // out = (sum of the values) / divisor; divisor is 1 for integers
 cudaError_t sum(const Problem& problem, double divisor, const Device& device, Workspace& workspace,

@@ -15,22 +15,6 @@ namespace {
 
 using at::Tensor;
 
-// Workspace out of torch's allocator: freed blocks are reused in stream order, and inside CUDA
-// graphs belong to the graph.
-class TensorWorkspace final : public Workspace {
- public:
-  explicit TensorWorkspace(const Tensor& like) : options_(like.options().dtype(at::kByte)) {}
-
-  void* allocate(size_t bytes) override {
-    blocks_.push_back(at::empty({static_cast<int64_t>(bytes)}, options_));
-    return blocks_.back().data_ptr();
-  }
-
- private:
-  at::TensorOptions options_;
-  c10::SmallVector<Tensor, 1> blocks_;
-};
-
 Problem make_problem(const char* op, const Tensor& self, const Reduction& reduction,
                      const Tensor& out) {
   Problem problem;

@@ -63,6 +63,11 @@ class Sample:
         return _tensors_in(self.args, self.kwargs)
 
     @property
+    def floating(self) -> list[torch.Tensor]:
+        """The tensors that are neither integers nor bools, such as an index."""
+        return [t for t in self.tensors if t.is_floating_point() or t.is_complex()]
+
+    @property
     def differentiable(self) -> list[torch.Tensor]:
         return [t for t in self.tensors if t.requires_grad]
 
@@ -114,7 +119,9 @@ class OpCase:
     (gradcheck, compilation, vmap). `elementwise` says that an element of the result depends on one element of each operand: no layout
     or alignment changes its bits, out= may be an operand, and a call allocates its result alone. Where it is False, equal values in
     other memory may be added in another order (results agree within `bound`), and a call may take a small workspace.
-    `cuda_dtypes` are taken on CUDA beside `dtypes`, which every device takes.
+    `cuda_dtypes` are taken on CUDA beside `dtypes`, which every device takes. `repeatable(device, sample)` says whether the same call
+    gives the same bits again; `workspace(sample)` how many bytes it may take beside its result, where that is not a small part of
+    what it reads.
     """
 
     name: str
@@ -133,6 +140,8 @@ class OpCase:
     opinfo: tuple[OpInfoLink, ...] = ()
     elementwise: bool = True
     cuda_dtypes: tuple[torch.dtype, ...] = ()
+    repeatable: Callable[[str, Sample], bool] = lambda device, sample: True
+    workspace: Callable[[Sample], int] | None = None
 
     @property
     def schema_name(self) -> str:

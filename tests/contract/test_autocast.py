@@ -8,10 +8,15 @@ import pytest
 import torch
 
 from ..cases.tensors import FLOATS
-from ..compare import Failures, all_close, close
+from ..compare import Failures, all_close, close, raised_by
 from ..params import each_case
 
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def _in_autocast(op, sample, device, low):
+    with torch.autocast(device, dtype=low):
+        return op(*sample.args, **sample.kwargs)
 
 
 @each_case
@@ -20,16 +25,20 @@ def test_autocast(case, device, low):
     """Every combination of floating-point inputs: ATen's operator in the same autocast region says what to expect."""
     failures = Failures()
     first = next(iter(case.few(device, torch.float32)))
-    for dtypes in itertools.product(TYPES, repeat=len(first.tensors)):
+    for dtypes in itertools.product(TYPES, repeat=len(first.floating)):
         of = iter(dtypes)
-        sample = first.map(lambda t, of=of: t.to(next(of))).requiring_grad(FLOATS)
+        sample = first.map(lambda t, of=of: t.to(next(of)) if t.is_floating_point() else t).requiring_grad(FLOATS)
         name = ", ".join(str(d) for d in dtypes)
         with failures.sample(name):
+            refusal = raised_by(_in_autocast, case.aten, sample, device, low)
+            if refusal is not None and "autocast::prioritize" not in str(refusal):
+                ours = raised_by(_in_autocast, case.op, sample, device, low)
+                failures.add(name, None if type(ours) is type(refusal) else f"{ours!r}, expected {refusal!r}")
+                continue
             results, grads = [], []
             for op in (case.op, case.aten):
                 try:
-                    with torch.autocast(device, dtype=low):
-                        result = op(*sample.args, **sample.kwargs)
+                    result = _in_autocast(op, sample, device, low)
                 except RuntimeError as error:
                     # ATen's promoting policy refuses what is neither `low` nor float32. Without it, promotion is all there is.
                     if op is case.op or "autocast::prioritize" not in str(error):
@@ -44,23 +53,25 @@ def test_autocast(case, device, low):
 
 @each_case
 def test_autocast_after_a_matmul(case, device):
-    """The way it is met in a model: one operand comes out of a layer in the low type, the others are float32 parameters."""
+    """The way it is met in a model: one operand comes out of a layer in the low type, the others are float32 parameters. What ATen
+    refuses is refused."""
     torch.manual_seed(1)
     sample = next(iter(case.few(device, torch.float32)))
     *outer, last = sample.args[0].shape
     layer = torch.nn.Linear(8, last, device=device)
     x = torch.randn(*outer, 8, device=device)
-    outcomes = []
-    for op in (case.op, case.aten):
+    others = sample.map(lambda t: torch.full_like(t, 1.5) if t.is_floating_point() else t).args[1:]
+
+    def train(op):
         with torch.autocast(device, dtype=torch.bfloat16):
-            hidden = layer(x)
-            others = [
-                torch.full((last,), 1.5, device=device) if isinstance(a, torch.Tensor) else a for a in sample.args[1:]
-            ]
-            result = op(hidden, *others, **sample.kwargs)
-        loss = result.float().sum()
-        outcomes.append((result, torch.autograd.grad(loss, layer.weight)[0]))
-    assert all_close(*outcomes, ulps=8) is None
+            result = op(layer(x), *others, **sample.kwargs)
+        return result, torch.autograd.grad(result.float().sum(), layer.weight)[0]
+
+    refusal = raised_by(train, case.aten)
+    if refusal is not None:
+        assert type(raised_by(train, case.op)) is type(refusal)
+    else:
+        assert all_close(train(case.op), train(case.aten), ulps=8) is None
 
 
 @each_case

@@ -136,19 +136,22 @@ def test_vmap_inplace(case, device):
 
 
 def _float_samples(case, device, dtype=torch.float64):
-    """Samples whose tensors are all of one float dtype, as (op of tensors, tensors)."""
+    """Samples whose floating-point tensors, and result, are of one dtype."""
     for sample in case.few(device, dtype):
         if (
-            all(t.dtype == dtype and t.device.type == device for t in sample.tensors)
+            all(t.dtype == dtype for t in sample.floating)
+            and all(t.device.type == device for t in sample.tensors)
             and case.aten(*sample.args, **sample.kwargs).dtype == dtype
         ):
             yield sample
 
 
-def _of_tensors(op, sample):
+def _of_floating(op, sample):
+    """The call as a function of its floating-point tensors alone."""
+
     def call(*given):
         given = iter(given)
-        bound = sample.map(lambda _: next(given))
+        bound = sample.map(lambda t: next(given) if t.is_floating_point() else t)
         return op(*bound.args, **bound.kwargs)
 
     return call
@@ -159,7 +162,7 @@ def test_transforms(case, device):
     """grad, vjp, jvp, jacrev, jacfwd and hessian of the operator equal those of ATen's, in every argument."""
     failures = Failures()
     for sample in _float_samples(case, device):
-        tensors = sample.tensors
+        tensors = sample.floating
         argnums = tuple(range(len(tensors)))
         ones = tuple(torch.full_like(t, 0.5) for t in tensors)
         transforms = {
@@ -176,9 +179,9 @@ def test_transforms(case, device):
         for name, transform in transforms.items():
             with failures.sample(f"{sample.name}, {name}"):
                 with no_slow_vmap():
-                    ours = transform(_of_tensors(case.op, sample))
+                    ours = transform(_of_floating(case.op, sample))
                 with silent_slow_vmap():
-                    theirs = transform(_of_tensors(case.aten, sample))
+                    theirs = transform(_of_floating(case.aten, sample))
                 flat = [torch.utils._pytree.tree_leaves(r) for r in (ours, theirs)]
                 failures.add(f"{sample.name}, {name}", all_close(*flat, ulps=16))
     failures.check(at_least=20)
@@ -189,14 +192,14 @@ def test_per_example_gradients(case, device):
     """vmap over grad: one gradient an example, with some arguments shared by all examples."""
     failures = Failures()
     for sample in _float_samples(case, device):
-        tensors = sample.tensors
+        tensors = sample.floating
         for shared in range(len(tensors), -1 if len(tensors) > 1 else 0, -1):  # the first: none
             dims = tuple(None if k == shared else 0 for k in range(len(tensors)))
             args = [t if d is None else _batched(t, 0) for t, d in zip(tensors, dims, strict=True)]
             with failures.sample(f"{sample.name}, in_dims {dims}"):
                 results = []
                 for op, context in ((case.op, no_slow_vmap()), (case.aten, silent_slow_vmap())):
-                    f = _of_tensors(op, sample)
+                    f = _of_floating(op, sample)
                     loss = grad(lambda *x, f=f: f(*x).pow(2).sum(), argnums=tuple(range(len(tensors))))
                     with context:
                         results.append(vmap(loss, in_dims=dims)(*args))

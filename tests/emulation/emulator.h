@@ -1,7 +1,7 @@
 // Runs kernels on the CPU: the part of CUDA's device language that they use, for g++ with CUDA's
 // headers, included before any source. Threads run one after another. In launches with dynamic
-// shared memory and by launch_kernel() each is a fiber, which __syncthreads() and shuffles park until
-// the others have come there too.
+// shared memory and by launch_kernel() each is a fiber, which __syncthreads() parks until the rest of
+// the block has come there or ended, and an exchange within a warp until the rest of its mask has.
 //
 // This shows wrong indices, accesses out of bounds and wrong values on machines without a GPU. It
 // knows nothing of races inside a block, of PTX, or of time.
@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -21,7 +23,9 @@
 #define __launch_bounds__(...)
 #undef __grid_constant__
 #define __grid_constant__
-#define __syncthreads() emulator::park()
+#define __syncthreads() emulator::wait_for_block()
+#define __syncwarp() ((void)emulator::exchange(0, ~0u, 0))
+#define __threadfence() ((void)0)
 #define cudaFuncSetAttribute(...) cudaSuccess
 #define cudaGetLastError() cudaSuccess
 
@@ -33,6 +37,10 @@ inline dim3 blockDim, gridDim;
 
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 template <typename T>
+inline T __ldcg(const T* from) {
+  return *from;
+}
+template <typename T>
 inline void __stcs(T* to, const T& value) {
   *to = value;
 }
@@ -42,16 +50,21 @@ inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
 
 namespace emulator {
 
+enum class Wait : uint8_t { kNone, kBlock, kWarp };
+
 struct Fiber {
   static constexpr size_t kStack = 64 << 10;
   std::unique_ptr<char[]> stack{new char[kStack]};
   ucontext_t context;
   unsigned thread = 0;
+  Wait wait = Wait::kNone;
+  uint32_t mask = 0;
   int turn = 0;
   bool done = false;
 };
 
 inline ucontext_t scheduler;
+inline std::vector<Fiber> fibers;
 inline Fiber* running = nullptr;
 inline std::function<void()> kernel;
 
@@ -66,17 +79,52 @@ inline void resume(Fiber& fiber) {
   swapcontext(&scheduler, &fiber.context);
 }
 
-inline void park() { swapcontext(&running->context, &scheduler); }
+inline void wait_for_block() {
+  running->wait = Wait::kBlock;
+  swapcontext(&running->context, &scheduler);
+}
 
-// One word from another thread of the warp. Every thread parks once, so that all words are there;
-// two sets of places take turns, so that none is overwritten before it has been read.
-inline uint32_t exchange(uint32_t word, int mask) {
-  static uint32_t places[2][1024];
+// Words of the lanes of a warp. Two sets of places take turns, so that none is overwritten before it
+// has been read.
+inline uint32_t places[2][1024];
+
+// Leaves a word for the lanes of `mask`, waits for theirs and returns that of `lane`.
+inline uint32_t exchange(uint32_t word, uint32_t mask, unsigned lane) {
   auto& own = places[running->turn];
-  running->turn ^= 1;
   own[running->thread] = word;
-  park();
-  return own[running->thread ^ static_cast<unsigned>(mask)];
+  running->wait = Wait::kWarp;
+  running->mask = mask;
+  swapcontext(&running->context, &scheduler);
+  running->turn ^= 1;
+  return own[(running->thread & ~31u) + (lane & 31)];
+}
+
+// Lets those go on who have waited for no one else. Returns whether there were any.
+inline bool release(unsigned threads) {
+  bool any = false, block = true;
+  for (unsigned t = 0; t < threads; ++t) {
+    block = block && (fibers[t].done || fibers[t].wait == Wait::kBlock);
+  }
+  for (unsigned first = 0; first < threads; first += 32) {
+    bool ready[32] = {};
+    for (unsigned lane = 0; lane < 32 && first + lane < threads; ++lane) {
+      const Fiber& fiber = fibers[first + lane];
+      if (fiber.done || fiber.wait != Wait::kWarp) continue;
+      ready[lane] = true;
+      for (unsigned other = 0; other < 32 && first + other < threads; ++other) {
+        const Fiber& its = fibers[first + other];
+        ready[lane] =
+            ready[lane] && (!(fiber.mask >> other & 1) || its.done || its.wait == Wait::kWarp);
+      }
+    }
+    for (unsigned lane = 0; lane < 32 && first + lane < threads; ++lane) {
+      Fiber& fiber = fibers[first + lane];
+      if (fiber.done || !(ready[lane] || (block && fiber.wait == Wait::kBlock))) continue;
+      fiber.wait = Wait::kNone;
+      any = true;
+    }
+  }
+  return any;
 }
 
 // Where not null, launches leave their numbers of blocks here and are not run.
@@ -85,7 +133,6 @@ inline std::vector<unsigned>* noted = nullptr;
 // The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each other.
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
-  static std::vector<Fiber> fibers;
   if (noted != nullptr) return noted->push_back(blocks);
   kernel = body;
   gridDim = dim3(blocks);
@@ -103,6 +150,7 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
     for (unsigned thread = 0; thread < threads; ++thread) {
       Fiber& fiber = fibers[thread];
       fiber.thread = thread;
+      fiber.wait = Wait::kNone;
       fiber.done = false;
       fiber.turn = 0;
       getcontext(&fiber.context);
@@ -111,13 +159,15 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
       fiber.context.uc_link = &scheduler;
       makecontext(&fiber.context, run_fiber, 0);
     }
-    for (bool any = true; any;) {
-      any = false;
+    do {
       for (unsigned thread = 0; thread < threads; ++thread) {
-        if (fibers[thread].done) continue;
-        any = true;
-        resume(fibers[thread]);
+        if (!fibers[thread].done && fibers[thread].wait == Wait::kNone) resume(fibers[thread]);
       }
+    } while (release(threads));
+    for (unsigned thread = 0; thread < threads; ++thread) {
+      if (fibers[thread].done) continue;
+      fprintf(stderr, "emulator: threads of a block wait for each other at different places\n");
+      abort();
     }
   }
 }
@@ -130,6 +180,43 @@ void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t
 
 }  // namespace emulator
 
-inline uint32_t __shfl_xor_sync(uint32_t, uint32_t word, int mask) {
-  return emulator::exchange(word, mask);
+inline uint32_t __shfl_xor_sync(uint32_t mask, uint32_t word, int change) {
+  return emulator::exchange(word, mask, threadIdx.x ^ static_cast<unsigned>(change));
+}
+inline uint32_t __shfl_sync(uint32_t mask, uint32_t word, int lane) {
+  return emulator::exchange(word, mask, static_cast<unsigned>(lane));
+}
+inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t word, unsigned distance) {
+  const unsigned lane = threadIdx.x & 31;
+  return emulator::exchange(word, mask, lane < distance ? lane : lane - distance);
+}
+inline uint32_t __match_any_sync(uint32_t mask, uint32_t word) {
+  const auto& words = emulator::places[emulator::running->turn];
+  (void)emulator::exchange(word, mask, 0);
+  uint32_t equal = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const bool own = (mask >> lane & 1) && words[(threadIdx.x & ~31u) + lane] == word;
+    equal |= uint32_t{own} << lane;
+  }
+  return equal;
+}
+
+// Atomic, as threads take turns at barriers alone.
+template <typename T>
+inline T atomicAdd(T* to, T value) {
+  const T before = *to;
+  *to = before + value;
+  return before;
+}
+template <typename T>
+inline T atomicCAS(T* to, T expected, T value) {
+  const T before = *to;
+  if (before == expected) *to = value;
+  return before;
+}
+inline uint32_t __vadd2(uint32_t a, uint32_t b) {
+  return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
+}
+inline uint32_t __vadd4(uint32_t a, uint32_t b) {
+  return ((a & 0x7f7f7f7fu) + (b & 0x7f7f7f7fu)) ^ ((a ^ b) & 0x80808080u);
 }

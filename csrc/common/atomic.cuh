@@ -1,0 +1,164 @@
+// Additions to global memory that nobody waits for (PTX ISA, "red"): of single elements of every type,
+// of the half types by their aligned pair, and of whole 16-byte packs. All are relaxed, at the scope of
+// the device, and wait for nothing; which of several additions comes first is undefined.
+//
+// The fast half atomic add: hardware adds halves in pairs (red.add.noftz.f16x2, sm_60; .bf16x2, sm_90)
+// and has to emulate the addition to a single one by a loop of compare-and-swap. So a half is added
+// as one side of the aligned 4-byte pair that it lies in, whatever its parity. Its neighbour is given
+// -0.0, the one number that changes no other: +0.0 would make a +0.0 of -0.0. At the ends of an array
+// the pair may reach outside, where only the loop is left.
+#pragma once
+
+#include "common/types.cuh"
+#include "common/vec.cuh"
+
+namespace gpuopt {
+
+namespace detail {
+
+// Replaces the aligned word of 2, 4 or 8 bytes at `word` by change(word).
+template <typename Word, typename Change>
+__device__ __forceinline__ void atomic_change(Word* word, Change change) {
+  Word seen = *const_cast<volatile Word*>(word);
+  for (Word before = seen;; before = seen) {
+    seen = atomicCAS(word, before, change(before));
+    if (seen == before) return;
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ uint16_t bits_of(T half) {
+  uint16_t bits;
+  memcpy(&bits, &half, sizeof(bits));
+  return bits;
+}
+
+template <typename T>
+__device__ __forceinline__ T from_bits(uint16_t bits) {
+  T half;
+  memcpy(&half, &bits, sizeof(half));
+  return half;
+}
+
+}  // namespace detail
+
+template <typename T>
+constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
+
+// Two halves, the first in the low bits, at an address that is a multiple of 4.
+template <typename T>
+__device__ __forceinline__ void atomic_add_pair(T* pair, uint32_t halves) {
+  static_assert(kIsHalf<T>);
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::is_same_v<T, __half>) {
+    asm volatile("red.relaxed.gpu.global.add.noftz.f16x2 [%0], %1;" ::"l"(pair), "r"(halves)
+                 : "memory");
+    return;
+  }
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.noftz.bf16x2 [%0], %1;" ::"l"(pair), "r"(halves)
+               : "memory");
+  return;
+#endif
+#endif
+  detail::atomic_change(reinterpret_cast<uint32_t*>(pair), [halves](uint32_t word) {
+    const auto add = [](uint32_t a, uint32_t b) {
+      const float sum = to_compute(detail::from_bits<T>(static_cast<uint16_t>(a))) +
+                        to_compute(detail::from_bits<T>(static_cast<uint16_t>(b)));
+      return uint32_t{detail::bits_of(from_compute<T>(sum))};
+    };
+    return add(word, halves) | add(word >> 16, halves >> 16) << 16;
+  });
+}
+
+// An element of any type. [first, end) is the array that it lies in, of which nothing outside is
+// touched.
+template <typename T>
+__device__ __forceinline__ void atomic_add(T* address, T value, const T* first, const T* end) {
+  if constexpr (std::is_same_v<T, Bool>) {  // true where either is: one byte is stored
+    if (value.byte != 0) address->byte = 1;
+  } else if constexpr (kIsHalf<T>) {
+    constexpr uint32_t kMinusZero = 0x8000;
+    const uint32_t bits = detail::bits_of(value);
+    const bool upper = reinterpret_cast<uintptr_t>(address) & 2;
+    if (upper ? address > first : address + 1 < end) {
+      atomic_add_pair(upper ? address - 1 : address,
+                      upper ? bits << 16 | kMinusZero : kMinusZero << 16 | bits);
+      return;
+    }
+    detail::atomic_change(reinterpret_cast<unsigned short*>(address), [value](unsigned short old) {
+      const float sum = to_compute(detail::from_bits<T>(old)) + to_compute(value);
+      return static_cast<unsigned short>(detail::bits_of(from_compute<T>(sum)));
+    });
+  } else if constexpr (sizeof(T) ==
+                       1) {  // one side of an aligned pair of bytes, in the array or out of it
+    const bool upper = reinterpret_cast<uintptr_t>(address) & 1;
+    auto* pair = reinterpret_cast<unsigned short*>(address - upper);
+    detail::atomic_change(pair, [upper, value](unsigned short old) {
+      const uint32_t low = old & 0xff, high = old >> 8;
+      return static_cast<unsigned short>(upper ? (high + value) << 8 | low
+                                               : high << 8 | ((low + value) & 0xff));
+    });
+  } else if constexpr (sizeof(T) == 2) {
+    detail::atomic_change(reinterpret_cast<unsigned short*>(address), [value](unsigned short old) {
+      return static_cast<unsigned short>(old + value);
+    });
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(address),
+              static_cast<unsigned long long>(value));
+  } else {
+    atomicAdd(address, value);
+  }
+}
+
+// A pack at an aligned address: one instruction for 16 bytes of f32, f16 or bf16 on sm_90
+// (red.add.v4), elsewhere by elements, pairs of halves, or words of narrow integers.
+template <typename T, int N>
+__device__ __forceinline__ void atomic_add_pack(T* aligned, const Pack<T, N>& pack) {
+#if __CUDA_ARCH__ >= 900
+  constexpr bool kVector = sizeof(T) * N == kPackBytes && (kIsHalf<T> || std::is_same_v<T, float>);
+#else
+  constexpr bool kVector = false;
+#endif
+  if constexpr (kVector) {
+    uint32_t words[4];
+    memcpy(words, &pack, sizeof(words));
+    if constexpr (std::is_same_v<T, __half>) {
+      asm volatile(
+          "red.relaxed.gpu.global.add.noftz.v4.f16x2 [%0], {%1, %2, %3, %4};" ::"l"(aligned),
+          "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+          : "memory");
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      asm volatile(
+          "red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(aligned),
+          "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+          : "memory");
+    } else {
+      asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(aligned),
+                   "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                   : "memory");
+    }
+  } else if constexpr (sizeof(T) < 4 && sizeof(T) * N >= 4 && !std::is_same_v<T, Bool>) {
+    constexpr int kWords = sizeof(T) * N / 4;
+    uint32_t words[kWords];
+    memcpy(words, &pack, sizeof(words));
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kIsHalf<T>) {
+        atomic_add_pair(aligned + 2 * i, words[i]);
+      } else {
+        const uint32_t addend = words[i];
+        detail::atomic_change(reinterpret_cast<uint32_t*>(aligned) + i, [addend](uint32_t word) {
+          return sizeof(T) == 2 ? __vadd2(word, addend) : __vadd4(word, addend);
+        });
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      atomic_add(aligned + i, pack.values[i], aligned, aligned + N);
+    }
+  }
+}
+
+}  // namespace gpuopt

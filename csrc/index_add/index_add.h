@@ -1,0 +1,17 @@
+// index_add: the contract between bindings and kernels. Launchers enqueue on `stream` of the current
+// device and never synchronise.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "common/workspace.h"
+#include "index_add/index_add_plan.h"
+
+namespace gpuopt::index_add {
+
+// self[.., index[entry], ..] += alpha * source[.., entry, ..]; an index out of range is asserted
+// against on the device, before anything is added for it.
+cudaError_t add(const Problem& problem, const Device& device, Workspace& workspace,
+                cudaStream_t stream);
+
+}  // namespace gpuopt::index_add

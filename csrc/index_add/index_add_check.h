@@ -1,0 +1,140 @@
+// The checks of each operator form and what follows from its arguments, used by the CUDA, CPU and
+// Meta kernels and by vmap and functionalization alike. Exception types are torch.index_add's.
+#pragma once
+
+#include <ATen/Context.h>
+#include <ATen/Dispatch.h>
+
+#include <exception>
+#include <string_view>
+
+#include "binding/check.h"
+#include "index_add/index_add_plan.h"
+
+namespace gpuopt::index_add {
+
+// A call whose arguments are in order.
+struct Call {
+  int64_t dim;  // of self and source; 0 where these have no dimensions
+  Mode mode;    // torch.use_deterministic_algorithms() taken into account
+};
+
+inline Mode check_mode(const char* op, std::string_view mode) {
+  const bool fast = mode == "fast", accurate = mode == "accurate";
+  TORCH_CHECK_VALUE(fast || accurate || mode == "deterministic", op,
+                    ": mode must be a known word: expected \"fast\", \"deterministic\" or "
+                    "\"accurate\", got \"",
+                    mode, "\"");
+  if (at::globalContext().deterministicAlgorithms()) return Mode::kDeterministic;
+  return fast ? Mode::kFast : accurate ? Mode::kAccurate : Mode::kDeterministic;
+}
+
+// Unlike check_same_device(): an index without dimensions has to be on the device too.
+inline void check_on_device(const char* op, const at::Tensor& self, NamedTensor argument) {
+  TORCH_CHECK(argument.tensor.device() == self.device(), op, ": ", argument.name,
+              " must be on the device of self: expected ", self.device(), ", got ",
+              argument.tensor.device());
+}
+
+// Whether ATen's kernels could convert a number to a dtype: one out of its range they refuse, and of
+// one that is not whole they take the integer part.
+inline bool converts(const at::Scalar& number, at::ScalarType dtype) {
+  try {
+    AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool,
+                                           dtype, "converts", [&] { (void)number.to<scalar_t>(); });
+  } catch (const c10::NotImplementedError&) {
+    return true;                     // the kernels refuse the dtype itself
+  } catch (const std::exception&) {  // out of range: std::runtime_error or c10::Error
+    return false;
+  }
+  return true;
+}
+
+// Sizes may be symbolic: what is not known becomes a guard, as in ATen.
+inline void check_shapes(const char* op, int64_t dim, const at::Tensor& self,
+                         const at::Tensor& index, const at::Tensor& source) {
+  const auto entries = index.sym_numel();
+  if (dim == 0 && source.dim() == 0) {
+    TORCH_CHECK_INDEX(entries.sym_eq(1).expect_true(__FILE__, __LINE__), op,
+                      ": index must have one entry for a source without dimensions: expected 1, "
+                      "got ",
+                      entries);
+  }
+  const auto sizes = self.sym_sizes(), source_sizes = source.sym_sizes();
+  TORCH_CHECK(source.dim() == self.dim(), op,
+              ": source must have as many dimensions as self: ", "expected ", self.dim(),
+              ", got shape ", source_sizes);
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (d == dim) {
+      TORCH_SYM_CHECK(entries.sym_eq(source_sizes[d]), op,
+                      ": index must have one entry for each slice of source: expected ",
+                      source_sizes[d], ", got ", entries);
+    } else {
+      TORCH_SYM_CHECK(source_sizes[d].sym_eq(sizes[d]), op,
+                      ": source must have self's sizes but in dimension ", dim,
+                      ": expected those of ", sizes, ", got ", source_sizes);
+    }
+  }
+}
+
+inline Call check_index_add(const char* op, const at::Tensor& self, int64_t dim,
+                            const at::Tensor& index, const at::Tensor& source,
+                            const at::Scalar& alpha, std::string_view mode) {
+  Call call{dim, check_mode(op, mode)};
+  check_on_device(op, self, {"index", index});
+  check_on_device(op, self, {"source", source});
+  const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
+  TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
+                    ": dim must be a dimension of self: expected a value from ", -dims, " to ",
+                    dims - 1, ", got ", dim);
+  if (dim < 0) call.dim += dims;
+  TORCH_CHECK_INDEX(index.dim() <= 1, op,
+                    ": index must be a vector: expected at most 1 dimension, ", "got shape ",
+                    index.sym_sizes());
+  TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, op,
+              ": index must be int32 or int64: expected Int or Long, got ", index.scalar_type());
+  TORCH_CHECK(source.scalar_type() == self.scalar_type(), op,
+              ": source must have self's dtype: expected ", self.scalar_type(), ", got ",
+              source.scalar_type());
+  check_shapes(op, call.dim, self, index, source);
+  TORCH_CHECK(converts(alpha, self.scalar_type()), op, ": alpha must fit self's dtype ",
+              self.scalar_type(), ": expected a number in its range, got ", alpha);
+  return call;
+}
+
+// What the sum is written to: in-place does not allow the very same memory either.
+inline void check_written(const char* op, NamedTensor written, const at::Tensor& index,
+                          const at::Tensor& source) {
+  check_writable(op, written, {});
+  for (const NamedTensor& input : {NamedTensor{"index", index}, NamedTensor{"source", source}}) {
+    if (has_symbolic_shape(written.tensor) || has_symbolic_shape(input.tensor)) continue;
+    const auto status = at::get_overlap_status(written.tensor, input.tensor);
+    TORCH_CHECK(status != at::MemOverlapStatus::Partial && status != at::MemOverlapStatus::Full, op,
+                ": ", written.name, " must not share memory with ", input.name,
+                ": expected separate memory, got an overlap (clone() one)");
+  }
+}
+
+inline Call check_inplace(const char* op, const at::Tensor& self, int64_t dim,
+                          const at::Tensor& index, const at::Tensor& source,
+                          const at::Scalar& alpha, std::string_view mode) {
+  const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
+  check_written(op, {"self", self}, index, source);
+  return call;
+}
+
+// out may be self itself, not overlap it in part.
+inline Call check_out(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
+                      const at::Tensor& source, const at::Scalar& alpha, std::string_view mode,
+                      const at::Tensor& out) {
+  const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
+  check_on_device(op, self, {"out", out});
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), op,
+              ": out must have self's dtype: expected ", self.scalar_type(), ", got ",
+              out.scalar_type());
+  check_writable(op, {"out", out}, {{"self", self}});
+  check_written(op, {"out", out}, index, source);
+  return call;
+}
+
+}  // namespace gpuopt::index_add

@@ -1,0 +1,153 @@
+// The CUDA kernels of gpuopt::index_add and index_add_: a checked call -> Problem -> launcher.
+#include <ATen/ATen.h>
+#include <ATen/native/Resize.h>
+#include <torch/library.h>
+
+#include "binding/cuda_launch.h"
+#include "index_add/index_add.h"
+#include "index_add/index_add_check.h"
+
+namespace gpuopt::index_add {
+namespace {
+
+using at::Scalar;
+using at::Tensor;
+
+// A number as ATen's kernels take it: converted to the dtype, but for half types not rounded.
+ScalarValue to_alpha(const Scalar& alpha, at::ScalarType dtype) {
+  if (dtype == at::kBool) return {0, 0, alpha.toBool()};
+  if (at::isIntegralType(dtype, /*includeBool=*/false)) {
+    return to_scalar_value(Scalar(alpha.toLong()));
+  }
+  return to_scalar_value(alpha);
+}
+
+// The parts of complex numbers are one more dimension.
+DType real_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kComplex32:
+      return DType::kFloat16;
+    case DType::kComplex64:
+      return DType::kFloat32;
+    case DType::kComplex128:
+      return DType::kFloat64;
+    default:
+      return dtype;
+  }
+}
+
+Problem make_problem(const char* op, const Call& call, const Tensor& self, const Tensor& index,
+                     const Tensor& source, const Scalar& alpha) {
+  const DType dtype = to_dtype(op, self.scalar_type());
+  Problem problem;
+  problem.self = self.mutable_data_ptr();
+  problem.source = source.const_data_ptr();
+  problem.index = index.const_data_ptr();
+  problem.dtype = real_dtype(dtype);
+  problem.long_index = index.scalar_type() == at::kLong;
+  problem.mode = call.mode;
+  problem.alpha = to_alpha(alpha, self.scalar_type());
+  problem.entries = index.numel();
+  problem.index_stride = index.dim() == 0 ? 1 : index.stride(0);
+  problem.bins = 1;
+  const int64_t parts = self.is_complex() ? 2 : 1;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (d == call.dim) {
+      problem.bins = self.size(d);
+      problem.bin_stride = self.stride(d) * parts;
+      problem.entry_stride = source.stride(d) * parts;
+    } else {
+      problem.dims[problem.num_dims++] = {self.size(d), self.stride(d) * parts,
+                                          source.stride(d) * parts};
+    }
+  }
+  if (parts == 2) problem.dims[problem.num_dims++] = {2, 1, 1};
+  return problem;
+}
+
+Device current_device() {
+  Device device;
+  device.multiprocessors = multiprocessor_count();
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(
+      &device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, c10::cuda::current_device()));
+  return device;
+}
+
+void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
+            const Tensor& source, const Scalar& alpha);
+
+// The kernels see the parts of complex numbers, which a complex alpha mixes: the source is multiplied
+// first, in a type that doesn't round where the sum isn't to be rounded twice.
+void add_scaled(const char* op, const Call& call, const Tensor& self, const Tensor& index,
+                const Tensor& source, const Scalar& alpha) {
+  if (self.scalar_type() == at::kComplexHalf && call.mode != Mode::kFast) {
+    const Tensor wide = self.to(at::kComplexFloat);
+    add_scaled(op, call, wide, index, source.to(at::kComplexFloat), alpha);
+    self.copy_(wide);
+    return;
+  }
+  add_to(op, call, self, index, source.mul(alpha), Scalar(1));
+}
+
+void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
+            const Tensor& source, const Scalar& alpha) {
+  if (source.numel() == 0) return;
+  if (self.is_complex() && alpha.isComplex() && alpha.toComplexDouble().imag() != 0) {
+    add_scaled(op, call, self, index, source, alpha);
+    return;
+  }
+  TensorWorkspace workspace(self);
+  const Problem problem = make_problem(op, call, self, index, source, alpha);
+  check_launch(op, add(problem, current_device(), workspace, c10::cuda::getCurrentCUDAStream()));
+}
+
+Tensor index_add_cuda(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                      const Scalar& alpha, std::string_view mode) {
+  constexpr const char* op = "gpuopt::index_add";
+  const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
+  (void)to_dtype(op, self.scalar_type());
+  const c10::cuda::CUDAGuard guard(self.device());
+  const Tensor result = at::empty(self.sizes(), self.options());
+  result.copy_(self);
+  add_to(op, call, result, index, source, alpha);
+  return result;
+}
+
+Tensor& index_add_out_cuda(const Tensor& self, int64_t dim, const Tensor& index,
+                           const Tensor& source, const Scalar& alpha, std::string_view mode,
+                           Tensor& out) {
+  constexpr const char* op = "gpuopt::index_add";
+  const Call call = check_out(op, self, dim, index, source, alpha, mode, out);
+  (void)to_dtype(op, self.scalar_type());
+  const c10::cuda::CUDAGuard guard(self.device());
+  if (out.sizes() == self.sizes()) {
+    out.copy_(self);
+    add_to(op, call, out, index, source, alpha);
+    return out;
+  }
+  // It may come to lie in memory that the operands have.
+  const Tensor result = at::empty(self.sizes(), self.options());
+  result.copy_(self);
+  add_to(op, call, result, index, source, alpha);
+  at::native::resize_output(out, self.sizes());
+  return out.copy_(result);
+}
+
+Tensor& index_add_inplace_cuda(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                               const Scalar& alpha, std::string_view mode) {
+  constexpr const char* op = "gpuopt::index_add_";
+  const Call call = check_inplace(op, self, dim, index, source, alpha, mode);
+  (void)to_dtype(op, self.scalar_type());
+  const c10::cuda::CUDAGuard guard(self.device());
+  add_to(op, call, self, index, source, alpha);
+  return self;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  m.impl("index_add", index_add_cuda);
+  m.impl("index_add.out", index_add_out_cuda);
+  m.impl("index_add_", index_add_inplace_cuda);
+}
+
+}  // namespace
+}  // namespace gpuopt::index_add

@@ -1,0 +1,176 @@
+// Derivatives of index_add: reverse mode, forward mode, and what in-place and out= owe to autograd.
+// Backward formulas call differentiable operators, so higher derivatives follow.
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <string_view>
+
+#include "binding/grad_node.h"
+#include "elementwise/elementwise_ops.h"
+#include "index_add/index_add_ops.h"
+
+namespace gpuopt::index_add {
+namespace {
+
+using at::Scalar;
+using at::Tensor;
+using c10::DispatchKeySet;
+using torch::autograd::collect_next_edges;
+using torch::autograd::compute_requires_grad;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// d(self + alpha P source) = dself + alpha P dsource, where P puts slices in the rows that index
+// names: the gradient of source collects them again, times the conjugate of alpha (which ATen's
+// formula for a complex alpha, as of torch 2.15, does not take).
+struct IndexAddBackward : torch::autograd::Node {
+  IndexAddBackward(int64_t dim, Scalar alpha) : dim_(dim), alpha_(std::move(alpha)) {}
+  std::string name() const override { return "GpuoptIndexAddBackward"; }
+
+  void save(const Tensor& index) {
+    if (next_edge(1).is_valid()) index_ = SavedVariable(index, /*is_output=*/false);
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list inputs(2);
+    const Tensor& grad = grads[0];
+    if (!grad.defined()) return inputs;
+    if (task_should_compute_output(0)) inputs[0] = grad;
+    if (task_should_compute_output(1)) {
+      const Tensor rows = select(grad);
+      // A complex alpha of a real result has no imaginary part.
+      const Scalar factor = grad.is_complex() ? alpha_.conj() : Scalar(alpha_.toDouble());
+      inputs[1] = factor.equal(1.0) ? rows : gpuopt::mul(rows, factor);
+    }
+    return inputs;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    index_.reset_data();
+  }
+
+ private:
+  // An index without dimensions gets one: under vmap index_select repeats the slice that such an
+  // index names as often as there were slices (torch 2.11 to 2.15).
+  Tensor select(const Tensor& grad) {
+    if (grad.dim() == 0) return grad;
+    const Tensor index = index_.unpack();
+    return at::index_select(grad, dim_, index.dim() == 0 ? index.unsqueeze(0) : index);
+  }
+
+  int64_t dim_;
+  Scalar alpha_;
+  SavedVariable index_;
+};
+
+// No node where nothing requires a gradient.
+NodePtr<IndexAddBackward> make_backward(const Tensor& self, int64_t dim, const Tensor& index,
+                                        const Tensor& source, const Scalar& alpha) {
+  if (!compute_requires_grad(self, source)) return {};
+  auto node = make_node<IndexAddBackward>(dim, alpha);
+  node->set_next_edges(collect_next_edges(self, source));
+  node->save(index);
+  return node;
+}
+
+// The tangents' own index_add, where at least one of the two exists.
+Tensor tangent(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+               const Scalar& alpha, std::string_view mode) {
+  // Not self's tangent itself: a later in-place operator on the result writes to the result's.
+  if (!has_tangent(source)) return tangent_of(self).clone();
+  const Tensor of_self = has_tangent(self) ? tangent_of(self) : at::zeros_like(self);
+  return ops::index_add().call(of_self, dim, index, tangent_of(source), alpha, mode);
+}
+
+Tensor index_add_autograd(DispatchKeySet keys, const Tensor& self, int64_t dim, const Tensor& index,
+                          const Tensor& source, const Scalar& alpha, std::string_view mode) {
+  const auto node = make_backward(self, dim, index, source, alpha);
+  Tensor result;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    result = ops::index_add().redispatch(keys & c10::after_autograd_keyset, self, dim, index,
+                                         source, alpha, mode);
+  }
+  if (node) set_history(result, node);
+  if (has_tangent(self) || has_tangent(source)) {
+    result._set_fw_grad(tangent(self, dim, index, source, alpha, mode), /*level=*/0,
+                        /*is_inplace_op=*/false);
+  }
+  return result;
+}
+
+Tensor& index_add_inplace_autograd(DispatchKeySet keys, Tensor& self, int64_t dim,
+                                   const Tensor& index, const Tensor& source, const Scalar& alpha,
+                                   std::string_view mode) {
+  torch::autograd::check_inplace(self, compute_requires_grad(self, source));
+  const auto node = make_backward(self, dim, index, source, alpha);
+  {
+    at::AutoDispatchBelowAutograd guard;
+    ops::index_add_inplace().redispatch(keys & c10::after_autograd_keyset, self, dim, index, source,
+                                        alpha, mode);
+  }
+  if (node) torch::autograd::rebase_history(self, node);
+  if (has_tangent(source)) {  // without, self's own stays as it is
+    const Tensor added = tangent(self, dim, index, source, alpha, mode);
+    // A tangent that self already has is overwritten like self, since views of self may share it.
+    self._set_fw_grad(has_tangent(self) ? tangent_of(self).copy_(added) : added, /*level=*/0,
+                      /*is_inplace_op=*/true);
+  }
+  return self;
+}
+
+Tensor& index_add_out_autograd(DispatchKeySet keys, const Tensor& self, int64_t dim,
+                               const Tensor& index, const Tensor& source, const Scalar& alpha,
+                               std::string_view mode, Tensor& out) {
+  if (compute_requires_grad(self, source, out)) {
+    torch::autograd::throw_error_out_requires_grad("gpuopt::index_add");
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(self) && !has_tangent(source) && !has_tangent(out),
+                              "gpuopt::index_add: out= does not support forward-mode "
+                              "differentiation: expected tensors without tangents");
+  at::AutoDispatchBelowAutograd guard;
+  return ops::index_add_out().redispatch(keys & c10::after_autograd_keyset, self, dim, index,
+                                         source, alpha, mode, out);
+}
+
+// The key below Autograd that counts writes, also in no_grad mode.
+
+Tensor& index_add_inplace_version(DispatchKeySet keys, Tensor& self, int64_t dim,
+                                  const Tensor& index, const Tensor& source, const Scalar& alpha,
+                                  std::string_view mode) {
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ops::index_add_inplace().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, index,
+                                        source, alpha, mode);
+  }
+  torch::autograd::increment_version(self);
+  return self;
+}
+
+Tensor& index_add_out_version(DispatchKeySet keys, const Tensor& self, int64_t dim,
+                              const Tensor& index, const Tensor& source, const Scalar& alpha,
+                              std::string_view mode, Tensor& out) {
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ops::index_add_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, index,
+                                    source, alpha, mode, out);
+  }
+  torch::autograd::increment_version(out);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
+  m.impl("index_add", index_add_autograd);
+  m.impl("index_add.out", index_add_out_autograd);
+  m.impl("index_add_", index_add_inplace_autograd);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
+  m.impl("index_add.out", index_add_out_version);
+  m.impl("index_add_", index_add_inplace_version);
+}
+
+}  // namespace
+}  // namespace gpuopt::index_add

@@ -1,0 +1,231 @@
+// Plan -> kernel instantiation -> launch, for one element type.
+#pragma once
+
+#include "index_add/index_add.h"
+#include "index_add/index_add_bins.cuh"
+#include "index_add/index_add_hot.cuh"
+#include "index_add/index_add_rows.cuh"
+#include "index_add/index_add_sort.cuh"
+
+namespace gpuopt::index_add {
+
+// A call of add() on elements of one type.
+struct Addition {
+  const Problem& problem;
+  const Device& device;
+  Workspace& workspace;
+  cudaStream_t stream;
+};
+
+inline Index make_index(const Problem& problem) {
+  Index index;
+  index.values = problem.index;
+  index.is_long = problem.long_index;
+  index.stride = problem.index_stride;
+  index.bins = problem.bins;
+  return index;
+}
+
+inline OuterDims make_outer(const Layout& layout) {
+  OuterDims outer;
+  outer.count = layout.num_outer;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    outer.sizes[d] = FastDiv(static_cast<uint32_t>(layout.outer[d].size));
+    outer.self_strides[d] = layout.outer[d].self_stride;
+    outer.source_strides[d] = layout.outer[d].source_stride;
+  }
+  return outer;
+}
+
+template <typename T, int V>
+cudaError_t launch_atomic(const Addition& addition, const Plan& plan) {
+  const Problem& problem = addition.problem;
+  AtomicArgs args;
+  args.self = problem.self;
+  args.source = problem.source;
+  args.index = make_index(problem);
+  int64_t reach = 1 + (problem.bins - 1) * problem.bin_stride;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    reach += (problem.dims[d].size - 1) * problem.dims[d].self_stride;
+  }
+  args.first_byte = reinterpret_cast<uint64_t>(problem.self);
+  args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * sizeof(T);
+  args.bin_stride = problem.bin_stride;
+  args.entry_stride = problem.entry_stride;
+  args.self_inner_stride = plan.layout.inner.self_stride;
+  args.source_inner_stride = plan.layout.inner.source_stride;
+  args.entries = static_cast<uint32_t>(problem.entries);
+  args.units = FastDiv(static_cast<uint32_t>(plan.units));
+  args.outer = make_outer(plan.layout);
+  args.total_units = static_cast<uint64_t>(plan.units * problem.entries * plan.layout.outer_size);
+  args.alpha = problem.alpha;
+  LaunchShape shape;
+  shape.threads = kAtomicThreads;
+  if (plan.hot_bins > 0) {
+    const auto blocks = static_cast<uint64_t>(kHotBlocksPerSm * addition.device.multiprocessors);
+    const auto block_units = static_cast<uint32_t>(ceil_div<uint64_t>(args.total_units, blocks));
+    shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
+    shape.shared_bytes =
+        static_cast<size_t>(plan.hot_bins * plan.layout.inner.size) * kHotCopies * sizeof(Sum<T>);
+    return launch_kernel(add_with_hot_bins<T, V>, shape, addition.stream, args, block_units,
+                         static_cast<uint32_t>(plan.hot_bins));
+  }
+  shape.blocks =
+      static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, kAtomicThreads * kAtomicUnroll));
+  return launch_kernel(add_atomically<T, V>, shape, addition.stream, args);
+}
+
+template <typename Kernel>
+cudaError_t allow_shared(Kernel kernel, size_t bytes) {
+  if (bytes <= 48 << 10) return cudaSuccess;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(bytes));
+}
+
+template <typename T>
+cudaError_t launch_bins(const Addition& addition, const Plan& plan) {
+  const Problem& problem = addition.problem;
+  BinArgs args;
+  args.self = problem.self;
+  args.source = problem.source;
+  args.index = make_index(problem);
+  args.bin_stride = problem.bin_stride;
+  args.entry_stride = problem.entry_stride;
+  args.self_inner_stride = plan.layout.inner.self_stride;
+  args.source_inner_stride = plan.layout.inner.source_stride;
+  args.width = FastDiv(static_cast<uint32_t>(plan.layout.inner.size));
+  args.bins = static_cast<uint32_t>(problem.bins * plan.layout.inner.size);
+  args.values = static_cast<uint32_t>(problem.entries * plan.layout.inner.size);
+  args.split_values = static_cast<uint32_t>(ceil_div<int64_t>(args.values, plan.splits));
+  args.splits = FastDiv(static_cast<uint32_t>(plan.splits));
+  args.copies = static_cast<uint32_t>(plan.copies);
+  args.outer = make_outer(plan.layout);
+  args.outer_size = static_cast<uint32_t>(plan.layout.outer_size);
+  args.alpha = problem.alpha;
+  LaunchShape shape;
+  shape.threads = kBinThreads;
+  shape.blocks =
+      ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group)) * args.splits.divisor;
+  shape.shared_bytes = size_t{args.bins} * args.copies * plan.outer_group * sizeof(Sum<T>);
+  if (plan.splits > 1) {
+    args.split_sums = addition.workspace.allocate(size_t{args.outer_size} * args.splits.divisor *
+                                                  args.bins * sizeof(Sum<T>));
+  }
+  const auto start = [&](auto kernel) {
+    const cudaError_t error = allow_shared(kernel, shape.shared_bytes);
+    return error != cudaSuccess ? error : launch_kernel(kernel, shape, addition.stream, args);
+  };
+  const cudaError_t error =
+      plan.outer_group == 1 ? start(add_in_bins<T, 1>) : start(add_in_bins<T, kBinOuterGroup>);
+  if (error != cudaSuccess || plan.splits == 1) return error;
+  shape.blocks = args.outer_size * ceil_div<uint32_t>(args.bins, kBinSumsX);
+  shape.threads = kBinSumsX * kBinSumsY;
+  shape.shared_bytes = 0;
+  shape.overlaps_before = true;
+  return launch_kernel(add_split_sums<T>, shape, addition.stream, args);
+}
+
+// What sums of sorted rows need besides the sorted index.
+struct RowMemory {
+  void* zeroed = nullptr;  // Counters and tickets
+  uint32_t num_zeroed = 0;
+  void* parts = nullptr;
+  void* sums = nullptr;
+};
+
+inline RowMemory allocate_rows(const Plan& plan, size_t sum_bytes, Workspace& workspace) {
+  RowMemory memory;
+  const int64_t slices = plan.tiles * plan.layout.outer_size, entries = plan.entries;
+  // Of the parts of a segment that has several, all but the last are full.
+  const int64_t slots = entries > plan.part_rows ? 2 * (entries / plan.part_rows) : 0;
+  const auto words = static_cast<int64_t>(sizeof(Counters) / sizeof(uint32_t));
+  memory.num_zeroed = static_cast<uint32_t>(words + slots * slices);
+  memory.zeroed = workspace.allocate(sizeof(uint32_t) * memory.num_zeroed);
+  const int64_t parts = entries / kShortSegment + slots;
+  memory.parts = workspace.allocate(sizeof(Part) * static_cast<size_t>(parts + 1));
+  if (slots > 0) {
+    memory.sums = workspace.allocate(static_cast<size_t>(slots * slices * plan.lanes) *
+                                     static_cast<size_t>(plan.values) * sum_bytes);
+  }
+  return memory;
+}
+
+template <typename T, int V>
+cudaError_t launch_rows(const Addition& addition, const Plan& plan, const SortedIndex& sorted,
+                        const RowMemory& memory) {
+  const Problem& problem = addition.problem;
+  RowArgs args;
+  args.self = problem.self;
+  args.source = problem.source;
+  args.entries = sorted.entries;
+  args.count = static_cast<uint32_t>(problem.entries);
+  args.position_bits = sorted.position_bits;
+  args.bin_stride = problem.bin_stride;
+  args.entry_stride = problem.entry_stride;
+  args.self_inner_stride = plan.layout.inner.self_stride;
+  args.source_inner_stride = plan.layout.inner.source_stride;
+  args.units = static_cast<uint32_t>(plan.units);
+  args.lanes = static_cast<uint32_t>(plan.lanes);
+  args.group_entries = static_cast<uint32_t>(plan.group_entries);
+  args.tiles = FastDiv(static_cast<uint32_t>(plan.tiles));
+  const int64_t ranges = ceil_div<int64_t>(problem.entries, plan.block_entries());
+  args.ranges = FastDiv(static_cast<uint32_t>(ranges));
+  args.outer = make_outer(plan.layout);
+  args.outer_size = static_cast<uint32_t>(plan.layout.outer_size);
+  args.alpha = problem.alpha;
+  args.part_rows = static_cast<uint32_t>(plan.part_rows);
+  args.counters = static_cast<Counters*>(memory.zeroed);
+  args.tickets = reinterpret_cast<uint32_t*>(args.counters + 1);
+  args.parts = static_cast<Part*>(memory.parts);
+  args.part_sums = memory.sums;
+
+  LaunchShape shape;
+  shape.threads = kRowThreads;
+  shape.blocks = static_cast<unsigned>(ranges * plan.tiles * plan.layout.outer_size);
+  shape.shared_bytes =
+      sizeof(uint64_t) * static_cast<size_t>(plan.block_entries() + kShortSegment + 1);
+  shape.overlaps_before = true;
+  const cudaError_t error = launch_kernel(sum_short_segments<T, V>, shape, addition.stream, args);
+  if (error != cudaSuccess || problem.entries <= kShortSegment) return error;
+  const int64_t most = problem.entries / kShortSegment * plan.tiles * plan.layout.outer_size;
+  shape.blocks = static_cast<unsigned>(
+      std::min<int64_t>(most, int64_t{kLongBlocksPerSm} * addition.device.multiprocessors));
+  shape.shared_bytes = sizeof(Sums<T, V>) * kRowThreads;
+  return launch_kernel(sum_long_segments<T, V>, shape, addition.stream, args);
+}
+
+template <typename T, int V>
+cudaError_t launch_sorted(const Addition& addition, const Plan& plan) {
+  const RowMemory memory = allocate_rows(plan, sizeof(Sum<T>), addition.workspace);
+  SortedIndex sorted;
+  const cudaError_t error =
+      sort_index(make_index(addition.problem), static_cast<uint32_t>(addition.problem.entries),
+                 static_cast<uint32_t*>(memory.zeroed), memory.num_zeroed, addition.device,
+                 addition.workspace, addition.stream, &sorted);
+  return error != cudaSuccess ? error : launch_rows<T, V>(addition, plan, sorted, memory);
+}
+
+template <typename T, int V>
+cudaError_t launch_values(const Addition& addition, const Plan& plan) {
+  return plan.path == Path::kSorted ? launch_sorted<T, V>(addition, plan)
+                                    : launch_atomic<T, V>(addition, plan);
+}
+
+template <typename T>
+cudaError_t launch(const Addition& addition, const Plan& plan) {
+  if (plan.path == Path::kBins) return launch_bins<T>(addition, plan);
+  constexpr int kPack = kPackSize<T>, kWord = 4 / static_cast<int>(sizeof(T));
+  if constexpr (kPack <= kMaxValues) {
+    if (plan.values == kPack) return launch_values<T, kPack>(addition, plan);
+  }
+  if constexpr (kWord > 1) {
+    if (plan.values == kWord) return launch_values<T, kWord>(addition, plan);
+  }
+  return launch_values<T, 1>(addition, plan);
+}
+
+// Each in a source file of its own.
+cudaError_t add_halves(const Addition& addition, const Plan& plan);
+cudaError_t add_integers(const Addition& addition, const Plan& plan);
+
+}  // namespace gpuopt::index_add

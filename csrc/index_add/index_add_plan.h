@@ -1,0 +1,346 @@
+// Shape, strides, dtype and mode -> which kernels add, and how they are cut into blocks and groups.
+// Plain host C++: tests run it without a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "common/index.h"
+#include "index_add/index_add_tuning.h"
+
+namespace gpuopt::index_add {
+
+constexpr int kMaxDims = 65;  // ATen's 64, and the parts of complex numbers
+// Outer dimensions that one launch walks; problems with more are cut into slices.
+constexpr int kMaxOuterDims = 4;
+constexpr int kPackBytes = 16;  // the widest access of a thread, as in common/vec.cuh
+constexpr int kWarpLanes = 32;
+constexpr int kMaxValues = 8;  // of a lane
+// Values of an entry, and all in all, that one launch numbers.
+constexpr int64_t kMaxLaunchSize = int64_t{1} << 30;
+constexpr int64_t kMaxLaunchValues = int64_t{1} << 37;
+
+// What a caller is promised beyond the sum (torch_ops/index_add.py).
+enum class Mode : uint8_t { kFast, kDeterministic, kAccurate };
+
+// A dimension of self and source other than the indexed one. Strides are in elements.
+struct Dim {
+  int64_t size = 1;
+  int64_t self_stride = 0;
+  int64_t source_stride = 0;
+};
+
+// self[.., index[entry], ..] += alpha * source[.., entry, ..]
+struct Problem {
+  void* self = nullptr;
+  const void* source = nullptr;
+  const void* index = nullptr;
+  DType dtype = DType::kFloat32;  // real: complex numbers are dimensions of two parts
+  bool long_index = true;         // int64, else int32
+  Mode mode = Mode::kFast;
+  ScalarValue alpha;
+  int64_t bins = 0;     // self's size in the indexed dimension
+  int64_t entries = 0;  // of the index
+  int64_t bin_stride = 0;
+  int64_t entry_stride = 0;
+  int64_t index_stride = 0;
+  int num_dims = 0;
+  Dim dims[kMaxDims];  // any order, sizes positive
+};
+
+// What a plan must know of the device.
+struct Device {
+  int multiprocessors = 1;
+  int shared_bytes = 48 << 10;  // that a block may have
+};
+
+// The other dimensions: `inner` is the one that neighbouring lanes run along, of size 1 where they
+// run along the entries; a row is what an entry has of it.
+struct Layout {
+  Dim inner;
+  int num_outer = 0;
+  Dim outer[kMaxDims];
+  int64_t outer_size = 1;
+};
+
+enum class Path : uint8_t {
+  // Each value is added to memory atomically.
+  kAtomic,
+  // The index is sorted; then each row of self is read and written once.
+  kSorted,
+  // Few bins: each block adds up in a copy of them in shared memory.
+  kBins,
+};
+
+// An entry of the index while it is sorted: its bin above its position.
+struct SortPlan {
+  int position_bits = 0;
+  int passes = 1;
+  int digit_bits = 0;
+  int64_t tiles = 0;
+  int64_t tiles_per_block = 0;
+  int64_t blocks = 0;
+};
+
+struct Plan {
+  Path path = Path::kAtomic;
+  Layout layout;
+  // A lane reads and writes `values` neighbours of a row at once.
+  int values = 1;
+  int64_t units = 1;  // of a row: accesses of a lane
+
+  // kAtomic: how many frequent bins have their sums in shared memory; 0 if nobody looks for them.
+  int64_t hot_bins = 0;
+
+  // kSorted: `lanes` neighbours form a group, which sums rows; a row has `tiles` of them.
+  int lanes = 1;
+  int64_t tiles = 1;
+  int group_entries = 0;  // that begin in the range of one group
+  int64_t entries = 0;
+  int64_t part_rows = 0;  // of a long segment, summed by one block
+  int block_entries() const { return kRowThreads / lanes * group_entries; }
+
+  // kBins: `outer_group` outer indices have `splits` blocks, which keep `copies` of the bins each.
+  int outer_group = 1;
+  int copies = 1;
+  int64_t splits = 1;
+};
+
+namespace detail {
+
+inline int64_t pow2_ceil(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+inline int bits_for(int64_t count) {  // that tell `count` numbers apart
+  int bits = 0;
+  while (bits < 63 && (int64_t{1} << bits) < count) ++bits;
+  return bits;
+}
+
+}  // namespace detail
+
+inline size_t accumulator_bytes(DType dtype) { return size_of(dtype) <= 4 ? 4 : 8; }
+
+inline bool is_inexact(DType dtype) { return category_of(dtype) == Category::kFloat; }
+inline bool is_half(DType dtype) { return is_inexact(dtype) && size_of(dtype) == 2; }
+
+inline Layout make_layout(const Problem& problem) {
+  Dim dims[kMaxDims];
+  int count = 0;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    if (problem.dims[d].size != 1) dims[count++] = problem.dims[d];
+  }
+  std::sort(dims, dims + count, [](const Dim& a, const Dim& b) {
+    return a.self_stride != b.self_stride ? a.self_stride < b.self_stride
+                                          : a.source_stride < b.source_stride;
+  });
+  Layout layout;
+  Dim merged[kMaxDims];
+  int num_merged = 0;
+  for (int d = 0; d < count; ++d) {
+    Dim* last = num_merged > 0 ? &merged[num_merged - 1] : nullptr;
+    if (last != nullptr && dims[d].self_stride == last->size * last->self_stride &&
+        dims[d].source_stride == last->size * last->source_stride) {
+      last->size *= dims[d].size;
+    } else {
+      merged[num_merged++] = dims[d];
+    }
+  }
+  // Lanes run along the entries where those are closer together, in self and source both.
+  const bool has_inner =
+      num_merged > 0 && (merged[0].self_stride < problem.bin_stride ||
+                         merged[0].source_stride < problem.entry_stride || problem.bins == 1);
+  if (has_inner) layout.inner = merged[0];
+  for (int d = has_inner ? 1 : 0; d < num_merged; ++d) {
+    layout.outer[layout.num_outer++] = merged[d];
+    layout.outer_size *= merged[d].size;
+  }
+  return layout;
+}
+
+// The widest access at which every row of self and source is aligned: a pack, 4 bytes or an element.
+// Sixteen bytes to sum, at 32 bits each, would not stay in registers.
+inline int values_per_access(const Problem& problem, const Layout& layout) {
+  const auto size = static_cast<int64_t>(size_of(problem.dtype));
+  const Dim& inner = layout.inner;
+  if (inner.size > 1 && (inner.self_stride != 1 || inner.source_stride != 1)) return 1;
+  for (const int64_t bytes : {int64_t{kPackBytes}, int64_t{4}}) {
+    if (bytes <= size || bytes / size > kMaxValues || inner.size * size % bytes != 0) continue;
+    const auto aligned = [&](int64_t stride) { return stride * size % bytes == 0; };
+    bool all = reinterpret_cast<uintptr_t>(problem.self) % bytes == 0 &&
+               reinterpret_cast<uintptr_t>(problem.source) % bytes == 0 &&
+               aligned(problem.bin_stride) && aligned(problem.entry_stride);
+    for (int d = 0; d < layout.num_outer; ++d) {
+      all = all && aligned(layout.outer[d].self_stride) && aligned(layout.outer[d].source_stride);
+    }
+    if (all) return static_cast<int>(bytes / size);
+  }
+  return 1;
+}
+
+// Lanes of a group: few enough that at most a fifth of them is idle, if that leaves accesses of a row
+// in reach of each other.
+inline int lanes_for(int64_t units) {
+  if (units < 8) return static_cast<int>(detail::pow2_ceil(units));
+  for (const int lanes : {32, 16, 8}) {
+    if (ceil_div<int64_t>(units, lanes) * lanes * 4 <= units * 5) return lanes;
+  }
+  return static_cast<int>(std::min<int64_t>(detail::pow2_ceil(units), kWarpLanes));
+}
+
+// Of an entry while it is sorted, below its bin.
+inline int position_bits_for(int64_t bins) {
+  return std::min(kMaxPositionBits, 64 - detail::bits_for(bins));
+}
+
+inline SortPlan plan_sort(int64_t entries, int64_t bins, const Device& device) {
+  SortPlan sort;
+  const int bits = detail::bits_for(bins);
+  sort.position_bits = position_bits_for(bins);
+  sort.passes = std::max(ceil_div(bits, kMaxDigitBits), 1);
+  sort.digit_bits = ceil_div(bits, sort.passes);
+  sort.tiles = ceil_div<int64_t>(entries, kSortTile);
+  sort.tiles_per_block =
+      ceil_div<int64_t>(sort.tiles, int64_t{kSortBlocksPerSm} * device.multiprocessors);
+  sort.blocks = ceil_div(sort.tiles, sort.tiles_per_block);
+  return sort;
+}
+
+inline bool takes_few_bins(const Problem& problem, const Layout& layout) {
+  if (problem.mode == Mode::kDeterministic && is_inexact(problem.dtype)) return false;
+  const int64_t width = layout.inner.size;
+  const auto bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
+  return width <= kMaxBinRow && problem.bins > 0 &&
+         problem.bins <= kMaxBinBytes / (bytes * width) && problem.entries >= 4 * problem.bins &&
+         problem.entries * width * layout.outer_size >= kMinBinValues &&
+         problem.entries <= kMaxIndex32 / kMaxBinRow;
+}
+
+inline bool takes_sorting(const Problem& problem, const Layout& layout) {
+  if (problem.mode == Mode::kDeterministic && is_inexact(problem.dtype)) return true;
+  if (problem.mode == Mode::kAccurate && is_half(problem.dtype)) return true;
+  const auto row_bytes = layout.inner.size * static_cast<int64_t>(size_of(problem.dtype));
+  return row_bytes >= kSortRowBytes &&
+         row_bytes * layout.outer_size * problem.entries >= kSortSourceBytes;
+}
+
+// Whether bins that many entries hit would hold the others up.
+inline bool may_queue_up(const Problem& problem, const Layout& layout) {
+  const int64_t width = layout.inner.size;
+  return width <= kMaxHotRow && layout.outer_size == 1 && problem.bins < UINT32_MAX &&
+         problem.entries >= kHotSamples && problem.entries * width >= kMinHotValues;
+}
+
+inline Path choose_path(const Problem& problem) {
+  const Layout layout = make_layout(problem);
+  if (takes_few_bins(problem, layout)) return Path::kBins;
+  return takes_sorting(problem, layout) ? Path::kSorted : Path::kAtomic;
+}
+
+// For a problem that one launch takes, along a path chosen for the whole.
+inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
+  Plan plan;
+  plan.path = path;
+  plan.layout = make_layout(problem);
+  const int64_t width = plan.layout.inner.size;
+  if (path == Path::kBins) {
+    const int64_t bytes =
+        problem.bins * width * static_cast<int64_t>(accumulator_bytes(problem.dtype));
+    const int64_t most = std::min(kBinSharedBytes, device.shared_bytes);
+    if (plan.layout.outer_size >= int64_t{kBinOuterGroup} * device.multiprocessors &&
+        bytes * kBinOuterGroup * kBinGroupCopies <= most) {
+      plan.outer_group = kBinOuterGroup;
+    }
+    const int64_t one = bytes * plan.outer_group;
+    while (plan.copies < kWarpLanes && one * plan.copies * 2 <= most) plan.copies *= 2;
+    const int64_t work =
+        ceil_div<int64_t>(problem.entries * width, int64_t{2} * kBinThreads * kBinValues);
+    plan.splits = std::clamp<int64_t>(device.multiprocessors / plan.layout.outer_size, 1,
+                                      std::max<int64_t>(work, 1));
+    return plan;
+  }
+  plan.values = values_per_access(problem, plan.layout);
+  plan.units = width / plan.values;
+  if (path == Path::kAtomic && may_queue_up(problem, plan.layout)) {
+    const auto bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
+    plan.hot_bins = std::min<int64_t>(kMaxHotBins, kHotSharedBytes / (bytes * width * kHotCopies));
+  }
+  if (path == Path::kSorted) {
+    plan.lanes = lanes_for(plan.units);
+    plan.tiles = ceil_div<int64_t>(plan.units, plan.lanes);
+    plan.group_entries = std::min(kShortSegment, 8 * plan.lanes);
+    plan.entries = problem.entries;
+    // So that the sums of parts take no more memory than 16 bytes an entry.
+    plan.part_rows = std::max({int64_t{kMinPart}, ceil_div<int64_t>(plan.entries, kMaxParts),
+                               plan.layout.outer_size * width});
+  }
+  return plan;
+}
+
+// ---------------------------------------------------------------- slices
+
+// Of a problem with the dimensions of its layout, those that are one index, or a range, of `dim`.
+inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t size) {
+  Problem part = problem;
+  const Dim& whole = problem.dims[dim];
+  const auto bytes = static_cast<int64_t>(size_of(problem.dtype));
+  part.self = static_cast<char*>(problem.self) + first * whole.self_stride * bytes;
+  part.source = static_cast<const char*>(problem.source) + first * whole.source_stride * bytes;
+  part.dims[dim].size = size;
+  return part;
+}
+
+// Calls f(slice) for slices that one launch takes: of few outer dimensions, and of numbers of
+// elements that its arithmetic holds. f's error ends it.
+template <typename F>
+auto for_each_slice(const Problem& problem, F&& f) -> decltype(f(problem)) {
+  const Layout layout = make_layout(problem);
+  Problem merged = problem;
+  merged.num_dims = 0;
+  merged.dims[merged.num_dims++] = layout.inner;
+  int smallest = 1, largest = 0;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    const int own = merged.num_dims++;
+    merged.dims[own] = layout.outer[d];
+    if (merged.dims[own].size < merged.dims[smallest].size) smallest = own;
+    if (merged.dims[own].size > merged.dims[largest].size) largest = own;
+  }
+  const bool many_dims = layout.num_outer > kMaxOuterDims;
+  const double size_of_entry =
+      static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
+  const bool many_values =
+      size_of_entry > static_cast<double>(kMaxLaunchSize) ||
+      size_of_entry * static_cast<double>(problem.entries) > static_cast<double>(kMaxLaunchValues);
+  const int dim = many_dims ? smallest : largest;
+  const int64_t size = merged.dims[dim].size;
+  if ((!many_dims && !many_values) || size == 1) return f(merged);
+  const int64_t step = many_dims ? 1 : ceil_div<int64_t>(size, 2);
+  for (int64_t first = 0; first < size; first += step) {
+    const auto error = for_each_slice(slice(merged, dim, first, std::min(step, size - first)), f);
+    if (error != decltype(error){}) return error;
+  }
+  return {};
+}
+
+// Calls f(part) for stretches of the index that are sorted, or numbered, in one piece.
+template <typename F>
+auto for_each_stretch(const Problem& problem, F&& f) -> decltype(f(problem)) {
+  const int64_t most = int64_t{1} << position_bits_for(problem.bins);
+  for (int64_t first = 0; first < problem.entries; first += most) {
+    Problem part = problem;
+    part.entries = std::min(most, problem.entries - first);
+    part.index = static_cast<const char*>(problem.index) +
+                 first * problem.index_stride * (problem.long_index ? 8 : 4);
+    part.source = static_cast<const char*>(problem.source) +
+                  first * problem.entry_stride * static_cast<int64_t>(size_of(problem.dtype));
+    const auto error = f(part);
+    if (error != decltype(error){}) return error;
+  }
+  return {};
+}
+
+}  // namespace gpuopt::index_add

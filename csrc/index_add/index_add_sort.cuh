@@ -1,0 +1,25 @@
+// The index in ascending order, equal ones in the order of their positions: a stable radix sort, least
+// significant digit first (Knuth, The Art of Computer Programming 3, section 5.2.5), of bins and
+// positions packed into 64 bits.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "index_add/index_add.h"
+#include "index_add/index_add_values.cuh"
+
+namespace gpuopt::index_add {
+
+// entries[i] >> position_bits is a bin, the bits below say where in the index it was.
+struct SortedIndex {
+  const uint64_t* entries = nullptr;
+  int position_bits = 0;
+};
+
+// Sorts the first `count` entries, at least one, and zeroes `zeroed` on the way. What is launched
+// next may be set up while the last pass runs.
+cudaError_t sort_index(const Index& index, uint32_t count, uint32_t* zeroed, uint32_t num_zeroed,
+                       const Device& device, Workspace& workspace, cudaStream_t stream,
+                       SortedIndex* sorted);
+
+}  // namespace gpuopt::index_add

@@ -1,0 +1,140 @@
+// What the kernels share: how values are read, scaled, summed and added to self, and where rows begin.
+#pragma once
+
+#include <cassert>
+
+#include "common/index.h"
+#include "common/types.cuh"
+#include "common/vec.cuh"
+#include "index_add/index_add_plan.h"
+
+namespace gpuopt::index_add {
+
+// What a type is summed in: f32 for the half types, so that a sum is rounded once.
+template <typename T>
+using Sum = compute_t<T>;
+
+// What a sum starts from: the one number that changes no other. +0.0 would make a +0.0 of -0.0.
+template <typename S>
+constexpr S kNothing = std::is_floating_point_v<S> ? static_cast<S>(-0.0) : S{};
+
+// Sums of values are any of them for booleans, and wrap for integers.
+template <typename S>
+__device__ __forceinline__ S plus(S a, S b) {
+  if constexpr (std::is_same_v<S, bool>) {
+    return a || b;
+  } else {
+    return a + b;
+  }
+}
+
+template <typename S>
+__device__ __forceinline__ S scaled(S value, S alpha) {
+  if constexpr (std::is_same_v<S, bool>) {
+    return value && alpha;
+  } else {
+    return value * alpha;
+  }
+}
+
+template <typename T, int V>
+struct alignas(sizeof(Sum<T>) * V < kPackBytes ? sizeof(Sum<T>) * V : kPackBytes) Sums {
+  Sum<T> values[V];
+
+  __device__ __forceinline__ Sums() {
+#pragma unroll
+    for (int i = 0; i < V; ++i) values[i] = kNothing<Sum<T>>;
+  }
+
+  __device__ __forceinline__ void add(const Pack<T, V>& pack, Sum<T> alpha) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      values[i] = plus(values[i], scaled(to_compute(pack.values[i]), alpha));
+    }
+  }
+
+  __device__ __forceinline__ void add(const Sums& other) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) values[i] = plus(values[i], other.values[i]);
+  }
+
+  // What is in self already, and these sums.
+  __device__ __forceinline__ Pack<T, V> added_to(const Pack<T, V>& self) const {
+    Pack<T, V> pack;
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      pack.values[i] = from_compute<T>(plus(to_compute(self.values[i]), values[i]));
+    }
+    return pack;
+  }
+};
+
+// Of any of a block's threads, in any order.
+template <typename S>
+__device__ __forceinline__ void add_in_shared(S* shared, S value) {
+  if constexpr (std::is_same_v<S, bool>) {
+    if (value) *shared = true;
+  } else if constexpr (std::is_same_v<S, uint64_t>) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(shared),
+              static_cast<unsigned long long>(value));
+  } else {
+    atomicAdd(shared, value);
+  }
+}
+
+// What other blocks have stored: past the L1 cache, which may hold what was there before.
+template <typename S>
+__device__ __forceinline__ S load_from_l2(const S* address) {
+  using Word = std::conditional_t<sizeof(S) % 16 == 0, uint4,
+                                  std::conditional_t<sizeof(S) % 4 == 0, uint32_t, uint8_t>>;
+  constexpr int kWords = sizeof(S) / sizeof(Word);
+  Word words[kWords];
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] = __ldcg(reinterpret_cast<const Word*>(address) + i);
+  S value;
+  memcpy(&value, words, sizeof(S));
+  return value;
+}
+
+// Where the caller's index points to. Anything out of range ends the kernel, as in ATen, before
+// anything is written for it.
+struct Index {
+  const void* values = nullptr;
+  bool is_long = true;  // int64, else int32
+  int64_t stride = 0;
+  int64_t bins = 0;
+
+  __device__ __forceinline__ int64_t operator()(uint32_t entry) const {
+    const int64_t at = entry * stride;
+    const int64_t bin = is_long ? static_cast<const int64_t*>(values)[at]
+                                : int64_t{static_cast<const int32_t*>(values)[at]};
+    assert(bin >= 0 && bin < bins && "index_add: index out of bounds");
+    return bin;
+  }
+};
+
+struct OuterDims {
+  int count = 0;
+  FastDiv sizes[kMaxOuterDims];  // the last is not divided by
+  int64_t self_strides[kMaxOuterDims] = {};
+  int64_t source_strides[kMaxOuterDims] = {};
+};
+
+struct Offsets {
+  int64_t self = 0;
+  int64_t source = 0;
+};
+
+__device__ __forceinline__ Offsets outer_offsets(const OuterDims& dims, uint32_t outer) {
+  Offsets offsets;
+#pragma unroll
+  for (int d = 0; d < kMaxOuterDims; ++d) {
+    if (d >= dims.count) break;
+    const uint32_t i = d + 1 < dims.count ? dims.sizes[d].divmod(outer) : outer;
+    offsets.self += i * dims.self_strides[d];
+    offsets.source += i * dims.source_strides[d];
+  }
+  return offsets;
+}
+
+}  // namespace gpuopt::index_add

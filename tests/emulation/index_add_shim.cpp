@@ -1,0 +1,92 @@
+// C entry points to the emulated index_add launchers, for test_index_add_kernels.py.
+#include "../plan/index_add_problem.h"
+#include "index_add/index_add_launch.cuh"
+
+namespace gpuopt::index_add {
+// What a block may have on sm_90, and more than any kernel is given here.
+alignas(16) uint64_t staged[(227 << 10) / sizeof(uint64_t)];
+alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last ones must stay
+alignas(16) uint4 shared_bins[(227 << 10) / sizeof(uint4)];
+}  // namespace gpuopt::index_add
+
+using namespace gpuopt;
+using namespace gpuopt::index_add;
+
+namespace {
+
+// Workspaces are filled with a byte that no sum survives, and end in bytes that must stay.
+struct PoisonedWorkspace final : Workspace {
+  static constexpr size_t kGuard = 64;
+  void* allocate(size_t bytes) override {
+    total += bytes;
+    sizes.push_back(bytes);
+    blocks.emplace_back(bytes + kGuard + 16, char(0xcd));
+    return begin(blocks.size() - 1);
+  }
+  char* begin(size_t i) {
+    return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
+  }
+  bool intact() {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      for (size_t g = 0; g < kGuard; ++g) {
+        if (begin(i)[sizes[i] + g] != char(0xcd)) return false;
+      }
+    }
+    return true;
+  }
+  size_t total = 0;
+  std::vector<size_t> sizes;
+  std::vector<std::vector<char>> blocks;
+};
+
+}  // namespace
+
+struct Taken {
+  int path, values, lanes, copies, outer_group, slices, hot_bins;
+  int64_t splits, scratch;
+  int intact;
+};
+
+// The limits that small problems would not reach.
+extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
+                           int min_part, int max_position_bits, int64_t min_hot_values) {
+  kSortSourceBytes = sort_source_bytes;
+  kMinBinValues = min_bin_values;
+  kMaxLaunchSize = launch_size;
+  kMinPart = min_part;
+  kMaxPositionBits = max_position_bits;
+  kMinHotValues = min_hot_values;
+}
+
+extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
+                   const int64_t* self_strides, const int64_t* source_strides, uint64_t self,
+                   uint64_t source, uint64_t index, int64_t index_stride, int long_index, int dtype,
+                   int mode, int64_t alpha, int multiprocessors, Taken* taken) {
+  const Problem problem =
+      make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self, source, index,
+                   index_stride, long_index, dtype, mode, alpha);
+  const Device device{multiprocessors, 227 << 10};
+  const Path path = choose_path(problem);
+  *taken = {};
+  taken->path = static_cast<int>(path);
+  for_each_stretch(problem, [&](const Problem& stretch) {
+    return for_each_slice(stretch, [&](const Problem& slice) {
+      const Plan plan = make_plan(slice, path, device);
+      taken->values = plan.values;
+      taken->lanes = plan.lanes;
+      taken->copies = plan.copies;
+      taken->outer_group = plan.outer_group;
+      taken->splits = plan.splits;
+      ++taken->slices;
+      taken->hot_bins = static_cast<int>(plan.hot_bins);
+      return cudaSuccess;
+    });
+  });
+  const auto guard = reinterpret_cast<char*>(hot_sums) + kHotSharedBytes;
+  std::fill_n(guard, 1024, char(0xcd));
+  PoisonedWorkspace workspace;
+  const cudaError_t error = add(problem, device, workspace, nullptr);
+  taken->scratch = static_cast<int64_t>(workspace.total);
+  taken->intact = workspace.intact() && std::count(guard, guard + 1024, char(0xcd)) == 1024;
+  return error;
+}

@@ -1,0 +1,267 @@
+"""The index_add launchers and kernels, run on the CPU over random problems: every path, against numpy."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tools import native_build, toolchain
+from tools.toolchain import BuildError
+
+from .build import build
+from .dtypes import BOOL, COMPLEX, FLOAT, TYPES, Operand
+
+ATOMIC, SORTED, BINS = range(3)
+FAST, DETERMINISTIC, ACCURATE = range(3)
+REAL = [t for t in TYPES if t.category != COMPLEX]
+LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kMinPart": 1024}
+LIMITS |= {"kMaxPositionBits": 30, "kMinHotValues": 1 << 20}
+
+
+class Taken(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int) for name in ("path", "values", "lanes", "copies", "outer_group", "slices", "hot_bins")
+    ]
+    _fields_ += [("splits", ctypes.c_int64), ("scratch", ctypes.c_int64), ("intact", ctypes.c_int)]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    try:
+        config = native_build.configure()
+        if config.nvcc is None:
+            pytest.skip("CUDA's headers come with nvcc, and there is none")
+        include = toolchain.cuda_include(config.torch, config.nvcc)
+    except BuildError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("emulated")
+    return ctypes.CDLL(str(build("index_add", config, include, folder, variables=tuple(LIMITS))))
+
+
+def set_limits(kernels, **limits):
+    values = LIMITS | limits
+    kernels.set_limits(
+        ctypes.c_int64(values["kSortSourceBytes"]),
+        ctypes.c_int64(values["kMinBinValues"]),
+        ctypes.c_int64(values["kMaxLaunchSize"]),
+        values["kMinPart"],
+        values["kMaxPositionBits"],
+        ctypes.c_int64(values["kMinHotValues"]),
+    )
+
+
+def expected(self: Operand, source: Operand, dim: int, index: np.ndarray, alpha: int) -> np.ndarray:
+    """Exact: sums of multiples of 1/4 that all types hold, or wrapped integers. `dim` counts from the innermost."""
+    axis = len(self.sizes) - 1 - dim
+    dtype = self.dtype
+    into, rows = self.view(self.before), source.view(source.before)
+    if dtype.category == BOOL:
+        wide = into != 0
+        np.logical_or.at(np.moveaxis(wide, axis, 0), index, np.moveaxis((rows != 0) & bool(alpha), axis, 0))
+        return wide.astype(np.uint8)
+    wide = into.astype(np.float64 if dtype.category == FLOAT else np.int64)
+    np.add.at(np.moveaxis(wide, axis, 0), index, np.moveaxis(rows.astype(wide.dtype) * alpha, axis, 0))
+    return wide.astype(dtype.numpy)
+
+
+def run_and_compare(kernels, self: Operand, source: Operand, dim: int, index, alpha=1, mode=FAST, sms=4) -> Taken:
+    taken = Taken()
+    bases = index if index.base is None else index.base
+    want = expected(self, source, dim, np.asarray(index, np.int64), alpha)
+
+    def array(values):
+        return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+    error = kernels.run(
+        len(self.sizes),
+        dim,
+        array(self.sizes),
+        ctypes.c_int64(len(index)),
+        array(self.strides),
+        array(source.strides),
+        ctypes.c_uint64(self.address),
+        ctypes.c_uint64(source.address),
+        ctypes.c_uint64(index.ctypes.data),
+        ctypes.c_int64(index.strides[0] // index.itemsize if len(index) > 1 else 1),
+        int(index.dtype == np.int64),
+        self.dtype.number,
+        mode,
+        ctypes.c_int64(alpha),
+        sms,
+        ctypes.byref(taken),
+    )
+    assert error == 0 and bases is not None
+    assert taken.intact, "a kernel wrote past its scratch or shared memory"
+    np.testing.assert_array_equal(self.view(self.buffer), want)
+    if self.dtype.category == FLOAT:  # -0.0 stays what it is unless something else is added
+        np.testing.assert_array_equal(np.signbit(self.view(self.buffer)), np.signbit(want))
+    # Nothing beside self has changed.
+    self.view(self.buffer)[...] = self.view(self.before)
+    for operand in (self, source):
+        np.testing.assert_array_equal(operand.buffer, operand.before)
+    return taken
+
+
+DISTRIBUTIONS = ["uniform", "equal", "sorted", "reversed", "hot", "zipf", "ends", "runs"]
+
+
+def indices(kind: str, entries: int, bins: int, random: np.random.Generator) -> np.ndarray:
+    uniform = random.integers(0, bins, entries)
+    if kind == "equal":
+        return np.full(entries, uniform[0] if entries else 0)
+    if kind == "sorted":
+        return np.sort(uniform)
+    if kind == "reversed":
+        return np.sort(uniform)[::-1].copy()
+    if kind == "hot":
+        return np.where(random.integers(0, 2, entries) == 0, bins // 2, uniform)
+    if kind == "zipf":
+        return random.permutation(bins)[np.minimum(random.zipf(1.3, entries) - 1, bins - 1)]
+    if kind == "ends":
+        return random.integers(0, 2, entries) * (bins - 1)
+    if kind == "runs":
+        return np.repeat(uniform, 40)[:entries]
+    return uniform
+
+
+@st.composite
+def problems(draw):
+    sizes = draw(
+        st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 8, 16, 17, 33, 64, 128, 130, 260]), min_size=1, max_size=4)
+    )
+    dim = draw(st.integers(0, len(sizes) - 1))
+    others = [n for d, n in enumerate(sizes) if d != dim]
+    while math.prod(others) > 1500:
+        others[others.index(max(others))] = 1
+    sizes = others[:dim] + [draw(st.sampled_from([1, 2, 3, 15, 100, 513, 700, 5000]))] + others[dim:]
+    entries = draw(st.sampled_from([1, 2, 3, 31, 32, 33, 100, 257, 1000, 4097, 9000]))
+    while entries * math.prod(others) > 150000 or sizes[dim] * math.prod(others) > 150000:
+        entries, sizes[dim] = max(entries // 3, 1), max(sizes[dim] // 3, 1)
+    dtype = draw(st.sampled_from(REAL))
+    random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    plain = draw(st.integers(0, 2)) > 0
+
+    def operand(shape, expandable):
+        strides, step = [0] * len(shape), 1
+        order = range(len(shape)) if plain else draw(st.permutations(range(len(shape))))
+        for d in order:
+            strides[d] = step
+            step = step * shape[d] + (0 if plain else draw(st.sampled_from([0, 0, 1, 4, 16])))
+        if expandable and not plain and draw(st.integers(0, 4)) == 0:
+            strides = [0 if draw(st.booleans()) else s for s in strides]
+        made = Operand(dtype, shape, strides, draw(st.sampled_from([0, 0, 1, 3, 8])), random)
+        if dtype.category == FLOAT:
+            for buffer in (made.buffer, made.before):
+                buffer[buffer == 0] = -0.0
+        return made
+
+    source_shape = [entries if d == dim else n for d, n in enumerate(sizes)]
+    index = indices(draw(st.sampled_from(DISTRIBUTIONS)), entries, sizes[dim], random)
+    index = index.astype(draw(st.sampled_from([np.int64, np.int32])))
+    if draw(st.integers(0, 3)) == 0:
+        index = np.repeat(index, 3)[::3]
+    alpha = draw(st.sampled_from([1, 1, 1, 0, 2, -1] if dtype.category != BOOL else [1, 0]))
+    return operand(sizes, False), operand(source_shape, True), dim, index, alpha, draw(st.integers(0, 2))
+
+
+def test_any_problem(kernels):
+    taken = set()
+
+    @settings(max_examples=500, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(
+        problem=problems(),
+        sms=st.sampled_from([1, 4, 64]),
+        limits=st.fixed_dictionaries(
+            {
+                "kSortSourceBytes": st.sampled_from([0, 4096, 24 << 20]),
+                "kMinBinValues": st.sampled_from([0, 500, 1 << 15]),
+                "kMaxLaunchSize": st.sampled_from([50, 1 << 30]),
+                "kMinPart": st.sampled_from([64, 1024]),
+                "kMaxPositionBits": st.sampled_from([7, 30, 30]),
+                "kMinHotValues": st.sampled_from([0, 1 << 20]),
+            }
+        ),
+    )
+    def check(problem, sms, limits):
+        set_limits(kernels, **limits)
+        run = run_and_compare(kernels, *problem, sms)
+        taken.add((run.path, run.values > 1, run.lanes, run.slices > 1))
+
+    check()
+    assert {path for path, *_ in taken} == {ATOMIC, SORTED, BINS}
+    assert {lanes for path, _, lanes, _ in taken if path == SORTED} == {1, 2, 4, 8, 16, 32}
+    assert {(path, True, True) for path in (ATOMIC, SORTED)} <= {(path, packs, many) for path, packs, _, many in taken}
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("dtype", [TYPES[6], TYPES[7], TYPES[8]], ids=str)
+@pytest.mark.parametrize("width", [1, 2, 7, 16, 128, 132, 150])
+def test_long_segments_in_parts(kernels, distribution, dtype, width):
+    """Sorted, into bins of which some get thousands of rows: one segment is cut into dozens of parts."""
+    set_limits(kernels, kMinPart=64, kSortSourceBytes=0)
+    random = np.random.default_rng(width)
+    bins, entries = 600, 9000 if width < 100 else 3000
+    index = indices(distribution, entries, bins, random)
+    self = Operand(dtype, [width, bins], [1, width], 0, random)
+    source = Operand(dtype, [width, entries], [1, width], 0, random)
+    taken = run_and_compare(kernels, self, source, 1, index, mode=DETERMINISTIC)
+    assert taken.path == SORTED
+    assert taken.scratch <= 40 * entries + (1 << 16)
+
+
+@pytest.mark.parametrize("bins", [1, 300, 600, 300000])
+def test_blocks_that_sort_several_tiles(kernels, bins):
+    """Also with bins of no bits, of one digit, two and three."""
+    set_limits(kernels)
+    random = np.random.default_rng(bins)
+    index = random.integers(0, bins, 40001)
+    self = Operand(TYPES[8], [bins], [1], 0, random)
+    source = Operand(TYPES[8], [len(index)], [1], 0, random)
+    for sms in (1, 2):
+        assert run_and_compare(kernels, self, source, 0, index, mode=DETERMINISTIC, sms=sms).path == SORTED
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("outer, bins, group", [(1, 1000, 1), (3, 300, 1), (9, 300, 4), (17, 3, 4), (64, 11, 4)])
+def test_few_bins(kernels, distribution, outer, bins, group):
+    set_limits(kernels, kMinBinValues=0)
+    random = np.random.default_rng(bins)
+    entries = 20000 if outer == 1 else 4000
+    index = indices(distribution, entries, bins, random)
+    for dtype in (TYPES[0], TYPES[6], TYPES[7], TYPES[5]):
+        self = Operand(dtype, [bins, outer], [1, bins], 1, random)
+        source = Operand(dtype, [entries, outer], [1, entries], 0, random)
+        taken = run_and_compare(kernels, self, source, 0, index, sms=2)
+        assert (taken.path, taken.outer_group) == (BINS, group)
+        assert (taken.splits > 1) == (outer == 1)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(
+    "dtype, width, values",
+    [(TYPES[6], 1, 1), (TYPES[6], 6, 2), (TYPES[7], 1, 1), (TYPES[7], 12, 4), (TYPES[5], 3, 1), (TYPES[1], 4, 4)],
+)
+def test_frequent_bins(kernels, distribution, dtype, width, values):
+    set_limits(kernels, kMinHotValues=0)
+    random = np.random.default_rng(width)
+    bins, entries = 30000 // width, 5000
+    index = indices(distribution, entries, bins, random)
+    self = Operand(dtype, [width, bins], [1, width], 0, random)
+    source = Operand(dtype, [width, entries], [1, width], 0, random)
+    taken = run_and_compare(kernels, self, source, 1, index, sms=2)
+    assert taken.path == ATOMIC and taken.values == values and taken.hot_bins > 0
+
+
+def test_more_frequent_bins_than_there_is_room_for(kernels):
+    set_limits(kernels, kMinHotValues=0)
+    random = np.random.default_rng(0)
+    bins, entries, width = 100, 5000, 12
+    index = indices("uniform", entries, bins, random)
+    self = Operand(TYPES[7], [width, bins], [1, width], 0, random)
+    source = Operand(TYPES[7], [width, entries], [1, width], 0, random)
+    assert run_and_compare(kernels, self, source, 1, index, sms=2).hot_bins < bins

@@ -1,0 +1,234 @@
+"""The planner of index_add, exercised without a GPU: that what the kernels rely on holds for problems of any size. What the kernels do
+with their plans is shown by tests/emulation."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOL, UINT8, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 0, 1, 3, 4, 5, 6, 7, 8, 9
+ITEM = {BOOL: 1, UINT8: 1, INT16: 2, INT32: 4, INT64: 8, FLOAT16: 2, BFLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
+HALVES, INEXACT = (FLOAT16, BFLOAT16), (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
+ATOMIC, SORTED, BINS = range(3)
+FAST, DETERMINISTIC, ACCURATE = range(3)
+BASE = 1 << 20
+GRID = 2**31 - 1
+FIELDS = (
+    "path values units lanes tiles group_entries block_entries part_rows outer_group copies splits inner inner_self_stride "
+    "inner_source_stride num_outer outer_size position_bits passes digit_bits sort_blocks tiles_per_block"
+).split()
+
+
+class View(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
+
+
+EACH = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, ctypes.POINTER(View))
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory):
+    library = tmp_path_factory.mktemp("plan") / "plan.so"
+    source = Path(__file__).with_name("index_add_shim.cpp")
+    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
+    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
+    return ctypes.CDLL(str(library))
+
+
+class Problem:
+    """self of `sizes`, innermost dimension first, and a source with `entries` in dimension `dim`; dense unless strides are given."""
+
+    def __init__(self, sizes, dim, entries, dtype=FLOAT32, mode=FAST, strides=None, offset=0):
+        self.sizes, self.dim, self.entries, self.dtype, self.mode = list(sizes), dim, entries, dtype, mode
+        self.given, self.address = strides, BASE + offset * ITEM[dtype]
+
+    def __repr__(self):
+        return f"{self.__dict__}"
+
+    def source_sizes(self):
+        return [self.entries if d == self.dim else n for d, n in enumerate(self.sizes)]
+
+    def strides(self):
+        if self.given is not None:
+            return self.given
+        return tuple([math.prod(sizes[:d]) for d in range(len(sizes))] for sizes in (self.sizes, self.source_sizes()))
+
+    def slices(self, planner, sms=132):
+        """(entries, first entry, byte offsets into self and source, view) of every launch."""
+        rank, found = len(self.sizes), []
+        array = ctypes.c_int64 * rank
+
+        def each(entries, index, into, source, view):
+            copy = View()
+            ctypes.pointer(copy)[0] = view[0]
+            found.append((entries, index, into, source, copy))
+
+        into, source = self.strides()
+        planner.for_each(
+            rank,
+            self.dim,
+            array(*self.sizes),
+            ctypes.c_int64(self.entries),
+            array(*into),
+            array(*source),
+            ctypes.c_uint64(self.address),
+            ctypes.c_uint64(self.address),
+            self.dtype,
+            self.mode,
+            sms,
+            EACH(each),
+        )
+        return found
+
+
+def check(problem: Problem, planner, sms: int) -> None:
+    slices = problem.slices(planner, sms)
+    bins, others = problem.sizes[problem.dim], math.prod(n for d, n in enumerate(problem.sizes) if d != problem.dim)
+    # Every value is in one slice.
+    assert sum(entries * v.inner * v.outer_size for entries, *_, v in slices) == problem.entries * others
+    assert len({(index, into, source) for _, index, into, source, _ in slices}) == len(slices)
+    item = ITEM[problem.dtype]
+    for entries, _, into, source, v in slices:
+        check_numbers(problem, planner, entries, bins, v, sms)
+        assert v.values * v.units == v.inner or v.path == BINS
+        if v.values > 1:  # accesses are aligned
+            access = v.values * item
+            assert access in (4, 16) and v.inner_self_stride == v.inner_source_stride == 1
+            assert (problem.address + into) % access == (problem.address + source) % access == 0
+            assert v.inner % v.values == 0
+    if problem.mode == DETERMINISTIC and problem.dtype in INEXACT:
+        assert {v.path for *_, v in slices} == {SORTED}
+    if problem.mode == ACCURATE and problem.dtype in HALVES:
+        assert ATOMIC not in {v.path for *_, v in slices}
+
+
+def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, sms: int) -> None:
+    """What kernels and their arguments have room for."""
+    assert v.num_outer <= planner.max_outer_dims()
+    assert max(entries, v.inner, v.outer_size) <= 2**30
+    if v.path == ATOMIC:
+        assert v.units * entries * v.outer_size / 1024 <= GRID
+    elif v.path == SORTED:
+        assert v.lanes in (1, 2, 4, 8, 16, 32) and v.tiles * v.lanes >= v.units > (v.tiles - 1) * v.lanes
+        assert v.tiles == 1 or v.tiles * v.lanes * 4 <= v.units * 5
+        assert v.block_entries == 256 // v.lanes * v.group_entries and v.group_entries <= 32
+        assert -(-entries // v.block_entries) * v.tiles * v.outer_size <= GRID
+        slots = 2 * (entries // v.part_rows) if entries > v.part_rows else 0
+        assert slots * v.outer_size * v.tiles * v.lanes * v.values * max(item_of_sum(problem), 4) <= 80 * entries
+        assert slots * v.outer_size * v.tiles < 2**32
+        assert bins <= 2 ** (64 - v.position_bits) and entries <= 2**v.position_bits
+        assert 2 ** (v.passes * v.digit_bits) >= bins and v.digit_bits <= planner.max_digit_bits()
+        tile = planner.sort_tile()
+        assert v.sort_blocks * v.tiles_per_block * tile >= entries > (v.sort_blocks - 1) * v.tiles_per_block * tile
+        assert v.sort_blocks <= max(2 * sms, 1) and v.sort_blocks * v.tiles_per_block * tile < 2**32
+    else:
+        assert v.copies * v.outer_group * bins * v.inner * item_of_sum(problem) <= 160 << 10
+        assert v.copies in (1, 2, 4, 8, 16, 32) and entries * v.inner <= GRID
+        assert v.splits >= 1 and v.outer_size * v.splits <= GRID
+        assert v.splits == 1 or v.outer_size * v.splits <= sms
+
+
+def item_of_sum(problem: Problem) -> int:
+    return 8 if ITEM[problem.dtype] == 8 else 4
+
+
+SIZES = [1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 48, 64, 100, 128, 256, 1000, 1024, 4096, 2**16 + 1, 2**20]
+
+
+@st.composite
+def problems(draw):
+    """Up to 2^37 values on either side, which fits no machine."""
+    sizes = draw(st.lists(st.sampled_from([*SIZES, 2**30, 2**31, 2**32 + 5]), min_size=1, max_size=6))
+    dim = draw(st.integers(0, len(sizes) - 1))
+    entries = draw(st.sampled_from([*SIZES, 2**24, 2**30, 2**30 + 1, 2**31 + 7, 2**33]))
+    while math.prod(sizes) > 2**37:
+        sizes[sizes.index(max(sizes))] //= 64
+    while math.prod(sizes) // sizes[dim] * entries > 2**37:
+        entries = max(entries // 64, 1)
+        if entries == 1:
+            sizes[max((d for d in range(len(sizes)) if d != dim), key=lambda d: sizes[d], default=dim)] = 1
+    dtype, mode = draw(st.sampled_from(list(ITEM))), draw(st.integers(0, 2))
+    strides = None
+    if draw(st.booleans()):
+        strides = []
+        for shape in (sizes, [entries if d == dim else n for d, n in enumerate(sizes)]):
+            own, step = [0] * len(shape), draw(st.sampled_from([1, 1, 2]))
+            for d in draw(st.permutations(range(len(shape)))):
+                own[d] = step
+                step = step * shape[d] + draw(st.sampled_from([0, 0, 1, 4, 16]))
+            strides.append(own)
+        if draw(st.integers(0, 3)) == 0:
+            strides[1] = [0 if draw(st.booleans()) else s for s in strides[1]]
+    return Problem(sizes, dim, entries, dtype, mode, strides, draw(st.sampled_from([0, 0, 0, 1, 3, 8])))
+
+
+@settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@given(problem=problems(), sms=st.sampled_from([1, 16, 132]))
+def test_any_problem_has_valid_plans(planner, problem, sms):
+    check(problem, planner, sms)
+
+
+@pytest.mark.parametrize(
+    ("problem", "path", "values", "lanes"),
+    [
+        (Problem([128, 169343], 1, 2**20), SORTED, 4, 32),
+        (Problem([128, 169343], 1, 2**20, BFLOAT16), SORTED, 8, 16),
+        (Problem([128, 169343], 1, 2**20, INT64), SORTED, 2, 32),
+        (Problem([100, 169343], 1, 2**20), SORTED, 4, 32),
+        (Problem([33, 169343], 1, 2**20, BFLOAT16), SORTED, 1, 8),
+        (Problem([50, 169343], 1, 2**20, BFLOAT16), SORTED, 2, 32),
+        (Problem([128, 169343], 1, 2**20, offset=1), SORTED, 1, 32),
+        (Problem([1024, 32768], 1, 15), ATOMIC, 4, None),
+        (Problem([1024, 32768], 1, 15, BFLOAT16, ACCURATE), SORTED, 8, 32),
+        (Problem([2**25], 0, 15), ATOMIC, 1, None),
+        (Problem([2**25], 0, 15, FLOAT32, DETERMINISTIC), SORTED, 1, 1),
+        (Problem([1024], 0, 2**24), BINS, 1, None),
+        (Problem([1024], 0, 2**24, FLOAT32, DETERMINISTIC), SORTED, 1, 1),
+        (Problem([1024], 0, 2**24, INT32, DETERMINISTIC), BINS, 1, None),
+        (Problem([1024, 4096], 0, 8192), BINS, 1, None),
+        (Problem([2**20], 0, 2**24), ATOMIC, 1, None),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, int) else "",
+)
+def test_paths_of_common_problems(planner, problem, path, values, lanes):
+    ((*_, plan),) = problem.slices(planner)
+    assert (plan.path, plan.values) == (path, values) and lanes in (None, plan.lanes)
+
+
+def test_lanes_run_along_the_dimension_with_the_shortest_strides(planner):
+    """Of images, that is the width, the channels in channels_last, and the entries where they lie closest."""
+    width, height, channels, batch = 28, 14, 64, 8
+    for dim, strides, inner in [
+        (2, [1, 28, 392, 392 * 64], 28 * 14),
+        (2, [64, 64 * 28, 1, 392 * 64], 1),  # channels_last, along channels
+        (3, [64, 64 * 28, 1, 392 * 64], 64 * 28 * 14),
+        (0, [1, 28, 392, 392 * 64], 1),
+    ]:
+        problem = Problem(
+            [width, height, channels, batch], dim, [width, height, channels, batch][dim], strides=(strides, strides)
+        )
+        ((*_, plan),) = problem.slices(planner)
+        assert plan.inner == inner
+
+
+def test_more_dimensions_than_a_launch_walks(planner):
+    sizes = [3, 2, 5, 2, 7, 2, 4, 2]
+    strides = [2 * math.prod(sizes[:d]) * (d + 1) for d in range(len(sizes))]
+    slices = Problem(sizes, 3, 2, strides=(strides, strides)).slices(planner)
+    assert len(slices) == 2 * 2  # one by one along the shortest dimensions alone
+    check(Problem(sizes, 3, 2, strides=(strides, strides)), planner, 132)
+
+
+@pytest.mark.parametrize("dtype", [UINT8, FLOAT16])
+@pytest.mark.parametrize("bins", [2**31, 2**34, 2**34 + 1, 2**36])
+def test_bins_that_32_bits_do_not_hold(planner, dtype, bins):
+    for mode in (FAST, DETERMINISTIC):
+        check(Problem([bins], 0, 2**31, dtype, mode), planner, 132)
