@@ -129,7 +129,8 @@ cudaError_t launch_bins(const Addition& addition, const Plan& plan) {
 struct RowMemory {
   void* zeroed = nullptr;  // Counters and tickets
   uint32_t num_zeroed = 0;
-  void* parts = nullptr;
+  Part* parts = nullptr;
+  uint32_t num_parts = 0;
   void* sums = nullptr;
 };
 
@@ -141,8 +142,9 @@ inline RowMemory allocate_rows(const Plan& plan, size_t sum_bytes, Workspace& wo
   const auto words = static_cast<int64_t>(sizeof(Counters) / sizeof(uint32_t));
   memory.num_zeroed = static_cast<uint32_t>(words + slots * slices);
   memory.zeroed = workspace.allocate(sizeof(uint32_t) * memory.num_zeroed);
-  const int64_t parts = entries / kShortSegment + slots;
-  memory.parts = workspace.allocate(sizeof(Part) * static_cast<size_t>(parts + 1));
+  memory.num_parts = static_cast<uint32_t>(entries / kShortSegment + slots);
+  memory.parts =
+      static_cast<Part*>(workspace.allocate(sizeof(Part) * (size_t{memory.num_parts} + 1)));
   if (slots > 0) {
     memory.sums = workspace.allocate(static_cast<size_t>(slots * slices * plan.lanes) *
                                      static_cast<size_t>(plan.values) * sum_bytes);
@@ -157,9 +159,15 @@ cudaError_t launch_rows(const Addition& addition, const Plan& plan, const Sorted
   RowArgs args;
   args.self = problem.self;
   args.source = problem.source;
-  args.entries = sorted.entries;
-  args.count = static_cast<uint32_t>(problem.entries);
-  args.position_bits = sorted.position_bits;
+  SegmentArgs& segments = args.segments;
+  segments.entries = sorted.entries;
+  segments.count = static_cast<uint32_t>(problem.entries);
+  segments.position_bits = sorted.position_bits;
+  segments.warp_rows = static_cast<uint32_t>(plan.warp_rows);
+  segments.part_rows = static_cast<uint32_t>(plan.part_rows);
+  segments.counters = static_cast<Counters*>(memory.zeroed);
+  segments.parts = memory.parts;
+  segments.capacity = memory.num_parts;
   args.bin_stride = problem.bin_stride;
   args.entry_stride = problem.entry_stride;
   args.self_inner_stride = plan.layout.inner.self_stride;
@@ -167,31 +175,31 @@ cudaError_t launch_rows(const Addition& addition, const Plan& plan, const Sorted
   args.units = static_cast<uint32_t>(plan.units);
   args.lanes = static_cast<uint32_t>(plan.lanes);
   args.group_entries = static_cast<uint32_t>(plan.group_entries);
+  args.range_entries = static_cast<uint32_t>(plan.range_entries());
   args.tiles = FastDiv(static_cast<uint32_t>(plan.tiles));
-  const int64_t ranges = ceil_div<int64_t>(problem.entries, plan.block_entries());
-  args.ranges = FastDiv(static_cast<uint32_t>(ranges));
+  args.ranges = FastDiv(static_cast<uint32_t>(plan.ranges()));
+  args.tasks = static_cast<uint32_t>(plan.tasks());
   args.outer = make_outer(plan.layout);
   args.outer_size = static_cast<uint32_t>(plan.layout.outer_size);
   args.alpha = problem.alpha;
-  args.part_rows = static_cast<uint32_t>(plan.part_rows);
-  args.counters = static_cast<Counters*>(memory.zeroed);
-  args.tickets = reinterpret_cast<uint32_t*>(args.counters + 1);
-  args.parts = static_cast<Part*>(memory.parts);
+  args.tickets = reinterpret_cast<uint32_t*>(segments.counters + 1);
   args.part_sums = memory.sums;
 
   LaunchShape shape;
   shape.threads = kRowThreads;
-  shape.blocks = static_cast<unsigned>(ranges * plan.tiles * plan.layout.outer_size);
-  shape.shared_bytes =
-      sizeof(uint64_t) * static_cast<size_t>(plan.block_entries() + kShortSegment + 1);
   shape.overlaps_before = true;
-  const cudaError_t error = launch_kernel(sum_short_segments<T, V>, shape, addition.stream, args);
-  if (error != cudaSuccess || problem.entries <= kShortSegment) return error;
-  const int64_t most = problem.entries / kShortSegment * plan.tiles * plan.layout.outer_size;
-  shape.blocks = static_cast<unsigned>(
-      std::min<int64_t>(most, int64_t{kLongBlocksPerSm} * addition.device.multiprocessors));
-  shape.shared_bytes = sizeof(Sums<T, V>) * kRowThreads;
-  return launch_kernel(sum_long_segments<T, V>, shape, addition.stream, args);
+  if (problem.entries > kShortSegment) {
+    const cudaError_t error = find_long_segments(segments, addition.stream);
+    if (error != cudaSuccess) return error;
+    const int64_t most = problem.entries / kShortSegment * plan.tiles * plan.layout.outer_size;
+    args.workers = static_cast<uint32_t>(
+        std::min<int64_t>(most, int64_t{kRowBlocksPerSm<V>} * addition.device.multiprocessors));
+  }
+  shape.blocks = args.workers + static_cast<unsigned>(ceil_div<int64_t>(plan.tasks(), kRowWarps));
+  const auto chunks = static_cast<size_t>(plan.range_entries() / kShortSegment + 1);
+  shape.shared_bytes = sizeof(Sums<T, V>) * kRowThreads +
+                       sizeof(uint64_t) * kRowWarps * (chunks * (2 * kShortSegment + 1) + 1);
+  return launch_kernel(sum_rows<T, V>, shape, addition.stream, args);
 }
 
 template <typename T, int V>

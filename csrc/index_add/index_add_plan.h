@@ -96,10 +96,14 @@ struct Plan {
   // kSorted: `lanes` neighbours form a group, which sums rows; a row has `tiles` of them.
   int lanes = 1;
   int64_t tiles = 1;
-  int group_entries = 0;  // that begin in the range of one group
+  int group_entries = 1;  // that begin in the range of one group
   int64_t entries = 0;
-  int64_t part_rows = 0;  // of a long segment, summed by one block
-  int block_entries() const { return kRowThreads / lanes * group_entries; }
+  int64_t warp_rows = 0;  // of a long segment, summed by one warp
+  int64_t part_rows = 0;  // the same by one block, in several parts if it has more
+  int64_t range_entries() const { return int64_t{kWarpLanes} / lanes * group_entries; }
+  // Short segments: a warp's each.
+  int64_t ranges() const { return ceil_div(entries, range_entries()); }
+  int64_t tasks() const { return ranges() * tiles * layout.outer_size; }
 
   // kBins: `outer_group` outer indices have `splits` blocks, which keep `copies` of the bins each.
   int outer_group = 1;
@@ -274,8 +278,10 @@ inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
     plan.tiles = ceil_div<int64_t>(plan.units, plan.lanes);
     plan.group_entries = std::min(kShortSegment, 8 * plan.lanes);
     plan.entries = problem.entries;
+    plan.warp_rows = int64_t{kGroupRows} * (kWarpLanes / plan.lanes);
     // So that the sums of parts take no more memory than 16 bytes an entry.
-    plan.part_rows = std::max({int64_t{kMinPart}, ceil_div<int64_t>(plan.entries, kMaxParts),
+    plan.part_rows = std::max({int64_t{kGroupRows} * (kRowThreads / plan.lanes),
+                               ceil_div<int64_t>(plan.entries, kMaxParts),
                                plan.layout.outer_size * width});
   }
   return plan;

@@ -1,35 +1,20 @@
 // Rows summed in the order of the sorted index. A segment is a run of equal bins there: all rows that
-// one row of self gets. Groups of lanes sum short segments whole; long ones are noted and left to
-// blocks, several where they are very long, whose sums meet in memory. So whatever the indices are,
-// each row of self is read and written once, sums come in one order, and no group has much more to do
-// than another.
+// one row of self gets. Short segments are summed by a group of lanes each; long ones, which
+// index_add_segments.cuh has found, by the first blocks of the same launch, in parts where they are
+// very long, whose sums meet in memory. So whatever the indices are, each row of self is read and
+// written once, sums come in one order, and no group has much more to do than another.
 #pragma once
 
 #include "common/launch.cuh"
+#include "index_add/index_add_segments.cuh"
 #include "index_add/index_add_values.cuh"
 
 namespace gpuopt::index_add {
 
-// Some rows of a long segment, for one block.
-struct Part {
-  uint32_t begin, end;  // in the sorted index
-  uint32_t number;      // of `count` of the same segment
-  uint32_t count;
-  uint32_t slot;  // of part 0's sum, where there are several parts
-};
-
-// Zero before short segments are summed.
-struct Counters {
-  uint32_t parts;
-  uint32_t slots;
-};
-
 struct RowArgs {
   void* self = nullptr;
   const void* source = nullptr;  // row 0 is the index's entry at sorted position bits 0
-  const uint64_t* entries = nullptr;
-  uint32_t count = 0;
-  int position_bits = 0;
+  SegmentArgs segments;
   int64_t bin_stride = 0;
   int64_t entry_stride = 0;
   int64_t self_inner_stride = 0;
@@ -37,22 +22,16 @@ struct RowArgs {
   uint32_t units = 0;  // of a row
   uint32_t lanes = 0;  // of a group
   uint32_t group_entries = 0;
-  FastDiv tiles;   // of a row
-  FastDiv ranges;  // of entries, one for each block
+  uint32_t range_entries = 0;  // of the groups of a warp
+  FastDiv tiles;           // of a row
+  FastDiv ranges;          // of entries, one for each warp
+  uint32_t tasks = 0;      // of warps with short segments: tiles * ranges * outer_size
+  uint32_t workers = 0;    // blocks for long segments
   OuterDims outer;
   uint32_t outer_size = 0;
   ScalarValue alpha;
-
-  uint32_t part_rows = 0;
-  Counters* counters = nullptr;
   uint32_t* tickets = nullptr;  // [slot][outer][tile]: parts of a segment that are summed
-  Part* parts = nullptr;
-  void* part_sums = nullptr;  // [slot][outer][tile][lane]
-
-  __device__ uint64_t bin(uint64_t entry) const { return entry >> position_bits; }
-  __device__ uint64_t position(uint64_t entry) const {
-    return entry & ((uint64_t{1} << position_bits) - 1);
-  }
+  void* part_sums = nullptr;    // [slot][outer][tile][lane]
 };
 
 // A lane's column of the rows of one tile and outer index.
@@ -70,159 +49,215 @@ struct Column {
     self = static_cast<T*>(args.self) + offsets.self + at * args.self_inner_stride;
     source = static_cast<const T*>(args.source) + offsets.source + at * args.source_inner_stride;
   }
+};
 
-  __device__ T* self_row(const RowArgs& args, uint64_t bin) const {
-    return self + static_cast<int64_t>(bin) * args.bin_stride;
+// ---------------------------------------------------------------- short segments
+
+// 32 entries while they are staged: which of them begin a segment, and how many items come before.
+struct Chunk {
+  uint32_t starts;
+  uint32_t items;
+};
+
+// What a warp reads, in order: for each segment its row of self, marked, and then its rows of source,
+// as offsets. So all rows are read alike, several at a time, whatever the segments' lengths.
+constexpr uint64_t kOfSelf = uint64_t{1} << 63;
+
+// A warp's share of the block's shared memory: its range of entries and what segments that begin there
+// may have beyond, two items each, and the chunks.
+struct Stage {
+  uint32_t capacity;  // in items
+  uint64_t* items;
+  Chunk* chunks;
+
+  __device__ Stage(void* shared, uint32_t warp, uint32_t range_entries) {
+    const uint32_t num_chunks = range_entries / kShortSegment + 1;
+    capacity = num_chunks * 2 * kShortSegment;
+    items = static_cast<uint64_t*>(shared) + warp * (capacity + num_chunks + 1);
+    chunks = reinterpret_cast<Chunk*>(items + capacity);
   }
-  __device__ Pack<T, V> source_row(const RowArgs& args, uint64_t entry) const {
-    return load_pack<T, V>(source + static_cast<int64_t>(args.position(entry)) * args.entry_stride);
+
+  // Items before entry `at` of the range.
+  __device__ uint32_t item(uint32_t at) const {
+    const Chunk chunk = chunks[at / kShortSegment];
+    const uint32_t within = at % kShortSegment;
+    return chunk.items + within + __popc(chunk.starts & ((1u << within) - 1));
   }
 };
 
-// The parts of the segment of `bin` that begins at `begin`, put down by one thread.
-__device__ __forceinline__ void note_long_segment(const RowArgs& args, uint32_t begin,
-                                                  uint64_t bin) {
-  uint32_t low = begin + kShortSegment, high = args.count;  // an entry of it, and none from here on
-  while (high - low > 1) {
-    const uint32_t middle = low + (high - low) / 2;
-    (args.bin(args.entries[middle]) == bin ? low : high) = middle;
+// Entries first.. of the sorted index, the whole warp.
+__device__ __forceinline__ void stage_entries(const RowArgs& args, uint32_t first,
+                                              const Stage& stage) {
+  const SegmentArgs& segments = args.segments;
+  const uint32_t lane = threadIdx.x % 32;
+  uint32_t items = 0;
+#pragma unroll 2
+  for (uint32_t c = 0; c <= args.range_entries / kShortSegment; ++c) {
+    const uint32_t i = first + c * kShortSegment + lane;
+    const bool valid = i < segments.count;
+    const uint64_t entry = valid ? segments.entries[i] : 0;
+    const uint64_t before = valid && i > 0 ? segments.entries[i - 1] : 0;
+    // Past the end is as if a segment began at each entry.
+    const bool start = !valid || i == 0 || segments.bin(entry) != segments.bin(before);
+    const uint32_t starts = __ballot_sync(0xffffffffu, start);
+    const uint32_t at = items + lane + __popc(starts & ((1u << lane) - 1));
+    if (valid) {
+      if (start) {
+        stage.items[at] = kOfSelf | segments.bin(entry) * static_cast<uint64_t>(args.bin_stride);
+      }
+      stage.items[at + start] = segments.position(entry) * static_cast<uint64_t>(args.entry_stride);
+    }
+    if (lane == 0) stage.chunks[c] = {starts, items};
+    items += kShortSegment + __popc(starts);
   }
-  const uint32_t count = (high - begin - 1) / args.part_rows + 1;
-  const uint32_t first = atomicAdd(&args.counters->parts, count);
-  const uint32_t slot = count > 1 ? atomicAdd(&args.counters->slots, count) : 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t from = begin + i * args.part_rows;
-    args.parts[first + i] = {from, min(high, from + args.part_rows), i, count, slot};
-  }
+  __syncwarp();
 }
 
-// blockIdx: (outer, range of entries, tile of the rows), the tile innermost. Shared memory holds the
-// entries of the block's range, the one before and as many more as a short segment may have.
+// The items of the short segments that begin among `valid` entries from `from` on.
+__device__ __forceinline__ void find_items(const Stage& stage, uint32_t from, uint32_t valid,
+                                           uint32_t* begin, uint32_t* end) {
+  *begin = *end = 0;
+  const uint32_t mask = valid < 32 ? (1u << valid) - 1 : ~0u;
+  const uint32_t starts =
+      stage.chunks[from / kShortSegment].starts >> (from % kShortSegment) & mask;
+  if (starts == 0) return;
+  const uint32_t first = from + __ffs(static_cast<int>(starts)) - 1;
+  const uint32_t last = from + 31 - __clz(static_cast<int>(starts));
+  const Chunk* next = &stage.chunks[(last + 1) / kShortSegment];
+  const uint32_t later =
+      __funnelshift_r(next[0].starts, next[1].starts, (last + 1) % kShortSegment);
+  // Without a start among the 32 entries after its own, the last segment is a long one.
+  *begin = stage.item(first);
+  *end = stage.item(later == 0 ? last : last + __ffs(static_cast<int>(later)));
+}
+
 template <typename T, int V>
-__global__ __launch_bounds__(kRowThreads) void sum_short_segments(const RowArgs args) {
+__device__ __forceinline__ void sum_short_segments(const RowArgs& args, Sums<T, V>* shared) {
   constexpr int kRows = kRowsUnderWay<V>;
-  extern __shared__ uint64_t staged[];
-  uint32_t block = blockIdx.x;
-  const uint32_t tile = args.tiles.divmod(block);
-  const uint32_t range = args.ranges.divmod(block);
-  const uint32_t outer = block;
-  const uint32_t group = threadIdx.x / args.lanes, lane = threadIdx.x % args.lanes;
-  const uint32_t block_entries = kRowThreads / args.lanes * args.group_entries;
-  const uint32_t first = range * block_entries;
-  const uint32_t known = min(args.count - first, block_entries + kShortSegment);
-  const Column<T, V> column(args, tile, outer, lane);
-  wait_for_grid_before();
-  let_next_grid_start();
-  for (uint32_t i = threadIdx.x; i <= known; i += kRowThreads) {
-    if (first + i > 0) staged[i] = args.entries[first + i - 1];
-  }
-  __syncthreads();
-  const auto bin_at = [&](uint32_t i) { return args.bin(staged[i + 1]); };
+  uint32_t task = (blockIdx.x - args.workers) * kRowWarps + threadIdx.x / 32;
+  if (task >= args.tasks) return;
+  const uint32_t tile = args.tiles.divmod(task);
+  const uint32_t range = args.ranges.divmod(task);
+  const uint32_t group = threadIdx.x % 32 / args.lanes, lane = threadIdx.x % args.lanes;
+  const uint32_t first = range * args.range_entries, from = group * args.group_entries;
+  const Stage stage(shared + kRowThreads, threadIdx.x / 32, args.range_entries);
+  stage_entries(args, first, stage);
+  const Column<T, V> column(args, tile, task, lane);
+  if (!column.valid || first + from >= args.segments.count) return;
 
-  uint32_t begin = group * args.group_entries;
-  if (begin >= min(known, block_entries)) return;
-  uint32_t end = min(known, begin + args.group_entries);
-  const uint64_t last = bin_at(end - 1);
-  if (first + begin > 0) {  // what goes on from the group before is that one's
-    const uint64_t before = args.bin(staged[begin]);
-    if (before == last) return;
-    while (bin_at(begin) == before) ++begin;
-  }
-  if (end < known && bin_at(end) == last) {  // the last segment goes on
-    uint32_t start = end - 1;
-    while (start > begin && bin_at(start - 1) == last) --start;
-    if (start + kShortSegment < known && bin_at(start + kShortSegment) == last) {
-      if (tile == 0 && outer == 0 && lane == 0) note_long_segment(args, first + start, last);
-      end = start;
-    } else {
-      while (end < known && bin_at(end) == last) ++end;
-    }
-  }
-  if (!column.valid) return;
-
+  uint32_t begin, end;
+  find_items(stage, from, min(args.group_entries, args.segments.count - first - from), &begin,
+             &end);
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
+  const auto one = static_cast<Sum<T>>(1);
   Sums<T, V> sums;
-  Pack<T, V> self;
-  T* self_row = nullptr;
-  uint64_t current = 0;
+  T* row = nullptr;
   for (uint32_t i = begin; i < end; i += kRows) {
-    Pack<T, V> rows[kRows];
+    RawPack<T, V> packs[kRows];
 #pragma unroll
     for (int u = 0; u < kRows; ++u) {
-      if (i + u < end) rows[u] = column.source_row(args, staged[i + u + 1]);
+      if (i + u >= end) break;
+      const uint64_t item = stage.items[i + u];
+      const T* from_row = item & kOfSelf ? column.self : column.source;
+      packs[u].load(from_row + (item & ~kOfSelf));
     }
 #pragma unroll
     for (int u = 0; u < kRows; ++u) {
       if (i + u >= end) break;
-      const uint64_t bin = bin_at(i + u);
-      if (self_row == nullptr || bin != current) {
-        if (self_row != nullptr) store_pack(self_row, sums.added_to(self));
-        self_row = column.self_row(args, bin);
-        self = load_pack<T, V>(self_row);
+      const uint64_t item = stage.items[i + u];
+      if (item & kOfSelf) {
+        if (row != nullptr) store_pack(row, sums.rounded());
+        row = column.self + (item & ~kOfSelf);
         sums = Sums<T, V>();
-        current = bin;
       }
-      sums.add(rows[u], alpha);
+      sums.add(packs[u].values(), item & kOfSelf ? one : alpha);
     }
   }
-  if (self_row != nullptr) store_pack(self_row, sums.added_to(self));
+  if (row != nullptr) store_pack(row, sums.rounded());
 }
 
-// The sum of the groups' sums, in group 0. `shared` has room for those of all threads.
-template <typename T, int V>
-__device__ __forceinline__ void sum_groups(Sums<T, V>& sums, Sums<T, V>* shared, uint32_t lanes) {
-  shared[threadIdx.x] = sums;
-  __syncthreads();
-  for (uint32_t half = kRowThreads / 2; half >= lanes; half /= 2) {
-    if (threadIdx.x < half) {
-      sums.add(shared[threadIdx.x + half]);
-      shared[threadIdx.x] = sums;
-    }
+// ---------------------------------------------------------------- long segments
+
+template <int kTeam>
+__device__ __forceinline__ void sync_team() {
+  if constexpr (kTeam == 32) {
+    __syncwarp();
+  } else {
     __syncthreads();
   }
 }
 
-// Each block sums parts of long segments, for one tile and outer index at a time.
+// The sum of the groups' sums, in group 0. `shared` has room for those of all threads of the team.
+template <int kTeam, typename T, int V>
+__device__ __forceinline__ void sum_groups(Sums<T, V>& sums, Sums<T, V>* shared, uint32_t lanes) {
+  if (lanes == kTeam) return;
+  const uint32_t thread = threadIdx.x % kTeam;
+  shared[thread] = sums;
+  sync_team<kTeam>();
+#pragma unroll 1  // unrolled, it takes registers that rows under way need
+  for (uint32_t half = kTeam / 2; half >= lanes; half /= 2) {
+    if (thread < half) {
+      sums.add(shared[thread + half]);
+      shared[thread] = sums;
+    }
+    sync_team<kTeam>();
+  }
+}
+
+// Rows begin.. to end, summed by the groups of a warp in turn.
 template <typename T, int V>
-__global__ __launch_bounds__(kRowThreads, 2) void sum_long_segments(const RowArgs args) {
+__device__ __forceinline__ void sum_rows_of_warp(const RowArgs& args, const Column<T, V>& column,
+                                                 const Stage& stage, uint32_t begin, uint32_t end,
+                                                 Sums<T, V>& sums) {
   constexpr int kRows = kRowsUnderWay<V>;
-  extern __shared__ uint64_t staged[];
-  auto* shared = reinterpret_cast<Sums<T, V>*>(staged);
-  __shared__ uint32_t summed_before;
-  const uint32_t groups = kRowThreads / args.lanes;
-  const uint32_t group = threadIdx.x / args.lanes, lane = threadIdx.x % args.lanes;
+  const uint32_t groups = 32 / args.lanes, group = threadIdx.x % 32 / args.lanes;
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
-  wait_for_grid_before();
-  const uint64_t slices = uint64_t{args.tiles.divisor} * args.outer_size;
-  const uint64_t items = args.counters->parts * slices;
-  for (uint64_t item = blockIdx.x; item < items; item += gridDim.x) {
-    const Part part = args.parts[item / slices];
-    auto outer = static_cast<uint32_t>(item % slices);
-    const uint32_t slice = outer;
-    const uint32_t tile = args.tiles.divmod(outer);
-    const Column<T, V> column(args, tile, outer, lane);
-    const uint64_t rows = part.end - part.begin;
-    const auto begin = part.begin + static_cast<uint32_t>(rows * group / groups);
-    const auto end = part.begin + static_cast<uint32_t>(rows * (group + 1) / groups);
-    Sums<T, V> sums;
-    for (uint32_t i = begin; column.valid && i < end; i += kRows) {
-      uint64_t entries[kRows];
-      Pack<T, V> packs[kRows];
+  for (; begin < end; begin += stage.capacity) {
+    const uint32_t rows = min(end - begin, stage.capacity);
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x % 32; i < rows; i += 32) {
+      stage.items[i] = args.segments.position(args.segments.entries[begin + i]) *
+                       static_cast<uint64_t>(args.entry_stride);
+    }
+    __syncwarp();
+    for (uint32_t i = group; i < rows && column.valid; i += kRows * groups) {
+      RawPack<T, V> packs[kRows];
 #pragma unroll
       for (int u = 0; u < kRows; ++u) {
-        if (i + u < end) entries[u] = args.entries[i + u];
+        if (i + u * groups >= rows) break;
+        packs[u].load(column.source + stage.items[i + u * groups]);
       }
 #pragma unroll
       for (int u = 0; u < kRows; ++u) {
-        if (i + u < end) packs[u] = column.source_row(args, entries[u]);
-      }
-#pragma unroll
-      for (int u = 0; u < kRows; ++u) {
-        if (i + u < end) sums.add(packs[u], alpha);
+        if (i + u * groups >= rows) break;
+        sums.add(packs[u].values(), alpha);
       }
     }
-    sum_groups(sums, shared, args.lanes);
+    __syncwarp();
+  }
+}
+
+// The part's rows of one tile and outer index, by a warp or a block.
+template <int kTeam, typename T, int V>
+__device__ __forceinline__ void sum_part(const RowArgs& args, const Part& part, uint32_t slice,
+                                         const Stage& stage, Sums<T, V>* shared) {
+  const SegmentArgs& segments = args.segments;
+  const uint32_t group = threadIdx.x % kTeam / args.lanes, lane = threadIdx.x % args.lanes;
+  const uint32_t groups = kTeam / args.lanes;
+  uint32_t outer = slice;
+  const uint32_t tile = args.tiles.divmod(outer);
+  const Column<T, V> column(args, tile, outer, lane);
+  Sums<T, V> sums;
+  constexpr uint32_t kWarps = kTeam / 32;
+  const uint32_t warp = threadIdx.x % kTeam / 32;
+  const uint64_t rows = part.end - part.begin;
+  sum_rows_of_warp(args, column, stage, part.begin + static_cast<uint32_t>(rows * warp / kWarps),
+                   part.begin + static_cast<uint32_t>(rows * (warp + 1) / kWarps), sums);
+  sum_groups<kTeam>(sums, shared, args.lanes);
+  if constexpr (kTeam == kRowThreads) {
     if (part.count > 1) {
+      __shared__ uint32_t summed_before;
+      const uint64_t slices = uint64_t{args.tiles.divisor} * args.outer_size;
       auto* part_sums = static_cast<Sums<T, V>*>(args.part_sums) +
                         (part.slot * slices + slice) * args.lanes + lane;
       const uint64_t next = slices * args.lanes;  // from a part to the next
@@ -233,19 +268,55 @@ __global__ __launch_bounds__(kRowThreads, 2) void sum_long_segments(const RowArg
         summed_before = atomicAdd(&args.tickets[part.slot * slices + slice], 1u);
       }
       __syncthreads();
-      if (summed_before + 1 < part.count) continue;  // another block will be the last
+      if (summed_before + 1 < part.count) return;  // another block will be the last
       __threadfence();
       sums = Sums<T, V>();
-      const auto first = static_cast<uint32_t>(uint64_t{part.count} * group / groups);
-      const auto last = static_cast<uint32_t>(uint64_t{part.count} * (group + 1) / groups);
-#pragma unroll 8
-      for (uint32_t i = first; i < last; ++i) sums.add(load_from_l2(&part_sums[i * next]));
-      sum_groups(sums, shared, args.lanes);
+#pragma unroll(16 / V)
+      for (uint32_t i = group; i < part.count; i += groups) {
+        sums.add(load_from_l2(&part_sums[i * next]));
+      }
+      sum_groups<kTeam>(sums, shared, args.lanes);
     }
-    if (group == 0 && column.valid) {
-      T* row = column.self_row(args, args.bin(args.entries[part.begin]));
-      store_pack(row, sums.added_to(load_pack<T, V>(row)));
-    }
+  }
+  if (group == 0 && column.valid) {
+    const uint64_t bin = segments.bin(segments.entries[part.begin]);
+    T* row = column.self + static_cast<int64_t>(bin) * args.bin_stride;
+    store_pack(row, sums.added_to(load_pack<T, V>(row)));
+  }
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void sum_long_segments(const RowArgs& args, Sums<T, V>* shared) {
+  const SegmentArgs& segments = args.segments;
+  const uint32_t warp = threadIdx.x / 32;
+  const Stage stage(shared + kRowThreads, warp, args.range_entries);
+  const uint64_t slices = uint64_t{args.tiles.divisor} * args.outer_size;
+  const uint64_t block_items = segments.counters->block_parts * slices;
+  for (uint64_t item = blockIdx.x; item < block_items; item += args.workers) {
+    sum_part<kRowThreads, T, V>(args, segments.block_part(static_cast<uint32_t>(item / slices)),
+                                static_cast<uint32_t>(item % slices), stage, shared);
+  }
+  __syncthreads();
+  const uint64_t warp_items = segments.counters->warp_parts * slices;
+  for (uint64_t item = blockIdx.x * kRowWarps + warp; item < warp_items;
+       item += args.workers * kRowWarps) {
+    sum_part<32, T, V>(args, segments.parts[item / slices], static_cast<uint32_t>(item % slices),
+                       stage, shared + warp * 32);
+  }
+}
+
+// blockIdx: workers for long segments first, since those take longest; then eight warps each for
+// (outer, range of entries, tile of the rows), the tile innermost, so that neighbours read whole rows.
+template <typename T, int V>
+__global__ __launch_bounds__(kRowThreads, kRowBlocksPerSm<V>) void sum_rows(const RowArgs args) {
+  extern __shared__ uint4 staged[];
+  auto* shared = reinterpret_cast<Sums<T, V>*>(staged);  // of each thread, then the stages
+  wait_for_grid_before();
+  let_next_grid_start();
+  if (blockIdx.x < args.workers) {
+    sum_long_segments<T, V>(args, shared);
+  } else {
+    sum_short_segments<T, V>(args, shared);
   }
 }
 

@@ -17,13 +17,16 @@ constexpr int kMaxPositionBits = 30;
 
 // ---------------------------------------------------------------- summing rows in sorted order
 constexpr int kRowThreads = 256;
+constexpr int kRowWarps = kRowThreads / 32;
+template <int V>
+constexpr int kRowBlocksPerSm = V >= 8 ? 4 : 3;
 // Rows that a group has under way, of V values to a lane: wide sums leave registers for fewer.
 template <int V>
 constexpr int kRowsUnderWay = V >= 8 ? 4 : 8;
 constexpr int kShortSegment = 32;  // the longest run of equal indices that one group sums
-constexpr int kMinPart = 1024;     // rows of a long segment that one block sums, or more
-constexpr int kMaxParts = 2048;
-constexpr int kLongBlocksPerSm = 6;
+// Rows of a long segment that a group of a warp or block sums, or more where there are many parts.
+constexpr int kGroupRows = 128;
+constexpr int kMaxParts = 1024;
 
 // ---------------------------------------------------------------- few bins, in shared memory
 constexpr int kBinThreads = 1024;

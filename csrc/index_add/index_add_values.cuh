@@ -58,6 +58,13 @@ struct alignas(sizeof(Sum<T>) * V < kPackBytes ? sizeof(Sum<T>) * V : kPackBytes
     for (int i = 0; i < V; ++i) values[i] = plus(values[i], other.values[i]);
   }
 
+  __device__ __forceinline__ Pack<T, V> rounded() const {
+    Pack<T, V> pack;
+#pragma unroll
+    for (int i = 0; i < V; ++i) pack.values[i] = from_compute<T>(values[i]);
+    return pack;
+  }
+
   // What is in self already, and these sums.
   __device__ __forceinline__ Pack<T, V> added_to(const Pack<T, V>& self) const {
     Pack<T, V> pack;
@@ -65,6 +72,28 @@ struct alignas(sizeof(Sum<T>) * V < kPackBytes ? sizeof(Sum<T>) * V : kPackBytes
     for (int i = 0; i < V; ++i) {
       pack.values[i] = from_compute<T>(plus(to_compute(self.values[i]), values[i]));
     }
+    return pack;
+  }
+};
+
+// A pack as it comes from memory. The compiler would take narrow values apart as soon as they are
+// loaded, and so give each a register.
+template <typename T, int V>
+struct RawPack {
+  static constexpr int kBytes = sizeof(T) * V;
+  std::conditional_t<
+      kBytes == 16, uint4,
+      std::conditional_t<kBytes == 8, uint2,
+                         std::conditional_t<kBytes == 4, uint32_t,
+                                            std::conditional_t<kBytes == 2, uint16_t, uint8_t>>>>
+      words;
+
+  __device__ __forceinline__ void load(const T* aligned) {
+    words = *reinterpret_cast<const decltype(words)*>(aligned);
+  }
+  __device__ __forceinline__ Pack<T, V> values() const {
+    Pack<T, V> pack;
+    memcpy(&pack, &words, sizeof(pack));
     return pack;
   }
 };

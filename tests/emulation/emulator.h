@@ -36,6 +36,8 @@ inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 template <typename T>
 inline T __ldcg(const T* from) {
   return *from;
@@ -199,6 +201,17 @@ inline uint32_t __match_any_sync(uint32_t mask, uint32_t word) {
     equal |= uint32_t{own} << lane;
   }
   return equal;
+}
+
+inline uint32_t __ballot_sync(uint32_t mask, bool predicate) {
+  const auto& words = emulator::places[emulator::running->turn];
+  (void)emulator::exchange(predicate, mask, 0);
+  uint32_t ballot = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const bool own = (mask >> lane & 1) && words[(threadIdx.x & ~31u) + lane] != 0;
+    ballot |= uint32_t{own} << lane;
+  }
+  return ballot;
 }
 
 // Atomic, as threads take turns at barriers alone.

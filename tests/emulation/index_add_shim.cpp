@@ -4,7 +4,7 @@
 
 namespace gpuopt::index_add {
 // What a block may have on sm_90, and more than any kernel is given here.
-alignas(16) uint64_t staged[(227 << 10) / sizeof(uint64_t)];
+alignas(16) uint4 staged[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last ones must stay
 alignas(16) uint4 shared_bins[(227 << 10) / sizeof(uint4)];
 }  // namespace gpuopt::index_add
@@ -49,11 +49,11 @@ struct Taken {
 
 // The limits that small problems would not reach.
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
-                           int min_part, int max_position_bits, int64_t min_hot_values) {
+                           int group_rows, int max_position_bits, int64_t min_hot_values) {
   kSortSourceBytes = sort_source_bytes;
   kMinBinValues = min_bin_values;
   kMaxLaunchSize = launch_size;
-  kMinPart = min_part;
+  kGroupRows = group_rows;
   kMaxPositionBits = max_position_bits;
   kMinHotValues = min_hot_values;
 }

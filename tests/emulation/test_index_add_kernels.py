@@ -19,7 +19,7 @@ from .dtypes import BOOL, COMPLEX, FLOAT, TYPES, Operand
 ATOMIC, SORTED, BINS = range(3)
 FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
-LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kMinPart": 1024}
+LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kGroupRows": 128}
 LIMITS |= {"kMaxPositionBits": 30, "kMinHotValues": 1 << 20}
 
 
@@ -49,7 +49,7 @@ def set_limits(kernels, **limits):
         ctypes.c_int64(values["kSortSourceBytes"]),
         ctypes.c_int64(values["kMinBinValues"]),
         ctypes.c_int64(values["kMaxLaunchSize"]),
-        values["kMinPart"],
+        values["kGroupRows"],
         values["kMaxPositionBits"],
         ctypes.c_int64(values["kMinHotValues"]),
     )
@@ -181,7 +181,7 @@ def test_any_problem(kernels):
                 "kSortSourceBytes": st.sampled_from([0, 4096, 24 << 20]),
                 "kMinBinValues": st.sampled_from([0, 500, 1 << 15]),
                 "kMaxLaunchSize": st.sampled_from([50, 1 << 30]),
-                "kMinPart": st.sampled_from([64, 1024]),
+                "kGroupRows": st.sampled_from([2, 64]),
                 "kMaxPositionBits": st.sampled_from([7, 30, 30]),
                 "kMinHotValues": st.sampled_from([0, 1 << 20]),
             }
@@ -203,7 +203,7 @@ def test_any_problem(kernels):
 @pytest.mark.parametrize("width", [1, 2, 7, 16, 128, 132, 150])
 def test_long_segments_in_parts(kernels, distribution, dtype, width):
     """Sorted, into bins of which some get thousands of rows: one segment is cut into dozens of parts."""
-    set_limits(kernels, kMinPart=64, kSortSourceBytes=0)
+    set_limits(kernels, kGroupRows=2, kSortSourceBytes=0)
     random = np.random.default_rng(width)
     bins, entries = 600, 9000 if width < 100 else 3000
     index = indices(distribution, entries, bins, random)

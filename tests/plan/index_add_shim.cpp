@@ -5,7 +5,7 @@ using namespace gpuopt;
 using namespace gpuopt::index_add;
 
 struct View {
-  int64_t path, values, units, lanes, tiles, group_entries, block_entries, part_rows;
+  int64_t path, values, units, lanes, tiles, group_entries, range_entries, tasks, warp_rows, part_rows;
   int64_t outer_group, copies, splits;
   int64_t inner, inner_self_stride, inner_source_stride, num_outer, outer_size;
   int64_t position_bits, passes, digit_bits, sort_blocks, tiles_per_block;
@@ -22,7 +22,9 @@ View view_of(const Problem& problem, Path path, const Device& device) {
           plan.lanes,
           plan.tiles,
           plan.group_entries,
-          plan.block_entries(),
+          plan.range_entries(),
+          plan.tasks(),
+          plan.warp_rows,
           plan.part_rows,
           plan.outer_group,
           plan.copies,

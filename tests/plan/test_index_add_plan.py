@@ -22,7 +22,7 @@ FAST, DETERMINISTIC, ACCURATE = range(3)
 BASE = 1 << 20
 GRID = 2**31 - 1
 FIELDS = (
-    "path values units lanes tiles group_entries block_entries part_rows outer_group copies splits inner inner_self_stride "
+    "path values units lanes tiles group_entries range_entries tasks warp_rows part_rows outer_group copies splits inner inner_self_stride "
     "inner_source_stride num_outer outer_size position_bits passes digit_bits sort_blocks tiles_per_block"
 ).split()
 
@@ -119,8 +119,9 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
     elif v.path == SORTED:
         assert v.lanes in (1, 2, 4, 8, 16, 32) and v.tiles * v.lanes >= v.units > (v.tiles - 1) * v.lanes
         assert v.tiles == 1 or v.tiles * v.lanes * 4 <= v.units * 5
-        assert v.block_entries == 256 // v.lanes * v.group_entries and v.group_entries <= 32
-        assert -(-entries // v.block_entries) * v.tiles * v.outer_size <= GRID
+        assert v.range_entries == 32 // v.lanes * v.group_entries and v.group_entries <= 32
+        assert v.range_entries % 32 == 0 and v.tasks == -(-entries // v.range_entries) * v.tiles * v.outer_size < 2**32
+        assert v.warp_rows <= v.part_rows
         slots = 2 * (entries // v.part_rows) if entries > v.part_rows else 0
         assert slots * v.outer_size * v.tiles * v.lanes * v.values * max(item_of_sum(problem), 4) <= 80 * entries
         assert slots * v.outer_size * v.tiles < 2**32
