@@ -201,6 +201,16 @@ inline uint32_t __match_any_sync(uint32_t mask, uint32_t word) {
   return equal;
 }
 
+inline uint32_t __ballot_sync(uint32_t mask, bool set) {
+  const auto& words = emulator::places[emulator::running->turn];
+  (void)emulator::exchange(set, mask, 0);
+  uint32_t ballot = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if (mask >> lane & 1) ballot |= words[(threadIdx.x & ~31u) + lane] << lane;
+  }
+  return ballot;
+}
+
 // Atomic, as threads take turns at barriers alone.
 template <typename T>
 inline T atomicAdd(T* to, T value) {
