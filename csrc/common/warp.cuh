@@ -21,6 +21,25 @@ __device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   return other;
 }
 
+// The lanes in whose words `bit` is as in the own one. All lanes of the warp take part.
+__device__ __forceinline__ uint32_t lanes_with_same(uint32_t word, uint32_t bit) {
+#if defined(__CUDA_ARCH__)
+  // One predicate for the vote and for its complement, where the compiler tests the bit twice.
+  uint32_t lanes;
+  asm volatile(
+      "{ .reg .pred set; .reg .b32 own;\n"
+      "and.b32 own, %1, %2; setp.ne.u32 set, own, 0;\n"
+      "vote.sync.ballot.b32 %0, set, 0xffffffff; @!set not.b32 %0, %0; }"
+      : "=r"(lanes)
+      : "r"(word), "r"(bit));
+  return lanes;
+#else
+  const bool set = (word & bit) != 0;
+  const uint32_t lanes = __ballot_sync(0xffffffffu, set);
+  return set ? lanes : ~lanes;
+#endif
+}
+
 // The sum of the values of the lanes up to and with the own one. All lanes of the warp take part.
 __device__ __forceinline__ uint32_t warp_sum_up(uint32_t value) {
 #pragma unroll

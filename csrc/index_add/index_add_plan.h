@@ -78,9 +78,12 @@ struct SortPlan {
   int position_bits = 0;
   int passes = 1;
   int digit_bits = 0;
+  int items = 1;  // of a thread
   int64_t tiles = 0;
-  int64_t tiles_per_block = 0;
+  bool one_tile = false;  // sorted by one block; else blocks move all entries, pass by pass
+  int64_t tiles_per_block = 1;
   int64_t blocks = 0;
+  int64_t tile() const { return int64_t{kSortThreads} * items; }
 };
 
 struct Plan {
@@ -201,15 +204,25 @@ inline int position_bits_for(int64_t bins) {
   return std::min(kMaxPositionBits, 64 - detail::bits_for(bins));
 }
 
+constexpr int sort_shared_bytes(int items) {
+  return 8 * kSortThreads * items + 2 * kSortWarps * kCountStride + 4 * kDigits + 4 * kSortWarps;
+}
+
+// Tiles are as small as leaves them to as many blocks as are to have one.
 inline SortPlan plan_sort(int64_t entries, int64_t bins, const Device& device) {
   SortPlan sort;
   const int bits = detail::bits_for(bins);
   sort.position_bits = position_bits_for(bins);
   sort.passes = std::max(ceil_div(bits, kMaxDigitBits), 1);
   sort.digit_bits = ceil_div(bits, sort.passes);
-  sort.tiles = ceil_div<int64_t>(entries, kSortTile);
-  sort.tiles_per_block =
-      ceil_div<int64_t>(sort.tiles, int64_t{kSortBlocksPerSm} * device.multiprocessors);
+  sort.one_tile = entries <= kMaxTileEntries && sort_shared_bytes(kMaxTileItems) <= device.shared_bytes;
+  const int most_blocks = sort.one_tile ? 1 : std::min(device.multiprocessors, kMaxSortBlocks);
+  while (sort.items < kMaxSortItems && sort.tile() * most_blocks < entries &&
+         sort_shared_bytes(2 * sort.items) <= device.shared_bytes) {
+    sort.items *= 2;
+  }
+  sort.tiles = ceil_div<int64_t>(entries, sort.tile());
+  sort.tiles_per_block = ceil_div<int64_t>(sort.tiles, most_blocks);
   sort.blocks = ceil_div(sort.tiles, sort.tiles_per_block);
   return sort;
 }

@@ -1,208 +1,267 @@
-// Each pass over a digit is three launches: blocks count the digits in their stretch of the entries;
-// the counts of each digit are summed up from block to block; blocks move their entries behind those
-// of lower digits and of earlier blocks. Nothing waits for another block, and nothing is ordered by
-// chance.
+// Few entries are sorted by one block by all digits, in shared memory. More: each pass over a digit is
+// two launches. Blocks count the digits in their stretch of the entries, then move the entries behind
+// those of lower digits and of earlier blocks, whose counts each block sums up for itself, by groups of
+// blocks. Nothing waits for another block, and nothing is ordered by chance.
+//
+// Every kernel lets the next one start only after it has itself waited for those before. So a kernel
+// may read what the last but one has written, or any before, without waiting.
+#include <type_traits>
+
 #include "common/index.h"
 #include "common/launch.cuh"
 #include "common/warp.cuh"
 #include "index_add/index_add_sort.cuh"
+#include "index_add/index_add_sort_tile.cuh"
 
 namespace gpuopt::index_add {
 namespace {
 
-constexpr int kWarps = kSortThreads / 32;
-static_assert(kSortThreads == kDigits, "each thread looks after a digit");
+static_assert(kSortThreads == 2 * kDigits && kSortWarps == 32);
+static_assert(kMaxSortBlocks == kSortGroup * kSortGroup);
 
 struct PassArgs {
+  SortSource source;
+  Digit digit;
   uint32_t count = 0;
-  uint32_t block_entries = 0;  // of each block, a multiple of kSortTile
-  uint32_t blocks = 0;
-  int shift = 0;
-  uint32_t mask = 0;
-  uint32_t* counts = nullptr;  // [digit][block]
-  uint32_t* totals = nullptr;  // [digit]
-
-  __device__ uint32_t digit(uint64_t entry) const {
-    return static_cast<uint32_t>(entry >> shift) & mask;
-  }
+  uint32_t block_entries = 0;
+  uint32_t* counts = nullptr;  // [block][digit]
+  uint32_t* groups = nullptr;  // [group of kSortGroup blocks][digit], zero before the pass
 };
 
-// The entries of the first pass, made from the caller's index.
-struct FromIndex {
-  Index index;
-  int position_bits;
-
-  __device__ uint64_t operator()(uint32_t position) const {
-    return static_cast<uint64_t>(index(position)) << position_bits | position;
-  }
-};
-
-struct FromEntries {
-  const uint64_t* entries;
-
-  __device__ uint64_t operator()(uint32_t position) const { return entries[position]; }
-};
-
-template <typename From>
-__global__ __launch_bounds__(kSortThreads) void count_digits(const From from, const PassArgs args,
-                                                             uint32_t* zeroed,
-                                                             uint32_t num_zeroed) {
-  __shared__ uint32_t counts[kDigits];
-  counts[threadIdx.x] = 0;
-  __syncthreads();
-  wait_for_grid_before();
-  let_next_grid_start();
-  for (uint32_t i = blockIdx.x * kSortThreads + threadIdx.x; i < num_zeroed;
+__device__ __forceinline__ void zero(uint32_t* words, uint32_t count) {
+  for (uint32_t i = blockIdx.x * kSortThreads + threadIdx.x; i < count;
        i += gridDim.x * kSortThreads) {
-    zeroed[i] = 0;
+    words[i] = 0;
   }
+}
+
+__global__ __launch_bounds__(kSortThreads) void zero_counts(uint32_t* groups, uint32_t num_groups,
+                                                            uint32_t* zeroed, uint32_t num_zeroed) {
+  wait_for_grid_before();
+  let_next_grid_start();
+  zero(groups, num_groups);
+  zero(zeroed, num_zeroed);
+}
+
+__global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args) {
+  __shared__ uint32_t counts[kDigits];
+  if (threadIdx.x < kDigits) counts[threadIdx.x] = 0;
+  __syncthreads();
+  // The kernel before has moved the entries, or but zeroed counts.
+  if (args.source.packed != nullptr) wait_for_grid_before();
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);
-  for (uint32_t tile = begin; tile < end; tile += kSortTile) {
-    uint64_t entries[kSortItems];
+  uint64_t entries[kMaxSortItems];
+  args.source.load(begin + threadIdx.x, kSortThreads, end, entries);
+  wait_for_grid_before();
+  let_next_grid_start();
+  for (uint32_t tile = begin; tile < end; tile += kSortThreads * kMaxSortItems) {
+    const uint32_t first = tile + threadIdx.x;
+    if (tile > begin) args.source.load(first, kSortThreads, end, entries);
+    args.source.check(first, kSortThreads, end, entries);
+    args.source.pack(first, kSortThreads, end, entries);
 #pragma unroll
-    for (int i = 0; i < kSortItems; ++i) {
-      const uint32_t at = tile + i * kSortThreads + threadIdx.x;
-      if (at < end) entries[i] = from(at);
-    }
-#pragma unroll
-    for (int i = 0; i < kSortItems; ++i) {
-      const uint32_t at = tile + i * kSortThreads + threadIdx.x;
-      if (at < end) atomicAdd(&counts[args.digit(entries[i])], 1u);
+    for (int i = 0; i < kMaxSortItems; ++i) {
+      if (first + i * kSortThreads < end) atomicAdd(&counts[args.digit.of(entries[i])], 1u);
     }
   }
   __syncthreads();
-  if (threadIdx.x <= args.mask) {
-    args.counts[threadIdx.x * args.blocks + blockIdx.x] = counts[threadIdx.x];
+  if (threadIdx.x < kDigits) {
+    const uint32_t own = counts[threadIdx.x];
+    args.counts[blockIdx.x * kDigits + threadIdx.x] = own;
+    if (own > 0) atomicAdd(&args.groups[blockIdx.x / kSortGroup * kDigits + threadIdx.x], own);
   }
 }
 
-// counts[digit][block] becomes how many entries of the digit are in blocks before; a warp a digit.
-__global__ __launch_bounds__(kSortThreads) void sum_up_counts(const PassArgs args) {
-  const uint32_t digit = blockIdx.x * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
-  wait_for_grid_before();
-  let_next_grid_start();
-  if (digit > args.mask) return;
-  uint32_t* counts = args.counts + digit * args.blocks;
-  uint32_t total = 0;
-  for (uint32_t first = 0; first < args.blocks; first += 32) {
-    const uint32_t block = first + lane;
-    const uint32_t own = block < args.blocks ? counts[block] : 0;
-    const uint32_t up_to_own = warp_sum_up(own);
-    if (block < args.blocks) counts[block] = total + up_to_own - own;
-    total += __shfl_sync(0xffffffffu, up_to_own, 31);
+// distances[digit] becomes where in memory the block's first entry of the digit goes. The first half
+// of the threads sums up groups of blocks, the other one the blocks before in the own group.
+__device__ __forceinline__ void find_places(const PassArgs& args, uint32_t (&sums)[kSortWarps],
+                                            uint32_t (&distances)[kDigits]) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, digit = threadIdx.x % kDigits;
+  const bool sums_groups = threadIdx.x < kDigits;
+  const uint32_t group = blockIdx.x / kSortGroup;
+  const uint32_t own = sums_groups ? group : blockIdx.x % kSortGroup;
+  const uint32_t rows = sums_groups ? (gridDim.x - 1) / kSortGroup + 1 : own;
+  const uint32_t* first =
+      (sums_groups ? args.groups : args.counts + group * kSortGroup * kDigits) + digit;
+  uint32_t row[kSortGroup];
+#pragma unroll
+  for (uint32_t r = 0; r < kSortGroup; ++r) row[r] = r < rows ? __ldcg(first + r * kDigits) : 0;
+  uint32_t total = 0, before = 0;
+#pragma unroll
+  for (uint32_t r = 0; r < kSortGroup; ++r) {
+    total += row[r];
+    before += r < own ? row[r] : 0;
   }
-  if (lane == 0) args.totals[digit] = total;
+  const uint32_t up_to_own = warp_sum_up(total);
+  if (sums_groups && lane == 31) sums[warp] = up_to_own;
+  if (!sums_groups) distances[digit] = before;
+  __syncthreads();
+  uint32_t lower = lane < warp && lane < kDigits / 32 ? sums[lane] : 0;
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) lower += __shfl_xor_sync(0xffffffffu, lower, mask);
+  if (sums_groups) distances[digit] += lower + up_to_own - total + before;
 }
 
-// The sum of the values of all threads before the own one. `sums` are free again after a barrier.
-__device__ __forceinline__ uint32_t sum_before(uint32_t value, uint32_t (&sums)[kWarps]) {
+template <int Items>
+__global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args, uint64_t* to) {
+  auto& shared = *reinterpret_cast<SortTile<Items>*>(sort_shared);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t up_to_own = warp_sum_up(value);
-  if (lane == 31) sums[warp] = up_to_own;
-  __syncthreads();
-  uint32_t before = 0;
-#pragma unroll
-  for (uint32_t w = 0; w < kWarps; ++w) before += w < warp ? sums[w] : 0;
-  return before + up_to_own - value;
-}
-
-template <typename From>
-__global__ __launch_bounds__(kSortThreads) void move_entries(const From from, const PassArgs args,
-                                                             uint64_t* to) {
-  // While ranks are found, how many entries of a digit each warp has had; then the tile in order.
-  __shared__ union {
-    uint16_t counts[kWarps][kDigits];
-    uint64_t ordered[kSortTile];
-  } shared;
-  __shared__ uint32_t sums[2][kWarps];
-  __shared__ uint32_t starts[kDigits];     // of each digit in the ordered tile
-  __shared__ uint32_t distances[kDigits];  // from there to its place in `to`
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, own_digit = threadIdx.x;
-  wait_for_grid_before();
-  let_next_grid_start();
-  const bool has_digit = own_digit <= args.mask;
-  uint32_t place = sum_before(has_digit ? args.totals[own_digit] : 0, sums[0]);
-  if (has_digit) place += args.counts[own_digit * args.blocks + blockIdx.x];
-
+  constexpr uint32_t kTile = kSortThreads * Items;
+  // A warp has neighbouring entries, so that order within a digit is the order of positions.
+  const uint32_t own = warp * (32 * Items) + lane;
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);
-  for (uint32_t tile = begin; tile < end; tile += kSortTile) {
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) shared.counts[w][own_digit] = 0;
-    // A warp has neighbouring entries, so that order within a digit is the order of positions. Past
-    // the end are entries of the highest digit, which come after all others.
-    const uint32_t first = tile + warp * (32 * kSortItems) + lane;
-    uint64_t entries[kSortItems];
-    uint32_t ranks[kSortItems];
-#pragma unroll
-    for (int i = 0; i < kSortItems; ++i) {
-      entries[i] = first + i * 32 < end ? from(first + i * 32) : ~uint64_t{0};
+  uint16_t* counts = shared.counts[warp];
+  uint64_t entries[Items];
+  uint32_t ranks[Items];
+  args.source.load(begin + own, 32, end, entries);
+  clear_counts(counts);
+  wait_for_grid_before();
+  let_next_grid_start();
+  find_places(args, shared.sums, shared.distances);
+  uint32_t ends_before = 0;  // of the own pair of digits, in the tile before
+  for (uint32_t tile = begin; tile < end; tile += kTile) {
+    args.source.pack(tile + own, 32, end, entries);
+    rank_in_warp(entries, args.digit, counts, ranks);
+    __syncthreads();
+    const DigitPair digits = sum_up_warps(shared.counts, shared.sums);
+    if (lane < kPairsPerWarp) {
+      uint32_t* distances = shared.distances + 2 * own_pair();
+      distances[0] += (ends_before & 0xffff) - (digits.start & 0xffff);
+      distances[1] += (ends_before >> 16) - (digits.start >> 16);
+      ends_before = digits.start + digits.total;
     }
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kSortItems; ++i) {
-      const uint32_t digit = args.digit(entries[i]);
-      const uint32_t equal = __match_any_sync(0xffffffffu, digit);
-      const uint32_t before = shared.counts[warp][digit];
-      const uint32_t below = __popc(equal & ((1u << lane) - 1));
-      ranks[i] = before + below;
-      __syncwarp();
-      if (below == 0) {
-        shared.counts[warp][digit] = static_cast<uint16_t>(before + __popc(equal));
-      }
-      __syncwarp();
-    }
+    order(entries, ranks, args.digit, counts, shared.ordered);
+    // The next tile's come while this one is written.
+    if (tile + kTile < end) args.source.load(tile + kTile + own, 32, end, entries);
+    __syncwarp();
+    clear_counts(counts);
     __syncthreads();
-    uint32_t total = 0;
+    const uint32_t valid = min(end - tile, kTile);
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const uint32_t own = shared.counts[w][own_digit];
-      shared.counts[w][own_digit] = static_cast<uint16_t>(total);
-      total += own;
-    }
-    const uint32_t start = sum_before(total, sums[1]);
-    starts[own_digit] = start;
-    distances[own_digit] = place - start;
-    place += total;
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kSortItems; ++i) {
-      const uint32_t digit = args.digit(entries[i]);
-      ranks[i] += starts[digit] + shared.counts[warp][digit];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kSortItems; ++i) shared.ordered[ranks[i]] = entries[i];
-    __syncthreads();
-    const uint32_t valid = min(end - tile, static_cast<uint32_t>(kSortTile));
-#pragma unroll
-    for (int i = 0; i < kSortItems; ++i) {
+    for (int i = 0; i < Items; ++i) {
       const uint32_t at = i * kSortThreads + threadIdx.x;
-      if (at >= valid) continue;
+      if (at >= valid) break;
       const uint64_t entry = shared.ordered[at];
-      to[distances[args.digit(entry)] + at] = entry;
+      to[shared.distances[args.digit.of(entry)] + at] = entry;
     }
-    __syncthreads();
   }
 }
 
-template <typename From>
-cudaError_t run_pass(const From& from, const PassArgs& args, uint64_t* to, uint32_t* zeroed,
-                     uint32_t num_zeroed, bool overlaps, cudaStream_t stream) {
+// One block, one tile, by all digits.
+template <int Items>
+__global__ __launch_bounds__(kSortThreads) void sort_tile(const SortSource source, uint32_t count,
+                                                          Digit digit, int passes, uint64_t* to,
+                                                          uint32_t* zeroed, uint32_t num_zeroed) {
+  auto& shared = *reinterpret_cast<SortTile<Items>*>(sort_shared);
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t own = warp * (32 * Items) + lane;
+  uint16_t* counts = shared.counts[warp];
+  uint64_t entries[Items];
+  uint32_t ranks[Items];
+  wait_for_grid_before();
+  let_next_grid_start();
+  source.load(own, 32, count, entries);
+  zero(zeroed, num_zeroed);
+  clear_counts(counts);
+  source.check(own, 32, count, entries);
+  source.pack(own, 32, count, entries);
+#pragma unroll 1
+  for (;; digit.shift += digit.bits) {
+    rank_in_warp(entries, digit, counts, ranks);
+    __syncthreads();
+    sum_up_warps(shared.counts, shared.sums);
+    __syncthreads();
+    order(entries, ranks, digit, counts, shared.ordered);
+    __syncwarp();
+    clear_counts(counts);
+    __syncthreads();
+    if (--passes == 0) break;
+#pragma unroll
+    for (int i = 0; i < Items; ++i) entries[i] = shared.ordered[own + i * 32];
+  }
+#pragma unroll
+  for (int i = 0; i < Items; ++i) {
+    const uint32_t at = i * kSortThreads + threadIdx.x;
+    if (at < count) to[at] = shared.ordered[at];
+  }
+}
+
+// Calls f(std::integral_constant<int, number>) for a power of two up to Most.
+template <int Most, typename F>
+cudaError_t with_constant(int number, F&& f) {
+  if constexpr (Most > 1) {
+    if (number < Most) return with_constant<Most / 2>(number, f);
+  }
+  return f(std::integral_constant<int, Most>());
+}
+
+template <int Items, typename... Parameters, typename... Arguments>
+cudaError_t launch_tiles(void (*kernel)(Parameters...), LaunchShape shape, cudaStream_t stream,
+                         const Arguments&... arguments) {
+  shape.threads = kSortThreads;
+  shape.shared_bytes = sizeof(SortTile<Items>);
+  const cudaError_t error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+  return error != cudaSuccess ? error : launch_kernel(kernel, shape, stream, arguments...);
+}
+
+struct Call {
+  SortSource source;
+  uint32_t count;
+  uint32_t* zeroed;
+  uint32_t num_zeroed;
+  Workspace& workspace;
+  cudaStream_t stream;
+};
+
+cudaError_t sort_one_tile(const Call& call, const SortPlan& plan, const uint64_t** sorted) {
+  auto* to = static_cast<uint64_t*>(call.workspace.allocate(sizeof(uint64_t) * call.count));
+  *sorted = to;
+  const Digit digit{plan.position_bits, plan.digit_bits};
+  return with_constant<kMaxTileItems>(plan.items, [&](auto items) {
+    return launch_tiles<items>(sort_tile<items>, LaunchShape(), call.stream, call.source,
+                               call.count, digit, plan.passes, to, call.zeroed, call.num_zeroed);
+  });
+}
+
+cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_t** sorted) {
+  const size_t bytes = sizeof(uint64_t) * call.count;
+  uint64_t* places[2] = {static_cast<uint64_t*>(call.workspace.allocate(bytes)), nullptr};
+  if (plan.passes > 1) places[1] = static_cast<uint64_t*>(call.workspace.allocate(bytes));
+  const auto blocks = static_cast<uint32_t>(plan.blocks);
+  const uint32_t pass_groups = ceil_div<uint32_t>(blocks, kSortGroup) * kDigits;
+  const uint32_t num_groups = pass_groups * static_cast<uint32_t>(plan.passes);
+  PassArgs args;
+  args.groups = static_cast<uint32_t*>(
+      call.workspace.allocate(sizeof(uint32_t) * (num_groups + size_t{blocks} * kDigits)));
+  args.counts = args.groups + num_groups;
+  args.source = call.source;
+  args.digit = {plan.position_bits, plan.digit_bits};
+  args.count = call.count;
+  args.block_entries = static_cast<uint32_t>(plan.tiles_per_block * plan.tile());
   LaunchShape shape;
   shape.threads = kSortThreads;
-  shape.blocks = args.blocks;
-  shape.overlaps_before = overlaps;
-  cudaError_t error =
-      launch_kernel(count_digits<From>, shape, stream, from, args, zeroed, num_zeroed);
-  if (error != cudaSuccess) return error;
+  shape.blocks = std::min(
+      blocks, ceil_div<uint32_t>(std::max(num_groups, call.num_zeroed), uint32_t{kSortThreads}));
+  cudaError_t error = launch_kernel(zero_counts, shape, call.stream, args.groups, num_groups,
+                                    call.zeroed, call.num_zeroed);
+  shape.blocks = blocks;
   shape.overlaps_before = true;
-  shape.blocks = ceil_div(args.mask + 1, static_cast<uint32_t>(kWarps));
-  error = launch_kernel(sum_up_counts, shape, stream, args);
-  if (error != cudaSuccess) return error;
-  shape.blocks = args.blocks;
-  return launch_kernel(move_entries<From>, shape, stream, from, args, to);
+  for (int pass = 0; pass < plan.passes && error == cudaSuccess; ++pass) {
+    uint64_t* to = places[pass % 2];
+    error = launch_kernel(count_digits, shape, call.stream, args);
+    if (error != cudaSuccess) return error;
+    error = with_constant<kMaxSortItems>(plan.items, [&](auto items) {
+      return launch_tiles<items>(move_entries<items>, shape, call.stream, args, to);
+    });
+    args.source.packed = *sorted = to;
+    args.digit.shift += plan.digit_bits;
+    args.groups += pass_groups;
+  }
+  return error;
 }
 
 }  // namespace
@@ -211,28 +270,11 @@ cudaError_t sort_index(const Index& index, uint32_t count, uint32_t* zeroed, uin
                        const Device& device, Workspace& workspace, cudaStream_t stream,
                        SortedIndex* sorted) {
   const SortPlan plan = plan_sort(count, index.bins, device);
-  const size_t bytes = sizeof(uint64_t) * count;
-  uint64_t* places[2] = {static_cast<uint64_t*>(workspace.allocate(bytes)), nullptr};
-  if (plan.passes > 1) places[1] = static_cast<uint64_t*>(workspace.allocate(bytes));
-  PassArgs args;
-  args.count = count;
-  args.block_entries = static_cast<uint32_t>(plan.tiles_per_block * kSortTile);
-  args.blocks = static_cast<uint32_t>(plan.blocks);
-  args.mask = (1u << plan.digit_bits) - 1;
-  args.totals =
-      static_cast<uint32_t*>(workspace.allocate(sizeof(uint32_t) * kDigits * (args.blocks + 1)));
-  args.counts = args.totals + kDigits;
-  args.shift = plan.position_bits;
-  const FromIndex from{index, plan.position_bits};
-  cudaError_t error =
-      run_pass(from, args, places[0], zeroed, num_zeroed, /*overlaps=*/false, stream);
-  for (int pass = 1; pass < plan.passes && error == cudaSuccess; ++pass) {
-    args.shift += plan.digit_bits;
-    error = run_pass(FromEntries{places[(pass - 1) % 2]}, args, places[pass % 2], nullptr, 0,
-                     /*overlaps=*/true, stream);
-  }
-  *sorted = {places[(plan.passes - 1) % 2], plan.position_bits};
-  return error;
+  const Call call{
+      {nullptr, index, plan.position_bits}, count, zeroed, num_zeroed, workspace, stream};
+  sorted->position_bits = plan.position_bits;
+  return plan.one_tile ? sort_one_tile(call, plan, &sorted->entries)
+                       : sort_in_passes(call, plan, &sorted->entries);
 }
 
 }  // namespace gpuopt::index_add

@@ -6,12 +6,18 @@
 namespace gpuopt::index_add {
 
 // ---------------------------------------------------------------- sorting the index
-constexpr int kSortThreads = 512;
-constexpr int kSortItems = 8;  // of a thread, in registers
-constexpr int kSortTile = kSortThreads * kSortItems;
+constexpr int kSortThreads = 1024;
+constexpr int kSortWarps = kSortThreads / 32;
+constexpr int kMaxSortItems = 8;  // of a thread, in registers; a power of two
 constexpr int kMaxDigitBits = 9;
 constexpr int kDigits = 1 << kMaxDigitBits;
-constexpr int kSortBlocksPerSm = 2;
+// An odd number of words, so that lanes of a column are in different banks.
+constexpr int kCountStride = kDigits + 2;
+constexpr int kSortGroup = 16;  // blocks that are counted together
+constexpr int kMaxSortBlocks = kSortGroup * kSortGroup;
+// So many entries are sorted by one block: 10 us, where passes over all take 14 (H200, 18 bits).
+constexpr int kMaxTileItems = kMaxSortItems / 2;
+constexpr int64_t kMaxTileEntries = 4096;
 // Positions take 30 bits of a sorted entry where bins leave them: more entries are added in parts.
 constexpr int kMaxPositionBits = 30;
 

@@ -7,6 +7,7 @@ namespace gpuopt::index_add {
 alignas(16) uint4 staged[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last ones must stay
 alignas(16) uint4 shared_bins[(227 << 10) / sizeof(uint4)];
+alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
 }  // namespace gpuopt::index_add
 
 using namespace gpuopt;
@@ -49,13 +50,15 @@ struct Taken {
 
 // The limits that small problems would not reach.
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
-                           int group_rows, int max_position_bits, int64_t min_hot_values) {
+                           int group_rows, int max_position_bits, int64_t min_hot_values,
+                           int64_t max_tile_entries) {
   kSortSourceBytes = sort_source_bytes;
   kMinBinValues = min_bin_values;
   kMaxLaunchSize = launch_size;
   kGroupRows = group_rows;
   kMaxPositionBits = max_position_bits;
   kMinHotValues = min_hot_values;
+  kMaxTileEntries = max_tile_entries;
 }
 
 extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
@@ -89,4 +92,32 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
   taken->scratch = static_cast<int64_t>(workspace.total);
   taken->intact = workspace.intact() && std::count(guard, guard + 1024, char(0xcd)) == 1024;
   return error;
+}
+
+// The index in order: its bins and their positions. Returns how many blocks the sort took, or -1.
+extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t count, int64_t bins,
+                    int multiprocessors, int shared_bytes, int64_t* sorted_bins,
+                    int64_t* positions) {
+  Index index;
+  index.values = reinterpret_cast<const void*>(values);
+  index.is_long = long_index != 0;
+  index.stride = stride;
+  index.bins = bins;
+  const Device device{multiprocessors, shared_bytes};
+  PoisonedWorkspace workspace;
+  std::vector<uint32_t> zeroed(3001, ~0u);
+  SortedIndex sorted;
+  const auto end = static_cast<uint32_t>(zeroed.size() - 1);  // which must stay
+  if (sort_index(index, count, zeroed.data(), end, device, workspace, nullptr, &sorted) !=
+          cudaSuccess ||
+      !workspace.intact() || std::count(zeroed.begin(), zeroed.end(), 0) != end ||
+      zeroed[end] != ~0u) {
+    return -1;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    sorted_bins[i] = static_cast<int64_t>(sorted.entries[i] >> sorted.position_bits);
+    positions[i] =
+        static_cast<int64_t>(sorted.entries[i] & ((uint64_t{1} << sorted.position_bits) - 1));
+  }
+  return static_cast<int>(plan_sort(count, bins, device).blocks);
 }

@@ -21,6 +21,7 @@ FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
 LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kGroupRows": 128}
 LIMITS |= {"kMaxPositionBits": 30, "kMinHotValues": 1 << 20}
+LIMITS |= {"kMaxTileEntries": 4096}
 
 
 class Taken(ctypes.Structure):
@@ -52,6 +53,7 @@ def set_limits(kernels, **limits):
         values["kGroupRows"],
         values["kMaxPositionBits"],
         ctypes.c_int64(values["kMinHotValues"]),
+        ctypes.c_int64(values["kMaxTileEntries"]),
     )
 
 
@@ -214,16 +216,70 @@ def test_long_segments_in_parts(kernels, distribution, dtype, width):
     assert taken.scratch <= 40 * entries + (1 << 16)
 
 
-@pytest.mark.parametrize("bins", [1, 300, 600, 300000])
-def test_blocks_that_sort_several_tiles(kernels, bins):
-    """Also with bins of no bits, of one digit, two and three."""
+def sort_and_compare(kernels, index, bins, sms=4, shared=227 << 10) -> int:
+    """Returns the number of blocks that moved entries."""
+    count = len(index)
+    sorted_bins, positions = np.full(count, -1), np.full(count, -1)
+    blocks = kernels.sort(
+        ctypes.c_uint64(index.ctypes.data),
+        ctypes.c_int64(index.strides[0] // index.itemsize),
+        int(index.dtype == np.int64),
+        count,
+        ctypes.c_int64(bins),
+        sms,
+        shared,
+        ctypes.c_void_p(sorted_bins.ctypes.data),
+        ctypes.c_void_p(positions.ctypes.data),
+    )
+    assert blocks > 0, "the sort wrote past its memory, or did not zero what it was given"
+    order = np.argsort(index, kind="stable")
+    np.testing.assert_array_equal(positions, order)
+    np.testing.assert_array_equal(sorted_bins, index[order])
+    return blocks
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("entries", [1, 32, 1000, 1024, 1025, 2048, 2049, 4000, 4096])
+def test_sorting_a_tile(kernels, distribution, entries):
+    """By one block, of one, two or four entries to a thread."""
     set_limits(kernels)
-    random = np.random.default_rng(bins)
-    index = random.integers(0, bins, 40001)
-    self = Operand(TYPES[8], [bins], [1], 0, random)
-    source = Operand(TYPES[8], [len(index)], [1], 0, random)
-    for sms in (1, 2):
-        assert run_and_compare(kernels, self, source, 0, index, mode=DETERMINISTIC, sms=sms).path == SORTED
+    index = indices(distribution, entries, 5000, np.random.default_rng(entries))
+    assert sort_and_compare(kernels, index, 5000) == 1
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(
+    "entries, sms, blocks",
+    [
+        (1, 3, 1),
+        (1023, 3, 1),
+        (3072, 3, 3),
+        (3073, 3, 2),
+        (8193, 3, 3),
+        (24577, 2, 2),
+        (20000, 19, 10),
+        (18500, 40, 19),
+    ],
+)
+def test_sorting_in_passes(kernels, distribution, entries, sms, blocks):
+    """Tiles of one to eight entries a thread, several to a block, and blocks of one and two groups."""
+    set_limits(kernels, kMaxTileEntries=0)
+    index = indices(distribution, entries, 5000, np.random.default_rng(entries))
+    assert sort_and_compare(kernels, index, 5000, sms=sms) == blocks
+
+
+@pytest.mark.parametrize("tile_entries", [0, 1 << 12])
+@pytest.mark.parametrize("bins", [1, 2, 512, 513, 300000, 2**31 + 5, 2**40, 2**60])
+def test_sorting_by_few_and_many_digits(kernels, bins, tile_entries):
+    set_limits(kernels, kMaxTileEntries=tile_entries)
+    random = np.random.default_rng(5)
+    index = random.integers(0, bins, (4096 if tile_entries else 9000) if bins < 2**50 else 16)
+    index[::7] = bins - 1
+    sort_and_compare(kernels, index, bins)
+    if bins < 2**31:
+        sort_and_compare(kernels, index.astype(np.int32)[::3], bins)
+    # Where blocks have little shared memory, tiles are smaller.
+    assert sort_and_compare(kernels, index, bins, shared=48 << 10) >= min(len(index) // 8192, 4)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)

@@ -8,7 +8,8 @@ struct View {
   int64_t path, values, units, lanes, tiles, group_entries, range_entries, tasks, warp_rows, part_rows;
   int64_t outer_group, copies, splits;
   int64_t inner, inner_self_stride, inner_source_stride, num_outer, outer_size;
-  int64_t position_bits, passes, digit_bits, sort_blocks, tiles_per_block;
+  int64_t position_bits, passes, digit_bits, sort_blocks, tiles_per_block, sort_tile, sort_bytes,
+      one_tile;
 };
 
 namespace {
@@ -38,7 +39,10 @@ View view_of(const Problem& problem, Path path, const Device& device) {
           sort.passes,
           sort.digit_bits,
           sort.blocks,
-          sort.tiles_per_block};
+          sort.tiles_per_block,
+          sort.tile(),
+          sort_shared_bytes(sort.items),
+          sort.one_tile};
 }
 
 }  // namespace
@@ -46,19 +50,19 @@ View view_of(const Problem& problem, Path path, const Device& device) {
 extern "C" {
 
 int64_t max_outer_dims() { return kMaxOuterDims; }
-int64_t sort_tile() { return kSortTile; }
+int64_t max_sort_blocks() { return kMaxSortBlocks; }
 int64_t max_digit_bits() { return kMaxDigitBits; }
 
 // Calls each(first entry, entries, self's offset, source's offset, the slice's dims, view) for every
 // slice of every stretch. Addresses are numbers that nobody follows.
 void for_each(int num_dims, int dim, const int64_t* sizes, int64_t entries,
               const int64_t* self_strides, const int64_t* source_strides, uint64_t self,
-              uint64_t source, int dtype, int mode, int multiprocessors,
+              uint64_t source, int dtype, int mode, int multiprocessors, int shared_bytes,
               void (*each)(int64_t entries, int64_t index_offset, int64_t self_offset,
                            int64_t source_offset, const View*)) {
   const Problem problem = make_problem(num_dims, dim, sizes, entries, self_strides, source_strides,
                                        self, source, 0, 1, 1, dtype, mode, 1);
-  const Device device{multiprocessors, 227 << 10};
+  const Device device{multiprocessors, shared_bytes};
   const Path path = choose_path(problem);
   for_each_stretch(problem, [&](const Problem& stretch) {
     return for_each_slice(stretch, [&](const Problem& slice) {

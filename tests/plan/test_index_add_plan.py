@@ -23,7 +23,8 @@ BASE = 1 << 20
 GRID = 2**31 - 1
 FIELDS = (
     "path values units lanes tiles group_entries range_entries tasks warp_rows part_rows outer_group copies splits inner inner_self_stride "
-    "inner_source_stride num_outer outer_size position_bits passes digit_bits sort_blocks tiles_per_block"
+    "inner_source_stride num_outer outer_size position_bits passes digit_bits sort_blocks "
+    "tiles_per_block sort_tile sort_bytes one_tile"
 ).split()
 
 
@@ -61,7 +62,7 @@ class Problem:
             return self.given
         return tuple([math.prod(sizes[:d]) for d in range(len(sizes))] for sizes in (self.sizes, self.source_sizes()))
 
-    def slices(self, planner, sms=132):
+    def slices(self, planner, sms=132, shared=227 << 10):
         """(entries, first entry, byte offsets into self and source, view) of every launch."""
         rank, found = len(self.sizes), []
         array = ctypes.c_int64 * rank
@@ -84,20 +85,21 @@ class Problem:
             self.dtype,
             self.mode,
             sms,
+            shared,
             EACH(each),
         )
         return found
 
 
-def check(problem: Problem, planner, sms: int) -> None:
-    slices = problem.slices(planner, sms)
+def check(problem: Problem, planner, sms: int, shared: int = 227 << 10) -> None:
+    slices = problem.slices(planner, sms, shared)
     bins, others = problem.sizes[problem.dim], math.prod(n for d, n in enumerate(problem.sizes) if d != problem.dim)
     # Every value is in one slice.
     assert sum(entries * v.inner * v.outer_size for entries, *_, v in slices) == problem.entries * others
     assert len({(index, into, source) for _, index, into, source, _ in slices}) == len(slices)
     item = ITEM[problem.dtype]
     for entries, _, into, source, v in slices:
-        check_numbers(problem, planner, entries, bins, v, sms)
+        check_numbers(problem, planner, entries, bins, v, sms, shared)
         assert v.values * v.units == v.inner or v.path == BINS
         if v.values > 1:  # accesses are aligned
             access = v.values * item
@@ -110,7 +112,7 @@ def check(problem: Problem, planner, sms: int) -> None:
         assert ATOMIC not in {v.path for *_, v in slices}
 
 
-def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, sms: int) -> None:
+def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, sms: int, shared: int) -> None:
     """What kernels and their arguments have room for."""
     assert v.num_outer <= planner.max_outer_dims()
     assert max(entries, v.inner, v.outer_size) <= 2**30
@@ -127,9 +129,11 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
         assert slots * v.outer_size * v.tiles < 2**32
         assert bins <= 2 ** (64 - v.position_bits) and entries <= 2**v.position_bits
         assert 2 ** (v.passes * v.digit_bits) >= bins and v.digit_bits <= planner.max_digit_bits()
-        tile = planner.sort_tile()
+        tile = v.sort_tile
         assert v.sort_blocks * v.tiles_per_block * tile >= entries > (v.sort_blocks - 1) * v.tiles_per_block * tile
-        assert v.sort_blocks <= max(2 * sms, 1) and v.sort_blocks * v.tiles_per_block * tile < 2**32
+        most = 1 if v.one_tile else min(sms, planner.max_sort_blocks())
+        assert v.sort_blocks <= most and v.sort_blocks * v.tiles_per_block * tile < 2**32
+        assert v.sort_bytes <= shared and (not v.one_tile or v.tiles_per_block == 1)
     else:
         assert v.copies * v.outer_group * bins * v.inner * item_of_sum(problem) <= 160 << 10
         assert v.copies in (1, 2, 4, 8, 16, 32) and entries * v.inner <= GRID
@@ -172,9 +176,13 @@ def problems(draw):
 
 
 @settings(max_examples=1500, deadline=None, derandomize=True, database=None)
-@given(problem=problems(), sms=st.sampled_from([1, 16, 132]))
-def test_any_problem_has_valid_plans(planner, problem, sms):
-    check(problem, planner, sms)
+@given(
+    problem=problems(),
+    sms=st.sampled_from([1, 16, 132, 300]),
+    shared=st.sampled_from([48 << 10, 64 << 10, 99 << 10, 227 << 10]),
+)
+def test_any_problem_has_valid_plans(planner, problem, sms, shared):
+    check(problem, planner, sms, shared)
 
 
 @pytest.mark.parametrize(
