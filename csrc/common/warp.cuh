@@ -21,6 +21,14 @@ __device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   return other;
 }
 
+// The value of the lane after the own one; the last lane gets its own. All lanes of the warp take part.
+__device__ __forceinline__ uint64_t shuffle_down(uint64_t value) {
+  const int next = static_cast<int>(min(threadIdx.x % 32 + 1, 31u));
+  const uint32_t low = __shfl_sync(0xffffffffu, static_cast<uint32_t>(value), next);
+  const uint32_t high = __shfl_sync(0xffffffffu, static_cast<uint32_t>(value >> 32), next);
+  return uint64_t{high} << 32 | low;
+}
+
 // The lanes in whose words `bit` is as in the own one. All lanes of the warp take part.
 __device__ __forceinline__ uint32_t lanes_with_same(uint32_t word, uint32_t bit) {
 #if defined(__CUDA_ARCH__)

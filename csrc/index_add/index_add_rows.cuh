@@ -209,7 +209,7 @@ template <typename T, int V>
 __device__ __forceinline__ void sum_rows_of_warp(const RowArgs& args, const Column<T, V>& column,
                                                  const Stage& stage, uint32_t begin, uint32_t end,
                                                  Sums<T, V>& sums) {
-  constexpr int kRows = kRowsUnderWay<V>;
+  constexpr int kRows = kPartRowsUnderWay<V>;
   const uint32_t groups = 32 / args.lanes, group = threadIdx.x % 32 / args.lanes;
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
   for (; begin < end; begin += stage.capacity) {

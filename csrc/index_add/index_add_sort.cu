@@ -1,7 +1,9 @@
 // Few entries are sorted by one block by all digits, in shared memory. More: each pass over a digit is
 // two launches. Blocks count the digits in their stretch of the entries, then move the entries behind
 // those of lower digits and of earlier blocks, whose counts each block sums up for itself, by groups of
-// blocks. Nothing waits for another block, and nothing is ordered by chance.
+// blocks. Nothing waits for another block, and nothing is ordered by chance. An index that is in order
+// already, as those of coalesced graphs are, shows when it is first counted; then entries go straight
+// to where the last pass would bring them.
 //
 // Every kernel lets the next one start only after it has itself waited for those before. So a kernel
 // may read what the last but one has written, or any before, without waiting.
@@ -26,6 +28,7 @@ struct PassArgs {
   uint32_t block_entries = 0;
   uint32_t* counts = nullptr;  // [block][digit]
   uint32_t* groups = nullptr;  // [group of kSortGroup blocks][digit], zero before the pass
+  uint32_t* unsorted = nullptr;  // whether the index is not in order, zero before the first pass
 };
 
 __device__ __forceinline__ void zero(uint32_t* words, uint32_t count) {
@@ -55,10 +58,15 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   args.source.load(begin + threadIdx.x, kSortThreads, end, entries);
   wait_for_grid_before();
   let_next_grid_start();
+  const bool is_first = args.source.packed == nullptr;
+  if (!is_first && __ldcg(args.unsorted) == 0) return;
   for (uint32_t tile = begin; tile < end; tile += kSortThreads * kMaxSortItems) {
     const uint32_t first = tile + threadIdx.x;
     if (tile > begin) args.source.load(first, kSortThreads, end, entries);
     args.source.check(first, kSortThreads, end, entries);
+    if (is_first && !args.source.ascends(first, kSortThreads, end, args.count, entries)) {
+      *args.unsorted = 1;
+    }
     args.source.pack(first, kSortThreads, end, entries);
 #pragma unroll
     for (int i = 0; i < kMaxSortItems; ++i) {
@@ -103,8 +111,10 @@ __device__ __forceinline__ void find_places(const PassArgs& args, uint32_t (&sum
   if (sums_groups) distances[digit] += lower + up_to_own - total + before;
 }
 
+// `last` is where the last pass moves them.
 template <int Items>
-__global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args, uint64_t* to) {
+__global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args, uint64_t* to,
+                                                             uint64_t* last) {
   auto& shared = *reinterpret_cast<SortTile<Items>*>(sort_shared);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   constexpr uint32_t kTile = kSortThreads * Items;
@@ -119,6 +129,18 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
   clear_counts(counts);
   wait_for_grid_before();
   let_next_grid_start();
+  if (__ldcg(args.unsorted) == 0) {
+    if (args.source.packed != nullptr) return;
+    for (uint32_t tile = begin; tile < end; tile += kTile) {
+      if (tile > begin) args.source.load(tile + own, 32, end, entries);
+      args.source.pack(tile + own, 32, end, entries);
+#pragma unroll
+      for (int i = 0; i < Items; ++i) {
+        if (tile + own + i * 32 < end) last[tile + own + i * 32] = entries[i];
+      }
+    }
+    return;
+  }
   find_places(args, shared.sums, shared.distances);
   uint32_t ends_before = 0;  // of the own pair of digits, in the tile before
   for (uint32_t tile = begin; tile < end; tile += kTile) {
@@ -234,10 +256,12 @@ cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_
   const auto blocks = static_cast<uint32_t>(plan.blocks);
   const uint32_t pass_groups = ceil_div<uint32_t>(blocks, kSortGroup) * kDigits;
   const uint32_t num_groups = pass_groups * static_cast<uint32_t>(plan.passes);
+  const uint32_t num_zero = num_groups + 1;
   PassArgs args;
   args.groups = static_cast<uint32_t*>(
-      call.workspace.allocate(sizeof(uint32_t) * (num_groups + size_t{blocks} * kDigits)));
-  args.counts = args.groups + num_groups;
+      call.workspace.allocate(sizeof(uint32_t) * (num_zero + size_t{blocks} * kDigits)));
+  args.unsorted = args.groups + num_groups;
+  args.counts = args.groups + num_zero;
   args.source = call.source;
   args.digit = {plan.position_bits, plan.digit_bits};
   args.count = call.count;
@@ -245,17 +269,18 @@ cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_
   LaunchShape shape;
   shape.threads = kSortThreads;
   shape.blocks = std::min(
-      blocks, ceil_div<uint32_t>(std::max(num_groups, call.num_zeroed), uint32_t{kSortThreads}));
-  cudaError_t error = launch_kernel(zero_counts, shape, call.stream, args.groups, num_groups,
+      blocks, ceil_div<uint32_t>(std::max(num_zero, call.num_zeroed), uint32_t{kSortThreads}));
+  cudaError_t error = launch_kernel(zero_counts, shape, call.stream, args.groups, num_zero,
                                     call.zeroed, call.num_zeroed);
   shape.blocks = blocks;
   shape.overlaps_before = true;
+  uint64_t* last = places[(plan.passes - 1) % 2];
   for (int pass = 0; pass < plan.passes && error == cudaSuccess; ++pass) {
     uint64_t* to = places[pass % 2];
     error = launch_kernel(count_digits, shape, call.stream, args);
     if (error != cudaSuccess) return error;
     error = with_constant<kMaxSortItems>(plan.items, [&](auto items) {
-      return launch_tiles<items>(move_entries<items>, shape, call.stream, args, to);
+      return launch_tiles<items>(move_entries<items>, shape, call.stream, args, to, last);
     });
     args.source.packed = *sorted = to;
     args.digit.shift += plan.digit_bits;

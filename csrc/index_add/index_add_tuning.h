@@ -29,6 +29,8 @@ constexpr int kRowBlocksPerSm = V >= 8 ? 4 : 3;
 // Rows that a group has under way, of V values to a lane: wide sums leave registers for fewer.
 template <int V>
 constexpr int kRowsUnderWay = V >= 8 ? 4 : 8;
+template <int V>
+constexpr int kPartRowsUnderWay = V >= 8 ? 3 : 8;
 constexpr int kShortSegment = 32;  // the longest run of equal indices that one group sums
 // Rows of a long segment that a group of a warp or block sums, or more where there are many parts.
 constexpr int kGroupRows = 128;
