@@ -35,6 +35,7 @@ using std::min;
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
+[[noreturn]] inline void __trap() { abort(); }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 template <typename T>
 inline T __ldcg(const T* from) {
