@@ -48,6 +48,20 @@ __device__ __forceinline__ uint32_t lanes_with_same(uint32_t word, uint32_t bit)
 #endif
 }
 
+// The value of the lane `distance` below, for values of any size; of the own one where there is none.
+// All lanes of the warp take part.
+template <typename T>
+__device__ __forceinline__ T shuffle_up(const T& value, uint32_t distance) {
+  constexpr int kWords = (sizeof(T) + 3) / 4;
+  uint32_t words[kWords] = {};
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] = __shfl_up_sync(0xffffffffu, words[i], distance);
+  T other;
+  memcpy(&other, words, sizeof(T));
+  return other;
+}
+
 // The sum of the values of the lanes up to and with the own one. All lanes of the warp take part.
 __device__ __forceinline__ uint32_t warp_sum_up(uint32_t value) {
 #pragma unroll

@@ -7,7 +7,7 @@ namespace gpuopt::index_add {
 
 cudaError_t add(const Problem& problem, const Device& device, Workspace& workspace,
                 cudaStream_t stream) {
-  const Path path = choose_path(problem);
+  const Path path = choose_path(problem, device);
   return for_each_stretch(problem, [&](const Problem& stretch) {
     return for_each_slice(stretch, [&](const Problem& slice) {
       const Plan plan = make_plan(slice, path, device);

@@ -1,7 +1,9 @@
-// Few bins and short rows, a histogram for instance: each block adds a stretch of the entries up in
-// shared memory, in several copies of the bins, so that lanes of a warp that hit the same bin don't
-// wait for each other; the blocks' sums are then added to self in one order. Where there are many
-// outer indices a block takes several, which share what is read of the index.
+// Few bins and short rows, a histogram for instance (privatized histograms): each block adds a stretch
+// of the entries up in shared memory, in several copies of the bins, so that lanes of a warp that hit
+// the same bin don't wait for each other; the blocks' sums are then added to self in one order. Where
+// there are many outer indices a block takes several, which share what is read of the index.
+//
+// Copies of a bin lie side by side, a bank each, so that lanes of different copies never conflict.
 #pragma once
 
 #include "common/launch.cuh"
@@ -22,7 +24,7 @@ struct BinArgs {
   uint32_t values = 0;        // entries times width
   uint32_t split_values = 0;  // of a block
   FastDiv splits;
-  uint32_t copies = 1;
+  uint32_t copy_bits = 0;  // log2 of the copies
   OuterDims outer;
   uint32_t outer_size = 0;
   ScalarValue alpha;
@@ -39,26 +41,76 @@ __device__ __forceinline__ void add_to_self(const BinArgs& args, uint32_t outer,
   *self = from_compute<T>(plus(to_compute(*self), sum));
 }
 
-// blockIdx: (group of R outer indices, split).
+// The copies of each bin, or of each outer index's part of it, become one sum: these of the block for
+// self, or with those of the outer index's other splits for add_split_sums(). All threads take part.
 template <typename T, int R>
-__global__ __launch_bounds__(kBinThreads) void add_in_bins(const BinArgs args) {
+__device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
+                                              uint32_t first_outer, uint32_t split) {
+  using S = Sum<T>;
+  for (uint32_t bits = args.copy_bits; bits > kMaxBitsOfOneThread; --bits) {  // halve them together
+    const uint32_t half = 1u << (bits - 1);
+    for (uint32_t i = threadIdx.x; i < args.bins * R << (bits - 1); i += kBinThreads) {
+      S* sum = &bins[(i >> (bits - 1) << args.copy_bits) + (i & (half - 1))];
+      *sum = plus(*sum, sum[half]);
+    }
+    __syncthreads();
+  }
+  const uint32_t copies = 1u << min(args.copy_bits, kMaxBitsOfOneThread);
+  for (uint32_t i = threadIdx.x; i < args.bins * R; i += kBinThreads) {
+    S sum = kNothing<S>;
+    for (uint32_t c = 0; c < copies; ++c) {  // each lane from another bank on
+      sum = plus(sum, bins[(i << args.copy_bits) + (c + threadIdx.x) % copies]);
+    }
+    const uint32_t bin = i / R, outer = first_outer + i % R;
+    if (outer >= args.outer_size) continue;
+    if (args.splits.divisor == 1) {
+      add_to_self<T>(args, outer, bin, sum);
+    } else {
+      const uint64_t row = uint64_t{outer} * args.splits.divisor + split;
+      static_cast<S*>(args.split_sums)[row * args.bins + bin] = sum;
+    }
+  }
+}
+
+// An address in shared memory that the compiler does not work out anew at each use, which takes it two
+// slow reads of special registers.
+template <typename S>
+__device__ __forceinline__ S* kept_in_register(S* shared) {
+#if defined(__CUDA_ARCH__)
+  auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("" : "+r"(address));
+  return static_cast<S*>(__cvta_shared_to_generic(address));
+#else
+  return shared;
+#endif
+}
+
+// Any strides. blockIdx: (group of R outer indices, split).
+template <typename T, int R>
+__global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args) {
   using S = Sum<T>;
   constexpr int kEntries = kBinValues / R > 2 ? kBinValues / R : 2;  // that a thread has under way
   extern __shared__ uint4 shared_bins[];
   auto* bins = reinterpret_cast<S*>(shared_bins);  // [bin][outer][copy]
+  let_next_grid_start();
   uint32_t first_outer = blockIdx.x;
   const uint32_t split = args.splits.divmod(first_outer);
   first_outer *= R;
-  const uint32_t copy = threadIdx.x % args.copies;
-  const uint32_t bin_size = R * args.copies;
-  for (uint32_t i = threadIdx.x; i < args.bins * bin_size; i += kBinThreads) bins[i] = kNothing<S>;
+  const uint32_t bin_bits = args.copy_bits + (R == 1 ? 0 : R == 2 ? 1 : 2);
+  for (uint32_t i = threadIdx.x; i < args.bins << bin_bits; i += kBinThreads) bins[i] = kNothing<S>;
   __syncthreads();
 
   const auto alpha = from_scalar<S>(args.alpha);
+  const uint32_t own_copy = threadIdx.x & ((1u << args.copy_bits) - 1);
   const T* sources[R];
+  S* copies[R];
 #pragma unroll
-  for (int r = 0; r < R; ++r) {  // past the last outer index its values are added up once more
-    const uint32_t outer = min(first_outer + r, args.outer_size - 1);
+  for (int r = 0; r < R; ++r) {
+    // Lanes of the same copy are at different outer indices at a time, hence at different banks.
+    const uint32_t own = (r + (threadIdx.x >> args.copy_bits)) % R;
+    copies[r] = kept_in_register(bins + (own << args.copy_bits) + own_copy);
+    // Past the last outer index its values are added up once more.
+    const uint32_t outer = min(first_outer + own, args.outer_size - 1);
     sources[r] = static_cast<const T*>(args.source) + outer_offsets(args.outer, outer).source;
   }
   const uint32_t begin = split * args.split_values;
@@ -81,28 +133,105 @@ __global__ __launch_bounds__(kBinThreads) void add_in_bins(const BinArgs args) {
       if (first + i * kBinThreads >= end) break;
 #pragma unroll
       for (int r = 0; r < R; ++r) {
-        add_in_shared(&bins[bin[i] * bin_size + r * args.copies + copy],
-                      scaled(to_compute(values[i][r]), alpha));
+        add_in_shared(copies[r] + (bin[i] << bin_bits), scaled(to_compute(values[i][r]), alpha));
       }
     }
   }
   __syncthreads();
+  add_up_copies<T, R>(args, bins, first_outer, split);
+}
 
-  for (uint32_t i = threadIdx.x; i < args.bins * R; i += kBinThreads) {
-    S sum = kNothing<S>;
-    for (uint32_t c = 0; c < args.copies; ++c) {  // each lane from another bank on
-      sum = plus(sum, bins[i * args.copies + (c + threadIdx.x) % args.copies]);
-    }
-    const uint32_t bin = i / R, outer = first_outer + i % R;
-    if (outer >= args.outer_size) continue;
-    if (args.splits.divisor == 1) {
-      add_to_self<T>(args, outer, bin, sum);
-    } else {
-      const uint64_t row = uint64_t{outer} * args.splits.divisor + split;
-      static_cast<S*>(args.split_sums)[row * args.bins + bin] = sum;
-    }
+// V neighbouring values, by accesses as wide as they are together, up to 16 bytes.
+template <typename T, int V>
+__device__ __forceinline__ void load_neighbours(const T* from, T (&values)[V]) {
+  constexpr int N = V < kPackSize<T> ? V : kPackSize<T>;
+#pragma unroll
+  for (int i = 0; i < V; i += N) {
+    const auto pack = load_pack<T, N>(from + i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[i + k] = pack.values[k];
   }
+}
+
+// Neighbouring entries of an index of I and of a row of values that lie side by side.
+template <typename T, typename I>
+struct Neighbours {
+  I bins[kBinPack];
+  T values[kBinPack];
+
+  __device__ __forceinline__ void load(const I* index, const T* source) {
+    load_neighbours(index, bins);
+    load_neighbours(source, values);
+  }
+};
+
+template <typename I>
+__device__ __forceinline__ bool is_bin(const BinArgs& args, I bin) {
+  return static_cast<std::make_unsigned_t<I>>(bin) < args.bins;
+}
+
+// The trap is never reached, but tells the compiler that nothing has to outlive the assertion's call.
+__device__ __forceinline__ void check(bool in_range) {
+  if (in_range) return;
+  assert(false && "index_add: index out of bounds");
+  __trap();
+}
+
+// Entries that lie side by side, in aligned packs. blockIdx: (outer index, split).
+template <typename T, typename I>
+__global__ __launch_bounds__(kBinThreads, 1) void add_packs_in_bins(const BinArgs args) {
+  using S = Sum<T>;
+  constexpr uint32_t kStep = kBinThreads * kBinPack;
+  extern __shared__ uint4 shared_bins[];
+  auto* bins = reinterpret_cast<S*>(shared_bins);  // [bin][copy]
   let_next_grid_start();
+  uint32_t outer = blockIdx.x;
+  const uint32_t split = args.splits.divmod(outer);
+  const auto alpha = from_scalar<S>(args.alpha);
+  const auto* index = static_cast<const I*>(args.index.values);
+  const T* source = static_cast<const T*>(args.source) + outer_offsets(args.outer, outer).source;
+  const uint32_t begin = min(args.values, split * args.split_values);
+  const uint32_t end = min(args.values, begin + args.split_values);
+  const uint32_t packs_end = end - (end - begin) % kBinPack;
+  uint32_t at = begin + threadIdx.x * kBinPack;
+  Neighbours<T, I> next;
+  if (at < packs_end) next.load(index + at, source + at);
+  for (uint32_t i = threadIdx.x; i < args.bins << args.copy_bits; i += kBinThreads) {
+    bins[i] = kNothing<S>;
+  }
+  __syncthreads();
+
+  S* own = kept_in_register(bins + (threadIdx.x & ((1u << args.copy_bits) - 1)));
+  const auto add = [&](uint32_t bin, S sum) { add_in_shared(&own[bin << args.copy_bits], sum); };
+  while (at < packs_end) {
+    const Neighbours<T, I> now = next;
+    at += kStep;
+    // Under way while this step's values are added.
+    if (at < packs_end) next.load(index + at, source + at);
+    bool in_range = true;
+#pragma unroll
+    for (int i = 0; i < kBinPack; ++i) in_range = in_range && is_bin(args, now.bins[i]);
+    check(in_range);
+    // Equal neighbours are one addition: where all bins are equal, additions would queue up.
+    auto bin = static_cast<uint32_t>(now.bins[0]);
+    S sum = scaled(to_compute(now.values[0]), alpha);
+#pragma unroll
+    for (int i = 1; i < kBinPack; ++i) {
+      const auto another = static_cast<uint32_t>(now.bins[i]);
+      const S value = scaled(to_compute(now.values[i]), alpha);
+      if (another != bin) add(bin, sum);
+      sum = another != bin ? value : plus(sum, value);
+      bin = another;
+    }
+    add(bin, sum);
+  }
+  if (packs_end + threadIdx.x < end) {
+    const I bin = index[packs_end + threadIdx.x];
+    check(is_bin(args, bin));
+    add(static_cast<uint32_t>(bin), scaled(to_compute(source[packs_end + threadIdx.x]), alpha));
+  }
+  __syncthreads();
+  add_up_copies<T, 1>(args, bins, outer, split);
 }
 
 constexpr int kBinSumsX = 32, kBinSumsY = 8;

@@ -4,6 +4,7 @@
 #include "index_add/index_add.h"
 #include "index_add/index_add_bins.cuh"
 #include "index_add/index_add_hot.cuh"
+#include "index_add/index_add_lines.cuh"
 #include "index_add/index_add_rows.cuh"
 #include "index_add/index_add_sort.cuh"
 
@@ -96,9 +97,9 @@ cudaError_t launch_bins(const Addition& addition, const Plan& plan) {
   args.width = FastDiv(static_cast<uint32_t>(plan.layout.inner.size));
   args.bins = static_cast<uint32_t>(problem.bins * plan.layout.inner.size);
   args.values = static_cast<uint32_t>(problem.entries * plan.layout.inner.size);
-  args.split_values = static_cast<uint32_t>(ceil_div<int64_t>(args.values, plan.splits));
+  args.split_values = static_cast<uint32_t>(plan.split_values);
   args.splits = FastDiv(static_cast<uint32_t>(plan.splits));
-  args.copies = static_cast<uint32_t>(plan.copies);
+  args.copy_bits = static_cast<uint32_t>(detail::bits_for(plan.copies));
   args.outer = make_outer(plan.layout);
   args.outer_size = static_cast<uint32_t>(plan.layout.outer_size);
   args.alpha = problem.alpha;
@@ -106,7 +107,8 @@ cudaError_t launch_bins(const Addition& addition, const Plan& plan) {
   shape.threads = kBinThreads;
   shape.blocks =
       ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group)) * args.splits.divisor;
-  shape.shared_bytes = size_t{args.bins} * args.copies * plan.outer_group * sizeof(Sum<T>);
+  shape.shared_bytes =
+      size_t{args.bins} * static_cast<size_t>(plan.copies * plan.outer_group) * sizeof(Sum<T>);
   if (plan.splits > 1) {
     args.split_sums = addition.workspace.allocate(size_t{args.outer_size} * args.splits.divisor *
                                                   args.bins * sizeof(Sum<T>));
@@ -115,14 +117,61 @@ cudaError_t launch_bins(const Addition& addition, const Plan& plan) {
     const cudaError_t error = allow_shared(kernel, shape.shared_bytes);
     return error != cudaSuccess ? error : launch_kernel(kernel, shape, addition.stream, args);
   };
-  const cudaError_t error =
-      plan.outer_group == 1 ? start(add_in_bins<T, 1>) : start(add_in_bins<T, kBinOuterGroup>);
+  const cudaError_t error = plan.values > 1         ? problem.long_index
+                                                          ? start(add_packs_in_bins<T, int64_t>)
+                                                          : start(add_packs_in_bins<T, int32_t>)
+                                    : plan.outer_group == 1 ? start(add_in_bins<T, 1>)
+                                                    : start(add_in_bins<T, kBinOuterGroup>);
   if (error != cudaSuccess || plan.splits == 1) return error;
   shape.blocks = args.outer_size * ceil_div<uint32_t>(args.bins, kBinSumsX);
   shape.threads = kBinSumsX * kBinSumsY;
   shape.shared_bytes = 0;
   shape.overlaps_before = true;
   return launch_kernel(add_split_sums<T>, shape, addition.stream, args);
+}
+
+template <typename T>
+cudaError_t launch_lines(const Addition& addition, const Plan& plan) {
+  const Problem& problem = addition.problem;
+  OrderArgs order;
+  order.index = make_index(problem);
+  order.entries = static_cast<uint32_t>(problem.entries);
+  order.passes =
+      static_cast<uint32_t>(std::max(ceil_div(detail::bits_for(problem.bins), kOrderDigitBits), 1));
+  order.thread_entries = static_cast<uint32_t>(plan.thread_entries);
+  order.order = static_cast<uint32_t*>(addition.workspace.allocate(
+      static_cast<size_t>(plan.thread_entries) * kLineThreads * sizeof(uint32_t)));
+  LineArgs args;
+  args.self = problem.self;
+  args.source = problem.source;
+  args.order = reinterpret_cast<const uint4*>(order.order);
+  args.bin_stride = problem.bin_stride;
+  args.entry_stride = problem.entry_stride;
+  args.entries = order.entries;
+  args.bins = static_cast<uint32_t>(problem.bins);
+  args.thread_entries = order.thread_entries;
+  args.pairs = plan.values == 2;
+  args.outer = make_outer(plan.layout);
+  args.outer_size = static_cast<uint32_t>(plan.layout.outer_size);
+  args.alpha = problem.alpha;
+
+  LaunchShape shape;
+  const auto start = [&](auto kernel, const auto& kernel_args) {
+    const cudaError_t error = allow_shared(kernel, shape.shared_bytes);
+    return error != cudaSuccess ? error
+                                : launch_kernel(kernel, shape, addition.stream, kernel_args);
+  };
+  shape.threads = kOrderThreads;
+  shape.shared_bytes = static_cast<size_t>(order_shared_bytes(problem));
+  const cudaError_t error = problem.long_index ? start(order_entries<int64_t>, order)
+                                               : start(order_entries<int32_t>, order);
+  if (error != cudaSuccess) return error;
+  constexpr int kValues = line_values(sizeof(T));
+  shape.threads = kLineThreads;
+  shape.blocks = ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group));
+  shape.shared_bytes = static_cast<size_t>(line_shared_bytes(problem, plan.outer_group));
+  shape.overlaps_before = true;
+  return plan.outer_group == 1 ? start(add_lines<T, 1>, args) : start(add_lines<T, kValues>, args);
 }
 
 // What sums of sorted rows need besides the sorted index.
@@ -222,6 +271,7 @@ cudaError_t launch_values(const Addition& addition, const Plan& plan) {
 template <typename T>
 cudaError_t launch(const Addition& addition, const Plan& plan) {
   if (plan.path == Path::kBins) return launch_bins<T>(addition, plan);
+  if (plan.path == Path::kLines) return launch_lines<T>(addition, plan);
   constexpr int kPack = kPackSize<T>, kWord = 4 / static_cast<int>(sizeof(T));
   if constexpr (kPack <= kMaxValues) {
     if (plan.values == kPack) return launch_values<T, kPack>(addition, plan);

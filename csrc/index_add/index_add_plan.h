@@ -71,6 +71,8 @@ enum class Path : uint8_t {
   kSorted,
   // Few bins: each block adds up in a copy of them in shared memory.
   kBins,
+  // Few entries and few bins: the index is sorted, then blocks sum rows of entries in shared memory.
+  kLines,
 };
 
 // An entry of the index while it is sorted: its bin above its position.
@@ -109,9 +111,15 @@ struct Plan {
   int64_t tasks() const { return ranges() * tiles * layout.outer_size; }
 
   // kBins: `outer_group` outer indices have `splits` blocks, which keep `copies` of the bins each.
+  // There `values` are those of neighbouring entries.
   int outer_group = 1;
   int copies = 1;
   int64_t splits = 1;
+  int64_t split_values = 0;
+
+  // kLines: a block takes `outer_group` outer indices, and each of its threads `thread_entries` of the
+  // sorted entries. `values` is 2 where neighbouring entries are read at once.
+  int64_t thread_entries = 0;
 };
 
 namespace detail {
@@ -215,7 +223,8 @@ inline SortPlan plan_sort(int64_t entries, int64_t bins, const Device& device) {
   sort.position_bits = position_bits_for(bins);
   sort.passes = std::max(ceil_div(bits, kMaxDigitBits), 1);
   sort.digit_bits = ceil_div(bits, sort.passes);
-  sort.one_tile = entries <= kMaxTileEntries && sort_shared_bytes(kMaxTileItems) <= device.shared_bytes;
+  sort.one_tile =
+      entries <= kMaxTileEntries && sort_shared_bytes(kMaxTileItems) <= device.shared_bytes;
   const int most_blocks = sort.one_tile ? 1 : std::min(device.multiprocessors, kMaxSortBlocks);
   while (sort.items < kMaxSortItems && sort.tile() * most_blocks < entries &&
          sort_shared_bytes(2 * sort.items) <= device.shared_bytes) {
@@ -237,6 +246,50 @@ inline bool takes_few_bins(const Problem& problem, const Layout& layout) {
          problem.entries <= kMaxIndex32 / kMaxBinRow;
 }
 
+// Whether `count` neighbouring values of each row lie side by side, aligned to what they take, up to a
+// pack.
+inline bool takes_neighbours(const Problem& problem, const Layout& layout, int count) {
+  const auto size = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t bytes = std::min<int64_t>(count * size, kPackBytes);
+  bool all = layout.inner.size == 1 && problem.entry_stride == 1 &&
+             reinterpret_cast<uintptr_t>(problem.source) % bytes == 0;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    all = all && layout.outer[d].source_stride * size % bytes == 0;
+  }
+  return all;
+}
+
+// Of an entry of `bytes` to a value.
+constexpr int line_values(size_t bytes) {
+  return std::min(kMaxLineValues, kMaxLineBytes / static_cast<int>(bytes));
+}
+
+// Of a block that takes `group` outer indices.
+inline int64_t line_shared_bytes(const Problem& problem, int group) {
+  const auto sum_bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
+  const int64_t sums = ceil_div<int64_t>(problem.bins * group * sum_bytes, kPackBytes) * kPackBytes;
+  const int64_t slots = ceil_div<int64_t>(problem.entries, 16) * 16;
+  return sums + slots * group * static_cast<int64_t>(size_of(problem.dtype));
+}
+
+// While the index is sorted.
+inline int64_t order_shared_bytes(const Problem& problem) {
+  return problem.entries * static_cast<int64_t>(sizeof(uint32_t));
+}
+
+inline bool takes_lines(const Problem& problem, const Layout& layout, const Device& device) {
+  if (layout.inner.size != 1 || problem.bins < 1 || problem.bins > UINT16_MAX ||
+      problem.entries > kOrderThreads * kOrderItems ||
+      line_shared_bytes(problem, line_values(size_of(problem.dtype))) > kLineSharedBytes ||
+      std::max(line_shared_bytes(problem, 1), order_shared_bytes(problem)) >
+          device.shared_bytes - kOrderStaticBytes ||
+      problem.entries * layout.outer_size < kMinBinValues) {
+    return false;
+  }
+  if (problem.mode == Mode::kDeterministic && is_inexact(problem.dtype)) return true;
+  return problem.entries >= 4 * problem.bins && layout.outer_size >= kMinLines;
+}
+
 inline bool takes_sorting(const Problem& problem, const Layout& layout) {
   if (problem.mode == Mode::kDeterministic && is_inexact(problem.dtype)) return true;
   if (problem.mode == Mode::kAccurate && is_half(problem.dtype)) return true;
@@ -252,8 +305,9 @@ inline bool may_queue_up(const Problem& problem, const Layout& layout) {
          problem.entries >= kHotSamples && problem.entries * width >= kMinHotValues;
 }
 
-inline Path choose_path(const Problem& problem) {
+inline Path choose_path(const Problem& problem, const Device& device) {
   const Layout layout = make_layout(problem);
+  if (takes_lines(problem, layout, device)) return Path::kLines;
   if (takes_few_bins(problem, layout)) return Path::kBins;
   return takes_sorting(problem, layout) ? Path::kSorted : Path::kAtomic;
 }
@@ -272,12 +326,33 @@ inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
         bytes * kBinOuterGroup * kBinGroupCopies <= most) {
       plan.outer_group = kBinOuterGroup;
     }
-    const int64_t one = bytes * plan.outer_group;
-    while (plan.copies < kWarpLanes && one * plan.copies * 2 <= most) plan.copies *= 2;
-    const int64_t work =
-        ceil_div<int64_t>(problem.entries * width, int64_t{2} * kBinThreads * kBinValues);
+    const int64_t values = problem.entries * width;
+    const int64_t work = ceil_div<int64_t>(values, int64_t{2} * kBinThreads * kBinValues);
     plan.splits = std::clamp<int64_t>(device.multiprocessors / plan.layout.outer_size, 1,
                                       std::max<int64_t>(work, 1));
+    plan.split_values = ceil_div<int64_t>(ceil_div(values, plan.splits), kBinPack) * kBinPack;
+    // No more copies than what setting them up and adding them up costs less than the values do.
+    const int64_t one = bytes * plan.outer_group;
+    const int copies = plan.outer_group == 1 ? kMaxBinCopies : kWarpLanes;
+    while (plan.copies < copies && one * plan.copies * 2 <= most &&
+           problem.bins * width * plan.copies * 2 <= plan.split_values) {
+      plan.copies *= 2;
+    }
+    if (plan.outer_group == 1 && problem.index_stride == 1 &&
+        reinterpret_cast<uintptr_t>(problem.index) % kPackBytes == 0 &&
+        takes_neighbours(problem, plan.layout, kBinPack)) {
+      plan.values = kBinPack;
+    }
+    return plan;
+  }
+  if (path == Path::kLines) {
+    const int most = line_values(size_of(problem.dtype));
+    if (plan.layout.outer_size >= int64_t{most} * device.multiprocessors &&
+        line_shared_bytes(problem, most) <= device.shared_bytes - kOrderStaticBytes) {
+      plan.outer_group = most;
+    }
+    plan.thread_entries = ceil_div<int64_t>(problem.entries, kLineThreads * 4) * 4;
+    plan.values = takes_neighbours(problem, plan.layout, 2) ? 2 : 1;
     return plan;
   }
   plan.values = values_per_access(problem, plan.layout);
@@ -293,9 +368,9 @@ inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
     plan.entries = problem.entries;
     plan.warp_rows = int64_t{kGroupRows} * (kWarpLanes / plan.lanes);
     // So that the sums of parts take no more memory than 16 bytes an entry.
-    plan.part_rows = std::max({int64_t{kGroupRows} * (kRowThreads / plan.lanes),
-                               ceil_div<int64_t>(plan.entries, kMaxParts),
-                               plan.layout.outer_size * width});
+    plan.part_rows =
+        std::max({int64_t{kGroupRows} * (kRowThreads / plan.lanes),
+                  ceil_div<int64_t>(plan.entries, kMaxParts), plan.layout.outer_size * width});
   }
   return plan;
 }

@@ -23,10 +23,10 @@ struct RowArgs {
   uint32_t lanes = 0;  // of a group
   uint32_t group_entries = 0;
   uint32_t range_entries = 0;  // of the groups of a warp
-  FastDiv tiles;           // of a row
-  FastDiv ranges;          // of entries, one for each warp
-  uint32_t tasks = 0;      // of warps with short segments: tiles * ranges * outer_size
-  uint32_t workers = 0;    // blocks for long segments
+  FastDiv tiles;               // of a row
+  FastDiv ranges;              // of entries, one for each warp
+  uint32_t tasks = 0;          // of warps with short segments: tiles * ranges * outer_size
+  uint32_t workers = 0;        // blocks for long segments
   OuterDims outer;
   uint32_t outer_size = 0;
   ScalarValue alpha;

@@ -26,8 +26,8 @@ struct PassArgs {
   Digit digit;
   uint32_t count = 0;
   uint32_t block_entries = 0;
-  uint32_t* counts = nullptr;  // [block][digit]
-  uint32_t* groups = nullptr;  // [group of kSortGroup blocks][digit], zero before the pass
+  uint32_t* counts = nullptr;    // [block][digit]
+  uint32_t* groups = nullptr;    // [group of kSortGroup blocks][digit], zero before the pass
   uint32_t* unsorted = nullptr;  // whether the index is not in order, zero before the first pass
 };
 

@@ -38,13 +38,33 @@ constexpr int kMaxParts = 1024;
 
 // ---------------------------------------------------------------- few bins, in shared memory
 constexpr int kBinThreads = 1024;
-constexpr int kBinValues = 4;               // that a thread has under way
-constexpr int kMaxBinBytes = 48 << 10;      // one copy of the bins
-constexpr int kBinSharedBytes = 160 << 10;  // all copies of a block
-constexpr int kBinOuterGroup = 4;           // outer indices of a block, where there are many
-constexpr int kBinGroupCopies = 4;          // of their bins, at least
+constexpr int kBinValues = 4;  // that a thread has under way
+constexpr int kBinPack = 4;    // entries of a thread's step, where they lie side by side
+constexpr int kMaxBinCopies = 128;
+constexpr uint32_t kMaxBitsOfOneThread = 5;  // log2 of copies that one thread adds up
+constexpr int kMaxBinBytes = 48 << 10;       // one copy of the bins
+constexpr int kBinSharedBytes = 160 << 10;   // all copies of a block
+constexpr int kBinOuterGroup = 4;            // outer indices of a block, where there are many
+constexpr int kBinGroupCopies = 4;           // of their bins, at least
 constexpr int kMaxBinRow = 4;
 constexpr int64_t kMinBinValues = 1 << 15;
+
+// ---------------------------------------------------------------- lines, in one order for all
+constexpr int kOrderThreads = 1024;
+constexpr int kOrderItems = 16;  // of a thread, in registers
+constexpr int kOrderDigitBits = 5;
+constexpr int kOrderStaticBytes = 5 << 10;  // of shared memory, at most, beside what plans count
+constexpr int kLineThreads = 512;
+// Of R outer indices: what R = 4 sums does not fit into the registers of three blocks.
+template <int R>
+constexpr int kLineBlocksPerSm = R == 4 ? 2 : 3;
+// Pairs of entries that a thread has under way.
+template <int R>
+constexpr int kLinePairs = R == 2 ? 2 : 4;
+constexpr int kMaxLineValues = 4;           // of an entry, of as many outer indices
+constexpr int kMaxLineBytes = 8;            // of these
+constexpr int kLineSharedBytes = 96 << 10;  // of a block, where the device has as much
+constexpr int kMinLines = 512;              // where other paths may be taken
 
 // ---------------------------------------------------------------- atomics
 constexpr int kAtomicThreads = 256;

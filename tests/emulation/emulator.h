@@ -35,6 +35,7 @@ using std::min;
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
+[[noreturn]] inline void __trap() { abort(); }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }

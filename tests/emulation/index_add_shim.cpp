@@ -8,6 +8,7 @@ alignas(16) uint4 staged[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last ones must stay
 alignas(16) uint4 shared_bins[(227 << 10) / sizeof(uint4)];
 alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
+alignas(16) uint4 line_memory[(227 << 10) / sizeof(uint4)];
 }  // namespace gpuopt::index_add
 
 using namespace gpuopt;
@@ -69,7 +70,7 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
       make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self, source, index,
                    index_stride, long_index, dtype, mode, alpha);
   const Device device{multiprocessors, 227 << 10};
-  const Path path = choose_path(problem);
+  const Path path = choose_path(problem, device);
   *taken = {};
   taken->path = static_cast<int>(path);
   for_each_stretch(problem, [&](const Problem& stretch) {

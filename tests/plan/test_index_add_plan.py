@@ -17,14 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 BOOL, UINT8, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 0, 1, 3, 4, 5, 6, 7, 8, 9
 ITEM = {BOOL: 1, UINT8: 1, INT16: 2, INT32: 4, INT64: 8, FLOAT16: 2, BFLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
 HALVES, INEXACT = (FLOAT16, BFLOAT16), (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
-ATOMIC, SORTED, BINS = range(3)
+ATOMIC, SORTED, BINS, LINES = range(4)
 FAST, DETERMINISTIC, ACCURATE = range(3)
 BASE = 1 << 20
 GRID = 2**31 - 1
 FIELDS = (
-    "path values units lanes tiles group_entries range_entries tasks warp_rows part_rows outer_group copies splits inner inner_self_stride "
-    "inner_source_stride num_outer outer_size position_bits passes digit_bits sort_blocks "
-    "tiles_per_block sort_tile sort_bytes one_tile"
+    "path values units lanes tiles group_entries range_entries tasks warp_rows part_rows outer_group copies splits split_values "
+    "thread_entries shared_bytes inner inner_self_stride inner_source_stride num_outer outer_size position_bits passes digit_bits "
+    "sort_blocks tiles_per_block sort_tile sort_bytes one_tile"
 ).split()
 
 
@@ -47,9 +47,9 @@ def planner(tmp_path_factory):
 class Problem:
     """self of `sizes`, innermost dimension first, and a source with `entries` in dimension `dim`; dense unless strides are given."""
 
-    def __init__(self, sizes, dim, entries, dtype=FLOAT32, mode=FAST, strides=None, offset=0):
+    def __init__(self, sizes, dim, entries, dtype=FLOAT32, mode=FAST, strides=None, offset=0, index=BASE):
         self.sizes, self.dim, self.entries, self.dtype, self.mode = list(sizes), dim, entries, dtype, mode
-        self.given, self.address = strides, BASE + offset * ITEM[dtype]
+        self.given, self.address, self.index = strides, BASE + offset * ITEM[dtype], index
 
     def __repr__(self):
         return f"{self.__dict__}"
@@ -82,6 +82,7 @@ class Problem:
             array(*source),
             ctypes.c_uint64(self.address),
             ctypes.c_uint64(self.address),
+            ctypes.c_uint64(self.index),
             self.dtype,
             self.mode,
             sms,
@@ -100,16 +101,32 @@ def check(problem: Problem, planner, sms: int, shared: int = 227 << 10) -> None:
     item = ITEM[problem.dtype]
     for entries, _, into, source, v in slices:
         check_numbers(problem, planner, entries, bins, v, sms, shared)
-        assert v.values * v.units == v.inner or v.path == BINS
-        if v.values > 1:  # accesses are aligned
+        assert v.values * v.units == v.inner or v.path in (BINS, LINES)
+        if v.path in (BINS, LINES):
+            check_neighbours(problem, source, v)
+        elif v.values > 1:  # accesses are aligned
             access = v.values * item
             assert access in (4, 16) and v.inner_self_stride == v.inner_source_stride == 1
             assert (problem.address + into) % access == (problem.address + source) % access == 0
             assert v.inner % v.values == 0
     if problem.mode == DETERMINISTIC and problem.dtype in INEXACT:
-        assert {v.path for *_, v in slices} == {SORTED}
+        assert {v.path for *_, v in slices} <= {SORTED, LINES}
     if problem.mode == ACCURATE and problem.dtype in HALVES:
         assert ATOMIC not in {v.path for *_, v in slices}
+
+
+def check_neighbours(problem: Problem, source: int, v: View) -> None:
+    """Entries that are read together lie side by side, and what a thread reads at once is aligned."""
+    assert v.values in ((1, 4) if v.path == BINS else (1, 2))
+    if v.values == 1:
+        return
+    access = min(v.values * ITEM[problem.dtype], 16)
+    _, strides = problem.strides()
+    assert v.inner == 1 and strides[problem.dim] == 1 and (problem.address + source) % access == 0
+    for size, stride in zip(problem.source_sizes(), strides, strict=True):
+        assert size == 1 or stride == 1 or stride * ITEM[problem.dtype] % access == 0
+    if v.path == BINS:
+        assert v.outer_group == 1 and problem.index % 16 == 0 and v.split_values % v.values == 0
 
 
 def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, sms: int, shared: int) -> None:
@@ -134,9 +151,17 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
         most = 1 if v.one_tile else min(sms, planner.max_sort_blocks())
         assert v.sort_blocks <= most and v.sort_blocks * v.tiles_per_block * tile < 2**32
         assert v.sort_bytes <= shared and (not v.one_tile or v.tiles_per_block == 1)
+    elif v.path == LINES:
+        assert v.inner == 1 and entries <= planner.max_line_entries() and bins < 2**16
+        assert v.thread_entries % 4 == 0 and entries <= v.thread_entries * planner.line_threads() < entries + 4096
+        assert v.outer_group in (1, 2, 4) and v.outer_group * ITEM[problem.dtype] <= 8
+        assert v.outer_group == 1 or v.outer_size >= v.outer_group * sms
+        cells = -(-entries // 16) * 16 * v.outer_group * ITEM[problem.dtype]
+        assert cells + bins * v.outer_group * item_of_sum(problem) <= v.shared_bytes <= 96 << 10
     else:
+        assert v.splits * v.split_values >= entries * v.inner
         assert v.copies * v.outer_group * bins * v.inner * item_of_sum(problem) <= 160 << 10
-        assert v.copies in (1, 2, 4, 8, 16, 32) and entries * v.inner <= GRID
+        assert v.copies in (1, 2, 4, 8, 16, 32, 64, 128) and entries * v.inner <= GRID
         assert v.splits >= 1 and v.outer_size * v.splits <= GRID
         assert v.splits == 1 or v.outer_size * v.splits <= sms
 
@@ -199,10 +224,20 @@ def test_any_problem_has_valid_plans(planner, problem, sms, shared):
         (Problem([1024, 32768], 1, 15, BFLOAT16, ACCURATE), SORTED, 8, 32),
         (Problem([2**25], 0, 15), ATOMIC, 1, None),
         (Problem([2**25], 0, 15, FLOAT32, DETERMINISTIC), SORTED, 1, 1),
-        (Problem([1024], 0, 2**24), BINS, 1, None),
+        (Problem([1024], 0, 2**24), BINS, 4, None),
+        (Problem([1024], 0, 2**24, offset=1), BINS, 1, None),
+        (Problem([1024], 0, 2**24, index=BASE + 8), BINS, 1, None),
+        (Problem([1024, 3], 0, 2**24), BINS, 4, None),
+        (Problem([1024, 3], 0, 2**24 + 2), BINS, 1, None),
+        (Problem([2, 1024], 1, 2**24), BINS, 1, None),
         (Problem([1024], 0, 2**24, FLOAT32, DETERMINISTIC), SORTED, 1, 1),
-        (Problem([1024], 0, 2**24, INT32, DETERMINISTIC), BINS, 1, None),
-        (Problem([1024, 4096], 0, 8192), BINS, 1, None),
+        (Problem([1024], 0, 2**24, INT32, DETERMINISTIC), BINS, 4, None),
+        (Problem([1024, 4096], 0, 8192), LINES, 2, None),
+        (Problem([1024, 4096], 0, 8192, BFLOAT16, DETERMINISTIC), LINES, 2, None),
+        (Problem([1024, 4096], 0, 8191), LINES, 1, None),
+        (Problem([1024, 4096], 0, 65536), BINS, 1, None),
+        (Problem([1024, 8], 0, 8192), BINS, 4, None),
+        (Problem([1024, 8], 0, 8192, FLOAT32, DETERMINISTIC), LINES, 2, None),
         (Problem([2**20], 0, 2**24), ATOMIC, 1, None),
     ],
     ids=lambda value: repr(value) if isinstance(value, int) else "",
@@ -210,6 +245,18 @@ def test_any_problem_has_valid_plans(planner, problem, sms, shared):
 def test_paths_of_common_problems(planner, problem, path, values, lanes):
     ((*_, plan),) = problem.slices(planner)
     assert (plan.path, plan.values) == (path, values) and lanes in (None, plan.lanes)
+
+
+@pytest.mark.parametrize("dtype", [UINT8, BFLOAT16, FLOAT32, FLOAT64])
+@pytest.mark.parametrize("entries", [1000, 6000, 8192, 11000, 16384])
+def test_lines_where_blocks_have_less_shared_memory(planner, dtype, entries):
+    """From Turing on, whose blocks have 64 KiB."""
+    for shared in (64 << 10, 99 << 10, 227 << 10):
+        ((*_, plan),) = Problem([200, 4096], 0, entries, dtype).slices(planner, 60, shared)
+        if plan.path == LINES:
+            assert max(plan.shared_bytes, 4 * entries) + (5 << 10) <= shared
+        if entries <= 6000:
+            assert plan.path == LINES
 
 
 def test_lanes_run_along_the_dimension_with_the_shortest_strides(planner):

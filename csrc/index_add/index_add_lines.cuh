@@ -1,0 +1,314 @@
+// The same few entries for each of many outer indices, or for one where sums have to be repeatable: one
+// block sorts the entries by bin, once for all. Then each block keeps the rows of a few outer indices,
+// its lines, in shared memory, and sums them by segments in that order: a segmented scan, in which
+// each thread takes as many entries as any other, whether bins are hit alike or one of them by all. It
+// takes no atomics, and an order that depends on the number of entries alone.
+#pragma once
+
+#include "common/launch.cuh"
+#include "common/warp.cuh"
+#include "index_add/index_add_values.cuh"
+
+namespace gpuopt::index_add {
+
+// A sorted entry is a word: where its values are in shared memory, whether it is the last of its bin,
+// and the bin.
+constexpr uint32_t kSlotMask = 0x7fff, kEndOfBin = 0x8000;
+constexpr int kBinShift = 16;
+
+// Where a line's entries 2 * pair and the next are. Entries at a distance of 16, which neighbouring
+// threads read at a time where the index is sorted already, are at different banks.
+__device__ __forceinline__ uint32_t slot_of_pair(uint32_t pair) { return pair ^ (pair >> 3 & 7); }
+
+struct OrderArgs {
+  Index index;
+  uint32_t entries = 0;
+  uint32_t passes = 1;
+  uint32_t thread_entries = 0;  // of a thread of add_lines(), a multiple of 4
+  uint32_t* order = nullptr;
+};
+
+// Thread t's entries are 4 words apiece, those of neighbouring threads side by side. Those past the
+// last entry follow the last end of a bin, so that it matters to nobody what is there.
+inline __device__ void write_order(const OrderArgs& args, const uint32_t* keys) {
+  for (uint32_t i = threadIdx.x; i < args.thread_entries * kLineThreads; i += kOrderThreads) {
+    const uint32_t thread = i / 4 % kLineThreads, four = i / 4 / kLineThreads;
+    const uint32_t at = thread * args.thread_entries + four * 4 + i % 4;
+    uint32_t word = 0;
+    if (at < args.entries) {
+      word = keys[at];
+      const bool ends = at + 1 == args.entries || (keys[at + 1] ^ word) >> kBinShift != 0;
+      word |= ends ? kEndOfBin : 0;
+    }
+    args.order[i] = word;
+  }
+}
+
+// Stable least-significant-digit radix sort by one block. A warp ranks a stretch of the entries, 32 at
+// a time; a lane's equals are those whose digits match its own, by a ballot for each bit as in
+// index_add_sort_tile.cuh.
+template <typename I>
+__global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs args) {
+  constexpr uint32_t kWarps = kOrderThreads / kWarpLanes, kDigits = 1 << kOrderDigitBits;
+  static_assert(kWarps == kWarpLanes && kDigits == kWarpLanes);  // a warp sums a digit's counts up
+  constexpr uint32_t kPitch = kWarps + 1;                        // no bank conflicts
+  extern __shared__ uint4 line_memory[];
+  auto* keys = reinterpret_cast<uint32_t*>(line_memory);
+  __shared__ uint32_t counts[kDigits * kPitch];
+  __shared__ uint32_t totals[kDigits];
+  let_next_grid_start();
+  const uint32_t lane = threadIdx.x % kWarpLanes, warp = threadIdx.x / kWarpLanes;
+  const uint32_t steps = (args.entries - 1) / kOrderThreads + 1;
+  const uint32_t begin = warp * steps * kWarpLanes + lane;
+  uint32_t own[kOrderItems], ranks[kOrderItems];
+  bool in_range = true;
+#pragma unroll
+  for (uint32_t j = 0; j < kOrderItems; ++j) {
+    const uint32_t entry = begin + j * kWarpLanes;
+    if (j >= steps || entry >= args.entries) break;
+    const I bin = static_cast<const I*>(args.index.values)[entry * args.index.stride];
+    in_range = in_range && bin >= 0 && bin < args.index.bins;
+    own[j] = static_cast<uint32_t>(bin) << kBinShift | (slot_of_pair(entry / 2) * 2 + entry % 2);
+  }
+  if (!in_range) {
+    assert(false && "index_add: index out of bounds");
+    __trap();
+  }
+  for (uint32_t pass = 0; pass < args.passes; ++pass) {
+    const uint32_t shift = kBinShift + pass * kOrderDigitBits;
+    for (uint32_t i = threadIdx.x; i < kDigits * kPitch; i += kOrderThreads) counts[i] = 0;
+    __syncthreads();
+#pragma unroll
+    for (uint32_t j = 0; j < kOrderItems; ++j) {
+      if (j >= steps) break;
+      const bool valid = begin + j * kWarpLanes < args.entries;
+      const uint32_t digit = valid ? own[j] >> shift & (kDigits - 1) : 0;
+      const uint32_t key = valid ? digit : kDigits;
+      uint32_t equals = 0xffffffffu;
+#pragma unroll
+      for (int bit = 0; bit <= kOrderDigitBits; ++bit) equals &= lanes_with_same(key, 1u << bit);
+      const uint32_t before = __popc(equals & ((1u << lane) - 1));
+      uint32_t* count = &counts[digit * kPitch + warp];
+      ranks[j] = *count + before;
+      __syncwarp();
+      if (valid && before == 0) *count += __popc(equals);
+      __syncwarp();
+    }
+    __syncthreads();
+    uint32_t* count = &counts[warp * kPitch + lane];  // of digit `warp`, in warp `lane`
+    const uint32_t up_to_own = warp_sum_up(*count);
+    if (lane == kWarpLanes - 1) totals[warp] = up_to_own;
+    __syncthreads();
+    const uint32_t total = totals[lane];
+    const uint32_t lower = __shfl_sync(0xffffffffu, warp_sum_up(total) - total, warp);
+    *count = lower + up_to_own - *count;
+    __syncthreads();
+#pragma unroll
+    for (uint32_t j = 0; j < kOrderItems; ++j) {
+      if (j >= steps || begin + j * kWarpLanes >= args.entries) break;
+      keys[counts[(own[j] >> shift & (kDigits - 1)) * kPitch + warp] + ranks[j]] = own[j];
+    }
+    __syncthreads();
+    if (pass + 1 == args.passes) break;
+#pragma unroll
+    for (uint32_t j = 0; j < kOrderItems; ++j) {
+      if (j >= steps || begin + j * kWarpLanes >= args.entries) break;
+      own[j] = keys[begin + j * kWarpLanes];
+    }
+  }
+  write_order(args, keys);
+}
+
+struct LineArgs {
+  void* self = nullptr;
+  const void* source = nullptr;
+  const uint4* order = nullptr;
+  int64_t bin_stride = 0;
+  int64_t entry_stride = 0;
+  uint32_t entries = 0;
+  uint32_t bins = 0;
+  uint32_t thread_entries = 0;
+  bool pairs = false;  // of neighbouring values are aligned
+  OuterDims outer;
+  uint32_t outer_size = 0;
+  ScalarValue alpha;
+};
+
+// Copies R rows into shared memory, an entry's values side by side. load(row, pair) returns a pair.
+template <typename T, int R, typename Load>
+__device__ __forceinline__ void stage_lines(const LineArgs& args, const T* const (&sources)[R],
+                                            Pack<T, R>* cells, Load&& load) {
+  constexpr int kPairs = kLinePairs<R>;
+  const uint32_t pairs = args.entries / 2;
+  for (uint32_t first = threadIdx.x; first < pairs; first += kLineThreads * kPairs) {
+    Pack<T, 2> loaded[kPairs][R];
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const uint32_t pair = first + i * kLineThreads;
+      if (pair >= pairs) break;
+#pragma unroll
+      for (int r = 0; r < R; ++r) loaded[i][r] = load(sources[r], pair);
+    }
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const uint32_t pair = first + i * kLineThreads;
+      if (pair >= pairs) break;
+      Pack<T, 2 * R> both;
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        both.values[r] = loaded[i][r].values[0];
+        both.values[R + r] = loaded[i][r].values[1];
+      }
+      store_pack(cells[slot_of_pair(pair) * 2].values, both);
+    }
+  }
+  if (args.entries % 2 != 0 && threadIdx.x == kLineThreads - 1) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      cells[slot_of_pair(pairs) * 2].values[r] = sources[r][2 * pairs * args.entry_stride];
+    }
+  }
+}
+
+template <typename S, int R>
+__device__ __forceinline__ Pack<S, R> nothing() {
+  Pack<S, R> sums;
+#pragma unroll
+  for (int r = 0; r < R; ++r) sums.values[r] = kNothing<S>;
+  return sums;
+}
+
+template <typename S, int R>
+__device__ __forceinline__ Pack<S, R> plus(const Pack<S, R>& a, const Pack<S, R>& b) {
+  Pack<S, R> sums;
+#pragma unroll
+  for (int r = 0; r < R; ++r) sums.values[r] = plus(a.values[r], b.values[r]);
+  return sums;
+}
+
+// Sums the own entries of the order into the sums of bins that end among them. Returns the first of
+// these, or kNoBin, and leaves what follows the last of them in `rest`.
+constexpr uint32_t kNoBin = ~0u;
+template <typename T, int R>
+__device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const Pack<T, R>* cells,
+                                                    Pack<Sum<T>, R>* sums, Pack<Sum<T>, R>& rest) {
+  const auto alpha = from_scalar<Sum<T>>(args.alpha);
+  const uint4* order = args.order + threadIdx.x;
+  uint32_t first_bin = kNoBin;
+  uint4 next = *order;
+  for (uint32_t e = 0; e < args.thread_entries; e += 4) {
+    const uint32_t words[4] = {next.x, next.y, next.z, next.w};
+    order += kLineThreads;
+    if (e + 4 < args.thread_entries) next = *order;
+    Pack<T, R> own[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) own[i] = cells[words[i] & kSlotMask];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        rest.values[r] = plus(rest.values[r], scaled(to_compute(own[i].values[r]), alpha));
+      }
+      if ((words[i] & kEndOfBin) == 0) continue;
+      const uint32_t bin = words[i] >> kBinShift;
+      sums[bin] = rest;
+      rest = nothing<Sum<T>, R>();
+      if (first_bin == kNoBin) first_bin = bin;
+    }
+  }
+  return first_bin;
+}
+
+// Adds to the sum of each thread's first bin what the threads before it have of that bin, earlier
+// entries first: a segmented scan of a warp's rests, then of the warps'.
+template <typename S, int R>
+__device__ __forceinline__ void add_rests(uint32_t first_bin, Pack<S, R> rest, Pack<S, R>* sums) {
+  constexpr uint32_t kWarps = kLineThreads / kWarpLanes;
+  __shared__ Pack<S, R> rests[kWarps];
+  __shared__ bool any_end[kWarps];
+  const uint32_t lane = threadIdx.x % kWarpLanes, warp = threadIdx.x / kWarpLanes;
+  bool ends = first_bin != kNoBin;  // a bin, since the entry where `rest` begins
+#pragma unroll
+  for (uint32_t distance = 1; distance < kWarpLanes; distance *= 2) {
+    const Pack<S, R> before = shuffle_up(rest, distance);
+    const bool ended = shuffle_up(ends, distance);
+    if (lane < distance || ends) continue;
+    rest = plus(before, rest);
+    ends = ended;
+  }
+  if (lane == kWarpLanes - 1) {
+    rests[warp] = rest;
+    any_end[warp] = ends;
+  }
+  Pack<S, R> before = shuffle_up(rest, 1);
+  bool ended = shuffle_up(ends, 1);
+  if (lane == 0) {
+    before = nothing<S, R>();
+    ended = false;
+  }
+  __syncthreads();
+  if (first_bin == kNoBin) return;
+  for (uint32_t w = warp; w > 0 && !ended; --w) {
+    before = plus(rests[w - 1], before);
+    ended = any_end[w - 1];
+  }
+  sums[first_bin] = plus(before, sums[first_bin]);
+}
+
+// blockIdx: group of R outer indices.
+template <typename T, int R>
+__global__ __launch_bounds__(kLineThreads,
+                             kLineBlocksPerSm<R>) void add_lines(const LineArgs args) {
+  using S = Sum<T>;
+  extern __shared__ uint4 line_memory[];
+  auto* sums = reinterpret_cast<Pack<S, R>*>(line_memory);  // [bin]
+  // [entry], in the order of slots, behind the sums
+  auto* cells = reinterpret_cast<Pack<T, R>*>(
+      line_memory + (args.bins * sizeof(Pack<S, R>) + sizeof(uint4) - 1) / sizeof(uint4));
+  const uint32_t first_outer = blockIdx.x * R;
+  {
+    const T* sources[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r) {  // past the last outer index its values are summed once more
+      const uint32_t outer = min(first_outer + r, args.outer_size - 1);
+      sources[r] = static_cast<const T*>(args.source) + outer_offsets(args.outer, outer).source;
+    }
+    if (args.pairs) {
+      stage_lines(args, sources, cells, [](const T* source, uint32_t pair) {
+        return load_pack<T, 2>(source + 2 * pair);
+      });
+    } else {
+      stage_lines(args, sources, cells, [&](const T* source, uint32_t pair) {
+        const T* first = source + 2 * pair * args.entry_stride;
+        return Pack<T, 2>{{first[0], first[args.entry_stride]}};
+      });
+    }
+  }
+  for (uint32_t i = threadIdx.x; i < args.bins; i += kLineThreads) sums[i] = nothing<S, R>();
+  __syncthreads();
+  wait_for_grid_before();  // for the order
+  Pack<S, R> rest = nothing<S, R>();
+  const uint32_t first_bin = sum_own_entries<T, R>(args, cells, sums, rest);
+  add_rests(first_bin, rest, sums);
+  __syncthreads();
+
+  T* self[R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    const uint32_t outer = min(first_outer + r, args.outer_size - 1);
+    self[r] = static_cast<T*>(args.self) + outer_offsets(args.outer, outer).self;
+  }
+  for (uint32_t bin = threadIdx.x; bin < args.bins; bin += kLineThreads) {
+    const Pack<S, R> own = sums[bin];
+    T values[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r) values[r] = self[r][bin * args.bin_stride];
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      if (first_outer + r >= args.outer_size) break;
+      self[r][bin * args.bin_stride] = from_compute<T>(plus(to_compute(values[r]), own.values[r]));
+    }
+  }
+}
+
+}  // namespace gpuopt::index_add
