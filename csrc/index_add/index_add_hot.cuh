@@ -57,7 +57,7 @@ __global__ __launch_bounds__(kAtomicThreads,
                                                                      uint32_t max_hot) {
   using S = Sum<T>;
   extern __shared__ uint4 hot_sums[];
-  auto* sums = reinterpret_cast<S*>(hot_sums);  // [hot bin][value of the row][copy]
+  auto* sums = reinterpret_cast<S*>(hot_sums);  // [hot bin][copy][value of the row]
   __shared__ HotBins hot;
   __shared__ uint32_t num_hot;
   const uint32_t width = args.units.divisor * V;
@@ -105,7 +105,7 @@ __global__ __launch_bounds__(kAtomicThreads,
       uint32_t at;
       const uint32_t entry = addends[u].load(args, origin, number, &bin, &at);
       bins[u] = static_cast<uint32_t>(bin);
-      places[u] = at * kHotCopies + entry % kHotCopies;
+      places[u] = entry % kHotCopies * width + at;
     }
 #pragma unroll
     for (int u = 0; u < kAtomicUnroll; ++u) {
@@ -118,7 +118,7 @@ __global__ __launch_bounds__(kAtomicThreads,
       S* sum = sums + number * width * kHotCopies + places[u];
 #pragma unroll
       for (int i = 0; i < V; ++i) {
-        add_in_shared(sum + i * kHotCopies, scaled(to_compute(addends[u].pack.values[i]), alpha));
+        add_in_shared(sum + i, scaled(to_compute(addends[u].pack.values[i]), alpha));
       }
     }
   }
@@ -131,7 +131,7 @@ __global__ __launch_bounds__(kAtomicThreads,
     for (uint32_t at = 0; at < width; ++at) {
       S sum = kNothing<S>;
 #pragma unroll
-      for (int c = 0; c < kHotCopies; ++c) sum = plus(sum, from[at * kHotCopies + c]);
+      for (int c = 0; c < kHotCopies; ++c) sum = plus(sum, from[c * width + at]);
       atomic_add(row + at * args.self_inner_stride, from_compute<T>(sum),
                  reinterpret_cast<const T*>(args.first_byte),
                  reinterpret_cast<const T*>(args.end_byte));

@@ -60,7 +60,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
   const uint32_t lane = threadIdx.x % kWarpLanes, warp = threadIdx.x / kWarpLanes;
   const uint32_t steps = (args.entries - 1) / kOrderThreads + 1;
   const uint32_t begin = warp * steps * kWarpLanes + lane;
-  uint32_t own[kOrderItems], ranks[kOrderItems];
+  uint32_t own[kOrderItems];
   bool in_range = true;
 #pragma unroll
   for (uint32_t j = 0; j < kOrderItems; ++j) {
@@ -78,6 +78,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
     const uint32_t shift = kBinShift + pass * kOrderDigitBits;
     for (uint32_t i = threadIdx.x; i < kDigits * kPitch; i += kOrderThreads) counts[i] = 0;
     __syncthreads();
+    uint32_t ranks[kOrderItems / 2] = {};  // two to a word, which leaves registers for the entries
 #pragma unroll
     for (uint32_t j = 0; j < kOrderItems; ++j) {
       if (j >= steps) break;
@@ -89,7 +90,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
       for (int bit = 0; bit <= kOrderDigitBits; ++bit) equals &= lanes_with_same(key, 1u << bit);
       const uint32_t before = __popc(equals & ((1u << lane) - 1));
       uint32_t* count = &counts[digit * kPitch + warp];
-      ranks[j] = *count + before;
+      ranks[j / 2] |= (*count + before) << (j % 2 * 16);
       __syncwarp();
       if (valid && before == 0) *count += __popc(equals);
       __syncwarp();
@@ -106,7 +107,8 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
 #pragma unroll
     for (uint32_t j = 0; j < kOrderItems; ++j) {
       if (j >= steps || begin + j * kWarpLanes >= args.entries) break;
-      keys[counts[(own[j] >> shift & (kDigits - 1)) * kPitch + warp] + ranks[j]] = own[j];
+      keys[counts[(own[j] >> shift & (kDigits - 1)) * kPitch + warp] +
+           (ranks[j / 2] >> (j % 2 * 16) & 0xffff)] = own[j];
     }
     __syncthreads();
     if (pass + 1 == args.passes) break;

@@ -46,26 +46,34 @@ __global__ __launch_bounds__(kSortThreads) void zero_counts(uint32_t* groups, ui
   zero(zeroed, num_zeroed);
 }
 
+// Counts, and on the first pass finds out whether the index is in order: lanes compare their entries
+// with the next lane's, and the first threads the last of each warp's with what follows.
 __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args) {
+  constexpr uint32_t kTile = kSortThreads * kMaxSortItems;
+  static_assert(kTile / 32 <= kSortThreads);
   __shared__ uint32_t counts[kDigits];
   if (threadIdx.x < kDigits) counts[threadIdx.x] = 0;
   __syncthreads();
+  const bool is_first = args.source.packed == nullptr;
   // The kernel before has moved the entries, or but zeroed counts.
-  if (args.source.packed != nullptr) wait_for_grid_before();
+  if (!is_first) wait_for_grid_before();
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);
   uint64_t entries[kMaxSortItems];
   args.source.load(begin + threadIdx.x, kSortThreads, end, entries);
   wait_for_grid_before();
   let_next_grid_start();
-  const bool is_first = args.source.packed == nullptr;
   if (!is_first && __ldcg(args.unsorted) == 0) return;
-  for (uint32_t tile = begin; tile < end; tile += kSortThreads * kMaxSortItems) {
+  bool in_order = true;
+  for (uint32_t tile = begin; tile < end; tile += kTile) {
     const uint32_t first = tile + threadIdx.x;
     if (tile > begin) args.source.load(first, kSortThreads, end, entries);
-    args.source.check(first, kSortThreads, end, entries);
-    if (is_first && !args.source.ascends(first, kSortThreads, end, args.count, entries)) {
-      *args.unsorted = 1;
+    if (is_first) {
+      uint64_t sides[2];
+      const uint32_t last = tile + threadIdx.x * 32 + 31;
+      args.source.load(last, 1, threadIdx.x < kTile / 32 && last < end ? args.count : 0, sides);
+      args.source.check(first, kSortThreads, end, entries);
+      in_order = in_order && sides[0] <= sides[1] && args.source.ascend(entries);
     }
     args.source.pack(first, kSortThreads, end, entries);
 #pragma unroll
@@ -73,6 +81,7 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
       if (first + i * kSortThreads < end) atomicAdd(&counts[args.digit.of(entries[i])], 1u);
     }
   }
+  if (!in_order) *args.unsorted = 1;
   __syncthreads();
   if (threadIdx.x < kDigits) {
     const uint32_t own = counts[threadIdx.x];

@@ -67,27 +67,14 @@ struct SortSource {
     }
   }
 
-  // Whether each of the loaded bins, of entries before `end`, is at most the next one in the caller's
-  // index of `count`. All lanes of the warp take part, with neighbouring entries.
+  // Whether each of the loaded bins is at most that of the next lane, which has the next entry. All
+  // lanes of the warp take part; past the end are the highest.
   template <int Items>
-  __device__ __forceinline__ bool ascends(uint32_t first, uint32_t step, uint32_t end,
-                                          uint32_t count, const uint64_t (&bins)[Items]) const {
+  __device__ __forceinline__ static bool ascend(const uint64_t (&bins)[Items]) {
     bool all = true;
 #pragma unroll
-    for (int i = 0; i < Items; ++i) {
-      const uint32_t at = first + i * step;
-      uint64_t next = shuffle_down(bins[i]);
-      if (at < end && at + 1 < count && (threadIdx.x % 32 == 31 || at + 1 == end)) {
-        next = static_cast<uint64_t>(bin_at((at + 1) * index.stride));
-      }
-      all = all && (at >= end || at + 1 >= count || bins[i] <= next);
-    }
+    for (int i = 0; i < Items; ++i) all = all && bins[i] <= shuffle_down(bins[i]);
     return all;
-  }
-
-  __device__ __forceinline__ int64_t bin_at(int64_t at) const {
-    return index.is_long ? static_cast<const int64_t*>(index.values)[at]
-                         : int64_t{static_cast<const int32_t*>(index.values)[at]};
   }
 
   // Of what load() has left there, makes entries.

@@ -21,7 +21,7 @@ FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
 LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kGroupRows": 128}
 LIMITS |= {"kMaxPositionBits": 30, "kMinHotValues": 1 << 20}
-LIMITS |= {"kMaxTileEntries": 4096}
+LIMITS |= {"kMaxTileEntries": 4096, "kMinLines": 512}
 
 
 class Taken(ctypes.Structure):
@@ -54,6 +54,7 @@ def set_limits(kernels, **limits):
         values["kMaxPositionBits"],
         ctypes.c_int64(values["kMinHotValues"]),
         ctypes.c_int64(values["kMaxTileEntries"]),
+        values["kMinLines"],
     )
 
 
@@ -338,7 +339,7 @@ def test_few_bins_by_packs(kernels, bins, entries, long):
 )
 def test_lines(kernels, distribution, outer, bins, entries):
     """As many outer indices to a block as there are blocks for, and one; with some left over; bits of none to three digits."""
-    set_limits(kernels, kMinBinValues=0)
+    set_limits(kernels, kMinBinValues=0, kMinLines=32)
     random = np.random.default_rng(bins)
     index = indices(distribution, entries, bins, random)
     groups = set()
