@@ -73,7 +73,8 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
       const uint32_t last = tile + threadIdx.x * 32 + 31;
       args.source.load(last, 1, threadIdx.x < kTile / 32 && last < end ? args.count : 0, sides);
       args.source.check(first, kSortThreads, end, entries);
-      in_order = in_order && sides[0] <= sides[1] && args.source.ascend(entries);
+      const bool ascend = args.source.ascend(entries);  // all lanes, whatever they have found
+      in_order = in_order && ascend && sides[0] <= sides[1];
     }
     args.source.pack(first, kSortThreads, end, entries);
 #pragma unroll

@@ -73,7 +73,10 @@ struct SortSource {
   __device__ __forceinline__ static bool ascend(const uint64_t (&bins)[Items]) {
     bool all = true;
 #pragma unroll
-    for (int i = 0; i < Items; ++i) all = all && bins[i] <= shuffle_down(bins[i]);
+    for (int i = 0; i < Items; ++i) {
+      const uint64_t next = shuffle_down(bins[i]);
+      all = all && bins[i] <= next;
+    }
     return all;
   }
 
