@@ -268,6 +268,11 @@ def rounded_once(dtype: torch.dtype, aten_error: float | None) -> float:
     return torch.finfo(dtype).eps if dtype in (F16, BF16) else sum_limit(dtype, aten_error)
 
 
+def _aten(into: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """A function, since torch.compile follows no method that it gets from an object."""
+    return into.index_add_(dim, index, source)
+
+
 def _calls() -> dict[str, Call]:
     import torch_ops
 
@@ -275,7 +280,7 @@ def _calls() -> dict[str, Call]:
     return {
         name: Call(
             functools.partial(torch_ops.index_add_, mode=mode),
-            torch.Tensor.index_add_,
+            _aten,
             _reference,
             kind="inplace",
             limit=sum_limit,

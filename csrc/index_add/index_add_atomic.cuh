@@ -36,66 +36,70 @@ struct UnitOrigin {
   }
 };
 
-// What is added, and where.
-template <typename T, int V>
-struct Addend {
-  Pack<T, V> pack;
-  T* to;
+// A thread's N units: what is added, and where. Units are `step` apart.
+template <typename T, int V, int N>
+struct Addends {
+  int count;  // that there are
+  RawPack<T, V> packs[N];
+  int64_t bins[N];
+  uint32_t entries[N];
+  uint32_t at[N];  // the first value's place in its row
+  T* to[N];        // without what the bin adds
 
-  // Unit `number` from the origin on. Returns its entry; *at becomes its first value's place in the row.
-  __device__ __forceinline__ uint32_t load(const AtomicArgs& args, const UnitOrigin& origin,
-                                           uint32_t number, int64_t* bin, uint32_t* at) {
-    uint32_t entry = origin.unit + number;
-    *at = args.units.divmod(entry) * V;
-    entry += origin.entry;
-    uint32_t outer = origin.outer;
-    if (entry >= args.entries) {
-      outer += entry / args.entries;
-      entry %= args.entries;
+  // Units number, number + step, .. < end from the origin on; there is one.
+  __device__ __forceinline__ Addends(const AtomicArgs& args, const UnitOrigin& origin,
+                                     uint32_t number, uint32_t step, uint32_t end) {
+    count = static_cast<int>(min((end - number - 1) / step + 1, static_cast<uint32_t>(N)));
+#pragma unroll
+    for (int u = 0; u < N; ++u) {
+      if (u >= count) break;
+      uint32_t entry = origin.unit + number + u * step;
+      at[u] = args.units.divmod(entry) * V;
+      entry += origin.entry;
+      uint32_t outer = origin.outer;
+      if (entry >= args.entries) {
+        outer += entry / args.entries;
+        entry %= args.entries;
+      }
+      entries[u] = entry;
+      const Offsets offsets = outer_offsets(args.outer, outer);
+      packs[u].load(static_cast<const T*>(args.source) + offsets.source +
+                    entry * args.entry_stride + at[u] * args.source_inner_stride);
+      to[u] = static_cast<T*>(args.self) + offsets.self + at[u] * args.self_inner_stride;
     }
-    const Offsets offsets = outer_offsets(args.outer, outer);
-    pack = load_pack<T, V>(static_cast<const T*>(args.source) + offsets.source +
-                           entry * args.entry_stride + *at * args.source_inner_stride);
-    *bin = args.index(entry);
-    to = static_cast<T*>(args.self) + offsets.self + *bin * args.bin_stride +
-         *at * args.self_inner_stride;
-    return entry;
+    args.index.load(entries, count, bins);
+    args.index.check(count, bins);
   }
 
-  __device__ __forceinline__ void add(const AtomicArgs& args, Sum<T> alpha) {
+  __device__ __forceinline__ void add(const AtomicArgs& args, int u, Sum<T> alpha) {
+    Pack<T, V> pack = packs[u].values();
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       pack.values[i] = from_compute<T>(scaled(to_compute(pack.values[i]), alpha));
     }
+    T* address = to[u] + bins[u] * args.bin_stride;
     if constexpr (V > 1) {
-      atomic_add_pack(to, pack);
+      atomic_add_pack(address, pack);
     } else {
-      atomic_add(to, pack.values[0], reinterpret_cast<const T*>(args.first_byte),
+      atomic_add(address, pack.values[0], reinterpret_cast<const T*>(args.first_byte),
                  reinterpret_cast<const T*>(args.end_byte));
     }
   }
 };
 
+// blockIdx: stretches of block_units units.
 template <typename T, int V>
-__global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const AtomicArgs args) {
-  constexpr uint32_t kBlockUnits = kAtomicThreads * kAtomicUnroll;
-  const uint64_t first = uint64_t{blockIdx.x} * kBlockUnits;
+__global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const AtomicArgs args,
+                                                                    uint32_t block_units) {
+  const uint64_t first = uint64_t{blockIdx.x} * block_units;
   const UnitOrigin origin(args, first);
-  const auto valid = static_cast<uint32_t>(min(args.total_units - first, uint64_t{kBlockUnits}));
+  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
+  if (threadIdx.x >= end) return;
+  Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
-  Addend<T, V> addends[kAtomicUnroll];
 #pragma unroll
   for (int u = 0; u < kAtomicUnroll; ++u) {
-    const uint32_t number = u * kAtomicThreads + threadIdx.x;
-    if (number >= valid) break;
-    int64_t bin;
-    uint32_t at;
-    addends[u].load(args, origin, number, &bin, &at);
-  }
-#pragma unroll
-  for (int u = 0; u < kAtomicUnroll; ++u) {
-    if (u * kAtomicThreads + threadIdx.x >= valid) break;
-    addends[u].add(args, alpha);
+    if (u < addends.count) addends.add(args, u, alpha);
   }
 }
 

@@ -116,24 +116,29 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
   const uint32_t begin = split * args.split_values;
   const uint32_t end = min(args.values, begin + args.split_values);
   for (uint32_t first = begin + threadIdx.x; first < end; first += kBinThreads * kEntries) {
-    uint32_t bin[kEntries];
+    uint32_t entries[kEntries], at[kEntries];
+    int64_t bin[kEntries];
     T values[kEntries][R];
+    const auto count =
+        static_cast<int>(min((end - first - 1) / kBinThreads + 1, static_cast<uint32_t>(kEntries)));
 #pragma unroll
     for (int i = 0; i < kEntries; ++i) {
-      uint32_t entry = first + i * kBinThreads;
-      if (entry >= end) break;
-      const uint32_t at = args.width.divmod(entry);
-      const int64_t from = entry * args.entry_stride + at * args.source_inner_stride;
+      if (i >= count) break;
+      entries[i] = first + i * kBinThreads;
+      at[i] = args.width.divmod(entries[i]);
+      const int64_t from = entries[i] * args.entry_stride + at[i] * args.source_inner_stride;
 #pragma unroll
       for (int r = 0; r < R; ++r) values[i][r] = sources[r][from];
-      bin[i] = static_cast<uint32_t>(args.index(entry)) * args.width.divisor + at;
     }
+    args.index.load(entries, count, bin);
+    args.index.check(count, bin);
 #pragma unroll
     for (int i = 0; i < kEntries; ++i) {
-      if (first + i * kBinThreads >= end) break;
+      if (i >= count) break;
+      const uint32_t place = static_cast<uint32_t>(bin[i]) * args.width.divisor + at[i];
 #pragma unroll
       for (int r = 0; r < R; ++r) {
-        add_in_shared(copies[r] + (bin[i] << bin_bits), scaled(to_compute(values[i][r]), alpha));
+        add_in_shared(copies[r] + (place << bin_bits), scaled(to_compute(values[i][r]), alpha));
       }
     }
   }

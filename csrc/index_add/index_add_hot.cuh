@@ -61,15 +61,23 @@ __global__ __launch_bounds__(kAtomicThreads,
   __shared__ HotBins hot;
   __shared__ uint32_t num_hot;
   const uint32_t width = args.units.divisor * V;
+  constexpr int kSamples = kHotSamples / kAtomicThreads;  // of a thread
+  uint32_t sampled[kSamples];
+  int64_t samples[kSamples];
+#pragma unroll
+  for (int i = 0; i < kSamples; ++i) {
+    sampled[i] = sampled_entry(i * kAtomicThreads + threadIdx.x, args.entries);
+  }
+  args.index.load(sampled, kSamples, samples);
   hot.clear();
   if (threadIdx.x == 0) num_hot = 0;
   for (uint32_t i = threadIdx.x; i < max_hot * width * kHotCopies; i += kAtomicThreads)
     sums[i] = kNothing<S>;
+  args.index.check(kSamples, samples);
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kHotSamples / kAtomicThreads; ++i) {
-    const uint32_t entry = sampled_entry(i * kAtomicThreads + threadIdx.x, args.entries);
-    atomicAdd(&hot.numbers[hot.claim(static_cast<uint32_t>(args.index(entry)))], 1u);
+  for (int i = 0; i < kSamples; ++i) {
+    atomicAdd(&hot.numbers[hot.claim(static_cast<uint32_t>(samples[i]))], 1u);
   }
   __syncthreads();
   uint32_t frequent[kHotSlots / kAtomicThreads];
@@ -95,30 +103,22 @@ __global__ __launch_bounds__(kAtomicThreads,
   const auto alpha = from_scalar<S>(args.alpha);
   const bool any_hot = num_hot > 0;
   for (uint32_t start = threadIdx.x; start < valid; start += kAtomicThreads * kAtomicUnroll) {
-    Addend<T, V> addends[kAtomicUnroll];
-    uint32_t bins[kAtomicUnroll], places[kAtomicUnroll];
+    Addends<T, V, kAtomicUnroll> addends(args, origin, start, kAtomicThreads, valid);
 #pragma unroll
     for (int u = 0; u < kAtomicUnroll; ++u) {
-      const uint32_t number = start + u * kAtomicThreads;
-      if (number >= valid) break;
-      int64_t bin;
-      uint32_t at;
-      const uint32_t entry = addends[u].load(args, origin, number, &bin, &at);
-      bins[u] = static_cast<uint32_t>(bin);
-      places[u] = entry % kHotCopies * width + at;
-    }
-#pragma unroll
-    for (int u = 0; u < kAtomicUnroll; ++u) {
-      if (start + u * kAtomicThreads >= valid) break;
-      const uint32_t number = any_hot ? hot.number_of(bins[u]) : HotBins::kNone;
+      if (u >= addends.count) break;
+      const uint32_t number =
+          any_hot ? hot.number_of(static_cast<uint32_t>(addends.bins[u])) : HotBins::kNone;
       if (number == HotBins::kNone) {
-        addends[u].add(args, alpha);
+        addends.add(args, u, alpha);
         continue;
       }
-      S* sum = sums + number * width * kHotCopies + places[u];
+      const uint32_t copy = number * kHotCopies + addends.entries[u] % kHotCopies;
+      S* sum = sums + copy * width + addends.at[u];
+      const Pack<T, V> pack = addends.packs[u].values();
 #pragma unroll
       for (int i = 0; i < V; ++i) {
-        add_in_shared(sum + i, scaled(to_compute(addends[u].pack.values[i]), alpha));
+        add_in_shared(sum + i, scaled(to_compute(pack.values[i]), alpha));
       }
     }
   }

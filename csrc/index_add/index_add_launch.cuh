@@ -71,9 +71,13 @@ cudaError_t launch_atomic(const Addition& addition, const Plan& plan) {
     return launch_kernel(add_with_hot_bins<T, V>, shape, addition.stream, args, block_units,
                          static_cast<uint32_t>(plan.hot_bins));
   }
-  shape.blocks =
-      static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, kAtomicThreads * kAtomicUnroll));
-  return launch_kernel(add_atomically<T, V>, shape, addition.stream, args);
+  // Few units are one to a thread, so that nobody's wait for another's.
+  const auto threads = static_cast<uint64_t>(addition.device.multiprocessors) * kAtomicThreads;
+  const uint32_t block_units =
+      kAtomicThreads * static_cast<uint32_t>(std::clamp<uint64_t>(args.total_units / threads, 1,
+                                                                  uint64_t{kAtomicUnroll}));
+  shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
+  return launch_kernel(add_atomically<T, V>, shape, addition.stream, args, block_units);
 }
 
 template <typename Kernel>

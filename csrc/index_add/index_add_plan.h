@@ -294,7 +294,9 @@ inline bool takes_sorting(const Problem& problem, const Layout& layout) {
   if (problem.mode == Mode::kDeterministic && is_inexact(problem.dtype)) return true;
   if (problem.mode == Mode::kAccurate && is_half(problem.dtype)) return true;
   const auto row_bytes = layout.inner.size * static_cast<int64_t>(size_of(problem.dtype));
-  return row_bytes >= kSortRowBytes && problem.entries >= kSortEntries &&
+  const bool many =
+      problem.entries >= kSortEntries || problem.entries >= kSortRepeats * problem.bins;
+  return many && row_bytes >= kSortRowBytes &&
          row_bytes * layout.outer_size * problem.entries >= kSortSourceBytes;
 }
 

@@ -59,19 +59,22 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   if (!is_first) wait_for_grid_before();
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);
-  uint64_t entries[kMaxSortItems];
-  args.source.load(begin + threadIdx.x, kSortThreads, end, entries);
+  uint64_t entries[kMaxSortItems], sides[2] = {};
+  const auto load = [&](uint32_t tile) {
+    args.source.load(tile + threadIdx.x, kSortThreads, end, entries);
+    const uint32_t last = tile + threadIdx.x * 32 + 31;
+    const bool has_side = is_first && threadIdx.x < kTile / 32 && last < end;
+    if (has_side) args.source.load(last, 1, args.count, sides);
+  };
+  load(begin);
   wait_for_grid_before();
   let_next_grid_start();
   if (!is_first && __ldcg(args.unsorted) == 0) return;
   bool in_order = true;
   for (uint32_t tile = begin; tile < end; tile += kTile) {
     const uint32_t first = tile + threadIdx.x;
-    if (tile > begin) args.source.load(first, kSortThreads, end, entries);
+    if (tile > begin) load(tile);
     if (is_first) {
-      uint64_t sides[2];
-      const uint32_t last = tile + threadIdx.x * 32 + 31;
-      args.source.load(last, 1, threadIdx.x < kTile / 32 && last < end ? args.count : 0, sides);
       args.source.check(first, kSortThreads, end, entries);
       const bool ascend = args.source.ascend(entries);  // all lanes, whatever they have found
       in_order = in_order && ascend && sides[0] <= sides[1];

@@ -88,6 +88,7 @@ constexpr int64_t kMinHotValues = 1 << 20;
 // 65536 of 128; 63 and 71, 61 and 64 us for 16384 of 1024.
 constexpr int64_t kSortSourceBytes = 24 << 20;
 constexpr int64_t kSortEntries = 1 << 15;
+constexpr int64_t kSortRepeats = 4;  // or so many entries to a bin
 constexpr int64_t kSortRowBytes = 128;
 
 }  // namespace gpuopt::index_add

@@ -125,20 +125,40 @@ __device__ __forceinline__ S load_from_l2(const S* address) {
   return value;
 }
 
-// Where the caller's index points to. Anything out of range ends the kernel, as in ATen, before
-// anything is written for it.
+// Where the caller's index points to.
 struct Index {
   const void* values = nullptr;
   bool is_long = true;  // int64, else int32
   int64_t stride = 0;
   int64_t bins = 0;
 
-  __device__ __forceinline__ int64_t operator()(uint32_t entry) const {
-    const int64_t at = entry * stride;
-    const int64_t bin = is_long ? static_cast<const int64_t*>(values)[at]
-                                : int64_t{static_cast<const int32_t*>(values)[at]};
-    assert(bin >= 0 && bin < bins && "index_add: index out of bounds");
-    return bin;
+  // Of the first `count` of N entries. An assertion after each load would make each wait for the one
+  // before, so they are loaded together; check() them before use.
+  template <int N>
+  __device__ __forceinline__ void load(const uint32_t (&entries)[N], int count,
+                                       int64_t (&bins)[N]) const {
+    const auto fill = [&](const auto* from) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        if (i < count) bins[i] = from[entries[i] * stride];
+      }
+    };
+    if (is_long) {
+      fill(static_cast<const int64_t*>(values));
+    } else {
+      fill(static_cast<const int32_t*>(values));
+    }
+  }
+
+  // Anything out of range ends the kernel, as in ATen.
+  template <int N>
+  __device__ __forceinline__ void check(int count, const int64_t (&loaded)[N]) const {
+    bool in_range = true;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      in_range = in_range && (i >= count || (loaded[i] >= 0 && loaded[i] < bins));
+    }
+    assert(in_range && "index_add: index out of bounds");
   }
 };
 
