@@ -2,6 +2,7 @@
 // float64.
 #include "index_add/index_add.h"
 #include "index_add/index_add_launch.cuh"
+#include "index_add/index_add_slices.h"
 
 namespace gpuopt::index_add {
 

@@ -24,11 +24,18 @@ struct AtomicArgs {
 };
 
 // Units are numbered (outer, entry, unit of the row). A block has neighbouring ones, from `first` on,
-// so that it divides 64-bit numbers but once.
+// so that it divides 64-bit numbers but once, and small ones not at all.
 struct UnitOrigin {
   uint32_t unit, entry, outer;
 
   __device__ UnitOrigin(const AtomicArgs& args, uint64_t first) {
+    if (first <= kMaxIndex32) {
+      auto row = static_cast<uint32_t>(first);
+      unit = args.units.divmod(row);
+      outer = row < args.entries ? 0 : row / args.entries;
+      entry = row - outer * args.entries;
+      return;
+    }
     const uint64_t row = first / args.units.divisor;
     unit = static_cast<uint32_t>(first - row * args.units.divisor);
     outer = static_cast<uint32_t>(row / args.entries);
@@ -92,9 +99,9 @@ template <typename T, int V>
 __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const AtomicArgs args,
                                                                     uint32_t block_units) {
   const uint64_t first = uint64_t{blockIdx.x} * block_units;
-  const UnitOrigin origin(args, first);
   const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
   if (threadIdx.x >= end) return;
+  const UnitOrigin origin(args, first);
   Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
 #pragma unroll

@@ -1,6 +1,6 @@
 // The same for many entries with short rows, where additions to a bin that gets a share of them would
-// queue up at its address: each block looks at a sample of the index, adds what hits the bins that are
-// frequent there up in shared memory, and only the rest in memory.
+// queue up at its address: one block looks for bins that are frequent in a sample of the index; then
+// blocks add what hits these up in shared memory, and only the rest in memory.
 #pragma once
 
 #include "index_add/index_add_atomic.cuh"
@@ -19,7 +19,7 @@ struct HotBins {
   __device__ static uint32_t after(uint32_t slot) { return (slot + 1) % kHotSlots; }
 
   __device__ __forceinline__ void clear() {
-    for (uint32_t i = threadIdx.x; i < kHotSlots; i += kAtomicThreads) {
+    for (uint32_t i = threadIdx.x; i < kHotSlots; i += blockDim.x) {
       bins[i] = kNone;
       numbers[i] = 0;
     }
@@ -41,6 +41,12 @@ struct HotBins {
   }
 };
 
+// What find_hot_bins() tells.
+struct HotList {
+  uint32_t count;
+  uint32_t bins[kMaxHotBins];
+};
+
 // Neighbouring samples are as far apart as there is room, at places in it that don't repeat.
 __device__ __forceinline__ uint32_t sampled_entry(uint32_t sample, uint32_t entries) {
   uint32_t mixed = sample * 2654435761u;
@@ -49,66 +55,67 @@ __device__ __forceinline__ uint32_t sampled_entry(uint32_t sample, uint32_t entr
   return static_cast<uint32_t>(sample * room + (mixed ^ mixed >> 13) % room);
 }
 
-// blockIdx: stretches of block_units units. Shared memory has room for max_hot rows, copied.
+// One block, a sample to a thread.
+template <int Samples>
+__global__ __launch_bounds__(Samples) void find_hot_bins(const Index index, uint32_t entries,
+                                                         uint32_t max_hot, HotList* list) {
+  __shared__ HotBins hot;
+  __shared__ uint32_t num_hot;
+  let_next_grid_start();
+  const uint32_t sampled[1] = {sampled_entry(threadIdx.x, entries)};
+  int64_t bin[1];
+  index.load(sampled, 1, bin);
+  hot.clear();
+  if (threadIdx.x == 0) num_hot = 0;
+  index.check(1, bin);
+  __syncthreads();
+  atomicAdd(&hot.numbers[hot.claim(static_cast<uint32_t>(bin[0]))], 1u);
+  __syncthreads();
+  for (uint32_t slot = threadIdx.x; slot < kHotSlots; slot += Samples) {
+    if (hot.numbers[slot] < kHotFrom) continue;
+    const uint32_t number = atomicAdd(&num_hot, 1u);
+    if (number < max_hot) list->bins[number] = hot.bins[slot];
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) list->count = min(num_hot, max_hot);
+}
+
+// blockIdx: stretches of block_units units. Shared memory has room for the rows of a full list, copied.
 template <typename T, int V>
 __global__ __launch_bounds__(kAtomicThreads,
                              kHotBlocksPerSm) void add_with_hot_bins(const AtomicArgs args,
                                                                      uint32_t block_units,
-                                                                     uint32_t max_hot) {
+                                                                     const HotList* list) {
   using S = Sum<T>;
   extern __shared__ uint4 hot_sums[];
   auto* sums = reinterpret_cast<S*>(hot_sums);  // [hot bin][copy][value of the row]
   __shared__ HotBins hot;
-  __shared__ uint32_t num_hot;
   const uint32_t width = args.units.divisor * V;
-  constexpr int kSamples = kHotSamples / kAtomicThreads;  // of a thread
-  uint32_t sampled[kSamples];
-  int64_t samples[kSamples];
-#pragma unroll
-  for (int i = 0; i < kSamples; ++i) {
-    sampled[i] = sampled_entry(i * kAtomicThreads + threadIdx.x, args.entries);
+  wait_for_grid_before();
+  const uint32_t num_hot = list->count;
+  if (num_hot > 0) {
+    hot.clear();
+    for (uint32_t i = threadIdx.x; i < num_hot * width * kHotCopies; i += kAtomicThreads) {
+      sums[i] = kNothing<S>;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < num_hot; i += kAtomicThreads) {
+      hot.numbers[hot.claim(list->bins[i])] = i;
+    }
+    __syncthreads();
   }
-  args.index.load(sampled, kSamples, samples);
-  hot.clear();
-  if (threadIdx.x == 0) num_hot = 0;
-  for (uint32_t i = threadIdx.x; i < max_hot * width * kHotCopies; i += kAtomicThreads)
-    sums[i] = kNothing<S>;
-  args.index.check(kSamples, samples);
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kSamples; ++i) {
-    atomicAdd(&hot.numbers[hot.claim(static_cast<uint32_t>(samples[i]))], 1u);
-  }
-  __syncthreads();
-  uint32_t frequent[kHotSlots / kAtomicThreads];
-#pragma unroll
-  for (int i = 0; i < kHotSlots / kAtomicThreads; ++i) {
-    const uint32_t slot = i * kAtomicThreads + threadIdx.x;
-    frequent[i] = hot.numbers[slot] >= kHotFrom ? hot.bins[slot] : HotBins::kNone;
-  }
-  __syncthreads();
-  hot.clear();
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kHotSlots / kAtomicThreads; ++i) {
-    if (frequent[i] == HotBins::kNone) continue;
-    const uint32_t number = atomicAdd(&num_hot, 1u);
-    if (number < max_hot) hot.numbers[hot.claim(frequent[i])] = number;
-  }
-  __syncthreads();
 
   const uint64_t first = uint64_t{blockIdx.x} * block_units;
   const UnitOrigin origin(args, first);
   const auto valid = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
   const auto alpha = from_scalar<S>(args.alpha);
-  const bool any_hot = num_hot > 0;
   for (uint32_t start = threadIdx.x; start < valid; start += kAtomicThreads * kAtomicUnroll) {
     Addends<T, V, kAtomicUnroll> addends(args, origin, start, kAtomicThreads, valid);
 #pragma unroll
     for (int u = 0; u < kAtomicUnroll; ++u) {
       if (u >= addends.count) break;
       const uint32_t number =
-          any_hot ? hot.number_of(static_cast<uint32_t>(addends.bins[u])) : HotBins::kNone;
+          num_hot > 0 ? hot.number_of(static_cast<uint32_t>(addends.bins[u])) : HotBins::kNone;
       if (number == HotBins::kNone) {
         addends.add(args, u, alpha);
         continue;
@@ -124,10 +131,9 @@ __global__ __launch_bounds__(kAtomicThreads,
   }
   __syncthreads();
 
-  for (uint32_t slot = threadIdx.x; slot < kHotSlots; slot += kAtomicThreads) {
-    if (hot.bins[slot] == HotBins::kNone) continue;
-    T* row = static_cast<T*>(args.self) + hot.bins[slot] * args.bin_stride;
-    const S* from = sums + hot.numbers[slot] * width * kHotCopies;
+  for (uint32_t i = threadIdx.x; i < num_hot; i += kAtomicThreads) {
+    T* row = static_cast<T*>(args.self) + list->bins[i] * args.bin_stride;
+    const S* from = sums + i * width * kHotCopies;
     for (uint32_t at = 0; at < width; ++at) {
       S sum = kNothing<S>;
 #pragma unroll

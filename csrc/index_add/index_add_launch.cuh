@@ -68,8 +68,15 @@ cudaError_t launch_atomic(const Addition& addition, const Plan& plan) {
     shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
     shape.shared_bytes =
         static_cast<size_t>(plan.hot_bins * plan.layout.inner.size) * kHotCopies * sizeof(Sum<T>);
-    return launch_kernel(add_with_hot_bins<T, V>, shape, addition.stream, args, block_units,
-                         static_cast<uint32_t>(plan.hot_bins));
+    auto* list = static_cast<HotList*>(addition.workspace.allocate(sizeof(HotList)));
+    LaunchShape one_block;
+    one_block.threads = kHotSamples;
+    const cudaError_t error =
+        launch_kernel(find_hot_bins<kHotSamples>, one_block, addition.stream, args.index,
+                      args.entries, static_cast<uint32_t>(plan.hot_bins), list);
+    if (error != cudaSuccess) return error;
+    shape.overlaps_before = true;
+    return launch_kernel(add_with_hot_bins<T, V>, shape, addition.stream, args, block_units, list);
   }
   // Few units are one to a thread, so that nobody's wait for another's.
   const auto threads = static_cast<uint64_t>(addition.device.multiprocessors) * kAtomicThreads;

@@ -1,6 +1,7 @@
 // C entry points to the emulated index_add launchers, for test_index_add_kernels.py.
 #include "../plan/index_add_problem.h"
 #include "index_add/index_add_launch.cuh"
+#include "index_add/index_add_slices.h"
 
 namespace gpuopt::index_add {
 // What a block may have on sm_90, and more than any kernel is given here.

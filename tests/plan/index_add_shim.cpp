@@ -1,4 +1,5 @@
 // C entry points to the planner of index_add, for test_index_add_plan.py.
+#include "index_add/index_add_slices.h"
 #include "index_add_problem.h"
 
 using namespace gpuopt;

@@ -1,0 +1,68 @@
+// Problems in parts that one launch takes. Plain host C++, as the plan.
+#pragma once
+
+#include "index_add/index_add_plan.h"
+
+namespace gpuopt::index_add {
+
+// Of a problem with the dimensions of its layout, those that are one index, or a range, of `dim`.
+inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t size) {
+  Problem part = problem;
+  const Dim& whole = problem.dims[dim];
+  const auto bytes = static_cast<int64_t>(size_of(problem.dtype));
+  part.self = static_cast<char*>(problem.self) + first * whole.self_stride * bytes;
+  part.source = static_cast<const char*>(problem.source) + first * whole.source_stride * bytes;
+  part.dims[dim].size = size;
+  return part;
+}
+
+// Calls f(slice) for slices that one launch takes: of few outer dimensions, and of numbers of
+// elements that its arithmetic holds. f's error ends it.
+template <typename F>
+auto for_each_slice(const Problem& problem, F&& f) -> decltype(f(problem)) {
+  const Layout layout = make_layout(problem);
+  Problem merged = problem;
+  merged.num_dims = 0;
+  merged.dims[merged.num_dims++] = layout.inner;
+  int smallest = 1, largest = 0;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    const int own = merged.num_dims++;
+    merged.dims[own] = layout.outer[d];
+    if (merged.dims[own].size < merged.dims[smallest].size) smallest = own;
+    if (merged.dims[own].size > merged.dims[largest].size) largest = own;
+  }
+  const bool many_dims = layout.num_outer > kMaxOuterDims;
+  const double size_of_entry =
+      static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
+  const bool many_values =
+      size_of_entry > static_cast<double>(kMaxLaunchSize) ||
+      size_of_entry * static_cast<double>(problem.entries) > static_cast<double>(kMaxLaunchValues);
+  const int dim = many_dims ? smallest : largest;
+  const int64_t size = merged.dims[dim].size;
+  if ((!many_dims && !many_values) || size == 1) return f(merged);
+  const int64_t step = many_dims ? 1 : ceil_div<int64_t>(size, 2);
+  for (int64_t first = 0; first < size; first += step) {
+    const auto error = for_each_slice(slice(merged, dim, first, std::min(step, size - first)), f);
+    if (error != decltype(error){}) return error;
+  }
+  return {};
+}
+
+// Calls f(part) for stretches of the index that are sorted, or numbered, in one piece.
+template <typename F>
+auto for_each_stretch(const Problem& problem, F&& f) -> decltype(f(problem)) {
+  const int64_t most = int64_t{1} << position_bits_for(problem.bins);
+  for (int64_t first = 0; first < problem.entries; first += most) {
+    Problem part = problem;
+    part.entries = std::min(most, problem.entries - first);
+    part.index = static_cast<const char*>(problem.index) +
+                 first * problem.index_stride * (problem.long_index ? 8 : 4);
+    part.source = static_cast<const char*>(problem.source) +
+                  first * problem.entry_stride * static_cast<int64_t>(size_of(problem.dtype));
+    const auto error = f(part);
+    if (error != decltype(error){}) return error;
+  }
+  return {};
+}
+
+}  // namespace gpuopt::index_add
