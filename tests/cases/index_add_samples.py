@@ -124,6 +124,10 @@ def _bins_and_counts() -> Iterator[Call]:
         dtype = (torch.int64, torch.int32)[k % 5 == 0]
         large = max(bins, count) > 1000
         yield Call("bins", shape, 0, count, index=next(distributions), index_dtype=dtype, sanitize=large and k % 3 == 0)
+    # Paths that only many values take: frequent bins apart, packs of entries, rows of entries in shared memory.
+    yield Call("many", (13_000, 64), 0, 16_500, index="zipf", sanitize=True)
+    yield Call("many", (100,), 0, 40_003, index="zipf", sanitize=True)
+    yield Call("many", (600, 20), 1, 90, index="zipf", sanitize=True)
 
 
 def _dims() -> Iterator[Call]:
