@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib import pyplot, ticker
 
 from benchmarks import report
 
@@ -197,6 +197,8 @@ def _curves(rows: list[dict]):
         if any(row["point"].get("label") for row in chosen):
             ticks = [(row["point"]["x"], row["point"]["label"] or f"{row['point']['x']:g}") for row in chosen]
             axes.set_xticks(*zip(*ticks), fontsize=8.5)
+        else:
+            axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         axes.set_ylabel(_unit(rows), fontsize=9)
         if not in_time:
             axes.set_ylim(0, _limit(rows))
