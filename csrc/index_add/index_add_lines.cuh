@@ -257,10 +257,18 @@ __device__ __forceinline__ void add_rests(uint32_t first_bin, Pack<S, R> rest, P
   sums[first_bin] = plus(before, sums[first_bin]);
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+constexpr int kMostLineBlocks = 2;  // 1024 threads on an SM
+#else
+constexpr int kMostLineBlocks = 3;
+#endif
+template <int R>
+constexpr int kLineBlocks =
+    kLineBlocksPerSm<R> < kMostLineBlocks ? kLineBlocksPerSm<R> : kMostLineBlocks;
+
 // blockIdx: group of R outer indices.
 template <typename T, int R>
-__global__ __launch_bounds__(kLineThreads,
-                             kLineBlocksPerSm<R>) void add_lines(const LineArgs args) {
+__global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const LineArgs args) {
   using S = Sum<T>;
   extern __shared__ uint4 line_memory[];
   auto* sums = reinterpret_cast<Pack<S, R>*>(line_memory);  // [bin]
