@@ -269,6 +269,17 @@ def test_sorting_in_passes(kernels, distribution, entries, sms, blocks):
     assert sort_and_compare(kernels, index, 5000, sms=sms) == blocks
 
 
+@pytest.mark.parametrize("sms", [2, 40])
+@pytest.mark.parametrize("position", [1, 31, 32, 33, 1023, 1024, 1025, 8191, 8192, 8193, 10240, 16384, 19999])
+def test_one_step_down_is_seen(kernels, position, sms):
+    """Between lanes, warps, tiles and blocks: an index that ascends but for that must be sorted all the same."""
+    set_limits(kernels, kMaxTileEntries=0)
+    index = np.concatenate([2500 + np.arange(position) % 2500, np.zeros(20000 - position, np.int64)])
+    index[:position].sort()
+    assert (np.diff(index) < 0).sum() == 1
+    sort_and_compare(kernels, index, 5000, sms=sms)
+
+
 @pytest.mark.parametrize("tile_entries", [0, 1 << 12])
 @pytest.mark.parametrize("bins", [1, 2, 512, 513, 300000, 2**31 + 5, 2**40, 2**60])
 def test_sorting_by_few_and_many_digits(kernels, bins, tile_entries):
