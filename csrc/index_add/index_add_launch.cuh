@@ -128,11 +128,14 @@ cudaError_t launch_bins(const Addition& addition, const Plan& plan) {
     const cudaError_t error = allow_shared(kernel, shape.shared_bytes);
     return error != cudaSuccess ? error : launch_kernel(kernel, shape, addition.stream, args);
   };
-  const cudaError_t error = plan.values > 1         ? problem.long_index
-                                                          ? start(add_packs_in_bins<T, int64_t>)
-                                                          : start(add_packs_in_bins<T, int32_t>)
-                                    : plan.outer_group == 1 ? start(add_in_bins<T, 1>)
-                                                    : start(add_in_bins<T, kBinOuterGroup>);
+  const auto add_in_shared_memory = [&] {
+    if (plan.values > 1) {
+      return problem.long_index ? start(add_packs_in_bins<T, int64_t>)
+                                : start(add_packs_in_bins<T, int32_t>);
+    }
+    return plan.outer_group == 1 ? start(add_in_bins<T, 1>) : start(add_in_bins<T, kBinOuterGroup>);
+  };
+  const cudaError_t error = add_in_shared_memory();
   if (error != cudaSuccess || plan.splits == 1) return error;
   shape.blocks = args.outer_size * ceil_div<uint32_t>(args.bins, kBinSumsX);
   shape.threads = kBinSumsX * kBinSumsY;
