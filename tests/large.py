@@ -6,6 +6,8 @@ import torch
 
 PAST = 2**31 + 4097
 CHUNK = 2**26
+PERIOD = 251
+PLACES = (0, 2**31 - 1, 2**31, PAST - 1)
 
 
 def filled(numel: int, formula, dtype=torch.uint8, into: torch.Tensor | None = None) -> torch.Tensor:
@@ -24,3 +26,19 @@ def check(flat: torch.Tensor, formula):
         i = torch.arange(start, start + part.numel(), device="cuda")
         wrong = part != formula(i).to(flat.dtype)
         assert not wrong.any(), f"first wrong element: {start + int(wrong.nonzero()[0])} of {flat.numel()}"
+
+
+def ramp(i):
+    """Values that repeat, with no power of 2 as their period."""
+    return i % PERIOD
+
+
+def ramp_total(ends):
+    """The sum of ramp over the numbers below each end."""
+    periods, rest = ends // PERIOD, ends % PERIOD
+    return periods * (PERIOD * (PERIOD - 1) // 2) + rest * (rest - 1) // 2
+
+
+def ramp_sums(starts: torch.Tensor, n: int) -> torch.Tensor:
+    """The sum of ramp over n numbers from each start."""
+    return ramp_total(starts + n) - ramp_total(starts)

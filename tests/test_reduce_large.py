@@ -7,33 +7,13 @@ import torch
 
 import torch_ops
 
-from .large import PAST, check, filled
+from .large import PAST, PERIOD, PLACES, check, filled
+from .large import ramp as _x
+from .large import ramp_sums as _sums_of_x
+from .large import ramp_total as _sum_of_x
 
 pytestmark = [pytest.mark.gpu, pytest.mark.large]
 gib = pytest.mark.gib
-PERIOD = 251
-PLACES = (0, 2**31 - 1, 2**31, PAST - 1)
-
-
-def _x(i):
-    return i % PERIOD
-
-
-def _sum_of_x(n: int) -> int:
-    """The sum of _x over the first n numbers."""
-    periods, rest = divmod(n, PERIOD)
-    return periods * (PERIOD * (PERIOD - 1) // 2) + rest * (rest - 1) // 2
-
-
-def _sums_of_x(starts: torch.Tensor, n: int) -> torch.Tensor:
-    """The sum of _x over n numbers from each start."""
-    ends = starts + n
-
-    def below(i):
-        periods, rest = i // PERIOD, i % PERIOD
-        return periods * (PERIOD * (PERIOD - 1) // 2) + rest * (rest - 1) // 2
-
-    return below(ends) - below(starts)
 
 
 # ---------------------------------------------------------------- one result

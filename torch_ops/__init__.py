@@ -10,6 +10,7 @@ _library.load()
 
 # Importing these needs the library.
 from torch_ops import nn as nn  # noqa: E402
+from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
@@ -22,6 +23,9 @@ from torch_ops.upsample import (  # noqa: E402
 
 __all__ = [
     "axpy",
+    "dot",
+    "dot_fast_atomic",
+    "dot_rows",
     "fma",
     "index_add",
     "index_add_",
@@ -35,5 +39,6 @@ __all__ = [
     "upsample_nearest2d_backward",
     "upsample_nearest_exact2d",
     "upsample_nearest_exact2d_backward",
+    "vdot",
 ]
 __version__ = "0.1.0"

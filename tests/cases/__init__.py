@@ -102,10 +102,11 @@ class Variant:
 @dataclass(frozen=True)
 class OpInfoLink:
     """Ties an entry of PyTorch's OpInfo database to an operator. `adapt` turns the arguments of PyTorch's sample into ours, or
-    into None when ours has no such call."""
+    into None when ours has no such call. `at_least` so many calls are made in every dtype that the entry has."""
 
     name: str
     adapt: Callable[..., tuple[tuple, dict] | None] = lambda *args, **kwargs: (args, kwargs)
+    at_least: int = 12
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ class OpCase:
     `samples` sweeps shapes, layouts and values; `few` gives a handful of small calls for what costs much per call
     (gradcheck, compilation, vmap). `elementwise` says that an element of the result depends on one element of each operand: no layout
     or alignment changes its bits, out= may be an operand, and a call allocates its result alone. Where it is False, equal values in
-    other memory may be added in another order (results agree within `bound`), and a call may take a small workspace.
+    other memory may be added in another order (results agree within `bound`), and a call may take a small workspace. `as_accurate=False`
+    says that it rounds more often than ATen's: its errors are held to `bound` alone.
     `cuda_dtypes` are taken on CUDA beside `dtypes`, which every device takes. `repeatable(device, sample)` says whether the same call
     gives the same bits again; `workspace(sample)` how many bytes it may take beside its result, where that is not a small part of
     what it reads.
@@ -139,6 +141,7 @@ class OpCase:
     out: Variant | None = None
     opinfo: tuple[OpInfoLink, ...] = ()
     elementwise: bool = True
+    as_accurate: bool = True
     cuda_dtypes: tuple[torch.dtype, ...] = ()
     repeatable: Callable[[str, Sample], bool] = lambda device, sample: True
     workspace: Callable[[Sample], int] | None = None

@@ -13,7 +13,7 @@ import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant
 from . import index_add_samples as calls
-from .tensors import ALL, COMPLEX, FLOATS, Maker, real_of, wide
+from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes, real_of, wide
 
 # ---------------------------------------------------------------- the reference
 
@@ -65,11 +65,6 @@ def reference(op: str) -> Callable:
 # ---------------------------------------------------------------- the error bound
 
 
-def _finite_sizes(t: torch.Tensor) -> torch.Tensor:
-    size = t.abs()
-    return torch.where(size.isfinite(), size, 0.0)
-
-
 def summed_in(dtype: torch.dtype, mode: str) -> torch.dtype:
     """The real type that sums are rounded to on the way. Half types in mode 'fast' may be added up in themselves."""
     real = real_of(dtype)
@@ -90,7 +85,7 @@ def index_add_bound(device, result_dtype, reference, self, dim, index, source, *
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
     info = torch.finfo(summed_in(result_dtype, mode))
-    sizes = (_finite_sizes(wide(t, result_dtype)) for t in (self, source))
+    sizes = (finite_sizes(wide(t, result_dtype)) for t in (self, source))
     largest = _summed(next(sizes), dim, index, abs(alpha) * next(sizes))
     bins = self.shape[dim] if self.dim() else 1
     count = torch.bincount(index.reshape(-1), minlength=bins)[:bins].double()

@@ -38,11 +38,12 @@ def _shaped(result: torch.Tensor, x: torch.Tensor, dim, keepdim: bool) -> torch.
     return result
 
 
-def _sum_in_pairs(rows: torch.Tensor) -> torch.Tensor:
-    """Sums in about twice the precision of float64: what each addition rounds off is added up beside it (Knuth's TwoSum)."""
+def sum_in_pairs(rows: torch.Tensor, rest: torch.Tensor | None = None) -> torch.Tensor:
+    """Sums in about twice the precision of float64: what each addition rounds off is added up beside it (Knuth's TwoSum), with the
+    `rest` of each value, where it has one."""
     if rows.shape[-1] == 0:
         return rows.sum(-1)
-    high, low = rows, torch.zeros_like(rows)
+    high, low = rows, torch.zeros_like(rows) if rest is None else rest
     while high.shape[-1] > 1:
         if high.shape[-1] % 2:
             high, low = (torch.nn.functional.pad(t, (0, 1)) for t in (high, low))
@@ -61,7 +62,7 @@ def sum_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
     if dtype == torch.bool:
         total = rows.any(-1)
     else:
-        total = _sum_in_pairs(rows) if real_of(dtype) == torch.float64 else rows.sum(-1)
+        total = sum_in_pairs(rows) if real_of(dtype) == torch.float64 else rows.sum(-1)
     return _shaped(total, x, dim, keepdim)
 
 

@@ -34,6 +34,12 @@ def wide(x, dtype: torch.dtype) -> torch.Tensor:
     return x.to(dtype).to(widest) if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=widest)
 
 
+def finite_sizes(t: torch.Tensor) -> torch.Tensor:
+    """Absolute values, with 0 in the place of infinities and NaN: what a rounding error is relative to."""
+    size = t.abs()
+    return torch.where(size.isfinite(), size, 0.0)
+
+
 class Maker:
     """Makes the random tensors of one sample set. Seeded, and drawn on the CPU, so that every device sees the same values. Integers
     have their type's full range, so that products wrap around, or are `small` ones, which floats can be added to."""

@@ -33,10 +33,12 @@ def _adapted(link, sample):
 @each_dtype(cases=LINKED, only=(torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64))
 def test_samples(case, device, dtype):
     failures = Failures()
+    at_least = 0
     for link in case.opinfo:
         info = OPINFO[link.name]
         if dtype not in info.supported_dtypes(device):
             continue
+        at_least = max(at_least, link.at_least)
         for kind in ("sample_inputs", "reference_inputs"):
             for k, sample in enumerate(getattr(info, kind)(device, dtype)):
                 adapted = _adapted(link, sample)
@@ -50,14 +52,15 @@ def test_samples(case, device, dtype):
                         ours = raised_by(case.op, *args, **kwargs)
                         failures.add(name, None if type(ours) is type(refusal) else f"{ours!r}, expected {refusal!r}")
                         continue
-                    want, got = info.op(*aten_args, **aten_kwargs), case.op(*args, **kwargs)
+                    # ATen's dot of two conjugated vectors is a conjugated view, which no result of ours is.
+                    want, got = info.op(*aten_args, **aten_kwargs).resolve_conj(), case.op(*args, **kwargs)
                     failures.add(name, different_metadata(got, want))
                     bound = case.bound(device, want.dtype, want, *args, **kwargs)
                     if bound is None or case.elementwise:
                         failures.add(name, different_bits(got, want) if bound is None else close(got, want))
                     else:
                         failures.add(name, different_from_reference(got, case.reference(*args, **kwargs), bound))
-    failures.check(at_least=0 if case.name == "mul.Scalar" else 12)
+    failures.check(at_least)
 
 
 @each_device

@@ -54,7 +54,8 @@ def test_values(case, device, dtype):
                 ours += _summed_errors(case, got, reference, bound)
                 theirs += _summed_errors(case, want, reference, bound)
     failures.check(at_least=150)
-    assert ours <= theirs * (1.02 if case.elementwise else 1.5), f"summed error {ours}, ATen's is {theirs}"
+    if device == "cpu" or case.as_accurate:
+        assert ours <= theirs * (1.02 if case.elementwise else 1.5), f"summed error {ours}, ATen's is {theirs}"
 
 
 @each_dtype(only=(torch.float32, torch.bfloat16, torch.complex64, torch.int8), only_cpu=(torch.float32,))
@@ -106,5 +107,5 @@ def test_takes_every_dtype_that_aten_takes(case, device):
             want = case.aten(*args.args, **args.kwargs)
             got = case.op(*args.args, **args.kwargs)
             failures.add(str(dtype), different_metadata(got, want))
-            failures.add(str(dtype), different_bits(got.view(torch.uint8), want.view(torch.uint8)))
+            failures.add(str(dtype), different_bits(*(t.reshape(-1).view(torch.uint8) for t in (got, want))))
     failures.check(at_least=10)

@@ -1,0 +1,129 @@
+// The CUDA kernels of gpuopt::dot, vdot, dot_rows and dot_fast_atomic: a checked call -> Problem ->
+// launcher.
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/native/Resize.h>
+#include <torch/library.h>
+
+#include "binding/cuda_launch.h"
+#include "dot/dot.h"
+#include "dot/dot_check.h"
+
+namespace gpuopt::dot {
+namespace {
+
+using at::Tensor;
+
+// A vector is one row.
+Operand make_operand(const Tensor& tensor, bool conjugate) {
+  Operand operand;
+  operand.data = tensor.const_data_ptr();
+  operand.stride = tensor.stride(-1);
+  operand.row_stride = tensor.dim() == 2 ? tensor.stride(0) : 0;
+  operand.conjugate = conjugate;
+  return operand;
+}
+
+Problem make_problem(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
+                     const Tensor& out) {
+  Problem problem;
+  problem.self = make_operand(self, conjugate_self);
+  problem.tensor = make_operand(tensor, tensor.is_conj());
+  problem.out = out.mutable_data_ptr();
+  problem.dtype = to_dtype(op, self.scalar_type());
+  problem.rows = self.dim() == 2 ? self.size(0) : 1;
+  problem.size = self.size(-1);
+  return problem;
+}
+
+// out, contiguous and in memory of its own, = the products of rows, which may be none or empty.
+void dot_into(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
+              const Tensor& out) {
+  if (out.numel() == 0) return;
+  const c10::cuda::CUDAGuard guard(self.device());
+  if (self.numel() == 0) {
+    out.zero_();
+    return;
+  }
+  TensorWorkspace workspace(self);
+  const Problem problem = make_problem(op, self, conjugate_self, tensor, out);
+  check_launch(op, dot(problem, Device{multiprocessor_count()}, workspace,
+                       c10::cuda::getCurrentCUDAStream()));
+}
+
+// An out that shares memory with what is read is written when all of it has been, by a copy.
+void dot_to_out(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
+                Tensor& out) {
+  at::native::resize_output(out, {});
+  if (!out.is_conj() && !out.is_alias_of(self) && !out.is_alias_of(tensor)) {
+    dot_into(op, self, conjugate_self, tensor, out);
+    return;
+  }
+  const Tensor result = at::empty({}, self.options());
+  dot_into(op, self, conjugate_self, tensor, result);
+  out.copy_(result);
+}
+
+// vdot conjugates self, which may be a conjugated view already.
+bool conjugates_self(const Tensor& self) { return self.is_complex() && !self.is_conj(); }
+
+Tensor dot_cuda(const Tensor& self, const Tensor& tensor) {
+  check_dot(self, tensor);
+  const Tensor out = at::empty({}, self.options());
+  dot_into("gpuopt::dot", self, self.is_conj(), tensor, out);
+  return out;
+}
+
+Tensor& dot_out_cuda(const Tensor& self, const Tensor& tensor, Tensor& out) {
+  check_dot_out(self, tensor, out);
+  dot_to_out("gpuopt::dot", self, self.is_conj(), tensor, out);
+  return out;
+}
+
+Tensor vdot_cuda(const Tensor& self, const Tensor& other) {
+  check_vdot(self, other);
+  const Tensor out = at::empty({}, self.options());
+  dot_into("gpuopt::vdot", self, conjugates_self(self), other, out);
+  return out;
+}
+
+Tensor& vdot_out_cuda(const Tensor& self, const Tensor& other, Tensor& out) {
+  check_vdot_out(self, other, out);
+  dot_to_out("gpuopt::vdot", self, conjugates_self(self), other, out);
+  return out;
+}
+
+Tensor dot_rows_cuda(const Tensor& self, const Tensor& tensor) {
+  check_dot_rows(self, tensor);
+  const Tensor out = at::empty({self.size(0)}, self.options());
+  dot_into("gpuopt::dot_rows", self, self.is_conj(), tensor, out);
+  return out;
+}
+
+Tensor dot_fast_atomic_cuda(const Tensor& self, const Tensor& tensor) {
+  constexpr const char* op = "gpuopt::dot_fast_atomic";
+  check_dot_fast_atomic(self, tensor);
+  at::globalContext().alertNotDeterministic(op);
+  const c10::cuda::CUDAGuard guard(self.device());
+  // Half types are added in pairs: the result is the first of one.
+  const bool half = self.element_size() == 2;
+  const Tensor out =
+      half ? at::empty({2}, self.options()).select(0, 0) : at::empty({}, self.options());
+  if (self.numel() == 0) return out.zero_();
+  const Problem problem = make_problem(op, self, /*conjugate_self=*/false, tensor, out);
+  check_launch(op, dot_fast_atomic(problem, Device{multiprocessor_count()},
+                                   c10::cuda::getCurrentCUDAStream()));
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  m.impl("dot", dot_cuda);
+  m.impl("dot.out", dot_out_cuda);
+  m.impl("vdot", vdot_cuda);
+  m.impl("vdot.out", vdot_out_cuda);
+  m.impl("dot_rows", dot_rows_cuda);
+  m.impl("dot_fast_atomic", dot_fast_atomic_cuda);
+}
+
+}  // namespace
+}  // namespace gpuopt::dot

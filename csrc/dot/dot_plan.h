@@ -1,0 +1,225 @@
+// Sizes, strides, dtypes and alignment -> how dot products are cut into blocks, lanes and splits.
+// Plain host C++: tests run it without a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "common/index.h"
+#include "dot/dot_tuning.h"
+
+namespace gpuopt::dot {
+
+// Rows of values; strides are in elements, and may be 0.
+struct Operand {
+  const void* data = nullptr;
+  int64_t stride = 1;
+  int64_t row_stride = 0;
+  bool conjugate = false;  // of complex dtypes
+};
+
+struct Problem {
+  Operand self, tensor;
+  void* out = nullptr;  // one value a row, one after another
+  DType dtype = DType::kFloat32;
+  int64_t rows = 1;  // positive
+  int64_t size = 1;  // of a row, positive
+};
+
+// What a plan must know of the device.
+struct Device {
+  int multiprocessors = 1;
+};
+
+constexpr int kAccessBytes = 16;
+
+enum class Path : uint8_t {
+  kLine,       // one row, both operands aligned: a block, or many
+  kRows,       // contiguous rows: packs where self's aligned packs are; tensor's may lie across two
+  kShortRows,  // aligned rows of few packs: several rows a lane
+  kTile,    // other short rows, one after another in memory: copied to shared memory as one piece
+  kValues,  // any strides, value by value
+};
+
+struct Plan {
+  Path path = Path::kLine;
+  bool shifted = false;     // kRows: a pack of self meets parts of two of tensor
+  bool read_once = false;   // data makes way in the caches first
+  bool rows_first = false;  // kValues: neighbouring lanes take neighbouring rows
+  // conj(a) conj(b) is conj(a b), and a conj(b) is conj(conj(a) b).
+  bool conjugate_self = false;
+  bool conjugate_out = false;
+
+  // A block is x * y threads: y lanes along a row, x rows.
+  int x = 1, y = 1;
+  int threads() const { return x * y; }
+  int unroll = 1;         // kLine: packs of each operand that a lane has in flight
+  int rows_per_lane = 1;  // kShortRows, kTile
+  size_t shared_bytes = 0;
+  int64_t tiles = 1;  // of x * rows_per_lane rows
+  // The units (packs or values) of a row are dealt to `splits` blocks, group by group of what a block
+  // has in flight. Their sums meet in a workspace that a second launch reads.
+  int splits = 1;
+  int64_t blocks() const { return tiles * splits; }
+};
+
+namespace detail {
+
+inline int64_t pow2_ceil(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+inline uintptr_t misalignment(const Operand& operand) {
+  return reinterpret_cast<uintptr_t>(operand.data) % kAccessBytes;
+}
+
+inline bool starts_aligned(const Problem& problem) {
+  return misalignment(problem.self) == 0 && misalignment(problem.tensor) == 0;
+}
+
+// Lanes along a row for a lane to have `unroll` units, and rows to fill the block.
+inline void shape_block(Plan& plan, const Problem& problem, int64_t units, int unroll,
+                        int64_t least) {
+  const int64_t wanted = std::max(pow2_ceil(ceil_div<int64_t>(units, unroll)),
+                                  std::min<int64_t>(pow2_ceil(units), least));
+  plan.y = static_cast<int>(std::min<int64_t>(wanted, kThreads));
+  plan.x = static_cast<int>(std::min<int64_t>(kThreads / plan.y, pow2_ceil(problem.rows)));
+  // Whole warps.
+  if (plan.x * plan.y < 32) plan.x = 32 / plan.y;
+  plan.tiles = ceil_div<int64_t>(problem.rows, plan.x);
+}
+
+inline void split(Plan& plan, const Device& device, int blocks, int64_t units, int unroll) {
+  const int64_t groups = ceil_div<int64_t>(units, int64_t{plan.y} * unroll);
+  const int64_t wanted = int64_t{device.multiprocessors} * blocks;
+  const int64_t most = std::min(wanted / plan.tiles, groups);
+  if (most > 1) plan.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
+}
+
+inline void plan_line(Plan& plan, const Device& device, const Tuning& tuning, int64_t packs) {
+  plan.path = Path::kLine;
+  plan.unroll = kPackUnroll;
+  if (packs <= tuning.unsplit_packs) {
+    plan.y = static_cast<int>(
+        std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(packs, kPackUnroll)), 32, 2 * kThreads));
+    return;
+  }
+  plan.y = kThreads;
+  // A pack a lane, as long as the device holds all of them.
+  if (packs <= int64_t{device.multiprocessors} * kBlocks * kThreads) plan.unroll = 1;
+  split(plan, device, tuning.line_blocks, packs, plan.unroll);
+}
+
+inline void plan_rows(Plan& plan, const Problem& problem, const Device& device,
+                      const Tuning& tuning, int64_t packs) {
+  plan.path = Path::kRows;
+  const int unroll = plan.shifted ? kShiftedUnroll : kPackUnroll;
+  shape_block(plan, problem, packs, unroll, 4);
+  if (packs > tuning.unsplit_packs) split(plan, device, tuning.row_blocks, packs, unroll);
+}
+
+inline void plan_short_rows(Plan& plan, const Problem& problem, int64_t packs) {
+  plan.path = Path::kShortRows;
+  plan.y = static_cast<int>(pow2_ceil(packs));
+  plan.x = kThreads / plan.y;
+  plan.rows_per_lane = kPackUnroll;
+  plan.tiles = ceil_div<int64_t>(problem.rows, int64_t{plan.x} * plan.rows_per_lane);
+}
+
+inline void plan_tile(Plan& plan, const Problem& problem, const Tuning& tuning, int values) {
+  plan.path = Path::kTile;
+  // At most 32 values a lane, and no more shared memory than a launch has without asking.
+  constexpr int64_t kShared = 48 << 10;
+  const int64_t row_bytes = 2 * problem.size * static_cast<int64_t>(size_of(problem.dtype));
+  plan.y = static_cast<int>(pow2_ceil(
+      std::max(ceil_div<int64_t>(problem.size, 32), ceil_div(kThreads * row_bytes, kShared))));
+  plan.x = kThreads / plan.y;
+  // At least so many rows that every tile begins at a whole pack.
+  const int64_t least = std::max(1, values / plan.x);
+  plan.rows_per_lane = static_cast<int>(
+      std::clamp<int64_t>(tuning.tile_bytes / (plan.x * row_bytes) / least, 1, 16) * least);
+  const int64_t rows = int64_t{plan.x} * plan.rows_per_lane;
+  plan.tiles = ceil_div(problem.rows, rows);
+  plan.shared_bytes = static_cast<size_t>(rows * row_bytes);
+}
+
+inline void plan_values(Plan& plan, const Problem& problem, const Device& device,
+                        const Tuning& tuning) {
+  plan.path = Path::kValues;
+  const auto item = static_cast<int64_t>(size_of(problem.dtype));
+  const int unroll = item >= 8 ? kWideUnroll : kValueUnroll;
+  // A sector of memory is 32 bytes: what neighbouring lanes read, one way and the other.
+  const auto cost = [item](int64_t a, int64_t b) {
+    return std::min<int64_t>(a * item, 32) + std::min<int64_t>(b * item, 32);
+  };
+  plan.rows_first = problem.rows > 1 && cost(problem.self.row_stride, problem.tensor.row_stride) <
+                                            cost(problem.self.stride, problem.tensor.stride);
+  if (plan.rows_first) {
+    plan.x = static_cast<int>(std::min<int64_t>(32, pow2_ceil(problem.rows)));
+    plan.y = static_cast<int>(
+        std::min<int64_t>(kThreads / plan.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll))));
+    plan.x = std::max(plan.x, 32 / plan.y);
+    plan.tiles = ceil_div<int64_t>(problem.rows, plan.x);
+  } else {
+    shape_block(plan, problem, problem.size, unroll, 1);
+  }
+  if (problem.size > tuning.unsplit_values) {
+    split(plan, device, tuning.value_blocks, problem.size, unroll);
+  }
+}
+
+}  // namespace detail
+
+inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
+  Plan plan;
+  const Operand &self = problem.self, &tensor = problem.tensor;
+  plan.conjugate_out = tensor.conjugate;
+  plan.conjugate_self = self.conjugate != tensor.conjugate;
+
+  const auto item = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t values = kAccessBytes / item;
+  const int64_t bytes = 2 * problem.rows * problem.size * item;
+  plan.read_once = bytes >= tuning.once_from && bytes < tuning.once_below;
+  const bool contiguous = problem.size == 1 || (self.stride == 1 && tensor.stride == 1);
+  const bool one_row = problem.rows == 1;
+  const bool same_shift = detail::misalignment(self) == detail::misalignment(tensor) &&
+                          (one_row || (self.row_stride - tensor.row_stride) % values == 0);
+  const bool aligned =
+      same_shift && detail::misalignment(self) == 0 && (one_row || self.row_stride % values == 0);
+  const int64_t packs = problem.size / values;
+  const bool back_to_back = contiguous && !one_row && self.row_stride == problem.size &&
+                            tensor.row_stride == problem.size && detail::starts_aligned(problem);
+  const bool whole_packs = aligned && problem.size % values == 0;
+  if (contiguous && aligned && one_row) {
+    detail::plan_line(plan, device, tuning, packs);
+  } else if (contiguous && whole_packs && packs <= tuning.short_row_packs) {
+    detail::plan_short_rows(plan, problem, packs);
+  } else if (back_to_back && !whole_packs && problem.size * item <= tuning.tile_row_bytes) {
+    detail::plan_tile(plan, problem, tuning, static_cast<int>(values));
+  } else if (contiguous && (whole_packs || packs >= 4)) {
+    plan.shifted = !same_shift;
+    detail::plan_rows(plan, problem, device, tuning, packs);
+  } else {
+    detail::plan_values(plan, problem, device, tuning);
+  }
+  return plan;
+}
+
+// Half of the rows each.
+inline void cut(const Problem& problem, Problem& first, Problem& second) {
+  first = second = problem;
+  first.rows = problem.rows / 2;
+  second.rows = problem.rows - first.rows;
+  const auto item = static_cast<int64_t>(size_of(problem.dtype));
+  const auto skip = [&](const void* data, int64_t row_stride) {
+    return static_cast<const char*>(data) + first.rows * row_stride * item;
+  };
+  second.self.data = skip(problem.self.data, problem.self.row_stride);
+  second.tensor.data = skip(problem.tensor.data, problem.tensor.row_stride);
+  second.out = static_cast<char*>(problem.out) + first.rows * item;
+}
+
+}  // namespace gpuopt::dot

@@ -1,0 +1,88 @@
+// The arithmetic of dot products: what values are summed in, and in which order.
+#pragma once
+
+#include <type_traits>
+
+#include "common/types.cuh"
+#include "common/vec.cuh"
+#include "common/warp.cuh"
+
+namespace gpuopt::dot {
+
+constexpr int kWarp = 32;
+
+// What values of T are multiplied and summed in: f32 for the half types, whose products it holds
+// exactly. Narrow integers wrap around, so that the high bits of their sums don't matter.
+template <typename T>
+using sum_t = compute_t<T>;
+
+template <typename V>
+__device__ __forceinline__ V multiply(V a, V b) {
+  return a * b;
+}
+
+// a * b + c: of real numbers rounded once.
+template <typename V>
+__device__ __forceinline__ V multiply_add(V a, V b, V c) {
+  if constexpr (std::is_same_v<V, float>) {
+    return fmaf(a, b, c);
+  } else if constexpr (std::is_same_v<V, double>) {
+    return fma(a, b, c);
+  } else if constexpr (std::is_integral_v<V>) {
+    return a * b + c;
+  } else {
+    return {multiply_add(a.re, b.re, multiply_add(-a.im, b.im, c.re)),
+            multiply_add(a.re, b.im, multiply_add(a.im, b.re, c.im))};
+  }
+}
+
+template <typename V>
+__device__ __forceinline__ V conjugate(V value, bool conjugates) {
+  if constexpr (requires { value.im; }) {
+    if (conjugates) value.im = -value.im;
+  }
+  return value;
+}
+
+// In pairs: N values are added in log2(N) steps, and rounding errors grow no faster.
+template <int N, typename V>
+__device__ __forceinline__ V sum_in_pairs(V (&values)[N]) {
+#pragma unroll
+  for (int step = 1; step < N; step *= 2) {
+#pragma unroll
+    for (int i = 0; i + step < N; i += 2 * step) values[i] = values[i] + values[i + step];
+  }
+  return values[0];
+}
+
+// The dot product of two packs.
+template <typename T>
+__device__ __forceinline__ sum_t<T> dot_of(const uint4& self, const uint4& tensor,
+                                           bool conjugates) {
+  using V = sum_t<T>;
+  constexpr int N = kPackSize<T>;
+  const auto a = pack_of<T>(self), b = pack_of<T>(tensor);
+  const auto factor = [&](int i) { return conjugate(to_compute(a.values[i]), conjugates); };
+  if constexpr (N == 1) {
+    return multiply(factor(0), to_compute(b.values[0]));
+  } else {
+    V sums[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      sums[i] = multiply_add(factor(2 * i + 1), to_compute(b.values[2 * i + 1]),
+                             multiply(factor(2 * i), to_compute(b.values[2 * i])));
+    }
+    return sum_in_pairs(sums);
+  }
+}
+
+// The sum over `lanes` neighbours in a warp, a power of two; all of them have it.
+template <typename V>
+__device__ __forceinline__ V sum_lanes(V value, uint32_t lanes) {
+  for (uint32_t mask = 1; mask < lanes; mask *= 2) {
+    value = value + shuffle_xor(value, static_cast<int>(mask));
+  }
+  return value;
+}
+
+}  // namespace gpuopt::dot

@@ -1,0 +1,148 @@
+// Dot products under torch.vmap, functionalization and autocast.
+#include <ATen/autocast_mode.h>
+#include <torch/library.h>
+
+#include <array>
+#include <optional>
+
+#include "binding/functionalize.h"
+#include "binding/vmap.h"
+#include "dot/dot_check.h"
+#include "dot/dot_ops.h"
+
+namespace gpuopt::dot {
+namespace {
+
+using at::Tensor;
+using c10::SymInt;
+using Operand = VmapLevel::Operand;
+
+// ---------------------------------------------------------------- vmap
+
+// How many examples there are, or none where only another level maps over the operands.
+std::optional<SymInt> examples_of(const Operand& self, const Operand& other) {
+  for (const Operand* operand : {&self, &other}) {
+    if (operand->batch_dim.has_value()) return operand->value.sym_size(*operand->batch_dim);
+  }
+  return std::nullopt;
+}
+
+// With the batch dimension in front. An operand that all examples share is repeated, without a copy.
+Tensor batched(const Operand& operand, const SymInt& examples) {
+  if (operand.batch_dim.has_value()) return operand.value.movedim(*operand.batch_dim, 0);
+  auto sizes = operand.value.sym_sizes().vec();
+  sizes.insert(sizes.begin(), examples);
+  return operand.value.unsqueeze(0).expand_symint(sizes);
+}
+
+// Vectors: the examples are the rows of one call.
+template <typename Op>
+Tensor vector_vmap(const Op& op, bool conjugate_self, const Tensor& self, const Tensor& other) {
+  const VmapLevel level;
+  const Operand x = level.unwrap(self), y = level.unwrap(other);
+  const auto examples = examples_of(x, y);
+  if (!examples.has_value()) return level.wrap(op.call(x.value, y.value), std::nullopt);
+  const Tensor rows = batched(x, *examples);
+  const Tensor result =
+      ops::dot_rows().call(conjugate_self ? rows.conj() : rows, batched(y, *examples));
+  return level.wrap(result, 0);
+}
+
+Tensor dot_vmap(const Tensor& self, const Tensor& tensor) {
+  check_dot(self, tensor);
+  return vector_vmap(ops::dot(), /*conjugate_self=*/false, self, tensor);
+}
+
+Tensor vdot_vmap(const Tensor& self, const Tensor& other) {
+  check_vdot(self, other);
+  return vector_vmap(ops::vdot(), /*conjugate_self=*/true, self, other);
+}
+
+Tensor dot_fast_atomic_vmap(const Tensor& self, const Tensor& tensor) {
+  check_dot_fast_atomic(self, tensor);
+  return vector_vmap(ops::dot_fast_atomic(), /*conjugate_self=*/false, self, tensor);
+}
+
+// The rows of all examples, in succession.
+Tensor dot_rows_vmap(const Tensor& self, const Tensor& tensor) {
+  check_dot_rows(self, tensor);
+  const VmapLevel level;
+  const Operand x = level.unwrap(self), y = level.unwrap(tensor);
+  const auto examples = examples_of(x, y);
+  if (!examples.has_value()) {
+    return level.wrap(ops::dot_rows().call(x.value, y.value), std::nullopt);
+  }
+  const Tensor left = batched(x, *examples), right = batched(y, *examples);
+  const Tensor result = ops::dot_rows().call(left.flatten(0, 1), right.flatten(0, 1));
+  return level.wrap(result.unflatten_symint(0, std::array<SymInt, 2>{*examples, left.sym_size(1)}),
+                    0);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
+  m.impl("dot", dot_vmap);
+  m.impl("vdot", vdot_vmap);
+  m.impl("dot_rows", dot_rows_vmap);
+  m.impl("dot_fast_atomic", dot_fast_atomic_vmap);
+}
+
+// ---------------------------------------------------------------- functionalization
+
+Tensor& dot_out_functional(const Tensor& self, const Tensor& tensor, Tensor& out) {
+  check_dot_out(self, tensor, out);
+  return functionalize_write(
+      "gpuopt::dot", out, {self, tensor},
+      [&] { return ops::dot().call(functional_value(self), functional_value(tensor)); },
+      [&] { ops::dot_out().call(self, tensor, out); });
+}
+
+Tensor& vdot_out_functional(const Tensor& self, const Tensor& other, Tensor& out) {
+  check_vdot_out(self, other, out);
+  return functionalize_write(
+      "gpuopt::vdot", out, {self, other},
+      [&] { return ops::vdot().call(functional_value(self), functional_value(other)); },
+      [&] { ops::vdot_out().call(self, other, out); });
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
+  m.impl("dot.out", dot_out_functional);
+  m.impl("vdot.out", vdot_out_functional);
+}
+
+// ---------------------------------------------------------------- autocast
+
+// As torch.dot and vdot: on CUDA, and not on the CPU, operands of two dtypes meet in the wider one.
+template <typename Op>
+Tensor promoted(const Op& op, const Tensor& self, const Tensor& other) {
+  constexpr auto device = c10::DeviceType::CUDA;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
+  const auto dtype = at::autocast::promote_type(
+      at::autocast::get_lower_precision_fp_from_device_type(device), device, self, other);
+  return op.call(at::autocast::cached_cast(dtype, self, device),
+                 at::autocast::cached_cast(dtype, other, device));
+}
+
+Tensor dot_autocast(const Tensor& self, const Tensor& tensor) {
+  return promoted(ops::dot(), self, tensor);
+}
+
+Tensor vdot_autocast(const Tensor& self, const Tensor& other) {
+  return promoted(ops::vdot(), self, other);
+}
+
+Tensor dot_rows_autocast(const Tensor& self, const Tensor& tensor) {
+  return promoted(ops::dot_rows(), self, tensor);
+}
+
+Tensor dot_fast_atomic_autocast(const Tensor& self, const Tensor& tensor) {
+  return promoted(ops::dot_fast_atomic(), self, tensor);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
+  m.impl("dot", dot_autocast);
+  m.impl("vdot", vdot_autocast);
+  m.impl("dot_rows", dot_rows_autocast);
+  m.impl("dot_fast_atomic", dot_fast_atomic_autocast);
+}
+
+}  // namespace
+}  // namespace gpuopt::dot
