@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, NCHW, Maker
-from benchmarks.peers import INDUCTOR, Peer, cupy_for, cupy_view
+from benchmarks.peers import INDUCTOR, Peer, cupy_call, cupy_for
 from benchmarks.room import Call, CallTime, Case, Point, Room, error_limit
 
 F64, I32, C64 = torch.float64, torch.int32, torch.complex64
@@ -175,23 +175,12 @@ def _cub(call, case, setting):
     def arguments(dim: Dims, dtype: torch.dtype | None = None) -> dict:
         return {"axis": dim} if dtype is None else {"axis": dim, "dtype": str(dtype).removeprefix("torch.")}
 
-    def from_torch(size: int):
-        """PyTorch allocates results and scratch: CuPy's own pool would call cudaMalloc while a graph is captured."""
-        block = torch.empty(size, dtype=torch.uint8, device=setting.device)
-        memory = cupy.cuda.UnownedMemory(block.data_ptr(), size, block, block.device.index)
-        return cupy.cuda.MemoryPointer(memory, 0)
-
-    def on_this_stream(function: Callable, x: torch.Tensor, *args, **kwargs):
-        stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
-        with stream, cupy.cuda.using_allocator(from_torch):
-            return function(cupy_view(x), *args, **kwargs)
-
     def run(x, *rest):
         # No out=: CuPy would copy CUB's result to it with a kernel more.
-        return torch.as_tensor(on_this_stream(reduce, x, **arguments(*rest)), device=setting.device)
+        return torch.as_tensor(cupy_call(setting.device, reduce, x, **arguments(*rest)), device=setting.device)
 
     routine = {"sum": cub.CUPY_CUB_SUM, "mean": cub.CUPY_CUB_SUM, "amax": cub.CUPY_CUB_MAX, "amin": cub.CUPY_CUB_MIN}
-    done = on_this_stream(cub.cub_reduction, x, routine[call.cupy], **arguments(*rest))
+    done = cupy_call(setting.device, cub.cub_reduction, x, routine[call.cupy], **arguments(*rest))
     return run, "CuPy's own kernel: no routine of CUB fits" if done is None else "CUB"
 
 

@@ -104,6 +104,23 @@ def cupy_view(operand):
     )
 
 
+def cupy_call(device: str, function: Callable, *operands, **options):
+    """CuPy's ``function`` of views of the operands, on PyTorch's stream.
+
+    PyTorch allocates results and scratch: CuPy's own pool would call cudaMalloc while a graph is captured.
+    """
+    import cupy
+
+    def from_torch(size: int):
+        block = torch.empty(size, dtype=torch.uint8, device=device)
+        memory = cupy.cuda.UnownedMemory(block.data_ptr(), size, block, block.device.index)
+        return cupy.cuda.MemoryPointer(memory, 0)
+
+    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+    with stream, cupy.cuda.using_allocator(from_torch):
+        return function(*map(cupy_view, operands), **options)
+
+
 def _cupy(call, case, setting):
     args = case.build(setting.device, 0)
     cupy = cupy_for(call, args)

@@ -23,8 +23,8 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
     paths = []
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["op"] == op]
-        # "index_add-fast" is one of the room index_add's, and says so already.
-        name = op if op == stem or op.startswith(f"{stem}-") else f"{stem}-{op}"
+        # "index_add-fast" is one of the room index_add's and "dot_rows" one of dot's, and say so already.
+        name = op if op == stem or op.startswith((f"{stem}-", f"{stem}_")) else f"{stem}-{op}"
         sweep = report.is_sweep(rows)
         figures = {"": _curves(rows)} if sweep else _pictures(rows)
         shows = "device time" if sweep and _unit(rows) == "us" else "device bandwidth"

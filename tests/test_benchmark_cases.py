@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_elementwise, bench_index_add, bench_reduce, bench_upsample, operands, timer
+from benchmarks import bench_dot, bench_elementwise, bench_index_add, bench_reduce, bench_upsample, operands, timer
 from benchmarks.room import relative_error, rooms
 from benchmarks.traffic import distinct_bytes, traffic
 
@@ -19,7 +19,7 @@ from .benchmark_fakes import (
 )
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ROOMS = (bench_elementwise.ROOM, bench_index_add.ROOM, bench_reduce.ROOM, bench_upsample.ROOM)
+ROOMS = (bench_dot.ROOM, bench_elementwise.ROOM, bench_index_add.ROOM, bench_reduce.ROOM, bench_upsample.ROOM)
 CASES = {case.title: (case, calls[case.call]) for room in ROOMS for calls in [room.calls()] for case in room.cases}
 
 # ---------------------------------------------------------------- bytes
@@ -69,6 +69,15 @@ def test_distinct_bytes(tensor, expected):
         ("nearest2d (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 77 * 93),
         ("nearest2d-backward (16,64,200,200)->(77,93) f32", 4 * 16 * 64 * 77 * 93, 4 * 16 * 64 * 200 * 200),
         ("nearest2d (1,3,1080,1920)->(720,1280) u8", 3 * 720 * 1280, 3 * 720 * 1280),
+        ("dot 2^30 bf16", 4 << 30, 2),
+        ("dot x[::2], y, 2^25 f32", 8 << 25, 4),
+        ("dot one column of (2^25,8), y, 2^25 bf16", 4 << 25, 2),
+        ("dot x, (1) expanded, 2^25 f32", (4 << 25) + 4, 4),
+        ("dot x, x, 2^25 bf16", 2 << 25, 2),
+        ("dot vdot 2^25 c64", 16 << 25, 8),
+        ("dot_rows (33554,1000) f32", 8 * 33554000, 4 * 33554),
+        ("dot_rows x.t(), y.t() (32768,1024) bf16", 4 << 25, 2 << 15),
+        ("dot_rows (32768,1024), (1024) expanded f32", (4 << 25) + (4 << 10), 4 << 15),
         ("index_add-fast (1024)+=(2^24) uniform f32", (8 + 4 << 24) + 4096, 4096),
         ("index_add-fast (169343,128)+=(2^20,128) all equal bf16", (8 + 256 << 20) + 256, 256),
         ("index_add-width (65536,1)+=(2^24,1) uniform bf16", (8 + 2 << 24) + (2 << 16), 2 << 16),
@@ -138,6 +147,7 @@ def test_in_place_operands_keep_their_size():
 
 def test_rooms_are_found_by_their_file_name():
     assert rooms() == {room.name: room for room in ROOMS}
+    assert bench_dot.ROOM.ops == ["dot", "dot_rows", "dot_fast_atomic", "dot-small", "dot-size"]
     assert bench_elementwise.ROOM.ops == ["mul", "axpy", "fma"]
     assert bench_index_add.ROOM.ops == [f"index_add-{op}" for op in ("fast", "deterministic", "skew", "width", "count")]
     assert bench_reduce.ROOM.ops == ["sum", "max", "mean", "min", "sum-grid"]

@@ -13,11 +13,12 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import bench_index_add, bench_reduce, bench_upsample, ceilings, machine, plots, report
+from benchmarks import bench_dot, bench_index_add, bench_reduce, bench_upsample, ceilings, machine, plots, report
 from benchmarks.peers import Peer
 from benchmarks.room import CallTime, Room, rooms
 
 from .benchmark_fakes import (
+    DOT,
     ELEMENTWISE,
     GPU,
     INDEX_ADD,
@@ -100,6 +101,13 @@ def test_tables_of_upsampling_fit_the_page():
     assert "…" not in text, "a column was cut short"
 
 
+def test_tables_of_dot_fit_the_page():
+    text = rendered(synthetic(room=bench_dot.ROOM))
+    assert "…" not in text, "a column was cut short"
+    lines = [line.split() for line in text.splitlines()]
+    assert all(sum(line[:1] == [str(power)] for line in lines) == 1 + (power in (18, 19, 20)) for power in range(8, 29))
+
+
 def test_tables_of_index_add_fit_the_page():
     text = rendered(synthetic(room=bench_index_add.ROOM))
     assert "…" not in text, "a column was cut short"
@@ -143,6 +151,7 @@ def test_results_from_before_sweeps_are_shown(tmp_path):
 @pytest.mark.parametrize(
     ("room", "expected"),
     [
+        (rooms()["dot"], ["dot", "dot_fast_atomic", "dot_rows", "size", "small"]),
         (rooms()["elementwise"], ["axpy", "fma", "mul"]),
         (
             rooms()["index_add"],
@@ -154,7 +163,7 @@ def test_results_from_before_sweeps_are_shown(tmp_path):
             [f"nearest2d{op}{part}" for op in ("", "-backward") for part in ("", "-more", "-scales")],
         ),
     ],
-    ids=["elementwise", "index_add", "reduce", "upsample"],
+    ids=["dot", "elementwise", "index_add", "reduce", "upsample"],
 )
 def test_plots_come_from_the_json_alone(tmp_path, room, expected):
     path = tmp_path / f"{room.name}.json"
@@ -180,6 +189,7 @@ def test_many_cases_are_split_by_dtype():
         (bench_reduce.ROOM, "sum 2^25 f32"),
         (bench_reduce.ROOM, "sum-grid 2^3 x 2^22 dim 1 f32"),
         (bench_index_add.ROOM, "index_add-skew (169343,128)+=(2^20,128) all equal f32"),
+        (bench_dot.ROOM, "dot-small 2^8 f16"),
     ],
 )
 def test_plot_survives_a_row_without_times(tmp_path, room, title):
@@ -210,7 +220,7 @@ def test_without_a_gpu_it_says_so_in_one_line():
 def test_list_names_every_case(capsys):
     assert command.main(["--list"]) == 0
     listed = capsys.readouterr().out
-    assert all(title in listed for title in (*ELEMENTWISE, *INDEX_ADD, *REDUCE, *UPSAMPLE))
+    assert all(title in listed for title in (*DOT, *ELEMENTWISE, *INDEX_ADD, *REDUCE, *UPSAMPLE))
 
 
 @pytest.mark.parametrize("argv", [["nope"], ["--cases", "("], ["mul", "--cases", "no such case"]])
@@ -223,7 +233,9 @@ def test_bad_requests_are_refused(argv):
 @pytest.mark.parametrize(
     ("argv", "names", "wanted"),
     [
-        ([], ["elementwise", "index_add", "reduce", "upsample"], lambda case: True),
+        ([], ["dot", "elementwise", "index_add", "reduce", "upsample"], lambda case: True),
+        (["dot"], ["dot"], lambda case: case.title in DOT),
+        (["dot_rows"], ["dot_rows"], lambda case: case.op == "dot_rows"),
         (["index_add"], ["index_add"], lambda case: case.title in INDEX_ADD),
         (["index_add-skew"], ["index_add-skew"], lambda case: case.op == "index_add-skew"),
         (["elementwise"], ["elementwise"], lambda case: case.title in ELEMENTWISE),
@@ -244,7 +256,7 @@ def test_selection_and_name_of_the_result(argv, names, wanted):
     args = command.parse(argv)
     assert [command.stem(room, args) for room, _ in args.chosen] == names
     chosen = [case for _, cases in args.chosen for case in cases]
-    cases = (*ELEMENTWISE.values(), *INDEX_ADD.values(), *REDUCE.values(), *UPSAMPLE.values())
+    cases = (*DOT.values(), *ELEMENTWISE.values(), *INDEX_ADD.values(), *REDUCE.values(), *UPSAMPLE.values())
     assert chosen == [case for case in cases if wanted(case)]
 
 

@@ -11,7 +11,16 @@ from torch.nn import functional
 
 import torch_ops
 from examples import __main__ as command
-from examples import _photographs, _report, channel_statistics, digits, message_passing, upsampling, white_balance
+from examples import (
+    _photographs,
+    _report,
+    channel_statistics,
+    digits,
+    message_passing,
+    similarity,
+    upsampling,
+    white_balance,
+)
 
 
 def tinted():
@@ -221,6 +230,62 @@ def test_accurate_counts_do_not_stop(dtype, stops):
     index = torch.tensor([5]).expand(10000)
     assert message_passing.counted(message_passing.ACCURATE, index, dtype)[0, 5] == torch.tensor(10000.0).to(dtype)
     assert message_passing.counted(torch.index_add, index, dtype)[0, 5] == stops
+
+
+def test_sums_of_products_stop_where_each_addition_is_rounded():
+    x = torch.full((100000,), 0.25).half()
+    assert similarity.one_after_another(x, x) == 128 and torch_ops.dot(x, x) == 6250
+    channels = tinted().flatten(1).half()
+    expected = channels.double() @ channels.double().t()
+    found = similarity.products(torch_ops.dot, channels)
+    assert found.dtype == torch.float64 and len(found) == 6
+    torch.testing.assert_close(found, expected[tuple(zip(*similarity.PAIRS))], rtol=similarity.ROUNDED_ONCE, atol=0)
+
+
+def test_scaling_a_photograph_rounds_nothing():
+    image = _photographs.load(_photographs.NAMES[0], "cpu").half()
+    assert torch.equal((image * similarity.SCALE).double(), image.double() * similarity.SCALE)
+
+
+def test_correlations_are_numpy_s():
+    generator = torch.Generator().manual_seed(0)
+    channels = torch.rand(3, 500, generator=generator, dtype=torch.float64)
+    channels[2] -= 0.5 * channels[0]
+    found = similarity.correlations(torch_ops.dot, channels)
+    assert list(found) == ["red and green", "red and blue", "green and blue"] and found["red and blue"] < -0.3
+    matrix = torch.corrcoef(channels)
+    assert list(found.values()) == pytest.approx([matrix[0, 1].item(), matrix[0, 2].item(), matrix[1, 2].item()])
+
+
+def test_cosines_with_templates_are_a_matrix_product():
+    part, _ = similarity.load("cpu")
+    torch.testing.assert_close(part.images.norm(dim=1), torch.ones(len(part.labels)))
+    images, templates = part.images[:40].double(), similarity.class_means(part).double().requires_grad_()
+    found = similarity.cosines(images, templates)
+    expected = images @ functional.normalize(templates).t()
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(0), dtype=found.dtype)
+    gradients = [torch.autograd.grad(values, templates, weights)[0] for values in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_templates_are_learned():
+    part, test = similarity.load("cpu")
+    means = similarity.class_means(part)
+    learned, losses = similarity.learn(part, means, steps=20)
+    assert losses[-1] < 0.5 * losses[0] and similarity.recognised(test, learned) > similarity.recognised(test, means)
+
+
+def test_the_most_and_the_least_similar_images_are_of_their_own_digit():
+    part, _ = similarity.load("cpu")
+    means = similarity.class_means(part)
+    own, most, least = similarity.extremes(part, means)
+    torch.testing.assert_close(own, similarity.cosines(part.images, means).gather(1, part.labels[:, None])[:, 0])
+    assert part.labels[most].tolist() == part.labels[least].tolist() == list(range(10))
+    for digit in range(10):
+        assert (
+            own[most[digit]] == own[part.labels == digit].max() and own[least[digit]] == own[part.labels == digit].min()
+        )
 
 
 @pytest.fixture
