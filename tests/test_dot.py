@@ -1,5 +1,5 @@
 """What holds for dot products alone, beyond the contract that every operator meets: the public functions, vmap, conjugated views and
-outputs that share memory with what is read. (tests/test_dot_cuda.py has accuracy, repeatability and memory.)"""
+outputs that share memory with what is read. (tests/test_dot_accuracy.py and test_dot_cuda.py have accuracy, repeatability and memory.)"""
 
 from __future__ import annotations
 

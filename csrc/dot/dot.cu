@@ -47,7 +47,7 @@ cudaError_t dot(const Problem& problem, const Device& device, Workspace& workspa
 }
 
 cudaError_t dot_fast_atomic(const Problem& problem, const Device& device, cudaStream_t stream) {
-  const Plan plan = make_plan(problem, device);
+  const Plan plan = make_plan(problem, device, atomic_tuning());
   return size_of(problem.dtype) == 2 ? dot_atomic_half(problem, plan, stream)
                                      : dot_atomic_float(problem, plan, stream);
 }

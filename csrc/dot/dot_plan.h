@@ -107,9 +107,11 @@ inline void plan_line(Plan& plan, const Device& device, const Tuning& tuning, in
         std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(packs, kPackUnroll)), 32, 2 * kThreads));
     return;
   }
-  plan.y = kThreads;
   // A pack a lane, as long as the device holds all of them.
   if (packs <= int64_t{device.multiprocessors} * kBlocks * kThreads) plan.unroll = 1;
+  plan.y = kThreads;
+  const int64_t blocks = int64_t{device.multiprocessors} * tuning.line_blocks;
+  while (plan.y < tuning.line_threads && packs > blocks * plan.y * plan.unroll) plan.y *= 2;
   split(plan, device, tuning.line_blocks, packs, plan.unroll);
 }
 
@@ -118,7 +120,9 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Device& device,
   plan.path = Path::kRows;
   const int unroll = plan.shifted ? kShiftedUnroll : kPackUnroll;
   shape_block(plan, problem, packs, unroll, 4);
-  if (packs > tuning.unsplit_packs) split(plan, device, tuning.row_blocks, packs, unroll);
+  if (packs > tuning.unsplit_packs) {
+    split(plan, device, plan.shifted ? tuning.shifted_blocks : tuning.row_blocks, packs, unroll);
+  }
 }
 
 inline void plan_short_rows(Plan& plan, const Problem& problem, int64_t packs) {

@@ -8,6 +8,7 @@ namespace gpuopt::dot {
 // The shape of a launch that kernels are compiled for: threads of a block, blocks that a multiprocessor
 // holds at least (which sets the number of registers), and what a lane has in flight of each operand.
 constexpr int kThreads = 256;
+constexpr int kMostThreads = 1024;  // of line_kernel
 constexpr int kBlocks = 4;
 constexpr int kPackUnroll = 4;     // packs,
 constexpr int kShiftedUnroll = 2;  // packs where tensor's lie in two,
@@ -23,8 +24,9 @@ constexpr int kFinishThreads = 512;
 //   kShiftedUnroll: 2^25 with one operand misaligned 76.5 / 44.0 with 2 packs, 95.6 / 60.2 with 4.
 //   line_blocks: 2^25 71.8 / 40.3 in 4, 72.2 / 40.3 in 8, 72.6 / 40.6 in 16, 75.5 / 41.0 in 32; 2^28 478,
 //     476, 478, 476 / 248 each.
-//   row_blocks: 2^25 misaligned alike 77.8 / 42.8 in 8, 75.3 / 40.7 in 32, 74.6 / 40.7 in 64, but
-//     misaligned differently 76.1 / 50.5 in 64; (4,2^23) 75.2 / 41.5, 73.7 / 39.2, 71.3 / 39.7.
+//   row_blocks: 2^25 misaligned alike 77.8 / 42.8 in 8, 75.3 / 40.7 in 32, 74.6 / 40.7 in 64; (4,2^23)
+//     75.2 / 41.5, 73.7 / 39.2, 71.3 / 39.7; (1024,32768) 74.4 / 40.9, 74.1 / 39.9, 71.6 / 40.5.
+//   shifted_blocks: 2^25 misaligned differently 79.3 / 43.2 in 8, 76.5 / 44.0 in 32, 76.1 / 50.5 in 64.
 //   value_blocks: a column of (1024,2^15) for each row 79.1 / 64.3 in 2, 75.9 / 57.0 in 4, 78.1 / 57.1 in 8,
 //     78.1 / 65.9 in 32.
 //   unsplit_packs: 2^13 in f32 and 2^14 in bf16, 2048 packs, 1.73 / 1.89 in one block, 2.09 / 2.13 in more;
@@ -37,7 +39,9 @@ constexpr int kFinishThreads = 512;
 struct Tuning {
   // Blocks of a multiprocessor, in a launch that splits rows.
   int line_blocks = 8;
-  int row_blocks = 32;
+  int line_threads = kThreads;  // of such a block, at most
+  int row_blocks = 64;
+  int shifted_blocks = 32;
   int value_blocks = 4;
   int64_t unsplit_packs = 2048;   // of a row, up to which one block takes it,
   int64_t unsplit_values = 2048;  // and single values
@@ -46,5 +50,15 @@ struct Tuning {
   int64_t tile_bytes = 16 << 10;
   int64_t once_from = 16 << 20, once_below = 384 << 20;  // bytes of operands that are read once
 };
+
+// Atomic additions are as many as blocks, and each one rounds: one large block a multiprocessor, where the
+// kernel has one.
+constexpr Tuning atomic_tuning() {
+  Tuning tuning;
+  tuning.line_blocks = 1;
+  tuning.line_threads = kMostThreads;
+  tuning.row_blocks = tuning.shifted_blocks = tuning.value_blocks = kBlocks;
+  return tuning;
+}
 
 }  // namespace gpuopt::dot

@@ -82,14 +82,14 @@ def dot_bound(device, result_dtype, reference, self, tensor, /):
 def dot_fast_atomic_bound(device, result_dtype, reference, self, tensor, /):
     """Beside the errors of the blocks' sums, on CUDA, each of these is rounded to the result's type and then added in it, in any order:
     one rounding more than there are blocks, of numbers never larger than sum|x||y|, and as much again for what roundings do to one
-    another. Blocks are at most 8 a multiprocessor, of which no GPU has 256, and a block has at least a warp's 32 products. float32
+    another. Blocks are at most 4 a multiprocessor, of which no GPU has 256, and a block has at least a warp's 32 products. float32
     additions flush subnormal numbers."""
     bound = dot_bound(device, result_dtype, reference, self, tensor)
     if device == "cpu":
         return bound
     info = torch.finfo(result_dtype)
     sizes = sizes_of_products(self, tensor)
-    blocks = min(8 * 256, math.ceil(self.shape[-1] / 32))
+    blocks = min(4 * 256, math.ceil(self.shape[-1] / 32))
     step = info.smallest_normal * (1 if info.bits == 32 else info.eps)
     return torch.where(sizes < info.max, bound + (blocks + 1) * (info.eps * sizes + step), math.inf)
 

@@ -1,0 +1,324 @@
+"""What only a GPU shows of dot products: the same bits however calls overlap, what memory they take, and what dot_fast_atomic gives
+up. (tests/test_dot_accuracy.py has their errors.)"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import warnings
+
+import pytest
+import torch
+
+import torch_ops
+
+from .cases import tensors
+from .cases.dot import CASES
+from .compare import Failures, different_bits
+
+pytestmark = pytest.mark.gpu
+CASE = {case.name: case for case in CASES}
+
+
+# ---------------------------------------------------------------- the same bits, however calls overlap
+
+
+@functools.cache
+def _given() -> dict:
+    """Operands of products of every kind: by one block and by many, of vectors and of rows, in several layouts."""
+    generator = torch.Generator("cuda").manual_seed(3)
+
+    def make(*shape, dtype=torch.float32):
+        wide = torch.complex64 if dtype.is_complex else torch.float32
+        return torch.randn(shape, generator=generator, device="cuda", dtype=wide).to(dtype)
+
+    pairs = {}
+    for name, shape, dtype in (
+        ("2^22", (2**22,), torch.float32), ("2^18+13", (2**18 + 13,), torch.float32), ("2^14", (2**14,), torch.float32),
+        ("1000", (1000,), torch.float32), ("bfloat16", (2**21 + 5,), torch.bfloat16), ("float16", (2**20,), torch.float16),
+        ("float64", (2**20,), torch.float64), ("complex64", (2**19,), torch.complex64),
+        ("rows (3, 1000003)", (3, 1_000_003), torch.float32), ("rows (4099, 513)", (4099, 513), torch.float32),
+        ("rows (70001, 5)", (70_001, 5), torch.float32), ("rows (100, 2^14)", (100, 2**14), torch.bfloat16),
+        ("rows, complex", (129, 4097), torch.complex64),
+    ):  # fmt: skip
+        pairs[name] = make(*shape, dtype=dtype), make(*shape, dtype=dtype)
+    x, y = pairs["2^22"]
+    pairs["misaligned"], pairs["step 2"], pairs["steps 3 and 2"] = (
+        (x[1:-4], y[3:-2]),
+        (x[::2], y[::2]),
+        (x[: 2**20 : 3], y[:699_052:2]),
+    )
+    pairs["with itself"] = x, x
+    x, y = pairs["complex64"]
+    pairs["conjugated"] = x.conj(), y
+    pairs["rows across memory"] = make(1000, 2000).mT, make(1000, 2000).mT
+    pairs["rows, one across memory"] = make(3000, 700).mT, make(700, 3000)
+    pairs["rows, one for all"] = make(1, 2**12).expand(500, 2**12), make(500, 2**12)
+    return pairs
+
+
+@functools.cache
+def _calls() -> dict:
+    """As functions without arguments."""
+    calls = {}
+    for name, (x, y) in _given().items():
+        ops = (torch_ops.dot_rows,) if x.dim() == 2 else (torch_ops.dot, torch_ops.vdot)
+        calls.update({f"{op.__name__}, {name}": functools.partial(op, x, y) for op in ops})
+    return calls
+
+
+@functools.cache
+def _sequential() -> dict:
+    """The result of every call, made with nothing else running."""
+    results = {}
+    for name, call in _calls().items():
+        torch.cuda.synchronize()
+        results[name] = call()
+        torch.cuda.synchronize()
+    return results
+
+
+def _compare(results) -> None:
+    """(name, result) pairs against the sequential ones."""
+    torch.cuda.synchronize()
+    failures = Failures()
+    for name, got in results:
+        with failures.sample(name):
+            failures.add(name, different_bits(got, _sequential()[name]))
+    failures.check()
+
+
+def _gate() -> torch.cuda.Event:
+    """An event some 20 ms away: streams that wait for it start together, however long it takes to fill their queues."""
+    event = torch.cuda.Event()
+    torch.cuda._sleep(40_000_000)
+    event.record()
+    return event
+
+
+def test_repeats_bit_for_bit():
+    for _ in range(20):
+        _compare((name, call()) for name, call in _calls().items())
+
+
+def test_streams_at_once():
+    """Half of the streams make the same call at the same time, half of them other ones."""
+    names, streams = list(_sequential()), [torch.cuda.Stream() for _ in range(8)]
+    for _ in range(3):
+        results, gate = [], _gate()
+        for k, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                stream.wait_event(gate)
+                for n in range(2 * len(names)):
+                    name = names[(n + (7 * k if k % 2 else 0)) % len(names)]
+                    results.append((name, _calls()[name]()))
+        _compare(results)
+
+
+def test_threads_at_once():
+    """Host threads with a stream each: nothing that a call keeps on the host is shared."""
+    names, results, lock = list(_sequential()), [], threading.Lock()
+
+    def run(k):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            mine = [(name, _calls()[name]()) for name in (names[n * (k + 1) % len(names)] for n in range(100))]
+            torch.cuda.current_stream().synchronize()
+        with lock:
+            results.extend(mine)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 600
+    _compare(results)
+
+
+def test_graph_replays():
+    """A graph of all calls, replayed into spoilt results, with the same calls beside it."""
+    names = list(_sequential())  # kernels are loaded
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static = [(name, _calls()[name]()) for name in names]
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    for _ in range(5):
+        for _, result in static:
+            result.copy_(tensors.poison(result.shape, result.dtype, "cuda"))
+        results, gate = [], _gate()
+        for k, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                stream.wait_event(gate)
+                for name in names[k::4]:
+                    graph.replay()
+                    results.append((name, _calls()[name]()))
+        _compare([*static, *results])
+
+
+def test_graphs_take_new_values():
+    """Inputs change between replays: nothing of a call but addresses and sizes is kept in a graph."""
+    failures = Failures()
+    for name, (x, y) in _given().items():
+        x, y = tensors.twin(x), tensors.twin(y)
+        if 0 in (*x.stride(), *y.stride()):
+            continue  # cannot be written to
+        op = torch_ops.dot_rows if x.dim() == 2 else torch_ops.dot
+        op(x, y)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = op(x, y)
+        for k in range(3):
+            with failures.sample(f"{name}, replay {k}"):
+                x.copy_(x.flip(-1) + k)
+                y.mul_(1.25)
+                result.fill_(7)
+                graph.replay()
+                failures.add(f"{name}, replay {k}", different_bits(result, op(x, y)))
+    failures.check(at_least=40)
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
+def test_nothing_is_read_from_freed_memory(byte):
+    """Whatever a workspace or a result held before: sizes and counters in it would be wrong, numbers would show."""
+    torch.cuda.empty_cache()
+    results = []
+    for name, call in _calls().items():
+        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 25) for _ in range(3)]
+        del blocks
+        results.append((name, call()))
+    _compare(results)
+
+
+def _large_operands() -> dict:
+    """Some 64 MiB or more, in layouts that a kernel for dense vectors would first copy."""
+
+    def make(*shape, dtype=torch.float32):
+        return torch.ones(shape, dtype=dtype, device="cuda")
+
+    def conjugated(*shape):
+        return make(*shape, dtype=torch.complex64).conj()
+
+    n = 2**24
+    return {
+        "contiguous": lambda: (make(n), make(n)),
+        "misaligned": lambda: (make(n + 1)[1:], make(n + 3)[3:]),
+        "step 2": lambda: (make(2 * n)[::2], make(n)),
+        "steps 3 and 2": lambda: (make(3 * n)[::3], make(2 * n)[::2]),
+        "columns": lambda: (make(n, 5)[:, 2], make(n, 3)[:, 1]),
+        "one value": lambda: (make(1).expand(n), make(n)),
+        "bfloat16": lambda: (make(2 * n, dtype=torch.bfloat16), make(4 * n, dtype=torch.bfloat16)[::2]),
+        "int8": lambda: (make(4 * n, dtype=torch.int8), make(4 * n, dtype=torch.int8)),
+        "conjugated self": lambda: (conjugated(n // 2), make(n // 2, dtype=torch.complex64)),
+        "conjugated tensor": lambda: (make(n // 2, dtype=torch.complex64), conjugated(n // 2)),
+        "conjugated both, step 2": lambda: (conjugated(n)[::2], conjugated(n)[::2]),
+        "rows": lambda: (make(2**12, 2**12), make(2**12, 2**12)),
+        "rows, misaligned": lambda: (make(2**12, 2**12 + 1)[:, 1:], make(2**12, 2**12 + 1)[:, :-1]),
+        "rows across memory": lambda: (make(2**12, 2**12).mT, make(2**12, 2**12).mT),
+        "rows, one across memory": lambda: (make(2**12, 2**12).mT, make(2**12, 2**12)),
+        "rows, one for all": lambda: (make(1, 2**12).expand(2**12, 2**12), make(2**12, 2**12)),
+        "rows, conjugated": lambda: (conjugated(2**11, 2**12), conjugated(2**12, 2**11).mT),
+        "rows, few": lambda: (make(3, 2**22), make(3, 2**23)[:, ::2]),
+        "rows, many": lambda: (make(2**21, 8), make(2**21, 9)[:, :-1]),
+    }  # fmt: skip
+
+
+def _peak(call) -> int:
+    """Bytes that a call takes at most, with what it returns."""
+    call()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = call()
+    peak = torch.cuda.max_memory_allocated() - before
+    del result
+    return peak
+
+
+@pytest.mark.parametrize("what", _large_operands())
+def test_never_copies_an_operand(what):
+    """A workspace for partial sums is all that a call takes beside its result."""
+    x, y = _large_operands()[what]()
+    names = ["dot_rows"] if x.dim() == 2 else ["dot", "vdot"] + ["dot_fast_atomic"] * (x.dtype in tensors.FLOATS)
+    size = x.numel() * x.element_size()
+    for name in names:
+        case = CASE[name]
+        result = case.op(x, y)
+        calls = {name: functools.partial(case.op, x, y)}
+        if case.out is not None:
+            calls["out"] = functools.partial(case.op, x, y, out=torch.empty_like(result))
+        for form, call in calls.items():
+            beside = _peak(call) - result.nbytes
+            assert beside <= 2**20, f"{name}, {form}: {beside} bytes beside the result, an operand has {size}"
+
+
+def test_vmap_never_copies_an_operand():
+    x, y = torch.ones(2**12, 2**12, device="cuda"), torch.ones(2**12, device="cuda")
+    for dims, given in (((0, None), (x, y)), ((1, 0), (x, x)), ((None, 1), (y, x))):
+        assert _peak(lambda d=dims, g=given: torch.vmap(torch_ops.dot, in_dims=d)(*g)) <= 2**20
+
+
+def test_backward_takes_its_gradients_alone():
+    x, y = (torch.ones(2**24, device="cuda", requires_grad=True) for _ in range(2))
+    for op, given in ((torch_ops.dot, (x, y)), (torch_ops.vdot, (x, y))):
+        result = op(*given)
+        weight = torch.ones_like(result)
+        peak = _peak(lambda r=result, w=weight: torch.autograd.grad(r, (x, y), w, retain_graph=True))
+        assert peak <= 2 * x.nbytes + 2**20, f"{peak} bytes, two gradients have {2 * x.nbytes}"
+
+
+# ---------------------------------------------------------------- dot_fast_atomic
+
+
+@contextlib.contextmanager
+def _deterministic(warn_only: bool = False):
+    torch.use_deterministic_algorithms(True, warn_only=warn_only)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_algorithms_refuse_the_atomic_product(capfd):
+    """Or warn of it, where that is asked for; the other products, and the atomic one under vmap, give what they always give."""
+    x, y = torch.arange(12.0, device="cuda").view(3, 4).unbind()[:2]
+    with _deterministic():
+        for given in ((x, y), (x[:0], y[:0]), (x.half(), y.half())):
+            with pytest.raises(RuntimeError, match="gpuopt::dot_fast_atomic.*deterministic"):
+                torch_ops.dot_fast_atomic(*given)
+        assert torch.vmap(torch_ops.dot_fast_atomic)(x[None], y[None]).tolist() == [38]
+        _compare((name, call()) for name, call in _calls().items())
+    with _deterministic(warn_only=True), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch_ops.dot_fast_atomic(x, y).item() == 38
+    # A warning from C++ is a Python warning, or text on stderr.
+    said = "\n".join([str(w.message) for w in caught]) + capfd.readouterr().err
+    assert "gpuopt::dot_fast_atomic" in said and "deterministic" in said
+    assert torch_ops.dot_fast_atomic(x, y).item() == 38
+
+
+def test_atomic_product_writes_its_result_alone():
+    """In a stream of calls, none of which is waited for, into memory that was used before."""
+    x, y = torch.ones(2, 2**16, dtype=torch.bfloat16, device="cuda")
+    torch.full((2**16,), 7.0, dtype=torch.bfloat16, device="cuda")
+    results = [torch_ops.dot_fast_atomic(x[:n], y[:n]) for n in range(1, 257) for _ in range(3)]
+    assert torch.stack(results).tolist() == [float(n) for n in range(1, 257) for _ in range(3)]
+    for result in results[:9]:
+        assert result.dim() == 0 and result.is_contiguous()
+
+
+def test_graphs_of_the_atomic_product_start_from_zero():
+    x, y = torch.ones(2**18, device="cuda"), torch.ones(2**18, device="cuda")
+    torch_ops.dot_fast_atomic(x, y)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = torch_ops.dot_fast_atomic(x, y)
+    for k in range(1, 5):
+        x.fill_(k)
+        result.fill_(-1)
+        graph.replay()
+        assert result.item() == k * 2**18
