@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+from tools import native_build, toolchain
 from tools.native_build import Config
+from tools.toolchain import BuildError
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
@@ -19,13 +24,19 @@ def translate(source: str, variables: tuple[str, ...]) -> str:
     source = LAUNCH.sub(r"::emulator::launch(\g<shape>, [&] { \g<kernel>(\g<arguments>); });", source)
     source = re.sub(r"(?<!extern )__shared__ ", "static ", source)
     for name in variables:
-        source = re.sub(rf"\bconstexpr (\w+ {name} =)", r"inline \1", source)
+        source = re.sub(rf"\bconstexpr (\w+ {name}(?: =|\())", r"inline \1", source)
+        # A member's default becomes a variable.
+        member = rf"^  (\w+) {name} = ([^;,]+)"
+        source = re.sub(
+            member, rf"  static inline \1 default_{name} = \2; \1 {name} = default_{name}", source, flags=re.M
+        )
     return source
 
 
 def build(room: str, config: Config, cuda_include: Path, folder: Path, variables: tuple[str, ...] = ()) -> Path:
     """Returns the shared library made from the room's .cu files and <room>_shim.cpp. `variables` are constants of the room that the shim
-    may assign to, for limits that small problems would not reach."""
+    may assign to, for limits that small problems would not reach; functions that are constant no more; and members NAME of its structs
+    whose defaults the shim may assign to as default_NAME."""
     for path in [*CSRC.glob("common/*"), *CSRC.glob(f"{room}/*")]:
         if path.suffix in (".h", ".cuh", ".cu"):
             copy = folder / path.relative_to(CSRC)
@@ -60,3 +71,15 @@ def build(room: str, config: Config, cuda_include: Path, folder: Path, variables
     library = folder / f"{room}.so"
     subprocess.run([*config.cxx.command, *checks, "-shared", *objects, "-o", library], check=True)
     return library
+
+
+def load(room: str, folder: Path, variables: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """The room's library, built in `folder`. Skips the test where CUDA's headers are missing."""
+    try:
+        config = native_build.configure()
+        if config.nvcc is None:
+            pytest.skip("CUDA's headers come with nvcc, and there is none")
+        include = toolchain.cuda_include(config.torch, config.nvcc)
+    except BuildError as error:
+        pytest.skip(str(error))
+    return ctypes.CDLL(str(build(room, config, include, folder, variables)))

@@ -10,10 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tools import native_build, toolchain
-from tools.toolchain import BuildError
-
-from .build import build
+from .build import load
 from .dtypes import BOOL, F16, F32, FLOAT, TYPES, DType, Operand
 
 VECTOR, ROWS, TILED, PACKED, GENERAL = range(5)
@@ -23,14 +20,7 @@ INPUTS = {"mul": 2, "mul_scalar": 1, "axpy": 2, "fma": 3}
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
-    try:
-        config = native_build.configure()
-        if config.nvcc is None:
-            pytest.skip("CUDA's headers come with nvcc, and there is none")
-        include = toolchain.cuda_include(config.torch, config.nvcc)
-    except BuildError as error:
-        pytest.skip(str(error))
-    return ctypes.CDLL(str(build("elementwise", config, include, tmp_path_factory.mktemp("emulated"))))
+    return load("elementwise", tmp_path_factory.mktemp("emulated"))
 
 
 def expected(op: str, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:

@@ -10,10 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tools import native_build, toolchain
-from tools.toolchain import BuildError
-
-from .build import build
+from .build import load
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
 
 ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(6)
@@ -23,14 +20,7 @@ MULTIPROCESSORS = 4
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
-    try:
-        config = native_build.configure()
-        if config.nvcc is None:
-            pytest.skip("CUDA's headers come with nvcc, and there is none")
-        include = toolchain.cuda_include(config.torch, config.nvcc)
-    except BuildError as error:
-        pytest.skip(str(error))
-    return ctypes.CDLL(str(build("reduce", config, include, tmp_path_factory.mktemp("emulated"))))
+    return load("reduce", tmp_path_factory.mktemp("emulated"))
 
 
 def converted(values: np.ndarray, source: DType, dtype: DType) -> np.ndarray:

@@ -11,10 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tools import native_build, toolchain
-from tools.toolchain import BuildError
-
-from .build import build
+from .build import load
 from .dtypes import F16, F32, TYPES
 
 PACKS, ROWS, IMAGES, GATHER = range(4)
@@ -35,15 +32,7 @@ class Taken(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
-    try:
-        config = native_build.configure()
-        if config.nvcc is None:
-            pytest.skip("CUDA's headers come with nvcc, and there is none")
-        include = toolchain.cuda_include(config.torch, config.nvcc)
-    except BuildError as error:
-        pytest.skip(str(error))
-    folder = tmp_path_factory.mktemp("emulated")
-    return ctypes.CDLL(str(build("upsample", config, include, folder, variables=VARIABLES)))
+    return load("upsample", tmp_path_factory.mktemp("emulated"), variables=VARIABLES)
 
 
 class Memory:

@@ -1,0 +1,82 @@
+// C entry points to the emulated launchers of dot products, for test_dot_kernels.py.
+#include "../plan/dot_problem.h"
+#include "dot/dot_launch.cuh"
+
+namespace gpuopt::dot {
+// What a launch has without asking, and bytes that must stay.
+constexpr size_t kGuard = 1024;
+alignas(16) uint4 shared[((48 << 10) + kGuard) / sizeof(uint4)];
+}  // namespace gpuopt::dot
+
+using namespace gpuopt;
+using namespace gpuopt::dot;
+
+namespace {
+
+constexpr char kPoison = char(0xcd);
+
+// Workspaces are filled with a byte that no sum survives, and end in bytes that must stay.
+struct PoisonedWorkspace final : Workspace {
+  void* allocate(size_t bytes) override {
+    sizes.push_back(bytes);
+    blocks.emplace_back(bytes + kGuard + 16, kPoison);
+    return begin(blocks.size() - 1);
+  }
+  char* begin(size_t i) {
+    return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
+  }
+  bool intact() {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const char* guard = begin(i) + sizes[i];
+      if (std::count(guard, guard + kGuard, kPoison) != kGuard) return false;
+    }
+    return true;
+  }
+  std::vector<size_t> sizes;
+  std::vector<std::vector<char>> blocks;
+};
+
+}  // namespace
+
+struct Limits {
+  int64_t line_blocks, row_blocks, shifted_blocks, value_blocks, unsplit_packs, unsplit_values,
+      short_row_packs, tile_row_bytes, tile_bytes, launch_blocks;
+};
+
+// The limits that small problems would not reach.
+extern "C" void set_limits(const Limits* limits) {
+  Tuning::default_line_blocks = static_cast<int>(limits->line_blocks);
+  Tuning::default_row_blocks = static_cast<int>(limits->row_blocks);
+  Tuning::default_shifted_blocks = static_cast<int>(limits->shifted_blocks);
+  Tuning::default_value_blocks = static_cast<int>(limits->value_blocks);
+  Tuning::default_unsplit_packs = limits->unsplit_packs;
+  Tuning::default_unsplit_values = limits->unsplit_values;
+  Tuning::default_short_row_packs = limits->short_row_packs;
+  Tuning::default_tile_row_bytes = limits->tile_row_bytes;
+  Tuning::default_tile_bytes = limits->tile_bytes;
+  kMaxIndex32 = limits->launch_blocks;
+}
+
+struct Taken {
+  int path, shifted, rows_first, y, unroll, splits, workspaces, intact;
+};
+
+extern "C" int run(const Given* given, int multiprocessors, int atomic, Taken* taken) {
+  const Problem problem = make_problem(*given);
+  const Device device{multiprocessors};
+  const Plan plan = make_plan(problem, device, atomic ? atomic_tuning() : Tuning{});
+  std::fill_n(reinterpret_cast<char*>(shared), sizeof(shared), kPoison);
+  PoisonedWorkspace workspace;
+  const cudaError_t error = atomic ? dot_fast_atomic(problem, device, nullptr)
+                                   : dot::dot(problem, device, workspace, nullptr);
+  const auto* guard = reinterpret_cast<const char*>(shared) + sizeof(shared) - kGuard;
+  *taken = {static_cast<int>(plan.path),
+            plan.shifted,
+            plan.rows_first,
+            plan.y,
+            plan.unroll,
+            plan.splits,
+            static_cast<int>(workspace.blocks.size()),
+            workspace.intact() && std::count(guard, guard + kGuard, kPoison) == kGuard};
+  return error;
+}

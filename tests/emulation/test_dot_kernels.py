@@ -1,0 +1,397 @@
+"""The launchers and kernels of dot products, run on the CPU over random problems: every path, against numpy."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .build import load
+from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType
+
+LINE, ROWS, SHORT_ROWS, TILE, VALUES = range(5)
+
+
+class BFloat16(DType):
+    """Bits, the upper half of a float32's: numpy has no such type."""
+
+    def __repr__(self):
+        return "bfloat16"
+
+
+BF16 = BFloat16(7, np.uint16, FLOAT)
+SUMMED = [*(t for t in TYPES if t.category != BOOL), BF16]
+ATOMIC = [t for t in SUMMED if t.category == FLOAT]
+F64, C64, C128 = TYPES[8], TYPES[9], TYPES[10]
+GUARD, POISON = 256, 0xCD
+LIMITS = {"line_blocks": 8, "row_blocks": 64, "shifted_blocks": 32, "value_blocks": 4, "unsplit_packs": 2048}
+LIMITS |= {"unsplit_values": 2048, "short_row_packs": 16, "tile_row_bytes": 1024, "tile_bytes": 16 << 10}
+LIMITS |= {"kMaxIndex32": 2**31 - 1}
+
+
+class Given(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "self self_stride self_row_stride self_conjugate tensor tensor_stride tensor_row_stride tensor_conjugate out dtype rows size"
+        ).split()
+    ]
+
+
+class Taken(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in "path shifted rows_first y unroll splits workspaces intact".split()]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    return load("dot", tmp_path_factory.mktemp("emulated"), variables=(*LIMITS, "atomic_tuning"))
+
+
+class Memory:
+    """Bytes between two pages of no memory: whoever reads beside them does not go on."""
+
+    def __init__(self, size: int):
+        pages = mmap.mmap(-1, size + 2 * mmap.PAGESIZE)
+        self.bytes = np.frombuffer(pages, np.uint8)[mmap.PAGESIZE : mmap.PAGESIZE + size]
+        no_access, begin = 0, self.bytes.ctypes.data
+        for page in (begin - mmap.PAGESIZE, begin + size):
+            assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), no_access) == 0
+
+
+@pytest.fixture(scope="module")
+def memories():
+    return Memory(4 << 20), Memory(4 << 20)
+
+
+def encode(dtype: DType, values: np.ndarray) -> np.ndarray:
+    """What memory holds. To bfloat16 by rounding to the nearest, ties to even."""
+    if dtype is not BF16:
+        return values.astype(dtype.numpy)
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def decode(dtype: DType, values: np.ndarray) -> np.ndarray:
+    """In a type that holds exact sums, or ones that wrap around."""
+    if dtype is BF16:
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype({INTEGER: np.int64, FLOAT: np.float64, COMPLEX: np.complex128}[dtype.category])
+
+
+def some(dtype: DType, random: np.random.Generator, count: int, atomic: bool) -> np.ndarray:
+    """Values whose sums are exact: of multiples of 1/4, and where they are rounded on the way, of 0 and 1 with either sign."""
+    if dtype.category == INTEGER:
+        return random.integers(0, 256, count * dtype.numpy.itemsize, np.uint8).view(dtype.numpy)
+    if atomic and dtype.numpy.itemsize == 2:
+        return encode(dtype, random.integers(-1, 2, count).astype(np.float64))
+    return encode(dtype, F64.some(random, count)) if dtype is BF16 else dtype.some(random, count)
+
+
+class Operand:
+    """How values lie: strides in elements, and the elements before the first or after the last one in its aligned pack, where the memory
+    begins or ends."""
+
+    def __init__(self, stride: int, row_stride: int, offset: int = 0, at_end: bool = False, conjugate: bool = False):
+        self.stride, self.row_stride, self.offset, self.at_end, self.conjugate = (
+            stride,
+            row_stride,
+            offset,
+            at_end,
+            conjugate,
+        )
+
+    def __repr__(self):
+        return f"Operand({self.stride}, {self.row_stride}, {self.offset}, {self.at_end}, {self.conjugate})"
+
+    def place(self, memory: Memory, dtype: DType, rows: int, size: int) -> np.ndarray:
+        """A (rows, size) view. All bytes near it that are not in it are poisoned."""
+        item = dtype.numpy.itemsize
+        count = (rows - 1) * self.row_stride + (size - 1) * self.stride + 1
+        skipped = self.offset % (16 // item)
+        begin = skipped * item
+        if self.at_end:
+            begin += (len(memory.bytes) - (begin + count * item)) // 16 * 16
+        near = memory.bytes[max(begin - GUARD, 0) : begin + count * item + GUARD]
+        near[:] = 0xFF  # NaN, or -1
+        values = memory.bytes[begin : begin + count * item].view(dtype.numpy)
+        assert len(values) == count
+        return np.lib.stride_tricks.as_strided(values, (rows, size), (self.row_stride * item, self.stride * item))
+
+
+def expected(dtype: DType, pairs: list) -> np.ndarray:
+    """Of two pairs of a (rows, size) array and whether its conjugate is meant."""
+    a, b = (np.conj(values) if conjugate else values for values, conjugate in pairs)
+    with np.errstate(all="ignore"):
+        return encode(dtype, np.einsum("rn,rn->r", a, b))
+
+
+def run_and_compare(
+    kernels, memories, dtype, rows, size, self, tensor, sms=1, atomic=False, out_offset=0, seed=0, **limits
+) -> Taken:
+    random = np.random.default_rng(seed)
+    kernels.set_limits((ctypes.c_int64 * len(LIMITS))(*(LIMITS | limits).values()))
+    item = dtype.numpy.itemsize
+    views = []
+    for operand, memory in zip((self, tensor), memories):
+        view = operand.place(memory, dtype, rows, size)
+        view[...] = some(dtype, random, rows * size, atomic).reshape(rows, size)
+        views.append(view)
+    before = [view.copy() for view in views]
+    want = expected(dtype, [(decode(dtype, view), operand.conjugate) for view, operand in zip(views, (self, tensor))])
+
+    raw = np.full(rows * item + 2 * GUARD + 64, POISON, np.uint8)
+    begin = -raw.ctypes.data % 64 + GUARD + out_offset * item
+    addresses = [view.ctypes.data for view in views]
+    problem = Given(
+        addresses[0], self.stride, self.row_stride, self.conjugate, addresses[1], tensor.stride, tensor.row_stride, tensor.conjugate,
+        raw.ctypes.data + begin, dtype.number, rows, size,
+    )  # fmt: skip
+    taken = Taken()
+    assert kernels.run(ctypes.byref(problem), sms, atomic, ctypes.byref(taken)) == 0
+    assert taken.intact, "a kernel wrote past its workspace or shared memory"
+    written = rows * item
+    np.testing.assert_array_equal(raw[begin : begin + written].view(dtype.numpy), want)
+    if atomic:
+        written = max(written, 4)  # a half has a whole word
+    # Nothing beside the results has changed.
+    raw[begin : begin + written] = POISON
+    assert (raw == POISON).all()
+    for view, own in zip(views, before):
+        assert view.tobytes() == own.tobytes()
+    return taken
+
+
+def groups_of_a_block(dtype: DType, size: int, taken: Taken) -> int:
+    """How often the busiest block of a line, of rows or of values goes round its loop."""
+    item = dtype.numpy.itemsize
+    unroll = {LINE: taken.unroll, ROWS: 2 if taken.shifted else 4, VALUES: 4 if item >= 8 else 8}.get(taken.path)
+    if unroll is None:
+        return 1
+    units = size if taken.path == VALUES else max(size * item // 16, 1)
+    return -(-units // (taken.y * unroll * taken.splits))
+
+
+# ---------------------------------------------------------------- random problems
+
+SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 64, 65, 100, 128, 130, 200, 255, 257, 512, 1000]
+SIZES += [1024, 1027, 2048, 4099]
+SIZES += [8192, 16384, 20011]
+
+
+@st.composite
+def operands(draw, dtype: DType, rows: int, size: int):
+    values = 16 // dtype.numpy.itemsize
+    whole = -(-size // values) * values
+    layouts = (
+        [(1, size)] * 3
+        + [(2, size), (0, size)]
+        + [(1, whole)] * 3
+        + [(1, whole + values), (1, size + 1), (1, 0), (0, 1), (0, 0)]
+    )
+    layouts += [(2, 2 * size), (3, 1), (rows, 1), (rows + 1, 1)]
+    offset = draw(st.sampled_from([0, 0, 0, 0, *range(1, 16)]))
+    return Operand(*draw(st.sampled_from(layouts)), offset, draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
+def problems(draw, dtypes, row_counts, most=40000):
+    dtype = draw(st.sampled_from(dtypes))
+    size = draw(st.sampled_from([n for n in SIZES if n <= most]))
+    rows = draw(st.sampled_from([n for n in row_counts if n * size <= most]))
+    self = draw(operands(dtype, rows, size))
+    if draw(st.booleans()):
+        tensor = Operand(self.stride, self.row_stride, self.offset, draw(st.booleans()), draw(st.booleans()))
+    else:
+        tensor = draw(operands(dtype, rows, size))
+    return dtype, rows, size, self, tensor
+
+
+@st.composite
+def some_limits(draw):
+    """Those of the room, or ones that make splits and loops of small problems."""
+    if draw(st.booleans()):
+        return {}
+    return {
+        "line_blocks": draw(st.sampled_from([2, 8])),
+        "row_blocks": draw(st.sampled_from([2, 64])),
+        "shifted_blocks": draw(st.sampled_from([2, 32])),
+        "value_blocks": draw(st.sampled_from([2, 4])),
+        "unsplit_packs": draw(st.sampled_from([8, 64, 4096])),
+        "unsplit_values": draw(st.sampled_from([16, 256, 4096])),
+        "short_row_packs": draw(st.sampled_from([1, 16])),
+        "tile_row_bytes": draw(st.sampled_from([0, 256, 1024])),
+        "tile_bytes": draw(st.sampled_from([1 << 10, 16 << 10])),
+    }
+
+
+def random_settings(examples: int):
+    return settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+def test_any_problem(kernels, memories):
+    taken, rounds = set(), set()
+
+    @random_settings(600)
+    @given(
+        problem=problems(SUMMED, [1, 1, 1, 2, 3, 5, 8, 17, 33, 64, 130, 700]),
+        sms=st.sampled_from([1, 2, 8]),
+        out_offset=st.sampled_from([0, 0, 1, 3]),
+        seed=st.integers(0, 2**31),
+        limits=some_limits(),
+    )
+    def check(problem, sms, out_offset, seed, limits):
+        plan = run_and_compare(kernels, memories, *problem, sms, out_offset=out_offset, seed=seed, **limits)
+        split = plan.splits > 1
+        assert plan.workspaces == split
+        taken.add((plan.path, bool(plan.shifted), bool(plan.rows_first), plan.unroll, split))
+        if groups_of_a_block(problem[0], problem[2], plan) > 1:
+            rounds.add((plan.path, bool(plan.shifted)))
+
+    check()
+    for split in (False, True):
+        assert {(LINE, False, False, 4, split), (ROWS, False, False, 1, split), (ROWS, True, False, 1, split)} <= taken
+        assert {(VALUES, False, False, 1, split), (VALUES, False, True, 1, split)} <= taken
+    assert {
+        (LINE, False, False, 1, True),
+        (SHORT_ROWS, False, False, 1, False),
+        (TILE, False, False, 1, False),
+    } <= taken
+    assert rounds == {(LINE, False), (ROWS, False), (ROWS, True), (VALUES, False)}
+
+
+def test_any_atomic_sum(kernels, memories):
+    """In the half types sums that stay so small that none is rounded."""
+    taken = set()
+
+    @random_settings(300)
+    @given(
+        problem=problems(ATOMIC, [1], most=5000),
+        sms=st.sampled_from([1, 2, 8]),
+        out_offset=st.sampled_from([0, 2, 4]),
+        seed=st.integers(0, 2**31),
+        limits=some_limits(),
+    )
+    def check(problem, sms, out_offset, seed, limits):
+        dtype, _, size, self, tensor = problem
+        if dtype.numpy.itemsize == 2 and self.stride == tensor.stride == 0 and size > 256:
+            return
+        plan = run_and_compare(kernels, memories, *problem, sms, True, out_offset, seed, **limits)
+        taken.add(plan.splits > 1)
+
+    check()
+    assert taken == {False, True}
+
+
+# ---------------------------------------------------------------- cases
+
+
+@pytest.mark.parametrize("dtype", SUMMED, ids=str)
+def test_every_path_of_a_dtype(kernels, memories, dtype):
+    values = 16 // dtype.numpy.itemsize
+    long = 1500 * values + 3
+    paths = [
+        (LINE, 1, long, (1, 0), (1, 0)),
+        (LINE, 1, 600 * values, (1, 0), (1, 0)),
+        (ROWS, 3, long, (1, long), (1, long)),
+        (ROWS, 2, long, (1, long, 1), (1, 0, 0)),
+        (SHORT_ROWS, 100, 3 * values, (1, 3 * values), (1, 0)),
+        (TILE, 100, 13, (1, 13), (1, 13)),
+        (VALUES, 2, long, (2, 1), (3, 0, 1)),
+        (VALUES, 70, 300, (70, 1), (71, 1)),
+    ]
+    for path, rows, size, self, tensor in paths:
+        if dtype is C128 and path == TILE:  # its values are whole packs
+            continue
+        for limits in ({}, {"unsplit_packs": 256, "unsplit_values": 256, "row_blocks": 8}):
+            taken = run_and_compare(
+                kernels, memories, dtype, rows, size, Operand(*self), Operand(*tensor), sms=2, **limits
+            )
+            if dtype is C128 and path == ROWS:
+                continue  # one row's packs are aligned, whatever the offset
+            assert taken.path == path and (taken.splits > 1 or not limits or path in (SHORT_ROWS, TILE))
+
+
+@pytest.mark.parametrize("dtype", ATOMIC, ids=str)
+@pytest.mark.parametrize(
+    "path, self, tensor",
+    [
+        (LINE, (1, 0), (1, 0)),
+        (ROWS, (1, 0, 1), (1, 0, 1)),
+        (ROWS, (1, 0, 0), (1, 0, 1)),
+        (VALUES, (2, 0), (1, 0)),
+    ],
+)
+def test_atomic_sums_of_every_path(kernels, memories, dtype, path, self, tensor):
+    size = 1100 * (16 // dtype.numpy.itemsize) + 3
+    for unsplit in (1 << 20, 16):
+        limits = {"unsplit_packs": unsplit, "unsplit_values": unsplit}
+        taken = run_and_compare(
+            kernels, memories, dtype, 1, size, Operand(*self), Operand(*tensor), sms=2, atomic=True, **limits
+        )
+        shifted = path == ROWS and self != tensor
+        assert taken.path == path and taken.shifted == shifted and (taken.splits > 1) == (unsplit == 16)
+        assert taken.y == 1024 or path != LINE or unsplit > 16  # as many threads as a block may have
+
+
+@pytest.mark.parametrize("size", [*range(1, 20), 31, 33, 47, 48, 49, 63, 64, 65])
+@pytest.mark.parametrize("dtype", [TYPES[1], F16, F32, C64], ids=str)
+def test_every_end_of_a_row(kernels, memories, dtype, size):
+    """Vectors and rows that begin and end anywhere in their packs, in memory that begins and ends there too."""
+    values = 16 // dtype.numpy.itemsize
+    for own, other in {(0, 0), (0, 1), (1, 0), (1, 1), (1, values - 1), (values - 1, values - 1), (values // 2, 0)}:
+        for at_end in (False, True):
+            operands = (Operand(1, size, o % values, at_end, conjugate=at_end) for o in (own, other))
+            run_and_compare(
+                kernels,
+                memories,
+                dtype,
+                1 + size % 3,
+                size,
+                *operands,
+                unsplit_packs=2,
+                row_blocks=8,
+                short_row_packs=0,
+            )
+
+
+@pytest.mark.parametrize("conjugate", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    "rows, size, strides, offsets, path",
+    [
+        (1, 9001, (1, 1), (0, 0), LINE),
+        (3, 9001, (1, 1), (0, 1), ROWS),
+        (50, 16, (1, 1), (0, 0), SHORT_ROWS),
+        (50, 17, (1, 1), (0, 0), TILE),
+        (2, 9001, (2, 2), (0, 0), VALUES),
+    ],
+)
+def test_conjugates(kernels, memories, rows, size, strides, offsets, path, conjugate):
+    for limits in ({"unsplit_packs": 64, "unsplit_values": 64}, {"unsplit_packs": 1 << 20, "unsplit_values": 1 << 20}):
+        operands = (Operand(s, s * size, o, False, c) for s, o, c in zip(strides, offsets, conjugate))
+        taken = run_and_compare(kernels, memories, C64, rows, size, *operands, sms=2, **limits)
+        assert taken.path == path and (taken.splits > 1) == (
+            path in (LINE, ROWS, VALUES) and limits["unsplit_packs"] == 64
+        )
+
+
+@pytest.mark.parametrize("splits", [2, 31, 32, 33, 500, 600])
+def test_the_second_launch_adds_any_number_of_sums(kernels, memories, splits):
+    size = 4 * 256 * splits
+    taken = run_and_compare(
+        kernels, memories, F32, 1, size, Operand(1, size), Operand(1, size), sms=splits, line_blocks=1, unsplit_packs=1
+    )
+    assert taken.splits == splits and taken.path == LINE
+
+
+@pytest.mark.parametrize("layout", [(1, 3), (4, 1), (1, 4)], ids=str)
+def test_rows_beyond_a_launch(kernels, memories, layout):
+    """Launches of few blocks: parts of the rows, each with results of its own."""
+    rows = 20000
+    operand = Operand(*layout) if layout[0] == 1 else Operand(rows + 1, 1)
+    run_and_compare(kernels, memories, F32, rows, 3 + (layout[1] == 4), operand, operand, kMaxIndex32=1, out_offset=1)

@@ -1,0 +1,438 @@
+"""The planner of dot products, exercised without a GPU: what the kernels rely on must hold for vectors of any size, and their index
+arithmetic, repeated here, must meet every value of every row once. That the kernels themselves do is shown by tests/emulation."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[2]
+LINE, ROWS, SHORT_ROWS, TILE, VALUES = range(5)
+UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = 1, 6, 8, 9, 11, 12
+ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, COMPLEX64: 8, COMPLEX128: 16}
+BASE = 1 << 20
+LIMIT = 2**31 - 1
+THREADS, WARP, SHARED = 256, 32, 48 << 10
+PACKS_IN_FLIGHT, SHIFTED_PACKS_IN_FLIGHT = 4, 2
+# Of a multiprocessor, where rows are split: blocks of a path, shifted or not.
+BLOCKS = {(LINE, False): 8, (ROWS, False): 64, (ROWS, True): 32, (VALUES, False): 4}
+ATOMIC_BLOCKS = {(LINE, False): 1, (ROWS, False): 4, (ROWS, True): 4, (VALUES, False): 4}
+MOST_MODELLED = 100_000
+
+
+class PlanView(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "path shifted read_once rows_first conjugate_self conjugate_out x y threads unroll rows_per_lane shared_bytes tiles splits "
+            "blocks"
+        ).split()
+    ]
+
+
+class Problem(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "self self_stride self_row_stride self_conjugate tensor tensor_stride tensor_row_stride tensor_conjugate out dtype rows size"
+        ).split()
+    ]
+
+    def __repr__(self):
+        return f"Problem({', '.join(f'{name}={getattr(self, name)}' for name, _ in self._fields_)})"
+
+    @property
+    def item(self) -> int:
+        return ITEM[self.dtype]
+
+    def plan(self, planner, sms: int = 132, atomic: bool = False) -> PlanView:
+        view = PlanView()
+        planner.plan(ctypes.byref(self), sms, atomic, ctypes.byref(view))
+        return view
+
+    def cut(self, planner) -> list[Problem]:
+        halves = (Problem * 2)()
+        planner.cut_once(ctypes.byref(self), halves)
+        return list(halves)
+
+
+def problem_of(
+    rows, size, dtype=FLOAT32, strides=(1, 1), row_strides=None, offsets=(0, 0), conjugate=(0, 0)
+) -> Problem:
+    """Rows one after another unless given; offsets are in elements, from an aligned address."""
+    own, other = row_strides or (size, size)
+    item = ITEM[dtype]
+    return Problem(
+        BASE + offsets[0] * item, strides[0], own, conjugate[0],
+        2 * BASE + offsets[1] * item, strides[1], other, conjugate[1],
+        3 * BASE, dtype, rows, size,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def planner(tmp_path_factory):
+    library = tmp_path_factory.mktemp("plan") / "plan.so"
+    source = Path(__file__).with_name("dot_shim.cpp")
+    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
+    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
+    return ctypes.CDLL(str(library))
+
+
+# ---------------------------------------------------------------- limits
+
+
+def units_in_flight(problem: Problem, plan: PlanView) -> int:
+    """Of a lane: packs, or single values."""
+    if plan.path == VALUES:
+        return 4 if problem.item >= 8 else 8
+    if plan.path == ROWS:
+        return SHIFTED_PACKS_IN_FLIGHT if plan.shifted else PACKS_IN_FLIGHT
+    return plan.unroll
+
+
+def is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = False) -> None:
+    values = 16 // problem.item
+    packs = problem.size // values
+    contiguous = problem.size == 1 or problem.self_stride == problem.tensor_stride == 1
+    starts = problem.self % 16, problem.tensor % 16
+    strides = (problem.self_row_stride, problem.tensor_row_stride) if problem.rows > 1 else (0, 0)
+
+    assert is_power_of_two(plan.x) and is_power_of_two(plan.y) and plan.threads == plan.x * plan.y
+    most = THREADS if plan.path != LINE else 4 * THREADS if atomic else 2 * THREADS
+    assert plan.threads % WARP == 0 and plan.threads <= most
+    rows = plan.x * plan.rows_per_lane  # of a tile; no tile is empty
+    assert (plan.tiles - 1) * rows < problem.rows <= plan.tiles * rows
+    assert plan.blocks == plan.tiles * plan.splits
+    assert plan.unroll in (1, PACKS_IN_FLIGHT) if plan.path == LINE else plan.unroll == 1
+
+    # Every split has something to do, and the device can hold them.
+    units = problem.size if plan.path == VALUES else max(packs, 1)
+    group = plan.y * units_in_flight(problem, plan)
+    groups = -(-units // group)
+    assert 1 <= plan.splits <= groups
+    if plan.splits > 1:
+        blocks = ATOMIC_BLOCKS if atomic else BLOCKS
+        assert plan.blocks <= sms * blocks[plan.path, bool(plan.shifted)] and problem.rows <= LIMIT
+
+    if plan.path == LINE:
+        assert problem.rows == plan.tiles == plan.x == 1 and plan.y >= WARP
+        assert contiguous and starts == (0, 0) and problem.size % values <= plan.threads
+    elif plan.path == ROWS:
+        assert contiguous and packs > 0
+        if not plan.shifted:  # an aligned pack of self's is one of tensor's
+            assert starts[0] == starts[1] and (strides[0] - strides[1]) % values == 0
+    elif plan.path == SHORT_ROWS:
+        assert contiguous and starts == (0, 0) and all(s % values == 0 for s in strides)
+        assert problem.size == packs * values and packs <= plan.y <= WARP
+        assert plan.threads == THREADS and plan.rows_per_lane == PACKS_IN_FLIGHT
+    elif plan.path == TILE:
+        assert contiguous and starts == (0, 0) and strides == (problem.size, problem.size)
+        assert rows * problem.size % values == 0  # of all tiles but the last
+        assert plan.y <= WARP and plan.threads == THREADS
+    assert (
+        2 * rows * problem.size * problem.item <= plan.shared_bytes <= SHARED
+        if plan.path == TILE
+        else plan.shared_bytes == 0
+    )
+
+
+# ---------------------------------------------------------------- the kernels' index arithmetic
+
+
+def once(places: np.ndarray, count: int) -> bool:
+    """Whether the places are 0 ... count - 1, each once."""
+    return len(places) == count and np.array_equal(np.sort(places), np.arange(count))
+
+
+def grouped(begins: np.ndarray, step: int, unroll: int, jump: int, units: int) -> np.ndarray:
+    """Units that lanes meet who begin at `begins` and take `unroll` units, `step` apart, in every group that they come to."""
+    met = begins[:, None] + np.arange(0, max(units, 1), jump)[None, :]
+    met = met[met < units]
+    met = (met[:, None] + np.arange(unroll)[None, :] * step).ravel()
+    return met[met < units]
+
+
+def rows_met(problem: Problem, plan: PlanView) -> np.ndarray:
+    """By the first lanes and splits of all rows."""
+    tile = np.arange(plan.tiles)[:, None, None]
+    own = np.arange(plan.x)[None, :, None]
+    k = np.arange(plan.rows_per_lane)[None, None, :]
+    met = (tile * plan.x * plan.rows_per_lane + own + k * plan.x).ravel()
+    return met[met < problem.rows]
+
+
+def values_of_packs(packs: np.ndarray, first: int, values: int) -> np.ndarray:
+    return (first + packs[:, None] * values + np.arange(values)[None, :]).ravel()
+
+
+def line_values(problem: Problem, plan: PlanView) -> np.ndarray:
+    values = 16 // problem.item
+    packs, tail = divmod(problem.size, values)
+    threads, group = np.arange(plan.threads), plan.threads * plan.unroll
+    places = threads // WARP * (WARP * plan.unroll) + threads % WARP
+    begins = (np.arange(plan.splits)[:, None] * group + places[None, :]).ravel()
+    met = values_of_packs(grouped(begins, WARP, plan.unroll, plan.splits * group, packs), 0, values)
+    return np.concatenate([met, packs * values + threads[threads < tail]])
+
+
+def row_values(problem: Problem, plan: PlanView, row: int) -> np.ndarray:
+    values = 16 // problem.item
+    addresses = [
+        start + row * stride * problem.item
+        for start, stride in ((problem.self, problem.self_row_stride), (problem.tensor, problem.tensor_row_stride))
+    ]
+    head = min(-addresses[0] % 16 // problem.item, problem.size)
+    after = problem.size - head
+    shift = (addresses[1] + head * problem.item) % 16
+    packs = after // values
+    if plan.shifted and shift != 0:
+        packs = max((after + shift // problem.item) // values - 1, 0)
+        # The last value of the second pack of tensor's is one of the row.
+        assert packs == 0 or (packs + 1) * values - shift // problem.item <= after
+    elif packs > 0:
+        assert shift == 0
+    unroll = units_in_flight(problem, plan)
+    lanes = (np.arange(plan.splits)[:, None] * plan.y * unroll + np.arange(plan.y)[None, :]).ravel()
+    met = values_of_packs(grouped(lanes, plan.y, unroll, plan.splits * plan.y * unroll, packs), head, values)
+    left = np.arange(problem.size - packs * values)  # dealt to all lanes of all splits
+    return np.concatenate([met, np.where(left < head, left, packs * values + left)])
+
+
+def lane_values(problem: Problem, plan: PlanView) -> np.ndarray:
+    unroll = units_in_flight(problem, plan)
+    group = plan.y * unroll
+    begins = (np.arange(plan.splits)[:, None] * group + np.arange(plan.y)[None, :]).ravel()
+    return grouped(begins, plan.y, unroll, plan.splits * group, problem.size)
+
+
+def check_coverage(problem: Problem, plan: PlanView) -> None:
+    if problem.rows <= MOST_MODELLED:
+        assert once(rows_met(problem, plan), problem.rows)
+    if problem.size > MOST_MODELLED:
+        return
+    values = 16 // problem.item
+    if plan.path == LINE:
+        assert once(line_values(problem, plan), problem.size)
+    elif plan.path == ROWS:
+        for row in {r for r in (0, 1, 2, 3, problem.rows // 2, problem.rows - 1) if r < problem.rows}:
+            assert once(row_values(problem, plan, row), problem.size)
+    elif plan.path == SHORT_ROWS:
+        lanes = np.arange(plan.y)
+        assert once(values_of_packs(lanes[lanes * values < problem.size], 0, values), problem.size)
+    elif plan.path == TILE:
+        rows = plan.x * plan.rows_per_lane
+        for here in {min(rows, problem.rows), problem.rows - (plan.tiles - 1) * rows}:
+            count = here * problem.size
+            whole = values_of_packs(np.arange(count // values), 0, values)
+            assert once(np.concatenate([whole, np.arange(count // values * values, count)]), count)
+        assert once(lane_values_of_tile(problem, plan), problem.size)
+    else:
+        assert once(lane_values(problem, plan), problem.size)
+        threads = np.arange(plan.threads)  # all pairs of a row and a lane
+        if plan.rows_first:
+            pairs = threads % plan.x * plan.y + threads // plan.x
+        else:
+            pairs = threads // plan.y * plan.y + threads % plan.y
+        assert once(pairs, plan.threads)
+
+
+def lane_values_of_tile(problem: Problem, plan: PlanView) -> np.ndarray:
+    return np.concatenate([np.arange(lane, problem.size, plan.y) for lane in range(plan.y)])
+
+
+# ---------------------------------------------------------------- random problems
+
+SIZES = [1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 511]
+SIZES += [513, 1000, 1023, 1024, 1025]
+SIZES += [
+    2047,
+    2048,
+    2049,
+    4095,
+    8191,
+    8192,
+    8195,
+    16384,
+    32767,
+    32769,
+    65537,
+    99991,
+    2**17 + 1,
+    2**20 + 3,
+    2**24,
+    2**31 + 5,
+    2**33,
+]
+ROW_COUNTS = [1, 1, 1, 2, 3, 5, 8, 31, 32, 33, 100, 257, 1000, 4096, 65537, 2**20 + 1, 2**31 + 7]
+
+
+@st.composite
+def operands(draw, rows: int, size: int, item: int):
+    """A stride, a row stride and an offset."""
+    values = 16 // item
+    whole = -(-size // values) * values
+    strides = draw(
+        st.sampled_from(
+            [
+                (1, size),
+                (1, size),
+                (2, size),
+                (0, size),
+                (1, whole),
+                (1, whole),
+                (1, size + 1),
+                (1, size + values),
+                (1, 0),
+                (0, 1),
+                (0, 0),
+            ]
+            + [(2, 2 * size), (rows, 1), (rows + 1, 1), (3, 1)]
+        )
+    )
+    return *strides, draw(st.sampled_from([0, 0, 0, 1, 3, values]))
+
+
+@st.composite
+def problems(draw, sizes=SIZES, row_counts=ROW_COUNTS):
+    rows, size, dtype = (
+        draw(st.sampled_from(row_counts)),
+        draw(st.sampled_from(sizes)),
+        draw(st.sampled_from(list(ITEM))),
+    )
+    self = draw(operands(rows, size, ITEM[dtype]))
+    tensor = self if draw(st.booleans()) else draw(operands(rows, size, ITEM[dtype]))
+    strides, row_strides, offsets = zip(self, tensor)
+    return problem_of(rows, size, dtype, strides, row_strides, offsets, draw(st.tuples(st.booleans(), st.booleans())))
+
+
+def test_any_launch_is_valid(planner):
+    taken = set()
+
+    @settings(
+        max_examples=2500, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(problem=problems(), sms=st.sampled_from([1, 4, 132, 148]), atomic=st.booleans())
+    def check(problem, sms, atomic):
+        atomic = atomic and problem.rows == 1 and problem.dtype in (FLOAT16, FLOAT32, FLOAT64)
+        plan = problem.plan(planner, sms, atomic)
+        check_limits(problem, plan, sms, atomic)
+        check_coverage(problem, plan)
+        is_self, is_tensor = bool(problem.self_conjugate), bool(problem.tensor_conjugate)
+        assert plan.conjugate_out == is_tensor and plan.conjugate_self == (is_self != is_tensor)
+        taken.add((plan.path, bool(plan.shifted), bool(plan.rows_first), plan.unroll, plan.splits > 1))
+
+    check()
+    for split in (False, True):
+        assert {
+            (LINE, False, False, PACKS_IN_FLIGHT, split),
+            (ROWS, False, False, 1, split),
+            (ROWS, True, False, 1, split),
+        } <= taken
+        assert {(VALUES, False, False, 1, split), (VALUES, False, True, 1, split)} <= taken
+    assert {
+        (LINE, False, False, 1, True),
+        (SHORT_ROWS, False, False, 1, False),
+        (TILE, False, False, 1, False),
+    } <= taken
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(problem=problems(sizes=[1, 3, 4, 16, 33, 1025], row_counts=[2**31 + 7, 2**35, 3 * 2**40 + 1]))
+def test_problems_beyond_a_launch_are_cut_into_parts_that_fit(planner, problem):
+    """The halves have all rows, one after another, at their addresses."""
+    item = problem.item
+    begin, part = 0, problem
+    while part.plan(planner).blocks > LIMIT:
+        first, second = part.cut(planner)
+        assert (
+            min(first.rows, second.rows) >= 1
+            and first.rows + second.rows == part.rows
+            and abs(first.rows - second.rows) <= 1
+        )
+        assert first.size == second.size == problem.size
+        assert (first.self, first.tensor, first.out) == (part.self, part.tensor, part.out)
+        begin += first.rows
+        assert second.self == problem.self + begin * problem.self_row_stride * item
+        assert second.tensor == problem.tensor + begin * problem.tensor_row_stride * item
+        assert second.out == problem.out + begin * item
+        check_limits(first, first.plan(planner), 132)
+        part = second
+    assert begin + part.rows == problem.rows and part.plan(planner).blocks <= LIMIT
+
+
+# ---------------------------------------------------------------- paths
+
+
+@pytest.mark.parametrize(
+    "rows, size, layout, path, shifted, splits",
+    [
+        (1, 1, {}, LINE, False, False),
+        (1, 3, {}, LINE, False, False),
+        (1, 2**12 + 1, {}, LINE, False, False),
+        (1, 2**13, {}, LINE, False, False),
+        (1, 2**13 + 4, {}, LINE, False, True),
+        (1, 2**26 + 1, {}, LINE, False, True),
+        (1, 2**26, {"offsets": (1, 1)}, ROWS, False, True),
+        (1, 2**26, {"offsets": (0, 1)}, ROWS, True, True),
+        (1, 15, {"offsets": (0, 1)}, VALUES, False, False),
+        (1, 2**26, {"strides": (2, 1)}, VALUES, False, True),
+        (1, 2**26, {"strides": (0, 0)}, VALUES, False, True),
+        (2**20, 64, {}, SHORT_ROWS, False, False),
+        (2**20, 68, {}, ROWS, False, False),
+        (2**20, 64, {"row_strides": (128, 0)}, SHORT_ROWS, False, False),
+        (2**20, 3, {}, TILE, False, False),
+        (2**20, 255, {}, TILE, False, False),
+        (2**20, 257, {}, ROWS, False, False),
+        (2**20, 255, {"row_strides": (256, 256)}, ROWS, False, False),
+        (2**20, 255, {"row_strides": (255, 0)}, ROWS, True, False),
+        (2**20, 3, {"row_strides": (3, 0)}, VALUES, False, False),
+        (4096, 1024, {}, ROWS, False, False),
+        (4, 2**22, {}, ROWS, False, True),
+        (100, 3, {"strides": (2, 2)}, VALUES, False, False),
+        (100, 3, {"strides": (1, 0)}, VALUES, False, False),
+        (4096, 1024, {"strides": (4096, 4096), "row_strides": (1, 1)}, VALUES, False, False),
+    ],
+)
+def test_paths(planner, rows, size, layout, path, shifted, splits):
+    plan = problem_of(rows, size, **layout).plan(planner)
+    assert (plan.path, bool(plan.shifted), plan.splits > 1) == (path, shifted, splits)
+
+
+def test_packs_of_a_line_that_the_device_holds_at_once_are_a_lane_each(planner):
+    most = 132 * 4 * THREADS
+    for packs, unroll in ((2048, 4), (2049, 1), (most, 1), (most + 1, 4)):
+        plan = problem_of(1, 4 * packs).plan(planner)
+        assert plan.unroll == unroll and (plan.splits == -(-packs // THREADS) or unroll == 4)
+
+
+def test_atomic_sums_of_a_line_take_one_large_block_a_multiprocessor(planner):
+    for size in (2**15, 2**20, 2**24 + 3, 2**33):
+        plan = problem_of(1, size).plan(planner, atomic=True)
+        assert plan.splits <= 132 and (plan.threads == 4 * THREADS or size <= 2**20)
+
+
+def test_neighbouring_lanes_read_what_lies_together(planner):
+    for rows, size, strides, row_strides, rows_first in (
+        (1000, 1000, (1, 2), (1000, 2000), False),
+        (1000, 1000, (1000, 1000), (1, 1), True),
+        (1000, 1000, (1000, 1000), (1, 0), True),
+        (1, 1000, (1000, 1000), (1, 1), False),
+    ):
+        plan = problem_of(rows, size, strides=strides, row_strides=row_strides).plan(planner)
+        assert plan.path == VALUES and bool(plan.rows_first) == rows_first
+
+
+def test_caches_are_left_to_others_where_operands_would_fill_them(planner):
+    for size, once_only in ((2**21 - 4, False), (2**21, True), (2**23, True), (48 * 2**20, False)):
+        assert bool(problem_of(1, size).plan(planner).read_once) == once_only
