@@ -46,9 +46,6 @@ struct Args {
 };
 
 template <typename T>
-constexpr bool kAddsAtomically = std::is_floating_point_v<T> || kIsHalf<T>;
-
-template <typename T>
 __device__ __forceinline__ T result_of(sum_t<T> sum, bool conjugates) {
   return from_compute<T>(conjugate(sum, conjugates));
 }
@@ -62,7 +59,7 @@ __device__ __forceinline__ void emit(void* to, Target target, int64_t row, uint3
     return;
   }
   T* out = static_cast<T*>(to) + row;
-  if constexpr (kAddsAtomically<T>) {
+  if constexpr (std::is_floating_point_v<T> || kIsHalf<T>) {
     if (target == Target::kAtomic) {
       // Out starts a whole word: a half is added as its lower half (common/atomic.cuh).
       atomic_add(out, result_of<T>(sum, false), out, out + 2);

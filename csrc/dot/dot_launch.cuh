@@ -50,13 +50,8 @@ cudaError_t launch_main(const Problem& problem, const Plan& plan, void* to, Targ
     args.read_once = plan.read_once;
     args.conjugate_self = plan.conjugate_self;
     args.conjugate_out = plan.conjugate_out;
-    const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, args); };
-    constexpr int kMost = kBlocksOf<T> * kThreads;
-    if (plan.unroll == 1) return start(line_kernel<T, 1, kMost>);
-    if constexpr (kAddsAtomically<T>) {
-      if (plan.y > kMost / 2) return start(line_kernel<T, kPackUnroll, kMost>);
-    }
-    return start(line_kernel<T, kPackUnroll, 2 * kThreads>);
+    return plan.unroll == 1 ? launch_kernel(line_kernel<T, 1>, shape, stream, args)
+                            : launch_kernel(line_kernel<T, kPackUnroll>, shape, stream, args);
   }
   const Args args = make_args(problem, plan, to, target);
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, args); };

@@ -30,11 +30,14 @@ struct AlignedPacks {
   __device__ const uint4& tensor() const { return b; }
 };
 
+// Sums of 16 bytes need more registers than 1024 threads have, and are not added atomically.
+template <typename T>
+constexpr int kMostThreadsOf = sizeof(sum_t<T>) > 8 ? kMostThreads / 2 : kMostThreads;
+
 // One row, aligned in both operands. Apart from rows_kernel because small dot products are mostly launch
-// and prologue. Blocks have at most kMost threads: with registers for 1024, 2^30 values in f16 take 970 us
-// in blocks of 256, with registers for two times 512 955 (H200).
-template <typename T, int kUnroll, int kMost>
-__global__ void __launch_bounds__(kMost, kBlocksOf<T>* kThreads / kMost)
+// and prologue.
+template <typename T, int kUnroll>
+__global__ void __launch_bounds__(kMostThreadsOf<T>)
     line_kernel(const __grid_constant__ LineArgs args) {
   using V = sum_t<T>;
   let_next_grid_start();

@@ -8,12 +8,12 @@ namespace gpuopt::dot {
 // The shape of a launch that kernels are compiled for: threads of a block, blocks that a multiprocessor
 // holds at least (which sets the number of registers), and what a lane has in flight of each operand.
 constexpr int kThreads = 256;
+constexpr int kMostThreads = 1024;  // of line_kernel
 constexpr int kBlocks = 4;
-constexpr int kMostThreads = kThreads * kBlocks;  // of line_kernel
-constexpr int kPackUnroll = 4;                    // packs,
-constexpr int kShiftedUnroll = 2;                 // packs where tensor's lie in two,
-constexpr int kValueUnroll = 8;                   // single values,
-constexpr int kWideUnroll = 4;                    // and such of 8 bytes and more
+constexpr int kPackUnroll = 4;     // packs,
+constexpr int kShiftedUnroll = 2;  // packs where tensor's lie in two,
+constexpr int kValueUnroll = 8;    // single values,
+constexpr int kWideUnroll = 4;     // and such of 8 bytes and more
 constexpr int kFinishThreads = 512;
 
 // Measured on an H200 (microseconds, f32 / bf16; L2 flushed from 2^23 values on, below that in CUDA graphs
