@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
   constexpr int kPacks = kRead == Read::kUnaligned ? kPackUnroll / 2 : kPackUnroll;
   constexpr int kUnroll = kValues > 1 ? kPacks : kUnrollOf<In>;
   let_next_grid_start();
+  wait_for_grid_before();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile);
   const uint32_t first_pack = args.column_tiles.divmod(tile) * args.x.divisor;

@@ -84,8 +84,9 @@ void extremum_into(const char* op, Extremum extremum, const Tensor& self,
 void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean) {
   if (!at::isBarebonesUnsignedType(self.scalar_type())) (void)to_dtype(op, self.scalar_type());
   (void)to_dtype(op, reduction.dtype);
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_mean || reduction.dtype != at::kComplexHalf, op,
-                              " (CUDA) is not implemented for ", reduction.dtype);
+  // As in ATen, whose kernel is not called where there is nothing to reduce.
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_mean || reduction.dtype != at::kComplexHalf || self.numel() == 0,
+                              op, " (CUDA) is not implemented for ", reduction.dtype);
 }
 
 void check_ordered(const char* op, const Tensor& self) {

@@ -117,6 +117,7 @@ cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, 
   shape.blocks = static_cast<unsigned>(plan.blocks());
   shape.threads = static_cast<unsigned>(plan.threads());
   shape.shared_bytes = plan.shared_bytes;
+  shape.overlaps_before = true;
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
   if constexpr (kValues > 1) {
     const bool one_row = plan.outer_units == 1;

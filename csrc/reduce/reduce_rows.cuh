@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
   constexpr int kValues = kPackSize<In>;
   constexpr int kGroup = kThreads * kPackUnroll;
   let_next_grid_start();
+  wait_for_grid_before();
   uint32_t row = blockIdx.x;
   const uint32_t split = args.splits.divmod(row);
   const auto* in =
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   using V = typename Op::Value;
   constexpr int kUnroll = kValues > 1 ? kPackUnroll : kUnrollOf<In>;
   let_next_grid_start();
+  wait_for_grid_before();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile);
   const uint32_t lanes = args.y.divisor;
@@ -177,6 +179,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   using V = typename Op::Value;
   constexpr int kValues = kPackSize<In>;
   constexpr int kRows = kPackUnroll;
+  let_next_grid_start();
+  wait_for_grid_before();
   const uint32_t lanes = args.y.divisor;
   const uint32_t lane = threadIdx.x & (lanes - 1);
   const uint32_t first = blockIdx.x * (args.z * kRows) + threadIdx.x / lanes;
@@ -219,6 +223,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
     rows_in_packs_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   constexpr int kValues = kPackSize<In>, kRows = kValues / kRow;
+  let_next_grid_start();
+  wait_for_grid_before();
   const int64_t packs = args.outputs / kRows;
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kPackUnroll) + threadIdx.x;
   const auto* in = static_cast<const uint4*>(args.in) + first;
@@ -258,6 +264,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   constexpr int kValues = kPackSize<In>;
+  let_next_grid_start();
+  wait_for_grid_before();
   auto* s = reinterpret_cast<In*>(shared);
   const uint32_t rows = args.z * args.rows_per_lane;
   const uint32_t first = blockIdx.x * rows;
@@ -304,6 +312,7 @@ __global__ void __launch_bounds__(kFinishThreads)
   const uint32_t y = threadIdx.x / width;
   const uint32_t output = blockIdx.x * width + x;
   V value = op.identity();
+  let_next_grid_start();
   wait_for_grid_before();
   if (output < args.outputs) {
     const V* in = static_cast<const V*>(args.workspace) + output;

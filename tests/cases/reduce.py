@@ -69,7 +69,8 @@ def sum_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
 def mean_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
     count = math.prod(x.shape[d] for d in _reduced(x, dim))
     total = sum_reference(x, dim, keepdim, dtype=dtype)
-    return total / count if count else torch.full_like(total, math.nan)
+    # By a tensor: CUDA multiplies by the reciprocal of a number, which is a rounding more.
+    return total / torch.full_like(total, count) if count else torch.full_like(total, math.nan)
 
 
 def max_reference(x, dim=None, keepdim=False) -> torch.Tensor:
