@@ -84,14 +84,15 @@ def dot_rows(self: Tensor, tensor: Tensor) -> Tensor:
 
 
 def dot_fast_atomic(self: Tensor, tensor: Tensor) -> Tensor:
-    """:func:`dot` in a single launch whose blocks add what they have to the result with atomic operations.
+    """:func:`dot` whose blocks add what they have to the result with atomic operations, instead of leaving it to a second launch.
 
-    It adds as ATen's ``fastAtomicAdd`` does (aten/src/ATen/native/cuda/KernelUtils.cuh): half types by an addition of a pair of values, of
-    which the other one is zero.
+    It adds as ATen's ``fastAtomicAdd`` does (aten/src/ATen/native/cuda/KernelUtils.cuh): half types by an addition of a pair of values,
+    of which the other one is zero.
 
     It is neither repeatable nor, in half types, accurate: blocks add in any order, and in float16 and bfloat16 the result is rounded
-    after each of these additions, so that small parts may be lost and a sum may overflow on the way to one that wouldn't. Take
-    :func:`dot` unless a measurement says otherwise.
+    after each of these additions, so that a sum may overflow on the way to one that wouldn't. On an H200 it takes 1.9 us for 2^17 values
+    in bfloat16, with a relative error of 6e-3, where :func:`dot` takes 2.4 us, with 2e-3; for 2^28 values 255 us and 2.4e-2 where
+    :func:`dot` takes 251 us and 1.6e-5 (csrc/dot/README.md has more). Take :func:`dot` unless a measurement says otherwise.
 
     Args:
         self: vector; float16, bfloat16, float32 or float64.
