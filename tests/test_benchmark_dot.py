@@ -42,7 +42,10 @@ def test_sums_fit_float16(power):
     assert 2**7 < exact < 2**12 and torch.dot(x, y).isfinite()
     scale = bench_dot.Factors("cpu", torch.float16, 0, n).scale
     plain = bench_dot.Maker("cpu", torch.float16, 0, uniform=True)(n)
-    assert torch.equal(x.double(), plain.double() * scale), "the scale rounds"
+    rounded = (x.double() - plain.double() * scale).abs().max()
+    assert rounded <= 2.0**-25, (
+        "the scale rounds more than subnormal numbers, of which newer versions of torch draw some"
+    )
 
 
 def test_the_largest_sums_fit_float16_too():
