@@ -44,6 +44,17 @@ def test_device_code_and_common_never_see_torch(path):
     assert layout.torch_includes(path) == ()
 
 
+@pytest.mark.parametrize("room", ["dot", "reduce"])
+def test_kernels_wait_for_the_grid_before(room):
+    """All launches of these rooms overlap the grid before them, whose results a kernel that didn't wait would race with."""
+    kernels = 0
+    for path in (layout.CSRC / room).glob("*.cu*"):
+        text = path.read_text()
+        assert text.count("__global__") == text.count("  wait_for_grid_before();\n"), path.name
+        kernels += text.count("__global__")
+    assert kernels > 0
+
+
 def test_torch_free_headers_compile_alone(config):
     with native_build.sole_builder(config):
         native_build.run_ninja(config, "headers")
