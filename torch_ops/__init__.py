@@ -10,6 +10,14 @@ _library.load()
 
 # Importing these needs the library.
 from torch_ops import nn as nn  # noqa: E402
+from torch_ops.conv1d import (  # noqa: E402
+    causal_conv1d,
+    causal_conv1d_update,
+    conv1d,
+    conv1d_act,
+    conv1d_backward,
+    convolve,
+)
 from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
@@ -23,6 +31,12 @@ from torch_ops.upsample import (  # noqa: E402
 
 __all__ = [
     "axpy",
+    "causal_conv1d",
+    "causal_conv1d_update",
+    "conv1d",
+    "conv1d_act",
+    "conv1d_backward",
+    "convolve",
     "dot",
     "dot_fast_atomic",
     "dot_rows",

@@ -6,10 +6,27 @@ from numbers import Integral
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from torch_ops.conv1d import conv1d
 from torch_ops.upsample import upsample_nearest2d, upsample_nearest_exact2d
 
-__all__ = ["UpsampleNearest2d"]
+__all__ = ["Conv1d", "UpsampleNearest2d"]
+
+
+class Conv1d(torch.nn.Conv1d):
+    """One-dimensional convolution by :func:`torch_ops.conv1d`, in the place of :class:`torch.nn.Conv1d`: the same arguments,
+    attributes, initialisation, ``state_dict`` and results, with every ``padding_mode`` and with ``padding='valid'`` or ``'same'``.
+
+    Padding modes other than ``'zeros'`` pad a copy of the input first, as :class:`torch.nn.Conv1d` does.
+    """
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            padding = 0
+        return conv1d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class UpsampleNearest2d(torch.nn.Upsample):

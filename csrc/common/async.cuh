@@ -31,4 +31,19 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
+// Ends a group of the thread's own copies.
+__device__ __forceinline__ void end_copy_group() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all groups of the thread's own copies but the last kLeft.
+template <int kLeft>
+__device__ __forceinline__ void wait_for_copy_groups() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+#endif
+}
+
 }  // namespace gpuopt

@@ -28,6 +28,27 @@ __device__ __forceinline__ void store_pack(T* aligned, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(aligned) = pack;
 }
 
+// A pack of 8 or 16 bytes by one access for certain: where another branch stores the values one by one, the compiler
+// may merge the two and take the pack apart (2^24 values of bf16: twice the time).
+template <typename T, int N>
+__device__ __forceinline__ void store_whole(T* aligned, const Pack<T, N>& pack) {
+  static_assert(sizeof(pack) == 8 || sizeof(pack) == 16);
+#if defined(__CUDA_ARCH__)
+  uint32_t words[sizeof(pack) / 4];
+  memcpy(words, &pack, sizeof(pack));
+  if constexpr (sizeof(pack) == 16) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(aligned), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  } else {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(aligned), "r"(words[0]), "r"(words[1])
+                 : "memory");
+  }
+#else
+  store_pack(aligned, pack);
+#endif
+}
+
 // 16 aligned bytes if `valid`, else anything, without a branch, so that a row of such loads is under
 // way at once. Data that is used `once` makes way in the caches first (PTX ISA, "Cache operators").
 __device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, bool once) {
@@ -89,7 +110,7 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> pack_of(const uint4& words) {
   return pack;
 }
 
-// The 16 bytes from byte `shift` (0 to 15) of two neighbouring aligned packs on.
+// The 16 bytes from byte `shift` (0 to 15, a whole number of values) of two neighbouring aligned packs on.
 template <typename T>
 __device__ __forceinline__ Pack<T, kPackSize<T>> shift_packs(const uint4& low, const uint4& high,
                                                              uint32_t shift) {
@@ -101,6 +122,7 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> shift_packs(const uint4& low, c
   const bool by_one = shift & 4;
   const uint32_t b0 = by_one ? a1 : a0, b1 = by_one ? a2 : a1, b2 = by_one ? a3 : a2;
   const uint32_t b3 = by_one ? a4 : a3, b4 = by_one ? a5 : a4;
+  if constexpr (sizeof(T) >= 4) return pack_of<T>(uint4{b0, b1, b2, b3});
   const uint32_t left_over = 8 * (shift & 3);
   const uint4 words{__funnelshift_r(b0, b1, left_over), __funnelshift_r(b1, b2, left_over),
                     __funnelshift_r(b2, b3, left_over), __funnelshift_r(b3, b4, left_over)};

@@ -1,0 +1,17 @@
+// Convolutions of double.
+#include "conv1d/conv1d_dispatch.h"
+#include "conv1d/conv1d_launch.cuh"
+
+namespace gpuopt::conv1d {
+
+const Launchers& launchers_of_double() {
+  static constexpr Launchers launchers = {
+      launch_forward<double>,
+      launch_gather<double>,
+      launch_weight<double>,
+      launch_update<double>,
+  };
+  return launchers;
+}
+
+}  // namespace gpuopt::conv1d

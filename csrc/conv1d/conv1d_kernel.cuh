@@ -1,0 +1,199 @@
+// What the kernels of convolutions share: their arithmetic, rows of a signal read as packs, and the end of
+// a sum.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "common/async.cuh"
+#include "common/index.h"
+#include "common/launch.cuh"
+#include "common/types.cuh"
+#include "common/vec.cuh"
+#include "conv1d/conv1d_plan.h"
+
+namespace gpuopt::conv1d {
+
+// Taps of a step along contiguous rows.
+template <typename T>
+constexpr int kRowTaps = sizeof(T) == 8 ? 4 : 8;
+
+__device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ double multiply_add(double a, double b, double c) {
+  return fma(a, b, c);
+}
+
+// The formulas of ATen's kernels (Activation.cu): silu is x / (1 + exp(-x)), gelu x Phi(x).
+template <int Count, typename C>
+__device__ __forceinline__ void activate(C (&values)[Count], Activation activation) {
+  if (activation == Activation::kNone) return;
+  const auto apply = [&](auto formula) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) values[i] = formula(values[i]);
+  };
+  if (activation == Activation::kRelu) {
+    apply([](C x) { return x < C(0) ? C(0) : x; });  // NaN stays NaN
+  } else if (activation == Activation::kSilu) {
+    apply([](C x) { return x / (C(1) + exp(-x)); });
+  } else {
+    apply([](C x) { return x * C(0.5) * (C(1) + erf(x * C(0.70710678118654752440))); });
+  }
+}
+
+// Rows of a signal that is read as aligned packs. A pack may hold more than its row, and what it holds of others
+// is left out; but none may reach out of the signal's memory.
+template <typename T>
+struct Rows {
+  const char* first_pack;  // whole packs between these are the signal's
+  const char* last_pack;
+
+  // A pack that its row doesn't fill, from value `begin` of the row on: 0 for what lies outside.
+  __device__ __forceinline__ uint4 load_edge(const T* row, int32_t begin, int32_t size) const {
+    constexpr int N = kPackSize<T>;
+    uint4 words = {};
+    if (begin <= -N || begin >= size) return words;
+    const auto* address = reinterpret_cast<const char*>(row + begin);
+    if (address >= first_pack && address <= last_pack) {
+      words = *reinterpret_cast<const uint4*>(address);
+      auto pack = pack_of<T>(words);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const bool valid = static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size);
+        if (!valid) pack.values[i] = T{};
+      }
+      memcpy(&words, &pack, sizeof(words));
+      return words;
+    }
+    // Rare: value by value, each pushed in behind those before it.
+#pragma unroll 1
+    for (int i = 0; i < N; ++i) {
+      const bool valid = static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size);
+      words = push(words, valid ? row[begin + i] : T{});
+    }
+    return words;
+  }
+
+  // Copies `packs` neighbouring aligned packs, from value `begin` of the row on, to shared memory, with 0 for what
+  // lies outside: pack `lane` and every one `lanes` further. Has wait_for_copies() to be waited for.
+  __device__ __forceinline__ void copy_packs(uint4* shared, const T* row, int32_t begin,
+                                             int32_t size, int32_t packs, int32_t lane,
+                                             int32_t lanes) const {
+    constexpr int N = kPackSize<T>;
+    // The row holds packs from `low` on whole, `whole` of them.
+    const int32_t low = begin >= 0 ? 0 : (N - 1 - begin) / N;
+    const int32_t whole = size >= begin ? (size - begin) / N - low : 0;
+    const auto* from = reinterpret_cast<const uint4*>(row + begin);
+#pragma unroll 2
+    for (int32_t q = lane; q < packs; q += lanes) {
+      const int32_t inner = q - low;
+      if (inner >= 0 && inner < whole) {
+        copy_async<uint4, 1>(shared + q, from + q);
+      } else {
+        shared[q] = load_edge(row, begin + q * N, size);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static uint4 push(const uint4& words, T value) {
+    if constexpr (sizeof(T) == 8) {
+      uint32_t own[2];
+      memcpy(own, &value, sizeof(value));
+      return uint4{words.z, words.w, own[0], own[1]};
+    } else if constexpr (sizeof(T) == 4) {
+      uint32_t own;
+      memcpy(&own, &value, sizeof(value));
+      return uint4{words.y, words.z, words.w, own};
+    } else {
+      uint16_t own;
+      memcpy(&own, &value, sizeof(value));
+      return uint4{__funnelshift_r(words.x, words.y, 16), __funnelshift_r(words.y, words.z, 16),
+                   __funnelshift_r(words.z, words.w, 16), __funnelshift_r(words.w, own, 16)};
+    }
+  }
+};
+
+// The lanes of rows are numbered one row after another, and a block takes as many neighbours as it has threads: the end of
+// a row, whole rows, the beginning of another. Each of these has a segment of a tile in shared memory, with the packs
+// under its lanes and those of the halo behind them.
+struct Segment {
+  uint32_t row;        // of all
+  uint32_t block_row;  // of the block
+  uint32_t lane;       // of the row
+  uint32_t first;      // lane of the row that the segment starts with,
+  uint32_t lanes;      // and how many it has
+
+  __device__ __forceinline__ Segment(uint32_t block, uint32_t threads, const FastDiv& row_lanes) {
+    row = block * threads;
+    const uint32_t block_lane = row_lanes.divmod(row);
+    block_row = block_lane + threadIdx.x;
+    lane = row_lanes.divmod(block_row);
+    first = block_row == 0 ? block_lane : 0;
+    lanes = min(row_lanes.divisor, lane + threads - threadIdx.x) - first;
+    row += block_row;
+  }
+  __device__ __forceinline__ int32_t index() const { return static_cast<int32_t>(lane - first); }
+};
+
+template <int Count>
+__device__ __forceinline__ void read_packs(uint4 (&packs)[Count], const uint4* shared) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) packs[i] = shared[i];
+}
+
+template <typename T>
+__device__ __forceinline__ void widen(compute_t<T>* to, const Pack<T, kPackSize<T>>& pack) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    // The upper half of a word is a float32 as soon as the lower one is cleared.
+    uint32_t words[kPackBytes / 4];
+    memcpy(words, &pack, sizeof(words));
+#pragma unroll
+    for (int i = 0; i < kPackBytes / 4; ++i) {
+      const uint32_t low = words[i] << 16, high = words[i] & 0xffff0000u;
+      memcpy(to + 2 * i, &low, sizeof(low));
+      memcpy(to + 2 * i + 1, &high, sizeof(high));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kPackSize<T>; ++i) to[i] = to_compute(pack.values[i]);
+  }
+}
+
+// `Count` * pack size values, from `shift` bytes after the first of Count + 1 packs on.
+template <typename T, int Count>
+__device__ __forceinline__ void shift_in(compute_t<T>* to, const uint4 (&packs)[Count + 1],
+                                         uint32_t shift) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    widen<T>(to + i * kPackSize<T>, shift_packs<T>(packs[i], packs[i + 1], shift));
+  }
+}
+
+template <typename T, int N>
+__device__ __forceinline__ Pack<T, N> narrow(const compute_t<T>* values) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.values[i] = from_compute<T>(values[i]);
+  return pack;
+}
+
+// The values of a row from `begin` on, an aligned address, of which the row holds those that are in [0, size).
+template <typename T, int Count>
+__device__ __forceinline__ void store_values(T* row, int32_t begin, int32_t size,
+                                             const compute_t<T> (&values)[Count]) {
+  constexpr int N = kPackSize<T>;
+  if (begin >= 0 && begin <= size - Count) {
+#pragma unroll
+    for (int i = 0; i < Count; i += N) {
+      store_whole(row + begin + i, narrow<T, N>(values + i));
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    if (static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size)) {
+      row[begin + i] = from_compute<T>(values[i]);
+    }
+  }
+}
+
+}  // namespace gpuopt::conv1d

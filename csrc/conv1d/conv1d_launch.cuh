@@ -1,0 +1,315 @@
+// Plan -> kernel instantiation -> launch, for one dtype.
+#pragma once
+
+#include "conv1d/conv1d.h"
+#include "conv1d/conv1d_columns.cuh"
+#include "conv1d/conv1d_fan.cuh"
+#include "conv1d/conv1d_rows.cuh"
+#include "conv1d/conv1d_update.cuh"
+#include "conv1d/conv1d_values.cuh"
+#include "conv1d/conv1d_weight.cuh"
+
+namespace gpuopt::conv1d {
+
+inline LaunchShape shape_of(const Plan& plan) {
+  LaunchShape shape;
+  shape.blocks = static_cast<unsigned>(plan.blocks);
+  shape.threads = static_cast<unsigned>(plan.threads);
+  shape.shared_bytes = plan.shared_bytes;
+  shape.overlaps_before = true;
+  return shape;
+}
+
+inline FastDiv div_by(int64_t divisor) { return FastDiv(static_cast<uint32_t>(divisor)); }
+
+// Output channels of a lane, where it has several and not by rows: see plan_values.
+template <typename T>
+constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;
+
+// What the arguments of several kernels have in common.
+template <typename Args>
+void set_operands(Args& args, const Problem& p) {
+  args.from = p.from.data;
+  args.to = p.to.data;
+  args.weight = p.weight.data;
+  args.bias = p.bias;
+  args.from_batch = p.from.batch_stride;
+  args.to_batch = p.to.batch_stride;
+  args.weight_tap = static_cast<decltype(args.weight_tap)>(p.weight.tap_stride);
+  args.bias_stride = p.bias_stride;
+  args.activation = p.activation;
+}
+
+template <typename Args>
+void set_channels(Args& args, const Problem& p) {
+  args.from_channel = p.from.channel_stride;
+  args.to_channel = p.to.channel_stride;
+  args.weight_group = p.weight.group_stride;
+  args.weight_out = p.weight.out_stride;
+  args.weight_in = p.weight.in_stride;
+  args.in_channels = static_cast<uint32_t>(p.from.channels);
+  args.out_channels = static_cast<uint32_t>(p.to.channels);
+  args.groups = div_by(p.groups);
+}
+
+struct Packs {
+  const char *first, *last;
+};
+
+// The aligned packs that a signal's memory holds whole.
+inline Packs packs_of(const Problem& p, const Signal& signal) {
+  const int64_t values = (p.batch - 1) * signal.batch_stride +
+                         (p.groups * signal.channels - 1) * signal.channel_stride +
+                         (signal.size - 1) * signal.stride + 1;
+  const auto begin = reinterpret_cast<uintptr_t>(signal.data);
+  const uintptr_t end = begin + static_cast<uintptr_t>(values) * size_of(p.dtype);
+  const auto down = [](uintptr_t address) {
+    return reinterpret_cast<const char*>(address / kPackBytes * kPackBytes);
+  };
+  return {down(begin + kPackBytes - 1), down(end) - kPackBytes};
+}
+
+template <typename T>
+cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  RowsArgs args;
+  set_operands(args, p);
+  set_channels(args, p);
+  const Packs packs = packs_of(p, p.from);
+  args.first_pack = packs.first;
+  args.last_pack = packs.last;
+  args.from_size = static_cast<int32_t>(p.from.size);
+  args.to_size = static_cast<int32_t>(p.to.size);
+  args.padding = static_cast<int32_t>(p.padding);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.taps = static_cast<int32_t>(p.taps);
+  args.rows = static_cast<uint32_t>(plan.rows);
+  args.block_rows = static_cast<uint32_t>(plan.block_rows);
+  args.halo_packs = static_cast<uint32_t>(plan.halo_packs);
+  args.taps_pitch = static_cast<uint32_t>(plan.taps_pitch);
+  args.in_taps = static_cast<uint32_t>(p.from.channels * p.taps);
+  args.taps_div = div_by(p.taps);
+  args.in_div = div_by(p.from.channels);
+  args.row_lanes = div_by(plan.row_lanes);
+  args.parts = div_by(plan.tiles);
+  args.cycle_shift = 0;
+  while (int64_t{1} << args.cycle_shift < plan.cycle) ++args.cycle_shift;
+  const auto start = [&](auto kernel) {
+    return launch_kernel(kernel, shape_of(plan), stream, args);
+  };
+  constexpr int64_t kItem = sizeof(T);
+  if (plan.channels == 4) {
+    constexpr int P = channel_outputs(kItem);
+    return plan.dilated  ? start(rows_kernel<T, 4, P, Taps::kDilated>)
+           : plan.slides ? start(rows_kernel<T, 4, P, Taps::kSliding>)
+                         : start(rows_kernel<T, 4, P, Taps::kOneStep>);
+  }
+  if (plan.wide) {
+    constexpr int P = row_outputs(kItem, true, false), kFar = row_outputs(kItem, true, true);
+    return plan.dilated  ? start(rows_kernel<T, 1, P, Taps::kDilated>)
+           : plan.slides ? start(rows_kernel<T, 1, kFar, Taps::kSliding>)
+                         : start(rows_kernel<T, 1, P, Taps::kOneStep>);
+  }
+  constexpr int P = row_outputs(kItem, false, false);
+  return plan.dilated  ? start(rows_kernel<T, 1, P, Taps::kDilated>)
+         : plan.slides ? start(rows_kernel<T, 1, P, Taps::kSliding>)
+                       : start(rows_kernel<T, 1, P, Taps::kOneStep>);
+}
+
+template <typename T>
+cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  FanArgs args;
+  set_operands(args, p);
+  set_channels(args, p);
+  args.from_size = p.from.size;
+  args.to_size = p.to.size;
+  args.padding = p.padding;
+  args.step = static_cast<int32_t>(p.step);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.taps = static_cast<int32_t>(p.taps);
+  args.tile_values = static_cast<int32_t>(plan.tile_values);
+  args.block_channels = static_cast<uint32_t>(plan.block_channels);
+  args.tiles = div_by(plan.row_tiles);
+  args.cycle = div_by(plan.cycle);
+  args.parts = div_by(plan.tiles);
+  const auto start = [&](auto kernel) {
+    return launch_kernel(kernel, shape_of(plan), stream, args);
+  };
+  switch (plan.products) {
+    case 2:
+      return start(fan_kernel<T, 2>);
+    case 4:
+      return start(fan_kernel<T, 4>);
+    case 6:
+      return start(fan_kernel<T, 6>);
+    case 8:
+      return start(fan_kernel<T, 8>);
+    case 10:
+      return start(fan_kernel<T, 10>);
+    case 12:
+      return start(fan_kernel<T, 12>);
+    default:
+      return start(fan_kernel<T, 16>);
+  }
+}
+
+template <typename T>
+cudaError_t launch_columns(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  ColumnsArgs args;
+  set_operands(args, p);
+  args.from_stride = p.from.stride;
+  args.to_stride = p.to.stride;
+  args.weight_channel = p.weight.group_stride;
+  args.from_size = p.from.size;
+  args.to_size = p.to.size;
+  args.step = p.step;
+  args.padding = p.padding;
+  args.dilation = p.dilation;
+  args.taps = static_cast<int32_t>(p.taps);
+  args.channels = static_cast<uint32_t>(p.groups);
+  args.row_tiles = div_by(plan.row_tiles);
+  args.channel_tiles = div_by(plan.tiles);
+  const bool slides = (p.step == 1 || p.to.size == 1) && (p.dilation == 1 || p.taps == 1);
+  return launch_kernel(slides ? columns_kernel<T, true> : columns_kernel<T, false>, shape_of(plan),
+                       stream, args);
+}
+
+inline ValuesArgs values_args(const Problem& p, const Plan& plan) {
+  ValuesArgs args;
+  set_operands(args, p);
+  set_channels(args, p);
+  args.from_stride = p.from.stride;
+  args.to_stride = p.to.stride;
+  args.from_size = p.from.size;
+  args.to_size = p.to.size;
+  args.step = p.step;
+  args.padding = p.padding;
+  args.dilation = p.dilation;
+  args.taps = p.taps;
+  args.lanes = plan.lanes;
+  args.row_tiles = div_by(plan.row_tiles);
+  args.tiles = div_by(plan.tiles);
+  args.channels_first = plan.channels_first;
+  return args;
+}
+
+template <typename T>
+cudaError_t launch_forward(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  switch (plan.path) {
+    case Path::kRows:
+      return launch_rows<T>(p, plan, stream);
+    case Path::kFan:
+      return launch_fan<T>(p, plan, stream);
+    case Path::kColumns:
+      return launch_columns<T>(p, plan, stream);
+    default:
+      return launch_kernel(
+          plan.channels == 4 ? values_kernel<T, kChannels<T>> : values_kernel<T, 1>, shape_of(plan),
+          stream, values_args(p, plan));
+  }
+}
+
+// `p` is the forward problem whose input is written.
+template <typename T>
+cudaError_t launch_gather(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  Problem swapped = p;
+  std::swap(swapped.from, swapped.to);
+  std::swap(swapped.weight.out_stride, swapped.weight.in_stride);
+  ValuesArgs args = values_args(swapped, plan);
+  // Taps k and k + tap_cycle are a whole number of steps apart.
+  const int64_t common = std::gcd(p.step, p.dilation);
+  args.tap_cycle = p.step / common;
+  args.place_step = p.dilation / common;
+  args.dilation_steps = p.dilation / p.step;
+  args.dilation_rest = p.dilation % p.step;
+  return launch_kernel(plan.channels == 4 ? gather_kernel<T, kChannels<T>> : gather_kernel<T, 1>,
+                       shape_of(plan), stream, args);
+}
+
+template <typename T>
+auto weight_kernel(const Plan& plan) {
+  if (plan.path == Path::kColumns) return weight_columns_kernel<T>;
+  if (plan.path == Path::kValues) {
+    return plan.channels == 4 ? weight_values_kernel<T, kChannels<T>> : weight_values_kernel<T, 1>;
+  }
+  if (plan.dilated) return weight_rows_kernel<T, kDilatedTaps, true>;
+  switch (plan.taps) {
+    case 4:
+      return weight_rows_kernel<T, 4, false>;
+    case 8:
+      return weight_rows_kernel<T, 8, false>;
+    case 16:
+      return weight_rows_kernel<T, 16, false>;
+    default:
+      return weight_rows_kernel < T, sizeof(T) == 8 ? 16 : 32, false > ;
+  }
+}
+
+template <typename T>
+cudaError_t launch_weight(const Problem& p, const Plan& plan, Workspace& memory,
+                          cudaStream_t stream) {
+  WeightArgs args;
+  args.from = p.from.data;
+  args.grad = p.to.data;
+  const Packs from = packs_of(p, p.from), grad = packs_of(p, p.to);
+  args.from_first_pack = from.first;
+  args.from_last_pack = from.last;
+  args.grad_first_pack = grad.first;
+  args.grad_last_pack = grad.last;
+  args.from_batch = p.from.batch_stride;
+  args.from_channel = p.from.channel_stride;
+  args.from_stride = p.from.stride;
+  args.grad_batch = p.to.batch_stride;
+  args.grad_channel = p.to.channel_stride;
+  args.grad_stride = p.to.stride;
+  args.from_size = p.from.size;
+  args.grad_size = p.to.size;
+  args.step = p.step;
+  args.padding = p.padding;
+  args.dilation = p.dilation;
+  args.batch = p.batch;
+  args.weights = p.groups * p.to.channels * p.from.channels * p.taps;
+  args.taps = static_cast<uint32_t>(p.taps);
+  args.in_channels = static_cast<uint32_t>(p.from.channels);
+  args.out_channels = static_cast<uint32_t>(p.to.channels);
+  args.splits = div_by(plan.splits);
+  args.tap_parts = div_by(plan.tap_parts);
+  args.in_parts = div_by(p.from.channels);
+  args.out_parts = div_by(plan.tiles);
+  args.tiles = static_cast<uint32_t>(ceil_div<int64_t>(p.batch * plan.row_lanes, kThreads));
+  args.tile_rows = static_cast<uint32_t>(plan.block_rows);
+  args.halo_packs = static_cast<uint32_t>(plan.halo_packs);
+  args.row_lanes = div_by(plan.row_lanes);
+  args.partial = plan.splits > 1;
+  args.to = p.weight.data;
+  if (args.partial) {
+    const auto sums = static_cast<size_t>(args.weights) * static_cast<size_t>(plan.splits);
+    args.to = memory.allocate(sums * sizeof(compute_t<T>));
+  }
+  const auto kernel = weight_kernel<T>(plan);
+  if (plan.shared_bytes > detail::kSharedBytes - detail::kSumBytes) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(detail::kMostSharedBytes - detail::kSumBytes));
+    if (error != cudaSuccess) return error;
+  }
+  const cudaError_t error = launch_kernel(kernel, shape_of(plan), stream, args);
+  if (error != cudaSuccess || !args.partial) return error;
+  LaunchShape shape;
+  shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(args.weights, kThreads / 32));
+  shape.threads = kThreads;
+  shape.overlaps_before = true;
+  return launch_kernel(finish_kernel<T>, shape, stream, static_cast<const compute_t<T>*>(args.to),
+                       static_cast<T*>(p.weight.data), args.weights,
+                       static_cast<uint32_t>(plan.splits));
+}
+
+template <typename T>
+cudaError_t launch_update(const UpdateProblem& p, cudaStream_t stream) {
+  LaunchShape shape;
+  shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(p.batch * p.channels, kThreads));
+  shape.threads = kThreads;
+  shape.overlaps_before = true;
+  return launch_kernel(update_kernel<T>, shape, stream, p);
+}
+
+}  // namespace gpuopt::conv1d

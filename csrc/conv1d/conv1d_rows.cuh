@@ -1,0 +1,222 @@
+// Convolutions of step 1 along contiguous rows: a block copies the input under a tile of outputs to shared memory,
+// where its lanes slide over it.
+#pragma once
+
+#include "conv1d/conv1d_kernel.cuh"
+
+namespace gpuopt::conv1d {
+
+struct RowsArgs {
+  const void *from, *weight, *bias;
+  void* to;
+  const char *first_pack, *last_pack;  // see Rows
+  int64_t from_batch, from_channel, to_batch, to_channel;
+  int64_t weight_group, weight_out, weight_in, bias_stride;
+  int32_t weight_tap, from_size, to_size, padding, dilation, taps;
+  uint32_t in_channels, out_channels;  // of a group
+  uint32_t rows;                       // of the launch
+  uint32_t block_rows;                 // of a block, at most
+  uint32_t halo_packs;                 // behind those under a segment's lanes
+  uint32_t taps_pitch;                 // from one row of taps to the next in shared memory
+  uint32_t in_taps;                    // in_channels * taps
+  FastDiv row_lanes;                   // lanes of a row
+  FastDiv taps_div, in_div;            // taps, in_channels
+  FastDiv parts, groups;               // of kChannels output channels of a group; groups
+  uint32_t cycle_shift;                // rows 2^cycle_shift channels apart are aligned alike
+  Activation activation;
+};
+
+// sums[m][i] += the products of up to kTaps of `count` taps of channel m, a row of `pitch` each, and the window
+// from i on. Never taps of 0 in the place of others, which infinite values would make NaN.
+template <int kTaps, int kChannels, int kOutputs, int kWindow, typename C>
+__device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
+                                             const C (&window)[kWindow], const C* taps,
+                                             uint32_t pitch, int32_t count) {
+  constexpr int kStep = kPackBytes / sizeof(C);
+#pragma unroll
+  for (int first = 0; first < kTaps; first += kStep) {
+    if (first < count) {
+      Pack<C, kStep> own[kChannels];
+#pragma unroll
+      for (int m = 0; m < kChannels; ++m) own[m] = load_pack<C, kStep>(taps + m * pitch + first);
+      const auto add = [&](int t) {
+#pragma unroll
+        for (int m = 0; m < kChannels; ++m) {
+#pragma unroll
+          for (int i = 0; i < kOutputs; ++i) {
+            sums[m][i] = multiply_add(own[m].values[t], window[first + t + i], sums[m][i]);
+          }
+        }
+      };
+      if (first + kStep <= count) {
+#pragma unroll
+        for (int t = 0; t < kStep; ++t) add(t);
+      } else {
+#pragma unroll
+        for (int t = 0; t < kStep - 1; ++t) {
+          if (first + t < count) add(t);
+        }
+      }
+    }
+  }
+}
+
+// The products of a lane's outputs with one row of the tile: from `shift` bytes after `packs` on, one tap after another, in
+// steps of kRowTaps.
+template <bool kOneStep, typename T, int kChannels, int P>
+__device__ __forceinline__ void slide(compute_t<T> (&sums)[kChannels][P], const uint4* packs,
+                                      uint32_t shift, const compute_t<T>* taps, uint32_t pitch,
+                                      int32_t count) {
+  constexpr int N = kPackSize<T>, K = kRowTaps<T>;
+  compute_t<T> window[P + K];
+  uint4 last;
+  {
+    uint4 raw[(P + K) / N + 1];
+    read_packs(raw, packs);
+    shift_in<T, (P + K) / N>(window, raw, shift);
+    last = raw[(P + K) / N];
+  }
+  packs += (P + K) / N + 1;
+  for (;;) {
+    add_products<K>(sums, window, taps, pitch, count);
+    if (kOneStep || count <= K) return;
+    count -= K;
+    taps += K;
+    uint4 raw[K / N + 1];
+    raw[0] = last;
+#pragma unroll
+    for (int i = 0; i < K / N; ++i) raw[i + 1] = packs[i];
+    packs += K / N;
+#pragma unroll
+    for (int i = 0; i < P; ++i) window[i] = window[i + K];
+    shift_in<T, K / N>(window + P, raw, shift);
+    last = raw[K / N];
+  }
+}
+
+// The same with a window of its own for every tap, from byte `place` of the row of the tile on.
+template <typename T, int kChannels, int P>
+__device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[kChannels][P], const uint4* packs,
+                                           uint32_t place, uint32_t step, const compute_t<T>* taps,
+                                           uint32_t pitch, int32_t count) {
+  constexpr int N = kPackSize<T>;
+#pragma unroll 2
+  for (int32_t k = 0; k < count; ++k) {
+    uint4 raw[P / N + 1];
+    read_packs(raw, packs + place / kPackBytes);
+    compute_t<T> window[P];
+    shift_in<T, P / N>(window, raw, place % kPackBytes);
+#pragma unroll
+    for (int m = 0; m < kChannels; ++m) {
+#pragma unroll
+      for (int i = 0; i < P; ++i) {
+        sums[m][i] = multiply_add(taps[m * pitch + k], window[i], sums[m][i]);
+      }
+    }
+    place += step;
+  }
+}
+
+enum class Taps : uint8_t {
+  kOneStep,  // no more than kRowTaps
+  kSliding,
+  kDilated,
+};
+
+// Blocks that a multiprocessor holds at least, which sets the number of registers.
+template <typename T, int kChannels, int P>
+constexpr int kRowBlocks = kChannels > 1 ? 2 : (P > 8 || sizeof(T) == 8 ? 3 : 4);
+
+// A lane makes `P` neighbouring outputs, from an aligned place on, of kChannels rows that are aligned alike.
+template <typename T, int kChannels, int P, Taps kTaps>
+__global__ void __launch_bounds__(kThreads, kRowBlocks<T, kChannels, P>)
+    rows_kernel(const __grid_constant__ RowsArgs args) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>;
+  extern __shared__ uint4 shared[];
+  let_next_grid_start();
+  const Segment segment(blockIdx.x, blockDim.x, args.row_lanes);
+  uint32_t image = segment.row;
+  const uint32_t part = args.parts.divmod(image);
+  const uint32_t group = args.groups.divmod(image);
+  const uint32_t cycle = 1u << args.cycle_shift;
+  const uint32_t channel =
+      ((part >> args.cycle_shift) * kChannels << args.cycle_shift) + (part & (cycle - 1));
+  const bool works = segment.row < args.rows && channel < args.out_channels;
+
+  T* const to = static_cast<T*>(args.to) + image * args.to_batch +
+                (int64_t{group} * args.out_channels + channel) * args.to_channel;
+  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % N);
+  const int32_t begin = static_cast<int32_t>(segment.lane) * P - misaligned;
+  // The place of the segment's first tap.
+  const int32_t first = static_cast<int32_t>(segment.first) * P - misaligned - args.padding;
+  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
+                        int64_t{group} * args.in_channels * args.from_channel;
+  const uint32_t row_taps = args.in_channels * args.taps_pitch;  // of a channel
+  C* const taps = reinterpret_cast<C*>(shared) + segment.block_row * kChannels * row_taps;
+  const uint32_t lane_packs = threadIdx.x * (P / N) + segment.block_row * args.halo_packs;
+  uint4* const packs =
+      shared + args.block_rows * kChannels * row_taps / (kPackBytes / sizeof(C)) + lane_packs;
+  const uint32_t tile_packs = blockDim.x * (P / N) + args.block_rows * args.halo_packs;
+  wait_for_grid_before();
+
+  if (works) {
+    const Rows<T> rows{args.first_pack, args.last_pack};
+    for (uint32_t c = 0; c < args.in_channels; ++c) {
+      const T* const input = from + c * args.from_channel;
+      const auto ahead =
+          static_cast<int32_t>(reinterpret_cast<uintptr_t>(input + first) / sizeof(T) % N);
+      rows.copy_packs(packs + c * tile_packs - segment.index() * (P / N), input, first - ahead,
+                      args.from_size,
+                      static_cast<int32_t>(segment.lanes * (P / N) + args.halo_packs),
+                      segment.index(), static_cast<int32_t>(segment.lanes));
+    }
+    // All at once, as each waits for memory.
+    const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group;
+    for (uint32_t i = segment.index(); i < kChannels * args.in_taps; i += segment.lanes) {
+      uint32_t c = i;
+      const uint32_t k = args.taps_div.divmod(c);
+      uint32_t m = 0;
+      if constexpr (kChannels > 1) {
+        m = c;
+        c = args.in_div.divmod(m);
+      }
+      // Channels that there are not do the first one's work and leave it.
+      const uint32_t own = channel + m * cycle < args.out_channels ? channel + m * cycle : channel;
+      taps[m * row_taps + c * args.taps_pitch + k] = to_compute(
+          weight[own * args.weight_out + c * args.weight_in + int64_t{args.weight_tap} * k]);
+    }
+  }
+  wait_for_copies();
+  __syncthreads();
+  if (!works || begin >= args.to_size) return;
+
+  C sums[kChannels][P] = {};
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+    const auto ahead = static_cast<uint32_t>(
+        reinterpret_cast<uintptr_t>(from + c * args.from_channel + first) % kPackBytes);
+    const uint4* const own = packs + c * tile_packs;
+    if constexpr (kTaps == Taps::kDilated) {
+      visit_taps<T>(sums, own, ahead, args.dilation * sizeof(T), taps + c * args.taps_pitch,
+                    row_taps, args.taps);
+    } else {
+      slide<kTaps == Taps::kOneStep, T>(sums, own, ahead, taps + c * args.taps_pitch, row_taps,
+                                        args.taps);
+    }
+  }
+
+#pragma unroll
+  for (int m = 0; m < kChannels; ++m) {
+    if (channel + m * cycle >= args.out_channels) break;
+    if (args.bias != nullptr) {
+      const int64_t index = int64_t{group} * args.out_channels + channel + m * cycle;
+      const C bias = to_compute(static_cast<const T*>(args.bias)[index * args.bias_stride]);
+#pragma unroll
+      for (int i = 0; i < P; ++i) sums[m][i] += bias;
+    }
+    activate(sums[m], args.activation);
+    store_values<T, P>(to + int64_t{m} * cycle * args.to_channel, begin, args.to_size, sums[m]);
+  }
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,145 @@
+// gpuopt::convolve, made of other operators: a convolution with the taps reversed, or for many taps
+// Fourier transforms of overlapping blocks (overlap-save).
+#include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
+#include <torch/library.h>
+
+#include <array>
+#include <string_view>
+
+#include "conv1d/conv1d_check.h"
+#include "conv1d/conv1d_ops.h"
+#include "conv1d/convolve_plan.h"
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  m.def("convolve(Tensor a, Tensor v, str mode=\"full\") -> Tensor", {at::Tag::pt2_compliant_tag});
+}
+
+namespace gpuopt::conv1d {
+namespace {
+
+using at::Tensor;
+using c10::SymInt;
+using c10::SymIntArrayRef;
+
+constexpr const char* kOp = "gpuopt::convolve";
+
+void check_convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
+  TORCH_CHECK(mode == "full" || mode == "same" || mode == "valid", kOp,
+              ": mode must be known: expected 'full', 'same' or 'valid', got '", mode, "'");
+  TORCH_CHECK(a.dim() >= 1, kOp, ": a must have values: expected 1 dimension or more, got shape ",
+              a.sym_sizes());
+  TORCH_CHECK(v.dim() == 1, kOp, ": v must be a vector: expected 1 dimension, got shape ",
+              v.sym_sizes());
+  TORCH_CHECK(!is_known_zero(a.sym_size(-1)), kOp,
+              ": a must not be empty: expected size 1 or more in its last dimension, got shape ",
+              a.sym_sizes());
+  TORCH_CHECK(!is_known_zero(v.sym_size(0)), kOp,
+              ": v must not be empty: expected size 1 or more, got shape ", v.sym_sizes());
+  TORCH_CHECK(v.device() == a.device(), kOp, ": v must be on the device of a: expected ",
+              a.device(), ", got ", v.device());
+}
+
+// What numpy gives of the full result, which is longer + taps - 1 values.
+struct Part {
+  Part(std::string_view mode, const SymInt& longer, const SymInt& taps)
+      : start(0), size(longer + taps - 1) {
+    if (mode == "full") return;
+    start = mode == "same" ? (taps - 1) / 2 : taps - 1;
+    size = mode == "same" ? longer : longer - taps + 1;
+  }
+
+  SymInt start, size;
+};
+
+// `signals` (rows, values) and `kernels` (rows, taps), one of which has one row, and no more taps than
+// values. The results of all are (rows, part.size).
+
+// Values before and after a signal so that the part's first and last value have all taps.
+std::array<SymInt, 2> ends(const Tensor& signals, const SymInt& taps, const Part& part) {
+  return {taps - 1 - part.start, part.size + part.start - signals.sym_size(1)};
+}
+
+Tensor by_taps(const Tensor& signals, const Tensor& kernels, const Part& part) {
+  // Rows are the batch, or where they are the kernels', out channels.
+  const Tensor result =
+      gpuopt::conv1d_act(signals.unsqueeze(1), kernels.flip(1).unsqueeze(1), std::nullopt, 1,
+                         ends(signals, kernels.sym_size(1), part), 1, 1, "none");
+  return result.flatten(0, 1);
+}
+
+// Integers, whose sums wrap around, and bools, whose products are "and" and whose sums "or".
+Tensor by_shifted_products(const Tensor& signals, const Tensor& kernels, const Part& part) {
+  const Tensor padded =
+      at::constant_pad_nd_symint(signals, ends(signals, kernels.sym_size(1), part));
+  const int64_t taps = kernels.sym_size(1).guard_int(__FILE__, __LINE__);
+  Tensor sum;
+  for (int64_t k = 0; k < taps; ++k) {
+    const Tensor product =
+        at::mul(padded.narrow_symint(1, taps - 1 - k, part.size), kernels.narrow(1, k, 1));
+    sum = sum.defined() ? at::add(sum, product) : product;
+  }
+  return sum;
+}
+
+Tensor by_transforms(const Tensor& signals, const Tensor& kernels, const Part& part) {
+  const int64_t taps = kernels.sym_size(1).guard_int(__FILE__, __LINE__);
+  const int64_t block = fft_block(taps, signals.sym_size(1) + taps - 1);
+  const int64_t step = block - taps + 1;  // what a block gives
+  const SymInt blocks = (part.size + step - 1) / step;
+  auto padding = ends(signals, taps, part);
+  padding[1] = padding[1] + blocks * step - part.size;
+  const Tensor windows = at::constant_pad_nd_symint(signals, padding).unfold(1, block, step);
+  Tensor result;
+  if (signals.is_complex()) {
+    result = at::fft_ifft(at::fft_fft(windows) * at::fft_fft(kernels, block).unsqueeze(1));
+  } else {
+    result =
+        at::fft_irfft(at::fft_rfft(windows) * at::fft_rfft(kernels, block).unsqueeze(1), block);
+  }
+  return result.narrow(2, taps - 1, step).flatten(1, 2).narrow_symint(1, 0, part.size);
+}
+
+Tensor convolve_rows(const Tensor& signals, const Tensor& kernels, const Part& part) {
+  const auto dtype = signals.scalar_type();
+  if (at::isIntegralType(dtype, /*includeBool=*/true)) {
+    return by_shifted_products(signals, kernels, part);
+  }
+  if (kernels.sym_size(1) < kFftTaps) return by_taps(signals, kernels, part);
+  const auto computed = at::toOpMathType(dtype);
+  return by_transforms(signals.to(computed), kernels.to(computed), part).to(dtype);
+}
+
+Tensor convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
+  check_convolve(a, v, mode);
+  // Signals keep their precision under autocast.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const auto dtype = at::result_type(a, v);
+  const SymInt m = a.sym_size(-1), n = v.sym_size(0);
+  const bool swaps = m < n;
+  const Part part(mode, swaps ? n : m, swaps ? m : n);
+  std::vector<SymInt> shape = a.sym_sizes().vec();
+  shape.back() = part.size;
+  // No rows: nothing to compute, but something to differentiate.
+  if (is_known_zero(a.sym_numel())) {
+    return (a.to(dtype).narrow(-1, 0, 1) * v.to(dtype).narrow(0, 0, 1))
+        .expand_symint(shape)
+        .clone(at::MemoryFormat::Contiguous);
+  }
+  const Tensor values = a.to(dtype), row = v.to(dtype).unsqueeze(0);
+  const Tensor rows = a.dim() == 1 ? values.unsqueeze(0) : values.flatten(0, -2);
+  // Blocks end behind the result, of which they leave a view.
+  const Tensor result =
+      (swaps ? convolve_rows(row, rows, part) : convolve_rows(rows, row, part)).contiguous();
+  if (a.dim() == 1) return result.squeeze(0);
+  return a.dim() == 2 ? result
+                      : result.unflatten_symint(0, SymIntArrayRef(shape).slice(0, a.dim() - 1));
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("convolve", convolve); }
+
+// vmap alone does not see composites, and would loop over the examples.
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("convolve", convolve); }
+
+}  // namespace
+}  // namespace gpuopt::conv1d
