@@ -40,7 +40,7 @@ test:
 	@$(python) -m pytest $(ARGS)
 
 demo:
-	@$(call set_up,rich matplotlib networkx sklearn)
+	@$(call set_up,rich matplotlib networkx sklearn pygame)
 	@$(build)
 	@$(python) -m examples $(ARGS)
 

@@ -26,8 +26,8 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
         # "index_add-fast" is one of the room index_add's and "dot_rows" one of dot's, and say so already.
         name = op if op == stem or op.startswith((f"{stem}-", f"{stem}_")) else f"{stem}-{op}"
         sweep = report.is_sweep(rows)
-        figures = {"": _curves(rows)} if sweep else _pictures(rows)
-        shows = "device time" if sweep and _unit(rows) == "us" else "device bandwidth"
+        figures = {"": (_points if report.is_sample(rows) else _curves)(rows)} if sweep else _pictures(rows)
+        shows = {"us": "device time", report.RATIO: report.RATIO}.get(_unit(rows) if sweep else "", "device bandwidth")
         for suffix, figure in figures.items():
             _finish(figure, f"{op} on {result['gpu']['name']}, {_day(result)}: {shows}", rows)
             paths.append(folder / f"{name}{suffix}.png")
@@ -38,11 +38,14 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
 
 def _finish(figure, title: str, rows: list[dict]):
     names = report.contender_names(rows)
+    black = "ceiling measured in the same run"
+    if report.is_sample(rows):
+        names, black = ["gpuopt"], "ATen"
     handles = [pyplot.Rectangle((0, 0), 1, 1, color=_colour(names, name)) for name in names]
     handles.append(pyplot.Line2D([], [], color="black", linewidth=1.5))
     figure.legend(
         handles,
-        [*names, "ceiling measured in the same run"],
+        [*names, black],
         loc="lower center",
         ncols=len(handles),
         frameon=False,
@@ -165,6 +168,27 @@ def _bar(axes, row: dict, name: str, y: float, colour: str, long: float):
         axes.text(x, y, text, va="center", fontsize=7, color=ink)
 
 
+# ---------------------------------------------------------------- samples
+
+
+def _points(rows: list[dict]):
+    """A panel for each curve of a sample: how many times ATen's speed gpuopt has in each of its cases."""
+    curves = sorted({row["point"]["curve"] for row in rows})
+    figure, all_axes = _panels(len(curves))
+    for axes, curve in zip(all_axes.flat, curves):
+        chosen = [row for row in rows if row["point"]["curve"] == curve]
+        beside = report.ratios(chosen, "ATen")
+        axes.scatter(
+            [row["point"]["x"] for _, row in beside], [ratio for ratio, _ in beside], color=COLOURS[0], s=16, zorder=3
+        )
+        axes.axhline(1, color="black", linewidth=1.5)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axes.set_title(curve + _worst(beside), fontsize=10)
+        _dress(axes, chosen)
+    return figure
+
+
 # ---------------------------------------------------------------- curves
 
 
@@ -178,8 +202,7 @@ def _curves(rows: list[dict]):
     least = _least_time(rows)
     names = report.contender_names(rows)
     curves = list(dict.fromkeys(row["point"]["curve"] for row in rows))
-    lines = (len(curves) + 1) // 2
-    figure, all_axes = pyplot.subplots(lines, 2, figsize=(15, 1 + 3.6 * lines), squeeze=False)
+    figure, all_axes = _panels(len(curves))
     for axes, curve in zip(all_axes.flat, curves):
         chosen = sorted((row for row in rows if row["point"]["curve"] == curve), key=lambda row: row["point"]["x"])
         # gpuopt last, so that it lies on top.
@@ -190,24 +213,38 @@ def _curves(rows: list[dict]):
             axes.plot(xs, ys, color=_colour(names, name), marker="o", markersize=4, linewidth=1.5)
         bounds = [(row["point"]["x"], _bound(row, in_time)) for row in chosen if row["ceiling"]]
         axes.plot(*zip(*bounds), color="black", linewidth=1.5)
-        beside = report.ratios(chosen, "ATen")
-        worst = f": at worst {beside[0][0]:.2f}x ATen's speed, {beside[0][1]['case']}" if beside else ""
-        axes.set_title(curve + worst, fontsize=10)
-        axes.set_xlabel(chosen[0]["point"]["axis"], fontsize=9)
+        axes.set_title(curve + _worst(report.ratios(chosen, "ATen")), fontsize=10)
         if any(row["point"].get("label") for row in chosen):
             ticks = [(row["point"]["x"], row["point"]["label"] or f"{row['point']['x']:g}") for row in chosen]
             axes.set_xticks(*zip(*ticks), fontsize=8.5)
         else:
             axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-        axes.set_ylabel(_unit(rows), fontsize=9)
         if not in_time:
             axes.set_ylim(0, _limit(rows))
         elif least is not None:
             axes.set_yscale("log")
             axes.set_ylim(bottom=0.5 * least)
-        axes.grid(color="0.88", linewidth=0.8)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    for axes in all_axes.flat[len(curves) :]:
-        axes.set_visible(False)
+        _dress(axes, chosen)
     return figure
+
+
+def _panels(count: int):
+    """A figure of panels, two beside each other."""
+    lines = (count + 1) // 2
+    figure, all_axes = pyplot.subplots(lines, 2, figsize=(15, 1 + 3.6 * lines), squeeze=False)
+    for axes in all_axes.flat[count:]:
+        axes.set_visible(False)
+    return figure, all_axes
+
+
+def _worst(beside: list[tuple[float, dict]]) -> str:
+    """What a panel's title says of the ratios to ATen's speed."""
+    return f": at worst {beside[0][0]:.2f}x ATen's speed, {beside[0][1]['case']}" if beside else ""
+
+
+def _dress(axes, rows: list[dict]):
+    axes.set_xlabel(rows[0]["point"]["axis"], fontsize=9)
+    axes.set_ylabel(_unit(rows), fontsize=9)
+    axes.grid(color="0.88", linewidth=0.8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import statistics
 from pathlib import Path
 
 from rich import box
@@ -12,6 +13,9 @@ from rich.table import Table
 SCHEMA = 1
 # A ratio to a peer's speed that is not called slower: timings repeat to about a per cent.
 GOOD = 0.99
+# The y axis of a sample, and how many of its cases a table lists.
+RATIO = "times ATen's speed"
+LISTED = 25
 
 
 def document(room: str, gpu: dict, versions: dict, source: dict, library: dict | None, settings: dict) -> dict:
@@ -86,6 +90,11 @@ def is_sweep(rows: list[dict]) -> bool:
     return all(row.get("point") for row in rows)
 
 
+def is_sample(rows: list[dict]) -> bool:
+    """Whether these rows are a sample of random problems."""
+    return is_sweep(rows) and rows[0]["point"].get("unit") == RATIO
+
+
 def failures(result: dict) -> list[str]:
     """The cases that gpuopt itself, in any variant, failed or got wrong."""
     return [
@@ -135,7 +144,8 @@ def device_table(result: dict, op: str) -> tuple[Table, list[str]]:
     """One operator's cases, and the notes below the table."""
     rows = [row for row in result["rows"] if row["op"] == op]
     notes: dict[str, int] = {}
-    table = (_sweep_table if is_sweep(rows) else _case_table)(rows, notes)
+    make = _sample_table if is_sample(rows) else _sweep_table if is_sweep(rows) else _case_table
+    table = make(rows, notes)
     table.title = f"{op}: device time in us, {result['gpu']['name']}"
     lines = [f"{number}: {note}" for note, number in notes.items()]
     beside = ratios(rows, "ATen")
@@ -146,6 +156,8 @@ def device_table(result: dict, op: str) -> tuple[Table, list[str]]:
             f"{op} beside ATen: worst {worst:.2f} ({row['case']} {row['dtype']}), "
             f"below {GOOD} in {slower} of {len(beside)} cases"
         )
+    if is_sample(rows):
+        lines += _of_curves(rows)
     return table, lines
 
 
@@ -172,6 +184,25 @@ def _case_table(rows: list[dict], notes: dict[str, int]) -> Table:
             _error(row["contenders"].get("ATen", {})),
         )
     return table
+
+
+def _sample_table(rows: list[dict], notes: dict[str, int]) -> Table:
+    """The cases where gpuopt has no time, and those that are slowest beside ATen."""
+    untimed = [row for row in rows if median_us(row, "gpuopt") is None]
+    return _case_table(untimed + [row for _, row in ratios(rows, "ATen")[:LISTED]], notes)
+
+
+def _of_curves(rows: list[dict]) -> list[str]:
+    """For each curve of a sample the worst and the middle of the ratios to ATen's speed."""
+    lines = []
+    for curve in sorted({row["point"]["curve"] for row in rows}):
+        found = [ratio for ratio, _ in ratios([row for row in rows if row["point"]["curve"] == curve], "ATen")]
+        if found:
+            lines.append(
+                f"{curve}: {len(found)} cases, {found[0]:.2f} to {found[-1]:.2f} {RATIO}, half of them above "
+                f"{statistics.median(found):.2f}"
+            )
+    return lines
 
 
 def _sweep_table(rows: list[dict], notes: dict[str, int]) -> Table:

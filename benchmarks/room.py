@@ -10,7 +10,7 @@ import torch
 import benchmarks
 from benchmarks import ceilings
 from benchmarks.peers import ATEN, OURS, Missing, Peer, Setting
-from benchmarks.traffic import traffic
+from benchmarks.traffic import results, traffic
 
 
 def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
@@ -31,7 +31,7 @@ def error_limit(dtype: torch.dtype, aten_error: float | None) -> float:
 class Call:
     """One way to call an operator. ``ours``, ``aten`` and ``reference`` take the same arguments.
 
-    ``kind`` is "new" (the result is a new tensor), "inplace" (the first argument is read and written) or
+    ``kind`` is "new" (the result is a new tensor, or several), "inplace" (the first argument is read and written) or
     "out" (the last argument is written, not read). ``reference`` computes in float64 and writes nothing.
     ``cupy`` names the CuPy function that computes the same, if there is one. ``limit(dtype, ATen's error)`` is the error
     above which a contender does not compute the same thing; ``own_limit`` is gpuopt's, where it promises more than its
@@ -52,7 +52,8 @@ class Call:
 class Point:
     """The place of a case in a sweep that is shown as curves: which curve, and where on the x axis.
 
-    ``label`` is written there instead of the number. ``unit`` is the y axis: "GB/s", or "us", which is logarithmic.
+    ``label`` is written there instead of the number. ``unit`` is the y axis: "GB/s", or "us", which is logarithmic, or report.RATIO,
+    which makes the cases a sample: points that no line joins, and of which tables name the worst.
     """
 
     curve: str
@@ -163,13 +164,15 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
 
 def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str, dict], device: str):
     """Put each contender's error against the float64 reference into its entry, and mark those that are wrong."""
-    reference = call.reference(*case.build(device, 0))
+    references = results(call.reference(*case.build(device, 0)))
     dtype = None
     for name, contender in ready.items():
         try:
-            out = contender(*case.build(device, 0))
-            entries[name]["error"] = relative_error(out, reference)
-            dtype = out.dtype
+            found = results(contender(*case.build(device, 0)))
+            errors = [relative_error(out, reference) for out, reference in zip(found, references, strict=True)]
+            # NaN is the largest.
+            entries[name]["error"] = max(errors, key=lambda error: (error != error, error))
+            dtype = found[0].dtype
         except Exception as error:
             entries[name].update(status="failed", reason=reason(error))
     for name in ready:

@@ -3,6 +3,11 @@
 import torch
 
 
+def results(value) -> tuple[torch.Tensor, ...]:
+    """What a call gives: a tensor, or several of which those that were not asked for are None."""
+    return (value,) if isinstance(value, torch.Tensor) else tuple(part for part in value if part is not None)
+
+
 def distinct_bytes(tensor: torch.Tensor) -> int:
     """Bytes of the different elements a tensor shows: an expanded dimension counts once, a skipped element never."""
     if tensor.numel() == 0:
@@ -28,4 +33,4 @@ def traffic(case, call) -> tuple[int, int]:
     else:
         read_args = args[:-1] if call.kind == "out" else args
     read = sum(distinct_bytes(arg) for arg in read_args if isinstance(arg, torch.Tensor))
-    return read, distinct_bytes(call.aten(*args))
+    return read, sum(map(distinct_bytes, results(call.aten(*args))))

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from benchmarks import __main__ as command
 from benchmarks import (
+    bench_conv1d,
     bench_dot,
     bench_elementwise,
     bench_index_add,
@@ -23,6 +24,7 @@ from benchmarks.room import Call, Case, Room
 from benchmarks.traffic import traffic
 
 GPU = {"name": "Test GPU", "capability": "9.0", "multiprocessors": 1, "l2_bytes": 1, "memory_bytes": 1, "driver": None}
+CONV1D = {case.title: case for case in bench_conv1d.ROOM.cases}
 DOT = {case.title: case for case in bench_dot.ROOM.cases}
 ELEMENTWISE = {case.title: case for case in bench_elementwise.ROOM.cases}
 INDEX_ADD = {case.title: case for case in bench_index_add.ROOM.cases}

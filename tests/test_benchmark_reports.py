@@ -13,11 +13,22 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import bench_dot, bench_index_add, bench_reduce, bench_upsample, ceilings, machine, plots, report
+from benchmarks import (
+    bench_conv1d,
+    bench_dot,
+    bench_index_add,
+    bench_reduce,
+    bench_upsample,
+    ceilings,
+    machine,
+    plots,
+    report,
+)
 from benchmarks.peers import Peer
 from benchmarks.room import CallTime, Room, rooms
 
 from .benchmark_fakes import (
+    CONV1D,
     DOT,
     ELEMENTWISE,
     GPU,
@@ -106,6 +117,36 @@ def test_tables_of_dot_fit_the_page():
     assert "…" not in text, "a column was cut short"
     lines = [line.split() for line in text.splitlines()]
     assert all(sum(line[:1] == [str(power)] for line in lines) == 1 + (power in (18, 19, 20)) for power in range(8, 29))
+
+
+def test_tables_of_conv1d_fit_the_page():
+    text = rendered(synthetic(room=bench_conv1d.ROOM))
+    assert "…" not in text, "a column was cut short"
+
+
+def a_sample() -> dict:
+    return synthetic([case for case in CONV1D.values() if case.op == "conv1d-forward-sample"], bench_conv1d.ROOM)
+
+
+def test_of_a_sample_the_worst_are_listed():
+    result = a_sample()
+    rows = result["rows"]
+    for place, row in enumerate(rows):
+        row["contenders"]["ATen"]["us"]["median"] = (place + 10) / 40 * row["contenders"]["gpuopt"]["us"]["median"]
+    rows[149]["contenders"]["gpuopt"] = {"status": "failed", "reason": "no kernel"}
+    text = rendered(result)
+    cases = [line.strip() for line in text.splitlines()]
+    listed = [row for row in rows if any(line.startswith(f"{row['case']} ") for line in cases)]
+    assert listed == [*rows[: report.LISTED], rows[149]] and "gpuopt failed: no kernel" in text
+    assert f"worst 0.25 ({rows[0]['case']} f32), below 0.99 in 30 of 149 cases" in text
+    assert rows[0]["point"]["curve"] == "depthwise f32"
+    alike = sum(row["point"]["curve"] == "depthwise f32" for row in rows)
+    assert f"depthwise f32: {alike} cases, 0.25 to" in text and "few channels f16: " in text
+
+
+def test_a_sample_is_drawn_as_points(tmp_path):
+    paths = plots.plot(a_sample(), tmp_path, "conv1d")
+    assert [path.name for path in paths] == ["conv1d-forward-sample.png"] and paths[0].stat().st_size > 10_000
 
 
 def test_tables_of_index_add_fit_the_page():
@@ -233,7 +274,8 @@ def test_bad_requests_are_refused(argv):
 @pytest.mark.parametrize(
     ("argv", "names", "wanted"),
     [
-        ([], ["dot", "elementwise", "index_add", "reduce", "upsample"], lambda case: True),
+        ([], ["conv1d", "dot", "elementwise", "index_add", "reduce", "upsample"], lambda case: True),
+        (["conv1d-forward-sample"], ["conv1d-forward-sample"], lambda case: case.op == "conv1d-forward-sample"),
         (["dot"], ["dot"], lambda case: case.title in DOT),
         (["dot_rows"], ["dot_rows"], lambda case: case.op == "dot_rows"),
         (["index_add"], ["index_add"], lambda case: case.title in INDEX_ADD),
@@ -256,7 +298,14 @@ def test_selection_and_name_of_the_result(argv, names, wanted):
     args = command.parse(argv)
     assert [command.stem(room, args) for room, _ in args.chosen] == names
     chosen = [case for _, cases in args.chosen for case in cases]
-    cases = (*DOT.values(), *ELEMENTWISE.values(), *INDEX_ADD.values(), *REDUCE.values(), *UPSAMPLE.values())
+    cases = (
+        *CONV1D.values(),
+        *DOT.values(),
+        *ELEMENTWISE.values(),
+        *INDEX_ADD.values(),
+        *REDUCE.values(),
+        *UPSAMPLE.values(),
+    )
     assert chosen == [case for case in cases if wanted(case)]
 
 

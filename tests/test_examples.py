@@ -3,7 +3,9 @@
 import io
 import sys
 import types
+import wave
 
+import numpy
 import pytest
 import torch
 from rich.console import Console
@@ -16,6 +18,7 @@ from examples import (
     _report,
     channel_statistics,
     digits,
+    filtering,
     message_passing,
     similarity,
     upsampling,
@@ -286,6 +289,57 @@ def test_the_most_and_the_least_similar_images_are_of_their_own_digit():
         assert (
             own[most[digit]] == own[part.labels == digit].max() and own[least[digit]] == own[part.labels == digit].min()
         )
+
+
+def test_the_recording_ships_with_pygame():
+    signal, rate = filtering.load("cpu")
+    assert rate == 11025 and signal.shape == (78331,) and signal.dtype == torch.float32
+    assert -1 <= signal.min() < -0.5 and 0.5 < signal.max() < 1 and signal.mean().abs() < 0.05
+
+
+def test_a_recording_is_saved_as_it_is(tmp_path):
+    signal = torch.sin(torch.arange(1000) / 20)
+    filtering.save(tmp_path / "sine.wav", signal, 8000)
+    with wave.open(str(tmp_path / "sine.wav"), "rb") as file:
+        assert (file.getframerate(), file.getnframes()) == (8000, 1000)
+        values = torch.frombuffer(bytearray(file.readframes(1000)), dtype=torch.int16)
+    torch.testing.assert_close(values / 32767, signal, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("taps", [64, 65])
+def test_filtering_is_convolution(taps):
+    signal = torch.randn(1, 500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weights = torch.randn(taps, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = torch.from_numpy(numpy.convolve(signal[0].numpy(), weights.numpy(), "same"))[None]
+    for function in (filtering.filtered, filtering.with_conv1d, filtering.by_definition):
+        torch.testing.assert_close(function(signal, weights), expected)
+
+
+@pytest.mark.parametrize("taps", filtering.TAPS)
+def test_a_low_pass_lets_through_what_is_low(taps):
+    weights, rate = filtering.low_pass(taps, 1000.0, 11025), 11025
+    torch.testing.assert_close(weights, weights.flip(0))
+    response = torch.fft.rfft(weights, 1 << 16).abs()
+    frequencies = torch.fft.rfftfreq(1 << 16, 1 / rate)
+    half = filtering.TRANSITION * rate / taps / 2
+    low, high = response[frequencies < 1000 - half], response[frequencies > 1000 + half]
+    assert (low - 1).abs().max() < 1e-3 and high.max() < 10 ** (-filtering.STOPPED_DB / 20)
+    assert response[0] == pytest.approx(1.0)
+
+
+def test_energy_is_found_where_a_tone_is():
+    rate = 8000
+    tone = torch.sin(2 * torch.pi * 440 * torch.arange(4 * rate) / rate)
+    inside = filtering.energy(tone, rate, 430, 450)
+    assert filtering.energy(tone, rate, 0) == pytest.approx(inside, abs=1e-3)
+    assert filtering.energy(tone, rate, 500) < inside - 70
+
+
+def test_one_sample_at_a_time_is_all_at_once():
+    signal = torch.randn(200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    taps = filtering.low_pass(32, 1000.0, 8000)
+    expected = torch_ops.convolve(signal, taps)[:200]
+    torch.testing.assert_close(filtering.streamed(signal, taps), expected)
 
 
 @pytest.fixture

@@ -71,7 +71,9 @@ def install_packages(folder: Path, torch_version: str) -> bool:
     if not pip_install(folder, f"torch=={torch_version}", "-r", str(REQUIREMENTS)):
         return False
     # An interrupted install can leave a package that pip takes for complete.
-    names = "torch, numpy, pytest, expecttest, hypothesis, matplotlib, networkx, rich, sklearn, setuptools, ninja"
+    names = (
+        "torch, numpy, pytest, xdist, expecttest, hypothesis, matplotlib, networkx, rich, sklearn, setuptools, ninja"
+    )
     return subprocess.run([str(python_of(folder)), "-c", f"import {names}"]).returncode == 0
 
 
