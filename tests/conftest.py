@@ -18,6 +18,8 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     # Nearly all tensors here are small: waking threads costs more than they save, much more on a busy machine.
     torch.set_num_threads(1)
+    # Convolutions of ATen's are compared with ours: by default cuDNN rounds float32 operands to 10 bits.
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def why_no_gpu() -> str | None:

@@ -44,7 +44,7 @@ def test_device_code_and_common_never_see_torch(path):
     assert layout.torch_includes(path) == ()
 
 
-@pytest.mark.parametrize("room", ["dot", "reduce"])
+@pytest.mark.parametrize("room", ["conv1d", "dot", "reduce"])
 def test_kernels_wait_for_the_grid_before(room):
     """All launches of these rooms overlap the grid before them, whose results a kernel that didn't wait would race with."""
     kernels = 0

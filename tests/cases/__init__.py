@@ -123,7 +123,8 @@ class OpCase:
     says that it rounds more often than ATen's: its errors are held to `bound` alone.
     `cuda_dtypes` are taken on CUDA beside `dtypes`, which every device takes. `repeatable(device, sample)` says whether the same call
     gives the same bits again; `workspace(sample)` how many bytes it may take beside its result, where that is not a small part of
-    what it reads.
+    what it reads. `writes` are the arguments that `overload` writes to in place of copies that `op` makes of them.
+    `saves_inputs` says that backward may need an argument of which ATen saves something else (a padded copy, a result).
     """
 
     name: str
@@ -145,6 +146,8 @@ class OpCase:
     cuda_dtypes: tuple[torch.dtype, ...] = ()
     repeatable: Callable[[str, Sample], bool] = lambda device, sample: True
     workspace: Callable[[Sample], int] | None = None
+    writes: tuple[str, ...] = ()
+    saves_inputs: bool = False
 
     @property
     def schema_name(self) -> str:

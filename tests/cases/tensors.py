@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -199,13 +200,14 @@ def specials(dtype: torch.dtype, device: str) -> torch.Tensor:
     return torch.tensor(special_values(dtype), dtype=dtype, device=device)
 
 
-def resized(t: torch.Tensor) -> torch.Tensor:
-    """A tensor twice as large in every dimension but those of size 1 (they broadcast), with the same order of dimensions in
-    memory: what a dynamic shape is exercised with."""
+def resized(t: torch.Tensor, sizes: Sequence[int] | None = None) -> torch.Tensor:
+    """A tensor twice as large in every dimension but those of size 1 (they broadcast), or of these sizes, with the same order of
+    dimensions in memory: what a dynamic shape is exercised with."""
     big = t.resolve_conj().resolve_neg()
-    for dim, size in enumerate(t.shape):
-        if size > 1:
-            big = torch.cat([big, big], dim)
+    for dim, size in enumerate(sizes or [n if n == 1 else 2 * n for n in t.shape]):
+        if size != t.shape[dim]:
+            big = torch.cat([big] * -(-size // max(t.shape[dim], 1)), dim).narrow(dim, 0, size)
     order = sorted(range(t.dim()), key=lambda d: (-t.stride(d), d))
     back = [order.index(d) for d in range(t.dim())]
-    return big.permute(order).contiguous().permute(back).detach().requires_grad_(t.requires_grad)
+    new = big.permute(order).clone(memory_format=torch.contiguous_format)
+    return new.permute(back).detach().requires_grad_(t.requires_grad)

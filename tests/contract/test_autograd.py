@@ -219,7 +219,7 @@ def _gradients_after_a_write(op, sample, k: int) -> tuple:
 @each_case
 def test_write_to_saved_tensor_is_noticed(case, device):
     """An input that backward needs, changed between forward and backward: the same refusal as ATen's, per input. (What ATen saves for
-    its shape alone we needn't: the gradients are then those of the values before.)"""
+    its shape alone we needn't: the gradients are then those of the values before. Where it has saved a copy, we may refuse.)"""
     for sample in _grad_samples(case, device, torch.float32):
         if any(t.numel() == 0 for t in sample.tensors):
             continue
@@ -228,7 +228,7 @@ def test_write_to_saved_tensor_is_noticed(case, device):
             if ours is None and theirs is not None:
                 problem = all_close(_gradients_after_a_write(case.op, sample, k), _gradients(case.op, sample), ulps=0)
                 assert problem is None, f"[{sample.name}] input {k}: {problem}"
-            else:
+            elif "modified by an inplace operation" not in str(ours) or not case.saves_inputs:
                 assert type(ours) is type(theirs), f"[{sample.name}] input {k}: {ours!r}, expected {theirs!r}"
 
 

@@ -133,6 +133,10 @@ inline bool release(unsigned threads) {
 // Where not null, launches leave their numbers of blocks here and are not run.
 inline std::vector<unsigned>* noted = nullptr;
 
+// Called before each block, where not empty; bytes of dynamic shared memory of the launch.
+inline std::function<void()> before_block;
+inline size_t shared_bytes = 0;
+
 // The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each other.
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
@@ -142,6 +146,7 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   blockDim = dim3(threads);
   for (unsigned block = 0; block < blocks; ++block) {
     blockIdx = {block, 0, 0};
+    if (before_block) before_block();
     if (!with_fibers) {
       for (unsigned thread = 0; thread < threads; ++thread) {
         threadIdx = {thread, 0, 0};

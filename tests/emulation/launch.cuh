@@ -15,6 +15,7 @@ struct LaunchShape {
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t,
                           const Arguments&... arguments) {
+  emulator::shared_bytes = shape.shared_bytes;
   emulator::launch(shape.blocks, shape.threads, /*with_fibers=*/true,
                    [&] { kernel(arguments...); });
   return cudaSuccess;

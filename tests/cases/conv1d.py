@@ -1,0 +1,394 @@
+"""conv1d, its forms and its gradients, causal_conv1d and its step, and convolve: references, error bounds, and the calls of
+conv1d_samples.py as samples. (conv1d_errors.py has what they refuse.)"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional
+
+import torch_ops
+
+from . import OpCase, OpInfoLink
+from . import conv1d_errors as errors
+from . import conv1d_samples as calls
+from .tensors import FLOATS, INTEGERS, compute_type, finite_sizes, real_of, wide
+
+COMPLEX = (torch.complex64, torch.complex128)
+OPS = torch.ops.gpuopt
+
+# ---------------------------------------------------------------- references
+
+
+def _ends(padding, taps: int, dilation: int) -> tuple[int, int]:
+    if isinstance(padding, str):
+        total = dilation * (taps - 1) if padding == "same" else 0
+        return total // 2, total - total // 2
+    return (padding[0], padding[-1])
+
+
+def _convolved(x, weight, bias, stride=(1,), padding=(0,), dilation=(1,), groups=1) -> torch.Tensor:
+    """The definition: the windows that taps lie on, times the taps."""
+    (stride,), (dilation,), taps = stride, dilation, weight.shape[-1]
+    signals = x if x.dim() == 3 else x[None]
+    padded = functional.pad(signals, _ends(padding, taps, dilation))
+    windows = padded.unfold(-1, dilation * (taps - 1) + 1, stride)[..., ::dilation].unflatten(1, (groups, -1))
+    result = torch.einsum("ngclk,gock->ngol", windows, weight.unflatten(0, (groups, -1))).flatten(1, 2)
+    result = result if bias is None else result + bias[:, None]
+    return result if x.dim() == 3 else result[0]
+
+
+ACTIVATIONS = {"none": lambda x: x, "relu": torch.relu, "silu": functional.silu, "gelu": functional.gelu}
+
+
+def conv1d_reference(
+    input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1, activation="none"
+) -> torch.Tensor:
+    x, w, b = (None if t is None else wide(t, input.dtype) for t in (input, weight, bias))
+    return ACTIVATIONS[activation](_convolved(x, w, b, stride, padding, dilation, groups))
+
+
+def _one_tensor(gradients, output_mask) -> torch.Tensor:
+    """The gradient that is asked for, or the values of all of them that are."""
+    asked = [g for g, wanted in zip(gradients, output_mask, strict=True) if wanted]
+    return asked[0] if len(asked) == 1 else torch.cat([g.flatten() for g in asked])
+
+
+def _gradients(grad, x, w, output_mask, **steps) -> torch.Tensor:
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in (x, w, x.new_zeros(len(w)))]
+        return _one_tensor(torch.autograd.grad(_convolved(*leaves, **steps), leaves, grad), output_mask)
+
+
+def backward_reference(grad_output, input, weight, **given) -> torch.Tensor:
+    return _gradients(*(wide(t, input.dtype) for t in (grad_output, input, weight)), **given)
+
+
+def causal_reference(input, weight, bias=None, activation="none") -> torch.Tensor:
+    """A depthwise convolution of what came before."""
+    channels, taps = weight.shape
+    return conv1d_reference(input, weight[:, None], bias, [1], [taps - 1, 0], [1], channels, activation)
+
+
+def _stepped(input, state, weight, bias, activation="none") -> torch.Tensor:
+    window = torch.cat([state, input[..., None]], -1)
+    result = (window[..., window.shape[-1] - weight.shape[-1] :] * weight).sum(-1)
+    result = ACTIVATIONS[activation](result if bias is None else result + bias)
+    return torch.cat([result[..., None], window[..., 1:]], -1)
+
+
+def update_reference(input, state, weight, bias=None, activation="none") -> torch.Tensor:
+    """The step's result, then the state after it."""
+    given = (None if t is None else wide(t, input.dtype) for t in (input, state, weight, bias))
+    return _stepped(*given, activation)
+
+
+def _slid(a, v, mode: str) -> torch.Tensor:
+    """numpy's definition: every place of the shorter one, reversed, over the longer one."""
+    if v.shape[-1] > a.shape[-1]:
+        a, v = v.expand(*a.shape[:-1], -1), a
+    taps = v.shape[-1]
+    before = {"full": taps - 1, "same": taps // 2, "valid": 0}[mode]
+    after = {"full": taps - 1, "same": taps - 1 - taps // 2, "valid": 0}[mode]
+    padded = torch.cat([a.new_zeros(*a.shape[:-1], before), a, a.new_zeros(*a.shape[:-1], after)], -1)
+    return (padded.unfold(-1, taps, 1) * v.flip(-1)[..., None, :]).sum(-1)
+
+
+def convolve_reference(a, v, mode="full") -> torch.Tensor:
+    dtype = torch.result_type(a, v)
+    return _slid(wide(a, dtype), wide(v, dtype), mode)
+
+
+def reference(op: str) -> Callable:
+    """The float64 reference of 'conv1d', 'conv1d_backward' or any other of the cases."""
+    return {c.name: c.reference for c in CASES}[op]
+
+
+# ---------------------------------------------------------------- error bounds
+
+
+def _bound(device: str, dtype: torch.dtype, sizes: torch.Tensor, count: int) -> torch.Tensor:
+    """Of a sum of `count` products whose sizes add up to `sizes`, one after another or in parts: roundings of either sign add up to some
+    sqrt(count) eps of it; and a few for what a complex product or a library's order adds. Where the sizes add up to more than the type
+    holds, so may a part of them, and anything may come."""
+    info, result = torch.finfo(compute_type(device, dtype)), torch.finfo(real_of(dtype))
+    step = info.smallest_normal * (1 if device == "cpu" else info.eps)  # oneDNN flushes subnormal numbers
+    bound = (math.sqrt(count) + 10) * info.eps * sizes + (count + 10) * step
+    return torch.where(sizes < min(info.max, result.max), bound, math.inf)
+
+
+def _sizes(*operands) -> list:
+    return [None if t is None else finite_sizes(wide(t, t.dtype)) for t in operands]
+
+
+def conv1d_bound(
+    device,
+    result_dtype,
+    reference,
+    input,
+    weight,
+    bias=None,
+    stride=1,
+    padding=0,
+    dilation=1,
+    groups=1,
+    activation="none",
+):
+    sizes = _convolved(*_sizes(input, weight, bias), stride, padding, dilation, groups)
+    return _activated(device, result_dtype, sizes, weight[0].numel(), activation)
+
+
+def _activated(device, dtype, sizes, count: int, activation: str) -> torch.Tensor:
+    """No activation is steeper than 1.13. What it is of may have been rounded to the result's type, and it has an error of its own."""
+    bound = _bound(device, dtype, sizes, count)
+    return bound if activation == "none" else 1.13 * bound + torch.finfo(dtype).eps * sizes
+
+
+def backward_bound(device, result_dtype, reference, grad_output, input, weight, **given):
+    sizes = _gradients(*_sizes(grad_output, input, weight), **given)
+    count = max(weight[:, 0].numel(), grad_output.numel() // max(len(weight), 1))
+    return _bound(device, result_dtype, sizes, count)
+
+
+def causal_bound(device, result_dtype, reference, input, weight, bias=None, activation="none"):
+    channels, taps = weight.shape
+    steps = [1], [taps - 1, 0], [1], channels
+    return conv1d_bound(device, result_dtype, reference, input, weight[:, None], bias, *steps, activation)
+
+
+def update_bound(device, result_dtype, reference, input, state, weight, bias=None, activation="none"):
+    """Of the result; the state is moved."""
+    sizes = _stepped(*_sizes(input, state, weight, bias))[..., :1]
+    bound = _activated(device, result_dtype, sizes, weight.shape[-1], activation)
+    return torch.cat([bound, torch.zeros_like(state, dtype=torch.float64)], -1)
+
+
+def convolve_bound(device, result_dtype, reference, a, v, mode="full"):
+    if not (result_dtype.is_floating_point or result_dtype.is_complex):
+        return None
+    sizes = _slid(*_sizes(a, v), mode)
+    return _bound(device, result_dtype, sizes, min(a.shape[-1], v.shape[-1]))
+
+
+# ---------------------------------------------------------------- ATen's operators
+
+
+def _contiguous(t: torch.Tensor) -> torch.Tensor:
+    """With the strides of new memory, those of sizes of 1 too."""
+    new = t.stride() == torch.empty(t.shape, device="meta").stride()
+    return t if new else t.clone(memory_format=torch.contiguous_format)
+
+
+def _in_layout_of(like: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """Channels last where `like` is, otherwise contiguous."""
+    last = like.mT.is_contiguous() and not like.is_contiguous()
+    return _contiguous(t.mT).mT if last else _contiguous(t)
+
+
+def _padded(input, padding) -> tuple:
+    """ATen takes one size for both ends: the input, and that size. (What is refused needn't be padded.)"""
+    if len(padding) != 2 or padding[0] == padding[1] or min(padding) < 0 or "float8" in str(input.dtype):
+        return input, [max(padding)] if len(padding) == 2 and min(padding) >= 0 else padding
+    return functional.pad(input, padding), [0]
+
+
+def _aten_plain(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1):
+    return _in_layout_of(input, torch.conv1d(input, weight, bias, stride, padding, dilation, groups))
+
+
+def _aten(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1, activation="none"):
+    padded, around = _padded(input, padding)
+    result = torch.conv1d(padded, weight, bias, stride, around, dilation, groups)
+    if activation not in ACTIVATIONS:
+        raise RuntimeError(f"no activation {activation}")
+    return _in_layout_of(input, ACTIVATIONS[activation](result))
+
+
+def _aten_backward(grad_output, input, weight, *, stride, padding, dilation, groups, output_mask):
+    if input.is_complex():  # ATen's operator isn't implemented for them, their gradients are
+
+        def function(x, w, b):
+            return _aten(x, w, b, stride, padding, dilation, groups)
+
+        _, gradients = torch.func.vjp(function, input, weight, weight[:, 0, 0])
+        of_input, *others = gradients(grad_output)
+        return _one_tensor([_in_layout_of(input, of_input), *others], output_mask)
+    if not grad_output.dtype == input.dtype == weight.dtype:
+        raise RuntimeError("one dtype")  # some of the gradients need no two of them
+    padded, around = _padded(input, padding)
+    grads = torch.ops.aten.convolution_backward(
+        grad_output, padded, weight, weight.shape[:1], stride, around, dilation, False, [0], groups, output_mask
+    )
+    of_input, *others = grads
+    if output_mask[0]:
+        of_input = of_input if padded is input else of_input.narrow(-1, padding[0], input.shape[-1])
+        of_input = _in_layout_of(input, of_input)
+    return _one_tensor([of_input, *(g if g is None else _contiguous(g) for g in others)], output_mask)
+
+
+def _backward_of(grad_output, input, weight, **given):
+    grads = OPS.conv1d_backward(grad_output, input, weight, **given)
+    return _one_tensor(grads, given["output_mask"])
+
+
+def _aten_causal(input, weight, bias=None, activation="none"):
+    if weight.dim() != 2 or input.dim() not in (2, 3):
+        raise RuntimeError("a weight (C, K)")
+    channels, taps = weight.shape
+    return _aten(input, weight[:, None], bias, [1], [taps - 1, 0], [1], channels, activation)
+
+
+def _fit(input, state, weight, bias) -> bool:
+    fit = input.dim() == weight.dim() == 2 and state.shape[:-1] == input.shape and weight.shape[0] == input.shape[1]
+    return fit and (bias is None or bias.shape == input.shape[1:])
+
+
+def _aten_update(input, state, weight, bias=None, activation="none"):
+    if not _fit(input, state, weight, bias) or state.shape[2] < weight.shape[1] - 1 or activation not in ACTIVATIONS:
+        raise RuntimeError("an input (N, C), a state (N, C, S), a weight (C, K), a bias (C) and a known activation")
+    kind = input.device.type
+    if torch.is_autocast_enabled(kind):  # a state that is written to can't be cast: the others are
+        given = (t if t is None or t.dtype == torch.float64 else t.to(state.dtype) for t in (input, weight, bias))
+        input, weight, bias = given
+        with torch.autocast(kind, enabled=False):
+            return _aten_update(input, state, weight, bias, activation)
+    if not state.dtype == input.dtype == weight.dtype:
+        raise RuntimeError("one dtype")
+    window = torch.cat([state, input[..., None]], -1)
+    taps = window[..., window.shape[-1] - weight.shape[-1] :]
+    result = torch.conv1d(taps, weight[:, None], bias, groups=weight.shape[0])
+    return torch.cat([ACTIVATIONS[activation](result), window[..., 1:]], -1)
+
+
+def _without_autocast(like: torch.Tensor):
+    kind = like.device.type
+    return contextlib.nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
+
+
+def _step(input, state, weight, bias=None, activation="none"):
+    """causal_conv1d_update as a function: its result, and the state after it."""
+    with _without_autocast(input):
+        mine = state.clone()
+        if _fit(input, state, weight, bias):
+            # None of the values of the others: batched (torch.vmap) where one of them is, so that it can be written to.
+            others = [input[..., None], weight] + ([] if bias is None else [bias[..., None]])
+            nothing = [t[..., :0].to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
+            mine = torch.cat([state, *nothing], -1)
+    result = torch_ops.causal_conv1d_update(input, mine, weight, bias, activation)
+    with _without_autocast(input):
+        return torch.cat([result[..., None], mine], -1)
+
+
+def _aten_convolve(a, v, mode="full"):
+    if v.dim() != 1 or a.dim() < 1 or mode not in calls.MODES or 0 in (len(v), a.shape[-1]):
+        raise RuntimeError("numpy's arguments")
+    dtype = torch.result_type(a, v)
+    a, v = a.to(dtype), v.to(dtype)
+    if torch.is_autocast_enabled(a.device.type):  # signals keep their precision
+        with torch.autocast(a.device.type, enabled=False):
+            return _aten_convolve(a, v, mode)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return _slid(a, v, mode).to(dtype)
+    size, taps = sorted((a.shape[-1], len(v)), reverse=True)
+    start, places = {
+        "full": (0, size + taps - 1),
+        "same": ((taps - 1) // 2, size),
+        "valid": (taps - 1, size - taps + 1),
+    }[mode]
+    full = torch.conv1d(a.reshape(-1, 1, a.shape[-1]), v.flip(0)[None, None], padding=len(v) - 1)
+    return _contiguous(full.narrow(-1, start, places).reshape(*a.shape[:-1], places))
+
+
+# ---------------------------------------------------------------- the cases
+
+
+def _list(value) -> list:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def _plain_of_opinfo(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    given = {"bias": bias, "stride": _list(stride), "dilation": _list(dilation), "groups": groups}
+    return None if isinstance(padding, str) else ((input, weight), {**given, "padding": _list(padding)})
+
+
+def _string_of_opinfo(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    given = {"bias": bias, "stride": _list(stride), "dilation": _list(dilation), "groups": groups}
+    return ((input, weight), {**given, "padding": padding}) if isinstance(padding, str) else None
+
+
+def _case(
+    name: str, op: Callable, overload, aten: Callable, reference: Callable, bound: Callable, build: Callable, **more
+):
+    return OpCase(
+        name=name,
+        op=op,
+        overload=overload,
+        aten=aten,
+        reference=reference,
+        samples=functools.partial(calls.samples, build),
+        few=functools.partial(calls.few, build),
+        bound=bound,
+        grad_dtypes=FLOATS + COMPLEX,
+        elementwise=False,
+        saves_inputs=True,
+        **{"dtypes": FLOATS + COMPLEX, **more},
+    )
+
+
+_forward = {"reference": conv1d_reference, "bound": conv1d_bound}
+CASES = [
+    _case(
+        "conv1d", torch_ops.conv1d, OPS.conv1d.default, _aten_plain, **_forward, build=calls.plain, errors=errors.plain,
+        opinfo=(OpInfoLink("nn.functional.conv1d", _plain_of_opinfo, at_least=4),),
+    ),
+    _case(
+        "conv1d.padding", OPS.conv1d.padding, OPS.conv1d.padding, _aten_plain, **_forward, build=calls.string, errors=errors.string,
+        opinfo=(OpInfoLink("nn.functional.conv1d", _string_of_opinfo, at_least=4),),
+    ),
+    _case("conv1d_act", torch_ops.conv1d_act, OPS.conv1d_act.default, _aten, **_forward, build=calls.act, errors=errors.act),
+    _case(
+        "conv1d_backward", _backward_of, OPS.conv1d_backward.default, _aten_backward, backward_reference, backward_bound,
+        build=calls.backward, errors=errors.backward,
+    ),
+    _case(
+        "causal_conv1d", torch_ops.causal_conv1d, OPS.causal_conv1d.default, _aten_causal, causal_reference, causal_bound,
+        build=calls.causal, errors=errors.causal,
+    ),
+    OpCase(
+        name="causal_conv1d_update",
+        op=_step,
+        overload=OPS.causal_conv1d_update.default,
+        aten=_aten_update,
+        reference=update_reference,
+        samples=calls.update_samples,
+        few=calls.update_few,
+        errors=errors.update,
+        dtypes=FLOATS + COMPLEX,
+        grad_dtypes=FLOATS + COMPLEX,
+        bound=update_bound,
+        elementwise=False,
+        saves_inputs=True,
+        writes=("state",),
+        workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
+    ),
+    OpCase(
+        name="convolve",
+        op=torch_ops.convolve,
+        overload=OPS.convolve.default,
+        aten=_aten_convolve,
+        reference=convolve_reference,
+        samples=calls.convolve_samples,
+        few=calls.convolve_few,
+        errors=errors.convolve,
+        dtypes=FLOATS + INTEGERS + COMPLEX,
+        grad_dtypes=FLOATS + COMPLEX,
+        bound=convolve_bound,
+        elementwise=False,
+        saves_inputs=True,
+        workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
+    ),
+]  # fmt: skip

@@ -1,0 +1,170 @@
+// C entry points to the emulated launchers of convolutions, for test_conv1d_kernels.py.
+#include "../plan/conv1d_problem.h"
+#include "conv1d/conv1d_launch.cuh"
+
+namespace gpuopt::conv1d {
+// What a launch may have with asking, and bytes that must stay.
+alignas(16) uint4 shared[(detail::kMostSharedBytes + 1024) / sizeof(uint4)];
+}  // namespace gpuopt::conv1d
+
+using namespace gpuopt;
+using namespace gpuopt::conv1d;
+
+namespace {
+
+constexpr int kGuard = 1024;
+constexpr char kPoison = char(0xff);  // NaN, for who reads what nobody has written
+
+bool is_poison(const char* from, size_t bytes) {
+  return static_cast<size_t>(std::count(from, from + bytes, kPoison)) == bytes;
+}
+
+struct PoisonedWorkspace final : Workspace {
+  void* allocate(size_t bytes) override {
+    sizes.push_back(bytes);
+    blocks.emplace_back(bytes + kGuard + 16, kPoison);
+    return begin(blocks.size() - 1);
+  }
+  char* begin(size_t i) {
+    return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
+  }
+  bool intact() {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (!is_poison(begin(i) + sizes[i], kGuard)) return false;
+    }
+    return true;
+  }
+  std::vector<size_t> sizes;
+  std::vector<std::vector<char>> blocks;
+};
+
+// Shared memory is poisoned before every block, and what is not the block's must stay.
+struct PoisonedShared {
+  PoisonedShared() {
+    std::fill_n(bytes, sizeof(shared), kPoison);
+    emulator::before_block = [this] {
+      check();
+      std::fill_n(bytes, own, kPoison);
+      own = emulator::shared_bytes;
+      launches += blockIdx.x == 0;
+    };
+  }
+  ~PoisonedShared() { emulator::before_block = nullptr; }
+  void check() { intact = intact && is_poison(bytes + own, sizeof(shared) - own); }
+
+  char* const bytes = reinterpret_cast<char*>(shared);
+  size_t own = 0;  // of the last block
+  int launches = 0;
+  bool intact = true;
+};
+
+}  // namespace
+
+struct Limits {
+  int64_t row_threads, wide_outputs, weight_blocks, weight_units, launch_blocks;
+};
+
+// The limits that small problems would not reach.
+extern "C" void set_limits(const Limits* limits) {
+  Tuning::default_row_threads = static_cast<int>(limits->row_threads);
+  Tuning::default_wide_outputs = limits->wide_outputs;
+  Tuning::default_weight_blocks = static_cast<int>(limits->weight_blocks);
+  Tuning::default_weight_units = static_cast<int>(limits->weight_units);
+  kMaxIndex32 = limits->launch_blocks;
+}
+
+struct Taken {
+  int path, channels, wide, dilated, channels_first, products, taps, tap_parts, splits, blocks,
+      threads, block_rows, launches, workspaces, intact;
+};
+
+namespace {
+
+Taken taken_of(const Plan& plan) {
+  return {static_cast<int>(plan.path),
+          plan.channels,
+          plan.wide,
+          plan.dilated,
+          plan.channels_first,
+          plan.products,
+          plan.taps,
+          static_cast<int>(plan.tap_parts),
+          static_cast<int>(plan.splits),
+          static_cast<int>(plan.blocks),
+          plan.threads,
+          static_cast<int>(plan.block_rows)};
+}
+
+cudaError_t start(const Problem& problem, Pass pass, const Device& device, Workspace& workspace) {
+  if (pass == Pass::kForward) return forward(problem, device, nullptr);
+  if (pass == Pass::kBackwardInput) return backward_input(problem, device, nullptr);
+  return backward_weight(problem, device, workspace, nullptr);
+}
+
+}  // namespace
+
+extern "C" int run(const Given* given, int pass_number, int multiprocessors, Taken* taken) {
+  const Problem problem = make_problem(*given);
+  const auto pass = static_cast<Pass>(pass_number);
+  const Device device{multiprocessors};
+  const Plan plan = make_plan(problem, pass, device);
+  PoisonedWorkspace workspace;
+  PoisonedShared memory;
+  const cudaError_t error = start(problem, pass, device, workspace);
+  memory.check();
+  *taken = taken_of(plan);
+  taken->launches = memory.launches;
+  taken->workspaces = static_cast<int>(workspace.blocks.size());
+  taken->intact = workspace.intact() && memory.intact;
+  return error;
+}
+
+// The launches of a problem that is too large to run: their number or -1, and *blocks of the largest.
+extern "C" int launches(const Given* given, int pass_number, int multiprocessors, int64_t* blocks,
+                        Taken* taken) {
+  const Problem problem = make_problem(*given);
+  const auto pass = static_cast<Pass>(pass_number);
+  const Device device{multiprocessors};
+  const Plan plan = make_plan(problem, pass, device);
+  std::vector<unsigned> noted;
+  PoisonedWorkspace workspace;
+  emulator::noted = &noted;
+  const cudaError_t error =
+      start(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors}, workspace);
+  emulator::noted = nullptr;
+  if (error != cudaSuccess) return -1;
+  *taken = taken_of(plan);
+  *blocks = *std::max_element(noted.begin(), noted.end());
+  return static_cast<int>(noted.size());
+}
+
+struct GivenUpdate {
+  int64_t input, input_batch_stride, input_stride;
+  int64_t state, state_batch_stride, state_channel_stride, state_stride;
+  int64_t weight, weight_stride, tap_stride, bias, bias_stride, out;
+  int64_t dtype, batch, channels, taps, state_size, activation;
+};
+
+extern "C" int run_update(const GivenUpdate* given) {
+  UpdateProblem problem;
+  problem.input = reinterpret_cast<const void*>(given->input);
+  problem.input_batch_stride = given->input_batch_stride;
+  problem.input_stride = given->input_stride;
+  problem.state = reinterpret_cast<void*>(given->state);
+  problem.state_batch_stride = given->state_batch_stride;
+  problem.state_channel_stride = given->state_channel_stride;
+  problem.state_stride = given->state_stride;
+  problem.weight = reinterpret_cast<const void*>(given->weight);
+  problem.weight_stride = given->weight_stride;
+  problem.tap_stride = given->tap_stride;
+  problem.bias = reinterpret_cast<const void*>(given->bias);
+  problem.bias_stride = given->bias_stride;
+  problem.out = reinterpret_cast<void*>(given->out);
+  problem.dtype = static_cast<DType>(given->dtype);
+  problem.batch = given->batch;
+  problem.channels = given->channels;
+  problem.taps = given->taps;
+  problem.state_size = given->state_size;
+  problem.activation = static_cast<Activation>(given->activation);
+  return update(problem, nullptr);
+}

@@ -1,0 +1,59 @@
+// C entry points to the planner of convolutions, for test_conv1d_plan.py.
+#include "conv1d_problem.h"
+
+using namespace gpuopt;
+using namespace gpuopt::conv1d;
+
+struct PlanView {
+  int64_t path, channels, wide, dilated, channels_first, cycle, tiles, row_tiles, row_lanes, rows,
+      block_rows, halo_packs, taps_pitch, products, block_channels, tile_values, taps, tap_parts,
+      splits, lanes, blocks, threads, shared_bytes;
+};
+
+extern "C" {
+
+void plan(const Given* given, int pass, int multiprocessors, PlanView* view) {
+  const Plan plan =
+      make_plan(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors});
+  *view = {static_cast<int64_t>(plan.path),
+           plan.channels,
+           plan.wide,
+           plan.dilated,
+           plan.channels_first,
+           plan.cycle,
+           plan.tiles,
+           plan.row_tiles,
+           plan.row_lanes,
+           plan.rows,
+           plan.block_rows,
+           plan.halo_packs,
+           plan.taps_pitch,
+           plan.products,
+           plan.block_channels,
+           plan.tile_values,
+           plan.taps,
+           plan.tap_parts,
+           plan.splits,
+           plan.lanes,
+           plan.blocks,
+           plan.threads,
+           static_cast<int64_t>(plan.shared_bytes)};
+}
+
+int serves_it(const Given* given, int pass, int multiprocessors) {
+  return serves(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors});
+}
+
+// The problem of an input gradient of step 1, as a forward one.
+void transpose(const Given* given, Given* result) {
+  const Problem problem = detail::transposed(make_problem(*given));
+  *result = *given;
+  std::swap(result->from, result->to);
+  result->weight = reinterpret_cast<int64_t>(problem.weight.data);
+  result->out_stride = problem.weight.out_stride;
+  result->in_stride = problem.weight.in_stride;
+  result->tap_stride = problem.weight.tap_stride;
+  result->step = problem.step;
+  result->padding = problem.padding;
+}
+}

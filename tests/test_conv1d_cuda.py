@@ -1,0 +1,189 @@
+"""What only a GPU shows of convolutions: the same bits however calls overlap, and what memory they take. (tests/test_conv1d_accuracy.py
+has their errors.)"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+
+import pytest
+import torch
+
+import torch_ops
+
+from .cases import tensors
+from .cases.conv1d import CASES
+from .compare import Failures, close, different_bits
+from .conv1d_calls import GRADIENTS, KINDS, make_call
+
+pytestmark = pytest.mark.gpu
+CASE = {case.name: case for case in CASES}
+FORWARD, BACKWARD = CASE["conv1d_act"], CASE["conv1d_backward"]
+
+
+# ---------------------------------------------------------------- the same bits, however calls overlap
+
+
+@functools.cache
+def _calls() -> dict:
+    """Forward and gradients of every kind, as functions without arguments that return a tensor."""
+    calls = {}
+    for kind, layout, dtype in itertools.product(KINDS, ("contiguous", "transposed"), (torch.float32, torch.bfloat16)):
+        if kind == "dense":
+            continue  # cuDNN's
+        for taps, stride in ((4, 1), (17, 2)):
+            operands, grad, steps = make_call(kind, taps, dtype, stride, layout=layout, seed=3)
+            name = f"{kind}, {layout}, {dtype}, {taps} taps"
+            calls[name] = functools.partial(FORWARD.op, *operands, **steps, activation="silu")
+            for k, of in enumerate(GRADIENTS):
+                mask = [i == k for i in range(3)]
+                calls[f"{name}, {of}"] = functools.partial(BACKWARD.op, grad, *operands[:2], **steps, output_mask=mask)
+    big = tensors.Maker("cuda", torch.float32)
+    x, w = big(8, 64, 20_001), big(64, 1, 9)
+    calls["large"] = functools.partial(torch_ops.conv1d, x, w, groups=64)
+    calls["large, weight"] = functools.partial(
+        BACKWARD.op,
+        big(8, 64, 19_993),
+        x,
+        w,
+        stride=[1],
+        padding=[0],
+        dilation=[1],
+        groups=64,
+        output_mask=[False, True, False],
+    )
+    return calls
+
+
+@functools.cache
+def _sequential() -> dict:
+    """The result of every call, made with nothing else running."""
+    results = {}
+    for name, call in _calls().items():
+        torch.cuda.synchronize()
+        results[name] = call()
+        torch.cuda.synchronize()
+    return results
+
+
+def _compare(results) -> None:
+    torch.cuda.synchronize()
+    failures = Failures()
+    for name, got in results:
+        with failures.sample(name):
+            failures.add(name, different_bits(got, _sequential()[name]))
+    failures.check()
+
+
+def test_repeats_bit_for_bit():
+    for _ in range(5):
+        _compare((name, call()) for name, call in _calls().items())
+
+
+def test_streams_at_once():
+    names, streams = list(_sequential()), [torch.cuda.Stream() for _ in range(6)]
+    for _ in range(2):
+        gate, results = torch.cuda.Event(), []
+        torch.cuda._sleep(40_000_000)  # some 20 ms, while the streams' queues are filled
+        gate.record()
+        for k, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                stream.wait_event(gate)
+                for n in range(len(names)):
+                    name = names[(n * (1 if k % 2 else 5) + 7 * k) % len(names)]
+                    results.append((name, _calls()[name]()))
+        _compare(results)
+
+
+def test_graph_replays():
+    """A graph of all calls, replayed into spoilt results."""
+    names = list(_sequential())  # kernels are loaded
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static = [(name, _calls()[name]()) for name in names]
+    for _ in range(3):
+        for _, result in static:
+            result.fill_(math.nan)
+        graph.replay()
+        _compare(static)
+
+
+def test_graph_of_steps():
+    """A state that a graph moves on with every replay."""
+    make = tensors.Maker("cuda", torch.float32)
+    x, state, w = make(2, 40), torch.zeros(2, 40, 3, device="cuda"), make(40, 4)
+    torch_ops.causal_conv1d_update(x, state.clone(), w)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = torch_ops.causal_conv1d_update(x, state, w, None, "silu")
+    state.zero_()
+    places = make(2, 40, 6)
+    want = torch_ops.causal_conv1d(places, w, None, "silu")
+    for k in range(6):
+        x.copy_(places[..., k])
+        graph.replay()
+        assert close(result, want[..., k]) is None
+
+
+@pytest.mark.parametrize("byte", [0x01, 0x7F, 0xFF])
+def test_nothing_is_read_from_freed_memory(byte):
+    """Whatever a workspace or a result held before."""
+    torch.cuda.empty_cache()
+    results = []
+    for name, call in _calls().items():
+        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 24) for _ in range(2)]
+        del blocks
+        results.append((name, call()))
+    _compare(results)
+
+
+@contextlib.contextmanager
+def _deterministic():
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_algorithms():
+    """The flag changes no bit of what kernels here compute, and dense convolutions obey it."""
+    with _deterministic():
+        _compare((name, call()) for name, call in _calls().items())
+        operands, grad, steps = make_call("dense", 5, torch.float32)
+        mask = {**steps, "output_mask": [True, True, True]}
+        for case, args, given in ((FORWARD, operands, steps), (BACKWARD, (grad, *operands[:2]), mask)):
+            assert different_bits(case.op(*args, **given), case.op(*args, **given)) is None
+
+
+# ---------------------------------------------------------------- memory
+
+
+def _peak(call) -> int:
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def test_operands_are_never_copied():
+    """Results, and for weight's gradient a workspace, are all that a call takes, whatever the layout and the padding."""
+    make = tensors.Maker("cuda", torch.float32)
+    x, w = make(8, 64, 2**15 + 5), make(64, 1, 4)
+    for given in (x, x[..., 1:-2], x[:, :, ::2], x.mT.contiguous().mT, x.expand(8, -1, -1), x[:1].expand(8, -1, -1)):
+        for call in (
+            lambda t=given: torch_ops.causal_conv1d(t, w[:, 0], None, "silu"), lambda t=given: torch_ops.conv1d(t, w, padding="same", groups=64),
+        ):  # fmt: skip
+            size = call().nbytes
+            assert _peak(call) <= size + 2**20
+        grad = torch.ones((), device="cuda").expand(given.shape)
+        for mask in ((True, False, False), (False, True, False)):
+            peak = _peak(lambda m=mask, t=given, g=grad: torch_ops.conv1d_backward(g, t, w, 1, (3, 0), 1, 64, m))
+            assert peak <= mask[0] * given.numel() * 4 + x.nbytes // 8 + 2**20, (
+                f"{tuple(given.stride())}, {mask}: {peak} bytes"
+            )
