@@ -56,6 +56,15 @@ def _seed():
 
 
 @pytest.fixture(autouse=True)
+def _repeatable_cudnn():
+    """Convolutions that ATen computes are held to the same bits too, which cuDNN promises only when it is asked to."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    yield
+    torch.backends.cudnn.deterministic = before
+
+
+@pytest.fixture(autouse=True)
 def _enough_memory(request):
     """Skips a test that says, with @gib(n), that it needs more than there is, and leaves none of it in torch's cache."""
     marker = request.node.get_closest_marker("gib")

@@ -1,5 +1,5 @@
 """What only a GPU shows of convolutions: the same bits however calls overlap, and what memory they take. (tests/test_conv1d_accuracy.py
-has their errors.)"""
+has their errors.) What ATen computes is repeatable as tests/conftest.py asks cuDNN to be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _calls() -> dict:
     calls = {}
     for kind, layout, dtype in itertools.product(KINDS, ("contiguous", "transposed"), (torch.float32, torch.bfloat16)):
         if kind == "dense":
-            continue  # cuDNN's
+            continue  # all of it cuDNN's
         for taps, stride in ((4, 1), (17, 2)):
             operands, grad, steps = make_call(kind, taps, dtype, stride, layout=layout, seed=3)
             name = f"{kind}, {layout}, {dtype}, {taps} taps"
@@ -80,6 +80,24 @@ def _compare(results) -> None:
 def test_repeats_bit_for_bit():
     for _ in range(5):
         _compare((name, call()) for name, call in _calls().items())
+
+
+OWN = ("depthwise", "depthwise, 768", "one channel", "one place", "short")  # with a kernel here, at step 1
+
+
+def test_own_kernels_repeat_whatever_cudnn_is_asked():
+    _sequential()  # of cuDNN's too, which all tests share
+    torch.backends.cudnn.deterministic = False  # until the end of the test: tests/conftest.py
+    own = {name: call for name, call in _calls().items() if name.startswith("large") or _is_own(name)}
+    assert len(own) >= 80
+    for _ in range(5):
+        _compare((name, call()) for name, call in own.items())
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(tuple(f"{kind}, {layout}" for kind in OWN for layout in ("contiguous", "transposed"))) and (
+        ", 4 taps" in name
+    )
 
 
 def test_streams_at_once():

@@ -110,7 +110,7 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> pack_of(const uint4& words) {
   return pack;
 }
 
-// The 16 bytes from byte `shift` (0 to 15, a whole number of values) of two neighbouring aligned packs on.
+// The 16 bytes from byte `shift` (0 to 15) of two neighbouring aligned packs on.
 template <typename T>
 __device__ __forceinline__ Pack<T, kPackSize<T>> shift_packs(const uint4& low, const uint4& high,
                                                              uint32_t shift) {
@@ -122,7 +122,6 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> shift_packs(const uint4& low, c
   const bool by_one = shift & 4;
   const uint32_t b0 = by_one ? a1 : a0, b1 = by_one ? a2 : a1, b2 = by_one ? a3 : a2;
   const uint32_t b3 = by_one ? a4 : a3, b4 = by_one ? a5 : a4;
-  if constexpr (sizeof(T) >= 4) return pack_of<T>(uint4{b0, b1, b2, b3});
   const uint32_t left_over = 8 * (shift & 3);
   const uint4 words{__funnelshift_r(b0, b1, left_over), __funnelshift_r(b1, b2, left_over),
                     __funnelshift_r(b2, b3, left_over), __funnelshift_r(b3, b4, left_over)};

@@ -30,8 +30,8 @@ void cut(const Problem& problem, Problem& first, Problem& second) {
 
 // Kernels count lanes and blocks with 31 bits.
 bool fits(const Plan& plan) {
-  return plan.blocks <= kMaxIndex32 &&
-         (plan.path != Path::kRows || plan.lanes <= kMaxIndex32 - kThreads);
+  return plan.blocks <= kMaxIndex32 && ((plan.path != Path::kRows && plan.path != Path::kMma) ||
+                                        plan.lanes <= kMaxIndex32 - kThreads);
 }
 
 template <typename Start>

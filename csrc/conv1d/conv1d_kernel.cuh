@@ -78,18 +78,18 @@ struct Rows {
                                              int32_t size, int32_t packs, int32_t lane,
                                              int32_t lanes) const {
     constexpr int N = kPackSize<T>;
-    // The row holds packs from `low` on whole, `whole` of them.
-    const int32_t low = begin >= 0 ? 0 : (N - 1 - begin) / N;
-    const int32_t whole = size >= begin ? (size - begin) / N - low : 0;
+    // The row holds packs from `low` on whole, up to `high`.
+    const int32_t low = min(begin >= 0 ? 0 : (N - 1 - begin) / N, packs);
+    const int32_t high = max(min(size >= begin ? (size - begin) / N : 0, packs), low);
     const auto* from = reinterpret_cast<const uint4*>(row + begin);
-#pragma unroll 2
-    for (int32_t q = lane; q < packs; q += lanes) {
-      const int32_t inner = q - low;
-      if (inner >= 0 && inner < whole) {
-        copy_async<uint4, 1>(shared + q, from + q);
-      } else {
-        shared[q] = load_edge(row, begin + q * N, size);
-      }
+#pragma unroll 4
+    for (int32_t q = low + lane; q < high; q += lanes) copy_async<uint4, 1>(shared + q, from + q);
+    if (low == 0 && high == packs) return;
+    const int32_t left = packs - high;
+#pragma unroll 1
+    for (int32_t i = lane; i < low + left; i += lanes) {
+      const int32_t q = i < low ? i : high + i - low;
+      shared[q] = load_edge(row, begin + q * N, size);
     }
   }
 
@@ -158,13 +158,30 @@ __device__ __forceinline__ void widen(compute_t<T>* to, const Pack<T, kPackSize<
   }
 }
 
+// shift_packs() of values that are whole words.
+template <typename T>
+__device__ __forceinline__ Pack<T, kPackSize<T>> shift_words(const uint4& low, const uint4& high,
+                                                             uint32_t shift) {
+  const bool by_two = shift & 8;
+  const uint32_t a0 = by_two ? low.z : low.x, a1 = by_two ? low.w : low.y;
+  const uint32_t a2 = by_two ? high.x : low.z, a3 = by_two ? high.y : low.w;
+  if constexpr (sizeof(T) == 8) return pack_of<T>(uint4{a0, a1, a2, a3});
+  const uint32_t a4 = by_two ? high.z : high.x;
+  const bool by_one = shift & 4;
+  return pack_of<T>(uint4{by_one ? a1 : a0, by_one ? a2 : a1, by_one ? a3 : a2, by_one ? a4 : a3});
+}
+
 // `Count` * pack size values, from `shift` bytes after the first of Count + 1 packs on.
 template <typename T, int Count>
 __device__ __forceinline__ void shift_in(compute_t<T>* to, const uint4 (&packs)[Count + 1],
                                          uint32_t shift) {
 #pragma unroll
   for (int i = 0; i < Count; ++i) {
-    widen<T>(to + i * kPackSize<T>, shift_packs<T>(packs[i], packs[i + 1], shift));
+    if constexpr (sizeof(T) >= 4) {
+      widen<T>(to + i * kPackSize<T>, shift_words<T>(packs[i], packs[i + 1], shift));
+    } else {
+      widen<T>(to + i * kPackSize<T>, shift_packs<T>(packs[i], packs[i + 1], shift));
+    }
   }
 }
 

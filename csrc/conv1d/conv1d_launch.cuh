@@ -4,6 +4,7 @@
 #include "conv1d/conv1d.h"
 #include "conv1d/conv1d_columns.cuh"
 #include "conv1d/conv1d_fan.cuh"
+#include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"
 #include "conv1d/conv1d_update.cuh"
 #include "conv1d/conv1d_values.cuh"
@@ -116,6 +117,34 @@ cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream)
 }
 
 template <typename T>
+cudaError_t launch_mma(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  MmaArgs args;
+  set_operands(args, p);
+  args.from_channel = p.from.channel_stride;
+  args.to_channel = p.to.channel_stride;
+  args.weight_group = p.weight.group_stride;
+  args.weight_out = p.weight.out_stride;
+  args.weight_in = p.weight.in_stride;
+  const Packs packs = packs_of(p, p.from);
+  args.first_pack = packs.first;
+  args.last_pack = packs.last;
+  args.from_size = static_cast<int32_t>(p.from.size);
+  args.to_size = static_cast<int32_t>(p.to.size);
+  args.padding = static_cast<int32_t>(p.padding);
+  args.taps = static_cast<int32_t>(p.taps);
+  args.in_channels = static_cast<uint32_t>(p.from.channels);
+  args.warps = static_cast<uint32_t>(plan.lanes);
+  args.warp_tiles = static_cast<uint32_t>(plan.warp_tiles);
+  args.warp_packs = static_cast<uint32_t>(plan.warp_packs);
+  args.row_warps = div_by(plan.row_lanes);
+  args.channels = div_by(p.groups * p.to.channels);
+  args.group_channels = div_by(p.to.channels);
+  args.dilation = div_by(p.taps > 1 ? p.dilation : 1);
+  return launch_kernel(args.dilation.divisor > 1 ? mma_kernel<T, true> : mma_kernel<T, false>,
+                       shape_of(plan), stream, args);
+}
+
+template <typename T>
 cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) {
   FanArgs args;
   set_operands(args, p);
@@ -194,6 +223,9 @@ inline ValuesArgs values_args(const Problem& p, const Plan& plan) {
 
 template <typename T>
 cudaError_t launch_forward(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2) {
+    if (plan.path == Path::kMma) return launch_mma<T>(p, plan, stream);
+  }
   switch (plan.path) {
     case Path::kRows:
       return launch_rows<T>(p, plan, stream);

@@ -18,6 +18,7 @@ constexpr int kAccessBytes = 16;
 
 enum class Path : uint8_t {
   kLibrary,  // dense problems, which have no kernel here
+  kMma,      // half types: contiguous rows of step 1, on tensor cores
   kRows,     // contiguous rows of step 1, by packs
   kFan,      // few values into many channels, of contiguous rows
   kColumns,  // channels-last, depthwise, by packs
@@ -39,12 +40,14 @@ struct Plan {
   int64_t block_rows = 1;       // at most of which a block takes a part,
   int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
   int64_t taps_pitch = 0;       // and taps in rows of so many
+  int64_t warp_tiles = 1;       // kMma: of kMmaTile outputs, of a warp
+  int64_t warp_packs = 0;       // kMma: of an input row in a warp's shared memory
   int products = 0;             // kFan: that the kernel is compiled for
   int64_t block_channels = 1;   // kFan
   int64_t tile_values = 0;      // kFan: of an input row that a block's outputs need
   int taps = 8;                 // weight gradients: of a block
   int64_t tap_parts = 1, splits = 1;
-  int64_t lanes = 1;  // kRows, kValues
+  int64_t lanes = 1;  // kRows, kValues; kMma: warps
   int64_t blocks = 1;
   int threads = kThreads;
   size_t shared_bytes = 0;
@@ -169,6 +172,31 @@ inline Plan plan_rows(const Problem& p, const Device& device, const Tuning& tuni
   return plan;
 }
 
+inline Plan plan_mma(const Problem& p, const Device& device, const Tuning& tuning) {
+  Plan plan;
+  if (item_of(p) != 2 || p.to.size < tuning.mma_outputs ||
+      (p.taps > 1 && p.dilation > tuning.mma_dilation)) {
+    return plan;
+  }
+  const int64_t tiles = lanes_of_row(p, kMmaTile);
+  const int64_t rows = p.batch * p.groups * p.to.channels;
+  // One for each warp where there would not be a few warps for each multiprocessor.
+  const bool few = rows * tiles < int64_t{device.multiprocessors} * 64;
+  plan.warp_tiles = ceil_div(tiles, ceil_div<int64_t>(tiles, few ? 1 : kMmaTiles));
+  plan.row_lanes = ceil_div(tiles, plan.warp_tiles);
+  plan.lanes = rows * plan.row_lanes;
+  plan.warp_packs =
+      plan.warp_tiles * (kMmaTile / 8) + ((p.taps - 1) * p.dilation + 14) / 16 * 2 + 1;
+  plan.threads = kMmaThreads;
+  const int64_t warps = kMmaThreads / 32;
+  const int64_t bytes = warps * p.from.channels * plan.warp_packs * kAccessBytes;
+  if (bytes > kSharedBytes) return plan;
+  plan.shared_bytes = static_cast<size_t>(bytes);
+  plan.blocks = ceil_div(plan.lanes, warps);
+  plan.path = Path::kMma;
+  return plan;
+}
+
 inline Plan plan_fan(const Problem& p, const Device& device) {
   Plan plan;
   const int64_t products = p.from.channels * p.taps, outputs = fan_outputs(item_of(p));
@@ -281,7 +309,13 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
   using namespace detail;
   if (p.from.channels > tuning.most_channels) return {};
   if (has_contiguous_rows(p) && places_in_32_bits(p)) {
-    const Plan plan = has_unit_step(p) ? plan_rows(p, device, tuning) : plan_fan(p, device);
+    Plan plan;
+    if (has_unit_step(p)) {
+      plan = plan_mma(p, device, tuning);
+      if (plan.path == Path::kLibrary) plan = plan_rows(p, device, tuning);
+    } else {
+      plan = plan_fan(p, device);
+    }
     if (plan.path != Path::kLibrary) return plan;
   }
   return fits_columns(p) ? plan_columns(p) : plan_values(p);
@@ -358,7 +392,7 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
 inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
   if (p.dtype == DType::kFloat64) return true;
   const int64_t in = p.from.channels, out = p.to.channels;
-  const bool rows = plan.path == Path::kRows;
+  const bool rows = plan.path == Path::kRows || plan.path == Path::kMma;
   const bool depthwise = in == 1 && out <= 4;
   if (pass == Pass::kForward) {
     if (depthwise) return rows || plan.path == Path::kColumns || p.taps <= 16;

@@ -124,6 +124,8 @@ class OpCase:
     `cuda_dtypes` are taken on CUDA beside `dtypes`, which every device takes. `repeatable(device, sample)` says whether the same call
     gives the same bits again; `workspace(sample)` how many bytes it may take beside its result, where that is not a small part of
     what it reads. `writes` are the arguments that `overload` writes to in place of copies that `op` makes of them.
+    Where derivatives of `few` are sums, `cancels` says how many times smaller than what is added all of a gradient may be: what the order
+    of a sum changes is so many times as much of the result.
     `saves_inputs` says that backward may need an argument of which ATen saves something else (a padded copy, a result).
     """
 
@@ -148,6 +150,11 @@ class OpCase:
     workspace: Callable[[Sample], int] | None = None
     writes: tuple[str, ...] = ()
     saves_inputs: bool = False
+    cancels: int = 1
+
+    def ulps(self, dtype: torch.dtype, ulps: float) -> float:
+        """How many roundings derivatives may be apart, of which a single rounding is allowed `ulps`. Half types add up in float32."""
+        return ulps * (self.cancels if tensors.real_of(dtype).itemsize > 2 else 1)
 
     @property
     def schema_name(self) -> str:

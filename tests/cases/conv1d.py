@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import torch_ops
 
-from . import OpCase, OpInfoLink
+from . import OpCase, OpInfoLink, Sample
 from . import conv1d_errors as errors
 from . import conv1d_samples as calls
 from .tensors import FLOATS, INTEGERS, compute_type, finite_sizes, real_of, wide
@@ -108,6 +108,38 @@ def reference(op: str) -> Callable:
     return {c.name: c.reference for c in CASES}[op]
 
 
+# ---------------------------------------------------------------- whose kernel it is
+
+
+def is_depthwise(input, weight, stride=(1,), dilation=(1,), groups=1) -> bool:
+    """Whether these are plainly depthwise convolutions of step 1, which have a kernel of ours in every floating-point type, forward and
+    backward. (Many taps of other than contiguous rows may not.) Which others have one csrc/conv1d/conv1d_plan.h decides by measurements:
+    tests of those hold for cuDNN too, and float64 has kernels for all of up to 8 input channels a group."""
+    taps = weight.shape[-1]
+    plain = tuple(weight.shape[:2]) == (groups, 1) and tuple(stride) == (1,)
+    return plain and (taps <= 16 or input.stride(-1) == 1 and taps * dilation[0] <= 128)
+
+
+def _steps_of(sample: Sample) -> dict:
+    return {k: sample.kwargs[k] for k in ("stride", "dilation", "groups")}
+
+
+def _is_own(sample: Sample) -> bool:
+    """Whether a sample of conv1d, conv1d_act or conv1d_backward is."""
+    return is_depthwise(*sample.args[-2 if "output_mask" in sample.kwargs else 0 :][:2], **_steps_of(sample))
+
+
+def _repeatable(device: str, sample: Sample) -> bool:
+    """cuDNN's gradients may be sums in any order, unless it is told otherwise."""
+    return device == "cpu" or _is_own(sample) or torch.backends.cudnn.deterministic
+
+
+def _workspace(sample: Sample) -> float:
+    """A little for ours, beside the gradients that a result is made of; whatever cuDNN needs."""
+    parts = sum(t.nbytes for t in sample.args[1:]) if "output_mask" in sample.kwargs else 0
+    return parts + max(sum(t.nbytes for t in sample.tensors) // 16, 2**18) if _is_own(sample) else math.inf
+
+
 # ---------------------------------------------------------------- error bounds
 
 
@@ -121,6 +153,16 @@ def _bound(device: str, dtype: torch.dtype, sizes: torch.Tensor, count: int) -> 
     return torch.where(sizes < min(info.max, result.max), bound, math.inf)
 
 
+def _rounded_twice(device: str, dtype: torch.dtype, reference, sizes: torch.Tensor, count: int) -> torch.Tensor:
+    """What is added where a library may round to a half type on its way: before it adds the bias, or parts of a sum of `count` products.
+    They are as large as the result, or as what is left of `sizes` when signs cancel."""
+    if device == "cpu" or dtype.itemsize > 2:
+        return torch.zeros_like(sizes)
+    info = torch.finfo(dtype)
+    result = torch.where(reference.isfinite(), reference.abs(), 0.0)
+    return info.eps * (result + sizes * min(1, 8 / math.sqrt(max(count, 1))) + info.smallest_normal)
+
+
 def _sizes(*operands) -> list:
     return [None if t is None else finite_sizes(wide(t, t.dtype)) for t in operands]
 
@@ -132,26 +174,33 @@ def conv1d_bound(
     input,
     weight,
     bias=None,
-    stride=1,
-    padding=0,
-    dilation=1,
+    stride=(1,),
+    padding=(0,),
+    dilation=(1,),
     groups=1,
     activation="none",
 ):
-    sizes = _convolved(*_sizes(input, weight, bias), stride, padding, dilation, groups)
-    return _activated(device, result_dtype, sizes, weight[0].numel(), activation)
+    sizes, count = _convolved(*_sizes(input, weight, bias), stride, padding, dilation, groups), weight[0].numel()
+    more = 0.0
+    if not is_depthwise(input, weight, stride, dilation, groups):
+        more = _rounded_twice(device, result_dtype, reference, sizes, count)
+    return _activated(device, result_dtype, sizes, count, activation, more)
 
 
-def _activated(device, dtype, sizes, count: int, activation: str) -> torch.Tensor:
+def _activated(device, dtype, sizes, count: int, activation: str, more=0.0) -> torch.Tensor:
     """No activation is steeper than 1.13. What it is of may have been rounded to the result's type, and it has an error of its own."""
-    bound = _bound(device, dtype, sizes, count)
+    bound = _bound(device, dtype, sizes, count) + more
     return bound if activation == "none" else 1.13 * bound + torch.finfo(dtype).eps * sizes
 
 
 def backward_bound(device, result_dtype, reference, grad_output, input, weight, **given):
     sizes = _gradients(*_sizes(grad_output, input, weight), **given)
     count = max(weight[:, 0].numel(), grad_output.numel() // max(len(weight), 1))
-    return _bound(device, result_dtype, sizes, count)
+    bound = _bound(device, result_dtype, sizes, count)
+    steps = {k: given[k] for k in ("stride", "dilation", "groups")}
+    if not any(given["output_mask"][:2]) or is_depthwise(input, weight, **steps):  # the bias's is a reduce_sum
+        return bound
+    return bound + _rounded_twice(device, result_dtype, reference, sizes, count)
 
 
 def causal_bound(device, result_dtype, reference, input, weight, bias=None, activation="none"):
@@ -220,8 +269,10 @@ def _aten_backward(grad_output, input, weight, *, stride, padding, dilation, gro
     if not grad_output.dtype == input.dtype == weight.dtype:
         raise RuntimeError("one dtype")  # some of the gradients need no two of them
     padded, around = _padded(input, padding)
+    # The bias's alone is to ATen a sum over a grad_output of any size, on CUDA: with another it refuses what ours does.
+    asked = [output_mask[0] or not output_mask[1], *output_mask[1:]]
     grads = torch.ops.aten.convolution_backward(
-        grad_output, padded, weight, weight.shape[:1], stride, around, dilation, False, [0], groups, output_mask
+        grad_output, padded, weight, weight.shape[:1], stride, around, dilation, False, [0], groups, asked
     )
     of_input, *others = grads
     if output_mask[0]:
@@ -306,6 +357,10 @@ def _aten_convolve(a, v, mode="full"):
 # ---------------------------------------------------------------- the cases
 
 
+# The derivatives of small calls are sums of some tens of products, of either sign, which may all but cancel in the whole gradient.
+CANCELS = 32
+
+
 def _list(value) -> list:
     return list(value) if isinstance(value, tuple) else [value]
 
@@ -335,11 +390,13 @@ def _case(
         grad_dtypes=FLOATS + COMPLEX,
         elementwise=False,
         saves_inputs=True,
+        cancels=CANCELS,
         **{"dtypes": FLOATS + COMPLEX, **more},
     )
 
 
-_forward = {"reference": conv1d_reference, "bound": conv1d_bound}
+_memory = {"repeatable": _repeatable, "workspace": _workspace}
+_forward = {"reference": conv1d_reference, "bound": conv1d_bound, **_memory}
 CASES = [
     _case(
         "conv1d", torch_ops.conv1d, OPS.conv1d.default, _aten_plain, **_forward, build=calls.plain, errors=errors.plain,
@@ -352,7 +409,7 @@ CASES = [
     _case("conv1d_act", torch_ops.conv1d_act, OPS.conv1d_act.default, _aten, **_forward, build=calls.act, errors=errors.act),
     _case(
         "conv1d_backward", _backward_of, OPS.conv1d_backward.default, _aten_backward, backward_reference, backward_bound,
-        build=calls.backward, errors=errors.backward,
+        build=calls.backward, errors=errors.backward, **_memory,
     ),
     _case(
         "causal_conv1d", torch_ops.causal_conv1d, OPS.causal_conv1d.default, _aten_causal, causal_reference, causal_bound,
@@ -372,6 +429,7 @@ CASES = [
         bound=update_bound,
         elementwise=False,
         saves_inputs=True,
+        cancels=CANCELS,
         writes=("state",),
         workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
     ),
@@ -389,6 +447,8 @@ CASES = [
         bound=convolve_bound,
         elementwise=False,
         saves_inputs=True,
-        workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
+        cancels=CANCELS,
+        # Blocks that overlap, their transforms and the products of those.
+        workspace=lambda sample: 32 * sum(t.nbytes for t in sample.tensors) + 2**20,
     ),
 ]  # fmt: skip

@@ -93,7 +93,8 @@ def test_gradients_equal_atens(case, device, dtype):
                 with contextlib.suppress(NotImplementedError):
                     theirs = _gradients(case.aten, sample)
                 if theirs is not None:
-                    failures.add(f"{sample.name}, {which}", all_close(_gradients(case.op, sample), theirs))
+                    ours = _gradients(case.op, sample)
+                    failures.add(f"{sample.name}, {which}", all_close(ours, theirs, case.ulps(dtype, 4)))
     failures.check(at_least=12)
 
 
@@ -121,7 +122,7 @@ def test_second_derivatives_equal_atens(case, device, dtype):
                     given = ours if theirs is None else theirs
                     assert given is None or not given.any(), f"second derivative {k}"
                 else:
-                    failures.add(sample.name, close(ours, theirs, ulps=8))
+                    failures.add(sample.name, close(ours, theirs, case.ulps(dtype, 8)))
     failures.check(at_least=8)
 
 
@@ -149,7 +150,7 @@ def test_tangents_equal_atens(case, device, dtype):
                     assert all(torch.equal(tangent, before) for tangent, before in given), "the result shares a tangent"
                 assert ours is not None and ours.dtype == primal.dtype
                 # ATen's tangent of a 0-d sum with alpha is sometimes float64.
-                failures.add(f"{sample.name}, {which}", close(ours, theirs.to(ours.dtype), ulps=8))
+                failures.add(f"{sample.name}, {which}", close(ours, theirs.to(ours.dtype), case.ulps(dtype, 8)))
     failures.check(at_least=12)
 
 
@@ -176,7 +177,8 @@ def _count_saved(op, sample) -> int:
 
 @each_case
 def test_saved_tensors_go_through_hooks(case, device):
-    """Packing to a copy and back (offloading, checkpointing) gives the same gradients."""
+    """Packing to a copy and back (offloading, checkpointing) gives the same gradients. (Copies lose gaps, which may decide the order in
+    which a convolution adds.)"""
     failures = Failures()
     for sample in _grad_samples(case, device, torch.float32):
         with failures.sample(sample.name):
@@ -186,7 +188,7 @@ def test_saved_tensors_go_through_hooks(case, device):
                 with context:
                     result = case.op(*sample.args, **sample.kwargs)
                 grads.append(torch.autograd.grad(result, sample.differentiable, _bump(result)))
-            failures.add(sample.name, all_close(*grads, ulps=0))
+            failures.add(sample.name, all_close(*grads, ulps=0 if case.cancels == 1 else case.ulps(torch.float32, 1)))
     failures.check(at_least=8)
 
 
@@ -242,5 +244,5 @@ def test_gradients_accumulate_into_leaves(case, device):
         wanted = torch.autograd.grad(case.aten(*sample.args, **sample.kwargs), sample.differentiable, _bump(result))
         for leaf, want in zip(sample.differentiable, wanted, strict=True):
             assert leaf.grad.dtype == leaf.dtype and leaf.grad.shape == leaf.shape
-            assert close(leaf.grad, 2 * want, ulps=8) is None, sample.name
+            assert close(leaf.grad, 2 * want, case.ulps(torch.float32, 8)) is None, sample.name
             assert real_of(leaf.grad.dtype) == real_of(leaf.dtype)
