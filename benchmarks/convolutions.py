@@ -218,12 +218,9 @@ def reference_gradients(g, x, weight, stride, padding, dilation, groups, *twins)
 @contextlib.contextmanager
 def autotuning():
     """cuDNN measures which of its algorithms is the fastest. TF32 stays as torch has it, which is allowed in convolutions."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
+    cudnn = torch.backends.cudnn
+    with cudnn.flags(cudnn.enabled, benchmark=True, deterministic=cudnn.deterministic, allow_tf32=cudnn.allow_tf32):
         yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 def autotuned(function: Callable) -> Callable:

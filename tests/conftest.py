@@ -18,8 +18,10 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     # Nearly all tensors here are small: waking threads costs more than they save, much more on a busy machine.
     torch.set_num_threads(1)
-    # Convolutions of ATen's are compared with ours: by default cuDNN rounds float32 operands to 10 bits.
+    # Convolutions of ATen's are compared with ours: by default cuDNN rounds float32 operands to 10 bits. They are held to the same bits
+    # each time too, which it promises only when it is asked to. torch.testing forbids later changes but by cudnn.flags().
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
 
 
 def why_no_gpu() -> str | None:
@@ -53,15 +55,6 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
-
-
-@pytest.fixture(autouse=True)
-def _repeatable_cudnn():
-    """Convolutions that ATen computes are held to the same bits too, which cuDNN promises only when it is asked to."""
-    before = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
-    yield
-    torch.backends.cudnn.deterministic = before
 
 
 @pytest.fixture(autouse=True)

@@ -224,7 +224,13 @@ def test_the_fastest_length_of_blocks_is_taken():
 # ---------------------------------------------------------------- peers
 
 
-def test_aten_is_autotuned_and_may_use_tf32():
+@pytest.mark.parametrize("allowed", [False, True])
+def test_aten_is_autotuned_and_keeps_its_tf32(allowed):
+    with torch.backends.cudnn.flags(True, allow_tf32=allowed):
+        _check_autotuned(allowed)
+
+
+def _check_autotuned(allowed):
     seen = []
 
     def look(value):
@@ -232,7 +238,7 @@ def test_aten_is_autotuned_and_may_use_tf32():
         seen.append((cudnn.enabled, cudnn.benchmark, cudnn.allow_tf32))
         return value
 
-    assert convolutions.autotuned(look)(3) == 3 and seen == [(True, True, True)]
+    assert convolutions.autotuned(look)(3) == 3 and seen == [(True, True, allowed)]
     with pytest.raises(ZeroDivisionError):
         convolutions.autotuned(lambda: 1 // 0)()
     assert not torch.backends.cudnn.benchmark

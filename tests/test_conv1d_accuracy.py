@@ -127,11 +127,12 @@ def test_long_kernels(dtype):
     ):  # fmt: skip
         out = (places + sum(padding) - dilation * (taps - 1) - 1) // stride + 1
         steps = {"stride": [stride], "padding": list(padding), "dilation": [dilation], "groups": c}
-        for layout in ("contiguous", "transposed"):
+        # Transposed ones go to ATen, whose half types have no such bounds.
+        for layout in ("contiguous",) if dtype.itemsize == 2 else ("contiguous", "transposed"):
             x, grad = (tensors.LAYOUTS[layout](make(n, c, size)) for size in (places, out))
             operands = x, make(c, 1, taps) / 8, make(c)
             _check_all(failures, f"{taps} taps over {tuple(x.shape)}, {layout}", operands, grad, steps)
-    failures.check(at_least=70)
+    failures.check(at_least=36)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -176,11 +177,8 @@ def test_own_kernels_are_no_further_off_than_atens(dtype):
 def test_own_kernels_ignore_tf32():
     operands, grad, steps = make_call("depthwise", 7, torch.float32)
     want = FORWARD.op(*operands, **steps)
-    torch.backends.cudnn.allow_tf32 = True
-    try:
+    with torch.backends.cudnn.flags(True, allow_tf32=True):
         assert different_bits(FORWARD.op(*operands, **steps), want) is None
-    finally:
-        torch.backends.cudnn.allow_tf32 = False
 
 
 @each_dtype

@@ -87,11 +87,11 @@ OWN = ("depthwise", "depthwise, 768", "one channel", "one place", "short")  # wi
 
 def test_own_kernels_repeat_whatever_cudnn_is_asked():
     _sequential()  # of cuDNN's too, which all tests share
-    torch.backends.cudnn.deterministic = False  # until the end of the test: tests/conftest.py
     own = {name: call for name, call in _calls().items() if name.startswith("large") or _is_own(name)}
     assert len(own) >= 80
-    for _ in range(5):
-        _compare((name, call()) for name, call in own.items())
+    with torch.backends.cudnn.flags(True, deterministic=False, allow_tf32=False):
+        for _ in range(5):
+            _compare((name, call()) for name, call in own.items())
 
 
 def _is_own(name: str) -> bool:

@@ -28,10 +28,19 @@ void cut(const Problem& problem, Problem& first, Problem& second) {
   }
 }
 
-// Kernels count lanes and blocks with 31 bits.
+// Kernels count blocks with 31 bits, and lanes, or where 32 neighbours are of one row groups of these.
 bool fits(const Plan& plan) {
-  return plan.blocks <= kMaxIndex32 && ((plan.path != Path::kRows && plan.path != Path::kMma) ||
-                                        plan.lanes <= kMaxIndex32 - kThreads);
+  if (plan.blocks > kMaxIndex32) return false;
+  const int64_t most = kMaxIndex32 - kThreads;
+  switch (plan.path) {
+    case Path::kMma:
+    case Path::kRows:
+      return plan.lanes <= most;
+    case Path::kValues:
+      return (plan.channels_first ? plan.lanes : plan.lanes / 32) <= most;
+    default:
+      return true;
+  }
 }
 
 template <typename Start>

@@ -83,9 +83,9 @@ inline int64_t compute_bytes(const Problem& problem) {
 }
 
 inline bool places_in_32_bits(const Problem& p) {
-  return p.from.size < 2 * kFar && p.to.size < 2 * kFar && std::abs(p.padding) < kFar &&
-         p.taps < kFar && std::abs(p.weight.tap_stride) < kFar && p.dilation < kFar &&
-         p.taps * p.dilation < kFar;
+  return p.step < kFar && p.from.size < 2 * kFar && p.to.size < 2 * kFar &&
+         std::abs(p.padding) < kFar && p.taps < kFar && std::abs(p.weight.tap_stride) < kFar &&
+         p.dilation < kFar && p.taps * p.dilation < kFar;
 }
 
 inline bool has_contiguous_rows(const Problem& p) {
@@ -253,8 +253,10 @@ inline Plan plan_values(const Problem& p) {
   plan.path = Path::kValues;
   plan.channels = p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;  // f64 has no registers for more
   plan.tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
+  // One group of one image can't be cut into launches that count these lanes with 31 bits.
+  const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
   plan.channels_first = p.to.channel_stride == 1 && p.to.stride != 1 && p.to.size > 1 &&
-                        p.groups * p.to.channels >= 8;
+                        p.groups * p.to.channels >= 8 && few_lanes;
   if (plan.channels_first) {
     plan.row_tiles = ceil_div<int64_t>(p.to.size, 4);
     plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles;

@@ -61,7 +61,7 @@ struct PoisonedShared {
 }  // namespace
 
 struct Limits {
-  int64_t row_threads, wide_outputs, weight_blocks, weight_units, launch_blocks;
+  int64_t row_threads, wide_outputs, weight_blocks, weight_units, mma_outputs, launch_blocks;
 };
 
 // The limits that small problems would not reach.
@@ -70,20 +70,40 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_wide_outputs = limits->wide_outputs;
   Tuning::default_weight_blocks = static_cast<int>(limits->weight_blocks);
   Tuning::default_weight_units = static_cast<int>(limits->weight_units);
+  Tuning::default_mma_outputs = limits->mma_outputs;
   kMaxIndex32 = limits->launch_blocks;
 }
 
 struct Taken {
-  int path, channels, wide, dilated, channels_first, products, taps, tap_parts, splits, blocks,
-      threads, block_rows, launches, workspaces, intact;
+  int path, channels, wide, slides, dilated, channels_first, products, taps, tap_parts, splits,
+      blocks, threads, block_rows, launches, workspaces, intact;
 };
 
 namespace {
 
+// As the tests number them.
+int64_t number_of(Path path) {
+  switch (path) {
+    case Path::kLibrary:
+      return 0;
+    case Path::kRows:
+      return 1;
+    case Path::kFan:
+      return 2;
+    case Path::kColumns:
+      return 3;
+    case Path::kValues:
+      return 4;
+    default:
+      return 5;  // kMma
+  }
+}
+
 Taken taken_of(const Plan& plan) {
-  return {static_cast<int>(plan.path),
+  return {static_cast<int>(number_of(plan.path)),
           plan.channels,
           plan.wide,
+          plan.slides,
           plan.dilated,
           plan.channels_first,
           plan.products,

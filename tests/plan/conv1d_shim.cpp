@@ -5,39 +5,47 @@ using namespace gpuopt;
 using namespace gpuopt::conv1d;
 
 struct PlanView {
-  int64_t path, channels, wide, dilated, channels_first, cycle, tiles, row_tiles, row_lanes, rows,
-      block_rows, halo_packs, taps_pitch, products, block_channels, tile_values, taps, tap_parts,
-      splits, lanes, blocks, threads, shared_bytes;
+  int64_t path, channels, wide, slides, dilated, channels_first, cycle, tiles, row_tiles, row_lanes,
+      rows, block_rows, halo_packs, taps_pitch, products, block_channels, tile_values, taps,
+      tap_parts, splits, lanes, blocks, threads, shared_bytes, warp_tiles, warp_packs;
 };
+
+namespace {
+
+// As the tests number them.
+int64_t number_of(Path path) {
+  switch (path) {
+    case Path::kLibrary:
+      return 0;
+    case Path::kRows:
+      return 1;
+    case Path::kFan:
+      return 2;
+    case Path::kColumns:
+      return 3;
+    case Path::kValues:
+      return 4;
+    default:
+      return 5;  // kMma
+  }
+}
+
+}  // namespace
 
 extern "C" {
 
 void plan(const Given* given, int pass, int multiprocessors, PlanView* view) {
   const Plan plan =
       make_plan(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors});
-  *view = {static_cast<int64_t>(plan.path),
-           plan.channels,
-           plan.wide,
-           plan.dilated,
-           plan.channels_first,
-           plan.cycle,
-           plan.tiles,
-           plan.row_tiles,
-           plan.row_lanes,
-           plan.rows,
-           plan.block_rows,
-           plan.halo_packs,
-           plan.taps_pitch,
-           plan.products,
-           plan.block_channels,
-           plan.tile_values,
-           plan.taps,
-           plan.tap_parts,
-           plan.splits,
-           plan.lanes,
-           plan.blocks,
-           plan.threads,
-           static_cast<int64_t>(plan.shared_bytes)};
+  *view = {number_of(plan.path), plan.channels,    plan.wide,
+           plan.slides,          plan.dilated,     plan.channels_first,
+           plan.cycle,           plan.tiles,       plan.row_tiles,
+           plan.row_lanes,       plan.rows,        plan.block_rows,
+           plan.halo_packs,      plan.taps_pitch,  plan.products,
+           plan.block_channels,  plan.tile_values, plan.taps,
+           plan.tap_parts,       plan.splits,      plan.lanes,
+           plan.blocks,          plan.threads,     static_cast<int64_t>(plan.shared_bytes),
+           plan.warp_tiles,      plan.warp_packs};
 }
 
 int serves_it(const Given* given, int pass, int multiprocessors) {
