@@ -100,8 +100,25 @@ Tensor by_transforms(const Tensor& signals, const Tensor& kernels, const Part& p
   return result.narrow(2, taps - 1, step).flatten(1, 2).narrow_symint(1, 0, part.size);
 }
 
+// Integers of the same width that ATen adds, modulo 2^bits as well.
+at::ScalarType added_as(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kUInt16:
+      return at::kShort;
+    case at::kUInt32:
+      return at::kInt;
+    case at::kUInt64:
+      return at::kLong;
+    default:
+      return dtype;
+  }
+}
+
 Tensor convolve_rows(const Tensor& signals, const Tensor& kernels, const Part& part) {
   const auto dtype = signals.scalar_type();
+  if (const auto added = added_as(dtype); added != dtype) {
+    return convolve_rows(signals.view(added), kernels.view(added), part).view(dtype);
+  }
   if (at::isIntegralType(dtype, /*includeBool=*/true)) {
     return by_shifted_products(signals, kernels, part);
   }
