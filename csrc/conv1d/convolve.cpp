@@ -117,7 +117,7 @@ at::ScalarType added_as(at::ScalarType dtype) {
 Tensor convolve_rows(const Tensor& signals, const Tensor& kernels, const Part& part) {
   const auto dtype = signals.scalar_type();
   if (const auto added = added_as(dtype); added != dtype) {
-    return convolve_rows(signals.view(added), kernels.view(added), part).view(dtype);
+    return convolve_rows(signals.to(added), kernels.to(added), part).to(dtype);
   }
   if (at::isIntegralType(dtype, /*includeBool=*/true)) {
     return by_shifted_products(signals, kernels, part);

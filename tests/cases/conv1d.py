@@ -343,7 +343,9 @@ def _aten_convolve(a, v, mode="full"):
         with torch.autocast(a.device.type, enabled=False):
             return _aten_convolve(a, v, mode)
     if not (dtype.is_floating_point or dtype.is_complex):
-        return _slid(a, v, mode).to(dtype)
+        # Modulo 2^bits, as the signed integers that all of ATen takes.
+        added = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}.get(dtype, dtype)
+        return _slid(a.to(added), v.to(added), mode).to(dtype)
     size, taps = sorted((a.shape[-1], len(v)), reverse=True)
     start, places = {
         "full": (0, size + taps - 1),
