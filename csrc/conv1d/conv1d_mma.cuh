@@ -70,16 +70,24 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[4], uint32_t address
   // Without tensor cores for both half types lanes pass their taps around.
   const uint32_t lane = threadIdx.x % 32;
   const T* const values = reinterpret_cast<const T*>(packs) + kTile * kMmaTile;
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-    for (uint32_t k = 0; k < 16; ++k) {
-      const int other = static_cast<int>(4 * column + k % 8 / 2);
+  const auto tap_of = [](uint32_t word, uint32_t half) {
+    const auto bits = static_cast<uint16_t>(word >> (16 * half));
+    T tap;
+    memcpy(&tap, &bits, sizeof(tap));
+    return to_compute(tap);
+  };
+  for (uint32_t column = 0; column < 2; ++column) {
+    for (uint32_t pair = 0; pair < 4; ++pair) {
+      const int other = static_cast<int>(4 * (2 * (lane % 4) + column) + pair);
       const uint32_t low = __shfl_sync(0xffffffffu, taps.low, other);
       const uint32_t high = __shfl_sync(0xffffffffu, taps.high, other);
-      const auto bits = static_cast<uint16_t>((k < 8 ? low : high) >> (16 * (k % 2)));
-      T tap;
-      memcpy(&tap, &bits, sizeof(tap));
-      sums[i] += to_compute(values[8 * row + k]) * to_compute(tap);
+      for (uint32_t half = 0; half < 2; ++half) {
+        const T* const own = values + 8 * (lane / 4 + 8 * half) + 2 * pair;
+        for (uint32_t k = 0; k < 2; ++k) {
+          sums[2 * half + column] += to_compute(own[k]) * tap_of(low, k);
+          sums[2 * half + column] += to_compute(own[8 + k]) * tap_of(high, k);
+        }
+      }
     }
   }
 #endif

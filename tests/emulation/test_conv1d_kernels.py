@@ -326,7 +326,7 @@ def random_settings(examples: int):
 def test_any_rows_of_half_types_on_tensor_cores(kernels, memories):
     taken, parts = set(), set()
 
-    @random_settings(120)
+    @random_settings(250)
     @given(
         problem=problems(dtypes=[F16, BF16]),
         which=st.sampled_from([FORWARD, FORWARD, BACKWARD_INPUT]),
@@ -460,7 +460,7 @@ def updates(draw):
     return dtype, *sizes, taps, taps - 1 + old, own, draw(layouts(dtype)), draw(st.booleans()), draw(st.integers(0, 3))
 
 
-@random_settings(120)
+@random_settings(250)
 @given(problem=updates(), seed=st.integers(0, 2**31))
 def test_any_update(kernels, memories, problem, seed):
     """The state moves on in place, and nothing beside it or the result changes."""
