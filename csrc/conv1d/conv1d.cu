@@ -84,8 +84,9 @@ cudaError_t backward_input(const Problem& problem, const Device& device, cudaStr
 
 cudaError_t backward_weight(const Problem& problem, const Device& device, Workspace& workspace,
                             cudaStream_t stream) {
-  return launchers_of(problem.dtype)
-      .weight(problem, plan_backward_weight(problem, device), workspace, stream);
+  const Plan plan = plan_backward_weight(problem, device);
+  if (plan.blocks > INT32_MAX) return cudaErrorInvalidValue;  // sums can't be cut
+  return launchers_of(problem.dtype).weight(problem, plan, workspace, stream);
 }
 
 cudaError_t update(const UpdateProblem& problem, cudaStream_t stream) {

@@ -12,12 +12,12 @@ struct FanArgs {
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int64_t from_size, to_size, padding;
-  int32_t step, dilation, taps,
-      tile_values;                     // input values under a block's outputs, of one channel
+  int32_t step, dilation, taps;
+  int32_t tile_values;                 // input values under a block's outputs, of one channel
   uint32_t in_channels, out_channels;  // of a group
   uint32_t block_channels;             // output channels of a block
-  FastDiv tiles, cycle, parts,
-      groups;  // tiles of outputs of a row; classes of channels; see kernel
+  FastDiv tiles, cycle;  // tiles of outputs of a row; classes of channels, see the kernel
+  FastDiv parts, groups;
   Activation activation;
 };
 

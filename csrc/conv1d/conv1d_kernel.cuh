@@ -1,5 +1,4 @@
-// What the kernels of convolutions share: their arithmetic, rows of a signal read as packs, and the end of
-// a sum.
+// What the kernels of convolutions share: their arithmetic, and rows of a signal read and written as packs.
 #pragma once
 
 #include <cuda_runtime_api.h>

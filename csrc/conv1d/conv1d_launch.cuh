@@ -42,12 +42,17 @@ void set_operands(Args& args, const Problem& p) {
 }
 
 template <typename Args>
-void set_channels(Args& args, const Problem& p) {
+void set_strides(Args& args, const Problem& p) {
   args.from_channel = p.from.channel_stride;
   args.to_channel = p.to.channel_stride;
   args.weight_group = p.weight.group_stride;
   args.weight_out = p.weight.out_stride;
   args.weight_in = p.weight.in_stride;
+}
+
+template <typename Args>
+void set_channels(Args& args, const Problem& p) {
+  set_strides(args, p);
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.out_channels = static_cast<uint32_t>(p.to.channels);
   args.groups = div_by(p.groups);
@@ -70,19 +75,25 @@ inline Packs packs_of(const Problem& p, const Signal& signal) {
   return {down(begin + kPackBytes - 1), down(end) - kPackBytes};
 }
 
-template <typename T>
-cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream) {
-  RowsArgs args;
-  set_operands(args, p);
-  set_channels(args, p);
+// Of rows that fit into 32 bits and are read as packs.
+template <typename Args>
+void set_rows(Args& args, const Problem& p) {
   const Packs packs = packs_of(p, p.from);
   args.first_pack = packs.first;
   args.last_pack = packs.last;
   args.from_size = static_cast<int32_t>(p.from.size);
   args.to_size = static_cast<int32_t>(p.to.size);
   args.padding = static_cast<int32_t>(p.padding);
-  args.dilation = static_cast<int32_t>(p.dilation);
   args.taps = static_cast<int32_t>(p.taps);
+}
+
+template <typename T>
+cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  RowsArgs args;
+  set_operands(args, p);
+  set_channels(args, p);
+  set_rows(args, p);
+  args.dilation = static_cast<int32_t>(p.dilation);
   args.rows = static_cast<uint32_t>(plan.rows);
   args.block_rows = static_cast<uint32_t>(plan.block_rows);
   args.halo_packs = static_cast<uint32_t>(plan.halo_packs);
@@ -105,9 +116,9 @@ cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream)
                          : start(rows_kernel<T, 4, P, Taps::kOneStep>);
   }
   if (plan.wide) {
-    constexpr int P = row_outputs(kItem, true, false), kFar = row_outputs(kItem, true, true);
+    constexpr int P = row_outputs(kItem, true, false), kSlid = row_outputs(kItem, true, true);
     return plan.dilated  ? start(rows_kernel<T, 1, P, Taps::kDilated>)
-           : plan.slides ? start(rows_kernel<T, 1, kFar, Taps::kSliding>)
+           : plan.slides ? start(rows_kernel<T, 1, kSlid, Taps::kSliding>)
                          : start(rows_kernel<T, 1, P, Taps::kOneStep>);
   }
   constexpr int P = row_outputs(kItem, false, false);
@@ -120,18 +131,8 @@ template <typename T>
 cudaError_t launch_mma(const Problem& p, const Plan& plan, cudaStream_t stream) {
   MmaArgs args;
   set_operands(args, p);
-  args.from_channel = p.from.channel_stride;
-  args.to_channel = p.to.channel_stride;
-  args.weight_group = p.weight.group_stride;
-  args.weight_out = p.weight.out_stride;
-  args.weight_in = p.weight.in_stride;
-  const Packs packs = packs_of(p, p.from);
-  args.first_pack = packs.first;
-  args.last_pack = packs.last;
-  args.from_size = static_cast<int32_t>(p.from.size);
-  args.to_size = static_cast<int32_t>(p.to.size);
-  args.padding = static_cast<int32_t>(p.padding);
-  args.taps = static_cast<int32_t>(p.taps);
+  set_strides(args, p);
+  set_rows(args, p);
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.warps = static_cast<uint32_t>(plan.lanes);
   args.warp_tiles = static_cast<uint32_t>(plan.warp_tiles);
@@ -259,6 +260,7 @@ cudaError_t launch_gather(const Problem& p, const Plan& plan, cudaStream_t strea
 
 template <typename T>
 auto weight_kernel(const Plan& plan) {
+  constexpr int kMostTaps = sizeof(T) == 8 ? 16 : 32;  // see plan_backward_weight
   if (plan.path == Path::kColumns) return weight_columns_kernel<T>;
   if (plan.path == Path::kValues) {
     return plan.channels == 4 ? weight_values_kernel<T, kChannels<T>> : weight_values_kernel<T, 1>;
@@ -272,7 +274,7 @@ auto weight_kernel(const Plan& plan) {
     case 16:
       return weight_rows_kernel<T, 16, false>;
     default:
-      return weight_rows_kernel < T, sizeof(T) == 8 ? 16 : 32, false > ;
+      return weight_rows_kernel<T, kMostTaps, false>;
   }
 }
 

@@ -16,13 +16,12 @@ struct MmaArgs {
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, padding, taps;
-  uint32_t in_channels, out_channels;  // of a group
-  uint32_t warps;                      // of the launch
-  uint32_t warp_tiles;                 // of kMmaTile outputs, of a warp: at most kMmaTiles
-  uint32_t warp_packs;                 // of an input row in a warp's shared memory
-  FastDiv row_warps, channels,
-      group_channels;  // warps of a row; output channels in all and of a group
-  FastDiv dilation;
+  uint32_t in_channels;              // of a group
+  uint32_t warps;                    // of the launch
+  uint32_t warp_tiles;               // of kMmaTile outputs, of a warp: at most kMmaTiles
+  uint32_t warp_packs;               // of an input row in a warp's shared memory
+  FastDiv row_warps, dilation;       // warps of a row
+  FastDiv channels, group_channels;  // output channels in all and of a group
   Activation activation;
 };
 

@@ -14,13 +14,14 @@ constexpr int kDilatedTaps = 8;  // of a block, in weight gradients with dilatio
 // Measured on an H200 (microseconds, f32 / bf16, repeated calls without flushing the L2):
 //   row_threads: depthwise (8,4096,2048) with 4 taps 310 / 168 in blocks of 256, 233 / 131 of 128; (1,1,2^24) with 5 taps
 //     71 / 34 and 57 / 32.
-//   Outputs of a lane (row_outputs), of what is one step of taps: (1,1,2^24) with 5 taps 43 with 8 of f32 and 59 with 16;
-//     27 with 16 of bf16 and 33 with 32 (both before tensor cores took bf16). With more taps: 2^20 values with 255 taps 28 with 8 of f32 and 23 with 16 in blocks
-//     of 256.
-//   kMmaTiles: (1,1,2^24) with 5 taps, bf16, 21 with 8 and 42 with 4; depthwise (8,4096,2048) with 4 taps 97 and 181 (rows: 104).
+//   row_outputs, of what is one step of taps: (1,1,2^24) with 5 taps 43 with 8 of f32 and 59 with 16; 27 with 16 of bf16 and
+//     33 with 32 (both before tensor cores took bf16). With more taps: 2^20 values with 255 taps 28 with 8 of f32 and 23 with
+//     16, in blocks of 256.
+//   kMmaTiles: (1,1,2^24) with 5 taps, bf16, 21 with 8 and 42 with 4; depthwise (8,4096,2048) with 4 taps 97 and 181, where
+//     the instructions around each tile became fewer as well (by rows: 104).
 //   mma_outputs: depthwise (8192,64,64) with 3 taps, bf16, 414 on tensor cores, which make 128 outputs for 64, and 47 by rows.
-// Not swept: mma_dilation, kMmaThreads, kThreads, kDilatedTaps, wide_outputs, weight_blocks, weight_units; most_channels is the limit that the room
-// was built for.
+// Not swept: mma_dilation, kMmaThreads, kThreads, kDilatedTaps, wide_outputs, weight_blocks, weight_units; most_channels is
+// the limit that the room was built for.
 struct Tuning {
   int row_threads = 128;            // of a block of rows_kernel, at most
   int64_t mma_dilation = 16;        // up to which tensor cores take taps: the gaps cost as much

@@ -81,24 +81,6 @@ struct Taken {
 
 namespace {
 
-// As the tests number them.
-int64_t number_of(Path path) {
-  switch (path) {
-    case Path::kLibrary:
-      return 0;
-    case Path::kRows:
-      return 1;
-    case Path::kFan:
-      return 2;
-    case Path::kColumns:
-      return 3;
-    case Path::kValues:
-      return 4;
-    default:
-      return 5;  // kMma
-  }
-}
-
 Taken taken_of(const Plan& plan) {
   return {static_cast<int>(number_of(plan.path)),
           plan.channels,

@@ -44,4 +44,22 @@ inline Problem make_problem(const Given& given) {
   return problem;
 }
 
+// As the tests number them.
+inline int64_t number_of(Path path) {
+  switch (path) {
+    case Path::kLibrary:
+      return 0;
+    case Path::kRows:
+      return 1;
+    case Path::kFan:
+      return 2;
+    case Path::kColumns:
+      return 3;
+    case Path::kValues:
+      return 4;
+    default:
+      return 5;  // kMma
+  }
+}
+
 }  // namespace gpuopt::conv1d

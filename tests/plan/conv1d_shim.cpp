@@ -10,28 +10,6 @@ struct PlanView {
       tap_parts, splits, lanes, blocks, threads, shared_bytes, warp_tiles, warp_packs;
 };
 
-namespace {
-
-// As the tests number them.
-int64_t number_of(Path path) {
-  switch (path) {
-    case Path::kLibrary:
-      return 0;
-    case Path::kRows:
-      return 1;
-    case Path::kFan:
-      return 2;
-    case Path::kColumns:
-      return 3;
-    case Path::kValues:
-      return 4;
-    default:
-      return 5;  // kMma
-  }
-}
-
-}  // namespace
-
 extern "C" {
 
 void plan(const Given* given, int pass, int multiprocessors, PlanView* view) {
