@@ -46,4 +46,65 @@ __device__ __forceinline__ void wait_for_copy_groups() {
 #endif
 }
 
+// Copies of a whole warp, one after another, each of neighbouring aligned packs: in bulk (PTX ISA, "cp.async.bulk", and
+// "mbarrier" for how they are counted), where a lane issues one instruction for each; sm_90 and later, else by all lanes.
+// All lanes call the same with the same arguments.
+class WarpCopies {
+ public:
+  // `barrier` is in shared memory, the warp's own, and of this object alone.
+  __device__ __forceinline__ explicit WarpCopies(uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+    barrier_ = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+    if (threadIdx.x % 32 == 0) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+#endif
+  }
+
+  __device__ __forceinline__ void copy(uint4* shared, const uint4* global, int32_t packs) {
+    if (packs <= 0) return;
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x % 32 == 0) {
+      const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+      const uint32_t bytes = static_cast<uint32_t>(packs) * kPackBytes;
+      asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier_),
+                   "r"(bytes)
+                   : "memory");
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+          "l"(global), "r"(bytes), "r"(barrier_)
+          : "memory");
+    }
+#else
+    for (int32_t q = static_cast<int32_t>(threadIdx.x % 32); q < packs; q += 32) {
+      copy_async<uint4, 1>(shared + q, global + q);
+    }
+#endif
+  }
+
+  // Waits for all of them, which the whole warp then sees. Once.
+  __device__ __forceinline__ void wait() {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x % 32 == 0) {
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_) : "memory");
+    }
+    __syncwarp();
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again%=: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
+        "@!done bra again%=;\n"
+        "}" ::"r"(barrier_)
+        : "memory");
+#else
+    wait_for_copies();
+    __syncwarp();
+#endif
+  }
+
+ private:
+  uint32_t barrier_;
+};
+
 }  // namespace gpuopt

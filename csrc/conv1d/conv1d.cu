@@ -33,7 +33,7 @@ bool fits(const Plan& plan) {
   if (plan.blocks > kMaxIndex32) return false;
   const int64_t most = kMaxIndex32 - kThreads;
   switch (plan.path) {
-    case Path::kMma:
+    case Path::kChunks:
     case Path::kRows:
       return plan.lanes <= most;
     case Path::kValues:

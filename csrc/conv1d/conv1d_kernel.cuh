@@ -71,25 +71,46 @@ struct Rows {
     return words;
   }
 
-  // Copies `packs` neighbouring aligned packs, from value `begin` of the row on, to shared memory, with 0 for what
-  // lies outside: pack `lane` and every one `lanes` further. Has wait_for_copies() to be waited for.
+  // Those of `packs` neighbouring aligned packs, from value `begin` of the row on, that the row holds whole.
+  struct Whole {
+    int32_t low, high;
+  };
+  __device__ __forceinline__ static Whole whole_packs(int32_t begin, int32_t size, int32_t packs) {
+    constexpr int N = kPackSize<T>;
+    const int32_t low = min(begin >= 0 ? 0 : (N - 1 - begin) / N, packs);
+    return {low, max(min(size >= begin ? (size - begin) / N : 0, packs), low)};
+  }
+
+  // The others to shared memory, with 0 for what lies outside of the row: store(q, pack) for each, by the lane among
+  // `lanes` whose turn it is.
+  template <typename Store>
+  __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
+                                             int32_t size, int32_t packs, int32_t lane,
+                                             int32_t lanes, const Store& store) const {
+    if (whole.low == 0 && whole.high == packs) return;
+    const int32_t edges = packs - whole.high + whole.low;
+#pragma unroll 1
+    for (int32_t i = lane; i < edges; i += lanes) {
+      const int32_t q = i < whole.low ? i : whole.high - whole.low + i;
+      store(q, load_edge(row, begin + q * kPackSize<T>, size));
+    }
+  }
+
+  // Copies these packs to shared memory. Has wait_for_copies() to be waited for. With kSplit those of odd number, of the
+  // even number `packs`, come behind all the others.
+  template <bool kSplit = false>
   __device__ __forceinline__ void copy_packs(uint4* shared, const T* row, int32_t begin,
                                              int32_t size, int32_t packs, int32_t lane,
                                              int32_t lanes) const {
-    constexpr int N = kPackSize<T>;
-    // The row holds packs from `low` on whole, up to `high`.
-    const int32_t low = min(begin >= 0 ? 0 : (N - 1 - begin) / N, packs);
-    const int32_t high = max(min(size >= begin ? (size - begin) / N : 0, packs), low);
+    const auto place = [&](int32_t q) { return kSplit ? q / 2 + q % 2 * (packs / 2) : q; };
+    const Whole whole = whole_packs(begin, size, packs);
     const auto* from = reinterpret_cast<const uint4*>(row + begin);
 #pragma unroll 4
-    for (int32_t q = low + lane; q < high; q += lanes) copy_async<uint4, 1>(shared + q, from + q);
-    if (low == 0 && high == packs) return;
-    const int32_t left = packs - high;
-#pragma unroll 1
-    for (int32_t i = lane; i < low + left; i += lanes) {
-      const int32_t q = i < low ? i : high + i - low;
-      shared[q] = load_edge(row, begin + q * N, size);
+    for (int32_t q = whole.low + lane; q < whole.high; q += lanes) {
+      copy_async<uint4, 1>(shared + place(q), from + q);
     }
+    fill_edges(whole, row, begin, size, packs, lane, lanes,
+               [&](int32_t q, const uint4& pack) { shared[place(q)] = pack; });
   }
 
  private:

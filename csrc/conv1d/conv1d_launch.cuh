@@ -6,6 +6,7 @@
 #include "conv1d/conv1d_fan.cuh"
 #include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"
+#include "conv1d/conv1d_tiles.cuh"
 #include "conv1d/conv1d_update.cuh"
 #include "conv1d/conv1d_values.cuh"
 #include "conv1d/conv1d_weight.cuh"
@@ -128,8 +129,8 @@ cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream)
 }
 
 template <typename T>
-cudaError_t launch_mma(const Problem& p, const Plan& plan, cudaStream_t stream) {
-  MmaArgs args;
+cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  ChunkArgs args;
   set_operands(args, p);
   set_strides(args, p);
   set_rows(args, p);
@@ -137,12 +138,21 @@ cudaError_t launch_mma(const Problem& p, const Plan& plan, cudaStream_t stream) 
   args.warps = static_cast<uint32_t>(plan.lanes);
   args.warp_tiles = static_cast<uint32_t>(plan.warp_tiles);
   args.warp_packs = static_cast<uint32_t>(plan.warp_packs);
+  args.taps_pitch = static_cast<uint32_t>(plan.taps_pitch);
   args.row_warps = div_by(plan.row_lanes);
   args.channels = div_by(p.groups * p.to.channels);
   args.group_channels = div_by(p.to.channels);
   args.dilation = div_by(p.taps > 1 ? p.dilation : 1);
-  return launch_kernel(args.dilation.divisor > 1 ? mma_kernel<T, true> : mma_kernel<T, false>,
-                       shape_of(plan), stream, args);
+  const auto start = [&](auto kernel) {
+    return launch_kernel(kernel, shape_of(plan), stream, args);
+  };
+  if constexpr (sizeof(T) == 2) {
+    return start(mma_kernel<T>);
+  } else {
+    return plan.dilated  ? start(tiles_kernel<T, Taps::kDilated>)
+           : plan.slides ? start(tiles_kernel<T, Taps::kSliding>)
+                         : start(tiles_kernel<T, Taps::kOneStep>);
+  }
 }
 
 template <typename T>
@@ -224,10 +234,9 @@ inline ValuesArgs values_args(const Problem& p, const Plan& plan) {
 
 template <typename T>
 cudaError_t launch_forward(const Problem& p, const Plan& plan, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 2) {
-    if (plan.path == Path::kMma) return launch_mma<T>(p, plan, stream);
-  }
   switch (plan.path) {
+    case Path::kChunks:
+      return launch_chunks<T>(p, plan, stream);
     case Path::kRows:
       return launch_rows<T>(p, plan, stream);
     case Path::kFan:

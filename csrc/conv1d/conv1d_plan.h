@@ -18,7 +18,7 @@ constexpr int kAccessBytes = 16;
 
 enum class Path : uint8_t {
   kLibrary,  // dense problems, which have no kernel here
-  kMma,      // half types: contiguous rows of step 1, on tensor cores
+  kChunks,   // contiguous rows of step 1, a part of one to a warp; half types on tensor cores
   kRows,     // contiguous rows of step 1, by packs
   kFan,      // few values into many channels, of contiguous rows
   kColumns,  // channels-last, depthwise, by packs
@@ -40,14 +40,14 @@ struct Plan {
   int64_t block_rows = 1;       // at most of which a block takes a part,
   int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
   int64_t taps_pitch = 0;       // and taps in rows of so many
-  int64_t warp_tiles = 1;       // kMma: of kMmaTile outputs, of a warp
-  int64_t warp_packs = 0;       // kMma: of an input row in a warp's shared memory
+  int64_t warp_tiles = 1;       // kChunks: of outputs, of a warp
+  int64_t warp_packs = 0;       // kChunks: of an input row in a warp's shared memory
   int products = 0;             // kFan: that the kernel is compiled for
   int64_t block_channels = 1;   // kFan
   int64_t tile_values = 0;      // kFan: of an input row that a block's outputs need
   int taps = 8;                 // weight gradients: of a block
   int64_t tap_parts = 1, splits = 1;
-  int64_t lanes = 1;  // kRows, kValues; kMma: warps
+  int64_t lanes = 1;  // kRows, kValues; kChunks: warps
   int64_t blocks = 1;
   int threads = kThreads;
   size_t shared_bytes = 0;
@@ -172,28 +172,45 @@ inline Plan plan_rows(const Problem& p, const Device& device, const Tuning& tuni
   return plan;
 }
 
-inline Plan plan_mma(const Problem& p, const Device& device, const Tuning& tuning) {
+// Outputs of a tile of a warp.
+inline int64_t tile_outputs(int64_t item) {
+  return item == 2 ? kMmaParts * kMmaOutputs : 2 * 32 * (kAccessBytes / item);
+}
+
+inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
-  if (item_of(p) != 2 || p.to.size < tuning.mma_outputs ||
-      (p.taps > 1 && p.dilation > tuning.mma_dilation)) {
+  const int64_t item = item_of(p), values = kAccessBytes / item, warps = kChunkThreads / 32;
+  const bool half = item == 2;
+  plan.dilated = p.dilation > 1 && p.taps > 1;
+  plan.slides = !half && !plan.dilated && p.taps > row_taps(item);
+  if (p.to.size < tuning.chunk_outputs || (half && plan.dilated && p.dilation > tuning.mma_dilation)) {
     return plan;
   }
-  const int64_t tiles = lanes_of_row(p, kMmaTile);
-  const int64_t rows = p.batch * p.groups * p.to.channels;
-  // One for each warp where there would not be a few warps for each multiprocessor.
-  const bool few = rows * tiles < int64_t{device.multiprocessors} * 64;
-  plan.warp_tiles = ceil_div(tiles, ceil_div<int64_t>(tiles, few ? 1 : kMmaTiles));
+  const int64_t outputs = tile_outputs(item), span = (p.taps - 1) * p.dilation;
+  const int64_t tiles = lanes_of_row(p, outputs), rows = p.batch * p.groups * p.to.channels;
+  // Tensor cores take 16 places at a time, with taps of 0 before and behind; lanes take whole steps of taps.
+  plan.taps_pitch = half ? ceil_div<int64_t>(span + 38, values) * values
+                         : ceil_div(p.taps, row_taps(item)) * row_taps(item);
+  const int64_t halo = half           ? (span + 14) / 16 * 2 + 1
+                       : plan.dilated ? (span + values - 1) / values + 1
+                                      : plan.taps_pitch / values + 1;
+  // Fewer tiles of a warp where there would not be many warps for each multiprocessor, or where they don't fit.
+  int64_t most = std::clamp<int64_t>(rows * tiles / (int64_t{device.multiprocessors} * tuning.chunk_warps), 1, half ? tuning.mma_tiles : plan.slides ? tuning.slide_tiles : tuning.chunk_tiles);
+  for (;; most = ceil_div<int64_t>(most, 2)) {
+    plan.warp_tiles = ceil_div(tiles, ceil_div(tiles, most));
+    plan.warp_packs = ceil_div<int64_t>(plan.warp_tiles * outputs / values + halo, 2) * 2;
+    const int64_t bytes = warps * p.from.channels *
+                          (plan.warp_packs * kAccessBytes +
+                           plan.taps_pitch * (half ? item : compute_bytes(p)));
+    plan.shared_bytes = static_cast<size_t>(bytes);
+    if (bytes <= (most > 1 ? kSharedBytes / 2 : kSharedBytes)) break;
+    if (most == 1) return plan;
+  }
   plan.row_lanes = ceil_div(tiles, plan.warp_tiles);
   plan.lanes = rows * plan.row_lanes;
-  plan.warp_packs =
-      plan.warp_tiles * (kMmaTile / 8) + ((p.taps - 1) * p.dilation + 14) / 16 * 2 + 1;
-  plan.threads = kMmaThreads;
-  const int64_t warps = kMmaThreads / 32;
-  const int64_t bytes = warps * p.from.channels * plan.warp_packs * kAccessBytes;
-  if (bytes > kSharedBytes) return plan;
-  plan.shared_bytes = static_cast<size_t>(bytes);
+  plan.threads = kChunkThreads;
   plan.blocks = ceil_div(plan.lanes, warps);
-  plan.path = Path::kMma;
+  plan.path = Path::kChunks;
   return plan;
 }
 
@@ -313,7 +330,8 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
   if (has_contiguous_rows(p) && places_in_32_bits(p)) {
     Plan plan;
     if (has_unit_step(p)) {
-      plan = plan_mma(p, device, tuning);
+      const bool half = item_of(p) == 2;
+      if (half || p.to.channels == 1) plan = plan_chunks(p, device, tuning);
       if (plan.path == Path::kLibrary) plan = plan_rows(p, device, tuning);
     } else {
       plan = plan_fan(p, device);
@@ -394,7 +412,7 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
 inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
   if (p.dtype == DType::kFloat64) return true;
   const int64_t in = p.from.channels, out = p.to.channels;
-  const bool rows = plan.path == Path::kRows || plan.path == Path::kMma;
+  const bool rows = plan.path == Path::kRows || plan.path == Path::kChunks;
   const bool depthwise = in == 1 && out <= 4;
   if (pass == Pass::kForward) {
     if (depthwise) return rows || plan.path == Path::kColumns || p.taps <= 16;

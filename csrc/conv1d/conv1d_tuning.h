@@ -6,9 +6,9 @@
 namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;
-constexpr int kMmaThreads = 128;
-constexpr int kMmaTile = 128;    // outputs of one product of matrices
-constexpr int kMmaTiles = 8;     // of a warp, at most
+constexpr int kChunkThreads = 128;
+constexpr int kMmaOutputs = 128;  // of one product of matrices
+constexpr int kMmaParts = 2;      // products at once
 constexpr int kDilatedTaps = 8;  // of a block, in weight gradients with dilation
 
 // Measured on an H200 (microseconds, f32 / bf16, repeated calls without flushing the L2):
@@ -25,7 +25,11 @@ constexpr int kDilatedTaps = 8;  // of a block, in weight gradients with dilatio
 struct Tuning {
   int row_threads = 128;            // of a block of rows_kernel, at most
   int64_t mma_dilation = 16;        // up to which tensor cores take taps: the gaps cost as much
-  int64_t mma_outputs = 256;        // of a row, from which they do
+  int64_t chunk_outputs = 256;      // of a row, from which warps take it in chunks
+  int64_t chunk_tiles = 4;          // of a warp, at most,
+  int64_t slide_tiles = 4;          // and where its taps slide
+  int64_t mma_tiles = 4;            // and on tensor cores
+  int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
   int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients

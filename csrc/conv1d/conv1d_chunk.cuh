@@ -1,0 +1,88 @@
+// Contiguous rows of step 1 in chunks: a warp by itself copies the input under some tiles of outputs of one row, and the
+// taps of its channel, to shared memory. What it takes to find its place is done once for all of these tiles.
+#pragma once
+
+#include "common/async.cuh"
+#include "conv1d/conv1d_kernel.cuh"
+
+namespace gpuopt::conv1d {
+
+struct ChunkArgs {
+  const void *from, *weight, *bias;
+  void* to;
+  const char *first_pack, *last_pack;  // see Rows
+  int64_t from_batch, from_channel, to_batch, to_channel;
+  int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
+  int32_t from_size, to_size, padding, taps;
+  uint32_t in_channels;              // of a group
+  uint32_t warps;                    // of the launch
+  uint32_t warp_tiles;               // of outputs, of a warp
+  uint32_t warp_packs;               // of an input row in a warp's shared memory
+  uint32_t taps_pitch;               // values from one input channel's taps to the next's, there
+  FastDiv row_warps, dilation;       // warps of a row
+  FastDiv channels, group_channels;  // output channels in all and of a group
+  Activation activation;
+};
+
+// The chunk of a warp; `kTile` outputs of a tile, whole packs.
+template <typename T, int kTile>
+struct Chunk {
+  uint32_t channel;  // of all output channels
+  T* to;
+  const T *from, *weight;  // of the group's first input channel
+  int32_t begin;           // the first output: an aligned place
+  int32_t first;           // its first tap's place
+
+  __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp) {
+    uint32_t image = warp;
+    const uint32_t chunk = args.row_warps.divmod(image);
+    channel = args.channels.divmod(image);
+    uint32_t group = channel;
+    const uint32_t out_channel = args.group_channels.divmod(group);
+    to = static_cast<T*>(args.to) + image * args.to_batch + channel * args.to_channel;
+    const auto misaligned =
+        static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % kPackSize<T>);
+    begin = static_cast<int32_t>(chunk * args.warp_tiles * kTile) - misaligned;
+    first = begin - args.padding;
+    from = static_cast<const T*>(args.from) + image * args.from_batch +
+           int64_t{group} * args.in_channels * args.from_channel;
+    weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+             out_channel * args.weight_out;
+  }
+
+  // Values of an input row's first pack before the first tap's place.
+  __device__ __forceinline__ int32_t ahead(const ChunkArgs& args, uint32_t in_channel) const {
+    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(from + in_channel * args.from_channel +
+                                                            first) /
+                                sizeof(T) % kPackSize<T>);
+  }
+
+  // The first packs of an input row, with 0 for what lies outside of it, to be waited for.
+  __device__ __forceinline__ void copy(const ChunkArgs& args, WarpCopies& copies, uint4* packs,
+                                       uint32_t in_channel, int32_t count) const {
+    const T* const row = from + in_channel * args.from_channel;
+    const Rows<T> rows{args.first_pack, args.last_pack};
+    const int32_t place = first - ahead(args, in_channel);
+    const auto whole = rows.whole_packs(place, args.from_size, count);
+    copies.copy(packs + whole.low, reinterpret_cast<const uint4*>(row + place) + whole.low,
+                whole.high - whole.low);
+    rows.fill_edges(whole, row, place, args.from_size, count,
+                    static_cast<int32_t>(threadIdx.x % 32), 32,
+                    [&](int32_t q, const uint4& pack) { packs[q] = pack; });
+  }
+
+  // The same with those of odd number, of the even number `count`, behind the others.
+  __device__ __forceinline__ void copy_split(const ChunkArgs& args, uint4* packs,
+                                             uint32_t in_channel, int32_t count) const {
+    const Rows<T> rows{args.first_pack, args.last_pack};
+    rows.template copy_packs<true>(packs, from + in_channel * args.from_channel,
+                                   first - ahead(args, in_channel), args.from_size, count,
+                                   static_cast<int32_t>(threadIdx.x % 32), 32);
+  }
+
+  __device__ __forceinline__ bool holds(int32_t size, int tile) const {
+    return begin + tile * kTile >= 0 && begin + (tile + 1) * kTile <= size;
+  }
+};
+
+}  // namespace gpuopt::conv1d
