@@ -32,6 +32,7 @@ struct Chunk {
   const T *from, *weight;  // of the group's first input channel
   int32_t begin;           // the first output: an aligned place
   int32_t first;           // its first tap's place
+  uint32_t origin;         // the address of that, in values, as far as 32 bits hold it
 
   __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp) {
     uint32_t image = warp;
@@ -46,15 +47,15 @@ struct Chunk {
     first = begin - args.padding;
     from = static_cast<const T*>(args.from) + image * args.from_batch +
            int64_t{group} * args.in_channels * args.from_channel;
+    origin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from + first) / sizeof(T));
     weight = static_cast<const T*>(args.weight) + group * args.weight_group +
              out_channel * args.weight_out;
   }
 
   // Values of an input row's first pack before the first tap's place.
   __device__ __forceinline__ int32_t ahead(const ChunkArgs& args, uint32_t in_channel) const {
-    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(from + in_channel * args.from_channel +
-                                                            first) /
-                                sizeof(T) % kPackSize<T>);
+    return static_cast<int32_t>((origin + in_channel * static_cast<uint32_t>(args.from_channel)) %
+                                kPackSize<T>);
   }
 
   // The first packs of an input row, with 0 for what lies outside of it, to be waited for.
@@ -71,18 +72,6 @@ struct Chunk {
                     [&](int32_t q, const uint4& pack) { packs[q] = pack; });
   }
 
-  // The same with those of odd number, of the even number `count`, behind the others.
-  __device__ __forceinline__ void copy_split(const ChunkArgs& args, uint4* packs,
-                                             uint32_t in_channel, int32_t count) const {
-    const Rows<T> rows{args.first_pack, args.last_pack};
-    rows.template copy_packs<true>(packs, from + in_channel * args.from_channel,
-                                   first - ahead(args, in_channel), args.from_size, count,
-                                   static_cast<int32_t>(threadIdx.x % 32), 32);
-  }
-
-  __device__ __forceinline__ bool holds(int32_t size, int tile) const {
-    return begin + tile * kTile >= 0 && begin + (tile + 1) * kTile <= size;
-  }
 };
 
 }  // namespace gpuopt::conv1d

@@ -96,21 +96,18 @@ struct Rows {
     }
   }
 
-  // Copies these packs to shared memory. Has wait_for_copies() to be waited for. With kSplit those of odd number, of the
-  // even number `packs`, come behind all the others.
-  template <bool kSplit = false>
+  // Copies these packs to shared memory. Has wait_for_copies() to be waited for.
   __device__ __forceinline__ void copy_packs(uint4* shared, const T* row, int32_t begin,
                                              int32_t size, int32_t packs, int32_t lane,
                                              int32_t lanes) const {
-    const auto place = [&](int32_t q) { return kSplit ? q / 2 + q % 2 * (packs / 2) : q; };
     const Whole whole = whole_packs(begin, size, packs);
     const auto* from = reinterpret_cast<const uint4*>(row + begin);
 #pragma unroll 4
     for (int32_t q = whole.low + lane; q < whole.high; q += lanes) {
-      copy_async<uint4, 1>(shared + place(q), from + q);
+      copy_async<uint4, 1>(shared + q, from + q);
     }
     fill_edges(whole, row, begin, size, packs, lane, lanes,
-               [&](int32_t q, const uint4& pack) { shared[place(q)] = pack; });
+               [&](int32_t q, const uint4& pack) { shared[q] = pack; });
   }
 
  private:

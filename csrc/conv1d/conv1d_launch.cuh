@@ -149,9 +149,7 @@ cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t strea
   if constexpr (sizeof(T) == 2) {
     return start(mma_kernel<T>);
   } else {
-    return plan.dilated  ? start(tiles_kernel<T, Taps::kDilated>)
-           : plan.slides ? start(tiles_kernel<T, Taps::kSliding>)
-                         : start(tiles_kernel<T, Taps::kOneStep>);
+    return plan.dilated ? start(tiles_kernel<T, true>) : start(tiles_kernel<T, false>);
   }
 }
 

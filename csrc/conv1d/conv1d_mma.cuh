@@ -157,28 +157,38 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
                          ahead,
                      span + ahead + 7};
   };
+  const auto pairs_at = [](const T* own) {
+    const auto pair_of = [](const T& first, const T& second) {
+      const Pack<T, 2> pair{first, second};
+      uint32_t word;
+      memcpy(&word, &pair, sizeof(word));
+      return word;
+    };
+    return TapPairs<T>{pair_of(own[0], own[1]), pair_of(own[8], own[9])};
+  };
   MmaRow<T> row = row_of(0);
+  const TapPairs<T> first = pairs_at(row.taps);
   int32_t place = chunk.begin + static_cast<int32_t>(2 * lane);
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     float sums[kMmaParts][4] = {};
+    TapPairs<T> pairs = first;
+#pragma unroll 1
     for (uint32_t c = 0;;) {
 #pragma unroll 1
-      for (int32_t step = 0; step <= row.last; step += 16) {
-        const auto pair_at = [&](int32_t tap) {
-          uint16_t low, high;
-          memcpy(&low, row.taps + step + tap, sizeof(low));
-          memcpy(&high, row.taps + step + tap + 1, sizeof(high));
-          return low | static_cast<uint32_t>(high) << 16;
-        };
-        const TapPairs<T> pairs{pair_at(0), pair_at(8)};
+      for (int32_t step = 0;;) {
         const uint32_t offset = tile * kTile + step;
         multiply<0, T>(sums[0], row.address + offset * sizeof(T), row.packs + offset / N, pairs);
         multiply<1, T>(sums[1], row.address + offset * sizeof(T), row.packs + offset / N, pairs);
+        step += 16;
+        if (step > row.last) break;
+        pairs = pairs_at(row.taps + step);
       }
       if (args.in_channels == 1) break;
-      row = row_of(++c % args.in_channels);
-      if (c == args.in_channels) break;
+      const bool last = ++c == args.in_channels;
+      row = row_of(last ? 0 : c);
+      if (last) break;
+      pairs = pairs_at(row.taps);
     }
 
     const float total = ((sums[0][0] + sums[0][1]) + (sums[0][2] + sums[0][3])) +
@@ -211,21 +221,22 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 #pragma unroll
       for (int part = 0; part < kMmaParts; ++part) activate(sums[part], args.activation);
     }
-    Pack<T, 2> pairs[2 * kMmaParts];
+    Pack<T, 2> rounded[2 * kMmaParts];
 #pragma unroll
     for (int i = 0; i < 2 * kMmaParts; ++i) {
-      pairs[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
-      pairs[i].values[1] = from_compute<T>(sums[i / 2][i % 2 * 2 + 1]);
+      rounded[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
+      rounded[i].values[1] = from_compute<T>(sums[i / 2][i % 2 * 2 + 1]);
     }
-    if (chunk.holds(args.to_size, static_cast<int>(tile))) {
+    const int32_t tile_begin = place - static_cast<int32_t>(2 * lane);
+    if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
 #pragma unroll
       for (int i = 0; i < 2 * kMmaParts; ++i) {
-        store_whole(chunk.to + place + i * (kMmaOutputs / 2), pairs[i]);
+        store_whole(chunk.to + place + i * (kMmaOutputs / 2), rounded[i]);
       }
     } else {
 #pragma unroll
       for (int i = 0; i < 2 * kMmaParts; ++i) {
-        store_pair(chunk.to, place + i * (kMmaOutputs / 2), args.to_size, pairs[i]);
+        store_pair(chunk.to, place + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
       }
     }
     place += kTile;

@@ -182,7 +182,6 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   const int64_t item = item_of(p), values = kAccessBytes / item, warps = kChunkThreads / 32;
   const bool half = item == 2;
   plan.dilated = p.dilation > 1 && p.taps > 1;
-  plan.slides = !half && !plan.dilated && p.taps > row_taps(item);
   if (p.to.size < tuning.chunk_outputs || (half && plan.dilated && p.dilation > tuning.mma_dilation)) {
     return plan;
   }
@@ -193,12 +192,12 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
                          : ceil_div(p.taps, row_taps(item)) * row_taps(item);
   const int64_t halo = half           ? (span + 14) / 16 * 2 + 1
                        : plan.dilated ? (span + values - 1) / values + 1
-                                      : plan.taps_pitch / values + 1;
+                                      : plan.taps_pitch / values + row_taps(item) / values;
   // Fewer tiles of a warp where there would not be many warps for each multiprocessor, or where they don't fit.
-  int64_t most = std::clamp<int64_t>(rows * tiles / (int64_t{device.multiprocessors} * tuning.chunk_warps), 1, half ? tuning.mma_tiles : plan.slides ? tuning.slide_tiles : tuning.chunk_tiles);
+  int64_t most = std::clamp<int64_t>(rows * tiles / (int64_t{device.multiprocessors} * tuning.chunk_warps), 1, half ? tuning.mma_tiles : tuning.chunk_tiles);
   for (;; most = ceil_div<int64_t>(most, 2)) {
     plan.warp_tiles = ceil_div(tiles, ceil_div(tiles, most));
-    plan.warp_packs = ceil_div<int64_t>(plan.warp_tiles * outputs / values + halo, 2) * 2;
+    plan.warp_packs = plan.warp_tiles * outputs / values + halo;
     const int64_t bytes = warps * p.from.channels *
                           (plan.warp_packs * kAccessBytes +
                            plan.taps_pitch * (half ? item : compute_bytes(p)));

@@ -6,8 +6,8 @@
 namespace gpuopt::conv1d {
 
 // sums[m][i] += the products of up to kTaps of `count` taps of channel m, a row of `pitch` each, and the window
-// from kAhead + i on. Never taps of 0 in the place of others, which infinite values would make NaN.
-template <int kTaps, int kAhead = 0, int kChannels, int kOutputs, int kWindow, typename C>
+// from i on. Never taps of 0 in the place of others, which infinite values would make NaN.
+template <int kTaps, int kChannels, int kOutputs, int kWindow, typename C>
 __device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
                                              const C (&window)[kWindow], const C* taps,
                                              uint32_t pitch, int32_t count) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
         for (int m = 0; m < kChannels; ++m) {
 #pragma unroll
           for (int i = 0; i < kOutputs; ++i) {
-            sums[m][i] = multiply_add(own[m].values[t], window[kAhead + first + t + i], sums[m][i]);
+            sums[m][i] = multiply_add(own[m].values[t], window[first + t + i], sums[m][i]);
           }
         }
       };

@@ -3,212 +3,165 @@
 
 #include <type_traits>
 
-#include "common/warp.cuh"
 #include "conv1d/conv1d_chunk.cuh"
 #include "conv1d/conv1d_slide.cuh"
 
 namespace gpuopt::conv1d {
 
-// A lane has two packs of a tile's outputs. Where the taps slide these are neighbours, for more multiply-adds to each access
-// to shared memory; else the warp's lanes have all the first ones side by side, then all the second ones.
+// A lane has two packs of a tile's outputs: the warp's lanes have all the first ones side by side, then all the second ones.
 template <typename T>
 constexpr int kTileOutputs = 64 * kPackSize<T>;
+constexpr int kSecondPack = 32;
 
-// The packs of an input row in shared memory, with those of odd number `half` packs behind those of even number: lanes two
-// packs apart read neighbouring ones, without bank conflicts. `packs` is the first, an even one.
-struct SplitPacks {
-  const uint4* packs;
-  uint32_t half;
-  __device__ __forceinline__ const uint4* at(int i) const { return packs + (i % 2) * half + i / 2; }
-};
-
-template <typename T, int kSize>
-__device__ __forceinline__ void read_values(compute_t<T> (&values)[kSize], int i,
-                                            const uint4* pack) {
-  const auto own = pack_of<T>(load_shared_whole(pack));
-#pragma unroll
-  for (int j = 0; j < kPackSize<T>; ++j) values[i * kPackSize<T> + j] = own.values[j];
-}
-
-// The products of a lane's neighbouring outputs with one row of the chunk, of which the first tap's place is kAhead values
-// behind the first pack: known to the compiler, so that nothing is moved in registers.
-template <int kAhead, typename T, int P>
-__device__ __forceinline__ void slide_over(compute_t<T> (&sums)[1][P], SplitPacks packs,
-                                           const compute_t<T>* taps, int32_t count) {
+// The inputs under a lane's two packs of outputs and a step of as many taps as a pack has values: a ring of three packs for
+// each, so that nothing is moved in registers. kAhead is the number of values between an input row's first pack and the first
+// tap's place.
+template <typename T, int kAhead>
+struct Windows {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, K = kRowTaps<T>, kFirst = (P + K) / N + 1, kNext = K / N;
-  constexpr int kStep = kPackBytes / static_cast<int>(sizeof(C));
-  C window[kFirst * N];
-#pragma unroll
-  for (int i = 0; i < kFirst; ++i) read_values<T>(window, i, packs.at(i));
-#pragma unroll 2
-  for (; count > K; count -= K) {
-    C own[K];
-#pragma unroll
-    for (int t = 0; t < K; t += kStep) {
-      const auto pack = load_pack<C, kStep>(taps + t);
-#pragma unroll
-      for (int i = 0; i < kStep; ++i) own[t + i] = pack.values[i];
-    }
-#pragma unroll
-    for (int t = 0; t < K; ++t) {
-#pragma unroll
-      for (int i = 0; i < P; ++i) {
-        sums[0][i] = multiply_add(own[t], window[kAhead + t + i], sums[0][i]);
-      }
-    }
-    taps += K;
-    packs.packs += kNext / 2;
-#pragma unroll
-    for (int i = 0; i < (kFirst - kNext) * N; ++i) window[i] = window[i + K];
-#pragma unroll
-    for (int i = kFirst - kNext; i < kFirst; ++i) read_values<T>(window, i, packs.at(i));
-  }
-  add_products<K, kAhead>(sums, window, taps, 0, count);
-}
+  static constexpr int N = kPackSize<T>;
+  C values[2][3 * N];
 
-// The same of one step of taps, of two packs of outputs, the second `second` packs behind the first.
-template <int kAhead, typename T, int N>
-__device__ __forceinline__ void step_over(compute_t<T> (&sums)[2][N], const uint4* packs,
-                                          int second, const compute_t<T>* taps, int32_t count) {
-  using C = compute_t<T>;
-  constexpr int K = kRowTaps<T>, kPacks = K / N + 2, kStep = kPackBytes / static_cast<int>(sizeof(C));
-  C window[2][kPacks * N];
-  // Of a half as many taps a pack less is read.
-  const bool few = count <= K - N;
+  // Pack i of the row into its place of the ring.
+  template <int i>
+  __device__ __forceinline__ void read(const uint4* row) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < 2; ++half) {
+      const auto pack = pack_of<T>(load_shared_whole(row + half * kSecondPack + i));
 #pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      if (i < kPacks - 1 || !few) read_values<T>(window[half], i, packs + half * second + i);
+      for (int j = 0; j < N; ++j) values[half][i % 3 * N + j] = pack.values[j];
     }
   }
+
+  // The products with the taps of a step, or with the `count` that are left, from pack kFirst on.
+  template <int kFirst, bool kAll>
+  __device__ __forceinline__ void add(C (&sums)[2][N], const C* taps, int32_t count) const {
+    const auto own = load_pack<C, N>(taps);
 #pragma unroll
-  for (int first = 0; first < K; first += kStep) {
-    if (first < count) {
-      const auto own = load_pack<C, kStep>(taps + first);
-      const auto add = [&](int t) {
+    for (int t = 0; t < N; ++t) {
+      // Never taps of 0 in the place of others, which infinite values would make NaN.
+      if (kAll || t == 0 || t < count) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
           for (int i = 0; i < N; ++i) {
-            sums[half][i] =
-                multiply_add(own.values[t], window[half][kAhead + first + t + i], sums[half][i]);
+            const int place = (kFirst * N + kAhead + t + i) % (3 * N);
+            sums[half][i] = multiply_add(own.values[t], values[half][place], sums[half][i]);
           }
         }
-      };
-      add(0);
-#pragma unroll
-      for (int t = 1; t < kStep; ++t) {
-        if (first + t < count) add(t);
       }
     }
   }
-}
+};
 
-// The outputs of a lane that are neighbours, two packs, stored by pairs of lanes so that each store fills whole sectors of
-// 32 bytes. All lanes of the warp take part.
-template <typename T, int N>
-__device__ __forceinline__ void exchange(compute_t<T> (&sums)[2][N],
-                                         const compute_t<T> (&values)[2 * N]) {
-  using C = compute_t<T>;
-  const bool odd = threadIdx.x & 1;
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const C low = values[i], high = values[N + i];
-    const C kept = odd ? high : C(low), given = odd ? low : C(high);
-    const C got = shuffle_xor(given, 1);
-    sums[0][i] = odd ? got : C(kept);
-    sums[1][i] = odd ? kept : C(got);
+// The products of a lane's outputs with one input row of the chunk, tap after tap.
+template <int kAhead, typename T, int N>
+__device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uint4* row,
+                                           const compute_t<T>* taps, int32_t count) {
+  Windows<T, kAhead> windows;
+  windows.template read<0>(row);
+  windows.template read<1>(row);
+  windows.template read<2>(row);
+  while (count > 3 * N) {
+    windows.template add<0, true>(sums, taps, count);
+    windows.template read<3>(row);
+    windows.template add<1, true>(sums, taps + N, count);
+    windows.template read<4>(row);
+    windows.template add<2, true>(sums, taps + 2 * N, count);
+    windows.template read<5>(row);
+    row += 3;
+    taps += 3 * N;
+    count -= 3 * N;
   }
+  if (count <= N) {
+    windows.template add<0, false>(sums, taps, count);
+    return;
+  }
+  windows.template add<0, true>(sums, taps, count);
+  windows.template read<3>(row);
+  if (count <= 2 * N) {
+    windows.template add<1, false>(sums, taps + N, count - N);
+    return;
+  }
+  windows.template add<1, true>(sums, taps + N, count);
+  windows.template read<4>(row);
+  windows.template add<2, false>(sums, taps + 2 * N, count - 2 * N);
 }
 
-template <typename T, Taps kTaps>
+template <typename T, bool kDilated>
 __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
     tiles_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTile = kTileOutputs<T>;
   extern __shared__ uint4 shared[];
   __shared__ uint64_t barriers[kChunkThreads / 32];
+  __shared__ C biases[kChunkThreads / 32];
   let_next_grid_start();
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  uint4* const packs = shared + threadIdx.x / 32 * args.in_channels *
-                                    (args.warp_packs + args.taps_pitch / (kPackBytes / sizeof(C)));
-  C* const taps = reinterpret_cast<C*>(packs + args.in_channels * args.warp_packs);
+  const uint32_t tap_packs = args.taps_pitch / (kPackBytes / sizeof(C));
+  const uint32_t first_pack = threadIdx.x / 32 * args.in_channels * (args.warp_packs + tap_packs);
+  const uint32_t first_taps = first_pack + args.in_channels * args.warp_packs;
   WarpCopies copies(&barriers[threadIdx.x / 32]);
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
   const Chunk<T, kTile> chunk(args, warp);
-  const auto warp_packs = static_cast<int32_t>(args.warp_packs);
 #pragma unroll 1
   for (uint32_t c = 0; c < args.in_channels; ++c) {
-    if constexpr (kTaps == Taps::kSliding) {
-      chunk.copy_split(args, packs + c * args.warp_packs, c, warp_packs);
-    } else {
-      chunk.copy(args, copies, packs + c * args.warp_packs, c, warp_packs);
-    }
+    chunk.copy(args, copies, shared + first_pack + c * args.warp_packs, c,
+               static_cast<int32_t>(args.warp_packs));
 #pragma unroll 1
     for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
-      taps[c * args.taps_pitch + k] =
+      reinterpret_cast<C*>(shared + first_taps + c * tap_packs)[k] =
           to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
     }
   }
-  C bias = 0;
-  if (args.bias != nullptr) {
-    bias = to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
+  if (args.bias != nullptr && lane == 0) {
+    biases[threadIdx.x / 32] =
+        to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
   }
-  if constexpr (kTaps == Taps::kSliding) {
-    wait_for_copies();
-  } else {
-    copies.wait();
-  }
+  copies.wait();
   __syncwarp();
 
-  // Of the lane's first pack of outputs, and from it to the second one.
-  const uint32_t own = kTaps == Taps::kSliding ? lane + lane / 2 * 2 : lane;
-  constexpr int kSecond = kTaps == Taps::kSliding ? 2 : 32;
-  int32_t begin = chunk.begin + static_cast<int32_t>(own) * N;
+  int32_t ahead = chunk.ahead(args, 0);
+  int32_t begin = chunk.begin + static_cast<int32_t>(lane) * N;
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     C sums[2][N] = {};
-    C neighbours[1][2 * N] = {};
-    for (uint32_t c = 0; c < args.in_channels; ++c) {
-      const int32_t ahead = chunk.ahead(args, c);
-      const uint4* const row = packs + c * args.warp_packs;
-      const C* const own_taps = taps + c * args.taps_pitch;
-      const auto add = [&](auto constant) {
-        constexpr int kAhead = decltype(constant)::value;
-        if constexpr (kTaps == Taps::kSliding) {
-          slide_over<kAhead, T>(neighbours, SplitPacks{row + tile * 32 + lane, args.warp_packs / 2},
-                                own_taps, args.taps);
-        } else {
-          step_over<kAhead, T>(sums, row + tile * 64 + lane, 32, own_taps, args.taps);
-        }
+#pragma unroll 1
+    for (uint32_t c = 0;;) {
+      const uint4* const row =
+          shared + (first_pack + c * args.warp_packs + tile * (2 * kSecondPack) + lane);
+      const C* const taps = reinterpret_cast<const C*>(shared + (first_taps + c * tap_packs));
+      const auto slide = [&](auto constant) {
+        slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
       };
-      if constexpr (kTaps == Taps::kDilated) {
+      if constexpr (kDilated) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           C part[1][N];
 #pragma unroll
           for (int i = 0; i < N; ++i) part[0][i] = sums[half][i];
-          visit_taps<T>(part, row + tile * 64 + half * 32 + lane,
-                        static_cast<uint32_t>(ahead) * sizeof(T),
-                        args.dilation.divisor * sizeof(T), own_taps, 0, args.taps);
+          visit_taps<T>(part, row + half * kSecondPack, static_cast<uint32_t>(ahead) * sizeof(T),
+                        args.dilation.divisor * sizeof(T), taps, 0, args.taps);
 #pragma unroll
           for (int i = 0; i < N; ++i) sums[half][i] = part[0][i];
         }
-      } else if constexpr (N == 2) {
-        ahead == 0 ? add(std::integral_constant<int, 0>()) : add(std::integral_constant<int, 1>());
-      } else if (ahead < 2) {
-        ahead == 0 ? add(std::integral_constant<int, 0>()) : add(std::integral_constant<int, 1>());
-      } else {
-        ahead == 2 ? add(std::integral_constant<int, 2>()) : add(std::integral_constant<int, 3>());
+      } else if (N == 2 || ahead < 2) {
+        ahead == 0 ? slide(std::integral_constant<int, 0>())
+                   : slide(std::integral_constant<int, 1>());
+      } else if constexpr (N == 4) {
+        ahead == 2 ? slide(std::integral_constant<int, 2>())
+                   : slide(std::integral_constant<int, 3>());
       }
+      if (args.in_channels == 1) break;
+      const bool last = ++c == args.in_channels;
+      ahead = chunk.ahead(args, last ? 0 : c);
+      if (last) break;
     }
-    if constexpr (kTaps == Taps::kSliding) exchange<T>(sums, neighbours[0]);
     if (args.bias != nullptr) {
+      const C bias = biases[threadIdx.x / 32];
 #pragma unroll
       for (int i = 0; i < 2 * N; ++i) sums[i / N][i % N] += bias;
     }
@@ -216,12 +169,13 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
       activate(sums[0], args.activation);
       activate(sums[1], args.activation);
     }
-    if (chunk.holds(args.to_size, static_cast<int>(tile))) {
+    const int32_t tile_begin = begin - static_cast<int32_t>(lane) * N;
+    if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
       store_whole(chunk.to + begin, narrow<T, N>(sums[0]));
-      store_whole(chunk.to + begin + kSecond * N, narrow<T, N>(sums[1]));
+      store_whole(chunk.to + begin + kSecondPack * N, narrow<T, N>(sums[1]));
     } else {
       store_values<T, N>(chunk.to, begin, args.to_size, sums[0]);
-      store_values<T, N>(chunk.to, begin + kSecond * N, args.to_size, sums[1]);
+      store_values<T, N>(chunk.to, begin + kSecondPack * N, args.to_size, sums[1]);
     }
     begin += kTile;
   }

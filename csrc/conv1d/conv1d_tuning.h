@@ -26,9 +26,8 @@ struct Tuning {
   int row_threads = 128;            // of a block of rows_kernel, at most
   int64_t mma_dilation = 16;        // up to which tensor cores take taps: the gaps cost as much
   int64_t chunk_outputs = 256;      // of a row, from which warps take it in chunks
-  int64_t chunk_tiles = 4;          // of a warp, at most,
-  int64_t slide_tiles = 4;          // and where its taps slide
-  int64_t mma_tiles = 4;            // and on tensor cores
+  int64_t chunk_tiles = 3;          // of a warp, at most,
+  int64_t mma_tiles = 6;            // and on tensor cores
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
