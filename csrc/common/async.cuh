@@ -48,7 +48,7 @@ __device__ __forceinline__ void wait_for_copy_groups() {
 
 // Copies of a whole warp, one after another, each of neighbouring aligned packs: in bulk (PTX ISA, "cp.async.bulk", and
 // "mbarrier" for how they are counted), where a lane issues one instruction for each; sm_90 and later, else by all lanes.
-// All lanes call the same with the same arguments.
+// They are waited for in turns: copies, then wait(), then copies again. All lanes call the same with the same arguments.
 class WarpCopies {
  public:
   // `barrier` is in shared memory, the warp's own, and of this object alone.
@@ -83,8 +83,17 @@ class WarpCopies {
 #endif
   }
 
-  // Waits for all of them, which the whole warp then sees. Once.
-  __device__ __forceinline__ void wait() {
+  // Before copies to where lanes have written.
+  __device__ __forceinline__ static void release() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+    __syncwarp();
+  }
+
+  // Waits for those of this turn, `odd` where it is the second, the fourth and so on; __syncwarp() makes those of other
+  // lanes visible.
+  __device__ __forceinline__ void wait(bool odd = false) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % 32 == 0) {
       asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_) : "memory");
@@ -93,13 +102,13 @@ class WarpCopies {
     asm volatile(
         "{\n"
         ".reg .pred done;\n"
-        "again%=: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
+        "again%=: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
         "@!done bra again%=;\n"
-        "}" ::"r"(barrier_)
+        "}" ::"r"(barrier_),
+        "r"(static_cast<uint32_t>(odd))
         : "memory");
 #else
     wait_for_copies();
-    __syncwarp();
 #endif
   }
 

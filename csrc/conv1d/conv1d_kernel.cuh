@@ -21,6 +21,27 @@ __device__ __forceinline__ double multiply_add(double a, double b, double c) {
   return fma(a, b, c);
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+// C += A B of fragments of m16n8k16 (PTX ISA, "mma").
+template <typename T>
+__device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[4],
+                                                      const uint32_t (&b)[2]) {
+  if constexpr (std::is_same_v<T, __half>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+}
+#endif
+
 // The formulas of ATen's kernels (Activation.cu): silu is x / (1 + exp(-x)), gelu x Phi(x).
 template <int Count, typename C>
 __device__ __forceinline__ void activate(C (&values)[Count], Activation activation) {

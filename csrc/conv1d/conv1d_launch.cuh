@@ -9,7 +9,7 @@
 #include "conv1d/conv1d_tiles.cuh"
 #include "conv1d/conv1d_update.cuh"
 #include "conv1d/conv1d_values.cuh"
-#include "conv1d/conv1d_weight.cuh"
+#include "conv1d/conv1d_weight_mma.cuh"
 
 namespace gpuopt::conv1d {
 
@@ -286,6 +286,34 @@ auto weight_kernel(const Plan& plan) {
 }
 
 template <typename T>
+cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t stream) {
+  const auto start = [&](auto kernel, const auto& own) {
+    if (plan.shared_bytes > detail::kSharedBytes - detail::kSumBytes) {
+      const cudaError_t error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(detail::kMostSharedBytes - detail::kSumBytes));
+      if (error != cudaSuccess) return error;
+    }
+    return launch_kernel(kernel, shape_of(plan), stream, own);
+  };
+  if constexpr (sizeof(T) == 2) {
+    if (plan.path == Path::kChunks) {
+      WeightMmaArgs own;
+      own.base = args;
+      own.units = static_cast<uint32_t>(plan.lanes);
+      own.unit_tiles = static_cast<uint32_t>(plan.warp_tiles);
+      own.unit_packs = static_cast<uint32_t>(plan.warp_packs);
+      own.tap_count = static_cast<uint32_t>(plan.taps);
+      own.row_units = div_by(plan.row_lanes);
+      return plan.products == 2   ? start(weight_mma_kernel<T, 2>, own)
+             : plan.products == 4 ? start(weight_mma_kernel<T, 4>, own)
+                                  : start(weight_mma_kernel<T, 8>, own);
+    }
+  }
+  return start(weight_kernel<T>(plan), args);
+}
+
+template <typename T>
 cudaError_t launch_weight(const Problem& p, const Plan& plan, Workspace& memory,
                           cudaStream_t stream) {
   WeightArgs args;
@@ -326,14 +354,7 @@ cudaError_t launch_weight(const Problem& p, const Plan& plan, Workspace& memory,
     const auto sums = static_cast<size_t>(args.weights) * static_cast<size_t>(plan.splits);
     args.to = memory.allocate(sums * sizeof(compute_t<T>));
   }
-  const auto kernel = weight_kernel<T>(plan);
-  if (plan.shared_bytes > detail::kSharedBytes - detail::kSumBytes) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(detail::kMostSharedBytes - detail::kSumBytes));
-    if (error != cudaSuccess) return error;
-  }
-  const cudaError_t error = launch_kernel(kernel, shape_of(plan), stream, args);
+  const cudaError_t error = start_weight<T>(args, plan, stream);
   if (error != cudaSuccess || !args.partial) return error;
   LaunchShape shape;
   shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(args.weights, kThreads / 32));

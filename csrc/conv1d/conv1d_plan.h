@@ -71,7 +71,7 @@ namespace detail {
 
 constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
-constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
+constexpr int64_t kSumBytes = 16 << 10;          // at most, for sums over a block
 constexpr int64_t kFar = int64_t{1}
                          << 29;  // places that 32 bits count, with room for sums of a few
 
@@ -298,6 +298,29 @@ inline bool shape_weight_tile(Plan& plan, const Problem& p) {
   return bytes + kSumBytes <= kMostSharedBytes && p.batch * plan.row_lanes < kFar;
 }
 
+// Of blocks of 16 rows of D, which hold taps up to 16 * blocks - 15 places apart, see weight_mma_kernel.
+inline Plan plan_weight_chunks(const Problem& p, const Tuning& tuning) {
+  Plan plan;
+  if (item_of(p) != 2 || p.to.size < tuning.chunk_outputs) return plan;
+  const int64_t dilation = p.taps > 1 ? p.dilation : 1;
+  const auto taps_of = [&](int64_t blocks) { return (16 * blocks - 15) / dilation + 1; };
+  plan.products = 2;
+  while (plan.products < 8 && taps_of(plan.products) < p.taps) plan.products *= 2;
+  plan.taps = static_cast<int>(std::min(taps_of(plan.products), p.taps));
+  if (dilation > tuning.mma_dilation) return plan;
+  plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
+  const int64_t tiles = lanes_of_row(p, kMmaOutputs);
+  plan.warp_tiles = ceil_div(tiles, ceil_div<int64_t>(tiles, tuning.weight_tiles));
+  plan.row_lanes = ceil_div(tiles, plan.warp_tiles);
+  plan.lanes = p.batch * plan.row_lanes;
+  plan.warp_packs = (plan.warp_tiles - 1) * (kMmaOutputs / 8) + 15 + 2 * plan.products;
+  plan.threads = kChunkThreads;
+  plan.shared_bytes = static_cast<size_t>(
+      kChunkThreads / 32 * 2 * (plan.warp_tiles * (kMmaOutputs / 8) + plan.warp_packs) * kAccessBytes);
+  if (plan.lanes < kFar) plan.path = Path::kChunks;
+  return plan;
+}
+
 // The problem of an input gradient as a forward one, where the step is 1.
 inline Problem transposed(const Problem& p) {
   Problem result = p;
@@ -314,9 +337,9 @@ inline Problem transposed(const Problem& p) {
 }
 
 inline void split(Plan& plan, const Device& device, const Tuning& tuning, int64_t blocks,
-                  int64_t units) {
+                  int64_t units, int64_t least) {
   const int64_t wanted = int64_t{device.multiprocessors} * tuning.weight_blocks / blocks;
-  const int64_t most = units / tuning.weight_units;
+  const int64_t most = units / least;
   plan.splits = std::clamp<int64_t>(std::min(wanted, most), 1, kThreads * 16);
   plan.blocks = blocks * plan.splits;
 }
@@ -358,6 +381,13 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
   const int64_t out_channels = p.groups * p.to.channels;
   if (has_contiguous_rows(p) && places_in_32_bits(p) && has_unit_step(p) &&
       p.batch * p.to.size < kFar) {
+    plan = plan_weight_chunks(p, tuning);
+    if (plan.path == Path::kChunks) {
+      split(plan, device, tuning, out_channels * p.from.channels * plan.tap_parts,
+            ceil_div<int64_t>(plan.lanes, kChunkThreads / 32), 1);
+      return plan;
+    }
+    plan = Plan();
     plan.path = Path::kRows;
     plan.dilated = p.dilation > 1 && p.taps > 1;
     if (plan.dilated) {
@@ -370,7 +400,7 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
     plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
     if (shape_weight_tile(plan, p)) {
       const int64_t tiles = ceil_div<int64_t>(p.batch * plan.row_lanes, kThreads);
-      split(plan, device, tuning, out_channels * p.from.channels * plan.tap_parts, tiles);
+      split(plan, device, tuning, out_channels * p.from.channels * plan.tap_parts, tiles, tuning.weight_units);
       return plan;
     }
     plan = Plan();
@@ -382,14 +412,14 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
     plan.path = Path::kColumns;
     plan.tiles = ceil_div<int64_t>(out_channels, 32);
     split(plan, device, tuning, plan.tiles * p.from.channels * plan.tap_parts,
-          ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32));
+          ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32), tuning.weight_units);
     return plan;
   }
   plan.path = Path::kValues;
   plan.channels = p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;  // f64 has no registers for more
   plan.tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
   split(plan, device, tuning, p.groups * plan.tiles * p.from.channels * plan.tap_parts,
-        ceil_div<int64_t>(p.batch * p.to.size, kThreads));
+        ceil_div<int64_t>(p.batch * p.to.size, kThreads), tuning.weight_units);
   return plan;
 }
 

@@ -31,6 +31,7 @@ struct Tuning {
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
+  int64_t weight_tiles = 8;         // of a warp at a time, in weight gradients on tensor cores
   int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients
   int weight_units = 4;             // of a lane at least, where they are split
 };
