@@ -46,40 +46,69 @@ __device__ __forceinline__ void wait_for_copy_groups() {
 #endif
 }
 
-// Copies of a whole warp, one after another, each of neighbouring aligned packs: in bulk (PTX ISA, "cp.async.bulk", and
-// "mbarrier" for how they are counted), where a lane issues one instruction for each; sm_90 and later, else by all lanes.
-// They are waited for in turns: copies, then wait(), then copies again. All lanes call the same with the same arguments.
+// Copies of a whole warp, each of neighbouring aligned packs: in bulk (PTX ISA, "cp.async.bulk", and "mbarrier" for how they
+// are counted), where a lane issues one instruction for each; sm_90 and later, else by all lanes. They belong to kStages,
+// whose copies are waited for in turns: copies, then wait(), then copies again. All lanes call the same with the same
+// arguments.
+template <int kStages>
 class WarpCopies {
  public:
-  // `barrier` is in shared memory, the warp's own, and of this object alone.
-  __device__ __forceinline__ explicit WarpCopies(uint64_t* barrier) {
+  using Barriers = uint64_t[kStages];
+
+  // `barriers` are in shared memory and of this object alone.
+  __device__ __forceinline__ explicit WarpCopies(Barriers& barriers) {
 #if __CUDA_ARCH__ >= 900
-    barrier_ = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+    barriers_ = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
     if (threadIdx.x % 32 == 0) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
+#pragma unroll
+      for (int stage = 0; stage < kStages; ++stage) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(stage)) : "memory");
+      }
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
 #endif
   }
 
-  __device__ __forceinline__ void copy(uint4* shared, const uint4* global, int32_t packs) {
+  __device__ __forceinline__ void copy(uint4* shared, const uint4* global, int32_t packs,
+                                       uint32_t stage = 0) {
     if (packs <= 0) return;
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % 32 == 0) {
       const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
       const uint32_t bytes = static_cast<uint32_t>(packs) * kPackBytes;
-      asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier_),
+      asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier(stage)),
                    "r"(bytes)
                    : "memory");
       asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-          "l"(global), "r"(bytes), "r"(barrier_)
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+          ::"r"(to), "l"(global), "r"(bytes), "r"(barrier(stage))
           : "memory");
     }
 #else
     for (int32_t q = static_cast<int32_t>(threadIdx.x % 32); q < packs; q += 32) {
       copy_async<uint4, 1>(shared + q, global + q);
     }
+#endif
+  }
+
+  // Waits for the stage's copies of this turn, `odd` where it is the stage's second, fourth and so on; __syncwarp() makes
+  // those of other lanes visible.
+  __device__ __forceinline__ void wait(uint32_t stage = 0, bool odd = false) {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x % 32 == 0) {
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier(stage)) : "memory");
+    }
+    __syncwarp();
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again%=: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again%=;\n"
+        "}" ::"r"(barrier(stage)),
+        "r"(static_cast<uint32_t>(odd))
+        : "memory");
+#else
+    wait_for_copies();
 #endif
   }
 
@@ -91,29 +120,12 @@ class WarpCopies {
     __syncwarp();
   }
 
-  // Waits for those of this turn, `odd` where it is the second, the fourth and so on; __syncwarp() makes those of other
-  // lanes visible.
-  __device__ __forceinline__ void wait(bool odd = false) {
-#if __CUDA_ARCH__ >= 900
-    if (threadIdx.x % 32 == 0) {
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_) : "memory");
-    }
-    __syncwarp();
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again%=: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again%=;\n"
-        "}" ::"r"(barrier_),
-        "r"(static_cast<uint32_t>(odd))
-        : "memory");
-#else
-    wait_for_copies();
-#endif
+ private:
+  __device__ __forceinline__ uint32_t barrier(uint32_t stage) const {
+    return barriers_ + stage * static_cast<uint32_t>(sizeof(uint64_t));
   }
 
- private:
-  uint32_t barrier_;
+  uint32_t barriers_;
 };
 
 }  // namespace gpuopt

@@ -59,7 +59,7 @@ struct Chunk {
   }
 
   // The first packs of an input row, with 0 for what lies outside of it, to be waited for.
-  __device__ __forceinline__ void copy(const ChunkArgs& args, WarpCopies& copies, uint4* packs,
+  __device__ __forceinline__ void copy(const ChunkArgs& args, WarpCopies<1>& copies, uint4* packs,
                                        uint32_t in_channel, int32_t count) const {
     const T* const row = from + in_channel * args.from_channel;
     const Rows<T> rows{args.first_pack, args.last_pack};

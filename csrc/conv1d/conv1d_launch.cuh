@@ -9,6 +9,7 @@
 #include "conv1d/conv1d_tiles.cuh"
 #include "conv1d/conv1d_update.cuh"
 #include "conv1d/conv1d_values.cuh"
+#include "conv1d/conv1d_weight_lanes.cuh"
 #include "conv1d/conv1d_weight_mma.cuh"
 
 namespace gpuopt::conv1d {
@@ -291,26 +292,30 @@ cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t 
     if (plan.shared_bytes > detail::kSharedBytes - detail::kSumBytes) {
       const cudaError_t error =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(detail::kMostSharedBytes - detail::kSumBytes));
+                               static_cast<int>(detail::kAllSharedBytes - detail::kSumBytes));
       if (error != cudaSuccess) return error;
     }
     return launch_kernel(kernel, shape_of(plan), stream, own);
   };
+  if (plan.path != Path::kChunks) return start(weight_kernel<T>(plan), args);
+  WeightChunkArgs own;
+  own.base = args;
+  own.chunks = static_cast<uint32_t>(plan.lanes);
+  own.chunk_tiles = static_cast<uint32_t>(plan.warp_tiles);
+  own.input_packs = static_cast<uint32_t>(plan.warp_packs);
+  own.tap_count = static_cast<uint32_t>(plan.taps);
+  own.row_chunks = div_by(plan.row_lanes);
   if constexpr (sizeof(T) == 2) {
-    if (plan.path == Path::kChunks) {
-      WeightMmaArgs own;
-      own.base = args;
-      own.units = static_cast<uint32_t>(plan.lanes);
-      own.unit_tiles = static_cast<uint32_t>(plan.warp_tiles);
-      own.unit_packs = static_cast<uint32_t>(plan.warp_packs);
-      own.tap_count = static_cast<uint32_t>(plan.taps);
-      own.row_units = div_by(plan.row_lanes);
-      return plan.products == 2   ? start(weight_mma_kernel<T, 2>, own)
-             : plan.products == 4 ? start(weight_mma_kernel<T, 4>, own)
-                                  : start(weight_mma_kernel<T, 8>, own);
-    }
+    return plan.products == 2   ? start(weight_chunks_kernel<T, MatrixSums<T, 2>>, own)
+           : plan.products == 4 ? start(weight_chunks_kernel<T, MatrixSums<T, 4>>, own)
+                                : start(weight_chunks_kernel<T, MatrixSums<T, 8>>, own);
+  } else {
+    constexpr int kMostTaps = sizeof(T) == 8 ? 16 : 32;
+    return plan.products == 4    ? start(weight_chunks_kernel<T, LaneSums<T, 4>>, own)
+           : plan.products == 8  ? start(weight_chunks_kernel<T, LaneSums<T, 8>>, own)
+           : plan.products == 16 ? start(weight_chunks_kernel<T, LaneSums<T, 16>>, own)
+                                 : start(weight_chunks_kernel<T, LaneSums<T, kMostTaps>>, own);
   }
-  return start(weight_kernel<T>(plan), args);
 }
 
 template <typename T>

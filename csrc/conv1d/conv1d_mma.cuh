@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     mma_kernel(const __grid_constant__ ChunkArgs args) {
   constexpr int N = kPackSize<T>, kTile = kMmaParts * kMmaOutputs;
   extern __shared__ uint4 shared[];
-  __shared__ uint64_t barriers[kChunkThreads / 32];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   let_next_grid_start();
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       shared + threadIdx.x / 32 * args.in_channels * (args.warp_packs + args.taps_pitch / N);
   uint4* const tap_packs = packs + args.in_channels * args.warp_packs;
   T* const taps = reinterpret_cast<T*>(tap_packs) + kTapsBefore;
-  WarpCopies copies(&barriers[threadIdx.x / 32]);
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
   wait_for_grid_before();
   if (warp >= args.warps) return;
 

@@ -59,6 +59,8 @@ constexpr int64_t row_outputs(int64_t item, bool wide, bool slides) {
 }
 constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }  // of a step
 constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }
+// Of a multiprocessor, of weight gradients in chunks; f64 has no registers for more.
+constexpr int64_t weight_warps(int64_t item) { return item == 8 ? 16 : 24; }
 // Of each of several channels.
 constexpr int64_t channel_outputs(int64_t item) { return item == 8 ? 4 : 8; }
 // Products of a channel in shared memory, whole packs of them.
@@ -71,7 +73,7 @@ namespace detail {
 
 constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
-constexpr int64_t kSumBytes = 16 << 10;          // at most, for sums over a block
+constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
 constexpr int64_t kFar = int64_t{1}
                          << 29;  // places that 32 bits count, with room for sums of a few
 
@@ -298,25 +300,36 @@ inline bool shape_weight_tile(Plan& plan, const Problem& p) {
   return bytes + kSumBytes <= kMostSharedBytes && p.batch * plan.row_lanes < kFar;
 }
 
-// Of blocks of 16 rows of D, which hold taps up to 16 * blocks - 15 places apart, see weight_mma_kernel.
-inline Plan plan_weight_chunks(const Problem& p, const Tuning& tuning) {
+// Matrices of 16 rows hold taps up to 16 * matrices - 15 places apart, see MatrixSums; lanes have sums for each tap.
+inline Plan plan_weight_chunks(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
-  if (item_of(p) != 2 || p.to.size < tuning.chunk_outputs) return plan;
+  const int64_t item = item_of(p), values = kAccessBytes / item;
   const int64_t dilation = p.taps > 1 ? p.dilation : 1;
-  const auto taps_of = [&](int64_t blocks) { return (16 * blocks - 15) / dilation + 1; };
-  plan.products = 2;
-  while (plan.products < 8 && taps_of(plan.products) < p.taps) plan.products *= 2;
+  const bool half = item == 2;
+  if (p.to.size < tuning.chunk_outputs || dilation > (half ? tuning.mma_dilation : 1)) return plan;
+  const auto taps_of = [&](int64_t products) {
+    return half ? (16 * products - 15) / dilation + 1 : products;
+  };
+  plan.products = half ? 2 : 4;
+  const int most = half ? 8 : item == 8 ? 16 : 32;
+  while (plan.products < most && taps_of(plan.products) < p.taps) plan.products *= 2;
   plan.taps = static_cast<int>(std::min(taps_of(plan.products), p.taps));
-  if (dilation > tuning.mma_dilation) return plan;
   plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
-  const int64_t tiles = lanes_of_row(p, kMmaOutputs);
-  plan.warp_tiles = ceil_div(tiles, ceil_div<int64_t>(tiles, tuning.weight_tiles));
+  const int64_t outputs = half ? kMmaOutputs : 2 * 32 * values;
+  const int64_t tiles = lanes_of_row(p, outputs);
+  plan.warp_tiles = ceil_div(tiles, ceil_div<int64_t>(tiles, tuning.weight_bytes / (outputs * item)));
   plan.row_lanes = ceil_div(tiles, plan.warp_tiles);
   plan.lanes = p.batch * plan.row_lanes;
-  plan.warp_packs = (plan.warp_tiles - 1) * (kMmaOutputs / 8) + 15 + 2 * plan.products;
-  plan.threads = kChunkThreads;
-  plan.shared_bytes = static_cast<size_t>(
-      kChunkThreads / 32 * 2 * (plan.warp_tiles * (kMmaOutputs / 8) + plan.warp_packs) * kAccessBytes);
+  const int64_t grad_packs = plan.warp_tiles * outputs / values;
+  plan.warp_packs = grad_packs + (half ? 2 * plan.products - 1 : ceil_div<int64_t>(plan.products, values) + 1);
+  // Warps of a block so that one for each pair of channels fills the device; splits are for fewer pairs.
+  const int64_t blocks = p.groups * p.to.channels * p.from.channels * plan.tap_parts;
+  const int64_t warps = std::clamp<int64_t>(
+      device.multiprocessors * weight_warps(item) / blocks, 4, kWeightWarps);
+  plan.threads = static_cast<int>(32 * warps);
+  const int64_t scratch = plan.products * (half ? 16 * 8 * 4 : item);
+  plan.shared_bytes =
+      static_cast<size_t>(warps * (2 * (grad_packs + plan.warp_packs) * kAccessBytes + scratch));
   if (plan.lanes < kFar) plan.path = Path::kChunks;
   return plan;
 }
@@ -336,11 +349,9 @@ inline Problem transposed(const Problem& p) {
   return result;
 }
 
-inline void split(Plan& plan, const Device& device, const Tuning& tuning, int64_t blocks,
-                  int64_t units, int64_t least) {
-  const int64_t wanted = int64_t{device.multiprocessors} * tuning.weight_blocks / blocks;
-  const int64_t most = units / least;
-  plan.splits = std::clamp<int64_t>(std::min(wanted, most), 1, kThreads * 16);
+// `blocks` into `all`, each of which has one of `most` parts at least.
+inline void split(Plan& plan, int64_t all, int64_t blocks, int64_t most) {
+  plan.splits = std::clamp<int64_t>(std::min(all / blocks, most), 1, kThreads * 16);
   plan.blocks = blocks * plan.splits;
 }
 
@@ -379,12 +390,14 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
   Plan plan;
   if (p.from.channels > tuning.most_channels) return plan;
   const int64_t out_channels = p.groups * p.to.channels;
+  const int64_t all = int64_t{device.multiprocessors} * tuning.weight_blocks;
   if (has_contiguous_rows(p) && places_in_32_bits(p) && has_unit_step(p) &&
       p.batch * p.to.size < kFar) {
-    plan = plan_weight_chunks(p, tuning);
+    plan = plan_weight_chunks(p, device, tuning);
     if (plan.path == Path::kChunks) {
-      split(plan, device, tuning, out_channels * p.from.channels * plan.tap_parts,
-            ceil_div<int64_t>(plan.lanes, kChunkThreads / 32), 1);
+      const int64_t warps = plan.threads / 32;
+      split(plan, device.multiprocessors * weight_warps(item_of(p)) / warps,
+            out_channels * p.from.channels * plan.tap_parts, ceil_div(plan.lanes, warps));
       return plan;
     }
     plan = Plan();
@@ -400,7 +413,7 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
     plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
     if (shape_weight_tile(plan, p)) {
       const int64_t tiles = ceil_div<int64_t>(p.batch * plan.row_lanes, kThreads);
-      split(plan, device, tuning, out_channels * p.from.channels * plan.tap_parts, tiles, tuning.weight_units);
+      split(plan, all, out_channels * p.from.channels * plan.tap_parts, tiles / tuning.weight_units);
       return plan;
     }
     plan = Plan();
@@ -411,15 +424,15 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
   if (plan.channels_first) {
     plan.path = Path::kColumns;
     plan.tiles = ceil_div<int64_t>(out_channels, 32);
-    split(plan, device, tuning, plan.tiles * p.from.channels * plan.tap_parts,
-          ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32), tuning.weight_units);
+    split(plan, all, plan.tiles * p.from.channels * plan.tap_parts,
+          ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32) / tuning.weight_units);
     return plan;
   }
   plan.path = Path::kValues;
   plan.channels = p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;  // f64 has no registers for more
   plan.tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
-  split(plan, device, tuning, p.groups * plan.tiles * p.from.channels * plan.tap_parts,
-        ceil_div<int64_t>(p.batch * p.to.size, kThreads), tuning.weight_units);
+  split(plan, all, p.groups * plan.tiles * p.from.channels * plan.tap_parts,
+        ceil_div<int64_t>(p.batch * p.to.size, kThreads) / tuning.weight_units);
   return plan;
 }
 

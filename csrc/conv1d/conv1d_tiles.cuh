@@ -13,6 +13,19 @@ template <typename T>
 constexpr int kTileOutputs = 64 * kPackSize<T>;
 constexpr int kSecondPack = 32;
 
+// Calls visit with what Chunk::ahead says as a constant, so that nothing is moved in registers.
+template <typename T, typename Visit>
+__device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
+  constexpr int N = kPackSize<T>;
+  static_assert(N == 2 || N == 4);
+  if (N == 2 || ahead < 2) {
+    ahead == 0 ? visit(std::integral_constant<int, 0>()) : visit(std::integral_constant<int, 1>());
+  } else {
+    ahead == 2 ? visit(std::integral_constant<int, N - 2>())
+               : visit(std::integral_constant<int, N - 1>());
+  }
+}
+
 // The inputs under a lane's two packs of outputs and a step of as many taps as a pack has values: a ring of three packs for
 // each, so that nothing is moved in registers. kAhead is the number of values between an input row's first pack and the first
 // tap's place.
@@ -94,7 +107,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTile = kTileOutputs<T>;
   extern __shared__ uint4 shared[];
-  __shared__ uint64_t barriers[kChunkThreads / 32];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   __shared__ C biases[kChunkThreads / 32];
   let_next_grid_start();
   const uint32_t lane = threadIdx.x % 32;
@@ -102,7 +115,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   const uint32_t tap_packs = args.taps_pitch / (kPackBytes / sizeof(C));
   const uint32_t first_pack = threadIdx.x / 32 * args.in_channels * (args.warp_packs + tap_packs);
   const uint32_t first_taps = first_pack + args.in_channels * args.warp_packs;
-  WarpCopies copies(&barriers[threadIdx.x / 32]);
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
@@ -134,9 +147,6 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
       const uint4* const row =
           shared + (first_pack + c * args.warp_packs + tile * (2 * kSecondPack) + lane);
       const C* const taps = reinterpret_cast<const C*>(shared + (first_taps + c * tap_packs));
-      const auto slide = [&](auto constant) {
-        slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
-      };
       if constexpr (kDilated) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -148,12 +158,10 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
 #pragma unroll
           for (int i = 0; i < N; ++i) sums[half][i] = part[0][i];
         }
-      } else if (N == 2 || ahead < 2) {
-        ahead == 0 ? slide(std::integral_constant<int, 0>())
-                   : slide(std::integral_constant<int, 1>());
-      } else if constexpr (N == 4) {
-        ahead == 2 ? slide(std::integral_constant<int, 2>())
-                   : slide(std::integral_constant<int, 3>());
+      } else {
+        with_ahead<T>(ahead, [&](auto constant) {
+          slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
+        });
       }
       if (args.in_channels == 1) break;
       const bool last = ++c == args.in_channels;

@@ -7,6 +7,7 @@ namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;
 constexpr int kChunkThreads = 128;
+constexpr int kWeightWarps = 8;  // of a block at most, in weight gradients in chunks
 constexpr int kMmaOutputs = 128;  // of one product of matrices
 constexpr int kMmaParts = 2;      // products at once
 constexpr int kDilatedTaps = 8;  // of a block, in weight gradients with dilation
@@ -31,7 +32,7 @@ struct Tuning {
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
-  int64_t weight_tiles = 8;         // of a warp at a time, in weight gradients on tensor cores
+  int64_t weight_bytes = 2 << 10;   // of the gradient that a warp takes at a time, where weight gradients are made in chunks
   int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients
   int weight_units = 4;             // of a lane at least, where they are split
 };
