@@ -292,7 +292,7 @@ cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t 
     if (plan.shared_bytes > detail::kSharedBytes - detail::kSumBytes) {
       const cudaError_t error =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(detail::kAllSharedBytes - detail::kSumBytes));
+                               static_cast<int>(detail::kMostSharedBytes - detail::kSumBytes));
       if (error != cudaSuccess) return error;
     }
     return launch_kernel(kernel, shape_of(plan), stream, own);

@@ -322,14 +322,15 @@ inline Plan plan_weight_chunks(const Problem& p, const Device& device, const Tun
   plan.lanes = p.batch * plan.row_lanes;
   const int64_t grad_packs = plan.warp_tiles * outputs / values;
   plan.warp_packs = grad_packs + (half ? 2 * plan.products - 1 : ceil_div<int64_t>(plan.products, values) + 1);
-  // Warps of a block so that one for each pair of channels fills the device; splits are for fewer pairs.
+  const int64_t warp_bytes = 2 * (grad_packs + plan.warp_packs) * kAccessBytes +
+                             plan.products * (half ? 16 * 8 * 4 : item);
+  // Warps of a block so that a block for each pair of channels fills the device; splits are for fewer pairs.
   const int64_t blocks = p.groups * p.to.channels * p.from.channels * plan.tap_parts;
   const int64_t warps = std::clamp<int64_t>(
-      device.multiprocessors * weight_warps(item) / blocks, 4, kWeightWarps);
+      device.multiprocessors * weight_warps(item) / blocks, 4,
+      std::min<int64_t>(kWeightWarps, (kMostSharedBytes - kSumBytes) / warp_bytes));
   plan.threads = static_cast<int>(32 * warps);
-  const int64_t scratch = plan.products * (half ? 16 * 8 * 4 : item);
-  plan.shared_bytes =
-      static_cast<size_t>(warps * (2 * (grad_packs + plan.warp_packs) * kAccessBytes + scratch));
+  plan.shared_bytes = static_cast<size_t>(warps * warp_bytes);
   if (plan.lanes < kFar) plan.path = Path::kChunks;
   return plan;
 }
