@@ -21,51 +21,57 @@ struct FanArgs {
   Activation activation;
 };
 
-// Neighbouring outputs of a lane, stored at once.
-template <typename T>
-constexpr int kFanOutputs = sizeof(T) == 8 ? 2 : 4;
-
-// Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The products of taps
-// and input channels are at most kProducts.
+// Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The products of taps and input
+// channels are at most kProducts. A lane has two packs of a block's outputs: the lanes have all the first ones side by side,
+// then all the second ones.
 template <typename T, int kProducts>
-__global__ void __launch_bounds__(kThreads, 2) fan_kernel(const __grid_constant__ FanArgs args) {
+__global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 : 4)
+    fan_kernel(const __grid_constant__ FanArgs args) {
   using C = compute_t<T>;
-  constexpr int P = kFanOutputs<T>, kPitch = kFanPitch<kProducts>;
+  constexpr int N = kPackSize<T>, kPitch = kFanPitch<T, kProducts>;
   extern __shared__ uint4 shared[];
   let_next_grid_start();
   uint32_t image = blockIdx.x;
   const uint32_t tile = args.tiles.divmod(image);
-  const uint32_t lane_class = args.cycle.divmod(image);
+  const uint32_t channel_class = args.cycle.divmod(image);
   const uint32_t part = args.parts.divmod(image);
   const uint32_t group = args.groups.divmod(image);
   const uint32_t cycle = args.cycle.divisor;
   wait_for_grid_before();
 
-  // Weights of the block's channels, one after another, then the input under its outputs.
+  // Weights of the block's channels, one after another, each with its bias behind, then the input under its outputs.
   C* const taps = reinterpret_cast<C*>(shared);
   C* const values = taps + int64_t{args.block_channels} * kPitch;
-  const uint32_t first_channel = lane_class + part * args.block_channels * cycle;
+  const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
   if (first_channel >= args.out_channels) return;
-  const T* weight = static_cast<const T*>(args.weight) + group * args.weight_group +
-                    first_channel * args.weight_out;
-  for (uint32_t i = threadIdx.x; i < args.block_channels * kPitch; i += kThreads) {
+  const uint32_t channels =
+      min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
+  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                          first_channel * args.weight_out;
+  const auto products = static_cast<uint32_t>(args.in_channels * args.taps);
+  for (uint32_t i = threadIdx.x; i < channels * kPitch; i += kChunkThreads) {
     const uint32_t m = i / kPitch, product = i % kPitch;
     const uint32_t c = product / static_cast<uint32_t>(args.taps);
     const uint32_t k = product - c * args.taps;
-    const bool valid = c < args.in_channels && first_channel + m * cycle < args.out_channels;
-    taps[i] = valid ? to_compute(weight[int64_t{m} * cycle * args.weight_out + c * args.weight_in +
-                                        k * args.weight_tap])
-                    : C(0);
+    C value = 0;
+    if (product < products) {
+      value = to_compute(weight[int64_t{m} * cycle * args.weight_out + c * args.weight_in +
+                                k * args.weight_tap]);
+    } else if (product == kProducts && args.bias != nullptr) {
+      const int64_t channel = int64_t{group} * args.out_channels + first_channel + m * cycle;
+      value = to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+    }
+    taps[i] = value;
   }
   T* to = static_cast<T*>(args.to) + image * args.to_batch +
           (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
-  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % P);
-  const int64_t first_output = int64_t{tile} * kThreads * P - misaligned;
+  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % N);
+  const int64_t first_output = int64_t{tile} * (2 * kChunkThreads * N) - misaligned;
   const int64_t first_value = first_output * args.step - args.padding;
   for (uint32_t c = 0; c < args.in_channels; ++c) {
-    const T* from = static_cast<const T*>(args.from) + image * args.from_batch +
-                    (int64_t{group} * args.in_channels + c) * args.from_channel;
-    for (int32_t i = threadIdx.x; i < args.tile_values; i += kThreads) {
+    const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
+                          (int64_t{group} * args.in_channels + c) * args.from_channel;
+    for (int32_t i = threadIdx.x; i < args.tile_values; i += kChunkThreads) {
       const int64_t place = first_value + i;
       const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
       values[c * args.tile_values + i] = valid ? to_compute(from[place]) : C(0);
@@ -73,15 +79,15 @@ __global__ void __launch_bounds__(kThreads, 2) fan_kernel(const __grid_constant_
   }
   __syncthreads();
 
-  const auto products = static_cast<int32_t>(args.in_channels) * args.taps;
-  C window[kProducts][P];
+  C window[kProducts][2][N];
   {
-    int32_t offset = static_cast<int32_t>(threadIdx.x) * P * args.step, k = 0;
+    int32_t offset = static_cast<int32_t>(threadIdx.x) * N * args.step, k = 0;
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll
-      for (int j = 0; j < P; ++j) {
-        window[i][j] = i < products ? values[offset + j * args.step] : C(0);
+      for (int j = 0; j < 2 * N; ++j) {
+        const int32_t place = (j / N * kChunkThreads * N + j % N) * args.step;
+        window[i][j / N][j % N] = i < products ? values[offset + place] : C(0);
       }
       offset += args.dilation;
       if (++k == args.taps) {
@@ -91,47 +97,45 @@ __global__ void __launch_bounds__(kThreads, 2) fan_kernel(const __grid_constant_
     }
   }
 
-  const int64_t begin = first_output + int64_t{threadIdx.x} * P;
+  constexpr int kSecond = kChunkThreads * N;
+  const int64_t begin = first_output + int64_t{threadIdx.x} * N;
   if (begin >= args.to_size) return;
-  const bool whole = begin >= 0 && begin <= args.to_size - P;
-  const T* bias = static_cast<const T*>(args.bias);
-  if (bias != nullptr) {
-    bias += (int64_t{group} * args.out_channels + first_channel) * args.bias_stride;
-  }
+  const bool whole = begin >= 0 && begin + kSecond <= args.to_size - N;
   to += begin;
-  const uint32_t channels =
-      min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
-#pragma unroll 2
+#pragma unroll 1
   for (uint32_t m = 0; m < channels; ++m) {
     C own[kPitch];
-    constexpr int V = kPackBytes / sizeof(C);
+    constexpr int V = kPackBytes / static_cast<int>(sizeof(C));
 #pragma unroll
     for (int i = 0; i < kPitch; i += V) {
       const auto pack = load_pack<C, V>(taps + m * kPitch + i);
 #pragma unroll
       for (int j = 0; j < V; ++j) own[i + j] = pack.values[j];
     }
-    C sums[P] = {};
+    C sums[2][N] = {};
     // Of products that there are not, both factors are 0.
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll
-      for (int j = 0; j < P; ++j) sums[j] = multiply_add(own[i], window[i][j], sums[j]);
+      for (int j = 0; j < 2 * N; ++j) {
+        sums[j / N][j % N] = multiply_add(own[i], window[i][j / N][j % N], sums[j / N][j % N]);
+      }
     }
-    if (bias != nullptr) {
-      const C value = to_compute(bias[int64_t{m} * cycle * args.bias_stride]);
 #pragma unroll
-      for (int j = 0; j < P; ++j) sums[j] += value;
+    for (int j = 0; j < 2 * N; ++j) sums[j / N][j % N] += own[kProducts];
+    if (args.activation != Activation::kNone) {
+      activate(sums[0], args.activation);
+      activate(sums[1], args.activation);
     }
-    activate(sums, args.activation);
-    const auto pack = narrow<T, P>(sums);
     if (whole) {
-      store_whole(to, pack);
+      store_whole(to, narrow<T, N>(sums[0]));
+      store_whole(to + kSecond, narrow<T, N>(sums[1]));
     } else {
 #pragma unroll
-      for (int j = 0; j < P; ++j) {
-        if (static_cast<uint64_t>(begin + j) < static_cast<uint64_t>(args.to_size)) {
-          to[j] = pack.values[j];
+      for (int j = 0; j < 2 * N; ++j) {
+        const int place = j / N * kSecond + j % N;
+        if (static_cast<uint64_t>(begin + place) < static_cast<uint64_t>(args.to_size)) {
+          to[place] = from_compute<T>(sums[j / N][j % N]);
         }
       }
     }

@@ -21,11 +21,11 @@ __device__ __forceinline__ double multiply_add(double a, double b, double c) {
   return fma(a, b, c);
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-// C += A B of fragments of m16n8k16 (PTX ISA, "mma").
+// C += A B of fragments of m16n8k16 (PTX ISA, "mma"). All lanes of the warp take part.
 template <typename T>
 __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[4],
                                                       const uint32_t (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, __half>) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
@@ -39,8 +39,34 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
-}
+#else
+  // Without tensor cores for both half types lanes pass their words around: each has two values of row lane / 4 and 8 more
+  // of A, of columns 2 * (lane % 4) and 8 more; of B the same columns of row lane / 4, transposed.
+  const uint32_t lane = threadIdx.x % 32;
+  const auto add = [](float& sum, uint32_t x, uint32_t y) {
+    T first[2], second[2];
+    memcpy(first, &x, sizeof(x));
+    memcpy(second, &y, sizeof(y));
+    sum += to_compute(first[0]) * to_compute(second[0]);
+    sum += to_compute(first[1]) * to_compute(second[1]);
+  };
+  const auto word_of = [](uint32_t word, uint32_t other) {
+    return __shfl_sync(0xffffffffu, word, static_cast<int>(other));
+  };
+  for (uint32_t i = 0; i < 4; ++i) {
+    uint32_t rows[4];
+    for (uint32_t j = 0; j < 4; ++j) rows[j] = word_of(a[j], lane / 4 * 4 + i);
+    for (uint32_t column = 0; column < 2; ++column) {
+      const uint32_t other = (2 * (lane % 4) + column) * 4 + i;
+      const uint32_t low = word_of(b[0], other), high = word_of(b[1], other);
+      for (uint32_t half = 0; half < 2; ++half) {
+        add(c[2 * half + column], rows[half], low);
+        add(c[2 * half + column], rows[half + 2], high);
+      }
+    }
+  }
 #endif
+}
 
 // The formulas of ATen's kernels (Activation.cu): silu is x / (1 + exp(-x)), gelu x Phi(x).
 template <int Count, typename C>

@@ -3,7 +3,7 @@
 
 #include "conv1d/conv1d.h"
 #include "conv1d/conv1d_columns.cuh"
-#include "conv1d/conv1d_fan.cuh"
+#include "conv1d/conv1d_fan_mma.cuh"
 #include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"
 #include "conv1d/conv1d_tiles.cuh"
@@ -173,21 +173,37 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
   const auto start = [&](auto kernel) {
     return launch_kernel(kernel, shape_of(plan), stream, args);
   };
-  switch (plan.products) {
-    case 2:
-      return start(fan_kernel<T, 2>);
-    case 4:
-      return start(fan_kernel<T, 4>);
-    case 6:
-      return start(fan_kernel<T, 6>);
-    case 8:
-      return start(fan_kernel<T, 8>);
-    case 10:
-      return start(fan_kernel<T, 10>);
-    case 12:
-      return start(fan_kernel<T, 12>);
-    default:
-      return start(fan_kernel<T, 16>);
+  if constexpr (sizeof(T) == 2) {
+    FanMmaArgs own;
+    own.base = args;
+    const Packs packs = packs_of(p, p.from);
+    own.first_pack = packs.first;
+    own.last_pack = packs.last;
+    own.row_packs = static_cast<uint32_t>(plan.warp_packs);
+    own.turns = static_cast<uint32_t>(plan.warp_tiles);
+    const auto start_mma = [&](auto kernel) {
+      return launch_kernel(kernel, shape_of(plan), stream, own);
+    };
+    return plan.products == 1   ? start_mma(fan_mma_kernel<T, 1>)
+           : plan.products == 2 ? start_mma(fan_mma_kernel<T, 2>)
+                                : start_mma(fan_mma_kernel<T, 4>);
+  } else {
+    switch (plan.products) {
+      case 2:
+        return start(fan_kernel<T, 2>);
+      case 4:
+        return start(fan_kernel<T, 4>);
+      case 6:
+        return start(fan_kernel<T, 6>);
+      case 8:
+        return start(fan_kernel<T, 8>);
+      case 10:
+        return start(fan_kernel<T, 10>);
+      case 12:
+        return start(fan_kernel<T, 12>);
+      default:
+        return start(fan_kernel<T, 16>);
+    }
   }
 }
 

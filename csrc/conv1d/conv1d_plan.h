@@ -63,11 +63,16 @@ constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }
 constexpr int64_t weight_warps(int64_t item) { return item == 8 ? 16 : 24; }
 // Of each of several channels.
 constexpr int64_t channel_outputs(int64_t item) { return item == 8 ? 4 : 8; }
-// Products of a channel in shared memory, whole packs of them.
-template <int kProducts>
-constexpr int kFanPitch = (kProducts + 3) / 4 * 4;
-constexpr int64_t fan_pitch(int products) { return (products + 3) / 4 * 4; }
-constexpr int64_t fan_outputs(int64_t item) { return item == 8 ? 2 : 4; }
+// Products of a channel in shared memory and its bias, whole packs of them.
+constexpr int64_t fan_pitch(int products, int64_t item) {
+  return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
+}
+template <typename T, int kProducts>
+constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
+// Of 32 places each, that a warp makes at once on tensor cores of `steps` times 16 products.
+constexpr int fan_mma_parts(int steps) { return steps > 2 ? 1 : 2; }
+template <int kSteps>
+constexpr int kFanMmaParts = fan_mma_parts(kSteps);
 
 namespace detail {
 
@@ -215,32 +220,71 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   return plan;
 }
 
-inline Plan plan_fan(const Problem& p, const Device& device) {
-  Plan plan;
-  const int64_t products = p.from.channels * p.taps, outputs = fan_outputs(item_of(p));
-  const int64_t compute = compute_bytes(p);
-  plan.cycle = cycle_of(p.to, outputs);
-  if (products > 16 || p.to.channels < 8 * plan.cycle) return plan;
-  const int64_t unit = products > 12 ? 4 : 2;
-  plan.products = static_cast<int>(ceil_div(products, unit) * unit);
-  const int64_t slack = has_aligned_rows(p, p.to, outputs) ? 0 : outputs - 1;
-  plan.row_tiles = ceil_div(p.to.size + slack, kThreads * outputs);
-  const int64_t in_class = ceil_div(p.to.channels, plan.cycle);
-  plan.block_channels = std::min<int64_t>(in_class, 128);
-  // Fewer where there would not be two blocks for each multiprocessor.
-  const int64_t others = p.batch * p.groups * plan.cycle * plan.row_tiles;
-  while (plan.block_channels > 8 &&
+// Blocks of few channels where there would not be two for each multiprocessor.
+inline void share_channels(Plan& plan, const Device& device, int64_t others, int64_t in_class,
+                           int64_t least) {
+  while (plan.block_channels >= 2 * least &&
          others * ceil_div(in_class, plan.block_channels) < 2 * device.multiprocessors) {
-    plan.block_channels = ceil_div<int64_t>(plan.block_channels, 2);
+    plan.block_channels = ceil_div(plan.block_channels, 2 * least) * least;
   }
   plan.tiles = ceil_div(in_class, plan.block_channels);
-  plan.tile_values = (kThreads * outputs - 1) * p.step + (p.taps - 1) * p.dilation + 1;
-  const int64_t shared =
-      (plan.block_channels * fan_pitch(plan.products) + p.from.channels * plan.tile_values) *
-      compute;
-  if (shared > kSharedBytes) return plan;
-  plan.shared_bytes = static_cast<size_t>(shared);
-  plan.blocks = p.batch * p.groups * plan.tiles * plan.cycle * plan.row_tiles;
+  plan.blocks = others * plan.tiles;
+}
+
+inline Plan plan_fan_mma(const Problem& p, const Device& device, const Tuning& tuning) {
+  Plan plan;
+  const int64_t products = p.from.channels * p.taps, span = (p.taps - 1) * p.dilation;
+  plan.cycle = cycle_of(p.to, 8);
+  const int64_t in_class = ceil_div(p.to.channels, plan.cycle);
+  if (products > 64 || in_class < tuning.fan_channels) return plan;
+  plan.products = products <= 16 ? 1 : products <= 32 ? 2 : 4;  // steps of 16
+  plan.threads = kChunkThreads;
+  const int64_t turn_places = kChunkThreads * fan_mma_parts(plan.products);
+  const int64_t slack = has_aligned_rows(p, p.to, 8) ? 0 : 7;
+  plan.block_channels = std::min<int64_t>(ceil_div<int64_t>(in_class, 16) * 16, plan.products > 2 ? 128 : 256);
+  const auto shape = [&](int64_t turns) {
+    plan.warp_tiles = turns;
+    plan.row_tiles = ceil_div(p.to.size + slack, turns * turn_places);
+    plan.warp_packs = ceil_div<int64_t>((turns * turn_places - 1) * p.step + span + 8, 8);
+    return plan.block_channels * ((16 * plan.products + 8) * 2 + 4) +
+           p.from.channels * plan.warp_packs * kAccessBytes;
+  };
+  const int64_t others = p.batch * p.groups * plan.cycle;
+  // As many turns as make up for reading taps, where there are blocks enough.
+  int64_t turns = 1, bytes = shape(1);
+  while (turns * plan.block_channels < 256 && shape(2 * turns) <= kSharedBytes / 2 &&
+         others * plan.row_tiles >= 8 * device.multiprocessors) {
+    turns *= 2;
+  }
+  bytes = shape(turns);
+  if (bytes > kSharedBytes) return plan;
+  plan.shared_bytes = static_cast<size_t>(bytes);
+  share_channels(plan, device, others * plan.row_tiles, in_class, 16);
+  plan.path = Path::kFan;
+  return plan;
+}
+
+inline Plan plan_fan(const Problem& p, const Device& device, const Tuning& tuning) {
+  Plan plan;
+  const int64_t item = item_of(p), values = kAccessBytes / item;
+  if (item == 2) return plan_fan_mma(p, device, tuning);
+  const int64_t products = p.from.channels * p.taps;
+  plan.cycle = cycle_of(p.to, values);
+  const int64_t in_class = ceil_div(p.to.channels, plan.cycle);
+  if (products > 16 || in_class < tuning.fan_channels) return plan;
+  const int64_t unit = products > 12 ? 4 : 2;
+  plan.products = static_cast<int>(ceil_div(products, unit) * unit);
+  const int64_t slack = has_aligned_rows(p, p.to, values) ? 0 : values - 1;
+  const int64_t tile_outputs = 2 * kChunkThreads * values;
+  plan.threads = kChunkThreads;
+  plan.row_tiles = ceil_div(p.to.size + slack, tile_outputs);
+  plan.block_channels = std::min<int64_t>(in_class, 128);
+  plan.tile_values = (tile_outputs - 1) * p.step + (p.taps - 1) * p.dilation + 1;
+  plan.shared_bytes = static_cast<size_t>(
+      plan.block_channels * fan_pitch(plan.products, item) * compute_bytes(p) +
+      p.from.channels * plan.tile_values * compute_bytes(p));
+  if (plan.shared_bytes > kSharedBytes) return plan;
+  share_channels(plan, device, p.batch * p.groups * plan.cycle * plan.row_tiles, in_class, 4);
   plan.path = Path::kFan;
   return plan;
 }
@@ -363,12 +407,11 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
   if (p.from.channels > tuning.most_channels) return {};
   if (has_contiguous_rows(p) && places_in_32_bits(p)) {
     Plan plan;
-    if (has_unit_step(p)) {
+    if (p.to.size >= tuning.chunk_outputs || !has_unit_step(p)) plan = plan_fan(p, device, tuning);
+    if (plan.path == Path::kLibrary && has_unit_step(p)) {
       const bool half = item_of(p) == 2;
       if (half || p.to.channels == 1) plan = plan_chunks(p, device, tuning);
       if (plan.path == Path::kLibrary) plan = plan_rows(p, device, tuning);
-    } else {
-      plan = plan_fan(p, device);
     }
     if (plan.path != Path::kLibrary) return plan;
   }

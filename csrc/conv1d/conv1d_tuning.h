@@ -32,6 +32,7 @@ struct Tuning {
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
+  int64_t fan_channels = 8;         // that are aligned alike, from which kernels go through output channels
   int64_t weight_bytes = 2 << 10;   // of the gradient that a warp takes at a time, where weight gradients are made in chunks
   int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients
   int weight_units = 4;             // of a lane at least, where they are split
