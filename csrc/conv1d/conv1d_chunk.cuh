@@ -42,7 +42,7 @@ struct Chunk {
     const uint32_t out_channel = args.group_channels.divmod(group);
     to = static_cast<T*>(args.to) + image * args.to_batch + channel * args.to_channel;
     const auto misaligned =
-        static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % kPackSize<T>);
+        static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) % kSectorBytes / sizeof(T));
     begin = static_cast<int32_t>(chunk * args.warp_tiles * kTile) - misaligned;
     first = begin - args.padding;
     from = static_cast<const T*>(args.from) + image * args.from_batch +

@@ -16,6 +16,7 @@ struct FanArgs {
   int32_t tile_values;                 // input values under a block's outputs, of one channel
   uint32_t in_channels, out_channels;  // of a group
   uint32_t block_channels;             // output channels of a block
+  uint32_t aligned;                    // values that its outputs are aligned to
   FastDiv tiles, cycle;  // tiles of outputs of a row; classes of channels, see the kernel
   FastDiv parts, groups;
   Activation activation;
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
   }
   T* to = static_cast<T*>(args.to) + image * args.to_batch +
           (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
-  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % N);
+  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
   const int64_t first_output = int64_t{tile} * (2 * kChunkThreads * N) - misaligned;
   const int64_t first_value = first_output * args.step - args.padding;
   for (uint32_t c = 0; c < args.in_channels; ++c) {
@@ -121,8 +122,10 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
         sums[j / N][j % N] = multiply_add(own[i], window[i][j / N][j % N], sums[j / N][j % N]);
       }
     }
+    if (args.bias != nullptr) {
 #pragma unroll
-    for (int j = 0; j < 2 * N; ++j) sums[j / N][j % N] += own[kProducts];
+      for (int j = 0; j < 2 * N; ++j) sums[j / N][j % N] += own[kProducts];
+    }
     if (args.activation != Activation::kNone) {
       activate(sums[0], args.activation);
       activate(sums[1], args.activation);

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
   uint4* const packs = shared + base.block_channels * kRowPacks + base.block_channels / 4;
   T* const to = static_cast<T*>(base.to) + image * base.to_batch +
                 (int64_t{group} * base.out_channels + first_channel) * base.to_channel;
-  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % N);
+  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % base.aligned);
   const int32_t block_places = static_cast<int32_t>(args.turns) *
                                (kChunkThreads / 32) * 32 * kParts;
   const int32_t block_begin = static_cast<int32_t>(tile) * block_places - misaligned;

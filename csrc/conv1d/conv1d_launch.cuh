@@ -167,6 +167,7 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
   args.taps = static_cast<int32_t>(p.taps);
   args.tile_values = static_cast<int32_t>(plan.tile_values);
   args.block_channels = static_cast<uint32_t>(plan.block_channels);
+  args.aligned = static_cast<uint32_t>(plan.aligned);
   args.tiles = div_by(plan.row_tiles);
   args.cycle = div_by(plan.cycle);
   args.parts = div_by(plan.tiles);
@@ -189,12 +190,16 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
                                 : start_mma(fan_mma_kernel<T, 4>);
   } else {
     switch (plan.products) {
-      case 2:
-        return start(fan_kernel<T, 2>);
+      case 3:
+        return start(fan_kernel<T, 3>);
       case 4:
         return start(fan_kernel<T, 4>);
+      case 5:
+        return start(fan_kernel<T, 5>);
       case 6:
         return start(fan_kernel<T, 6>);
+      case 7:
+        return start(fan_kernel<T, 7>);
       case 8:
         return start(fan_kernel<T, 8>);
       case 10:

@@ -15,6 +15,9 @@ namespace gpuopt::conv1d {
 enum class Pass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
 constexpr int kAccessBytes = 16;
+// What memory writes at once: parts of one cost as much as all of it, and in writes of 64 bytes to rows that aren't aligned
+// to it more than that (512 channels of 15999 bf16: 165 us, and 76 where rows are aligned).
+constexpr int kSectorBytes = 32;
 
 enum class Path : uint8_t {
   kLibrary,  // dense problems, which have no kernel here
@@ -43,6 +46,7 @@ struct Plan {
   int64_t warp_tiles = 1;       // kChunks: of outputs, of a warp
   int64_t warp_packs = 0;       // kChunks: of an input row in a warp's shared memory
   int products = 0;             // kFan: that the kernel is compiled for
+  int aligned = 1;              // kFan: values of a row that a block's outputs are aligned to
   int64_t block_channels = 1;   // kFan
   int64_t tile_values = 0;      // kFan: of an input row that a block's outputs need
   int taps = 8;                 // weight gradients: of a block
@@ -113,8 +117,8 @@ inline bool has_aligned_rows(const Problem& p, const Signal& signal, int64_t val
          (p.batch == 1 || signal.batch_stride % values == 0);
 }
 
-inline int64_t lanes_of_row(const Problem& p, int64_t outputs) {
-  const int64_t values = kAccessBytes / item_of(p);
+inline int64_t lanes_of_row(const Problem& p, int64_t outputs, int aligned = kAccessBytes) {
+  const int64_t values = aligned / item_of(p);
   return ceil_div(p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1), outputs);
 }
 
@@ -193,7 +197,7 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
     return plan;
   }
   const int64_t outputs = tile_outputs(item), span = (p.taps - 1) * p.dilation;
-  const int64_t tiles = lanes_of_row(p, outputs), rows = p.batch * p.groups * p.to.channels;
+  const int64_t tiles = lanes_of_row(p, outputs, kSectorBytes), rows = p.batch * p.groups * p.to.channels;
   // Tensor cores take 16 places at a time, with taps of 0 before and behind; lanes take whole steps of taps.
   plan.taps_pitch = half ? ceil_div<int64_t>(span + 38, values) * values
                          : ceil_div(p.taps, row_taps(item)) * row_taps(item);
@@ -231,16 +235,24 @@ inline void share_channels(Plan& plan, const Device& device, int64_t others, int
   plan.blocks = others * plan.tiles;
 }
 
+// How many values of an output row a block's outputs are aligned to: a sector where enough channels are aligned alike.
+inline int64_t align_fan(Plan& plan, const Problem& p, const Tuning& tuning) {
+  int64_t values = kSectorBytes / item_of(p);
+  if (ceil_div(p.to.channels, cycle_of(p.to, values)) < tuning.fan_channels) values /= 2;
+  plan.cycle = cycle_of(p.to, values);
+  plan.aligned = static_cast<int>(values);
+  return ceil_div(p.to.channels, plan.cycle);
+}
+
 inline Plan plan_fan_mma(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   const int64_t products = p.from.channels * p.taps, span = (p.taps - 1) * p.dilation;
-  plan.cycle = cycle_of(p.to, 8);
-  const int64_t in_class = ceil_div(p.to.channels, plan.cycle);
+  const int64_t in_class = align_fan(plan, p, tuning);
   if (products > 64 || in_class < tuning.fan_channels) return plan;
   plan.products = products <= 16 ? 1 : products <= 32 ? 2 : 4;  // steps of 16
   plan.threads = kChunkThreads;
   const int64_t turn_places = kChunkThreads * fan_mma_parts(plan.products);
-  const int64_t slack = has_aligned_rows(p, p.to, 8) ? 0 : 7;
+  const int64_t slack = has_aligned_rows(p, p.to, plan.aligned) ? 0 : plan.aligned - 1;
   plan.block_channels = std::min<int64_t>(ceil_div<int64_t>(in_class, 16) * 16, plan.products > 2 ? 128 : 256);
   const auto shape = [&](int64_t turns) {
     plan.warp_tiles = turns;
@@ -269,12 +281,11 @@ inline Plan plan_fan(const Problem& p, const Device& device, const Tuning& tunin
   const int64_t item = item_of(p), values = kAccessBytes / item;
   if (item == 2) return plan_fan_mma(p, device, tuning);
   const int64_t products = p.from.channels * p.taps;
-  plan.cycle = cycle_of(p.to, values);
-  const int64_t in_class = ceil_div(p.to.channels, plan.cycle);
+  const int64_t in_class = align_fan(plan, p, tuning);
   if (products > 16 || in_class < tuning.fan_channels) return plan;
-  const int64_t unit = products > 12 ? 4 : 2;
-  plan.products = static_cast<int>(ceil_div(products, unit) * unit);
-  const int64_t slack = has_aligned_rows(p, p.to, values) ? 0 : values - 1;
+  const int64_t unit = products > 12 ? 4 : products > 8 ? 2 : 1;
+  plan.products = std::max(3, static_cast<int>(ceil_div(products, unit) * unit));
+  const int64_t slack = has_aligned_rows(p, p.to, plan.aligned) ? 0 : plan.aligned - 1;
   const int64_t tile_outputs = 2 * kChunkThreads * values;
   plan.threads = kChunkThreads;
   plan.row_tiles = ceil_div(p.to.size + slack, tile_outputs);
