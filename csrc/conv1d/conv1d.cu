@@ -28,7 +28,7 @@ void cut(const Problem& problem, Problem& first, Problem& second) {
   }
 }
 
-// Kernels count blocks with 31 bits, and lanes, or where 32 neighbours are of one row groups of these.
+// Kernels count blocks with 31 bits, and lanes, or where neighbours are of one row groups of these.
 bool fits(const Plan& plan) {
   if (plan.blocks > kMaxIndex32) return false;
   const int64_t most = kMaxIndex32 - kThreads;
@@ -37,7 +37,7 @@ bool fits(const Plan& plan) {
     case Path::kRows:
       return plan.lanes <= most;
     case Path::kValues:
-      return (plan.channels_first ? plan.lanes : plan.lanes / 32) <= most;
+      return plan.lanes / plan.row_width <= most;
     default:
       return true;
   }

@@ -23,6 +23,13 @@ inline LaunchShape shape_of(const Plan& plan) {
   return shape;
 }
 
+// Of a power of two.
+inline uint32_t shift_of(int64_t power) {
+  uint32_t shift = 0;
+  while (int64_t{1} << shift < power) ++shift;
+  return shift;
+}
+
 inline FastDiv div_by(int64_t divisor) { return FastDiv(static_cast<uint32_t>(divisor)); }
 
 // Output channels of a lane, where it has several and not by rows: see plan_values.
@@ -105,8 +112,7 @@ cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream)
   args.in_div = div_by(p.from.channels);
   args.row_lanes = div_by(plan.row_lanes);
   args.parts = div_by(plan.tiles);
-  args.cycle_shift = 0;
-  while (int64_t{1} << args.cycle_shift < plan.cycle) ++args.cycle_shift;
+  args.cycle_shift = shift_of(plan.cycle);
   const auto start = [&](auto kernel) {
     return launch_kernel(kernel, shape_of(plan), stream, args);
   };
@@ -249,6 +255,7 @@ inline ValuesArgs values_args(const Problem& p, const Plan& plan) {
   args.row_tiles = div_by(plan.row_tiles);
   args.tiles = div_by(plan.tiles);
   args.channels_first = plan.channels_first;
+  args.width_shift = shift_of(plan.row_width);
   return args;
 }
 

@@ -35,6 +35,7 @@ struct Plan {
   bool slides = false;          // kRows: by more than a step of taps
   bool dilated = false;         // kRows: with a window for every tap
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
+  int64_t row_width = 1;        // kValues: or so many take neighbouring places
   int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
   int64_t tiles = 1;            // of output channels of a group; kColumns: of all channels
   int64_t row_tiles = 1;        // of a row; not of kRows, where
@@ -334,8 +335,10 @@ inline Plan plan_values(const Problem& p) {
     plan.row_tiles = ceil_div<int64_t>(p.to.size, 4);
     plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles;
   } else {
-    plan.row_tiles = ceil_div<int64_t>(p.to.size, 32 * 4);
-    plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles * 32;
+    // Lanes side by side, of short rows no more than have four places each.
+    while (plan.row_width < 32 && plan.row_width * 4 < p.to.size) plan.row_width *= 2;
+    plan.row_tiles = ceil_div<int64_t>(p.to.size, plan.row_width * 4);
+    plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles * plan.row_width;
   }
   plan.blocks = ceil_div<int64_t>(plan.lanes, kThreads);
   return plan;
@@ -503,28 +506,34 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
   }
 }
 
-// Whether the kernels here are no slower than cuDNN with its tensor cores, which gain with every product that an
-// output has: 720 random problems of up to 8 input channels a group, forward and both gradients, f32 (TF32 in cuDNN)
-// and bf16, beside ATen with cudnn.benchmark on an H200.
+// Whether the kernels here are no slower than cuDNN with its tensor cores, which gain with every product that an output has:
+// 520 random problems of up to 8 input channels a group, forward and both gradients, f32 (TF32 in cuDNN) and bf16, beside
+// ATen with cudnn.benchmark on an H200.
 inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
   if (p.dtype == DType::kFloat64) return true;
   const int64_t in = p.from.channels, out = p.to.channels;
-  const bool rows = plan.path == Path::kRows || plan.path == Path::kChunks;
+  const bool half = detail::item_of(p) == 2;
+  const bool chunks = plan.path == Path::kChunks, rows = plan.path == Path::kRows;
   const bool depthwise = in == 1 && out <= 4;
   if (pass == Pass::kForward) {
-    if (depthwise) return rows || plan.path == Path::kColumns || p.taps <= 16;
+    if (depthwise) return plan.path != Path::kValues || p.taps <= 16;
     const int64_t products = in * p.taps;
-    if (plan.path == Path::kFan) return products <= 14 && p.to.size >= 256;
-    return rows && products <= (p.groups > 1 || out <= 8 ? 64 : 16);
+    if (plan.path == Path::kFan) {
+      return half ? p.to.size >= 128 : products <= 14 && p.to.size >= 256;
+    }
+    if (chunks && half) return products <= 512;
+    if (chunks || rows) return products <= (half || (p.groups == 1 && out > 8) ? 16 : 64);
+    return plan.path == Path::kValues && products <= 15 && p.to.size >= 128;
   }
-  if (depthwise) return true;
   if (pass == Pass::kBackwardInput) {
     const int64_t products = out * p.taps;
-    if (!detail::has_unit_step(p)) return p.groups > 1 && products <= 20;
-    return rows && products <= (in == 1 ? 256 : 64);
+    if (depthwise) return true;
+    if (!detail::has_unit_step(p)) return products <= 20;
+    return (chunks || rows) && out <= 32 && products <= (in == 1 ? 256 : 64);
   }
-  if (in == 1 && out <= 64) return plan.path != Path::kColumns;
-  return rows ? in * out <= 16 : in * out <= 4 && p.taps <= 16;
+  if (depthwise || chunks) return in * out <= 512;
+  if (plan.path == Path::kColumns) return in * out <= 8 && p.taps <= 4;
+  return in * out <= 16 || (in == 1 && out <= 64);
 }
 
 // Whether a kernel here takes the problem; the rest is a library's.
