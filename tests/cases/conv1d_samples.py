@@ -136,6 +136,15 @@ def _sweep() -> Iterator[Call]:
     yield Call("many channels", (1, 1031, 9), 1031, 3, padding=(1, 1), groups=1031, layout="transposed", sanitize=True)
     yield Call("a long signal", (1, 1, 9001), 1, 31, padding=(15, 15), sanitize=True)
     yield Call("a long signal", (1, 1, 9001), 2, 8, stride=5, sanitize=True)
+    # What warps take in chunks, by several tiles: by one step of taps and by many, dilated, of several channels.
+    yield Call("long rows", (2, 3, 1291), 3, 4, padding=(3, 0), groups=3, sanitize=True)
+    yield Call("long rows", (1, 2, 2051), 1, 35, padding=_same(35), sanitize=True)
+    yield Call("long rows", (2, 2, 900), 2, 9, padding=(16, 16), dilation=2, groups=2, sanitize=True)
+    yield Call("long rows", (1, 1, 1300), 1, 70, padding=_same(70), sanitize=True)
+    yield Call("few into many", (2, 1, 1500), 33, 7, padding=_same(7), sanitize=True)
+    yield Call("few into many", (1, 2, 1501), 24, 10, stride=2, sanitize=True)
+    yield Call("few into many", (1, 2, 1111), 136, 3, stride=3, padding=(1, 0), dilation=2, sanitize=True)
+    yield Call("few into many", (1, 8, 600), 16, 8, padding=_same(8), sanitize=True)
 
 
 def special_signals(dtype: torch.dtype, device: str) -> Iterator[tuple[Call, torch.Tensor]]:
