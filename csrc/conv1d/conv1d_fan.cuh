@@ -13,7 +13,8 @@ struct FanArgs {
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int64_t from_size, to_size, padding;
   int32_t step, dilation, taps;
-  int32_t tile_values;                 // input values under a block's outputs, of one channel
+  const char *first_pack, *last_pack;  // see Rows
+  uint32_t row_packs;                  // of an input row in shared memory
   uint32_t in_channels, out_channels;  // of a group
   uint32_t block_channels;             // output channels of a block
   uint32_t aligned;                    // values that its outputs are aligned to
@@ -33,8 +34,8 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
   extern __shared__ uint4 shared[];
   let_next_grid_start();
   uint32_t image = blockIdx.x;
-  const uint32_t tile = args.tiles.divmod(image);
   const uint32_t channel_class = args.cycle.divmod(image);
+  const uint32_t tile = args.tiles.divmod(image);
   const uint32_t part = args.parts.divmod(image);
   const uint32_t group = args.groups.divmod(image);
   const uint32_t cycle = args.cycle.divisor;
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
 
   // Weights of the block's channels, one after another, each with its bias behind, then the input under its outputs.
   C* const taps = reinterpret_cast<C*>(shared);
-  C* const values = taps + int64_t{args.block_channels} * kPitch;
+  uint4* const packs = shared + args.block_channels * kPitch / (kPackBytes / sizeof(C));
   const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
   if (first_channel >= args.out_channels) return;
   const uint32_t channels =
@@ -67,41 +68,51 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
   T* to = static_cast<T*>(args.to) + image * args.to_batch +
           (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
   const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
-  const int64_t first_output = int64_t{tile} * (2 * kChunkThreads * N) - misaligned;
-  const int64_t first_value = first_output * args.step - args.padding;
+  const int32_t first_output = static_cast<int32_t>(tile * (2 * kChunkThreads * N)) - misaligned;
+  const int32_t first_value = first_output * args.step - static_cast<int32_t>(args.padding);
+  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
+                        int64_t{group} * args.in_channels * args.from_channel;
+  const auto ahead_of = [&](uint32_t c) {
+    return static_cast<int32_t>(
+        reinterpret_cast<uintptr_t>(from + c * args.from_channel + first_value) / sizeof(T) % N);
+  };
+  const Rows<T> rows{args.first_pack, args.last_pack};
   for (uint32_t c = 0; c < args.in_channels; ++c) {
-    const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
-                          (int64_t{group} * args.in_channels + c) * args.from_channel;
-    for (int32_t i = threadIdx.x; i < args.tile_values; i += kChunkThreads) {
-      const int64_t place = first_value + i;
-      const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
-      values[c * args.tile_values + i] = valid ? to_compute(from[place]) : C(0);
-    }
+    rows.copy_packs(packs + c * args.row_packs, from + c * args.from_channel,
+                    first_value - ahead_of(c), static_cast<int32_t>(args.from_size),
+                    static_cast<int32_t>(args.row_packs), static_cast<int32_t>(threadIdx.x),
+                    kChunkThreads);
   }
+  wait_for_copies();
   __syncthreads();
 
   C window[kProducts][2][N];
   {
-    int32_t offset = static_cast<int32_t>(threadIdx.x) * N * args.step, k = 0;
+    const T* const values = reinterpret_cast<const T*>(packs);
+    const auto first = static_cast<int32_t>(threadIdx.x) * N * args.step;
+    uint32_t c = 0;
+    int32_t offset = first + ahead_of(0), k = 0;
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll
       for (int j = 0; j < 2 * N; ++j) {
         const int32_t place = (j / N * kChunkThreads * N + j % N) * args.step;
-        window[i][j / N][j % N] = i < products ? values[offset + place] : C(0);
+        window[i][j / N][j % N] = i < products ? to_compute(values[offset + place]) : C(0);
       }
       offset += args.dilation;
       if (++k == args.taps) {
         k = 0;
-        offset += args.tile_values - args.taps * args.dilation;
+        ++c;
+        offset = first + static_cast<int32_t>(c * args.row_packs) * N + ahead_of(c);
       }
     }
   }
 
   constexpr int kSecond = kChunkThreads * N;
-  const int64_t begin = first_output + int64_t{threadIdx.x} * N;
-  if (begin >= args.to_size) return;
-  const bool whole = begin >= 0 && begin + kSecond <= args.to_size - N;
+  const int32_t begin = first_output + static_cast<int32_t>(threadIdx.x) * N;
+  const auto size = static_cast<int32_t>(args.to_size);
+  if (begin >= size) return;
+  const bool whole = begin >= 0 && begin + kSecond <= size - N;
   to += begin;
 #pragma unroll 1
   for (uint32_t m = 0; m < channels; ++m) {
@@ -137,7 +148,7 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
 #pragma unroll
       for (int j = 0; j < 2 * N; ++j) {
         const int place = j / N * kSecond + j % N;
-        if (static_cast<uint64_t>(begin + place) < static_cast<uint64_t>(args.to_size)) {
+        if (static_cast<uint32_t>(begin + place) < static_cast<uint32_t>(size)) {
           to[place] = from_compute<T>(sums[j / N][j % N]);
         }
       }

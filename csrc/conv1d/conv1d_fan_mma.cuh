@@ -9,8 +9,6 @@ namespace gpuopt::conv1d {
 
 struct FanMmaArgs {
   FanArgs base;
-  const char *first_pack, *last_pack;  // see Rows
-  uint32_t row_packs;                  // of an input row in shared memory
   uint32_t turns;                      // of places that a warp makes, one after another
 };
 
@@ -51,8 +49,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
   let_next_grid_start();
   const FanArgs& base = args.base;
   uint32_t image = blockIdx.x;
-  const uint32_t tile = base.tiles.divmod(image);
   const uint32_t channel_class = base.cycle.divmod(image);
+  const uint32_t tile = base.tiles.divmod(image);
   const uint32_t part = base.parts.divmod(image);
   const uint32_t group = base.groups.divmod(image);
   const uint32_t cycle = base.cycle.divisor;
@@ -80,11 +78,11 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
     return static_cast<int32_t>(
         reinterpret_cast<uintptr_t>(from + c * base.from_channel + first) / sizeof(T) % N);
   };
-  const Rows<T> input_rows{args.first_pack, args.last_pack};
+  const Rows<T> input_rows{base.first_pack, base.last_pack};
   for (uint32_t c = 0; c < base.in_channels; ++c) {
-    input_rows.copy_packs(packs + c * args.row_packs, from + c * base.from_channel,
+    input_rows.copy_packs(packs + c * base.row_packs, from + c * base.from_channel,
                           first - ahead_of(c), static_cast<int32_t>(base.from_size),
-                          static_cast<int32_t>(args.row_packs), static_cast<int32_t>(threadIdx.x),
+                          static_cast<int32_t>(base.row_packs), static_cast<int32_t>(threadIdx.x),
                           kChunkThreads);
   }
   const T* const weight = static_cast<const T*>(base.weight) + group * base.weight_group +
@@ -119,7 +117,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
     const auto product =
         static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
     const int32_t c = product / base.taps, k = product - c * base.taps;
-    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(args.row_packs) * N +
+    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(base.row_packs) * N +
                                                      ahead_of(c) + k * base.dilation
                                                : -1;
   }
@@ -179,7 +177,11 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
         for (int p = 0; p < kParts; ++p) {
           float own[8];
 #pragma unroll
-          for (int i = 0; i < 8; ++i) own[i] = sums[p][i / 2][2 * row + i % 2] + bias;
+          for (int i = 0; i < 8; ++i) own[i] = sums[p][i / 2][2 * row + i % 2];
+          if (base.bias != nullptr) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) own[i] += bias;
+          }
           if (base.activation != Activation::kNone) activate(own, base.activation);
           if (whole) {
             store_whole(out + begin + 32 * p, narrow<T, 8>(own));

@@ -171,7 +171,10 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
   args.step = static_cast<int32_t>(p.step);
   args.dilation = static_cast<int32_t>(p.dilation);
   args.taps = static_cast<int32_t>(p.taps);
-  args.tile_values = static_cast<int32_t>(plan.tile_values);
+  const Packs packs = packs_of(p, p.from);
+  args.first_pack = packs.first;
+  args.last_pack = packs.last;
+  args.row_packs = static_cast<uint32_t>(plan.warp_packs);
   args.block_channels = static_cast<uint32_t>(plan.block_channels);
   args.aligned = static_cast<uint32_t>(plan.aligned);
   args.tiles = div_by(plan.row_tiles);
@@ -183,10 +186,6 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
   if constexpr (sizeof(T) == 2) {
     FanMmaArgs own;
     own.base = args;
-    const Packs packs = packs_of(p, p.from);
-    own.first_pack = packs.first;
-    own.last_pack = packs.last;
-    own.row_packs = static_cast<uint32_t>(plan.warp_packs);
     own.turns = static_cast<uint32_t>(plan.warp_tiles);
     const auto start_mma = [&](auto kernel) {
       return launch_kernel(kernel, shape_of(plan), stream, own);

@@ -44,12 +44,11 @@ struct Plan {
   int64_t block_rows = 1;       // at most of which a block takes a part,
   int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
   int64_t taps_pitch = 0;       // and taps in rows of so many
-  int64_t warp_tiles = 1;       // kChunks: of outputs, of a warp
-  int64_t warp_packs = 0;       // kChunks: of an input row in a warp's shared memory
+  int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
+  int64_t warp_packs = 0;       // kChunks, kFan: of an input row in shared memory, of a warp or a block
   int products = 0;             // kFan: that the kernel is compiled for
   int aligned = 1;              // kFan: values of a row that a block's outputs are aligned to
   int64_t block_channels = 1;   // kFan
-  int64_t tile_values = 0;      // kFan: of an input row that a block's outputs need
   int taps = 8;                 // weight gradients: of a block
   int64_t tap_parts = 1, splits = 1;
   int64_t lanes = 1;  // kRows, kValues; kChunks: warps
@@ -291,10 +290,10 @@ inline Plan plan_fan(const Problem& p, const Device& device, const Tuning& tunin
   plan.threads = kChunkThreads;
   plan.row_tiles = ceil_div(p.to.size + slack, tile_outputs);
   plan.block_channels = std::min<int64_t>(in_class, 128);
-  plan.tile_values = (tile_outputs - 1) * p.step + (p.taps - 1) * p.dilation + 1;
-  plan.shared_bytes = static_cast<size_t>(
-      plan.block_channels * fan_pitch(plan.products, item) * compute_bytes(p) +
-      p.from.channels * plan.tile_values * compute_bytes(p));
+  plan.warp_packs =
+      ceil_div((tile_outputs - 1) * p.step + (p.taps - 1) * p.dilation + values, values);
+  plan.shared_bytes = static_cast<size_t>(plan.block_channels * fan_pitch(plan.products, item) * item +
+                                          p.from.channels * plan.warp_packs * kAccessBytes);
   if (plan.shared_bytes > kSharedBytes) return plan;
   share_channels(plan, device, p.batch * p.groups * plan.cycle * plan.row_tiles, in_class, 4);
   plan.path = Path::kFan;
