@@ -80,8 +80,9 @@ class WarpCopies {
                    "r"(bytes)
                    : "memory");
       asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-          ::"r"(to), "l"(global), "r"(bytes), "r"(barrier(stage))
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+          "[%3];" ::"r"(to),
+          "l"(global), "r"(bytes), "r"(barrier(stage))
           : "memory");
     }
 #else

@@ -71,7 +71,6 @@ struct Chunk {
                     static_cast<int32_t>(threadIdx.x % 32), 32,
                     [&](int32_t q, const uint4& pack) { packs[q] = pack; });
   }
-
 };
 
 }  // namespace gpuopt::conv1d

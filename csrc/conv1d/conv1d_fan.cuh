@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
     const uint32_t k = product - c * args.taps;
     C value = 0;
     if (product < products) {
-      value = to_compute(weight[int64_t{m} * cycle * args.weight_out + c * args.weight_in +
-                                k * args.weight_tap]);
+      value = to_compute(
+          weight[int64_t{m} * cycle * args.weight_out + c * args.weight_in + k * args.weight_tap]);
     } else if (product == kProducts && args.bias != nullptr) {
       const int64_t channel = int64_t{group} * args.out_channels + first_channel + m * cycle;
       value = to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
@@ -67,7 +67,8 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
   }
   T* to = static_cast<T*>(args.to) + image * args.to_batch +
           (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
-  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
+  const auto misaligned =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
   const int32_t first_output = static_cast<int32_t>(tile * (2 * kChunkThreads * N)) - misaligned;
   const int32_t first_value = first_output * args.step - static_cast<int32_t>(args.padding);
   const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +

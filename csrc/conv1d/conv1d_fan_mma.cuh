@@ -9,7 +9,7 @@ namespace gpuopt::conv1d {
 
 struct FanMmaArgs {
   FanArgs base;
-  uint32_t turns;                      // of places that a warp makes, one after another
+  uint32_t turns;  // of places that a warp makes, one after another
 };
 
 // The taps of 16 channels, from the lane's pack on: of row lane % 16, and the second of two packs in the upper lanes.
@@ -67,16 +67,17 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
   uint4* const packs = shared + base.block_channels * kRowPacks + base.block_channels / 4;
   T* const to = static_cast<T*>(base.to) + image * base.to_batch +
                 (int64_t{group} * base.out_channels + first_channel) * base.to_channel;
-  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % base.aligned);
-  const int32_t block_places = static_cast<int32_t>(args.turns) *
-                               (kChunkThreads / 32) * 32 * kParts;
+  const auto misaligned =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % base.aligned);
+  const int32_t block_places =
+      static_cast<int32_t>(args.turns) * (kChunkThreads / 32) * 32 * kParts;
   const int32_t block_begin = static_cast<int32_t>(tile) * block_places - misaligned;
   const int32_t first = block_begin * base.step - static_cast<int32_t>(base.padding);
   const T* const from = static_cast<const T*>(base.from) + image * base.from_batch +
                         int64_t{group} * base.in_channels * base.from_channel;
   const auto ahead_of = [&](uint32_t c) {
-    return static_cast<int32_t>(
-        reinterpret_cast<uintptr_t>(from + c * base.from_channel + first) / sizeof(T) % N);
+    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(from + c * base.from_channel + first) /
+                                sizeof(T) % N);
   };
   const Rows<T> input_rows{base.first_pack, base.last_pack};
   for (uint32_t c = 0; c < base.in_channels; ++c) {
@@ -114,8 +115,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
   int32_t offsets[kSteps][4];
 #pragma unroll
   for (int i = 0; i < 4 * kSteps; ++i) {
-    const auto product =
-        static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
+    const auto product = static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
     const int32_t c = product / base.taps, k = product - c * base.taps;
     offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(base.row_packs) * N +
                                                      ahead_of(c) + k * base.dilation
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
       }
     }
     const int32_t begin = block_begin + warp_begin + static_cast<int32_t>(lane % 4 * 8);
-    const bool whole = block_begin + warp_begin >= 0 &&
-                       block_begin + warp_begin <= base.to_size - 32 * kParts;
+    const bool whole =
+        block_begin + warp_begin >= 0 && block_begin + warp_begin <= base.to_size - 32 * kParts;
 #pragma unroll 1
     for (uint32_t m = 0; m < channels; m += 16) {
       uint32_t a[kSteps][4];

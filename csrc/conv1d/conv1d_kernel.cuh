@@ -8,7 +8,7 @@
 #include "common/launch.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
-#include "conv1d/conv1d_plan.h"
+#include "conv1d/conv1d_path.h"
 
 namespace gpuopt::conv1d {
 

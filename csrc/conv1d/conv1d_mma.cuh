@@ -29,8 +29,8 @@ __device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
 // C += A B, where A is in shared memory, row by row of 16 bytes, kPart products behind `packs` (whose address is
 // matrix_address's); `taps` is the lane's part of B.
 template <int kPart, typename T>
-__device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address,
-                                              const uint4* packs, const TapPairs<T>& taps) {
+__device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* packs,
+                                         const TapPairs<T>& taps) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   uint32_t a[4];
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
@@ -84,10 +84,10 @@ __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
 // What a lane multiplies of an input channel.
 template <typename T>
 struct MmaRow {
-  uint32_t address;   // matrix_address(packs)
+  uint32_t address;  // matrix_address(packs)
   const uint4* packs;
-  const T* taps;      // of the lane's part of B
-  int32_t last;       // the last of the places from which 16 are multiplied
+  const T* taps;  // of the lane's part of B
+  int32_t last;   // the last of the places from which 16 are multiplied
 };
 
 // A tile is kMmaParts products of matrices.
@@ -141,10 +141,10 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     const int32_t ahead = chunk.ahead(args, c);
     const uint4* const own = packs + c * args.warp_packs;
     // The tap of row j and column n of B lies j - n - ahead places behind the first.
-    return MmaRow<T>{matrix_address(own), own,
-                     taps + c * args.taps_pitch + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) -
-                         ahead,
-                     span + ahead + 7};
+    return MmaRow<T>{
+        matrix_address(own), own,
+        taps + c * args.taps_pitch + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
+        span + ahead + 7};
   };
   const auto pairs_at = [](const T* own) {
     const auto pair_of = [](const T& first, const T& second) {

@@ -17,8 +17,8 @@ struct ValuesArgs {
   uint32_t in_channels, out_channels;     // of a group: of `from` and of `to`
   int64_t lanes;                          // of the launch
   FastDiv row_tiles, tiles,
-      groups;           // tiles of places of a row; of kChannels output channels of a group
-  bool channels_first;  // neighbouring lanes take neighbouring channels,
+      groups;            // tiles of places of a row; of kChannels output channels of a group
+  bool channels_first;   // neighbouring lanes take neighbouring channels,
   uint32_t width_shift;  // or 2^width_shift of them neighbouring places
   Activation activation;
 };
@@ -46,8 +46,8 @@ __device__ __forceinline__ bool find_lane(ValuesLane& lane, const ValuesArgs& ar
   } else {
     const uint32_t width = 1u << args.width_shift;
     rest = static_cast<uint32_t>(index >> args.width_shift);
-    lane.place = int64_t{args.row_tiles.divmod(rest)} * (width * kValuePlaces) +
-                 (threadIdx.x & (width - 1));
+    lane.place =
+        int64_t{args.row_tiles.divmod(rest)} * (width * kValuePlaces) + (threadIdx.x & (width - 1));
     lane.place_stride = width;
     part = args.tiles.divmod(rest);
     lane.group = args.groups.divmod(rest);

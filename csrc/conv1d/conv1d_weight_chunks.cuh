@@ -132,8 +132,7 @@ __global__ void __launch_bounds__(32 * kWeightWarps, weight_warps(sizeof(T)) / k
           const int32_t end = min(chunk.begin + static_cast<int32_t>(grad_packs) * N, grad_size);
           for (int32_t place = max(chunk.begin, 0); place < end; ++place) {
             const int64_t under = int64_t{place} + offset + tap * dilation;
-            const bool valid =
-                static_cast<uint64_t>(under) < static_cast<uint64_t>(base.from_size);
+            const bool valid = static_cast<uint64_t>(under) < static_cast<uint64_t>(base.from_size);
             sum = multiply_add(to_compute(chunk.grads[place]),
                                valid ? to_compute(chunk.from[under]) : C(0), sum);
           }

@@ -57,8 +57,8 @@ class MatrixSums {
   }
 
   // The diagonals are where `ahead` says, and have to be summed up before it changes.
-  __device__ __forceinline__ void turn(Scratch& scratch, int32_t ahead, bool changes,
-                                       uint32_t taps, uint32_t dilation) {
+  __device__ __forceinline__ void turn(Scratch& scratch, int32_t ahead, bool changes, uint32_t taps,
+                                       uint32_t dilation) {
     if (!changes) return;
 #pragma unroll
     for (int m = 0; m < kMatrices; ++m) {

@@ -1,0 +1,134 @@
+// Which kernel takes a convolution and how it is cut into blocks, and what plans and kernels know of each other. Plain host C++.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "common/index.h"
+#include "conv1d/conv1d_problem.h"
+#include "conv1d/conv1d_tuning.h"
+
+namespace gpuopt::conv1d {
+
+enum class Pass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
+
+constexpr int kAccessBytes = 16;
+// What memory writes at once: parts of one cost as much as all of it, and in writes of 64 bytes to rows that aren't aligned
+// to it more than that (512 channels of 15999 bf16: 165 us, and 76 where rows are aligned).
+constexpr int kSectorBytes = 32;
+
+enum class Path : uint8_t {
+  kLibrary,  // dense problems, which have no kernel here
+  kChunks,   // contiguous rows of step 1, a part of one to a warp; half types on tensor cores
+  kRows,     // contiguous rows of step 1, by packs
+  kFan,      // few values into many channels, of contiguous rows
+  kColumns,  // channels-last, depthwise, by packs
+  kValues,   // any strides and steps, value by value
+};
+
+struct Plan {
+  Path path = Path::kLibrary;
+  int channels = 1;             // output channels of a lane
+  bool wide = false;            // kRows: twice as many outputs a lane
+  bool slides = false;          // kRows: by more than a step of taps
+  bool dilated = false;         // kRows: with a window for every tap
+  bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
+  int64_t row_width = 1;        // kValues: or so many take neighbouring places
+  int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
+  int64_t tiles = 1;            // of output channels of a group; kColumns: of all channels
+  int64_t row_tiles = 1;        // of a row; not of kRows, where
+  int64_t row_lanes = 1;        // lanes of a row are numbered behind those of the row before,
+  int64_t rows = 1;             // of `channels` channels each in forward,
+  int64_t block_rows = 1;       // at most of which a block takes a part,
+  int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
+  int64_t taps_pitch = 0;       // and taps in rows of so many
+  int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
+  int64_t warp_packs = 0;  // kChunks, kFan: of an input row in shared memory, of a warp or a block
+  int products = 0;        // kFan: that the kernel is compiled for
+  int aligned = 1;         // kFan: values of a row that a block's outputs are aligned to
+  int64_t block_channels = 1;  // kFan
+  int taps = 8;                // weight gradients: of a block
+  int64_t tap_parts = 1, splits = 1;
+  int64_t lanes = 1;  // kRows, kValues; kChunks: warps
+  int64_t blocks = 1;
+  int threads = kThreads;
+  size_t shared_bytes = 0;
+};
+
+// What lanes are made of, here for plans; kernels have the same by dtype.
+constexpr int64_t row_outputs(int64_t item, bool wide, bool slides) {
+  return (!wide ? 16 : slides && item == 4 ? 64 : 32) / item;
+}
+constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }  // of a step
+constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }
+// Of a multiprocessor, of weight gradients in chunks; f64 has no registers for more.
+constexpr int64_t weight_warps(int64_t item) { return item == 8 ? 16 : 24; }
+// Of each of several channels.
+constexpr int64_t channel_outputs(int64_t item) { return item == 8 ? 4 : 8; }
+// Products of a channel in shared memory and its bias, whole packs of them.
+constexpr int64_t fan_pitch(int products, int64_t item) {
+  return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
+}
+template <typename T, int kProducts>
+constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
+// Of 32 places each, that a warp makes at once on tensor cores of `steps` times 16 products.
+constexpr int fan_mma_parts(int steps) { return steps > 2 ? 1 : 2; }
+template <int kSteps>
+constexpr int kFanMmaParts = fan_mma_parts(kSteps);
+
+namespace detail {
+
+constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
+constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
+constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
+constexpr int64_t kFar = int64_t{1}
+                         << 29;  // places that 32 bits count, with room for sums of a few
+
+inline int64_t item_of(const Problem& problem) {
+  return static_cast<int64_t>(size_of(problem.dtype));
+}
+inline int64_t compute_bytes(const Problem& problem) {
+  return std::max<int64_t>(item_of(problem), 4);
+}
+
+inline bool places_in_32_bits(const Problem& p) {
+  return p.step < kFar && p.from.size < 2 * kFar && p.to.size < 2 * kFar &&
+         std::abs(p.padding) < kFar && p.taps < kFar && std::abs(p.weight.tap_stride) < kFar &&
+         p.dilation < kFar && p.taps * p.dilation < kFar;
+}
+
+inline bool has_contiguous_rows(const Problem& p) {
+  return (p.from.stride == 1 || p.from.size == 1) && (p.to.stride == 1 || p.to.size == 1);
+}
+
+// The step is of no account where there is one output.
+inline bool has_unit_step(const Problem& p) { return p.step == 1 || p.to.size == 1; }
+
+inline bool is_aligned(const void* data) {
+  return reinterpret_cast<uintptr_t>(data) % kAccessBytes == 0;
+}
+
+// Whether every row of a signal starts at a pack of `values`.
+inline bool has_aligned_rows(const Problem& p, const Signal& signal, int64_t values) {
+  return reinterpret_cast<uintptr_t>(signal.data) % (values * item_of(p)) == 0 &&
+         (signal.channels * p.groups == 1 || signal.channel_stride % values == 0) &&
+         (p.batch == 1 || signal.batch_stride % values == 0);
+}
+
+inline int64_t lanes_of_row(const Problem& p, int64_t outputs, int aligned = kAccessBytes) {
+  const int64_t values = aligned / item_of(p);
+  return ceil_div(p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1), outputs);
+}
+
+// Rows that the neighbouring lanes of a block may be of.
+inline int64_t most_rows(const Plan& plan, int64_t rows) {
+  return std::min(std::min<int64_t>(plan.threads, (plan.threads - 2) / plan.row_lanes + 2), rows);
+}
+
+inline int64_t cycle_of(const Signal& signal, int64_t values) {
+  return signal.channels == 1 ? 1 : values / std::gcd(values, signal.channel_stride);
+}
+
+}  // namespace detail
+}  // namespace gpuopt::conv1d
