@@ -81,6 +81,7 @@ namespace detail {
 
 constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
+constexpr int64_t kStaticBytes = 64;             // at most, that kernels of chunks declare
 constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
 constexpr int64_t kFar = int64_t{1}
                          << 29;  // places that 32 bits count, with room for sums of a few
@@ -94,8 +95,8 @@ inline int64_t compute_bytes(const Problem& problem) {
 
 inline bool places_in_32_bits(const Problem& p) {
   return p.step < kFar && p.from.size < 2 * kFar && p.to.size < 2 * kFar &&
-         std::abs(p.padding) < kFar && p.taps < kFar && std::abs(p.weight.tap_stride) < kFar &&
-         p.dilation < kFar && p.taps * p.dilation < kFar;
+         p.to.size * p.step < 3 * kFar && std::abs(p.padding) < kFar && p.taps < kFar &&
+         std::abs(p.weight.tap_stride) < kFar && p.dilation < kFar && p.taps * p.dilation < kFar;
 }
 
 inline bool has_contiguous_rows(const Problem& p) {

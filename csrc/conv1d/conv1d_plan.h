@@ -94,7 +94,7 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
         warps * p.from.channels *
         (plan.warp_packs * kAccessBytes + plan.taps_pitch * (half ? item : compute_bytes(p)));
     plan.shared_bytes = static_cast<size_t>(bytes);
-    if (bytes <= (most > 1 ? kSharedBytes / 2 : kSharedBytes)) break;
+    if (bytes <= (most > 1 ? kSharedBytes / 2 : kSharedBytes - kStaticBytes)) break;
     if (most == 1) return plan;
   }
   plan.row_lanes = ceil_div(tiles, plan.warp_tiles);

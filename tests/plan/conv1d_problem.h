@@ -58,7 +58,7 @@ inline int64_t number_of(Path path) {
     case Path::kValues:
       return 4;
     default:
-      return 5;  // kMma
+      return 5;  // kChunks
   }
 }
 

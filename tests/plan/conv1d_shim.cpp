@@ -1,13 +1,13 @@
-// C entry points to the planner of convolutions, for test_conv1d_plan.py.
+// C entry points to the planner of convolutions, for conv1d_planner.py.
 #include "conv1d_problem.h"
 
 using namespace gpuopt;
 using namespace gpuopt::conv1d;
 
 struct PlanView {
-  int64_t path, channels, wide, slides, dilated, channels_first, cycle, tiles, row_tiles, row_lanes,
-      rows, block_rows, halo_packs, taps_pitch, products, block_channels, tile_values, taps,
-      tap_parts, splits, lanes, blocks, threads, shared_bytes, warp_tiles, warp_packs;
+  int64_t path, channels, wide, slides, dilated, channels_first, row_width, cycle, tiles, row_tiles,
+      row_lanes, rows, block_rows, halo_packs, taps_pitch, warp_tiles, warp_packs, products,
+      aligned, block_channels, taps, tap_parts, splits, lanes, blocks, threads, shared_bytes;
 };
 
 extern "C" {
@@ -15,15 +15,15 @@ extern "C" {
 void plan(const Given* given, int pass, int multiprocessors, PlanView* view) {
   const Plan plan =
       make_plan(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors});
-  *view = {number_of(plan.path), plan.channels,    plan.wide,
-           plan.slides,          plan.dilated,     plan.channels_first,
-           plan.cycle,           plan.tiles,       plan.row_tiles,
-           plan.row_lanes,       plan.rows,        plan.block_rows,
-           plan.halo_packs,      plan.taps_pitch,  plan.products,
-           plan.block_channels,  plan.tile_values, plan.taps,
-           plan.tap_parts,       plan.splits,      plan.lanes,
-           plan.blocks,          plan.threads,     static_cast<int64_t>(plan.shared_bytes),
-           plan.warp_tiles,      plan.warp_packs};
+  *view = {number_of(plan.path), plan.channels,       plan.wide,
+           plan.slides,          plan.dilated,        plan.channels_first,
+           plan.row_width,       plan.cycle,          plan.tiles,
+           plan.row_tiles,       plan.row_lanes,      plan.rows,
+           plan.block_rows,      plan.halo_packs,     plan.taps_pitch,
+           plan.warp_tiles,      plan.warp_packs,     plan.products,
+           plan.aligned,         plan.block_channels, plan.taps,
+           plan.tap_parts,       plan.splits,         plan.lanes,
+           plan.blocks,          plan.threads,        static_cast<int64_t>(plan.shared_bytes)};
 }
 
 int serves_it(const Given* given, int pass, int multiprocessors) {

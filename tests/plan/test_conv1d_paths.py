@@ -1,0 +1,172 @@
+"""Which path convolutions of each kind take, and how it is cut into blocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conv1d_model import check
+from .conv1d_planner import (
+    BACKWARD_INPUT,
+    BACKWARD_WEIGHT,
+    BFLOAT16,
+    CHUNKS,
+    COLUMNS,
+    FAN,
+    FLOAT16,
+    FLOAT64,
+    FORWARD,
+    ROWS,
+    VALUES,
+    load_planner,
+    problem_of,
+)
+
+LAST = {"layouts": ("channels last", "channels last")}
+HALF, DOUBLE = {"dtype": FLOAT16}, {"dtype": FLOAT64}
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory):
+    return load_planner(tmp_path_factory.mktemp("plan"))
+
+
+def check_path(planner, which, arguments, rest, path, expected):
+    plan = check(planner, problem_of(*arguments, **rest), which)
+    assert plan.path == path and {name: getattr(plan, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "arguments, rest, path, expected",
+    [
+        # Of f32 and f64, rows with one output channel a group.
+        ((8, 512, (1, 1), 4096, 4), {"padding": 3}, CHUNKS, {"warp_tiles": 3, "dilated": 0, "taps_pitch": 8}),
+        ((1, 8, (1, 1), 4096, 4), {}, CHUNKS, {"warp_tiles": 1}),  # few warps
+        ((1, 8, (1, 1), 4096, 4), {"dilation": 2}, CHUNKS, {"dilated": 1}),
+        ((1, 8, (1, 1), 4096, 1), {"dilation": 2}, CHUNKS, {"dilated": 0}),
+        ((1, 8, (1, 1), 4096, 4), {"dilation": 2} | DOUBLE, CHUNKS, {"dilated": 1, "taps_pitch": 4}),
+        ((8, 512, (1, 1), 256, 4), {"padding": 3, "right": 0}, CHUNKS, {"row_lanes": 1}),  # rows of whole sectors
+        ((8, 512, (1, 1), 257, 4), {"padding": 3, "right": 0}, CHUNKS, {"row_lanes": 1, "warp_tiles": 2}),
+        ((8, 512, (1, 1), 255, 4), {"padding": 3, "right": 0}, ROWS, {"channels": 1}),
+        ((1, 1, (1, 1), 2**30 - 1, 3), {}, CHUNKS, {}),
+        ((1, 1, (1, 1), 2**30, 3), {}, VALUES, {}),
+        ((1, 1, (1, 1), 4096, 3), {"dilation": 1000}, CHUNKS, {"warp_tiles": 1}),
+        ((1, 1, (1, 1), 4096, 3), {"dilation": 2000}, ROWS, {"dilated": 1}),  # too much for four warps
+        ((1, 1, (1, 1), 2**16, 3), {"dilation": 8000}, VALUES, {}),  # and for a block
+        # Of half types, all rows.
+        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 3, "right": 0}, CHUNKS, {"warp_tiles": 3, "row_lanes": 6}),
+        ((8, 64, (1, 1), 4096, 4), HALF, CHUNKS, {"warp_tiles": 4, "row_lanes": 5}),  # a tile more: not aligned
+        ((8, 4096, (1, 1), 4096, 4), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"warp_tiles": 6}),
+        ((8, 64, (1, 1), 4096, 4), HALF | {"dilation": 16}, CHUNKS, {"dilated": 1}),
+        ((8, 64, (1, 1), 4096, 4), HALF | {"dilation": 17}, ROWS, {"dilated": 1}),
+        ((8, 1, (1, 7), 4096, 10), HALF, CHUNKS, {}),
+        ((8, 1, (4, 512), 4096, 17), HALF, CHUNKS, {}),  # too many products for the fan
+        ((8, 64, (1, 1), 258, 4), HALF, ROWS, {"wide": 0}),  # rows of 255
+        # Several output channels a group.
+        ((8, 1, (1, 64), 4096, 17), {}, ROWS, {"channels": 4, "cycle": 1, "tiles": 16, "slides": 1}),
+        ((8, 1, (1, 64), 4097, 17), {}, ROWS, {"channels": 4, "cycle": 4, "tiles": 16}),  # rows of 4081
+        ((8, 1, (1, 64), 200, 4), {}, ROWS, {"channels": 4, "cycle": 4, "slides": 0}),  # too short for the fan
+        ((8, 1, (2, 3), 4096, 9), {}, ROWS, {"channels": 4, "tiles": 1}),
+        ((8, 1, (1, 2), 4096, 1), {}, ROWS, {"channels": 1, "tiles": 2}),
+        ((8, 1, (1, 5), 4096, 1), {}, ROWS, {"channels": 1, "tiles": 5}),
+        ((8, 4096, (1, 2), 4096, 1), {}, ROWS, {"channels": 1, "wide": 1, "threads": 128}),
+        ((8, 1, (1, 1), 1, 3), {"padding": 3, "step": 7}, ROWS, {"channels": 1}),  # of one place
+        # Few values into many channels.
+        ((8, 1, (1, 64), 4096, 4), {"padding": 2, "right": 1}, FAN, {"products": 4, "cycle": 1, "aligned": 8}),
+        ((8, 1, (1, 64), 4096, 4), {}, FAN, {"cycle": 8, "aligned": 8}),  # rows of 4093
+        ((8, 1, (1, 32), 4096, 4), {}, FAN, {"cycle": 4, "aligned": 4}),  # 4 of which are aligned alike to sectors
+        ((8, 1, (1, 16), 4096, 4), {}, ROWS, {"channels": 4}),  # or to packs
+        ((8, 1, (1, 512), 4096, 2), {}, FAN, {"products": 3}),
+        ((8, 1, (1, 512), 4096, 10), {"step": 5}, FAN, {"products": 10}),
+        ((8, 1, (2, 512), 4096, 7), {"step": 2} | DOUBLE, FAN, {"products": 16, "aligned": 4}),
+        ((8, 1, (1, 512), 4096, 13), {"step": 5}, FAN, {"products": 16}),
+        ((8, 1, (2, 512), 4096, 9), {"step": 5}, VALUES, {"channels": 4}),
+        ((8, 1, (1, 512), 4096, 10), {"step": 50}, VALUES, {"channels": 4}),  # tiles too large
+        ((8, 1, (1, 7), 4096, 10), {"step": 5}, VALUES, {"channels": 4}),
+        ((8, 1, (1, 512), 4096, 10), HALF, FAN, {"products": 1, "cycle": 16, "aligned": 16}),
+        ((8, 1, (1, 64), 4096, 10), HALF, FAN, {"products": 1, "cycle": 8, "aligned": 8}),
+        ((8, 1, (1, 8), 4103, 8), HALF, FAN, {"cycle": 1, "aligned": 16, "block_channels": 16}),
+        ((8, 1, (1, 512), 4096, 10), HALF | {"step": 5}, FAN, {"products": 1}),
+        ((8, 1, (2, 512), 4096, 16), HALF, FAN, {"products": 2}),
+        ((8, 1, (4, 512), 4096, 16), {"dtype": BFLOAT16, "step": 5}, FAN, {"products": 4}),
+        ((8, 1, (4, 512), 4096, 17), HALF | {"step": 5}, VALUES, {"channels": 4}),
+        ((99, 8, (1, 16), 4096, 3), HALF | {"padding": 1}, FAN, {"block_channels": 16, "warp_tiles": 8}),
+        # Channels last.
+        ((8, 64, (1, 1), 4096, 4), LAST, COLUMNS, {"tiles": 2, "row_tiles": 32}),
+        ((8, 64, (1, 1), 4096, 4), LAST | {"step": 2, "dilation": 3}, COLUMNS, {}),
+        ((8, 63, (1, 1), 4096, 4), LAST, VALUES, {"channels_first": 1}),
+        ((8, 64, (1, 1), 4096, 4), LAST | {"offsets": (1, 0)}, VALUES, {"channels_first": 1}),
+        ((8, 64, (1, 2), 4096, 4), LAST, VALUES, {"channels_first": 1}),
+        ((8, 64, (1, 1), 2**16, 385), LAST, VALUES, {"channels_first": 1}),  # taps that don't fit
+        ((8, 8, (1, 1), 4096, 3), {"layouts": ("rows", "channels last")}, VALUES, {"channels_first": 1}),
+        # Anything else, by lanes side by side.
+        ((8, 1, (1, 1), 4096, 3), {"layouts": ("rows", "strided")}, VALUES, {"channels_first": 0, "row_width": 32}),
+        ((8, 1, (1, 1), 4096, 3), {"step": 2}, VALUES, {"channels_first": 0, "row_width": 32, "row_tiles": 16}),
+        ((8, 64, (1, 1), 100, 3), {"step": 2}, VALUES, {"row_width": 16, "row_tiles": 1, "lanes": 8192}),
+        ((8, 64, (1, 1), 9, 3), {"step": 2}, VALUES, {"row_width": 1, "row_tiles": 1, "lanes": 512}),
+    ],
+)
+def test_paths_of_a_forward(planner, arguments, rest, path, expected):
+    check_path(planner, FORWARD, arguments, rest, path, expected)
+
+
+@pytest.mark.parametrize(
+    "arguments, rest, path, expected",
+    [
+        ((8, 512, (1, 1), 4096, 4), {"padding": 3}, CHUNKS, {"warp_tiles": 3}),
+        ((8, 512, (1, 1), 4096, 4), HALF | {"padding": 3}, CHUNKS, {"warp_tiles": 6}),
+        ((8, 1, (1, 1), 300, 300), {"step": 5}, CHUNKS, {}),  # a gradient of one place
+        ((8, 1, (1, 1), 4, 4), {"step": 5}, ROWS, {}),
+        ((8, 1, (1, 64), 4096, 3), {"padding": 1}, ROWS, {"channels": 1, "threads": 32}),
+        ((8, 1, (8, 4), 4096, 5), {"padding": 2}, ROWS, {"channels": 4}),
+        ((8, 1, (8, 4), 4096, 3), {"padding": 1}, FAN, {"products": 12, "block_channels": 4}),
+        ((8, 1, (8, 8), 4096, 3), HALF | {"padding": 1}, FAN, {"products": 2}),
+        ((8, 1, (8, 8), 4096, 9), HALF | {"padding": 4}, CHUNKS, {}),
+        ((8, 1, (8, 512), 4096, 3), {"padding": 1}, VALUES, {"channels": 4}),  # taps that don't fit
+        ((8, 1, (8, 512), 4096, 3), HALF | {"padding": 1}, VALUES, {"channels": 4}),
+        ((8, 1, (1, 512), 4096, 10), {"step": 5}, VALUES, {"row_width": 32}),
+        ((8, 64, (1, 1), 4096, 4), LAST, COLUMNS, {}),
+        ((8, 64, (1, 1), 4096, 4), LAST | {"step": 2}, VALUES, {"channels_first": 1}),
+        ((8, 64, (1, 1), 4096, 4), {"layouts": ("rows", "expanded")}, VALUES, {"channels_first": 0}),
+    ],
+)
+def test_paths_of_an_input_gradient(planner, arguments, rest, path, expected):
+    check_path(planner, BACKWARD_INPUT, arguments, rest, path, expected)
+
+
+@pytest.mark.parametrize(
+    "arguments, rest, path, expected",
+    [
+        # Lanes have sums of all taps of a block.
+        ((8, 512, (1, 1), 4096, 4), {"padding": 3}, CHUNKS, {"products": 4, "taps": 4, "splits": 1, "threads": 192}),
+        ((8, 4, (1, 1), 2**20, 5), {}, CHUNKS, {"products": 8, "taps": 5, "splits": 99, "threads": 256}),
+        ((8, 1, (1, 1), 2**20, 33), {}, CHUNKS, {"products": 32, "taps": 32, "tap_parts": 2}),
+        ((8, 1, (1, 1), 2**20, 33), DOUBLE, CHUNKS, {"products": 16, "taps": 16, "tap_parts": 3}),
+        ((8, 512, (8, 8), 4096, 9), {}, CHUNKS, {"products": 16, "splits": 1, "threads": 128}),
+        # Matrices have taps up to 16 to each, less 15, places apart.
+        ((8, 4, (1, 1), 2**20, 5), HALF, CHUNKS, {"products": 2, "taps": 5, "warp_tiles": 8}),
+        ((8, 4, (1, 1), 2**20, 18), HALF, CHUNKS, {"products": 2, "taps": 18}),
+        ((8, 4, (1, 1), 2**20, 19), HALF, CHUNKS, {"products": 4, "taps": 19}),
+        ((8, 4, (1, 1), 2**20, 114), HALF, CHUNKS, {"products": 8, "taps": 114, "tap_parts": 1}),
+        ((8, 4, (1, 1), 2**20, 115), HALF, CHUNKS, {"products": 8, "taps": 114, "tap_parts": 2, "threads": 224}),
+        ((8, 4, (1, 1), 2**20, 9), HALF | {"dilation": 16}, CHUNKS, {"products": 8, "taps": 8, "tap_parts": 2}),
+        ((8, 512, (8, 8), 4096, 9), HALF, CHUNKS, {"products": 2, "splits": 1, "threads": 128}),
+        ((4, 50, (1, 8), 2000, 9), HALF, CHUNKS, {"threads": 224, "row_lanes": 2}),
+        ((8, 1, (8, 8), 300, 9), HALF, CHUNKS, {"row_lanes": 1, "warp_tiles": 3}),
+        # Rows that are short, or too dilated.
+        ((8, 4, (1, 1), 2**20, 5), HALF | {"dilation": 17}, ROWS, {"taps": 8, "dilated": 1, "splits": 198}),
+        ((8, 4, (1, 1), 2**20, 1), HALF | {"dilation": 17}, CHUNKS, {"taps": 1}),
+        ((8, 1, (1, 1), 2**20, 33), {"dilation": 2}, ROWS, {"taps": 8, "tap_parts": 5, "dilated": 1}),
+        ((8, 1, (1, 1), 200, 33), {"padding": 16}, ROWS, {"taps": 32, "tap_parts": 2}),
+        ((8, 1, (1, 1), 200, 33), {"padding": 16} | DOUBLE, ROWS, {"taps": 16, "tap_parts": 3}),
+        ((8, 512, (1, 1), 255, 4), HALF | {"padding": 3, "right": 0}, ROWS, {"taps": 4, "splits": 1}),
+        ((8, 1, (1, 1), 2**20, 4), {"step": 2}, VALUES, {"channels": 1}),
+        ((8, 1, (1, 16), 2**20, 4), {"step": 2}, VALUES, {"channels": 4}),
+        ((8, 1, (1, 16), 2**20, 4), {"step": 2} | DOUBLE, VALUES, {"channels": 1}),
+        ((8, 64, (1, 1), 4096, 9), LAST, COLUMNS, {"tap_parts": 2, "tiles": 2}),
+        ((8, 7, (1, 1), 4096, 9), LAST, VALUES, {}),
+        ((2**20, 1, (1, 1), 2**9, 3), {"padding": 1}, VALUES, {}),  # too many places to count with 29 bits
+        ((8, 1, (1, 1), 4096, 3), {"layouts": ("rows", "expanded")}, VALUES, {}),
+    ],
+)
+def test_paths_of_a_weight_gradient(planner, arguments, rest, path, expected):
+    check_path(planner, BACKWARD_WEIGHT, arguments, rest, path, expected)
