@@ -11,6 +11,7 @@
 #include "conv1d/conv1d_values.cuh"
 #include "conv1d/conv1d_weight_lanes.cuh"
 #include "conv1d/conv1d_weight_mma.cuh"
+#include "conv1d/conv1d_weight_packs.cuh"
 
 namespace gpuopt::conv1d {
 
@@ -324,6 +325,16 @@ cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t 
     }
     return launch_kernel(kernel, shape_of(plan), stream, own);
   };
+  if (plan.path == Path::kColumns && plan.slides) {
+    WeightPackArgs own;
+    own.base = args;
+    own.packs = static_cast<uint32_t>(args.weights / args.taps / kPackSize<T>);
+    own.width_shift = shift_of(plan.row_width);
+    own.parts = static_cast<uint32_t>(args.batch * plan.row_tiles);
+    own.row_parts = div_by(plan.row_tiles);
+    return plan.taps == 4 ? start(weight_packs_kernel<T, 4>, own)
+                          : start(weight_packs_kernel<T, 8>, own);
+  }
   if (plan.path != Path::kChunks) return start(weight_kernel<T>(plan), args);
   WeightChunkArgs own;
   own.base = args;

@@ -29,21 +29,23 @@ enum class Path : uint8_t {
 
 struct Plan {
   Path path = Path::kLibrary;
-  int channels = 1;             // output channels of a lane
-  bool wide = false;            // kRows: twice as many outputs a lane
-  bool slides = false;          // kRows: by more than a step of taps
+  int channels = 1;   // output channels of a lane
+  bool wide = false;  // kRows: twice as many outputs a lane
+  bool slides =
+      false;  // kRows: by more than a step of taps; kColumns: weight gradients by packs of channels
   bool dilated = false;         // kRows: with a window for every tap
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
-  int64_t row_width = 1;        // kValues: or so many take neighbouring places
-  int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
-  int64_t tiles = 1;            // of output channels of a group; kColumns: of all channels
-  int64_t row_tiles = 1;        // of a row; not of kRows, where
-  int64_t row_lanes = 1;        // lanes of a row are numbered behind those of the row before,
-  int64_t rows = 1;             // of `channels` channels each in forward,
-  int64_t block_rows = 1;       // at most of which a block takes a part,
-  int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
-  int64_t taps_pitch = 0;       // and taps in rows of so many
-  int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
+  int64_t row_width =
+      1;              // kValues: or so many take neighbouring places; kColumns: lanes side by side
+  int64_t cycle = 1;  // kRows, kFan: rows so many channels apart are aligned alike
+  int64_t tiles = 1;  // of output channels of a group; kColumns: of all channels
+  int64_t row_tiles = 1;   // of a row; not of kRows, where
+  int64_t row_lanes = 1;   // lanes of a row are numbered behind those of the row before,
+  int64_t rows = 1;        // of `channels` channels each in forward,
+  int64_t block_rows = 1;  // at most of which a block takes a part,
+  int64_t halo_packs = 0;  // with so many packs of each behind those under its lanes,
+  int64_t taps_pitch = 0;  // and taps in rows of so many
+  int64_t warp_tiles = 1;  // kChunks, kFan of half types: of outputs, of a warp
   int64_t warp_packs = 0;  // kChunks, kFan: of an input row in shared memory, of a warp or a block
   int products = 0;        // kFan: that the kernel is compiled for
   int aligned = 1;         // kFan: values of a row that a block's outputs are aligned to
@@ -64,6 +66,8 @@ constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }  // of a 
 constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }
 // Of a multiprocessor, of weight gradients in chunks; f64 has no registers for more.
 constexpr int64_t weight_warps(int64_t item) { return item == 8 ? 16 : 24; }
+// Blocks of a multiprocessor, of weight gradients by packs of channels: as registers allow.
+constexpr int weight_pack_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
 // Of each of several channels.
 constexpr int64_t channel_outputs(int64_t item) { return item == 8 ? 4 : 8; }
 // Products of a channel in shared memory and its bias, whole packs of them.
@@ -129,6 +133,17 @@ inline int64_t most_rows(const Plan& plan, int64_t rows) {
 
 inline int64_t cycle_of(const Signal& signal, int64_t values) {
   return signal.channels == 1 ? 1 : values / std::gcd(values, signal.channel_stride);
+}
+
+// Depthwise, and neighbouring channels in aligned packs.
+inline bool has_packs_of_channels(const Problem& p) {
+  const int64_t values = kAccessBytes / item_of(p);
+  const auto fits = [&](const Signal& signal) {
+    return signal.channel_stride == 1 && is_aligned(signal.data) && signal.stride % values == 0 &&
+           (p.batch == 1 || signal.batch_stride % values == 0);
+  };
+  return p.from.channels == 1 && p.to.channels == 1 && p.groups % values == 0 && fits(p.from) &&
+         fits(p.to);
 }
 
 }  // namespace detail

@@ -106,13 +106,8 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
 }
 
 inline bool fits_columns(const Problem& p) {
-  const int64_t values = kAccessBytes / item_of(p);
-  const auto fits = [&](const Signal& signal) {
-    return signal.channel_stride == 1 && is_aligned(signal.data) && signal.stride % values == 0 &&
-           (p.batch == 1 || signal.batch_stride % values == 0);
-  };
-  return p.from.channels == 1 && p.to.channels == 1 && p.groups % values == 0 && fits(p.from) &&
-         fits(p.to) && p.taps * 8 * values * compute_bytes(p) <= kSharedBytes;
+  return has_packs_of_channels(p) &&
+         p.taps * 8 * (kAccessBytes / item_of(p)) * compute_bytes(p) <= kSharedBytes;
 }
 
 inline Plan plan_columns(const Problem& p) {

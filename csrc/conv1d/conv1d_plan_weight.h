@@ -100,6 +100,22 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
     }
     plan = Plan();
   }
+  if (has_packs_of_channels(p) && has_unit_step(p) && (p.dilation == 1 || p.taps == 1) &&
+      p.batch * ceil_div<int64_t>(p.to.size, kPartPlaces) < kFar) {
+    plan.path = Path::kColumns;
+    plan.slides = true;
+    plan.taps = p.taps <= 4 ? 4 : 8;
+    plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
+    const int64_t packs = p.groups / (kAccessBytes / item_of(p));
+    while (plan.row_width < 32 && plan.row_width < packs) plan.row_width *= 2;
+    plan.tiles = ceil_div(packs, plan.row_width);
+    plan.row_tiles = ceil_div<int64_t>(p.to.size, kPartPlaces);
+    plan.threads = kChunkThreads;
+    split(plan, device.multiprocessors * int64_t{weight_pack_blocks(item_of(p), plan.taps)},
+          plan.tiles * plan.tap_parts,
+          ceil_div(p.batch * plan.row_tiles, kChunkThreads / plan.row_width));
+    return plan;
+  }
   plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
   plan.channels_first = p.to.channel_stride == 1 && p.to.stride != 1 && p.to.size > 1 &&
                         p.from.channel_stride == 1 && out_channels >= 8;

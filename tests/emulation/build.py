@@ -26,7 +26,7 @@ def translate(source: str, variables: tuple[str, ...]) -> str:
     for name in variables:
         source = re.sub(rf"\bconstexpr (\w+ {name}(?: =|\())", r"inline \1", source)
         # A member's default becomes a variable.
-        member = rf"^  (\w+) {name} = ([^;,]+)"
+        member = rf"^  (\w+) {name} =\s+([^;,]+)"
         source = re.sub(
             member, rf"  static inline \1 default_{name} = \2; \1 {name} = default_{name}", source, flags=re.M
         )

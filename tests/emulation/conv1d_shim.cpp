@@ -1,4 +1,4 @@
-// C entry points to the emulated launchers of convolutions, for test_conv1d_kernels.py.
+// C entry points to the emulated launchers of convolutions, for conv1d_model.py.
 #include "../plan/conv1d_problem.h"
 #include "conv1d/conv1d_launch.cuh"
 
@@ -61,7 +61,8 @@ struct PoisonedShared {
 }  // namespace
 
 struct Limits {
-  int64_t row_threads, wide_outputs, weight_blocks, weight_units, mma_outputs, launch_blocks;
+  int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
+  int64_t weight_bytes, launch_blocks;
 };
 
 // The limits that small problems would not reach.
@@ -70,13 +71,16 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_wide_outputs = limits->wide_outputs;
   Tuning::default_weight_blocks = static_cast<int>(limits->weight_blocks);
   Tuning::default_weight_units = static_cast<int>(limits->weight_units);
-  Tuning::default_mma_outputs = limits->mma_outputs;
+  Tuning::default_chunk_outputs = limits->chunk_outputs;
+  Tuning::default_chunk_warps = limits->chunk_warps;
+  Tuning::default_weight_bytes = limits->weight_bytes;
   kMaxIndex32 = limits->launch_blocks;
 }
 
 struct Taken {
-  int path, channels, wide, slides, dilated, channels_first, products, taps, tap_parts, splits,
-      blocks, threads, block_rows, launches, workspaces, intact;
+  int path, channels, wide, slides, dilated, channels_first, row_width, warp_tiles, products,
+      aligned, tiles, row_tiles, taps, tap_parts, splits, blocks, threads, block_rows;
+  int launches, workspaces, intact;
 };
 
 namespace {
@@ -88,7 +92,12 @@ Taken taken_of(const Plan& plan) {
           plan.slides,
           plan.dilated,
           plan.channels_first,
+          static_cast<int>(plan.row_width),
+          static_cast<int>(plan.warp_tiles),
           plan.products,
+          plan.aligned,
+          static_cast<int>(plan.tiles),
+          static_cast<int>(plan.row_tiles),
           plan.taps,
           static_cast<int>(plan.tap_parts),
           static_cast<int>(plan.splits),

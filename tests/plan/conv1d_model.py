@@ -286,7 +286,12 @@ def check_weight(problem: Problem, plan: PlanView, sms: int) -> None:
     pairs = out_channels * problem.from_.channels
     assert plan.tap_parts == -(-problem.taps // plan.taps)
     most = sms * WEIGHT_BLOCKS  # blocks of a launch that is split
-    if plan.path == CHUNKS:
+    sums = plan.threads  # of a block
+    if plan.path == COLUMNS and plan.slides:
+        sums, most = check_weight_packs(problem, plan), sms * (3 if problem.item == 2 and plan.taps == 8 else 4)
+        blocks = plan.tiles * plan.tap_parts
+        units = -(-problem.batch * plan.row_tiles // (plan.threads // plan.row_width))
+    elif plan.path == CHUNKS:
         check_weight_chunks(problem, plan)
         warps = plan.threads // WARP
         most = sms * (16 if problem.item == 8 else 24) // warps
@@ -308,11 +313,28 @@ def check_weight(problem: Problem, plan: PlanView, sms: int) -> None:
             blocks = problem.groups * plan.tiles * problem.from_.channels * plan.tap_parts
             units = -(-problem.batch * problem.to.size // THREADS)
         units //= WEIGHT_UNITS
-    # Every split has something to do, the device can hold them, and each thread has one partial sum at most.
+    # Every split has something to do, the device can hold them, and each thread has one partial sum at most (of packs: 16).
     assert plan.blocks == blocks * plan.splits and 1 <= plan.splits <= max(units, 1)
     if plan.splits > 1:
         assert plan.blocks <= most
-        assert pairs * problem.taps * plan.splits <= plan.blocks * plan.threads
+        assert pairs * problem.taps * plan.splits <= plan.blocks * sums <= plan.blocks * plan.threads * 16
+
+
+def check_weight_packs(problem: Problem, plan: PlanView) -> int:
+    """Returns the sums of a block."""
+    values = PACK // problem.item
+    packs = problem.groups // values
+    assert problem.groups % values == 0 and problem.from_.channels == problem.to.channels == 1
+    for signal in (problem.from_, problem.to):
+        assert signal.channel_stride == 1 and signal.data % PACK == 0
+        assert signal.stride % values == 0 and (problem.batch == 1 or signal.batch_stride % values == 0)
+    assert (problem.step == 1 or problem.to.size == 1) and problem.gap == 1
+    assert plan.threads == CHUNK_THREADS and plan.taps in (4, 8) and plan.shared_bytes == 0
+    assert plan.row_width in (1, 2, 4, 8, 16, 32) and (plan.row_width == 32 or plan.row_width >= packs)
+    assert (plan.tiles - 1) * plan.row_width < packs <= plan.tiles * plan.row_width
+    assert (plan.row_tiles - 1) * 128 < problem.to.size <= plan.row_tiles * 128
+    assert problem.batch * plan.row_tiles < FAR
+    return plan.row_width * values * plan.taps
 
 
 def check_weight_chunks(problem: Problem, plan: PlanView) -> None:
