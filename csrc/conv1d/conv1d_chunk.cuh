@@ -1,4 +1,4 @@
-// Contiguous rows of step 1 in chunks: a warp by itself copies the input under some tiles of outputs of one row, and the
+// Contiguous rows in chunks: a warp by itself copies the input under some tiles of outputs of one row, and the
 // taps of its channel, to shared memory. What it takes to find its place is done once for all of these tiles.
 #pragma once
 
@@ -13,7 +13,7 @@ struct ChunkArgs {
   const char *first_pack, *last_pack;  // see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
-  int32_t from_size, to_size, padding, taps;
+  int32_t from_size, to_size, step, padding, taps;
   uint32_t in_channels;              // of a group
   uint32_t warps;                    // of the launch
   uint32_t warp_tiles;               // of outputs, of a warp
@@ -44,7 +44,7 @@ struct Chunk {
     const auto misaligned =
         static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) % kSectorBytes / sizeof(T));
     begin = static_cast<int32_t>(chunk * args.warp_tiles * kTile) - misaligned;
-    first = begin - args.padding;
+    first = begin * args.step - args.padding;
     from = static_cast<const T*>(args.from) + image * args.from_batch +
            int64_t{group} * args.in_channels * args.from_channel;
     origin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from + first) / sizeof(T));

@@ -6,6 +6,7 @@
 #include "conv1d/conv1d_fan_mma.cuh"
 #include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"
+#include "conv1d/conv1d_strided.cuh"
 #include "conv1d/conv1d_tiles.cuh"
 #include "conv1d/conv1d_update.cuh"
 #include "conv1d/conv1d_values.cuh"
@@ -142,6 +143,7 @@ cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t strea
   set_operands(args, p);
   set_strides(args, p);
   set_rows(args, p);
+  args.step = static_cast<int32_t>(plan.strided ? p.step : 1);
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.warps = static_cast<uint32_t>(plan.lanes);
   args.warp_tiles = static_cast<uint32_t>(plan.warp_tiles);
@@ -154,6 +156,7 @@ cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t strea
   const auto start = [&](auto kernel) {
     return launch_kernel(kernel, shape_of(plan), stream, args);
   };
+  if (plan.strided) return start(strided_kernel<T>);
   if constexpr (sizeof(T) == 2) {
     return start(mma_kernel<T>);
   } else {

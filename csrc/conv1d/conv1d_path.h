@@ -20,7 +20,7 @@ constexpr int kSectorBytes = 32;
 
 enum class Path : uint8_t {
   kLibrary,  // dense problems, which have no kernel here
-  kChunks,   // contiguous rows of step 1, a part of one to a warp; half types on tensor cores
+  kChunks,   // contiguous rows, a part of one to a warp; half types of step 1 on tensor cores
   kRows,     // contiguous rows of step 1, by packs
   kFan,      // few values into many channels, of contiguous rows
   kColumns,  // channels-last, depthwise, by packs
@@ -34,6 +34,7 @@ struct Plan {
   bool slides =
       false;  // kRows: by more than a step of taps; kColumns: weight gradients by packs of channels
   bool dilated = false;         // kRows: with a window for every tap
+  bool strided = false;         // kChunks: of another step than 1
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
   int64_t row_width =
       1;              // kValues: or so many take neighbouring places; kColumns: lanes side by side

@@ -65,9 +65,32 @@ inline int64_t tile_outputs(int64_t item) {
   return item == 2 ? kMmaParts * kMmaOutputs : 2 * 32 * (kAccessBytes / item);
 }
 
+// Up to `most` of a row's `tiles` for a warp: fewer where there would not be many warps for each multiprocessor, or where
+// they don't fit. packs_of(tiles) is what they need of an input row.
+template <typename PacksOf>
+void fit_chunks(Plan& plan, const Problem& p, const Device& device, const Tuning& tuning,
+                int64_t tiles, int64_t most, int64_t tap_bytes, const PacksOf& packs_of) {
+  const int64_t warps = kChunkThreads / 32, rows = p.batch * p.groups * p.to.channels;
+  const int64_t enough = int64_t{device.multiprocessors} * tuning.chunk_warps;
+  most = std::clamp<int64_t>(rows * tiles / enough, 1, most);
+  for (;; most = ceil_div<int64_t>(most, 2)) {
+    plan.warp_tiles = ceil_div(tiles, ceil_div(tiles, most));
+    plan.warp_packs = packs_of(plan.warp_tiles);
+    const int64_t bytes = warps * p.from.channels * (plan.warp_packs * kAccessBytes + tap_bytes);
+    plan.shared_bytes = static_cast<size_t>(bytes);
+    if (bytes <= (most > 1 ? kSharedBytes / 2 : kSharedBytes - kStaticBytes)) break;
+    if (most == 1) return;
+  }
+  plan.row_lanes = ceil_div(tiles, plan.warp_tiles);
+  plan.lanes = rows * plan.row_lanes;
+  plan.threads = kChunkThreads;
+  plan.blocks = ceil_div(plan.lanes, warps);
+  plan.path = Path::kChunks;
+}
+
 inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
-  const int64_t item = item_of(p), values = kAccessBytes / item, warps = kChunkThreads / 32;
+  const int64_t item = item_of(p), values = kAccessBytes / item;
   const bool half = item == 2;
   plan.dilated = p.dilation > 1 && p.taps > 1;
   if (p.to.size < tuning.chunk_outputs ||
@@ -75,33 +98,32 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
     return plan;
   }
   const int64_t outputs = tile_outputs(item), span = (p.taps - 1) * p.dilation;
-  const int64_t tiles = lanes_of_row(p, outputs, kSectorBytes),
-                rows = p.batch * p.groups * p.to.channels;
+  const int64_t tiles = lanes_of_row(p, outputs, kSectorBytes);
   // Tensor cores take 16 places at a time, with taps of 0 before and behind; lanes take whole steps of taps.
   plan.taps_pitch = half ? ceil_div<int64_t>(span + 38, values) * values
                          : ceil_div(p.taps, row_taps(item)) * row_taps(item);
   const int64_t halo = half           ? (span + 14) / 16 * 2 + 1
                        : plan.dilated ? (span + values - 1) / values + 1
                                       : plan.taps_pitch / values + row_taps(item) / values;
-  // Fewer tiles of a warp where there would not be many warps for each multiprocessor, or where they don't fit.
-  int64_t most =
-      std::clamp<int64_t>(rows * tiles / (int64_t{device.multiprocessors} * tuning.chunk_warps), 1,
-                          half ? tuning.mma_tiles : tuning.chunk_tiles);
-  for (;; most = ceil_div<int64_t>(most, 2)) {
-    plan.warp_tiles = ceil_div(tiles, ceil_div(tiles, most));
-    plan.warp_packs = plan.warp_tiles * outputs / values + halo;
-    const int64_t bytes =
-        warps * p.from.channels *
-        (plan.warp_packs * kAccessBytes + plan.taps_pitch * (half ? item : compute_bytes(p)));
-    plan.shared_bytes = static_cast<size_t>(bytes);
-    if (bytes <= (most > 1 ? kSharedBytes / 2 : kSharedBytes - kStaticBytes)) break;
-    if (most == 1) return plan;
-  }
-  plan.row_lanes = ceil_div(tiles, plan.warp_tiles);
-  plan.lanes = rows * plan.row_lanes;
-  plan.threads = kChunkThreads;
-  plan.blocks = ceil_div(plan.lanes, warps);
-  plan.path = Path::kChunks;
+  const int64_t most = half ? tuning.mma_tiles : tuning.chunk_tiles;
+  const int64_t tap_bytes = plan.taps_pitch * (half ? item : compute_bytes(p));
+  fit_chunks(plan, p, device, tuning, tiles, most, tap_bytes,
+             [&](int64_t own) { return own * outputs / values + halo; });
+  return plan;
+}
+
+// Other steps than 1.
+inline Plan plan_strided(const Problem& p, const Device& device, const Tuning& tuning) {
+  Plan plan;
+  const int64_t item = item_of(p), values = kAccessBytes / item;
+  if (p.to.size < tuning.chunk_outputs / 2) return plan;
+  plan.strided = true;
+  plan.taps_pitch = ceil_div(p.taps, row_taps(item)) * row_taps(item);
+  const int64_t tiles = lanes_of_row(p, kStridedOutputs, kSectorBytes);
+  const int64_t span = (p.taps - 1) * p.dilation + values - 1;
+  fit_chunks(
+      plan, p, device, tuning, tiles, tuning.strided_tiles, plan.taps_pitch * compute_bytes(p),
+      [&](int64_t own) { return ((own * kStridedOutputs - 1) * p.step + span) / values + 1; });
   return plan;
 }
 
@@ -166,6 +188,9 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
   if (has_contiguous_rows(p) && places_in_32_bits(p)) {
     Plan plan;
     if (p.to.size >= tuning.chunk_outputs || !has_unit_step(p)) plan = plan_fan(p, device, tuning);
+    if (plan.path == Path::kLibrary && !has_unit_step(p) && p.to.channels < 4) {
+      plan = plan_strided(p, device, tuning);
+    }
     if (plan.path == Path::kLibrary && has_unit_step(p)) {
       const bool half = item_of(p) == 2;
       if (half || p.to.channels == 1) plan = plan_chunks(p, device, tuning);
@@ -213,7 +238,8 @@ inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
     if (plan.path == Path::kFan) {
       return half ? p.to.size >= 128 : products <= 14 && p.to.size >= 256;
     }
-    if (chunks && half) return products <= 512;
+    if (chunks && !plan.strided && half) return products <= 512;
+    if (chunks && plan.strided) return products <= 15;  // as by value
     if (chunks || rows) return products <= (half || (p.groups == 1 && out > 8) ? 16 : 64);
     return plan.path == Path::kValues && products <= 15 && p.to.size >= 128;
   }

@@ -7,9 +7,10 @@ namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;
 constexpr int kChunkThreads = 128;
-constexpr int kWeightWarps = 8;   // of a block at most, in weight gradients in chunks
-constexpr int kMmaOutputs = 128;  // of one product of matrices
-constexpr int kMmaParts = 2;      // products at once
+constexpr int kWeightWarps = 8;       // of a block at most, in weight gradients in chunks
+constexpr int kMmaOutputs = 128;      // of one product of matrices
+constexpr int kMmaParts = 2;          // products at once
+constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
 constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilation
 
@@ -23,7 +24,7 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   weight_bytes: depthwise (32,768,1024) with 7 taps 71 / 43 with 1 KB, 56 / 35 with 2 KB.
 //   row_threads: depthwise (8,4096,2048) with 4 taps by rows 310 / 168 in blocks of 256, 233 / 131 of 128.
 //   wide_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by wide lanes and 115 / 67 by others.
-// Not swept: mma_dilation, kChunkThreads, kThreads, kDilatedTaps, fan_channels, weight_blocks, weight_units; most_channels is
+// Not swept: mma_dilation, strided_tiles, kChunkThreads, kThreads, kDilatedTaps, fan_channels, weight_blocks, weight_units; most_channels is
 // the limit that the room was built for.
 struct Tuning {
   int row_threads = 128;            // of a block of rows_kernel, at most
@@ -31,6 +32,7 @@ struct Tuning {
   int64_t chunk_outputs = 256;      // of a row, from which warps take it in chunks
   int64_t chunk_tiles = 3;          // of a warp, at most,
   int64_t mma_tiles = 6;            // and on tensor cores
+  int64_t strided_tiles = 4;        // and of other steps than 1
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here

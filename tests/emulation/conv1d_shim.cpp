@@ -78,8 +78,8 @@ extern "C" void set_limits(const Limits* limits) {
 }
 
 struct Taken {
-  int path, channels, wide, slides, dilated, channels_first, row_width, warp_tiles, products,
-      aligned, tiles, row_tiles, taps, tap_parts, splits, blocks, threads, block_rows;
+  int path, channels, wide, slides, dilated, strided, channels_first, row_width, warp_tiles,
+      products, aligned, tiles, row_tiles, taps, tap_parts, splits, blocks, threads, block_rows;
   int launches, workspaces, intact;
 };
 
@@ -91,6 +91,7 @@ Taken taken_of(const Plan& plan) {
           plan.wide,
           plan.slides,
           plan.dilated,
+          plan.strided,
           plan.channels_first,
           static_cast<int>(plan.row_width),
           static_cast<int>(plan.warp_tiles),

@@ -64,6 +64,27 @@ def test_any_taps(conv1d, dtype, dilation):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("step", [2, 3, 8])
+def test_other_steps(conv1d, dtype, step):
+    """Rows that begin and end anywhere, of one tile and of several, with few taps and many, dilated and not."""
+    values, several = values_of(dtype), 0
+    for k, outputs in enumerate((1, 2, 31, 127, 128, 129, 500)):
+        for taps, dilation, channels in ((1, 1, (1, 1)), (3, 2, (2, 3)), (9, 1, (1, 2)), (20, 5, (1, 1))):
+            layouts = (Layout(offset=k % values, at_end=k % 2 > 0), Layout(offset=(k + taps) % (2 * values)), Layout())
+            left, reach = k % 3 * taps, (taps - 1) * dilation
+            problem = Problem(
+                dtype, 2, 1, channels, max((outputs - 1) * step + 1 + reach - left - 4, 1), taps, step, (left, 4), dilation,
+                True, k % 4, layouts, special=k % 2, seed=k,
+            )  # fmt: skip
+            if problem.out_size == 1 or channels[0] * dtype.numpy.itemsize * step > 64:
+                continue  # one place has no step, and tiles that don't fit are left to values
+            taken = problem.run(conv1d, FORWARD, chunk_outputs=1, chunk_warps=1)
+            assert (taken.path, taken.strided) == (CHUNKS, 1)
+            several += taken.warp_tiles > 1
+    assert several or dtype.numpy.itemsize * step > 16  # else there is room for more
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_input_gradients(conv1d, dtype):
     """Of several channels, whose taps are read backwards."""
     for taps, padding in ((1, 0), (4, 9), (9, 0), (20, 30)):

@@ -123,18 +123,22 @@ def check_rows(problem: Problem, plan: PlanView) -> None:
 def check_chunks(problem: Problem, plan: PlanView) -> None:
     half, warps, rows = problem.item == 2, CHUNK_THREADS // WARP, problem.batch * problem.groups * problem.to.channels
     check_contiguous(problem)
-    assert problem.to.size >= CHUNK_OUTPUTS and problem.step == 1
-    assert plan.threads == CHUNK_THREADS and plan.dilated == (problem.gap > 1)
+    assert problem.to.size >= CHUNK_OUTPUTS // (2 if plan.strided else 1)
+    assert plan.strided == (problem.step > 1)
+    assert plan.threads == CHUNK_THREADS and (plan.strided or plan.dilated == (problem.gap > 1))
     assert plan.lanes == rows * plan.row_lanes and plan.blocks == -(-plan.lanes // warps)
-    assert plan.taps_pitch * problem.item % PACK == 0
-    if half:
+    item = problem.compute if plan.strided else problem.item  # of a tap
+    assert plan.taps_pitch * item % PACK == 0
+    if plan.strided:
+        outputs = check_strided(problem, plan)
+    elif half:
         outputs = check_matrices(problem, plan)
     else:
         outputs = check_tiles(problem, plan)
     check_row_parts(problem, plan.row_lanes, plan.warp_tiles * outputs, SECTOR)
     # Beside the input and the taps of each warp: the barrier of its copies, and of a warp of tiles_kernel the bias.
-    static = warps * (BARRIER if half else BARRIER + problem.item)
-    warp_bytes = problem.from_.channels * (plan.warp_packs * PACK + plan.taps_pitch * problem.item)
+    static = warps * (BARRIER if half or plan.strided else BARRIER + problem.item)
+    warp_bytes = problem.from_.channels * (plan.warp_packs * PACK + plan.taps_pitch * item)
     assert warps * warp_bytes <= plan.shared_bytes <= SHARED - static
 
 
@@ -159,6 +163,17 @@ def check_matrices(problem: Problem, plan: PlanView) -> int:
         assert taps.min() >= 0 and (taps + last_step + 9).max() < plan.taps_pitch
         assert 14 + problem.span < plan.taps_pitch
     return 256
+
+
+def check_strided(problem: Problem, plan: PlanView) -> int:
+    """strided_kernel's chunk; the outputs of a tile."""
+    values, step = PACK // problem.item, PACK // problem.compute
+    assert 1 <= plan.warp_tiles <= 4
+    assert once(LANE[:, None] + np.arange(4) * WARP, 128)
+    last = (values - 1) + (plan.warp_tiles * 128 - 1) * problem.step + problem.span
+    assert last < plan.warp_packs * values
+    assert -(-problem.taps // step) * step <= plan.taps_pitch
+    return 128
 
 
 def check_tiles(problem: Problem, plan: PlanView) -> int:

@@ -90,6 +90,14 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 1, (4, 512), 4096, 16), {"dtype": BFLOAT16, "step": 5}, FAN, {"products": 4}),
         ((8, 1, (4, 512), 4096, 17), HALF | {"step": 5}, VALUES, {"channels": 4}),
         ((99, 8, (1, 16), 4096, 3), HALF | {"padding": 1}, FAN, {"block_channels": 16, "warp_tiles": 8}),
+        # Other steps than 1, of few output channels.
+        ((8, 64, (1, 1), 4096, 8), {"step": 4}, CHUNKS, {"strided": 1, "warp_tiles": 2}),
+        ((8, 64, (1, 1), 4096, 8), HALF | {"step": 2, "dilation": 20}, CHUNKS, {"strided": 1, "dilated": 0}),
+        ((8, 1, (2, 3), 4096, 8), DOUBLE | {"step": 3}, CHUNKS, {"strided": 1, "warp_tiles": 1}),
+        ((8, 64, (1, 1), 254, 1), {"step": 2}, VALUES, {}),
+        ((8, 64, (1, 1), 255, 1), {"step": 2}, CHUNKS, {"strided": 1}),
+        ((8, 64, (1, 1), 2**16, 8), {"step": 100}, VALUES, {}),  # a tile that doesn't fit
+        ((8, 1, (1, 4), 4096, 8), {"step": 2}, VALUES, {"channels": 4}),
         # Channels last.
         ((8, 64, (1, 1), 4096, 4), LAST, COLUMNS, {"tiles": 2, "row_tiles": 32}),
         ((8, 64, (1, 1), 4096, 4), LAST | {"step": 2, "dilation": 3}, COLUMNS, {}),
@@ -100,7 +108,12 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 8, (1, 1), 4096, 3), {"layouts": ("rows", "channels last")}, VALUES, {"channels_first": 1}),
         # Anything else, by lanes side by side.
         ((8, 1, (1, 1), 4096, 3), {"layouts": ("rows", "strided")}, VALUES, {"channels_first": 0, "row_width": 32}),
-        ((8, 1, (1, 1), 4096, 3), {"step": 2}, VALUES, {"channels_first": 0, "row_width": 32, "row_tiles": 16}),
+        (
+            (8, 1, (1, 1), 4096, 3),
+            {"step": 2, "layouts": ("strided", "rows")},
+            VALUES,
+            {"row_width": 32, "row_tiles": 16},
+        ),
         ((8, 64, (1, 1), 100, 3), {"step": 2}, VALUES, {"row_width": 16, "row_tiles": 1, "lanes": 8192}),
         ((8, 64, (1, 1), 9, 3), {"step": 2}, VALUES, {"row_width": 1, "row_tiles": 1, "lanes": 512}),
     ],

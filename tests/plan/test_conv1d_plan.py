@@ -92,7 +92,7 @@ def test_any_launch_is_valid(planner):
             taken.add((which, half, "products", plan.products))
             taken.add((which, "warps", plan.threads // WARP))
         elif plan.path == CHUNKS:
-            taken.add((which, half, dilated))
+            taken.add((which, half, "strided" if plan.strided else dilated))
             taken.add((half, "tiles", plan.warp_tiles))
         elif plan.path == FAN:
             taken.add((which, FAN, half))
@@ -115,6 +115,7 @@ def test_any_launch_is_valid(planner):
         assert {(which, "width", width) for width in (1, 2, 4, 8, 16, 32)} <= taken
         assert {(which, half, dilated) for half in both for dilated in both} <= taken
         assert {(which, FAN, half) for half in both} <= taken
+    assert {(FORWARD, half, "strided") for half in both} <= taken
     assert {(True, "tiles", 1), (True, "tiles", 6), (False, "tiles", 1), (False, "tiles", 3)} <= taken
     assert {(True, "products", steps) for steps in (1, 2, 4)} <= taken
     assert {(half, "aligned", size) for half in both for size in (16, 32)} <= taken
