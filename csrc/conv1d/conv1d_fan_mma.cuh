@@ -17,7 +17,7 @@ template <int kSteps>
 __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* packs) {
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a[s][0]), "=r"(a[s][1]), "=r"(a[s][2]), "=r"(a[s][3])
                  : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(packs + 2 * s))));

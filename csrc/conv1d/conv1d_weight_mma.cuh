@@ -22,8 +22,9 @@ class MatrixSums {
 
   __device__ __forceinline__ void add(const uint4* input, const uint4* grads, int32_t ahead,
                                       int32_t, int32_t, uint32_t taps, uint32_t dilation) {
-    const uint32_t lane = threadIdx.x % 32, used = used_matrices(ahead, taps, dilation);
+    const uint32_t used = used_matrices(ahead, taps, dilation);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const uint32_t lane = threadIdx.x % 32;
     const auto address_of = [](const uint4* packs) {
       return static_cast<uint32_t>(__cvta_generic_to_shared(packs));
     };
