@@ -39,7 +39,7 @@ cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t 
     }
     return launch_kernel(kernel, shape_of(plan), stream, own);
   };
-  if (plan.path == Path::kColumns && plan.slides) {
+  if (plan.packed) {
     WeightPackArgs own;
     own.base = args;
     own.packs = static_cast<uint32_t>(args.weights / args.taps / kPackSize<T>);

@@ -14,8 +14,8 @@ namespace gpuopt::conv1d {
 enum class Pass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
 constexpr int kAccessBytes = 16;
-// What memory writes at once: parts of one cost as much as all of it, and in writes of 64 bytes to rows that aren't aligned
-// to it more than that (512 channels of 15999 bf16: 165 us, and 76 where rows are aligned).
+// What memory writes at once. Rows of outputs that begin within one cost more in the fan (1 to 512 channels of 15999 bf16 in
+// pieces of 64 bytes: 164 us; 90 where each begins a sector; 76 with rows of 16000).
 constexpr int kSectorBytes = 32;
 
 enum class Path : uint8_t {
@@ -29,27 +29,28 @@ enum class Path : uint8_t {
 
 struct Plan {
   Path path = Path::kLibrary;
-  int channels = 1;   // output channels of a lane
-  bool wide = false;  // kRows: twice as many outputs a lane
-  bool slides =
-      false;  // kRows: by more than a step of taps; kColumns: weight gradients by packs of channels
+  int channels = 1;             // output channels of a lane
+  bool wide = false;            // kRows: twice as many outputs a lane
+  bool slides = false;          // kRows: by more than a step of taps
+  bool packed = false;          // weight gradients, kColumns: by packs of channels
   bool dilated = false;         // kRows: with a window for every tap
   bool strided = false;         // kChunks: of another step than 1
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
-  int64_t row_width =
-      1;              // kValues: or so many take neighbouring places; kColumns: lanes side by side
-  int64_t cycle = 1;  // kRows, kFan: rows so many channels apart are aligned alike
-  int64_t tiles = 1;  // of output channels of a group; kColumns: of all channels
-  int64_t row_tiles = 1;   // of a row; not of kRows, where
-  int64_t row_lanes = 1;   // lanes of a row are numbered behind those of the row before,
-  int64_t rows = 1;        // of `channels` channels each in forward,
-  int64_t block_rows = 1;  // at most of which a block takes a part,
-  int64_t halo_packs = 0;  // with so many packs of each behind those under its lanes,
-  int64_t taps_pitch = 0;  // and taps in rows of so many
-  int64_t warp_tiles = 1;  // kChunks, kFan of half types: of outputs, of a warp
+  int64_t row_width = 1;        // so many take neighbouring places, or if packed neighbouring packs
+  int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
+  int64_t tiles = 1;            // of output channels of a group; kColumns: of all channels
+  int64_t row_tiles = 1;        // of a row; not of kRows, where
+  int64_t row_lanes = 1;        // lanes of a row are numbered behind those of the row before,
+  int64_t rows = 1;             // of `channels` channels each in forward,
+  int64_t block_rows = 1;       // at most of which a block takes a part,
+  int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
+  int64_t taps_pitch = 0;       // and taps in rows of so many
+  int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
   int64_t warp_packs = 0;  // kChunks, kFan: of an input row in shared memory, of a warp or a block
-  int products = 0;        // kFan: that the kernel is compiled for
-  int aligned = 1;         // kFan: values of a row that a block's outputs are aligned to
+  // That the kernel is compiled for. kFan: products, of half types steps of 16; weight gradients, kChunks: taps, of half types
+  // matrices.
+  int products = 0;
+  int aligned = 1;             // kFan: values of a row that a block's outputs are aligned to
   int64_t block_channels = 1;  // kFan
   int taps = 8;                // weight gradients: of a block
   int64_t tap_parts = 1, splits = 1;
@@ -88,8 +89,8 @@ constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without as
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
 constexpr int64_t kStaticBytes = 64;             // at most, that kernels of chunks declare
 constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
-constexpr int64_t kFar = int64_t{1}
-                         << 29;  // places that 32 bits count, with room for sums of a few
+// Places that 32 bits count, with room for sums of a few.
+constexpr int64_t kFar = int64_t{1} << 29;
 
 inline int64_t item_of(const Problem& problem) {
   return static_cast<int64_t>(size_of(problem.dtype));

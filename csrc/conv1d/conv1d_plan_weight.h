@@ -103,7 +103,7 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
   if (has_packs_of_channels(p) && has_unit_step(p) && (p.dilation == 1 || p.taps == 1) &&
       p.batch * ceil_div<int64_t>(p.to.size, kPartPlaces) < kFar) {
     plan.path = Path::kColumns;
-    plan.slides = true;
+    plan.packed = true;
     plan.taps = p.taps <= 4 ? 4 : 8;
     plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
     const int64_t packs = p.groups / (kAccessBytes / item_of(p));

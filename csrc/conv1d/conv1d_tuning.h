@@ -17,15 +17,16 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 // Measured on an H200 (microseconds, f32 / bf16, repeated calls without flushing the L2):
 //   chunk_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by rows and 264 / 292 in chunks; (1024,256,200) with 31 taps
 //     236 / 188 by rows and 200 / 155 in chunks.
-//   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 41.4 with 1,
-//     43.3 with 2, 41.4 with 3 and 41.4 with 8.
-//   mma_tiles: depthwise (8,4096,2048) with 4 taps and padding 3, bf16, 75.6 with 4, 72.2 with 6 and 73.4 with 9.
-//   chunk_warps: convolve of 2^20 values with 255 taps 21.6 / 9.7 with 4, 24.3 / 10.6 with 8 and 19 / 12 with 16.
+//   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 43.3 with 2,
+//     41.2 with 3 and 41.4 with 8.
+//   mma_tiles: depthwise (8,4096,2048) with 4 taps and padding 3, bf16, 75.6 with 4, 72.2 with 6, 72.0 with 8 and 73.4 with 9.
+//   chunk_warps: convolve of 2^20 values with 255 taps 21.6 / 9.6 with 4, 24.3 / 11.0 with 8, 19.0 / 9.6 with 16 and 18.9 / 9.5
+//     with 32.
 //   weight_bytes: depthwise (32,768,1024) with 7 taps 71 / 43 with 1 KB, 56 / 35 with 2 KB.
 //   row_threads: depthwise (8,4096,2048) with 4 taps by rows 310 / 168 in blocks of 256, 233 / 131 of 128.
 //   wide_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by wide lanes and 115 / 67 by others.
-// Not swept: mma_dilation, strided_tiles, kChunkThreads, kThreads, kDilatedTaps, fan_channels, weight_blocks, weight_units; most_channels is
-// the limit that the room was built for.
+// Not swept: mma_dilation, strided_tiles, fan_channels, weight_blocks, weight_units, and the constants above but for
+// kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
   int row_threads = 128;            // of a block of rows_kernel, at most
   int64_t mma_dilation = 16;        // up to which tensor cores take taps: the gaps cost as much
@@ -36,13 +37,10 @@ struct Tuning {
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
-  int64_t fan_channels =
-      8;  // that are aligned alike, from which kernels go through output channels
-  int64_t weight_bytes =
-      2
-      << 10;  // of the gradient that a warp takes at a time, where weight gradients are made in chunks
-  int weight_blocks = 6;  // of a multiprocessor, in a launch that splits weight gradients
-  int weight_units = 4;   // of a lane at least, where they are split
+  int64_t fan_channels = 8;         // aligned alike, from which kernels go through them
+  int64_t weight_bytes = 2 << 10;   // of a chunk of the gradient, in weight gradients
+  int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients
+  int weight_units = 4;             // of a lane at least, where they are split
 };
 
 }  // namespace gpuopt::conv1d

@@ -78,7 +78,7 @@ extern "C" void set_limits(const Limits* limits) {
 }
 
 struct Taken {
-  int path, channels, wide, slides, dilated, strided, channels_first, row_width, warp_tiles,
+  int path, channels, wide, slides, packed, dilated, strided, channels_first, row_width, warp_tiles,
       products, aligned, tiles, row_tiles, taps, tap_parts, splits, blocks, threads, block_rows;
   int launches, workspaces, intact;
 };
@@ -90,6 +90,7 @@ Taken taken_of(const Plan& plan) {
           plan.channels,
           plan.wide,
           plan.slides,
+          plan.packed,
           plan.dilated,
           plan.strided,
           plan.channels_first,

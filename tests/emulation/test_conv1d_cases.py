@@ -102,7 +102,7 @@ def test_weight_gradients_by_packs_of_channels(conv1d, dtype, packs, width):
             dtype, batch, packs * values, (1, 1), size, taps, 1, (taps // 2, taps), layouts=(last, last, Layout()), seed=k
         )  # fmt: skip
         taken = problem.run(conv1d, BACKWARD_WEIGHT, sms=sms)
-        assert (taken.path, taken.slides, taken.row_width) == (COLUMNS, 1, width)
+        assert (taken.path, taken.packed, taken.row_width) == (COLUMNS, 1, width)
         assert (taken.taps, taken.tap_parts) == ((4, 1) if taps <= 4 else (8, -(-taps // 8)))
         assert (taken.splits > 1) == (sms > 1 and width == 32)
 

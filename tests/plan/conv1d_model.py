@@ -302,7 +302,7 @@ def check_weight(problem: Problem, plan: PlanView, sms: int) -> None:
     assert plan.tap_parts == -(-problem.taps // plan.taps)
     most = sms * WEIGHT_BLOCKS  # blocks of a launch that is split
     sums = plan.threads  # of a block
-    if plan.path == COLUMNS and plan.slides:
+    if plan.path == COLUMNS and plan.packed:
         sums, most = check_weight_packs(problem, plan), sms * (3 if problem.item == 2 and plan.taps == 8 else 4)
         blocks = plan.tiles * plan.tap_parts
         units = -(-problem.batch * plan.row_tiles // (plan.threads // plan.row_width))

@@ -5,8 +5,8 @@ using namespace gpuopt;
 using namespace gpuopt::conv1d;
 
 struct PlanView {
-  int64_t path, channels, wide, slides, dilated, strided, channels_first, row_width, cycle, tiles,
-      row_tiles, row_lanes, rows, block_rows, halo_packs, taps_pitch, warp_tiles, warp_packs,
+  int64_t path, channels, wide, slides, packed, dilated, strided, channels_first, row_width, cycle,
+      tiles, row_tiles, row_lanes, rows, block_rows, halo_packs, taps_pitch, warp_tiles, warp_packs,
       products, aligned, block_channels, taps, tap_parts, splits, lanes, blocks, threads,
       shared_bytes;
 };
@@ -20,6 +20,7 @@ void plan(const Given* given, int pass, int multiprocessors, PlanView* view) {
            plan.channels,
            plan.wide,
            plan.slides,
+           plan.packed,
            plan.dilated,
            plan.strided,
            plan.channels_first,
