@@ -165,6 +165,70 @@ def test_launches_of_few_blocks(conv1d, which, order, step):
         assert any(cut is not None and cut.launches > 1 for cut in cuts)
 
 
+def fields_of(taken: Taken, expected: dict) -> dict:
+    return {name: getattr(taken, name) for name in expected}
+
+
+WIDE = {"wide_outputs": 1}
+LAST, ODD, STEP = Layout("middle"), Layout("middle", offset=1), Layout(step=2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "channels, taps, dilation, limits, expected",
+    [
+        (channels, taps, dilation, limits, wide | {"channels": channels[1], "slides": taps > 16 and dilation == 1})
+        for channels, limits, wide in (((2, 1), {}, {"wide": 0}), ((2, 1), WIDE, {"wide": 1}), ((2, 4), {}, {"wide": 0}))
+        for taps, dilation in ((2, 1), (20, 1), (20, 3))
+    ],
+)  # fmt: skip
+def test_every_kernel_of_rows(conv1d, dtype, channels, taps, dilation, limits, expected):
+    expected = {**expected, "dilated": dilation > 1}
+    problem = Problem(dtype, 2, 3, channels, 64, taps, 1, (0, (taps - 1) * dilation), dilation, True, special=1)
+    taken = problem.run(conv1d, FORWARD, **limits)
+    assert (taken.path, fields_of(taken, expected)) == (ROWS, expected)
+    problem.channels = channels[::-1]
+    taken = problem.run(conv1d, BACKWARD_INPUT, **limits)
+    assert (taken.path, fields_of(taken, expected)) == (ROWS, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("taps, step, dilation", [(1, 1, 1), (4, 1, 1), (9, 1, 1), (3, 1, 2), (3, 2, 1), (3, 3, 2)])
+def test_every_kernel_of_columns(conv1d, dtype, taps, step, dilation):
+    """Weight gradients of packs of channels have a test of their own."""
+    for groups in (8, 40, 136):
+        problem = Problem(
+            dtype, 2, groups, (1, 1), 37, taps, step, (1, 2), dilation, True, layouts=(LAST, LAST, Layout()), special=1
+        )  # fmt: skip
+        assert problem.run(conv1d, FORWARD).path == COLUMNS
+        assert problem.run(conv1d, BACKWARD_INPUT).path == (COLUMNS if step == 1 else VALUES)
+        problem.layouts = (ODD, LAST, Layout())
+        for splits in (1, 400):
+            taken = problem.run(conv1d, BACKWARD_WEIGHT, weight_blocks=splits, weight_units=1)
+            expected = {"path": COLUMNS, "packed": 0, "tap_parts": -(-taps // 8)}
+            assert (fields_of(taken, expected), taken.splits > 1) == (expected, splits > 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("own", [ODD, STEP], ids=["last", "step"])
+@pytest.mark.parametrize("channels", [1, 5])
+@pytest.mark.parametrize("taps, step, dilation", [(1, 1, 1), (9, 1, 1), (3, 2, 1), (3, 3, 2)])
+def test_every_kernel_of_values(conv1d, dtype, own, channels, taps, step, dilation):
+    problem = Problem(
+        dtype, 2, 8, (channels, channels), 37, taps, step, (1, 8), dilation, True, layouts=(own, own, Layout()), special=1
+    )  # fmt: skip
+    expected = {"channels": 4 if channels > 3 and dtype is not F64 else 1, "channels_first": own is ODD}
+    for which in (FORWARD, BACKWARD_INPUT):
+        taken = problem.run(conv1d, which)
+        assert (taken.path, fields_of(taken, expected)) == (VALUES, expected)
+    if own is STEP:
+        problem.batch = 24
+        for splits in (1, 4000):
+            taken = problem.run(conv1d, BACKWARD_WEIGHT, weight_blocks=splits, weight_units=1)
+            parts = (taken.path, taken.channels, taken.splits > 1, taken.tap_parts)
+            assert parts == (VALUES, expected["channels"], splits > 1, -(-taps // 8))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     "path, groups, channels, step, most, limits",
