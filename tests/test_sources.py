@@ -46,9 +46,12 @@ def test_device_code_and_common_never_see_torch(path):
 
 @pytest.mark.parametrize("room", ["conv1d", "dot", "reduce"])
 def test_kernels_wait_for_the_grid_before(room):
-    """All launches of these rooms overlap the grid before them, whose results a kernel that didn't wait would race with."""
+    """All launches of these rooms overlap the grid before them, whose results a kernel that didn't wait would race with. Those of
+    ladders overlap nothing."""
     kernels = 0
     for path in (layout.CSRC / room).glob("*.cu*"):
+        if path.stem.endswith("_ladder"):
+            continue
         text = path.read_text()
         assert text.count("__global__") == text.count("  wait_for_grid_before();\n"), path.name
         kernels += text.count("__global__")

@@ -9,6 +9,7 @@ from torch_ops import _library
 _library.load()
 
 # Importing these needs the library.
+from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops.conv1d import (  # noqa: E402
     causal_conv1d,

@@ -33,8 +33,11 @@ def translate(source: str, variables: tuple[str, ...]) -> str:
     return source
 
 
-def build(room: str, config: Config, cuda_include: Path, folder: Path, variables: tuple[str, ...] = ()) -> Path:
-    """Returns the shared library made from the room's .cu files and <room>_shim.cpp. `variables` are constants of the room that the shim
+def build(
+    room: str, config: Config, cuda_include: Path, folder: Path, variables: tuple[str, ...] = (), ladder: bool = False
+) -> Path:
+    """Returns the shared library made from the room's .cu files and <room>_shim.cpp, or with `ladder` from <room>_ladder.cu and
+    <room>_ladder_shim.cpp. `variables` are constants of the room that the shim
     may assign to, for limits that small problems would not reach; functions that are constant no more; and members NAME of its structs
     whose defaults the shim may assign to as default_NAME."""
     for path in [*CSRC.glob("common/*"), *CSRC.glob(f"{room}/*")]:
@@ -65,16 +68,17 @@ def build(room: str, config: Config, cuda_include: Path, folder: Path, variables
         assert done.returncode == 0, f"{source.name} does not compile for the CPU:\n{done.stderr[:4000]}"
         return made
 
-    sources = [*sorted((folder / room).glob("*.cu")), HERE / f"{room}_shim.cpp"]
+    ours = [path for path in sorted((folder / room).glob("*.cu")) if path.stem.endswith("_ladder") == ladder]
+    sources = [*ours, HERE / (f"{room}_ladder_shim.cpp" if ladder else f"{room}_shim.cpp")]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compile_one, sources))
-    library = folder / f"{room}.so"
+    library = folder / f"{sources[-1].stem}.so"
     subprocess.run([*config.cxx.command, *checks, "-shared", *objects, "-o", library], check=True)
     return library
 
 
-def load(room: str, folder: Path, variables: tuple[str, ...] = ()) -> ctypes.CDLL:
-    """The room's library, built in `folder`. Skips the test where CUDA's headers are missing."""
+def load(room: str, folder: Path, variables: tuple[str, ...] = (), ladder: bool = False) -> ctypes.CDLL:
+    """The room's library, or its ladder's, built in `folder`. Skips the test where CUDA's headers are missing."""
     try:
         config = native_build.configure()
         if config.nvcc is None:
@@ -82,4 +86,4 @@ def load(room: str, folder: Path, variables: tuple[str, ...] = ()) -> ctypes.CDL
         include = toolchain.cuda_include(config.torch, config.nvcc)
     except BuildError as error:
         pytest.skip(str(error))
-    return ctypes.CDLL(str(build(room, config, include, folder, variables)))
+    return ctypes.CDLL(str(build(room, config, include, folder, variables, ladder)))

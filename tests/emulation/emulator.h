@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -28,6 +29,7 @@
 #define __threadfence() ((void)0)
 #define cudaFuncSetAttribute(...) cudaSuccess
 #define cudaGetLastError() cudaSuccess
+#define cudaMemsetAsync(to, value, bytes, stream) (memset(to, value, bytes), cudaSuccess)
 
 using std::max;
 using std::min;
@@ -180,10 +182,13 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   }
 }
 
+// Whether threads may wait for each other in launches without dynamic shared memory too, which are slower then.
+inline bool always_fibers = false;
+
 // kernel<<<blocks, threads, shared_bytes, stream>>>(...)
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t, Body&& body) {
-  launch(blocks, threads, shared_bytes > 0, body);
+  launch(blocks, threads, always_fibers || shared_bytes > 0, body);
 }
 
 }  // namespace emulator
@@ -197,6 +202,14 @@ inline uint32_t __shfl_sync(uint32_t mask, uint32_t word, int lane) {
 inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t word, unsigned distance) {
   const unsigned lane = threadIdx.x & 31;
   return emulator::exchange(word, mask, lane < distance ? lane : lane - distance);
+}
+inline float __shfl_down_sync(uint32_t mask, float value, unsigned distance) {
+  const unsigned lane = threadIdx.x & 31;
+  uint32_t word;
+  memcpy(&word, &value, sizeof(word));
+  word = emulator::exchange(word, mask, lane + distance < 32 ? lane + distance : lane);
+  memcpy(&value, &word, sizeof(word));
+  return value;
 }
 inline uint32_t __match_any_sync(uint32_t mask, uint32_t word) {
   const auto& words = emulator::places[emulator::running->turn];
@@ -232,6 +245,23 @@ inline T atomicCAS(T* to, T expected, T value) {
   const T before = *to;
   if (before == expected) *to = value;
   return before;
+}
+template <typename T>
+inline T atomicMax(T* to, T value) {
+  const T before = *to;
+  *to = max(before, value);
+  return before;
+}
+template <typename T>
+inline T atomicMin(T* to, T value) {
+  const T before = *to;
+  *to = min(before, value);
+  return before;
+}
+inline int __float_as_int(float value) {
+  int bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
 }
 inline uint32_t __vadd2(uint32_t a, uint32_t b) {
   return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);

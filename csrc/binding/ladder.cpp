@@ -1,0 +1,92 @@
+// The namespace gpuopt_ladder: what ladders there are. Rooms add their operators with TORCH_LIBRARY_FRAGMENT.
+#include "binding/ladder.h"
+
+#include <ATen/Context.h>
+#include <torch/library.h>
+
+#include <map>
+#include <vector>
+
+namespace gpuopt {
+namespace {
+
+std::map<std::string, Ladder>& ladders() {
+  static std::map<std::string, Ladder> all;  // filled while the library is loaded
+  return all;
+}
+
+std::vector<std::string> ops() {
+  std::vector<std::string> names;
+  for (const auto& [op, ladder] : ladders()) names.push_back(op);
+  return names;
+}
+
+// One value of each step.
+template <typename T, typename Get>
+c10::List<T> of_steps(const std::string& op, Get get) {
+  const Ladder& ladder = ladder_of(op);
+  c10::List<T> values;
+  for (int64_t i = 0; i < ladder.count; ++i) values.push_back(get(ladder.steps[i]));
+  return values;
+}
+
+c10::List<std::string> names(const std::string& op) {
+  return of_steps<std::string>(op, [](const LadderStep& step) { return step.name; });
+}
+
+c10::List<std::string> ideas(const std::string& op) {
+  return of_steps<std::string>(op, [](const LadderStep& step) { return step.idea; });
+}
+
+c10::List<bool> repeatable(const std::string& op) {
+  return of_steps<bool>(op, [](const LadderStep& step) { return step.repeatable; });
+}
+
+TORCH_LIBRARY(gpuopt_ladder, m) {
+  m.def("ops() -> str[]", ops);
+  m.def("names(str op) -> str[]", names);
+  m.def("ideas(str op) -> str[]", ideas);
+  m.def("repeatable(str op) -> bool[]", repeatable);
+}
+
+}  // namespace
+
+RegisterLadder::RegisterLadder(const char* op, Ladder ladder) { ladders().emplace(op, ladder); }
+
+const Ladder& ladder_of(const std::string& op) {
+  const auto found = ladders().find(op);
+  TORCH_CHECK_VALUE(found != ladders().end(), "gpuopt_ladder: op must be one of ", ops(), ", got '",
+                    op, "'");
+  return found->second;
+}
+
+void check_step(const char* op, int64_t step) {
+  const Ladder& ladder = ladder_of(op);
+  TORCH_CHECK_VALUE(step >= 0 && step < ladder.count, "gpuopt_ladder::", op,
+                    ": step must be one of 0 to ", ladder.count - 1,
+                    ", see torch_ops.ladder.steps('", op, "'); got ", step);
+  if (!ladder.steps[step].repeatable) {
+    at::globalContext().alertNotDeterministic(std::string("gpuopt_ladder::") + op + ", step " +
+                                              ladder.steps[step].name);
+  }
+}
+
+void check_ladder_operand(const char* op, const char* name, const at::Tensor& tensor,
+                          std::initializer_list<at::ScalarType> dtypes) {
+  bool known = false;
+  for (const at::ScalarType dtype : dtypes) known = known || tensor.scalar_type() == dtype;
+  TORCH_CHECK_NOT_IMPLEMENTED(known, "gpuopt_ladder::", op, ": ", name, " must be of dtype ",
+                              at::ArrayRef<at::ScalarType>(dtypes), ", got ", tensor.scalar_type());
+  TORCH_CHECK(tensor.is_contiguous(), "gpuopt_ladder::", op, ": ", name,
+              " must be contiguous, got strides ", tensor.strides(), " of shape ", tensor.sizes());
+}
+
+void check_ladder_packs(const char* op, const char* step, const char* name,
+                        const at::Tensor& tensor) {
+  TORCH_CHECK(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0, "gpuopt_ladder::", op,
+              ", step ", step, ": ", name,
+              " must begin at a multiple of 16 bytes, got a view that ", "begins ",
+              reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16, " bytes behind one");
+}
+
+}  // namespace gpuopt

@@ -1,0 +1,38 @@
+// What the shims of ladders share: a workspace of poisoned blocks, which nobody may write past.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+#include "common/workspace.h"
+
+namespace gpuopt {
+
+struct PoisonedBlocks final : Workspace {
+  static constexpr size_t kGuard = 256;
+  static constexpr char kPoison = char(0xff);  // NaN
+
+  PoisonedBlocks() { emulator::always_fibers = true; }
+
+  void* allocate(size_t bytes) override {
+    sizes.push_back(bytes);
+    return begin(blocks.emplace_back(bytes + kGuard + 16, kPoison));
+  }
+  static char* begin(std::vector<char>& block) {
+    return block.data() + (-reinterpret_cast<uintptr_t>(block.data()) & 15);
+  }
+  bool intact() {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const char* end = begin(blocks[i]) + sizes[i];
+      if (std::count(end, end + kGuard, kPoison) != static_cast<std::ptrdiff_t>(kGuard))
+        return false;
+    }
+    return true;
+  }
+
+  std::deque<std::vector<char>> blocks;
+  std::vector<size_t> sizes;
+};
+
+}  // namespace gpuopt

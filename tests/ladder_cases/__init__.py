@@ -1,0 +1,25 @@
+"""Arguments of every step of a ladder, a module for each room: CASES[op](device) yields (arguments, expected, tolerance). Expected
+results are in float64, or for operators that move values exact ones; the tolerance is relative, and absolute near 0."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+Cases = Iterator[tuple[tuple, Tensor, float]]
+SIZES = [0, 1, 3, 31, 32, 33, 255, 256, 257, 513, 4099, 1 << 16, 1_000_003]
+
+
+def values(device: str, *shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    """In [0, 1), half of them 0."""
+    generator = torch.Generator(device).manual_seed(seed)
+    return torch.rand(shape, generator=generator, device=device).mul_(2).sub_(1).relu_().to(dtype)
+
+
+CASES: dict[str, Callable[[str], Cases]] = {}
+for _module in pkgutil.iter_modules(__path__):
+    CASES |= importlib.import_module(f"{__name__}.{_module.name}").CASES

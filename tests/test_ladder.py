@@ -1,0 +1,109 @@
+"""torch_ops.ladder: what there is, what it refuses, and on a GPU every step beside float64."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from torch_ops import ladder
+
+from .ladder_cases import CASES
+
+GPU = pytest.mark.gpu
+
+
+def every_step():
+    return [pytest.param(op, step.name, id=f"{op}-{step.name}") for op in ladder.ops() for step in ladder.steps(op)]
+
+
+def test_every_ladder_ends_at_the_operator_of_its_name():
+    for op in ladder.ops():
+        found = ladder.steps(op)
+        assert [step.number for step in found] == list(range(len(found))) and len(found) > 3
+        assert len({step.name for step in found}) == len(found)
+        assert all(re.fullmatch(r"[a-z0-9_]+", step.name) and len(step.idea) > 20 for step in found)
+        assert found[-1].name == "production" and hasattr(torch.ops.gpuopt, op)
+        schema = getattr(torch.ops.gpuopt_ladder, op).default._schema
+        assert schema.arguments[-1].name == "step" and str(schema.arguments[-1].type) == "int"
+
+
+def test_what_there_is_not():
+    with pytest.raises(ValueError, match="op must be one of .*reduce_sum.*, got 'sum'"):
+        ladder.steps("sum")
+    with pytest.raises(ValueError, match="op must be one of .*, got 'ops'"):
+        ladder.run("ops", 0)
+    with pytest.raises(ValueError, match="step must be one of interleaved_modulo, .*, production, got 'fast'"):
+        ladder.run("reduce_sum", "fast", torch.ones(3))
+
+
+def test_a_ladder_is_for_cuda_tensors():
+    with pytest.raises(NotImplementedError, match="gpuopt_ladder::reduce_sum.*CPU"):
+        ladder.run("reduce_sum", 0, torch.ones(3))
+
+
+def test_every_ladder_has_cases():
+    assert sorted(CASES) == ladder.ops()
+
+
+@GPU
+@pytest.mark.sanitize
+@pytest.mark.parametrize("op, step", every_step())
+def test_every_step(op, step):
+    for args, expected, tolerance in CASES[op]("cuda"):
+        result = ladder.run(op, step, *args)
+        assert result.shape == expected.shape
+        torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@GPU
+@pytest.mark.parametrize("op, step", every_step())
+def test_repeatable_steps_repeat(op, step):
+    repeatable = next(known.repeatable for known in ladder.steps(op) if known.name == step)
+    *_, (args, _, _) = CASES[op]("cuda")
+    with_algorithms = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        if not repeatable:
+            with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+                ladder.run(op, step, *args)
+            return
+        first = ladder.run(op, step, *args)
+        for _ in range(5):
+            assert torch.equal(ladder.run(op, step, *args).nan_to_num(), first.nan_to_num())
+    finally:
+        torch.use_deterministic_algorithms(with_algorithms)
+
+
+@GPU
+@pytest.mark.parametrize("op", ladder.ops())
+def test_steps_have_limits_and_say_so(op):
+    args, _, _ = next(iter(CASES[op]("cuda")))
+    last = len(ladder.steps(op)) - 1
+    with pytest.raises(ValueError, match=f"gpuopt_ladder::{op}: step must be one of 0 to {last}, .*; got {last + 1}"):
+        ladder.run(op, last + 1, *args)
+    with pytest.raises(ValueError, match="got -1"):
+        ladder.run(op, -1, *args)
+    for arg in args:
+        if isinstance(arg, torch.Tensor) and arg.is_floating_point():
+            arg.requires_grad_()
+    with pytest.raises(RuntimeError, match="derivative for gpuopt_ladder::.* is not implemented|a leaf Variable"):
+        ladder.run(op, 0, *args).sum().backward()
+
+
+@GPU
+def test_reductions_of_what_the_steps_do_not_take():
+    x = torch.ones(64, device="cuda")
+    with pytest.raises(NotImplementedError, match="reduce_sum: self must be of dtype .*Float.*, got Half"):
+        ladder.run("reduce_sum", 0, x.half())
+    with pytest.raises(RuntimeError, match="reduce_sum: self must be contiguous, got strides"):
+        ladder.run("reduce_sum", 0, x[::2])
+    with pytest.raises(
+        RuntimeError, match="step packs: self must begin at a multiple of 16 bytes, got .* 4 bytes behind"
+    ):
+        ladder.run("reduce_sum", "packs", x[1:])
+    assert ladder.run("reduce_sum", "warp_shuffle", x[1:]) == 63
+    assert ladder.run("reduce_sum", "production", x[::2].half()) == 32
+    with pytest.raises((RuntimeError, IndexError)):
+        ladder.run("reduce_max", 0, x[:0])

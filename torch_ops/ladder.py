@@ -1,0 +1,87 @@
+"""The optimisation ladder: every classic version of a kernel, from the first idea that works to the production operator.
+
+A step is one idea away from the step before and small enough to be read; docs/ladder shows each with its code and its time. Steps
+are registered as ``torch.ops.gpuopt_ladder.<op>(..., step)``, for CUDA tensors alone, without gradients::
+
+    from torch_ops import ladder
+
+    for step in ladder.steps("reduce_sum"):
+        print(step.number, step.name, ladder.run("reduce_sum", step.name, x))
+
+They take any size. Which dtypes and layouts they take is said in :func:`run`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Step", "ops", "run", "steps"]
+
+_ladder = torch.ops.gpuopt_ladder
+
+
+class Step(NamedTuple):
+    """A step of a ladder.
+
+    ``idea`` says in a sentence what it does that the step before doesn't. Results of a step that is not ``repeatable`` differ from
+    call to call in their rounding, and :func:`torch.use_deterministic_algorithms` refuses it.
+    """
+
+    number: int
+    name: str
+    idea: str
+    repeatable: bool
+
+
+def ops() -> list[str]:
+    """The operators that have a ladder, by the names that they have in ``torch.ops.gpuopt``."""
+    return sorted(_ladder.ops())
+
+
+def steps(op: str) -> list[Step]:
+    """The steps of an operator, the production operator last.
+
+    Raises:
+        ValueError: an operator that has no ladder.
+    """
+    described = zip(_ladder.names(op), _ladder.ideas(op), _ladder.repeatable(op))
+    return [Step(number, *step) for number, step in enumerate(described)]
+
+
+def run(op: str, step: int | str, *args) -> Tensor:
+    """Call a step of an operator.
+
+    Args:
+        op: one of :func:`ops`.
+        step: the number of the step, or its name.
+        args: what the step takes, all of it contiguous and on one CUDA device.
+
+            ================== ==================================== =======================================
+            operator           arguments                            dtypes
+            ================== ==================================== =======================================
+            reduce_sum         self                                 float32
+            reduce_max         self                                 float32
+            ================== ==================================== =======================================
+
+            The last step, ``"production"``, takes whatever its operator does.
+
+    Returns:
+        What the operator returns; reductions are of all values.
+
+    Raises:
+        ValueError: an operator or a step that there isn't.
+        NotImplementedError: tensors that aren't on a CUDA device, or of another dtype.
+        RuntimeError: memory that isn't contiguous or, from the step on that moves packs of 16 bytes, doesn't begin at a multiple of
+            16; under :func:`torch.use_deterministic_algorithms` a step that isn't repeatable; a gradient that is asked for.
+    """
+    if isinstance(step, str):
+        names = _ladder.names(op)
+        if step not in names:
+            raise ValueError(f"gpuopt_ladder::{op}: step must be one of {', '.join(names)}, got {step!r}")
+        step = names.index(step)
+    elif op not in _ladder.ops():
+        raise ValueError(f"gpuopt_ladder: op must be one of {', '.join(ops())}, got {op!r}")
+    return getattr(_ladder, op).default(*args, step)
