@@ -12,6 +12,7 @@ from benchmarks import (
     bench_elementwise,
     bench_index_add,
     bench_reduce,
+    bench_transpose,
     bench_upsample,
     operands,
     timer,
@@ -30,7 +31,16 @@ from .benchmark_fakes import (
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROOMS = tuple(
-    bench.ROOM for bench in (bench_conv1d, bench_dot, bench_elementwise, bench_index_add, bench_reduce, bench_upsample)
+    bench.ROOM
+    for bench in (
+        bench_conv1d,
+        bench_dot,
+        bench_elementwise,
+        bench_index_add,
+        bench_reduce,
+        bench_transpose,
+        bench_upsample,
+    )
 )
 CASES = {case.title: (case, calls[case.call]) for room in ROOMS for calls in [room.calls()] for case in room.cases}
 
@@ -165,6 +175,7 @@ def test_rooms_are_found_by_their_file_name():
         "conv1d-forward", "conv1d-backward", "conv1d_act", "update", "convolve", "conv1d-forward-small", "conv1d-backward-small",
         "conv1d-forward-sample", "conv1d-backward-sample", "convolve-taps", "convolve-taps-more",
     ]  # fmt: skip
+    assert bench_transpose.ROOM.ops == ["transpose2d", "transpose2d-size"]
     assert bench_dot.ROOM.ops == ["dot", "dot_rows", "dot_fast_atomic", "dot-small", "dot-size"]
     assert bench_elementwise.ROOM.ops == ["mul", "axpy", "fma"]
     assert bench_index_add.ROOM.ops == [f"index_add-{op}" for op in ("fast", "deterministic", "skew", "width", "count")]

@@ -23,6 +23,7 @@ from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
+from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
     upsample_nearest2d_backward,
@@ -50,6 +51,7 @@ __all__ = [
     "reduce_mean",
     "reduce_min",
     "reduce_sum",
+    "transpose2d",
     "upsample_nearest2d",
     "upsample_nearest2d_backward",
     "upsample_nearest_exact2d",

@@ -52,21 +52,30 @@ def steps(op: str) -> list[Step]:
 
 
 def run(op: str, step: int | str, *args) -> Tensor:
-    """Call a step of an operator.
+    r"""Call a step of an operator.
 
     Args:
         op: one of :func:`ops`.
         step: the number of the step, or its name.
         args: what the step takes, all of it contiguous and on one CUDA device.
 
-            ================== ==================================== =======================================
-            operator           arguments                            dtypes
-            ================== ==================================== =======================================
-            reduce_sum         self                                 float32
-            reduce_max         self                                 float32
-            ================== ==================================== =======================================
+            =========================== ====================================== ==================================
+            operator                    arguments                              dtypes
+            =========================== ====================================== ==================================
+            reduce_sum, reduce_max      self                                   float32
+            mul                         self, other of one shape               float32; steps of halves float16
+            upsample_nearest2d          input, output_size                     float32, float16, bfloat16
+            upsample_nearest2d_backward grad_output, output_size, input_size   float32
+            index_add\_                 self (rows, n), index, source          float32, float16, bfloat16, by step
+            dot                         self, tensor                           float16
+            conv1d                      input (N, 1, L), weight (1, 1, K)      float32
+            transpose2d                 self (rows, columns)                   float32
+            =========================== ====================================== ==================================
 
-            The last step, ``"production"``, takes whatever its operator does.
+            ``index_add_`` writes to ``self``, which it returns; ``index`` is int64. Steps of upsampling whose names end in ``2x`` take
+            sizes that are exactly twice the input's. Convolution pads each row to keep its size; K is odd and, but for the first step,
+            at most 4095, and as taps lie in the GPU's constant memory, calls on several streams must not overlap. The last step,
+            ``"production"``, takes whatever its operator does.
 
     Returns:
         What the operator returns; reductions are of all values.
@@ -74,8 +83,8 @@ def run(op: str, step: int | str, *args) -> Tensor:
     Raises:
         ValueError: an operator or a step that there isn't.
         NotImplementedError: tensors that aren't on a CUDA device, or of another dtype.
-        RuntimeError: memory that isn't contiguous or, from the step on that moves packs of 16 bytes, doesn't begin at a multiple of
-            16; under :func:`torch.use_deterministic_algorithms` a step that isn't repeatable; a gradient that is asked for.
+        RuntimeError: shapes that don't fit; memory that isn't contiguous or, in steps that move packs of 16 bytes, doesn't begin at a
+            multiple of 16; under :func:`torch.use_deterministic_algorithms` a step that isn't repeatable; a gradient that is asked for.
     """
     if isinstance(step, str):
         names = _ladder.names(op)

@@ -45,6 +45,25 @@ inline DType to_dtype(const char* op, at::ScalarType type) {
   }
 }
 
+// What moves elements of a size whose values don't matter.
+inline DType bits_of_size(const char* op, int64_t bytes) {
+  switch (bytes) {
+    case 1:
+      return DType::kUInt8;
+    case 2:
+      return DType::kInt16;
+    case 4:
+      return DType::kInt32;
+    case 8:
+      return DType::kInt64;
+    case 16:
+      return DType::kComplex128;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, op, " (CUDA) is not implemented for elements of ", bytes,
+                                  " bytes");
+  }
+}
+
 inline ScalarValue to_scalar_value(const at::Scalar& scalar) {
   ScalarValue value;
   if (scalar.isComplex()) {

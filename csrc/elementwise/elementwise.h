@@ -16,5 +16,7 @@ cudaError_t mul_scalar(const Problem& problem, const ScalarValue& other, cudaStr
 cudaError_t axpy(const Problem& problem, const ScalarValue& alpha, cudaStream_t stream);
 // out = a * b + c with one rounding, operands (out, a, b, c)
 cudaError_t fma(const Problem& problem, cudaStream_t stream);
+// out = a, operands (out, a) of one dtype, bit for bit
+cudaError_t copy(const Problem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::elementwise

@@ -20,6 +20,8 @@ extern "C" int run(const char* op, double alpha, int num_inputs, int num_dims, c
   switch (op[0]) {
     case 'm':
       return num_inputs == 1 ? mul_scalar(problem, scalar, nullptr) : mul(problem, nullptr);
+    case 'c':
+      return copy(problem, nullptr);
     case 'a':
       return axpy(problem, scalar, nullptr);
     default:

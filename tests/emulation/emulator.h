@@ -30,6 +30,8 @@
 #define cudaFuncSetAttribute(...) cudaSuccess
 #define cudaGetLastError() cudaSuccess
 #define cudaMemsetAsync(to, value, bytes, stream) (memset(to, value, bytes), cudaSuccess)
+#define cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, stream) \
+  (memcpy(reinterpret_cast<char*>(symbol) + (offset), from, bytes), cudaSuccess)
 
 using std::max;
 using std::min;

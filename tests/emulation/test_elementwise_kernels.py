@@ -24,6 +24,8 @@ def kernels(tmp_path_factory):
 
 
 def expected(op: str, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:
+    if op == "copy":
+        return inputs[0]
     compute = np.dtype(np.float64) if dtype.category == FLOAT else dtype.numpy
     x = [(i != 0).astype(np.uint8) if dtype.category == BOOL else i.astype(compute) for i in inputs]
     alpha = compute.type(ALPHA)
@@ -67,12 +69,12 @@ def run_and_compare(kernels, op: str, dtype: DType, operands: list[Operand]) -> 
 
 
 @st.composite
-def problems(draw):
+def problems(draw, ops=None):
     sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 64]), max_size=4))
     while math.prod(sizes) > 40000:
         sizes.pop()
-    op = draw(st.sampled_from(sorted(INPUTS)))
-    dtype = draw(st.sampled_from(TYPES if op == "mul" else TYPES[1:]))
+    op = draw(st.sampled_from(ops or sorted(INPUTS)))
+    dtype = draw(st.sampled_from(TYPES if op in ("mul", "copy") else TYPES[1:]))
 
     def dense(_=None):
         return [math.prod(sizes[:d]) for d in range(len(sizes))]
@@ -90,9 +92,9 @@ def problems(draw):
     def broadcast(strides):
         return [0 if draw(st.integers(0, 3)) == 0 else s for s in strides]
 
-    strides = [layout(), *(broadcast(layout()) for _ in range(INPUTS[op]))]
+    strides = [layout(), *(broadcast(layout()) for _ in range(INPUTS.get(op, 1)))]
     dtypes = [dtype] * len(strides)
-    if draw(st.integers(0, 3)) == 0:  # inputs are promoted upwards, the output takes any type above
+    if op != "copy" and draw(st.integers(0, 3)) == 0:  # inputs are promoted upwards, the output takes any type above
         k = draw(st.integers(0, INPUTS[op]))
         fits = (lambda t: t.category <= dtype.category) if k else (lambda t: t.category >= dtype.category)
         dtypes[k] = draw(st.sampled_from([t for t in TYPES if fits(t)]))
@@ -106,6 +108,18 @@ def test_any_problem(kernels):
 
     @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problem=problems())
+    def check(problem):
+        taken.add(run_and_compare(kernels, *problem))
+
+    check()
+    assert taken == {VECTOR, ROWS, TILED, PACKED, GENERAL}
+
+
+def test_any_copy(kernels):
+    taken = set()
+
+    @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problem=problems(ops=("copy",)))
     def check(problem):
         taken.add(run_and_compare(kernels, *problem))
 

@@ -21,5 +21,16 @@ def values(device: str, *shape: int, dtype: torch.dtype = torch.float32, seed: i
 
 
 CASES: dict[str, Callable[[str], Cases]] = {}
+# TAKES[op](step, *arguments): whether a step takes them, where not every step takes every case.
+TAKES: dict[str, Callable[..., bool]] = {}
 for _module in pkgutil.iter_modules(__path__):
-    CASES |= importlib.import_module(f"{__name__}.{_module.name}").CASES
+    _found = importlib.import_module(f"{__name__}.{_module.name}")
+    CASES |= _found.CASES
+    TAKES |= getattr(_found, "TAKES", {})
+
+
+def cases_of(op: str, step: str, device: str) -> Cases:
+    """What the step takes."""
+    for args, expected, tolerance in CASES[op](device):
+        if op not in TAKES or TAKES[op](step, *args):
+            yield args, expected, tolerance

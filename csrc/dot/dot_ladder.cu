@@ -1,0 +1,147 @@
+// The steps of dot_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
+#include "common/atomic.cuh"
+#include "common/index.h"
+#include "common/vec.cuh"
+#include "dot/dot_ladder.h"
+
+namespace gpuopt::dot {
+namespace {
+
+constexpr int kThreads = 256;
+
+// [half_atomic]
+__global__ void half_atomic(const __half* self, const __half* tensor, int64_t size, __half* out) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < size) atomicAdd(out, __hmul(self[i], tensor[i]));
+}
+// [half_atomic]
+
+// [block_then_half_atomic]
+__device__ float sum_warp(float value) {
+#pragma unroll
+  for (unsigned apart = 16; apart > 0; apart /= 2) {
+    value += __shfl_down_sync(0xffffffffu, value, apart);
+  }
+  return value;  // of the first lane
+}
+
+// The sum of the block's values, in its first thread.
+__device__ float sum_block(float value) {
+  __shared__ float of_warps[kThreads / 32];
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  value = sum_warp(value);
+  if (lane == 0) of_warps[warp] = value;
+  __syncthreads();
+  if (warp == 0) value = sum_warp(lane < kThreads / 32 ? of_warps[lane] : 0.f);
+  return value;
+}
+
+__global__ void block_then_half_atomic(const __half* self, const __half* tensor, int64_t size,
+                                       __half* out) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const float sum = sum_block(i < size ? __half2float(self[i]) * __half2float(tensor[i]) : 0.f);
+  if (threadIdx.x == 0) atomicAdd(out, __float2half(sum));
+}
+// [block_then_half_atomic]
+
+// [half2_atomic]
+__global__ void half2_atomic(const __half* self, const __half* tensor, int64_t size, __half* out) {
+  const int64_t i = 2 * (int64_t{blockIdx.x} * kThreads + threadIdx.x);
+  if (i >= size) return;
+  __half2 products{__hmul(self[i], tensor[i]), __half{}};
+  if (i + 1 < size) products.y = __hmul(self[i + 1], tensor[i + 1]);
+  atomicAdd(reinterpret_cast<__half2*>(out), products);
+}
+
+__global__ void add_two_sums(__half* out) { out[0] = __hadd(out[0], out[1]); }
+// [half2_atomic]
+
+// [fast_atomic]
+__global__ void fast_atomic(const __half* self, const __half* tensor, int64_t size, __half* out) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < size) atomic_add(out, __hmul(self[i], tensor[i]), /*first=*/out, /*end=*/out + 2);
+}
+// [fast_atomic]
+
+// [f32_partial_sums]
+__device__ float dot_of_packs(const Pack<__half, 8>& a, const Pack<__half, 8>& b) {
+  float sum = 0.f;
+#pragma unroll
+  for (int k = 0; k < 8; ++k) sum += __half2float(a.values[k]) * __half2float(b.values[k]);
+  return sum;
+}
+
+__global__ void f32_partial_sums(const __half* self, const __half* tensor, int64_t size,
+                                 float* partial) {
+  float sum = 0.f;
+  const int64_t step = int64_t{gridDim.x} * kThreads, packs = size / 8;
+  int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < size % 8) {
+    sum = __half2float(self[packs * 8 + i]) * __half2float(tensor[packs * 8 + i]);
+  }
+  for (; i < packs; i += step) {
+    const uint4 a = reinterpret_cast<const uint4*>(self)[i];
+    const uint4 b = reinterpret_cast<const uint4*>(tensor)[i];
+    sum += dot_of_packs(pack_of<__half>(a), pack_of<__half>(b));
+  }
+  sum = sum_block(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+__global__ void add_partial_sums(const float* partial, unsigned blocks, __half* out) {
+  float sum = 0.f;
+  for (unsigned i = threadIdx.x; i < blocks; i += kThreads) sum += partial[i];
+  sum = sum_block(sum);
+  if (threadIdx.x == 0) *out = __float2half(sum);
+}
+// [f32_partial_sums]
+
+using Kernel = void (*)(const __half*, const __half*, int64_t, __half*);
+
+// Sets both halves of the result to 0, for a thread for every `values` products to add to.
+cudaError_t launch_atomic(Kernel kernel, int64_t values, const LadderProblem& problem,
+                          cudaStream_t stream) {
+  const cudaError_t error = cudaMemsetAsync(problem.out, 0, 2 * sizeof(__half), stream);
+  if (error != cudaSuccess || problem.size == 0) return error;
+  const auto blocks = static_cast<unsigned>(ceil_div(problem.size, kThreads * values));
+  kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const __half*>(problem.self),
+                                          static_cast<const __half*>(problem.tensor), problem.size,
+                                          static_cast<__half*>(problem.out));
+  return cudaGetLastError();
+}
+
+cudaError_t launch_half2_atomic(const LadderProblem& problem, cudaStream_t stream) {
+  const cudaError_t error = launch_atomic(half2_atomic, 2, problem, stream);
+  if (error != cudaSuccess) return error;
+  add_two_sums<<<1, 1, 0, stream>>>(static_cast<__half*>(problem.out));
+  return cudaGetLastError();
+}
+
+// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where not every thread would
+// have a pack.
+cudaError_t launch_partial_sums(const LadderProblem& problem, Workspace& workspace,
+                                cudaStream_t stream) {
+  const int64_t needed = max(ceil_div(problem.size, int64_t{8 * kThreads}), int64_t{1});
+  const auto blocks =
+      static_cast<unsigned>(min(needed, int64_t{problem.multiprocessors} * (2048 / kThreads)));
+  auto* partial = static_cast<float*>(workspace.allocate(blocks * sizeof(float)));
+  f32_partial_sums<<<blocks, kThreads, 0, stream>>>(static_cast<const __half*>(problem.self),
+                                                    static_cast<const __half*>(problem.tensor),
+                                                    problem.size, partial);
+  add_partial_sums<<<1, kThreads, 0, stream>>>(partial, blocks, static_cast<__half*>(problem.out));
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& workspace,
+                       cudaStream_t stream) {
+  if (step == 0) return launch_atomic(half_atomic, 1, problem, stream);
+  if (step == 1) return launch_atomic(block_then_half_atomic, 1, problem, stream);
+  if (step == 2) return launch_half2_atomic(problem, stream);
+  if (step == 3) return launch_atomic(fast_atomic, 1, problem, stream);
+  if (step == 4) return launch_partial_sums(problem, workspace, stream);
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace gpuopt::dot

@@ -1,0 +1,14 @@
+// Transposition of matrices: the contract between bindings and kernels. Launchers enqueue on `stream` of the current device,
+// never synchronise, allocate nothing.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "transpose/transpose_plan.h"
+
+namespace gpuopt::transpose {
+
+// `plan` is make_plan(problem), and has tiles.
+cudaError_t transpose(const Problem& problem, const Plan& plan, cudaStream_t stream);
+
+}  // namespace gpuopt::transpose

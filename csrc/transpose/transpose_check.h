@@ -1,0 +1,27 @@
+// The check of transpose2d and its result's shape, used by the CUDA, CPU and Meta kernels and by vmap alike. Exception types
+// are those of Tensor.mT.
+#pragma once
+
+#include "binding/check.h"
+
+namespace gpuopt::transpose {
+
+inline void check_transpose2d(const at::Tensor& self) {
+  TORCH_CHECK(self.dim() >= 2,
+              "gpuopt::transpose2d: self must be a matrix or a batch of matrices: ",
+              "expected 2 dimensions or more, got shape ", self.sym_sizes());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !self.is_quantized() && self.layout() == at::kStrided,
+      "gpuopt::transpose2d: self must be a dense tensor that isn't quantized, got ",
+      self.toString());
+}
+
+// Of a contiguous result.
+template <typename Size>
+std::vector<Size> transposed_sizes(const at::Tensor& self) {
+  std::vector<Size> sizes = sizes_of<Size>(self).vec();
+  std::swap(sizes.end()[-1], sizes.end()[-2]);
+  return sizes;
+}
+
+}  // namespace gpuopt::transpose

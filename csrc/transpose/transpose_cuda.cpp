@@ -1,0 +1,87 @@
+// The CUDA kernel of gpuopt::transpose2d: a checked call -> Problem -> launcher.
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <optional>
+
+#include "binding/cuda_launch.h"
+#include "elementwise/elementwise.h"
+#include "transpose/transpose.h"
+#include "transpose/transpose_check.h"
+
+namespace gpuopt::transpose {
+namespace {
+
+using at::Tensor;
+
+// Of matrices that have elements. Dimensions of a batch that are steps through memory as one are one; none where more are left
+// than the kernel takes.
+std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
+  Problem problem;
+  problem.in = self.const_data_ptr();
+  problem.out = out.mutable_data_ptr();
+  problem.item = self.element_size();
+  problem.rows = self.size(-2);
+  problem.columns = self.size(-1);
+  problem.row_stride = self.stride(-2);
+  // A single row or column has no stride.
+  problem.column_stride = problem.columns == 1 ? 1 : self.stride(-1);
+  int& dims = problem.batch_dims;
+  for (int64_t d = self.dim() - 3; d >= 0; --d) {
+    const int64_t size = self.size(d), stride = self.stride(d);
+    if (size == 1) continue;
+    if (dims > 0 && problem.batch_sizes[dims - 1] * problem.batch_strides[dims - 1] == stride) {
+      problem.batch_sizes[dims - 1] *= size;
+      continue;
+    }
+    if (dims == kMaxBatchDims) return std::nullopt;
+    problem.batch_sizes[dims] = size;
+    problem.batch_strides[dims++] = stride;
+  }
+  return problem;
+}
+
+// out = view, of one shape and dtype. Of more dimensions than the engine takes the first ones are merged, by a copy if need be.
+void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
+  constexpr const char* op = "gpuopt::transpose2d";
+  if (view.dim() > elementwise::kMaxDims) {
+    copy_into(out.flatten(0, -elementwise::kMaxDims), view.flatten(0, -elementwise::kMaxDims),
+              stream);
+    return;
+  }
+  elementwise::Problem problem;
+  problem.num_inputs = 1;
+  problem.num_dims = static_cast<int>(view.dim());
+  problem.operands[0].data = out.mutable_data_ptr();
+  problem.operands[1].data = const_cast<void*>(view.const_data_ptr());
+  const DType dtype = bits_of_size(op, view.element_size());
+  for (int d = 0; d < problem.num_dims; ++d) {
+    const int64_t own = view.dim() - 1 - d;
+    problem.sizes[d] = view.size(own);
+    problem.operands[0].strides[d] = out.stride(own);
+    problem.operands[1].strides[d] = view.stride(own);
+  }
+  problem.dtype = problem.operands[0].dtype = problem.operands[1].dtype = dtype;
+  check_launch(op, elementwise::copy(problem, stream));
+}
+
+Tensor transpose2d_cuda(const Tensor& self) {
+  check_transpose2d(self);
+  const c10::cuda::CUDAGuard guard(self.device());
+  const Tensor out = at::empty(transposed_sizes<int64_t>(self), self.options());
+  if (out.numel() == 0) return out;
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+  const std::optional<Problem> problem = make_problem(self, out);
+  const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
+  if (plan.tiles) {
+    check_launch("gpuopt::transpose2d", transpose(*problem, plan, stream));
+  } else {
+    copy_into(out, self.mT(), stream);
+  }
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("transpose2d", transpose2d_cuda); }
+
+}  // namespace
+}  // namespace gpuopt::transpose

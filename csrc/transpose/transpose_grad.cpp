@@ -1,0 +1,44 @@
+// Derivatives of transpose2d, reverse and forward mode: it is linear, and its own adjoint.
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include "binding/grad_node.h"
+#include "transpose/transpose_ops.h"
+
+namespace gpuopt::transpose {
+namespace {
+
+using at::Tensor;
+using torch::autograd::variable_list;
+
+struct Transpose2DBackward : torch::autograd::Node {
+  std::string name() const override { return "GpuoptTranspose2DBackward"; }
+
+  variable_list apply(variable_list&& grads) override {
+    return {grads[0].defined() ? gpuopt::transpose2d(grads[0]) : Tensor()};
+  }
+};
+
+Tensor transpose2d_autograd(c10::DispatchKeySet keys, const Tensor& self) {
+  NodePtr<Transpose2DBackward> node;
+  if (torch::autograd::compute_requires_grad(self)) {
+    node = make_node<Transpose2DBackward>();
+    node->set_next_edges(torch::autograd::collect_next_edges(self));
+  }
+  Tensor result;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    result = ops::transpose2d().redispatch(keys & c10::after_autograd_keyset, self);
+  }
+  if (node) set_history(result, node);
+  if (has_tangent(self)) {
+    result._set_fw_grad(gpuopt::transpose2d(tangent_of(self)), /*level=*/0,
+                        /*is_inplace_op=*/false);
+  }
+  return result;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("transpose2d", transpose2d_autograd); }
+
+}  // namespace
+}  // namespace gpuopt::transpose

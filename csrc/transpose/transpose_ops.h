@@ -1,0 +1,14 @@
+// Transposition from C++: calls through the dispatcher, so autograd, vmap and tracing all see them.
+#pragma once
+
+#include "binding/op_handle.h"
+
+namespace gpuopt {
+
+namespace ops {
+GPUOPT_OP(transpose2d, "transpose2d", "", at::Tensor(const at::Tensor&))
+}  // namespace ops
+
+inline at::Tensor transpose2d(const at::Tensor& self) { return ops::transpose2d().call(self); }
+
+}  // namespace gpuopt

@@ -1,0 +1,24 @@
+// C entry points to the emulated ladder of convolutions, for test_conv1d_ladder.py.
+#include "conv1d/conv1d_ladder.h"
+
+using namespace gpuopt::conv1d;
+
+// Launches have at most `most_blocks` blocks.
+extern "C" int run(int step, const float* in, const float* weight, float* out, int64_t rows,
+                   int64_t size, int64_t taps, int64_t most_blocks) {
+  emulator::always_fibers = true;
+  kMostBlocks = most_blocks;
+  return ladder_conv1d(step, LadderProblem{in, weight, out, rows, size, taps}, nullptr);
+}
+
+// Leaves the number of blocks of the first `most` launches, which are not run, and returns how many there are.
+extern "C" int launches(int step, int64_t rows, int64_t size, unsigned* blocks, int most) {
+  const float weight = 1.f;
+  std::vector<unsigned> noted;
+  emulator::noted = &noted;
+  kMostBlocks = INT32_MAX;
+  (void)ladder_conv1d(step, LadderProblem{nullptr, &weight, nullptr, rows, size, 1}, nullptr);
+  emulator::noted = nullptr;
+  std::copy_n(noted.begin(), min<size_t>(noted.size(), most), blocks);
+  return static_cast<int>(noted.size());
+}

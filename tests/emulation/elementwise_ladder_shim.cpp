@@ -1,0 +1,11 @@
+// C entry point to the emulated ladder of products, for test_elementwise_ladder.py.
+#include "elementwise/elementwise_ladder.h"
+#include "ladder_shim.h"
+
+using namespace gpuopt;
+using namespace gpuopt::elementwise;
+
+extern "C" int run(int step, const void* self, const void* other, void* out, int64_t size,
+                   int multiprocessors) {
+  return ladder_mul(step, LadderProblem{self, other, out, size, multiprocessors}, nullptr);
+}

@@ -1,0 +1,30 @@
+// C entry point to the emulated ladder of index_add, for test_index_add_ladder.py.
+#include "index_add/index_add_ladder.h"
+#include "index_add/index_add_sort.cu"  // the room's own, which the ladder calls
+#include "ladder_shim.h"
+
+namespace gpuopt::index_add {
+alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t)];
+}  // namespace gpuopt::index_add
+
+using namespace gpuopt;
+using namespace gpuopt::index_add;
+
+// Entries that are sorted at once, less than which small problems would not reach.
+extern "C" void set_position_bits(int bits) { kMaxPositionBits = bits; }
+
+extern "C" int run(int step, int dtype, uint64_t self, uint64_t source, const int64_t* index,
+                   int64_t rows, int64_t width, int64_t entries, int multiprocessors) {
+  PoisonedBlocks workspace;
+  emulator::always_fibers = false;  // in the ladder itself no thread waits for another
+  const LadderProblem problem{reinterpret_cast<void*>(self),
+                              reinterpret_cast<const void*>(source),
+                              index,
+                              static_cast<DType>(dtype),
+                              rows,
+                              width,
+                              entries};
+  const Device device{multiprocessors, 227 << 10};
+  const cudaError_t error = ladder_index_add(step, problem, device, workspace, nullptr);
+  return workspace.intact() ? error : -1;
+}

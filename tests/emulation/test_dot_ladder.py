@@ -1,0 +1,94 @@
+"""The ladder of dot products, run on the CPU: every step, over sizes at the ends of blocks and packs, against numpy."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from .build import load
+from .ladders import SIZES, place, steps
+from .test_dot_kernels import Memory
+
+POINTER = ctypes.c_void_p
+STEPS = steps("dot")
+PACKS = [step for step in STEPS if step.id == "f32_partial_sums"]
+MORE_SIZES = [*range(6, 18), 2047, 2048, 2049, 2055]
+
+
+@pytest.fixture(scope="module")
+def memories():
+    return Memory(1 << 20), Memory(1 << 20)
+
+
+@pytest.fixture(scope="module")
+def dot(tmp_path_factory, memories):
+    library = load("dot", tmp_path_factory.mktemp("dot"), ladder=True)
+    library.run.argtypes = [ctypes.c_int, POINTER, POINTER, ctypes.c_int64, POINTER, ctypes.c_int]
+
+    def run(step: int, self: np.ndarray, tensor: np.ndarray, multiprocessors: int = 1) -> float:
+        """Operands begin at no more than what the step must have, and end where their memory does if that allows."""
+        align = 16 if STEPS[step] in PACKS else 2
+        self, tensor = (
+            place(memory, values.astype(np.float16), align) for memory, values in zip(memories, (self, tensor))
+        )
+        guarded = np.full(8, 7, np.float16)
+        out = guarded[2:4]  # a pair
+        assert out.ctypes.data % 4 == 0
+        error = library.run(step, self.ctypes.data, tensor.ctypes.data, len(self), out.ctypes.data, multiprocessors)
+        assert error == 0 and (guarded[:2] == 7).all() and (guarded[4:] == 7).all()
+        return float(out[0])
+
+    return run
+
+
+def few_products(random: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Integers, of whose products at most 500 are not 0 and none is above 4: f16 holds the sums of any of them."""
+    self, tensor = random.choice([-2, -1, 1, 2], (2, size))
+    if size > 500:
+        some = np.concatenate([np.arange(100), size - 1 - np.arange(100), random.choice(size, 300, replace=False)])
+        kept = np.zeros(size, bool)
+        kept[some] = True
+        self = np.where(kept, self, 0)
+    return self, tensor
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("multiprocessors", [1, 3])
+def test_dot(dot, step, multiprocessors):
+    random = np.random.default_rng(step)
+    for size in (*SIZES, *MORE_SIZES, 20_001, 70_001):
+        self, tensor = few_products(random, size)
+        assert dot(step, self, tensor, multiprocessors) == self @ tensor
+        if 0 < size <= 500:  # sums that no value may be missing from
+            assert dot(step, np.ones(size), np.full(size, 2), multiprocessors) == 2 * size
+
+
+@pytest.mark.parametrize("step", PACKS)
+@pytest.mark.parametrize("multiprocessors", [1, 3])
+def test_sums_in_f32_are_rounded_once(dot, step, multiprocessors):
+    random = np.random.default_rng(0)
+    for size in (*SIZES, *MORE_SIZES, 16_383, 16_384, 16_385, 70_001, 140_000):
+        self, tensor = random.integers(-8, 9, (2, size))
+        assert dot(step, self, tensor, multiprocessors) == np.float16(self @ tensor)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_ones_that_f16_does_not_count(dot, step):
+    """2048 + 1 is 2048 in f16; a pair has two such sums, and a block adds 256 at once."""
+    sums = {"half_atomic": 2048, "half2_atomic": 4096, "fast_atomic": 2048}
+    assert dot(step, np.ones(5000), np.ones(5000)) == sums.get(STEPS[step].id, 5000)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_dot_of_special_values(dot, step):
+    for size in (2, 300, 3000):
+        for first, second in ((np.inf, 1), (-np.inf, 1), (np.inf, -np.inf), (np.nan, 1), (1, np.nan), (300, 300)):
+            for places in ((0, 1), (size - 1, size - 2), (0, size - 1)):
+                self = np.zeros(size)
+                self[list(places)] = first, second
+                tensor = np.where(self == 300, 300, 1)  # whose product f16 has no number for
+                with np.errstate(invalid="ignore", over="ignore"):
+                    expected = np.float64(np.float16((self * tensor).sum()))
+                assert np.array_equal(dot(step, self, tensor), expected, equal_nan=True)

@@ -1,0 +1,9 @@
+// C entry points to the emulated ladder of transposition, for test_transpose_ladder.py.
+#include "transpose/transpose_ladder.h"
+
+using namespace gpuopt::transpose;
+
+extern "C" int run(int step, const float* in, float* out, int64_t rows, int64_t columns) {
+  emulator::always_fibers = true;
+  return ladder_transpose(step, LadderProblem{in, out, rows, columns}, nullptr);
+}
