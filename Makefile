@@ -16,12 +16,13 @@ set_up = python3 -m tools.bootstrap --torch $(TORCH) $(venv)
 endif
 build = $(python) -m tools.native_build
 
-.PHONY: help demo test bench build format check sanitize release-check clean
+.PHONY: help demo test bench ladder build format check sanitize release-check clean
 
 help:
 	@echo "make demo           set up, build, and run the operators on real input"
 	@echo "make test           set up, build, and run every test that this machine can run"
 	@echo "make bench          measure every operator beside its peers (needs a GPU)"
+	@echo "make ladder         measure every step of the optimisation ladders (needs a GPU)"
 	@echo "make build          set up and build the library for this machine's GPUs, else for 9.0"
 	@echo "make format         format the C++, CUDA and Python sources"
 	@echo "make check          see that they are formatted and pass the linter"
@@ -48,6 +49,11 @@ bench:
 	@$(call set_up,rich matplotlib)
 	@$(build)
 	@$(python) -m benchmarks $(ARGS)
+
+ladder:
+	@$(call set_up,rich matplotlib)
+	@$(build)
+	@$(python) -m benchmarks.ladder $(ARGS)
 
 sanitize:
 	@$(call set_up,pytest)

@@ -16,6 +16,7 @@ import argparse
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -108,8 +109,21 @@ def plot(result: dict, folder: Path, name: str, console: Console):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
 
 
+def present(result: dict, folder: Path, name: str, console: Console):
+    """Tables on the console, pictures in the folder."""
+    show(result, console)
+    plot(result, folder, name, console)
+
+
 def run_room(
-    room: Room, cases: tuple[Case, ...], timer, args, folder: Path, console: Console, device: str = "cuda"
+    room: Room,
+    cases: tuple[Case, ...],
+    timer,
+    args,
+    folder: Path,
+    console: Console,
+    device: str = "cuda",
+    present: Callable[[dict, Path, str, Console], None] = present,
 ) -> dict:
     """Measure the cases of one room. The JSON is written after every step, so a stopped run keeps what it has."""
     calls = room.calls()
@@ -182,9 +196,8 @@ def run_room(
         from torch.utils import benchmark
 
         console.print(str(benchmark.Compare(measurements)), highlight=False, markup=False)
-    show(result, console)
     console.print(f"wrote {path}", highlight=False, soft_wrap=True)
-    plot(result, folder, stem(room, args), console)
+    present(result, folder, stem(room, args), console)
     return result
 
 
@@ -211,8 +224,7 @@ def main(argv: list[str]) -> int:
         except ValueError as error:
             print(f"benchmarks: {error}", file=sys.stderr)
             return 2
-        show(result, console)
-        plot(result, args.out or args.plot_only.parent, args.plot_only.stem, console)
+        present(result, args.out or args.plot_only.parent, args.plot_only.stem, console)
         return 0
     if not torch.cuda.is_available():
         print(NO_GPU, file=sys.stderr)

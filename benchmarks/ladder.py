@@ -1,0 +1,106 @@
+"""Measure the optimisation ladders: every step beside the production operator and PyTorch.
+
+    python -m benchmarks.ladder                 all of them
+    python -m benchmarks.ladder reduce          those whose names begin so: reduce_sum and reduce_max
+    python -m benchmarks.ladder --list          what there is
+    python -m benchmarks.ladder --quick         with fewer samples
+    python -m benchmarks.ladder --plot-only benchmarks/results/nvidia-h200/ladder/reduce_sum.json
+
+Writes <op>.json and a picture into benchmarks/results/<gpu>/ladder/, and prints a table for each case: how fast a step is, what
+share of the ceiling that is, and how many times as fast as the first step and as the step before.
+Exit code: 1 if a step failed or was wrong, 2 if nothing could be measured.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from benchmarks import __main__ as bench
+from benchmarks import ladder_report, ladders, machine, report
+from benchmarks.room import Room, reason
+from benchmarks.timer import DeviceTimer
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.ladder", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="how operators' names begin; all if none is given")
+    parser.add_argument("--list", action="store_true", help="print the cases and stop")
+    parser.add_argument("--quick", action="store_true", help="fewer samples")
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, help="where to write, instead of benchmarks/results/<gpu>/ladder"
+    )
+    parser.add_argument("--plot-only", metavar="JSON", type=Path, help="make the tables and pictures of an earlier run")
+    parser.add_argument("--commit", help="the commit to record, where the sources are not a git checkout of it")
+    args = parser.parse_args(argv)
+    args.cases = None  # which the benchmarks of operators have, and name their files after
+    return args
+
+
+def choose(rooms: dict[str, Room], names: list[str]) -> list[Room]:
+    """ValueError for a name that no operator's begins with."""
+    for name in names:
+        if not any(op.startswith(name) for op in rooms):
+            raise ValueError(f"no ladder is called {name!r}; there are: {', '.join(rooms)}")
+    return [room for op, room in rooms.items() if not names or any(op.startswith(name) for name in names)]
+
+
+def present(result: dict, folder: Path, name: str, console: Console):
+    ladder_report.show(result, console)
+    path = folder / f"{name}.png"
+    ladder_report.plot(result, path)
+    console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+def failures(result: dict) -> list[str]:
+    """Steps that failed or were wrong, the production operator among them."""
+    return [
+        f"{row['op']} {ladder_report.title_of(row)}, {ladder_report.label_of(name)}: {entry['reason']}"
+        for row in result["rows"]
+        for name, entry in row["contenders"].items()
+        if entry["status"] != "ok" and name != ladder_report.PYTORCH
+    ]
+
+
+def main(argv: list[str]) -> int:
+    args = parse(argv)
+    console = Console(width=None if sys.stdout.isatty() else bench.PIPE_WIDTH)
+    if args.plot_only:
+        try:
+            result = report.load(args.plot_only)
+        except ValueError as error:
+            print(f"benchmarks: {error}", file=sys.stderr)
+            return 2
+        present(result, args.out or args.plot_only.parent, args.plot_only.stem, console)
+        return 0
+    try:
+        chosen = choose(ladders.rooms(), args.names)
+    except (ImportError, ValueError) as error:
+        print(f"benchmarks: {reason(error)}", file=sys.stderr)
+        return 2
+    if args.list:
+        for case in (case for room in chosen for case in room.cases):
+            steps = ", ".join(ladder_report.label_of(peer.name) for peer in case.peers)
+            console.print(f"{case.title}: {steps}", highlight=False, markup=False)
+        return 0
+    if not torch.cuda.is_available():
+        print(bench.NO_GPU, file=sys.stderr)
+        return 2
+    timer = DeviceTimer(budget_s=0.02 if args.quick else 0.06)
+    results = machine.REPOSITORY / "benchmarks" / "results" / machine.slug(machine.gpu()["name"]) / "ladder"
+    args.names = []
+    failed = []
+    for room in chosen:
+        result = bench.run_room(room, tuple(room.cases), timer, args, args.out or results, console, present=present)
+        failed += failures(result)
+    for failure in failed:
+        print(f"benchmarks: a step failed: {failure}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

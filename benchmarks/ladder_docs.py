@@ -1,0 +1,213 @@
+"""Write docs/ladder/<op>.md: a step's idea and code out of the sources, its speed out of the committed results.
+
+    python -m benchmarks.ladder_docs            write what is out of date
+    python -m benchmarks.ladder_docs --check    only say what is, exit code 1
+
+What is written by hand between the generated parts, each of which begins and ends with a comment, stays as it is.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from benchmarks import ladder_report, ladders, machine, report
+
+ROOT = machine.REPOSITORY
+PAGES = ROOT / "docs" / "ladder"
+RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "ladder"
+OVERVIEW = RESULTS / "overview.png"
+ROOM_OF = {
+    "reduce_sum": "reduce",
+    "reduce_max": "reduce",
+    "mul": "elementwise",
+    "upsample_nearest2d": "upsample",
+    "upsample_nearest2d_backward": "upsample",
+    "index_add_": "index_add",
+    "dot": "dot",
+    "conv1d": "conv1d",
+    "transpose2d": "transpose",
+}
+PART = re.compile(r"<!-- begin: (?P<name>[\w]+) -->\n.*?<!-- end: (?P=name) -->\n", re.DOTALL)
+# Parts of a page that are no steps.
+HEAD, TABLE = "head", "table"
+
+
+def code_of(op: str, step: str) -> str:
+    """What stands between the step's two marks."""
+    room = ROOM_OF[op]
+    text = (ROOT / "csrc" / room / f"{room}_ladder.cu").read_text()
+    parts = text.split(f"// [{step}]\n")
+    if len(parts) != 3:
+        raise ValueError(f"{room}_ladder.cu has {len(parts) - 1} marks of step {step}, expected 2")
+    return parts[1].strip("\n")
+
+
+def _part(name: str, text: str) -> str:
+    return f"<!-- begin: {name} -->\n{text.rstrip()}\n<!-- end: {name} -->\n"
+
+
+def _head(op: str) -> str:
+    room = ROOM_OF[op]
+    return (
+        f"# The ladder of {op}\n\n"
+        f"Sources: [{room}_ladder.h](../../csrc/{room}/{room}_ladder.h), [{room}_ladder.cu](../../csrc/{room}/{room}_ladder.cu). "
+        f'A step is called by `torch_ops.ladder.run("{op}", "<step>", ...)`. Code here and figures are taken out of the sources and '
+        f"of the committed results by `python -m benchmarks.ladder_docs`."
+    )
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _table(op: str, result: dict | None) -> str:
+    if result is None:
+        return "Not measured yet."
+    lines = [
+        f"{result['gpu']['name']}, torch {result['versions']['torch']}, {result['date'][:10]}; device time, and the ceiling "
+        f"measured in the same run. Everything is in [{op}.json](../../{RESULTS.relative_to(ROOT)}/{op}.json).",
+        "",
+        f"![bars of every step](../../{RESULTS.relative_to(ROOT)}/{op}.png)",
+    ]
+    for row in result["rows"]:
+        gains = ladder_report.speedups(row)
+        lines += [
+            "",
+            f"{ladder_report.title_of(row)}:",
+            "",
+            "| step | us | GB/s | of the ceiling | times the first | times the one before |",
+        ]
+        lines += ["|---|---|---|---|---|---|"]
+        for name in ladder_report.contenders(row):
+            if (us := report.median_us(row, name)) is None:
+                continue
+            first, before = gains[name]
+            share = ladder_report.share_of_ceiling(row, name)
+            cells = (
+                ladder_report.label_of(name), f"{us:.1f}", f"{row['contenders'][name]['gbps']:.0f}", _cell(share, ".0%"),
+                _cell(first, ".2f"), _cell(before, ".2f"),
+            )  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _measured(number: int, name: str, result: dict) -> list[str]:
+    """A sentence for every case that the step takes."""
+    sentences = []
+    for row in result["rows"]:
+        own = ladders.step_name(number, name)
+        us = report.median_us(row, own)
+        if us is None:
+            continue
+        first, before = ladder_report.speedups(row)[own]
+        share = ladder_report.share_of_ceiling(row, own)
+        text = f"{ladder_report.title_of(row)}: {us:.1f} us"
+        text += f", {share:.0%} of the ceiling" if share is not None else ""
+        text += f", {before:.2f} times as fast as the step before" if before is not None else ""
+        text += f" and {first:.2f} times as fast as the first" if first is not None and first != before else ""
+        sentences.append(f"- {text}")
+    return sentences
+
+
+def _step(op: str, step, result: dict | None) -> str:
+    idea = step.idea[0].upper() + step.idea[1:]
+    text = f"## {step.number}. {step.name}\n\n{idea}."
+    if step.name == "production":
+        return text
+    text += f"\n\n```cuda\n{code_of(op, step.name)}\n```"
+    measured = _measured(step.number, step.name, result) if result else []
+    return "\n\n".join([text, "\n".join(measured)] if measured else [text])
+
+
+def page_of(op: str, old: str | None, result: dict | None) -> str:
+    """The page with its generated parts made anew. ValueError where it has a part that there is no step for, or lacks one."""
+    from torch_ops import ladder
+
+    parts = {HEAD: _head(op), TABLE: _table(op, result)}
+    parts |= {step.name: _step(op, step, result) for step in ladder.steps(op)}
+    if old is None:
+        return "\n".join(_part(name, text) for name, text in parts.items())
+    found = [match["name"] for match in PART.finditer(old)]
+    for name in found:
+        if name not in parts:
+            raise ValueError(f"docs/ladder/{op}.md: no step is called {name!r}")
+    missing = [name for name in parts if name not in found]
+    if missing:
+        raise ValueError(f"docs/ladder/{op}.md has no part for {', '.join(missing)}")
+    return PART.sub(lambda match: _part(match["name"], parts[match["name"]]), old)
+
+
+def index_of(results: dict[str, dict | None]) -> str:
+    """The page that leads to all others, with the first step, the last and PyTorch of each case."""
+    lines = [
+        "# The optimisation ladder",
+        "",
+        "Every classic version of a kernel, each a single idea away from the one before, from the first that works to the production",
+        "operator. All of them run (`torch_ops.ladder.run`), are tested against float64, and are measured by `make ladder` beside PyTorch and",
+        "the ceiling of the same run. This page is written by `python -m benchmarks.ladder_docs`.",
+        "",
+        "| ladder | case | first step (us) | production (us) | times as fast | of the ceiling | PyTorch (us) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for op, result in results.items():
+        page = f"[{op}]({op}.md)"
+        if result is None:
+            lines.append(f"| {page} | not measured yet | - | - | - | - | - |")
+            continue
+        for row in result["rows"]:
+            first, last, theirs = ladder_report.contenders(row)[0], ladder_report.PRODUCTION, ladder_report.PYTORCH
+            times = [report.median_us(row, name) for name in (first, last, theirs)]
+            gain = times[0] / times[1] if times[0] and times[1] else None
+            cells = (
+                page, ladder_report.title_of(row), _cell(times[0], ".1f"), _cell(times[1], ".1f"), _cell(gain, ".1f"),
+                _cell(ladder_report.share_of_ceiling(row, last), ".0%"), _cell(times[2], ".1f"),
+            )  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    if any(results.values()):
+        lines += ["", f"![first step, production and PyTorch](../../{OVERVIEW.relative_to(ROOT)})"]
+    return "\n".join(lines) + "\n"
+
+
+def measured() -> dict[str, dict | None]:
+    """The committed result of every ladder."""
+    from torch_ops import ladder
+
+    paths = {op: RESULTS / f"{op}.json" for op in ladder.ops()}
+    return {op: report.load(path) if path.exists() else None for op, path in paths.items()}
+
+
+def pages() -> dict[Path, str]:
+    """Every page as it should be."""
+    results = measured()
+    made = {PAGES / "README.md": index_of(results)}
+    for op, result in results.items():
+        path = PAGES / f"{op}.md"
+        made[path] = page_of(op, path.read_text() if path.exists() else None, result)
+    return made
+
+
+def stale() -> list[str]:
+    return [path.name for path, text in pages().items() if not path.exists() or path.read_text() != text]
+
+
+def main(argv: list[str]) -> int:
+    if argv not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    old = stale()
+    if argv:
+        for name in old:
+            print(f"docs/ladder/{name} is out of date: python -m benchmarks.ladder_docs", file=sys.stderr)
+        return 1 if old else 0
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text)
+    results = [result for result in measured().values() if result]
+    if results:
+        ladder_report.plot_overview(results, OVERVIEW)
+    print(f"written: {', '.join(old) or 'nothing, all pages are up to date'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

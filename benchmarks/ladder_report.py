@@ -1,0 +1,159 @@
+"""Tables and pictures of ladders, from a result's JSON alone."""
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import report
+from benchmarks.ladders import STEP
+
+PRODUCTION, PYTORCH = "gpuopt", "ATen"
+
+
+def title_of(row: dict) -> str:
+    return f"{row['case']} {row['dtype']}"
+
+
+def label_of(name: str) -> str:
+    """What a contender is called where only steps are."""
+    return {PRODUCTION: "production", PYTORCH: "PyTorch"}.get(name, name.removeprefix(STEP))
+
+
+def contenders(row: dict) -> list[str]:
+    """The steps from the first on, the production operator and PyTorch."""
+    steps = [name for name in row["contenders"] if name.startswith(STEP)]
+    return [*sorted(steps, key=lambda name: int(name.split()[1])), PRODUCTION, PYTORCH]
+
+
+def share_of_ceiling(row: dict, name: str) -> float | None:
+    entry = row["contenders"].get(name, {})
+    return entry["gbps"] / row["ceiling"]["gbps"] if "gbps" in entry and row["ceiling"] else None
+
+
+def speedups(row: dict) -> dict[str, tuple[float | None, float | None]]:
+    """How many times as fast as the first step that has a time, and as the one before; PyTorch is no step."""
+    found, first, before = {}, None, None
+    for name in contenders(row):
+        us = report.median_us(row, name)
+        if us is None:
+            found[name] = (None, None)
+            continue
+        found[name] = (first / us if first else None, before / us if before and name != PYTORCH else None)
+        first, before = first or us, us
+    return found
+
+
+def table(row: dict, gpu: str) -> tuple[Table, list[str]]:
+    """One case of an operator, and why steps have no time."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}, {gpu}")
+    made.add_column("step", no_wrap=True)
+    for heading in ("us", "GB/s", "of ceiling", "x first", "x before", "error"):
+        made.add_column(heading, justify="right", no_wrap=True)
+    notes, gains = [], speedups(row)
+    for name in contenders(row):
+        entry = row["contenders"].get(name, {"status": "not run", "reason": "left out"})
+        us = report.median_us(row, name)
+        if us is None:
+            made.add_row(label_of(name), entry["status"], *["-"] * 5)
+            notes.append(f"{label_of(name)} {entry['status']}: {entry['reason']}")
+            continue
+        share = share_of_ceiling(row, name)
+        made.add_row(
+            label_of(name),
+            f"{us:.2f}",
+            f"{entry['gbps']:.0f}",
+            "-" if share is None else f"{share:.1%}",
+            *("-" if gain is None else f"{gain:.2f}" for gain in gains[name]),
+            f"{entry['error']:.1e}" if entry.get("error") is not None else "-",
+        )
+    return made, notes
+
+
+def show(result: dict, console: Console):
+    for row in result["rows"]:
+        made, notes = table(row, result["gpu"]["name"])
+        console.print(made)
+        for note in notes:
+            console.print(note, markup=False, highlight=False)
+
+
+def plot(result: dict, path: Path):
+    """Bars of bandwidth for every step, to the line of the ceiling, in a panel for each case."""
+    from benchmarks import plots
+    from benchmarks.plots import pyplot
+
+    rows = result["rows"]
+    bars = sum(len(contenders(row)) + 2 for row in rows)
+    figure, all_axes = pyplot.subplots(
+        len(rows),
+        1,
+        figsize=(9, 1 + 0.26 * bars),
+        squeeze=False,
+        gridspec_kw={"height_ratios": [len(contenders(row)) for row in rows]},
+    )
+    for axes, row in zip(all_axes[:, 0], rows):
+        _panel(axes, row, plots.COLOURS)
+    day = f"{result['date'][:10]}, torch {result['versions']['torch']}"
+    figure.suptitle(f"the ladder of {rows[0]['op']} on {result['gpu']['name']}, {day}", fontsize=12)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def plot_overview(results: list[dict], path: Path):
+    """Of every case of every ladder: which share of the ceiling the first step, the production operator and PyTorch reach."""
+    from benchmarks import plots
+    from benchmarks.plots import pyplot
+
+    rows = [row for result in results for row in result["rows"] if row["ceiling"]]
+    figure, axes = pyplot.subplots(figsize=(9, 1.4 + 0.62 * len(rows)))
+    for place, row in enumerate(rows):
+        shown = {"first step": contenders(row)[0], "production": PRODUCTION, "PyTorch": PYTORCH}
+        for offset, (label, name) in enumerate(shown.items()):
+            share = share_of_ceiling(row, name)
+            colour = (plots.COLOURS[0], plots.COLOURS[2], "0.6")[offset]
+            y = place + 0.27 * (offset - 1)
+            axes.barh(y, share or 0.0, height=0.25, color=colour, label=label if place == 0 else None)
+            axes.text(share or 0.0, y, "" if share is None else f" {share:.1%}", va="center", fontsize=7.5)
+    axes.axvline(1, color="black", linewidth=1.5)
+    axes.set_yticks(range(len(rows)), [f"{row['op']}\n{title_of(row)}" for row in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel("share of the ceiling measured in the same run", fontsize=9)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 1.0 + 0.9 / (1 + len(rows))), ncols=3, frameon=False, fontsize=9
+    )
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _panel(axes, row: dict, colours: list[str]):
+    names = contenders(row)
+    gbps = {name: row["contenders"].get(name, {}).get("gbps") for name in names}
+    ceiling = row["ceiling"]["gbps"] if row["ceiling"] else None
+    limit = 1.12 * max([value for value in gbps.values() if value] + [ceiling or 1.0])
+    for y, name in enumerate(names):
+        if gbps[name] is None:
+            axes.text(0, y, f" {row['contenders'].get(name, {}).get('status', 'not run')}", va="center", fontsize=8)
+            continue
+        colour = {PRODUCTION: colours[2], PYTORCH: "0.6"}.get(name, colours[0])
+        axes.barh(y, gbps[name], height=0.8, color=colour)
+        share = share_of_ceiling(row, name)
+        text = f" {report.median_us(row, name):.1f} us" + (f", {share:.0%}" if share is not None else "")
+        inside = gbps[name] > 0.5 * limit
+        axes.text(0 if inside else gbps[name], y, text, va="center", fontsize=8, color="white" if inside else "black")
+    if ceiling:
+        axes.axvline(ceiling, color="black", linewidth=1.5)
+    axes.set_yticks(range(len(names)), [label_of(name) for name in names], fontsize=8.5)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlim(0, limit)
+    axes.set_title(f"{title_of(row)}: GB/s, and the ceiling measured in the same run", fontsize=10, loc="left")
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="0.88", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,193 @@
+"""What each ladder is measured on: cases whose contenders are its steps, beside PyTorch.
+
+The production operator is "gpuopt", PyTorch's "ATen", and "step 3 sequential" a step with a kernel of its own.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+
+from benchmarks.bench_reduce import sum_limit
+from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
+from benchmarks.peers import Peer
+from benchmarks.room import Call, Case, Room, error_limit
+
+STEP = "step "
+
+
+def step_name(number: int, name: str) -> str:
+    """What a step is called among contenders."""
+    return f"{STEP}{number} {name}"
+
+
+def _peer(op: str, number: int, name: str) -> Peer:
+    def prepare(call, case, setting):
+        from torch_ops import ladder
+
+        return functools.partial(ladder.run, op, number), ""
+
+    return Peer(step_name(number, name), prepare)
+
+
+def _peers(op: str, names: tuple[str, ...]) -> tuple[Peer, ...]:
+    """Of steps that take a case: those of the names, or where there are none, all."""
+    from torch_ops import ladder
+
+    steps = ladder.steps(op)[:-1]
+    return tuple(_peer(op, step.number, step.name) for step in steps if not names or step.name in names)
+
+
+def _case(op: str, name: str, dtype: torch.dtype, make: Callable, *steps: str) -> Case:
+    def build(device: str, seed: int) -> tuple:
+        return make(Maker(device, dtype, seed, uniform=True))
+
+    return Case(op, op, name, DTYPE_NAMES[dtype], build, headline=True, peers=_peers(op, steps))
+
+
+def _centred(values: torch.Tensor) -> torch.Tensor:
+    """In [-0.5, 0.5): sums that are added to for ever stay small."""
+    return values if values.is_meta else values.sub_(0.5)
+
+
+# ---------------------------------------------------------------- cases
+
+IMAGES = (2, 512, 256, 256)
+TWICE = [512, 512]
+
+
+def _reductions(op: str) -> list[Case]:
+    n = 1 << 28
+    return [_case(op, "2^28", F32, lambda m: (m(n),))]
+
+
+def _mul() -> list[Case]:
+    n = 1 << 28
+    operands = functools.partial(lambda m, n: (m(n), m(n)), n=n)
+    return [
+        _case("mul", "2^28", F32, operands, "one_a_thread", "grid_stride", "packs"),
+        _case("mul", "2^28", F16, operands, "half_scalar", "half2", "half_packs"),
+    ]
+
+
+def _upsample() -> list[Case]:
+    name = "(2,512,256,256) to (512,512)"
+    return [_case("upsample_nearest2d", name, dtype, lambda m: (m(*IMAGES), TWICE)) for dtype in (F32, BF16)]
+
+
+def _upsample_backward() -> list[Case]:
+    def make(m: Maker) -> tuple:
+        return m(*IMAGES[:2], *TWICE), TWICE, list(IMAGES)
+
+    name = "(2,512,512,512) to (256,256)"
+    return [_case("upsample_nearest2d_backward", name, F32, make)]
+
+
+def _index_add() -> list[Case]:
+    """A graph's messages: rows of 64 features, about eight to each node."""
+
+    def make(m: Maker) -> tuple:
+        nodes, entries = 1 << 17, 1 << 20
+        index = torch.empty(entries, dtype=torch.int64, device=m.device)
+        if m.device != "meta":
+            index.random_(0, nodes, generator=m.generator)
+        return _centred(m(nodes, 64)), index, _centred(m(entries, 64))
+
+    name = "2^20 rows of 64 to 2^17"
+    both = ("vector_reductions", "sorted_segments")
+    return [
+        _case("index_add_", name, F32, make, "atomic_per_element", *both),
+        _case("index_add_", name, F16, make, "half_atomic", "fast_half_atomic", "half2_pairs", *both),
+    ]
+
+
+def _dot() -> list[Case]:
+    """The classic test of the fast half atomic add: every thread adds a product to one value."""
+
+    def make(m: Maker, n: int) -> tuple:
+        # Sums of signs stay near 0, where f16 counts exactly for longer.
+        return m.signs(n), m.signs(n)
+
+    return [_case("dot", f"2^{power}", F16, functools.partial(make, n=1 << power)) for power in (16, 20)]
+
+
+def _conv1d() -> list[Case]:
+    return [_case("conv1d", f"2^24, {k} taps", F32, lambda m, k=k: (m(1, 1, 1 << 24), m(1, 1, k))) for k in (5, 31)]
+
+
+def _transpose() -> list[Case]:
+    return [_case("transpose2d", "8192^2", F32, lambda m: (m(8192, 8192),))]
+
+
+# ---------------------------------------------------------------- calls
+
+
+def _dot_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """Atomic steps round after each addition, and the sum of signs may be small beside what is added: only nonsense is refused."""
+    return float("inf")
+
+
+def _half_sums(dtype: torch.dtype, aten_error: float | None) -> float:
+    """Eight or so additions to each value, rounded each."""
+    return max(error_limit(dtype, aten_error), 8 * torch.finfo(dtype).eps)
+
+
+def _calls() -> dict[str, Call]:
+    import torch.nn.functional as F
+
+    import torch_ops
+
+    def index_add(self, index, source):
+        return self.index_add_(0, index, source)
+
+    def index_add_reference(self, index, source):
+        return self.double().index_add_(0, index, source.double())
+
+    def upsample_backward(grad, output_size, input_size):
+        return torch.ops.aten.upsample_nearest2d_backward(grad, output_size, input_size)
+
+    def conv1d(x, weight):
+        return F.conv1d(x, weight, padding=weight.shape[2] // 2)
+
+    def up(x, size):
+        return F.interpolate(x, size=size)
+
+    return {
+        "reduce_sum": Call(torch_ops.reduce_sum, torch.sum, lambda x: x.sum(dtype=torch.float64), limit=sum_limit),
+        "reduce_max": Call(torch_ops.reduce_max, torch.amax, torch.amax),
+        "mul": Call(torch_ops.mul, torch.mul, lambda x, y: x.double() * y.double()),
+        "upsample_nearest2d": Call(torch_ops.upsample_nearest2d, up, up),
+        "upsample_nearest2d_backward": Call(
+            torch_ops.upsample_nearest2d_backward,
+            upsample_backward,
+            lambda grad, output_size, input_size: 4 * F.avg_pool2d(grad.double(), 2),
+        ),
+        "index_add_": Call(
+            lambda self, index, source: torch_ops.index_add_(self, 0, index, source),
+            index_add, index_add_reference, kind="inplace", limit=_half_sums,
+        ),
+        "dot": Call(torch_ops.dot, torch.dot, lambda x, y: torch.dot(x.double(), y.double()), limit=_dot_limit),
+        "conv1d": Call(
+            lambda x, weight: torch_ops.conv1d(x, weight, padding=weight.shape[2] // 2),
+            conv1d,
+            lambda x, weight: conv1d(x.double(), weight.double()),
+            limit=lambda dtype, aten_error: 1e-5,  # ATen's may be in TF32, ours never is
+        ),
+        "transpose2d": Call(torch_ops.transpose2d, lambda x: x.t().contiguous(), lambda x: x.t()),
+    }  # fmt: skip
+
+
+def rooms() -> dict[str, Room]:
+    """A room for every operator that has a ladder."""
+    cases = {
+        "reduce_sum": _reductions("reduce_sum"),
+        "reduce_max": _reductions("reduce_max"),
+        "mul": _mul(),
+        "upsample_nearest2d": _upsample(),
+        "upsample_nearest2d_backward": _upsample_backward(),
+        "index_add_": _index_add(),
+        "dot": _dot(),
+        "conv1d": _conv1d(),
+        "transpose2d": _transpose(),
+    }
+    return {op: Room(op, own, _calls, [], ()) for op, own in cases.items()}

@@ -1,0 +1,156 @@
+"""The benchmark of the ladders: its cases, tables and pictures, without a GPU."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from rich.console import Console
+
+from benchmarks import ladder, ladder_docs, ladder_report, ladders, report
+from benchmarks.room import relative_error
+from benchmarks.traffic import results, traffic
+from torch_ops import ladder as public
+
+from .benchmark_fakes import synthetic
+
+ROOMS = ladders.rooms()
+CASES = [case for room in ROOMS.values() for case in room.cases]
+
+
+def test_every_step_of_every_ladder_is_measured():
+    assert sorted(ROOMS) == public.ops()
+    for op, room in ROOMS.items():
+        measured = {peer.name for case in room.cases for peer in case.peers}
+        assert measured == {ladders.step_name(step.number, step.name) for step in public.steps(op)[:-1]}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_cases_move_what_their_sizes_say(case):
+    read, written = traffic(case, ROOMS[case.op].calls()[case.call])
+    largest = max(arg.numel() * arg.element_size() for arg in case.build("meta", 0) if isinstance(arg, torch.Tensor))
+    assert read >= largest and read + written >= largest
+
+
+def smaller(case):
+    """The operands, of sizes that the CPU is done with at once."""
+    args = case.build("meta", 0)
+    generator = torch.Generator().manual_seed(0)
+
+    def cut(arg, shape):
+        if arg.dtype == torch.int64:
+            return torch.randint(0, 16, shape, generator=generator)
+        return torch.rand(shape, generator=generator).to(arg.dtype)
+
+    if case.op.startswith("upsample"):
+        shape = [1, 2, 8, 8] if case.op == "upsample_nearest2d" else [1, 2, 16, 16]
+        return (cut(args[0], shape), [16, 16], *([[1, 2, 8, 8]] if len(args) > 2 else []))
+    if case.op == "index_add_":
+        return cut(args[0], (16, 4)), cut(args[1], (100,)), cut(args[2], (100, 4))
+    shapes = {"transpose2d": (8, 12), "conv1d": (1, 1, 200)}
+    sizes = [arg.shape if case.op == "conv1d" and k else shapes.get(case.op, (64,)) for k, arg in enumerate(args)]
+    return tuple(cut(arg, size) for arg, size in zip(args, sizes))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_pytorch_s_calls_and_ours_are_what_the_reference_says(case):
+    call = ROOMS[case.op].calls()[case.call]
+    (reference,) = results(call.reference(*(a.clone() if isinstance(a, torch.Tensor) else a for a in smaller(case))))
+    for function in (call.ours, call.aten):
+        (out,) = results(function(*smaller(case)))
+        assert out.shape == reference.shape
+        assert relative_error(out, reference) <= (2e-2 if out.dtype != torch.float32 else 1e-5)
+
+
+def made_up() -> dict:
+    """A whole result of reduce_sum, of which a step failed and another is missing, the faster the higher the step."""
+    result = synthetic(room=ROOMS["reduce_sum"])
+    (row,) = result["rows"]
+    for place, name in enumerate(ladder_report.contenders(row)):
+        us = 1000.0 / (place + 1)
+        row["contenders"][name]["us"]["median"] = us
+        row["contenders"][name]["gbps"] = (row["read_bytes"] + row["written_bytes"]) / us / 1e3
+    row["contenders"]["step 2 sequential"] = {"status": "failed", "reason": "RuntimeError: no"}
+    return result
+
+
+def test_speedups_over_the_first_step_and_the_one_before():
+    (row,) = made_up()["rows"]
+    names = ladder_report.contenders(row)
+    assert names[0] == "step 0 interleaved_modulo" and names[-2:] == ["gpuopt", "ATen"] and len(names) == 13
+    gains = ladder_report.speedups(row)
+    assert gains[names[0]] == (None, None) and gains[names[1]] == pytest.approx((2.0, 2.0))
+    assert gains["step 2 sequential"] == (None, None)
+    assert gains["step 3 first_add_on_load"] == pytest.approx((4.0, 2.0))  # over the last one that has a time
+    assert gains["gpuopt"] == pytest.approx((12.0, 12 / 11)) and gains["ATen"] == (pytest.approx(13.0), None)
+
+
+def test_table_and_picture(tmp_path):
+    result, console = made_up(), Console(width=150, file=io.StringIO())
+    ladder.present(result, tmp_path, "reduce_sum", console)
+    text = console.file.getvalue()
+    for part in (
+        "reduce_sum, 2^28 f32, Test GPU",
+        "1 interleaved_strided",
+        "production",
+        "PyTorch",
+        "2 sequential failed",
+    ):
+        assert part in text
+    assert (tmp_path / "reduce_sum.png").stat().st_size > 10_000
+    assert [line.split(":")[0] for line in ladder.failures(result)] == ["reduce_sum 2^28 f32, 2 sequential"]
+
+
+def test_overview(tmp_path):
+    some = [synthetic(room=ROOMS[op]) for op in ("reduce_sum", "dot", "mul")]
+    ladder_report.plot_overview(some, tmp_path / "overview.png")
+    assert (tmp_path / "overview.png").stat().st_size > 10_000
+    index = ladder_docs.index_of({"dot": None, "mul": some[2]})
+    assert "| [dot](dot.md) | not measured yet |" in index
+    assert index.count("[mul](mul.md) | 2^28") == 2 and "overview.png" in index
+
+
+def test_choosing_ladders():
+    assert [room.name for room in ladder.choose(ROOMS, ["reduce"])] == ["reduce_sum", "reduce_max"]
+    assert ladder.choose(ROOMS, []) == list(ROOMS.values())
+    with pytest.raises(ValueError, match="no ladder is called 'sum'; there are: reduce_sum"):
+        ladder.choose(ROOMS, ["sum"])
+
+
+def test_commands_without_a_gpu(capsys, tmp_path):
+    assert ladder.main(["--list", "dot"]) == 0
+    assert "dot 2^16 f16: 0 half_atomic, 1 block_then" in capsys.readouterr().out
+    assert ladder.main(["nothing"]) == 2 and "no ladder is called 'nothing'" in capsys.readouterr().err
+    if not torch.cuda.is_available():
+        assert ladder.main(["dot"]) == 2 and "nothing was measured" in capsys.readouterr().err
+    path = tmp_path / "reduce_sum.json"
+    report.save(path, made_up())
+    assert ladder.main(["--plot-only", str(path)]) == 0 and (tmp_path / "reduce_sum.png").exists()
+
+
+# ---------------------------------------------------------------- docs
+
+
+def test_every_step_has_its_code_between_marks():
+    for op in public.ops():
+        for step in public.steps(op)[:-1]:
+            code = ladder_docs.code_of(op, step.name)
+            assert "__global__" in code and f"// [{step.name}]" not in code
+
+
+def test_pages_are_as_sources_and_results_are():
+    """`python -m benchmarks.ladder_docs` writes them."""
+    assert ladder_docs.stale() == []
+
+
+def test_a_page_keeps_what_is_written_between_its_steps():
+    page = ladder_docs.page_of("transpose2d", None, None)
+    assert "```cuda" in page and "Not measured yet." in page
+    mine = page.replace("<!-- end: shared_tile -->\n", "<!-- end: shared_tile -->\n\nA word of my own.\n")
+    assert "A word of my own." in mine and ladder_docs.page_of("transpose2d", mine, None) == mine
+    result = synthetic(room=ROOMS["transpose2d"])
+    measured = ladder_docs.page_of("transpose2d", mine, result)
+    assert "A word of my own." in measured and "Not measured yet." not in measured and "of the ceiling" in measured
+    with pytest.raises(ValueError, match="no step is called 'shared_tilt'"):
+        ladder_docs.page_of("transpose2d", mine.replace("shared_tile", "shared_tilt"), None)
