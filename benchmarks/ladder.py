@@ -2,6 +2,7 @@
 
     python -m benchmarks.ladder                 all of them
     python -m benchmarks.ladder reduce          those whose names begin so: reduce_sum and reduce_max
+    python -m benchmarks.ladder copy_in_flight  the lesson of latency: a copy by how many bytes it has under way
     python -m benchmarks.ladder --list          what there is
     python -m benchmarks.ladder --quick         with fewer samples
     python -m benchmarks.ladder --plot-only benchmarks/results/nvidia-h200/ladder/reduce_sum.json
@@ -19,7 +20,7 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as bench
-from benchmarks import ladder_report, ladders, machine, report
+from benchmarks import in_flight, ladder_report, ladders, machine, report
 from benchmarks.room import Room, reason
 from benchmarks.timer import DeviceTimer
 
@@ -49,7 +50,14 @@ def choose(rooms: dict[str, Room], names: list[str]) -> list[Room]:
     return [room for op, room in rooms.items() if not names or any(op.startswith(name) for name in names)]
 
 
+def everything() -> dict[str, Room]:
+    return ladders.rooms() | {in_flight.OP: in_flight.room()}
+
+
 def present(result: dict, folder: Path, name: str, console: Console):
+    if result["room"] == in_flight.OP:
+        in_flight.present(result, folder, name, console)
+        return
     ladder_report.show(result, console)
     path = folder / f"{name}.png"
     ladder_report.plot(result, path)
@@ -78,7 +86,7 @@ def main(argv: list[str]) -> int:
         present(result, args.out or args.plot_only.parent, args.plot_only.stem, console)
         return 0
     try:
-        chosen = choose(ladders.rooms(), args.names)
+        chosen = choose(everything(), args.names)
     except (ImportError, ValueError) as error:
         print(f"benchmarks: {reason(error)}", file=sys.stderr)
         return 2

@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks import ladder_report, ladders, machine, report
+from benchmarks import in_flight, ladder_report, ladders, machine, report
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
@@ -35,10 +35,13 @@ HEAD, TABLE = "head", "table"
 def code_of(op: str, step: str) -> str:
     """What stands between the step's two marks."""
     room = ROOM_OF[op]
-    text = (ROOT / "csrc" / room / f"{room}_ladder.cu").read_text()
-    parts = text.split(f"// [{step}]\n")
+    return _between_marks(ROOT / "csrc" / room / f"{room}_ladder.cu", step)
+
+
+def _between_marks(path: Path, name: str) -> str:
+    parts = path.read_text().split(f"// [{name}]\n")
     if len(parts) != 3:
-        raise ValueError(f"{room}_ladder.cu has {len(parts) - 1} marks of step {step}, expected 2")
+        raise ValueError(f"{path.name} has {len(parts) - 1} marks of {name}, expected 2")
     return parts[1].strip("\n")
 
 
@@ -125,16 +128,39 @@ def page_of(op: str, old: str | None, result: dict | None) -> str:
 
     parts = {HEAD: _head(op), TABLE: _table(op, result)}
     parts |= {step.name: _step(op, step, result) for step in ladder.steps(op)}
+    return _filled(f"docs/ladder/{op}.md", parts, old)
+
+
+def _filled(page: str, parts: dict[str, str], old: str | None) -> str:
     if old is None:
         return "\n".join(_part(name, text) for name, text in parts.items())
     found = [match["name"] for match in PART.finditer(old)]
     for name in found:
         if name not in parts:
-            raise ValueError(f"docs/ladder/{op}.md: no step is called {name!r}")
+            raise ValueError(f"{page}: no step is called {name!r}")
     missing = [name for name in parts if name not in found]
     if missing:
-        raise ValueError(f"docs/ladder/{op}.md has no part for {', '.join(missing)}")
+        raise ValueError(f"{page} has no part for {', '.join(missing)}")
     return PART.sub(lambda match: _part(match["name"], parts[match["name"]]), old)
+
+
+def in_flight_page(old: str | None, result: dict | None) -> str:
+    """The lesson of latency."""
+    head = (
+        "# Bytes in flight\n\nSources: [in_flight.h](../../csrc/in_flight/in_flight.h), [in_flight.cu](../../csrc/in_flight/in_flight.cu). A "
+        "copy is called by `torch.ops.gpuopt_ladder.copy_in_flight(x, access_bytes, loads, warps)`: so many bytes a load, loads of a thread "
+        "before its first store, and warps of a multiprocessor.\n\n"
+        "By Little's law (J. D. C. Little, 1961) what is under way is what comes per second times how long each takes. A memory that is to "
+        "be busy needs enough bytes under way; whether they are many threads', many loads of each or wide ones should not matter. That is why "
+        "steps of all ladders that load 16 bytes at a time, or several values before the first is used, are faster than those before them."
+    )
+    code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'in_flight' / 'in_flight.cu', in_flight.OP)}\n```"
+    text = "Not measured yet."
+    if result is not None:
+        where = RESULTS.relative_to(ROOT)
+        text = f"{in_flight.sentence(result)}\n\n![GB/s by bytes in flight](../../{where}/{in_flight.OP}.png)\n\n"
+        text += f"{result['gpu']['name']}, {result['date'][:10]}; every copy is in [{in_flight.OP}.json](../../{where}/{in_flight.OP}.json)."
+    return _filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
 
 def index_of(results: dict[str, dict | None]) -> str:
@@ -163,6 +189,7 @@ def index_of(results: dict[str, dict | None]) -> str:
                 _cell(ladder_report.share_of_ceiling(row, last), ".0%"), _cell(times[2], ".1f"),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "Why wide loads, several loads and many threads come to the same: [bytes in flight](in_flight.md)."]
     if any(results.values()):
         lines += ["", f"![first step, production and PyTorch](../../{OVERVIEW.relative_to(ROOT)})"]
     return "\n".join(lines) + "\n"
@@ -183,6 +210,10 @@ def pages() -> dict[Path, str]:
     for op, result in results.items():
         path = PAGES / f"{op}.md"
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)
+    path, results = PAGES / "in_flight.md", RESULTS / f"{in_flight.OP}.json"
+    made[path] = in_flight_page(
+        path.read_text() if path.exists() else None, report.load(results) if results.exists() else None
+    )
     return made
 
 

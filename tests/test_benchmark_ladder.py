@@ -8,7 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks import ladder, ladder_docs, ladder_report, ladders, report
+from benchmarks import in_flight, ladder, ladder_docs, ladder_report, ladders, report
 from benchmarks.room import relative_error
 from benchmarks.traffic import results, traffic
 from torch_ops import ladder as public
@@ -127,6 +127,38 @@ def test_commands_without_a_gpu(capsys, tmp_path):
     path = tmp_path / "reduce_sum.json"
     report.save(path, made_up())
     assert ladder.main(["--plot-only", str(path)]) == 0 and (tmp_path / "reduce_sum.png").exists()
+
+
+# ---------------------------------------------------------------- bytes in flight
+
+
+def a_memory(latency_us: float, gbps: float) -> dict:
+    """A result of copies by a memory that answers after so long, and then is busy."""
+    result = synthetic(room=in_flight.room())
+    result["gpu"] = result["gpu"] | {"multiprocessors": 100}
+    for row in result["rows"]:
+        row["ceiling"]["gbps"] = gbps
+        under_way = in_flight.bytes_in_flight(*in_flight._shape(row))
+        row["contenders"]["gpuopt"]["gbps"] = min(2 * 100 * under_way / (latency_us * 1e3), gbps)
+    return result
+
+
+def test_latency_and_knee():
+    result = a_memory(0.8, 4000.0)
+    assert in_flight.latency_us(result) == pytest.approx(0.8)
+    assert in_flight.knee(result) == pytest.approx(0.8e-6 * 2000e9 / 100)
+    for under_way, gbps, _ in in_flight.measured(result):
+        assert in_flight.predicted(result, under_way) == pytest.approx(gbps)
+    assert "take 800 ns" in in_flight.sentence(result) and "need 15.6 KiB" in in_flight.sentence(result)
+    assert "first reached with 16.0 KiB" in in_flight.sentence(result)
+
+
+def test_copies_in_flight_are_shown(tmp_path):
+    console = Console(width=150, file=io.StringIO())
+    ladder.present(a_memory(0.8, 4000.0), tmp_path, "copy_in_flight", console)
+    assert "16384" in console.file.getvalue() and (tmp_path / "copy_in_flight.png").stat().st_size > 10_000
+    names = {case.name for case in in_flight.room().cases}
+    assert "16 bytes x 8 loads x 32 warps" in names and "16 bytes x 8 loads x 64 warps" not in names
 
 
 # ---------------------------------------------------------------- docs

@@ -102,6 +102,23 @@ def test_steps_have_limits_and_say_so(op):
 
 
 @GPU
+@pytest.mark.sanitize
+@pytest.mark.parametrize("access_bytes", [4, 8, 16])
+@pytest.mark.parametrize("loads", [1, 2, 4, 8])
+def test_copies_of_any_shape(access_bytes, loads):
+    copy = torch.ops.gpuopt_ladder.copy_in_flight
+    for size in (0, 1, 15, 16, 17, 4099, 1_000_003):
+        x = torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda")
+        for warps in (1, 8, 64):
+            assert torch.equal(copy(x, access_bytes, loads, warps), x)
+    for shape in ((2, 1, 1), (4, 3, 1), (4, 1, 65), (4, 1, 0), (2**40, 1, 1)):
+        with pytest.raises(ValueError, match="copy_in_flight: expected access_bytes of 4, 8 or 16"):
+            copy(x, *shape)
+    with pytest.raises(RuntimeError, match="self must begin at a multiple of 16 bytes"):
+        copy(x[1:], 4, 1, 1)
+
+
+@GPU
 def test_reductions_of_what_the_steps_do_not_take():
     x = torch.ones(64, device="cuda")
     with pytest.raises(NotImplementedError, match="reduce_sum: self must be of dtype .*Float.*, got Half"):

@@ -1,0 +1,165 @@
+"""The lesson of latency: a copy's bandwidth by how many bytes it has under way, whoever they are of.
+
+By Little's law a memory that answers after a time L gives at most (bytes under way) / L, until it is busy. L is taken from the
+slowest copy, of one load at a time of one warp a multiprocessor, and gives the place of the knee before anything else is measured.
+"""
+
+import itertools
+from pathlib import Path
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import report
+from benchmarks.room import Call, Case, Room
+
+OP = "copy_in_flight"
+VALUES = 1 << 25  # of f32
+ACCESS_BYTES, LOADS, WARPS = (4, 8, 16), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64)
+# Of a multiprocessor. Loads wait for their values in registers, of which it has 256 KiB: with more than half of them for values not all
+# of its warps are there at a time.
+MOST_BYTES = 128 << 10
+
+
+def bytes_in_flight(access_bytes: int, loads: int, warps: int) -> int:
+    """Of a multiprocessor."""
+    return access_bytes * loads * warps * 32
+
+
+def _name(access_bytes: int, loads: int, warps: int) -> str:
+    return f"{access_bytes} bytes x {loads} loads x {warps} warps"
+
+
+def _shape(row: dict) -> tuple[int, int, int]:
+    access_bytes, _, _, loads, _, _, warps, _ = row["case"].split()
+    return int(access_bytes), int(loads), int(warps)
+
+
+def _case(shape: tuple[int, int, int]) -> Case:
+    def build(device: str, seed: int) -> tuple:
+        return (torch.empty(VALUES, device=device) if device == "meta" else torch.rand(VALUES, device=device), *shape)
+
+    return Case(OP, OP, _name(*shape), "f32", build, headline=True, peers=())
+
+
+def _calls() -> dict[str, Call]:
+    def clone(x, *shape):
+        return x.clone()
+
+    return {OP: Call(torch.ops.gpuopt_ladder.copy_in_flight.default, clone, clone)}
+
+
+def room() -> Room:
+    shapes = itertools.product(ACCESS_BYTES, LOADS, WARPS)
+    return Room(OP, [_case(shape) for shape in shapes if bytes_in_flight(*shape) <= MOST_BYTES], _calls, [], ())
+
+
+# ---------------------------------------------------------------- what came out
+
+
+def measured(result: dict) -> list[tuple[int, float, tuple[int, int, int]]]:
+    """(bytes in flight of a multiprocessor, GB/s read and written, shape) of every copy that has a time."""
+    found = []
+    for row in result["rows"]:
+        entry = row["contenders"]["gpuopt"]
+        if "gbps" in entry:
+            found.append((bytes_in_flight(*_shape(row)), entry["gbps"], _shape(row)))
+    return sorted(found)
+
+
+def latency_us(result: dict) -> float | None:
+    """How long a load, and the store that waits for it, take: by the copy with the fewest bytes under way."""
+    found = measured(result)
+    if not found:
+        return None
+    least, gbps, _ = found[0]
+    return least * result["gpu"]["multiprocessors"] / (gbps / 2) / 1e3
+
+
+def knee(result: dict) -> float | None:
+    """Bytes of a multiprocessor under way from which on the memory is busy, as the latency and the ceiling predict it."""
+    latency, ceiling = latency_us(result), _ceiling(result)
+    return latency * 1e3 * (ceiling / 2) / result["gpu"]["multiprocessors"] if latency and ceiling else None
+
+
+def _ceiling(result: dict) -> float | None:
+    row = result["rows"][0] if result["rows"] else {}
+    return row["ceiling"]["gbps"] if row.get("ceiling") else None
+
+
+def predicted(result: dict, in_flight: float) -> float:
+    """GB/s, read and written."""
+    return min(2 * in_flight * result["gpu"]["multiprocessors"] / (latency_us(result) * 1e3), _ceiling(result))
+
+
+def table(result: dict) -> Table:
+    """For each number of bytes in flight the slowest and the fastest of the copies that have them."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{OP}, 2^25 f32, {result['gpu']['name']}")
+    for heading in ("bytes in flight", "copies", "slowest GB/s", "fastest GB/s", "predicted"):
+        made.add_column(heading, justify="right")
+    made.add_column("fastest")
+    for in_flight, group in itertools.groupby(measured(result), key=lambda entry: entry[0]):
+        group = list(group)
+        fastest = max(group, key=lambda entry: entry[1])
+        made.add_row(
+            str(in_flight), str(len(group)), f"{min(entry[1] for entry in group):.0f}", f"{fastest[1]:.0f}",
+            f"{predicted(result, in_flight):.0f}" if _ceiling(result) else "-", _name(*fastest[2]),
+        )  # fmt: skip
+    return made
+
+
+def sentence(result: dict) -> str:
+    latency, place = latency_us(result), knee(result)
+    if latency is None or place is None:
+        return "No copy was measured."
+    most = max(gbps for _, gbps, _ in measured(result))
+    enough = next(in_flight for in_flight, gbps, _ in measured(result) if gbps >= 0.95 * most)
+    return (
+        f"A load and its store take {1e3 * latency:.0f} ns where nothing else is under way. {_ceiling(result):.0f} GB/s both ways then "
+        f"need {place / 1024:.1f} KiB under way on each multiprocessor; 95% of the fastest copy's {most:.0f} GB/s was first reached with "
+        f"{enough / 1024:.1f} KiB."
+    )
+
+
+def plot(result: dict, path: Path):
+    """A point for every copy, and the line that Little's law predicts."""
+    from benchmarks import plots
+    from benchmarks.plots import pyplot, ticker
+
+    figure, axes = pyplot.subplots(figsize=(9, 5.5))
+    for colour, access_bytes in zip(plots.COLOURS, ACCESS_BYTES):
+        for marker, loads in zip("o^sD", LOADS):
+            points = [(x, y) for x, y, shape in measured(result) if shape[:2] == (access_bytes, loads)]
+            if points:
+                label = f"{access_bytes} bytes, {loads} load{'s' if loads > 1 else ''}"
+                axes.plot(*zip(*points), color=colour, marker=marker, markersize=5, linewidth=0.7, label=label)
+    if place := knee(result):
+        xs = [measured(result)[0][0], place, MOST_BYTES]
+        axes.plot(
+            xs, [predicted(result, x) for x in xs], color="black", linewidth=1.5, label="Little's law, to the ceiling"
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x / 1024:g}"))
+    axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.set_xlabel("KiB under way on each multiprocessor: bytes of a load x loads of a thread x threads", fontsize=9)
+    axes.set_ylabel("GB/s, read and written", fontsize=9)
+    axes.legend(fontsize=8, ncols=2, frameon=False)
+    axes.grid(color="0.88", linewidth=0.8)
+    day = f"{result['date'][:10]}, torch {result['versions']['torch']}"
+    axes.set_title(f"a copy by its bytes in flight, on {result['gpu']['name']}, {day}", fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def present(result: dict, folder: Path, name: str, console: Console):
+    console.print(table(result))
+    console.print(sentence(result), highlight=False)
+    for failure in report.failures(result):
+        console.print(failure, style="red", highlight=False, markup=False)
+    path = folder / f"{name}.png"
+    plot(result, path)
+    console.print(f"wrote {path}", highlight=False, soft_wrap=True)
