@@ -5,6 +5,7 @@
     python -m benchmarks.ladder copy_in_flight  the lesson of latency: a copy by how many bytes it has under way
     python -m benchmarks.ladder --list          what there is
     python -m benchmarks.ladder --quick         with fewer samples
+    python -m benchmarks.ladder --profile       also the counters that explain each step, by ncu where it is installed
     python -m benchmarks.ladder --plot-only benchmarks/results/nvidia-h200/ladder/reduce_sum.json
 
 Writes <op>.json and a picture into benchmarks/results/<gpu>/ladder/, and prints a table for each case: how fast a step is, what
@@ -20,7 +21,7 @@ import torch
 from rich.console import Console
 
 from benchmarks import __main__ as bench
-from benchmarks import in_flight, ladder_report, ladders, machine, report
+from benchmarks import in_flight, ladder_profile, ladder_report, ladders, machine, report
 from benchmarks.room import Room, reason
 from benchmarks.timer import DeviceTimer
 
@@ -32,6 +33,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="how operators' names begin; all if none is given")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
+    parser.add_argument("--profile", action="store_true", help="collect counters with ncu")
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="where to write, instead of benchmarks/results/<gpu>/ladder"
     )
@@ -62,6 +64,20 @@ def present(result: dict, folder: Path, name: str, console: Console):
     path = folder / f"{name}.png"
     ladder_report.plot(result, path)
     console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+def profile(result: dict, path: Path, console: Console):
+    """Add the counters to the result."""
+    try:
+        counters = ladder_profile.collect(result["room"])
+    except ladder_profile.NoProfiler as why:
+        console.print(f"no counters: {why}", highlight=False, markup=False)
+        return
+    for row, of_contenders in zip(result["rows"], counters, strict=True):
+        for name, entry in of_contenders.items():
+            row["contenders"][name]["counters"] = entry
+    report.save(path, result)
+    ladder_report.show_counters(result, console)
 
 
 def failures(result: dict) -> list[str]:
@@ -103,7 +119,10 @@ def main(argv: list[str]) -> int:
     args.names = []
     failed = []
     for room in chosen:
-        result = bench.run_room(room, tuple(room.cases), timer, args, args.out or results, console, present=present)
+        folder = args.out or results
+        result = bench.run_room(room, tuple(room.cases), timer, args, folder, console, present=present)
+        if args.profile and room.name != in_flight.OP:
+            profile(result, folder / f"{bench.stem(room, args)}.json", console)
         failed += failures(result)
     for failure in failed:
         print(f"benchmarks: a step failed: {failure}", file=sys.stderr)

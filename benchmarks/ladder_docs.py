@@ -91,7 +91,16 @@ def _table(op: str, result: dict | None) -> str:
                 _cell(first, ".2f"), _cell(before, ".2f"),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
+        lines += _counters(row)
     return "\n".join(lines)
+
+
+def _counters(row: dict) -> list[str]:
+    headings, lines = ladder_report.counters_of(row)
+    if not lines:
+        return []
+    table = ["", "Counters of each step's longest kernel, by ncu:", "", f"| step | {' | '.join(headings)} |"]
+    return [*table, "|---" * (1 + len(headings)) + "|", *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]
 
 
 def _measured(number: int, name: str, result: dict) -> list[str]:
@@ -152,7 +161,7 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
         "before its first store, and warps of a multiprocessor.\n\n"
         "By Little's law (J. D. C. Little, 1961) what is under way is what comes per second times how long each takes. A memory that is to "
         "be busy needs enough bytes under way; whether they are many threads', many loads of each or wide ones should not matter. That is why "
-        "steps of all ladders that load 16 bytes at a time, or several values before the first is used, are faster than those before them."
+        "steps of all ladders load 16 bytes at a time, or several values before the first is used."
     )
     code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'in_flight' / 'in_flight.cu', in_flight.OP)}\n```"
     text = "Not measured yet."

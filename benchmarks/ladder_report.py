@@ -79,6 +79,34 @@ def show(result: dict, console: Console):
             console.print(note, markup=False, highlight=False)
 
 
+def counters_of(row: dict) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Headings, and a line for every contender that was profiled. Nothing where none was."""
+    entries = [(name, row["contenders"].get(name, {}).get("counters")) for name in contenders(row)]
+    found = [(name, entry) for name, entry in entries if entry]
+    headings = list(found[0][1]) if found else []
+    return headings, [(label_of(name), [_count(entry.get(heading)) for heading in headings]) for name, entry in found]
+
+
+def _count(value) -> str:
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return f"{value:.1f}" if value < 100 and value != int(value) else f"{value:.0f}" if value < 1e6 else f"{value:.3g}"
+
+
+def show_counters(result: dict, console: Console):
+    for row in result["rows"]:
+        headings, lines = counters_of(row)
+        made = Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}: counters of the longest kernel"
+        )
+        made.add_column("step", no_wrap=True)
+        for heading in headings:
+            made.add_column(heading, justify="right")
+        for name, cells in lines:
+            made.add_row(name, *cells)
+        console.print(made)
+
+
 def plot(result: dict, path: Path):
     """Bars of bandwidth for every step, to the line of the ceiling, in a panel for each case."""
     from benchmarks import plots

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks import in_flight, ladder, ladder_docs, ladder_report, ladders, report
+from benchmarks import in_flight, ladder, ladder_docs, ladder_profile, ladder_report, ladders, report
 from benchmarks.room import relative_error
 from benchmarks.traffic import results, traffic
 from torch_ops import ladder as public
@@ -127,6 +127,52 @@ def test_commands_without_a_gpu(capsys, tmp_path):
     path = tmp_path / "reduce_sum.json"
     report.save(path, made_up())
     assert ladder.main(["--plot-only", str(path)]) == 0 and (tmp_path / "reduce_sum.png").exists()
+
+
+# ---------------------------------------------------------------- counters
+
+
+def ncu_output(cases: list[list[str]]) -> str:
+    """As ncu prints it, of two kernels for each contender, the second one longer."""
+    columns = ["ID", "Kernel Name", *ladder_profile.METRICS]
+    lines = ["==PROF== Connected to process 1", ",".join(f'"{c}"' for c in columns), ",".join('""' for _ in columns)]
+    for number in range(sum(map(len, cases))):
+        for kernel, us in (("spin_kernel(long)", 1), ("first", 1_000 + number), ("second", 2_000 + number)):
+            values = {ladder_profile.DURATION: f"{us:,}", ladder_profile.STALL.format("barrier"): f"{us / 100}"}
+            cells = [
+                str(number),
+                kernel,
+                *(values.get(metric, f"{us * 1.5:,}") for metric in ladder_profile.METRICS[:9]),
+            ]
+            cells += [values.get(metric, "n/a") for metric in ladder_profile.METRICS[9:]]
+            lines.append(",".join(f'"{cell}"' for cell in cells))
+    return "\n".join([*lines, "==PROF== Disconnected"])
+
+
+def test_counters_are_the_longest_kernel_s():
+    cases = [ladder_profile.contenders_of(case) for case in ROOMS["mul"].cases]
+    assert cases[0] == ["step 0 one_a_thread", "step 1 grid_stride", "step 2 packs", "gpuopt"]
+    counters = ladder_profile.assign(cases, ladder_profile.read(ncu_output(cases)))
+    assert [list(of_case) for of_case in counters] == cases
+    entry = counters[1]["gpuopt"]  # the eighth of all
+    assert entry["kernels"] == 2 and entry["sectors a load"] == 2007 * 1.5
+    assert (entry["waits for"], entry["cycles waited an instruction"]) == ("a barrier", 20.07)
+    with pytest.raises(ladder_profile.NoProfiler, match="ncu saw 8 contenders, expected 4"):
+        ladder_profile.assign(cases[:1], ladder_profile.read(ncu_output(cases)))
+    result, console = synthetic(room=ROOMS["mul"]), Console(width=250, file=io.StringIO())
+    for row, found in zip(result["rows"], counters):
+        for name, entry in found.items():
+            row["contenders"][name]["counters"] = entry
+    ladder_report.show_counters(result, console)
+    assert console.file.getvalue().count("a barrier") == 8
+    assert "Counters of each step's longest kernel" in ladder_docs.page_of("mul", None, result)
+
+
+def test_no_profiler_is_no_failure(monkeypatch, tmp_path):
+    monkeypatch.setattr(ladder_profile.shutil, "which", lambda name: None)
+    console = Console(width=150, file=io.StringIO())
+    ladder.profile(made_up(), tmp_path / "x.json", console)
+    assert "no counters: ncu was not found" in console.file.getvalue()
 
 
 # ---------------------------------------------------------------- bytes in flight

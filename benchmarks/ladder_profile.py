@@ -1,0 +1,123 @@
+"""The counters that explain steps of a ladder, by Nsight Compute (ncu).
+
+    python -m benchmarks.ladder --profile reduce_sum
+
+ncu runs this module, which calls every contender of a ladder once; a kernel that spins stands between them in ncu's list. Of the
+kernels of a contender the longest tells; clocks are left alone.
+"""
+
+import csv
+import shutil
+import subprocess
+import sys
+
+from benchmarks import ladders, machine
+from benchmarks.peers import OURS, Setting
+
+DURATION = "gpu__time_duration.sum"
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+STALLS = {
+    "a load from memory": "long_scoreboard",
+    "shared memory": "short_scoreboard",
+    "a barrier": "barrier",
+    "the queue of loads and stores": "lg_throttle",
+    "the queue of shared memory": "mio_throttle",
+    "arithmetic": "math_pipe_throttle",
+    "the instruction before": "wait",
+}
+COUNTERS = {
+    "sectors a load": "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+    "sectors a store": "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio",
+    "bank conflicts of loads": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "bank conflicts of stores": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "warps active (%)": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "instructions of warps": "smsp__inst_executed.sum",
+    "DRAM bytes read": "dram__bytes_read.sum",
+    "DRAM bytes written": "dram__bytes_write.sum",
+}
+METRICS = [DURATION, *COUNTERS.values(), *(STALL.format(reason) for reason in STALLS.values())]
+BETWEEN = "spin_kernel"  # torch.cuda._sleep's
+
+
+class NoProfiler(Exception):
+    """Why there are no counters."""
+
+
+def command(op: str) -> list[str]:
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        raise NoProfiler("ncu was not found on PATH; it comes with the CUDA toolkit (Nsight Compute)")
+    options = "--clock-control none --profile-from-start off --csv --page raw --print-units base".split()
+    return [ncu, *options, "--metrics", ",".join(METRICS), sys.executable, "-m", "benchmarks.ladder_profile", op]
+
+
+def collect(op: str) -> list[dict[str, dict]]:
+    """For each case of a ladder the counters of every contender by its name."""
+    done = subprocess.run(command(op), cwd=machine.REPOSITORY, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise NoProfiler(f"ncu failed: {(done.stderr or done.stdout).strip()[-300:]}")
+    return assign([contenders_of(case) for case in ladders.rooms()[op].cases], read(done.stdout))
+
+
+def contenders_of(case) -> list[str]:
+    return [peer.name for peer in (*case.peers, OURS)]
+
+
+def read(output: str) -> list[dict[str, str]]:
+    """The kernels in ncu's list, which other lines surround; its second line has units."""
+    lines = [line for line in output.splitlines() if line.startswith('"')]
+    return list(csv.DictReader(lines))[1:]
+
+
+def assign(cases: list[list[str]], kernels: list[dict[str, str]]) -> list[dict[str, dict]]:
+    """Kernels between one spinning kernel and the next are a contender's."""
+    groups = []
+    for kernel in kernels:
+        if BETWEEN in kernel["Kernel Name"]:
+            groups.append([])
+        elif groups:
+            groups[-1].append(kernel)
+    if len(groups) != sum(map(len, cases)):
+        raise NoProfiler(f"ncu saw {len(groups)} contenders, expected {sum(map(len, cases))}")
+    left = iter(groups)
+    return [{name: summary(next(left)) for name in names} for names in cases]
+
+
+def summary(kernels: list[dict[str, str]]) -> dict:
+    """Of the longest kernel, and how many there were."""
+    longest = max(kernels, key=lambda kernel: number(kernel[DURATION]) or 0.0)
+    stalls = {reason: number(longest[STALL.format(name)]) or 0.0 for reason, name in STALLS.items()}
+    counters = {name: number(longest[metric]) for name, metric in COUNTERS.items()}
+    waits = max(stalls, key=stalls.__getitem__)
+    return {"kernels": len(kernels), **counters, "waits for": waits, "cycles waited an instruction": stalls[waits]}
+
+
+def number(text: str) -> float | None:
+    """None for what ncu could not count."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def main(op: str):
+    import torch
+
+    room = ladders.rooms()[op]
+    call, setting = room.calls()[op], Setting(None, "cuda", tune=False)
+    for case in room.cases:
+        args = case.build("cuda", 0)
+        runs = [peer.prepare(call, case, setting)[0] for peer in (*case.peers, OURS)]
+        for run in runs:  # what happens once alone is not to be counted
+            run(*args)
+        torch.cuda.synchronize()
+        torch.cuda.profiler.start()
+        for run in runs:
+            torch.cuda._sleep(1)
+            run(*args)
+        torch.cuda.synchronize()
+        torch.cuda.profiler.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
