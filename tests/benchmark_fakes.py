@@ -13,6 +13,7 @@ from benchmarks import (
     bench_elementwise,
     bench_index_add,
     bench_reduce,
+    bench_transpose,
     bench_upsample,
     ceilings,
     machine,
@@ -29,6 +30,7 @@ DOT = {case.title: case for case in bench_dot.ROOM.cases}
 ELEMENTWISE = {case.title: case for case in bench_elementwise.ROOM.cases}
 INDEX_ADD = {case.title: case for case in bench_index_add.ROOM.cases}
 REDUCE = {case.title: case for case in bench_reduce.ROOM.cases}
+TRANSPOSE = {case.title: case for case in bench_transpose.ROOM.cases}
 UPSAMPLE = {case.title: case for case in bench_upsample.ROOM.cases}
 
 

@@ -36,6 +36,7 @@ from .benchmark_fakes import (
     REDUCE,
     TINY,
     TINY_CALL,
+    TRANSPOSE,
     UPSAMPLE,
     FakeTimer,
     absent,
@@ -274,7 +275,7 @@ def test_bad_requests_are_refused(argv):
 @pytest.mark.parametrize(
     ("argv", "names", "wanted"),
     [
-        ([], ["conv1d", "dot", "elementwise", "index_add", "reduce", "upsample"], lambda case: True),
+        ([], ["conv1d", "dot", "elementwise", "index_add", "reduce", "transpose", "upsample"], lambda case: True),
         (["conv1d-forward-sample"], ["conv1d-forward-sample"], lambda case: case.op == "conv1d-forward-sample"),
         (["dot"], ["dot"], lambda case: case.title in DOT),
         (["dot_rows"], ["dot_rows"], lambda case: case.op == "dot_rows"),
@@ -290,7 +291,7 @@ def test_bad_requests_are_refused(argv):
         (["nearest2d"], ["nearest2d"], lambda case: case.op == "nearest2d"),
         (["reduce", "--quick"], ["reduce.quick"], lambda case: case.title in REDUCE and case.headline),
         (["mul", "--quick"], ["mul.quick"], lambda case: case.op == "mul" and case.headline),
-        (["--cases", "NHWC.*bf16"], ["elementwise.some", "reduce.some"],
+        (["--cases", "NHWC.*bf16"], ["elementwise.some", "reduce.some", "transpose.some"],
          lambda case: "NHWC" in case.name and case.dtype == "bf16"),
     ],
 )  # fmt: skip
@@ -304,6 +305,7 @@ def test_selection_and_name_of_the_result(argv, names, wanted):
         *ELEMENTWISE.values(),
         *INDEX_ADD.values(),
         *REDUCE.values(),
+        *TRANSPOSE.values(),
         *UPSAMPLE.values(),
     )
     assert chosen == [case for case in cases if wanted(case)]
