@@ -6,6 +6,7 @@
 What is written by hand between the generated parts, each of which begins and ends with a comment, stays as it is.
 """
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -16,25 +17,23 @@ ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
 RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "ladder"
 OVERVIEW = RESULTS / "overview.png"
-ROOM_OF = {
-    "reduce_sum": "reduce",
-    "reduce_max": "reduce",
-    "mul": "elementwise",
-    "upsample_nearest2d": "upsample",
-    "upsample_nearest2d_backward": "upsample",
-    "index_add_": "index_add",
-    "dot": "dot",
-    "conv1d": "conv1d",
-    "transpose2d": "transpose",
-}
 PART = re.compile(r"<!-- begin: (?P<name>[\w]+) -->\n.*?<!-- end: (?P=name) -->\n", re.DOTALL)
 # Parts of a page that are no steps.
 HEAD, TABLE = "head", "table"
 
 
+@functools.cache
+def room_of(op: str) -> str:
+    """The folder whose ladder has registered the operator."""
+    for path in sorted((ROOT / "csrc").glob("*/*_ladder_op.cpp")):
+        if f'steps("{op}",' in path.read_text():
+            return path.parent.name
+    raise ValueError(f"no room registers a ladder of {op}")
+
+
 def code_of(op: str, step: str) -> str:
     """What stands between the step's two marks."""
-    room = ROOM_OF[op]
+    room = room_of(op)
     return _between_marks(ROOT / "csrc" / room / f"{room}_ladder.cu", step)
 
 
@@ -50,7 +49,7 @@ def _part(name: str, text: str) -> str:
 
 
 def _head(op: str) -> str:
-    room = ROOM_OF[op]
+    room = room_of(op)
     return (
         f"# The ladder of {op}\n\n"
         f"Sources: [{room}_ladder.h](../../csrc/{room}/{room}_ladder.h), [{room}_ladder.cu](../../csrc/{room}/{room}_ladder.cu). "

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 
+from benchmarks.bench_dot import rounded_once
 from benchmarks.bench_reduce import sum_limit
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.peers import Peer
@@ -123,7 +124,7 @@ def _transpose() -> list[Case]:
 
 
 def _dot_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Atomic steps round after each addition, and the sum of signs may be small beside what is added: only nonsense is refused."""
+    """Of steps: atomic ones round after each addition, and the sum of signs may be small beside what is added, so only NaN is refused."""
     return float("inf")
 
 
@@ -166,7 +167,7 @@ def _calls() -> dict[str, Call]:
             lambda self, index, source: torch_ops.index_add_(self, 0, index, source),
             index_add, index_add_reference, kind="inplace", limit=_half_sums,
         ),
-        "dot": Call(torch_ops.dot, torch.dot, lambda x, y: torch.dot(x.double(), y.double()), limit=_dot_limit),
+        "dot": Call(torch_ops.dot, torch.dot, lambda x, y: torch.dot(x.double(), y.double()), limit=_dot_limit, own_limit=rounded_once),
         "conv1d": Call(
             lambda x, weight: torch_ops.conv1d(x, weight, padding=weight.shape[2] // 2),
             conv1d,

@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 def ops() -> list[str]:
     """The operators that have a ladder, by the names that they have in ``torch.ops.gpuopt``."""
-    return sorted(_ladder.ops())
+    return list(_ladder.ops())
 
 
 def steps(op: str) -> list[Step]:

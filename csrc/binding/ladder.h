@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <iterator>
 #include <string>
 
 #include "common/ladder.h"

@@ -24,7 +24,8 @@ constexpr bool is_shape(const Shape& shape) {
          one_of(shape.warps, 1, 64);
 }
 
-// to = from, `bytes` of them, both aligned to 16 bytes, by a grid whose blocks are all on the device at a time.
+// to = from, `bytes` of them, both aligned to 16 bytes, by one grid of so many warps for each multiprocessor. They are
+// there at a time where registers allow it: 64 warps of 8 loads of 16 bytes each are not.
 cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape, int multiprocessors,
                  cudaStream_t stream);
 

@@ -10,10 +10,6 @@ inline void check_transpose2d(const at::Tensor& self) {
   TORCH_CHECK(self.dim() >= 2,
               "gpuopt::transpose2d: self must be a matrix or a batch of matrices: ",
               "expected 2 dimensions or more, got shape ", self.sym_sizes());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !self.is_quantized() && self.layout() == at::kStrided,
-      "gpuopt::transpose2d: self must be a dense tensor that isn't quantized, got ",
-      self.toString());
 }
 
 // Of a contiguous result.

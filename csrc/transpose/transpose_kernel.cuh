@@ -23,7 +23,8 @@ struct Args {
   int64_t batch_strides[kMaxBatchDims];
 };
 
-// Tiles are numbered in groups of so many columns of tiles, so that blocks that run at a time read and write runs of several.
+// Tiles are numbered in groups of so many columns of tiles, so that blocks that run at a time read and write runs of several. As in
+// the element-wise engine; not measured here yet.
 constexpr int kGroupWidth = 16;
 
 // Rows of packs. A row has one pack more where rows don't begin at a pack, and the tile a pack's rows more before it where those

@@ -13,6 +13,7 @@ struct PoisonedBlocks final : Workspace {
   static constexpr size_t kGuard = 256;
   static constexpr char kPoison = char(0xff);  // NaN
 
+  // Threads of ladders wait for each other in plain launches too.
   PoisonedBlocks() { emulator::always_fibers = true; }
 
   void* allocate(size_t bytes) override {
