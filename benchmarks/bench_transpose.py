@@ -9,7 +9,7 @@ from benchmarks.operands import BF16, DTYPE_NAMES, F32, Maker
 from benchmarks.peers import INDUCTOR
 from benchmarks.room import Call, CallTime, Case, Point, Room
 
-F64, U8, C64 = torch.float64, torch.uint8, torch.complex64
+F64, U8, C64, C128 = torch.float64, torch.uint8, torch.complex64, torch.complex128
 
 
 def _case(name: str, shape: tuple, dtype: torch.dtype, make=None, op: str = "transpose2d", **options) -> Case:
@@ -49,9 +49,24 @@ def _layouts() -> list[Case]:
         "(16,1024,8,64) to (16,8,64,1024)": lambda m: m(16, 1024, 8, 64).permute(0, 2, 1, 3),
     }
     cases = [_case(name, (), dtype, make) for name, make in layouts.items() for dtype in (F32, BF16)]
-    for n in (4, 8, 16, 24):
-        cases += [_case(f"({(1 << 25) // n // n},{n},{n})", ((1 << 25) // n // n, n, n), d) for d in (F32, BF16)]
-    return cases + [_case("8192^2", (side, side), C64)]
+    for n in (4, 8, 16, 24, 40, 48, 50, 64, 72, 100):
+        cases += [_case(f"({(1 << 25) // n // n},{n},{n})", ((1 << 25) // n // n, n, n), d) for d in (F32, BF16, U8)]
+    for shape in (
+        (32, 3, 150528),
+        (1 << 20, 8),
+        (8, 1 << 20),
+        (1 << 20, 17),
+        (1 << 20, 32),
+        (32, 1 << 20),
+        (1 << 20, 50),
+    ):
+        cases += [_case(str(shape).replace(" ", ""), shape, dtype) for dtype in (F32, BF16)]
+    apart = {
+        "(2^17,16,16) of rows 17 apart": lambda m: m(1 << 17, 16, 17)[..., :16],
+        "(2^18,8,16)[..., ::2]": lambda m: m(1 << 18, 8, 16)[..., ::2],
+    }
+    cases += [_case(name, (), dtype, make) for name, make in apart.items() for dtype in (F32, BF16)]
+    return cases + [_case("8192^2", (side, side), dtype) for dtype in (C64, C128)]
 
 
 def _sizes() -> list[Case]:

@@ -1,8 +1,8 @@
 """Transposition into new memory: ``transpose2d``.
 
-A batch of matrices whose rows lie in memory is turned tile by tile through shared memory, read and written 16 bytes at a time
-(csrc/transpose/README.md); all other strides, elements of 16 bytes and matrices with fewer than 32 rows or columns are copied by the
-engine of the element-wise operators. Elements are bits, whatever their dtype. On CPU tensors it calls ATen.
+A batch of matrices whose rows lie in memory is turned through shared memory, read and written 16 bytes at a time: large ones tile by
+tile, small ones several at a time (csrc/transpose/README.md); other strides are copied by the engine of the element-wise operators.
+Elements are bits, whatever their dtype. On CPU tensors it calls ATen.
 """
 
 from __future__ import annotations

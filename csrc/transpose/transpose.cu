@@ -1,42 +1,80 @@
 // Plan -> kernel instantiation -> launch.
-#include <algorithm>
-
 #include "transpose/transpose.h"
-#include "transpose/transpose_kernel.cuh"
+#include "transpose/transpose_strips.cuh"
+#include "transpose/transpose_tiles.cuh"
 
 namespace gpuopt::transpose {
 namespace {
 
 FastDiv divide_by(int64_t n) { return FastDiv(static_cast<uint32_t>(n)); }
 
-template <typename T>
-cudaError_t launch(const Problem& problem, const Plan& plan, cudaStream_t stream) {
+Args make_args(const Problem& problem, const Plan& plan) {
   Args args{};
   args.in = problem.in;
   args.out = problem.out;
   args.rows = problem.rows;
   args.columns = problem.columns;
   args.row_stride = problem.row_stride;
-  int64_t last = (problem.rows - 1) * problem.row_stride + problem.columns - 1;
-  args.batch_dims = problem.batch_dims;
+  args.column_stride = problem.column_stride;
+  int64_t last =
+      (problem.rows - 1) * problem.row_stride + (problem.columns - 1) * problem.column_stride;
+  args.batch.dims = problem.batch_dims;
   for (int d = 0; d < problem.batch_dims; ++d) {
-    args.batch_sizes[d] = divide_by(problem.batch_sizes[d]);
-    args.batch_strides[d] = problem.batch_strides[d];
+    args.batch.sizes[d] = divide_by(problem.batch_sizes[d]);
+    args.batch.strides[d] = problem.batch_strides[d];
     last += (problem.batch_sizes[d] - 1) * problem.batch_strides[d];
   }
-  args.in_end = static_cast<const T*>(problem.in) + last + 1;
-  const int64_t width = std::min<int64_t>(kGroupWidth, plan.column_tiles);
-  const int64_t last_group = (plan.column_tiles - 1) / width;
-  args.tiles = divide_by(plan.row_tiles * plan.column_tiles);
-  args.group = divide_by(plan.row_tiles * width);
-  args.group_width = divide_by(width);
-  args.last_width = divide_by(plan.column_tiles - last_group * width);
-  args.last_group = static_cast<uint32_t>(last_group);
+  args.in_end = static_cast<const char*>(problem.in) + (last + 1) * problem.item;
+  args.row_tiles = divide_by(plan.row_tiles);
+  args.column_tiles = divide_by(plan.column_tiles);
+  args.matrices = static_cast<uint32_t>(plan.matrices);
+  if (plan.path == Path::kStrips) {
+    args.strip_rows = divide_by(plan.strip_rows);
+    args.strip_columns = divide_by(plan.strip_columns);
+    args.strip_matrices = static_cast<uint32_t>(plan.strip_matrices);
+    args.room_shift = static_cast<uint32_t>(plan.room_shift);
+    args.in_flat = plan.in_flat;
+    args.out_flat = plan.out_flat;
+  }
+  return args;
+}
+
+// Elements of 4 bytes, or one.
+template <typename T>
+constexpr int kWord = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+
+template <typename T, int N>
+void launch_strips(const Args& args, const Plan& plan, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(plan.blocks);
-  if (plan.aligned) {
-    tiles_kernel<T, true><<<blocks, kThreads, 0, stream>>>(args);
+  if (plan.out_bytes == kAccessBytes) {
+    strips_kernel<T, N, kPackSize<T>><<<blocks, kThreads, 0, stream>>>(args);
+  } else if (sizeof(T) < 4 && plan.out_bytes == 4) {
+    strips_kernel<T, N, kWord<T>><<<blocks, kThreads, 0, stream>>>(args);
   } else {
-    tiles_kernel<T, false><<<blocks, kThreads, 0, stream>>>(args);
+    strips_kernel<T, N, 1><<<blocks, kThreads, 0, stream>>>(args);
+  }
+}
+
+template <typename T>
+cudaError_t launch(const Problem& problem, const Plan& plan, cudaStream_t stream) {
+  const Args args = make_args(problem, plan);
+  if (plan.path == Path::kStrips) {
+    if (plan.in_bytes == kAccessBytes) {
+      launch_strips<T, kPackSize<T>>(args, plan, stream);
+    } else if (sizeof(T) < 4 && plan.in_bytes == 4) {
+      launch_strips<T, kWord<T>>(args, plan, stream);
+    } else {
+      launch_strips<T, 1>(args, plan, stream);
+    }
+    return cudaGetLastError();
+  }
+  if constexpr (sizeof(T) <= 8) {
+    const auto blocks = static_cast<unsigned>(plan.blocks);
+    if (plan.aligned) {
+      tiles_kernel<T, true><<<blocks, kThreads, 0, stream>>>(args);
+    } else {
+      tiles_kernel<T, false><<<blocks, kThreads, 0, stream>>>(args);
+    }
   }
   return cudaGetLastError();
 }
@@ -53,6 +91,8 @@ cudaError_t transpose(const Problem& problem, const Plan& plan, cudaStream_t str
       return launch<uint32_t>(problem, plan, stream);
     case 8:
       return launch<uint64_t>(problem, plan, stream);
+    case 16:
+      return launch<uint4>(problem, plan, stream);
     default:
       return cudaErrorInvalidValue;
   }

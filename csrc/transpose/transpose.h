@@ -8,7 +8,7 @@
 
 namespace gpuopt::transpose {
 
-// `plan` is make_plan(problem), and has tiles.
+// `plan` is make_plan(problem), and not for the engine.
 cudaError_t transpose(const Problem& problem, const Plan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::transpose

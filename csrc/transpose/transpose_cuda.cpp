@@ -23,8 +23,8 @@ std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
   problem.item = self.element_size();
   problem.rows = self.size(-2);
   problem.columns = self.size(-1);
-  problem.row_stride = self.stride(-2);
   // A single row or column has no stride.
+  problem.row_stride = problem.rows == 1 ? problem.columns : self.stride(-2);
   problem.column_stride = problem.columns == 1 ? 1 : self.stride(-1);
   int& dims = problem.batch_dims;
   for (int64_t d = self.dim() - 3; d >= 0; --d) {
@@ -73,7 +73,7 @@ Tensor transpose2d_cuda(const Tensor& self) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   const std::optional<Problem> problem = make_problem(self, out);
   const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
-  if (plan.tiles) {
+  if (plan.path != Path::kEngine) {
     check_launch("gpuopt::transpose2d", transpose(*problem, plan, stream));
   } else {
     copy_into(out, self.mT(), stream);

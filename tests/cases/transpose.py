@@ -11,10 +11,11 @@ import torch_ops
 from . import ErrorCase, OpCase, Sample
 from .tensors import ALL, BAREBONES_UNSIGNED, COMPLEX, FLOATS, LAYOUTS, Maker, wide
 
-# Around the ends of packs and tiles, on the paths for tiles (32 and more both ways) and for others.
+# Around the ends of packs and tiles, on the paths for tiles (64 and more both ways), for strips and for others.
 SHAPES = [
     (1, 1), (1, 7), (7, 1), (3, 5), (31, 33), (32, 32), (33, 70), (64, 64), (65, 127), (128, 64), (130, 257), (3, 1000), (1000, 3),
     (0, 5), (5, 0), (0, 0), (0, 3, 4), (2, 0, 4), (2, 3, 4), (3, 64, 48), (2, 2, 40, 56), (5, 33, 35), (2, 1, 3, 2, 34, 36),
+    (70, 130), (2, 66, 80), (300, 7, 9), (64, 16, 16), (3, 50, 300), (2, 300, 50),
 ]  # fmt: skip
 
 
@@ -33,7 +34,11 @@ def _bound(device, result_dtype, reference, self):
 def _sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     make = Maker(device, dtype)
     for shape in SHAPES:
-        yield Sample(str(shape), (make(*shape),), sanitize=shape in ((33, 70), (64, 64), (3, 64, 48)))
+        yield Sample(
+            str(shape),
+            (make(*shape),),
+            sanitize=shape in ((33, 70), (64, 64), (65, 127), (3, 64, 48), (300, 7, 9), (3, 1000)),
+        )
     for shape in (
         (6, 9),
         (2, 5),
@@ -45,6 +50,8 @@ def _sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         (4, 2, 3),
         (5, 3, 4),
         (2, 3, 64, 33),
+        (2, 3, 64, 70),
+        (40, 6, 8),
         (3, 2, 32, 48),
         (7, 3),
         (2, 3, 4, 5),

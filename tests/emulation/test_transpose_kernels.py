@@ -13,6 +13,7 @@ from .build import load
 from .test_dot_kernels import Memory
 
 ITEMS = [1, 2, 4, 8]
+ENGINE, TILES, STRIPS = range(3)
 GUARD, POISON, UNTOUCHED = 64, 0xCD, 0xA5
 
 
@@ -23,7 +24,9 @@ class Given(ctypes.Structure):
 
 
 class Taken(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_int64) for n in "tiles aligned row_tiles column_tiles matrices blocks".split()]
+    _fields_ = [(n, ctypes.c_int64) for n in "path aligned row_tiles column_tiles matrices blocks".split()]
+    _fields_ += [(n, ctypes.c_int64) for n in "strip_matrices strip_rows strip_columns".split()]
+    _fields_ += [(n, ctypes.c_int64) for n in "in_bytes out_bytes in_flat out_flat".split()]
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +64,11 @@ def dense(shape: tuple) -> tuple:
 @pytest.mark.parametrize("item", ITEMS)
 def test_rows_of_whole_packs_are_aligned(kernels, item):
     values = 16 // item
-    size = 32 * values
+    size = 64 * values
     shape = (2, size, 2 * size)
     plan = plan_of(kernels, item, shape, dense(shape))
     rows, columns = {1: (128, 128), 2: (128, 64), 4: (64, 64), 8: (64, 32)}[item]
-    assert (plan.tiles, plan.aligned, plan.matrices) == (1, 1, 2)
+    assert (plan.path, plan.aligned, plan.matrices) == (TILES, 1, 2)
     assert (plan.row_tiles, plan.column_tiles) == (-(-size // rows), 2 * size // columns)
     assert plan.blocks == 2 * plan.row_tiles * plan.column_tiles
     for other in (
@@ -75,25 +78,74 @@ def test_rows_of_whole_packs_are_aligned(kernels, item):
         plan_of(kernels, item, (2, size, size), (2 * size * size, size + 1, 1)),
         plan_of(kernels, item, (2, size, size), (2 * size * size + 1, size, 1)),
     ):
-        assert (other.tiles, other.aligned) == (1, 0)
+        assert (other.path, other.aligned) == (TILES, 0)
 
 
 def test_what_is_left_to_the_elementwise_engine(kernels):
     for item, shape, strides in (
-        (16, (64, 64), (64, 1)),  # elements that are packs
         (4, (64, 64), (1, 64)),  # columns that are rows in memory
-        (4, (64, 64), (128, 2)),
-        (4, (1000, 3), (3, 1)),  # most of a tile would be empty
-        (4, (3, 1000), (1000, 1)),
+        (4, (8, 8, 8), (64, 1, 8)),
+        (4, (64, 64), (128, 2)),  # large, and values apart
+        (4, (8, 8), (64, 5)),  # far apart
+        (4, (1000, 8, 8), (1, 8000, 2)),  # the batch is contiguous
+        (4, (8, 8), (0, 1)),  # one row, expanded
+        (4, (1, 100), (100, 1)),  # a copy
+        (1, (2**31, 2, 2), (4, 2, 1)),  # more than are counted with 31 bits
+        (4, (100, 1), (1, 1)),
     ):
-        assert plan_of(kernels, item, shape, strides).tiles == 0
+        assert plan_of(kernels, item, shape, strides).path == ENGINE
+
+
+def strips_of(kernels, item: int, shape: tuple, strides: tuple | None = None, address: int = 1 << 20) -> tuple:
+    plan = plan_of(kernels, item, shape, strides or dense(shape), address)
+    assert plan.path == STRIPS
+    *batch, rows, columns = shape
+    per_matrix = -(-rows // plan.strip_rows) * -(-columns // plan.strip_columns)
+    assert plan.blocks == -(-int(np.prod(batch)) // plan.strip_matrices) * per_matrix
+    assert plan.strip_matrices * plan.strip_rows * plan.strip_columns * item <= 16 << 10
+    strip = (plan.strip_matrices, plan.strip_rows, plan.strip_columns)
+    return strip, (plan.in_bytes, plan.out_bytes), (plan.in_flat, plan.out_flat)
+
+
+def test_strips(kernels):
+    many = 1 << 20
+    # Whole matrices: contiguous on both sides.
+    assert strips_of(kernels, 4, (many, 8, 8)) == ((64, 8, 8), (16, 16), (1, 1))
+    assert strips_of(kernels, 2, (many, 7, 9)) == ((128, 7, 9), (16, 16), (1, 1))  # 8 of them are whole packs
+    assert strips_of(kernels, 1, (many, 3, 3), address=(1 << 20) + 4) == ((1808, 3, 3), (4, 16), (1, 1))
+    assert strips_of(kernels, 1, (many, 3, 3), address=(1 << 20) + 1) == ((1808, 3, 3), (1, 16), (1, 1))
+    assert strips_of(kernels, 8, (many, 8, 8)) == ((32, 8, 8), (16, 16), (1, 1))
+    assert strips_of(kernels, 16, (many, 8, 8)) == ((16, 8, 8), (16, 16), (1, 1))
+    # Of few bytes in all, to fill the GPU.
+    assert strips_of(kernels, 4, (64, 8, 8))[0] == (16, 8, 8)
+    assert strips_of(kernels, 4, (2, 8, 8))[0] == (2, 8, 8)
+    # Rows apart, and batches.
+    assert strips_of(kernels, 4, (many, 8, 8), (96, 12, 1)) == ((64, 8, 8), (16, 16), (0, 1))
+    assert strips_of(kernels, 4, (many, 8, 8), (73, 9, 1)) == ((64, 8, 8), (4, 16), (0, 1))
+    assert strips_of(kernels, 4, (many, 8, 8), (128, 16, 2)) == ((64, 8, 8), (4, 16), (0, 1))
+    assert strips_of(kernels, 2, (many, 8, 9), (80, 10, 1)) == ((113, 8, 9), (2, 16), (0, 1))
+    assert strips_of(kernels, 4, (1024, 1024, 8, 8), (1 << 17, 64, 8, 1)) == ((64, 8, 8), (16, 16), (0, 1))
+    # Few columns: the input is contiguous; few rows: the output is.
+    assert strips_of(kernels, 4, (32, 150528, 3)) == ((1, 1344, 3), (16, 16), (1, 0))
+    assert strips_of(kernels, 4, (32, 150527, 3)) == ((1, 1344, 3), (4, 4), (1, 0))
+    assert strips_of(kernels, 2, (32, 150527, 3)) == ((1, 2688, 3), (2, 2), (1, 0))
+    assert strips_of(kernels, 4, (32, 3, 150528)) == ((1, 3, 1344), (16, 16), (0, 1))
+    assert strips_of(kernels, 2, (32, 3, 150527)) == ((1, 3, 2688), (2, 2), (0, 1))
+    assert strips_of(kernels, 2, (512, 50, 1000)) == ((1, 50, 128), (16, 16), (0, 1))
+    # Elements that are packs.
+    assert strips_of(kernels, 16, (4096, 4096)) == ((1, 32, 32), (16, 16), (0, 0))
 
 
 def test_large_matrices(kernels):
-    for item, shape in ((1, (1, 2**33)), (4, (2**21, 2**14)), (2, (2**20, 128, 128)), (8, (2**10, 2**10, 2**10, 33))):
+    for item, shape in (
+        (1, (2, 2**33)),
+        (4, (2**21, 2**14)),
+        (2, (2**20, 128, 128)),
+        (1, (2**31 - 1, 3, 3)),
+        (8, (2**10, 2**10, 2**10, 33)),
+    ):
         plan = plan_of(kernels, item, shape, dense(shape))
-        if shape[-2] >= 32:
-            assert plan.tiles and plan.blocks < 2**31
+        assert plan.path != ENGINE and plan.blocks < 2**31
 
 
 # ---------------------------------------------------------------- the kernels
@@ -102,7 +154,7 @@ def test_large_matrices(kernels):
 def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, offset: int, at_end: bool) -> Taken:
     """The matrices lie `offset` elements behind a multiple of 32 bytes, and nothing can be read before or behind the memory that they
     begin or end in."""
-    dtype = np.dtype(f"u{item}")
+    dtype = np.dtype(f"u{item}" if item <= 8 else "V16")
     count = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
     begin = offset * item % 32
     if at_end:
@@ -115,7 +167,7 @@ def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, of
     problem = given_of(values.ctypes.data, raw.ctypes.data + start, item, shape, strides)
     taken = Taken()
     kernels.plan(ctypes.byref(problem), ctypes.byref(taken))
-    assert taken.tiles and kernels.run(ctypes.byref(problem)) == 0
+    assert taken.path != ENGINE and kernels.run(ctypes.byref(problem)) == 0
     end = start + matrices.size * item
     expected = np.ascontiguousarray(matrices.swapaxes(-2, -1))
     np.testing.assert_array_equal(raw[start:end].view(dtype).reshape(expected.shape), expected)
@@ -124,33 +176,34 @@ def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, of
 
 
 @pytest.mark.parametrize("item", ITEMS)
-@pytest.mark.parametrize("size", [(32, 32), (64, 128), (130, 33), (129, 131), (257, 64), (33, 300)], ids=str)
+@pytest.mark.parametrize("size", [(64, 64), (64, 128), (130, 65), (129, 131), (257, 64), (65, 300)], ids=str)
 def test_sizes_at_the_ends_of_tiles(kernels, memory, item, size):
     for at_end in (False, True):
         for offset in (0, 1, 16 // item - 1):
-            run_and_compare(kernels, memory, item, size, dense(size), offset, at_end)
+            assert run_and_compare(kernels, memory, item, size, dense(size), offset, at_end).path == TILES
 
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_batches_and_gaps(kernels, memory, item):
     values, taken = 16 // item, set()
-    for shape in ((3, 32, 64), (2, 3, 33, 35), (2, 2, 2, 64, 48), (2, 1, 2, 3, 32, 32)):
-        for pitch in (shape[-1], shape[-1] + 1, shape[-1] + values, 0):
+    for shape in ((3, 64, 80), (2, 3, 65, 67), (2, 2, 2, 80, 64), (2, 1, 2, 3, 64, 64)):
+        for pitch in (shape[-1], shape[-1] + 1, shape[-1] + values):
             strides = [pitch, 1]
             for n, gap in zip(shape[:0:-1][1:], (0, values, 1, 3)):
                 strides.insert(0, strides[0] * n + gap)
-            taken.add(run_and_compare(kernels, memory, item, shape, tuple(strides), 0, True).aligned)
+            plan = run_and_compare(kernels, memory, item, shape, tuple(strides), 0, True)
+            taken.add((plan.path, plan.aligned))
         expanded = (*([0] * (len(shape) - 2)), shape[-1], 1)
         run_and_compare(kernels, memory, item, shape, expanded, 1, False)
-    assert taken == {0, 1}
+    assert taken == {(TILES, 0), (TILES, 1)}
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(
-    item=st.sampled_from(ITEMS),
+    item=st.sampled_from([*ITEMS, 16]),
     batch=st.integers(1, 3),
-    rows=st.integers(32, 200),
-    columns=st.integers(32, 200),
+    rows=st.integers(2, 150),
+    columns=st.integers(2, 150),
     gaps=st.tuples(st.integers(0, 20), st.integers(0, 20)),
     offset=st.integers(0, 31),
     at_end=st.booleans(),
@@ -161,7 +214,33 @@ def test_any_matrices(kernels, memory, item, batch, rows, columns, gaps, offset,
     run_and_compare(kernels, memory, item, (batch, rows, columns), strides, offset, at_end)
 
 
-def test_more_groups_of_tiles_than_one(kernels, memory):
-    """Of 16 columns of tiles, and in the last group fewer."""
-    for item, size in ((4, (64, 64 * 37 + 5)), (8, (70, 32 * 17)), (1, (33, 128 * 16 + 1))):
-        run_and_compare(kernels, memory, item, size, dense(size), 0, False)
+STRIPS_OF = [
+    *((b, n, n) for b, n in ((300, 2), (40, 7), (37, 8), (9, 16), (5, 33), (3, 63))),
+    *((2, 3000, 3), (2, 3, 3000), (1, 1001, 8), (1, 8, 1001), (1, 62, 500), (1, 500, 62), (3, 2, 5), (1, 63, 63)),
+]
+
+
+@pytest.mark.parametrize("item", [*ITEMS, 16])
+@pytest.mark.parametrize("shape", STRIPS_OF, ids=str)
+def test_matrices_in_strips(kernels, memory, item, shape):
+    """Dense, with a gap behind every row, with one behind every matrix, and of values apart."""
+    _, rows, columns = shape
+    layouts = [
+        dense(shape),
+        (rows * (columns + 1), columns + 1, 1),
+        (rows * columns + 16 // item, columns, 1),
+        (2 * rows * columns, 2 * columns, 2),
+    ]
+    for strides, offset, at_end in zip(layouts + layouts[:1], (0, 1, 0, 0, 1), (True, True, False, True, False)):
+        assert run_and_compare(kernels, memory, item, shape, strides, offset, at_end).path == STRIPS
+
+
+@pytest.mark.parametrize("item", [1, 2, 4])
+def test_batches_of_several_dimensions_in_strips(kernels, memory, item):
+    for strides in ((600, 100, 10, 1), (1000, 60, 12, 1), (0, 60, 6, 1)):
+        run_and_compare(kernels, memory, item, (3, 5, 5, 6), strides, 0, True)
+
+
+def test_large_elements(kernels, memory):
+    for size in ((64, 64), (70, 100)):
+        assert run_and_compare(kernels, memory, 16, size, dense(size), 0, True).path == STRIPS
