@@ -34,7 +34,12 @@ struct Chunk {
   int32_t first;           // its first tap's place
   uint32_t origin;         // the address of that, in values, as far as 32 bits hold it
 
-  __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp) {
+  __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp)
+      : Chunk(args, warp, [&](int32_t place) { return place * args.step - args.padding; }) {}
+
+  // Where another place, first_of(begin), is the first one that is read of an input row.
+  template <typename FirstOf>
+  __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp, const FirstOf& first_of) {
     uint32_t image = warp;
     const uint32_t chunk = args.row_warps.divmod(image);
     channel = args.channels.divmod(image);
@@ -44,7 +49,7 @@ struct Chunk {
     const auto misaligned =
         static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) % kSectorBytes / sizeof(T));
     begin = static_cast<int32_t>(chunk * args.warp_tiles * kTile) - misaligned;
-    first = begin * args.step - args.padding;
+    first = first_of(begin);
     from = static_cast<const T*>(args.from) + image * args.from_batch +
            int64_t{group} * args.in_channels * args.from_channel;
     origin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from + first) / sizeof(T));

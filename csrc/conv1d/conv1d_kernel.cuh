@@ -3,6 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstring>
+#include <type_traits>
+
 #include "common/async.cuh"
 #include "common/index.h"
 #include "common/launch.cuh"
@@ -66,6 +69,17 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
     }
   }
 #endif
+}
+
+// A value, or 0 if not `valid`, without a branch, so that several loads are under way at once.
+template <typename T>
+__device__ __forceinline__ T load_if(const T* address, bool valid) {
+  using Word = std::conditional_t<sizeof(T) == 2, uint16_t,
+                                  std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+  const Word word = load_word<Word>(address, valid);
+  T value;
+  memcpy(&value, &word, sizeof(T));
+  return value;
 }
 
 // The formulas of ATen's kernels (Activation.cu): silu is x / (1 + exp(-x)), gelu x Phi(x).

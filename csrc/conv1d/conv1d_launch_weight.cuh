@@ -13,7 +13,14 @@ auto weight_kernel(const Plan& plan) {
   constexpr int kMostTaps = sizeof(T) == 8 ? 16 : 32;  // see plan_backward_weight
   if (plan.path == Path::kColumns) return weight_columns_kernel<T>;
   if (plan.path == Path::kValues) {
-    return plan.channels == 4 ? weight_values_kernel<T, kChannels<T>> : weight_values_kernel<T, 1>;
+    const auto kernel_of = [&](auto taps) {
+      constexpr int kTaps = decltype(taps)::value;
+      return plan.channels == 4 ? weight_values_kernel<T, kChannels<T>, kTaps>
+                                : weight_values_kernel<T, 1, kTaps>;
+    };
+    return plan.taps == 1   ? kernel_of(std::integral_constant<int, 1>())
+           : plan.taps == 4 ? kernel_of(std::integral_constant<int, 4>())
+                            : kernel_of(std::integral_constant<int, 8>());
   }
   if (plan.dilated) return weight_rows_kernel<T, kDilatedTaps, true>;
   switch (plan.taps) {
@@ -94,6 +101,10 @@ cudaError_t launch_weight(const Problem& p, const Plan& plan, Workspace& memory,
   args.dilation = p.dilation;
   args.batch = p.batch;
   args.weights = p.groups * p.to.channels * p.from.channels * p.taps;
+  // A block has a unit for each thread, of columns for each warp.
+  const int64_t apart = plan.splits * (plan.path == Path::kValues ? kThreads : kThreads / 32);
+  args.unit_images = apart / p.to.size;
+  args.unit_places = apart % p.to.size;
   args.taps = static_cast<uint32_t>(p.taps);
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.out_channels = static_cast<uint32_t>(p.to.channels);

@@ -34,9 +34,9 @@ struct Plan {
   bool slides = false;          // kRows: by more than a step of taps
   bool packed = false;          // weight gradients, kColumns: by packs of channels
   bool dilated = false;         // kRows: with a window for every tap
-  bool strided = false;         // kChunks: of another step than 1
+  bool strided = false;         // kChunks: of another step than 1; gradients gather
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
-  int64_t row_width = 1;        // so many take neighbouring places, or if packed neighbouring packs
+  int64_t row_width = 1;        // so many take neighbouring places; packed: packs; gathered: taps
   int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
   int64_t tiles = 1;            // of output channels of a group; kColumns: of all channels
   int64_t row_tiles = 1;        // of a row; not of kRows, where
@@ -108,6 +108,14 @@ inline bool places_in_32_bits(const Problem& p) {
 inline bool has_contiguous_rows(const Problem& p) {
   return (p.from.stride == 1 || p.from.size == 1) && (p.to.stride == 1 || p.to.size == 1);
 }
+
+// Sums of places with room for a padding and all taps before and behind them, in input gradients by steps.
+inline bool steps_in_32_bits(const Problem& p) {
+  return places_in_32_bits(p) && std::abs(p.padding) + p.taps * p.dilation + p.step < kFar / 2;
+}
+
+// Taps k and k + tap_cycle are a whole number of steps apart.
+inline int64_t tap_cycle_of(const Problem& p) { return p.step / std::gcd(p.step, p.dilation); }
 
 // The step is of no account where there is one output.
 inline bool has_unit_step(const Problem& p) { return p.step == 1 || p.to.size == 1; }

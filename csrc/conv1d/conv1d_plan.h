@@ -66,17 +66,19 @@ inline int64_t tile_outputs(int64_t item) {
 }
 
 // Up to `most` of a row's `tiles` for a warp: fewer where there would not be many warps for each multiprocessor, or where
-// they don't fit. packs_of(tiles) is what they need of an input row.
+// they don't fit. packs_of(tiles) is what they need of an input row; outputs that wait in shared memory take made_bytes a tile.
 template <typename PacksOf>
 void fit_chunks(Plan& plan, const Problem& p, const Device& device, const Tuning& tuning,
-                int64_t tiles, int64_t most, int64_t tap_bytes, const PacksOf& packs_of) {
+                int64_t tiles, int64_t most, int64_t tap_bytes, const PacksOf& packs_of,
+                int64_t made_bytes = 0) {
   const int64_t warps = kChunkThreads / 32, rows = p.batch * p.groups * p.to.channels;
   const int64_t enough = int64_t{device.multiprocessors} * tuning.chunk_warps;
   most = std::clamp<int64_t>(rows * tiles / enough, 1, most);
   for (;; most = ceil_div<int64_t>(most, 2)) {
     plan.warp_tiles = ceil_div(tiles, ceil_div(tiles, most));
     plan.warp_packs = packs_of(plan.warp_tiles);
-    const int64_t bytes = warps * p.from.channels * (plan.warp_packs * kAccessBytes + tap_bytes);
+    const int64_t bytes = warps * (p.from.channels * (plan.warp_packs * kAccessBytes + tap_bytes) +
+                                   plan.warp_tiles * made_bytes);
     plan.shared_bytes = static_cast<size_t>(bytes);
     if (bytes <= (most > 1 ? kSharedBytes / 2 : kSharedBytes - kStaticBytes)) break;
     if (most == 1) return;
@@ -127,6 +129,35 @@ inline Plan plan_strided(const Problem& p, const Device& device, const Tuning& t
   return plan;
 }
 
+// Input gradients of other steps than 1; `p` has its signals exchanged.
+inline Plan plan_gather(const Problem& p, const Device& device, const Tuning& tuning) {
+  Plan plan;
+  const int64_t item = item_of(p), values = kAccessBytes / item, outputs = 32 * values;
+  if (p.to.size < tuning.chunk_outputs / 2 || p.step > tuning.gather_step ||
+      p.from.channels > tuning.gather_channels) {
+    return plan;
+  }
+  plan.strided = true;
+  plan.taps_pitch = ceil_div(p.taps, row_taps(item)) * row_taps(item);
+  const int64_t tiles = lanes_of_row(p, outputs, kSectorBytes), span = (p.taps - 1) * p.dilation;
+  fit_chunks(
+      plan, p, device, tuning, tiles, tuning.gather_tiles, plan.taps_pitch * compute_bytes(p),
+      [&](int64_t own) { return ((own * outputs - 1 + span) / p.step + values - 1) / values + 1; },
+      outputs * item);
+  // Taps side by side in a warp, so that few lanes are idle; neighbours of them write neighbouring places.
+  const int64_t first_taps = std::min(p.taps, tap_cycle_of(p));
+  const int64_t places = ceil_div(plan.warp_tiles * outputs, p.step);
+  const auto turns_of = [&](int64_t width) {
+    // It costs half as much as kGatherPlaces of a lane to find a tap's first place.
+    const int64_t turns = ceil_div(places, 32 / width * kGatherPlaces);
+    return ceil_div(first_taps, width) * (2 * turns + 1);
+  };
+  for (int64_t width = 2; width <= std::min<int64_t>(first_taps, 32); ++width) {
+    if (turns_of(width) <= turns_of(plan.row_width)) plan.row_width = width;
+  }
+  return plan;
+}
+
 inline bool fits_columns(const Problem& p) {
   return has_packs_of_channels(p) &&
          p.taps * 8 * (kAccessBytes / item_of(p)) * compute_bytes(p) <= kSharedBytes;
@@ -165,18 +196,23 @@ inline Plan plan_values(const Problem& p) {
   return plan;
 }
 
-// The problem of an input gradient as a forward one, where the step is 1.
-inline Problem transposed(const Problem& p) {
+// The problem of an input gradient, from the gradient to the input.
+inline Problem exchanged(const Problem& p) {
   Problem result = p;
-  result.from = p.to;
-  result.to = p.from;
+  std::swap(result.from, result.to);
+  std::swap(result.weight.out_stride, result.weight.in_stride);
+  return result;
+}
+
+// The same as a forward one, where the step is 1.
+inline Problem transposed(const Problem& p) {
+  Problem result = exchanged(p);
   result.step = 1;
   result.padding = (p.taps - 1) * p.dilation - p.padding;
   const auto item = item_of(p);
   result.weight.data =
       static_cast<char*>(p.weight.data) + (p.taps - 1) * p.weight.tap_stride * item;
   result.weight.tap_stride = -p.weight.tap_stride;
-  std::swap(result.weight.out_stride, result.weight.in_stride);
   return result;
 }
 
@@ -204,8 +240,13 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
 inline Plan plan_backward_input(const Problem& p, const Device& device, const Tuning& tuning = {}) {
   using namespace detail;
   if (p.from.channels > tuning.most_channels) return {};
+  if (!has_unit_step(p)) {  // gathered
+    const Problem gathered = exchanged(p);
+    Plan plan;
+    if (has_contiguous_rows(p) && steps_in_32_bits(p)) plan = plan_gather(gathered, device, tuning);
+    return plan.path == Path::kLibrary ? plan_values(gathered) : plan;
+  }
   const Problem forward = transposed(p);
-  if (!has_unit_step(p)) return plan_values(forward);  // gathered
   Tuning any = tuning;
   any.most_channels = p.to.channels;
   return plan_forward(forward, device, any);
@@ -224,34 +265,48 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
 }
 
 // Whether the kernels here are no slower than cuDNN with its tensor cores, which gain with every product that an output has:
-// 520 random problems (seeded lists, not kept) of up to 8 input channels a group, forward and both gradients, f32 (TF32 in cuDNN) and bf16, beside
-// ATen with cudnn.benchmark on an H200.
+// 1240 random problems (three seeded lists, not kept) of up to 8 input channels a group, forward and both gradients, f32 (TF32 in
+// cuDNN) and bf16, beside ATen with cudnn.benchmark on an H200.
 inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
   if (p.dtype == DType::kFloat64) return true;
   const int64_t in = p.from.channels, out = p.to.channels;
-  const bool half = detail::item_of(p) == 2;
+  const bool half = detail::item_of(p) == 2, unit_step = detail::has_unit_step(p);
   const bool chunks = plan.path == Path::kChunks, rows = plan.path == Path::kRows;
+  const bool values = plan.path == Path::kValues;
   const bool depthwise = in == 1 && out <= 4;
+  if (pass == Pass::kBackwardWeight) {
+    if (depthwise || chunks) return in * out <= 512;
+    if (plan.path == Path::kColumns) return in * out <= 8 && p.taps <= 4;
+    return in * out <= 16 || (in == 1 && out <= 64);
+  }
+  // Short rows leave a lane alone with all its products, one after the other. (Of half types ATen rounds sums of many taps more
+  // than once.)
+  const int64_t places = pass == Pass::kForward ? p.to.size : p.from.size;
+  if (rows && depthwise && !half && places < 128 && p.taps >= 32) return false;
+  if (rows && !depthwise && places < 32) return false;
   if (pass == Pass::kForward) {
-    if (depthwise) return plan.path != Path::kValues || p.taps <= 16;
+    if (depthwise && values) return p.taps <= (p.dilation < 4 ? 16 : 11);
+    // Steps of a power of 2 pick inputs from a few banks of shared memory, for every tap.
+    if (depthwise && chunks && plan.strided && p.step >= 8) return p.taps < 24;
+    if (depthwise && plan.path == Path::kColumns) return unit_step || p.taps <= 32;
+    if (depthwise) return true;
     const int64_t products = in * p.taps;
     if (plan.path == Path::kFan) {
-      return half ? p.to.size >= 128 : products <= 14 && p.to.size >= 256;
+      return half ? places >= 128 : products <= 14 && places >= 256 && p.batch * places >= 4096;
     }
     if (chunks && !plan.strided && half) return products <= 512;
-    if (chunks && plan.strided) return products <= 15;  // as by value; not measured
+    if (chunks && plan.strided) return products <= 15;
     if (chunks || rows) return products <= (half || (p.groups == 1 && out > 8) ? 16 : 64);
-    return plan.path == Path::kValues && products <= 15 && p.to.size >= 128;
+    return values && products <= 15 && places >= 128;
   }
-  if (pass == Pass::kBackwardInput) {
-    const int64_t products = out * p.taps;
-    if (depthwise) return true;
-    if (!detail::has_unit_step(p)) return products <= 20;
-    return (chunks || rows) && out <= 32 && products <= (in == 1 ? 256 : 64);
+  const int64_t products = out * p.taps;
+  if (depthwise) return true;
+  if (!unit_step) {
+    return chunks ? out * ceil_div(p.taps, detail::tap_cycle_of(p)) <= 16
+                  : out <= 4 && products <= 20;
   }
-  if (depthwise || chunks) return in * out <= 512;
-  if (plan.path == Path::kColumns) return in * out <= 8 && p.taps <= 4;
-  return in * out <= 16 || (in == 1 && out <= 64);
+  if (products >= 32 && p.batch * p.groups * in * places < 32 << 10) return false;
+  return (chunks || rows) && out <= 32 && products <= (in == 1 ? 256 : 64);
 }
 
 // Whether a kernel here takes the problem; the rest is a library's.

@@ -30,6 +30,9 @@ struct RowsArgs {
 template <typename T, int kChannels, int P>
 constexpr int kRowBlocks = kChannels > 1 ? 2 : (P > 8 || sizeof(T) == 8 ? 3 : 4);
 
+// Loads of a lane under way.
+constexpr int kTapsAtOnce = 4;
+
 // A lane makes `P` neighbouring outputs, from an aligned place on, of kChannels rows that are aligned alike.
 template <typename T, int kChannels, int P, Taps kTaps>
 __global__ void __launch_bounds__(kThreads, kRowBlocks<T, kChannels, P>)
@@ -74,20 +77,34 @@ __global__ void __launch_bounds__(kThreads, kRowBlocks<T, kChannels, P>)
                       static_cast<int32_t>(segment.lanes * (P / N) + args.halo_packs),
                       segment.index(), static_cast<int32_t>(segment.lanes));
     }
-    // All at once, as each waits for memory.
+    // Several at once, as each waits for memory: a lane alone may have all the taps of a short row to fetch.
     const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group;
-    for (uint32_t i = segment.index(); i < kChannels * args.in_taps; i += segment.lanes) {
-      uint32_t c = i;
-      const uint32_t k = args.taps_div.divmod(c);
-      uint32_t m = 0;
-      if constexpr (kChannels > 1) {
-        m = c;
-        c = args.in_div.divmod(m);
+    const uint32_t count = kChannels * args.in_taps;
+#pragma unroll 1
+    for (uint32_t i = segment.index(); i < count; i += kTapsAtOnce * segment.lanes) {
+      C values[kTapsAtOnce];
+      uint32_t places[kTapsAtOnce];
+#pragma unroll
+      for (int b = 0; b < kTapsAtOnce; ++b) {
+        uint32_t c = i + b * segment.lanes;
+        if (c >= count) break;
+        const uint32_t k = args.taps_div.divmod(c);
+        uint32_t m = 0;
+        if constexpr (kChannels > 1) {
+          m = c;
+          c = args.in_div.divmod(m);
+        }
+        // Channels that there are not do the first one's work and leave it.
+        const uint32_t own =
+            channel + m * cycle < args.out_channels ? channel + m * cycle : channel;
+        values[b] = to_compute(
+            weight[own * args.weight_out + c * args.weight_in + int64_t{args.weight_tap} * k]);
+        places[b] = m * row_taps + c * args.taps_pitch + k;
       }
-      // Channels that there are not do the first one's work and leave it.
-      const uint32_t own = channel + m * cycle < args.out_channels ? channel + m * cycle : channel;
-      taps[m * row_taps + c * args.taps_pitch + k] = to_compute(
-          weight[own * args.weight_out + c * args.weight_in + int64_t{args.weight_tap} * k]);
+#pragma unroll
+      for (int b = 0; b < kTapsAtOnce; ++b) {
+        if (i + b * segment.lanes < count) taps[places[b]] = values[b];
+      }
     }
   }
   wait_for_copies();

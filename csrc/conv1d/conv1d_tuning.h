@@ -11,6 +11,7 @@ constexpr int kWeightWarps = 8;       // of a block at most, in weight gradients
 constexpr int kMmaOutputs = 128;      // of one product of matrices
 constexpr int kMmaParts = 2;          // products at once
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
+constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
 constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilation
 
@@ -22,10 +23,12 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   mma_tiles: depthwise (8,4096,2048) with 4 taps and padding 3, bf16, 75.6 with 4, 72.2 with 6, 72.0 with 8 and 73.4 with 9.
 //   chunk_warps: convolve of 2^20 values with 255 taps 21.6 / 9.6 with 4, 24.3 / 11.0 with 8, 19.0 / 9.6 with 16 and 18.9 / 9.5
 //     with 32.
+//   gather_channels: gradients of (5,44,3099) from 51 channels a group, 3 taps, step 3, f32, 35 by value and 116 in chunks; of
+//     (6,32,174040) from 8, 4 taps, step 3, bf16, 277 and 398; of (6,8,48967) from 4, 16 taps, step 2, bf16, 48 and 42.
 //   weight_bytes: depthwise (32,768,1024) with 7 taps 71 / 43 with 1 KB, 56 / 35 with 2 KB.
 //   row_threads: depthwise (8,4096,2048) with 4 taps by rows 310 / 168 in blocks of 256, 233 / 131 of 128.
 //   wide_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by wide lanes and 115 / 67 by others.
-// Not swept: mma_dilation, strided_tiles, fan_channels, weight_blocks, weight_units, and the constants above but for
+// Not swept: mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
 // kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
   int row_threads = 128;            // of a block of rows_kernel, at most
@@ -34,6 +37,9 @@ struct Tuning {
   int64_t chunk_tiles = 3;          // of a warp, at most,
   int64_t mma_tiles = 6;            // and on tensor cores
   int64_t strided_tiles = 4;        // and of other steps than 1
+  int64_t gather_tiles = 8;         // and in their input gradients,
+  int64_t gather_step = 256;        // up to this step
+  int64_t gather_channels = 4;      // and from so many channels of a group
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here

@@ -147,10 +147,10 @@ def compare(dtype, got: np.ndarray, want: np.ndarray, activation: int = NONE) ->
 class Problem:
     def __init__(
         self, dtype, batch, groups, channels, size, taps, step=1, padding=(0, 0), dilation=1, bias=False, activation=NONE,
-        layouts=PLAIN, special=0, seed=0, infinite=(),
+        layouts=PLAIN, special=0, seed=0, infinite=(), infinite_taps=(),
     ):  # fmt: skip
         """`channels` of a group, in and out. Of too few values there are more zeros behind them. `special` values of input and gradient
-        are infinite or NaN, and those at the places `infinite` of each row of the input infinite."""
+        are infinite or NaN, and those at the places `infinite` of each row of the input infinite, and `infinite_taps` of each weight."""
         self.dtype, self.batch, self.groups, self.channels, self.size, self.taps = (
             dtype,
             batch,
@@ -163,7 +163,7 @@ class Problem:
         places = max(size + sum(padding) - (taps - 1) * dilation, 1)  # of the first tap
         self.out_size = (places - 1) // step + 1
         self.bias, self.activation, self.layouts, self.special, self.seed = bias, activation, layouts, special, seed
-        self.infinite = list(infinite)
+        self.infinite, self.infinite_taps = list(infinite), list(infinite_taps)
 
     def __repr__(self):
         return f"Problem({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
@@ -215,6 +215,8 @@ class Problem:
                 view[...] = some(dtype, random, shape, special)
             if i == 0 != written:
                 view[..., self.infinite] = encode(dtype, np.array(np.inf))
+            if i == 2 != written:
+                view[..., self.infinite_taps] = encode(dtype, np.array(np.inf))
             views.append(view)
             nears.append(near)
         bias = None

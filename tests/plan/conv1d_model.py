@@ -22,7 +22,7 @@ FAR = 2**29
 THREADS, CHUNK_THREADS, WARP, PACK, SECTOR = 256, 128, 32, 16, 32
 SHARED, MOST_SHARED, SUMS = 48 << 10, 100 << 10, 4 << 10
 WEIGHT_BLOCKS, WEIGHT_UNITS, WEIGHT_BYTES = 6, 4, 2 << 10
-CHUNK_OUTPUTS, MMA_DILATION, FAN_CHANNELS = 256, 16, 8
+CHUNK_OUTPUTS, MMA_DILATION, FAN_CHANNELS, GATHER_STEP = 256, 16, 8, 256
 PRODUCTS = (3, 4, 5, 6, 7, 8, 10, 12, 16)
 BARRIER = 8  # bytes, of a warp's copies
 MOST_MODELLED = 100_000
@@ -198,6 +198,45 @@ def check_tiles(problem: Problem, plan: PlanView) -> int:
     return outputs
 
 
+def check_gathered_chunks(given: Problem, problem: Problem, plan: PlanView) -> None:
+    """gather_chunks_kernel's chunk: `problem` goes from the gradient to the input, but `given` has the step and the padding."""
+    item, values, warps = problem.item, PACK // problem.item, CHUNK_THREADS // WARP
+    step, padding, dilation, taps, tile = given.step, given.padding, given.dilation, given.taps, WARP * values
+    check_contiguous(given)
+    assert problem.to.size >= CHUNK_OUTPUTS // 2 and 1 < step <= GATHER_STEP
+    assert plan.strided and plan.threads == CHUNK_THREADS and 1 <= plan.warp_tiles <= 8
+    assert plan.lanes == problem.batch * problem.groups * problem.to.channels * plan.row_lanes
+    assert plan.blocks == -(-plan.lanes // warps)
+    chunk = plan.warp_tiles * tile
+    check_row_parts(problem, plan.row_lanes, chunk, SECTOR)
+    assert plan.taps_pitch >= taps and plan.taps_pitch * problem.compute % PACK == 0
+    warp_bytes = problem.from_.channels * (plan.warp_packs * PACK + plan.taps_pitch * problem.compute)
+    assert warps * (warp_bytes + chunk * item) <= plan.shared_bytes <= SHARED - warps * BARRIER
+    # Places, and so many steps before a row that none is negative, are counted with 31 bits.
+    lead = -(-(abs(padding) + problem.span + SECTOR) // step)
+    assert 0 <= -SECTOR // item + padding - problem.span + lead * step
+    assert problem.to.size + chunk + padding + (lead + 1) * step < 2**31
+    # Each place of a chunk that some tap meets is a lane's once, and its gradient has been copied.
+    common = np.gcd(step, dilation)
+    cycle, place_step = step // common, dilation // common
+    first_taps, width = min(taps, cycle), plan.row_width
+    rows = WARP // width
+    assert 1 <= width <= min(first_taps, WARP)
+    assert once(np.unique(LANE[LANE // width < rows]), rows * width)
+    for begin in (-(SECTOR // item - 1), 0, chunk * (plan.row_lanes - 1)):
+        met, first = [], -(-(begin + padding - problem.span) // step)
+        for tap in range(first_taps):
+            reach = begin + padding - tap * dilation
+            under = -(-reach // step)
+            places = np.arange(under * step - reach, chunk, step)
+            met.append(places)
+            if len(places):
+                last = under - (taps - 1 - tap) // cycle * place_step  # of the last tap of the first place
+                assert first <= last and values - 1 + under + len(places) - 1 - first < plan.warp_packs * values
+        met = np.concatenate(met)
+        assert len(np.unique(met)) == len(met) and (first_taps < step or len(met) == chunk)
+
+
 def check_fan(problem: Problem, plan: PlanView) -> None:
     item, channels, stride = problem.item, problem.to.channels, problem.to.channel_stride
     check_contiguous(problem)
@@ -322,7 +361,7 @@ def check_weight(problem: Problem, plan: PlanView, sms: int) -> None:
                 -(-problem.batch * problem.to.size // 8),
             )
         else:
-            assert plan.taps == 8 and plan.shared_bytes == 0
+            assert plan.taps == (1 if problem.taps == 1 else 4 if problem.taps <= 4 else 8) and plan.shared_bytes == 0
             assert plan.channels == (4 if problem.to.channels >= 4 and problem.item < 8 else 1)
             assert (plan.tiles - 1) * plan.channels < problem.to.channels <= plan.tiles * plan.channels
             blocks = problem.groups * plan.tiles * problem.from_.channels * plan.tap_parts
@@ -422,8 +461,12 @@ def check(planner, problem: Problem, which: int, sms: int = 132) -> PlanView:
         check_weight(problem, plan, sms)
         return plan
     gathers = which == BACKWARD_INPUT and problem.step > 1 and problem.to.size > 1
+    given = problem
     if which == BACKWARD_INPUT:
         problem = problem.transposed(planner)
+    if gathers and plan.path == CHUNKS:
+        check_gathered_chunks(given, problem, plan)
+        return plan
     assert not gathers or plan.path == VALUES
     checks = {CHUNKS: check_chunks, ROWS: check_rows, FAN: check_fan, COLUMNS: check_columns, VALUES: check_values}
     checks[plan.path](problem, plan)

@@ -115,7 +115,7 @@ def test_any_launch_is_valid(planner):
         assert {(which, "width", width) for width in (1, 2, 4, 8, 16, 32)} <= taken
         assert {(which, half, dilated) for half in both for dilated in both} <= taken
         assert {(which, FAN, half) for half in both} <= taken
-    assert {(FORWARD, half, "strided") for half in both} <= taken
+    assert {(which, half, "strided") for which in (FORWARD, BACKWARD_INPUT) for half in both} <= taken
     assert {(True, "tiles", 1), (True, "tiles", 6), (False, "tiles", 1), (False, "tiles", 3)} <= taken
     assert {(True, "products", steps) for steps in (1, 2, 4)} <= taken
     assert {(half, "aligned", size) for half in both for size in (16, 32)} <= taken
@@ -136,6 +136,36 @@ def test_groups_of_more_than_8_input_channels_are_the_library_s(planner, which, 
         assert not (problem.serves(planner, which) and in_channels > 8)
         problem.dtype = FLOAT64  # for which tensor cores gain nothing
         assert problem.serves(planner, which) == (in_channels <= 8)
+
+
+def test_gathered_chunks_are_served_by_how_many_products_a_place_has(planner):
+    """Channels of the gradient times taps that meet the same places."""
+    for channels, taps, step, dilation, served in (
+        ((2, 4), 16, 4, 1, True), ((2, 4), 17, 4, 1, False), ((2, 3), 20, 4, 1, True), ((2, 3), 21, 4, 1, False),
+        ((2, 2), 8, 4, 4, True), ((2, 2), 9, 4, 4, False), ((1, 1), 99, 4, 4, True),
+    ):  # fmt: skip
+        problem = problem_of(4, 2, channels, 1000, taps, step=step, dilation=dilation)
+        assert problem.plan(planner, BACKWARD_INPUT).path == CHUNKS
+        assert problem.serves(planner, BACKWARD_INPUT) == served
+
+
+def test_gradients_of_many_channels_are_gathered_by_value(planner):
+    for channels, path in ((4, CHUNKS), (5, VALUES)):
+        problem = problem_of(4, 2, (2, channels), 1000, 3, step=4)
+        assert problem.plan(planner, BACKWARD_INPUT).path == path
+        assert problem.serves(planner, BACKWARD_INPUT) == (channels == 4)
+
+
+@pytest.mark.parametrize("which", [FORWARD, BACKWARD_INPUT])
+def test_short_rows_of_many_products_are_the_library_s(planner, which):
+    """Their lanes are few, and each has all the products of its outputs."""
+    for channels, size, taps, served in (
+        ((1, 1), 100, 31, True), ((1, 1), 100, 33, False), ((1, 1), 200, 33, True),
+        ((2, 2), 31, 3, False), ((2, 2), 33, 3, True),
+    ):  # fmt: skip
+        problem = problem_of(64, 16, channels, size, taps, padding=taps // 2)
+        assert problem.plan(planner, which).path == ROWS
+        assert problem.serves(planner, which) == served
 
 
 def test_an_input_gradient_is_a_convolution_with_the_taps_reversed(planner):

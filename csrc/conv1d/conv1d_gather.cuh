@@ -1,0 +1,169 @@
+// Input gradients of other steps than 1 along contiguous rows, in chunks. Place i of the input is under tap k of output place
+// (i + padding - k * dilation) / step where that is whole. So taps 0 to tap_cycle - 1 meet different places, each every
+// `step`th, and tap k + tap_cycle meets those of tap k. A lane takes one of these first taps and goes through the
+// gradient under it, value by value; what it makes lies in shared memory until the warp writes the chunk by packs.
+// Places that no tap meets are only filled with 0 there.
+#pragma once
+
+#include "conv1d/conv1d_chunk.cuh"
+
+namespace gpuopt::conv1d {
+
+struct GatherArgs {
+  ChunkArgs base;  // `from` is the gradient, `to` the input's
+  FastDiv step, width;
+  int32_t lead_steps;  // so many steps before a row places are not negative
+  int32_t dilation, tap_cycle, place_step;
+  // Of the first taps `width` are side by side in a warp, with `rows` places of each.
+  int32_t first_taps, rows;
+
+  // The first multiple of the step from `place` on, in steps.
+  __device__ __forceinline__ int32_t steps_to(int32_t place) const {
+    const auto size = static_cast<int32_t>(step.divisor);
+    return static_cast<int32_t>(
+               step.div(static_cast<uint32_t>(place + (lead_steps + 1) * size - 1))) -
+           lead_steps;
+  }
+};
+
+// The chunk from shared memory to its row: whole packs, and values at the row's ends.
+template <typename T, int kTile>
+__device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const uint4* made,
+                                            int32_t packs, int32_t size) {
+  constexpr int N = kPackSize<T>;
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  const auto whole = Rows<T>::whole_packs(chunk.begin, size, packs);
+#pragma unroll 2
+  for (int32_t q = whole.low + lane; q < whole.high; q += 32) {
+    store_whole(chunk.to + chunk.begin + q * N, pack_of<T>(made[q]));
+  }
+  // The pack before these and the one behind them.
+  const int32_t q = lane < 16 ? whole.low - 1 : whole.high, i = lane % 16;
+  const int32_t place = chunk.begin + q * N + i;
+  if (i < N && static_cast<uint32_t>(q) < static_cast<uint32_t>(packs) &&
+      static_cast<uint32_t>(place) < static_cast<uint32_t>(size)) {
+    chunk.to[place] = reinterpret_cast<const T*>(made)[q * N + i];
+  }
+}
+
+// Of kOneProduct a place has one tap at most, of one channel.
+template <typename T, bool kOneProduct>
+__global__ void __launch_bounds__(kChunkThreads, 8)
+    gather_chunks_kernel(const __grid_constant__ GatherArgs own) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>, kTile = 32 * N;
+  constexpr int32_t kNowhere = INT32_MIN / 2;
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
+  let_next_grid_start();
+  const ChunkArgs& args = own.base;
+  const uint32_t in_channels = kOneProduct ? 1 : args.in_channels;
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  const uint32_t tap_packs = args.taps_pitch / (kPackBytes / static_cast<uint32_t>(sizeof(C)));
+  const uint32_t made_packs = args.warp_tiles * 32;
+  uint4* const made =
+      shared + threadIdx.x / 32 * (made_packs + in_channels * (args.warp_packs + tap_packs));
+  uint4* const packs = made + made_packs;
+  C* const taps = reinterpret_cast<C*>(packs + in_channels * args.warp_packs);
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
+  wait_for_grid_before();
+  if (warp >= args.warps) return;
+
+  const Chunk<T, kTile> chunk(args, warp, [&](int32_t begin) {
+    return own.steps_to(begin + args.padding - (args.taps - 1) * own.dilation);
+  });
+#pragma unroll 1
+  for (uint32_t c = 0; c < in_channels; ++c) {
+    chunk.copy(args, copies, packs + c * args.warp_packs, c, static_cast<int32_t>(args.warp_packs));
+#pragma unroll 1
+    for (int32_t k = lane; k < args.taps; k += 32) {
+      taps[c * args.taps_pitch + k] =
+          to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
+    }
+  }
+  const int32_t places =
+      max(min(static_cast<int32_t>(args.warp_tiles * kTile), args.to_size - chunk.begin), 0);
+  const int32_t packs_made = (places + N - 1) / N;
+  const auto step = static_cast<int32_t>(own.step.divisor);
+  if (own.first_taps < step) {
+#pragma unroll 2
+    for (int32_t q = lane; q < packs_made; q += 32) made[q] = uint4{};
+  }
+  copies.wait();
+  __syncwarp();
+
+  auto row = static_cast<uint32_t>(lane);
+  auto tap = static_cast<int32_t>(own.width.divmod(row));
+  if (static_cast<int32_t>(row) >= own.rows) tap = own.first_taps;
+  const int32_t apart = own.rows * step;
+#pragma unroll 1
+  for (; tap < own.first_taps; tap += static_cast<int32_t>(own.width.divisor)) {
+    const int32_t reach = chunk.begin + args.padding - tap * own.dilation;
+    int32_t under = own.steps_to(reach) + static_cast<int32_t>(row);  // place of the gradient
+    int32_t place = under * step - reach;                             // of the chunk
+    if constexpr (kOneProduct) {
+      const C weight = taps[tap];
+      const T* grads =
+          reinterpret_cast<const T*>(packs) + (under + chunk.ahead(args, 0) - chunk.first);
+      T* to = reinterpret_cast<T*>(made) + place;
+#pragma unroll 1
+      for (; place < places; place += kGatherPlaces * apart) {
+        C products[kGatherPlaces];
+#pragma unroll
+        for (int j = 0; j < kGatherPlaces; ++j) {
+          const bool valid =
+              place + j * apart < places &&
+              static_cast<uint32_t>(under + j * own.rows) < static_cast<uint32_t>(args.from_size);
+          products[j] = valid ? weight * to_compute(grads[j * own.rows]) : C(0);
+        }
+#pragma unroll
+        for (int j = 0; j < kGatherPlaces; ++j) {
+          if (place + j * apart < places) to[j * apart] = from_compute<T>(products[j]);
+        }
+        under += kGatherPlaces * own.rows;
+        grads += kGatherPlaces * own.rows;
+        to += kGatherPlaces * apart;
+      }
+    } else {
+#pragma unroll 1
+      for (; place < places; place += kGatherPlaces * apart) {
+        C sums[kGatherPlaces] = {};
+#pragma unroll 1
+        for (uint32_t c = 0; c < in_channels; ++c) {
+          const T* const grads = reinterpret_cast<const T*>(packs + c * args.warp_packs);
+          const C* const own_taps = taps + c * args.taps_pitch;
+          const int32_t ahead = chunk.ahead(args, c) - chunk.first;
+          int32_t at[kGatherPlaces];
+#pragma unroll
+          for (int j = 0; j < kGatherPlaces; ++j) {
+            at[j] = place + j * apart < places ? under + j * own.rows : kNowhere;
+          }
+#pragma unroll 1
+          for (int32_t k = tap; k < args.taps; k += own.tap_cycle) {
+            const C weight = own_taps[k];
+#pragma unroll
+            for (int j = 0; j < kGatherPlaces; ++j) {
+              // Nothing is added where the gradient has no place: 0 times an infinite tap is NaN.
+              if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
+                sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
+              }
+              at[j] -= own.place_step;
+            }
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < kGatherPlaces; ++j) {
+          if (place + j * apart < places) {
+            reinterpret_cast<T*>(made)[place + j * apart] = from_compute<T>(sums[j]);
+          }
+        }
+        under += kGatherPlaces * own.rows;
+      }
+    }
+  }
+  __syncwarp();
+  write_chunk(chunk, made, packs_made, args.to_size);
+}
+
+}  // namespace gpuopt::conv1d
