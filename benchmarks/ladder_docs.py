@@ -62,12 +62,16 @@ def _cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
+def _error(value: float | None) -> str:
+    return "0" if value == 0.0 else _cell(value, ".1e")
+
+
 def _table(op: str, result: dict | None) -> str:
     if result is None:
         return "Not measured yet."
     lines = [
-        f"{result['gpu']['name']}, torch {result['versions']['torch']}, {result['date'][:10]}; device time, and the ceiling "
-        f"measured in the same run. Everything is in [{op}.json](../../{RESULTS.relative_to(ROOT)}/{op}.json).",
+        f"{result['gpu']['name']}, torch {result['versions']['torch']}, {result['date'][:10]}, commit {result['source']['commit']}; "
+        f"device time, and the ceiling measured in the same run. Everything is in [{op}.json](../../{RESULTS.relative_to(ROOT)}/{op}.json).",
         "",
         f"![bars of every step](../../{RESULTS.relative_to(ROOT)}/{op}.png)",
     ]
@@ -75,11 +79,11 @@ def _table(op: str, result: dict | None) -> str:
         gains = ladder_report.speedups(row)
         lines += [
             "",
-            f"{ladder_report.title_of(row)}:",
+            _case(row),
             "",
-            "| step | us | GB/s | of the ceiling | times the first | times the one before |",
+            "| step | us | GB/s | of the ceiling | times the first | times the one before | error |",
         ]
-        lines += ["|---|---|---|---|---|---|"]
+        lines += ["|---" + 6 * "|---:" + "|"]
         for name in ladder_report.contenders(row):
             if (us := report.median_us(row, name)) is None:
                 continue
@@ -87,19 +91,26 @@ def _table(op: str, result: dict | None) -> str:
             share = ladder_report.share_of_ceiling(row, name)
             cells = (
                 ladder_report.label_of(name), f"{us:.1f}", f"{row['contenders'][name]['gbps']:.0f}", _cell(share, ".0%"),
-                _cell(first, ".2f"), _cell(before, ".2f"),
+                _cell(first, ".2f"), _cell(before, ".2f"), _error(row["contenders"][name].get("error")),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
         lines += _counters(row)
     return "\n".join(lines)
 
 
+def _case(row: dict) -> str:
+    """What the case moves, and what it is held against."""
+    text = f"{ladder_report.title_of(row)}, {(row['read_bytes'] + row['written_bytes']) / 1e6:.0f} MB"
+    return f"{text}; ceiling {ladder_report.ceiling_of(row)}:" if row["ceiling"] else f"{text}:"
+
+
 def _counters(row: dict) -> list[str]:
     headings, lines = ladder_report.counters_of(row)
     if not lines:
         return []
-    table = ["", "Counters of each step's longest kernel, by ncu:", "", f"| step | {' | '.join(headings)} |"]
-    return [*table, "|---" * (1 + len(headings)) + "|", *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]
+    table = ["", "Counters of each step's longest kernel, by ncu ([what they count](README.md#counters)):"]
+    table += ["", f"| step | {' | '.join(headings)} |", "|---" + "|---:" * len(headings) + "|"]
+    return [*table, *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]
 
 
 def _measured(number: int, name: str, result: dict) -> list[str]:
@@ -121,10 +132,11 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
 
 
 def _step(op: str, step, result: dict | None) -> str:
-    idea = step.idea[0].upper() + step.idea[1:]
-    text = f"## {step.number}. {step.name}\n\n{idea}."
+    heading = f"## {step.number}. {step.name}\n\n"
     if step.name == "production":
-        return text
+        linked = re.sub(r"csrc/\S+\.md", lambda file: f"[{file[0]}](../../{file[0]})", step.idea)
+        return f"{heading}{linked}."
+    text = f"{heading}{step.idea[0].upper()}{step.idea[1:]}."
     text += f"\n\n```cuda\n{code_of(op, step.name)}\n```"
     measured = _measured(step.number, step.name, result) if result else []
     return "\n\n".join([text, "\n".join(measured)] if measured else [text])
@@ -171,6 +183,21 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
     return _filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
 
+COUNTERS = """\
+## Counters
+
+Where pages show counters, they are of the kernel that took longest of those of a step, and have the names that Nsight Compute gives them in
+[ladder_profile.py](../../benchmarks/ladder_profile.py).
+
+- **instructions**: executed, one for all lanes of a warp. A multiprocessor starts at most four of them in a cycle.
+- **sectors a load, a store**: of 32 bytes, in global memory. A warp that moves neighbouring values needs 4 of them where its lanes have
+  4 bytes each, and 16 where they have 16. Atomic operations without a result are neither loads nor stores.
+- **bank conflicts**: additional cycles of shared memory for the words of a request that lie in one bank.
+- **warps active**: of the 64 that a multiprocessor holds, on average.
+- **waits for**: what warps wait for most, and for how many cycles an instruction. Many cycles for a load say that little else is left to do.
+- **error**, in the tables of times: the norm of the difference from a result in float64, divided by the norm of that."""
+
+
 def index_of(results: dict[str, dict | None]) -> str:
     """The page that leads to all others, with the first step, the last and PyTorch of each case."""
     lines = [
@@ -178,29 +205,41 @@ def index_of(results: dict[str, dict | None]) -> str:
         "",
         "Every classic version of a kernel, each a single idea away from the one before, from the first that works to the production",
         "operator. All of them run (`torch_ops.ladder.run`), are tested against float64, and are measured by `make ladder` beside PyTorch and",
-        "the ceiling of the same run. This page is written by `python -m benchmarks.ladder_docs`.",
+        "the ceiling of the same run: the bandwidth of the fastest of several kernels that do nothing but move as many bytes, or about as many.",
+        "This page is written by `python -m benchmarks.ladder_docs`.",
         "",
-        "| ladder | case | first step (us) | production (us) | times as fast | of the ceiling | PyTorch (us) |",
-        "|---|---|---|---|---|---|---|",
+        "| ladder | case | ceiling (GB/s) | first step (us) | fastest step (us) | production (us) | of the ceiling | PyTorch (us) |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for op, result in results.items():
         page = f"[{op}]({op}.md)"
         if result is None:
-            lines.append(f"| {page} | not measured yet | - | - | - | - | - |")
-            continue
-        for row in result["rows"]:
-            first, last, theirs = ladder_report.contenders(row)[0], ladder_report.PRODUCTION, ladder_report.PYTORCH
-            times = [report.median_us(row, name) for name in (first, last, theirs)]
-            gain = times[0] / times[1] if times[0] and times[1] else None
+            lines.append(f"| {page} | not measured yet | - | - | - | - | - | - |")
+        for row in result["rows"] if result else []:
+            ceiling = row["ceiling"]["gbps"] if row["ceiling"] else None
             cells = (
-                page, ladder_report.title_of(row), _cell(times[0], ".1f"), _cell(times[1], ".1f"), _cell(gain, ".1f"),
-                _cell(ladder_report.share_of_ceiling(row, last), ".0%"), _cell(times[2], ".1f"),
+                page, ladder_report.title_of(row), _cell(ceiling, ".0f"), *_ends(row),
+                _cell(report.median_us(row, ladder_report.PRODUCTION), ".1f"),
+                _cell(ladder_report.share_of_ceiling(row, ladder_report.PRODUCTION), ".0%"),
+                _cell(report.median_us(row, ladder_report.PYTORCH), ".1f"),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "Why wide loads, several loads and many threads come to the same: [bytes in flight](in_flight.md)."]
     if any(results.values()):
-        lines += ["", f"![first step, production and PyTorch](../../{OVERVIEW.relative_to(ROOT)})"]
-    return "\n".join(lines) + "\n"
+        lines += ["", f"![first step, fastest step, production and PyTorch](../../{OVERVIEW.relative_to(ROOT)})"]
+    lines += [
+        "",
+        "Why wide loads, several loads and many threads come to the same: [bytes in flight](in_flight.md).",
+        "",
+    ]
+    return "\n".join([*lines, COUNTERS]) + "\n"
+
+
+def _ends(row: dict) -> tuple[str, str]:
+    """How long the first step takes, and the fastest one with its name."""
+    steps = ladder_report.contenders(row)[:-2]
+    first, fastest = report.median_us(row, steps[0]), ladder_report.fastest_step(row)
+    name = f"{report.median_us(row, fastest):.1f} ({ladder_report.label_of(fastest)})" if fastest else "-"
+    return _cell(first, ".1f"), name
 
 
 def measured() -> dict[str, dict | None]:

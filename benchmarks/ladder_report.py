@@ -1,5 +1,6 @@
 """Tables and pictures of ladders, from a result's JSON alone."""
 
+import textwrap
 from pathlib import Path
 
 from rich import box
@@ -10,6 +11,7 @@ from benchmarks import report
 from benchmarks.ladders import STEP
 
 PRODUCTION, PYTORCH = "gpuopt", "ATen"
+GREY = "0.5"  # of PyTorch's bars
 
 
 def title_of(row: dict) -> str:
@@ -27,9 +29,21 @@ def contenders(row: dict) -> list[str]:
     return [*sorted(steps, key=lambda name: int(name.split()[1])), PRODUCTION, PYTORCH]
 
 
+def fastest_step(row: dict) -> str | None:
+    """Of those that have a time, the production operator not among them."""
+    timed = [name for name in contenders(row)[:-2] if report.median_us(row, name) is not None]
+    return min(timed, key=lambda name: report.median_us(row, name), default=None)
+
+
 def share_of_ceiling(row: dict, name: str) -> float | None:
     entry = row["contenders"].get(name, {})
     return entry["gbps"] / row["ceiling"]["gbps"] if "gbps" in entry and row["ceiling"] else None
+
+
+def ceiling_of(row: dict) -> str:
+    """Of a row that has one."""
+    ceiling = row["ceiling"]
+    return f"{ceiling['gbps']:.0f} GB/s ({ceiling['pattern']}, {ceiling['size']})"
 
 
 def speedups(row: dict) -> dict[str, tuple[float | None, float | None]]:
@@ -79,29 +93,68 @@ def show(result: dict, console: Console):
             console.print(note, markup=False, highlight=False)
 
 
+# Of what ladder_profile says warps wait for, in fewer words where there are any.
+WAITS = {
+    "a load from memory": "a load",
+    "the queue of loads and stores": "load/store queue",
+    "the queue of shared memory": "shared queue",
+    "the instruction before": "instruction before",
+}
+CONFLICTS = "bank conflicts (per 100 instr.)"
+# Fewer conflicts in every step, of 100 instructions, are no subject of the ladder.
+CONFLICTS_FROM = 2.0
+
+
+def _counters(entry: dict) -> dict[str, float | str | None]:
+    """The counters of a contender by the headings of their columns."""
+
+    def part(name: str, of: float) -> float | None:
+        value = entry.get(name)
+        return None if value is None else value / of
+
+    instructions = entry.get("instructions of warps")
+    conflicts = (entry.get("bank conflicts of loads"), entry.get("bank conflicts of stores"))
+    cycles, waits = entry.get("cycles waited an instruction"), entry.get("waits for")
+    return {
+        "kernels": entry.get("kernels"),
+        "instructions (M)": part("instructions of warps", 1e6),
+        "sectors a load": entry.get("sectors a load") or None,
+        "sectors a store": entry.get("sectors a store") or None,
+        CONFLICTS: None if not instructions or None in conflicts else 100 * sum(conflicts) / instructions,
+        "warps active (%)": entry.get("warps active (%)"),
+        "DRAM read (MB)": part("DRAM bytes read", 1e6),
+        "DRAM written (MB)": part("DRAM bytes written", 1e6),
+        "waits for (cycles)": None if not waits else f"{WAITS.get(waits, waits)} ({_count(cycles)})",
+    }
+
+
 def counters_of(row: dict) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """Headings, and a line for every contender that was profiled. Nothing where none was."""
     entries = [(name, row["contenders"].get(name, {}).get("counters")) for name in contenders(row)]
-    found = [(name, entry) for name, entry in entries if entry]
+    found = [(name, _counters(entry)) for name, entry in entries if entry]
     headings = list(found[0][1]) if found else []
-    return headings, [(label_of(name), [_count(entry.get(heading)) for heading in headings]) for name, entry in found]
+    if all((entry[CONFLICTS] or 0.0) < CONFLICTS_FROM for _, entry in found):
+        headings = [heading for heading in headings if heading != CONFLICTS]
+    return headings, [(label_of(name), [_count(entry[heading]) for heading in headings]) for name, entry in found]
 
 
 def _count(value) -> str:
     if value is None or isinstance(value, str):
         return value or "-"
-    return f"{value:.1f}" if value < 100 and value != int(value) else f"{value:.0f}" if value < 1e6 else f"{value:.3g}"
+    return f"{value:.1f}" if value < 100 and value != int(value) else f"{value:.0f}"
 
 
 def show_counters(result: dict, console: Console):
     for row in result["rows"]:
         headings, lines = counters_of(row)
+        if not lines:
+            continue
         made = Table(
             box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}: counters of the longest kernel"
         )
         made.add_column("step", no_wrap=True)
         for heading in headings:
-            made.add_column(heading, justify="right")
+            made.add_column(textwrap.fill(heading, 10, break_long_words=False), justify="right")
         for name, cells in lines:
             made.add_row(name, *cells)
         console.print(made)
@@ -131,30 +184,45 @@ def plot(result: dict, path: Path):
 
 
 def plot_overview(results: list[dict], path: Path):
-    """Of every case of every ladder: which share of the ceiling the first step, the production operator and PyTorch reach."""
+    """Of every case of every ladder: which share of the ceiling the first step, the fastest, the production operator and PyTorch reach."""
     from benchmarks import plots
-    from benchmarks.plots import pyplot
+    from benchmarks.plots import pyplot, ticker
 
     rows = [row for result in results for row in result["rows"] if row["ceiling"]]
-    figure, axes = pyplot.subplots(figsize=(9, 1.4 + 0.62 * len(rows)))
+    height = 1.2 + 0.72 * len(rows)
+    figure, axes = pyplot.subplots(figsize=(9, height))
+    colours = {
+        "first step": plots.COLOURS[0],
+        "fastest step": plots.COLOURS[4],
+        "production": plots.COLOURS[2],
+        "PyTorch": GREY,
+    }
     for place, row in enumerate(rows):
-        shown = {"first step": contenders(row)[0], "production": PRODUCTION, "PyTorch": PYTORCH}
-        for offset, (label, name) in enumerate(shown.items()):
-            share = share_of_ceiling(row, name)
-            colour = (plots.COLOURS[0], plots.COLOURS[2], "0.6")[offset]
-            y = place + 0.27 * (offset - 1)
-            axes.barh(y, share or 0.0, height=0.25, color=colour, label=label if place == 0 else None)
-            axes.text(share or 0.0, y, "" if share is None else f" {share:.1%}", va="center", fontsize=7.5)
-    axes.axvline(1, color="black", linewidth=1.5)
+        shown = (contenders(row)[0], fastest_step(row), PRODUCTION, PYTORCH)
+        for offset, ((label, colour), name) in enumerate(zip(colours.items(), shown)):
+            share = share_of_ceiling(row, name) if name else None
+            y = place + 0.2 * (offset - 1.5)
+            axes.barh(y, share or 0.0, height=0.19, color=colour, label=label if place == 0 else None)
+            if share is None:
+                continue
+            # Not across the ceiling's line.
+            inside = share > 0.9
+            over = "black" if label == "fastest step" else "white"
+            place_of_text = {"ha": "right", "color": over} if inside else {"ha": "left"}
+            axes.text(share, y, f" {share:.0%} ", va="center", fontsize=7, **place_of_text)
+    axes.axvline(1, color="black", linewidth=1.2, zorder=0)
     axes.set_yticks(range(len(rows)), [f"{row['op']}\n{title_of(row)}" for row in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("share of the ceiling measured in the same run", fontsize=9)
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, 1.0 + 0.9 / (1 + len(rows))), ncols=3, frameon=False, fontsize=9
+    axes.set_xlim(
+        0, 1.12 * max([1.0, *(share_of_ceiling(row, name) or 0.0 for row in rows for name in contenders(row))])
     )
-    for side in ("top", "right"):
+    axes.xaxis.set_major_formatter(ticker.PercentFormatter(xmax=1))
+    axes.set_xlabel("share of the ceiling measured in the same run", fontsize=9)
+    axes.tick_params(axis="y", length=0)
+    for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    figure.tight_layout()
+    figure.legend(loc="upper center", ncols=len(colours), frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / height))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
@@ -168,7 +236,7 @@ def _panel(axes, row: dict, colours: list[str]):
         if gbps[name] is None:
             axes.text(0, y, f" {row['contenders'].get(name, {}).get('status', 'not run')}", va="center", fontsize=8)
             continue
-        colour = {PRODUCTION: colours[2], PYTORCH: "0.6"}.get(name, colours[0])
+        colour = {PRODUCTION: colours[2], PYTORCH: GREY}.get(name, colours[0])
         axes.barh(y, gbps[name], height=0.8, color=colour)
         share = share_of_ceiling(row, name)
         text = f" {report.median_us(row, name):.1f} us" + (f", {share:.0%}" if share is not None else "")
@@ -179,7 +247,10 @@ def _panel(axes, row: dict, colours: list[str]):
     axes.set_yticks(range(len(names)), [label_of(name) for name in names], fontsize=8.5)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, limit)
-    axes.set_title(f"{title_of(row)}: GB/s, and the ceiling measured in the same run", fontsize=10, loc="left")
+    title = f"{title_of(row)}: GB/s"
+    if ceiling:
+        title += f"; line: ceiling, {ceiling_of(row)}"
+    axes.set_title(title, fontsize=10, loc="left")
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="0.88", linewidth=0.8)
     axes.set_axisbelow(True)

@@ -14,6 +14,7 @@ DTYPE_NAMES = {
     torch.int64: "i64",
     torch.bool: "bool",
     torch.complex64: "c64",
+    torch.complex128: "c128",
 }
 NCHW = (64, 256, 56, 56)
 

@@ -168,6 +168,41 @@ def test_counters_are_the_longest_kernel_s():
     assert "Counters of each step's longest kernel" in ladder_docs.page_of("mul", None, result)
 
 
+def profiled(step: float, production: float) -> dict:
+    """A row of reduce_sum whose first step and production have so many bank conflicts in 100 instructions."""
+    (row,) = synthetic(room=ROOMS["reduce_sum"])["rows"]
+    entry = {
+        "kernels": 2, "sectors a load": 16.0, "sectors a store": 0.0, "bank conflicts of stores": 0.0, "warps active (%)": 73.85,
+        "instructions of warps": 20914176.0, "DRAM bytes read": 1073772032.0, "DRAM bytes written": None,
+        "waits for": "the queue of loads and stores", "cycles waited an instruction": 121.02,
+    }  # fmt: skip
+    for name, conflicts in (("step 0 interleaved_modulo", step), ("gpuopt", production)):
+        row["contenders"][name]["counters"] = entry | {"bank conflicts of loads": conflicts * 209141.76}
+    return row
+
+
+def test_counters_are_shown_in_few_digits():
+    headings, lines = ladder_report.counters_of(profiled(10.3, 0.0))
+    assert [name for name, _ in lines] == ["0 interleaved_modulo", "production"]
+    shown = dict(zip(headings, lines[0][1], strict=True))
+    assert shown == {
+        "kernels": "2", "instructions (M)": "20.9", "sectors a load": "16", "sectors a store": "-", ladder_report.CONFLICTS: "10.3",
+        "warps active (%)": "73.8", "DRAM read (MB)": "1074", "DRAM written (MB)": "-", "waits for (cycles)": "load/store queue (121)",
+    }  # fmt: skip
+
+
+def test_few_bank_conflicts_have_no_column():
+    assert ladder_report.CONFLICTS not in ladder_report.counters_of(profiled(0.7, 1.3))[0]
+
+
+def test_fastest_step():
+    (row,) = made_up()["rows"]
+    assert ladder_report.fastest_step(row) == "step 10 last_block_ticket"  # production and PyTorch are no steps
+    for name in ladder_report.contenders(row)[:-2]:
+        row["contenders"][name] = {"status": "failed", "reason": "no"}
+    assert ladder_report.fastest_step(row) is None
+
+
 def test_no_profiler_is_no_failure(monkeypatch, tmp_path):
     monkeypatch.setattr(ladder_profile.shutil, "which", lambda name: None)
     console = Console(width=150, file=io.StringIO())
