@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
 
 import pytest
 import torch
@@ -15,8 +14,9 @@ import torch_ops
 
 from .cases import tensors
 from .cases.conv1d import CASES
-from .compare import Failures, close, different_bits
+from .compare import close, different_bits
 from .conv1d_calls import GRADIENTS, KINDS, make_call
+from .overlap import Calls, spoil
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -27,7 +27,7 @@ FORWARD, BACKWARD = CASE["conv1d_act"], CASE["conv1d_backward"]
 
 
 @functools.cache
-def _calls() -> dict:
+def _calls() -> Calls:
     """Forward and gradients of every kind, as functions without arguments that return a tensor."""
     calls = {}
     for kind, layout, dtype in itertools.product(KINDS, ("contiguous", "transposed"), (torch.float32, torch.bfloat16)):
@@ -54,44 +54,22 @@ def _calls() -> dict:
         groups=64,
         output_mask=[False, True, False],
     )
-    return calls
-
-
-@functools.cache
-def _sequential() -> dict:
-    """The result of every call, made with nothing else running."""
-    results = {}
-    for name, call in _calls().items():
-        torch.cuda.synchronize()
-        results[name] = call()
-        torch.cuda.synchronize()
-    return results
-
-
-def _compare(results) -> None:
-    torch.cuda.synchronize()
-    failures = Failures()
-    for name, got in results:
-        with failures.sample(name):
-            failures.add(name, different_bits(got, _sequential()[name]))
-    failures.check()
+    return Calls(calls)
 
 
 def test_repeats_bit_for_bit():
-    for _ in range(5):
-        _compare((name, call()) for name, call in _calls().items())
+    _calls().repeat(5)
 
 
 OWN = ("depthwise", "depthwise, 768", "one channel", "one place", "short")  # with a kernel here, at step 1
 
 
 def test_own_kernels_repeat_whatever_cudnn_is_asked():
-    _sequential()  # of cuDNN's too, which all tests share
-    own = {name: call for name, call in _calls().items() if name.startswith("large") or _is_own(name)}
+    calls = _calls()  # with results of cuDNN's too, which all tests share
+    own = [name for name in calls.names if name.startswith("large") or _is_own(name)]
     assert len(own) >= 80
     with torch.backends.cudnn.flags(True, deterministic=False, allow_tf32=False):
-        for _ in range(5):
-            _compare((name, call()) for name, call in own.items())
+        calls.repeat(5, own)
 
 
 def _is_own(name: str) -> bool:
@@ -101,31 +79,19 @@ def _is_own(name: str) -> bool:
 
 
 def test_streams_at_once():
-    names, streams = list(_sequential()), [torch.cuda.Stream() for _ in range(6)]
-    for _ in range(2):
-        gate, results = torch.cuda.Event(), []
-        torch.cuda._sleep(40_000_000)  # some 20 ms, while the streams' queues are filled
-        gate.record()
-        for k, stream in enumerate(streams):
-            with torch.cuda.stream(stream):
-                stream.wait_event(gate)
-                for n in range(len(names)):
-                    name = names[(n * (1 if k % 2 else 5) + 7 * k) % len(names)]
-                    results.append((name, _calls()[name]()))
-        _compare(results)
+    names = _calls().names
+    orders = [[names[(n * (1 if k % 2 else 5) + 7 * k) % len(names)] for n in range(len(names))] for k in range(6)]
+    _calls().on_streams(orders, rounds=2)
 
 
 def test_graph_replays():
     """A graph of all calls, replayed into spoilt results."""
-    names = list(_sequential())  # kernels are loaded
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static = [(name, _calls()[name]()) for name in names]
+    calls = _calls()
+    graph, static = calls.captured(calls.names)
     for _ in range(3):
-        for _, result in static:
-            result.fill_(math.nan)
+        spoil(static)
         graph.replay()
-        _compare(static)
+        calls.compare(static)
 
 
 def test_graph_of_steps():
@@ -148,13 +114,14 @@ def test_graph_of_steps():
 @pytest.mark.parametrize("byte", [0x01, 0x7F, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
     """Whatever a workspace or a result held before."""
+    calls = _calls()
     torch.cuda.empty_cache()
     results = []
-    for name, call in _calls().items():
+    for name, call in calls.functions.items():
         blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 24) for _ in range(2)]
         del blocks
         results.append((name, call()))
-    _compare(results)
+    calls.compare(results)
 
 
 @contextlib.contextmanager
@@ -168,8 +135,9 @@ def _deterministic():
 
 def test_deterministic_algorithms():
     """The flag changes no bit of what kernels here compute, and dense convolutions obey it."""
+    calls = _calls()
     with _deterministic():
-        _compare((name, call()) for name, call in _calls().items())
+        calls.repeat(1)
         operands, grad, steps = make_call("dense", 5, torch.float32)
         mask = {**steps, "output_mask": [True, True, True]}
         for case, args, given in ((FORWARD, operands, steps), (BACKWARD, (grad, *operands[:2]), mask)):

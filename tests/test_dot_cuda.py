@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import warnings
 
 import pytest
@@ -16,6 +15,7 @@ import torch_ops
 from .cases import tensors
 from .cases.dot import CASES
 from .compare import Failures, different_bits
+from .overlap import Calls, half_alike
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -59,101 +59,35 @@ def _given() -> dict:
 
 
 @functools.cache
-def _calls() -> dict:
+def _calls() -> Calls:
     """As functions without arguments."""
     calls = {}
     for name, (x, y) in _given().items():
         ops = (torch_ops.dot_rows,) if x.dim() == 2 else (torch_ops.dot, torch_ops.vdot)
         calls.update({f"{op.__name__}, {name}": functools.partial(op, x, y) for op in ops})
-    return calls
-
-
-@functools.cache
-def _sequential() -> dict:
-    """The result of every call, made with nothing else running."""
-    results = {}
-    for name, call in _calls().items():
-        torch.cuda.synchronize()
-        results[name] = call()
-        torch.cuda.synchronize()
-    return results
-
-
-def _compare(results) -> None:
-    """(name, result) pairs against the sequential ones."""
-    torch.cuda.synchronize()
-    failures = Failures()
-    for name, got in results:
-        with failures.sample(name):
-            failures.add(name, different_bits(got, _sequential()[name]))
-    failures.check()
-
-
-def _gate() -> torch.cuda.Event:
-    """An event some 20 ms away: streams that wait for it start together, however long it takes to fill their queues."""
-    event = torch.cuda.Event()
-    torch.cuda._sleep(40_000_000)
-    event.record()
-    return event
+    return Calls(calls)
 
 
 def test_repeats_bit_for_bit():
-    for _ in range(20):
-        _compare((name, call()) for name, call in _calls().items())
+    _calls().repeat(20)
 
 
 def test_streams_at_once():
     """Half of the streams make the same call at the same time, half of them other ones."""
-    names, streams = list(_sequential()), [torch.cuda.Stream() for _ in range(8)]
-    for _ in range(3):
-        results, gate = [], _gate()
-        for k, stream in enumerate(streams):
-            with torch.cuda.stream(stream):
-                stream.wait_event(gate)
-                for n in range(2 * len(names)):
-                    name = names[(n + (7 * k if k % 2 else 0)) % len(names)]
-                    results.append((name, _calls()[name]()))
-        _compare(results)
+    calls = _calls()
+    calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
 
 
 def test_threads_at_once():
     """Host threads with a stream each: nothing that a call keeps on the host is shared."""
-    names, results, lock = list(_sequential()), [], threading.Lock()
-
-    def run(k):
-        with torch.cuda.stream(torch.cuda.Stream()):
-            mine = [(name, _calls()[name]()) for name in (names[n * (k + 1) % len(names)] for n in range(100))]
-            torch.cuda.current_stream().synchronize()
-        with lock:
-            results.extend(mine)
-
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 600
-    _compare(results)
+    _calls().in_threads(6, each=100)
 
 
 def test_graph_replays():
     """A graph of all calls, replayed into spoilt results, with the same calls beside it."""
-    names = list(_sequential())  # kernels are loaded
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static = [(name, _calls()[name]()) for name in names]
-    streams = [torch.cuda.Stream() for _ in range(4)]
-    for _ in range(5):
-        for _, result in static:
-            result.copy_(tensors.poison(result.shape, result.dtype, "cuda"))
-        results, gate = [], _gate()
-        for k, stream in enumerate(streams):
-            with torch.cuda.stream(stream):
-                stream.wait_event(gate)
-                for name in names[k::4]:
-                    graph.replay()
-                    results.append((name, _calls()[name]()))
-        _compare([*static, *results])
+    calls = _calls()
+    captured = calls.captured(calls.names)
+    calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
 
 
 def test_graphs_take_new_values():
@@ -185,13 +119,14 @@ def test_graphs_take_new_values():
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
     """Whatever a workspace or a result held before: sizes and counters in it would be wrong, numbers would show."""
+    calls = _calls()
     torch.cuda.empty_cache()
     results = []
-    for name, call in _calls().items():
+    for name, call in calls.functions.items():
         blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 25) for _ in range(3)]
         del blocks
         results.append((name, call()))
-    _compare(results)
+    calls.compare(results)
 
 
 def _large_operands() -> dict:
@@ -285,13 +220,14 @@ def _deterministic(warn_only: bool = False):
 
 def test_deterministic_algorithms_refuse_the_atomic_product(capfd):
     """Or warn of it, where that is asked for; the other products, and the atomic one under vmap, give what they always give."""
+    calls = _calls()
     x, y = torch.arange(12.0, device="cuda").view(3, 4).unbind()[:2]
     with _deterministic():
         for given in ((x, y), (x[:0], y[:0]), (x.half(), y.half())):
             with pytest.raises(RuntimeError, match="gpuopt::dot_fast_atomic.*deterministic"):
                 torch_ops.dot_fast_atomic(*given)
         assert torch.vmap(torch_ops.dot_fast_atomic)(x[None], y[None]).tolist() == [38]
-        _compare((name, call()) for name, call in _calls().items())
+        calls.repeat(1)
     with _deterministic(warn_only=True), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert torch_ops.dot_fast_atomic(x, y).item() == 38

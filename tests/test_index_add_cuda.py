@@ -7,7 +7,6 @@ import functools
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from .cases import Sample, tensors
 from .cases.index_add import CASES, index_add_bound, index_add_reference, scratch
 from .cases.index_add_samples import MODES, indices
 from .compare import Failures, different_bits, different_from_reference
+from .overlap import Calls, half_alike
 
 pytestmark = pytest.mark.gpu
 (CASE,) = CASES
@@ -60,7 +60,7 @@ def _args(regime: str, distribution: str, dtype: torch.dtype) -> tuple:
 
 
 @functools.cache
-def _calls(dtype: torch.dtype) -> dict:
+def _calls(dtype: torch.dtype) -> Calls:
     """All regimes and distributions, and a source that is not dense, as functions without arguments in mode 'deterministic'."""
     calls = {}
     for regime in REGIMES:
@@ -73,28 +73,7 @@ def _calls(dtype: torch.dtype) -> dict:
         calls[f"transposed and expanded, {distribution}"] = functools.partial(
             torch_ops.index_add, *args, mode="deterministic"
         )
-    return calls
-
-
-@functools.cache
-def _sequential(dtype: torch.dtype) -> dict:
-    """The result of every call, made with nothing else running."""
-    results = {}
-    for name, call in _calls(dtype).items():
-        torch.cuda.synchronize()
-        results[name] = call()
-        torch.cuda.synchronize()
-    return results
-
-
-def _compare(dtype: torch.dtype, results) -> None:
-    """(name, result) pairs against the sequential ones."""
-    torch.cuda.synchronize()
-    failures = Failures()
-    for name, got in results:
-        with failures.sample(name):
-            failures.add(name, different_bits(got, _sequential(dtype)[name]))
-    failures.check()
+    return Calls(calls)
 
 
 # ---------------------------------------------------------------- the same bits, however calls overlap
@@ -102,14 +81,13 @@ def _compare(dtype: torch.dtype, results) -> None:
 
 @each_dtype
 def test_repeats_bit_for_bit(dtype):
-    for _ in range(10):
-        _compare(dtype, ((name, call()) for name, call in _calls(dtype).items()))
+    _calls(dtype).repeat(10)
 
 
 @each_dtype
 def test_every_form_and_mode_under_deterministic_algorithms(dtype):
     """In place, out= and functional, in all three modes, give the bits of mode 'deterministic'."""
-    wanted = _sequential(dtype)
+    wanted = _calls(dtype).sequential
     torch.use_deterministic_algorithms(True)
     try:
         for regime in REGIMES:
@@ -129,56 +107,21 @@ def test_every_form_and_mode_under_deterministic_algorithms(dtype):
 @each_dtype
 def test_streams_at_once(dtype):
     """Half of the streams make the same call at the same time, half of them other ones."""
-    names, streams = list(_sequential(dtype)), [torch.cuda.Stream() for _ in range(8)]
-    for _ in range(3):
-        results, gate = [], torch.cuda.Event()
-        torch.cuda._sleep(40_000_000)  # some 20 ms, until all queues are filled
-        gate.record()
-        for k, stream in enumerate(streams):
-            with torch.cuda.stream(stream):
-                stream.wait_event(gate)
-                for n in range(len(names)):
-                    name = names[(n + (7 * k if k % 2 else 0)) % len(names)]
-                    results.append((name, _calls(dtype)[name]()))
-        _compare(dtype, results)
+    calls = _calls(dtype)
+    calls.on_streams(half_alike(calls.names, streams=8), rounds=3)
 
 
 @each_dtype
 def test_threads_at_once(dtype):
     """Host threads with a stream each: nothing that a call keeps on the host is shared."""
-    names, results, lock = list(_sequential(dtype)), [], threading.Lock()
-
-    def run(k):
-        with torch.cuda.stream(torch.cuda.Stream()):
-            mine = [(name, _calls(dtype)[name]()) for name in (names[n * (k + 1) % len(names)] for n in range(60))]
-            torch.cuda.current_stream().synchronize()
-        with lock:
-            results.extend(mine)
-
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 240
-    _compare(dtype, results)
+    _calls(dtype).in_threads(4, each=60)
 
 
 @each_dtype
 def test_graph_replays(dtype):
     """A graph of many calls, replayed into spoilt results, with other calls beside it."""
-    names = list(_sequential(dtype))[::3]
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static = [(name, _calls(dtype)[name]()) for name in names]
-    for _ in range(5):
-        for _, result in static:
-            result.copy_(tensors.poison(result.shape, result.dtype, "cuda"))
-        torch.cuda.synchronize()
-        with torch.cuda.stream(torch.cuda.Stream()):
-            graph.replay()
-        beside = [(name, _calls(dtype)[name]()) for name in names]
-        _compare(dtype, [*static, *beside])
+    calls = _calls(dtype)
+    calls.replay_beside(calls.names[::3], rounds=5)
 
 
 @each_mode
@@ -350,13 +293,14 @@ def test_scratch_memory_goes_by_the_index(what, mode):
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
     """Whatever scratch memory or a result held before: counters in it would be wrong, numbers would show."""
+    calls = _calls(torch.float32)
     torch.cuda.empty_cache()
     results = []
-    for name, call in _calls(torch.float32).items():
+    for name, call in calls.functions.items():
         blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 26) for _ in range(3)]
         del blocks
         results.append((name, call()))
-    _compare(torch.float32, results)
+    calls.compare(results)
 
 
 # ---------------------------------------------------------------- indices out of range

@@ -5,16 +5,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import threading
 
 import pytest
 import torch
 
 import torch_ops
 
-from .cases import tensors
 from .cases.reduce import CASES
-from .compare import Failures, different_bits, different_from_reference
+from .compare import different_from_reference
+from .overlap import Calls, gate, half_alike, spoil
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -99,7 +98,7 @@ def test_accuracy_of_rows_and_columns(data, dtype, shape, dim):
 
 
 @functools.cache
-def _calls() -> dict:
+def _calls() -> Calls:
     """Reductions of every kind as functions without arguments: by one block and by many, of rows, columns and what lies between."""
     generator = torch.Generator("cuda").manual_seed(3)
 
@@ -131,107 +130,34 @@ def _calls() -> dict:
             calls[f"{op.__name__}, {name}"] = functools.partial(op, x, dim)
     for name, x in (("full int8", make(2**21).mul(50).to(torch.int8)), ("full int64", make(2**20).mul(2**60).long())):
         calls[f"reduce_sum, {name}"] = functools.partial(torch_ops.reduce_sum, x)
-    return calls
-
-
-@functools.cache
-def _sequential() -> dict:
-    """The result of every call, made with nothing else running."""
-    results = {}
-    for name, call in _calls().items():
-        torch.cuda.synchronize()
-        results[name] = call()
-        torch.cuda.synchronize()
-    return results
-
-
-def _compare(results) -> None:
-    """(name, result) pairs against the sequential ones."""
-    torch.cuda.synchronize()
-    failures = Failures()
-    for name, got in results:
-        with failures.sample(name):
-            failures.add(name, different_bits(got, _sequential()[name]))
-    failures.check()
-
-
-def _gate() -> torch.cuda.Event:
-    """An event some 20 ms away: streams that wait for it start together, however long it takes to fill their queues."""
-    event = torch.cuda.Event()
-    torch.cuda._sleep(40_000_000)
-    event.record()
-    return event
+    return Calls(calls)
 
 
 def test_repeats_bit_for_bit():
-    for _ in range(20):
-        _compare((name, call()) for name, call in _calls().items())
+    _calls().repeat(20)
 
 
 def test_streams_at_once():
     """Half of the streams make the same call at the same time, half of them other ones."""
-    names, streams = list(_sequential()), [torch.cuda.Stream() for _ in range(8)]
-    for _ in range(3):
-        results, gate = [], _gate()
-        for k, stream in enumerate(streams):
-            with torch.cuda.stream(stream):
-                stream.wait_event(gate)
-                for n in range(2 * len(names)):
-                    name = names[(n + (7 * k if k % 2 else 0)) % len(names)]
-                    results.append((name, _calls()[name]()))
-        _compare(results)
+    calls = _calls()
+    calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
 
 
 def test_threads_at_once():
     """Host threads with a stream each: nothing that a call keeps on the host is shared."""
-    names, results, lock = list(_sequential()), [], threading.Lock()
-
-    def run(k):
-        with torch.cuda.stream(torch.cuda.Stream()):
-            order = [names[n * (k + 1) % len(names)] for n in range(100)]
-            mine = [(name, _calls()[name]()) for name in order]
-            torch.cuda.current_stream().synchronize()
-        with lock:
-            results.extend(mine)
-
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 600
-    _compare(results)
+    _calls().in_threads(6, each=100)
 
 
 def _captured(names) -> tuple[torch.cuda.CUDAGraph, list]:
-    """A graph of calls one after another, kept so that it can be instantiated again, and its (name, result) pairs."""
-    _sequential()  # kernels are loaded
-    graph = torch.cuda.CUDAGraph(keep_graph=True)
-    with torch.cuda.graph(graph):
-        results = [(name, _calls()[name]()) for name in names]
-    return graph, results
-
-
-def _spoil(results) -> None:
-    for _, result in results:
-        result.copy_(tensors.poison(result.shape, result.dtype, "cuda"))
+    """A graph of these calls, kept so that it can be instantiated again, and its (name, result) pairs."""
+    return _calls().captured(names, torch.cuda.CUDAGraph(keep_graph=True))
 
 
 def test_graph_replayed_from_several_streams():
     """One instance: CUDA runs its replays one by one, and other calls beside them."""
-    names = list(_sequential())
-    graph, static = _captured(names)
-    streams = [torch.cuda.Stream() for _ in range(4)]
-    for _ in range(5):
-        _spoil(static)
-        results, gate = [], _gate()
-        for k, stream in enumerate(streams):
-            with torch.cuda.stream(stream):
-                stream.wait_event(gate)
-                for name in names[k::4]:
-                    graph.replay()
-                    results.append((name, _calls()[name]()))
-        _compare([*static, *results])
+    calls = _calls()
+    captured = _captured(calls.names)
+    calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
 
 
 class _Instance:
@@ -271,19 +197,20 @@ class _Instance:
 def test_two_instances_of_a_graph(name):
     """One call, in two instances at once: the same kernels with the same addresses, workspace included. (In a graph of several calls
     torch's allocator gives what one call has freed to the next, so that its instances must not run at once, whatever the operator.)"""
+    calls = _calls()
     graph, static = _captured([f"reduce_sum, {name}"])
     instances = [_Instance(graph) for _ in range(2)]
     streams = [torch.cuda.Stream() for _ in instances]
     try:
         for _ in range(4):
-            _spoil(static)
-            gate = _gate()
+            spoil(static)
+            start = gate()
             for stream in streams:
-                stream.wait_event(gate)
+                stream.wait_event(start)
             for _ in range(16):
                 for instance, stream in zip(instances, streams):
                     instance.launch(stream)
-            _compare(static)
+            calls.compare(static)
     finally:
         torch.cuda.synchronize()
         for instance in instances:
@@ -296,13 +223,14 @@ def test_two_instances_of_a_graph(name):
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
     """Whatever a workspace or a result held before: sizes and counters in it would be wrong, numbers would show."""
+    calls = _calls()
     torch.cuda.empty_cache()
     results = []
-    for name, call in _calls().items():
+    for name, call in calls.functions.items():
         blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 25) for _ in range(3)]
         del blocks
         results.append((name, call()))
-    _compare(results)
+    calls.compare(results)
 
 
 def _inputs() -> dict:

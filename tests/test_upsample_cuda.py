@@ -11,6 +11,7 @@ import torch
 from .cases import tensors
 from .cases.upsample import MODES
 from .compare import Failures, different_bits, different_from_reference
+from .overlap import Calls, half_alike
 
 pytestmark = pytest.mark.gpu
 each_mode = pytest.mark.parametrize("mode", MODES)
@@ -99,7 +100,7 @@ def _sizes() -> dict:
 
 
 @functools.cache
-def _calls() -> dict:
+def _given() -> dict:
     """name -> (case, args): the forward and the backward of every size, mode and memory format, in float32 and bfloat16."""
     generator = torch.Generator("cuda").manual_seed(3)
     calls = {}
@@ -117,37 +118,16 @@ def _calls() -> dict:
     return calls
 
 
-def _call(name: str) -> torch.Tensor:
-    case, args = _calls()[name]
-    return case.op(*args)
-
-
 @functools.cache
-def _sequential() -> dict:
-    """The result of every call, made with nothing else running."""
-    results = {}
-    for name in _calls():
-        torch.cuda.synchronize()
-        results[name] = _call(name)
-        torch.cuda.synchronize()
-    return results
-
-
-def _compare(results) -> None:
-    """(name, result) pairs against the sequential ones."""
-    torch.cuda.synchronize()
-    failures = Failures()
-    for name, got in results:
-        with failures.sample(name):
-            failures.add(name, different_bits(got, _sequential()[name]))
-    failures.check()
+def _calls() -> Calls:
+    return Calls({name: functools.partial(case.op, *args) for name, (case, args) in _given().items()})
 
 
 def test_values_at_size():
     """Forward: ATen's bits. Backward: the float64 reference, within the bound."""
     failures = Failures()
-    for name, got in _sequential().items():
-        case, args = _calls()[name]
+    for name, got in _calls().sequential.items():
+        case, args = _given()[name]
         with failures.sample(name):
             exact = case.reference(*args)
             bound = case.bound("cuda", got.dtype, exact, *args)
@@ -158,50 +138,28 @@ def test_values_at_size():
 
 
 def test_repeats_bit_for_bit():
-    for _ in range(5):
-        _compare((name, _call(name)) for name in _calls())
+    _calls().repeat(5)
 
 
 def test_streams_at_once():
     """Half of the streams make the same call at the same time, half of them other ones."""
-    names, streams = list(_sequential())[::7], [torch.cuda.Stream() for _ in range(8)]
-    for _ in range(3):
-        results, gate = [], torch.cuda.Event()
-        torch.cuda._sleep(40_000_000)  # some 20 ms, until all queues are filled
-        gate.record()
-        for k, stream in enumerate(streams):
-            with torch.cuda.stream(stream):
-                stream.wait_event(gate)
-                for n in range(len(names)):
-                    name = names[(n + (7 * k if k % 2 else 0)) % len(names)]
-                    results.append((name, _call(name)))
-        _compare(results)
+    calls = _calls()
+    calls.on_streams(half_alike(calls.names[::7], streams=8), rounds=3)
 
 
 def test_graph_replays():
     """A graph of many calls, replayed into spoilt results, with other calls beside it."""
-    names = list(_sequential())[::5]
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        static = [(name, _call(name)) for name in names]
-    for _ in range(5):
-        for _, result in static:
-            result.copy_(tensors.poison(result.shape, result.dtype, "cuda"))
-        torch.cuda.synchronize()
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            graph.replay()
-        beside = [(name, _call(name)) for name in names]
-        _compare([*static, *beside])
+    calls = _calls()
+    calls.replay_beside(calls.names[::5], rounds=5)
 
 
 def test_never_waits():
-    names = list(_sequential())
+    calls = _calls()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for name in names:
-            _call(name)
+        for call in calls.functions.values():
+            call()
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -212,13 +170,14 @@ def test_never_waits():
 @pytest.mark.parametrize("byte", [0x00, 0x3F, 0x7F, 0xFF])
 def test_every_element_is_written(byte):
     """Whatever the result's memory held before: nothing is left there, and nothing is added to it."""
+    calls = _calls()
     torch.cuda.empty_cache()
     results = []
-    for name, wanted in list(_sequential().items())[::3]:
+    for name, wanted in list(calls.sequential.items())[::3]:
         blocks = [torch.full((wanted.nbytes,), byte, dtype=torch.uint8, device="cuda") for _ in range(3)]
         del blocks
-        results.append((name, _call(name)))
-    _compare(results)
+        results.append((name, calls.functions[name]()))
+    calls.compare(results)
 
 
 BLOCK = 2**21  # the allocator rounds large sizes up to a multiple of this
@@ -236,10 +195,10 @@ def _allocated(call) -> tuple[torch.Tensor, int, int]:
 
 
 def test_allocates_its_result_alone():
-    for name in _calls():
+    for name, call in _calls().functions.items():
         if name.startswith("backward of from one pixel"):
             continue  # a sum over whole images: reduce_sum may take a small workspace
-        result, count, peak = _allocated(functools.partial(_call, name))
+        result, count, peak = _allocated(call)
         assert count == 1 and peak <= result.nbytes + BLOCK, (
             f"{name}: {count} allocations, {peak} of {result.nbytes} bytes"
         )

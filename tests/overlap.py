@@ -1,0 +1,119 @@
+"""Calls that must give the same bits however they overlap: repeated, on several streams, in several host threads, in graphs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+
+from .cases import tensors
+from .compare import Failures, different_bits
+
+Result = tuple[str, torch.Tensor]
+Captured = tuple[torch.cuda.CUDAGraph, list[Result]]
+
+
+def gate() -> torch.cuda.Event:
+    """An event some 20 ms away: streams that wait for it start together, however long it takes to fill their queues."""
+    event = torch.cuda.Event()
+    torch.cuda._sleep(40_000_000)
+    event.record()
+    return event
+
+
+def half_alike(names: Sequence[str], streams: int, times: int = 1) -> list[list[str]]:
+    """An order for each stream, with every name so many times: one and the same for half of the streams, and other ones, each of which
+    starts at another name, for the other half."""
+    count = times * len(names)
+    return [[names[(n + (7 * k if k % 2 else 0)) % len(names)] for n in range(count)] for k in range(streams)]
+
+
+def spoil(results: Iterable[Result]) -> None:
+    """Fills them with what no call gives."""
+    for _, result in results:
+        result.copy_(tensors.poison(result.shape, result.dtype, result.device))
+
+
+class Calls:
+    """Functions without arguments that return a tensor, by name. Each is called at once, with nothing else running: `sequential` has the
+    results, and from then on kernels are loaded."""
+
+    def __init__(self, functions: dict[str, Callable[[], torch.Tensor]]):
+        self.functions, self.names = functions, list(functions)
+        self.sequential: dict[str, torch.Tensor] = {}
+        for name, function in functions.items():
+            torch.cuda.synchronize()
+            self.sequential[name] = function()
+            torch.cuda.synchronize()
+
+    def results(self, names: Iterable[str] | None = None) -> Iterator[Result]:
+        """(name, result) pairs, of all calls or of these, each made when it is asked for."""
+        for name in self.names if names is None else names:
+            yield name, self.functions[name]()
+
+    def compare(self, results: Iterable[Result]) -> None:
+        """(name, result) pairs against the sequential ones."""
+        torch.cuda.synchronize()
+        failures = Failures()
+        for name, got in results:
+            with failures.sample(name):
+                failures.add(name, different_bits(got, self.sequential[name]))
+        failures.check()
+
+    def repeat(self, times: int, names: Sequence[str] | None = None) -> None:
+        for _ in range(times):
+            self.compare(self.results(names))
+
+    def on_streams(self, orders: Sequence[Sequence[str]], rounds: int, captured: Captured | None = None) -> None:
+        """A stream for each order, all of which start together. The results of a `captured` graph are spoilt before each round, and the
+        graph is replayed before every call."""
+        streams = [torch.cuda.Stream() for _ in orders]
+        graph, static = captured or (None, [])
+        for _ in range(rounds):
+            spoil(static)
+            results, start = [], gate()
+            for stream, order in zip(streams, orders):
+                with torch.cuda.stream(stream):
+                    stream.wait_event(start)
+                    for name in order:
+                        if graph is not None:
+                            graph.replay()
+                        results.append((name, self.functions[name]()))
+            self.compare([*static, *results])
+
+    def in_threads(self, threads: int, each: int) -> None:
+        """Host threads with a stream each, which make so many calls each, at strides of their own through the names."""
+        results, lock = [], threading.Lock()
+
+        def run(k):
+            with torch.cuda.stream(torch.cuda.Stream()):
+                mine = list(self.results(self.names[n * (k + 1) % len(self.names)] for n in range(each)))
+                torch.cuda.current_stream().synchronize()
+            with lock:
+                results.extend(mine)
+
+        running = [threading.Thread(target=run, args=(k,)) for k in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        assert len(results) == threads * each, f"{len(results)} calls were made, expected {threads * each}"
+        self.compare(results)
+
+    def captured(self, names: Sequence[str], graph: torch.cuda.CUDAGraph | None = None) -> Captured:
+        """A graph of these calls one after another, and its (name, result) pairs."""
+        graph = torch.cuda.CUDAGraph() if graph is None else graph
+        with torch.cuda.graph(graph):
+            static = list(self.results(names))
+        return graph, static
+
+    def replay_beside(self, names: Sequence[str], rounds: int) -> None:
+        """A graph of these calls, replayed into spoilt results, with the same calls on another stream."""
+        graph, static = self.captured(names)
+        for _ in range(rounds):
+            spoil(static)
+            torch.cuda.synchronize()
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.replay()
+            self.compare([*static, *self.results(names)])
