@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 
 from .build import load
-from .dtypes import F16, F32, TYPES
-from .test_dot_kernels import BF16, Memory, decode, encode
+from .dtypes import BF16, F16, F32, TYPES
+from .memory import Memory, decode, encode
 
 FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT = range(3)
 LIBRARY, ROWS, FAN, COLUMNS, VALUES, CHUNKS = range(6)

@@ -1,6 +1,7 @@
 // C entry points to the emulated launchers of convolutions, for conv1d_model.py.
 #include "../plan/conv1d_problem.h"
 #include "conv1d/conv1d_launch.cuh"
+#include "poisoned_workspace.h"
 
 namespace gpuopt::conv1d {
 // What a launch may have with asking, and bytes that must stay.
@@ -12,31 +13,7 @@ using namespace gpuopt::conv1d;
 
 namespace {
 
-constexpr int kGuard = 1024;
 constexpr char kPoison = char(0xff);  // NaN, for who reads what nobody has written
-
-bool is_poison(const char* from, size_t bytes) {
-  return static_cast<size_t>(std::count(from, from + bytes, kPoison)) == bytes;
-}
-
-struct PoisonedWorkspace final : Workspace {
-  void* allocate(size_t bytes) override {
-    sizes.push_back(bytes);
-    blocks.emplace_back(bytes + kGuard + 16, kPoison);
-    return begin(blocks.size() - 1);
-  }
-  char* begin(size_t i) {
-    return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
-  }
-  bool intact() {
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      if (!is_poison(begin(i) + sizes[i], kGuard)) return false;
-    }
-    return true;
-  }
-  std::vector<size_t> sizes;
-  std::vector<std::vector<char>> blocks;
-};
 
 // Shared memory is poisoned before every block, and what is not the block's must stay.
 struct PoisonedShared {
@@ -50,7 +27,7 @@ struct PoisonedShared {
     };
   }
   ~PoisonedShared() { emulator::before_block = nullptr; }
-  void check() { intact = intact && is_poison(bytes + own, sizeof(shared) - own); }
+  void check() { intact = intact && is_filled(bytes + own, sizeof(shared) - own, kPoison); }
 
   char* const bytes = reinterpret_cast<char*>(shared);
   size_t own = 0;  // of the last block
@@ -121,7 +98,7 @@ extern "C" int run(const Given* given, int pass_number, int multiprocessors, Tak
   const auto pass = static_cast<Pass>(pass_number);
   const Device device{multiprocessors};
   const Plan plan = make_plan(problem, pass, device);
-  PoisonedWorkspace workspace;
+  PoisonedWorkspace workspace(kPoison);
   PoisonedShared memory;
   const cudaError_t error = start(problem, pass, device, workspace);
   memory.check();
@@ -140,7 +117,7 @@ extern "C" int launches(const Given* given, int pass_number, int multiprocessors
   const Device device{multiprocessors};
   const Plan plan = make_plan(problem, pass, device);
   std::vector<unsigned> noted;
-  PoisonedWorkspace workspace;
+  PoisonedWorkspace workspace(kPoison);
   emulator::noted = &noted;
   const cudaError_t error =
       start(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors}, workspace);

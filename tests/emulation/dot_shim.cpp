@@ -1,10 +1,10 @@
 // C entry points to the emulated launchers of dot products, for test_dot_kernels.py.
 #include "../plan/dot_problem.h"
 #include "dot/dot_launch.cuh"
+#include "poisoned_workspace.h"
 
 namespace gpuopt::dot {
 // What a launch has without asking, and bytes that must stay.
-constexpr size_t kGuard = 1024;
 alignas(16) uint4 shared[((48 << 10) + kGuard) / sizeof(uint4)];
 }  // namespace gpuopt::dot
 
@@ -14,27 +14,6 @@ using namespace gpuopt::dot;
 namespace {
 
 constexpr char kPoison = char(0xcd);
-
-// Workspaces are filled with a byte that no sum survives, and end in bytes that must stay.
-struct PoisonedWorkspace final : Workspace {
-  void* allocate(size_t bytes) override {
-    sizes.push_back(bytes);
-    blocks.emplace_back(bytes + kGuard + 16, kPoison);
-    return begin(blocks.size() - 1);
-  }
-  char* begin(size_t i) {
-    return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
-  }
-  bool intact() {
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const char* guard = begin(i) + sizes[i];
-      if (std::count(guard, guard + kGuard, kPoison) != kGuard) return false;
-    }
-    return true;
-  }
-  std::vector<size_t> sizes;
-  std::vector<std::vector<char>> blocks;
-};
 
 }  // namespace
 
@@ -66,7 +45,7 @@ extern "C" int run(const Given* given, int multiprocessors, int atomic, Taken* t
   const Device device{multiprocessors};
   const Plan plan = make_plan(problem, device, atomic ? atomic_tuning() : Tuning{});
   std::fill_n(reinterpret_cast<char*>(shared), sizeof(shared), kPoison);
-  PoisonedWorkspace workspace;
+  PoisonedWorkspace workspace(kPoison);
   const cudaError_t error = atomic ? dot_fast_atomic(problem, device, nullptr)
                                    : dot::dot(problem, device, workspace, nullptr);
   const auto* guard = reinterpret_cast<const char*>(shared) + sizeof(shared) - kGuard;
@@ -77,6 +56,6 @@ extern "C" int run(const Given* given, int multiprocessors, int atomic, Taken* t
             plan.unroll,
             plan.splits,
             static_cast<int>(workspace.blocks.size()),
-            workspace.intact() && std::count(guard, guard + kGuard, kPoison) == kGuard};
+            workspace.intact() && is_filled(guard, kGuard, kPoison)};
   return error;
 }

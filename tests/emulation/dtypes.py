@@ -44,6 +44,16 @@ TYPES = [
 F16, F32 = TYPES[6], TYPES[7]
 
 
+class BFloat16(DType):
+    """Bits, the upper half of a float32's: numpy has no such type."""
+
+    def __repr__(self):
+        return "bfloat16"
+
+
+BF16 = BFloat16(7, np.uint16, FLOAT)
+
+
 class Operand:
     """A strided view, innermost dimension first, into a buffer of known values."""
 

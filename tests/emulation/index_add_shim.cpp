@@ -1,7 +1,10 @@
 // C entry points to the emulated index_add launchers, for test_index_add_kernels.py.
+#include <numeric>
+
 #include "../plan/index_add_problem.h"
 #include "index_add/index_add_launch.cuh"
 #include "index_add/index_add_slices.h"
+#include "poisoned_workspace.h"
 
 namespace gpuopt::index_add {
 // What a block may have on sm_90, and more than any kernel is given here.
@@ -17,30 +20,7 @@ using namespace gpuopt::index_add;
 
 namespace {
 
-// Workspaces are filled with a byte that no sum survives, and end in bytes that must stay.
-struct PoisonedWorkspace final : Workspace {
-  static constexpr size_t kGuard = 64;
-  void* allocate(size_t bytes) override {
-    total += bytes;
-    sizes.push_back(bytes);
-    blocks.emplace_back(bytes + kGuard + 16, char(0xcd));
-    return begin(blocks.size() - 1);
-  }
-  char* begin(size_t i) {
-    return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
-  }
-  bool intact() {
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      for (size_t g = 0; g < kGuard; ++g) {
-        if (begin(i)[sizes[i] + g] != char(0xcd)) return false;
-      }
-    }
-    return true;
-  }
-  size_t total = 0;
-  std::vector<size_t> sizes;
-  std::vector<std::vector<char>> blocks;
-};
+constexpr char kPoison = char(0xcd);
 
 }  // namespace
 
@@ -89,11 +69,11 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
     });
   });
   const auto guard = reinterpret_cast<char*>(hot_sums) + kHotSharedBytes;
-  std::fill_n(guard, 1024, char(0xcd));
-  PoisonedWorkspace workspace;
+  std::fill_n(guard, kGuard, kPoison);
+  PoisonedWorkspace workspace(kPoison);
   const cudaError_t error = add(problem, device, workspace, nullptr);
-  taken->scratch = static_cast<int64_t>(workspace.total);
-  taken->intact = workspace.intact() && std::count(guard, guard + 1024, char(0xcd)) == 1024;
+  taken->scratch = std::accumulate(workspace.sizes.begin(), workspace.sizes.end(), int64_t{0});
+  taken->intact = workspace.intact() && is_filled(guard, kGuard, kPoison);
   return error;
 }
 
@@ -107,7 +87,7 @@ extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t co
   index.stride = stride;
   index.bins = bins;
   const Device device{multiprocessors, shared_bytes};
-  PoisonedWorkspace workspace;
+  PoisonedWorkspace workspace(kPoison);
   std::vector<uint32_t> zeroed(3001, ~0u);
   SortedIndex sorted;
   const auto end = static_cast<uint32_t>(zeroed.size() - 1);  // which must stay

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from .build import CSRC
-from .test_dot_kernels import Memory
+from .memory import Memory
 
 POISON = 0xCD
 SIZES = [0, 1, 2, 3, 5, 31, 32, 33, 255, 256, 257, 511, 512, 513, 1000, 4099]

@@ -1,5 +1,6 @@
 // C entry points to the emulated reduction launchers, for test_reduce_kernels.py.
 #include "../plan/reduce_problem.h"
+#include "poisoned_workspace.h"
 #include "reduce/reduce_launch.cuh"
 
 namespace gpuopt::reduce {
@@ -9,21 +10,8 @@ alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have
 using namespace gpuopt;
 using namespace gpuopt::reduce;
 
-namespace {
-
-// Workspaces are filled with a byte that no sum survives.
-struct PoisonedWorkspace final : Workspace {
-  void* allocate(size_t bytes) override {
-    blocks.emplace_back(bytes + 16, char(0xcd));
-    return blocks.back().data() + (-reinterpret_cast<uintptr_t>(blocks.back().data()) & 15);
-  }
-  std::vector<std::vector<char>> blocks;
-};
-
-}  // namespace
-
-// Runs operation `op` and returns its error; *path becomes the path that its plan takes, *splits how
-// many blocks share an output.
+// Runs operation `op` and returns its error, or -1 if it wrote behind its workspace; *path becomes the path that its plan takes,
+// *splits how many blocks share an output.
 extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* sizes,
                    const int64_t* in_strides, const int64_t* out_strides, const int* reduced,
                    uint64_t in, uint64_t out, int in_dtype, int dtype, int multiprocessors,
@@ -34,16 +22,20 @@ extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* 
   const Plan plan = make_plan(problem, {true, sizeof(double)}, device);
   *path = static_cast<int>(plan.path);
   *splits = plan.splits;
-  PoisonedWorkspace workspace;
+  PoisonedWorkspace workspace(char(0xcd));
+  cudaError_t error;
   switch (op[1]) {
     case 'u':
     case 'e':
-      return sum(problem, divisor, device, workspace, nullptr);
+      error = sum(problem, divisor, device, workspace, nullptr);
+      break;
     case 'a':
-      return max(problem, device, workspace, nullptr);
+      error = max(problem, device, workspace, nullptr);
+      break;
     default:
-      return min(problem, device, workspace, nullptr);
+      error = min(problem, device, workspace, nullptr);
   }
+  return workspace.intact() ? error : -1;
 }
 
 // Makes the arguments of a launch, for sizes that are too large to run. Returns the plan's units.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 
 import numpy as np
 import pytest
@@ -11,19 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from .build import load
-from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType
+from .dtypes import BF16, BOOL, F16, F32, FLOAT, INTEGER, TYPES, DType
+from .memory import Memory, decode, encode
 
 LINE, ROWS, SHORT_ROWS, TILE, VALUES = range(5)
 
 
-class BFloat16(DType):
-    """Bits, the upper half of a float32's: numpy has no such type."""
-
-    def __repr__(self):
-        return "bfloat16"
-
-
-BF16 = BFloat16(7, np.uint16, FLOAT)
 SUMMED = [*(t for t in TYPES if t.category != BOOL), BF16]
 ATOMIC = [t for t in SUMMED if t.category == FLOAT]
 F64, C64, C128 = TYPES[8], TYPES[9], TYPES[10]
@@ -51,35 +43,9 @@ def kernels(tmp_path_factory):
     return load("dot", tmp_path_factory.mktemp("emulated"), variables=(*LIMITS, "atomic_tuning"))
 
 
-class Memory:
-    """Bytes between two pages of no memory: whoever reads beside them does not go on."""
-
-    def __init__(self, size: int):
-        pages = mmap.mmap(-1, size + 2 * mmap.PAGESIZE)
-        self.bytes = np.frombuffer(pages, np.uint8)[mmap.PAGESIZE : mmap.PAGESIZE + size]
-        no_access, begin = 0, self.bytes.ctypes.data
-        for page in (begin - mmap.PAGESIZE, begin + size):
-            assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), no_access) == 0
-
-
 @pytest.fixture(scope="module")
 def memories():
     return Memory(4 << 20), Memory(4 << 20)
-
-
-def encode(dtype: DType, values: np.ndarray) -> np.ndarray:
-    """What memory holds. To bfloat16 by rounding to the nearest, ties to even."""
-    if dtype is not BF16:
-        return values.astype(dtype.numpy)
-    bits = values.astype(np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-
-
-def decode(dtype: DType, values: np.ndarray) -> np.ndarray:
-    """In a type that holds exact sums, or ones that wrap around."""
-    if dtype is BF16:
-        values = (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype({INTEGER: np.int64, FLOAT: np.float64, COMPLEX: np.complex128}[dtype.category])
 
 
 def some(dtype: DType, random: np.random.Generator, count: int, atomic: bool) -> np.ndarray:

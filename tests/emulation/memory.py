@@ -1,0 +1,36 @@
+"""Memory that faults beside its ends, and numbers as it holds them."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+
+from .dtypes import BF16, COMPLEX, FLOAT, INTEGER, DType
+
+
+class Memory:
+    """Bytes between two pages of no memory: whoever reads beside them does not go on."""
+
+    def __init__(self, size: int):
+        pages = mmap.mmap(-1, size + 2 * mmap.PAGESIZE)
+        self.bytes = np.frombuffer(pages, np.uint8)[mmap.PAGESIZE : mmap.PAGESIZE + size]
+        no_access, begin = 0, self.bytes.ctypes.data
+        for page in (begin - mmap.PAGESIZE, begin + size):
+            assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), no_access) == 0
+
+
+def encode(dtype: DType, values: np.ndarray) -> np.ndarray:
+    """What memory holds. To bfloat16 by rounding to the nearest, ties to even."""
+    if dtype is not BF16:
+        return values.astype(dtype.numpy)
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def decode(dtype: DType, values: np.ndarray) -> np.ndarray:
+    """In a type that holds exact sums, or ones that wrap around."""
+    if dtype is BF16:
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype({INTEGER: np.int64, FLOAT: np.float64, COMPLEX: np.complex128}[dtype.category])

@@ -1,0 +1,42 @@
+// Workspaces for emulated launchers: filled with a byte that should show in every result, and with bytes behind their end that must
+// stay.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "common/workspace.h"
+
+namespace gpuopt {
+
+constexpr size_t kGuard = 1024;
+
+inline bool is_filled(const char* from, size_t bytes, char with) {
+  return static_cast<size_t>(std::count(from, from + bytes, with)) == bytes;
+}
+
+struct PoisonedWorkspace final : Workspace {
+  explicit PoisonedWorkspace(char poison) : poison(poison) {}
+
+  void* allocate(size_t bytes) override {
+    sizes.push_back(bytes);
+    blocks.emplace_back(bytes + kGuard + 16, poison);
+    return begin(blocks.size() - 1);
+  }
+  char* begin(size_t i) {
+    return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
+  }
+  bool intact() {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (!is_filled(begin(i) + sizes[i], kGuard, poison)) return false;
+    }
+    return true;
+  }
+
+  const char poison;
+  std::vector<size_t> sizes;
+  std::vector<std::vector<char>> blocks;
+};
+
+}  // namespace gpuopt
