@@ -8,7 +8,8 @@
     python -m benchmarks --plot-only benchmarks/results/nvidia-h200/elementwise.json
 
 Writes <room>.json and a picture for each operator into benchmarks/results/<gpu>/, and prints tables. A run of part of a room
-is named after that part (mul.json, elementwise.quick.json), so it never replaces a whole one.
+is named after that part (mul.json, elementwise.quick.json), so it never replaces a whole one. `python -m benchmarks.speed_docs` takes
+docs/speed.md and the README's table out of the results that are committed.
 Exit code: 1 if gpuopt failed or was wrong anywhere, 2 if nothing could be measured.
 """
 

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 from benchmarks import in_flight, ladder_report, ladders, machine, report
+from benchmarks.pages import cell, filled, update
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
 RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "ladder"
 OVERVIEW = RESULTS / "overview.png"
-PART = re.compile(r"<!-- begin: (?P<name>[\w]+) -->\n.*?<!-- end: (?P=name) -->\n", re.DOTALL)
 # Parts of a page that are no steps.
 HEAD, TABLE = "head", "table"
 
@@ -44,10 +44,6 @@ def _between_marks(path: Path, name: str) -> str:
     return parts[1].strip("\n")
 
 
-def _part(name: str, text: str) -> str:
-    return f"<!-- begin: {name} -->\n{text.rstrip()}\n<!-- end: {name} -->\n"
-
-
 def _head(op: str) -> str:
     room = room_of(op)
     return (
@@ -58,12 +54,8 @@ def _head(op: str) -> str:
     )
 
 
-def _cell(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
-
-
 def _error(value: float | None) -> str:
-    return "0" if value == 0.0 else _cell(value, ".1e")
+    return "0" if value == 0.0 else cell(value, ".1e")
 
 
 def _table(op: str, result: dict | None) -> str:
@@ -88,10 +80,10 @@ def _table(op: str, result: dict | None) -> str:
             if (us := report.median_us(row, name)) is None:
                 continue
             first, before = gains[name]
-            share = ladder_report.share_of_ceiling(row, name)
+            share = report.share_of_ceiling(row, name)
             cells = (
-                ladder_report.label_of(name), f"{us:.1f}", f"{row['contenders'][name]['gbps']:.0f}", _cell(share, ".0%"),
-                _cell(first, ".2f"), _cell(before, ".2f"), _error(row["contenders"][name].get("error")),
+                ladder_report.label_of(name), f"{us:.1f}", f"{row['contenders'][name]['gbps']:.0f}", cell(share, ".0%"),
+                cell(first, ".2f"), cell(before, ".2f"), _error(row["contenders"][name].get("error")),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
         lines += _counters(row)
@@ -122,7 +114,7 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
         if us is None:
             continue
         first, before = ladder_report.speedups(row)[own]
-        share = ladder_report.share_of_ceiling(row, own)
+        share = report.share_of_ceiling(row, own)
         text = f"{ladder_report.title_of(row)}: {us:.1f} us"
         text += f", {share:.0%} of the ceiling" if share is not None else ""
         text += f", {before:.2f} times as fast as the step before" if before is not None else ""
@@ -148,20 +140,7 @@ def page_of(op: str, old: str | None, result: dict | None) -> str:
 
     parts = {HEAD: _head(op), TABLE: _table(op, result)}
     parts |= {step.name: _step(op, step, result) for step in ladder.steps(op)}
-    return _filled(f"docs/ladder/{op}.md", parts, old)
-
-
-def _filled(page: str, parts: dict[str, str], old: str | None) -> str:
-    if old is None:
-        return "\n".join(_part(name, text) for name, text in parts.items())
-    found = [match["name"] for match in PART.finditer(old)]
-    for name in found:
-        if name not in parts:
-            raise ValueError(f"{page}: no step is called {name!r}")
-    missing = [name for name in parts if name not in found]
-    if missing:
-        raise ValueError(f"{page} has no part for {', '.join(missing)}")
-    return PART.sub(lambda match: _part(match["name"], parts[match["name"]]), old)
+    return filled(f"docs/ladder/{op}.md", parts, old)
 
 
 def in_flight_page(old: str | None, result: dict | None) -> str:
@@ -180,7 +159,7 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
         where = RESULTS.relative_to(ROOT)
         text = f"{in_flight.sentence(result)}\n\n![GB/s by bytes in flight](../../{where}/{in_flight.OP}.png)\n\n"
         text += f"{result['gpu']['name']}, {result['date'][:10]}; every copy is in [{in_flight.OP}.json](../../{where}/{in_flight.OP}.json)."
-    return _filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
+    return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
 
 COUNTERS = """\
@@ -218,10 +197,10 @@ def index_of(results: dict[str, dict | None]) -> str:
         for row in result["rows"] if result else []:
             ceiling = row["ceiling"]["gbps"] if row["ceiling"] else None
             cells = (
-                page, ladder_report.title_of(row), _cell(ceiling, ".0f"), *_ends(row),
-                _cell(report.median_us(row, ladder_report.PRODUCTION), ".1f"),
-                _cell(ladder_report.share_of_ceiling(row, ladder_report.PRODUCTION), ".0%"),
-                _cell(report.median_us(row, ladder_report.PYTORCH), ".1f"),
+                page, ladder_report.title_of(row), cell(ceiling, ".0f"), *_ends(row),
+                cell(report.median_us(row, ladder_report.PRODUCTION), ".1f"),
+                cell(report.share_of_ceiling(row, ladder_report.PRODUCTION), ".0%"),
+                cell(report.median_us(row, ladder_report.PYTORCH), ".1f"),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
     if any(results.values()):
@@ -239,7 +218,7 @@ def _ends(row: dict) -> tuple[str, str]:
     steps = ladder_report.contenders(row)[:-2]
     first, fastest = report.median_us(row, steps[0]), ladder_report.fastest_step(row)
     name = f"{report.median_us(row, fastest):.1f} ({ladder_report.label_of(fastest)})" if fastest else "-"
-    return _cell(first, ".1f"), name
+    return cell(first, ".1f"), name
 
 
 def measured() -> dict[str, dict | None]:
@@ -264,27 +243,12 @@ def pages() -> dict[Path, str]:
     return made
 
 
-def stale() -> list[str]:
-    return [path.name for path, text in pages().items() if not path.exists() or path.read_text() != text]
-
-
 def main(argv: list[str]) -> int:
-    if argv not in ([], ["--check"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    old = stale()
-    if argv:
-        for name in old:
-            print(f"docs/ladder/{name} is out of date: python -m benchmarks.ladder_docs", file=sys.stderr)
-        return 1 if old else 0
-    PAGES.mkdir(parents=True, exist_ok=True)
-    for path, text in pages().items():
-        path.write_text(text)
-    results = [result for result in measured().values() if result]
+    code = update("benchmarks.ladder_docs", __doc__, argv, pages)
+    results = [] if argv else [result for result in measured().values() if result]
     if results:
         ladder_report.plot_overview(results, OVERVIEW)
-    print(f"written: {', '.join(old) or 'nothing, all pages are up to date'}")
-    return 0
+    return code
 
 
 if __name__ == "__main__":

@@ -35,11 +35,6 @@ def fastest_step(row: dict) -> str | None:
     return min(timed, key=lambda name: report.median_us(row, name), default=None)
 
 
-def share_of_ceiling(row: dict, name: str) -> float | None:
-    entry = row["contenders"].get(name, {})
-    return entry["gbps"] / row["ceiling"]["gbps"] if "gbps" in entry and row["ceiling"] else None
-
-
 def ceiling_of(row: dict) -> str:
     """Of a row that has one."""
     ceiling = row["ceiling"]
@@ -73,7 +68,7 @@ def table(row: dict, gpu: str) -> tuple[Table, list[str]]:
             made.add_row(label_of(name), entry["status"], *["-"] * 5)
             notes.append(f"{label_of(name)} {entry['status']}: {entry['reason']}")
             continue
-        share = share_of_ceiling(row, name)
+        share = report.share_of_ceiling(row, name)
         made.add_row(
             label_of(name),
             f"{us:.2f}",
@@ -200,7 +195,7 @@ def plot_overview(results: list[dict], path: Path):
     for place, row in enumerate(rows):
         shown = (contenders(row)[0], fastest_step(row), PRODUCTION, PYTORCH)
         for offset, ((label, colour), name) in enumerate(zip(colours.items(), shown)):
-            share = share_of_ceiling(row, name) if name else None
+            share = report.share_of_ceiling(row, name) if name else None
             y = place + 0.2 * (offset - 1.5)
             axes.barh(y, share or 0.0, height=0.19, color=colour, label=label if place == 0 else None)
             if share is None:
@@ -214,7 +209,7 @@ def plot_overview(results: list[dict], path: Path):
     axes.set_yticks(range(len(rows)), [f"{row['op']}\n{title_of(row)}" for row in rows], fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(
-        0, 1.12 * max([1.0, *(share_of_ceiling(row, name) or 0.0 for row in rows for name in contenders(row))])
+        0, 1.12 * max([1.0, *(report.share_of_ceiling(row, name) or 0.0 for row in rows for name in contenders(row))])
     )
     axes.xaxis.set_major_formatter(ticker.PercentFormatter(xmax=1))
     axes.set_xlabel("share of the ceiling measured in the same run", fontsize=9)
@@ -238,7 +233,7 @@ def _panel(axes, row: dict, colours: list[str]):
             continue
         colour = {PRODUCTION: colours[2], PYTORCH: GREY}.get(name, colours[0])
         axes.barh(y, gbps[name], height=0.8, color=colour)
-        share = share_of_ceiling(row, name)
+        share = report.share_of_ceiling(row, name)
         text = f" {report.median_us(row, name):.1f} us" + (f", {share:.0%}" if share is not None else "")
         inside = gbps[name] > 0.5 * limit
         axes.text(0 if inside else gbps[name], y, text, va="center", fontsize=8, color="white" if inside else "black")

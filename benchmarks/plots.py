@@ -15,6 +15,8 @@ BAR = 0.8
 INCHES_A_BAR = 0.115
 # More cases than this are shown in two columns.
 LONGEST = 36
+# What the names of second pictures end in.
+MORE = "-more"
 
 
 def plot(result: dict, folder: Path, stem: str) -> list[Path]:
@@ -23,8 +25,7 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
     paths = []
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["op"] == op]
-        # "index_add-fast" is one of the room index_add's and "dot_rows" one of dot's, and say so already.
-        name = op if op == stem or op.startswith((f"{stem}-", f"{stem}_")) else f"{stem}-{op}"
+        name = _name(op, stem)
         sweep = report.is_sweep(rows)
         figures = {"": (_points if report.is_sample(rows) else _curves)(rows)} if sweep else _pictures(rows)
         shows = {"us": "device time", report.RATIO: report.RATIO}.get(_unit(rows) if sweep else "", "device bandwidth")
@@ -34,6 +35,17 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
             figure.savefig(paths[-1], dpi=110)
             pyplot.close(figure)
     return paths
+
+
+def _name(op: str, stem: str) -> str:
+    """ "index_add-fast" is one of the room index_add's and "dot_rows" one of dot's, and say so already."""
+    return op if op == stem or op.startswith((f"{stem}-", f"{stem}_")) else f"{stem}-{op}"
+
+
+def written(op: str, folder: Path, stem: str) -> list[Path]:
+    """The PNGs there are of an operator of a result."""
+    paths = [folder / f"{_name(op, stem)}{suffix}.png" for suffix in ("", MORE)]
+    return [path for path in paths if path.exists()]
 
 
 def _finish(figure, title: str, rows: list[dict]):
@@ -86,12 +98,12 @@ def _least_time(rows: list[dict]) -> float | None:
 
 
 def _pictures(rows: list[dict]) -> dict:
-    """A figure of all cases, or where that would be too wide, one of the headline cases and one ("-more") of the rest."""
+    """A figure of all cases, or where that would be too wide, one of the headline cases and one (MORE) of the rest."""
     headline = _columns("headline cases", [row for row in rows if row["headline"]])
     others = _columns("other layouts, shapes and types", [row for row in rows if not row["headline"]])
     if len(headline) + len(others) <= 2:
         return {"": _bars_figure(rows, headline + others)}
-    return {"": _bars_figure(rows, headline), "-more": _bars_figure(rows, others)}
+    return {"": _bars_figure(rows, headline), MORE: _bars_figure(rows, others)}
 
 
 def _columns(title: str, rows: list[dict]) -> list[tuple[str, list[dict]]]:

@@ -67,6 +67,11 @@ def median_us(row: dict, name: str) -> float | None:
     return entry["us"]["median"] if entry.get("status") == "ok" else None
 
 
+def share_of_ceiling(row: dict, name: str) -> float | None:
+    entry = row["contenders"].get(name, {})
+    return entry["gbps"] / row["ceiling"]["gbps"] if "gbps" in entry and row["ceiling"] else None
+
+
 def is_ours(name: str) -> bool:
     """Whether a contender is gpuopt, or a variant of it: "gpuopt deterministic"."""
     return name.split()[0] == "gpuopt"
