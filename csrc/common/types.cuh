@@ -36,6 +36,21 @@ __device__ __forceinline__ Complex<T> operator*(Complex<T> a, Complex<T> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
+// a * b + c: of real numbers rounded once.
+template <typename V>
+__device__ __forceinline__ V multiply_add(V a, V b, V c) {
+  if constexpr (std::is_same_v<V, float>) {
+    return fmaf(a, b, c);
+  } else if constexpr (std::is_same_v<V, double>) {
+    return fma(a, b, c);
+  } else if constexpr (std::is_integral_v<V>) {
+    return a * b + c;
+  } else {
+    return {multiply_add(a.re, b.re, multiply_add(-a.im, b.im, c.re)),
+            multiply_add(a.re, b.im, multiply_add(a.im, b.re, c.im))};
+  }
+}
+
 template <typename T>
 constexpr Category kCategory = std::is_integral_v<T> ? Category::kInteger : Category::kFloat;
 template <>

@@ -46,13 +46,90 @@ __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const 
   }
 }
 
+// Where a lane begins: a place of the chunk, and the place of the gradient that its tap lies on there. It goes on `rows` places of
+// the gradient and `apart` places of the chunk, up to the end of these.
+struct GatherLane {
+  int32_t under, place, places, rows, apart;
+};
+
+// Of places with one tap at most, of one channel: `grads` begins at the lane's place of the gradient.
+template <typename T>
+__device__ __forceinline__ void make_products(T* made, const T* grads, compute_t<T> weight,
+                                              GatherLane lane, int32_t from_size) {
+  using C = compute_t<T>;
+  T* to = made + lane.place;
+#pragma unroll 1
+  for (; lane.place < lane.places; lane.place += kGatherPlaces * lane.apart) {
+    C products[kGatherPlaces];
+#pragma unroll
+    for (int j = 0; j < kGatherPlaces; ++j) {
+      const bool valid =
+          lane.place + j * lane.apart < lane.places &&
+          static_cast<uint32_t>(lane.under + j * lane.rows) < static_cast<uint32_t>(from_size);
+      products[j] = valid ? weight * to_compute(grads[j * lane.rows]) : C(0);
+    }
+#pragma unroll
+    for (int j = 0; j < kGatherPlaces; ++j) {
+      if (lane.place + j * lane.apart < lane.places) {
+        to[j * lane.apart] = from_compute<T>(products[j]);
+      }
+    }
+    lane.under += kGatherPlaces * lane.rows;
+    grads += kGatherPlaces * lane.rows;
+    to += kGatherPlaces * lane.apart;
+  }
+}
+
+// Of any: the sums over all channels and the taps from `tap` on that meet the lane's places.
+template <typename T, int kTile>
+__device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* packs,
+                                          const compute_t<T>* taps, int32_t tap, GatherLane lane,
+                                          const GatherArgs& own) {
+  using C = compute_t<T>;
+  constexpr int32_t kNowhere = INT32_MIN / 2;
+  const ChunkArgs& args = own.base;
+#pragma unroll 1
+  for (; lane.place < lane.places; lane.place += kGatherPlaces * lane.apart) {
+    C sums[kGatherPlaces] = {};
+#pragma unroll 1
+    for (uint32_t c = 0; c < args.in_channels; ++c) {
+      const T* const grads = reinterpret_cast<const T*>(packs + c * args.warp_packs);
+      const C* const own_taps = taps + c * args.taps_pitch;
+      const int32_t ahead = chunk.ahead(args, c) - chunk.first;
+      int32_t at[kGatherPlaces];
+#pragma unroll
+      for (int j = 0; j < kGatherPlaces; ++j) {
+        at[j] = lane.place + j * lane.apart < lane.places ? lane.under + j * lane.rows : kNowhere;
+      }
+#pragma unroll 1
+      for (int32_t k = tap; k < args.taps; k += own.tap_cycle) {
+        const C weight = own_taps[k];
+#pragma unroll
+        for (int j = 0; j < kGatherPlaces; ++j) {
+          // Nothing is added where the gradient has no place: 0 times an infinite tap is NaN.
+          if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
+            sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
+          }
+          at[j] -= own.place_step;
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kGatherPlaces; ++j) {
+      if (lane.place + j * lane.apart < lane.places) {
+        made[lane.place + j * lane.apart] = from_compute<T>(sums[j]);
+      }
+    }
+    lane.under += kGatherPlaces * lane.rows;
+  }
+}
+
 // Of kOneProduct a place has one tap at most, of one channel.
 template <typename T, bool kOneProduct>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     gather_chunks_kernel(const __grid_constant__ GatherArgs own) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTile = 32 * N;
-  constexpr int32_t kNowhere = INT32_MIN / 2;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   let_next_grid_start();
@@ -96,70 +173,17 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   auto row = static_cast<uint32_t>(lane);
   auto tap = static_cast<int32_t>(own.width.divmod(row));
   if (static_cast<int32_t>(row) >= own.rows) tap = own.first_taps;
-  const int32_t apart = own.rows * step;
 #pragma unroll 1
   for (; tap < own.first_taps; tap += static_cast<int32_t>(own.width.divisor)) {
     const int32_t reach = chunk.begin + args.padding - tap * own.dilation;
-    int32_t under = own.steps_to(reach) + static_cast<int32_t>(row);  // place of the gradient
-    int32_t place = under * step - reach;                             // of the chunk
+    const int32_t under = own.steps_to(reach) + static_cast<int32_t>(row);
+    const GatherLane gather{under, under * step - reach, places, own.rows, own.rows * step};
+    T* const to = reinterpret_cast<T*>(made);
     if constexpr (kOneProduct) {
-      const C weight = taps[tap];
-      const T* grads =
-          reinterpret_cast<const T*>(packs) + (under + chunk.ahead(args, 0) - chunk.first);
-      T* to = reinterpret_cast<T*>(made) + place;
-#pragma unroll 1
-      for (; place < places; place += kGatherPlaces * apart) {
-        C products[kGatherPlaces];
-#pragma unroll
-        for (int j = 0; j < kGatherPlaces; ++j) {
-          const bool valid =
-              place + j * apart < places &&
-              static_cast<uint32_t>(under + j * own.rows) < static_cast<uint32_t>(args.from_size);
-          products[j] = valid ? weight * to_compute(grads[j * own.rows]) : C(0);
-        }
-#pragma unroll
-        for (int j = 0; j < kGatherPlaces; ++j) {
-          if (place + j * apart < places) to[j * apart] = from_compute<T>(products[j]);
-        }
-        under += kGatherPlaces * own.rows;
-        grads += kGatherPlaces * own.rows;
-        to += kGatherPlaces * apart;
-      }
+      const T* const grads = reinterpret_cast<const T*>(packs) + chunk.ahead(args, 0) - chunk.first;
+      make_products(to, grads + under, taps[tap], gather, args.from_size);
     } else {
-#pragma unroll 1
-      for (; place < places; place += kGatherPlaces * apart) {
-        C sums[kGatherPlaces] = {};
-#pragma unroll 1
-        for (uint32_t c = 0; c < in_channels; ++c) {
-          const T* const grads = reinterpret_cast<const T*>(packs + c * args.warp_packs);
-          const C* const own_taps = taps + c * args.taps_pitch;
-          const int32_t ahead = chunk.ahead(args, c) - chunk.first;
-          int32_t at[kGatherPlaces];
-#pragma unroll
-          for (int j = 0; j < kGatherPlaces; ++j) {
-            at[j] = place + j * apart < places ? under + j * own.rows : kNowhere;
-          }
-#pragma unroll 1
-          for (int32_t k = tap; k < args.taps; k += own.tap_cycle) {
-            const C weight = own_taps[k];
-#pragma unroll
-            for (int j = 0; j < kGatherPlaces; ++j) {
-              // Nothing is added where the gradient has no place: 0 times an infinite tap is NaN.
-              if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
-                sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
-              }
-              at[j] -= own.place_step;
-            }
-          }
-        }
-#pragma unroll
-        for (int j = 0; j < kGatherPlaces; ++j) {
-          if (place + j * apart < places) {
-            reinterpret_cast<T*>(made)[place + j * apart] = from_compute<T>(sums[j]);
-          }
-        }
-        under += kGatherPlaces * own.rows;
-      }
+      make_sums(to, chunk, packs, taps, tap, gather, own);
     }
   }
   __syncwarp();

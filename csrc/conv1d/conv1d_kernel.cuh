@@ -19,11 +19,6 @@ namespace gpuopt::conv1d {
 template <typename T>
 constexpr int kRowTaps = sizeof(T) == 8 ? 4 : 8;
 
-__device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
-__device__ __forceinline__ double multiply_add(double a, double b, double c) {
-  return fma(a, b, c);
-}
-
 // C += A B of fragments of m16n8k16 (PTX ISA, "mma"). All lanes of the warp take part.
 template <typename T>
 __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[4],

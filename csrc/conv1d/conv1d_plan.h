@@ -2,6 +2,7 @@
 // without a GPU.
 #pragma once
 
+#include "conv1d/conv1d_pays.h"
 #include "conv1d/conv1d_plan_fan.h"
 #include "conv1d/conv1d_plan_weight.h"
 
@@ -262,51 +263,6 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
     default:
       return plan_backward_weight(problem, device, tuning);
   }
-}
-
-// Whether the kernels here are no slower than cuDNN with its tensor cores, which gain with every product that an output has:
-// 1240 random problems (three seeded lists, not kept) of up to 8 input channels a group, forward and both gradients, f32 (TF32 in
-// cuDNN) and bf16, beside ATen with cudnn.benchmark on an H200.
-inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
-  if (p.dtype == DType::kFloat64) return true;
-  const int64_t in = p.from.channels, out = p.to.channels;
-  const bool half = detail::item_of(p) == 2, unit_step = detail::has_unit_step(p);
-  const bool chunks = plan.path == Path::kChunks, rows = plan.path == Path::kRows;
-  const bool values = plan.path == Path::kValues;
-  const bool depthwise = in == 1 && out <= 4;
-  if (pass == Pass::kBackwardWeight) {
-    if (depthwise || chunks) return in * out <= 512;
-    if (plan.path == Path::kColumns) return in * out <= 8 && p.taps <= 4;
-    return in * out <= 16 || (in == 1 && out <= 64);
-  }
-  // Short rows leave a lane alone with all its products, one after the other. (Of half types ATen rounds sums of many taps more
-  // than once.)
-  const int64_t places = pass == Pass::kForward ? p.to.size : p.from.size;
-  if (rows && depthwise && !half && places < 128 && p.taps >= 32) return false;
-  if (rows && !depthwise && places < 32) return false;
-  if (pass == Pass::kForward) {
-    if (depthwise && values) return p.taps <= (p.dilation < 4 ? 16 : 11);
-    // Steps of a power of 2 pick inputs from a few banks of shared memory, for every tap.
-    if (depthwise && chunks && plan.strided && p.step >= 8) return p.taps < 24;
-    if (depthwise && plan.path == Path::kColumns) return unit_step || p.taps <= 32;
-    if (depthwise) return true;
-    const int64_t products = in * p.taps;
-    if (plan.path == Path::kFan) {
-      return half ? places >= 128 : products <= 14 && places >= 256 && p.batch * places >= 4096;
-    }
-    if (chunks && !plan.strided && half) return products <= 512;
-    if (chunks && plan.strided) return products <= 15;
-    if (chunks || rows) return products <= (half || (p.groups == 1 && out > 8) ? 16 : 64);
-    return values && products <= 15 && places >= 128;
-  }
-  const int64_t products = out * p.taps;
-  if (depthwise) return true;
-  if (!unit_step) {
-    return chunks ? out * ceil_div(p.taps, detail::tap_cycle_of(p)) <= 16
-                  : out <= 4 && products <= 20;
-  }
-  if (products >= 32 && p.batch * p.groups * in * places < 32 << 10) return false;
-  return (chunks || rows) && out <= 32 && products <= (in == 1 ? 256 : 64);
 }
 
 // Whether a kernel here takes the problem; the rest is a library's.

@@ -13,10 +13,9 @@ struct ValuesArgs {
   int64_t from_size, to_size, step, padding, dilation, taps;
   uint32_t in_channels, out_channels;  // of a group: of `from` and of `to`
   int64_t lanes;                       // of the launch
-  FastDiv row_tiles, tiles,
-      groups;            // tiles of places of a row; of kChannels output channels of a group
-  bool channels_first;   // neighbouring lanes take neighbouring channels,
-  uint32_t width_shift;  // or 2^width_shift of them neighbouring places
+  FastDiv row_tiles, tiles, groups;    // tiles of a row's places, of a group's output channels
+  bool channels_first;                 // neighbouring lanes take neighbouring channels,
+  uint32_t width_shift;                // or 2^width_shift of them neighbouring places
   Activation activation;
 };
 

@@ -1,8 +1,6 @@
 // The arithmetic of dot products: what values are summed in, and in which order.
 #pragma once
 
-#include <type_traits>
-
 #include "common/types.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
@@ -19,21 +17,6 @@ using sum_t = compute_t<T>;
 template <typename V>
 __device__ __forceinline__ V multiply(V a, V b) {
   return a * b;
-}
-
-// a * b + c: of real numbers rounded once.
-template <typename V>
-__device__ __forceinline__ V multiply_add(V a, V b, V c) {
-  if constexpr (std::is_same_v<V, float>) {
-    return fmaf(a, b, c);
-  } else if constexpr (std::is_same_v<V, double>) {
-    return fma(a, b, c);
-  } else if constexpr (std::is_integral_v<V>) {
-    return a * b + c;
-  } else {
-    return {multiply_add(a.re, b.re, multiply_add(-a.im, b.im, c.re)),
-            multiply_add(a.re, b.im, multiply_add(a.im, b.re, c.im))};
-  }
 }
 
 template <typename V>

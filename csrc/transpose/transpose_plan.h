@@ -44,6 +44,9 @@ constexpr int tile_columns(int64_t item) { return item == 1 ? 128 : item == 8 ? 
 // Matrices of fewer rows or columns leave too much of a tile empty.
 constexpr int64_t kLeastTile = 64;
 
+// Of strips, in elements.
+constexpr int64_t kMostColumnStride = 4;
+
 // After so many packs of a strip there is a pack of room, or after more.
 constexpr int64_t kLeastRoom = 8;
 
@@ -151,8 +154,9 @@ inline void plan_strips(Plan& plan, const Problem& p) {
 inline Plan make_plan(const Problem& p, int64_t least_tile = kLeastTile) {
   Plan plan;
   for (int d = 0; d < p.batch_dims; ++d) plan.matrices *= p.batch_sizes[d];
-  // A copy, or one that turns other dimensions.
-  if (p.rows == 1 || p.columns == 1 || p.column_stride >= p.row_stride || p.column_stride > 4) {
+  // A copy, one that turns other dimensions, or one of elements that hardly share sectors.
+  if (p.rows == 1 || p.columns == 1 || p.column_stride >= p.row_stride ||
+      p.column_stride > kMostColumnStride) {
     return plan;
   }
   for (int d = 0; d < p.batch_dims; ++d) {

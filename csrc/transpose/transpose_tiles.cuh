@@ -39,8 +39,8 @@ __device__ __forceinline__ int pack_shift(const T* address) {
 // The pack at `from`, of which what lies outside of the tensor's memory is not touched.
 template <typename T>
 __device__ __forceinline__ void copy_inside(uint4* tile, const T* from, const Args& args) {
-  const T *const first = static_cast<const T*>(args.in), *const end =
-                                                             static_cast<const T*>(args.in_end);
+  const T* const first = static_cast<const T*>(args.in);
+  const T* const end = static_cast<const T*>(args.in_end);
   if (from >= first && from + kPackSize<T> <= end) {
     copy_async<T, kPackSize<T>>(reinterpret_cast<T*>(tile), from);
     return;

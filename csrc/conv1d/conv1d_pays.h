@@ -1,0 +1,77 @@
+// Whether the kernels here are no slower than cuDNN with its tensor cores, which gain with every product that an output has. The
+// limits come from 1240 random problems (three seeded lists, not kept) of up to 8 input channels a group, forward and both
+// gradients, f32 (TF32 in cuDNN) and bf16, beside ATen with cudnn.benchmark on an H200.
+#pragma once
+
+#include "conv1d/conv1d_path.h"
+
+namespace gpuopt::conv1d {
+namespace detail {
+
+inline bool is_depthwise(const Problem& p) { return p.from.channels == 1 && p.to.channels <= 4; }
+
+// Rows of few places leave a lane alone with all its products, one after the other. (Of half types ATen rounds sums of many taps
+// more than once.)
+inline bool has_short_rows(const Problem& p, int64_t places) {
+  return is_depthwise(p) ? item_of(p) > 2 && places < 128 && p.taps >= 32 : places < 32;
+}
+
+inline bool pays_forward(const Problem& p, const Plan& plan) {
+  const int64_t out = p.to.channels, places = p.to.size;
+  const int64_t products = p.from.channels * p.taps;
+  const bool half = item_of(p) == 2, depthwise = is_depthwise(p);
+  switch (plan.path) {
+    case Path::kChunks:
+      // Steps of a power of 2 pick inputs from a few banks of shared memory, for every tap.
+      if (depthwise) return !plan.strided || p.step < 8 || p.taps < 24;
+      if (plan.strided) return products <= 15;
+      if (half) return products <= 512;
+      return products <= (p.groups == 1 && out > 8 ? 16 : 64);
+    case Path::kRows:
+      if (has_short_rows(p, places)) return false;
+      return depthwise || products <= (half || (p.groups == 1 && out > 8) ? 16 : 64);
+    case Path::kFan:
+      if (depthwise) return true;
+      return half ? places >= 128 : products <= 14 && places >= 256 && p.batch * places >= 4096;
+    case Path::kColumns:
+      return has_unit_step(p) || p.taps <= 32;
+    default:
+      if (depthwise) return p.taps <= (p.dilation < 4 ? 16 : 11);
+      return products <= 15 && places >= 128;
+  }
+}
+
+inline bool pays_backward_input(const Problem& p, const Plan& plan) {
+  if (plan.path == Path::kRows && has_short_rows(p, p.from.size)) return false;
+  if (is_depthwise(p)) return true;
+  const int64_t in = p.from.channels, out = p.to.channels, products = out * p.taps;
+  const bool chunks = plan.path == Path::kChunks;
+  if (!has_unit_step(p)) {
+    return chunks ? out * ceil_div(p.taps, tap_cycle_of(p)) <= 16 : out <= 4 && products <= 20;
+  }
+  if (products >= 32 && p.batch * p.groups * in * p.from.size < 32 << 10) return false;
+  return (chunks || plan.path == Path::kRows) && out <= 32 && products <= (in == 1 ? 256 : 64);
+}
+
+inline bool pays_backward_weight(const Problem& p, const Plan& plan) {
+  const int64_t in = p.from.channels, out = p.to.channels;
+  if (is_depthwise(p) || plan.path == Path::kChunks) return in * out <= 512;
+  if (plan.path == Path::kColumns) return in * out <= 8 && p.taps <= 4;
+  return in * out <= 16 || (in == 1 && out <= 64);
+}
+
+}  // namespace detail
+
+inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
+  if (p.dtype == DType::kFloat64) return true;
+  switch (pass) {
+    case Pass::kForward:
+      return detail::pays_forward(p, plan);
+    case Pass::kBackwardInput:
+      return detail::pays_backward_input(p, plan);
+    default:
+      return detail::pays_backward_weight(p, plan);
+  }
+}
+
+}  // namespace gpuopt::conv1d
