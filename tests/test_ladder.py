@@ -36,6 +36,9 @@ def test_what_there_is_not():
         ladder.run("ops", 0)
     with pytest.raises(ValueError, match="step must be one of interleaved_modulo, .*, production, got 'fast'"):
         ladder.run("reduce_sum", "fast", torch.ones(3))
+    for step in (-1, 99):
+        with pytest.raises(ValueError, match=f"gpuopt_ladder::conv1d: step must be 0 to 5, got {step}"):
+            ladder.run("conv1d", step, torch.ones(3))
 
 
 def test_a_ladder_is_for_cuda_tensors():

@@ -181,11 +181,14 @@ def causal_conv1d_update(
     Returns:
         Tensor (N, C), the same place of what :func:`causal_conv1d` gives. Differentiable any number of times, forwards and
         backwards; where a gradient is wanted, ``state`` follows the rules of in-place operators, such as that a leaf that
-        requires a gradient can't be written. Under autocast the others are cast to ``state``'s dtype.
+        requires a gradient can't be written. A function that :func:`torch.func.grad` and the like transform takes ``state`` as
+        an argument or makes it. Under autocast what autocast casts of the others is cast to ``state``'s dtype, if that is a
+        floating-point one.
 
     Raises:
         RuntimeError: shapes that don't go together as above; dtypes or devices that differ; an unknown ``activation``; a
-            ``state`` that overlaps itself or, in part, another argument.
+            ``state`` that overlaps itself or, in part, another argument, where ATen can tell; a ``state`` that a transformed
+            function has captured.
         RuntimeError, NotImplementedError: dtypes that ATen doesn't take on the device, or not with the activation.
     """
     return _ops.causal_conv1d_update.default(input, state, weight, bias, activation)
@@ -207,10 +210,13 @@ def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
         Where the shorter one has fewer than 512 values, this is a :func:`conv1d` with the taps reversed. From 512 on it is
         computed by Fourier transforms of overlapping blocks (:func:`torch.fft.rfft`; half types in float32). Errors are then
         relative to the largest values of a block, not to each result, and a NaN or infinity makes its whole block NaN. Integers
-        are exact and wrap around, and bools are combined by "and" and "or": one product after another, which is slow.
+        are exact and wrap around, and bools are combined by "and" and "or": one product after another, which is slow. Where
+        sizes are symbolic (:func:`torch.export`), the number of products, and from 512 taps on that of taps and the length of
+        blocks, are what they are in the example.
 
     Raises:
         RuntimeError: an unknown ``mode``; an ``a`` or ``v`` without values (numpy: ValueError); a ``v`` that is not 1-D, an ``a``
             without dimensions; devices that differ.
+        NotImplementedError: dtypes that ATen doesn't compute with.
     """
     return _ops.convolve.default(a, v, mode)

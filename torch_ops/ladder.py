@@ -86,11 +86,11 @@ def run(op: str, step: int | str, *args) -> Tensor:
         RuntimeError: shapes that don't fit; memory that isn't contiguous or, in steps that move packs of 16 bytes, doesn't begin at a
             multiple of 16; under :func:`torch.use_deterministic_algorithms` a step that isn't repeatable; a gradient that is asked for.
     """
+    names = _ladder.names(op)
     if isinstance(step, str):
-        names = _ladder.names(op)
         if step not in names:
             raise ValueError(f"gpuopt_ladder::{op}: step must be one of {', '.join(names)}, got {step!r}")
         step = names.index(step)
-    elif op not in _ladder.ops():
-        raise ValueError(f"gpuopt_ladder: op must be one of {', '.join(ops())}, got {op!r}")
+    elif not 0 <= step < len(names):
+        raise ValueError(f"gpuopt_ladder::{op}: step must be 0 to {len(names) - 1}, got {step}")
     return getattr(_ladder, op).default(*args, step)

@@ -8,6 +8,7 @@
 
 #include <array>
 
+#include "binding/captured.h"
 #include "binding/grad_node.h"
 #include "binding/vmap.h"
 #include "conv1d/conv1d_check.h"
@@ -77,16 +78,35 @@ Tensor update_meta(const Tensor& input, Tensor& state, const Tensor& weight,
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("causal_conv1d_update", update_cpu); }
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("causal_conv1d_update", update_meta); }
 
+// PyTorch's fallbacks for these views expect an operator that writes to its first argument and returns it.
+Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
+                       const OptionalTensor& bias, std::string_view activation) {
+  const auto resolved = [](const Tensor& tensor) {
+    return at::resolve_neg(at::resolve_conj(tensor));
+  };
+  OptionalTensor offset;
+  if (bias.has_value() && bias->defined()) offset = resolved(*bias);
+  Tensor values = resolved(state);
+  const Tensor out = ops::causal_conv1d_update().call(resolved(input), values, resolved(weight),
+                                                      offset, activation);
+  if (!values.is_same(state)) state.copy_(values);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) { m.impl("causal_conv1d_update", update_resolved); }
+TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { m.impl("causal_conv1d_update", update_resolved); }
+
 // Where something is differentiated, ATen's rules for in-place operators are those of the copy that
 // ends the convolution.
 Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
                        const Tensor& weight, const OptionalTensor& bias,
                        std::string_view activation) {
+  check_not_captured("gpuopt::causal_conv1d_update", {"state", state});
   const bool requires_grad = torch::autograd::compute_requires_grad(input, state, weight, bias);
   const bool tangent = has_tangent(input) || has_tangent(state) || has_tangent(weight) ||
                        (bias.has_value() && bias->defined() && has_tangent(*bias));
   if (requires_grad || tangent) {
-    check_update(input, state, weight, bias, activation);
+    check_update_in_place(input, state, weight, bias, activation);
     torch::autograd::check_inplace(state, requires_grad);
     return update_by_convolution(input, state, weight, bias, activation);
   }
@@ -128,10 +148,22 @@ bool folds_as_view(const Tensor& front) {
          is_known_equal(strides[0], sizes[1] * strides[1]);
 }
 
+// The state can't be cast, as it is written to: the others are, to its dtype.
+struct CastToState {
+  CastToState(const Tensor& state, c10::DeviceType device) : state(state), device(device) {}
+
+  auto operator()(const auto& tensor) const {
+    return at::autocast::cached_cast(state.scalar_type(), tensor, device);
+  }
+
+  const Tensor& state;
+  c10::DeviceType device;
+};
+
 // Examples that share weight and bias go into the batch, where the state's strides allow it; else the
 // operator's parts have batching rules.
-Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
-                   const OptionalTensor& bias, std::string_view activation) {
+Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
+                      const OptionalTensor& bias, std::string_view activation) {
   constexpr const char* op = "gpuopt::causal_conv1d_update";
   check_update(input, state, weight, bias, activation);
   {
@@ -163,17 +195,27 @@ Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
   return update_by_convolution(input, state, weight, bias, activation);
 }
 
+// vmap comes before autocast, whose casts it makes first.
+Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
+                   const OptionalTensor& bias, std::string_view activation) {
+  const auto device = state.device().type();
+  if (!is_autocasting(device) || !state.is_floating_point()) {
+    return update_batched(input, state, weight, bias, activation);
+  }
+  const CastToState cast(state, device);
+  return update_batched(cast(input), state, cast(weight), cast(bias), activation);
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d_update", update_vmap); }
 
-// The state can't be cast, as it is written to: the others are, to its dtype.
 template <c10::DeviceType device>
 Tensor update_autocast(const Tensor& input, Tensor& state, const Tensor& weight,
                        const OptionalTensor& bias, std::string_view activation) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto cast = [&](const auto& tensor) {
-    return at::autocast::cached_cast(state.scalar_type(), tensor, device);
-  };
-  return ops::causal_conv1d_update().call(cast(input), state, cast(weight), cast(bias), activation);
+  const auto update = ops::causal_conv1d_update();
+  if (!state.is_floating_point()) return update.call(input, state, weight, bias, activation);
+  const CastToState cast(state, device);
+  return update.call(cast(input), state, cast(weight), cast(bias), activation);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {

@@ -35,9 +35,9 @@ template <typename Call>
 auto call_aten(const char* op, const Tensor& input, Call call) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto refusal = [&](const c10::Error& error) {
-    return c10::str(op, " (", input.is_cuda() ? "CUDA" : "CPU", ") is not implemented for ",
-                    input.scalar_type(), ": expected another dtype (",
-                    error.what_without_backtrace(), ")");
+    return c10::str(op, ": input's dtype is not implemented on ",
+                    input.is_cuda() ? "CUDA" : "the CPU", ": expected another one, got ",
+                    input.scalar_type(), " (", error.what_without_backtrace(), ")");
   };
   try {
     return call();
@@ -73,6 +73,13 @@ Tensor as_image(const Tensor& signal, const Sizes& sizes) {
   return sizes.channels_last ? image.contiguous(at::MemoryFormat::ChannelsLast) : image;
 }
 
+// Contiguous, with the strides that go with it where there is one value, too: ATen's kernels for images are not made for others
+// (oneDNN's forward may fault, and gradients be wrong or refused).
+Tensor as_image_weight(const Tensor& weight) {
+  const auto strides = result_strides(weight.size(1), weight.size(2), /*channels_last=*/false);
+  return with_strides(weight, strides).unsqueeze(2);
+}
+
 void activate(Tensor& result, Activation activation) {
   switch (activation) {
     case Activation::kNone:
@@ -96,7 +103,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
     return at::conv1d(padded.value, weight, bias, sizes.stride, padded.padding, sizes.dilation,
                       sizes.groups);
   }
-  return at::convolution(as_image(padded.value, sizes), weight.unsqueeze(2), bias,
+  return at::convolution(as_image(padded.value, sizes), as_image_weight(weight), bias,
                          {1, sizes.stride}, {0, padded.padding}, {1, sizes.dilation},
                          /*transposed=*/false, /*output_padding=*/{0, 0}, sizes.groups)
       .squeeze(2);
@@ -107,7 +114,7 @@ Gradients real_gradients(const Tensor& grad_output, const Tensor& input, const T
   const Padded padded(batched(input, sizes), sizes);
   auto [grad_input, grad_weight, none] = at::convolution_backward(
       as_image(batched(grad_output, sizes), sizes), as_image(padded.value, sizes),
-      weight.unsqueeze(2), /*bias_sizes=*/std::nullopt, {1, sizes.stride}, {0, padded.padding},
+      as_image_weight(weight), /*bias_sizes=*/std::nullopt, {1, sizes.stride}, {0, padded.padding},
       {1, sizes.dilation}, /*transposed=*/false, /*output_padding=*/{0, 0}, sizes.groups,
       {mask[0], mask[1], false});
   if (mask[0]) grad_input = grad_input.squeeze(2).narrow(2, padded.left, sizes.in_size);
@@ -181,10 +188,13 @@ Gradients aten_backward(const char* op, const Tensor& grad_output, const Tensor&
   });
 }
 
-Tensor aten_grad_bias(const Tensor& grad_output, const Tensor& weight, const Sizes& sizes) {
+Tensor aten_grad_bias(const char* op, const Tensor& grad_output, const Tensor& weight,
+                      const Sizes& sizes) {
   if (grad_output.numel() == 0) return at::zeros({weight.size(0)}, weight.options());
-  return sizes.batched ? at::sum(grad_output, at::IntArrayRef{0, 2})
-                       : at::sum(grad_output, at::IntArrayRef{1});
+  return call_aten(op, grad_output, [&] {
+    return at::sum(batched(grad_output, sizes), at::IntArrayRef{0, 2},
+                   /*keepdim=*/false, weight.scalar_type());
+  });
 }
 
 }  // namespace gpuopt::conv1d

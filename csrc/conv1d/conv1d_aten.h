@@ -23,7 +23,7 @@ at::Tensor aten_forward(const char* op, const at::Tensor& input, const at::Tenso
 Gradients aten_backward(const char* op, const at::Tensor& grad_output, const at::Tensor& input,
                         const at::Tensor& weight, const Sizes& sizes, Mask mask);
 
-at::Tensor aten_grad_bias(const at::Tensor& grad_output, const at::Tensor& weight,
+at::Tensor aten_grad_bias(const char* op, const at::Tensor& grad_output, const at::Tensor& weight,
                           const Sizes& sizes);
 
 }  // namespace gpuopt::conv1d

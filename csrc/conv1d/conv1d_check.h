@@ -72,7 +72,9 @@ bool is_channels_last(const at::Tensor& signal) {
   };
   const Size one = 1, row = sizes[c] * sizes[l];
   if (c == 1 && !fits(0, row)) return false;
-  return fits(c, one) && fits(l, sizes[c]) && !(fits(c, sizes[l]) && fits(l, one));
+  // Of a contiguous tensor; at::empty counts no values as one.
+  const Size channel = is_known_zero(sizes[l]) ? one : sizes[l];
+  return fits(c, one) && fits(l, sizes[c]) && !(fits(c, channel) && fits(l, one));
 }
 
 // The strides of a result (N, C, L).
@@ -123,23 +125,32 @@ inline at::Tensor value_or_undefined(const OptionalTensor& tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
 }
 
+// Meta tensors are on a device that autocast doesn't know, and refuses to be asked about.
+inline bool is_autocasting(c10::DeviceType device) {
+  return at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
+}
+
 // For operators that are made of others: under autocast those are given operands of one dtype.
 inline void check_dtypes_before_autocast(const char* op, const at::Tensor& input,
                                          const at::Tensor& weight, const OptionalTensor& bias) {
-  const auto device = input.device().type();
-  // Meta tensors are on a device that autocast doesn't know, and refuses to be asked about.
-  if (at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device)) {
-    return;
-  }
+  if (is_autocasting(input.device().type())) return;
   check_dtypes(op, input, {{"weight", weight}, {"bias", value_or_undefined(bias)}});
 }
 
 inline void check_dimensions(const char* op, const at::Tensor& input, const at::Tensor& weight) {
+  TORCH_CHECK(input.defined(), op, ": input must be a tensor, got None");
+  TORCH_CHECK(weight.defined(), op, ": weight must be a tensor, got None");
   TORCH_CHECK(input.dim() == 2 || input.dim() == 3, op,
               ": input must be (N, C, L), or (C, L) without a batch: expected 2 or 3 dimensions, ",
               "got shape ", input.sym_sizes());
   TORCH_CHECK(weight.dim() == 3, op, ": weight must be (out channels, channels of a group, taps): ",
               "expected 3 dimensions, got shape ", weight.sym_sizes());
+}
+
+template <typename Size>
+void check_taps(const char* op, const Size& taps, const at::Tensor& weight) {
+  TORCH_CHECK(!is_known_below(taps, 1), op, ": weight must have taps: expected size 1 or ",
+              "more in dimension 2, got shape ", weight.sym_sizes());
 }
 
 // Of input against weight, and of weight against groups.
@@ -148,8 +159,7 @@ void check_channels(const char* op, const BasicSizes<Size>& sizes, const at::Ten
   const Size of_group = sizes_of<Size>(weight)[1];
   TORCH_CHECK(!is_known_below(sizes.out_channels, 1), op, ": weight must have out channels: ",
               "expected size 1 or more in dimension 0, got shape ", weight.sym_sizes());
-  TORCH_CHECK(!is_known_below(sizes.taps, 1), op, ": weight must have taps: expected size 1 or ",
-              "more in dimension 2, got shape ", weight.sym_sizes());
+  check_taps(op, sizes.taps, weight);
   TORCH_CHECK(must_equal(sizes.out_channels % sizes.groups, Size(0)), op,
               ": weight must have as many out channels in each group: expected a multiple of ",
               sizes.groups, " in dimension 0, got shape ", weight.sym_sizes());

@@ -152,12 +152,13 @@ Tensor own_grad_weight(const char* op, const Tensor& grad_output, const Tensor& 
   return grad_weight;
 }
 
-Tensor grad_bias_of(const Tensor& grad_output, const Tensor& weight, const Sizes& sizes) {
-  if (grad_output.numel() == 0) return aten_grad_bias(grad_output, weight, sizes);
+Tensor grad_bias_of(const char* op, const Tensor& grad_output, const Tensor& weight,
+                    const Sizes& sizes) {
+  if (grad_output.numel() == 0) return aten_grad_bias(op, grad_output, weight, sizes);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   at::AutoDispatchBelowAutograd no_grad;
-  return sizes.batched ? gpuopt::reduce_sum(grad_output, at::IntArrayRef{0, 2})
-                       : gpuopt::reduce_sum(grad_output, at::IntArrayRef{1});
+  const at::DimVector dims = sizes.batched ? at::DimVector{0, 2} : at::DimVector{1};
+  return gpuopt::reduce_sum(grad_output, dims, /*keepdim=*/false, weight.scalar_type());
 }
 
 Gradients conv1d_backward_cuda(const Tensor& grad_output, const Tensor& input, const Tensor& weight,
@@ -180,17 +181,36 @@ Gradients conv1d_backward_cuda(const Tensor& grad_output, const Tensor& input, c
   const Gradients others = aten_backward(op, grad_output, input, weight, sizes, left);
   if (left[0]) grad_input = std::get<0>(others);
   if (left[1]) grad_weight = std::get<1>(others);
-  if (mask[2]) grad_bias = grad_bias_of(grad_output, weight, sizes);
+  if (mask[2]) grad_bias = grad_bias_of(op, grad_output, weight, sizes);
   return {grad_input, grad_weight, grad_bias};
 }
 
 // ---------------------------------------------------------------- one step of a causal convolution
 
-Tensor causal_conv1d_update_cuda(const Tensor& input, Tensor& state, const Tensor& weight,
-                                 const OptionalTensor& bias, std::string_view activation) {
+std::pair<const char*, const char*> memory_of(const Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  return {begin, begin + (last + 1) * tensor.element_size()};
+}
+
+// A copy of what may lie in the state's memory, where other lanes write before it is read.
+Tensor apart_from(const Tensor& state, const Tensor& tensor) {
+  if (tensor.numel() == 0 || state.numel() == 0) return tensor;
+  const auto [begin, end] = memory_of(tensor);
+  const auto [state_begin, state_end] = memory_of(state);
+  return begin < state_end && state_begin < end ? tensor.clone() : tensor;
+}
+
+Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
+                                 const Tensor& given_weight, const OptionalTensor& given_bias,
+                                 std::string_view activation) {
   constexpr const char* op = "gpuopt::causal_conv1d_update";
-  check_update_in_place(input, state, weight, bias, activation);
-  const c10::cuda::CUDAGuard guard(input.device());
+  check_update_in_place(given_input, state, given_weight, given_bias, activation);
+  const c10::cuda::CUDAGuard guard(given_input.device());
+  const Tensor input = apart_from(state, given_input), weight = apart_from(state, given_weight);
+  OptionalTensor bias;
+  if (given_bias.has_value() && given_bias->defined()) bias = apart_from(state, *given_bias);
   if (!is_own_dtype(input.scalar_type())) {
     return update_by_convolution(input, state, weight, bias, activation);
   }
@@ -207,7 +227,7 @@ Tensor causal_conv1d_update_cuda(const Tensor& input, Tensor& state, const Tenso
   problem.weight = weight.const_data_ptr();
   problem.weight_stride = weight.stride(0);
   problem.tap_stride = weight.stride(1);
-  if (bias.has_value() && bias->defined()) {
+  if (bias.has_value()) {
     problem.bias = bias->const_data_ptr();
     problem.bias_stride = bias->stride(0);
   }

@@ -55,12 +55,20 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
 
 bool is_given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
 
+// A result of no input channels has none either, whatever weight and bias say.
+bool has_no_channels(const Tensor& result) { return is_known_zero(result.sym_size(-2)); }
+
 // ---------------------------------------------------------------- activations
 
 // What an activation's derivative is computed from: relu's result, else what it was applied to.
 bool derives_from_result(Activation activation) { return activation == Activation::kRelu; }
 
-// grad times the derivative, which is differentiable itself.
+Tensor silu_derivative(const Tensor& from) {
+  const Tensor sigmoid = at::sigmoid(from);
+  return sigmoid * (1 + from * (1 - sigmoid));
+}
+
+// grad times the derivative, which is differentiable itself; of complex numbers its conjugate.
 Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation activation) {
   switch (activation) {
     case Activation::kNone:
@@ -72,10 +80,14 @@ Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation ac
     case Activation::kSilu:
       break;
   }
-  if (!at::GradMode::is_enabled()) return at::silu_backward(grad, from);
-  // As ATen: silu_backward has no derivative of its own.
-  const Tensor sigmoid = at::sigmoid(from);
-  return grad * sigmoid * (1 + from * (1 - sigmoid));
+  // silu_backward has no derivative of its own, and is not for complex numbers.
+  if (!at::GradMode::is_enabled() && !from.is_complex()) return at::silu_backward(grad, from);
+  return grad * silu_derivative(from).conj();
+}
+
+Tensor activation_tangent(const Tensor& tangent, const Tensor& from, Activation activation) {
+  if (activation == Activation::kSilu) return tangent * silu_derivative(from);
+  return activation_backward(tangent, from, activation);
 }
 
 // ---------------------------------------------------------------- convolution
@@ -86,7 +98,7 @@ struct Conv1dBackward : torch::autograd::Node {
   std::string name() const override { return "GpuoptConv1DBackward"; }
 
   void save(const Tensor& input, const Tensor& weight, const OptionalTensor& bias) {
-    batched_ = input.dim() == 3;
+    out_channels_ = weight.sym_size(0);
     const bool recomputes = activation_ != Activation::kNone && !derives_from_result(activation_);
     if (recomputes || next_edge(0).is_valid() || next_edge(1).is_valid()) {
       input_ = SavedVariable(input, /*is_output=*/false);
@@ -101,6 +113,7 @@ struct Conv1dBackward : torch::autograd::Node {
 
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     variable_list inputs(3);
     if (!grads[0].defined()) return inputs;
     const Mask mask{task_should_compute_output(0), task_should_compute_output(1),
@@ -110,8 +123,7 @@ struct Conv1dBackward : torch::autograd::Node {
     if (mask[0] || mask[1]) {
       std::tie(inputs[0], inputs[1], inputs[2]) = geometry_.backward(grad, input, weight, mask);
     } else if (mask[2]) {
-      inputs[2] = batched_ ? gpuopt::reduce_sum(grad, at::IntArrayRef{0, 2})
-                           : gpuopt::reduce_sum(grad, at::IntArrayRef{1});
+      inputs[2] = grad_bias_of(grad);
     }
     return inputs;
   }
@@ -122,6 +134,12 @@ struct Conv1dBackward : torch::autograd::Node {
   }
 
  private:
+  Tensor grad_bias_of(const Tensor& grad) const {
+    if (has_no_channels(grad)) return at::sum(grad).expand_symint({out_channels_});  // 0
+    return grad.dim() == 3 ? gpuopt::reduce_sum(grad, at::IntArrayRef{0, 2})
+                           : gpuopt::reduce_sum(grad, at::IntArrayRef{1});
+  }
+
   // Convolves once more where the derivative isn't known from the result: what this takes in time it
   // saves in memory.
   Tensor before_activation(const Tensor& grad, const Tensor& input, const Tensor& weight) {
@@ -138,7 +156,7 @@ struct Conv1dBackward : torch::autograd::Node {
 
   Geometry geometry_;
   Activation activation_;
-  bool batched_ = true;
+  SymInt out_channels_;
   SavedVariable input_, weight_, bias_, result_;
 };
 
@@ -156,7 +174,10 @@ Tensor convolution_tangent(const Geometry& geometry, const Tensor& result, const
     by_weight = geometry.convolve(primal_of(input), tangent_of(weight), of_bias);
     of_bias.reset();
   }
-  if (of_bias.has_value()) return at::add(at::zeros_like(result), of_bias->unsqueeze(-1));
+  if (of_bias.has_value()) {
+    const Tensor zeros = at::zeros_like(result);
+    return has_no_channels(result) ? zeros : at::add(zeros, of_bias->unsqueeze(-1));
+  }
   return sum_of(by_input, by_weight);
 }
 
@@ -172,7 +193,7 @@ void set_tangent(const Tensor& result, const Geometry& geometry, Activation acti
     const Tensor from = derives_from_result(activation)
                             ? primal_of(result)
                             : geometry.convolve(primal_of(input), primal_of(weight), offset);
-    tangent = activation_backward(tangent, from, activation);
+    tangent = activation_tangent(tangent, from, activation);
   }
   result._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
 }
@@ -241,6 +262,7 @@ struct Conv1dBackwardBackward : torch::autograd::Node {
 
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const Tensor &for_input = grads[0], &for_weight = grads[1], &for_bias = grads[2];
     const Tensor grad = grad_.unpack(), input = input_.unpack(), weight = weight_.unpack();
     variable_list inputs(3);
@@ -275,7 +297,10 @@ struct Conv1dBackwardBackward : torch::autograd::Node {
       by_weight = geometry_.convolve(input, for_weight, bias);
       bias.reset();
     }
-    if (bias.has_value()) return bias->unsqueeze(-1).expand_symint(grad.sym_sizes());
+    if (bias.has_value()) {
+      return has_no_channels(grad) ? at::zeros_like(grad)
+                                   : bias->unsqueeze(-1).expand_symint(grad.sym_sizes());
+    }
     return sum_of(by_input, by_weight);
   }
 

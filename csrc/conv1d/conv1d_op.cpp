@@ -62,7 +62,7 @@ Gradients conv1d_backward_cpu(const Tensor& grad_output, const Tensor& input, co
                               int64_t groups, Mask mask) {
   const Sizes sizes = check_backward(grad_output, input, weight, stride, padding, dilation, groups);
   Gradients gradients = aten_backward(kBackward, grad_output, input, weight, sizes, mask);
-  if (mask[2]) std::get<2>(gradients) = aten_grad_bias(grad_output, weight, sizes);
+  if (mask[2]) std::get<2>(gradients) = aten_grad_bias(kBackward, grad_output, weight, sizes);
   return gradients;
 }
 
@@ -132,6 +132,7 @@ Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const OptionalT
                               std::move(groups));
   }
   check_dimensions(kConv1d, input, weight);
+  check_taps(kConv1d, weight.sym_size(2), weight);
   const SymInt step = check_number(kConv1d, "stride", stride, 1);
   TORCH_CHECK(must_equal(step, 1), kConv1d,
               ": stride must be 1 where padding is 'same': expected 1, got ", step);

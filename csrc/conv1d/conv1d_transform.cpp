@@ -20,6 +20,18 @@ using Operand = VmapLevel::Operand;
 using Mask = std::array<bool, 3>;
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
+// ATen's policy under autocast: convolutions are computed in the lower precision, and their backward has none.
+struct Lower {
+  explicit Lower(c10::DeviceType device) : device(device) {}
+
+  auto operator()(const auto& tensor) const {
+    const auto dtype = at::autocast::get_lower_precision_fp_from_device_type(device);
+    return at::autocast::cached_cast(dtype, tensor, device);
+  }
+
+  c10::DeviceType device;
+};
+
 // ---------------------------------------------------------------- vmap
 
 // With the examples in front. An operand that all examples share is repeated, without a copy.
@@ -154,22 +166,36 @@ Tensor forward_vmap(const Tensor& input, const Tensor& weight, const OptionalTen
   return level.wrap(sizes.batched ? result : result.squeeze(1), 0);
 }
 
+// vmap comes before autocast, whose casts it makes first, so that all that the rules call are given one dtype.
+template <typename Call>
+Tensor cast_under_autocast(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                           Call call) {
+  const auto device = input.device().type();
+  if (!is_autocasting(device)) return call(input, weight, bias);
+  const Lower lower(device);
+  return call(lower(input), lower(weight), lower(bias));
+}
+
 Tensor conv1d_vmap(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                    SymIntArrayRef stride, SymIntArrayRef padding, SymIntArrayRef dilation,
                    SymInt groups) {
-  const SymSizes sizes = check_forward("gpuopt::conv1d", input, weight, bias, stride, padding,
-                                       dilation, groups, /*two_paddings=*/false);
-  return forward_vmap(input, weight, bias, sizes, {stride, padding, dilation}, "none");
+  return cast_under_autocast(input, weight, bias, [&](const auto& x, const auto& w, const auto& b) {
+    const SymSizes sizes = check_forward("gpuopt::conv1d", x, w, b, stride, padding, dilation,
+                                         groups, /*two_paddings=*/false);
+    return forward_vmap(x, w, b, sizes, {stride, padding, dilation}, "none");
+  });
 }
 
 Tensor conv1d_act_vmap(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                        SymIntArrayRef stride, SymIntArrayRef padding, SymIntArrayRef dilation,
                        SymInt groups, std::string_view activation) {
   constexpr const char* op = "gpuopt::conv1d_act";
-  const SymSizes sizes = check_forward(op, input, weight, bias, stride, padding, dilation, groups,
-                                       /*two_paddings=*/true);
   to_activation(op, activation);
-  return forward_vmap(input, weight, bias, sizes, {stride, padding, dilation}, activation);
+  return cast_under_autocast(input, weight, bias, [&](const auto& x, const auto& w, const auto& b) {
+    const SymSizes sizes = check_forward(op, x, w, b, stride, padding, dilation, groups,
+                                         /*two_paddings=*/true);
+    return forward_vmap(x, w, b, sizes, {stride, padding, dilation}, activation);
+  });
 }
 
 // The three operands of a backward at the innermost level.
@@ -267,21 +293,12 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
 
 // ---------------------------------------------------------------- autocast
 
-// ATen's policy: convolutions are computed in the lower precision, and their backward has none.
-template <c10::DeviceType device>
-struct Lower {
-  auto operator()(const auto& tensor) const {
-    const auto dtype = at::autocast::get_lower_precision_fp_from_device_type(device);
-    return at::autocast::cached_cast(dtype, tensor, device);
-  }
-};
-
 template <c10::DeviceType device>
 Tensor conv1d_autocast(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                        SymIntArrayRef stride, SymIntArrayRef padding, SymIntArrayRef dilation,
                        SymInt groups) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  constexpr Lower<device> lower;
+  const Lower lower(device);
   return ops::conv1d().call(lower(input), lower(weight), lower(bias), stride, padding, dilation,
                             std::move(groups));
 }
@@ -291,7 +308,7 @@ Tensor conv1d_act_autocast(const Tensor& input, const Tensor& weight, const Opti
                            SymIntArrayRef stride, SymIntArrayRef padding, SymIntArrayRef dilation,
                            SymInt groups, std::string_view activation) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  constexpr Lower<device> lower;
+  const Lower lower(device);
   return ops::conv1d_act().call(lower(input), lower(weight), lower(bias), stride, padding, dilation,
                                 std::move(groups), activation);
 }

@@ -40,38 +40,45 @@ void check_convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
               a.device(), ", got ", v.device());
 }
 
-// What numpy gives of the full result, which is longer + taps - 1 values.
+// Those that ATen computes with on one device or another.
+void check_convolve_dtype(at::ScalarType dtype) {
+  const bool known = at::isIntegralType(dtype, /*includeBool=*/true) || at::isComplexType(dtype) ||
+                     dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
+                     dtype == at::kDouble;
+  TORCH_CHECK_NOT_IMPLEMENTED(known, kOp, ": the dtype of a and v is not implemented: expected an ",
+                              "integer, bool, floating-point or complex one that ATen computes ",
+                              "with, got ", dtype);
+}
+
+// What numpy gives of the full result: so many values, of a signal with so many zeros before and after it, where all of them have
+// all taps.
 struct Part {
   Part(std::string_view mode, const SymInt& longer, const SymInt& taps)
-      : start(0), size(longer + taps - 1) {
+      : before(taps - 1), after(taps - 1), size(longer + taps - 1) {
     if (mode == "full") return;
-    start = mode == "same" ? (taps - 1) / 2 : taps - 1;
+    before = mode == "same" ? taps / 2 : SymInt(0);
+    after = mode == "same" ? (taps - 1) / 2 : SymInt(0);
     size = mode == "same" ? longer : longer - taps + 1;
   }
 
-  SymInt start, size;
+  SymInt before, after, size;
 };
 
 // `signals` (rows, values) and `kernels` (rows, taps), one of which has one row, and no more taps than
 // values. The results of all are (rows, part.size).
 
-// Values before and after a signal so that the part's first and last value have all taps.
-std::array<SymInt, 2> ends(const Tensor& signals, const SymInt& taps, const Part& part) {
-  return {taps - 1 - part.start, part.size + part.start - signals.sym_size(1)};
-}
-
 Tensor by_taps(const Tensor& signals, const Tensor& kernels, const Part& part) {
   // Rows are the batch, or where they are the kernels', out channels.
   const Tensor result =
       gpuopt::conv1d_act(signals.unsqueeze(1), kernels.flip(1).unsqueeze(1), std::nullopt, 1,
-                         ends(signals, kernels.sym_size(1), part), 1, 1, "none");
+                         {part.before, part.after}, 1, 1, "none");
   return result.flatten(0, 1);
 }
 
 // Integers, whose sums wrap around, and bools, whose products are "and" and whose sums "or".
 Tensor by_shifted_products(const Tensor& signals, const Tensor& kernels, const Part& part) {
-  const Tensor padded =
-      at::constant_pad_nd_symint(signals, ends(signals, kernels.sym_size(1), part));
+  const std::array<SymInt, 2> padding{part.before, part.after};
+  const Tensor padded = at::constant_pad_nd_symint(signals, padding);
   const int64_t taps = kernels.sym_size(1).guard_int(__FILE__, __LINE__);
   Tensor sum;
   for (int64_t k = 0; k < taps; ++k) {
@@ -87,8 +94,7 @@ Tensor by_transforms(const Tensor& signals, const Tensor& kernels, const Part& p
   const int64_t block = fft_block(taps, signals.sym_size(1) + taps - 1);
   const int64_t step = block - taps + 1;  // what a block gives
   const SymInt blocks = (part.size + step - 1) / step;
-  auto padding = ends(signals, taps, part);
-  padding[1] = padding[1] + blocks * step - part.size;
+  const std::array<SymInt, 2> padding{part.before, part.after + blocks * step - part.size};
   const Tensor windows = at::constant_pad_nd_symint(signals, padding).unfold(1, block, step);
   Tensor result;
   if (signals.is_complex()) {
@@ -132,6 +138,7 @@ Tensor convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
   // Signals keep their precision under autocast.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto dtype = at::result_type(a, v);
+  check_convolve_dtype(dtype);
   const SymInt m = a.sym_size(-1), n = v.sym_size(0);
   const bool swaps = m < n;
   const Part part(mode, swaps ? n : m, swaps ? m : n);
