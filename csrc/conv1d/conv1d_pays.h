@@ -25,8 +25,7 @@ inline bool pays_forward(const Problem& p, const Plan& plan) {
       // Steps of a power of 2 pick inputs from a few banks of shared memory, for every tap.
       if (depthwise) return !plan.strided || p.step < 8 || p.taps < 24;
       if (plan.strided) return products <= 15;
-      if (half) return products <= 512;
-      return products <= (p.groups == 1 && out > 8 ? 16 : 64);
+      return products <= (half ? 512 : 64);
     case Path::kRows:
       if (has_short_rows(p, places)) return false;
       return depthwise || products <= (half || (p.groups == 1 && out > 8) ? 16 : 64);

@@ -18,10 +18,13 @@ HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 
+SHARED = re.compile(r"(?<!extern )__shared__ ([\w:<>, ]+) (\w+)((?:\[[^];]+\])+);")
+
 
 def translate(source: str, variables: tuple[str, ...]) -> str:
     """What is not C++: kernel<<<shape>>>(arguments), and arrays that the threads of a block share."""
     source = LAUNCH.sub(r"::emulator::launch(\g<shape>, [&] { \g<kernel>(\g<arguments>); });", source)
+    source = SHARED.sub(r"static ::emulator::Guarded<\1\3> \2_guarded; auto& \2 = \2_guarded.array;", source)
     source = re.sub(r"(?<!extern )__shared__ ", "static ", source)
     for name in variables:
         source = re.sub(rf"\bconstexpr (\w+ {name}(?: =|\())", r"inline \1", source)

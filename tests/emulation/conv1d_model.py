@@ -20,7 +20,7 @@ DTYPES = [F16, BF16, F32, F64]
 GUARD, POISON, UNTOUCHED = 256, 0xFF, 0xCD  # NaN in all dtypes; what results are laid on
 LIMITS = {"row_threads": 128, "wide_outputs": 32 << 10, "weight_blocks": 6, "weight_units": 4}
 LIMITS |= {"chunk_outputs": 2**60}  # unless a test asks for chunks
-LIMITS |= {"chunk_warps": 16, "weight_bytes": 2 << 10, "kMaxIndex32": 2**31 - 1}
+LIMITS |= {"chunk_warps": 16, "weight_bytes": 2 << 10, "kMaxIndex32": 2**31 - 1, "kFar": 2**29}
 INVALID_VALUE = 1
 
 

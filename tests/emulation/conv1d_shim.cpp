@@ -39,7 +39,7 @@ struct PoisonedShared {
 
 struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
-  int64_t weight_bytes, launch_blocks;
+  int64_t weight_bytes, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -52,6 +52,7 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_chunk_warps = limits->chunk_warps;
   Tuning::default_weight_bytes = limits->weight_bytes;
   kMaxIndex32 = limits->launch_blocks;
+  detail::kFar = limits->far;
 }
 
 struct Taken {

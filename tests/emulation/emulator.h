@@ -141,6 +141,27 @@ inline std::vector<unsigned>* noted = nullptr;
 inline std::function<void()> before_block;
 inline size_t shared_bytes = 0;
 
+// An array that the threads of a block share, and bytes behind it that must stay.
+struct Guard {
+  static constexpr size_t kBytes = 1 << 10;
+  static inline std::vector<const Guard*> all;
+
+  Guard() {
+    memset(bytes, 0xa5, kBytes);
+    all.push_back(this);
+  }
+  bool intact() const {
+    return std::all_of(bytes, bytes + kBytes, [](unsigned char byte) { return byte == 0xa5; });
+  }
+
+  unsigned char bytes[kBytes];
+};
+template <typename Array>
+struct Guarded {
+  Array array;
+  Guard guard;
+};
+
 // The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each other.
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
@@ -181,6 +202,11 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
       fprintf(stderr, "emulator: threads of a block wait for each other at different places\n");
       abort();
     }
+  }
+  for (const Guard* guard : Guard::all) {
+    if (guard->intact()) continue;
+    fprintf(stderr, "emulator: a block wrote behind an array that its threads share\n");
+    abort();
   }
 }
 

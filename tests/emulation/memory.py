@@ -21,6 +21,14 @@ class Memory:
             assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), no_access) == 0
 
 
+def far_apart(size: int) -> np.ndarray:
+    """So many bytes of addresses, of which there is memory where something has been written."""
+    no_reserve, no_huge_pages = 0x4000, 15  # Linux's MAP_NORESERVE and MADV_NOHUGEPAGE
+    pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
+    pages.madvise(no_huge_pages)
+    return np.frombuffer(pages, np.uint8)
+
+
 def encode(dtype: DType, values: np.ndarray) -> np.ndarray:
     """What memory holds. To bfloat16 by rounding to the nearest, ties to even."""
     if dtype is not BF16:

@@ -118,7 +118,7 @@ def test_values_of_several_channels(conv1d, dtype, order, step):
         taken = problem.run(conv1d, which)
         assert (taken.path, taken.channels) == (VALUES, channels)
     for splits in (1, 400):
-        problem.layouts = (own, Layout("last", step=2), Layout())
+        problem.layouts = (own, Layout("last", step=2, at_end=True), Layout())
         taken = problem.run(conv1d, BACKWARD_WEIGHT, weight_blocks=splits, weight_units=1)
         assert (taken.path, taken.channels, taken.splits > 1) == (VALUES, channels, splits > 1)
 

@@ -106,7 +106,9 @@ def test_from_which_rows_on(conv1d, dtype):
 @pytest.mark.parametrize("chunk_outputs", [1, 2**60])
 def test_infinite_taps_reach_the_places_under_them(conv1d, dtype, chunk_outputs):
     """And no others: beyond the ends of the gradient nothing is multiplied."""
-    for step, taps, dilation, channels in ((2, 3, 1, (1, 1)), (3, 7, 1, (1, 2)), (4, 6, 2, (2, 1)), (8, 3, 8, (1, 1))):
+    for step, taps, dilation, channels in (
+        (2, 3, 1, (1, 1)), (3, 7, 1, (1, 2)), (4, 6, 2, (2, 1)), (8, 3, 8, (1, 1)), (4, 3, 1, (1, 1))
+    ):  # fmt: skip
         for k in range(taps):
             size, padding = 150 + step, (taps * dilation, k)
             problem = Problem(
@@ -125,8 +127,9 @@ def test_gathered_chunks_in_parts(conv1d, dtype):
 @pytest.mark.parametrize("dtype", [F16, F64], ids=str)
 @pytest.mark.parametrize("order", ["last", "middle"])
 @pytest.mark.parametrize("step", [2, 3, 5, 8])
-def test_values(conv1d, dtype, order, step):
-    """Of any strides, one channel and several."""
+@pytest.mark.parametrize("far", [2**29, 1])
+def test_values(conv1d, dtype, order, step, far):
+    """Of any strides, one channel and several; also as those are whose places 32 bits don't hold."""
     own = Layout(order, step=2, offset=1)
     for dilation in (1, 2, 3, 4, 8):
         for taps, padding in (
@@ -141,7 +144,7 @@ def test_values(conv1d, dtype, order, step):
                 problem = Problem(
                     dtype, 2, 8, channels, size, taps, step, padding, dilation, layouts=layouts, special=taps % 2, seed=taps
                 )  # fmt: skip
-                assert problem.run(conv1d, BACKWARD_INPUT).path == VALUES
+                assert problem.run(conv1d, BACKWARD_INPUT, kFar=far).path == VALUES
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

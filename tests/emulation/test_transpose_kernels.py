@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from .build import load
-from .test_dot_kernels import Memory
+from .memory import Memory, far_apart
 
 ITEMS = [1, 2, 4, 8]
 ENGINE, TILES, STRIPS = range(3)
@@ -91,6 +91,7 @@ def test_what_is_left_to_the_elementwise_engine(kernels):
         (4, (8, 8), (0, 1)),  # one row, expanded
         (4, (1, 100), (100, 1)),  # a copy
         (1, (2**31, 2, 2), (4, 2, 1)),  # more than are counted with 31 bits
+        (1, (2**30, 128, 300), (0, 300, 1)),  # of three tiles each
         (4, (100, 1), (1, 1)),
     ):
         assert plan_of(kernels, item, shape, strides).path == ENGINE
@@ -161,16 +162,20 @@ def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, of
         begin = begin % 16 + (len(memory.bytes) - begin % 16 - count * item) // 16 * 16
     values = memory.bytes[begin : begin + count * item].view(dtype)
     values[:] = np.random.default_rng(count).integers(0, 256, count * item, np.uint8).view(dtype)
-    matrices = np.lib.stride_tricks.as_strided(values, shape, [s * item for s in strides])
+    return compare(kernels, item, np.lib.stride_tricks.as_strided(values, shape, [s * item for s in strides]))
+
+
+def compare(kernels, item: int, matrices: np.ndarray) -> Taken:
     raw = np.full(matrices.size * item + 2 * GUARD + 16, UNTOUCHED, np.uint8)
     start = GUARD + -(raw.ctypes.data + GUARD) % 16
-    problem = given_of(values.ctypes.data, raw.ctypes.data + start, item, shape, strides)
+    strides = tuple(s // item for s in matrices.strides)
+    problem = given_of(matrices.ctypes.data, raw.ctypes.data + start, item, matrices.shape, strides)
     taken = Taken()
     kernels.plan(ctypes.byref(problem), ctypes.byref(taken))
     assert taken.path != ENGINE and kernels.run(ctypes.byref(problem)) == 0
     end = start + matrices.size * item
     expected = np.ascontiguousarray(matrices.swapaxes(-2, -1))
-    np.testing.assert_array_equal(raw[start:end].view(dtype).reshape(expected.shape), expected)
+    np.testing.assert_array_equal(raw[start:end].view(matrices.dtype).reshape(expected.shape), expected)
     assert (raw[:start] == UNTOUCHED).all() and (raw[end:] == UNTOUCHED).all()
     return taken
 
@@ -181,6 +186,14 @@ def test_sizes_at_the_ends_of_tiles(kernels, memory, item, size):
     for at_end in (False, True):
         for offset in (0, 1, 16 // item - 1):
             assert run_and_compare(kernels, memory, item, size, dense(size), offset, at_end).path == TILES
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_rows_of_the_output_are_cut_at_sectors(kernels, memory, item):
+    """Wherever they begin in one: the last tile's rows may begin a sector later."""
+    tile, sector = 128 if item <= 2 else 64, 32 // item
+    for rows in range(2 * tile - sector, 2 * tile + 1):
+        assert run_and_compare(kernels, memory, item, (rows, 65), (65, 1), 0, False).path == TILES
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -223,15 +236,18 @@ STRIPS_OF = [
 @pytest.mark.parametrize("item", [*ITEMS, 16])
 @pytest.mark.parametrize("shape", STRIPS_OF, ids=str)
 def test_matrices_in_strips(kernels, memory, item, shape):
-    """Dense, with a gap behind every row, with one behind every matrix, and of values apart."""
+    """Dense, with a gap behind every row, with one of a pack or of an element behind every matrix, and of values apart."""
     _, rows, columns = shape
     layouts = [
         dense(shape),
         (rows * (columns + 1), columns + 1, 1),
         (rows * columns + 16 // item, columns, 1),
+        (rows * columns + 1, columns, 1),
         (2 * rows * columns, 2 * columns, 2),
     ]
-    for strides, offset, at_end in zip(layouts + layouts[:1], (0, 1, 0, 0, 1), (True, True, False, True, False)):
+    for strides, offset, at_end in zip(
+        layouts + layouts[:1], (0, 1, 0, 0, 0, 1), (True, True, False, True, True, False)
+    ):
         assert run_and_compare(kernels, memory, item, shape, strides, offset, at_end).path == STRIPS
 
 
@@ -244,3 +260,41 @@ def test_batches_of_several_dimensions_in_strips(kernels, memory, item):
 def test_large_elements(kernels, memory):
     for size in ((64, 64), (70, 100)):
         assert run_and_compare(kernels, memory, 16, size, dense(size), 0, True).path == STRIPS
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_last_strips_end_anywhere_in_a_pack(kernels, memory, item):
+    """Those of a batch that is contiguous on both sides: matrices of 15 elements are one short of whole packs."""
+    strip = plan_of(kernels, item, (1000, 3, 5), dense((1000, 3, 5))).strip_matrices
+    assert 1 < strip < 1000 and strip % (16 // item) == 0
+    for left in range(1, 16 // item + 1):
+        shape = (strip + left, 3, 5)
+        plan = run_and_compare(kernels, memory, item, shape, dense(shape), 0, True)
+        assert (plan.strip_matrices, plan.in_bytes, plan.out_bytes, plan.out_flat) == (strip, 16, 16, 1)
+
+
+@pytest.mark.parametrize("item", [*ITEMS, 16])
+def test_large_strips(kernels, item):
+    """Of 16 KB, where there are many: with the room between packs they fill shared memory."""
+    dtype, matrix = np.dtype(f"u{item}" if item <= 8 else "V16"), 7 * 9 * item
+    count = -(-(8 << 20) // matrix)
+    values = np.random.default_rng(item).integers(0, 256, count * matrix, np.uint8).view(dtype)
+    taken = compare(kernels, item, values.reshape(count, 7, 9))
+    assert taken.path == STRIPS and taken.strip_matrices * matrix > 12 << 10
+
+
+@pytest.mark.parametrize("item", [1, 4])
+def test_elements_more_than_2_31_apart(kernels, item):
+    """In tiles and in strips: from row to row and from matrix to matrix."""
+    memory, random = far_apart(1 << 38), np.random.default_rng(item)
+    for shape, strides, path in (
+        ((130, 70), (2**28 + 16, 1), TILES),
+        ((130, 70), (2**28 + 5, 1), TILES),
+        ((3, 64, 65), (2**31 + 1, 65, 1), TILES),
+        ((2, 5, 300), (300, 2**31 + 300, 1), STRIPS),
+        ((3, 40, 30), (2**32 + 7, 60, 2), STRIPS),
+        ((3, 2, 5, 8), (2**32 + 40, 40, 8, 1), STRIPS),
+    ):
+        matrices = np.lib.stride_tricks.as_strided(memory.view(f"u{item}"), shape, [s * item for s in strides])
+        matrices[...] = random.integers(1, 256, shape)
+        assert compare(kernels, item, matrices).path == path

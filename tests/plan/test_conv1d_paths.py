@@ -157,6 +157,8 @@ def test_paths_of_a_forward(planner, arguments, rest, path, expected):
         ((1, 1, (1, 1), 2**30 - 1, 3), {"step": 2}, CHUNKS, {}),
         ((1, 1, (1, 1), 2**30, 3), {"step": 2}, VALUES, {}),
         ((1, 1, (1, 1), 2**29, 3), {"step": 2, "dilation": 2**27}, VALUES, {}),
+        ((1, 1, (1, 1), 2**30 - 1, 1), {"step": 2, "padding": 2**28 - 4, "right": 0}, CHUNKS, {}),
+        ((1, 1, (1, 1), 2**30 - 1, 1), {"step": 2, "padding": 2**28 - 3, "right": 0}, VALUES, {}),
         ((8, 64, (1, 1), 4096, 4), {"step": 2, "layouts": ("rows", "expanded")}, VALUES, {}),
         ((8, 64, (1, 1), 4096, 4), LAST, COLUMNS, {}),
         ((8, 64, (1, 1), 4096, 4), LAST | {"step": 2}, VALUES, {"channels_first": 1}),

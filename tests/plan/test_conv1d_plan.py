@@ -138,6 +138,54 @@ def test_groups_of_more_than_8_input_channels_are_the_library_s(planner, which, 
         assert problem.serves(planner, which) == (in_channels <= 8)
 
 
+HALF, LAST, STRIDED = {"dtype": FLOAT16}, {"layouts": ("channels last",) * 2}, {"layouts": ("strided",) * 2}
+
+
+@pytest.mark.parametrize(
+    "which, path, served, others",
+    [
+        # (batch, groups, channels, size, taps) and the rest. Depthwise:
+        (FORWARD, CHUNKS, ((8, 64, (1, 1), 4096, 23), {"step": 8}), ((8, 64, (1, 1), 4096, 24), {"step": 8})),
+        (FORWARD, CHUNKS, ((8, 64, (1, 1), 4096, 24), {"step": 7}), None),
+        (FORWARD, ROWS, ((8, 64, (1, 1), 100, 31), {}), ((8, 64, (1, 1), 100, 32), {})),
+        (FORWARD, ROWS, ((8, 64, (1, 1), 100, 32), HALF | {"padding": 16}), None),
+        (FORWARD, COLUMNS, ((8, 64, (1, 1), 4096, 32), LAST | {"step": 2}), ((8, 64, (1, 1), 4096, 33), LAST | {"step": 2})),
+        (FORWARD, COLUMNS, ((8, 64, (1, 1), 4096, 33), LAST), None),
+        (FORWARD, VALUES, ((8, 64, (1, 1), 4096, 16), STRIDED), ((8, 64, (1, 1), 4096, 17), STRIDED)),
+        (FORWARD, VALUES, ((8, 64, (1, 1), 4096, 11), STRIDED | {"dilation": 4}), ((8, 64, (1, 1), 4096, 12), STRIDED | {"dilation": 4})),
+        # Of several channels:
+        (FORWARD, CHUNKS, ((8, 1, (2, 3), 4096, 7), {"step": 3}), ((8, 1, (2, 3), 4096, 8), {"step": 3})),
+        (FORWARD, CHUNKS, ((8, 1, (8, 16), 4096, 64), HALF), ((8, 1, (8, 16), 4096, 65), HALF)),
+        (FORWARD, CHUNKS, ((8, 1, (2, 1), 4096, 32), {}), ((8, 1, (2, 1), 4096, 33), {})),
+        (FORWARD, ROWS, ((8, 1, (2, 4), 4096, 8), HALF | {"dilation": 17}), ((8, 1, (2, 4), 4096, 9), HALF | {"dilation": 17})),
+        (FORWARD, ROWS, ((8, 2, (1, 64), 4096, 17), {}), ((8, 1, (1, 64), 4096, 17), {})),
+        (FORWARD, ROWS, ((8, 1, (2, 8), 4096, 32), {}), ((8, 1, (2, 8), 4096, 33), {})),
+        (FORWARD, FAN, ((8, 1, (1, 512), 4096, 14), {}), ((8, 1, (1, 512), 4096, 15), {})),
+        (FORWARD, FAN, ((2, 1, (1, 512), 4000, 4), {}), ((1, 1, (1, 512), 4000, 4), {})),
+        (FORWARD, FAN, ((8, 1, (1, 512), 645, 10), HALF | {"step": 5}), ((8, 1, (1, 512), 644, 10), HALF | {"step": 5})),
+        (FORWARD, VALUES, ((8, 1, (3, 8), 4096, 5), STRIDED), ((8, 1, (2, 8), 4096, 8), STRIDED)),
+        (FORWARD, VALUES, ((8, 1, (3, 8), 132, 5), STRIDED), ((8, 1, (3, 8), 131, 5), STRIDED)),
+        # Gradients.
+        (BACKWARD_INPUT, VALUES, ((8, 2, (2, 4), 4096, 5), LAST | {"step": 4}), ((8, 2, (2, 4), 4096, 6), LAST | {"step": 4})),
+        (BACKWARD_INPUT, VALUES, ((8, 2, (2, 4), 4096, 4), LAST | {"step": 4}), ((8, 2, (2, 5), 4096, 4), LAST | {"step": 4})),
+        (BACKWARD_INPUT, ROWS, ((4, 2, (2, 4), 2048, 8), {}), ((4, 2, (2, 4), 2047, 8), {})),
+        (BACKWARD_INPUT, ROWS, ((4, 2, (2, 4), 2047, 7), {}), None),
+        (BACKWARD_INPUT, ROWS, ((8, 1, (2, 4), 4096, 16), {}), ((8, 1, (2, 4), 4096, 17), {})),
+        (BACKWARD_WEIGHT, CHUNKS, ((8, 1, (8, 64), 4096, 3), {}), ((8, 1, (8, 65), 4096, 3), {})),
+        (BACKWARD_WEIGHT, COLUMNS, ((8, 8, (2, 4), 4096, 4), LAST), ((8, 8, (2, 4), 4096, 5), LAST)),
+        (BACKWARD_WEIGHT, COLUMNS, ((8, 8, (1, 8), 4096, 4), LAST), ((8, 8, (3, 3), 4096, 4), LAST)),
+        (BACKWARD_WEIGHT, VALUES, ((8, 1, (4, 4), 4096, 3), {"step": 2}), ((8, 1, (4, 5), 4096, 3), {"step": 2})),
+        (BACKWARD_WEIGHT, VALUES, ((8, 1, (1, 64), 4096, 3), {"step": 2}), ((8, 1, (1, 65), 4096, 3), {"step": 2})),
+    ],
+)  # fmt: skip
+def test_what_is_served(planner, which, path, served, others):
+    """The last that is, and the first that isn't and is the library's."""
+    for call, expected in ((served, True), (others, False)):
+        if call is not None:
+            problem = problem_of(*call[0], **call[1])
+            assert (problem.plan(planner, which).path, problem.serves(planner, which)) == (path, expected)
+
+
 def test_gathered_chunks_are_served_by_how_many_products_a_place_has(planner):
     """Channels of the gradient times taps that meet the same places."""
     for channels, taps, step, dilation, served in (
