@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import number
+
 __all__ = ["axpy", "fma", "mul", "mul_"]
 
 Number = bool | int | float | complex
@@ -22,7 +24,7 @@ def mul(self: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
     Args:
         self: tensor of any shape; bool, integer, floating-point or complex.
-        other: tensor whose shape broadcasts with ``self``'s, or a number. A zero-dimensional CPU
+        other: tensor whose shape broadcasts with ``self``'s, or a number (NumPy's too). A zero-dimensional CPU
             tensor goes with tensors on any device.
         out: tensor to write to. It is resized when its shape differs, and must have a dtype that
             the result casts to. It may be ``self`` or ``other``, not overlap them in part.
@@ -36,11 +38,11 @@ def mul(self: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
             can't hold the result, overlaps its inputs in part or itself.
         NotImplementedError: dtypes that :func:`torch.mul` doesn't take on the device.
     """
-    if out is not None:
-        factor = other if isinstance(other, Tensor) else torch.tensor(other)
-        return _ops.mul.out(self, factor, out=out)
     # Naming the overload spares the call a failed match (11 us for a number on an H200's host).
-    return _ops.mul.Tensor(self, other) if isinstance(other, Tensor) else _ops.mul.Scalar(self, other)
+    if isinstance(other, Tensor):
+        return _ops.mul.Tensor(self, other) if out is None else _ops.mul.out(self, other, out=out)
+    other = number(other)
+    return _ops.mul.Scalar(self, other) if out is None else _ops.mul.Scalar_out(self, other, out=out)
 
 
 def mul_(self: Tensor, other: Tensor | Number) -> Tensor:
@@ -58,7 +60,7 @@ def mul_(self: Tensor, other: Tensor | Number) -> Tensor:
         RuntimeError: an ``other`` that would enlarge ``self``, a result that ``self``'s dtype can't
             hold, overlapping memory, or a leaf that requires a gradient.
     """
-    return _ops.mul_.Tensor(self, other) if isinstance(other, Tensor) else _ops.mul_.Scalar(self, other)
+    return _ops.mul_.Tensor(self, other) if isinstance(other, Tensor) else _ops.mul_.Scalar(self, number(other))
 
 
 def axpy(x: Tensor, y: Tensor, *, alpha: Number = 1) -> Tensor:
@@ -66,7 +68,7 @@ def axpy(x: Tensor, y: Tensor, *, alpha: Number = 1) -> Tensor:
 
     Args:
         x, y: tensors whose shapes broadcast.
-        alpha: number of a kind the result's dtype can hold: no float for integers, no complex for
+        alpha: number, or tensor without dimensions, of a kind the result's dtype can hold: no float for integers, no complex for
             real results.
 
     Returns:
@@ -76,7 +78,7 @@ def axpy(x: Tensor, y: Tensor, *, alpha: Number = 1) -> Tensor:
     Raises:
         RuntimeError: shapes that don't broadcast, different devices, an ``alpha`` of the wrong kind.
     """
-    return _ops.axpy(x, y, alpha=alpha)
+    return _ops.axpy(x, y, alpha=number(alpha))
 
 
 def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
@@ -90,7 +92,7 @@ def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
     Returns:
         The result in the promoted dtype, with the memory format of ``torch.addcmul(c, a, b)``.
-        Differentiable in all three.
+        Differentiable in all three. Autocast leaves it alone.
 
     Raises:
         RuntimeError: shapes that don't broadcast, tensors on different devices.

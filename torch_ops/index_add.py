@@ -32,6 +32,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from torch_ops._arguments import number
+
 __all__ = ["index_add", "index_add_"]
 
 _ops = torch.ops.gpuopt
@@ -56,7 +58,8 @@ def index_add(
         dim: the dimension that ``index`` counts along; negative ones count from the end.
         index: vector of int32 or int64, or one such number, from 0 to ``self.shape[dim] - 1``, on ``self``'s device.
         source: tensor of ``self``'s dtype and shape, but with ``index.numel()`` slices in dimension ``dim``.
-        alpha: factor of ``source``: a number in the range of ``self``'s dtype. Integers drop its fraction.
+        alpha: factor of ``source``: a number, or a tensor without dimensions, in the range of ``self``'s dtype. Integers drop its
+            fraction.
         mode: ``"fast"``, ``"deterministic"`` or ``"accurate"``, as above.
         out: tensor to write to, of ``self``'s dtype. It is resized when its shape differs. It may be ``self``, not overlap it in
             part, nor share memory with ``index`` or ``source``.
@@ -77,6 +80,7 @@ def index_add(
         ValueError: another ``mode``.
         NotImplementedError: dtypes that :func:`torch.index_add` doesn't take on the device.
     """
+    alpha = number(alpha)
     if out is not None:
         return _ops.index_add.out(self, dim, index, source, alpha=alpha, mode=mode, out=out)
     return _ops.index_add.default(self, dim, index, source, alpha=alpha, mode=mode)
@@ -104,4 +108,4 @@ def index_add_(
         RuntimeError: overlapping memory, or a leaf that requires a gradient.
         IndexError, RuntimeError, ValueError, NotImplementedError: as :func:`index_add`.
     """
-    return _ops.index_add_.default(self, dim, index, source, alpha=alpha, mode=mode)
+    return _ops.index_add_.default(self, dim, index, source, alpha=number(alpha), mode=mode)

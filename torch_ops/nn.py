@@ -62,12 +62,13 @@ class UpsampleNearest2d(torch.nn.Upsample):
         super().__init__(size, scale_factor, mode, recompute_scale_factor=recompute_scale_factor)
 
     def forward(self, input: Tensor) -> Tensor:
-        dims = input.dim() - 2
+        # The operator looks at what torch.fx doesn't know.
+        dims = 2 if isinstance(input, torch.fx.Proxy) else input.dim() - 2
         self._check_arguments(dims)
         size, factors = self.size, self.scale_factor
         if self.recompute_scale_factor:
             each = factors if isinstance(factors, (list, tuple)) else [factors] * dims
-            size, factors = [torch.sym_int(n * f) for n, f in zip(input.shape[2:], each)], None
+            size, factors = [torch.sym_int(input.shape[2 + d] * each[d]) for d in range(dims)], None
         upsample = {"nearest": upsample_nearest2d, "nearest-exact": upsample_nearest_exact2d}.get(self.mode)
         if upsample is None or dims != 2:
             raise NotImplementedError(

@@ -94,8 +94,10 @@ def upsample_nearest2d_backward(
     """The gradient of :func:`upsample_nearest2d`, the semantics of ``aten::upsample_nearest2d_backward``: each input pixel's is
     the sum over the output pixels that were copied from it.
 
-    The exact adjoint of this library's forward, on CUDA too, where ATen finds the borders of those sums by a formula of its own.
-    The two agree unless scales contradict the sizes or a step is rounded across a border; ATen then drops or shifts gradients.
+    On CUDA it is the exact adjoint of this library's forward. ATen finds the borders of those sums by a formula of its own there;
+    the two agree unless scales contradict the sizes or a step is rounded across a border, where ATen drops or shifts gradients.
+    On the CPU both are ATen's, whose forward reads float64 images by indices of more digits than its backward: some scales send
+    a pixel's gradient to its neighbour.
 
     Args:
         grad_output: tensor (N, C, height, width) of float16, bfloat16, float32 or float64; on CUDA also uint8. Half types are

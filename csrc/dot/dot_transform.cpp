@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "binding/functionalize.h"
 #include "binding/vmap.h"
@@ -17,7 +18,22 @@ using at::Tensor;
 using c10::SymInt;
 using Operand = VmapLevel::Operand;
 
+// As torch.dot and vdot under autocast: on CUDA, and not on the CPU, operands of two dtypes meet in the wider one.
+std::pair<Tensor, Tensor> promoted(const Tensor& self, const Tensor& other) {
+  constexpr auto device = c10::DeviceType::CUDA;
+  const auto dtype = at::autocast::promote_type(
+      at::autocast::get_lower_precision_fp_from_device_type(device), device, self, other);
+  return {at::autocast::cached_cast(dtype, self, device),
+          at::autocast::cached_cast(dtype, other, device)};
+}
+
 // ---------------------------------------------------------------- vmap
+
+// vmap comes before autocast, whose casts it makes before operands are checked.
+std::pair<Tensor, Tensor> cast_under_autocast(const Tensor& self, const Tensor& other) {
+  const bool casts = self.is_cuda() && at::autocast::is_autocast_enabled(c10::DeviceType::CUDA);
+  return casts ? promoted(self, other) : std::pair(self, other);
+}
 
 // How many examples there are, or none where only another level maps over the operands.
 std::optional<SymInt> examples_of(const Operand& self, const Operand& other) {
@@ -48,23 +64,27 @@ Tensor vector_vmap(const Op& op, bool conjugate_self, const Tensor& self, const 
   return level.wrap(result, 0);
 }
 
-Tensor dot_vmap(const Tensor& self, const Tensor& tensor) {
+Tensor dot_vmap(const Tensor& given_self, const Tensor& given_tensor) {
+  const auto [self, tensor] = cast_under_autocast(given_self, given_tensor);
   check_dot(self, tensor);
   return vector_vmap(ops::dot(), /*conjugate_self=*/false, self, tensor);
 }
 
-Tensor vdot_vmap(const Tensor& self, const Tensor& other) {
+Tensor vdot_vmap(const Tensor& given_self, const Tensor& given_other) {
+  const auto [self, other] = cast_under_autocast(given_self, given_other);
   check_vdot(self, other);
   return vector_vmap(ops::vdot(), /*conjugate_self=*/true, self, other);
 }
 
-Tensor dot_fast_atomic_vmap(const Tensor& self, const Tensor& tensor) {
+Tensor dot_fast_atomic_vmap(const Tensor& given_self, const Tensor& given_tensor) {
+  const auto [self, tensor] = cast_under_autocast(given_self, given_tensor);
   check_dot_fast_atomic(self, tensor);
   return vector_vmap(ops::dot_fast_atomic(), /*conjugate_self=*/false, self, tensor);
 }
 
 // The rows of all examples, in succession.
-Tensor dot_rows_vmap(const Tensor& self, const Tensor& tensor) {
+Tensor dot_rows_vmap(const Tensor& given_self, const Tensor& given_tensor) {
+  const auto [self, tensor] = cast_under_autocast(given_self, given_tensor);
   check_dot_rows(self, tensor);
   const VmapLevel level;
   const Operand x = level.unwrap(self), y = level.unwrap(tensor);
@@ -110,31 +130,27 @@ TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
 
 // ---------------------------------------------------------------- autocast
 
-// As torch.dot and vdot: on CUDA, and not on the CPU, operands of two dtypes meet in the wider one.
 template <typename Op>
-Tensor promoted(const Op& op, const Tensor& self, const Tensor& other) {
-  constexpr auto device = c10::DeviceType::CUDA;
+Tensor call_promoted(const Op& op, const Tensor& self, const Tensor& other) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
-  const auto dtype = at::autocast::promote_type(
-      at::autocast::get_lower_precision_fp_from_device_type(device), device, self, other);
-  return op.call(at::autocast::cached_cast(dtype, self, device),
-                 at::autocast::cached_cast(dtype, other, device));
+  const auto [x, y] = promoted(self, other);
+  return op.call(x, y);
 }
 
 Tensor dot_autocast(const Tensor& self, const Tensor& tensor) {
-  return promoted(ops::dot(), self, tensor);
+  return call_promoted(ops::dot(), self, tensor);
 }
 
 Tensor vdot_autocast(const Tensor& self, const Tensor& other) {
-  return promoted(ops::vdot(), self, other);
+  return call_promoted(ops::vdot(), self, other);
 }
 
 Tensor dot_rows_autocast(const Tensor& self, const Tensor& tensor) {
-  return promoted(ops::dot_rows(), self, tensor);
+  return call_promoted(ops::dot_rows(), self, tensor);
 }
 
 Tensor dot_fast_atomic_autocast(const Tensor& self, const Tensor& tensor) {
-  return promoted(ops::dot_fast_atomic(), self, tensor);
+  return call_promoted(ops::dot_fast_atomic(), self, tensor);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {

@@ -24,8 +24,14 @@ inline void check_inplace(const char* op, const at::Tensor& self, const at::Tens
   check_writable(op, {"self", self}, {{"other", other}});
 }
 
+// A number of the same kind where it isn't known while a graph is traced; at::result_type would ask for it.
+inline at::Scalar known_number(const at::Scalar& number) {
+  if (!number.isSymbolic()) return number;
+  return number.isFloatingPoint() ? at::Scalar(1.0) : at::Scalar(1);
+}
+
 inline void check_inplace(const char* op, const at::Tensor& self, const at::Scalar& other) {
-  check_castable(op, "self", at::result_type(self, other), self.scalar_type());
+  check_castable(op, "self", at::result_type(self, known_number(other)), self.scalar_type());
   check_writable(op, {"self", self}, {});
 }
 
@@ -44,6 +50,8 @@ inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& 
 
 // Whether a number is in the range of a dtype, as at::Scalar::to checks it.
 inline bool fits(const at::Scalar& number, at::ScalarType dtype) {
+  // Not known while a graph is traced: the kernels look again.
+  if (number.isSymbolic()) return true;
   switch (dtype) {
     case at::kByte:
       return !c10::overflows<uint8_t>(number.toLong());
@@ -85,7 +93,7 @@ inline void check_axpy(const at::Tensor& x, const at::Tensor& y, const at::Scala
 inline void check_fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
   constexpr const char* op = "gpuopt::fma";
   check_inputs(op, {{"a", a}, {"b", b}, {"c", c}});
-  const at::ScalarType result = at::native::result_type(at::TensorList{a, b, c});
+  const at::ScalarType result = at::native::result_type(at::TensorList{c, a, b});
   TORCH_CHECK_NOT_IMPLEMENTED(result != at::kBool, op,
                               " is not implemented for Bool: a, b or c must be a number type");
 }

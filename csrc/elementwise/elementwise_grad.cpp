@@ -293,9 +293,9 @@ Tensor& mul_out_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& 
   if (compute_requires_grad(self, other, out)) {
     torch::autograd::throw_error_out_requires_grad("gpuopt::mul");
   }
-  TORCH_CHECK(!has_tangent(self) && !has_tangent(other) && !has_tangent(out),
-              "gpuopt::mul: out= does not support forward-mode differentiation: expected tensors "
-              "without tangents");
+  TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(self) && !has_tangent(other) && !has_tangent(out),
+                              "gpuopt::mul: out= does not support forward-mode differentiation: "
+                              "expected tensors without tangents");
   at::AutoDispatchBelowAutograd guard;
   return ops::mul_out().redispatch(keys & c10::after_autograd_keyset, self, other, out);
 }

@@ -8,12 +8,14 @@
 #include <cmath>
 
 #include "elementwise/elementwise_check.h"
+#include "elementwise/elementwise_ops.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
   m.def("mul.Tensor(Tensor self, Tensor other) -> Tensor", tags);
   m.def("mul.Scalar(Tensor self, Scalar other) -> Tensor", tags);
   m.def("mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", tags);
+  m.def("mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", tags);
   m.def("mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", tags);
   m.def("mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", tags);
   m.def("axpy(Tensor x, Tensor y, *, Scalar alpha=1) -> Tensor", tags);
@@ -23,19 +25,26 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
 namespace gpuopt::elementwise {
 namespace {
 
-// The CPU kernels delegate to ATen. So do the Meta kernels of operators that write to an argument,
-// and of all where shapes are symbolic; else ATen's iterator gives the result's layout: at::mul and
-// at::add on Meta lose the dimension order of half types (expanded * transposed, torch 2.11).
+// The CPU kernels delegate to ATen, and so do the Meta kernels of operators that write to an argument.
 
-template <typename... Tensors>
-bool all_concrete(const Tensors&... tensors) {
-  return !(has_symbolic_shape(tensors) || ...);
+// The result of a binary operator, in the layout that ATen's iterator gives it on CUDA. It doesn't know symbolic shapes, and at::mul
+// on Meta loses the dimension order of half types and of two dtypes (expanded * transposed, torch 2.11).
+at::Tensor binary_meta(const at::Tensor& self, const at::Tensor& other) {
+  if (!has_symbolic_shape(self) && !has_symbolic_shape(other)) {
+    return make_iterator({}, {self, other}).output();
+  }
+  const auto as_floats = [](const at::Tensor& tensor) {
+    return at::empty_strided_symint(tensor.sym_sizes(), tensor.sym_strides(),
+                                    tensor.options().dtype(at::kFloat));
+  };
+  const at::Tensor like = at::mul(as_floats(self), as_floats(other));
+  return at::empty_strided_symint(like.sym_sizes(), like.sym_strides(),
+                                  like.options().dtype(at::result_type(self, other)));
 }
 
 at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
   check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
-  return all_concrete(self, other) ? make_iterator({}, {self, other}).output()
-                                   : at::mul(self, other);
+  return binary_meta(self, other);
 }
 
 at::Tensor mul_aten(const at::Tensor& self, const at::Tensor& other) {
@@ -63,6 +72,16 @@ at::Tensor& mul_inplace_scalar_aten(at::Tensor& self, const at::Scalar& other) {
   return self.mul_(at::native::wrapped_scalar_tensor(other));
 }
 
+at::Tensor& mul_inplace_scalar_meta(at::Tensor& self, const at::Scalar& other) {
+  check_inplace("gpuopt::mul_", self, other);
+  return self;
+}
+
+// Made of mul.out, for which a number is a tensor that promotes as a number.
+at::Tensor& mul_scalar_out(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
+  return ops::mul_out().call(self, at::native::wrapped_scalar_tensor(other), out);
+}
+
 at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
   check_axpy(x, y, alpha);
   return at::add(y, x, alpha);
@@ -70,7 +89,7 @@ at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar&
 
 at::Tensor axpy_meta(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
   check_axpy(x, y, alpha);
-  return all_concrete(x, y) ? make_iterator({}, {y, x}).output() : at::add(y, x, alpha);
+  return binary_meta(y, x);
 }
 
 at::Tensor fma_meta(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
@@ -81,7 +100,7 @@ at::Tensor fma_meta(const at::Tensor& a, const at::Tensor& b, const at::Tensor& 
 // at::addcmul rounds twice, so floating-point types go through std::fma.
 at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
   check_fma(a, b, c);
-  const auto dtype = at::native::result_type(at::TensorList{a, b, c});
+  const auto dtype = at::native::result_type(at::TensorList{c, a, b});
   if (!at::isFloatingType(dtype)) return at::addcmul(c, a, b);
   at::TensorIterator iterator = make_iterator({}, {c, a, b});
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "gpuopt::fma", [&] {
@@ -115,9 +134,13 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   m.impl("mul.Scalar", mul_scalar_aten);
   m.impl("mul.out", mul_out_aten);
   m.impl("mul_.Tensor", mul_inplace_aten);
-  m.impl("mul_.Scalar", mul_inplace_scalar_aten);
+  m.impl("mul_.Scalar", mul_inplace_scalar_meta);
   m.impl("axpy", axpy_meta);
   m.impl("fma", fma_meta);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
+  m.impl("mul.Scalar_out", mul_scalar_out);
 }
 
 }  // namespace

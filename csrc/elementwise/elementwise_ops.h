@@ -10,6 +10,8 @@ namespace ops {
 GPUOPT_OP(mul_tensor, "mul", "Tensor", at::Tensor(const at::Tensor&, const at::Tensor&))
 GPUOPT_OP(mul_scalar, "mul", "Scalar", at::Tensor(const at::Tensor&, const at::Scalar&))
 GPUOPT_OP(mul_out, "mul", "out", at::Tensor&(const at::Tensor&, const at::Tensor&, at::Tensor&))
+GPUOPT_OP(mul_scalar_out, "mul", "Scalar_out",
+          at::Tensor&(const at::Tensor&, const at::Scalar&, at::Tensor&))
 GPUOPT_OP(mul_inplace_tensor, "mul_", "Tensor", at::Tensor&(at::Tensor&, const at::Tensor&))
 GPUOPT_OP(mul_inplace_scalar, "mul_", "Scalar", at::Tensor&(at::Tensor&, const at::Scalar&))
 GPUOPT_OP(axpy, "axpy", "", at::Tensor(const at::Tensor&, const at::Tensor&, const at::Scalar&))

@@ -51,7 +51,8 @@ Tensor mul_vmap(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul_scalar_vmap(const Tensor& self, const at::Scalar& other) {
-  const auto dtype = at::result_type(self, other);  // dispatches, so before entering the level
+  // Dispatches, so before entering the level.
+  const auto dtype = at::result_type(self, known_number(other));
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
   // A batched scalar promotes like a 0-d tensor.
@@ -64,7 +65,8 @@ Tensor axpy_vmap(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
 }
 
 Tensor fma_vmap(const Tensor& a, const Tensor& b, const Tensor& c) {
-  return batched({a, b, c}, [](const auto& in) { return gpuopt::fma(in[0], in[1], in[2]); });
+  // In the order in which they promote.
+  return batched({c, a, b}, [](const auto& in) { return gpuopt::fma(in[1], in[2], in[0]); });
 }
 
 Tensor& mul_inplace_vmap(Tensor& self, const Tensor& other) {
@@ -86,7 +88,8 @@ Tensor& mul_inplace_vmap(Tensor& self, const Tensor& other) {
 }
 
 Tensor& mul_inplace_scalar_vmap(Tensor& self, const at::Scalar& other) {
-  check_castable("gpuopt::mul_", "self", at::result_type(self, other), self.scalar_type());
+  check_castable("gpuopt::mul_", "self", at::result_type(self, known_number(other)),
+                 self.scalar_type());
   const VmapLevel level;
   Tensor value = level.unwrap(self).value;
   ops::mul_inplace_scalar().call(value, other);

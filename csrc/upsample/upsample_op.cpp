@@ -2,6 +2,7 @@
 // kernels, and the .vec overloads, which are made of the others.
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -104,9 +105,21 @@ TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
 
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
 
+// That of the results. Where a size depends on data, which can't be asked about, strides have to be
+// those of channels_last exactly.
+at::MemoryFormat format_of(const Tensor& like) {
+  const auto sizes = like.sym_sizes();
+  if (std::all_of(sizes.begin(), sizes.end(), [](const SymInt& size) { return size.has_hint(); })) {
+    return like.suggest_memory_format();
+  }
+  const bool channels_last =
+      !like.is_contiguous_or_false() && like.is_contiguous_or_false(at::MemoryFormat::ChannelsLast);
+  return channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
 Tensor empty(const Tensor& like, const SymInt& height, const SymInt& width, const SymSizes& sizes) {
   const std::array<SymInt, 4> shape{sizes.batch, sizes.channels, height, width};
-  return at::empty_symint(shape, like.options().memory_format(like.suggest_memory_format()));
+  return at::empty_symint(shape, like.options().memory_format(format_of(like)));
 }
 
 Tensor forward_meta(const char* op, const Tensor& self, SymIntArrayRef output_size) {
