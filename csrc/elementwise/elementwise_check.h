@@ -48,6 +48,15 @@ inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& 
   check_writable(op, {"out", out}, {{"self", self}, {"other", other}});
 }
 
+inline void check_out(const char* op, const at::Tensor& self, const at::Scalar& other,
+                      const at::Tensor& out) {
+  TORCH_CHECK(is_cpu_scalar(self) || out.device() == self.device(), op,
+              ": out must be on the device of self: expected ", self.device(), ", got ",
+              out.device());
+  check_castable(op, "out", at::result_type(self, known_number(other)), out.scalar_type());
+  check_writable(op, {"out", out}, {{"self", self}});
+}
+
 // Whether a number is in the range of a dtype, as at::Scalar::to checks it.
 inline bool fits(const at::Scalar& number, at::ScalarType dtype) {
   // Not known while a graph is traced: the kernels look again.

@@ -1,5 +1,6 @@
 // The CUDA kernels of gpuopt::mul, mul_, axpy and fma: ATen's iterator -> Problem -> launcher.
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 #include <torch/library.h>
 
 #include "binding/cuda_launch.h"
@@ -103,6 +104,10 @@ Tensor& mul_out_cuda(const Tensor& self, const Tensor& other, Tensor& out) {
   return out;
 }
 
+Tensor& mul_scalar_out_cuda(const Tensor& self, const at::Scalar& other, Tensor& out) {
+  return mul_out_cuda(self, at::native::wrapped_scalar_tensor(other), out);
+}
+
 Tensor& mul_inplace_cuda(Tensor& self, const Tensor& other) {
   constexpr const char* op = "gpuopt::mul_";
   check_inplace(op, self, other);
@@ -150,6 +155,7 @@ TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   m.impl("mul.Tensor", mul_cuda);
   m.impl("mul.Scalar", mul_scalar_cuda);
   m.impl("mul.out", mul_out_cuda);
+  m.impl("mul.Scalar_out", mul_scalar_out_cuda);
   m.impl("mul_.Tensor", mul_inplace_cuda);
   m.impl("mul_.Scalar", mul_inplace_scalar_cuda);
   m.impl("axpy", axpy_cuda);

@@ -288,16 +288,29 @@ Tensor& mul_inplace_scalar_autograd(DispatchKeySet keys, Tensor& self, const at:
   return self;
 }
 
-Tensor& mul_out_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& other,
-                         Tensor& out) {
-  if (compute_requires_grad(self, other, out)) {
+// out= has no derivatives.
+template <typename... Tensors>
+void check_no_derivatives(const Tensors&... tensors) {
+  if (compute_requires_grad(tensors...)) {
     torch::autograd::throw_error_out_requires_grad("gpuopt::mul");
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(self) && !has_tangent(other) && !has_tangent(out),
+  TORCH_CHECK_NOT_IMPLEMENTED(!(has_tangent(tensors) || ...),
                               "gpuopt::mul: out= does not support forward-mode differentiation: "
                               "expected tensors without tangents");
+}
+
+Tensor& mul_out_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& other,
+                         Tensor& out) {
+  check_no_derivatives(self, other, out);
   at::AutoDispatchBelowAutograd guard;
   return ops::mul_out().redispatch(keys & c10::after_autograd_keyset, self, other, out);
+}
+
+Tensor& mul_scalar_out_autograd(DispatchKeySet keys, const Tensor& self, const at::Scalar& other,
+                                Tensor& out) {
+  check_no_derivatives(self, out);
+  at::AutoDispatchBelowAutograd guard;
+  return ops::mul_scalar_out().redispatch(keys & c10::after_autograd_keyset, self, other, out);
 }
 
 // The key below Autograd that counts writes, also in no_grad mode.
@@ -329,10 +342,21 @@ Tensor& mul_out_version(DispatchKeySet keys, const Tensor& self, const Tensor& o
   return out;
 }
 
+Tensor& mul_scalar_out_version(DispatchKeySet keys, const Tensor& self, const at::Scalar& other,
+                               Tensor& out) {
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ops::mul_scalar_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other, out);
+  }
+  torch::autograd::increment_version(out);
+  return out;
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   m.impl("mul.Tensor", mul_autograd);
   m.impl("mul.Scalar", mul_scalar_autograd);
   m.impl("mul.out", mul_out_autograd);
+  m.impl("mul.Scalar_out", mul_scalar_out_autograd);
   m.impl("mul_.Tensor", mul_inplace_autograd);
   m.impl("mul_.Scalar", mul_inplace_scalar_autograd);
   m.impl("axpy", axpy_autograd);
@@ -341,6 +365,7 @@ TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
 
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
   m.impl("mul.out", mul_out_version);
+  m.impl("mul.Scalar_out", mul_scalar_out_version);
   m.impl("mul_.Tensor", mul_inplace_version);
   m.impl("mul_.Scalar", mul_inplace_scalar_version);
 }

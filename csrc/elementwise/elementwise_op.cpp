@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "elementwise/elementwise_check.h"
-#include "elementwise/elementwise_ops.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
@@ -77,9 +76,9 @@ at::Tensor& mul_inplace_scalar_meta(at::Tensor& self, const at::Scalar& other) {
   return self;
 }
 
-// Made of mul.out, for which a number is a tensor that promotes as a number.
-at::Tensor& mul_scalar_out(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
-  return ops::mul_out().call(self, at::native::wrapped_scalar_tensor(other), out);
+// A tensor that keeps the number's digits and promotes as a number.
+at::Tensor& mul_scalar_out_aten(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
+  return mul_out_aten(self, at::native::wrapped_scalar_tensor(other), out);
 }
 
 at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
@@ -123,6 +122,7 @@ TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   m.impl("mul.Tensor", mul_aten);
   m.impl("mul.Scalar", mul_scalar_aten);
   m.impl("mul.out", mul_out_aten);
+  m.impl("mul.Scalar_out", mul_scalar_out_aten);
   m.impl("mul_.Tensor", mul_inplace_aten);
   m.impl("mul_.Scalar", mul_inplace_scalar_aten);
   m.impl("axpy", axpy_aten);
@@ -133,14 +133,11 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   m.impl("mul.Tensor", mul_meta);
   m.impl("mul.Scalar", mul_scalar_aten);
   m.impl("mul.out", mul_out_aten);
+  m.impl("mul.Scalar_out", mul_scalar_out_aten);
   m.impl("mul_.Tensor", mul_inplace_aten);
   m.impl("mul_.Scalar", mul_inplace_scalar_meta);
   m.impl("axpy", axpy_meta);
   m.impl("fma", fma_meta);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
-  m.impl("mul.Scalar_out", mul_scalar_out);
 }
 
 }  // namespace

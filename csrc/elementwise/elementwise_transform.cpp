@@ -130,8 +130,16 @@ Tensor& mul_out_functional(const Tensor& self, const Tensor& other, Tensor& out)
       [&] { ops::mul_out().call(self, other, out); });
 }
 
+Tensor& mul_scalar_out_functional(const Tensor& self, const at::Scalar& other, Tensor& out) {
+  check_out("gpuopt::mul", self, other, out);
+  return functionalize_write(
+      "gpuopt::mul", out, {self}, [&] { return gpuopt::mul(functional_value(self), other); },
+      [&] { ops::mul_scalar_out().call(self, other, out); });
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
   m.impl("mul.out", mul_out_functional);
+  m.impl("mul.Scalar_out", mul_scalar_out_functional);
   m.impl("mul_.Tensor", mul_inplace_functional);
   m.impl("mul_.Scalar", mul_inplace_scalar_functional);
 }

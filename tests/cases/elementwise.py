@@ -492,6 +492,7 @@ CASES = [
         grad_dtypes=FLOATS + COMPLEX[1:],
         bound=_mul_bound,
         inplace=Variant(torch_ops.mul_, torch.ops.gpuopt.mul_.Scalar, torch.Tensor.mul_),
+        out=Variant(torch_ops.mul, torch.ops.gpuopt.mul.Scalar_out, torch.mul),
         opinfo=(OpInfoLink("mul", _only_scalar, at_least=0),),
     ),
     OpCase(

@@ -40,4 +40,4 @@ def test_schema(overload):
     written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     name, kind = overload._schema.name, overload._schema.overload_name
     of_case = [a for c in CASES if c.overload is overload for a in c.writes]
-    assert written == (["self"] if name.endswith("_") else ["out"] if kind == "out" else of_case)
+    assert written == (["self"] if name.endswith("_") else ["out"] if kind.endswith("out") else of_case)
