@@ -106,16 +106,13 @@ def test_a_backward_inside_of_autocast(activation, device):
     """Computes what the forward was computed in, where that was outside."""
     x, w, b = (torch.randn(s, device=device, requires_grad=True) for s in ((2, 8, 30), (8, 2, 3), 8))
 
-    def gradients():
+    def gradients(inside: bool) -> list[torch.Tensor]:
         y = torch_ops.conv1d_act(x, w, b, groups=4, activation=activation)
         with torch.autocast(device, dtype=torch.bfloat16, enabled=inside):
             first = torch.autograd.grad(y.square().sum(), (x, w, b), create_graph=True)
             return [*first, *torch.autograd.grad(sum(g.square().sum() for g in first), (x, w, b))]
 
-    inside = False
-    want = gradients()
-    inside = True
-    for got, expected in zip(gradients(), want):
+    for got, expected in zip(gradients(inside=True), gradients(inside=False)):
         assert got.dtype == torch.float32 and close(got, expected, ulps=32) is None
 
 
@@ -230,7 +227,7 @@ def test_refusals_name_the_argument(device):
             call()
 
 
-# ---------------------------------------------------------------- export
+# ---------------------------------------------------------------- export and torch.func
 
 
 def test_export_of_convolve_with_a_dynamic_kernel():
@@ -245,8 +242,8 @@ def test_export_of_convolve_with_a_dynamic_kernel():
         assert close(exported.module()(a, v), torch_ops.convolve(a, v, "same")) is None
 
 
-def test_conv1d_and_functional_conv1d_take_the_same_module_calls():
-    """torch.nn.utils' reparametrisations and torch.func.functional_call go through the module's forward."""
+def test_module_with_other_parameters():
+    """As torch.func.functional_call gives it for a call."""
     module, x = torch_ops.nn.Conv1d(4, 6, 3), torch.randn(2, 4, 9)
     values = {name: torch.randn_like(p) for name, p in module.named_parameters()}
     got = torch.func.functional_call(module, values, (x,))

@@ -63,7 +63,7 @@ def mul_(self: Tensor, other: Tensor | Number) -> Tensor:
     return _ops.mul_.Tensor(self, other) if isinstance(other, Tensor) else _ops.mul_.Scalar(self, number(other))
 
 
-def axpy(x: Tensor, y: Tensor, *, alpha: Number = 1) -> Tensor:
+def axpy(x: Tensor, y: Tensor, *, alpha: Number | Tensor = 1) -> Tensor:
     """``alpha * x + y``, the semantics of ``torch.add(y, x, alpha=alpha)``.
 
     Args:

@@ -47,7 +47,7 @@ def index_add(
     index: Tensor,
     source: Tensor,
     *,
-    alpha: float | complex = 1,
+    alpha: float | complex | Tensor = 1,
     mode: Mode = "fast",
     out: Tensor | None = None,
 ) -> Tensor:
@@ -92,7 +92,7 @@ def index_add_(
     index: Tensor,
     source: Tensor,
     *,
-    alpha: float | complex = 1,
+    alpha: float | complex | Tensor = 1,
     mode: Mode = "fast",
 ) -> Tensor:
     """In-place :func:`index_add`, the semantics of :meth:`torch.Tensor.index_add_`.

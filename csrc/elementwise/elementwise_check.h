@@ -35,24 +35,24 @@ inline void check_inplace(const char* op, const at::Tensor& self, const at::Scal
   check_writable(op, {"self", self}, {});
 }
 
+inline void check_out_device(const char* op, NamedTensor input, const at::Tensor& out) {
+  TORCH_CHECK(is_cpu_scalar(input.tensor) || out.device() == input.tensor.device(), op,
+              ": out must be on the device of ", input.name, ": expected ", input.tensor.device(),
+              ", got ", out.device());
+}
+
 inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& other,
                       const at::Tensor& out) {
   check_inputs(op, {{"self", self}, {"other", other}});
-  TORCH_CHECK(is_cpu_scalar(self) || out.device() == self.device(), op,
-              ": out must be on the device of self: expected ", self.device(), ", got ",
-              out.device());
-  TORCH_CHECK(is_cpu_scalar(other) || out.device() == other.device(), op,
-              ": out must be on the device of other: expected ", other.device(), ", got ",
-              out.device());
+  check_out_device(op, {"self", self}, out);
+  check_out_device(op, {"other", other}, out);
   check_castable(op, "out", at::result_type(self, other), out.scalar_type());
   check_writable(op, {"out", out}, {{"self", self}, {"other", other}});
 }
 
 inline void check_out(const char* op, const at::Tensor& self, const at::Scalar& other,
                       const at::Tensor& out) {
-  TORCH_CHECK(is_cpu_scalar(self) || out.device() == self.device(), op,
-              ": out must be on the device of self: expected ", self.device(), ", got ",
-              out.device());
+  check_out_device(op, {"self", self}, out);
   check_castable(op, "out", at::result_type(self, known_number(other)), out.scalar_type());
   check_writable(op, {"out", out}, {{"self", self}});
 }

@@ -39,8 +39,8 @@ inline void check_on_device(const char* op, const at::Tensor& self, NamedTensor 
 // Whether ATen's kernels could convert a number to a dtype: one out of its range they refuse, and of
 // one that is not whole they take the integer part.
 inline bool converts(const at::Scalar& number, at::ScalarType dtype) {
-  if (number.isSymbolic())
-    return true;  // not known while a graph is traced: the kernels look again
+  // Not known while a graph is traced: the kernels look again.
+  if (number.isSymbolic()) return true;
   try {
     AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool,
                                            dtype, "converts", [&] { (void)number.to<scalar_t>(); });
