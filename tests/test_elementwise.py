@@ -195,3 +195,20 @@ def test_many_dimensions_that_merge(device):
     """More than 25 dimensions are fine when they are one in memory."""
     x = torch.randn((1, 2) * 6 + (1,) * 20, device=device)
     assert torch.equal(torch_ops.mul(x, x), torch.mul(x, x))
+
+
+@each_device
+@pytest.mark.parametrize(
+    "op", [torch_ops.mul, torch_ops.axpy, lambda x, y: torch_ops.fma(x, y, y)], ids=["mul", "axpy", "fma"]
+)
+@pytest.mark.parametrize(
+    "first, second", [(torch.float32, torch.float64), (torch.float16, torch.float32), (torch.int32, torch.complex64)]
+)
+def test_graphs_know_the_layout_of_two_dtypes(op, first, second, device):
+    """ATen's CPU kernels take the layout of the operand that they cast, which Meta kernels don't know of: Inductor's code asserts it."""
+    for x, y in (
+        (torch.ones(5, 1, dtype=first, device=device).expand(5, 8), torch.ones(8, 5, dtype=second, device=device).mT),
+        (torch.ones(8, 5, dtype=second, device=device).mT, torch.ones(1, 8, dtype=first, device=device).expand(5, 8)),
+    ):
+        on_meta = (torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in (x, y))
+        assert different_metadata(op(x, y), op(*on_meta), device=False) is None

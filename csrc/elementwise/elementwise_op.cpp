@@ -46,9 +46,22 @@ at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
   return binary_meta(self, other);
 }
 
+// For a binary operator of two dtypes on the CPU: ATen casts an operand first there and lays the result out like that copy, which it
+// does neither on CUDA nor on Meta (expanded * transposed, torch 2.11).
+at::Tensor binary_out(const at::Tensor& self, const at::Tensor& other) {
+  const auto on_meta = [](const at::Tensor& tensor) {
+    return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+  };
+  const at::Tensor like = binary_meta(on_meta(self), on_meta(other));
+  return at::empty_strided(like.sizes(), like.strides(),
+                           self.options().dtype(at::result_type(self, other)));
+}
+
 at::Tensor mul_aten(const at::Tensor& self, const at::Tensor& other) {
   check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
-  return at::mul(self, other);
+  if (self.scalar_type() == other.scalar_type()) return at::mul(self, other);
+  at::Tensor out = binary_out(self, other);
+  return at::mul_out(out, self, other);
 }
 
 at::Tensor mul_scalar_aten(const at::Tensor& self, const at::Scalar& other) {
@@ -83,7 +96,9 @@ at::Tensor& mul_scalar_out_aten(const at::Tensor& self, const at::Scalar& other,
 
 at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
   check_axpy(x, y, alpha);
-  return at::add(y, x, alpha);
+  if (x.scalar_type() == y.scalar_type()) return at::add(y, x, alpha);
+  at::Tensor out = binary_out(y, x);
+  return at::add_out(out, y, x, alpha);
 }
 
 at::Tensor axpy_meta(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {

@@ -1,4 +1,4 @@
-"""mul, axpy and fma: one engine, so one sweep of shapes and layouts, for two and for three operands."""
+"""mul, axpy and fma: references, error bounds, errors, and the operands of elementwise_samples.py as samples."""
 
 from __future__ import annotations
 
@@ -11,190 +11,28 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase, OpInfoLink, Sample, Variant, tensors
+from . import elementwise_samples as space
 from .tensors import ALL, COMPLEX, FLOATS, Maker, compute_type, in_layout, specials, wide
-
-# One below, at and above: a value, a 16-byte pack of every dtype, a warp, a block, a block's worth of packs.
-SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 255, 257, 1023, 1025, 4097, 70001)
-
-# Every pair of layouts runs on these: short and long rows, ragged and whole 32/64/128 tiles, with and without outer dimensions.
-LAYOUT_SHAPES = ((37,), (9, 33), (65, 130), (3, 5, 7), (2, 3, 9, 17), (2, 3, 2, 5, 7))
-TILE_SHAPES = ((64, 128), (128, 256), (257, 31), (8, 8), (7, 64), (3, 65, 33), (2, 72, 2, 40))
-
-BROADCASTS = (
-    ((1,), (257,)), ((), (257,)), ((), ()), ((33, 65), (65,)), ((33, 65), (33, 1)), ((33, 1), (1, 65)), ((33, 65), (1, 1)),
-    ((3, 5, 7), (5, 1)), ((3, 1, 7), (5, 1)), ((2, 1, 3, 1), (1, 5, 1, 7)), ((4, 16, 9), (16, 1)), ((2, 64, 8, 8), (64, 1, 1)),
-    ((8, 1, 6), (1, 7, 1)), ((1,), (1, 1, 1)), ((3, 4099), (4099,)), ((4099, 3), (3,)), ((4099, 5), (4099, 1)),
-    ((2, 3, 4, 5), (2, 1, 4, 1)), ((2, 3, 2, 5, 7), (3, 1, 5, 1)), ((1, 64), (40, 1, 1)), ((130, 64), (64, 130, 1)),
-)  # fmt: skip
-EMPTY = (((0,), (0,)), ((0,), (1,)), ((3, 0), (3, 1)), ((3, 0), ()), ((0, 4), (2, 1, 4)), ((2, 0, 5), (5,)))
 
 SCALARS = (0, 1, -3, 300, 2**40, True, 0.5, -0.0, 3.0 * 2**33, math.inf, -math.inf, math.nan, 1j, 0.5 - 2j)
 INEXACT_SCALARS = (0.1, math.pi, 1e-9, 0.1 + 0.7j)
 
 
-# ---------------------------------------------------------------- shapes and layouts
-
-
-def _shapes(arity: int) -> Iterator[tuple]:
-    """Same-size shapes, then broadcasts, then empties, as a tuple of shapes a call."""
-    for n in SIZES:
-        yield ((n,),) * arity
-    for a, b in BROADCASTS + EMPTY:
-        if arity == 2:
-            yield from ((a, b), (b, a))
-        else:
-            yield from ((a, b, a), (a, a, b), (b, a, a), (b, b, a))
-
-
-def _layouts(shape: tuple, arity: int) -> Iterator[tuple[str, ...]]:
-    """Every pair of layouts for two operands; for three, every layout in every place beside contiguous and beside transposed ones."""
-    names = list(tensors.LAYOUTS)
-    if arity == 2:
-        yield from itertools.product(names, repeat=2)
-        return
-    for name in names:
-        yield (name,) * arity
-    for other in ("contiguous", "transposed") if len(shape) >= 2 else ("contiguous",):
-        for name in names:
-            if name != other:
-                yield from ((name, other, other), (other, name, other), (other, other, name), (name, name, other))
-
-
-def _laid_out(make: Maker, shape: tuple, layouts: tuple[str, ...]) -> tuple[torch.Tensor, ...] | None:
-    operands = tuple(in_layout(name, make(*shape)) for name in layouts)
-    return None if any(t is None for t in operands) else operands
-
-
-def _operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
-    """(name, operands, exact_inputs) over the whole space; all of `dtype` but where the name tells another."""
-    return (named for named in _all_operands(device, dtype, arity) if _have_a_result(named[1]))
-
-
-def _have_a_result(operands: tuple) -> bool:
-    """Newer versions of torch promote bfloat16 with complex numbers to a type that has no arithmetic yet."""
-    if len(operands) == 2:
-        return torch.result_type(*operands) in ALL
-    return _common_dtype(torch.addcmul, operands[2], *operands[:2]) in ALL
-
-
-def _all_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
-    make = Maker(device, dtype)
-    for shapes in _shapes(arity):
-        yield str(shapes), tuple(make(*s) for s in shapes), True
-    for shape in LAYOUT_SHAPES:
-        for layouts in _layouts(shape, arity):
-            operands = _laid_out(make, shape, layouts)
-            if operands is not None:
-                yield f"{shape} {'*'.join(layouts)}", operands, True
-    for shape in TILE_SHAPES:
-        for turned in itertools.product(("contiguous", "transposed", "misaligned1", "rows"), repeat=arity):
-            if "transposed" in turned:
-                yield f"{shape} {'*'.join(turned)}", _laid_out(make, shape, turned), True
-    for shapes in (((2, 64, 6, 5), (64, 1, 1)), ((33, 65), (65,)), ((33, 65), (33, 1))):
-        for name in tensors.LAYOUTS:
-            big = in_layout(name, make(*shapes[0]))
-            if big is not None:
-                yield f"{shapes} {name}, broadcast", (big, *(make(*shapes[1]) for _ in range(arity - 1))), True
-    # More dimensions than fit in registers, none of which can be merged.
-    many = (2,) * 12
-    yield "12 dimensions", (make(*many), *(make(*many).permute(*reversed(range(12))) for _ in range(arity - 1))), True
-    yield from _special_operands(device, dtype, arity)
-    yield from _promotions(device, dtype, arity)
-
-
-def _special_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
-    """Every combination of special values, both as broadcast vectors and as dense tensors (which take other paths)."""
-    values = specials(dtype, device)
-    if arity == 3 and dtype.is_complex:
-        values = values[::5]
-    n = len(values)
-    axes = [values.view([n if d == k else 1 for d in range(arity)]) for k in range(arity)]
-    yield "special values, broadcast", tuple(axes), True
-    yield "special values", tuple(a.expand([n] * arity).reshape(-1) for a in axes), True
-    if dtype == torch.bool:
-        bytes_ = torch.tensor([0, 1, 2, 128, 255], dtype=torch.uint8, device=device).view(torch.bool)
-        yield "bools whose byte is neither 0 nor 1", tuple(bytes_.roll(k).repeat(5) for k in range(arity)), True
-
-
-def _promotions(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
-    make = Maker(device, dtype, seed=1)
-    for other in ALL:
-        # Few integers are exact in every type: keep them small, so that conversions round nothing.
-        small = torch.tensor([0, 1, 2, 3, 5, 7, 11, 100], device=device).to(other)
-        zero_dim = torch.tensor(3, device=device).to(other)
-        fill = (make(8),) * (arity - 2)
-        yield f"with {other}", (make(8), small, *fill), True
-        yield f"{other} first", (small, make(8), *fill), True
-        yield f"{other} transposed", (make(5, 8), make(8, 5, dtype=other).mT, *fill), True
-        yield f"with 0-d {other}", (make(4, 8), zero_dim, *fill), True
-        yield f"0-d {other} first", (zero_dim, make(4, 8), *fill), True
-        yield f"0-d with {other}", (make(), small, *fill), False
-        if arity == 3:
-            yield f"{other} last", (make(8), make(8), small), True
-            yield f"0-d {other} last", (make(8), make(8), zero_dim), True
-        if device != "cpu":
-            on_cpu = zero_dim.cpu()
-            yield f"with 0-d CPU {other}", (make(4, 8), on_cpu, *fill), True
-            yield f"0-d CPU {other} first", (on_cpu, make(4, 8), *fill), True
-    for widest in (torch.float64, torch.complex128):
-        third = torch.tensor(1 / 3, dtype=widest, device=device)
-        yield f"with 0-d {widest} 1/3", (make(33), third, *(make(33),) * (arity - 2)), False
-        if device != "cpu":
-            yield f"with 0-d CPU {widest} 1/3", (make(33), third.cpu(), *(make(33),) * (arity - 2)), False
-
-
-def _few_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple]]:
-    """One small call of every kind."""
-    return (named for named in _all_few_operands(device, dtype, arity) if _have_a_result(named[1]))
-
-
-def _all_few_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple]]:
-    make = Maker(device, dtype, seed=2, small=True)
-    fill = arity - 2
-    yield "same", (make(3, 4), make(3, 4), *(make(3, 4) for _ in range(fill)))
-    yield "last dimension broadcast", (make(3, 4), make(3, 1), *(make(4) for _ in range(fill)))
-    yield "both broadcast", (make(3, 1), make(1, 4), *(make(2, 1, 1) for _ in range(fill)))
-    yield "0-d second", (make(5), make(), *(make() for _ in range(fill)))
-    yield "0-d first", (make(), make(5), *(make(5) for _ in range(fill)))
-    yield "all 0-d", tuple(make() for _ in range(arity))
-    yield "transposed", (make(4, 3).mT, *(make(3, 4) for _ in range(arity - 1)))
-    yield "step 2", (make(6)[::2], make(3), *(make(6)[1::2] for _ in range(fill)))
-    channels = make(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
-    yield "channels_last", (channels, make(3, 1, 1), *(channels.clone() for _ in range(fill)))
-    yield "empty", (make(0, 3), make(3), *(make(1, 3) for _ in range(fill)))
-    others = [torch.float32 if dtype != torch.float32 else torch.bfloat16, torch.int64, torch.complex64]
-    if dtype != torch.float64:
-        others.append(torch.float64)  # 0-d, it must not widen the result, also when vmap gives it a dimension
-    for other in others:
-        yield f"with {other}", (make(3, 4), make(4, dtype=other), *(make(3, 1) for _ in range(fill)))
-        yield f"0-d {other}", (make(3, 4), make(dtype=other), *(make(4) for _ in range(fill)))
-    if device != "cpu":
-        yield "0-d CPU", (make(3, 4), make().cpu(), *(make(4) for _ in range(fill)))
-
-
 # ---------------------------------------------------------------- references and bounds
 
 
-def _meta(x):
-    return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
-
-
-def _common_dtype(aten: Callable, *operands) -> torch.dtype:
-    return aten(*(_meta(x) for x in operands)).dtype
-
-
 def mul_reference(x, y) -> torch.Tensor:
-    common = _common_dtype(torch.mul, x, y)
+    common = space.common_dtype(torch.mul, x, y)
     return wide(x, common) * wide(y, common)
 
 
 def axpy_reference(x, y, *, alpha=1) -> torch.Tensor:
-    common = _common_dtype(torch.add, y, x)
+    common = space.common_dtype(torch.add, y, x)
     return wide(alpha, common).to(x.device) * wide(x, common) + wide(y, common)
 
 
 def fma_reference(a, b, c) -> torch.Tensor:
-    common = _common_dtype(torch.addcmul, c, a, b)
+    common = space.common_dtype(torch.addcmul, c, a, b)
     return wide(a, common) * wide(b, common) + wide(c, common)
 
 
@@ -241,12 +79,12 @@ def _fma_bound(device, dtype, reference, a, b, c):
 
 
 def _mul_samples(device, dtype):
-    for name, operands, exact in _operands(device, dtype, 2):
+    for name, operands, exact in space.sweep(device, dtype, 2):
         yield Sample(name, operands, exact_inputs=exact)
 
 
 def _mul_few(device, dtype):
-    for name, operands in _few_operands(device, dtype, 2):
+    for name, operands in space.few(device, dtype, 2):
         yield Sample(name, operands)
 
 
@@ -255,15 +93,15 @@ def _scalar_samples(device, dtype):
     dense = torch.cat([specials(dtype, device), make(100)])
     half = tensors.real_of(dtype) == torch.float16
     for number in SCALARS + INEXACT_SCALARS:
-        if not _have_a_result((dense, number)):
+        if not space.have_a_result((dense, number)):
             continue
         exact = number not in INEXACT_SCALARS and not (half and 65504 < abs(number) < math.inf)
         yield Sample(f"{number}", (dense, number), exact_inputs=exact)
         yield Sample(f"0-d, {number}", (make(), number), exact_inputs=exact)
         yield Sample(f"empty, {number}", (make(3, 0), number), exact_inputs=exact)
-    for n in SIZES:
+    for n in space.SIZES:
         yield Sample(f"({n},), 3", (make(n), 3))
-    for shape in LAYOUT_SHAPES + TILE_SHAPES:
+    for shape in space.LAYOUT_SHAPES + space.TILE_SHAPES:
         for name in tensors.LAYOUTS:
             x = in_layout(name, make(*shape))
             if x is not None:
@@ -273,7 +111,7 @@ def _scalar_samples(device, dtype):
 def _scalar_few(device, dtype):
     make = Maker(device, dtype, seed=4)
     for number in (3, 2.5, -0.5 + 2j, True):
-        if _have_a_result((make(1), number)):
+        if space.have_a_result((make(1), number)):
             yield Sample(f"dense, {number}", (make(3, 4), number))
     yield Sample("0-d, 2.5", (make(), 2.5))
     yield Sample("transposed, 2.5", (make(4, 3).mT, 2.5))
@@ -294,8 +132,8 @@ def _alphas(dtype):
 
 def _axpy_samples(device, dtype):
     alphas = itertools.cycle(_alphas(dtype))
-    for name, operands, exact in _operands(device, dtype, 2):
-        common = _common_dtype(torch.add, *operands)
+    for name, operands, exact in space.sweep(device, dtype, 2):
+        common = space.common_dtype(torch.add, *operands)
         alpha = next(alphas) if common == dtype else 1
         yield Sample(f"{name}, alpha={alpha}", operands, {"alpha": alpha}, exact_inputs=exact)
     make = Maker(device, dtype, seed=5)
@@ -312,20 +150,20 @@ def _axpy_samples(device, dtype):
 
 def _axpy_few(device, dtype):
     alphas = itertools.cycle((1, -2, 0.5) if dtype.is_floating_point or dtype.is_complex else (1, 3))
-    for name, operands in _few_operands(device, dtype, 2):
+    for name, operands in space.few(device, dtype, 2):
         alpha = next(alphas)
         yield Sample(f"{name}, alpha={alpha}", operands, {"alpha": alpha})
 
 
 def _fma_samples(device, dtype):
-    for name, operands, exact in _operands(device, dtype, 3):
+    for name, operands, exact in space.sweep(device, dtype, 3):
         # addcmul, which says what a call means, has no bool.
-        if _common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
+        if space.common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
             yield Sample(name, operands, exact_inputs=exact)
 
 
 def _fma_few(device, dtype):
-    for name, operands in _few_operands(device, dtype, 3):
+    for name, operands in space.few(device, dtype, 3):
         yield Sample(name, operands)
 
 
@@ -432,7 +270,7 @@ def _aten_fma(a, b, c):
     """addcmul on CUDA has no complex32 and takes a 0-d CPU tensor as its second factor only; fma does both everywhere."""
     device = next((t.device for t in (a, b, c) if t.dim() or not t.is_cpu), a.device)
     a, c = (t if t.dim() else t.to(device) for t in (a, c))
-    if device.type == "cuda" and _common_dtype(torch.addcmul, c, a, b) == torch.complex32:
+    if device.type == "cuda" and space.common_dtype(torch.addcmul, c, a, b) == torch.complex32:
         return torch.addcmul(*(_as_complex64(t) for t in (c, a, b))).to(torch.complex32)
     return torch.addcmul(c, a, b)
 
