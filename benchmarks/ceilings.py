@@ -6,11 +6,10 @@ writing, copying, reading two streams to write one. "Best" is over many launch s
 copy and memset among them). They are timed like every case, with the L2 flushed. Without Triton only PyTorch's
 calls are left, and the ceilings may come out a few per cent low.
 
-The size counts all bytes moved, read and written. A case is held against the size class nearest to its own traffic
-and the pattern with the nearest share of reads.
+The size counts all bytes moved, read and written. A case is held against the size class nearest to its own traffic, the larger
+where two are as near, and the pattern with the nearest share of reads.
 """
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -65,7 +64,10 @@ def classes_for(case_bytes: list[int], free_bytes: int) -> list[str]:
 
 
 def _nearest(names, size: int) -> str:
-    return min(names, key=lambda name: abs(math.log(SIZES[name] / max(size, 1))))
+    def factor(name: str) -> float:
+        return max(SIZES[name] / max(size, 1), size / SIZES[name])
+
+    return min(names, key=lambda name: (factor(name), -SIZES[name]))
 
 
 def measure(timer, names: list[str], device: str, quick: bool, progress: Callable[[str], None]) -> list[dict]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import report
+from benchmarks.operands import Maker
 from benchmarks.room import Call, Case, Room
 
 OP = "copy_in_flight"
@@ -39,7 +40,7 @@ def _shape(row: dict) -> tuple[int, int, int]:
 
 def _case(shape: tuple[int, int, int]) -> Case:
     def build(device: str, seed: int) -> tuple:
-        return (torch.empty(VALUES, device=device) if device == "meta" else torch.rand(VALUES, device=device), *shape)
+        return Maker(device, torch.float32, seed, uniform=True)(VALUES), *shape
 
     return Case(OP, OP, _name(*shape), "f32", build, headline=True, peers=())
 

@@ -70,6 +70,10 @@ def profile(result: dict, path: Path, console: Console):
     """Add the counters to the result."""
     try:
         counters = ladder_profile.collect(result["room"])
+        if len(counters) != len(result["rows"]):
+            raise ladder_profile.NoProfiler(
+                f"ncu ran {len(counters)} cases, of which {len(result['rows'])} were measured"
+            )
     except ladder_profile.NoProfiler as why:
         console.print(f"no counters: {why}", highlight=False, markup=False)
         return

@@ -173,8 +173,11 @@ Where pages show counters, they are of the kernel that took longest of those of 
   4 bytes each, and 16 where they have 16. Atomic operations without a result are neither loads nor stores.
 - **bank conflicts**: additional cycles of shared memory for the words of a request that lie in one bank.
 - **warps active**: of the 64 that a multiprocessor holds, on average.
-- **waits for**: what warps wait for most, and for how many cycles an instruction. Many cycles for a load say that little else is left to do.
-- **error**, in the tables of times: the norm of the difference from a result in float64, divided by the norm of that."""
+- **waits for**: what warps wait for most, of the reasons that the file above asks for, and for how many cycles an instruction. Many cycles
+  for a load say that little else is left to do.
+
+In the tables of times "the one before" is the line above, as not every case is one that every step takes, and the error is the norm of the
+difference from a result in float64, divided by the norm of that."""
 
 
 def index_of(results: dict[str, dict | None]) -> str:

@@ -24,6 +24,10 @@ STALLS = {
     "the queue of shared memory": "mio_throttle",
     "arithmetic": "math_pipe_throttle",
     "the instruction before": "wait",
+    "stores, at its end": "drain",
+    "a memory fence": "membar",
+    "constant memory": "imc_miss",
+    "the next instruction's fetch": "no_instruction",
 }
 COUNTERS = {
     "sectors a load": "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
@@ -85,8 +89,10 @@ def assign(cases: list[list[str]], kernels: list[dict[str, str]]) -> list[dict[s
 
 def summary(kernels: list[dict[str, str]]) -> dict:
     """Of the longest kernel, and how many there were."""
+    if not kernels:
+        raise NoProfiler("ncu saw a contender that launched no kernel")
     longest = max(kernels, key=lambda kernel: number(kernel[DURATION]) or 0.0)
-    stalls = {reason: number(longest[STALL.format(name)]) or 0.0 for reason, name in STALLS.items()}
+    stalls = {reason: number(longest.get(STALL.format(name), "")) or 0.0 for reason, name in STALLS.items()}
     counters = {name: number(longest[metric]) for name, metric in COUNTERS.items()}
     waits = max(stalls, key=stalls.__getitem__)
     return {"kernels": len(kernels), **counters, "waits for": waits, "cycles waited an instruction": stalls[waits]}

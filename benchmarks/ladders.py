@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.bench_dot import rounded_once
 from benchmarks.bench_reduce import sum_limit
+from benchmarks.convolutions import autotuned
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.peers import Peer
 from benchmarks.room import Call, Case, Room, error_limit
@@ -128,6 +129,11 @@ def _dot_limit(dtype: torch.dtype, aten_error: float | None) -> float:
     return float("inf")
 
 
+def _conv1d_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """ATen's may be in TF32."""
+    return max(1e-5, error_limit(dtype, aten_error))
+
+
 def _half_sums(dtype: torch.dtype, aten_error: float | None) -> float:
     """Eight or so additions to each value, rounded each."""
     return max(error_limit(dtype, aten_error), 8 * torch.finfo(dtype).eps)
@@ -170,9 +176,9 @@ def _calls() -> dict[str, Call]:
         "dot": Call(torch_ops.dot, torch.dot, lambda x, y: torch.dot(x.double(), y.double()), limit=_dot_limit, own_limit=rounded_once),
         "conv1d": Call(
             lambda x, weight: torch_ops.conv1d(x, weight, padding=weight.shape[2] // 2),
-            conv1d,
+            autotuned(conv1d),
             lambda x, weight: conv1d(x.double(), weight.double()),
-            limit=lambda dtype, aten_error: 1e-5,  # ATen's may be in TF32, ours never is
+            limit=_conv1d_limit,
         ),
         "transpose2d": Call(torch_ops.transpose2d, lambda x: x.t().contiguous(), lambda x: x.t()),
     }  # fmt: skip

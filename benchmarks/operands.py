@@ -42,7 +42,10 @@ class Maker:
 
     def signs(self, *shape: int) -> torch.Tensor:
         """Random +1 and -1: multiplying in place by them for ever neither overflows nor vanishes."""
-        return self(*shape).sign_() if self.device == "meta" else torch.where(self(*shape) < 0, -1, 1).to(self.dtype)
+        if self.device == "meta":
+            return self.empty(*shape)
+        bits = torch.randint(0, 2, shape, dtype=torch.int8, device=self.device, generator=self.generator)
+        return bits.mul_(2).sub_(1).to(self.dtype)
 
     def empty(self, *shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=self.dtype, device=self.device)

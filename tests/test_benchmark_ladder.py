@@ -63,6 +63,14 @@ def test_pytorch_s_calls_and_ours_are_what_the_reference_says(case):
         assert relative_error(out, reference) <= (2e-2 if out.dtype != torch.float32 else 1e-5)
 
 
+@pytest.mark.parametrize("case", ROOMS["dot"].cases, ids=lambda case: case.title)
+def test_the_dot_products_that_are_measured_are_sums_that_f16_holds(case):
+    args, call = case.build("cpu", 0), ROOMS["dot"].calls()["dot"]
+    assert all(set(arg.tolist()) == {-1.0, 1.0} for arg in args)
+    error = relative_error(call.ours(*args), call.reference(*args))
+    assert error <= call.own_limit(torch.float16, None)
+
+
 def made_up() -> dict:
     """A whole result of reduce_sum, of which a step failed and another is missing, the faster the higher the step."""
     result = synthetic(room=ROOMS["reduce_sum"])
@@ -157,6 +165,12 @@ def test_counters_are_the_longest_kernel_s():
     entry = counters[1]["gpuopt"]  # the eighth of all
     assert entry["kernels"] == 2 and entry["sectors a load"] == 2007 * 1.5
     assert (entry["waits for"], entry["cycles waited an instruction"]) == ("a barrier", 20.07)
+    (first, *_), *_ = ladder_profile.assign(
+        cases, ladder_profile.read(ncu_output(cases).replace("stalled_drain", "stalled_other"))
+    )
+    assert first == cases[0][0]  # a reason that this ncu doesn't know is left out
+    with pytest.raises(ladder_profile.NoProfiler, match="launched no kernel"):
+        ladder_profile.summary([])
     with pytest.raises(ladder_profile.NoProfiler, match="ncu saw 8 contenders, expected 4"):
         ladder_profile.assign(cases[:1], ladder_profile.read(ncu_output(cases)))
     result, console = synthetic(room=ROOMS["mul"]), Console(width=250, file=io.StringIO())
@@ -208,6 +222,9 @@ def test_no_profiler_is_no_failure(monkeypatch, tmp_path):
     console = Console(width=150, file=io.StringIO())
     ladder.profile(made_up(), tmp_path / "x.json", console)
     assert "no counters: ncu was not found" in console.file.getvalue()
+    monkeypatch.setattr(ladder_profile, "collect", lambda op: [{}, {}])  # of which one was left out for want of memory
+    ladder.profile(made_up(), tmp_path / "x.json", console)
+    assert "no counters: ncu ran 2 cases, of which 1 were measured" in console.file.getvalue()
 
 
 # ---------------------------------------------------------------- bytes in flight
@@ -232,6 +249,12 @@ def test_latency_and_knee():
         assert in_flight.predicted(result, under_way) == pytest.approx(gbps)
     assert "take 800 ns" in in_flight.sentence(result) and "need 15.6 KiB" in in_flight.sentence(result)
     assert "first reached with 16.0 KiB" in in_flight.sentence(result)
+
+
+def test_copies_of_one_seed_are_of_the_same_values():
+    case = in_flight.room().cases[0]
+    first, again, other = (case.build("cpu", seed)[0] for seed in (0, 0, 1))
+    assert torch.equal(first, again) and not torch.equal(first, other)
 
 
 def test_copies_in_flight_are_shown(tmp_path):

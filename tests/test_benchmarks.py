@@ -296,6 +296,9 @@ def test_ceiling_follows_size_and_share_of_reads():
     assert chosen(4 << 30, 4) == ("4 GiB", "read")
     assert chosen(4, 100 << 20) == ("128 MiB", "write")
     assert ceilings.pick(measured, 0, 0) is None
+    # As far from both: the same in every run, whatever the order.
+    assert chosen(128 << 20, 128 << 20) == ("512 MiB", "copy")
+    assert ceilings.pick(measured[::-1], 128 << 20, 128 << 20)["size"] == "512 MiB"
 
 
 def test_ceilings_are_measured_only_where_needed_and_where_they_fit():

@@ -84,10 +84,11 @@ void check_ladder_operand(const char* op, const char* name, const at::Tensor& te
 
 void check_ladder_packs(const char* op, const char* step, const char* name,
                         const at::Tensor& tensor) {
-  TORCH_CHECK(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0, "gpuopt_ladder::", op,
-              ", step ", step, ": ", name,
-              " must begin at a multiple of 16 bytes, got a view that ", "begins ",
-              reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16, " bytes behind one");
+  const auto behind = reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16;
+  TORCH_CHECK(behind == 0, "gpuopt_ladder::", op, step != nullptr ? ", step " : "",
+              step != nullptr ? step : "", ": ", name,
+              " must begin at a multiple of 16 bytes, got a view that begins ", behind,
+              " bytes behind one");
 }
 
 }  // namespace gpuopt

@@ -38,7 +38,7 @@ inline bool is_production(const char* op, int64_t step) { return step == ladder_
 void check_ladder_operand(const char* op, const char* name, const at::Tensor& tensor,
                           std::initializer_list<at::ScalarType> dtypes);
 
-// RuntimeError for memory that 16-byte accesses can't begin at.
+// RuntimeError for memory that 16-byte accesses can't begin at. `step` is null where all take them.
 void check_ladder_packs(const char* op, const char* step, const char* name,
                         const at::Tensor& tensor);
 

@@ -50,7 +50,10 @@ __global__ void half2_atomic(const __half* self, const __half* tensor, int64_t s
   if (i >= size) return;
   __half2 products{__hmul(self[i], tensor[i]), __half{}};
   if (i + 1 < size) products.y = __hmul(self[i + 1], tensor[i + 1]);
-  atomicAdd(reinterpret_cast<__half2*>(out), products);
+  uint32_t bits;
+  memcpy(&bits, &products, sizeof(bits));
+  // CUDA's atomicAdd(__half2*) waits for the old value, also where nobody wants it.
+  atomic_add_pair(out, bits);
 }
 
 __global__ void add_two_sums(__half* out) { out[0] = __hadd(out[0], out[1]); }
@@ -64,27 +67,10 @@ __global__ void fast_atomic(const __half* self, const __half* tensor, int64_t si
 // [fast_atomic]
 
 // [f32_partial_sums]
-__device__ float dot_of_packs(const Pack<__half, 8>& a, const Pack<__half, 8>& b) {
-  float sum = 0.f;
-#pragma unroll
-  for (int k = 0; k < 8; ++k) sum += __half2float(a.values[k]) * __half2float(b.values[k]);
-  return sum;
-}
-
 __global__ void f32_partial_sums(const __half* self, const __half* tensor, int64_t size,
                                  float* partial) {
-  float sum = 0.f;
-  const int64_t step = int64_t{gridDim.x} * kThreads, packs = size / 8;
-  int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < size % 8) {
-    sum = __half2float(self[packs * 8 + i]) * __half2float(tensor[packs * 8 + i]);
-  }
-  for (; i < packs; i += step) {
-    const uint4 a = reinterpret_cast<const uint4*>(self)[i];
-    const uint4 b = reinterpret_cast<const uint4*>(tensor)[i];
-    sum += dot_of_packs(pack_of<__half>(a), pack_of<__half>(b));
-  }
-  sum = sum_block(sum);
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const float sum = sum_block(i < size ? __half2float(self[i]) * __half2float(tensor[i]) : 0.f);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
@@ -95,6 +81,31 @@ __global__ void add_partial_sums(const float* partial, unsigned blocks, __half* 
   if (threadIdx.x == 0) *out = __float2half(sum);
 }
 // [f32_partial_sums]
+
+// [packs]
+__device__ float dot_of_packs(const Pack<__half, 8>& a, const Pack<__half, 8>& b) {
+  float sum = 0.f;
+#pragma unroll
+  for (int k = 0; k < 8; ++k) sum += __half2float(a.values[k]) * __half2float(b.values[k]);
+  return sum;
+}
+
+__global__ void packs(const __half* self, const __half* tensor, int64_t size, float* partial) {
+  float sum = 0.f;
+  const int64_t step = int64_t{gridDim.x} * kThreads, whole = size / 8;
+  int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < size % 8) {
+    sum = __half2float(self[whole * 8 + i]) * __half2float(tensor[whole * 8 + i]);
+  }
+  for (; i < whole; i += step) {
+    const uint4 a = reinterpret_cast<const uint4*>(self)[i];
+    const uint4 b = reinterpret_cast<const uint4*>(tensor)[i];
+    sum += dot_of_packs(pack_of<__half>(a), pack_of<__half>(b));
+  }
+  sum = sum_block(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+// [packs]
 
 using Kernel = void (*)(const __half*, const __half*, int64_t, __half*);
 
@@ -117,19 +128,28 @@ cudaError_t launch_half2_atomic(const LadderProblem& problem, cudaStream_t strea
   return cudaGetLastError();
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where not every thread would
-// have a pack.
-cudaError_t launch_partial_sums(const LadderProblem& problem, Workspace& workspace,
-                                cudaStream_t stream) {
-  const int64_t needed = max(ceil_div(problem.size, int64_t{8 * kThreads}), int64_t{1});
-  const auto blocks =
-      static_cast<unsigned>(min(needed, int64_t{problem.multiprocessors} * (2048 / kThreads)));
+using PartialKernel = void (*)(const __half*, const __half*, int64_t, float*);
+
+cudaError_t launch_partial_sums(PartialKernel kernel, unsigned blocks, const LadderProblem& problem,
+                                Workspace& workspace, cudaStream_t stream) {
   auto* partial = static_cast<float*>(workspace.allocate(blocks * sizeof(float)));
-  f32_partial_sums<<<blocks, kThreads, 0, stream>>>(static_cast<const __half*>(problem.self),
-                                                    static_cast<const __half*>(problem.tensor),
-                                                    problem.size, partial);
+  kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const __half*>(problem.self),
+                                          static_cast<const __half*>(problem.tensor), problem.size,
+                                          partial);
   add_partial_sums<<<1, kThreads, 0, stream>>>(partial, blocks, static_cast<__half*>(problem.out));
   return cudaGetLastError();
+}
+
+// Of so many products each.
+unsigned blocks_of(int64_t products, const LadderProblem& problem) {
+  return static_cast<unsigned>(max(ceil_div(problem.size, products), int64_t{1}));
+}
+
+// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where not every thread would
+// have a pack.
+unsigned blocks_of_packs(const LadderProblem& problem) {
+  const auto most = static_cast<unsigned>(problem.multiprocessors * (2048 / kThreads));
+  return min(blocks_of(8 * kThreads, problem), most);
 }
 
 }  // namespace
@@ -140,7 +160,13 @@ cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& worksp
   if (step == 1) return launch_atomic(block_then_half_atomic, 1, problem, stream);
   if (step == 2) return launch_half2_atomic(problem, stream);
   if (step == 3) return launch_atomic(fast_atomic, 1, problem, stream);
-  if (step == 4) return launch_partial_sums(problem, workspace, stream);
+  if (step == 4) {
+    const unsigned blocks = blocks_of(kThreads, problem);
+    return launch_partial_sums(f32_partial_sums, blocks, problem, workspace, stream);
+  }
+  if (step == 5) {
+    return launch_partial_sums(packs, blocks_of_packs(problem), problem, workspace, stream);
+  }
   return cudaErrorInvalidValue;
 }
 

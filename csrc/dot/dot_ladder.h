@@ -28,17 +28,20 @@ inline constexpr LadderStep kLadder[] = {
      "and one rounding for 256 products",
      /*repeatable=*/false},
     {"half2_atomic",
-     "a thread adds two neighbouring products to two sums at once, which hardware does for pairs "
-     "of f16, without a loop; a last launch adds the two; each addition rounds again",
+     "each thread adds by itself again, as in half_atomic, but two neighbouring products to two "
+     "sums at once, which hardware does for pairs of f16, without a loop; a last launch adds the "
+     "two; each addition rounds again",
      /*repeatable=*/false},
     {"fast_atomic",
      "a thread has one product, as in half_atomic, and adds it as one side of the aligned pair "
      "that the result lies in; the other side is given -0, which changes no number",
      /*repeatable=*/false},
     {"f32_partial_sums",
-     "no atomic operation: a grid that fills the GPU once loads 16 bytes at a time and adds up in "
-     "f32, and a second launch of one block adds what the blocks have left, in order, and rounds "
-     "once"},
+     "no atomic operation: the blocks of block_then_half_atomic leave their sums in f32, and a "
+     "second launch of one block adds these, in order, and rounds once"},
+    {"packs",
+     "a grid that fills the GPU once takes all products, many a thread in 16-byte loads, so that "
+     "few sums are left for the second launch"},
     {"production", "gpuopt::dot, see csrc/dot/README.md"},
 };
 
@@ -51,8 +54,8 @@ struct LadderProblem {
   int multiprocessors = 1;
 };
 
-// The sum of `size` products of f16, by any step but the last; 0 of none. For "f32_partial_sums" both vectors must be
-// aligned to 16 bytes.
+// The sum of `size` products of f16, by any step but the last; 0 of none. For "packs" both vectors must be aligned to
+// 16 bytes.
 cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& workspace,
                        cudaStream_t stream);
 

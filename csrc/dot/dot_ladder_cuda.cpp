@@ -21,7 +21,7 @@ Tensor dot_cuda(const Tensor& self, const Tensor& tensor, int64_t step) {
   check_operands(op, 1, self, {"tensor", tensor});
   for (const NamedTensor& argument : {NamedTensor{"self", self}, NamedTensor{"tensor", tensor}}) {
     check_ladder_operand("dot", argument.name, argument.tensor, {at::kHalf});
-    if (std::string_view(kLadder[step].name) == "f32_partial_sums") {
+    if (std::string_view(kLadder[step].name) == "packs") {
       check_ladder_packs("dot", kLadder[step].name, argument.name, argument.tensor);
     }
   }

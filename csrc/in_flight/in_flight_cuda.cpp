@@ -25,7 +25,7 @@ Tensor copy_in_flight_cuda(const Tensor& self, int64_t access_bytes, int64_t loa
   TORCH_CHECK(self.is_contiguous(),
               "gpuopt_ladder::copy_in_flight: self must be contiguous, got strides ",
               self.strides(), " of shape ", self.sizes());
-  check_ladder_packs(kOp, "copy_in_flight", "self", self);
+  check_ladder_packs(kOp, nullptr, "self", self);
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor out = at::empty(self.sizes(), self.options());
   if (out.numel() == 0) return out;

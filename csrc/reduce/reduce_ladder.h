@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/ladder.h"
@@ -43,6 +44,24 @@ inline constexpr LadderStep kLadder[] = {
      "the block that comes last, as an atomic counter tells it, adds what all have left, in order"},
     {"production", "gpuopt::reduce_sum and reduce_max, see csrc/reduce/README.md"},
 };
+
+// The same steps, but the largest value is exact in any order.
+struct MaxLadder {
+  LadderStep steps[sizeof(kLadder) / sizeof(kLadder[0])];
+};
+constexpr MaxLadder max_ladder() {
+  MaxLadder ladder = {};
+  for (size_t i = 0; i < sizeof(kLadder) / sizeof(kLadder[0]); ++i) {
+    ladder.steps[i] = kLadder[i];
+    if (!kLadder[i].repeatable) {
+      ladder.steps[i] = {kLadder[i].name,
+                         "blocks change the result to the larger of it and what they have by an "
+                         "atomic operation instead of a second launch"};
+    }
+  }
+  return ladder;
+}
+inline constexpr MaxLadder kMaxLadder = max_ladder();
 
 struct LadderProblem {
   const float* in = nullptr;

@@ -9,7 +9,7 @@ namespace gpuopt::reduce {
 namespace {
 
 const RegisterLadder sum_steps("reduce_sum", kLadder);
-const RegisterLadder max_steps("reduce_max", kLadder);
+const RegisterLadder max_steps("reduce_max", kMaxLadder.steps);
 
 TORCH_LIBRARY_FRAGMENT(gpuopt_ladder, m) {
   m.def("reduce_sum(Tensor self, int step) -> Tensor");

@@ -1,5 +1,6 @@
 // The steps of transpose_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
 #include "common/index.h"
+#include "common/vec.cuh"
 #include "transpose/transpose_ladder.h"
 
 namespace gpuopt::transpose {
@@ -76,8 +77,8 @@ __global__ void packs(const float* in, float* out, int64_t rows, int64_t columns
     const int64_t i = i0 + pack * 4, j = j0 + column;
     if (i >= rows || j >= columns) continue;
     const float* first = values + 4 * (pack * 65) + column;
-    *reinterpret_cast<float4*>(out + j * rows + i) =
-        float4{first[0], first[64], first[128], first[192]};
+    // The compiler would take an assignment of a float4 apart into four stores.
+    store_whole(out + j * rows + i, Pack<float, 4>{first[0], first[64], first[128], first[192]});
   }
 }
 // [packs]

@@ -69,7 +69,8 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__
   const T* const in =
       static_cast<const T*>(args.in) + args.batch.offset(matrix) + i0 * args.row_stride + j0;
   // Where rows begin in their packs: so much on with every row.
-  const int shift = kAligned ? 0 : pack_shift(in), step = static_cast<int>(args.row_stride);
+  const int shift = kAligned ? 0 : pack_shift(in),
+            step = static_cast<int>(args.row_stride & (N - 1));
 
   {
     const int pack = static_cast<int>(threadIdx.x % Own::kPacks);

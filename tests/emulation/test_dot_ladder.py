@@ -13,7 +13,8 @@ from .test_dot_kernels import Memory
 
 POINTER = ctypes.c_void_p
 STEPS = steps("dot")
-PACKS = [step for step in STEPS if step.id == "f32_partial_sums"]
+PACKS = [step for step in STEPS if step.id == "packs"]
+IN_F32 = [step for step in STEPS if step.id in ("f32_partial_sums", "packs")]
 MORE_SIZES = [*range(6, 18), 2047, 2048, 2049, 2055]
 
 
@@ -65,7 +66,7 @@ def test_dot(dot, step, multiprocessors):
             assert dot(step, np.ones(size), np.full(size, 2), multiprocessors) == 2 * size
 
 
-@pytest.mark.parametrize("step", PACKS)
+@pytest.mark.parametrize("step", IN_F32)
 @pytest.mark.parametrize("multiprocessors", [1, 3])
 def test_sums_in_f32_are_rounded_once(dot, step, multiprocessors):
     random = np.random.default_rng(0)
