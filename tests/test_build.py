@@ -115,6 +115,20 @@ def test_architectures_are_the_list_else_the_gpus_else_the_default(bare, monkeyp
     assert toolchain.choose_archs() == ("9.0",)
 
 
+@pytest.mark.parametrize(
+    "archs, may",
+    [
+        ("9.0", True),
+        ("7.5 8.0 9.0 12.0+PTX", True),
+        ("8.0+PTX", False),
+        ("8.0+PTX 9.0", False),
+        ("8.6+PTX 9.0+PTX", True),
+    ],
+)
+def test_old_ptx_does_not_overlap_launches(archs, may):
+    assert toolchain.may_overlap_launches(toolchain.parse_archs(archs)) == may
+
+
 def test_gencode(tmp_path):
     root = toolkit(tmp_path / "cuda", "13.0.88")
     script(

@@ -172,6 +172,18 @@ def test_out_may_be_part_of_an_operand(case, device, n):
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @each_with_out
 @each_device
+def test_out_may_be_an_operand(case, device):
+    x, y = (torch.arange(5.0, device=device) - shift for shift in (1, 2))
+    want = case.op(x, y)
+    for out in (x, y):
+        before = out.clone()
+        assert case.op(x, y, out=out) is out and out.shape == () and torch.equal(out, want)
+        out.resize_(5).copy_(before)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@each_with_out
+@each_device
 def test_out_of_every_kind(case, device):
     """Conjugated and negated views, one that is a part of a complex number, and one that overlaps itself, which is resized."""
     x, y = (torch.arange(5, device=device) - 1j * shift for shift in (1, 2))

@@ -61,6 +61,33 @@ def test_out_that_overlaps(case, device):
     assert torch.equal(x, before)
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@each_op
+@each_device
+def test_out_in_memory_that_is_read(case, device):
+    """What isn't refused is written when everything has been read: ATen on CUDA resizes such an out first, which may be self."""
+
+    def check(x, dim, out, shape):
+        want = case.aten(x.clone(), dim)
+        assert case.op(x, dim, out=out) is out
+        assert out.shape == shape and close(out, want) is None
+
+    x = tensors.Maker(device, torch.float32)(48, 528)
+    y = x.clone()
+    check(y, 0, y, (528,))
+    y = x.clone()
+    check(y, 1, y.view(-1)[:0], (48,))
+    y = x.clone()
+    check(y, 1, y.view_as(y), (48,))
+    y = x.clone()
+    check(y[:, :513], 0, y[1, :513], (513,))
+    y = x.clone()
+    check(y[:, ::2], 1, y[:, 0], (48,))
+    y = x.clone()
+    check(y[1:], 0, y[0], (528,))  # disjoint
+    assert torch.equal(y[1:], x[1:])
+
+
 # ---------------------------------------------------------------- NaN, ties and zeros
 
 
@@ -316,3 +343,14 @@ def test_many_dimensions_that_merge(case, device):
             got, want = case.op(x, dim, keepdim), case.aten(x, dim, keepdim)
             assert different_metadata(got, want) is None
             assert close(got, want) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+@each_device
+def test_types_of_eight_bits_with_dtype(device, dtype):
+    """ATen's sum and mean convert them first, too; without dtype there are no sums of them."""
+    x = torch.arange(24.0, device=device).view(4, 6).to(dtype)
+    for case_op in (torch_ops.reduce_sum, torch_ops.reduce_mean):
+        aten = torch.sum if case_op is torch_ops.reduce_sum else torch.mean
+        assert close(case_op(x, 1, dtype=torch.float32), aten(x.float(), 1)) is None
+        assert case_op(x, dtype=torch.float64).dtype == torch.float64

@@ -103,6 +103,7 @@ def device_flags(config: Config) -> list[str]:
         # (CUDA 13.0.88).
         "-Xptxas=-v,-split-compile=2",
         f"-I{ROOT / 'csrc'}",
+        *([] if toolchain.may_overlap_launches(config.archs) else ["-DGPUOPT_NO_OVERLAP"]),
         *toolchain.gencode(config.archs, config.nvcc),
     ]
 

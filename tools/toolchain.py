@@ -217,6 +217,13 @@ def choose_archs() -> tuple[str, ...]:
     return parse_archs(os.environ.get("TORCH_CUDA_ARCH_LIST", "")) or present_archs() or DEFAULT_ARCHS
 
 
+def may_overlap_launches(archs: tuple[str, ...]) -> bool:
+    """Whether every kernel that a GPU of 9.0 and later may run waits for the one before it. PTX from before 9.0 has no such
+    instruction, and it is what newer GPUs take where nothing else fits."""
+    old = any(arch.endswith("+PTX") and int(arch.partition(".")[0]) < 9 for arch in archs)
+    return not old or "9.0+PTX" in archs
+
+
 def gencode(archs: tuple[str, ...], nvcc: Nvcc) -> list[str]:
     flags = []
     for arch in archs:

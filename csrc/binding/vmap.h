@@ -13,7 +13,14 @@ namespace gpuopt {
 // The innermost vmap level, whose rule is being called. While it lives, calls reach the level below.
 class VmapLevel {
  public:
-  VmapLevel() : level_(at::functorch::maybeCurrentDynamicLayer()->layerId()) {}
+  VmapLevel() {
+    const auto layer = at::functorch::maybeCurrentDynamicLayer();
+    // As functorch's vmap_check_escaped, which torch's libraries don't export.
+    TORCH_CHECK(layer.has_value(),
+                "gpuopt: a tensor that torch.vmap made must not be used outside of the function "
+                "that was given to vmap");
+    level_ = layer->layerId();
+  }
 
   at::Tensor wrap(const at::Tensor& value, std::optional<int64_t> batch_dim) const {
     return at::functorch::makeBatched(value, batch_dim, level_);

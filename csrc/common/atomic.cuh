@@ -72,7 +72,7 @@ __device__ __forceinline__ void atomic_add_pair(T* pair, uint32_t halves) {
 }
 
 // An element of any type. [first, end) is the array that it lies in, of which nothing outside is
-// touched.
+// changed: an integer of one byte may be exchanged with its neighbour, for the same value.
 template <typename T>
 __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, const T* end) {
   if constexpr (std::is_same_v<T, Bool>) {  // true where either is: one byte is stored

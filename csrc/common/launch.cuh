@@ -24,7 +24,12 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   cudaLaunchAttribute attribute;
-  if (shape.overlaps_before) {
+#if defined(GPUOPT_NO_OVERLAP)  // see toolchain.py
+  constexpr bool kOverlaps = false;
+#else
+  constexpr bool kOverlaps = true;
+#endif
+  if (kOverlaps && shape.overlaps_before) {
     config.numAttrs = 1;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;

@@ -54,13 +54,14 @@ void dot_into(const char* op, const Tensor& self, bool conjugate_self, const Ten
 // An out that shares memory with what is read is written when all of it has been, by a copy.
 void dot_to_out(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
                 Tensor& out) {
-  at::native::resize_output(out, {});
   if (!out.is_conj() && !out.is_alias_of(self) && !out.is_alias_of(tensor)) {
+    at::native::resize_output(out, {});
     dot_into(op, self, conjugate_self, tensor, out);
     return;
   }
   const Tensor result = at::empty({}, self.options());
   dot_into(op, self, conjugate_self, tensor, result);
+  at::native::resize_output(out, {});
   out.copy_(result);
 }
 

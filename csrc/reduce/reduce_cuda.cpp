@@ -1,10 +1,12 @@
 // The CUDA kernels of gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min: a checked call ->
 // Problem -> launcher.
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 #include <limits>
+#include <vector>
 
 #include "binding/cuda_launch.h"
 #include "reduce/reduce.h"
@@ -35,13 +37,34 @@ Problem make_problem(const char* op, const Tensor& self, const Reduction& reduct
   return problem;
 }
 
+// Launches for one call that are better than a copy of its values (not measured).
+constexpr int64_t kMostSlices = 16;
+
+// A copy whose reduced dimensions lie innermost, so that the dimensions of either kind merge.
+Tensor in_rows(const Tensor& self, const Reduction& reduction) {
+  std::vector<int64_t> order, places(self.dim());
+  for (const bool reduced : {false, true}) {
+    for (int64_t d = 0; d < self.dim(); ++d) {
+      if (reduction.mask[d] != reduced) continue;
+      places[d] = static_cast<int64_t>(order.size());
+      order.push_back(d);
+    }
+  }
+  return self.permute(order).contiguous().permute(places);
+}
+
 // Runs start(problem, device, workspace, stream).
 template <typename Start>
 void launch(const char* op, const Tensor& self, const Reduction& reduction, const Tensor& out,
             Start&& start) {
   const c10::cuda::CUDAGuard guard(self.device());
   TensorWorkspace workspace(self);
-  const Problem problem = make_problem(op, self, reduction, out);
+  Problem problem = make_problem(op, self, reduction, out);
+  Tensor copy;
+  if (slices_of(problem) > kMostSlices) {
+    copy = in_rows(self, reduction);
+    problem = make_problem(op, copy, reduction, out);
+  }
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   check_launch(op, start(problem, Device{multiprocessor_count()}, workspace, stream));
 }
@@ -54,6 +77,11 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
+// uint16, uint32, uint64 and types of 8 bits, which torch has few operators for, are summed out of a converted copy.
+bool is_converted(const Tensor& self) {
+  return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
+}
+
 // Sums, or means, of values that may be none.
 void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean,
               const Tensor& out) {
@@ -63,9 +91,7 @@ void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bo
     out.fill_(is_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
   }
-  // uint16, uint32 and uint64, which torch has few operators for, are summed out of a converted copy.
-  const Tensor values =
-      at::isBarebonesUnsignedType(self.scalar_type()) ? self.to(reduction.dtype) : self;
+  const Tensor values = is_converted(self) ? self.to(reduction.dtype) : self;
   launch(
       op, values, reduction, out,
       [&](const Problem& problem, const Device& device, Workspace& workspace, cudaStream_t stream) {
@@ -82,7 +108,7 @@ void extremum_into(const char* op, Extremum extremum, const Tensor& self,
 
 // The dtypes that kernels are compiled for; before anything is written or resized.
 void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean) {
-  if (!at::isBarebonesUnsignedType(self.scalar_type())) (void)to_dtype(op, self.scalar_type());
+  if (!is_converted(self)) (void)to_dtype(op, self.scalar_type());
   (void)to_dtype(op, reduction.dtype);
   // As in ATen, whose kernel is not called where there is nothing to reduce.
   TORCH_CHECK_NOT_IMPLEMENTED(!is_mean || reduction.dtype != at::kComplexHalf || self.numel() == 0,
@@ -97,6 +123,23 @@ void check_ordered(const char* op, const Tensor& self) {
 
 Tensor make_result(const Tensor& self, const Reduction& reduction) {
   return at::empty(reduction.shape, self.options().dtype(reduction.dtype));
+}
+
+// Runs into(result) and makes `out` the result: itself, or where it shares memory with self, which has to be read first, by a copy.
+template <typename Into>
+Tensor& write(const Tensor& self, const Reduction& reduction, Tensor& out, Into&& into) {
+  const bool apart =
+      !out.is_alias_of(self) || (out.sizes().equals(reduction.shape) &&
+                                 at::get_overlap_status(out, self) == at::MemOverlapStatus::No);
+  if (apart) {
+    at::native::resize_output(out, reduction.shape);
+    into(out);
+    return out;
+  }
+  const Tensor result = make_result(self, reduction);
+  into(result);
+  at::native::resize_output(out, reduction.shape);
+  return out.copy_(result);
 }
 
 using Dims = at::OptionalIntArrayRef;
@@ -115,9 +158,9 @@ Tensor& sum_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dty
   constexpr const char* op = "gpuopt::reduce_sum";
   const Reduction reduction = check_sum_out(self, dim, keepdim, dtype, out);
   check_dtypes(op, self, reduction, /*is_mean=*/false);
-  at::native::resize_output(out, reduction.shape);
-  sum_into(op, self, reduction, /*is_mean=*/false, out);
-  return out;
+  return write(self, reduction, out, [&](const Tensor& result) {
+    sum_into(op, self, reduction, /*is_mean=*/false, result);
+  });
 }
 
 Tensor mean_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
@@ -133,9 +176,9 @@ Tensor& mean_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dt
   constexpr const char* op = "gpuopt::reduce_mean";
   const Reduction reduction = check_mean_out(self, dim, keepdim, dtype, out);
   check_dtypes(op, self, reduction, /*is_mean=*/true);
-  at::native::resize_output(out, reduction.shape);
-  sum_into(op, self, reduction, /*is_mean=*/true, out);
-  return out;
+  return write(self, reduction, out, [&](const Tensor& result) {
+    sum_into(op, self, reduction, /*is_mean=*/true, result);
+  });
 }
 
 Tensor max_cuda(const Tensor& self, Dims dim, bool keepdim) {
@@ -151,9 +194,8 @@ Tensor& max_out_cuda(const Tensor& self, Dims dim, bool keepdim, Tensor& out) {
   constexpr const char* op = "gpuopt::reduce_max";
   const Reduction reduction = check_extremum_out(op, self, dim, keepdim, out);
   check_ordered(op, self);
-  at::native::resize_output(out, reduction.shape);
-  extremum_into(op, max, self, reduction, out);
-  return out;
+  return write(self, reduction, out,
+               [&](const Tensor& result) { extremum_into(op, max, self, reduction, result); });
 }
 
 Tensor min_cuda(const Tensor& self, Dims dim, bool keepdim) {
@@ -169,9 +211,8 @@ Tensor& min_out_cuda(const Tensor& self, Dims dim, bool keepdim, Tensor& out) {
   constexpr const char* op = "gpuopt::reduce_min";
   const Reduction reduction = check_extremum_out(op, self, dim, keepdim, out);
   check_ordered(op, self);
-  at::native::resize_output(out, reduction.shape);
-  extremum_into(op, min, self, reduction, out);
-  return out;
+  return write(self, reduction, out,
+               [&](const Tensor& result) { extremum_into(op, min, self, reduction, result); });
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {

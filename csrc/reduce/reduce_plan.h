@@ -125,8 +125,8 @@ inline Merged merge_dims(const Problem& problem) {
   for (int d = 0; d < problem.num_dims; ++d) {
     if (problem.dims[d].size != 1) sorted[count++] = problem.dims[d];
   }
-  // Expanded dimensions (stride 0) go outside. Where strides are equal the larger dimension is
-  // taken for the outer one.
+  // Expanded dimensions (stride 0) go outside. Where strides are equal the one that outputs lie
+  // farther apart along is taken for the outer one.
   const auto key = [](const Dim& dim) { return dim.in_stride == 0 ? INT64_MAX : dim.in_stride; };
   std::stable_sort(sorted, sorted + count, [&](const Dim& a, const Dim& b) {
     return key(a) != key(b) ? key(a) < key(b) : a.out_stride < b.out_stride;
@@ -145,6 +145,12 @@ inline Merged merge_dims(const Problem& problem) {
     merged.dims[merged.count++] = dim;
   }
   return merged;
+}
+
+inline int count_of(const Merged& merged, bool reduced) {
+  int count = 0;
+  for (int d = 0; d < merged.count; ++d) count += merged.dims[d].reduced == reduced;
+  return count;
 }
 
 inline bool starts_aligned(const Problem& problem) {
@@ -387,24 +393,47 @@ inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
   return plan.num_reduced > kMaxKernelDims || (!one_row && (plan.units() > limit || edges > limit));
 }
 
-// Cuts the largest kept or reduced dimension. Both parts have the outputs of the whole, in its
-// order, when the dimension is reduced.
+// Cuts the largest kept or reduced dimension, or where there are too many of them the smallest, which
+// disappears soonest. Both parts have the outputs of the whole, in its order, when the dimension is
+// reduced.
 inline void cut(const Problem& problem, bool reduced, Problem& first, Problem& second) {
-  int widest = -1;
-  for (int d = 0; d < problem.num_dims; ++d) {
-    if (problem.dims[d].reduced != reduced) continue;
-    if (widest < 0 || problem.dims[d].size > problem.dims[widest].size) widest = d;
+  const detail::Merged merged = detail::merge_dims(problem);
+  const bool smallest = detail::count_of(merged, reduced) > kMaxKernelDims;
+  int chosen = -1;
+  for (int d = 0; d < merged.count; ++d) {
+    if (merged.dims[d].reduced != reduced) continue;
+    const bool larger = chosen >= 0 && merged.dims[d].size > merged.dims[chosen].size;
+    if (chosen < 0 || larger != smallest) chosen = d;
   }
-  first = second = problem;
-  const Dim& dim = problem.dims[widest];
+  first = problem;
+  first.num_dims = merged.count;
+  std::copy_n(merged.dims, merged.count, first.dims);
+  second = first;
+  const Dim& dim = merged.dims[chosen];
   int64_t half = dim.size / 2;
   if (half > kAccessBytes) half -= half % kAccessBytes;  // the second part as aligned as the first
-  first.dims[widest].size = half;
-  second.dims[widest].size = dim.size - half;
+  first.dims[chosen].size = half;
+  second.dims[chosen].size = dim.size - half;
   const auto item = static_cast<int64_t>(size_of(problem.in_dtype));
   second.in = static_cast<const char*>(problem.in) + half * dim.in_stride * item;
   second.out = static_cast<char*>(problem.out) +
                half * dim.out_stride * static_cast<int64_t>(size_of(problem.dtype));
+}
+
+// Into how many parts a problem is cut because of its number of dimensions alone.
+inline int64_t slices_of(const Problem& problem) {
+  const detail::Merged merged = detail::merge_dims(problem);
+  int64_t slices = 1;
+  for (const bool reduced : {false, true}) {
+    int64_t sizes[kMaxDims];
+    int count = 0;
+    for (int d = 0; d < merged.count; ++d) {
+      if (merged.dims[d].reduced == reduced) sizes[count++] = merged.dims[d].size;
+    }
+    std::sort(sizes, sizes + count);
+    for (int d = 0; d < count - kMaxKernelDims; ++d) slices *= sizes[d];
+  }
+  return slices;
 }
 
 }  // namespace gpuopt::reduce

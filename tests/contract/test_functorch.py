@@ -222,3 +222,13 @@ def test_gradients_of_vmap(case, device):
                     grads.append(torch.autograd.grad(result.pow(2).sum(), leaves.differentiable))
             failures.add(sample.name, all_close(*grads, ulps=8))
     failures.check(at_least=6)
+
+
+@each_case
+def test_a_tensor_that_left_its_vmap_is_refused(case, device):
+    sample = next(s for s in case.few(device, case.dtypes[0]) if s.tensors)
+    left = []
+    vmap(lambda t: left.append(t) or t)(torch.stack([sample.tensors[0]] * 2))
+    args = [left[0] if a is sample.tensors[0] else a for a in sample.args]
+    with pytest.raises(RuntimeError, match="outside of the function|escaped"):
+        case.op(*args, **sample.kwargs)

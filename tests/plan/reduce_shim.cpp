@@ -51,17 +51,31 @@ void plan(int num_dims, const int64_t* sizes, const int64_t* in_strides, const i
   *view = view_of(make_plan(problem, kernels, Device{multiprocessors}), limit);
 }
 
-// Cuts a problem once, along a kept or a reduced dimension: sizes and addresses of both parts.
+int64_t slices(int num_dims, const int64_t* sizes, const int64_t* in_strides,
+               const int64_t* out_strides, const int* reduced, uint64_t in, uint64_t out,
+               int in_dtype, int dtype) {
+  return slices_of(
+      make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype));
+}
+
+// Cuts a problem once, along a kept or a reduced dimension: dimensions (their number, and of each the size, strides and whether it is
+// reduced) and addresses of both parts.
 void cut_once(int num_dims, const int64_t* sizes, const int64_t* in_strides,
               const int64_t* out_strides, const int* reduced, uint64_t in, uint64_t out,
-              int in_dtype, int dtype, int along_reduced, int64_t* part_sizes,
+              int in_dtype, int dtype, int along_reduced, int64_t* part_dims,
               uint64_t* part_addresses) {
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype);
   Problem parts[2];
   cut(problem, along_reduced != 0, parts[0], parts[1]);
   for (int p = 0; p < 2; ++p) {
-    for (int d = 0; d < num_dims; ++d) part_sizes[p * num_dims + d] = parts[p].dims[d].size;
+    *part_dims++ = parts[p].num_dims;
+    for (int d = 0; d < parts[p].num_dims; ++d) {
+      const Dim& dim = parts[p].dims[d];
+      for (const int64_t value : {dim.size, dim.in_stride, dim.out_stride, int64_t{dim.reduced}}) {
+        *part_dims++ = value;
+      }
+    }
     part_addresses[2 * p] = reinterpret_cast<uint64_t>(parts[p].in);
     part_addresses[2 * p + 1] = reinterpret_cast<uint64_t>(parts[p].out);
   }

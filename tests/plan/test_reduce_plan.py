@@ -4,6 +4,7 @@ then read once and every output written once is shown by tests/emulation, which 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import os
 import subprocess
@@ -74,19 +75,23 @@ class Problem:
         return view
 
     def cut(self, planner, along_reduced: bool) -> list[Problem]:
-        rank = len(self.sizes)
-        sizes, addresses = (ctypes.c_int64 * (2 * rank))(), (ctypes.c_uint64 * 4)()
-        planner.cut_once(*self.arguments(), along_reduced, sizes, addresses)
-        parts = []
+        dims, addresses = (ctypes.c_int64 * (2 + 8 * len(self.sizes)))(), (ctypes.c_uint64 * 4)()
+        planner.cut_once(*self.arguments(), along_reduced, dims, addresses)
+        parts, left = [], iter(dims)
         for p in range(2):
-            part = Problem(list(sizes[p * rank : (p + 1) * rank]), self.strides, self.reduced, self.dtype)
-            part.out_strides, part.addresses, part.native = (
-                self.out_strides,
-                list(addresses[2 * p : 2 * p + 2]),
-                self.native,
-            )
+            own = [list(itertools.islice(left, 4)) for _ in range(next(left))]
+            sizes, strides, out_strides, reduced = (list(column) for column in zip(*own))
+            part = Problem(sizes, strides, [bool(gone) for gone in reduced], self.dtype, native=self.native)
+            part.out_strides, part.addresses = out_strides, list(addresses[2 * p : 2 * p + 2])
             parts.append(part)
         return parts
+
+    def launches(self, planner) -> int:
+        """Into how many parts it is cut."""
+        plan = self.plan(planner)
+        if plan.too_many_outputs or plan.too_many_units:
+            return sum(part.launches(planner) for part in self.cut(planner, not plan.too_many_outputs))
+        return 1
 
     def places(self, which: int) -> list[int]:
         """Addresses of all values (0) or outputs (1)."""
@@ -262,3 +267,23 @@ def test_problems_beyond_the_limit_are_cut_into_parts_that_fit(planner, problem,
 def test_common_shapes_take_their_paths_in_packs(planner, sizes, strides, reduced, dtype, path):
     plan = Problem(sizes, strides, reduced, dtype).plan(planner)
     assert plan.path == path and (plan.packs or path in (ROWS_IN_PACKS, TILE))
+
+
+@pytest.mark.parametrize(
+    "sizes, launches",
+    [
+        ([2, 100_000, *[2] * 11, 2], 2),  # seven kept dimensions, and as many reduced ones: both lose one
+        ([100_000, 2, *[2] * 12], 2),
+        ([4] * 14, 4 * 4),
+        ([2] * 24, 2**12),
+        ([3, 5] * 6, 1),
+    ],
+)
+def test_more_dimensions_than_a_launch_walks(planner, sizes, launches):
+    """Alternating kept and reduced ones, so that none merge: the smallest are cut away, not the largest."""
+    strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
+    problem = Problem(sizes, strides, [d % 2 == 1 for d in range(len(sizes))])
+    planner.slices.restype = ctypes.c_int64
+    assert planner.slices(*problem.arguments()) in (launches, 2 * launches)
+    if launches < 100:
+        assert problem.launches(planner) <= 2 * planner.slices(*problem.arguments())
