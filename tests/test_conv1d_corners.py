@@ -97,6 +97,23 @@ def test_complex_silu_is_differentiable(device):
     assert gradcheck(run, (x, w), check_forward_ad=True) and gradgradcheck(run, (x, w))
 
 
+@each_device
+@pytest.mark.parametrize("activation", ["none", "relu", "silu", "gelu"])
+def test_forward_over_a_backward_without_a_graph(device, activation):
+    """The tangent of a first gradient is a Hessian times a vector."""
+    x, w, v = (torch.randn(s, dtype=torch.float64, device=device) for s in ((2, 2, 9), (2, 2, 3), (2, 2, 9)))
+
+    def loss(x):
+        return torch_ops.conv1d_act(x, w, activation=activation).square().sum()
+
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.requires_grad_(), v)
+        (gradient,) = torch.autograd.grad(loss(dual), dual)
+        tangent = forward_ad.unpack_dual(gradient).tangent
+    want = torch.autograd.functional.hvp(loss, x.detach(), v)[1]
+    torch.testing.assert_close(tangent, want)
+
+
 # ---------------------------------------------------------------- autocast
 
 

@@ -247,6 +247,17 @@ def test_views(device, mode):
 
 
 @each_device
+@each_mode
+def test_more_outer_dimensions_than_a_launch_walks(device, mode):
+    """That don't merge, in an order in which a slice without the innermost of them would have another innermost dimension."""
+    random = torch.Generator(device).manual_seed(0)
+    x = torch.zeros(4, 4, 4, 8, 2, 8, device=device)
+    source = torch.randint(0, 9, (4, 4, 4, 2, 64, 8), generator=random, device=device).float().permute(2, 1, 0, 5, 3, 4)
+    index = torch.randint(0, 8, (64,), generator=random, device=device)
+    assert torch.equal(torch_ops.index_add(x, 5, index, source, mode=mode), torch.index_add(x, 5, index, source))
+
+
+@each_device
 def test_an_out_that_is_self(device):
     """The one operand that may be written to, in every layout."""
     make = tensors.Maker(device, torch.float64)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -86,20 +87,26 @@ inline int multiprocessor_count() {
   return count;
 }
 
-// Workspace out of torch's allocator: freed blocks are reused in stream order, and inside CUDA
-// graphs belong to the graph.
+// Of a block, with asking.
+inline int most_shared_bytes() {
+  int bytes = 0;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                        c10::cuda::current_device()));
+  return bytes;
+}
+
+// Workspace out of torch's allocator, on the current device: freed blocks are reused in stream order, and inside CUDA graphs belong to
+// the graph. (at::empty would fill them under torch.use_deterministic_algorithms.)
 class TensorWorkspace final : public Workspace {
  public:
-  explicit TensorWorkspace(const at::Tensor& like) : options_(like.options().dtype(at::kByte)) {}
-
   void* allocate(size_t bytes) override {
-    blocks_.push_back(at::empty({static_cast<int64_t>(bytes)}, options_));
-    return blocks_.back().data_ptr();
+    blocks_.push_back(c10::cuda::CUDACachingAllocator::get()->allocate(bytes));
+    return blocks_.back().get();
   }
+  void release() override { blocks_.clear(); }
 
  private:
-  at::TensorOptions options_;
-  c10::SmallVector<at::Tensor, 1> blocks_;
+  c10::SmallVector<c10::DataPtr, 1> blocks_;
 };
 
 // Throws for a launch that failed. A binary without code for this GPU is the one case that a user

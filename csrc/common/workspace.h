@@ -10,6 +10,8 @@ class Workspace {
  public:
   virtual ~Workspace() = default;
   virtual void* allocate(size_t bytes) = 0;
+  // What was allocated may be used again by what is enqueued from here on.
+  virtual void release() = 0;
 };
 
 }  // namespace gpuopt

@@ -77,7 +77,7 @@ Problem make_problem(const char* op, at::ScalarType dtype, const Signal& from, c
   return problem;
 }
 
-Device this_device() { return Device{multiprocessor_count()}; }
+Device this_device() { return Device{multiprocessor_count(), most_shared_bytes()}; }
 
 // ---------------------------------------------------------------- forward
 
@@ -147,7 +147,7 @@ Tensor own_grad_weight(const char* op, const Tensor& grad_output, const Tensor& 
   if (!serves(problem, Pass::kBackwardWeight, device)) return {};
   const Tensor grad_weight = at::empty(weight.sizes(), weight.options());
   problem.weight.data = grad_weight.mutable_data_ptr();
-  TensorWorkspace workspace(input);
+  TensorWorkspace workspace;
   check_launch(op, backward_weight(problem, device, workspace, c10::cuda::getCurrentCUDAStream()));
   return grad_weight;
 }

@@ -80,8 +80,10 @@ Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation ac
     case Activation::kSilu:
       break;
   }
-  // silu_backward has no derivative of its own, and is not for complex numbers.
-  if (!at::GradMode::is_enabled() && !from.is_complex()) return at::silu_backward(grad, from);
+  // silu_backward has no derivative of its own, in no mode, and is not for complex numbers.
+  const bool differentiable =
+      at::GradMode::is_enabled() || has_tangent(grad) || has_tangent(from) || from.is_complex();
+  if (!differentiable) return at::silu_backward(grad, from);
   return grad * silu_derivative(from).conj();
 }
 

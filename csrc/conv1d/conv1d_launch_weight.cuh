@@ -39,9 +39,10 @@ template <typename T>
 cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t stream) {
   const auto start = [&](auto kernel, const auto& own) {
     if (plan.shared_bytes > detail::kSharedBytes - detail::kSumBytes) {
+      // The same in every call, as host threads may be between this and their launch.
       const cudaError_t error =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(detail::kMostSharedBytes - detail::kSumBytes));
+                               static_cast<int>(plan.most_shared_bytes));
       if (error != cudaSuccess) return error;
     }
     return launch_kernel(kernel, shape_of(plan), stream, own);

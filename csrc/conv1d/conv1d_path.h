@@ -58,6 +58,7 @@ struct Plan {
   int64_t blocks = 1;
   int threads = kThreads;
   size_t shared_bytes = 0;
+  size_t most_shared_bytes = 0;  // weight gradients: what their kernels ask for on this device
 };
 
 // What lanes are made of, here for plans; kernels have the same by dtype.
@@ -89,6 +90,10 @@ constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without as
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
 constexpr int64_t kStaticBytes = 64;             // at most, that kernels of chunks declare
 constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
+// Weight gradients' of a block, but for their sums over it.
+inline int64_t weight_shared_bytes(const Device& device) {
+  return std::min<int64_t>(kMostSharedBytes, device.shared_bytes) - kSumBytes;
+}
 // Places that 32 bits count, with room for sums of a few.
 constexpr int64_t kFar = int64_t{1} << 29;
 

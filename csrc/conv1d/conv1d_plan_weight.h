@@ -7,7 +7,7 @@ namespace gpuopt::conv1d {
 namespace detail {
 
 // Whether there is shared memory for two tiles of weight_rows_kernel.
-inline bool shape_weight_tile(Plan& plan, const Problem& p) {
+inline bool shape_weight_tile(Plan& plan, const Problem& p, const Device& device) {
   const int64_t item = item_of(p), values = kAccessBytes / item, outputs = weight_outputs(item);
   plan.row_lanes = lanes_of_row(p, outputs);
   const int64_t own_taps = std::min<int64_t>(p.taps, plan.taps);
@@ -17,7 +17,8 @@ inline bool shape_weight_tile(Plan& plan, const Problem& p) {
   const int64_t tile_packs = 2 * kThreads * outputs / values + plan.block_rows * plan.halo_packs;
   const int64_t bytes = 2 * tile_packs * kAccessBytes + margin;
   plan.shared_bytes = static_cast<size_t>(bytes);
-  return bytes + kSumBytes <= kMostSharedBytes && p.batch * plan.row_lanes < kFar;
+  plan.most_shared_bytes = static_cast<size_t>(weight_shared_bytes(device));
+  return plan.shared_bytes <= plan.most_shared_bytes && p.batch * plan.row_lanes < kFar;
 }
 
 // Matrices of 16 rows hold taps up to 16 * matrices - 15 places apart, see MatrixSums; lanes have sums for each tap.
@@ -48,9 +49,11 @@ inline Plan plan_weight_chunks(const Problem& p, const Device& device, const Tun
                              plan.products * (half ? 16 * 8 * 4 : item);
   // Warps of a block so that a block for each pair of channels fills the device; splits are for fewer pairs.
   const int64_t blocks = p.groups * p.to.channels * p.from.channels * plan.tap_parts;
-  const int64_t warps = std::clamp<int64_t>(
-      device.multiprocessors * weight_warps(item) / blocks, 4,
-      std::min<int64_t>(kWeightWarps, (kMostSharedBytes - kSumBytes) / warp_bytes));
+  plan.most_shared_bytes = static_cast<size_t>(weight_shared_bytes(device));
+  const int64_t fitting = weight_shared_bytes(device) / warp_bytes;
+  if (fitting < 4) return plan;
+  const int64_t warps = std::clamp<int64_t>(device.multiprocessors * weight_warps(item) / blocks, 4,
+                                            std::min<int64_t>(kWeightWarps, fitting));
   plan.threads = static_cast<int>(32 * warps);
   plan.shared_bytes = static_cast<size_t>(warps * warp_bytes);
   if (plan.lanes < kFar) plan.path = Path::kChunks;
@@ -79,8 +82,7 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
   if (p.from.channels > tuning.most_channels) return plan;
   const int64_t out_channels = p.groups * p.to.channels;
   const int64_t all = int64_t{device.multiprocessors} * tuning.weight_blocks;
-  if (has_contiguous_rows(p) && places_in_32_bits(p) && has_unit_step(p) &&
-      p.batch * p.to.size < kFar) {
+  if (has_contiguous_rows(p) && places_in_32_bits(p) && has_unit_step(p)) {
     plan = plan_weight_chunks(p, device, tuning);
     if (plan.path == Path::kChunks) {
       const int64_t warps = plan.threads / 32;
@@ -89,7 +91,7 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
       return plan;
     }
     plan = Plan();
-    if (fits_weight_rows(p)) {
+    if (fits_weight_rows(p) && p.batch * p.to.size < kFar) {
       plan.path = Path::kRows;
       plan.dilated = p.dilation > 1 && p.taps > 1;
       if (plan.dilated) {
@@ -100,7 +102,7 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
         while (plan.taps < p.taps && plan.taps < most) plan.taps *= 2;
       }
       plan.tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
-      if (shape_weight_tile(plan, p)) {
+      if (shape_weight_tile(plan, p, device)) {
         const int64_t tiles = ceil_div<int64_t>(p.batch * plan.row_lanes, kThreads);
         split(plan, all, out_channels * p.from.channels * plan.tap_parts,
               tiles / tuning.weight_units);

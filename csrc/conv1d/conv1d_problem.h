@@ -56,6 +56,7 @@ struct UpdateProblem {
 
 struct Device {
   int multiprocessors = 1;
+  int shared_bytes = 227 << 10;  // that a block may have with asking: 64 KiB on sm_75
 };
 
 }  // namespace gpuopt::conv1d

@@ -177,8 +177,9 @@ struct FirstTap {
 
 __device__ __forceinline__ FirstTap<int64_t> find_tap(const GatherValuesArgs& args, int64_t reach) {
   const int64_t step = args.base.step;
+  const int64_t most = min(args.tap_cycle, args.base.taps);
   int64_t place = reach / step, rest = reach - place * step, tap = 0;
-  for (; rest != 0 && tap < args.tap_cycle; ++tap) {
+  for (; rest != 0 && tap < most; ++tap) {
     place -= args.dilation_steps;
     rest -= args.dilation_rest;
     if (rest < 0) {
@@ -186,7 +187,7 @@ __device__ __forceinline__ FirstTap<int64_t> find_tap(const GatherValuesArgs& ar
       rest += step;
     }
   }
-  return {tap == args.tap_cycle ? args.base.taps : tap, place};
+  return {rest == 0 ? tap : args.base.taps, place};
 }
 
 __device__ __forceinline__ FirstTap<int32_t> find_tap(const GatherValuesArgs& args, int32_t reach) {

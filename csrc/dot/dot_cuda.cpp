@@ -45,7 +45,7 @@ void dot_into(const char* op, const Tensor& self, bool conjugate_self, const Ten
     out.zero_();
     return;
   }
-  TensorWorkspace workspace(self);
+  TensorWorkspace workspace;
   const Problem problem = make_problem(op, self, conjugate_self, tensor, out);
   check_launch(op, dot(problem, Device{multiprocessor_count()}, workspace,
                        c10::cuda::getCurrentCUDAStream()));

@@ -28,7 +28,7 @@ Tensor dot_cuda(const Tensor& self, const Tensor& tensor, int64_t step) {
   const c10::cuda::CUDAGuard guard(self.device());
   // Atomic additions are to the pair that the result begins.
   const Tensor out = at::empty({2}, self.options()).select(0, 0);
-  TensorWorkspace workspace(self);
+  TensorWorkspace workspace;
   const LadderProblem problem{self.const_data_ptr(), tensor.const_data_ptr(), self.numel(),
                               out.mutable_data_ptr(), multiprocessor_count()};
   check_launch(op, ladder_dot(static_cast<int>(step), problem, workspace,

@@ -12,6 +12,7 @@ cudaError_t add(const Problem& problem, const Device& device, Workspace& workspa
   return for_each_stretch(problem, [&](const Problem& stretch) {
     return for_each_slice(stretch, [&](const Problem& slice) {
       const Plan plan = make_plan(slice, path, device);
+      workspace.release();
       const Addition addition{slice, device, workspace, stream};
       if (is_half(slice.dtype)) return add_halves(addition, plan);
       if (!is_inexact(slice.dtype)) return add_integers(addition, plan);

@@ -65,13 +65,7 @@ Problem make_problem(const char* op, const Call& call, const Tensor& self, const
   return problem;
 }
 
-Device current_device() {
-  Device device;
-  device.multiprocessors = multiprocessor_count();
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(
-      &device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, c10::cuda::current_device()));
-  return device;
-}
+Device current_device() { return Device{multiprocessor_count(), most_shared_bytes()}; }
 
 void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
             const Tensor& source, const Scalar& alpha);
@@ -96,7 +90,7 @@ void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& 
     add_scaled(op, call, self, index, source, alpha);
     return;
   }
-  TensorWorkspace workspace(self);
+  TensorWorkspace workspace;
   const Problem problem = make_problem(op, call, self, index, source, alpha);
   check_launch(op, add(problem, current_device(), workspace, c10::cuda::getCurrentCUDAStream()));
 }

@@ -78,7 +78,7 @@ Tensor& index_add_cuda(Tensor& self, const Tensor& index, const Tensor& source, 
   device.multiprocessors = multiprocessor_count();
   C10_CUDA_CHECK(cudaDeviceGetAttribute(
       &device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, c10::cuda::current_device()));
-  TensorWorkspace workspace(self);
+  TensorWorkspace workspace;
   const LadderProblem problem{self.mutable_data_ptr(),
                               source.const_data_ptr(),
                               index.const_data_ptr<int64_t>(),

@@ -370,9 +370,9 @@ inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
     plan.entries = problem.entries;
     plan.warp_rows = int64_t{kGroupRows} * (kWarpLanes / plan.lanes);
     // So that the sums of parts take no more memory than 16 bytes an entry.
-    plan.part_rows =
-        std::max({int64_t{kGroupRows} * (kRowThreads / plan.lanes),
-                  ceil_div<int64_t>(plan.entries, kMaxParts), plan.layout.outer_size * width});
+    plan.part_rows = std::max({int64_t{kGroupRows} * (kRowThreads / plan.lanes),
+                               ceil_div<int64_t>(plan.entries, kMaxParts),
+                               plan.layout.outer_size * plan.tiles * plan.lanes * plan.values});
   }
   return plan;
 }

@@ -24,11 +24,13 @@ auto for_each_slice(const Problem& problem, F&& f) -> decltype(f(problem)) {
   Problem merged = problem;
   merged.num_dims = 0;
   merged.dims[merged.num_dims++] = layout.inner;
-  int smallest = 1, largest = 0;
+  // Not the innermost of the outer dimensions, so that the layout stays the one that the path was chosen for. Where there are many, there
+  // is a third.
+  int smallest = 2, largest = 0;
   for (int d = 0; d < layout.num_outer; ++d) {
     const int own = merged.num_dims++;
     merged.dims[own] = layout.outer[d];
-    if (merged.dims[own].size < merged.dims[smallest].size) smallest = own;
+    if (own > 1 && merged.dims[own].size < merged.dims[smallest].size) smallest = own;
     if (merged.dims[own].size > merged.dims[largest].size) largest = own;
   }
   const bool many_dims = layout.num_outer > kMaxOuterDims;

@@ -58,7 +58,7 @@ template <typename Start>
 void launch(const char* op, const Tensor& self, const Reduction& reduction, const Tensor& out,
             Start&& start) {
   const c10::cuda::CUDAGuard guard(self.device());
-  TensorWorkspace workspace(self);
+  TensorWorkspace workspace;
   Problem problem = make_problem(op, self, reduction, out);
   Tensor copy;
   if (slices_of(problem) > kMostSlices) {

@@ -26,7 +26,7 @@ Tensor climb(const char* op, Launcher launcher, const Tensor& self, int64_t step
   if (reads_packs(step)) check_ladder_packs(op, kLadder[step].name, "self", self);
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor out = at::empty({}, self.options());
-  TensorWorkspace workspace(self);
+  TensorWorkspace workspace;
   const LadderProblem problem{self.const_data_ptr<float>(), self.numel(),
                               out.mutable_data_ptr<float>(), multiprocessor_count()};
   check_launch(

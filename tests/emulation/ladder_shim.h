@@ -20,6 +20,7 @@ struct PoisonedBlocks final : Workspace {
     sizes.push_back(bytes);
     return begin(blocks.emplace_back(bytes + kGuard + 16, kPoison));
   }
+  void release() override {}
   static char* begin(std::vector<char>& block) {
     return block.data() + (-reinterpret_cast<uintptr_t>(block.data()) & 15);
   }

@@ -21,9 +21,12 @@ struct PoisonedWorkspace final : Workspace {
 
   void* allocate(size_t bytes) override {
     sizes.push_back(bytes);
+    in_use += bytes;
+    most_in_use = std::max(most_in_use, in_use);
     blocks.emplace_back(bytes + kGuard + 16, poison);
     return begin(blocks.size() - 1);
   }
+  void release() override { in_use = 0; }
   char* begin(size_t i) {
     return blocks[i].data() + (-reinterpret_cast<uintptr_t>(blocks[i].data()) & 15);
   }
@@ -35,6 +38,7 @@ struct PoisonedWorkspace final : Workspace {
   }
 
   const char poison;
+  size_t in_use = 0, most_in_use = 0;
   std::vector<size_t> sizes;
   std::vector<std::vector<char>> blocks;
 };

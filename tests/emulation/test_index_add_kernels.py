@@ -206,6 +206,32 @@ def test_long_segments_in_parts(kernels, distribution, dtype, width):
     assert taken.scratch <= 40 * entries + (1 << 16)
 
 
+@pytest.mark.parametrize("dtype, mode", [(TYPES[8], FAST), (TYPES[6], DETERMINISTIC), (TYPES[6], ACCURATE)], ids=str)
+@pytest.mark.parametrize(
+    "bins, entries, outer", [(8, 64, (2, 8, 4, 2, 4)), (8, 64, (8, 2, 2, 2, 2, 3)), (100, 900, (2, 3, 2, 2, 2))]
+)
+def test_more_outer_dimensions_than_a_launch_walks(kernels, dtype, mode, bins, entries, outer):
+    """Cut into slices whose layout is the whole's, also where a slice without the innermost dimension would have another."""
+    random = np.random.default_rng(entries)
+    slices = []
+    for limits in ({}, {"kMinBinValues": 0, "kSortSourceBytes": 0}):
+        set_limits(kernels, **limits)
+        for order in (range(len(outer)), [1, *reversed(range(2, len(outer))), 0], reversed(range(len(outer)))):
+            # Self has the indexed dimension innermost; the source has it behind the first of `order`.
+            self = Operand(dtype, [bins, *outer], np.cumprod([1, bins, *outer[:-1]]).tolist(), 0, random)
+            first, *others = order
+            strides, step = {first: 1}, outer[first]
+            for d in (None, *others):
+                strides[d] = step
+                step *= entries if d is None else outer[d]
+            source_strides = [strides[None], *(strides[d] for d in range(len(outer)))]
+            source = Operand(dtype, [entries, *outer], source_strides, 0, random)
+            taken = run_and_compare(kernels, self, source, 0, random.integers(0, bins, entries), mode=mode)
+            slices.append(taken.slices)
+            assert taken.scratch <= 40 * entries + (1 << 16)
+    assert max(slices) > 1
+
+
 def sort_and_compare(kernels, index, bins, sms=4, shared=227 << 10) -> int:
     """Returns the number of blocks that moved entries."""
     count = len(index)

@@ -67,9 +67,9 @@ class Problem(ctypes.Structure):
         """Places from the first tap to the last."""
         return (self.taps - 1) * self.dilation
 
-    def plan(self, planner, which: int = FORWARD, sms: int = 132) -> PlanView:
+    def plan(self, planner, which: int = FORWARD, sms: int = 132, shared: int = 227 << 10) -> PlanView:
         view = PlanView()
-        planner.plan(ctypes.byref(self), which, sms, ctypes.byref(view))
+        planner.plan(ctypes.byref(self), which, sms, shared, ctypes.byref(view))
         return view
 
     def serves(self, planner, which: int, sms: int = 132) -> bool:

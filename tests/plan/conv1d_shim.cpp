@@ -13,9 +13,9 @@ struct PlanView {
 
 extern "C" {
 
-void plan(const Given* given, int pass, int multiprocessors, PlanView* view) {
-  const Plan plan =
-      make_plan(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors});
+void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, PlanView* view) {
+  const Plan plan = make_plan(make_problem(*given), static_cast<Pass>(pass),
+                              Device{multiprocessors, shared_bytes});
   *view = {number_of(plan.path),
            plan.channels,
            plan.wide,

@@ -266,3 +266,24 @@ def test_large_problems(planner, which, dtype, layout, step):
     ):
         problem = problem_of(batch, groups, channels, size, 3, dtype, step, 2, layouts=(layout, layout))
         check(planner, problem, which)
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True, database=None)
+@given(problem=long_rows(), sms=st.sampled_from([1, 40, 132]))
+def test_weight_gradients_take_no_more_shared_memory_than_the_device_has(planner, problem, sms):
+    """64 KiB on sm_75, of which sums over a block take 4."""
+    for shared in (64 << 10, 99 << 10, 227 << 10):
+        assert problem.plan(planner, BACKWARD_WEIGHT, sms, shared).shared_bytes <= min(shared, 100 << 10) - (4 << 10)
+
+
+@pytest.mark.parametrize("dtype", list(ITEM))
+def test_weight_gradients_on_devices_of_little_shared_memory_keep_their_path(planner, dtype):
+    for problem in (problem_of(1, 1, (1, 1), 2**20, 5, dtype, padding=2), problem_of(8, 16, (1, 1), 4096, 4, dtype)):
+        assert problem.plan(planner, BACKWARD_WEIGHT, 132, 64 << 10).path == CHUNKS
+
+
+@pytest.mark.parametrize("dtype", list(ITEM))
+def test_weight_gradients_of_very_many_places_keep_their_path(planner, dtype):
+    problem = problem_of(2**17, 8, (1, 1), 4096, 4, dtype)
+    assert problem.plan(planner, BACKWARD_WEIGHT).path == CHUNKS
+    check(planner, problem, BACKWARD_WEIGHT)
