@@ -67,7 +67,8 @@ def axpy(x: Tensor, y: Tensor, *, alpha: Number | Tensor = 1) -> Tensor:
     """``alpha * x + y``, the semantics of ``torch.add(y, x, alpha=alpha)``.
 
     Args:
-        x, y: tensors whose shapes broadcast.
+        x, y: tensors whose shapes broadcast. A zero-dimensional CPU tensor beside one on another device is rounded to the
+            result's dtype first, which for half types :func:`torch.add` doesn't.
         alpha: number, or tensor without dimensions, of a kind the result's dtype can hold: no float for integers, no complex for
             real results.
 
@@ -88,7 +89,8 @@ def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     in float32 and round once more to store; integers wrap.
 
     Args:
-        a, b, c: tensors whose shapes broadcast; integer, floating-point or complex.
+        a, b, c: tensors whose shapes broadcast; integer, floating-point or complex. Zero-dimensional CPU tensors go with tensors
+            on any device, and are rounded to the result's dtype first.
 
     Returns:
         The result in the promoted dtype, with the memory format of ``torch.addcmul(c, a, b)``.

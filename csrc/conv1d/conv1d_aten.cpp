@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include "binding/unfilled.h"
+
 namespace gpuopt::conv1d {
 
 using at::Tensor;
@@ -13,13 +15,13 @@ Tensor empty(const Tensor& like, const Sizes& sizes, int64_t channels, int64_t s
   const auto strides = result_strides(channels, size, sizes.channels_last);
   const std::array<int64_t, 3> shape{sizes.batch, channels, size};
   const size_t first = sizes.batched ? 0 : 1;
-  return at::empty_strided(at::IntArrayRef(shape).slice(first),
-                           at::IntArrayRef(strides).slice(first), like.options());
+  return unfilled_strided(at::IntArrayRef(shape).slice(first),
+                          at::IntArrayRef(strides).slice(first), like.options());
 }
 
 Tensor with_strides(const Tensor& tensor, at::IntArrayRef strides) {
   if (tensor.strides() == strides) return tensor;
-  return at::empty_strided(tensor.sizes(), strides, tensor.options()).copy_(tensor);
+  return unfilled_strided(tensor.sizes(), strides, tensor.options()).copy_(tensor);
 }
 
 // What ATen computed with a batch, as the operators give it.

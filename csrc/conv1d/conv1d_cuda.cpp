@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
 #include "conv1d/causal_conv1d.h"
 #include "conv1d/conv1d.h"
 #include "conv1d/conv1d_aten.h"
@@ -145,7 +146,7 @@ Tensor own_grad_weight(const char* op, const Tensor& grad_output, const Tensor& 
                                  make_signal(grad_output, sizes),
                                  make_weight(/*data=*/nullptr, strides, sizes), sizes);
   if (!serves(problem, Pass::kBackwardWeight, device)) return {};
-  const Tensor grad_weight = at::empty(weight.sizes(), weight.options());
+  const Tensor grad_weight = unfilled(weight.sizes(), weight.options());
   problem.weight.data = grad_weight.mutable_data_ptr();
   TensorWorkspace workspace;
   check_launch(op, backward_weight(problem, device, workspace, c10::cuda::getCurrentCUDAStream()));
@@ -214,7 +215,7 @@ Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
   if (!is_own_dtype(input.scalar_type())) {
     return update_by_convolution(input, state, weight, bias, activation);
   }
-  const Tensor out = at::empty(input.sizes(), input.options());
+  const Tensor out = unfilled(input.sizes(), input.options());
   if (out.numel() == 0) return out;
   UpdateProblem problem;
   problem.input = input.const_data_ptr();

@@ -45,15 +45,11 @@ __device__ __forceinline__ void sum_warp(C (&values)[kSize]) {
 // The sums over the block of kCount values, by emit(i, sum) for each i.
 template <int kCount, typename C, typename Emit>
 __device__ __forceinline__ void sum_block(C (&values)[kCount], Emit&& emit) {
-  constexpr int kWarps = kThreads / 32, kOwn = kCount > 32 ? kCount / 32 : 1;
-  constexpr int kLanes = kCount < 32 ? 32 / kCount : 1;  // that have the same value
+  static_assert(kCount <= 32);
+  constexpr int kWarps = kThreads / 32, kLanes = 32 / kCount;  // that have the same value
   __shared__ C sums[kWarps][kCount];
   sum_warp<kCount>(values);
-  if (threadIdx.x % kLanes == 0) {
-    const uint32_t first = threadIdx.x % 32 / kLanes * kOwn;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) sums[threadIdx.x / 32][first + i] = values[i];
-  }
+  if (threadIdx.x % kLanes == 0) sums[threadIdx.x / 32][threadIdx.x % 32 / kLanes] = values[0];
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < kCount; i += kThreads) {
     C sum = sums[0][i];
@@ -286,7 +282,7 @@ __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const 
   for (int k = 0; k < kTaps; ++k) values[k] = to_compute(loaded[k]);
 }
 
-// The same of any strides and steps, for kTaps taps and kChannels output channels at once.
+// Weight gradients of any strides and steps, for kTaps taps and kChannels output channels at once.
 template <typename T, int kChannels, int kTaps>
 __global__ void __launch_bounds__(kThreads)
     weight_values_kernel(const __grid_constant__ WeightArgs args) {

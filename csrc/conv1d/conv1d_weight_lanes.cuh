@@ -43,14 +43,10 @@ class LaneSums {
   __device__ __forceinline__ void turn(Scratch&, int32_t, bool, uint32_t, uint32_t) const {}
 
   __device__ __forceinline__ void finish(Scratch& scratch) {
-    constexpr int kOwn = kTaps > 32 ? kTaps / 32 : 1;
-    constexpr int kLanes = kTaps < 32 ? 32 / kTaps : 1;  // that have the same sum
+    static_assert(kTaps <= 32);
+    constexpr int kLanes = 32 / kTaps;  // that have the same sum
     sum_warp<kTaps>(sums_);
-    if (threadIdx.x % kLanes != 0) return;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      scratch.sums[threadIdx.x % 32 / kLanes * kOwn + i] = sums_[i];
-    }
+    if (threadIdx.x % kLanes == 0) scratch.sums[threadIdx.x % 32 / kLanes] = sums_[0];
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
 #include "dot/dot.h"
 #include "dot/dot_check.h"
 
@@ -59,7 +60,7 @@ void dot_to_out(const char* op, const Tensor& self, bool conjugate_self, const T
     dot_into(op, self, conjugate_self, tensor, out);
     return;
   }
-  const Tensor result = at::empty({}, self.options());
+  const Tensor result = unfilled({}, self.options());
   dot_into(op, self, conjugate_self, tensor, result);
   at::native::resize_output(out, {});
   out.copy_(result);
@@ -70,7 +71,7 @@ bool conjugates_self(const Tensor& self) { return self.is_complex() && !self.is_
 
 Tensor dot_cuda(const Tensor& self, const Tensor& tensor) {
   check_dot(self, tensor);
-  const Tensor out = at::empty({}, self.options());
+  const Tensor out = unfilled({}, self.options());
   dot_into("gpuopt::dot", self, self.is_conj(), tensor, out);
   return out;
 }
@@ -83,7 +84,7 @@ Tensor& dot_out_cuda(const Tensor& self, const Tensor& tensor, Tensor& out) {
 
 Tensor vdot_cuda(const Tensor& self, const Tensor& other) {
   check_vdot(self, other);
-  const Tensor out = at::empty({}, self.options());
+  const Tensor out = unfilled({}, self.options());
   dot_into("gpuopt::vdot", self, conjugates_self(self), other, out);
   return out;
 }
@@ -96,7 +97,7 @@ Tensor& vdot_out_cuda(const Tensor& self, const Tensor& other, Tensor& out) {
 
 Tensor dot_rows_cuda(const Tensor& self, const Tensor& tensor) {
   check_dot_rows(self, tensor);
-  const Tensor out = at::empty({self.size(0)}, self.options());
+  const Tensor out = unfilled({self.size(0)}, self.options());
   dot_into("gpuopt::dot_rows", self, self.is_conj(), tensor, out);
   return out;
 }
@@ -109,7 +110,7 @@ Tensor dot_fast_atomic_cuda(const Tensor& self, const Tensor& tensor) {
   // Half types are added in pairs: the result is the first of one.
   const bool half = self.element_size() == 2;
   const Tensor out =
-      half ? at::empty({2}, self.options()).select(0, 0) : at::empty({}, self.options());
+      half ? unfilled({2}, self.options()).select(0, 0) : unfilled({}, self.options());
   if (self.numel() == 0) return out.zero_();
   const Problem problem = make_problem(op, self, /*conjugate_self=*/false, tensor, out);
   check_launch(op, dot_fast_atomic(problem, Device{multiprocessor_count()},

@@ -1,10 +1,13 @@
 // One check function per operator form, used by the CUDA, CPU and Meta kernels alike.
 #pragma once
 
+#include <ATen/NamedTensorUtils.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
 #include "binding/check.h"
+#include "binding/unfilled.h"
 
 namespace gpuopt::elementwise {
 
@@ -107,10 +110,34 @@ inline void check_fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor
                               " is not implemented for Bool: a, b or c must be a number type");
 }
 
+// at::TensorIterator but for the outputs that it makes, see unfilled().
+class Iterator final : public at::TensorIteratorBase {
+ public:
+  explicit Iterator(at::TensorIteratorConfig& config) { build(config); }
+  const at::Tensor& maybe_get_output(int64_t output_idx) override { return output(output_idx); }
+  void set_output_raw_strided(int64_t output_idx, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options, at::DimnameList names) override {
+    at::OperandInfo& own = operands_[output_idx];
+    if (!own.tensor_base().defined()) {
+      own.tensor(c10::MaybeOwned<at::TensorBase>::owned(
+          strides.empty() ? unfilled(sizes, options) : unfilled_strided(sizes, strides, options)));
+      own.current_dtype = own.target_dtype;
+    } else if (own.will_resize) {
+      at::native::resize_output(own.tensor(), sizes);
+      if (!strides.empty()) {
+        own.tensor().as_strided_(sizes, strides);
+      } else if (options.memory_format_opt().has_value()) {
+        own.tensor_base().unsafeGetTensorImpl()->empty_tensor_restride(
+            *options.memory_format_opt());
+      }
+    }
+    if (!names.empty()) at::namedinference::propagate_names(own.tensor(), names);
+  }
+};
+
 // ATen's iterator over an output and its inputs: broadcasting, type promotion, the output's memory
 // format and the order of dimensions are ATen's own. `out` may be undefined.
-inline at::TensorIterator make_iterator(const at::Tensor& out,
-                                        std::initializer_list<at::Tensor> inputs) {
+inline Iterator make_iterator(const at::Tensor& out, std::initializer_list<at::Tensor> inputs) {
   at::TensorIteratorConfig config;
   config.allow_cpu_scalars(true)
       .promote_inputs_to_common_dtype(true)
@@ -118,7 +145,7 @@ inline at::TensorIterator make_iterator(const at::Tensor& out,
       .enforce_safe_casting_to_output(true)
       .add_owned_output(out);
   for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
-  return config.build();
+  return Iterator(config);
 }
 
 }  // namespace gpuopt::elementwise

@@ -11,9 +11,8 @@ namespace gpuopt::elementwise {
 namespace {
 
 using at::Tensor;
-using at::TensorIterator;
 
-Operand make_operand(const char* op, const TensorIterator& iterator, int argument) {
+Operand make_operand(const char* op, const Iterator& iterator, int argument) {
   Operand operand;
   operand.data = iterator.data_ptr(argument);
   operand.dtype = to_dtype(op, iterator.dtype(argument));
@@ -24,8 +23,8 @@ Operand make_operand(const char* op, const TensorIterator& iterator, int argumen
 }
 
 // inputs: the iterator's arguments in the order of the launcher's operands.
-Problem make_problem(const char* op, const TensorIterator& iterator,
-                     std::initializer_list<int> inputs, at::ScalarType dtype) {
+Problem make_problem(const char* op, const Iterator& iterator, std::initializer_list<int> inputs,
+                     at::ScalarType dtype) {
   TORCH_CHECK(iterator.ndim() <= kMaxDims, op,
               ": operands have too many dimensions: expected at "
               "most ",
@@ -50,7 +49,7 @@ Tensor on_device(const Tensor& tensor, c10::Device device) {
 
 // out = self * other, out defined or not.
 Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const Tensor& out) {
-  TensorIterator iterator = make_iterator(out, {self, other});
+  Iterator iterator = make_iterator(out, {self, other});
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(result.device());
@@ -78,7 +77,7 @@ Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& oth
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false).add_owned_output(out).add_owned_const_input(self);
   if (!out.defined()) config.declare_static_dtype(dtype);
-  TensorIterator iterator = config.build();
+  Iterator iterator(config);
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(result.device());
@@ -126,7 +125,7 @@ Tensor axpy_cuda(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
   constexpr const char* op = "gpuopt::axpy";
   check_axpy(x, y, alpha);
   const c10::Device device = is_cpu_scalar(y) ? x.device() : y.device();
-  TensorIterator iterator = make_iterator({}, {on_device(y, device), on_device(x, device)});
+  Iterator iterator = make_iterator({}, {on_device(y, device), on_device(x, device)});
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(device);
@@ -140,7 +139,7 @@ Tensor fma_cuda(const Tensor& a, const Tensor& b, const Tensor& c) {
   check_fma(a, b, c);
   const c10::Device device =
       !is_cpu_scalar(a) ? a.device() : (!is_cpu_scalar(b) ? b.device() : c.device());
-  TensorIterator iterator =
+  Iterator iterator =
       make_iterator({}, {on_device(c, device), on_device(a, device), on_device(b, device)});
   const at::ScalarType dtype = iterator.common_dtype();
   const Tensor result = iterator.output();

@@ -85,7 +85,8 @@ struct AxpyBackward : torch::autograd::Node {
     variable_list inputs(2);
     if (!grads[0].defined()) return inputs;
     if (task_should_compute_output(0)) {
-      inputs[0] = for_input(gpuopt::mul(grads[0], alpha_.conj()), x_is_complex_);
+      const bool one = !alpha_.isSymbolic() && alpha_.equal(1);
+      inputs[0] = for_input(one ? grads[0] : gpuopt::mul(grads[0], alpha_.conj()), x_is_complex_);
     }
     if (task_should_compute_output(1)) inputs[1] = for_input(grads[0], y_is_complex_);
     return inputs;

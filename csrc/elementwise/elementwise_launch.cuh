@@ -143,10 +143,19 @@ cudaError_t launch_tiles(const F& f, const Problem& problem, const Plan& plan,
   const auto blocks = static_cast<unsigned>(tiles_i * tiles_j * outer);
   const int bytes = __builtin_popcount(turned) * Layout::kBytes;
   const auto kernel = tiled_kernel<F, T, kPackedTiles, kTileThreads>;
-  constexpr int kDefaultLimit = 48 * 1024;
-  if (F::kInputs * Layout::kBytes > kDefaultLimit) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, F::kInputs * Layout::kBytes);
+  constexpr int kDefaultLimit = 48 * 1024, kMostBytes = F::kInputs * Layout::kBytes;
+  if constexpr (kMostBytes > kDefaultLimit) {
+    int device = 0, limit = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+      error = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    if (error != cudaSuccess) return error;
+    // Three turned inputs of half types don't fit into sm_75's 64 KiB.
+    if (bytes > limit) return launch_tiles<F, T, false>(f, problem, plan, stream);
+    // The same in every call, as host threads may be between this and their launch.
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 std::min(limit, kMostBytes));
     if (error != cudaSuccess) return error;
   }
   kernel<<<blocks, kTileThreads, bytes, stream>>>(f, args, grid);

@@ -53,8 +53,8 @@ at::Tensor binary_out(const at::Tensor& self, const at::Tensor& other) {
     return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
   };
   const at::Tensor like = binary_meta(on_meta(self), on_meta(other));
-  return at::empty_strided(like.sizes(), like.strides(),
-                           self.options().dtype(at::result_type(self, other)));
+  return unfilled_strided(like.sizes(), like.strides(),
+                          self.options().dtype(at::result_type(self, other)));
 }
 
 at::Tensor mul_aten(const at::Tensor& self, const at::Tensor& other) {
@@ -116,7 +116,7 @@ at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c
   check_fma(a, b, c);
   const auto dtype = at::native::result_type(at::TensorList{c, a, b});
   if (!at::isFloatingType(dtype)) return at::addcmul(c, a, b);
-  at::TensorIterator iterator = make_iterator({}, {c, a, b});
+  Iterator iterator = make_iterator({}, {c, a, b});
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "gpuopt::fma", [&] {
     using C = at::opmath_type<scalar_t>;
     iterator.for_each([](char** data, const int64_t* strides, int64_t n) {

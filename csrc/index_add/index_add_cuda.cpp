@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
 #include "index_add/index_add.h"
 #include "index_add/index_add_check.h"
 
@@ -101,7 +102,7 @@ Tensor index_add_cuda(const Tensor& self, int64_t dim, const Tensor& index, cons
   const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
   (void)to_dtype(op, self.scalar_type());
   const c10::cuda::CUDAGuard guard(self.device());
-  const Tensor result = at::empty(self.sizes(), self.options());
+  const Tensor result = unfilled(self.sizes(), self.options());
   result.copy_(self);
   add_to(op, call, result, index, source, alpha);
   return result;
@@ -120,7 +121,7 @@ Tensor& index_add_out_cuda(const Tensor& self, int64_t dim, const Tensor& index,
     return out;
   }
   // It may come to lie in memory that the operands have.
-  const Tensor result = at::empty(self.sizes(), self.options());
+  const Tensor result = unfilled(self.sizes(), self.options());
   result.copy_(self);
   add_to(op, call, result, index, source, alpha);
   at::native::resize_output(out, self.sizes());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
 #include "reduce/reduce.h"
 #include "reduce/reduce_check.h"
 
@@ -122,7 +123,7 @@ void check_ordered(const char* op, const Tensor& self) {
 }
 
 Tensor make_result(const Tensor& self, const Reduction& reduction) {
-  return at::empty(reduction.shape, self.options().dtype(reduction.dtype));
+  return unfilled(reduction.shape, self.options().dtype(reduction.dtype));
 }
 
 // Runs into(result) and makes `out` the result: itself, or where it shares memory with self, which has to be read first, by a copy.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
 #include "elementwise/elementwise.h"
 #include "transpose/transpose.h"
 #include "transpose/transpose_check.h"
@@ -68,7 +69,7 @@ void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
 Tensor transpose2d_cuda(const Tensor& self) {
   check_transpose2d(self);
   const c10::cuda::CUDAGuard guard(self.device());
-  const Tensor out = at::empty(transposed_sizes<int64_t>(self), self.options());
+  const Tensor out = unfilled(transposed_sizes<int64_t>(self), self.options());
   if (out.numel() == 0) return out;
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   const std::optional<Problem> problem = make_problem(self, out);

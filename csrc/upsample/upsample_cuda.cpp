@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
 #include "reduce/reduce_ops.h"
 #include "upsample/upsample.h"
 #include "upsample/upsample_check.h"
@@ -74,7 +75,7 @@ void launch_into(const char* op, const Tensor& from, const Tensor& result, const
     return;
   }
   if (has_long_rows(result, sizes)) {
-    const Tensor contiguous = at::empty(result.sizes(), result.options());
+    const Tensor contiguous = unfilled(result.sizes(), result.options());
     launch_into(op, from, contiguous, sizes, scales_h, scales_w, exact, start);
     result.copy_(contiguous);
     return;
@@ -90,8 +91,8 @@ Tensor forward_cuda(const char* op, const Tensor& self, at::IntArrayRef output_s
   const Sizes sizes = check_forward(op, self, output_size);
   to_upsample_dtype(op, self.scalar_type());
   const c10::cuda::CUDAGuard guard(self.device());
-  Tensor out = at::empty({sizes.batch, sizes.channels, sizes.out_height, sizes.out_width},
-                         self.options().memory_format(self.suggest_memory_format()));
+  Tensor out = unfilled({sizes.batch, sizes.channels, sizes.out_height, sizes.out_width},
+                        self.options().memory_format(self.suggest_memory_format()));
   if (out.numel() == 0) return out;
   launch_into(op, self, out, sizes, scales_h, scales_w, exact, forward);
   return out;
@@ -102,7 +103,7 @@ Tensor backward_cuda(const char* op, const Tensor& grad_output, at::IntArrayRef 
   const Sizes sizes = check_backward(op, grad_output, output_size, input_size);
   to_upsample_dtype(op, grad_output.scalar_type());
   const c10::cuda::CUDAGuard guard(grad_output.device());
-  Tensor grad_input = at::empty(
+  Tensor grad_input = unfilled(
       input_size, grad_output.options().memory_format(grad_output.suggest_memory_format()));
   if (grad_input.numel() == 0) return grad_input;
   if (sizes.in_height == 1 && sizes.in_width == 1) {  // one window is all there is: a reduction

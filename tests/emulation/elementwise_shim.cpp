@@ -9,6 +9,8 @@ alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have
 using namespace gpuopt;
 using namespace gpuopt::elementwise;
 
+extern "C" void set_shared_bytes(size_t most) { emulator::most_shared_bytes = most; }
+
 // Runs operation `op` and returns its error; *path becomes the path that its plan takes.
 extern "C" int run(const char* op, double alpha, int num_inputs, int num_dims, const int64_t* sizes,
                    const int64_t* strides, const int* dtypes, const uint64_t* addresses, int dtype,

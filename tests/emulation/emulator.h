@@ -29,6 +29,10 @@
 #define __threadfence() ((void)0)
 #define cudaFuncSetAttribute(...) cudaSuccess
 #define cudaGetLastError() cudaSuccess
+#define cudaGetDevice(device) (*(device) = 0, cudaSuccess)
+// The one that is asked for: cudaDevAttrMaxSharedMemoryPerBlockOptin.
+#define cudaDeviceGetAttribute(value, ...) \
+  (*(value) = static_cast<int>(emulator::most_shared_bytes), cudaSuccess)
 #define cudaMemsetAsync(to, value, bytes, stream) (memset(to, value, bytes), cudaSuccess)
 #define cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, stream) \
   (memcpy(reinterpret_cast<char*>(symbol) + (offset), from, bytes), cudaSuccess)
@@ -140,6 +144,7 @@ inline std::vector<unsigned>* noted = nullptr;
 // Called before each block, where not empty; bytes of dynamic shared memory of the launch.
 inline std::function<void()> before_block;
 inline size_t shared_bytes = 0;
+inline size_t most_shared_bytes = 227 << 10;  // that a block may have: sm_90's
 
 // An array that the threads of a block share, and bytes behind it that must stay.
 struct Guard {
@@ -216,6 +221,7 @@ inline bool always_fibers = false;
 // kernel<<<blocks, threads, shared_bytes, stream>>>(...)
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t, Body&& body) {
+  if (shared_bytes > most_shared_bytes) abort();
   launch(blocks, threads, always_fibers || shared_bytes > 0, body);
 }
 

@@ -144,3 +144,17 @@ def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, path):
     dense = [math.prod(sizes[:d]) for d in range(len(sizes))]
     operands = [Operand(dtype, sizes, s, 0, random) for s in [dense, *strides]]
     assert run_and_compare(kernels, "mul", dtype, operands) == path
+
+
+@pytest.mark.parametrize("dtype", [F16, F32], ids=str)
+@pytest.mark.parametrize("turned", [1, 2, 3])
+def test_tiles_on_a_device_of_little_shared_memory(kernels, dtype, turned):
+    """sm_75 has 64 KiB for a block: three turned inputs of half types go value by value."""
+    random = np.random.default_rng(turned)
+    sizes = [256, 136]
+    strides = [[1, 256], *[[136, 1]] * turned, *[[1, 256]] * (3 - turned)]
+    kernels.set_shared_bytes(ctypes.c_size_t(64 << 10))
+    try:
+        assert run_and_compare(kernels, "fma", dtype, [Operand(dtype, sizes, s, 0, random) for s in strides]) == TILED
+    finally:
+        kernels.set_shared_bytes(ctypes.c_size_t(227 << 10))

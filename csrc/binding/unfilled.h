@@ -1,0 +1,37 @@
+// Results that kernels write whole: as at::empty and at::empty_strided, which torch.use_deterministic_algorithms makes fill
+// what they return. ATen's own structured operators allocate like this, too (aten/src/ATen/EmptyTensor.h).
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DeviceGuard.h>
+
+namespace gpuopt {
+
+inline at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  const c10::Device device = options.device();
+  const auto format = options.memory_format_opt();
+  if (!device.is_cuda()) {
+    return device.is_cpu() ? at::Tensor(at::detail::empty_cpu(sizes, options))
+                           : at::empty(sizes, options);
+  }
+  const c10::DeviceGuard guard(device);
+  const c10::DispatchKeySet keys(c10::DispatchKey::CUDA);
+  return at::Tensor(at::detail::empty_generic(sizes, c10::GetAllocator(device.type()), keys,
+                                              options.dtype().toScalarType(), format));
+}
+
+inline at::Tensor unfilled_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
+                                   const at::TensorOptions& options) {
+  const c10::Device device = options.device();
+  if (!device.is_cuda()) {
+    return device.is_cpu() ? at::Tensor(at::detail::empty_strided_cpu(sizes, strides, options))
+                           : at::empty_strided(sizes, strides, options);
+  }
+  const c10::DeviceGuard guard(device);
+  const c10::DispatchKeySet keys(c10::DispatchKey::CUDA);
+  return at::Tensor(at::detail::empty_strided_generic(
+      sizes, strides, c10::GetAllocator(device.type()), keys, options.dtype().toScalarType()));
+}
+
+}  // namespace gpuopt

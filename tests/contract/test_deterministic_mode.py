@@ -1,0 +1,50 @@
+"""torch.use_deterministic_algorithms(True), which also makes torch.empty fill what it returns."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+import torch
+from torch.autograd.profiler import profile
+
+from ..compare import Failures
+from ..params import each_case
+
+
+@pytest.fixture
+def deterministic_mode():
+    def switch(on: bool):
+        torch.use_deterministic_algorithms(on)
+
+    yield switch
+    switch(False)
+
+
+def _fills(sample, op) -> int:
+    with profile() as found:
+        op(*sample.args, **sample.kwargs)
+    return collections.Counter(event.name for event in found.function_events)["aten::fill_"]
+
+
+@each_case
+def test_results_and_scratch_are_not_filled_first(case, device, deterministic_mode):
+    """As those of ATen's structured operators; on the CPU, where ATen's kernels are called, no more than by these. (Its convolutions fill
+    their results: they are left out.)"""
+    if "conv" in case.name:
+        return
+    failures = Failures()
+    for sample in case.few(device, torch.float32):
+        with failures.sample(sample.name):
+            deterministic_mode(False)
+            before = _fills(sample, case.op)
+            deterministic_mode(True)
+            try:
+                found = _fills(sample, case.op)
+            except RuntimeError as error:
+                assert "deterministic" in str(error)
+                continue
+            allowed = before if device != "cpu" else max(before, _fills(sample, case.aten))
+            if found > allowed:
+                failures.add(sample.name, f"{found} fills, {before} outside of the mode")
+    failures.check(at_least=3)
