@@ -54,6 +54,10 @@ def _make(maker: tensors.Maker, shape: tuple, how: dict, writable: bool = False)
     return flat.as_strided(sizes, strides, how["offset"])
 
 
+def _on_meta(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+
 @each_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 def test_mul(device, dtype):
@@ -65,7 +69,10 @@ def test_mul(device, dtype):
         x, y = (_make(maker, shape, h) for h in how)
         want = torch.mul(x, y)
         got = torch_ops.mul(x, y)
-        assert different_metadata(got, want) is None, different_metadata(got, want)
+        # Of two dtypes ATen's CPU kernels take the layout of the operand that they cast, ours the one that Meta kernels tell of.
+        expected = want if x.dtype == y.dtype or device != "cpu" else torch_ops.mul(_on_meta(x), _on_meta(y))
+        found = different_metadata(got, expected, device=not expected.is_meta)
+        assert found is None, found
         assert different_bits(got, want) is None, different_bits(got, want)
         if want.shape == shape and want.dtype == dtype:
             out = _make(maker, shape, how_out, writable=True)

@@ -3,10 +3,16 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/DeviceGuard.h>
 
 namespace gpuopt {
+
+inline bool empty_is_filled() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
 
 inline at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options) {
   const c10::Device device = options.device();

@@ -1,9 +1,7 @@
 // One check function per operator form, used by the CUDA, CPU and Meta kernels alike.
 #pragma once
 
-#include <ATen/NamedTensorUtils.h>
 #include <ATen/TensorIterator.h>
-#include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
 #include "binding/check.h"
@@ -110,42 +108,39 @@ inline void check_fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor
                               " is not implemented for Bool: a, b or c must be a number type");
 }
 
-// at::TensorIterator but for the outputs that it makes, see unfilled().
-class Iterator final : public at::TensorIteratorBase {
- public:
-  explicit Iterator(at::TensorIteratorConfig& config) { build(config); }
-  const at::Tensor& maybe_get_output(int64_t output_idx) override { return output(output_idx); }
-  void set_output_raw_strided(int64_t output_idx, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options, at::DimnameList names) override {
-    at::OperandInfo& own = operands_[output_idx];
-    if (!own.tensor_base().defined()) {
-      own.tensor(c10::MaybeOwned<at::TensorBase>::owned(
-          strides.empty() ? unfilled(sizes, options) : unfilled_strided(sizes, strides, options)));
-      own.current_dtype = own.target_dtype;
-    } else if (own.will_resize) {
-      at::native::resize_output(own.tensor(), sizes);
-      if (!strides.empty()) {
-        own.tensor().as_strided_(sizes, strides);
-      } else if (options.memory_format_opt().has_value()) {
-        own.tensor_base().unsafeGetTensorImpl()->empty_tensor_restride(
-            *options.memory_format_opt());
-      }
-    }
-    if (!names.empty()) at::namedinference::propagate_names(own.tensor(), names);
+inline at::Tensor meta_of(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+}
+
+// Calls build(output, inputs), which makes an iterator. Where that would have to fill the output first, it is made here, as one over
+// tensors on Meta has it.
+template <typename Build>
+at::TensorIterator with_output(const at::Tensor& out, at::TensorList inputs, const Build& build) {
+  if (out.defined() || !empty_is_filled()) return build(out, inputs);
+  c10::SmallVector<at::Tensor, 3> on_meta;
+  c10::Device device = at::kCPU;
+  for (const at::Tensor& input : inputs) {
+    on_meta.push_back(meta_of(input));
+    if (!is_cpu_scalar(input)) device = input.device();
   }
-};
+  const at::Tensor like = build(out, at::TensorList(on_meta)).output();
+  return build(unfilled_strided(like.sizes(), like.strides(), like.options().device(device)),
+               inputs);
+}
 
 // ATen's iterator over an output and its inputs: broadcasting, type promotion, the output's memory
 // format and the order of dimensions are ATen's own. `out` may be undefined.
-inline Iterator make_iterator(const at::Tensor& out, std::initializer_list<at::Tensor> inputs) {
-  at::TensorIteratorConfig config;
-  config.allow_cpu_scalars(true)
-      .promote_inputs_to_common_dtype(true)
-      .cast_common_dtype_to_outputs(true)
-      .enforce_safe_casting_to_output(true)
-      .add_owned_output(out);
-  for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
-  return Iterator(config);
+inline at::TensorIterator make_iterator(const at::Tensor& out, at::TensorList inputs) {
+  return with_output(out, inputs, [](const at::Tensor& output, at::TensorList operands) {
+    at::TensorIteratorConfig config;
+    config.allow_cpu_scalars(true)
+        .promote_inputs_to_common_dtype(true)
+        .cast_common_dtype_to_outputs(true)
+        .enforce_safe_casting_to_output(true)
+        .add_owned_output(output);
+    for (const at::Tensor& operand : operands) config.add_owned_const_input(operand);
+    return config.build();
+  });
 }
 
 }  // namespace gpuopt::elementwise

@@ -11,8 +11,9 @@ namespace gpuopt::elementwise {
 namespace {
 
 using at::Tensor;
+using at::TensorIterator;
 
-Operand make_operand(const char* op, const Iterator& iterator, int argument) {
+Operand make_operand(const char* op, const TensorIterator& iterator, int argument) {
   Operand operand;
   operand.data = iterator.data_ptr(argument);
   operand.dtype = to_dtype(op, iterator.dtype(argument));
@@ -23,8 +24,8 @@ Operand make_operand(const char* op, const Iterator& iterator, int argument) {
 }
 
 // inputs: the iterator's arguments in the order of the launcher's operands.
-Problem make_problem(const char* op, const Iterator& iterator, std::initializer_list<int> inputs,
-                     at::ScalarType dtype) {
+Problem make_problem(const char* op, const TensorIterator& iterator,
+                     std::initializer_list<int> inputs, at::ScalarType dtype) {
   TORCH_CHECK(iterator.ndim() <= kMaxDims, op,
               ": operands have too many dimensions: expected at "
               "most ",
@@ -49,7 +50,7 @@ Tensor on_device(const Tensor& tensor, c10::Device device) {
 
 // out = self * other, out defined or not.
 Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const Tensor& out) {
-  Iterator iterator = make_iterator(out, {self, other});
+  TensorIterator iterator = make_iterator(out, {self, other});
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(result.device());
@@ -74,10 +75,14 @@ Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const T
 Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& other,
                        const Tensor& out) {
   const at::ScalarType dtype = at::result_type(self, other);
-  at::TensorIteratorConfig config;
-  config.check_all_same_dtype(false).add_owned_output(out).add_owned_const_input(self);
-  if (!out.defined()) config.declare_static_dtype(dtype);
-  Iterator iterator(config);
+  TensorIterator iterator =
+      with_output(out, {self}, [dtype](const Tensor& output, at::TensorList inputs) {
+        at::TensorIteratorConfig config;
+        config.check_all_same_dtype(false).add_owned_output(output).add_owned_const_input(
+            inputs[0]);
+        if (!output.defined()) config.declare_static_dtype(dtype);
+        return config.build();
+      });
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(result.device());
@@ -125,7 +130,7 @@ Tensor axpy_cuda(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
   constexpr const char* op = "gpuopt::axpy";
   check_axpy(x, y, alpha);
   const c10::Device device = is_cpu_scalar(y) ? x.device() : y.device();
-  Iterator iterator = make_iterator({}, {on_device(y, device), on_device(x, device)});
+  TensorIterator iterator = make_iterator({}, {on_device(y, device), on_device(x, device)});
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(device);
@@ -139,7 +144,7 @@ Tensor fma_cuda(const Tensor& a, const Tensor& b, const Tensor& c) {
   check_fma(a, b, c);
   const c10::Device device =
       !is_cpu_scalar(a) ? a.device() : (!is_cpu_scalar(b) ? b.device() : c.device());
-  Iterator iterator =
+  TensorIterator iterator =
       make_iterator({}, {on_device(c, device), on_device(a, device), on_device(b, device)});
   const at::ScalarType dtype = iterator.common_dtype();
   const Tensor result = iterator.output();

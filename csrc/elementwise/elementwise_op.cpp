@@ -49,10 +49,7 @@ at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
 // For a binary operator of two dtypes on the CPU: ATen casts an operand first there and lays the result out like that copy, which it
 // does neither on CUDA nor on Meta (expanded * transposed, torch 2.11).
 at::Tensor binary_out(const at::Tensor& self, const at::Tensor& other) {
-  const auto on_meta = [](const at::Tensor& tensor) {
-    return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
-  };
-  const at::Tensor like = binary_meta(on_meta(self), on_meta(other));
+  const at::Tensor like = binary_meta(meta_of(self), meta_of(other));
   return unfilled_strided(like.sizes(), like.strides(),
                           self.options().dtype(at::result_type(self, other)));
 }
@@ -116,7 +113,7 @@ at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c
   check_fma(a, b, c);
   const auto dtype = at::native::result_type(at::TensorList{c, a, b});
   if (!at::isFloatingType(dtype)) return at::addcmul(c, a, b);
-  Iterator iterator = make_iterator({}, {c, a, b});
+  at::TensorIterator iterator = make_iterator({}, {c, a, b});
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "gpuopt::fma", [&] {
     using C = at::opmath_type<scalar_t>;
     iterator.for_each([](char** data, const int64_t* strides, int64_t n) {
