@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -197,18 +198,43 @@ def test_many_dimensions_that_merge(device):
     assert torch.equal(torch_ops.mul(x, x), torch.mul(x, x))
 
 
+def _in_layouts(dtype: torch.dtype, device: str):
+    def make(*shape):
+        return torch.ones(shape, dtype=dtype, device=device)
+
+    yield from (
+        make(5, 8),
+        make(8, 5).mT,
+        make(5, 1).expand(5, 8),
+        make(1, 8).expand(5, 8),
+        make(8, 10).mT[::2],
+        make(5, 16)[:, ::2],
+    )
+    yield from (make(8), make(5, 1), make())
+
+
 @each_device
+@pytest.mark.parametrize("mode", [False, True], ids=["", "deterministic"])
 @pytest.mark.parametrize(
-    "op", [torch_ops.mul, torch_ops.axpy, lambda x, y: torch_ops.fma(x, y, y)], ids=["mul", "axpy", "fma"]
+    "dtypes",
+    [(torch.float32, torch.float64), (torch.float16, torch.float32), (torch.int32, torch.complex64), (torch.bfloat16,)],
+    ids=str,
 )
-@pytest.mark.parametrize(
-    "first, second", [(torch.float32, torch.float64), (torch.float16, torch.float32), (torch.int32, torch.complex64)]
-)
-def test_graphs_know_the_layout_of_two_dtypes(op, first, second, device):
-    """ATen's CPU kernels take the layout of the operand that they cast, which Meta kernels don't know of: Inductor's code asserts it."""
-    for x, y in (
-        (torch.ones(5, 1, dtype=first, device=device).expand(5, 8), torch.ones(8, 5, dtype=second, device=device).mT),
-        (torch.ones(8, 5, dtype=second, device=device).mT, torch.ones(1, 8, dtype=first, device=device).expand(5, 8)),
-    ):
-        on_meta = (torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in (x, y))
-        assert different_metadata(op(x, y), op(*on_meta), device=False) is None
+def test_graphs_know_the_layout(dtypes, mode, device):
+    """ATen's CPU kernels take the layout of operands that they cast, which Meta kernels don't know of; at::addcmul on Meta loses the order
+    of dimensions. Inductor's code asserts what Meta kernels say."""
+    everything = [t for dtype in dtypes for t in _in_layouts(dtype, device)]
+
+    def on_meta(t):
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+
+    torch.use_deterministic_algorithms(mode)
+    try:
+        for op, arity in ((torch_ops.mul, 2), (torch_ops.axpy, 2), (torch_ops.fma, 3)):
+            for operands in itertools.product(everything, repeat=2):
+                operands = (*operands, everything[len(operands[0].shape)])[:arity]
+                real, meta = op(*operands), op(*map(on_meta, operands))
+                found = different_metadata(real, meta, device=False)
+                assert found is None, (op.__name__, [(t.dtype, t.shape, t.stride()) for t in operands], found)
+    finally:
+        torch.use_deterministic_algorithms(False)

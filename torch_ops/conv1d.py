@@ -49,10 +49,10 @@ def conv1d(
             also integers. N may be 0. Where C is 0, no channels come out, as from ATen.
         weight: tensor (O, C / groups, K) of ``input``'s dtype.
         bias: tensor (O) of ``input``'s dtype.
-        stride: places between those where the taps are laid.
+        stride: distance, in values of the input, between the first taps of neighbouring outputs.
         padding: zeros at either end; ``'valid'`` for none, or ``'same'`` for as many as keep L, of which an odd one goes to the
             right end (without a padded copy).
-        dilation: places between taps.
+        dilation: distance, in values of the input, between neighbouring taps.
         groups: how many groups the channels are in, each convolved by itself.
 
     Returns:

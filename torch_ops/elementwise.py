@@ -73,8 +73,8 @@ def axpy(x: Tensor, y: Tensor, *, alpha: Number | Tensor = 1) -> Tensor:
             real results.
 
     Returns:
-        The sum in the promoted dtype. Floating-point types round the product and the sum together
-        (fused multiply-add). Differentiable in ``x`` and ``y``.
+        The sum in the promoted dtype. On CUDA floating-point types round the product and the sum together
+        (fused multiply-add; half types in float32, and once more to store). Differentiable in ``x`` and ``y``.
 
     Raises:
         RuntimeError: shapes that don't broadcast, different devices, an ``alpha`` of the wrong kind.

@@ -14,7 +14,7 @@ of a graph, the gradient of an embedding, a histogram. Entries of ``index`` may 
 ``"accurate"``
     What is added to an element of float16, bfloat16 or complex32 is summed in float32, together with the element itself, and
     rounded once for every 2^30 entries: 100000 ones in bfloat16 make 99840, the nearest bfloat16, where rounding after each addition
-    stops at 256.
+    stops at 256. Not repeatable in general.
 
 On CUDA large inputs are sorted by index in every mode, so that what ``"fast"`` gives is deterministic and accurate already: from 24 MB
 of source on, in slices of 128 contiguous bytes or more, with 2^15 entries or four for each element of ``self`` along ``dim``

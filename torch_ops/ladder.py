@@ -26,7 +26,7 @@ _ladder = torch.ops.gpuopt_ladder
 class Step(NamedTuple):
     """A step of a ladder.
 
-    ``idea`` says in a sentence what it does that the step before doesn't. Results of a step that is not ``repeatable`` differ from
+    ``number`` and ``name`` are what :func:`run` takes. ``idea`` says in a sentence what it does that the step before doesn't. Results of a step that is not ``repeatable`` differ from
     call to call in their rounding, and :func:`torch.use_deterministic_algorithms` refuses it.
     """
 
@@ -75,7 +75,7 @@ def run(op: str, step: int | str, *args) -> Tensor:
             ``index_add_`` writes to ``self``, which it returns; ``index`` is int64. Steps of upsampling whose names end in ``2x`` take
             sizes that are exactly twice the input's. Convolution pads each row to keep its size; K is odd and, but for the first step,
             at most 4095, and as taps lie in the GPU's constant memory, calls on several streams must not overlap. The last step,
-            ``"production"``, takes whatever its operator does.
+            ``"production"``, takes whatever its operator does on CUDA.
 
     Returns:
         What the operator returns; reductions are of all values.

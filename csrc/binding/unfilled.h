@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/DeviceGuard.h>
 
 namespace gpuopt {
@@ -12,6 +13,11 @@ namespace gpuopt {
 inline bool empty_is_filled() {
   const at::Context& context = at::globalContext();
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+// The current one: c10::GetAllocator doesn't know of torch.cuda.memory.change_current_allocator.
+inline c10::Allocator* cuda_allocator() {
+  return at::detail::getCUDAHooks().getCUDADeviceAllocator();
 }
 
 inline at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options) {
@@ -23,7 +29,7 @@ inline at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& optio
   }
   const c10::DeviceGuard guard(device);
   const c10::DispatchKeySet keys(c10::DispatchKey::CUDA);
-  return at::Tensor(at::detail::empty_generic(sizes, c10::GetAllocator(device.type()), keys,
+  return at::Tensor(at::detail::empty_generic(sizes, cuda_allocator(), keys,
                                               options.dtype().toScalarType(), format));
 }
 
@@ -36,8 +42,8 @@ inline at::Tensor unfilled_strided(at::IntArrayRef sizes, at::IntArrayRef stride
   }
   const c10::DeviceGuard guard(device);
   const c10::DispatchKeySet keys(c10::DispatchKey::CUDA);
-  return at::Tensor(at::detail::empty_strided_generic(
-      sizes, strides, c10::GetAllocator(device.type()), keys, options.dtype().toScalarType()));
+  return at::Tensor(at::detail::empty_strided_generic(sizes, strides, cuda_allocator(), keys,
+                                                      options.dtype().toScalarType()));
 }
 
 }  // namespace gpuopt

@@ -328,6 +328,7 @@ cudaError_t launch_gather(const Problem& problem, const Plan& plan, cudaStream_t
   args.base = values_args(p, plan);
   const int64_t common = std::gcd(p.step, p.dilation);
   args.tap_cycle = p.step / common;
+  args.first_taps = std::min(p.taps, args.tap_cycle);
   args.place_step = p.dilation / common;
   args.dilation_steps = p.dilation / p.step;
   args.dilation_rest = p.dilation % p.step;

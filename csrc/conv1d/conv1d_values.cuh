@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(kThreads) values_kernel(const __grid_constant_
 
 struct GatherValuesArgs {
   ValuesArgs base;
-  // Taps `tap_cycle` apart meet the same places, `place_step` apart.
-  int64_t tap_cycle, place_step;
+  // Taps `tap_cycle` apart meet the same places, `place_step` apart: the first one is among the first `first_taps`.
+  int64_t tap_cycle, place_step, first_taps;
   int64_t dilation_steps, dilation_rest;  // dilation = dilation_steps * step + dilation_rest
   // Where 32 bits hold places:
   FastDiv step, common, cycle;  // common divisor of step and dilation
@@ -177,9 +177,8 @@ struct FirstTap {
 
 __device__ __forceinline__ FirstTap<int64_t> find_tap(const GatherValuesArgs& args, int64_t reach) {
   const int64_t step = args.base.step;
-  const int64_t most = min(args.tap_cycle, args.base.taps);
   int64_t place = reach / step, rest = reach - place * step, tap = 0;
-  for (; rest != 0 && tap < most; ++tap) {
+  for (; rest != 0 && tap < args.first_taps; ++tap) {
     place -= args.dilation_steps;
     rest -= args.dilation_rest;
     if (rest < 0) {

@@ -166,6 +166,11 @@ inline void plan_values(Plan& plan, const Problem& problem, const Device& device
     plan.y = static_cast<int>(
         std::min<int64_t>(kThreads / plan.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll))));
     plan.x = std::max(plan.x, 32 / plan.y);
+    // A multiprocessor holds no more than 32 blocks: of one warp each they would be half of what it has room for. (Not measured.)
+    while (2 * plan.x * plan.y <= kThreads &&
+           ceil_div<int64_t>(problem.rows, 2 * plan.x) >= int64_t{32} * device.multiprocessors) {
+      plan.x *= 2;
+    }
     plan.tiles = ceil_div<int64_t>(problem.rows, plan.x);
   } else {
     shape_block(plan, problem, problem.size, unroll, 1);

@@ -45,7 +45,7 @@ Problem make_problem(const char* op, const TensorIterator& iterator,
 // could not be captured in a CUDA graph.
 Tensor on_device(const Tensor& tensor, c10::Device device) {
   if (!is_cpu_scalar(tensor) || device.is_cpu()) return tensor;
-  return at::full({}, tensor.item(), tensor.options().device(device));
+  return unfilled({}, tensor.options().device(device)).fill_(tensor.item());
 }
 
 // out = self * other, out defined or not.

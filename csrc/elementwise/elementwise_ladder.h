@@ -18,7 +18,8 @@ inline constexpr LadderStep kLadder[] = {
      "f32: a grid that fills the GPU once, whose threads go through all elements in strides: no "
      "block has to be started for each 256 of them"},
     {"packs",
-     "f32: 16 bytes an access: a quarter of the instructions, and four times the bytes in flight"},
+     "f32: 16 bytes an access: a quarter of the loads and stores, and four times the bytes in "
+     "flight"},
     {"half_scalar",
      "f16: one_a_thread again, with elements of half the size: accesses of 2 bytes, twice the "
      "instructions for the same bytes"},

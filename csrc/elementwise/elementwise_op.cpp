@@ -5,7 +5,9 @@
 #include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "elementwise/elementwise_check.h"
 
@@ -26,39 +28,54 @@ namespace {
 
 // The CPU kernels delegate to ATen, and so do the Meta kernels of operators that write to an argument.
 
-// The result of a binary operator, in the layout that ATen's iterator gives it on CUDA. It doesn't know symbolic shapes, and at::mul
-// on Meta loses the dimension order of half types and of two dtypes (expanded * transposed, torch 2.11).
-at::Tensor binary_meta(const at::Tensor& self, const at::Tensor& other) {
-  if (!has_symbolic_shape(self) && !has_symbolic_shape(other)) {
-    return make_iterator({}, {self, other}).output();
+bool has_symbolic_shape_in(at::TensorList tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const at::Tensor& tensor) { return has_symbolic_shape(tensor); });
+}
+
+// The result of two or three operands, in the layout that ATen's iterator gives it on CUDA. It doesn't know symbolic shapes, and
+// at::mul on Meta loses the dimension order of half types and of two dtypes (expanded * transposed, torch 2.11), at::addcmul that of
+// all types.
+at::Tensor result_meta(at::TensorList operands) {
+  if (!has_symbolic_shape_in(operands)) return make_iterator({}, operands).output();
+  std::vector<at::Tensor> floats;
+  for (const at::Tensor& operand : operands) {
+    floats.push_back(at::empty_strided_symint(operand.sym_sizes(), operand.sym_strides(),
+                                              operand.options().dtype(at::kFloat)));
   }
-  const auto as_floats = [](const at::Tensor& tensor) {
-    return at::empty_strided_symint(tensor.sym_sizes(), tensor.sym_strides(),
-                                    tensor.options().dtype(at::kFloat));
-  };
-  const at::Tensor like = at::mul(as_floats(self), as_floats(other));
+  const at::Tensor like = floats.size() == 2 ? at::mul(floats[0], floats[1])
+                                             : at::addcmul(floats[0], floats[1], floats[2]);
   return at::empty_strided_symint(like.sym_sizes(), like.sym_strides(),
-                                  like.options().dtype(at::result_type(self, other)));
+                                  like.options().dtype(at::native::result_type(operands)));
 }
 
 at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
   check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
-  return binary_meta(self, other);
+  return result_meta({self, other});
 }
 
-// For a binary operator of two dtypes on the CPU: ATen casts an operand first there and lays the result out like that copy, which it
-// does neither on CUDA nor on Meta (expanded * transposed, torch 2.11).
-at::Tensor binary_out(const at::Tensor& self, const at::Tensor& other) {
-  const at::Tensor like = binary_meta(meta_of(self), meta_of(other));
-  return unfilled_strided(like.sizes(), like.strides(),
-                          self.options().dtype(at::result_type(self, other)));
+// For operands of several dtypes on the CPU: ATen casts some of them first there and lays the result out like these copies, which it
+// does neither on CUDA nor on Meta (expanded * transposed, torch 2.11). Else undefined.
+at::Tensor result_of_casts(at::TensorList operands) {
+  const at::Tensor* widest = nullptr;
+  bool same = true, plain = true;
+  for (const at::Tensor& operand : operands) {
+    same = same && operand.scalar_type() == operands[0].scalar_type();
+    if (operand.dim() == 0) continue;
+    if (widest == nullptr) widest = &operand;
+    plain = plain && operand.is_contiguous() && operand.sizes() == widest->sizes();
+  }
+  if (same || plain) return {};
+  std::vector<at::Tensor> twins;
+  for (const at::Tensor& operand : operands) twins.push_back(meta_of(operand));
+  const at::Tensor like = result_meta(twins);
+  return unfilled_strided(like.sizes(), like.strides(), like.options().device(at::kCPU));
 }
 
 at::Tensor mul_aten(const at::Tensor& self, const at::Tensor& other) {
   check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
-  if (self.scalar_type() == other.scalar_type()) return at::mul(self, other);
-  at::Tensor out = binary_out(self, other);
-  return at::mul_out(out, self, other);
+  at::Tensor out = result_of_casts({self, other});
+  return out.defined() ? at::mul_out(out, self, other) : at::mul(self, other);
 }
 
 at::Tensor mul_scalar_aten(const at::Tensor& self, const at::Scalar& other) {
@@ -93,27 +110,29 @@ at::Tensor& mul_scalar_out_aten(const at::Tensor& self, const at::Scalar& other,
 
 at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
   check_axpy(x, y, alpha);
-  if (x.scalar_type() == y.scalar_type()) return at::add(y, x, alpha);
-  at::Tensor out = binary_out(y, x);
-  return at::add_out(out, y, x, alpha);
+  at::Tensor out = result_of_casts({y, x});
+  return out.defined() ? at::add_out(out, y, x, alpha) : at::add(y, x, alpha);
 }
 
 at::Tensor axpy_meta(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
   check_axpy(x, y, alpha);
-  return binary_meta(y, x);
+  return result_meta({y, x});
 }
 
 at::Tensor fma_meta(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
   check_fma(a, b, c);
-  return at::addcmul(c, a, b);
+  return result_meta({c, a, b});
 }
 
 // at::addcmul rounds twice, so floating-point types go through std::fma.
 at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
   check_fma(a, b, c);
   const auto dtype = at::native::result_type(at::TensorList{c, a, b});
-  if (!at::isFloatingType(dtype)) return at::addcmul(c, a, b);
-  at::TensorIterator iterator = make_iterator({}, {c, a, b});
+  at::Tensor out = result_of_casts({c, a, b});
+  if (!at::isFloatingType(dtype)) {
+    return out.defined() ? at::addcmul_out(out, c, a, b) : at::addcmul(c, a, b);
+  }
+  at::TensorIterator iterator = make_iterator(out, {c, a, b});
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "gpuopt::fma", [&] {
     using C = at::opmath_type<scalar_t>;
     iterator.for_each([](char** data, const int64_t* strides, int64_t n) {

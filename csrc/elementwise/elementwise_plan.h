@@ -2,6 +2,7 @@
 // Plain host C++ (the index functions also compile for the device): tests run it without a GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/dtype.h"
@@ -169,6 +170,15 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
     plan.turned[k] = true;
   }
   if (plan.tile_dim == 0) return false;
+  // A block has a tile of one matrix, of 128 x 128 halves or 64 x 64: of many small matrices it would be mostly empty, and their rows
+  // stay in the L1 cache while they are read value by value. (By the count of blocks, 8 x 8 in bf16 would take 20 times as long as
+  // memory does; not measured.)
+  const int64_t small = size_of(problem.dtype) == 2 ? 32 : 16;
+  if (plan.num_dims > 2 && std::max(plan.sizes[0], plan.sizes[plan.tile_dim]) <= small) {
+    std::fill_n(plan.turned, kMaxOperands, false);
+    plan.tile_dim = 0;
+    return false;
+  }
   plan.packed_tiles = plan.sizes[0] % values == 0 && plan.sizes[plan.tile_dim] % values == 0;
   for (int k = 0; k <= problem.num_inputs; ++k) {
     const int along = plan.turned[k] ? plan.tile_dim : 0;

@@ -35,7 +35,7 @@ inline constexpr LadderStep kLadder[] = {
      "instead of a tree of them"},
     {"warp_shuffle",
      "lanes exchange registers: shared memory and barriers are left for one value a warp"},
-    {"packs", "16 bytes a load: a quarter of the instructions, and four times the bytes in flight"},
+    {"packs", "16 bytes a load: a quarter of the loads, and four times the bytes in flight"},
     {"float_atomic",
      "blocks add what they have to the result by an atomic operation instead of a second launch; "
      "in any order, so sums are not repeatable",

@@ -422,6 +422,7 @@ inline void cut(const Problem& problem, bool reduced, Problem& first, Problem& s
 
 // Into how many parts a problem is cut because of its number of dimensions alone.
 inline int64_t slices_of(const Problem& problem) {
+  if (problem.num_dims <= kMaxKernelDims) return 1;
   const detail::Merged merged = detail::merge_dims(problem);
   int64_t slices = 1;
   for (const bool reduced : {false, true}) {

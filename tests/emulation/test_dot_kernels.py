@@ -355,6 +355,15 @@ def test_the_second_launch_adds_any_number_of_sums(kernels, memories, splits):
     assert taken.splits == splits and taken.path == LINE
 
 
+@pytest.mark.parametrize("size", [1, 2, 5, 8, 9, 20])
+@pytest.mark.parametrize("rows", [32 * 64 - 1, 32 * 64, 32 * 256 + 7])
+def test_many_short_columns(kernels, memories, size, rows):
+    """Blocks of more lanes along the rows, the more rows there are."""
+    for dtype in (F32, F16):
+        taken = run_and_compare(kernels, memories, dtype, rows, size, Operand(rows, 1), Operand(rows, 1), sms=1)
+        assert taken.rows_first and taken.path == VALUES or size == 1
+
+
 @pytest.mark.parametrize("layout", [(1, 3), (4, 1), (1, 4)], ids=str)
 def test_rows_beyond_a_launch(kernels, memories, layout):
     """Launches of few blocks: parts of the rows, each with results of its own."""

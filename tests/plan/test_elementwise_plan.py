@@ -276,3 +276,11 @@ def test_known_layouts_take_the_path_made_for_them(planner):
     assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]], **small) == (GENERAL, None)  # ... and not one of 8
     assert path([256, 4], [[1, 256], [1, 256], [4, 1]]) == (PACKED, None)  # too narrow for tiles
     assert path([256], [[2], [1], [1]]) == (GENERAL, None)
+
+    def turned(side, count, **more):
+        dense = [1, side, side * side]
+        return path([side, side, count], [dense, dense, [side, 1, side * side]], **more)
+
+    for most, more in ((16, {}), (32, small)):  # many small matrices, which would leave most of a tile empty
+        assert turned(most, 1000, **more) == (PACKED, None)
+        assert turned(most, 1, **more) == turned(most + 4, 1000, **more) == (TILED, None)
