@@ -110,8 +110,8 @@ def _dot() -> list[Case]:
         # Sums of signs stay near 0, where f16 counts exactly for longer.
         return m.signs(n), m.signs(n)
 
-    # So many that no step is short enough to be timed in graphs of hundreds of calls, for which the first step takes too long (2^16
-    # products: not done after four minutes).
+    # So many that no step is short enough to be timed in graphs of hundreds of calls, for which the first step takes too long: four
+    # minutes were not enough for 2^16 products.
     return [_case("dot", "2^24", F16, functools.partial(make, n=1 << 24))]
 
 

@@ -347,7 +347,7 @@ def test_many_dimensions_that_merge(case, device):
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
 @each_device
-def test_types_of_eight_bits_with_dtype(device, dtype):
+def test_float8_with_dtype(device, dtype):
     """ATen's sum and mean convert them first, too; without dtype there are no sums of them."""
     x = torch.arange(24.0, device=device).view(4, 6).to(dtype)
     for case_op in (torch_ops.reduce_sum, torch_ops.reduce_mean):

@@ -41,7 +41,8 @@ def reduce_sum(
             empty sequence: all. A zero-dimensional tensor takes 0 and -1.
         keepdim: whether reduced dimensions stay, with size 1.
         dtype: dtype of the result. Each value is converted to it on loading; on CUDA there is no
-            converted copy of ``self`` (but of uint16, uint32, uint64 and types of 8 bits). Default: ``self``'s, or int64 for bool and integers.
+            converted copy of ``self`` (but of uint16, uint32, uint64 and float8). Default:
+            ``self``'s, or int64 for bool and integers.
         out: tensor to write to. It is resized when its shape differs. Its dtype must be ``dtype``
             where that is given, and decides the computation where it isn't. It must not overlap
             ``self`` in part.

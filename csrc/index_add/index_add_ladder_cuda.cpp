@@ -74,10 +74,7 @@ Tensor& index_add_cuda(Tensor& self, const Tensor& index, const Tensor& source, 
   }
   check_operands(kLadder[step].name, self, index, source);
   const c10::cuda::CUDAGuard guard(self.device());
-  Device device;
-  device.multiprocessors = multiprocessor_count();
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(
-      &device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, c10::cuda::current_device()));
+  const Device device{multiprocessor_count(), most_shared_bytes()};
   TensorWorkspace workspace;
   const LadderProblem problem{self.mutable_data_ptr(),
                               source.const_data_ptr(),

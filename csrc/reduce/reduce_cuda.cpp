@@ -78,7 +78,7 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
-// uint16, uint32, uint64 and types of 8 bits, which torch has few operators for, are summed out of a converted copy.
+// uint16, uint32, uint64 and float8, which torch has few operators for, are summed out of a converted copy.
 bool is_converted(const Tensor& self) {
   return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
 }
