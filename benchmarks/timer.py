@@ -13,8 +13,8 @@ contenders of a case are always timed the same way:
   copies to fill twice the L2, so data is cold here too. If that needs more than MAX_COPIES copies, or more than
   MAX_COPIED_BYTES for them, the label says "partly warm".
 
-Contenders take turns in rounds, so that a drifting clock or a neighbour on the host hits all of them alike.
-The reported figure is the median; the quartiles say how far to trust it.
+Contenders take turns in rounds, so that a drifting clock or a neighbour on the host hits all of them alike. One that takes
+longer than SLOW_US has one turn: the first steps of a ladder may take seconds. The reported figure is the median; the quartiles say how far to trust it.
 
 Call time, from ``torch.utils.benchmark``: what one call costs the caller when the device keeps up.
 """
@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 GRAPH_BELOW_US = 15.0
+SLOW_US = 500e3
 GRAPH_CALLS = 256
 MAX_COPIES = 2048
 # Operands can be far larger than what a call moves: sums of a few rows into a large tensor, say.
@@ -100,10 +101,12 @@ class DeviceTimer:
         args = build(0)
         for name, call in contenders.items():
             try:
-                for _ in range(3):
-                    call(*args)
+                call(*args)
                 runs[name] = functools.partial(call, *args)
-                guess[name] = statistics.median(_samples(runs[name], 7, before=self._flush)[0])
+                guess[name] = _samples(runs[name], 1)[0][0]
+                if guess[name] < SLOW_US:
+                    call(*args)
+                    guess[name] = statistics.median(_samples(runs[name], 7, before=self._flush)[0])
             except Exception as error:
                 results[name] = error
         if not guess:
@@ -127,9 +130,12 @@ class DeviceTimer:
         host_bound = set()
         for _ in range(ROUNDS):
             for name in [name for name in guess if name not in results]:
+                slow = guess[name] >= SLOW_US
+                if slow and name in samples:
+                    continue
                 count = int(self.budget_us / ROUNDS / (guess[name] + pause_us))
                 try:
-                    batch, ahead = _samples(runs[name], max(3, min(BATCH, count)), before)
+                    batch, ahead = _samples(runs[name], 1 if slow else max(3, min(BATCH, count)), before)
                 except Exception as error:
                     results[name] = error
                     continue
