@@ -8,10 +8,10 @@ contenders of a case are always timed the same way:
   behind, so the bytes that reach memory during a call are the bytes it moves. The flush and the call are on one
   stream, so they do not overlap. The device is held back while the host queues a whole batch: otherwise a slow
   host (Inductor's wrapper takes 20-40 us) would be counted as device time.
-* Below 15 us: an event pair and a launch cost as much as the kernel, so a CUDA graph of several hundred calls is
-  replayed and its time divided. Inside the graph the inputs, and the outputs with them, rotate through enough
-  copies to fill twice the L2, so data is cold here too. If that needs more than MAX_COPIES copies, or more than
-  MAX_COPIED_BYTES for them, the label says "partly warm".
+* Below 15 us, unless another contender takes SLOW_US: an event pair and a launch cost as much as the kernel, so a
+  CUDA graph of several hundred calls is replayed and its time divided. Inside the graph the inputs, and the outputs
+  with them, rotate through enough copies to fill twice the L2, so data is cold here too. If that needs more than
+  MAX_COPIES copies, or more than MAX_COPIED_BYTES for them, the label says "partly warm".
 
 Contenders take turns in rounds, so that a drifting clock or a neighbour on the host hits all of them alike. One that takes
 longer than SLOW_US has one turn: the first steps of a ladder may take seconds. The reported figure is the median; the quartiles say how far to trust it.
@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 GRAPH_BELOW_US = 15.0
-SLOW_US = 500e3
+SLOW_US = 50e3
 GRAPH_CALLS = 256
 MAX_COPIES = 2048
 # Operands can be far larger than what a call moves: sums of a few rows into a large tensor, say.
@@ -111,7 +111,7 @@ class DeviceTimer:
                 results[name] = error
         if not guess:
             return results
-        if min(guess.values()) >= GRAPH_BELOW_US:
+        if min(guess.values()) >= GRAPH_BELOW_US or max(guess.values()) >= SLOW_US:
             method, calls, before, pause_us = "events, L2 flushed", 1, self._flush, self._flush_us
         else:
             copies = copies_to_fill(self.flush_bytes, case_bytes, held_bytes(args))
@@ -166,8 +166,10 @@ def _samples(call: Callable, count: int, before: Callable | None = None) -> tupl
             end.record()
         ahead = not starts[0].query()
         torch.cuda.synchronize()
+        samples = [start.elapsed_time(end) * 1e3 for start, end in zip(starts, ends)]
+        ahead = ahead or min(samples) >= SLOW_US  # what the host adds is nothing to that
         if ahead or hold_us > 1000.0:
-            return [start.elapsed_time(end) * 1e3 for start, end in zip(starts, ends)], ahead
+            return samples, ahead
         hold_us *= 3.0
 
 

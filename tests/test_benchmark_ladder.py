@@ -128,7 +128,7 @@ def test_choosing_ladders():
 
 def test_commands_without_a_gpu(capsys, tmp_path):
     assert ladder.main(["--list", "dot"]) == 0
-    assert "dot 2^24 f16: 0 half_atomic, 1 block_then" in capsys.readouterr().out
+    assert "dot 2^20 f16: 0 half_atomic, 1 block_then" in capsys.readouterr().out
     assert ladder.main(["nothing"]) == 2 and "no ladder is called 'nothing'" in capsys.readouterr().err
     if not torch.cuda.is_available():
         assert ladder.main(["dot"]) == 2 and "nothing was measured" in capsys.readouterr().err
