@@ -77,7 +77,7 @@ CHOSEN = {
         "dw (8,4096,2048) k4 causal": "depthwise, causal, (8,4096,2048), 4 taps",
     },
     ("conv1d.quick", "convolve", "convolve"): {"(2^20) with 255 taps": "(2^20) with 255 taps"},
-    ("transpose.quick", "transpose2d", "transpose2d"): {
+    ("transpose", "transpose2d", "transpose2d"): {
         "8192^2": "8192^2",
         "8191^2": "8191^2",
         "(32,150528,3), NHWC to NCHW": "(32,150528,3), NHWC to NCHW",
