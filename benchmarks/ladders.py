@@ -110,7 +110,7 @@ def _dot() -> list[Case]:
         # Sums of signs stay near 0, where f16 counts exactly for longer.
         return m.signs(n), m.signs(n)
 
-    # The first step takes half a microsecond for each product: half a second for these, and eight for 2^24.
+    # The first step takes four seconds for these, and more than twice as long for twice as many.
     return [_case("dot", "2^20", F16, functools.partial(make, n=1 << 20))]
 
 
