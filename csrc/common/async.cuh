@@ -64,7 +64,8 @@ class WarpCopies {
       for (int stage = 0; stage < kStages; ++stage) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(stage)) : "memory");
       }
-      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      // As CUTLASS does; fence.proxy.async would wait for all memory operations of the block.
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 #endif
   }

@@ -24,10 +24,9 @@ struct FanArgs {
 };
 
 // Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The products of taps and input
-// channels are at most kProducts. A lane has two packs of a block's outputs: the lanes have all the first ones side by side,
-// then all the second ones.
+// channels are at most kProducts. A lane has a pack of a block's outputs.
 template <typename T, int kProducts>
-__global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 : 4)
+__global__ void __launch_bounds__(kChunkThreads, fan_blocks(kProducts, sizeof(T)))
     fan_kernel(const __grid_constant__ FanArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kPitch = kFanPitch<T, kProducts>;
@@ -69,7 +68,7 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
           (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
   const auto misaligned =
       static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
-  const int32_t first_output = static_cast<int32_t>(tile * (2 * kChunkThreads * N)) - misaligned;
+  const int32_t first_output = static_cast<int32_t>(tile * (kChunkThreads * N)) - misaligned;
   const int32_t first_value = first_output * args.step - static_cast<int32_t>(args.padding);
   const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
                         int64_t{group} * args.in_channels * args.from_channel;
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
   wait_for_copies();
   __syncthreads();
 
-  C window[kProducts][2][N];
+  C window[kProducts][N];
   {
     const T* const values = reinterpret_cast<const T*>(packs);
     const auto first = static_cast<int32_t>(threadIdx.x) * N * args.step;
@@ -96,9 +95,8 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll
-      for (int j = 0; j < 2 * N; ++j) {
-        const int32_t place = (j / N * kChunkThreads * N + j % N) * args.step;
-        window[i][j / N][j % N] = i < products ? to_compute(values[offset + place]) : C(0);
+      for (int j = 0; j < N; ++j) {
+        window[i][j] = i < products ? to_compute(values[offset + j * args.step]) : C(0);
       }
       offset += args.dilation;
       if (++k == args.taps) {
@@ -109,11 +107,10 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
     }
   }
 
-  constexpr int kSecond = kChunkThreads * N;
   const int32_t begin = first_output + static_cast<int32_t>(threadIdx.x) * N;
   const auto size = static_cast<int32_t>(args.to_size);
   if (begin >= size) return;
-  const bool whole = begin >= 0 && begin + kSecond <= size - N;
+  const bool whole = begin >= 0 && begin <= size - N;
   to += begin;
 #pragma unroll 1
   for (uint32_t m = 0; m < channels; ++m) {
@@ -125,32 +122,25 @@ __global__ void __launch_bounds__(kChunkThreads, kProducts * sizeof(T) > 48 ? 3 
 #pragma unroll
       for (int j = 0; j < V; ++j) own[i + j] = pack.values[j];
     }
-    C sums[2][N] = {};
+    C sums[N] = {};
     // Of products that there are not, both factors are 0.
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll
-      for (int j = 0; j < 2 * N; ++j) {
-        sums[j / N][j % N] = multiply_add(own[i], window[i][j / N][j % N], sums[j / N][j % N]);
-      }
+      for (int j = 0; j < N; ++j) sums[j] = multiply_add(own[i], window[i][j], sums[j]);
     }
     if (args.bias != nullptr) {
 #pragma unroll
-      for (int j = 0; j < 2 * N; ++j) sums[j / N][j % N] += own[kProducts];
+      for (int j = 0; j < N; ++j) sums[j] += own[kProducts];
     }
-    if (args.activation != Activation::kNone) {
-      activate(sums[0], args.activation);
-      activate(sums[1], args.activation);
-    }
+    activate(sums, args.activation);
     if (whole) {
-      store_whole(to, narrow<T, N>(sums[0]));
-      store_whole(to + kSecond, narrow<T, N>(sums[1]));
+      store_whole(to, narrow<T, N>(sums));
     } else {
 #pragma unroll
-      for (int j = 0; j < 2 * N; ++j) {
-        const int place = j / N * kSecond + j % N;
-        if (static_cast<uint32_t>(begin + place) < static_cast<uint32_t>(size)) {
-          to[place] = from_compute<T>(sums[j / N][j % N]);
+      for (int j = 0; j < N; ++j) {
+        if (static_cast<uint32_t>(begin + j) < static_cast<uint32_t>(size)) {
+          to[j] = from_compute<T>(sums[j]);
         }
       }
     }

@@ -16,30 +16,12 @@ struct FanMmaArgs {
 template <int kSteps>
 __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* packs) {
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a[s][0]), "=r"(a[s][1]), "=r"(a[s][2]), "=r"(a[s][3])
-                 : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(packs + 2 * s))));
-#else
-    // Matrix i is in the packs of lanes 8 i to 8 i + 7.
-    const uint4 own = packs[2 * s];
-    const uint32_t words[4] = {own.x, own.y, own.z, own.w};
-    const uint32_t lane = threadIdx.x % 32;
-    for (uint32_t i = 0; i < 4; ++i) {
-      for (uint32_t word = 0; word < 4; ++word) {
-        const uint32_t got =
-            __shfl_sync(0xffffffffu, words[word], static_cast<int>(8 * i + lane / 4));
-        if (lane % 4 == word) a[s][i] = got;
-      }
-    }
-#endif
-  }
+  for (int s = 0; s < kSteps; ++s) load_matrices<0>(a[s], packs + 2 * s);
 }
 
 // Of kSteps times 16 products, of which taps and inputs that there are not are 0.
-template <typename T, int kSteps>
-__global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
+template <typename T, int kSteps, bool kActivates>
+__global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 6)
     fan_mma_kernel(const __grid_constant__ FanMmaArgs args) {
   constexpr int N = kPackSize<T>;
   // Of a row of taps: a pack more than there are products, so that ldmatrix has no bank conflicts.
@@ -97,8 +79,19 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
       T* own = taps + m * kPitch;
       for (uint32_t c = 0; c < base.in_channels; ++c) {
         const T* value = weight + int64_t{m} * cycle * base.weight_out + c * base.weight_in;
-#pragma unroll 4
-        for (int32_t k = 0; k < base.taps; ++k) *own++ = value[k * base.weight_tap];
+#pragma unroll 1
+        for (int32_t first = 0; first < base.taps; first += 16) {
+          // Under way at the same time.
+          T some[16];
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            some[i] = load_if(value + (first + i) * base.weight_tap, first + i < base.taps);
+          }
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            if (first + i < base.taps) *own++ = some[i];
+          }
+        }
       }
       if (base.bias != nullptr) {
         const int64_t channel = int64_t{group} * base.out_channels + first_channel + m * cycle;
@@ -182,7 +175,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 ? 4 : 6)
 #pragma unroll
             for (int i = 0; i < 8; ++i) own[i] += bias;
           }
-          if (base.activation != Activation::kNone) activate(own, base.activation);
+          if constexpr (kActivates) activate(own, base.activation);
           if (whole) {
             store_whole(out + begin + 32 * p, narrow<T, 8>(own));
           } else {

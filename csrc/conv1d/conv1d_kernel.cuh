@@ -66,6 +66,53 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 #endif
 }
 
+// Four matrices of 8 rows of 16 bytes from shared memory, for the lanes' parts of A: matrix i lies at the packs of lanes 8 i to
+// 8 i + 7, each kPacks behind `own` (PTX ISA, "ldmatrix"). All lanes of the warp take part.
+template <int kPacks>
+__device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))),
+                 "n"(kPacks * kPackBytes));
+#else
+  const uint4 pack = own[kPacks];
+  const uint32_t words[4] = {pack.x, pack.y, pack.z, pack.w};
+  const uint32_t lane = threadIdx.x % 32;
+  for (uint32_t i = 0; i < 4; ++i) {
+    for (uint32_t word = 0; word < 4; ++word) {
+      const uint32_t got =
+          __shfl_sync(0xffffffffu, words[word], static_cast<int>(8 * i + lane / 4));
+      if (lane % 4 == word) a[i] = got;
+    }
+  }
+#endif
+}
+
+// C += A B of fragments of m16n8k8.
+template <typename T>
+__device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[2],
+                                                      uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+  }
+#else
+  const uint32_t wide_a[4] = {a[0], a[1], 0, 0}, wide_b[2] = {b, 0};
+  multiply_add_matrices<T>(c, wide_a, wide_b);
+#endif
+}
+
 // A value, or 0 if not `valid`, without a branch, so that several loads are under way at once.
 template <typename T>
 __device__ __forceinline__ T load_if(const T* address, bool valid) {
@@ -133,8 +180,12 @@ struct Rows {
   };
   __device__ __forceinline__ static Whole whole_packs(int32_t begin, int32_t size, int32_t packs) {
     constexpr int N = kPackSize<T>;
-    const int32_t low = min(begin >= 0 ? 0 : (N - 1 - begin) / N, packs);
-    return {low, max(min(size >= begin ? (size - begin) / N : 0, packs), low)};
+    // Unsigned, which saves the instructions that round towards 0.
+    const auto packs_in = [](int32_t values) {
+      return static_cast<int32_t>(static_cast<uint32_t>(max(values, 0)) / N);
+    };
+    const int32_t low = min(packs_in(N - 1 - begin), packs);
+    return {low, max(min(packs_in(size - begin), packs), low)};
   }
 
   // The others to shared memory, with 0 for what lies outside of the row: store(q, pack) for each, by the lane among

@@ -4,6 +4,7 @@
 #include "conv1d/conv1d.h"
 #include "conv1d/conv1d_columns.cuh"
 #include "conv1d/conv1d_fan_mma.cuh"
+#include "conv1d/conv1d_few_taps.cuh"
 #include "conv1d/conv1d_gather.cuh"
 #include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"
@@ -161,9 +162,13 @@ cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t strea
   };
   if (plan.strided) return start(strided_kernel<T>);
   if constexpr (sizeof(T) == 2) {
-    return start(mma_kernel<T>);
+    return plan.few_taps ? start(few_taps_kernel<T>) : start(mma_kernel<T>);
   } else {
-    return plan.dilated ? start(tiles_kernel<T, true>) : start(tiles_kernel<T, false>);
+    if (p.from.channels > 1) {
+      return plan.dilated ? start(tiles_kernel<T, true, false>)
+                          : start(tiles_kernel<T, false, false>);
+    }
+    return plan.dilated ? start(tiles_kernel<T, true, true>) : start(tiles_kernel<T, false, true>);
   }
 }
 
@@ -197,9 +202,14 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
     const auto start_mma = [&](auto kernel) {
       return launch_kernel(kernel, shape_of(plan), stream, own);
     };
-    return plan.products == 1   ? start_mma(fan_mma_kernel<T, 1>)
-           : plan.products == 2 ? start_mma(fan_mma_kernel<T, 2>)
-                                : start_mma(fan_mma_kernel<T, 4>);
+    if (p.activation == Activation::kNone) {
+      return plan.products == 1   ? start_mma(fan_mma_kernel<T, 1, false>)
+             : plan.products == 2 ? start_mma(fan_mma_kernel<T, 2, false>)
+                                  : start_mma(fan_mma_kernel<T, 4, false>);
+    }
+    return plan.products == 1   ? start_mma(fan_mma_kernel<T, 1, true>)
+           : plan.products == 2 ? start_mma(fan_mma_kernel<T, 2, true>)
+                                : start_mma(fan_mma_kernel<T, 4, true>);
   } else {
     switch (plan.products) {
       case 3:

@@ -81,6 +81,56 @@ __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
   }
 }
 
+// The outputs that a lane has of a tile, pairs kMmaOutputs / 2 apart from `place` on, to memory. sum_at(offset) is that of one of
+// the chunk's outputs alone, for NaN among them: perhaps a tap of 0 times an infinite value that isn't under an output at all.
+template <typename T, int kTile, typename SumAt>
+__device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
+                                           const Chunk<T, kTile>& chunk, int32_t place, float bias,
+                                           const SumAt& sum_at) {
+  static_assert(kTile == kMmaParts * kMmaOutputs);
+  float total = 0;
+#pragma unroll
+  for (const auto& part : sums) total += (part[0] + part[1]) + (part[2] + part[3]);
+  if (total != total) {
+    // Rolled, as few instructions as may be: they are fetched with those around them.
+#pragma unroll 1
+    for (int i = 0; i < 4 * kMmaParts; ++i) {
+      const float alone = sum_at(place - chunk.begin + i / 2 * (kMmaOutputs / 2) + i % 2);
+#pragma unroll
+      for (int j = 0; j < 4 * kMmaParts; ++j) {
+        float& sum = sums[j / 4][j % 4];
+        if (j == i && sum != sum) sum = alone;
+      }
+    }
+  }
+  if (args.bias != nullptr || args.activation != Activation::kNone) {
+    if (args.bias != nullptr) {
+#pragma unroll
+      for (int i = 0; i < 4 * kMmaParts; ++i) sums[i / 4][i % 4] += bias;
+    }
+#pragma unroll
+    for (auto& part : sums) activate(part, args.activation);
+  }
+  Pack<T, 2> rounded[2 * kMmaParts];
+#pragma unroll
+  for (int i = 0; i < 2 * kMmaParts; ++i) {
+    rounded[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
+    rounded[i].values[1] = from_compute<T>(sums[i / 2][i % 2 * 2 + 1]);
+  }
+  const int32_t tile_begin = place - static_cast<int32_t>(2 * (threadIdx.x % 32));
+  if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
+#pragma unroll
+    for (int i = 0; i < 2 * kMmaParts; ++i) {
+      store_whole(chunk.to + place + i * (kMmaOutputs / 2), rounded[i]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2 * kMmaParts; ++i) {
+      store_pair(chunk.to, place + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
+    }
+  }
+}
+
 // What a lane multiplies of an input channel.
 template <typename T>
 struct MmaRow {
@@ -124,7 +174,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   __syncwarp();
 #pragma unroll 1
   for (uint32_t c = 0; c < args.in_channels; ++c) {
-#pragma unroll 1
+#pragma unroll 4
     for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
       taps[c * args.taps_pitch + k * args.dilation.divisor] =
           chunk.weight[c * args.weight_in + k * args.weight_tap];
@@ -180,54 +230,19 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       pairs = pairs_at(row.taps);
     }
 
-    const float total = ((sums[0][0] + sums[0][1]) + (sums[0][2] + sums[0][3])) +
-                        ((sums[1][0] + sums[1][1]) + (sums[1][2] + sums[1][3]));
-    if (total != total) {
-      // Perhaps a tap of 0 times an infinite value that isn't under an output at all: each output by itself.
-      const auto sum_at = [&](int32_t offset) {
-        float sum = 0;
-        for (uint32_t c = 0; c < args.in_channels; ++c) {
-          const T* const input = reinterpret_cast<const T*>(packs + c * args.warp_packs) +
-                                 chunk.ahead(args, c) + offset;
-          const T* const own_taps = taps + c * args.taps_pitch;
-          for (int32_t k = 0; k <= span; k += args.dilation.divisor) {
-            sum = multiply_add(to_compute(input[k]), to_compute(own_taps[k]), sum);
-          }
+    store_tile(sums, args, chunk, place, bias, [&](int32_t offset) {
+      float sum = 0;
+      for (uint32_t c = 0; c < args.in_channels; ++c) {
+        const T* const input =
+            reinterpret_cast<const T*>(packs + c * args.warp_packs) + chunk.ahead(args, c) + offset;
+        const T* const own_taps = taps + c * args.taps_pitch;
+#pragma unroll 1
+        for (int32_t k = 0; k <= span; k += args.dilation.divisor) {
+          sum = multiply_add(to_compute(input[k]), to_compute(own_taps[k]), sum);
         }
-        return sum;
-      };
-#pragma unroll
-      for (int i = 0; i < 4 * kMmaParts; ++i) {
-        float& sum = sums[i / 4][i % 4];
-        if (sum != sum) sum = sum_at(place - chunk.begin + i / 2 * (kMmaOutputs / 2) + i % 2);
       }
-    }
-    if (args.bias != nullptr) {
-#pragma unroll
-      for (int i = 0; i < 4 * kMmaParts; ++i) sums[i / 4][i % 4] += bias;
-    }
-    if (args.activation != Activation::kNone) {
-#pragma unroll
-      for (int part = 0; part < kMmaParts; ++part) activate(sums[part], args.activation);
-    }
-    Pack<T, 2> rounded[2 * kMmaParts];
-#pragma unroll
-    for (int i = 0; i < 2 * kMmaParts; ++i) {
-      rounded[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
-      rounded[i].values[1] = from_compute<T>(sums[i / 2][i % 2 * 2 + 1]);
-    }
-    const int32_t tile_begin = place - static_cast<int32_t>(2 * lane);
-    if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
-#pragma unroll
-      for (int i = 0; i < 2 * kMmaParts; ++i) {
-        store_whole(chunk.to + place + i * (kMmaOutputs / 2), rounded[i]);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < 2 * kMmaParts; ++i) {
-        store_pair(chunk.to, place + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
-      }
-    }
+      return sum;
+    });
     place += kTile;
   }
 }

@@ -35,6 +35,7 @@ struct Plan {
   bool packed = false;          // weight gradients, kColumns: by packs of channels
   bool dilated = false;         // kRows: with a window for every tap
   bool strided = false;         // kChunks: of another step than 1; gradients gather
+  bool few_taps = false;        // kChunks of half types: in registers
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
   int64_t row_width = 1;        // so many take neighbouring places; packed: packs; gathered: taps
   int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
@@ -76,6 +77,11 @@ constexpr int64_t channel_outputs(int64_t item) { return item == 8 ? 4 : 8; }
 // Products of a channel in shared memory and its bias, whole packs of them.
 constexpr int64_t fan_pitch(int products, int64_t item) {
   return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
+}
+// Blocks of a multiprocessor: as many as there are registers for the inputs under a pack of outputs, the taps and some more.
+constexpr int fan_blocks(int products, int64_t item) {
+  const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
+  return std::min(8, 512 / words);
 }
 template <typename T, int kProducts>
 constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));

@@ -102,6 +102,12 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   }
   const int64_t outputs = tile_outputs(item), span = (p.taps - 1) * p.dilation;
   const int64_t tiles = lanes_of_row(p, outputs, kSectorBytes);
+  plan.few_taps = half && p.from.channels == 1 && !plan.dilated && p.taps <= kFewTaps;
+  if (plan.few_taps) {  // which are in registers, and reach two packs behind the outputs
+    fit_chunks(plan, p, device, tuning, tiles, tuning.few_tiles, /*tap_bytes=*/0,
+               [&](int64_t own) { return own * outputs / values + 2; });
+    return plan;
+  }
   // Tensor cores take 16 places at a time, with taps of 0 before and behind; lanes take whole steps of taps.
   plan.taps_pitch = half ? ceil_div<int64_t>(span + 38, values) * values
                          : ceil_div(p.taps, row_taps(item)) * row_taps(item);

@@ -45,12 +45,13 @@ inline Plan plan_fan_mma(const Problem& p, const Device& device, const Tuning& t
   };
   const int64_t others = p.batch * p.groups * plan.cycle;
   // As many turns as make up for reading taps, where there are blocks enough.
-  int64_t turns = 1, bytes = shape(1);
-  while (turns * plan.block_channels < 256 && shape(2 * turns) <= kSharedBytes / 2 &&
+  int64_t turns = 1;
+  while ((turns + 1) * plan.block_channels <= tuning.fan_turn_channels &&
+         shape(turns + 1) <= kSharedBytes / 2 &&
          others * plan.row_tiles >= 8 * device.multiprocessors) {
-    turns *= 2;
+    ++turns;
   }
-  bytes = shape(turns);
+  const int64_t bytes = shape(turns);
   if (bytes > kSharedBytes) return plan;
   plan.shared_bytes = static_cast<size_t>(bytes);
   share_channels(plan, device, others * plan.row_tiles, in_class, 16);
@@ -68,7 +69,7 @@ inline Plan plan_fan(const Problem& p, const Device& device, const Tuning& tunin
   const int64_t unit = products > 12 ? 4 : products > 8 ? 2 : 1;
   plan.products = std::max(3, static_cast<int>(ceil_div(products, unit) * unit));
   const int64_t slack = has_aligned_rows(p, p.to, plan.aligned) ? 0 : plan.aligned - 1;
-  const int64_t tile_outputs = 2 * kChunkThreads * values;
+  const int64_t tile_outputs = kChunkThreads * values;
   plan.threads = kChunkThreads;
   plan.row_tiles = ceil_div(p.to.size + slack, tile_outputs);
   plan.block_channels = std::min<int64_t>(in_class, 128);
@@ -78,7 +79,13 @@ inline Plan plan_fan(const Problem& p, const Device& device, const Tuning& tunin
       static_cast<size_t>(plan.block_channels * fan_pitch(plan.products, item) * item +
                           p.from.channels * plan.warp_packs * kAccessBytes);
   if (plan.shared_bytes > kSharedBytes) return plan;
-  share_channels(plan, device, p.batch * p.groups * plan.cycle * plan.row_tiles, in_class, 4);
+  const int64_t others = p.batch * p.groups * plan.cycle * plan.row_tiles;
+  // Many blocks, so that the last ones don't leave multiprocessors idle for long.
+  while (plan.block_channels >= 32 && others * ceil_div(in_class, plan.block_channels) <
+                                          int64_t{device.multiprocessors} * tuning.fan_blocks) {
+    plan.block_channels = ceil_div<int64_t>(plan.block_channels, 8) * 4;
+  }
+  share_channels(plan, device, others, in_class, 4);
   plan.path = Path::kFan;
   return plan;
 }

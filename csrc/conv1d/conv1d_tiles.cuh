@@ -101,11 +101,12 @@ __device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uin
   windows.template add<2, false>(sums, taps + 2 * N, count - 2 * N);
 }
 
-template <typename T, bool kDilated>
+template <typename T, bool kDilated, bool kOneChannel>
 __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
     tiles_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTile = kTileOutputs<T>;
+  const uint32_t in_channels = kOneChannel ? 1 : args.in_channels;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   __shared__ C biases[kChunkThreads / 32];
@@ -113,18 +114,18 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
   const uint32_t tap_packs = args.taps_pitch / (kPackBytes / sizeof(C));
-  const uint32_t first_pack = threadIdx.x / 32 * args.in_channels * (args.warp_packs + tap_packs);
-  const uint32_t first_taps = first_pack + args.in_channels * args.warp_packs;
+  const uint32_t first_pack = threadIdx.x / 32 * in_channels * (args.warp_packs + tap_packs);
+  const uint32_t first_taps = first_pack + in_channels * args.warp_packs;
   WarpCopies<1> copies(barriers[threadIdx.x / 32]);
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
   const Chunk<T, kTile> chunk(args, warp);
 #pragma unroll 1
-  for (uint32_t c = 0; c < args.in_channels; ++c) {
+  for (uint32_t c = 0; c < in_channels; ++c) {
     chunk.copy(args, copies, shared + first_pack + c * args.warp_packs, c,
                static_cast<int32_t>(args.warp_packs));
-#pragma unroll 1
+#pragma unroll 4
     for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
       reinterpret_cast<C*>(shared + first_taps + c * tap_packs)[k] =
           to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
@@ -163,8 +164,8 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
           slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
         });
       }
-      if (args.in_channels == 1) break;
-      const bool last = ++c == args.in_channels;
+      if (in_channels == 1) break;
+      const bool last = ++c == in_channels;
       ahead = chunk.ahead(args, last ? 0 : c);
       if (last) break;
     }

@@ -10,6 +10,7 @@ constexpr int kChunkThreads = 128;
 constexpr int kWeightWarps = 8;       // of a block at most, in weight gradients in chunks
 constexpr int kMmaOutputs = 128;      // of one product of matrices
 constexpr int kMmaParts = 2;          // products at once
+constexpr int kFewTaps = 10;          // that reach, behind up to 7 values of a pack, over 24 places
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
@@ -35,7 +36,8 @@ struct Tuning {
   int64_t mma_dilation = 16;        // up to which tensor cores take taps: the gaps cost as much
   int64_t chunk_outputs = 256;      // of a row, from which warps take it in chunks
   int64_t chunk_tiles = 3;          // of a warp, at most,
-  int64_t mma_tiles = 6;            // and on tensor cores
+  int64_t mma_tiles = 6;            // and on tensor cores,
+  int64_t few_tiles = 4;            // with few taps
   int64_t strided_tiles = 4;        // and of other steps than 1
   int64_t gather_tiles = 8;         // and in their input gradients,
   int64_t gather_step = 256;        // up to this step
@@ -44,9 +46,11 @@ struct Tuning {
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
   int64_t fan_channels = 8;         // aligned alike, from which kernels go through them
-  int64_t weight_bytes = 2 << 10;   // of a chunk of the gradient, in weight gradients
-  int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients
-  int weight_units = 4;             // of a lane at least, where they are split
+  int64_t fan_blocks = 48;  // of a multiprocessor, for which channels are shared, to 16 a block
+  int64_t fan_turn_channels = 96;  // of a block on tensor cores, times its turns
+  int64_t weight_bytes = 2 << 10;  // of a chunk of the gradient, in weight gradients
+  int weight_blocks = 6;           // of a multiprocessor, in a launch that splits weight gradients
+  int weight_units = 4;            // of a lane at least, where they are split
 };
 
 }  // namespace gpuopt::conv1d

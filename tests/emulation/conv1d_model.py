@@ -49,7 +49,7 @@ class GivenUpdate(ctypes.Structure):
 
 class Taken(ctypes.Structure):
     _fields_ = fields(
-        "path channels wide slides packed dilated strided channels_first row_width warp_tiles products aligned tiles row_tiles",
+        "path channels wide slides packed dilated strided few_taps channels_first row_width warp_tiles products aligned tiles row_tiles",
         ctypes.c_int,
     )
     _fields_ += fields("taps tap_parts splits blocks threads block_rows launches workspaces intact", ctypes.c_int)

@@ -56,8 +56,9 @@ extern "C" void set_limits(const Limits* limits) {
 }
 
 struct Taken {
-  int path, channels, wide, slides, packed, dilated, strided, channels_first, row_width, warp_tiles,
-      products, aligned, tiles, row_tiles, taps, tap_parts, splits, blocks, threads, block_rows;
+  int path, channels, wide, slides, packed, dilated, strided, few_taps, channels_first, row_width,
+      warp_tiles, products, aligned, tiles, row_tiles, taps, tap_parts, splits, blocks, threads,
+      block_rows;
   int launches, workspaces, intact;
 };
 
@@ -71,6 +72,7 @@ Taken taken_of(const Plan& plan) {
           plan.packed,
           plan.dilated,
           plan.strided,
+          plan.few_taps,
           plan.channels_first,
           static_cast<int>(plan.row_width),
           static_cast<int>(plan.warp_tiles),

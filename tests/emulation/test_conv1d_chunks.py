@@ -63,6 +63,21 @@ def test_any_taps(conv1d, dtype, dilation):
         assert (taken.path, taken.dilated) == (CHUNKS, dilation > 1 and taps > 1)
 
 
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_few_taps_in_registers(conv1d, dtype):
+    """With every number of values before the first tap's place, in tiles of their own and in several."""
+    for taps in (1, 2, 3, 5, 7, 9, 10, 11):
+        for left in range(8):
+            size = (41, 700, 1200)[left % 3]
+            layouts = (Layout(at_end=left % 2 > 0), Layout(gaps=(1, 0, 0)), Layout())
+            problem = Problem(
+                dtype, 1, 2, (1, 1), size, taps, padding=(left, 3), bias=left % 2 > 0, activation=left % 4,
+                layouts=layouts, special=left % 3, seed=taps,
+            )  # fmt: skip
+            taken = problem.run(conv1d, FORWARD, chunk_outputs=1, chunk_warps=1)
+            assert (taken.path, taken.few_taps) == (CHUNKS, taps <= 10)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("step", [2, 3, 8])
 def test_other_steps(conv1d, dtype, step):
@@ -210,8 +225,8 @@ def test_fans_of_rows_that_are_aligned_to_sectors_and_not(conv1d, dtype, step):
 
 @pytest.mark.parametrize("dtype, taps, size", [(F16, 3, 1100), (BF16, 20, 1100), (F16, 50, 550)], ids=str)
 def test_fans_in_several_turns(conv1d, dtype, taps, size):
-    taken = fan(conv1d, dtype, (1, 50), size, taps, 1, Layout(whole=16), batch=4)
-    assert (taken.warp_tiles, taken.row_tiles) == (4, 2)
+    taken = fan(conv1d, dtype, (1, 30), size, taps, 1, Layout(whole=16), batch=4)
+    assert (taken.warp_tiles, taken.row_tiles) == (3, 2)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

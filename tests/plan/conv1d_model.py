@@ -131,6 +131,8 @@ def check_chunks(problem: Problem, plan: PlanView) -> None:
     assert plan.taps_pitch * item % PACK == 0
     if plan.strided:
         outputs = check_strided(problem, plan)
+    elif plan.few_taps:
+        outputs = check_few_taps(problem, plan)
     elif half:
         outputs = check_matrices(problem, plan)
     else:
@@ -138,8 +140,22 @@ def check_chunks(problem: Problem, plan: PlanView) -> None:
     check_row_parts(problem, plan.row_lanes, plan.warp_tiles * outputs, SECTOR)
     # Beside the input and the taps of each warp: the barrier of its copies, and of a warp of tiles_kernel the bias.
     static = warps * (BARRIER if half or plan.strided else BARRIER + problem.item)
-    warp_bytes = problem.from_.channels * (plan.warp_packs * PACK + plan.taps_pitch * item)
+    warp_bytes = problem.from_.channels * (plan.warp_packs * PACK + (0 if plan.few_taps else plan.taps_pitch * item))
     assert warps * warp_bytes <= plan.shared_bytes <= SHARED - static
+
+
+def check_few_taps(problem: Problem, plan: PlanView) -> int:
+    """few_taps_kernel's chunk; the outputs of a tile."""
+    assert problem.item == 2 and 1 <= plan.warp_tiles <= 4
+    assert problem.from_.channels == 1 and problem.taps <= 10 and problem.gap == 1
+    for ahead in range(8):
+        # The last tap of the last of 8 outputs is in the first 16 places of a block, or in the 8 behind.
+        assert problem.taps + ahead + 7 <= 24
+    last = (plan.warp_tiles - 1) * 32
+    near = last + 16 + (LANE % 16 + LANE // 16).max()
+    far = last + (LANE + 2).max()
+    assert max(near, far) + 1 == plan.warp_packs
+    return 256
 
 
 def check_matrices(problem: Problem, plan: PlanView) -> int:
@@ -287,9 +303,8 @@ def check_fan_lanes(problem: Problem, plan: PlanView) -> int:
     item, values = problem.item, PACK // problem.item
     products = problem.from_.channels * problem.taps
     assert plan.products == min(count for count in PRODUCTS if count >= products)
-    i = np.arange(2 * values)
-    places = np.arange(CHUNK_THREADS)[:, None] * values + i // values * (CHUNK_THREADS * values) + i % values
-    outputs = 2 * CHUNK_THREADS * values
+    places = np.arange(CHUNK_THREADS)[:, None] * values + np.arange(values)
+    outputs = CHUNK_THREADS * values
     assert once(places, outputs)
     # A channel's taps with the bias behind them, in whole packs; then the input.
     pitch = -(-(plan.products + 1) // values) * values

@@ -55,7 +55,9 @@ def check_path(planner, which, arguments, rest, path, expected):
         # Of half types, all rows.
         ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 3, "right": 0}, CHUNKS, {"warp_tiles": 3, "row_lanes": 6}),
         ((8, 64, (1, 1), 4096, 4), HALF, CHUNKS, {"warp_tiles": 4, "row_lanes": 5}),  # a tile more: not aligned
-        ((8, 4096, (1, 1), 4096, 4), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"warp_tiles": 6}),
+        ((8, 4096, (1, 1), 4096, 10), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"few_taps": 1, "warp_tiles": 4}),
+        ((8, 4096, (1, 1), 4096, 11), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"few_taps": 0, "warp_tiles": 6}),
+        ((8, 4096, (1, 1), 4096, 4), {"dtype": BFLOAT16, "dilation": 2}, CHUNKS, {"few_taps": 0}),
         ((8, 64, (1, 1), 4096, 4), HALF | {"dilation": 16}, CHUNKS, {"dilated": 1}),
         ((8, 64, (1, 1), 4096, 4), HALF | {"dilation": 17}, ROWS, {"dilated": 1}),
         ((8, 1, (1, 7), 4096, 10), HALF, CHUNKS, {}),
@@ -76,7 +78,8 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 1, (1, 32), 4096, 4), {}, FAN, {"cycle": 4, "aligned": 4}),  # 4 of which are aligned alike to sectors
         ((8, 1, (1, 16), 4096, 4), {}, ROWS, {"channels": 4}),  # or to packs
         ((8, 1, (1, 512), 4096, 2), {}, FAN, {"products": 3}),
-        ((8, 1, (1, 512), 4096, 10), {"step": 5}, FAN, {"products": 10}),
+        ((8, 1, (1, 512), 4096, 10), {"step": 5}, FAN, {"products": 10, "block_channels": 16}),
+        ((800, 1, (1, 512), 4096, 10), {"step": 5}, FAN, {"products": 10, "block_channels": 128}),
         ((8, 1, (2, 512), 4096, 7), {"step": 2} | DOUBLE, FAN, {"products": 16, "aligned": 4}),
         ((8, 1, (1, 512), 4096, 13), {"step": 5}, FAN, {"products": 16}),
         ((8, 1, (2, 512), 4096, 9), {"step": 5}, VALUES, {"channels": 4}),
@@ -89,7 +92,7 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 1, (2, 512), 4096, 16), HALF, FAN, {"products": 2}),
         ((8, 1, (4, 512), 4096, 16), {"dtype": BFLOAT16, "step": 5}, FAN, {"products": 4}),
         ((8, 1, (4, 512), 4096, 17), HALF | {"step": 5}, VALUES, {"channels": 4}),
-        ((99, 8, (1, 16), 4096, 3), HALF | {"padding": 1}, FAN, {"block_channels": 16, "warp_tiles": 8}),
+        ((99, 8, (1, 16), 4096, 3), HALF | {"padding": 1}, FAN, {"block_channels": 16, "warp_tiles": 6}),
         # Other steps than 1, of few output channels.
         ((8, 64, (1, 1), 4096, 8), {"step": 4}, CHUNKS, {"strided": 1, "warp_tiles": 2}),
         ((8, 64, (1, 1), 4096, 8), HALF | {"step": 2, "dilation": 20}, CHUNKS, {"strided": 1, "dilated": 0}),
@@ -126,7 +129,7 @@ def test_paths_of_a_forward(planner, arguments, rest, path, expected):
     "arguments, rest, path, expected",
     [
         ((8, 512, (1, 1), 4096, 4), {"padding": 3}, CHUNKS, {"warp_tiles": 3}),
-        ((8, 512, (1, 1), 4096, 4), HALF | {"padding": 3}, CHUNKS, {"warp_tiles": 6}),
+        ((8, 512, (1, 1), 4096, 4), HALF | {"padding": 3}, CHUNKS, {"few_taps": 1, "warp_tiles": 4}),
         ((8, 1, (1, 1), 300, 300), {"step": 5}, CHUNKS, {}),  # a gradient of one place
         ((8, 1, (1, 1), 4, 4), {"step": 5}, ROWS, {}),
         ((8, 1, (1, 64), 4096, 3), {"padding": 1}, ROWS, {"channels": 1, "threads": 32}),
