@@ -26,7 +26,7 @@ struct FanArgs {
 // Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The products of taps and input
 // channels are at most kProducts. A lane has a pack of a block's outputs.
 template <typename T, int kProducts>
-__global__ void __launch_bounds__(kChunkThreads, fan_blocks(kProducts, sizeof(T)))
+__global__ void __launch_bounds__(kChunkThreads, resident_fan_blocks(kProducts, sizeof(T)))
     fan_kernel(const __grid_constant__ FanArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kPitch = kFanPitch<T, kProducts>;

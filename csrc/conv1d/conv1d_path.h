@@ -79,7 +79,7 @@ constexpr int64_t fan_pitch(int products, int64_t item) {
   return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
 }
 // Blocks of a multiprocessor: as many as there are registers for the inputs under a pack of outputs, the taps and some more.
-constexpr int fan_blocks(int products, int64_t item) {
+constexpr int resident_fan_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
 }

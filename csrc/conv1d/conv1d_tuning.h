@@ -22,6 +22,12 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 43.3 with 2,
 //     41.2 with 3 and 41.4 with 8.
 //   mma_tiles: depthwise (8,4096,2048) with 4 taps and padding 3, bf16, 75.6 with 4, 72.2 with 6, 72.0 with 8 and 73.4 with 9.
+//   few_tiles: of values not in the L2, (1,1,2^24) with 5 taps 23.6 with 3, 23.8 with 4, 24.0 with 6 and 24.3 with 8, depthwise
+//     (32,768,1024) with 7 taps 33.8, 32.1, 32.2 and 32.1, bf16.
+//   fan_blocks: of values not in the L2, (16,1,80000) to 512 channels with 10 taps, step 5, 152.6 with 24, 145.9 with 48 and 157.2
+//     with 96, (16,1,120000) to 32 with 7 taps 71.1, 69.7 and 70.1, f32.
+//   fan_turn_channels: the same in bf16, blocks of 32 channels, 78.3 and 39.6 with three turns, 82.1 and 39.8 with five, 84.5 and
+//     42.2 with six.
 //   chunk_warps: convolve of 2^20 values with 255 taps 21.6 / 9.6 with 4, 24.3 / 11.0 with 8, 19.0 / 9.6 with 16 and 18.9 / 9.5
 //     with 32.
 //   gather_channels: gradients of (5,44,3099) from 51 channels a group, 3 taps, step 3, f32, 35 by value and 116 in chunks; of

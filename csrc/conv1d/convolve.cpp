@@ -1,4 +1,4 @@
-// gpuopt::convolve, made of other operators: a convolution with the taps reversed, or for many taps
+// gpuopt::convolve, made of other operators: a correlation's gradient or one with the taps reversed, or for many taps
 // Fourier transforms of overlapping blocks (overlap-save).
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
@@ -67,7 +67,7 @@ struct Part {
 // `signals` (rows, values) and `kernels` (rows, taps), one of which has one row, and no more taps than
 // values. The results of all are (rows, part.size).
 
-// Whether kernels here compute the gradient of a correlation with one kernel by its input, whatever the number of taps: not where
+// Whether kernels here compute the gradient by its input of a correlation with one kernel, whatever the number of taps: not where
 // rows are short, see pays_backward_input in conv1d_pays.h.
 bool has_own_gradient(const Tensor& signals, const Tensor& kernels, const Part& part) {
   return signals.is_cuda() && !signals.is_complex() && is_known_equal(kernels.sym_size(0), 1) &&
