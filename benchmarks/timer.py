@@ -103,7 +103,7 @@ class DeviceTimer:
             try:
                 call(*args)
                 runs[name] = functools.partial(call, *args)
-                guess[name] = _samples(runs[name], 1)[0][0]
+                guess[name] = min(_samples(runs[name], 2)[0])
                 if guess[name] < SLOW_US:
                     call(*args)
                     guess[name] = statistics.median(_samples(runs[name], 7, before=self._flush)[0])
@@ -111,7 +111,8 @@ class DeviceTimer:
                 results[name] = error
         if not guess:
             return results
-        if min(guess.values()) >= GRAPH_BELOW_US or max(guess.values()) >= SLOW_US:
+        slow = {name for name in guess if guess[name] >= SLOW_US}
+        if min(guess.values()) >= GRAPH_BELOW_US or slow:
             method, calls, before, pause_us = "events, L2 flushed", 1, self._flush, self._flush_us
         else:
             copies = copies_to_fill(self.flush_bytes, case_bytes, held_bytes(args))
@@ -130,12 +131,11 @@ class DeviceTimer:
         host_bound = set()
         for _ in range(ROUNDS):
             for name in [name for name in guess if name not in results]:
-                slow = guess[name] >= SLOW_US
-                if slow and name in samples:
+                if name in slow and name in samples:
                     continue
                 count = int(self.budget_us / ROUNDS / (guess[name] + pause_us))
                 try:
-                    batch, ahead = _samples(runs[name], 1 if slow else max(3, min(BATCH, count)), before)
+                    batch, ahead = _samples(runs[name], 1 if name in slow else max(3, min(BATCH, count)), before)
                 except Exception as error:
                     results[name] = error
                     continue

@@ -8,7 +8,9 @@ import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ops
 
@@ -200,6 +202,58 @@ def test_derivatives_of_few_taps(device):
         a, v = make(2, m).requires_grad_(), make(n).requires_grad_()
         assert gradcheck(lambda a, v, mode=mode: torch_ops.convolve(a, v, mode), (a, v), check_forward_ad=True)
         assert gradgradcheck(lambda a, v, mode=mode: torch_ops.convolve(a, v, mode), (a, v))
+
+
+@each_device
+@each_mode
+def test_rows_that_kernels_take_without_reversed_taps(mode, device):
+    """Whole numbers, as above, in rows long enough; and forward derivatives, of what is linear in each operand."""
+    make = tensors.Maker(device, torch.int64, small=True)
+    for m, n in ((140, 1), (141, 2), (150, 8), (133, 9), (2000, 31), (1100, 300)):
+        rows, v = make(3, m).double(), make(n).double()
+        got = torch_ops.convolve(rows, v, mode)
+        assert got.is_contiguous()
+        for row, own in zip(rows, got, strict=True):
+            assert torch.equal(own, _numpy(row, v, mode)), f"{m}, {n}"
+        tangents = make(3, m).double(), make(n).double()
+        got = torch.func.jvp(lambda a, v: torch_ops.convolve(a, v, mode), (rows, v), tangents)[1]
+        want = torch_ops.convolve(tangents[0], v, mode) + torch_ops.convolve(rows, tangents[1], mode)
+        assert torch.equal(got, want), f"{m}, {n}"
+
+
+@pytest.mark.parametrize(
+    "a, v, expected",
+    [
+        (((300,), {}), 7, "conv1d_backward"),
+        (((2, 4, 300), {}), 8, "conv1d_backward"),
+        (((7,), {}), 300, "conv1d_backward"),  # swapped
+        (((2, 7), {}), 300, "conv1d_act"),  # several kernels
+        (((100,), {}), 7, "conv1d_act"),  # short
+        (((300,), {"dtype": torch.complex64}), 7, "conv1d_act"),
+        (((300,), {"requires_grad": True}), 7, "conv1d_act"),
+    ],
+)
+def test_operators_of_a_call_on_cuda(a, v, expected):
+    """Recorded of tensors without memory, so without a GPU."""
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            called.add(func.__name__.split(".")[0])
+            return func(*args, **(kwargs or {}))
+
+    called = set()
+    with FakeTensorMode():
+        operands = torch.empty(*a[0], device="cuda", **a[1]), torch.empty(v, device="cuda")
+        with Recorder():
+            result = torch_ops.convolve(*operands)
+        assert called & {"conv1d_backward", "conv1d_act"} == {expected} and ("flip" in called) == (
+            expected == "conv1d_act"
+        )
+        assert result.shape == (*a[0][:-1], a[0][-1] + v - 1)
+        called.clear()
+        with Recorder():
+            torch_ops.convolve(torch.empty(600, device="cuda")[::2], operands[1])
+        assert "conv1d_act" in called  # rows that aren't contiguous
 
 
 @each_device

@@ -68,17 +68,24 @@ struct Part {
 // values. The results of all are (rows, part.size).
 
 // Whether kernels here compute the gradient by its input of a correlation with one kernel, whatever the number of taps: not where
-// rows are short, see pays_backward_input in conv1d_pays.h.
-bool has_own_gradient(const Tensor& signals, const Tensor& kernels, const Part& part) {
-  return signals.is_cuda() && !signals.is_complex() && is_known_equal(kernels.sym_size(0), 1) &&
-         !is_known_below(part.size, 128);
+// rows are short or strided, see pays_backward_input in conv1d_pays.h. Sizes that aren't known would be guards. What is
+// differentiated or batched keeps the form that has kernels for its derivatives in every layout.
+bool takes_gradient(const Tensor& signals, const Tensor& kernels, const Part& part) {
+  if (!signals.is_cuda() || signals.is_complex()) return false;
+  for (const Tensor& operand : {signals, kernels}) {
+    if (at::GradMode::is_enabled() && operand.requires_grad()) return false;
+    if (operand.key_set().has(c10::DispatchKey::FuncTorchBatched)) return false;
+  }
+  const auto rows = kernels.sym_size(0).maybe_as_int(), taps = kernels.sym_size(1).maybe_as_int();
+  const auto size = part.size.maybe_as_int(), stride = signals.sym_stride(1).maybe_as_int();
+  return rows == 1 && taps.has_value() && size.has_value() && *size >= 128 && stride == 1;
 }
 
 // That gradient lays the taps the other way around by itself: on an H200 reversing 255 taps first took 1.4 of the 23 us that
 // 2^20 values take.
 Tensor by_taps(const Tensor& signals, const Tensor& kernels, const Part& part) {
   const SymInt taps = kernels.sym_size(1);
-  if (has_own_gradient(signals, kernels, part)) {
+  if (takes_gradient(signals, kernels, part)) {
     // Of the input only the shape is asked for.
     const Tensor input =
         signals.detach().narrow(1, 0, 1).unsqueeze(1).expand_symint({-1, 1, part.size});
