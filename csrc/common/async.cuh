@@ -64,8 +64,7 @@ class WarpCopies {
       for (int stage = 0; stage < kStages; ++stage) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(stage)) : "memory");
       }
-      // As CUTLASS does; fence.proxy.async would wait for all memory operations of the block.
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
 #endif
   }

@@ -149,7 +149,10 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
       args.source.pack(tile + own, 32, end, entries);
 #pragma unroll
       for (int i = 0; i < Items; ++i) {
-        if (tile + own + i * 32 < end) last[tile + own + i * 32] = entries[i];
+        if (tile + own + i * 32 >= end) break;
+        last[tile + own + i * 32] = entries[i];
+        // Later passes load from here before they know that they have nothing to do.
+        to[tile + own + i * 32] = entries[i];
       }
     }
     return;
