@@ -16,9 +16,8 @@ of a graph, the gradient of an embedding, a histogram. Entries of ``index`` may 
     rounded once for every 2^30 entries: 100000 ones in bfloat16 make 99840, the nearest bfloat16, where rounding after each addition
     stops at 256. Not repeatable in general.
 
-On CUDA large inputs are sorted by index in every mode, so that what ``"fast"`` gives is deterministic and accurate already: from 24 MB
-of source on, in slices of 128 contiguous bytes or more, with 2^15 entries or four for each element of ``self`` along ``dim``
-(csrc/index_add/README.md has all paths). Scratch memory is 37 bytes an entry at most, however wide the slices, or some MB for
+On CUDA inputs are also sorted by index in mode ``"fast"`` where that is faster, as it is for many wide slices; csrc/index_add/README.md has
+all paths. Scratch memory is 37 bytes an entry at most, however wide the slices, or some MB for
 histograms, but for a complex ``alpha`` with an imaginary part, which takes as much as ``source``. Nothing synchronises with the host,
 and calls can be captured in CUDA graphs.
 

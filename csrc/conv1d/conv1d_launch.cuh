@@ -287,9 +287,10 @@ cudaError_t launch_forward(const Problem& p, const Plan& plan, cudaStream_t stre
     case Path::kColumns:
       return launch_columns<T>(p, plan, stream);
     default:
-      return launch_kernel(
-          plan.channels == 4 ? values_kernel<T, kChannels<T>> : values_kernel<T, 1>, shape_of(plan),
-          stream, values_args(p, plan));
+      return launch_kernel(plan.channels == 4 ? values_kernel<T, kChannels<T>, 4>
+                           : plan.places == 4 ? values_kernel<T, 1, 4>
+                                              : values_kernel<T, 1, 1>,
+                           shape_of(plan), stream, values_args(p, plan));
   }
 }
 
@@ -355,10 +356,13 @@ cudaError_t launch_gather(const Problem& problem, const Plan& plan, cudaStream_t
     return launch_kernel(kernel, shape_of(plan), stream, args);
   };
   if (plan.channels == 4) {
-    return narrow ? start(gather_kernel<T, kChannels<T>, int32_t>)
-                  : start(gather_kernel<T, kChannels<T>, int64_t>);
+    return narrow ? start(gather_kernel<T, kChannels<T>, 4, int32_t>)
+                  : start(gather_kernel<T, kChannels<T>, 4, int64_t>);
   }
-  return narrow ? start(gather_kernel<T, 1, int32_t>) : start(gather_kernel<T, 1, int64_t>);
+  if (plan.places == 1) {
+    return narrow ? start(gather_kernel<T, 1, 1, int32_t>) : start(gather_kernel<T, 1, 1, int64_t>);
+  }
+  return narrow ? start(gather_kernel<T, 1, 4, int32_t>) : start(gather_kernel<T, 1, 4, int64_t>);
 }
 
 template <typename T>

@@ -37,6 +37,7 @@ struct Plan {
   bool strided = false;         // kChunks: of another step than 1; gradients gather
   bool few_taps = false;        // kChunks of half types: in registers
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
+  int64_t places = 4;           // kValues: of a lane
   int64_t row_width = 1;        // so many take neighbouring places; packed: packs; gathered: taps
   int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
   int64_t tiles = 1;            // of output channels of a group; kColumns: of all channels

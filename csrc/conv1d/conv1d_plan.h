@@ -181,7 +181,7 @@ inline Plan plan_columns(const Problem& p) {
   return plan;
 }
 
-inline Plan plan_values(const Problem& p) {
+inline Plan plan_values(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   plan.path = Path::kValues;
   plan.channels = p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;  // f64 has no registers for more
@@ -194,9 +194,12 @@ inline Plan plan_values(const Problem& p) {
     plan.row_tiles = ceil_div<int64_t>(p.to.size, 4);
     plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles;
   } else {
-    // Lanes side by side, of short rows no more than have four places each.
-    while (plan.row_width < 32 && plan.row_width * 4 < p.to.size) plan.row_width *= 2;
-    plan.row_tiles = ceil_div<int64_t>(p.to.size, plan.row_width * 4);
+    // Few places are one to a lane, so that none waits for another's.
+    const int64_t few = int64_t{device.multiprocessors} * tuning.few_places;
+    if (plan.channels == 1 && p.batch * p.groups * plan.tiles * p.to.size <= few) plan.places = 1;
+    // Lanes side by side, of short rows no more than have their places each.
+    while (plan.row_width < 32 && plan.row_width * plan.places < p.to.size) plan.row_width *= 2;
+    plan.row_tiles = ceil_div<int64_t>(p.to.size, plan.row_width * plan.places);
     plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles * plan.row_width;
   }
   plan.blocks = ceil_div<int64_t>(plan.lanes, kThreads);
@@ -223,12 +226,19 @@ inline Problem transposed(const Problem& p) {
   return result;
 }
 
+// So few outputs that a lane of its own for each makes them before a block has its inputs in shared memory.
+inline bool is_small(const Problem& p, const Device& device, const Tuning& tuning) {
+  return p.from.channels == 1 && p.to.channels == 1 && p.to.size < tuning.chunk_outputs &&
+         p.batch * p.groups * p.to.size <= int64_t{device.multiprocessors} * tuning.small_outputs &&
+         p.taps <= most_value_taps(p);
+}
+
 }  // namespace detail
 
 inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& tuning = {}) {
   using namespace detail;
   if (p.from.channels > tuning.most_channels) return {};
-  if (has_contiguous_rows(p) && places_in_32_bits(p)) {
+  if (has_contiguous_rows(p) && places_in_32_bits(p) && !is_small(p, device, tuning)) {
     Plan plan;
     if (p.to.size >= tuning.chunk_outputs || !has_unit_step(p)) plan = plan_fan(p, device, tuning);
     if (plan.path == Path::kLibrary && !has_unit_step(p) && p.to.channels < 4) {
@@ -241,7 +251,7 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
     }
     if (plan.path != Path::kLibrary) return plan;
   }
-  return fits_columns(p) ? plan_columns(p) : plan_values(p);
+  return fits_columns(p) ? plan_columns(p) : plan_values(p, device, tuning);
 }
 
 inline Plan plan_backward_input(const Problem& p, const Device& device, const Tuning& tuning = {}) {
@@ -251,7 +261,7 @@ inline Plan plan_backward_input(const Problem& p, const Device& device, const Tu
     const Problem gathered = exchanged(p);
     Plan plan;
     if (has_contiguous_rows(p) && steps_in_32_bits(p)) plan = plan_gather(gathered, device, tuning);
-    return plan.path == Path::kLibrary ? plan_values(gathered) : plan;
+    return plan.path == Path::kLibrary ? plan_values(gathered, device, tuning) : plan;
   }
   const Problem forward = transposed(p);
   Tuning any = tuning;

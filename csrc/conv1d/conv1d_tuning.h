@@ -17,6 +17,10 @@ constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by 
 constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilation
 
 // Measured on an H200 (microseconds, f32 / bf16, repeated calls without flushing the L2):
+//   few_places: depthwise (4,497,71) with 8 taps, step 5, dilation 16, f32, 3.7 with one place a lane, 5.1 with four; (1,843,256) with 7
+//     taps, step 3, dilation 8 3.1 and 5.0; gradients of (15,76,96) with 6 taps, step 3, f16, 8.3 and 12.2.
+//   small_outputs: depthwise (47,3,3) with 6 taps, padding 5 and one output, f32, 1.13 value by value and 2.34 by rows; of (1,100,12) 7 taps 1.3
+//     and 1.8; of (1,1500,12) 2.8 and 1.9.
 //   chunk_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by rows and 264 / 292 in chunks; (1024,256,200) with 31 taps
 //     236 / 188 by rows and 200 / 155 in chunks.
 //   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 43.3 with 2,
@@ -38,17 +42,19 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 // Not swept: mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
 // kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
-  int row_threads = 128;            // of a block of rows_kernel, at most
-  int64_t mma_dilation = 16;        // up to which tensor cores take taps: the gaps cost as much
-  int64_t chunk_outputs = 256;      // of a row, from which warps take it in chunks
-  int64_t chunk_tiles = 3;          // of a warp, at most,
-  int64_t mma_tiles = 6;            // and on tensor cores,
-  int64_t few_tiles = 4;            // with few taps
-  int64_t strided_tiles = 4;        // and of other steps than 1
-  int64_t gather_tiles = 8;         // and in their input gradients,
-  int64_t gather_step = 256;        // up to this step
-  int64_t gather_channels = 4;      // and from so many channels of a group
-  int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
+  int row_threads = 128;        // of a block of rows_kernel, at most
+  int64_t mma_dilation = 16;    // up to which tensor cores take taps: the gaps cost as much
+  int64_t few_places = 2048;    // of a multiprocessor, up to which a lane has one, value by value,
+  int64_t small_outputs = 16;   // and up to which that is taken for rows of step 1
+  int64_t chunk_outputs = 256;  // of a row, from which warps take it in chunks
+  int64_t chunk_tiles = 3;      // of a warp, at most,
+  int64_t mma_tiles = 6;        // and on tensor cores,
+  int64_t few_tiles = 4;        // with few taps
+  int64_t strided_tiles = 4;    // and of other steps than 1
+  int64_t gather_tiles = 8;     // and in their input gradients,
+  int64_t gather_step = 256;    // up to this step
+  int64_t gather_channels = 4;  // and from so many channels of a group
+  int64_t chunk_warps = 16;     // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
   int64_t fan_channels = 8;         // aligned alike, from which kernels go through them

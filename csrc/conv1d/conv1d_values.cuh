@@ -19,16 +19,13 @@ struct ValuesArgs {
   Activation activation;
 };
 
-// Places of a lane.
-constexpr int kValuePlaces = 4;
-
 struct ValuesLane {
   int64_t image, place, place_stride;
   uint32_t group, channel;
 };
 
 // Places of neighbouring lanes are neighbours, or those of a lane are.
-template <int kChannels>
+template <int kChannels, int kPlaces>
 __device__ __forceinline__ bool find_lane(ValuesLane& lane, const ValuesArgs& args) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= args.lanes) return false;
@@ -37,13 +34,13 @@ __device__ __forceinline__ bool find_lane(ValuesLane& lane, const ValuesArgs& ar
     rest = static_cast<uint32_t>(index);
     part = args.tiles.divmod(rest);
     lane.group = args.groups.divmod(rest);
-    lane.place = int64_t{args.row_tiles.divmod(rest)} * kValuePlaces;
+    lane.place = int64_t{args.row_tiles.divmod(rest)} * kPlaces;
     lane.place_stride = 1;
   } else {
     const uint32_t width = 1u << args.width_shift;
     rest = static_cast<uint32_t>(index >> args.width_shift);
     lane.place =
-        int64_t{args.row_tiles.divmod(rest)} * (width * kValuePlaces) + (threadIdx.x & (width - 1));
+        int64_t{args.row_tiles.divmod(rest)} * (width * kPlaces) + (threadIdx.x & (width - 1));
     lane.place_stride = width;
     part = args.tiles.divmod(rest);
     lane.group = args.groups.divmod(rest);
@@ -53,8 +50,8 @@ __device__ __forceinline__ bool find_lane(ValuesLane& lane, const ValuesArgs& ar
   return true;
 }
 
-template <typename T, int kChannels>
-__device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kValuePlaces],
+template <typename T, int kChannels, int kPlaces>
+__device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kPlaces],
                                               const ValuesLane& lane, const ValuesArgs& args) {
   using C = compute_t<T>;
 #pragma unroll
@@ -67,11 +64,11 @@ __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kV
     T* const to = static_cast<T*>(args.to) + lane.image * args.to_batch + channel * args.to_channel;
     if (args.bias != nullptr) {
 #pragma unroll
-      for (int j = 0; j < kValuePlaces; ++j) sums[m][j] += bias;
+      for (int j = 0; j < kPlaces; ++j) sums[m][j] += bias;
     }
     activate(sums[m], args.activation);
 #pragma unroll
-    for (int j = 0; j < kValuePlaces; ++j) {
+    for (int j = 0; j < kPlaces; ++j) {
       const int64_t place = lane.place + j * lane.place_stride;
       if (place < args.to_size) to[place * args.to_stride] = from_compute<T>(sums[m][j]);
     }
@@ -92,21 +89,24 @@ __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], con
 
 // Taps whose inputs are loaded at once. One after the other they cost a whole latency each where rows are short and their inputs
 // not in a cache yet (depthwise (4,497,71), 8 taps, step 5, f32: 8.1 us; 4.9 four at a time).
-constexpr int kTapsTogether = 4;
+template <int kPlaces>
+constexpr int kTapsTogether = kPlaces == 1 ? 8 : 4;
 
-// The products with kTaps taps from tap k on, the first of which lies on place `first` of the input.
-template <typename T, int kChannels, int kTaps>
-__device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kValuePlaces],
-                                         const T* from, const T* const (&weights)[kChannels],
-                                         int64_t first, int64_t k, const ValuesLane& lane,
+// The products with kTaps taps from tap k on, the first of which lies on place `first` of the input. kAll: there are as many.
+template <typename T, int kChannels, int kPlaces, int kTaps, bool kAll>
+__device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces], const T* from,
+                                         const T* const (&weights)[kChannels], int64_t first,
+                                         int64_t k, const ValuesLane& lane,
                                          const ValuesArgs& args) {
-  T values[kTaps][kValuePlaces];
+  T values[kTaps][kPlaces], taps[kTaps][kChannels];
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
+    const bool is_tap = kAll || k + t < args.taps;
 #pragma unroll
-    for (int j = 0; j < kValuePlaces; ++j) {
+    for (int j = 0; j < kPlaces; ++j) {
       const int64_t place = first + t * args.dilation + j * lane.place_stride * args.step;
-      const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
+      const bool valid =
+          is_tap && static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
       // A tap by itself is left to the compiler, which mixes it with the next channel's.
       if constexpr (kTaps > 1) {
         values[t][j] = load_if(from + place * args.from_stride, valid);
@@ -114,48 +114,60 @@ __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kValueP
         values[t][j] = valid ? from[place * args.from_stride] : T(0);
       }
     }
+#pragma unroll
+    for (int m = 0; m < kChannels; ++m) {
+      const T* const tap = weights[m] + (k + t) * args.weight_tap;
+      taps[t][m] = kAll ? *tap : load_if(tap, is_tap);
+    }
   }
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
 #pragma unroll
     for (int m = 0; m < kChannels; ++m) {
-      const compute_t<T> tap = to_compute(weights[m][(k + t) * args.weight_tap]);
 #pragma unroll
-      for (int j = 0; j < kValuePlaces; ++j) {
-        sums[m][j] = multiply_add(tap, to_compute(values[t][j]), sums[m][j]);
+      for (int j = 0; j < kPlaces; ++j) {
+        sums[m][j] = multiply_add(to_compute(taps[t][m]), to_compute(values[t][j]), sums[m][j]);
       }
     }
   }
 }
 
-template <typename T, int kChannels>
+template <typename T, int kChannels, int kPlaces>
 __global__ void __launch_bounds__(kThreads) values_kernel(const __grid_constant__ ValuesArgs args) {
   using C = compute_t<T>;
   let_next_grid_start();
   wait_for_grid_before();
   ValuesLane lane;
-  if (!find_lane<kChannels>(lane, args)) return;
+  if (!find_lane<kChannels, kPlaces>(lane, args)) return;
   const T* from = static_cast<const T*>(args.from) + lane.image * args.from_batch +
                   int64_t{lane.group} * args.in_channels * args.from_channel;
   const T* weights[kChannels];
   find_weights(weights, lane, args);
-  C sums[kChannels][kValuePlaces] = {};
+  C sums[kChannels][kPlaces] = {};
   for (uint32_t c = 0; c < args.in_channels; ++c) {
     int64_t first = lane.place * args.step - args.padding, k = 0;
-    for (; k + kTapsTogether <= args.taps; k += kTapsTogether) {
-      add_taps<T, kChannels, kTapsTogether>(sums, from, weights, first, k, lane, args);
-      first += kTapsTogether * args.dilation;
+    constexpr int kTogether = kTapsTogether<kPlaces>;
+    for (; k + kTogether <= args.taps; k += kTogether) {
+      add_taps<T, kChannels, kPlaces, kTogether, true>(sums, from, weights, first, k, lane, args);
+      first += kTogether * args.dilation;
     }
+    if constexpr (kPlaces == 1) {
+      if (k < args.taps) {
+        add_taps<T, kChannels, kPlaces, kTogether, false>(sums, from, weights, first, k, lane,
+                                                          args);
+      }
+    } else {
 #pragma unroll 2
-    for (; k < args.taps; ++k) {
-      add_taps<T, kChannels, 1>(sums, from, weights, first, k, lane, args);
-      first += args.dilation;
+      for (; k < args.taps; ++k) {
+        add_taps<T, kChannels, kPlaces, 1, true>(sums, from, weights, first, k, lane, args);
+        first += args.dilation;
+      }
     }
     from += args.from_channel;
 #pragma unroll
     for (int m = 0; m < kChannels; ++m) weights[m] += args.weight_in;
   }
-  finish_values<T, kChannels>(sums, lane, args);
+  finish_values<T, kChannels, kPlaces>(sums, lane, args);
 }
 
 struct GatherValuesArgs {
@@ -204,7 +216,7 @@ __device__ __forceinline__ FirstTap<int32_t> find_tap(const GatherValuesArgs& ar
 
 // Input gradients gather: place i of the input is under tap k of output place (i + padding - k * dilation)
 // / step where that is whole.
-template <typename T, int kChannels, typename Index>
+template <typename T, int kChannels, int kPlaces, typename Index>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const __grid_constant__ GatherValuesArgs own) {
   using C = compute_t<T>;
@@ -212,14 +224,14 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_grid_before();
   const ValuesArgs& args = own.base;
   ValuesLane lane;
-  if (!find_lane<kChannels>(lane, args)) return;
+  if (!find_lane<kChannels, kPlaces>(lane, args)) return;
   const T* const from = static_cast<const T*>(args.from) + lane.image * args.from_batch +
                         int64_t{lane.group} * args.in_channels * args.from_channel;
   const T* weights[kChannels];
   find_weights(weights, lane, args);
-  C sums[kChannels][kValuePlaces] = {};
+  C sums[kChannels][kPlaces] = {};
 #pragma unroll
-  for (int j = 0; j < kValuePlaces; ++j) {
+  for (int j = 0; j < kPlaces; ++j) {
     const int64_t reach = lane.place + j * lane.place_stride + args.padding;
     auto [tap, place] = find_tap(own, static_cast<Index>(reach));
     for (; tap < static_cast<Index>(args.taps); tap += static_cast<Index>(own.tap_cycle)) {
@@ -239,7 +251,7 @@ __global__ void __launch_bounds__(kThreads)
       place -= static_cast<Index>(own.place_step);
     }
   }
-  finish_values<T, kChannels>(sums, lane, args);
+  finish_values<T, kChannels, kPlaces>(sums, lane, args);
 }
 
 }  // namespace gpuopt::conv1d

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "index_add/index_add.h"
+#include "index_add/index_add_aggregate.cuh"
 #include "index_add/index_add_bins.cuh"
 #include "index_add/index_add_hot.cuh"
 #include "index_add/index_add_lines.cuh"
@@ -78,11 +79,22 @@ cudaError_t launch_atomic(const Addition& addition, const Plan& plan) {
     shape.overlaps_before = true;
     return launch_kernel(add_with_hot_bins<T, V>, shape, addition.stream, args, block_units, list);
   }
-  // Few units are one to a thread, so that nobody's wait for another's.
-  const auto threads = static_cast<uint64_t>(addition.device.multiprocessors) * kAtomicThreads;
-  const uint32_t block_units =
-      kAtomicThreads * static_cast<uint32_t>(std::clamp<uint64_t>(args.total_units / threads, 1,
-                                                                  uint64_t{kAtomicUnroll}));
+  if constexpr (!std::is_same_v<T, Bool> && V == kPackSize<T>) {
+    if (plan.tile_rows > 0) {
+      TileArgs tile;
+      tile.rows = static_cast<uint32_t>(plan.tile_rows);
+      tile.slot_bits = static_cast<uint32_t>(tile_slot_bits(plan.tile_rows));
+      tile.row_units = static_cast<uint32_t>(plan.units);
+      tile.columns = FastDiv(static_cast<uint32_t>(ceil_div(plan.units, plan.tile_units)));
+      tile.per_outer = FastDiv(ceil_div(args.entries, tile.rows));
+      args.units = FastDiv(static_cast<uint32_t>(plan.tile_units));
+      shape.blocks = tile.columns.divisor * tile.per_outer.divisor *
+                     static_cast<unsigned>(plan.layout.outer_size);
+      shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(plan.tile_rows));
+      return launch_kernel(add_aggregated<T, V>, shape, addition.stream, args, tile);
+    }
+  }
+  const auto block_units = static_cast<uint32_t>(plan.thread_units) * kAtomicThreads;
   shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
   return launch_kernel(add_atomically<T, V>, shape, addition.stream, args, block_units);
 }

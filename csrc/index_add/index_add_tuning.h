@@ -79,6 +79,17 @@ constexpr int kMinLines = 512;
 constexpr int kAtomicThreads = 256;
 constexpr int kAtomicUnroll = 4;
 
+// ---------------------------------------------------------------- atomics, rows of a bin summed by tiles
+// Rows of a tile, from which on those of a bin are summed. (131072,64) += (2^20,64) f16: uniform, two 80.4,
+// three 79.5, four 79.7; Zipf 1.1, 93, 104, 113.
+constexpr uint32_t kAggregateFrom = 3;
+// Of a row, at most. (65536,1024) += (16384,1024) f32: uniform, 8 66.4, 16 62.3, all 61.9; Zipf 1.1, 50, 48, 68.
+constexpr int64_t kTileUnits = 16;
+// Rows of one pack, (65536,4) += (2^21,4) f32: uniform, by tiles 51, with frequent bins apart 40. Of two, 35
+// and 33; Zipf 1.1, 40 and 54.
+constexpr int64_t kMinTileUnits = 2;
+constexpr int64_t kMinTileEntries = 1024;
+
 // ---------------------------------------------------------------- atomics, frequent bins apart
 constexpr int kHotSamples = 1024;
 constexpr int kHotFrom = 4;  // samples of a bin
@@ -91,11 +102,24 @@ constexpr int kMaxHotRow = 64;
 constexpr int kHotBlocksPerSm = 3;
 constexpr int64_t kMinHotValues = 1 << 20;
 
-// From here on the index is sorted: with fewer entries the sort takes longer than additions that queue
-// up, and with shorter rows frequent bins do in shared memory. On the H200, f32, uniform and Zipf 1.1,
-// atomics and sorted: 61 and 57, 231 and 81 us for 262144 rows of 64; 34 and 45, 63 and 62 us for
-// 65536 of 128; 63 and 71, 61 and 64 us for 16384 of 1024.
-constexpr int64_t kSortSourceBytes = 24 << 20;
+// ---------------------------------------------------------------- from where on the index is sorted
+// Of rows that tiles aggregate, by what either way takes of memory's time, in bytes. The sort and the
+// launches after it take as long as kSortTraffic, and kSortEntryTraffic for each entry: 28 us and 30 for
+// 2^20. Additions take as long as several times the source: each pack in the L2 as kCachedTraffic times
+// its bytes (107 packs a ns), and where self is not held there (uniform, kAddedTraffic) it is read and
+// written for each. Uniform, by tiles and sorted: (65536,256) += (131072,256) bf16 54 and 64, (169343,128)
+// += (2^20,128) bf16 186 and 142, (32768,128) += (262144,128) f32 76 and 79, (65536,128) 90 and 84,
+// (16384,512) += (65536,512) 91 and 75, (65536,1024) += (16384,1024) 62 and 72. Of skewed indices tiles
+// take a little longer, the sort too.
+constexpr double kSortTraffic = 118e6;
+constexpr double kSortEntryTraffic = 120;
+constexpr double kCachedTraffic = 2.5;
+constexpr double kAddedTraffic = 3.1;
+constexpr double kCachedSelfBytes = 20e6;
+
+// Of other rows: with fewer entries the sort takes longer than additions that queue up, and with shorter
+// rows frequent bins do in shared memory.
+constexpr double kSortSourceBytes = 24 << 20;
 constexpr int64_t kSortEntries = 1 << 15;
 constexpr int64_t kSortRepeats = 4;  // or so many entries to a bin
 constexpr int64_t kSortRowBytes = 128;

@@ -39,7 +39,7 @@ struct PoisonedShared {
 
 struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
-  int64_t weight_bytes, launch_blocks, far;
+  int64_t weight_bytes, few_places, small_outputs, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -51,14 +51,16 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_chunk_outputs = limits->chunk_outputs;
   Tuning::default_chunk_warps = limits->chunk_warps;
   Tuning::default_weight_bytes = limits->weight_bytes;
+  Tuning::default_few_places = limits->few_places;
+  Tuning::default_small_outputs = limits->small_outputs;
   kMaxIndex32 = limits->launch_blocks;
   detail::kFar = limits->far;
 }
 
 struct Taken {
-  int path, channels, wide, slides, packed, dilated, strided, few_taps, channels_first, row_width,
-      warp_tiles, products, aligned, tiles, row_tiles, taps, tap_parts, splits, blocks, threads,
-      block_rows;
+  int path, channels, wide, slides, packed, dilated, strided, few_taps, channels_first, places,
+      row_width, warp_tiles, products, aligned, tiles, row_tiles, taps, tap_parts, splits, blocks,
+      threads, block_rows;
   int launches, workspaces, intact;
 };
 
@@ -74,6 +76,7 @@ Taken taken_of(const Plan& plan) {
           plan.strided,
           plan.few_taps,
           plan.channels_first,
+          static_cast<int>(plan.places),
           static_cast<int>(plan.row_width),
           static_cast<int>(plan.warp_tiles),
           plan.products,

@@ -8,6 +8,7 @@ namespace gpuopt::index_add {
 // What a block may have on sm_90, and more than any kernel is given here.
 alignas(16) uint4 staged[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last ones must stay
+alignas(16) uint4 tile_memory[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 shared_bins[(227 << 10) / sizeof(uint4)];
 alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
 alignas(16) uint4 line_memory[(227 << 10) / sizeof(uint4)];
@@ -23,7 +24,7 @@ constexpr char kPoison = char(0xcd);
 }  // namespace
 
 struct Taken {
-  int path, values, lanes, copies, outer_group, slices, hot_bins;
+  int path, values, lanes, copies, outer_group, slices, hot_bins, tile_rows;
   int64_t splits, scratch;
   int intact;
 };
@@ -31,7 +32,7 @@ struct Taken {
 // The limits that small problems would not reach.
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
                            int group_rows, int max_position_bits, int64_t min_hot_values,
-                           int64_t max_tile_entries, int min_lines) {
+                           int64_t max_tile_entries, int min_lines, int64_t min_tile_entries) {
   kSortSourceBytes = sort_source_bytes;
   kMinBinValues = min_bin_values;
   kMaxLaunchSize = launch_size;
@@ -40,6 +41,7 @@ extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, in
   kMinHotValues = min_hot_values;
   kMaxTileEntries = max_tile_entries;
   kMinLines = min_lines;
+  kMinTileEntries = min_tile_entries;
 }
 
 extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
@@ -53,6 +55,7 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
   const Path path = choose_path(problem, device);
   *taken = {};
   taken->path = static_cast<int>(path);
+  int64_t tile_bytes = 0;
   for_each_stretch(problem, [&](const Problem& stretch) {
     return for_each_slice(stretch, [&](const Problem& slice) {
       const Plan plan = make_plan(slice, path, device);
@@ -63,15 +66,22 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
       taken->splits = plan.splits;
       ++taken->slices;
       taken->hot_bins = static_cast<int>(plan.hot_bins);
+      taken->tile_rows = static_cast<int>(plan.tile_rows);
+      if (plan.tile_rows > 0) {
+        tile_bytes = std::max(tile_bytes, tile_shared_bytes(plan.tile_rows));
+      }
       return cudaSuccess;
     });
   });
   const auto guard = reinterpret_cast<char*>(hot_sums) + kHotSharedBytes;
   std::fill_n(guard, kGuard, kPoison);
+  const auto tile_guard = reinterpret_cast<char*>(tile_memory) + tile_bytes;
+  std::fill_n(tile_guard, kGuard, kPoison);
   PoisonedWorkspace workspace(kPoison);
   const cudaError_t error = add(problem, device, workspace, nullptr);
   taken->scratch = static_cast<int64_t>(workspace.most_in_use);
-  taken->intact = workspace.intact() && is_filled(guard, kGuard, kPoison);
+  taken->intact = workspace.intact() && is_filled(guard, kGuard, kPoison) &&
+                  is_filled(tile_guard, kGuard, kPoison);
   return error;
 }
 

@@ -18,12 +18,13 @@ FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
 LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kGroupRows": 128}
 LIMITS |= {"kMaxPositionBits": 30, "kMinHotValues": 1 << 20}
-LIMITS |= {"kMaxTileEntries": 4096, "kMinLines": 512}
+LIMITS |= {"kMaxTileEntries": 4096, "kMinLines": 512, "kMinTileEntries": 1024}
 
 
 class Taken(ctypes.Structure):
     _fields_ = [
-        (name, ctypes.c_int) for name in ("path", "values", "lanes", "copies", "outer_group", "slices", "hot_bins")
+        (name, ctypes.c_int)
+        for name in ("path", "values", "lanes", "copies", "outer_group", "slices", "hot_bins", "tile_rows")
     ]
     _fields_ += [("splits", ctypes.c_int64), ("scratch", ctypes.c_int64), ("intact", ctypes.c_int)]
 
@@ -44,6 +45,7 @@ def set_limits(kernels, **limits):
         ctypes.c_int64(values["kMinHotValues"]),
         ctypes.c_int64(values["kMaxTileEntries"]),
         values["kMinLines"],
+        ctypes.c_int64(values["kMinTileEntries"]),
     )
 
 
@@ -176,6 +178,7 @@ def test_any_problem(kernels):
                 "kGroupRows": st.sampled_from([2, 64]),
                 "kMaxPositionBits": st.sampled_from([7, 30, 30]),
                 "kMinHotValues": st.sampled_from([0, 1 << 20]),
+                "kMinTileEntries": st.sampled_from([0, 1024]),
             }
         ),
     )
@@ -411,7 +414,7 @@ def test_lines_do_not_depend_on_how_many_a_block_takes(kernels):
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(
     "dtype, width, values",
-    [(TYPES[6], 1, 1), (TYPES[6], 6, 2), (TYPES[7], 1, 1), (TYPES[7], 12, 4), (TYPES[5], 3, 1), (TYPES[1], 4, 4)],
+    [(TYPES[6], 1, 1), (TYPES[6], 6, 2), (TYPES[7], 1, 1), (TYPES[7], 3, 1), (TYPES[5], 3, 1), (TYPES[1], 4, 4)],
 )
 def test_frequent_bins(kernels, distribution, dtype, width, values):
     set_limits(kernels, kMinHotValues=0)
@@ -429,6 +432,38 @@ def test_more_frequent_bins_than_there_is_room_for(kernels):
     random = np.random.default_rng(0)
     bins, entries, width = 100, 5000, 12
     index = indices("uniform", entries, bins, random)
-    self = Operand(TYPES[7], [width, bins], [1, width], 0, random)
-    source = Operand(TYPES[7], [width, entries], [1, width], 0, random)
+    self = Operand(TYPES[1], [width, bins], [1, width], 0, random)
+    source = Operand(TYPES[1], [width, entries], [1, width], 0, random)
     assert run_and_compare(kernels, self, source, 1, index, sms=2).hot_bins < bins
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("sms", [1, 64])  # several units to a thread, and one
+@pytest.mark.parametrize(
+    "dtype, width, units",
+    [
+        (TYPES[6], 16, 2),
+        (TYPES[6], 64, 8),
+        (TYPES[6], 40, 5),
+        (TYPES[6], 136, 9),  # two tiles side by side, of which the last has a unit less
+        (TYPES[7], 8, 2),
+        (TYPES[7], 132, 11),
+        (TYPES[8], 4, 2),
+        (TYPES[5], 6, 3),
+        (TYPES[4], 64, 16),
+        (TYPES[3], 16, 2),
+    ],
+)
+def test_rows_of_a_bin_are_summed_by_tiles(kernels, distribution, sms, dtype, width, units):
+    """The last tile in part; also of several outer indices."""
+    set_limits(kernels)
+    random = np.random.default_rng(width)
+    bins, entries = 900, 1300
+    index = indices(distribution, entries, bins, random)
+    for outer in (1, 2):
+        # Strides that make outer indices a dimension of their own.
+        self = Operand(dtype, [width, outer, bins], [1, width, 4 * width], 0, random)
+        source = Operand(dtype, [width, outer, entries], [1, width + 16, 4 * width + 32], 0, random)
+        taken = run_and_compare(kernels, self, source, 2, index, alpha=-2, sms=sms)
+        assert taken.path == ATOMIC and taken.values * self.buffer.itemsize == 16
+        assert taken.tile_rows >= 256 // units if sms == 64 else taken.tile_rows == 1024 // units

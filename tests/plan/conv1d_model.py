@@ -326,22 +326,24 @@ def check_columns(problem: Problem, plan: PlanView) -> None:
     assert problem.taps * 8 * values * problem.compute <= plan.shared_bytes <= SHARED
 
 
-def check_values(problem: Problem, plan: PlanView) -> None:
+def check_values(problem: Problem, plan: PlanView, sms: int) -> None:
     assert plan.channels == (4 if problem.to.channels >= 4 and problem.item < 8 else 1)
     assert (plan.tiles - 1) * plan.channels < problem.to.channels <= plan.tiles * plan.channels
-    # A lane has four places: neighbours, or as far apart as there are lanes side by side in a row.
-    width, size = plan.row_width, problem.to.size
+    # A lane has four places: neighbours, or as far apart as there are lanes side by side in a row. Of few it has one.
+    width, size, own = plan.row_width, problem.to.size, plan.places
+    few = problem.batch * problem.groups * plan.tiles * size <= 2048 * sms
+    assert own == (1 if few and plan.channels == 1 and not plan.channels_first else 4)
     assert width in (1, 2, 4, 8, 16, 32) and THREADS % width == 0
     if plan.channels_first:
         assert width == 1
     else:
-        assert width == 32 or width * 4 >= size  # side by side as far as there are places
-        assert width == 1 or width * 2 < size  # and no farther
-    assert (plan.row_tiles - 1) * width * 4 < size <= plan.row_tiles * width * 4
-    if plan.row_tiles * width * 4 <= MOST_MODELLED:
+        assert width == 32 or width * own >= size  # side by side as far as there are places
+        assert width == 1 or width // 2 * own < size  # and no farther
+    assert (plan.row_tiles - 1) * width * own < size <= plan.row_tiles * width * own
+    if plan.row_tiles * width * own <= MOST_MODELLED:
         index = np.arange(plan.row_tiles * width)
-        place = index // width * (width * 4) + index % THREADS % width
-        met = place[:, None] + np.arange(4) * width
+        place = index // width * (width * own) + index % THREADS % width
+        met = place[:, None] + np.arange(own) * width
         assert once(met[met < size], size)
     assert plan.lanes == problem.batch * problem.groups * plan.tiles * plan.row_tiles * width
     assert plan.blocks == -(-plan.lanes // THREADS) and plan.shared_bytes == 0
@@ -484,5 +486,5 @@ def check(planner, problem: Problem, which: int, sms: int = 132) -> PlanView:
         return plan
     assert not gathers or plan.path == VALUES
     checks = {CHUNKS: check_chunks, ROWS: check_rows, FAN: check_fan, COLUMNS: check_columns, VALUES: check_values}
-    checks[plan.path](problem, plan)
+    checks[plan.path](problem, plan, *([sms] if plan.path == VALUES else []))
     return plan

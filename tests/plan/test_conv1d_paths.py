@@ -50,7 +50,7 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((1, 1, (1, 1), 2**30 - 1, 3), {}, CHUNKS, {}),
         ((1, 1, (1, 1), 2**30, 3), {}, VALUES, {}),
         ((1, 1, (1, 1), 4096, 3), {"dilation": 1000}, CHUNKS, {"warp_tiles": 1}),
-        ((1, 1, (1, 1), 4096, 3), {"dilation": 2000}, ROWS, {"dilated": 1}),  # too much for four warps
+        ((64, 1, (1, 1), 4096, 3), {"dilation": 2000}, ROWS, {"dilated": 1}),  # too much for four warps
         ((1, 1, (1, 1), 2**16, 3), {"dilation": 8000}, VALUES, {}),  # and for a block
         # Of half types, all rows.
         ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 3, "right": 0}, CHUNKS, {"warp_tiles": 3, "row_lanes": 6}),
@@ -71,7 +71,7 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 1, (1, 2), 4096, 1), {}, ROWS, {"channels": 1, "tiles": 2}),
         ((8, 1, (1, 5), 4096, 1), {}, ROWS, {"channels": 1, "tiles": 5}),
         ((8, 4096, (1, 2), 4096, 1), {}, ROWS, {"channels": 1, "wide": 1, "threads": 128}),
-        ((8, 1, (1, 1), 1, 3), {"padding": 3, "step": 7}, ROWS, {"channels": 1}),  # of one place
+        ((8, 1000, (1, 1), 1, 3), {"padding": 3, "step": 7}, ROWS, {"channels": 1}),  # of one place
         # Few values into many channels.
         ((8, 1, (1, 64), 4096, 4), {"padding": 2, "right": 1}, FAN, {"products": 4, "cycle": 1, "aligned": 8}),
         ((8, 1, (1, 64), 4096, 4), {}, FAN, {"cycle": 8, "aligned": 8}),  # rows of 4093
@@ -115,10 +115,27 @@ def check_path(planner, which, arguments, rest, path, expected):
             (8, 1, (1, 1), 4096, 3),
             {"step": 2, "layouts": ("strided", "rows")},
             VALUES,
-            {"row_width": 32, "row_tiles": 16},
+            {"places": 1, "row_width": 32, "row_tiles": 64},
         ),
-        ((8, 64, (1, 1), 100, 3), {"step": 2}, VALUES, {"row_width": 16, "row_tiles": 1, "lanes": 8192}),
-        ((8, 64, (1, 1), 9, 3), {"step": 2}, VALUES, {"row_width": 1, "row_tiles": 1, "lanes": 512}),
+        (
+            (8, 1024, (1, 1), 100, 3),
+            {"step": 2},
+            VALUES,
+            {"places": 4, "row_width": 16, "row_tiles": 1, "lanes": 131072},
+        ),
+        ((64, 4096, (1, 1), 9, 3), {"step": 2}, VALUES, {"places": 4, "row_width": 1, "row_tiles": 1, "lanes": 262144}),
+        # One to a lane, of few outputs; and of so few also for rows of step 1.
+        ((8, 64, (1, 1), 100, 3), {"step": 2}, VALUES, {"places": 1, "row_width": 32, "row_tiles": 2, "lanes": 32768}),
+        ((8, 64, (1, 1), 9, 3), {"step": 2}, VALUES, {"places": 1, "row_width": 4, "row_tiles": 1, "lanes": 2048}),
+        ((8, 64, (1, 4), 9, 3), {"step": 2}, VALUES, {"places": 4, "channels": 4}),
+        ((8, 44, (1, 1), 6, 3), {"padding": 1}, VALUES, {"places": 1, "row_width": 8}),
+        ((8, 44, (1, 1), 7, 3), {"padding": 1}, ROWS, {}),
+        ((8, 44, (1, 1), 6, 16), {"padding": 8, "right": 7}, VALUES, {"places": 1}),
+        ((8, 44, (1, 1), 6, 17), {"padding": 8}, ROWS, {}),
+        ((8, 44, (1, 1), 6, 12), {"padding": 22, "dilation": 4}, ROWS, {}),
+        ((8, 44, (1, 2), 3, 3), {"padding": 1}, ROWS, {}),
+        ((8, 44, (2, 1), 3, 3), {"padding": 1}, ROWS, {}),
+        ((1, 1, (1, 1), 300, 3), {"padding": 1}, CHUNKS, {}),
     ],
 )
 def test_paths_of_a_forward(planner, arguments, rest, path, expected):
@@ -131,7 +148,9 @@ def test_paths_of_a_forward(planner, arguments, rest, path, expected):
         ((8, 512, (1, 1), 4096, 4), {"padding": 3}, CHUNKS, {"warp_tiles": 3}),
         ((8, 512, (1, 1), 4096, 4), HALF | {"padding": 3}, CHUNKS, {"few_taps": 1, "warp_tiles": 4}),
         ((8, 1, (1, 1), 300, 300), {"step": 5}, CHUNKS, {}),  # a gradient of one place
-        ((8, 1, (1, 1), 4, 4), {"step": 5}, ROWS, {}),
+        ((8, 1000, (1, 1), 4, 4), {"step": 5}, ROWS, {}),
+        ((8, 1, (1, 1), 4, 4), {"step": 5}, VALUES, {"places": 1}),
+        ((8, 1, (1, 1), 40, 4), {"step": 5}, VALUES, {"places": 1}),
         ((8, 1, (1, 64), 4096, 3), {"padding": 1}, ROWS, {"channels": 1, "threads": 32}),
         ((8, 1, (8, 4), 4096, 5), {"padding": 2}, ROWS, {"channels": 4}),
         ((8, 1, (8, 4), 4096, 3), {"padding": 1}, FAN, {"products": 12, "block_channels": 4}),

@@ -24,7 +24,7 @@ GRID = 2**31 - 1
 FIELDS = (
     "path values units lanes tiles group_entries range_entries tasks warp_rows part_rows outer_group copies splits split_values "
     "thread_entries shared_bytes inner inner_self_stride inner_source_stride num_outer outer_size position_bits passes digit_bits "
-    "sort_blocks tiles_per_block sort_tile sort_bytes one_tile"
+    "sort_blocks tiles_per_block sort_tile sort_bytes one_tile tile_rows tile_units thread_units hot_bins"
 ).split()
 
 
@@ -134,7 +134,12 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
     assert v.num_outer <= planner.max_outer_dims()
     assert max(entries, v.inner, v.outer_size) <= 2**30
     if v.path == ATOMIC:
-        assert v.units * entries * v.outer_size / 1024 <= GRID
+        assert v.units * entries * v.outer_size / 1024 <= GRID and v.thread_units in (1, 2, 3, 4)
+        if v.tile_rows > 0:
+            columns = -(-v.units // v.tile_units)
+            assert v.values * ITEM[problem.dtype] == 16 and v.hot_bins == 0 and v.tile_units <= 16
+            assert v.tile_rows * v.tile_units <= 256 * v.thread_units < (v.tile_rows + 1) * v.tile_units
+            assert columns * -(-entries // v.tile_rows) * v.outer_size <= GRID
     elif v.path == SORTED:
         assert v.lanes in (1, 2, 4, 8, 16, 32) and v.tiles * v.lanes >= v.units > (v.tiles - 1) * v.lanes
         assert v.tiles == 1 or v.tiles * v.lanes * 4 <= v.units * 5
@@ -220,6 +225,12 @@ def test_any_problem_has_valid_plans(planner, problem, sms, shared):
         (Problem([33, 169343], 1, 2**20, BFLOAT16, DETERMINISTIC), SORTED, 1, 8),
         (Problem([50, 169343], 1, 2**20, BFLOAT16, DETERMINISTIC), SORTED, 2, 32),
         (Problem([128, 169343], 1, 2**20, offset=1), SORTED, 1, 32),
+        (Problem([128, 65536], 1, 2**18), SORTED, 4, 32),
+        (Problem([512, 16384], 1, 65536), SORTED, 4, 32),
+        (Problem([32, 65536], 1, 2**18, FLOAT64), SORTED, 2, 16),
+        (Problem([64, 2**17], 1, 2**20, FLOAT16), ATOMIC, 8, None),
+        (Problem([64, 65536], 1, 2**18), ATOMIC, 4, None),
+        (Problem([1024, 65536], 1, 16384), ATOMIC, 4, None),
         (Problem([1024, 32768], 1, 15), ATOMIC, 4, None),
         (Problem([1024, 32768], 1, 15, BFLOAT16, ACCURATE), SORTED, 8, 32),
         (Problem([2**25], 0, 15), ATOMIC, 1, None),
@@ -245,6 +256,25 @@ def test_any_problem_has_valid_plans(planner, problem, sms, shared):
 def test_paths_of_common_problems(planner, problem, path, values, lanes):
     ((*_, plan),) = problem.slices(planner)
     assert (plan.path, plan.values) == (path, values) and lanes in (None, plan.lanes)
+
+
+@pytest.mark.parametrize(
+    ("problem", "rows", "units"),
+    [
+        (Problem([64, 2**17], 1, 2**20, FLOAT16), 128, 8),
+        (Problem([16, 65536], 1, 2**20, FLOAT16), 512, 2),
+        (Problem([1024, 65536], 1, 16384), 64, 16),
+        (Problem([68, 65536], 1, 2**18), 113, 9),  # two of nine units, of which the last one has eight
+        (Problem([16, 5000], 1, 4096), 64, 4),  # a unit to a thread
+        (Problem([16, 5000], 1, 1023), 0, 0),
+        (Problem([4, 65536], 1, 2**21), 0, 0),
+        (Problem([15, 65536], 1, 2**19), 0, 0),
+        (Problem([64, 5000], 1, 4096, BOOL), 0, 0),
+    ],
+)
+def test_tiles_whose_rows_of_a_bin_are_summed(planner, problem, rows, units):
+    ((*_, plan),) = problem.slices(planner)
+    assert (plan.path, plan.tile_rows, plan.tile_units) == (ATOMIC, rows, units)
 
 
 @pytest.mark.parametrize("dtype", [UINT8, BFLOAT16, FLOAT32, FLOAT64])

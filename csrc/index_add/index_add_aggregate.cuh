@@ -1,0 +1,195 @@
+// The same where many entries may name one bin, whose additions would queue up at its address. A block
+// finds the bins that several rows of its tile name, sums these rows in shared memory and adds the sum
+// once: aggregated atomics (A. Adinets, "CUDA Pro Tip: Optimized Filtering with Warp-Aggregated
+// Atomics", 2014), of a block's rows. Where no bin is named so often, each row is added as it came.
+#pragma once
+
+#include "common/warp.cuh"
+#include "index_add/index_add_atomic.cuh"
+
+namespace gpuopt::index_add {
+
+struct TileArgs {
+  uint32_t rows = 0;  // of a full tile
+  uint32_t slot_bits = 0;
+  uint32_t row_units = 0;  // of the whole row, of which a tile has args.units
+  FastDiv columns;         // tiles side by side
+  FastDiv per_outer;       // stretches of rows of an outer index
+};
+
+// Rows of a tile that are summed: list[first, first + count), all of `bin`.
+struct TileSegment {
+  uint32_t bin;
+  uint16_t first, count;
+};
+
+// What a block has in shared memory: tile_shared_bytes() of them.
+struct TileTables {
+  static constexpr uint32_t kNoBin = ~0u;
+  static constexpr uint16_t kAlone = 0xffff;
+  uint32_t slots, slot_bits;
+  uint32_t* slot_bins;    // [slots]; later where the bin's rows begin in the list
+  uint32_t* slot_counts;  // [slots]
+  uint32_t* bins;         // [rows]
+  TileSegment* segments;  // [rows / kAggregateFrom]
+  uint16_t* row_slots;    // [rows]; later kAlone, or not
+  uint16_t* row_ranks;    // [rows] among those of the same bin
+  uint16_t* list;         // [rows]: rows, those of a bin side by side
+
+  __device__ TileTables(void* memory, const TileArgs& tile) {
+    slots = 1u << tile.slot_bits;
+    slot_bits = tile.slot_bits;
+    slot_bins = static_cast<uint32_t*>(memory);
+    slot_counts = slot_bins + slots;
+    segments = reinterpret_cast<TileSegment*>(slot_counts + slots);
+    bins = reinterpret_cast<uint32_t*>(segments + tile.rows / kAggregateFrom);
+    row_slots = reinterpret_cast<uint16_t*>(bins + tile.rows);
+    row_ranks = row_slots + tile.rows;
+    list = row_ranks + tile.rows;
+  }
+
+  __device__ __forceinline__ void clear() {
+    for (uint32_t i = threadIdx.x; i < slots; i += blockDim.x) {
+      slot_bins[i] = kNoBin;
+      slot_counts[i] = 0;
+    }
+  }
+
+  // Open addressing; at least half of the slots stay free.
+  __device__ __forceinline__ uint32_t claim(uint32_t bin) {
+    for (uint32_t slot = bin * 2654435761u >> (32 - slot_bits);; slot = (slot + 1) % slots) {
+      const uint32_t before = atomicCAS(&slot_bins[slot], kNoBin, bin);
+      if (before == kNoBin || before == bin) return slot;
+    }
+  }
+
+  // Sets `repeated` if some bin has enough rows that
+  // they are summed.
+  __device__ __forceinline__ void count(uint32_t rows, bool* repeated) {
+#pragma unroll
+    for (int i = 0; i < kAtomicUnroll; ++i) {
+      const uint32_t row = threadIdx.x + i * kAtomicThreads;
+      if (row >= rows) break;
+      const uint32_t slot = claim(bins[row]);
+      const uint32_t rank = atomicAdd(&slot_counts[slot], 1u);
+      row_slots[row] = static_cast<uint16_t>(slot);
+      row_ranks[row] = static_cast<uint16_t>(rank);
+      if (rank + 1 >= kAggregateFrom) *repeated = true;
+    }
+  }
+
+  // Lists the rows of such bins. The block calls it together, and returns after all have.
+  __device__ __forceinline__ void list_segments(uint32_t rows, uint32_t* num_listed,
+                                                uint32_t* num_segments) {
+    for (uint32_t row = threadIdx.x; row < rows; row += blockDim.x) {
+      const uint32_t count = slot_counts[row_slots[row]];
+      if (row_ranks[row] > 0 || count < kAggregateFrom) continue;
+      const uint32_t first = atomicAdd(num_listed, count);
+      slot_bins[row_slots[row]] = first;
+      segments[atomicAdd(num_segments, 1u)] = {bins[row], static_cast<uint16_t>(first),
+                                               static_cast<uint16_t>(count)};
+    }
+    __syncthreads();
+    for (uint32_t row = threadIdx.x; row < rows; row += blockDim.x) {
+      const uint32_t slot = row_slots[row];
+      if (slot_counts[slot] < kAggregateFrom) {
+        row_slots[row] = kAlone;
+      } else {
+        list[slot_bins[slot] + row_ranks[row]] = static_cast<uint16_t>(row);
+      }
+    }
+    __syncthreads();
+  }
+};
+
+// blockIdx: tiles side by side, then stretches of rows, then outer indices. A tile has no more units than
+// the block's threads have kAtomicUnroll of.
+template <typename T, int V>
+__global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const AtomicArgs args,
+                                                                    const TileArgs tile) {
+  using S = Sum<T>;
+  extern __shared__ uint4 tile_memory[];
+  __shared__ uint32_t num_listed, num_segments;
+  __shared__ bool repeated;
+  TileTables tables(tile_memory, tile);
+
+  uint32_t outer = blockIdx.x;
+  const uint32_t first_unit = tile.columns.divmod(outer) * args.units.divisor;
+  const uint32_t units = min(args.units.divisor, tile.row_units - first_unit);
+  const uint32_t first = tile.per_outer.divmod(outer) * tile.rows;
+  const uint32_t rows = min(tile.rows, args.entries - first);
+  const Offsets offsets = outer_offsets(args.outer, outer);
+  const T* source = static_cast<const T*>(args.source) + offsets.source +
+                    first * args.entry_stride + first_unit * V;
+  T* self = static_cast<T*>(args.self) + offsets.self + first_unit * V;
+
+  uint32_t entries[kAtomicUnroll];
+  int64_t bins[kAtomicUnroll];
+#pragma unroll
+  for (int i = 0; i < kAtomicUnroll; ++i) entries[i] = first + threadIdx.x + i * kAtomicThreads;
+  const int count =
+      threadIdx.x < rows ? static_cast<int>((rows - threadIdx.x - 1) / kAtomicThreads + 1) : 0;
+  args.index.load(entries, count, bins);
+  RawPack<T, V> packs[kAtomicUnroll];
+  uint32_t unit_rows[kAtomicUnroll], own_units[kAtomicUnroll];
+#pragma unroll
+  for (int u = 0; u < kAtomicUnroll; ++u) {
+    unit_rows[u] = threadIdx.x + u * kAtomicThreads;
+    own_units[u] = args.units.divmod(unit_rows[u]);
+    if (own_units[u] >= units) unit_rows[u] = rows;
+    if (unit_rows[u] < rows) {
+      packs[u].load(source + unit_rows[u] * args.entry_stride + own_units[u] * V);
+    }
+  }
+  tables.clear();
+  args.index.check(count, bins);
+#pragma unroll
+  for (int i = 0; i < kAtomicUnroll; ++i) {
+    if (i < count) tables.bins[threadIdx.x + i * kAtomicThreads] = static_cast<uint32_t>(bins[i]);
+  }
+  if (threadIdx.x == 0) {
+    num_listed = num_segments = 0;
+    repeated = false;
+  }
+  __syncthreads();
+  tables.count(rows, &repeated);
+  __syncthreads();
+  if (repeated) tables.list_segments(rows, &num_listed, &num_segments);
+
+  const auto alpha = from_scalar<S>(args.alpha);
+  const auto add = [&](const Sums<T, V>& sums, uint32_t bin, uint32_t unit) {
+    atomic_add_pack(self + bin * args.bin_stride + unit * V, sums.rounded());
+  };
+#pragma unroll
+  for (int u = 0; u < kAtomicUnroll; ++u) {
+    const uint32_t row = unit_rows[u];
+    if (row >= rows || (repeated && tables.row_slots[row] != TileTables::kAlone)) continue;
+    Sums<T, V> sums;
+    sums.add(packs[u].values(), alpha);
+    add(sums, tables.bins[row], own_units[u]);
+  }
+  if (!repeated) return;
+
+  // A warp sums a segment: groups of lanes take its rows in turn, which the cache still has.
+  uint32_t lanes = 1;
+  while (lanes < args.units.divisor) lanes *= 2;
+  const uint32_t lane = threadIdx.x % kWarpLanes, unit = lane % lanes;
+  for (uint32_t s = threadIdx.x / kWarpLanes; s < num_segments; s += kAtomicThreads / kWarpLanes) {
+    const TileSegment segment = tables.segments[s];
+    Sums<T, V> sums;
+    if (unit < units) {
+#pragma unroll 4
+      for (uint32_t i = lane / lanes; i < segment.count; i += kWarpLanes / lanes) {
+        RawPack<T, V> pack;
+        pack.load(source + tables.list[segment.first + i] * args.entry_stride + unit * V);
+        sums.add(pack.values(), alpha);
+      }
+    }
+    for (uint32_t mask = lanes; mask < kWarpLanes; mask *= 2) {
+      sums.add(shuffle_xor(sums, static_cast<int>(mask)));
+    }
+    if (lane < lanes && unit < units) add(sums, segment.bin, unit);
+  }
+}
+
+}  // namespace gpuopt::index_add
