@@ -216,6 +216,16 @@ def test_short_rows_of_many_products_are_the_library_s(planner, which):
         assert problem.serves(planner, which) == served
 
 
+def test_short_rows_with_far_taps_are_the_library_s(planner):
+    for groups, size, taps, dilation, served in (
+        (100, 48, 15, 4, True), (1500, 48, 15, 4, False), (1500, 48, 11, 4, True), (1500, 48, 15, 3, True), (5000, 48, 15, 4, True),
+        (5200, 32, 15, 4, True), (6000, 31, 15, 4, False),
+    ):  # fmt: skip
+        problem = problem_of(1, groups, (1, 1), size, taps, padding=taps // 2 * dilation, dilation=dilation)
+        assert problem.plan(planner, FORWARD).path == ROWS
+        assert problem.serves(planner, FORWARD) == served
+
+
 def test_an_input_gradient_is_a_convolution_with_the_taps_reversed(planner):
     """Place j of the input is under tap k of output j + p - k d, which tap K - 1 - k of the transposed problem is laid on."""
     for taps, padding, dilation in ((1, 0, 1), (5, 2, 1), (5, 9, 2), (3, 0, 4)):
