@@ -25,7 +25,10 @@ def _to_device(t: torch.Tensor) -> torch.Tensor:
     """The same strides and offset on the device, in an allocation that ends where the tensor's storage ends."""
     storage = t.untyped_storage()
     flat = torch.empty(0, dtype=torch.uint8).set_(storage)
-    if t.dtype in (torch.uint8, torch.int8):  # atomic additions exchange the aligned pair of bytes (csrc/common/atomic.cuh)
+    if t.dtype in (
+        torch.uint8,
+        torch.int8,
+    ):  # atomic additions exchange the aligned pair of bytes (csrc/common/atomic.cuh)
         flat = torch.nn.functional.pad(flat, (0, flat.numel() % 2))
     flat = flat.cuda()
     copy = torch.empty(0, dtype=t.dtype, device="cuda").set_(
