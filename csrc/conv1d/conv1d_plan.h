@@ -228,7 +228,8 @@ inline Problem transposed(const Problem& p) {
 
 // So few outputs that a lane of its own for each makes them before a block has its inputs in shared memory.
 inline bool is_small(const Problem& p, const Device& device, const Tuning& tuning) {
-  return p.from.channels == 1 && p.to.channels == 1 && p.to.size < tuning.chunk_outputs &&
+  return has_unit_step(p) && p.from.channels == 1 && p.to.channels == 1 &&
+         p.to.size < tuning.chunk_outputs &&
          p.batch * p.groups * p.to.size <= int64_t{device.multiprocessors} * tuning.small_outputs &&
          p.taps <= most_value_taps(p);
 }

@@ -9,6 +9,9 @@
 
 namespace gpuopt::index_add {
 
+// Rows of a tile, of a thread.
+constexpr int kThreadRows = kAtomicUnroll / static_cast<int>(kMinTileUnits);
+
 struct TileArgs {
   uint32_t rows = 0;  // of a full tile
   uint32_t slot_bits = 0;
@@ -67,7 +70,7 @@ struct TileTables {
   // they are summed.
   __device__ __forceinline__ void count(uint32_t rows, bool* repeated) {
 #pragma unroll
-    for (int i = 0; i < kAtomicUnroll; ++i) {
+    for (int i = 0; i < kThreadRows; ++i) {
       const uint32_t row = threadIdx.x + i * kAtomicThreads;
       if (row >= rows) break;
       const uint32_t slot = claim(bins[row]);
@@ -123,10 +126,10 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
                     first * args.entry_stride + first_unit * V;
   T* self = static_cast<T*>(args.self) + offsets.self + first_unit * V;
 
-  uint32_t entries[kAtomicUnroll];
-  int64_t bins[kAtomicUnroll];
+  uint32_t entries[kThreadRows];
+  int64_t bins[kThreadRows];
 #pragma unroll
-  for (int i = 0; i < kAtomicUnroll; ++i) entries[i] = first + threadIdx.x + i * kAtomicThreads;
+  for (int i = 0; i < kThreadRows; ++i) entries[i] = first + threadIdx.x + i * kAtomicThreads;
   const int count =
       threadIdx.x < rows ? static_cast<int>((rows - threadIdx.x - 1) / kAtomicThreads + 1) : 0;
   args.index.load(entries, count, bins);
@@ -144,7 +147,7 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
   tables.clear();
   args.index.check(count, bins);
 #pragma unroll
-  for (int i = 0; i < kAtomicUnroll; ++i) {
+  for (int i = 0; i < kThreadRows; ++i) {
     if (i < count) tables.bins[threadIdx.x + i * kAtomicThreads] = static_cast<uint32_t>(bins[i]);
   }
   if (threadIdx.x == 0) {
@@ -157,8 +160,8 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
   if (repeated) tables.list_segments(rows, &num_listed, &num_segments);
 
   const auto alpha = from_scalar<S>(args.alpha);
-  const auto add = [&](const Sums<T, V>& sums, uint32_t bin, uint32_t unit) {
-    atomic_add_pack(self + bin * args.bin_stride + unit * V, sums.rounded());
+  const auto address_of = [&](uint32_t bin, uint32_t unit) {
+    return self + bin * args.bin_stride + unit * V;
   };
 #pragma unroll
   for (int u = 0; u < kAtomicUnroll; ++u) {
@@ -166,7 +169,7 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
     if (row >= rows || (repeated && tables.row_slots[row] != TileTables::kAlone)) continue;
     Sums<T, V> sums;
     sums.add(packs[u].values(), alpha);
-    add(sums, tables.bins[row], own_units[u]);
+    atomic_add_pack(address_of(tables.bins[row], own_units[u]), sums.rounded());
   }
   if (!repeated) return;
 
@@ -188,7 +191,9 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
     for (uint32_t mask = lanes; mask < kWarpLanes; mask *= 2) {
       sums.add(shuffle_xor(sums, static_cast<int>(mask)));
     }
-    if (lane < lanes && unit < units) add(sums, segment.bin, unit);
+    if (lane >= lanes || unit >= units) continue;
+    bool more = true;
+    while (more) atomic_add_pack(address_of(segment.bin, unit), sums.take(more));
   }
 }
 

@@ -138,9 +138,12 @@ __global__ __launch_bounds__(kAtomicThreads,
       S sum = kNothing<S>;
 #pragma unroll
       for (int c = 0; c < kHotCopies; ++c) sum = plus(sum, from[c * width + at]);
-      atomic_add(row + at * args.self_inner_stride, from_compute<T>(sum),
-                 reinterpret_cast<const T*>(args.first_byte),
-                 reinterpret_cast<const T*>(args.end_byte));
+      for (bool more = true; more;) {
+        more = false;
+        atomic_add(row + at * args.self_inner_stride, from_compute<T>(take_part<T>(sum, more)),
+                   reinterpret_cast<const T*>(args.first_byte),
+                   reinterpret_cast<const T*>(args.end_byte));
+      }
     }
   }
 }

@@ -65,7 +65,7 @@ struct Layout {
 };
 
 enum class Path : uint8_t {
-  // Each value is added to memory atomically.
+  // Values are added to memory atomically, each by itself or with others of its bin.
   kAtomic,
   // The index is sorted; then each row of self is read and written once.
   kSorted,
@@ -216,7 +216,7 @@ inline bool aggregates(const Problem& problem, const Layout& layout) {
 // Packs of these are added by one instruction on sm_90.
 inline bool has_vector_additions(DType dtype) { return is_half(dtype) || dtype == DType::kFloat32; }
 
-// In fast mode: whether the sort costs less than what it saves.
+// Where either is allowed: whether the sort costs less than what it saves.
 inline bool sorting_pays(const Problem& problem, const Layout& layout) {
   const auto row_bytes = layout.inner.size * static_cast<int64_t>(size_of(problem.dtype));
   const double slice = static_cast<double>(row_bytes) * static_cast<double>(layout.outer_size);

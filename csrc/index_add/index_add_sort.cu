@@ -124,10 +124,11 @@ __device__ __forceinline__ void find_places(const PassArgs& args, uint32_t (&sum
   if (sums_groups) distances[digit] += lower + up_to_own - total + before;
 }
 
-// `last` is where the last pass moves them.
+// `ordered` and `also` are where entries of an index in order go: the first one is the last pass's place, and later
+// passes load from either before they know that they have nothing to do.
 template <int Items>
 __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args, uint64_t* to,
-                                                             uint64_t* last) {
+                                                             uint64_t* ordered, uint64_t* also) {
   auto& shared = *reinterpret_cast<SortTile<Items>*>(sort_shared);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   constexpr uint32_t kTile = kSortThreads * Items;
@@ -150,9 +151,8 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
 #pragma unroll
       for (int i = 0; i < Items; ++i) {
         if (tile + own + i * 32 >= end) break;
-        last[tile + own + i * 32] = entries[i];
-        // Later passes load from here before they know that they have nothing to do.
-        to[tile + own + i * 32] = entries[i];
+        ordered[tile + own + i * 32] = entries[i];
+        if (also != nullptr) also[tile + own + i * 32] = entries[i];
       }
     }
     return;
@@ -290,13 +290,14 @@ cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_
                                     call.zeroed, call.num_zeroed);
   shape.blocks = blocks;
   shape.overlaps_before = true;
-  uint64_t* last = places[(plan.passes - 1) % 2];
+  uint64_t* const ordered = places[(plan.passes - 1) % 2];
+  uint64_t* const also = places[plan.passes % 2];  // none of one pass
   for (int pass = 0; pass < plan.passes && error == cudaSuccess; ++pass) {
     uint64_t* to = places[pass % 2];
     error = launch_kernel(count_digits, shape, call.stream, args);
     if (error != cudaSuccess) return error;
     error = with_constant<kMaxSortItems>(plan.items, [&](auto items) {
-      return launch_tiles<items>(move_entries<items>, shape, call.stream, args, to, last);
+      return launch_tiles<items>(move_entries<items>, shape, call.stream, args, to, ordered, also);
     });
     args.source.packed = *sorted = to;
     args.digit.shift += plan.digit_bits;

@@ -37,6 +37,23 @@ __device__ __forceinline__ S scaled(S value, S alpha) {
   }
 }
 
+// What T holds of a sum, and the rest. f16 ends at 65504, where the same values added to memory one by one may not pass it.
+template <typename T>
+__device__ __forceinline__ Sum<T> take_part(Sum<T>& sum, bool& more) {
+  Sum<T> part = sum;
+  sum = kNothing<Sum<T>>;
+  if constexpr (std::is_same_v<T, __half>) {
+    constexpr float kMost = 65504;
+    if (fabsf(part) > kMost && fabsf(part) < INFINITY) {
+      sum = part;
+      part = copysignf(kMost, part);
+      sum -= part;
+      more = true;
+    }
+  }
+  return part;
+}
+
 template <typename T, int V>
 struct alignas(sizeof(Sum<T>) * V < kPackBytes ? sizeof(Sum<T>) * V : kPackBytes) Sums {
   Sum<T> values[V];
@@ -62,6 +79,15 @@ struct alignas(sizeof(Sum<T>) * V < kPackBytes ? sizeof(Sum<T>) * V : kPackBytes
     Pack<T, V> pack;
 #pragma unroll
     for (int i = 0; i < V; ++i) pack.values[i] = from_compute<T>(values[i]);
+    return pack;
+  }
+
+  // What T holds of these sums; there is `more` of them than that.
+  __device__ __forceinline__ Pack<T, V> take(bool& more) {
+    Pack<T, V> pack;
+    more = false;
+#pragma unroll
+    for (int i = 0; i < V; ++i) pack.values[i] = from_compute<T>(take_part<T>(values[i], more));
     return pack;
   }
 

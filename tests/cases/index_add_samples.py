@@ -126,6 +126,9 @@ def _bins_and_counts() -> Iterator[Call]:
         yield Call("bins", shape, 0, count, index=next(distributions), index_dtype=dtype, sanitize=large and k % 3 == 0)
     # Paths that only many values take: frequent bins apart, packs of entries, rows of entries in shared memory.
     yield Call("many", (13_000, 64), 0, 16_500, index="zipf", sanitize=True)
+    yield Call("many", (13_000, 33), 0, 32_000, index="zipf", sanitize=True)
+    # An index in order, sorted in three passes.
+    yield Call("many", (300_000,), 0, 5000, index="sorted", sanitize=True)
     yield Call("many", (100,), 0, 40_003, index="zipf", sanitize=True)
     yield Call("many", (600, 20), 1, 90, index="zipf", sanitize=True)
 

@@ -467,3 +467,26 @@ def test_rows_of_a_bin_are_summed_by_tiles(kernels, distribution, sms, dtype, wi
         taken = run_and_compare(kernels, self, source, 2, index, alpha=-2, sms=sms)
         assert taken.path == ATOMIC and taken.values * self.buffer.itemsize == 16
         assert taken.tile_rows >= 256 // units if sms == 64 else taken.tile_rows == 1024 // units
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("width, path", [(16, "tiles"), (6, "frequent bins")])
+def test_sums_that_float16_does_not_hold(kernels, sign, width, path):
+    """Added one by one they stay in range: -60000 + 3 x 30000, which is added as 65504 and 24496."""
+    set_limits(kernels, kMinHotValues=0)
+    random = np.random.default_rng(0)
+    bins, entries = 2000, 1300
+    self = Operand(TYPES[6], [width, bins], [1, width], 0, random)
+    source = Operand(TYPES[6], [width, entries], [1, width], 0, random)
+    index = random.integers(0, bins - 1, entries)
+    index[[5, 6, 9]] = bins - 1
+    if path == "frequent bins":  # which a sample of 1024 must show
+        index[:] = random.integers(0, bins - 1, entries)
+        index[::2] = bins - 1
+    for array in (source.buffer, source.before):
+        source.view(array)[...] = -0.0
+        source.view(array)[[5, 6, 9] if path == "tiles" else [0, 2, 4]] = 30000 * sign
+    for array in (self.buffer, self.before):
+        self.view(array)[bins - 1] = -60000 * sign
+    taken = run_and_compare(kernels, self, source, 1, index, sms=1)
+    assert (taken.tile_rows > 0) == (path == "tiles") and (taken.hot_bins > 0) == (path != "tiles")
