@@ -89,6 +89,19 @@ def test_refuses_other_modes(device, mode):
 
 
 @each_device
+@pytest.mark.parametrize("width", [1, 16, 64])
+def test_sums_beyond_float16_of_which_none_is_left(device, width):
+    """Added one by one in any order they stay in its range, so however they are grouped they must."""
+    self = torch.zeros(2000, width, dtype=torch.float16, device=device)
+    self[7] = -60000
+    index, source = torch.arange(4096, device=device) % 1000 + 1000, torch.zeros(4096, width, device=device).half()
+    index[[5, 6, 9]], source[[5, 6, 9]] = 7, 30000
+    for mode in MODES:
+        result = torch_ops.index_add(self, 0, index, source, mode=mode)
+        assert (result[7] == 30000).all() and torch.count_nonzero(result) == width
+
+
+@each_device
 @each_half
 @pytest.mark.parametrize("width", [None, 1, 3, 8, 33])
 def test_a_hot_row_of_ones(device, dtype, width):
