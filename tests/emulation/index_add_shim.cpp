@@ -32,7 +32,8 @@ struct Taken {
 // The limits that small problems would not reach.
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
                            int group_rows, int max_position_bits, int64_t min_hot_values,
-                           int64_t max_tile_entries, int min_lines, int64_t min_tile_entries) {
+                           int64_t max_tile_entries, int min_lines, int64_t min_tile_entries,
+                           int64_t sort_traffic) {
   kSortSourceBytes = sort_source_bytes;
   kMinBinValues = min_bin_values;
   kMaxLaunchSize = launch_size;
@@ -42,6 +43,7 @@ extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, in
   kMaxTileEntries = max_tile_entries;
   kMinLines = min_lines;
   kMinTileEntries = min_tile_entries;
+  kSortTraffic = static_cast<double>(sort_traffic);
 }
 
 extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,

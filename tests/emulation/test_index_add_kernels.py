@@ -18,7 +18,7 @@ FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
 LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kGroupRows": 128}
 LIMITS |= {"kMaxPositionBits": 30, "kMinHotValues": 1 << 20}
-LIMITS |= {"kMaxTileEntries": 4096, "kMinLines": 512, "kMinTileEntries": 1024}
+LIMITS |= {"kMaxTileEntries": 4096, "kMinLines": 512, "kMinTileEntries": 1024, "kSortTraffic": 118_000_000}
 
 
 class Taken(ctypes.Structure):
@@ -46,6 +46,7 @@ def set_limits(kernels, **limits):
         ctypes.c_int64(values["kMaxTileEntries"]),
         values["kMinLines"],
         ctypes.c_int64(values["kMinTileEntries"]),
+        ctypes.c_int64(values["kSortTraffic"]),
     )
 
 
@@ -179,18 +180,41 @@ def test_any_problem(kernels):
                 "kMaxPositionBits": st.sampled_from([7, 30, 30]),
                 "kMinHotValues": st.sampled_from([0, 1 << 20]),
                 "kMinTileEntries": st.sampled_from([0, 1024]),
+                "kSortTraffic": st.sampled_from([-(2**50), 118_000_000]),
             }
         ),
     )
     def check(problem, sms, limits):
         set_limits(kernels, **limits)
         run = run_and_compare(kernels, *problem, sms)
-        taken.add((run.path, run.values > 1, run.lanes, run.slices > 1))
+        taken.add(run.path)
 
     check()
-    assert {path for path, *_ in taken} == {ATOMIC, SORTED, BINS, LINES}
-    assert {lanes for path, _, lanes, _ in taken if path == SORTED} == {1, 2, 4, 8, 16, 32}
-    assert {(path, True, True) for path in (ATOMIC, SORTED)} <= {(path, packs, many) for path, packs, _, many in taken}
+    assert taken == {ATOMIC, SORTED, BINS, LINES}
+
+
+@pytest.mark.parametrize("width, lanes", [(1, 1), (2, 2), (8, 2), (12, 4), (20, 8), (64, 16), (128, 32), (130, 32)])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_rows_by_few_and_many_lanes(kernels, distribution, width, lanes):
+    set_limits(kernels)
+    random = np.random.default_rng(width)
+    self = Operand(TYPES[7], [width, 90], [1, width], 0, random)
+    source = Operand(TYPES[7], [width, 700], [1, width], 0, random)
+    taken = run_and_compare(kernels, self, source, 1, indices(distribution, 700, 90, random), mode=DETERMINISTIC)
+    assert (taken.path, taken.lanes) == (SORTED, lanes)
+
+
+@pytest.mark.parametrize("mode, path", [(FAST, ATOMIC), (DETERMINISTIC, SORTED)])
+@pytest.mark.parametrize("dtype, width", [(TYPES[6], 64), (TYPES[7], 64), (TYPES[8], 52)], ids=str)
+def test_slices_of_packs(kernels, mode, path, dtype, width):
+    """Rows that one launch does not take, in halves that are whole packs."""
+    set_limits(kernels, kMaxLaunchSize=50)
+    random = np.random.default_rng(width)
+    self = Operand(dtype, [width, 70], [1, width], 0, random)
+    source = Operand(dtype, [width, 1100], [1, width], 0, random)
+    taken = run_and_compare(kernels, self, source, 1, indices("hot", 1100, 70, random), mode=mode)
+    assert (taken.path, taken.slices) == (path, 2) and taken.values == 16 // self.buffer.itemsize
+    assert (taken.tile_rows > 0) == (path == ATOMIC)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
