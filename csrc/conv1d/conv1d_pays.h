@@ -19,7 +19,7 @@ inline bool has_short_rows(const Problem& p, int64_t places) {
 // Up to which depthwise problems value by value pay.
 inline int64_t most_value_taps(const Problem& p) { return p.dilation < 4 ? 16 : 11; }
 
-// A window for each of many taps, of rows that are short or hold no lane long: depthwise with 15 taps, dilation 4, f32 / f16, rows'
+// A window for each of many taps, of rows that are short or of so few outputs that latency decides: depthwise with 15 taps, dilation 4, f32 / f16, rows'
 // speed over ATen's 0.41 / 0.66 for (1,5000,12), 0.74 / 0.66 for (1,1500,48), 0.77 / 0.95 for (1,400,220), 1.05 / 1.01 for
 // (1,5000,48), 1.54 / 1.33 for (1,100,48).
 inline bool has_far_taps(const Problem& p, int64_t places) {

@@ -1,6 +1,6 @@
 // The same where many entries may name one bin, whose additions would queue up at its address. A block
-// finds the bins that several rows of its tile name, sums these rows in shared memory and adds the sum
-// once: aggregated atomics (A. Adinets, "CUDA Pro Tip: Optimized Filtering with Warp-Aggregated
+// finds in shared memory the bins that several rows of its tile name; a warp sums the rows of each and adds
+// the sum once: aggregated atomics (A. Adinets, "CUDA Pro Tip: Optimized Filtering with Warp-Aggregated
 // Atomics", 2014), of a block's rows. Where no bin is named so often, each row is added as it came.
 #pragma once
 
@@ -26,7 +26,7 @@ struct TileSegment {
   uint16_t first, count;
 };
 
-// What a block has in shared memory: tile_shared_bytes() of them.
+// What a block has in shared memory, tile_shared_bytes() in all.
 struct TileTables {
   static constexpr uint32_t kNoBin = ~0u;
   static constexpr uint16_t kAlone = 0xffff;
@@ -66,8 +66,7 @@ struct TileTables {
     }
   }
 
-  // Sets `repeated` if some bin has enough rows that
-  // they are summed.
+  // Sets `repeated` if some bin has enough rows that they are summed.
   __device__ __forceinline__ void count(uint32_t rows, bool* repeated) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {

@@ -1,6 +1,6 @@
 // Launch shapes and the borders between the paths of index_add, with what was measured on an H200
-// (microseconds). Not swept: kSortGroup, kSortRepeats, kGroupRows, kMaxParts, kMinBinValues, kMaxBinBytes
-// and the numbers of frequent bins.
+// (microseconds). Not swept: kSortGroup, kSortRepeats, kGroupRows, kMaxParts, kMinBinValues, kMaxBinBytes,
+// kMinTileEntries and the numbers of frequent bins.
 #pragma once
 
 #include <cstdint>
