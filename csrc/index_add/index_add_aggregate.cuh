@@ -9,8 +9,10 @@
 
 namespace gpuopt::index_add {
 
-// Rows of a tile, of a thread.
-constexpr int kThreadRows = kAtomicUnroll / static_cast<int>(kMinTileUnits);
+// Rows of a tile, of a thread, in a block of so many.
+template <int kThreads>
+constexpr int kThreadRows =
+    kThreads == kFewRowsThreads ? 1 : kAtomicUnroll / static_cast<int>(kMinTileUnits);
 
 struct TileArgs {
   uint32_t rows = 0;  // of a full tile
@@ -67,10 +69,11 @@ struct TileTables {
   }
 
   // Sets `repeated` if some bin has enough rows that they are summed.
+  template <int kThreads>
   __device__ __forceinline__ void count(uint32_t rows, bool* repeated) {
 #pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      const uint32_t row = threadIdx.x + i * kAtomicThreads;
+    for (int i = 0; i < kThreadRows<kThreads>; ++i) {
+      const uint32_t row = threadIdx.x + i * kThreads;
       if (row >= rows) break;
       const uint32_t slot = claim(bins[row]);
       const uint32_t rank = atomicAdd(&slot_counts[slot], 1u);
@@ -105,10 +108,11 @@ struct TileTables {
 };
 
 // blockIdx: tiles side by side, then stretches of rows, then outer indices. A tile has no more units than
-// the block's threads have kAtomicUnroll of.
-template <typename T, int V>
-__global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const AtomicArgs args,
-                                                                    const TileArgs tile) {
+// kAtomicThreads threads have kAtomicUnroll of; fewer threads take them in batches.
+template <typename T, int V, int kThreads>
+__global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
+                                           kThreads) void add_aggregated(const AtomicArgs args,
+                                                                         const TileArgs tile) {
   using S = Sum<T>;
   extern __shared__ uint4 tile_memory[];
   __shared__ uint32_t num_listed, num_segments;
@@ -125,36 +129,39 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
                     first * args.entry_stride + first_unit * V;
   T* self = static_cast<T*>(args.self) + offsets.self + first_unit * V;
 
-  uint32_t entries[kThreadRows];
-  int64_t bins[kThreadRows];
+  uint32_t entries[kThreadRows<kThreads>];
+  int64_t bins[kThreadRows<kThreads>];
 #pragma unroll
-  for (int i = 0; i < kThreadRows; ++i) entries[i] = first + threadIdx.x + i * kAtomicThreads;
+  for (int i = 0; i < kThreadRows<kThreads>; ++i) entries[i] = first + threadIdx.x + i * kThreads;
   const int count =
-      threadIdx.x < rows ? static_cast<int>((rows - threadIdx.x - 1) / kAtomicThreads + 1) : 0;
+      threadIdx.x < rows ? static_cast<int>((rows - threadIdx.x - 1) / kThreads + 1) : 0;
   args.index.load(entries, count, bins);
   RawPack<T, V> packs[kAtomicUnroll];
   uint32_t unit_rows[kAtomicUnroll], own_units[kAtomicUnroll];
+  const auto load_batch = [&](int batch) {
 #pragma unroll
-  for (int u = 0; u < kAtomicUnroll; ++u) {
-    unit_rows[u] = threadIdx.x + u * kAtomicThreads;
-    own_units[u] = args.units.divmod(unit_rows[u]);
-    if (own_units[u] >= units) unit_rows[u] = rows;
-    if (unit_rows[u] < rows) {
-      packs[u].load(source + unit_rows[u] * args.entry_stride + own_units[u] * V);
+    for (int u = 0; u < kAtomicUnroll; ++u) {
+      unit_rows[u] = threadIdx.x + (batch * kAtomicUnroll + u) * kThreads;
+      own_units[u] = args.units.divmod(unit_rows[u]);
+      if (own_units[u] >= units) unit_rows[u] = rows;
+      if (unit_rows[u] < rows) {
+        packs[u].load(source + unit_rows[u] * args.entry_stride + own_units[u] * V);
+      }
     }
-  }
+  };
+  load_batch(0);
   tables.clear();
   args.index.check(count, bins);
 #pragma unroll
-  for (int i = 0; i < kThreadRows; ++i) {
-    if (i < count) tables.bins[threadIdx.x + i * kAtomicThreads] = static_cast<uint32_t>(bins[i]);
+  for (int i = 0; i < kThreadRows<kThreads>; ++i) {
+    if (i < count) tables.bins[threadIdx.x + i * kThreads] = static_cast<uint32_t>(bins[i]);
   }
   if (threadIdx.x == 0) {
     num_listed = num_segments = 0;
     repeated = false;
   }
   __syncthreads();
-  tables.count(rows, &repeated);
+  tables.template count<kThreads>(rows, &repeated);
   __syncthreads();
   if (repeated) tables.list_segments(rows, &num_listed, &num_segments);
 
@@ -162,13 +169,18 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
   const auto address_of = [&](uint32_t bin, uint32_t unit) {
     return self + bin * args.bin_stride + unit * V;
   };
+#pragma unroll 1
+  for (int batch = 1;; ++batch) {
 #pragma unroll
-  for (int u = 0; u < kAtomicUnroll; ++u) {
-    const uint32_t row = unit_rows[u];
-    if (row >= rows || (repeated && tables.row_slots[row] != TileTables::kAlone)) continue;
-    Sums<T, V> sums;
-    sums.add(packs[u].values(), alpha);
-    atomic_add_pack(address_of(tables.bins[row], own_units[u]), sums.rounded());
+    for (int u = 0; u < kAtomicUnroll; ++u) {
+      const uint32_t row = unit_rows[u];
+      if (row >= rows || (repeated && tables.row_slots[row] != TileTables::kAlone)) continue;
+      Sums<T, V> sums;
+      sums.add(packs[u].values(), alpha);
+      atomic_add_pack(address_of(tables.bins[row], own_units[u]), sums.rounded());
+    }
+    if (batch == kAtomicThreads / kThreads) break;
+    load_batch(batch);
   }
   if (!repeated) return;
 
@@ -176,7 +188,7 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_aggregated(const Atomic
   uint32_t lanes = 1;
   while (lanes < args.units.divisor) lanes *= 2;
   const uint32_t lane = threadIdx.x % kWarpLanes, unit = lane % lanes;
-  for (uint32_t s = threadIdx.x / kWarpLanes; s < num_segments; s += kAtomicThreads / kWarpLanes) {
+  for (uint32_t s = threadIdx.x / kWarpLanes; s < num_segments; s += kThreads / kWarpLanes) {
     const TileSegment segment = tables.segments[s];
     Sums<T, V> sums;
     if (unit < units) {

@@ -91,7 +91,11 @@ cudaError_t launch_atomic(const Addition& addition, const Plan& plan) {
       shape.blocks = tile.columns.divisor * tile.per_outer.divisor *
                      static_cast<unsigned>(plan.layout.outer_size);
       shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(plan.tile_rows));
-      return launch_kernel(add_aggregated<T, V>, shape, addition.stream, args, tile);
+      shape.threads = static_cast<unsigned>(plan.tile_threads);
+      return launch_kernel(plan.tile_threads == kFewRowsThreads
+                               ? add_aggregated<T, V, kFewRowsThreads>
+                               : add_aggregated<T, V, kAtomicThreads>,
+                           shape, addition.stream, args, tile);
     }
   }
   const auto block_units = static_cast<uint32_t>(plan.thread_units) * kAtomicThreads;

@@ -30,6 +30,7 @@ struct Plan {
   // kAtomic: rows of a block's tile, which sums those of one bin, and units of each; 0 if all rows are
   // added by themselves.
   int64_t tile_rows = 0, tile_units = 0;
+  int tile_threads = 0;
   int64_t thread_units = 1;  // that a thread has under way
 
   // kSorted: `lanes` neighbours form a group, which sums rows; a row has `tiles` of them.
@@ -157,6 +158,8 @@ inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
       // Tiles side by side, as wide as each other.
       plan.tile_units = ceil_div(plan.units, ceil_div<int64_t>(plan.units, kTileUnits));
       plan.tile_rows = plan.thread_units * kAtomicThreads / plan.tile_units;
+      const bool few_rows = plan.thread_units == kAtomicUnroll && plan.tile_rows <= kFewRowsThreads;
+      plan.tile_threads = few_rows ? kFewRowsThreads : kAtomicThreads;
     } else if (may_queue_up(problem, plan.layout)) {
       const auto bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
       plan.hot_bins =

@@ -11,7 +11,7 @@ struct View {
   int64_t outer_group, copies, splits, split_values, thread_entries, shared_bytes;
   int64_t inner, inner_self_stride, inner_source_stride, num_outer, outer_size;
   int64_t position_bits, passes, digit_bits, sort_blocks, tiles_per_block, sort_tile, sort_bytes,
-      one_tile, tile_rows, tile_units, thread_units, hot_bins;
+      one_tile, tile_rows, tile_units, tile_threads, thread_units, hot_bins;
 };
 
 namespace {
@@ -50,6 +50,7 @@ View view_of(const Problem& problem, Path path, const Device& device) {
           sort.one_tile,
           plan.tile_rows,
           plan.tile_units,
+          plan.tile_threads,
           plan.thread_units,
           plan.hot_bins};
 }

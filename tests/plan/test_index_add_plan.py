@@ -24,7 +24,7 @@ GRID = 2**31 - 1
 FIELDS = (
     "path values units lanes tiles group_entries range_entries tasks warp_rows part_rows outer_group copies splits split_values "
     "thread_entries shared_bytes inner inner_self_stride inner_source_stride num_outer outer_size position_bits passes digit_bits "
-    "sort_blocks tiles_per_block sort_tile sort_bytes one_tile tile_rows tile_units thread_units hot_bins"
+    "sort_blocks tiles_per_block sort_tile sort_bytes one_tile tile_rows tile_units tile_threads thread_units hot_bins"
 ).split()
 
 
@@ -139,6 +139,8 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
             columns = -(-v.units // v.tile_units)
             assert v.values * ITEM[problem.dtype] == 16 and v.hot_bins == 0 and v.tile_units <= 16
             assert v.tile_rows * v.tile_units <= 256 * v.thread_units < (v.tile_rows + 1) * v.tile_units
+            # Half as many threads make two rounds of four units, and have one row each.
+            assert v.tile_threads == (128 if v.thread_units == 4 and v.tile_rows <= 128 else 256)
             assert columns * -(-entries // v.tile_rows) * v.outer_size <= GRID
     elif v.path == SORTED:
         assert v.lanes in (1, 2, 4, 8, 16, 32) and v.tiles * v.lanes >= v.units > (v.tiles - 1) * v.lanes
