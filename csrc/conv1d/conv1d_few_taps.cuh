@@ -1,12 +1,44 @@
 // Convolutions of the half types of one input channel a group and few taps, of step 1 along contiguous rows, on tensor cores: as
-// mma_kernel, with B in registers. It is one product of 16 places, and where these don't reach one of 8 more.
+// mma_kernel, with B in registers. The one kernel copies what a warp needs of A to shared memory, which moves more bytes in the
+// long run; lanes of the other load their parts of A from memory, which is done sooner.
 #pragma once
 
 #include "conv1d/conv1d_mma.cuh"
 
 namespace gpuopt::conv1d {
 
-// Taps side by side, up to kFewTaps.
+// A lane's words of B: each the taps of two rows, one below the other, of column lane / 4. The tap of row j and column n lies
+// j - n - ahead places behind the first. All lanes of the warp take part.
+template <typename T>
+class TapWords {
+ public:
+  __device__ __forceinline__ TapWords(const T* weight, const ChunkArgs& args, int32_t ahead) {
+    // Each lane has a tap, and those behind the last have 0: at least ten, which rows before the first tap meet.
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    const T tap = load_if(weight + lane * args.weight_tap, lane < args.taps);
+    uint16_t bits;
+    memcpy(&bits, &tap, sizeof(bits));
+    bits_ = bits;
+    first_ = -lane / 4 - ahead;
+  }
+  __device__ __forceinline__ uint32_t at(int32_t row) const {
+    const uint32_t first = __shfl_sync(0xffffffffu, bits_, (first_ + row) & 31);
+    const uint32_t second = __shfl_sync(0xffffffffu, bits_, (first_ + row + 1) & 31);
+    return first | second << 16;
+  }
+
+ private:
+  uint32_t bits_;
+  int32_t first_;
+};
+
+template <typename T>
+__device__ __forceinline__ float load_bias(const ChunkArgs& args, uint32_t channel) {
+  if (args.bias == nullptr) return 0;
+  return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+}
+
+// Taps side by side, up to kFewTaps: a product of 16 places, and where these don't reach one of 8 more.
 template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     few_taps_kernel(const __grid_constant__ ChunkArgs args) {
@@ -24,32 +56,19 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   const Chunk<T, kTile> chunk(args, warp);
   chunk.copy(args, copies, packs, 0, static_cast<int32_t>(args.warp_packs));
   const int32_t ahead = chunk.ahead(args, 0);
-  // The tap of row j and column n of B lies j - n - ahead places behind the first.
-  const auto tap_at = [&](int32_t j) {
-    const int32_t k = j - static_cast<int32_t>(lane / 4) - ahead;
-    const bool valid = static_cast<uint32_t>(k) < static_cast<uint32_t>(args.taps);
-    return load_if(chunk.weight + int64_t{k} * static_cast<int32_t>(args.weight_tap), valid);
-  };
-  uint32_t b[3];
-#pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    const auto j = static_cast<int32_t>(2 * (lane % 4)) + 8 * i;
-    const Pack<T, 2> pair{tap_at(j), tap_at(j + 1)};
-    memcpy(&b[i], &pair, sizeof(pair));
-  }
-  float bias = 0;
-  if (args.bias != nullptr) {
-    bias = to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
-  }
+  const TapWords<T> taps(chunk.weight, args, ahead);
+  const auto row = static_cast<int32_t>(2 * (lane % 4));
+  const uint32_t first[2] = {taps.at(row), taps.at(row + 8)}, rest = taps.at(row + 16);
+  const float bias = load_bias<T>(args, chunk.channel);
   copies.wait();
   __syncwarp();
 
-  const auto sum_at = [&](int32_t offset) {
+  const auto sum_at = [&](int32_t place) {
     float sum = 0;
 #pragma unroll 1
     for (int32_t k = 0; k < args.taps; ++k) {
-      sum = multiply_add(to_compute(reinterpret_cast<const T*>(packs)[ahead + offset + k]),
-                         to_compute(chunk.weight[k * args.weight_tap]), sum);
+      const T value = reinterpret_cast<const T*>(packs)[ahead + place - chunk.begin + k];
+      sum = multiply_add(to_compute(value), to_compute(chunk.weight[k * args.weight_tap]), sum);
     }
     return sum;
   };
@@ -63,21 +82,136 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     uint32_t a[kMmaParts][4];
     load_matrices<0>(a[0], near);
     load_matrices<kMmaOutputs / N>(a[1], near);
-    const uint32_t first[2] = {b[0], b[1]};
     multiply_add_matrices<T>(sums[0], a[0], first);
     multiply_add_matrices<T>(sums[1], a[1], first);
     if (is_far) {
       uint32_t more[4];
       load_matrices<0>(more, far);
       const uint32_t upper[2] = {more[0], more[1]}, lower[2] = {more[2], more[3]};
-      multiply_add_matrices<T>(sums[0], upper, b[2]);
-      multiply_add_matrices<T>(sums[1], lower, b[2]);
+      multiply_add_matrices<T>(sums[0], upper, rest);
+      multiply_add_matrices<T>(sums[1], lower, rest);
     }
-    store_tile(sums, args, chunk, place, bias, sum_at);
+    store_tile(sums, args, chunk.to, place, bias, sum_at);
     near += kTile / N;
     far += kTile / N;
     place += kTile;
   }
+}
+
+// What a lane has of A, from memory: of each of kCount blocks, 64 values apart, the lane's 4 of 16 neighbouring inputs. (A's columns and
+// B's rows may be in any order, as long as it is the same: columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, which are one lane's, are
+// neighbours here.)
+template <typename T>
+struct BlockInputs {
+  static constexpr int kQuad = 4, kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
+  uint64_t quads[kCount];  // little-endian: the first value is the lowest
+
+  // From place `at` of a row of `size` values on, with 0 for what lies outside. `over_ends`: quads may lie partly outside.
+  __device__ __forceinline__ void load(const Rows<T>& rows, const T* row, int32_t at, int32_t size,
+                                       bool over_ends) {
+    if (!over_ends) {
+      const auto whole = static_cast<uint32_t>(max(size - kQuad + 1, 0));
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const int32_t own = at + i * kApart;
+        quads[i] = load_word<uint64_t>(row + own, static_cast<uint32_t>(own) < whole);
+      }
+      return;
+    }
+    // All loads first, which then wait for memory together.
+    const auto is_signal = [&](int32_t own) {
+      const auto* address = reinterpret_cast<const char*>(row + own);
+      return address >= rows.first_pack && address < rows.last_pack + kPackBytes;
+    };
+    bool all_loaded = true;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int32_t own = at + i * kApart;
+      const bool touches = own > -kQuad && own < size, loads = touches && is_signal(own);
+      quads[i] = load_word<uint64_t>(row + own, loads);
+      all_loaded = all_loaded && touches == loads;
+    }
+    if (!all_loaded) load_one_by_one(row, at, size, is_signal);
+    // Without what they have of other rows.
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int32_t own = at + i * kApart;
+      if (own < 0) quads[i] &= ~uint64_t{0} << (-own * 16 & 63);
+      if (own + kQuad > size) quads[i] &= ~uint64_t{0} >> ((own + kQuad - size) * 16 & 63);
+    }
+  }
+
+  // C += A B of part `m` of a tile.
+  __device__ __forceinline__ void multiply_add(float (&sums)[4], int m,
+                                               const uint32_t (&taps)[2]) const {
+    const uint64_t upper = quads[2 * m], lower = quads[2 * m + 1];
+    const uint32_t a[4] = {static_cast<uint32_t>(upper), static_cast<uint32_t>(lower),
+                           static_cast<uint32_t>(upper >> 32), static_cast<uint32_t>(lower >> 32)};
+    multiply_add_matrices<T>(sums, a, taps);
+  }
+
+ private:
+  // Those that reach out of the signal's memory.
+  template <typename IsSignal>
+  __device__ __forceinline__ void load_one_by_one(const T* row, int32_t at, int32_t size,
+                                                  const IsSignal& is_signal) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int32_t own = at + i * kApart;
+      if (own <= -kQuad || own >= size || is_signal(own)) continue;
+#pragma unroll 1
+      for (int j = kQuad - 1; j >= 0; --j) {
+        const bool valid = static_cast<uint32_t>(own + j) < static_cast<uint32_t>(size);
+        quads[i] = quads[i] << 16 | load_word<uint16_t>(row + own + j, valid);
+      }
+    }
+  }
+};
+
+// Taps side by side, up to kDirectTaps: a product of 16 places, and where these don't reach one of 16 more. A warp has one tile.
+template <typename T>
+__global__ void __launch_bounds__(kChunkThreads)
+    direct_taps_kernel(const __grid_constant__ ChunkArgs args) {
+  constexpr int kTile = kMmaParts * kMmaOutputs;
+  using Inputs = BlockInputs<T>;
+  let_next_grid_start();
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  wait_for_grid_before();
+  if (warp >= args.warps) return;
+
+  const Chunk<T, kTile> chunk(args, warp);
+  const auto ahead = static_cast<int32_t>(chunk.origin % Inputs::kQuad);
+  const bool is_far = args.taps + ahead > 16 - 7;
+  const int32_t at = chunk.first - ahead, row = lane % 4 * Inputs::kQuad;
+  const bool ragged = (at | args.from_size) % Inputs::kQuad != 0;
+  const bool over_ends = ragged && (at < 0 || at + kTile + 32 > args.from_size);
+  const Rows<T> rows{args.first_pack, args.last_pack};
+  Inputs near, far;
+  near.load(rows, chunk.from, at + lane / 4 * 8 + row, args.from_size, over_ends);
+  if (is_far) far.load(rows, chunk.from, at + lane / 4 * 8 + row + 16, args.from_size, over_ends);
+  const TapWords<T> taps(chunk.weight, args, ahead);
+  const uint32_t first[2] = {taps.at(row), taps.at(row + 2)};
+  const uint32_t rest[2] = {taps.at(row + 16), taps.at(row + 18)};
+  const float bias = load_bias<T>(args, chunk.channel);
+
+  float sums[kMmaParts][4] = {};
+#pragma unroll
+  for (int m = 0; m < kMmaParts; ++m) {
+    near.multiply_add(sums[m], m, first);
+    if (is_far) far.multiply_add(sums[m], m, rest);
+  }
+  store_tile(sums, args, chunk.to, chunk.begin + 2 * lane, bias, [&](int32_t place) {
+    float sum = 0;
+#pragma unroll 1
+    for (int32_t k = 0; k < args.taps; ++k) {
+      const int32_t from = chunk.first + place - chunk.begin + k;
+      const bool valid = static_cast<uint32_t>(from) < static_cast<uint32_t>(args.from_size);
+      sum = multiply_add(to_compute(load_if(chunk.from + from, valid)),
+                         to_compute(chunk.weight[k * args.weight_tap]), sum);
+    }
+    return sum;
+  });
 }
 
 }  // namespace gpuopt::conv1d

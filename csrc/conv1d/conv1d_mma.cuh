@@ -81,13 +81,12 @@ __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
   }
 }
 
-// The outputs that a lane has of a tile, pairs kMmaOutputs / 2 apart from `place` on, to memory. sum_at(offset) is that of one of
-// the chunk's outputs alone, for NaN among them: perhaps a tap of 0 times an infinite value that isn't under an output at all.
-template <typename T, int kTile, typename SumAt>
+// The outputs that a lane has of a tile, pairs kMmaOutputs / 2 apart from `place` on, to row `to`. sum_at(place) is that of one
+// alone, for NaN among them: perhaps a tap of 0 times an infinite value that isn't under an output at all.
+template <typename T, typename SumAt>
 __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
-                                           const Chunk<T, kTile>& chunk, int32_t place, float bias,
-                                           const SumAt& sum_at) {
-  static_assert(kTile == kMmaParts * kMmaOutputs);
+                                           T* to, int32_t place, float bias, const SumAt& sum_at) {
+  constexpr int kTile = kMmaParts * kMmaOutputs;
   float total = 0;
 #pragma unroll
   for (const auto& part : sums) total += (part[0] + part[1]) + (part[2] + part[3]);
@@ -95,7 +94,7 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
     // Rolled, as few instructions as may be: they are fetched with those around them.
 #pragma unroll 1
     for (int i = 0; i < 4 * kMmaParts; ++i) {
-      const float alone = sum_at(place - chunk.begin + i / 2 * (kMmaOutputs / 2) + i % 2);
+      const float alone = sum_at(place + i / 2 * (kMmaOutputs / 2) + i % 2);
 #pragma unroll
       for (int j = 0; j < 4 * kMmaParts; ++j) {
         float& sum = sums[j / 4][j % 4];
@@ -121,12 +120,12 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
   if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
 #pragma unroll
     for (int i = 0; i < 2 * kMmaParts; ++i) {
-      store_whole(chunk.to + place + i * (kMmaOutputs / 2), rounded[i]);
+      store_whole(to + place + i * (kMmaOutputs / 2), rounded[i]);
     }
   } else {
 #pragma unroll
     for (int i = 0; i < 2 * kMmaParts; ++i) {
-      store_pair(chunk.to, place + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
+      store_pair(to, place + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
     }
   }
 }
@@ -230,11 +229,11 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       pairs = pairs_at(row.taps);
     }
 
-    store_tile(sums, args, chunk, place, bias, [&](int32_t offset) {
+    store_tile(sums, args, chunk.to, place, bias, [&](int32_t output) {
       float sum = 0;
       for (uint32_t c = 0; c < args.in_channels; ++c) {
-        const T* const input =
-            reinterpret_cast<const T*>(packs + c * args.warp_packs) + chunk.ahead(args, c) + offset;
+        const T* const input = reinterpret_cast<const T*>(packs + c * args.warp_packs) +
+                               chunk.ahead(args, c) + (output - chunk.begin);
         const T* const own_taps = taps + c * args.taps_pitch;
 #pragma unroll 1
         for (int32_t k = 0; k <= span; k += args.dilation.divisor) {

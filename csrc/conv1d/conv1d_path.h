@@ -35,7 +35,8 @@ struct Plan {
   bool packed = false;          // weight gradients, kColumns: by packs of channels
   bool dilated = false;         // kRows: with a window for every tap
   bool strided = false;         // kChunks: of another step than 1; gradients gather
-  bool few_taps = false;        // kChunks of half types: in registers
+  bool few_taps = false;        // kChunks of half types: in registers,
+  bool direct = false;          // as here, with inputs that lanes load by themselves
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
   int64_t places = 4;           // kValues: of a lane
   int64_t row_width = 1;        // so many take neighbouring places; packed: packs; gathered: taps

@@ -121,6 +121,26 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   return plan;
 }
 
+// A warp for every tile, with inputs from memory to registers, where there are few: copies come later. Short rows share blocks
+// otherwise, which pays with few taps.
+inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tuning) {
+  Plan plan;
+  if (item_of(p) != 2 || p.from.channels > 1 || (p.dilation > 1 && p.taps > 1) ||
+      p.taps > kDirectTaps || (p.to.size < tuning.direct_row && p.taps < tuning.direct_from)) {
+    return plan;
+  }
+  plan.row_lanes = lanes_of_row(p, tile_outputs(item_of(p)), kSectorBytes);
+  plan.lanes = p.batch * p.groups * p.to.channels * plan.row_lanes;
+  const bool few_taps = p.taps <= kFewTaps && p.to.size >= tuning.chunk_outputs;
+  const int64_t most = few_taps ? tuning.direct_few_warps : tuning.direct_warps;
+  if (plan.lanes > device.multiprocessors * most) return plan;
+  plan.direct = true;
+  plan.threads = kChunkThreads;
+  plan.blocks = ceil_div<int64_t>(plan.lanes, kChunkThreads / 32);
+  plan.path = Path::kChunks;
+  return plan;
+}
+
 // Other steps than 1.
 inline Plan plan_strided(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
@@ -247,7 +267,10 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
     }
     if (plan.path == Path::kLibrary && has_unit_step(p)) {
       const bool half = item_of(p) == 2;
-      if (half || p.to.channels == 1) plan = plan_chunks(p, device, tuning);
+      plan = plan_direct(p, device, tuning);
+      if (plan.path == Path::kLibrary && (half || p.to.channels == 1)) {
+        plan = plan_chunks(p, device, tuning);
+      }
       if (plan.path == Path::kLibrary) plan = plan_rows(p, device, tuning);
     }
     if (plan.path != Path::kLibrary) return plan;

@@ -7,10 +7,13 @@ namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;
 constexpr int kChunkThreads = 128;
-constexpr int kWeightWarps = 8;       // of a block at most, in weight gradients in chunks
-constexpr int kMmaOutputs = 128;      // of one product of matrices
-constexpr int kMmaParts = 2;          // products at once
-constexpr int kFewTaps = 10;          // that reach, behind up to 7 values of a pack, over 24 places
+constexpr int kWeightWarps = 8;   // of a block at most, in weight gradients in chunks
+constexpr int kMmaOutputs = 128;  // of one product of matrices
+constexpr int kMmaParts = 2;      // products at once
+constexpr int kFewTaps = 10;      // that reach, behind up to 7 values of a pack, over 24 places
+constexpr int kNearTaps = 6;      // that reach, behind up to 3 values, over 16 places, to 8 outputs
+constexpr int kDirectTaps = 22;   // that reach, behind up to 3 values, over 32 places
+constexpr int kDirectTiles = 2;   // of as many outputs, whose inputs are under way at once
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
@@ -21,6 +24,7 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //     taps, step 3, dilation 8 3.1 and 5.0; gradients of (15,76,96) with 6 taps, step 3, f16, 8.3 and 12.2.
 //   small_outputs: depthwise (47,3,3) with 6 taps, padding 5 and one output, f32, 1.13 value by value and 2.34 by rows; of (1,100,12) 7 taps 1.3
 //     and 1.8; of (1,1500,12) 2.8 and 1.9.
+//   direct_*: depthwise f16 of (100 to 5000, 12 to 220), 3 to 21 taps, and of 2^16 to 2^23 outputs in rows of 200 to 2^16; see README.md.
 //   chunk_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by rows and 264 / 292 in chunks; (1024,256,200) with 31 taps
 //     236 / 188 by rows and 200 / 155 in chunks.
 //   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 43.3 with 2,
@@ -54,7 +58,11 @@ struct Tuning {
   int64_t gather_tiles = 8;     // and in their input gradients,
   int64_t gather_step = 256;    // up to this step
   int64_t gather_channels = 4;  // and from so many channels of a group
-  int64_t chunk_warps = 16;     // of a multiprocessor, from which a warp takes several tiles
+  int64_t direct_row = 192;     // of a row, from which a warp has a tile, or
+  int64_t direct_from = 12;     // from so many taps on, of up to so many warps of a multiprocessor
+  int64_t direct_warps = 40;
+  int64_t direct_few_warps = 8;     // with few taps of rows that go in chunks
+  int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
   int64_t fan_channels = 8;         // aligned alike, from which kernels go through them

@@ -78,6 +78,33 @@ def test_few_taps_in_registers(conv1d, dtype):
             assert (taken.path, taken.few_taps) == (CHUNKS, taps <= 10)
 
 
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_few_tiles_from_memory_to_registers(conv1d, dtype):
+    """Quads of inputs that lie over either end of a row, in the signal's memory and partly beyond it, in one step of 16 places and in two."""
+    for taps in (1, 2, 6, 7, 12, 15, 21, 22, 23):
+        for left in range(8):
+            size = (41, 700, 256, 263)[(left + taps) % 4]
+            layouts = (
+                Layout(offset=left // 2, at_end=left % 2 > 0),
+                Layout(offset=taps % 5, gaps=(1, left, 0)),
+                Layout(),
+            )
+            problem = Problem(
+                dtype, 1, 2, (1, 1 + left % 2), size, taps, padding=(left + taps // 2, 3), bias=left % 2 > 0,
+                activation=left % 4, layouts=layouts, special=left % 3, seed=taps,
+            )  # fmt: skip
+            taken = problem.run(conv1d, FORWARD, chunk_outputs=1, direct_warps=64, direct_few_warps=64)
+            few = taps <= 22 and (problem.out_size >= 192 or taps >= 12)
+            assert (taken.path, taken.direct) == (CHUNKS, few)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_input_gradients_from_memory_to_registers(conv1d, dtype):
+    for taps, padding in ((4, 2), (5, 9), (20, 30)):
+        problem = Problem(dtype, 2, 3, (1, 1), 301, taps, padding=(padding, 2), special=2, seed=taps)
+        assert problem.run(conv1d, BACKWARD_INPUT, direct_warps=64, direct_few_warps=64).direct == 1
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("step", [2, 3, 8])
 def test_other_steps(conv1d, dtype, step):

@@ -112,6 +112,8 @@ def some_limits(draw):
     """Those of the room, or ones that make chunks, wide lanes, small blocks, splits and launches of small problems."""
     limits = {"chunk_outputs": draw(st.sampled_from([2**60, 20, 1]))}
     limits["few_places"] = draw(st.sampled_from([0, 2048]))
+    limits["direct_warps"] = draw(st.sampled_from([0, 64]))
+    limits["direct_few_warps"] = limits["direct_warps"]
     if draw(st.booleans()):
         return limits
     return limits | {

@@ -123,7 +123,7 @@ def check_rows(problem: Problem, plan: PlanView) -> None:
 def check_chunks(problem: Problem, plan: PlanView) -> None:
     half, warps, rows = problem.item == 2, CHUNK_THREADS // WARP, problem.batch * problem.groups * problem.to.channels
     check_contiguous(problem)
-    assert problem.to.size >= CHUNK_OUTPUTS // (2 if plan.strided else 1)
+    assert plan.direct or problem.to.size >= CHUNK_OUTPUTS // (2 if plan.strided else 1)
     assert plan.strided == (problem.step > 1)
     assert plan.threads == CHUNK_THREADS and (plan.strided or plan.dilated == (problem.gap > 1))
     assert plan.lanes == rows * plan.row_lanes and plan.blocks == -(-plan.lanes // warps)
@@ -131,6 +131,8 @@ def check_chunks(problem: Problem, plan: PlanView) -> None:
     assert plan.taps_pitch * item % PACK == 0
     if plan.strided:
         outputs = check_strided(problem, plan)
+    elif plan.direct:
+        outputs = check_direct(problem, plan)
     elif plan.few_taps:
         outputs = check_few_taps(problem, plan)
     elif half:
@@ -140,7 +142,8 @@ def check_chunks(problem: Problem, plan: PlanView) -> None:
     check_row_parts(problem, plan.row_lanes, plan.warp_tiles * outputs, SECTOR)
     # Beside the input and the taps of each warp: the barrier of its copies, and of a warp of tiles_kernel the bias.
     static = warps * (BARRIER if half or plan.strided else BARRIER + problem.item)
-    warp_bytes = problem.from_.channels * (plan.warp_packs * PACK + (0 if plan.few_taps else plan.taps_pitch * item))
+    own_taps = 0 if plan.few_taps or plan.direct else plan.taps_pitch * item
+    warp_bytes = problem.from_.channels * (plan.warp_packs * PACK + own_taps)
     assert warps * warp_bytes <= plan.shared_bytes <= SHARED - static
 
 
@@ -155,6 +158,18 @@ def check_few_taps(problem: Problem, plan: PlanView) -> int:
     near = last + 16 + (LANE % 16 + LANE // 16).max()
     far = last + (LANE + 2).max()
     assert max(near, far) + 1 == plan.warp_packs
+    return 256
+
+
+def check_direct(problem: Problem, plan: PlanView) -> int:
+    """direct_taps_kernel's tile, of which a warp has one."""
+    assert problem.item == 2 and plan.warp_tiles == 1 and plan.shared_bytes == 0
+    assert problem.from_.channels == 1 and problem.taps <= 22 and problem.gap == 1
+    # Lanes have 4 neighbours of 16 inputs each: of 16 places or of 32, the last tap of the last of 8 outputs in them.
+    assert once((LANE[:, None] % 4 * 4 + np.arange(4))[:4], 16)
+    assert all(problem.taps + ahead + 7 <= 32 for ahead in range(4))
+    # Lanes without a tap, which stand for the places before the first.
+    assert 32 - problem.taps >= 3 + 7
     return 256
 
 

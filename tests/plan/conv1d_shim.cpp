@@ -5,10 +5,10 @@ using namespace gpuopt;
 using namespace gpuopt::conv1d;
 
 struct PlanView {
-  int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, channels_first, places,
-      row_width, cycle, tiles, row_tiles, row_lanes, rows, block_rows, halo_packs, taps_pitch,
-      warp_tiles, warp_packs, products, aligned, block_channels, taps, tap_parts, splits, lanes,
-      blocks, threads, shared_bytes;
+  int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, direct, channels_first,
+      places, row_width, cycle, tiles, row_tiles, row_lanes, rows, block_rows, halo_packs,
+      taps_pitch, warp_tiles, warp_packs, products, aligned, block_channels, taps, tap_parts,
+      splits, lanes, blocks, threads, shared_bytes;
 };
 
 extern "C" {
@@ -24,6 +24,7 @@ void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, P
            plan.dilated,
            plan.strided,
            plan.few_taps,
+           plan.direct,
            plan.channels_first,
            plan.places,
            plan.row_width,

@@ -62,7 +62,25 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 64, (1, 1), 4096, 4), HALF | {"dilation": 17}, ROWS, {"dilated": 1}),
         ((8, 1, (1, 7), 4096, 10), HALF, CHUNKS, {}),
         ((8, 1, (4, 512), 4096, 17), HALF, CHUNKS, {}),  # too many products for the fan
-        ((8, 64, (1, 1), 258, 4), HALF, ROWS, {"wide": 0}),  # rows of 255
+        ((8, 1000, (1, 1), 258, 4), HALF, ROWS, {"wide": 0}),  # rows of 255
+        # Few tiles of few taps, a warp for each.
+        ((8, 64, (1, 1), 258, 4), HALF, CHUNKS, {"direct": 1, "row_lanes": 2, "blocks": 256}),
+        ((8, 64, (1, 1), 258, 4), {"padding": 3}, CHUNKS, {"direct": 0}),
+        ((8, 64, (1, 1), 194, 4), HALF, ROWS, {}),  # rows of 191
+        ((8, 64, (1, 1), 33, 12), HALF, CHUNKS, {"direct": 1}),
+        ((8, 64, (1, 1), 33, 12), HALF | {"dilation": 2}, ROWS, {"dilated": 1}),
+        ((8, 64, (2, 1), 33, 12), HALF, ROWS, {}),
+        (
+            (1, 1056, (1, 1), 256, 10),
+            HALF | {"padding": 5, "right": 4},
+            CHUNKS,
+            {"direct": 1},
+        ),  # 8 warps a multiprocessor
+        ((1, 1057, (1, 1), 256, 10), HALF | {"padding": 5, "right": 4}, CHUNKS, {"few_taps": 1}),
+        ((1, 5280, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 1}),  # 40
+        ((1, 5281, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 0}),
+        ((1, 8, (1, 1), 4096, 22), HALF, CHUNKS, {"direct": 1}),
+        ((1, 8, (1, 1), 4096, 23), HALF, CHUNKS, {"direct": 0}),
         # Several output channels a group.
         ((8, 1, (1, 64), 4096, 17), {}, ROWS, {"channels": 4, "cycle": 1, "tiles": 16, "slides": 1}),
         ((8, 1, (1, 64), 4097, 17), {}, ROWS, {"channels": 4, "cycle": 4, "tiles": 16}),  # rows of 4081
