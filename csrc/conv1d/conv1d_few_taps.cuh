@@ -106,36 +106,33 @@ struct BlockInputs {
   static constexpr int kQuad = 4, kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
   uint64_t quads[kCount];  // little-endian: the first value is the lowest
 
-  // From place `at` of a row of `size` values on, with 0 for what lies outside. `over_ends`: quads may lie partly outside.
+  // From place `at` of a row of `size` values on, with 0 for what lies outside. Where quads may lie `over_ends` of the row, they need
+  // trim() as well: not before all else is loaded, which would wait for them.
   __device__ __forceinline__ void load(const Rows<T>& rows, const T* row, int32_t at, int32_t size,
                                        bool over_ends) {
-    if (!over_ends) {
-      const auto whole = static_cast<uint32_t>(max(size - kQuad + 1, 0));
+    const auto whole = static_cast<uint32_t>(max(size - kQuad + 1, 0));
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const int32_t own = at + i * kApart;
-        quads[i] = load_word<uint64_t>(row + own, static_cast<uint32_t>(own) < whole);
+    for (int i = 0; i < kCount; ++i) {
+      const int32_t own = at + i * kApart;
+      const bool valid = over_ends ? touches(own, size) && is_held(rows, row + own)
+                                   : static_cast<uint32_t>(own) < whole;
+      quads[i] = load_word<uint64_t>(row + own, valid);
+    }
+  }
+
+  __device__ __forceinline__ void trim(const Rows<T>& rows, const T* row, int32_t at,
+                                       int32_t size) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int32_t own = at + i * kApart;
+      if (touches(own, size) && !is_held(rows, row + own)) {  // value by value, the last one first
+#pragma unroll 1
+        for (int j = kQuad - 1; j >= 0; --j) {
+          const bool valid = static_cast<uint32_t>(own + j) < static_cast<uint32_t>(size);
+          quads[i] = quads[i] << 16 | load_word<uint16_t>(row + own + j, valid);
+        }
       }
-      return;
-    }
-    // All loads first, which then wait for memory together.
-    const auto is_signal = [&](int32_t own) {
-      const auto* address = reinterpret_cast<const char*>(row + own);
-      return address >= rows.first_pack && address < rows.last_pack + kPackBytes;
-    };
-    bool all_loaded = true;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int32_t own = at + i * kApart;
-      const bool touches = own > -kQuad && own < size, loads = touches && is_signal(own);
-      quads[i] = load_word<uint64_t>(row + own, loads);
-      all_loaded = all_loaded && touches == loads;
-    }
-    if (!all_loaded) load_one_by_one(row, at, size, is_signal);
-    // Without what they have of other rows.
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int32_t own = at + i * kApart;
+      // Without what it has of other rows.
       if (own < 0) quads[i] &= ~uint64_t{0} << (-own * 16 & 63);
       if (own + kQuad > size) quads[i] &= ~uint64_t{0} >> ((own + kQuad - size) * 16 & 63);
     }
@@ -151,20 +148,13 @@ struct BlockInputs {
   }
 
  private:
-  // Those that reach out of the signal's memory.
-  template <typename IsSignal>
-  __device__ __forceinline__ void load_one_by_one(const T* row, int32_t at, int32_t size,
-                                                  const IsSignal& is_signal) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int32_t own = at + i * kApart;
-      if (own <= -kQuad || own >= size || is_signal(own)) continue;
-#pragma unroll 1
-      for (int j = kQuad - 1; j >= 0; --j) {
-        const bool valid = static_cast<uint32_t>(own + j) < static_cast<uint32_t>(size);
-        quads[i] = quads[i] << 16 | load_word<uint16_t>(row + own + j, valid);
-      }
-    }
+  __device__ __forceinline__ static bool touches(int32_t own, int32_t size) {
+    return own > -kQuad && own < size;
+  }
+  // Whether the signal's memory has all of it, for certain.
+  __device__ __forceinline__ static bool is_held(const Rows<T>& rows, const T* quad) {
+    const auto* address = reinterpret_cast<const char*>(quad);
+    return address >= rows.first_pack && address < rows.last_pack + kPackBytes;
   }
 };
 
@@ -187,13 +177,18 @@ __global__ void __launch_bounds__(kChunkThreads)
   const bool ragged = (at | args.from_size) % Inputs::kQuad != 0;
   const bool over_ends = ragged && (at < 0 || at + kTile + 32 > args.from_size);
   const Rows<T> rows{args.first_pack, args.last_pack};
-  Inputs near, far;
-  near.load(rows, chunk.from, at + lane / 4 * 8 + row, args.from_size, over_ends);
-  if (is_far) far.load(rows, chunk.from, at + lane / 4 * 8 + row + 16, args.from_size, over_ends);
+  const int32_t own = at + lane / 4 * 8 + row;
   const TapWords<T> taps(chunk.weight, args, ahead);
+  const float bias = load_bias<T>(args, chunk.channel);
+  Inputs near, far;
+  near.load(rows, chunk.from, own, args.from_size, over_ends);
+  if (is_far) far.load(rows, chunk.from, own + 16, args.from_size, over_ends);
+  if (over_ends) {
+    near.trim(rows, chunk.from, own, args.from_size);
+    if (is_far) far.trim(rows, chunk.from, own + 16, args.from_size);
+  }
   const uint32_t first[2] = {taps.at(row), taps.at(row + 2)};
   const uint32_t rest[2] = {taps.at(row + 16), taps.at(row + 18)};
-  const float bias = load_bias<T>(args, chunk.channel);
 
   float sums[kMmaParts][4] = {};
 #pragma unroll

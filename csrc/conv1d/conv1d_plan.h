@@ -121,18 +121,20 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   return plan;
 }
 
-// A warp for every tile, with inputs from memory to registers, where there are few: copies come later. Short rows share blocks
-// otherwise, which pays with few taps.
+// A warp for every tile, with inputs from memory to registers, where there are few: copies come later.
 inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   if (item_of(p) != 2 || p.from.channels > 1 || (p.dilation > 1 && p.taps > 1) ||
-      p.taps > kDirectTaps || (p.to.size < tuning.direct_row && p.taps < tuning.direct_from)) {
+      p.taps > kDirectTaps) {
     return plan;
   }
   plan.row_lanes = lanes_of_row(p, tile_outputs(item_of(p)), kSectorBytes);
   plan.lanes = p.batch * p.groups * p.to.channels * plan.row_lanes;
-  const bool few_taps = p.taps <= kFewTaps && p.to.size >= tuning.chunk_outputs;
-  const int64_t most = few_taps ? tuning.direct_few_warps : tuning.direct_warps;
+  const bool in_chunks = p.to.size >= tuning.chunk_outputs;
+  const bool in_blocks = p.to.size < tuning.direct_row && p.taps < tuning.direct_from;
+  const int64_t most = in_chunks && p.taps <= kFewTaps ? tuning.direct_few_warps
+                       : in_blocks                     ? tuning.direct_short_warps
+                                                       : tuning.direct_warps;
   if (plan.lanes > device.multiprocessors * most) return plan;
   plan.direct = true;
   plan.threads = kChunkThreads;

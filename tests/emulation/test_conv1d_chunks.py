@@ -93,9 +93,9 @@ def test_few_tiles_from_memory_to_registers(conv1d, dtype):
                 dtype, 1, 2, (1, 1 + left % 2), size, taps, padding=(left + taps // 2, 3), bias=left % 2 > 0,
                 activation=left % 4, layouts=layouts, special=left % 3, seed=taps,
             )  # fmt: skip
-            taken = problem.run(conv1d, FORWARD, chunk_outputs=1, direct_warps=64, direct_few_warps=64)
-            few = taps <= 22 and (problem.out_size >= 192 or taps >= 12)
-            assert (taken.path, taken.direct) == (CHUNKS, few)
+            warps = dict.fromkeys(("direct_warps", "direct_few_warps", "direct_short_warps"), 64)
+            taken = problem.run(conv1d, FORWARD, chunk_outputs=1, **warps)
+            assert (taken.path, taken.direct) == (CHUNKS, taps <= 22)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -68,6 +68,8 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 64, (1, 1), 258, 4), {"padding": 3}, CHUNKS, {"direct": 0}),
         ((8, 64, (1, 1), 194, 4), HALF, ROWS, {}),  # rows of 191
         ((8, 64, (1, 1), 33, 12), HALF, CHUNKS, {"direct": 1}),
+        ((1, 132, (1, 1), 30, 3), HALF | {"padding": 1}, CHUNKS, {"direct": 1}),
+        ((1, 133, (1, 1), 30, 3), HALF | {"padding": 1}, ROWS, {}),
         ((8, 64, (1, 1), 33, 12), HALF | {"dilation": 2}, ROWS, {"dilated": 1}),
         ((8, 64, (2, 1), 33, 12), HALF, ROWS, {}),
         (
