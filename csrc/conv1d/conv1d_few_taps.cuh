@@ -103,20 +103,26 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 // neighbours here.)
 template <typename T>
 struct BlockInputs {
-  static constexpr int kQuad = 4, kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
+  static constexpr int kQuad = kDirectQuad, kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
   uint64_t quads[kCount];  // little-endian: the first value is the lowest
 
-  // From place `at` of a row of `size` values on, with 0 for what lies outside. Where quads may lie `over_ends` of the row, they need
-  // trim() as well: not before all else is loaded, which would wait for them.
-  __device__ __forceinline__ void load(const Rows<T>& rows, const T* row, int32_t at, int32_t size,
-                                       bool over_ends) {
-    const auto whole = static_cast<uint32_t>(max(size - kQuad + 1, 0));
+  // From place `at` of a row of `size` values on, with 0 for what lies outside: rows of whole quads.
+  __device__ __forceinline__ void load(const T* row, int32_t at, int32_t size) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int32_t own = at + i * kApart;
-      const bool valid = over_ends ? touches(own, size) && is_held(rows, row + own)
-                                   : static_cast<uint32_t>(own) < whole;
-      quads[i] = load_word<uint64_t>(row + own, valid);
+      const bool inside = static_cast<uint32_t>(own) < static_cast<uint32_t>(size);
+      quads[i] = load_word<uint64_t>(row + own, inside);
+    }
+  }
+
+  // Of other rows: needs trim() as well, not before all else is loaded, which would wait for these.
+  __device__ __forceinline__ void load_ragged(const Rows<T>& rows, const T* row, int32_t at,
+                                              int32_t size) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int32_t own = at + i * kApart;
+      quads[i] = load_word<uint64_t>(row + own, touches(own, size) && is_held(rows, row + own));
     }
   }
 
@@ -159,7 +165,8 @@ struct BlockInputs {
 };
 
 // Taps side by side, up to kDirectTaps: a product of 16 places, and where these don't reach one of 16 more. A warp has one tile.
-template <typename T>
+// Rows of whole quads have a kernel of their own: where little is computed the instructions, too, come from memory.
+template <typename T, bool kWholeQuads>
 __global__ void __launch_bounds__(kChunkThreads)
     direct_taps_kernel(const __grid_constant__ ChunkArgs args) {
   constexpr int kTile = kMmaParts * kMmaOutputs;
@@ -174,18 +181,19 @@ __global__ void __launch_bounds__(kChunkThreads)
   const auto ahead = static_cast<int32_t>(chunk.origin % Inputs::kQuad);
   const bool is_far = args.taps + ahead > 16 - 7;
   const int32_t at = chunk.first - ahead, row = lane % 4 * Inputs::kQuad;
-  const bool ragged = (at | args.from_size) % Inputs::kQuad != 0;
-  const bool over_ends = ragged && (at < 0 || at + kTile + 32 > args.from_size);
-  const Rows<T> rows{args.first_pack, args.last_pack};
-  const int32_t own = at + lane / 4 * 8 + row;
+  const int32_t own = at + lane / 4 * 8 + row, size = args.from_size;
   const TapWords<T> taps(chunk.weight, args, ahead);
   const float bias = load_bias<T>(args, chunk.channel);
   Inputs near, far;
-  near.load(rows, chunk.from, own, args.from_size, over_ends);
-  if (is_far) far.load(rows, chunk.from, own + 16, args.from_size, over_ends);
-  if (over_ends) {
-    near.trim(rows, chunk.from, own, args.from_size);
-    if (is_far) far.trim(rows, chunk.from, own + 16, args.from_size);
+  if constexpr (kWholeQuads) {
+    near.load(chunk.from, own, size);
+    if (is_far) far.load(chunk.from, own + 16, size);
+  } else {
+    const Rows<T> rows{args.first_pack, args.last_pack};
+    near.load_ragged(rows, chunk.from, own, size);
+    if (is_far) far.load_ragged(rows, chunk.from, own + 16, size);
+    near.trim(rows, chunk.from, own, size);
+    if (is_far) far.trim(rows, chunk.from, own + 16, size);
   }
   const uint32_t first[2] = {taps.at(row), taps.at(row + 2)};
   const uint32_t rest[2] = {taps.at(row + 16), taps.at(row + 18)};
@@ -201,7 +209,7 @@ __global__ void __launch_bounds__(kChunkThreads)
 #pragma unroll 1
     for (int32_t k = 0; k < args.taps; ++k) {
       const int32_t from = chunk.first + place - chunk.begin + k;
-      const bool valid = static_cast<uint32_t>(from) < static_cast<uint32_t>(args.from_size);
+      const bool valid = static_cast<uint32_t>(from) < static_cast<uint32_t>(size);
       sum = multiply_add(to_compute(load_if(chunk.from + from, valid)),
                          to_compute(chunk.weight[k * args.weight_tap]), sum);
     }

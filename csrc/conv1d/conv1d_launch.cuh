@@ -162,9 +162,11 @@ cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t strea
   };
   if (plan.strided) return start(strided_kernel<T>);
   if constexpr (sizeof(T) == 2) {
-    return plan.direct     ? start(direct_taps_kernel<T>)
-           : plan.few_taps ? start(few_taps_kernel<T>)
-                           : start(mma_kernel<T>);
+    if (plan.direct) {
+      return detail::has_whole_quads(p) ? start(direct_taps_kernel<T, true>)
+                                        : start(direct_taps_kernel<T, false>);
+    }
+    return plan.few_taps ? start(few_taps_kernel<T>) : start(mma_kernel<T>);
   } else {
     if (p.from.channels > 1) {
       return plan.dilated ? start(tiles_kernel<T, true, false>)

@@ -144,6 +144,11 @@ inline bool has_aligned_rows(const Problem& p, const Signal& signal, int64_t val
          (p.batch == 1 || signal.batch_stride % values == 0);
 }
 
+// Whether rows of the input are whole quads of values at aligned addresses, which direct tiles read.
+inline bool has_whole_quads(const Problem& p) {
+  return p.from.size % kDirectQuad == 0 && has_aligned_rows(p, p.from, kDirectQuad);
+}
+
 inline int64_t lanes_of_row(const Problem& p, int64_t outputs, int aligned = kAccessBytes) {
   const int64_t values = aligned / item_of(p);
   return ceil_div(p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1), outputs);

@@ -132,9 +132,9 @@ inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tu
   plan.lanes = p.batch * p.groups * p.to.channels * plan.row_lanes;
   const bool in_chunks = p.to.size >= tuning.chunk_outputs;
   const bool in_blocks = p.to.size < tuning.direct_row && p.taps < tuning.direct_from;
-  const int64_t most = in_chunks && p.taps <= kFewTaps ? tuning.direct_few_warps
-                       : in_blocks                     ? tuning.direct_short_warps
-                                                       : tuning.direct_warps;
+  const int64_t most = in_blocks || !has_whole_quads(p)  ? tuning.direct_least_warps
+                       : in_chunks && p.taps <= kFewTaps ? tuning.direct_few_warps
+                                                         : tuning.direct_warps;
   if (plan.lanes > device.multiprocessors * most) return plan;
   plan.direct = true;
   plan.threads = kChunkThreads;

@@ -7,13 +7,12 @@ namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;
 constexpr int kChunkThreads = 128;
-constexpr int kWeightWarps = 8;   // of a block at most, in weight gradients in chunks
-constexpr int kMmaOutputs = 128;  // of one product of matrices
-constexpr int kMmaParts = 2;      // products at once
-constexpr int kFewTaps = 10;      // that reach, behind up to 7 values of a pack, over 24 places
-constexpr int kNearTaps = 6;      // that reach, behind up to 3 values, over 16 places, to 8 outputs
-constexpr int kDirectTaps = 22;   // that reach, behind up to 3 values, over 32 places
-constexpr int kDirectTiles = 2;   // of as many outputs, whose inputs are under way at once
+constexpr int kWeightWarps = 8;       // of a block at most, in weight gradients in chunks
+constexpr int kMmaOutputs = 128;      // of one product of matrices
+constexpr int kMmaParts = 2;          // products at once
+constexpr int kFewTaps = 10;          // that reach, behind up to 7 values of a pack, over 24 places
+constexpr int kDirectQuad = 4;        // values of a lane's load
+constexpr int kDirectTaps = 22;       // that reach, behind up to 3 values, over 32 places
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
@@ -24,7 +23,11 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //     taps, step 3, dilation 8 3.1 and 5.0; gradients of (15,76,96) with 6 taps, step 3, f16, 8.3 and 12.2.
 //   small_outputs: depthwise (47,3,3) with 6 taps, padding 5 and one output, f32, 1.13 value by value and 2.34 by rows; of (1,100,12) 7 taps 1.3
 //     and 1.8; of (1,1500,12) 2.8 and 1.9.
-//   direct_*: depthwise f16 of (100 to 5000, 12 to 220), 3 to 21 taps, and of 2^16 to 2^23 outputs in rows of 200 to 2^16; see README.md.
+//   direct_*: depthwise f16, rows x outputs, a tile a warp and otherwise. 3 taps, chunks: 218 x 300 2.1 and 2.5, 1x65536 1.9 and
+//     1.8, 4x65536 2.5 and 2.7, 16x65536 3.2 and 2.9, 64x65536 7.5 and 7.0. 3 taps, blocks: 100x104 1.7 and 1.9, 400x104 2.5 and
+//     1.9, 400x220 2.0 and 2.4, 5000x220 3.8 and 4.2. 15 taps: 400x12 2.8 and 3.8, 5000x12 3.6 and 4.2, 20000x12 9.9 and 6.6,
+//     400x48 2.8 and 2.8, 1500x104 3.0 and 4.9, 16384x256 8.1 and 10.2, 64x65536 8.1 and 7.8. Rows that aren't whole quads, 15 taps: 100x31 2.7
+//     and 3.6, 400x31 4.4 and 3.9, 512x2047 5.3 and 5.0.
 //   chunk_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by rows and 264 / 292 in chunks; (1024,256,200) with 31 taps
 //     236 / 188 by rows and 200 / 155 in chunks.
 //   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 43.3 with 2,
@@ -60,7 +63,8 @@ struct Tuning {
   int64_t gather_channels = 4;   // and from so many channels of a group
   int64_t direct_warps = 40;     // of a multiprocessor, up to which each has a tile,
   int64_t direct_few_warps = 8;  // up to this, with few taps of rows that go in chunks otherwise,
-  int64_t direct_short_warps = 1;   // and up to this, where rows share blocks otherwise: of fewer
+  int64_t direct_least_warps =
+      1;  // and up to this, where rows aren't whole quads, or share blocks otherwise: of fewer
   int64_t direct_row = 192;         // outputs
   int64_t direct_from = 12;         // and fewer taps
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles

@@ -26,7 +26,7 @@ LIMITS |= {
     "small_outputs": 0,
     "direct_warps": 0,
     "direct_few_warps": 0,
-    "direct_short_warps": 0,
+    "direct_least_warps": 0,
 }  # or few problems would be large
 LIMITS |= {"kMaxIndex32": 2**31 - 1, "kFar": 2**29}
 INVALID_VALUE = 1

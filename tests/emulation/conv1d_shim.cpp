@@ -40,7 +40,7 @@ struct PoisonedShared {
 struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
   int64_t weight_bytes, few_places, small_outputs, direct_warps, direct_few_warps,
-      direct_short_warps, launch_blocks, far;
+      direct_least_warps, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -56,7 +56,7 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_small_outputs = limits->small_outputs;
   Tuning::default_direct_warps = limits->direct_warps;
   Tuning::default_direct_few_warps = limits->direct_few_warps;
-  Tuning::default_direct_short_warps = limits->direct_short_warps;
+  Tuning::default_direct_least_warps = limits->direct_least_warps;
   kMaxIndex32 = limits->launch_blocks;
   detail::kFar = limits->far;
 }

@@ -93,7 +93,7 @@ def test_few_tiles_from_memory_to_registers(conv1d, dtype):
                 dtype, 1, 2, (1, 1 + left % 2), size, taps, padding=(left + taps // 2, 3), bias=left % 2 > 0,
                 activation=left % 4, layouts=layouts, special=left % 3, seed=taps,
             )  # fmt: skip
-            warps = dict.fromkeys(("direct_warps", "direct_few_warps", "direct_short_warps"), 64)
+            warps = dict.fromkeys(("direct_warps", "direct_few_warps", "direct_least_warps"), 64)
             taken = problem.run(conv1d, FORWARD, chunk_outputs=1, **warps)
             assert (taken.path, taken.direct) == (CHUNKS, taps <= 22)
 
@@ -102,7 +102,9 @@ def test_few_tiles_from_memory_to_registers(conv1d, dtype):
 def test_input_gradients_from_memory_to_registers(conv1d, dtype):
     for taps, padding in ((4, 2), (5, 9), (20, 30)):
         problem = Problem(dtype, 2, 3, (1, 1), 301, taps, padding=(padding, 2), special=2, seed=taps)
-        assert problem.run(conv1d, BACKWARD_INPUT, direct_warps=64, direct_few_warps=64).direct == 1
+        assert (
+            problem.run(conv1d, BACKWARD_INPUT, direct_warps=64, direct_few_warps=64, direct_least_warps=64).direct == 1
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -113,7 +113,7 @@ def some_limits(draw):
     limits = {"chunk_outputs": draw(st.sampled_from([2**60, 20, 1]))}
     limits["few_places"] = draw(st.sampled_from([0, 2048]))
     limits["direct_warps"] = draw(st.sampled_from([0, 64]))
-    limits["direct_few_warps"] = limits["direct_short_warps"] = limits["direct_warps"]
+    limits["direct_few_warps"] = limits["direct_least_warps"] = limits["direct_warps"]
     if draw(st.booleans()):
         return limits
     return limits | {

@@ -64,14 +64,17 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 1, (4, 512), 4096, 17), HALF, CHUNKS, {}),  # too many products for the fan
         ((8, 1000, (1, 1), 258, 4), HALF, ROWS, {"wide": 0}),  # rows of 255
         # Few tiles of few taps, a warp for each.
-        ((8, 64, (1, 1), 258, 4), HALF, CHUNKS, {"direct": 1, "row_lanes": 2, "blocks": 256}),
-        ((8, 64, (1, 1), 258, 4), {"padding": 3}, CHUNKS, {"direct": 0}),
-        ((8, 64, (1, 1), 194, 4), HALF, ROWS, {}),  # rows of 191
-        ((8, 64, (1, 1), 33, 12), HALF, CHUNKS, {"direct": 1}),
+        ((8, 64, (1, 1), 260, 4), HALF, CHUNKS, {"direct": 1, "row_lanes": 2, "blocks": 256}),  # rows of 257
+        ((8, 64, (1, 1), 260, 4), {"padding": 3}, CHUNKS, {"direct": 0}),
+        ((8, 64, (1, 1), 192, 4), HALF | {"padding": 1}, ROWS, {}),  # rows of 191
+        ((8, 64, (1, 1), 32, 12), HALF, CHUNKS, {"direct": 1}),
+        ((8, 64, (1, 1), 33, 12), HALF, ROWS, {}),  # not whole quads of inputs
+        ((8, 16, (1, 1), 33, 12), HALF, CHUNKS, {"direct": 1}),
+        ((8, 64, (1, 1), 32, 11), HALF, ROWS, {}),
         ((1, 132, (1, 1), 30, 3), HALF | {"padding": 1}, CHUNKS, {"direct": 1}),
         ((1, 133, (1, 1), 30, 3), HALF | {"padding": 1}, ROWS, {}),
-        ((8, 64, (1, 1), 33, 12), HALF | {"dilation": 2}, ROWS, {"dilated": 1}),
-        ((8, 64, (2, 1), 33, 12), HALF, ROWS, {}),
+        ((8, 64, (1, 1), 32, 12), HALF | {"dilation": 2}, ROWS, {"dilated": 1}),
+        ((8, 64, (2, 1), 32, 12), HALF, ROWS, {}),
         (
             (1, 1056, (1, 1), 256, 10),
             HALF | {"padding": 5, "right": 4},
