@@ -106,41 +106,13 @@ struct BlockInputs {
   static constexpr int kQuad = kDirectQuad, kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
   uint64_t quads[kCount];  // little-endian: the first value is the lowest
 
-  // From place `at` of a row of `size` values on, with 0 for what lies outside: rows of whole quads.
+  // From place `at` of a row of `size` values on, with 0 for what lies outside: whole quads.
   __device__ __forceinline__ void load(const T* row, int32_t at, int32_t size) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int32_t own = at + i * kApart;
       const bool inside = static_cast<uint32_t>(own) < static_cast<uint32_t>(size);
       quads[i] = load_word<uint64_t>(row + own, inside);
-    }
-  }
-
-  // Of other rows: needs trim() as well, not before all else is loaded, which would wait for these.
-  __device__ __forceinline__ void load_ragged(const Rows<T>& rows, const T* row, int32_t at,
-                                              int32_t size) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int32_t own = at + i * kApart;
-      quads[i] = load_word<uint64_t>(row + own, touches(own, size) && is_held(rows, row + own));
-    }
-  }
-
-  __device__ __forceinline__ void trim(const Rows<T>& rows, const T* row, int32_t at,
-                                       int32_t size) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int32_t own = at + i * kApart;
-      if (touches(own, size) && !is_held(rows, row + own)) {  // value by value, the last one first
-#pragma unroll 1
-        for (int j = kQuad - 1; j >= 0; --j) {
-          const bool valid = static_cast<uint32_t>(own + j) < static_cast<uint32_t>(size);
-          quads[i] = quads[i] << 16 | load_word<uint16_t>(row + own + j, valid);
-        }
-      }
-      // Without what it has of other rows.
-      if (own < 0) quads[i] &= ~uint64_t{0} << (-own * 16 & 63);
-      if (own + kQuad > size) quads[i] &= ~uint64_t{0} >> ((own + kQuad - size) * 16 & 63);
     }
   }
 
@@ -152,21 +124,11 @@ struct BlockInputs {
                            static_cast<uint32_t>(upper >> 32), static_cast<uint32_t>(lower >> 32)};
     multiply_add_matrices<T>(sums, a, taps);
   }
-
- private:
-  __device__ __forceinline__ static bool touches(int32_t own, int32_t size) {
-    return own > -kQuad && own < size;
-  }
-  // Whether the signal's memory has all of it, for certain.
-  __device__ __forceinline__ static bool is_held(const Rows<T>& rows, const T* quad) {
-    const auto* address = reinterpret_cast<const char*>(quad);
-    return address >= rows.first_pack && address < rows.last_pack + kPackBytes;
-  }
 };
 
-// Taps side by side, up to kDirectTaps: a product of 16 places, and where these don't reach one of 16 more. A warp has one tile.
-// Rows of whole quads have a kernel of their own: where little is computed the instructions, too, come from memory.
-template <typename T, bool kWholeQuads>
+// Taps side by side, up to kDirectTaps, of rows of whole quads: a product of 16 places, and where these don't reach one of 16 more. A
+// warp has one tile.
+template <typename T>
 __global__ void __launch_bounds__(kChunkThreads)
     direct_taps_kernel(const __grid_constant__ ChunkArgs args) {
   constexpr int kTile = kMmaParts * kMmaOutputs;
@@ -185,16 +147,8 @@ __global__ void __launch_bounds__(kChunkThreads)
   const TapWords<T> taps(chunk.weight, args, ahead);
   const float bias = load_bias<T>(args, chunk.channel);
   Inputs near, far;
-  if constexpr (kWholeQuads) {
-    near.load(chunk.from, own, size);
-    if (is_far) far.load(chunk.from, own + 16, size);
-  } else {
-    const Rows<T> rows{args.first_pack, args.last_pack};
-    near.load_ragged(rows, chunk.from, own, size);
-    if (is_far) far.load_ragged(rows, chunk.from, own + 16, size);
-    near.trim(rows, chunk.from, own, size);
-    if (is_far) far.trim(rows, chunk.from, own + 16, size);
-  }
+  near.load(chunk.from, own, size);
+  if (is_far) far.load(chunk.from, own + 16, size);
   const uint32_t first[2] = {taps.at(row), taps.at(row + 2)};
   const uint32_t rest[2] = {taps.at(row + 16), taps.at(row + 18)};
 

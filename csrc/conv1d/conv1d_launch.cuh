@@ -5,6 +5,7 @@
 #include "conv1d/conv1d_columns.cuh"
 #include "conv1d/conv1d_fan_mma.cuh"
 #include "conv1d/conv1d_few_taps.cuh"
+#include "conv1d/conv1d_few_values.cuh"
 #include "conv1d/conv1d_gather.cuh"
 #include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"
@@ -163,8 +164,7 @@ cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t strea
   if (plan.strided) return start(strided_kernel<T>);
   if constexpr (sizeof(T) == 2) {
     if (plan.direct) {
-      return detail::has_whole_quads(p) ? start(direct_taps_kernel<T, true>)
-                                        : start(direct_taps_kernel<T, false>);
+      return start(direct_taps_kernel<T>);
     }
     return plan.few_taps ? start(few_taps_kernel<T>) : start(mma_kernel<T>);
   } else {
@@ -280,6 +280,56 @@ inline ValuesArgs values_args(const Problem& p, const Plan& plan) {
 }
 
 template <typename T>
+cudaError_t launch_few_values(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  const auto narrow = [](int64_t value) { return static_cast<int32_t>(value); };
+  FewValuesArgs args;
+  args.from = p.from.data;
+  args.weight = p.weight.data;
+  args.bias = p.bias;
+  args.to = p.to.data;
+  args.from_batch = narrow(p.from.batch_stride);
+  args.from_group = narrow(p.from.channels * p.from.channel_stride);
+  args.from_channel = narrow(p.from.channel_stride);
+  args.from_stride = narrow(p.from.stride);
+  args.to_batch = narrow(p.to.batch_stride);
+  args.to_channel = narrow(p.to.channel_stride);
+  args.to_stride = narrow(p.to.stride);
+  args.weight_group = narrow(p.weight.group_stride);
+  args.weight_out = narrow(p.weight.out_stride);
+  args.weight_in = narrow(p.weight.in_stride);
+  args.weight_tap = narrow(p.weight.tap_stride);
+  args.bias_stride = narrow(p.bias_stride);
+  args.from_size = narrow(p.from.size);
+  args.step = narrow(p.step);
+  args.padding = narrow(p.padding);
+  args.dilation = narrow(p.dilation);
+  args.products = narrow(p.from.channels * p.taps);
+  args.part_products = narrow(plan.products);
+  args.outputs = static_cast<uint32_t>(p.batch * p.groups * p.to.channels * p.to.size);
+  args.width_shift = shift_of(plan.row_width);
+  const FastDiv places = div_by(p.to.size), channels = div_by(p.groups * p.to.channels);
+  args.inner = plan.channels_first ? channels : places;
+  args.outer = plan.channels_first ? places : channels;
+  args.channels_first = plan.channels_first;
+  args.group_channels = div_by(p.to.channels);
+  args.taps = div_by(p.taps);
+  args.activation = p.activation;
+  const auto start = [&](auto kernel) {
+    return launch_kernel(kernel, shape_of(plan), stream, args);
+  };
+  const int own = plan.products;
+  if (p.from.channels > 1) {
+    return own <= 8    ? start(few_values_kernel<T, 8, false>)
+           : own <= 16 ? start(few_values_kernel<T, 16, false>)
+                       : start(few_values_kernel<T, 24, false>);
+  }
+  return own <= 4    ? start(few_values_kernel<T, 4, true>)
+         : own <= 8  ? start(few_values_kernel<T, 8, true>)
+         : own <= 16 ? start(few_values_kernel<T, 16, true>)
+                     : start(few_values_kernel<T, 24, true>);
+}
+
+template <typename T>
 cudaError_t launch_forward(const Problem& p, const Plan& plan, cudaStream_t stream) {
   switch (plan.path) {
     case Path::kChunks:
@@ -291,10 +341,10 @@ cudaError_t launch_forward(const Problem& p, const Plan& plan, cudaStream_t stre
     case Path::kColumns:
       return launch_columns<T>(p, plan, stream);
     default:
-      return launch_kernel(plan.channels == 4 ? values_kernel<T, kChannels<T>, 4>
-                           : plan.places == 4 ? values_kernel<T, 1, 4>
-                                              : values_kernel<T, 1, 1>,
-                           shape_of(plan), stream, values_args(p, plan));
+      if (plan.few_values) return launch_few_values<T>(p, plan, stream);
+      return launch_kernel(
+          plan.channels == 4 ? values_kernel<T, kChannels<T>, 4> : values_kernel<T, 1, 4>,
+          shape_of(plan), stream, values_args(p, plan));
   }
 }
 

@@ -37,9 +37,11 @@ struct Plan {
   bool strided = false;         // kChunks: of another step than 1; gradients gather
   bool few_taps = false;        // kChunks of half types: in registers,
   bool direct = false;          // as here, with inputs that lanes load by themselves
+  bool few_values = false;      // kValues: all inputs and taps under way at once
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
   int64_t places = 4;           // kValues: of a lane
-  int64_t row_width = 1;        // so many take neighbouring places; packed: packs; gathered: taps
+  int64_t row_width = 1;        // so many take neighbouring places; packed: packs; gathered: taps;
+                                // few_values: outputs of a warp
   int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike
   int64_t tiles = 1;            // of output channels of a group; kColumns: of all channels
   int64_t row_tiles = 1;        // of a row; not of kRows, where
@@ -108,8 +110,16 @@ constexpr int64_t kFar = int64_t{1} << 29;
 inline int64_t item_of(const Problem& problem) {
   return static_cast<int64_t>(size_of(problem.dtype));
 }
+inline int64_t outputs_of(const Problem& p) {
+  return p.batch * p.groups * p.to.channels * p.to.size;
+}
 inline int64_t compute_bytes(const Problem& problem) {
   return std::max<int64_t>(item_of(problem), 4);
+}
+
+// Whether `count` strides are places that 32 bits count.
+inline bool in_32_bits(int64_t count, int64_t stride) {
+  return count < kFar && std::abs(stride) < kFar && count * std::abs(stride) < kFar;
 }
 
 inline bool places_in_32_bits(const Problem& p) {

@@ -74,7 +74,7 @@ inline bool pays_backward_weight(const Problem& p, const Plan& plan) {
 }  // namespace detail
 
 inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
-  if (p.dtype == DType::kFloat64) return true;
+  if (p.dtype == DType::kFloat64 || plan.few_values) return true;
   switch (pass) {
     case Pass::kForward:
       return detail::pays_forward(p, plan);

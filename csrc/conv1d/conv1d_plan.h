@@ -121,21 +121,19 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   return plan;
 }
 
-// A warp for every tile, with inputs from memory to registers, where there are few: copies come later.
+// A warp for every tile, with inputs from memory to registers, where there are few of them or one a row: copies come later.
 inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   if (item_of(p) != 2 || p.from.channels > 1 || (p.dilation > 1 && p.taps > 1) ||
-      p.taps > kDirectTaps) {
+      p.taps > kDirectTaps || !has_whole_quads(p)) {
     return plan;
   }
+  const bool short_rows = p.to.size < tuning.direct_row;
+  if (short_rows && p.taps < tuning.direct_from) return plan;
   plan.row_lanes = lanes_of_row(p, tile_outputs(item_of(p)), kSectorBytes);
   plan.lanes = p.batch * p.groups * p.to.channels * plan.row_lanes;
-  const bool in_chunks = p.to.size >= tuning.chunk_outputs;
-  const bool in_blocks = p.to.size < tuning.direct_row && p.taps < tuning.direct_from;
-  const int64_t most = in_blocks || !has_whole_quads(p)  ? tuning.direct_least_warps
-                       : in_chunks && p.taps <= kFewTaps ? tuning.direct_few_warps
-                                                         : tuning.direct_warps;
-  if (plan.lanes > device.multiprocessors * most) return plan;
+  const bool few = plan.lanes <= device.multiprocessors * tuning.direct_warps;
+  if (!few && (short_rows || plan.row_lanes > 1)) return plan;
   plan.direct = true;
   plan.threads = kChunkThreads;
   plan.blocks = ceil_div<int64_t>(plan.lanes, kChunkThreads / 32);
@@ -203,7 +201,8 @@ inline Plan plan_columns(const Problem& p) {
   return plan;
 }
 
-inline Plan plan_values(const Problem& p, const Device& device, const Tuning& tuning) {
+// few_places: of a multiprocessor, up to which a lane has one.
+inline Plan plan_values(const Problem& p, const Device& device, int64_t few_places) {
   Plan plan;
   plan.path = Path::kValues;
   plan.channels = p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;  // f64 has no registers for more
@@ -217,7 +216,7 @@ inline Plan plan_values(const Problem& p, const Device& device, const Tuning& tu
     plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles;
   } else {
     // Few places are one to a lane, so that none waits for another's.
-    const int64_t few = int64_t{device.multiprocessors} * tuning.few_places;
+    const int64_t few = int64_t{device.multiprocessors} * few_places;
     if (plan.channels == 1 && p.batch * p.groups * plan.tiles * p.to.size <= few) plan.places = 1;
     // Lanes side by side, of short rows no more than have their places each.
     while (plan.row_width < 32 && plan.row_width * plan.places < p.to.size) plan.row_width *= 2;
@@ -226,6 +225,54 @@ inline Plan plan_values(const Problem& p, const Device& device, const Tuning& tu
   }
   plan.blocks = ceil_div<int64_t>(plan.lanes, kThreads);
   return plan;
+}
+
+// Whether 32 bits hold how far a signal reaches, with `places` in each row.
+inline bool reaches_in_32_bits(const Problem& p, const Signal& signal, int64_t places) {
+  return in_32_bits(p.batch, signal.batch_stride) &&
+         in_32_bits(p.groups * signal.channels, signal.channel_stride) &&
+         in_32_bits(places, signal.stride);
+}
+
+inline bool fits_few_values(const Problem& p) {
+  const int64_t places = p.from.size + std::abs(p.padding) + p.taps * p.dilation;
+  return places_in_32_bits(p) && reaches_in_32_bits(p, p.from, places) &&
+         reaches_in_32_bits(p, p.to, p.to.size) && in_32_bits(p.groups, p.weight.group_stride) &&
+         in_32_bits(p.to.channels, p.weight.out_stride) &&
+         in_32_bits(p.from.channels, p.weight.in_stride) &&
+         in_32_bits(p.groups * p.to.channels, p.bias_stride) &&
+         p.from.channels * p.taps <= 32 * kFewProducts;
+}
+
+// A lane for each output, or as many as have kFewProducts at most.
+inline Plan plan_few_values(const Problem& p) {
+  Plan plan;
+  const int64_t products = p.from.channels * p.taps;
+  int64_t parts = 1;
+  while (parts * kFewProducts < products) parts *= 2;
+  plan.products = static_cast<int>(ceil_div(products, parts));
+  plan.row_width = 32 / parts;
+  plan.channels_first = p.to.channel_stride == 1 && p.to.stride != 1;
+  plan.lanes = ceil_div(outputs_of(p), plan.row_width) * 32;
+  plan.threads = kFewThreads;
+  plan.blocks = ceil_div<int64_t>(plan.lanes, kFewThreads);
+  plan.few_values = true;
+  plan.path = Path::kValues;
+  return plan;
+}
+
+// Whether that takes a problem before `plan` would, or a library if not `pays`.
+inline bool takes_few_values(const Problem& p, const Plan& plan, bool pays, const Device& device,
+                             const Tuning& tuning) {
+  if (plan.path == Path::kLibrary) return false;
+  const int64_t outputs = outputs_of(p), products = p.from.channels * p.taps;
+  const bool in_tiles =
+      plan.path == Path::kChunks || plan.path == Path::kFan || plan.path == Path::kColumns;
+  const int64_t most = !pays || !in_tiles ? tuning.few_products
+                       : plan.direct      ? tuning.few_direct_products
+                                          : tuning.few_tile_products;
+  return outputs <= device.multiprocessors * tuning.few_outputs && fits_few_values(p) &&
+         outputs * products <= device.multiprocessors * most;
 }
 
 // The problem of an input gradient, from the gradient to the input.
@@ -248,20 +295,12 @@ inline Problem transposed(const Problem& p) {
   return result;
 }
 
-// So few outputs that a lane of its own for each makes them before a block has its inputs in shared memory.
-inline bool is_small(const Problem& p, const Device& device, const Tuning& tuning) {
-  return has_unit_step(p) && p.from.channels == 1 && p.to.channels == 1 &&
-         p.to.size < tuning.chunk_outputs &&
-         p.batch * p.groups * p.to.size <= int64_t{device.multiprocessors} * tuning.small_outputs &&
-         p.taps <= most_value_taps(p);
-}
-
 }  // namespace detail
 
 inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& tuning = {}) {
   using namespace detail;
   if (p.from.channels > tuning.most_channels) return {};
-  if (has_contiguous_rows(p) && places_in_32_bits(p) && !is_small(p, device, tuning)) {
+  if (has_contiguous_rows(p) && places_in_32_bits(p)) {
     Plan plan;
     if (p.to.size >= tuning.chunk_outputs || !has_unit_step(p)) plan = plan_fan(p, device, tuning);
     if (plan.path == Path::kLibrary && !has_unit_step(p) && p.to.channels < 4) {
@@ -277,7 +316,7 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
     }
     if (plan.path != Path::kLibrary) return plan;
   }
-  return fits_columns(p) ? plan_columns(p) : plan_values(p, device, tuning);
+  return fits_columns(p) ? plan_columns(p) : plan_values(p, device, /*few_places=*/0);
 }
 
 inline Plan plan_backward_input(const Problem& p, const Device& device, const Tuning& tuning = {}) {
@@ -287,7 +326,7 @@ inline Plan plan_backward_input(const Problem& p, const Device& device, const Tu
     const Problem gathered = exchanged(p);
     Plan plan;
     if (has_contiguous_rows(p) && steps_in_32_bits(p)) plan = plan_gather(gathered, device, tuning);
-    return plan.path == Path::kLibrary ? plan_values(gathered, device, tuning) : plan;
+    return plan.path == Path::kLibrary ? plan_values(gathered, device, tuning.few_places) : plan;
   }
   const Problem forward = transposed(p);
   Tuning any = tuning;
@@ -297,19 +336,21 @@ inline Plan plan_backward_input(const Problem& p, const Device& device, const Tu
 
 inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
                       const Tuning& tuning = {}) {
-  switch (pass) {
-    case Pass::kForward:
-      return plan_forward(problem, device, tuning);
-    case Pass::kBackwardInput:
-      return plan_backward_input(problem, device, tuning);
-    default:
-      return plan_backward_weight(problem, device, tuning);
-  }
+  if (pass == Pass::kBackwardWeight) return plan_backward_weight(problem, device, tuning);
+  const bool forward = pass == Pass::kForward;
+  const Plan plan = forward ? plan_forward(problem, device, tuning)
+                            : plan_backward_input(problem, device, tuning);
+  if (!forward && !detail::has_unit_step(problem)) return plan;
+  const Problem laid = forward ? problem : detail::transposed(problem);
+  const bool ours = pays(problem, pass, plan);
+  return detail::takes_few_values(laid, plan, ours, device, tuning) ? detail::plan_few_values(laid)
+                                                                    : plan;
 }
 
 // Whether a kernel here takes the problem; the rest is a library's.
-inline bool serves(const Problem& problem, Pass pass, const Device& device) {
-  const Plan plan = make_plan(problem, pass, device);
+inline bool serves(const Problem& problem, Pass pass, const Device& device,
+                   const Tuning& tuning = {}) {
+  const Plan plan = make_plan(problem, pass, device, tuning);
   return plan.path != Path::kLibrary && pays(problem, pass, plan);
 }
 

@@ -13,6 +13,8 @@ constexpr int kMmaParts = 2;          // products at once
 constexpr int kFewTaps = 10;          // that reach, behind up to 7 values of a pack, over 24 places
 constexpr int kDirectQuad = 4;        // values of a lane's load
 constexpr int kDirectTaps = 22;       // that reach, behind up to 3 values, over 32 places
+constexpr int kFewThreads = 128;      // of a block, of few values
+constexpr int kFewProducts = 24;      // of a lane at most, of few values
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
@@ -21,13 +23,14 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 // Measured on an H200 (microseconds, f32 / bf16, repeated calls without flushing the L2):
 //   few_places: depthwise (4,497,71) with 8 taps, step 5, dilation 16, f32, 3.7 with one place a lane, 5.1 with four; (1,843,256) with 7
 //     taps, step 3, dilation 8 3.1 and 5.0; gradients of (15,76,96) with 6 taps, step 3, f16, 8.3 and 12.2.
-//   small_outputs: depthwise (47,3,3) with 6 taps, padding 5 and one output, f32, 1.13 value by value and 2.34 by rows; of (1,100,12) 7 taps 1.3
-//     and 1.8; of (1,1500,12) 2.8 and 1.9.
-//   direct_*: depthwise f16, rows x outputs, a tile a warp and otherwise. 3 taps, chunks: 218 x 300 2.1 and 2.5, 1x65536 1.9 and
-//     1.8, 4x65536 2.5 and 2.7, 16x65536 3.2 and 2.9, 64x65536 7.5 and 7.0. 3 taps, blocks: 100x104 1.7 and 1.9, 400x104 2.5 and
-//     1.9, 400x220 2.0 and 2.4, 5000x220 3.8 and 4.2. 15 taps: 400x12 2.8 and 3.8, 5000x12 3.6 and 4.2, 20000x12 9.9 and 6.6,
-//     400x48 2.8 and 2.8, 1500x104 3.0 and 4.9, 16384x256 8.1 and 10.2, 64x65536 8.1 and 7.8. Rows that aren't whole quads, 15 taps: 100x31 2.7
-//     and 3.6, 400x31 4.4 and 3.9, 512x2047 5.3 and 5.0.
+//   few_outputs, few_*products: 240 random problems of 800 to 1.5 million outputs (summary in README.md) and 250 depthwise ones, inputs
+//     rotated. Time over the best of the path before and ATen: rows and values 0.97 at most up to 2.5 million products, 1.12 with 2.6,
+//     0.89 to 1.3 beyond; ATen's 0.91 with 5.4 million, 1.18 with 7; chunks 0.6 to 1.1 up to 1.8 million, 1.75 with 3; direct tiles, f16,
+//     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39. With more than 300000 outputs and few products 1.3 to 2.7.
+//   direct_*: depthwise f16, rows x outputs, inputs rotated, direct and otherwise. 3 taps: 873x300 2.2 and 3.5, 1747x600 3.3 and 3.9,
+//     1048x1000 3.2 and 3.2, 2097x1000 4.8 and 4.1, 4x65536 2.4 and 2.3, 32x65536 4.7 and 4.3, 128x65536 16.0 and 11.2. One tile a row:
+//     20971x200 9.0 and 9.8, 41943x200 20.0 and 20.5, 16384x256 7.2 and 8.5, 32768x256 15.7 and 19.7. 15 taps: 5000x12 3.4 and 4.2,
+//     20000x12 9.5 and 6.6, 20000x48 9.6 and 5.2, 20971x200 10.1 and 18.7, 1398x1500 4.8 and 5.6, 2097x1000 5.0 and 4.5.
 //   chunk_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by rows and 264 / 292 in chunks; (1024,256,200) with 31 taps
 //     236 / 188 by rows and 200 / 155 in chunks.
 //   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 43.3 with 2,
@@ -49,25 +52,26 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 // Not swept: mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
 // kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
-  int row_threads = 128;         // of a block of rows_kernel, at most
-  int64_t mma_dilation = 16;     // up to which tensor cores take taps: the gaps cost as much
-  int64_t few_places = 2048;     // of a multiprocessor, up to which a lane has one, value by value,
-  int64_t small_outputs = 16;    // and up to which that is taken for rows of step 1
-  int64_t chunk_outputs = 256;   // of a row, from which warps take it in chunks
-  int64_t chunk_tiles = 3;       // of a warp, at most,
-  int64_t mma_tiles = 6;         // and on tensor cores,
-  int64_t few_tiles = 4;         // with few taps
-  int64_t strided_tiles = 4;     // and of other steps than 1
-  int64_t gather_tiles = 8;      // and in their input gradients,
-  int64_t gather_step = 256;     // up to this step
-  int64_t gather_channels = 4;   // and from so many channels of a group
-  int64_t direct_warps = 40;     // of a multiprocessor, up to which each has a tile,
-  int64_t direct_few_warps = 8;  // up to this, with few taps of rows that go in chunks otherwise,
-  int64_t direct_least_warps =
-      1;  // and up to this, where rows aren't whole quads, or share blocks otherwise: of fewer
-  int64_t direct_row = 192;         // outputs
-  int64_t direct_from = 12;         // and fewer taps
-  int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
+  int row_threads = 128;      // of a block of rows_kernel, at most
+  int64_t mma_dilation = 16;  // up to which tensor cores take taps: the gaps cost as much
+  int64_t few_places = 2048;  // of a multiprocessor, up to which a lane has one, in gathers
+  int64_t few_outputs =
+      2048;  // of a multiprocessor, up to which all may be under way at once, with
+  int64_t few_products = 32 << 10;        // so many products of a multiprocessor at most,
+  int64_t few_tile_products = 8 << 10;    // where it would be chunks, the fan or columns,
+  int64_t few_direct_products = 2 << 10;  // and direct tiles
+  int64_t chunk_outputs = 256;            // of a row, from which warps take it in chunks
+  int64_t chunk_tiles = 3;                // of a warp, at most,
+  int64_t mma_tiles = 6;                  // and on tensor cores,
+  int64_t few_tiles = 4;                  // with few taps
+  int64_t strided_tiles = 4;              // and of other steps than 1
+  int64_t gather_tiles = 8;               // and in their input gradients,
+  int64_t gather_step = 256;              // up to this step
+  int64_t gather_channels = 4;            // and from so many channels of a group
+  int64_t direct_warps = 40;  // of a multiprocessor, up to which each has a tile, or any where
+  int64_t direct_row = 192;   // rows have so many outputs and no more than a tile;
+  int64_t direct_from = 12;   // rows of fewer outputs with so many taps
+  int64_t chunk_warps = 16;   // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
   int64_t fan_channels = 8;         // aligned alike, from which kernels go through them

@@ -89,11 +89,10 @@ __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], con
 
 // Taps whose inputs are loaded at once. One after the other they cost a whole latency each where rows are short and their inputs
 // not in a cache yet (depthwise (4,497,71), 8 taps, step 5, f32: 8.1 us; 4.9 four at a time).
-template <int kPlaces>
-constexpr int kTapsTogether = kPlaces == 1 ? 8 : 4;
+constexpr int kTapsTogether = 4;
 
-// The products with kTaps taps from tap k on, the first of which lies on place `first` of the input. kAll: there are as many.
-template <typename T, int kChannels, int kPlaces, int kTaps, bool kAll>
+// The products with kTaps taps from tap k on, the first of which lies on place `first` of the input.
+template <typename T, int kChannels, int kPlaces, int kTaps>
 __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces], const T* from,
                                          const T* const (&weights)[kChannels], int64_t first,
                                          int64_t k, const ValuesLane& lane,
@@ -101,12 +100,10 @@ __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces
   T values[kTaps][kPlaces], taps[kTaps][kChannels];
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
-    const bool is_tap = kAll || k + t < args.taps;
 #pragma unroll
     for (int j = 0; j < kPlaces; ++j) {
       const int64_t place = first + t * args.dilation + j * lane.place_stride * args.step;
-      const bool valid =
-          is_tap && static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
+      const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
       // A tap by itself is left to the compiler, which mixes it with the next channel's.
       if constexpr (kTaps > 1) {
         values[t][j] = load_if(from + place * args.from_stride, valid);
@@ -115,10 +112,7 @@ __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces
       }
     }
 #pragma unroll
-    for (int m = 0; m < kChannels; ++m) {
-      const T* const tap = weights[m] + (k + t) * args.weight_tap;
-      taps[t][m] = kAll ? *tap : load_if(tap, is_tap);
-    }
+    for (int m = 0; m < kChannels; ++m) taps[t][m] = weights[m][(k + t) * args.weight_tap];
   }
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
@@ -146,22 +140,14 @@ __global__ void __launch_bounds__(kThreads) values_kernel(const __grid_constant_
   C sums[kChannels][kPlaces] = {};
   for (uint32_t c = 0; c < args.in_channels; ++c) {
     int64_t first = lane.place * args.step - args.padding, k = 0;
-    constexpr int kTogether = kTapsTogether<kPlaces>;
-    for (; k + kTogether <= args.taps; k += kTogether) {
-      add_taps<T, kChannels, kPlaces, kTogether, true>(sums, from, weights, first, k, lane, args);
-      first += kTogether * args.dilation;
+    for (; k + kTapsTogether <= args.taps; k += kTapsTogether) {
+      add_taps<T, kChannels, kPlaces, kTapsTogether>(sums, from, weights, first, k, lane, args);
+      first += kTapsTogether * args.dilation;
     }
-    if constexpr (kPlaces == 1) {
-      if (k < args.taps) {
-        add_taps<T, kChannels, kPlaces, kTogether, false>(sums, from, weights, first, k, lane,
-                                                          args);
-      }
-    } else {
 #pragma unroll 2
-      for (; k < args.taps; ++k) {
-        add_taps<T, kChannels, kPlaces, 1, true>(sums, from, weights, first, k, lane, args);
-        first += args.dilation;
-      }
+    for (; k < args.taps; ++k) {
+      add_taps<T, kChannels, kPlaces, 1>(sums, from, weights, first, k, lane, args);
+      first += args.dilation;
     }
     from += args.from_channel;
 #pragma unroll

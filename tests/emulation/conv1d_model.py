@@ -21,13 +21,9 @@ GUARD, POISON, UNTOUCHED = 256, 0xFF, 0xCD  # NaN in all dtypes; what results ar
 LIMITS = {"row_threads": 128, "wide_outputs": 32 << 10, "weight_blocks": 6, "weight_units": 4}
 LIMITS |= {"chunk_outputs": 2**60}  # unless a test asks for chunks
 LIMITS |= {"chunk_warps": 16, "weight_bytes": 2 << 10}
-LIMITS |= {
-    "few_places": 0,
-    "small_outputs": 0,
-    "direct_warps": 0,
-    "direct_few_warps": 0,
-    "direct_least_warps": 0,
-}  # or few problems would be large
+LIMITS |= {"few_places": 0, "few_outputs": 0}  # or no problem would be large
+LIMITS |= {"few_products": 32 << 10, "few_tile_products": 8 << 10, "few_direct_products": 2 << 10}
+LIMITS |= {"direct_warps": 0, "direct_row": 2**60}
 LIMITS |= {"kMaxIndex32": 2**31 - 1, "kFar": 2**29}
 INVALID_VALUE = 1
 
@@ -57,7 +53,7 @@ class GivenUpdate(ctypes.Structure):
 
 class Taken(ctypes.Structure):
     _fields_ = fields(
-        "path channels wide slides packed dilated strided few_taps direct channels_first places row_width warp_tiles products aligned tiles row_tiles",
+        "path channels wide slides packed dilated strided few_taps direct few_values channels_first places row_width warp_tiles products aligned tiles row_tiles",
         ctypes.c_int,
     )
     _fields_ += fields("taps tap_parts splits blocks threads block_rows launches workspaces intact", ctypes.c_int)

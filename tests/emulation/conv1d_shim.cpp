@@ -39,8 +39,8 @@ struct PoisonedShared {
 
 struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
-  int64_t weight_bytes, few_places, small_outputs, direct_warps, direct_few_warps,
-      direct_least_warps, launch_blocks, far;
+  int64_t weight_bytes, few_places, few_outputs, few_products, few_tile_products,
+      few_direct_products, direct_warps, direct_row, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -53,18 +53,20 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_chunk_warps = limits->chunk_warps;
   Tuning::default_weight_bytes = limits->weight_bytes;
   Tuning::default_few_places = limits->few_places;
-  Tuning::default_small_outputs = limits->small_outputs;
+  Tuning::default_few_outputs = limits->few_outputs;
+  Tuning::default_few_products = limits->few_products;
+  Tuning::default_few_tile_products = limits->few_tile_products;
+  Tuning::default_few_direct_products = limits->few_direct_products;
   Tuning::default_direct_warps = limits->direct_warps;
-  Tuning::default_direct_few_warps = limits->direct_few_warps;
-  Tuning::default_direct_least_warps = limits->direct_least_warps;
+  Tuning::default_direct_row = limits->direct_row;
   kMaxIndex32 = limits->launch_blocks;
   detail::kFar = limits->far;
 }
 
 struct Taken {
-  int path, channels, wide, slides, packed, dilated, strided, few_taps, direct, channels_first,
-      places, row_width, warp_tiles, products, aligned, tiles, row_tiles, taps, tap_parts, splits,
-      blocks, threads, block_rows;
+  int path, channels, wide, slides, packed, dilated, strided, few_taps, direct, few_values,
+      channels_first, places, row_width, warp_tiles, products, aligned, tiles, row_tiles, taps,
+      tap_parts, splits, blocks, threads, block_rows;
   int launches, workspaces, intact;
 };
 
@@ -80,6 +82,7 @@ Taken taken_of(const Plan& plan) {
           plan.strided,
           plan.few_taps,
           plan.direct,
+          plan.few_values,
           plan.channels_first,
           static_cast<int>(plan.places),
           static_cast<int>(plan.row_width),

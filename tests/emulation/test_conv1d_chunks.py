@@ -80,12 +80,12 @@ def test_few_taps_in_registers(conv1d, dtype):
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_few_tiles_from_memory_to_registers(conv1d, dtype):
-    """Quads of inputs that lie over either end of a row, in the signal's memory and partly beyond it, in one step of 16 places and in two."""
+    """Quads of inputs that lie beside either end of a row, in one step of 16 places and in two; other rows are left to copies."""
     for taps in (1, 2, 6, 7, 12, 15, 21, 22, 23):
         for left in range(8):
-            size = (41, 700, 256, 263)[(left + taps) % 4]
+            size = (44, 700, 256, 264)[(left + taps) % 4]
             layouts = (
-                Layout(offset=left // 2, at_end=left % 2 > 0),
+                Layout(offset=4 * (left % 3), at_end=left % 2 > 0, gaps=(4 * (taps % 2), 0, 0)),
                 Layout(offset=taps % 5, gaps=(1, left, 0)),
                 Layout(),
             )
@@ -93,18 +93,20 @@ def test_few_tiles_from_memory_to_registers(conv1d, dtype):
                 dtype, 1, 2, (1, 1 + left % 2), size, taps, padding=(left + taps // 2, 3), bias=left % 2 > 0,
                 activation=left % 4, layouts=layouts, special=left % 3, seed=taps,
             )  # fmt: skip
-            warps = dict.fromkeys(("direct_warps", "direct_few_warps", "direct_least_warps"), 64)
-            taken = problem.run(conv1d, FORWARD, chunk_outputs=1, **warps)
+            taken = problem.run(conv1d, FORWARD, chunk_outputs=1, direct_warps=64, direct_row=0)
             assert (taken.path, taken.direct) == (CHUNKS, taps <= 22)
+    for offset, gaps, size in ((1, (0, 0, 0), 44), (2, (0, 0, 0), 44), (0, (2, 0, 0), 44), (0, (0, 0, 0), 42)):
+        layouts = (Layout(offset=offset, gaps=gaps), Layout(), Layout())
+        problem = Problem(dtype, 1, 2, (1, 1), size, 7, padding=(3, 3), layouts=layouts)
+        assert problem.run(conv1d, FORWARD, chunk_outputs=1, direct_warps=64, direct_row=0).direct == 0
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_input_gradients_from_memory_to_registers(conv1d, dtype):
-    for taps, padding in ((4, 2), (5, 9), (20, 30)):
-        problem = Problem(dtype, 2, 3, (1, 1), 301, taps, padding=(padding, 2), special=2, seed=taps)
-        assert (
-            problem.run(conv1d, BACKWARD_INPUT, direct_warps=64, direct_few_warps=64, direct_least_warps=64).direct == 1
-        )
+    for taps, padding in ((4, 1), (5, 2), (20, 17)):  # gradients of whole quads
+        size = 300 - padding - 2 + taps - 1
+        problem = Problem(dtype, 2, 3, (1, 1), size, taps, padding=(padding, 2), special=2, seed=taps)
+        assert problem.run(conv1d, BACKWARD_INPUT, direct_warps=64, direct_row=0).direct == 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -34,9 +34,9 @@ def once(places: np.ndarray, count: int) -> bool:
     return places.size == count and np.array_equal(np.sort(places, axis=None), np.arange(count))
 
 
-def some_rows(problem: Problem) -> set:
-    """Images and channels of the output."""
-    channels = problem.groups * problem.to.channels
+def some_rows(problem: Problem, signal=None) -> set:
+    """Images and channels of the output, or of another signal."""
+    channels = problem.groups * (signal or problem.to).channels
     images = {n for n in (0, 1, problem.batch // 2, problem.batch - 1) if n < problem.batch}
     return {(n, c) for n in images for c in (0, 1, 2, 3, channels // 2, channels - 1) if c < channels}
 
@@ -165,6 +165,9 @@ def check_direct(problem: Problem, plan: PlanView) -> int:
     """direct_taps_kernel's tile, of which a warp has one."""
     assert problem.item == 2 and plan.warp_tiles == 1 and plan.shared_bytes == 0
     assert problem.from_.channels == 1 and problem.taps <= 22 and problem.gap == 1
+    quad = 4 * problem.item
+    assert problem.from_.size % 4 == 0
+    assert all(problem.from_.address(problem.item, n, c) % quad == 0 for n, c in some_rows(problem, problem.from_))
     # Lanes have 4 neighbours of 16 inputs each: of 16 places or of 32, the last tap of the last of 8 outputs in them.
     assert once((LANE[:, None] % 4 * 4 + np.arange(4))[:4], 16)
     assert all(problem.taps + ahead + 7 <= 32 for ahead in range(4))
@@ -341,13 +344,38 @@ def check_columns(problem: Problem, plan: PlanView) -> None:
     assert problem.taps * 8 * values * problem.compute <= plan.shared_bytes <= SHARED
 
 
-def check_values(problem: Problem, plan: PlanView, sms: int) -> None:
+def check_few_values(problem: Problem, plan: PlanView, sms: int) -> None:
+    outputs = problem.batch * problem.groups * problem.to.channels * problem.to.size
+    products = problem.from_.channels * problem.taps
+    assert outputs <= 2048 * sms and outputs * products <= (32 << 10) * sms
+    # 32 bits hold how far signals and weights reach, and the places of taps beside the ends of rows.
+    reach = problem.from_.size + abs(problem.padding) + problem.taps * problem.dilation
+    for signal, places in ((problem.from_, reach), (problem.to, problem.to.size)):
+        far = problem.batch * signal.batch_stride + problem.groups * signal.channels * signal.channel_stride
+        assert far + places * signal.stride < 3 * FAR
+    # A power of two of lanes has the products of an output, each so many that a kernel has registers for.
+    parts = WARP // plan.row_width
+    assert parts in (1, 2, 4, 8, 16, 32) and parts * plan.row_width == WARP
+    assert plan.products == -(-products // parts) <= 24 and (parts == 1 or products > parts // 2 * 24)
+    begin = np.arange(parts) * plan.products
+    own = np.clip(products - begin, 0, plan.products)
+    assert once(np.concatenate([b + np.arange(n) for b, n in zip(begin, own)]), products)
+    assert plan.lanes == -(-outputs // plan.row_width) * WARP and plan.threads == CHUNK_THREADS
+    assert plan.blocks == -(-plan.lanes // plan.threads) and plan.shared_bytes == 0
+    assert plan.channels_first == (problem.to.channel_stride == 1 and problem.to.stride != 1)
+
+
+def check_values(problem: Problem, plan: PlanView, sms: int, gathers: bool) -> None:
+    if plan.few_values:
+        assert not gathers
+        check_few_values(problem, plan, sms)
+        return
     assert plan.channels == (4 if problem.to.channels >= 4 and problem.item < 8 else 1)
     assert (plan.tiles - 1) * plan.channels < problem.to.channels <= plan.tiles * plan.channels
-    # A lane has four places: neighbours, or as far apart as there are lanes side by side in a row. Of few it has one.
+    # A lane has four places: neighbours, or as far apart as there are lanes side by side in a row. Of few that are gathered it has one.
     width, size, own = plan.row_width, problem.to.size, plan.places
     few = problem.batch * problem.groups * plan.tiles * size <= 2048 * sms
-    assert own == (1 if few and plan.channels == 1 and not plan.channels_first else 4)
+    assert own == (1 if gathers and few and plan.channels == 1 and not plan.channels_first else 4)
     assert width in (1, 2, 4, 8, 16, 32) and THREADS % width == 0
     if plan.channels_first:
         assert width == 1
@@ -482,10 +510,10 @@ def check_weight_rows(problem: Problem, plan: PlanView) -> int:
     return tiles
 
 
-def check(planner, problem: Problem, which: int, sms: int = 132) -> PlanView:
-    plan = problem.plan(planner, which, sms)
+def check(planner, problem: Problem, which: int, sms: int = 132, few: bool = False) -> PlanView:
+    plan = problem.plan(planner, which, sms, few=few)
     assert (plan.path == LIBRARY) == (problem.from_.channels > 8)
-    assert plan.path != LIBRARY or not problem.serves(planner, which, sms)
+    assert plan.path != LIBRARY or not problem.serves(planner, which, sms, few)
     if plan.path == LIBRARY:
         return plan
     assert plan.threads % WARP == 0 and WARP <= plan.threads <= THREADS and plan.blocks >= 1
@@ -501,5 +529,5 @@ def check(planner, problem: Problem, which: int, sms: int = 132) -> PlanView:
         return plan
     assert not gathers or plan.path == VALUES
     checks = {CHUNKS: check_chunks, ROWS: check_rows, FAN: check_fan, COLUMNS: check_columns, VALUES: check_values}
-    checks[plan.path](problem, plan, *([sms] if plan.path == VALUES else []))
+    checks[plan.path](problem, plan, *([sms, gathers] if plan.path == VALUES else []))
     return plan

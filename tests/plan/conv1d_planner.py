@@ -21,7 +21,7 @@ def fields(names: str) -> list:
 
 class PlanView(ctypes.Structure):
     _fields_ = fields(
-        "path channels wide slides packed dilated strided few_taps direct channels_first places row_width cycle tiles row_tiles row_lanes rows block_rows halo_packs taps_pitch "
+        "path channels wide slides packed dilated strided few_taps direct few_values channels_first places row_width cycle tiles row_tiles row_lanes rows block_rows halo_packs taps_pitch "
         "warp_tiles warp_packs products aligned block_channels taps tap_parts splits lanes blocks threads shared_bytes"
     )
 
@@ -67,13 +67,16 @@ class Problem(ctypes.Structure):
         """Places from the first tap to the last."""
         return (self.taps - 1) * self.dilation
 
-    def plan(self, planner, which: int = FORWARD, sms: int = 132, shared: int = 227 << 10) -> PlanView:
+    def plan(
+        self, planner, which: int = FORWARD, sms: int = 132, shared: int = 227 << 10, few: bool = False
+    ) -> PlanView:
+        """Of few values only if `few`: these would take most problems that are easy to read."""
         view = PlanView()
-        planner.plan(ctypes.byref(self), which, sms, shared, ctypes.byref(view))
+        planner.plan(ctypes.byref(self), which, sms, shared, few, ctypes.byref(view))
         return view
 
-    def serves(self, planner, which: int, sms: int = 132) -> bool:
-        return bool(planner.serves_it(ctypes.byref(self), which, sms))
+    def serves(self, planner, which: int, sms: int = 132, few: bool = False) -> bool:
+        return bool(planner.serves_it(ctypes.byref(self), which, sms, few))
 
     def transposed(self, planner) -> Problem:
         result = Problem()

@@ -5,53 +5,44 @@ using namespace gpuopt;
 using namespace gpuopt::conv1d;
 
 struct PlanView {
-  int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, direct, channels_first,
-      places, row_width, cycle, tiles, row_tiles, row_lanes, rows, block_rows, halo_packs,
-      taps_pitch, warp_tiles, warp_packs, products, aligned, block_channels, taps, tap_parts,
-      splits, lanes, blocks, threads, shared_bytes;
+  int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, direct, few_values,
+      channels_first, places, row_width, cycle, tiles, row_tiles, row_lanes, rows, block_rows,
+      halo_packs, taps_pitch, warp_tiles, warp_packs, products, aligned, block_channels, taps,
+      tap_parts, splits, lanes, blocks, threads, shared_bytes;
 };
+
+namespace {
+
+Tuning tuning_of(int few_values) {
+  Tuning tuning;
+  if (few_values == 0) tuning.few_outputs = 0;
+  return tuning;
+}
+
+}  // namespace
 
 extern "C" {
 
-void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, PlanView* view) {
+void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, int few_values,
+          PlanView* view) {
   const Plan plan = make_plan(make_problem(*given), static_cast<Pass>(pass),
-                              Device{multiprocessors, shared_bytes});
-  *view = {number_of(plan.path),
-           plan.channels,
-           plan.wide,
-           plan.slides,
-           plan.packed,
-           plan.dilated,
-           plan.strided,
-           plan.few_taps,
-           plan.direct,
-           plan.channels_first,
-           plan.places,
-           plan.row_width,
-           plan.cycle,
-           plan.tiles,
-           plan.row_tiles,
-           plan.row_lanes,
-           plan.rows,
-           plan.block_rows,
-           plan.halo_packs,
-           plan.taps_pitch,
-           plan.warp_tiles,
-           plan.warp_packs,
-           plan.products,
-           plan.aligned,
-           plan.block_channels,
-           plan.taps,
-           plan.tap_parts,
-           plan.splits,
-           plan.lanes,
-           plan.blocks,
-           plan.threads,
-           static_cast<int64_t>(plan.shared_bytes)};
+                              Device{multiprocessors, shared_bytes}, tuning_of(few_values));
+  *view = {number_of(plan.path), plan.channels,       plan.wide,
+           plan.slides,          plan.packed,         plan.dilated,
+           plan.strided,         plan.few_taps,       plan.direct,
+           plan.few_values,      plan.channels_first, plan.places,
+           plan.row_width,       plan.cycle,          plan.tiles,
+           plan.row_tiles,       plan.row_lanes,      plan.rows,
+           plan.block_rows,      plan.halo_packs,     plan.taps_pitch,
+           plan.warp_tiles,      plan.warp_packs,     plan.products,
+           plan.aligned,         plan.block_channels, plan.taps,
+           plan.tap_parts,       plan.splits,         plan.lanes,
+           plan.blocks,          plan.threads,        static_cast<int64_t>(plan.shared_bytes)};
 }
 
-int serves_it(const Given* given, int pass, int multiprocessors) {
-  return serves(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors});
+int serves_it(const Given* given, int pass, int multiprocessors, int few_values) {
+  return serves(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors},
+                tuning_of(few_values));
 }
 
 // The problem of an input gradient of step 1, as a forward one.

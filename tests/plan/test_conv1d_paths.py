@@ -63,27 +63,22 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 1, (1, 7), 4096, 10), HALF, CHUNKS, {}),
         ((8, 1, (4, 512), 4096, 17), HALF, CHUNKS, {}),  # too many products for the fan
         ((8, 1000, (1, 1), 258, 4), HALF, ROWS, {"wide": 0}),  # rows of 255
-        # Few tiles of few taps, a warp for each.
+        # Few tiles of few taps, or one a row, a warp for each.
         ((8, 64, (1, 1), 260, 4), HALF, CHUNKS, {"direct": 1, "row_lanes": 2, "blocks": 256}),  # rows of 257
         ((8, 64, (1, 1), 260, 4), {"padding": 3}, CHUNKS, {"direct": 0}),
+        ((8, 64, (1, 1), 261, 4), HALF, CHUNKS, {"direct": 0}),  # not whole quads of inputs
+        ((8, 64, (1, 1), 260, 4), HALF | {"offsets": (2, 0)}, CHUNKS, {"direct": 0}),
         ((8, 64, (1, 1), 192, 4), HALF | {"padding": 1}, ROWS, {}),  # rows of 191
         ((8, 64, (1, 1), 32, 12), HALF, CHUNKS, {"direct": 1}),
-        ((8, 64, (1, 1), 33, 12), HALF, ROWS, {}),  # not whole quads of inputs
-        ((8, 16, (1, 1), 33, 12), HALF, CHUNKS, {"direct": 1}),
+        ((8, 64, (1, 1), 33, 12), HALF, ROWS, {}),
         ((8, 64, (1, 1), 32, 11), HALF, ROWS, {}),
-        ((1, 132, (1, 1), 30, 3), HALF | {"padding": 1}, CHUNKS, {"direct": 1}),
-        ((1, 133, (1, 1), 30, 3), HALF | {"padding": 1}, ROWS, {}),
         ((8, 64, (1, 1), 32, 12), HALF | {"dilation": 2}, ROWS, {"dilated": 1}),
         ((8, 64, (2, 1), 32, 12), HALF, ROWS, {}),
-        (
-            (1, 1056, (1, 1), 256, 10),
-            HALF | {"padding": 5, "right": 4},
-            CHUNKS,
-            {"direct": 1},
-        ),  # 8 warps a multiprocessor
-        ((1, 1057, (1, 1), 256, 10), HALF | {"padding": 5, "right": 4}, CHUNKS, {"few_taps": 1}),
-        ((1, 5280, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 1}),  # 40
-        ((1, 5281, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 0}),
+        ((1, 2640, (1, 1), 300, 10), HALF, CHUNKS, {"direct": 1}),  # 40 tiles a multiprocessor
+        ((1, 2641, (1, 1), 300, 10), HALF, CHUNKS, {"few_taps": 1}),
+        ((1, 5280, (1, 1), 32, 12), HALF, CHUNKS, {"direct": 1}),
+        ((1, 5281, (1, 1), 32, 12), HALF, ROWS, {}),
+        ((1, 99999, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 1}),  # one a row
         ((1, 8, (1, 1), 4096, 22), HALF, CHUNKS, {"direct": 1}),
         ((1, 8, (1, 1), 4096, 23), HALF, CHUNKS, {"direct": 0}),
         # Several output channels a group.
@@ -138,7 +133,7 @@ def check_path(planner, which, arguments, rest, path, expected):
             (8, 1, (1, 1), 4096, 3),
             {"step": 2, "layouts": ("strided", "rows")},
             VALUES,
-            {"places": 1, "row_width": 32, "row_tiles": 64},
+            {"row_width": 32, "row_tiles": 16},
         ),
         (
             (8, 1024, (1, 1), 100, 3),
@@ -147,17 +142,7 @@ def check_path(planner, which, arguments, rest, path, expected):
             {"places": 4, "row_width": 16, "row_tiles": 1, "lanes": 131072},
         ),
         ((64, 4096, (1, 1), 9, 3), {"step": 2}, VALUES, {"places": 4, "row_width": 1, "row_tiles": 1, "lanes": 262144}),
-        # One to a lane, of few outputs; and of so few also for rows of step 1.
-        ((8, 64, (1, 1), 100, 3), {"step": 2}, VALUES, {"places": 1, "row_width": 32, "row_tiles": 2, "lanes": 32768}),
-        ((8, 64, (1, 1), 9, 3), {"step": 2}, VALUES, {"places": 1, "row_width": 4, "row_tiles": 1, "lanes": 2048}),
         ((8, 64, (1, 4), 9, 3), {"step": 2}, VALUES, {"places": 4, "channels": 4}),
-        ((8, 44, (1, 1), 6, 3), {"padding": 1}, VALUES, {"places": 1, "row_width": 8}),
-        ((8, 44, (1, 1), 7, 3), {"padding": 1}, ROWS, {}),
-        ((8, 44, (1, 1), 6, 16), {"padding": 8, "right": 7}, VALUES, {"places": 1}),
-        ((8, 44, (1, 1), 6, 17), {"padding": 8}, ROWS, {}),
-        ((8, 44, (1, 1), 6, 12), {"padding": 22, "dilation": 4}, ROWS, {}),
-        ((8, 44, (1, 2), 3, 3), {"padding": 1}, ROWS, {}),
-        ((8, 44, (2, 1), 3, 3), {"padding": 1}, ROWS, {}),
         ((1, 1, (1, 1), 300, 3), {"padding": 1}, CHUNKS, {}),
     ],
 )
@@ -172,7 +157,7 @@ def test_paths_of_a_forward(planner, arguments, rest, path, expected):
         ((8, 512, (1, 1), 4096, 4), HALF | {"padding": 3}, CHUNKS, {"few_taps": 1, "warp_tiles": 4}),
         ((8, 1, (1, 1), 300, 300), {"step": 5}, CHUNKS, {}),  # a gradient of one place
         ((8, 1000, (1, 1), 4, 4), {"step": 5}, ROWS, {}),
-        ((8, 1, (1, 1), 4, 4), {"step": 5}, VALUES, {"places": 1}),
+        ((8, 1, (1, 1), 4, 4), {"step": 5}, ROWS, {}),
         ((8, 1, (1, 1), 40, 4), {"step": 5}, VALUES, {"places": 1}),
         ((8, 1, (1, 64), 4096, 3), {"padding": 1}, ROWS, {"channels": 1, "threads": 32}),
         ((8, 1, (8, 4), 4096, 5), {"padding": 2}, ROWS, {"channels": 4}),
@@ -264,3 +249,49 @@ def test_paths_of_an_input_gradient(planner, arguments, rest, path, expected):
 )
 def test_paths_of_a_weight_gradient(planner, arguments, rest, path, expected):
     check_path(planner, BACKWARD_WEIGHT, arguments, rest, path, expected)
+
+
+@pytest.mark.parametrize(
+    "which, arguments, rest, expected",
+    [
+        # 2048 outputs a multiprocessor, and 32 x 1024 products.
+        (FORWARD, (8, 64, (1, 1), 100, 3), {"step": 2}, {"products": 3, "row_width": 32, "lanes": 25088}),
+        (FORWARD, (1, 4224, (1, 1), 64, 5), {"padding": 2}, {}),
+        (FORWARD, (1, 4225, (1, 1), 64, 5), {"padding": 2}, None),
+        (FORWARD, (1, 4096, (1, 1), 33, 32), {"padding": 16, "right": 15}, {"products": 16, "row_width": 16}),
+        (FORWARD, (1, 4096, (1, 1), 33, 33), {"padding": 16}, None),
+        (FORWARD, (1, 56, (8, 2), 50, 96), {"padding": 48, "right": 47} | DOUBLE, {"products": 24, "row_width": 1}),
+        (FORWARD, (1, 1, (8, 2), 50, 97), {"padding": 48}, None),
+        (FORWARD, (8, 64, (1, 1), 100, 3), LAST, {"channels_first": 1}),
+        # Fewer products where others make tiles: 8 x 1024, and of direct ones 2 x 1024.
+        (FORWARD, (1, 128, (1, 1), 2112, 4), {"padding": 2, "right": 1}, {}),
+        (FORWARD, (1, 128, (1, 1), 2112, 5), {"padding": 2}, None),
+        (FORWARD, (1, 64, (1, 1), 1056, 4), HALF | {"padding": 2, "right": 1}, {}),
+        (FORWARD, (1, 64, (1, 1), 1056, 5), HALF | {"padding": 2}, None),
+        (FORWARD, (1, 64, (1, 1), 1057, 5), HALF | {"padding": 2}, {}),  # not whole quads
+        (FORWARD, (4, 64, (1, 1), 1056, 4), LAST | {"padding": 2, "right": 1}, {}),
+        (FORWARD, (4, 64, (1, 1), 1056, 5), LAST | {"padding": 2}, None),
+        (FORWARD, (4, 1, (1, 64), 1056, 4), {"padding": 2, "right": 1}, {}),
+        (FORWARD, (4, 1, (1, 64), 1056, 5), {"padding": 2}, None),
+        # But not where a library would take them.
+        (FORWARD, (1, 32, (1, 1), 2112 * 8, 24), {"step": 8, "padding": 8}, {}),
+        (FORWARD, (1, 32, (1, 1), 2112 * 8, 23), {"step": 8, "padding": 8}, None),
+        # Places and strides that 32 bits hold.
+        (FORWARD, (1, 1, (1, 1), 2**29 - 10, 3), {"step": 2**14}, {}),
+        (FORWARD, (1, 1, (1, 1), 2**29, 3), {"step": 2**14}, None),
+        (FORWARD, (1, 1, (1, 1), 2**28 - 20, 3), {"step": 2**14, "layouts": ("strided", "rows")}, {}),
+        (FORWARD, (1, 1, (1, 1), 2**28, 3), {"step": 2**14, "layouts": ("strided", "rows")}, None),
+        (BACKWARD_INPUT, (8, 64, (1, 1), 100, 3), {"padding": 1}, {"products": 3}),
+        (BACKWARD_INPUT, (1, 8, (2, 30), 20, 5), {"padding": 2}, {"products": 19, "row_width": 4}),
+        (BACKWARD_INPUT, (1, 8, (2, 30), 4, 4), {"step": 3}, {"products": 15, "row_width": 4}),
+        (BACKWARD_INPUT, (1, 8, (2, 3), 7, 4), {"step": 3}, None),  # two outputs
+    ],
+)
+def test_few_values(planner, which, arguments, rest, expected):
+    """Where they are few, and where they are just not."""
+    problem = problem_of(*arguments, **rest)
+    plan = check(planner, problem, which, few=True)
+    assert plan.few_values == (expected is not None)
+    if expected is not None:
+        assert plan.path == VALUES and {name: getattr(plan, name) for name in expected} == expected
+        assert problem.serves(planner, which, few=True)

@@ -80,9 +80,14 @@ def test_any_launch_is_valid(planner):
     @settings(
         max_examples=6000, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
     )
-    @given(problem=problems() | long_rows(), which=st.sampled_from(PASSES), sms=st.sampled_from([1, 4, 132, 148]))
-    def check_one(problem, which, sms):
-        plan = check(planner, problem, which, sms)
+    @given(
+        problem=problems() | long_rows(),
+        which=st.sampled_from(PASSES),
+        sms=st.sampled_from([1, 4, 132, 148]),
+        few=st.booleans(),
+    )
+    def check_one(problem, which, sms, few):
+        plan = check(planner, problem, which, sms, few)
         half, dilated = problem.item == 2, bool(plan.dilated)
         taken.add((which, plan.path))
         if which == BACKWARD_WEIGHT:
@@ -98,6 +103,8 @@ def test_any_launch_is_valid(planner):
             taken.add((which, FAN, half))
             taken.add((half, "products", plan.products))
             taken.add((half, "aligned", plan.aligned * problem.item))
+        elif plan.few_values:
+            taken.add((which, "few"))
         elif plan.path == VALUES:
             taken.add((which, VALUES, plan.channels, bool(plan.channels_first)))
             taken.add((which, "width", plan.row_width))
@@ -115,6 +122,7 @@ def test_any_launch_is_valid(planner):
         assert {(which, "width", width) for width in (1, 2, 4, 8, 16, 32)} <= taken
         assert {(which, half, dilated) for half in both for dilated in both} <= taken
         assert {(which, FAN, half) for half in both} <= taken
+        assert (which, "few") in taken
     assert {(which, half, "strided") for which in (FORWARD, BACKWARD_INPUT) for half in both} <= taken
     assert {(True, "tiles", 1), (True, "tiles", 6), (False, "tiles", 1), (False, "tiles", 3)} <= taken
     assert {(True, "products", steps) for steps in (1, 2, 4)} <= taken

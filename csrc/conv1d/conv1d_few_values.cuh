@@ -1,0 +1,102 @@
+// Convolutions of few values: a lane for each, or several where it has many products, with all inputs and taps under way at once. What
+// takes a microsecond or two waits for memory: for arguments, for instructions and for values. So there is little of the first two,
+// and the last ones are waited for once.
+#pragma once
+
+#include "conv1d/conv1d_kernel.cuh"
+
+namespace gpuopt::conv1d {
+
+// With places and strides that 32 bits hold.
+struct FewValuesArgs {
+  const void *from, *weight, *bias;
+  void* to;
+  int32_t from_batch, from_group, from_channel, from_stride, to_batch, to_channel, to_stride;
+  int32_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
+  int32_t from_size, step, padding, dilation, products, part_products;
+  uint32_t outputs;        // of the launch
+  uint32_t width_shift;    // 2^width_shift outputs of a warp
+  FastDiv inner, outer;    // places and output channels, or
+  bool channels_first;     // the other way around: of which neighbouring lanes are
+  FastDiv group_channels;  // output channels of a group
+  FastDiv taps;
+  Activation activation;
+};
+
+// Up to kProducts of a lane, of one input channel a group or of several.
+template <typename T, int kProducts, bool kOneChannel>
+__global__ void __launch_bounds__(kFewThreads)
+    few_values_kernel(const __grid_constant__ FewValuesArgs args) {
+  let_next_grid_start();
+  wait_for_grid_before();
+  const uint32_t lane = threadIdx.x % 32, warp = (blockIdx.x * kFewThreads + threadIdx.x) / 32;
+  const uint32_t width = 1u << args.width_shift, part = lane >> args.width_shift;
+  const uint32_t index = (warp << args.width_shift) + (lane & (width - 1));
+  const bool works = index < args.outputs;
+  uint32_t rest = works ? index : 0;
+  const auto inner = static_cast<int32_t>(args.inner.divmod(rest));
+  const auto outer = static_cast<int32_t>(args.outer.divmod(rest));
+  const auto image = static_cast<int32_t>(rest);
+  const int32_t place = args.channels_first ? outer : inner;
+  const int32_t channel = args.channels_first ? inner : outer;
+  auto quotient = static_cast<uint32_t>(channel);
+  const auto out = static_cast<int32_t>(args.group_channels.divmod(quotient));
+  const auto group = static_cast<int32_t>(quotient);
+  const T bias =
+      load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, args.bias != nullptr);
+
+  // The part's first product.
+  const int32_t begin = static_cast<int32_t>(part) * args.part_products;
+  const int32_t left = min(args.products - begin, args.part_products);
+  const auto taps_of_channel = static_cast<int32_t>(args.taps.divisor);
+  int32_t tap = begin, in_channel = 0;
+  if constexpr (!kOneChannel) {
+    quotient = static_cast<uint32_t>(begin);
+    tap = static_cast<int32_t>(args.taps.divmod(quotient));
+    in_channel = static_cast<int32_t>(quotient);
+  }
+  const int32_t first = place * args.step - args.padding;
+  int32_t under = first + tap * args.dilation;
+  const T* from = static_cast<const T*>(args.from) + image * args.from_batch +
+                  group * args.from_group + in_channel * args.from_channel +
+                  under * args.from_stride;
+  const T* weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                    out * args.weight_out + in_channel * args.weight_in + tap * args.weight_tap;
+
+  T values[kProducts], taps[kProducts];
+#pragma unroll
+  for (int i = 0; i < kProducts; ++i) {
+    const bool valid =
+        i < left && static_cast<uint32_t>(under) < static_cast<uint32_t>(args.from_size);
+    values[i] = load_if(from, valid);
+    taps[i] = load_if(weight, i < left);
+    under += args.dilation;
+    from += args.dilation * args.from_stride;
+    weight += args.weight_tap;
+    if constexpr (!kOneChannel) {
+      if (++tap == taps_of_channel) {
+        tap = 0;
+        under = first;
+        from += args.from_channel - taps_of_channel * args.dilation * args.from_stride;
+        weight += args.weight_in - taps_of_channel * args.weight_tap;
+      }
+    }
+  }
+  compute_t<T> sum[1] = {};
+#pragma unroll
+  for (int i = 0; i < kProducts; ++i) {
+    sum[0] = multiply_add(to_compute(taps[i]), to_compute(values[i]), sum[0]);
+  }
+#pragma unroll 1
+  for (uint32_t apart = width; apart < 32; apart *= 2) {
+    sum[0] += __shfl_down_sync(0xffffffffu, sum[0], apart);
+  }
+  if (part > 0 || !works) return;
+  if (args.bias != nullptr) sum[0] += to_compute(bias);
+  activate(sum, args.activation);
+  static_cast<T*>(
+      args.to)[image * args.to_batch + channel * args.to_channel + place * args.to_stride] =
+      from_compute<T>(sum[0]);
+}
+
+}  // namespace gpuopt::conv1d
