@@ -1,6 +1,8 @@
-"""Convolutions of every kind, at sizes that fill a GPU."""
+"""Convolutions of every kind at sizes that a GPU makes at once, and for every kernel one that is too large for that."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from .cases import tensors
 
@@ -20,6 +22,56 @@ KINDS = {
     "one place": ((7, 40, 1), 40, 40),
     "short": ((50, 17, 9), 17, 17),
     "dense": ((2, 32, 129), 48, 1),
+}
+
+
+@dataclass(frozen=True)
+class Many:
+    """More outputs than kernels of few values take on a GPU of up to 148 multiprocessors."""
+
+    input_size: tuple[int, int, int]
+    out_channels: int
+    groups: int
+    taps: int
+    stride: int = 1
+    dilation: int = 1
+    layout: str = "contiguous"
+
+    @property
+    def padding(self) -> int:
+        return self.dilation * (self.taps - 1) // 2
+
+    def make(self, dtype, device="cuda"):
+        """(input, weight, bias), grad_output and the steps."""
+        (n, c, places), make = self.input_size, tensors.Maker(device, dtype)
+        reach = self.dilation * (self.taps - 1)
+        out = (places + 2 * self.padding - reach - 1) // self.stride + 1
+        weight = make(self.out_channels, c // self.groups, self.taps), make(self.out_channels)
+        x, grad = (tensors.LAYOUTS[self.layout](make(n, *size)) for size in ((c, places), (self.out_channels, out)))
+        steps = {"stride": [self.stride], "padding": [self.padding], "dilation": [self.dilation], "groups": self.groups}
+        return (x, *weight), grad, steps
+
+
+# By the kernel that takes the forward: of half types, and of the others, if it isn't a library's. tests/plan/test_conv1d_paths.py asks the plan whether it does.
+MANY = {
+    ("few_taps", "tiles"): Many((4, 40, 2501), 40, 40, 5),
+    ("direct", "tiles"): Many((4, 40, 2500), 40, 40, 5),
+    ("mma", "tiles"): Many((4, 40, 2501), 40, 40, 31),
+    ("mma, dilated", "tiles, dilated"): Many((4, 40, 2501), 40, 40, 5, dilation=3),
+    ("mma, 2 channels", "tiles, 2 channels"): Many((8, 40, 2001), 20, 20, 7),
+    ("strided", "strided"): Many((4, 40, 5001), 40, 40, 5, stride=2),
+    ("fan", "fan"): Many((4, 1, 3200), 32, 1, 7),
+    ("fan, 2 steps", None): Many((4, 2, 6399), 33, 1, 9, stride=2),
+    ("rows", "rows"): Many((1000, 40, 11), 40, 40, 3),
+    ("rows, sliding", "rows, sliding"): Many((1000, 40, 11), 40, 40, 11),
+    ("rows, dilated", "rows, dilated"): Many((1000, 40, 11), 40, 40, 5, dilation=2),
+    ("rows, 4 channels", "rows, 4 channels"): Many((500, 1, 104), 8, 1, 5),
+    ("rows, wide", "rows, wide"): Many((36000, 17, 9), 17, 17, 3),
+    ("columns", "columns"): Many((4, 64, 2000), 64, 64, 4, layout="transposed"),
+    ("columns, dilated", "columns, dilated"): Many((4, 64, 2000), 64, 64, 4, dilation=2, layout="transposed"),
+    ("values", "values"): Many((8, 40, 1001), 40, 40, 3, layout="step2"),
+    ("values, 4 channels", "values, 4 channels"): Many((4, 20, 2001), 80, 20, 3, stride=2, layout="step2"),
+    ("values, channels first", "values, channels first"): Many((8, 63, 801), 63, 63, 3, layout="transposed"),
 }
 
 

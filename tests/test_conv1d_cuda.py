@@ -14,13 +14,36 @@ import torch_ops
 
 from .cases import tensors
 from .cases.conv1d import CASES
-from .compare import close, different_bits
-from .conv1d_calls import GRADIENTS, KINDS, make_call
+from .compare import Failures, close, different_bits, different_from_reference
+from .conv1d_calls import GRADIENTS, KINDS, MANY, make_call
 from .overlap import Calls, spoil
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
 FORWARD, BACKWARD = CASE["conv1d_act"], CASE["conv1d_backward"]
+
+
+# ---------------------------------------------------------------- every kernel
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
+def test_every_kernel_of_many_outputs(dtype):
+    """Smaller calls, those of most tests, are made by a kernel of their own."""
+    failures = Failures()
+    for (half, other), call in MANY.items():
+        name = f"{half if dtype.itemsize == 2 else other}, {call}"
+        operands, grad, steps = call.make(dtype)
+        mask = {**steps, "output_mask": [True, False, False]}
+        for case, args, given in (
+            (FORWARD, operands, {**steps, "activation": "silu"}),
+            (BACKWARD, (grad, *operands[:2]), mask),
+        ):
+            with failures.sample(f"{case.name}, {name}"):
+                got, exact = case.op(*args, **given), case.reference(*args, **given)
+                bound = case.bound("cuda", got.dtype, exact, *args, **given)
+                failures.add(f"{case.name}, {name}", different_from_reference(got, exact, bound))
+    failures.check(at_least=2 * len(MANY))
 
 
 # ---------------------------------------------------------------- the same bits, however calls overlap

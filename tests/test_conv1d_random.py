@@ -20,6 +20,7 @@ LENGTHS = (15, 16, 17, 31, 32, 33, 64, 65, 127, 128, 130, 257, 500, 1000, 1025, 
 # (input channels, output channels) of a group: depthwise, several outputs, few channels, one, dense.
 GROUPS = ((1, 1), (1, 1), (1, 1), (1, 2), (1, 3), (1, 8), (2, 1), (2, 2), (3, 5), (4, 8), (8, 4), (17, 16))
 MOST = 60_000
+MANY = 310_000  # outputs, which no kernel of few values takes on a GPU of up to 148 multiprocessors
 
 
 @st.composite
@@ -34,7 +35,7 @@ def layouts(draw):
 
 
 @st.composite
-def problems(draw, device: str):
+def problems(draw, device: str, many: bool = False):
     channels, outputs = draw(st.sampled_from(GROUPS))
     groups = draw(st.one_of(st.integers(1, 9), st.sampled_from([1, 16, 33, 64, 130])))
     groups = min(groups, 130 // channels)
@@ -53,9 +54,14 @@ def problems(draw, device: str):
     length = max(least, draw(st.one_of(st.integers(1, 40), st.sampled_from(LENGTHS))))
     length = min(length, max(least, MOST // (groups * max(channels, outputs))))
     n = min(draw(st.sampled_from([1, 1, 2, 3, 5, 17])), max(1, MOST // (length * groups * max(channels, outputs))))
+    stride = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8]))
+    if many:
+        places = (length + sum(padding) - span) // stride + 1
+        n = MANY // (groups * outputs * places) + 1
+        hypothesis.assume(n * groups * channels * length < 16 * MANY)
     return {
         "input": (n, groups * channels, length), "weight": (groups * outputs, channels, taps), "groups": groups, "dtype": dtype,
-        "stride": [draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8]))], "dilation": [dilation], "padding": list(padding),
+        "stride": [stride], "dilation": [dilation], "padding": list(padding),
         "bias": draw(st.booleans()), "activation": draw(st.sampled_from(["none", *ACTIVATIONS])),
         "layouts": [draw(layouts()) for _ in range(3)], "mask": draw(st.integers(0, 2)),
     }  # fmt: skip
@@ -82,11 +88,9 @@ def _check(case, device: str, problem: dict, args: tuple, kwargs: dict) -> None:
     assert found is None, f"{case}, {dtype}, {problem}, strides {[a.stride() for a in args]}: {found}"
 
 
-@each_device
-@pytest.mark.parametrize("pass_", ["forward", "backward"])
-def test_random_calls(pass_, device):
-    @settings(max_examples=200 if device == "cpu" else 1500, deadline=None, derandomize=True, database=None)
-    @given(problems(device))
+def _check_all(device: str, pass_: str, examples: int, many: bool) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=True, database=None)
+    @given(problems(device, many))
     def check(problem):
         make = tensors.Maker(device, problem["dtype"], seed=problem["input"][2])
         x, w = (_make(make, problem[k], layout) for k, layout in zip(("input", "weight"), problem["layouts"]))
@@ -103,3 +107,15 @@ def test_random_calls(pass_, device):
             _check(CASE["conv1d_backward"], device, problem, (grad, x, w), {**steps, **mask})
 
     check()
+
+
+@each_device
+@pytest.mark.parametrize("pass_", ["forward", "backward"])
+def test_random_calls(pass_, device):
+    _check_all(device, pass_, 200 if device == "cpu" else 1500, many=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pass_", ["forward", "backward"])
+def test_random_calls_of_many_outputs(pass_):
+    _check_all("cuda", pass_, 300, many=True)

@@ -143,6 +143,11 @@ inline int64_t tap_cycle_of(const Problem& p) { return p.step / std::gcd(p.step,
 // The step is of no account where there is one output.
 inline bool has_unit_step(const Problem& p) { return p.step == 1 || p.to.size == 1; }
 
+// Whether neighbours in memory are of neighbouring channels.
+inline bool has_channels_last(const Signal& signal) {
+  return signal.channel_stride == 1 && signal.stride != 1;
+}
+
 inline bool is_aligned(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % kAccessBytes == 0;
 }

@@ -209,8 +209,8 @@ inline Plan plan_values(const Problem& p, const Device& device, int64_t few_plac
   plan.tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
   // One group of one image can't be cut into launches that count these lanes with 31 bits.
   const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
-  plan.channels_first = p.to.channel_stride == 1 && p.to.stride != 1 && p.to.size > 1 &&
-                        p.groups * p.to.channels >= 8 && few_lanes;
+  plan.channels_first =
+      has_channels_last(p.to) && p.to.size > 1 && p.groups * p.to.channels >= 8 && few_lanes;
   if (plan.channels_first) {
     plan.row_tiles = ceil_div<int64_t>(p.to.size, 4);
     plan.lanes = p.batch * p.groups * plan.tiles * plan.row_tiles;
@@ -252,7 +252,7 @@ inline Plan plan_few_values(const Problem& p) {
   while (parts * kFewProducts < products) parts *= 2;
   plan.products = static_cast<int>(ceil_div(products, parts));
   plan.row_width = 32 / parts;
-  plan.channels_first = p.to.channel_stride == 1 && p.to.stride != 1;
+  plan.channels_first = has_channels_last(p.to);
   plan.lanes = ceil_div(outputs_of(p), plan.row_width) * 32;
   plan.threads = kFewThreads;
   plan.blocks = ceil_div<int64_t>(plan.lanes, kFewThreads);
@@ -261,18 +261,33 @@ inline Plan plan_few_values(const Problem& p) {
   return plan;
 }
 
-// Whether that takes a problem before `plan` would, or a library if not `pays`.
+// Products of a multiprocessor up to which that takes a problem before `plan` would, or a library if not `pays`.
+inline int64_t most_few_products(const Problem& p, const Plan& plan, bool pays,
+                                 const Tuning& tuning) {
+  if (!pays) {
+    const bool last = p.from.channels == 1 && has_channels_last(p.to);
+    return last ? tuning.few_last_products : tuning.few_library_products;
+  }
+  switch (plan.path) {
+    case Path::kChunks:
+      if (plan.strided) return tuning.few_products;
+      return plan.direct     ? tuning.few_direct_products
+             : plan.few_taps ? tuning.few_taps_products
+                             : tuning.few_tile_products;
+    case Path::kFan:
+    case Path::kColumns:
+      return tuning.few_tile_products;
+    default:
+      return tuning.few_products;
+  }
+}
+
 inline bool takes_few_values(const Problem& p, const Plan& plan, bool pays, const Device& device,
                              const Tuning& tuning) {
-  if (plan.path == Path::kLibrary) return false;
+  if (plan.path == Path::kLibrary || !fits_few_values(p)) return false;
   const int64_t outputs = outputs_of(p), products = p.from.channels * p.taps;
-  const bool in_tiles =
-      plan.path == Path::kChunks || plan.path == Path::kFan || plan.path == Path::kColumns;
-  const int64_t most = !pays || !in_tiles ? tuning.few_products
-                       : plan.direct      ? tuning.few_direct_products
-                                          : tuning.few_tile_products;
-  return outputs <= device.multiprocessors * tuning.few_outputs && fits_few_values(p) &&
-         outputs * products <= device.multiprocessors * most;
+  return outputs <= device.multiprocessors * tuning.few_outputs &&
+         outputs * products <= device.multiprocessors * most_few_products(p, plan, pays, tuning);
 }
 
 // The problem of an input gradient, from the gradient to the input.

@@ -23,10 +23,11 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 // Measured on an H200 (microseconds, f32 / bf16, repeated calls without flushing the L2):
 //   few_places: depthwise (4,497,71) with 8 taps, step 5, dilation 16, f32, 3.7 with one place a lane, 5.1 with four; (1,843,256) with 7
 //     taps, step 3, dilation 8 3.1 and 5.0; gradients of (15,76,96) with 6 taps, step 3, f16, 8.3 and 12.2.
-//   few_outputs, few_*products: 240 random problems of 800 to 1.5 million outputs (summary in README.md) and 250 depthwise ones, inputs
-//     rotated. Time over the best of the path before and ATen: rows and values 0.97 at most up to 2.5 million products, 1.12 with 2.6,
-//     0.89 to 1.3 beyond; ATen's 0.91 with 5.4 million, 1.18 with 7; chunks 0.6 to 1.1 up to 1.8 million, 1.75 with 3; direct tiles, f16,
-//     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39. With more than 300000 outputs and few products 1.3 to 2.7.
+//   few_outputs, few_*products: 240 random problems of 800 to 1.5 million outputs and 250 depthwise ones, inputs rotated. Time over that of
+//     the path before, or ATen where that was faster: rows and values 0.97 at most up to 2.5 million products, 1.12 with 2.6; strided
+//     chunks 0.67 with 2.5 million; what is ATen's 0.5 to 0.9 up to 5.4 million, 1.18 with 7; channels-last 0.52 with 8; chunks 0.6 to
+//     1.1 up to 1.8 million, 1.75 with 3; of few taps, f16, 65400 outputs: 3 taps 0.7, 262000 outputs 1.1 to 1.25; direct tiles, f16,
+//     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39; 10400 outputs, 15 taps 1.27. With more than 300000 outputs 1.3 to 2.7.
 //   direct_*: depthwise f16, rows x outputs, inputs rotated, direct and otherwise. 3 taps: 873x300 2.2 and 3.5, 1747x600 3.3 and 3.9,
 //     1048x1000 3.2 and 3.2, 2097x1000 4.8 and 4.1, 4x65536 2.4 and 2.3, 32x65536 4.7 and 4.3, 128x65536 16.0 and 11.2. One tile a row:
 //     20971x200 9.0 and 9.8, 41943x200 20.0 and 20.5, 16384x256 7.2 and 8.5, 32768x256 15.7 and 19.7. 15 taps: 5000x12 3.4 and 4.2,
@@ -57,17 +58,20 @@ struct Tuning {
   int64_t few_places = 2048;  // of a multiprocessor, up to which a lane has one, in gathers
   int64_t few_outputs =
       2048;  // of a multiprocessor, up to which all may be under way at once, with
-  int64_t few_products = 32 << 10;        // so many products of a multiprocessor at most,
-  int64_t few_tile_products = 8 << 10;    // where it would be chunks, the fan or columns,
-  int64_t few_direct_products = 2 << 10;  // and direct tiles
-  int64_t chunk_outputs = 256;            // of a row, from which warps take it in chunks
-  int64_t chunk_tiles = 3;                // of a warp, at most,
-  int64_t mma_tiles = 6;                  // and on tensor cores,
-  int64_t few_tiles = 4;                  // with few taps
-  int64_t strided_tiles = 4;              // and of other steps than 1
-  int64_t gather_tiles = 8;               // and in their input gradients,
-  int64_t gather_step = 256;              // up to this step
-  int64_t gather_channels = 4;            // and from so many channels of a group
+  int64_t few_products = 32 << 10;          // so many products of a multiprocessor at most,
+  int64_t few_library_products = 48 << 10;  // where a library would take them,
+  int64_t few_last_products = 128 << 10;    // and of channels-last depthwise ones,
+  int64_t few_tile_products = 8 << 10;  // where they would be chunks of step 1, the fan or columns,
+  int64_t few_taps_products = 4 << 10;  // chunks of few taps of half types
+  int64_t few_direct_products = 512;    // and direct tiles
+  int64_t chunk_outputs = 256;          // of a row, from which warps take it in chunks
+  int64_t chunk_tiles = 3;              // of a warp, at most,
+  int64_t mma_tiles = 6;                // and on tensor cores,
+  int64_t few_tiles = 4;                // with few taps
+  int64_t strided_tiles = 4;            // and of other steps than 1
+  int64_t gather_tiles = 8;             // and in their input gradients,
+  int64_t gather_step = 256;            // up to this step
+  int64_t gather_channels = 4;          // and from so many channels of a group
   int64_t direct_warps = 40;  // of a multiprocessor, up to which each has a tile, or any where
   int64_t direct_row = 192;   // rows have so many outputs and no more than a tile;
   int64_t direct_from = 12;   // rows of fewer outputs with so many taps

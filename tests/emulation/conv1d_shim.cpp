@@ -39,8 +39,9 @@ struct PoisonedShared {
 
 struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
-  int64_t weight_bytes, few_places, few_outputs, few_products, few_tile_products,
-      few_direct_products, direct_warps, direct_row, launch_blocks, far;
+  int64_t weight_bytes, few_places, few_outputs, few_products, few_library_products,
+      few_last_products, few_tile_products, few_taps_products, few_direct_products, direct_warps,
+      direct_row, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -55,7 +56,10 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_few_places = limits->few_places;
   Tuning::default_few_outputs = limits->few_outputs;
   Tuning::default_few_products = limits->few_products;
+  Tuning::default_few_library_products = limits->few_library_products;
+  Tuning::default_few_last_products = limits->few_last_products;
   Tuning::default_few_tile_products = limits->few_tile_products;
+  Tuning::default_few_taps_products = limits->few_taps_products;
   Tuning::default_few_direct_products = limits->few_direct_products;
   Tuning::default_direct_warps = limits->direct_warps;
   Tuning::default_direct_row = limits->direct_row;

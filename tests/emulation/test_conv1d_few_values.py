@@ -8,7 +8,8 @@ import pytest
 
 from .conv1d_model import BACKWARD_INPUT, DTYPES, F32, FORWARD, Layout, Problem
 
-FEW = {"few_outputs": 2048, "few_products": 2**30, "few_tile_products": 2**30, "few_direct_products": 2**30}
+KINDS = ("", "library_", "last_", "tile_", "taps_", "direct_")
+FEW = {"few_outputs": 2048} | {f"few_{kind}products": 2**30 for kind in KINDS}
 PRODUCTS = (1, 4, 5, 8, 9, 16, 17, 24, 25, 48, 49, 96, 97, 192, 193, 384, 385, 768)
 
 
@@ -73,8 +74,5 @@ def test_what_is_left_to_others(conv1d):
         return problem.run(conv1d, FORWARD, **FEW | limits).few_values
 
     assert is_few(few_outputs=136) and not is_few(few_outputs=135)
-    assert is_few(few_products=136 * 3) and not is_few(few_products=136 * 3 - 1)
-    chunks = {"chunk_outputs": 1, "few_products": 0}
-    assert is_few(few_tile_products=136 * 3, **chunks) and not is_few(few_tile_products=136 * 3 - 1, **chunks)
-    assert is_few(96, (8, 1), few_products=2**30) and not is_few(97, (8, 1), few_products=2**30)
+    assert is_few(96, (8, 1)) and not is_few(97, (8, 1))
     assert is_few(kFar=150) and not is_few(kFar=136)

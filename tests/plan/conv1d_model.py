@@ -347,7 +347,7 @@ def check_columns(problem: Problem, plan: PlanView) -> None:
 def check_few_values(problem: Problem, plan: PlanView, sms: int) -> None:
     outputs = problem.batch * problem.groups * problem.to.channels * problem.to.size
     products = problem.from_.channels * problem.taps
-    assert outputs <= 2048 * sms and outputs * products <= (32 << 10) * sms
+    assert outputs <= 2048 * sms and outputs * products <= (128 << 10) * sms
     # 32 bits hold how far signals and weights reach, and the places of taps beside the ends of rows.
     reach = problem.from_.size + abs(problem.padding) + problem.taps * problem.dilation
     for signal, places in ((problem.from_, reach), (problem.to, problem.to.size)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ..conv1d_calls import MANY
 from .conv1d_model import check
 from .conv1d_planner import (
     BACKWARD_INPUT,
@@ -15,6 +16,7 @@ from .conv1d_planner import (
     FLOAT16,
     FLOAT64,
     FORWARD,
+    ITEM,
     ROWS,
     VALUES,
     load_planner,
@@ -258,24 +260,31 @@ def test_paths_of_a_weight_gradient(planner, arguments, rest, path, expected):
         (FORWARD, (8, 64, (1, 1), 100, 3), {"step": 2}, {"products": 3, "row_width": 32, "lanes": 25088}),
         (FORWARD, (1, 4224, (1, 1), 64, 5), {"padding": 2}, {}),
         (FORWARD, (1, 4225, (1, 1), 64, 5), {"padding": 2}, None),
-        (FORWARD, (1, 4096, (1, 1), 33, 32), {"padding": 16, "right": 15}, {"products": 16, "row_width": 16}),
-        (FORWARD, (1, 4096, (1, 1), 33, 33), {"padding": 16}, None),
-        (FORWARD, (1, 56, (8, 2), 50, 96), {"padding": 48, "right": 47} | DOUBLE, {"products": 24, "row_width": 1}),
-        (FORWARD, (1, 1, (8, 2), 50, 97), {"padding": 48}, None),
-        (FORWARD, (8, 64, (1, 1), 100, 3), LAST, {"channels_first": 1}),
-        # Fewer products where others make tiles: 8 x 1024, and of direct ones 2 x 1024.
+        (FORWARD, (1, 4224, (1, 1), 33, 31), {"padding": 15}, {"products": 16, "row_width": 16}),
+        (FORWARD, (1, 4229, (1, 1), 33, 31), {"padding": 15}, None),
+        (FORWARD, (1, 32, (1, 1), 6397, 64), {"step": 3}, {"products": 16, "row_width": 8}),  # else strided chunks
+        (FORWARD, (1, 32, (1, 1), 6398, 65), {"step": 3}, None),
+        # More where a library would take them, and of channels-last depthwise ones.
+        (FORWARD, (1, 4096, (1, 1), 33, 48), {"padding": 24, "right": 23}, {"products": 24, "row_width": 16}),
+        (FORWARD, (1, 4096, (1, 1), 33, 49), {"padding": 24}, None),
+        (FORWARD, (1, 128, (1, 1), 2238, 128), LAST | {"step": 2}, {"channels_first": 1, "products": 16}),
+        (FORWARD, (1, 128, (1, 1), 2239, 129), LAST | {"step": 2}, None),
+        (FORWARD, (8, 64, (1, 2), 100, 3), LAST, {"channels_first": 1}),
+        # Fewer where others make tiles,
         (FORWARD, (1, 128, (1, 1), 2112, 4), {"padding": 2, "right": 1}, {}),
         (FORWARD, (1, 128, (1, 1), 2112, 5), {"padding": 2}, None),
-        (FORWARD, (1, 64, (1, 1), 1056, 4), HALF | {"padding": 2, "right": 1}, {}),
-        (FORWARD, (1, 64, (1, 1), 1056, 5), HALF | {"padding": 2}, None),
-        (FORWARD, (1, 64, (1, 1), 1057, 5), HALF | {"padding": 2}, {}),  # not whole quads
         (FORWARD, (4, 64, (1, 1), 1056, 4), LAST | {"padding": 2, "right": 1}, {}),
         (FORWARD, (4, 64, (1, 1), 1056, 5), LAST | {"padding": 2}, None),
         (FORWARD, (4, 1, (1, 64), 1056, 4), {"padding": 2, "right": 1}, {}),
         (FORWARD, (4, 1, (1, 64), 1056, 5), {"padding": 2}, None),
-        # But not where a library would take them.
-        (FORWARD, (1, 32, (1, 1), 2112 * 8, 24), {"step": 8, "padding": 8}, {}),
-        (FORWARD, (1, 32, (1, 1), 2112 * 8, 23), {"step": 8, "padding": 8}, None),
+        # of few taps of half types, or direct ones.
+        (FORWARD, (1, 128, (1, 1), 1055, 4), HALF | {"padding": 2, "right": 1}, {}),
+        (FORWARD, (1, 128, (1, 1), 1055, 5), HALF | {"padding": 2}, None),
+        (FORWARD, (1, 16, (1, 1), 1056, 4), HALF | {"padding": 2, "right": 1}, {}),
+        (FORWARD, (1, 16, (1, 1), 1056, 5), HALF | {"padding": 2}, None),
+        # No more products than a warp has lanes for.
+        (FORWARD, (1, 56, (8, 2), 50, 96), {"padding": 48, "right": 47} | DOUBLE, {"products": 24, "row_width": 1}),
+        (FORWARD, (1, 1, (8, 2), 50, 97), {"padding": 48}, None),
         # Places and strides that 32 bits hold.
         (FORWARD, (1, 1, (1, 1), 2**29 - 10, 3), {"step": 2**14}, {}),
         (FORWARD, (1, 1, (1, 1), 2**29, 3), {"step": 2**14}, None),
@@ -295,3 +304,42 @@ def test_few_values(planner, which, arguments, rest, expected):
     if expected is not None:
         assert plan.path == VALUES and {name: getattr(plan, name) for name in expected} == expected
         assert problem.serves(planner, which, few=True)
+
+
+def _kernel(plan) -> str:
+    """As tests/conv1d_calls.py names it."""
+    if plan.path == CHUNKS:
+        half = "direct" if plan.direct else "few_taps" if plan.few_taps else "mma"
+        return "strided" if plan.strided else half
+    return {ROWS: "rows", FAN: "fan", COLUMNS: "columns", VALUES: "values"}[plan.path]
+
+
+@pytest.mark.parametrize("dtype", list(ITEM))
+@pytest.mark.parametrize("kernels", list(MANY), ids=str)
+@pytest.mark.parametrize("sms", [108, 132, 148])
+def test_calls_of_many_outputs_reach_the_kernels_they_name(planner, kernels, dtype, sms):
+    """Which only a GPU runs: tests/test_conv1d_cuda.py does."""
+    call, half = MANY[kernels], ITEM[dtype] == 2
+    n, c, size = call.input_size
+    channels = (c // call.groups, call.out_channels // call.groups)
+    layouts = ({"contiguous": "rows", "transposed": "channels last", "step2": "strided"}[call.layout],) * 2
+    problem = problem_of(
+        n, call.groups, channels, size, call.taps, dtype, call.stride, call.padding, call.dilation, layouts
+    )
+    plan = check(planner, problem, FORWARD, sms, few=True)
+    if kernels[0 if half else 1] is None:
+        return
+    name, _, form = kernels[0 if half else 1].partition(", ")
+    assert problem.serves(planner, FORWARD, sms, few=True) and not plan.few_values
+    assert _kernel(plan) == ("mma" if name == "tiles" else name)
+    expected = {
+        "": {"dilated": 0, "channels_first": 0},
+        "dilated": {} if name == "columns" else {"dilated": 1},
+        "sliding": {"slides": 1, "wide": 0},
+        "wide": {"wide": 1},
+        "4 channels": {"channels": 4 if ITEM[dtype] < 8 or name == "rows" else 1},
+        "2 channels": {"dilated": 0},
+        "2 steps": {"products": 2},
+        "channels first": {"channels_first": 1},
+    }[form]
+    assert {field: getattr(plan, field) for field in expected} == expected
