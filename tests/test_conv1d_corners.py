@@ -53,6 +53,22 @@ def test_a_signal_without_values_is_contiguous(device):
     assert torch_ops.conv1d(x, w, padding=2).stride() == torch.conv1d(x, w, padding=2).stride() == (18, 3, 1)
 
 
+@each_device
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("dilation", [1, 16])
+def test_one_tap_of_any_dilation(dtype, dilation, device):
+    """Which cuDNN gets wrong for signals such as these, if it is told of the dilation."""
+    x, w = torch.randn(1251, 1, 31, dtype=dtype, device=device), torch.randn(8, 1, 1, dtype=dtype, device=device)
+    x.requires_grad_(), w.requires_grad_()
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        y = torch_ops.conv1d(x, w, dilation=dilation)
+        gradients = torch.autograd.grad(y.sum(), (x, w))
+    want = x.double() * w.double()[:, 0]
+    assert close(y, want.to(dtype)) is None
+    for got, exact in zip(gradients, torch.autograd.grad(want.sum(), (x, w))):
+        assert close(got, exact, ulps=64) is None
+
+
 # ---------------------------------------------------------------- no channels
 
 

@@ -35,9 +35,9 @@ inline bool pays_forward(const Problem& p, const Plan& plan) {
   const bool half = item_of(p) == 2, depthwise = is_depthwise(p);
   switch (plan.path) {
     case Path::kChunks:
-      // Steps of a power of 2 pick inputs from a few banks of shared memory, for every tap (44 taps, step 4, f32, 168168 outputs: 19.2
-      // us, ATen's 10.7).
-      if (depthwise) return !plan.strided || (p.step < 8 && p.step != 4) || p.taps < 24;
+      // Steps of a power of 2 pick inputs from a few banks of shared memory, for every tap (f32, 44 taps, step 4, 168168 outputs: 19.2
+      // us, ATen's 10.7; bf16, 51 taps, step 4, dilation 4, (2,44,153729): 59 and 96).
+      if (depthwise) return !plan.strided || (p.step < 8 && (half || p.step != 4)) || p.taps < 24;
       if (plan.strided) return products <= 15;
       return products <= (half ? 512 : 64);
     case Path::kRows:

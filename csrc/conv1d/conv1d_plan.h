@@ -273,10 +273,10 @@ inline int64_t most_few_products(const Problem& p, const Plan& plan, bool pays,
       if (plan.strided) return tuning.few_products;
       return plan.direct     ? tuning.few_direct_products
              : plan.few_taps ? tuning.few_taps_products
-                             : tuning.few_tile_products;
+                             : p.from.channels * tuning.few_tile_products;
     case Path::kFan:
     case Path::kColumns:
-      return tuning.few_tile_products;
+      return p.from.channels * tuning.few_tile_products;
     default:
       return tuning.few_products;
   }

@@ -27,7 +27,8 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //     the path before, or ATen where that was faster: rows and values 0.97 at most up to 2.5 million products, 1.12 with 2.6; strided
 //     chunks 0.67 with 2.5 million; what is ATen's 0.5 to 0.9 up to 5.4 million, 1.18 with 7; channels-last 0.52 with 8; chunks 0.6 to
 //     1.1 up to 1.8 million, 1.75 with 3; of few taps, f16, 65400 outputs: 3 taps 0.7, 262000 outputs 1.1 to 1.25; direct tiles, f16,
-//     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39; 10400 outputs, 15 taps 1.27. With more than 300000 outputs 1.3 to 2.7.
+//     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39; 10400 outputs, 15 taps 1.27. Chunks go through input channels one after
+//     another: 4 channels, 1.8 million products 0.47; 2 channels, 3.1 million 1.75. With more than 300000 outputs 1.3 to 2.7.
 //   direct_*: depthwise f16, rows x outputs, inputs rotated, direct and otherwise. 3 taps: 873x300 2.2 and 3.5, 1747x600 3.3 and 3.9,
 //     1048x1000 3.2 and 3.2, 2097x1000 4.8 and 4.1, 4x65536 2.4 and 2.3, 32x65536 4.7 and 4.3, 128x65536 16.0 and 11.2. One tile a row:
 //     20971x200 9.0 and 9.8, 41943x200 20.0 and 20.5, 16384x256 7.2 and 8.5, 32768x256 15.7 and 19.7. 15 taps: 5000x12 3.4 and 4.2,

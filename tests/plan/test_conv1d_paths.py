@@ -277,6 +277,13 @@ def test_paths_of_a_weight_gradient(planner, arguments, rest, path, expected):
         (FORWARD, (4, 64, (1, 1), 1056, 5), LAST | {"padding": 2}, None),
         (FORWARD, (4, 1, (1, 64), 1056, 4), {"padding": 2, "right": 1}, {}),
         (FORWARD, (4, 1, (1, 64), 1056, 5), {"padding": 2}, None),
+        (
+            FORWARD,
+            (1, 64, (4, 1), 2112, 8),
+            HALF | {"padding": 4, "right": 3},
+            {"products": 16},
+        ),  # for each input channel
+        (FORWARD, (1, 64, (4, 1), 2112, 9), HALF | {"padding": 4}, None),
         # of few taps of half types, or direct ones.
         (FORWARD, (1, 128, (1, 1), 1055, 4), HALF | {"padding": 2, "right": 1}, {}),
         (FORWARD, (1, 128, (1, 1), 1055, 5), HALF | {"padding": 2}, None),
