@@ -1,5 +1,6 @@
 // Problem -> plan -> the launcher of its dtype; and those of float32.
 #include "conv1d/conv1d_dispatch.h"
+#include "conv1d/conv1d_launch_gather.cuh"
 #include "conv1d/conv1d_launch_weight.cuh"
 
 namespace gpuopt::conv1d {

@@ -23,9 +23,10 @@ struct FewValuesArgs {
   Activation activation;
 };
 
-// Up to kProducts of a lane, of one input channel a group or of several.
+// Up to kProducts of a lane, of one input channel a group or of several. (Without a number of blocks ptxas takes fewer registers than
+// all loads at once need.)
 template <typename T, int kProducts, bool kOneChannel>
-__global__ void __launch_bounds__(kFewThreads)
+__global__ void __launch_bounds__(kFewThreads, 1)
     few_values_kernel(const __grid_constant__ FewValuesArgs args) {
   let_next_grid_start();
   wait_for_grid_before();

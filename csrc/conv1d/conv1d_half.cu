@@ -1,5 +1,6 @@
 // Convolutions of the half types.
 #include "conv1d/conv1d_dispatch.h"
+#include "conv1d/conv1d_launch_gather.cuh"
 #include "conv1d/conv1d_launch_weight.cuh"
 
 namespace gpuopt::conv1d {

@@ -266,7 +266,7 @@ inline int64_t most_few_products(const Problem& p, const Plan& plan, bool pays,
                                  const Tuning& tuning) {
   if (!pays) {
     const bool last = p.from.channels == 1 && has_channels_last(p.to);
-    return last ? tuning.few_last_products : tuning.few_library_products;
+    return last ? tuning.few_last_products : tuning.few_products;
   }
   switch (plan.path) {
     case Path::kChunks:

@@ -24,8 +24,8 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   few_places: depthwise (4,497,71) with 8 taps, step 5, dilation 16, f32, 3.7 with one place a lane, 5.1 with four; (1,843,256) with 7
 //     taps, step 3, dilation 8 3.1 and 5.0; gradients of (15,76,96) with 6 taps, step 3, f16, 8.3 and 12.2.
 //   few_outputs, few_*products: 240 random problems of 800 to 1.5 million outputs and 250 depthwise ones, inputs rotated. Time over that of
-//     the path before, or ATen where that was faster: rows and values 0.97 at most up to 2.5 million products, 1.12 with 2.6; strided
-//     chunks 0.67 with 2.5 million; what is ATen's 0.5 to 0.9 up to 5.4 million, 1.18 with 7; channels-last 0.52 with 8; chunks 0.6 to
+//     the path before, or ATen where that was faster: rows and values 0.97 at most up to 2.5 million products, 1.12 with 2.6,
+//     (1,20000,12) with 21 taps, f16, 0.7 with 5, 1.09 with 8; strided chunks 0.67 with 2.5 million; what is ATen's 0.5 to 0.9 up to 5.4 million, 1.18 with 7; channels-last 0.52 with 8; chunks 0.6 to
 //     1.1 up to 1.8 million, 1.75 with 3; of few taps, f16, 65400 outputs: 3 taps 0.7, 262000 outputs 1.1 to 1.25; direct tiles, f16,
 //     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39; 10400 outputs, 15 taps 1.27. Chunks go through input channels one after
 //     another: 4 channels, 1.8 million products 0.47; 2 channels, 3.1 million 1.75. With more than 300000 outputs 1.3 to 2.7.
@@ -59,9 +59,9 @@ struct Tuning {
   int64_t few_places = 2048;  // of a multiprocessor, up to which a lane has one, in gathers
   int64_t few_outputs =
       2048;  // of a multiprocessor, up to which all may be under way at once, with
-  int64_t few_products = 32 << 10;          // so many products of a multiprocessor at most,
-  int64_t few_library_products = 48 << 10;  // where a library would take them,
-  int64_t few_last_products = 128 << 10;    // and of channels-last depthwise ones,
+  int64_t few_products =
+      48 << 10;  // so many products of a multiprocessor at most; of channels-last
+  int64_t few_last_products = 128 << 10;  // depthwise ones that a library would take;
   int64_t few_tile_products = 8 << 10;  // where they would be chunks of step 1, the fan or columns,
   int64_t few_taps_products = 4 << 10;  // chunks of few taps of half types
   int64_t few_direct_products = 512;    // and direct tiles

@@ -1,6 +1,6 @@
 // C entry points to the emulated launchers of convolutions, for conv1d_model.py.
 #include "../plan/conv1d_problem.h"
-#include "conv1d/conv1d_launch.cuh"
+#include "conv1d/conv1d_launch_gather.cuh"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::conv1d {
@@ -39,9 +39,8 @@ struct PoisonedShared {
 
 struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
-  int64_t weight_bytes, few_places, few_outputs, few_products, few_library_products,
-      few_last_products, few_tile_products, few_taps_products, few_direct_products, direct_warps,
-      direct_row, launch_blocks, far;
+  int64_t weight_bytes, few_places, few_outputs, few_products, few_last_products, few_tile_products,
+      few_taps_products, few_direct_products, direct_warps, direct_row, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -56,7 +55,6 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_few_places = limits->few_places;
   Tuning::default_few_outputs = limits->few_outputs;
   Tuning::default_few_products = limits->few_products;
-  Tuning::default_few_library_products = limits->few_library_products;
   Tuning::default_few_last_products = limits->few_last_products;
   Tuning::default_few_tile_products = limits->few_tile_products;
   Tuning::default_few_taps_products = limits->few_taps_products;

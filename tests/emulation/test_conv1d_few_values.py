@@ -8,7 +8,7 @@ import pytest
 
 from .conv1d_model import BACKWARD_INPUT, DTYPES, F32, FORWARD, Layout, Problem
 
-KINDS = ("", "library_", "last_", "tile_", "taps_", "direct_")
+KINDS = ("", "last_", "tile_", "taps_", "direct_")
 FEW = {"few_outputs": 2048} | {f"few_{kind}products": 2**30 for kind in KINDS}
 PRODUCTS = (1, 4, 5, 8, 9, 16, 17, 24, 25, 48, 49, 96, 97, 192, 193, 384, 385, 768)
 

@@ -256,15 +256,15 @@ def test_paths_of_a_weight_gradient(planner, arguments, rest, path, expected):
 @pytest.mark.parametrize(
     "which, arguments, rest, expected",
     [
-        # 2048 outputs a multiprocessor, and 32 x 1024 products.
+        # 2048 outputs a multiprocessor, and 48 x 1024 products.
         (FORWARD, (8, 64, (1, 1), 100, 3), {"step": 2}, {"products": 3, "row_width": 32, "lanes": 25088}),
         (FORWARD, (1, 4224, (1, 1), 64, 5), {"padding": 2}, {}),
         (FORWARD, (1, 4225, (1, 1), 64, 5), {"padding": 2}, None),
-        (FORWARD, (1, 4224, (1, 1), 33, 31), {"padding": 15}, {"products": 16, "row_width": 16}),
-        (FORWARD, (1, 4229, (1, 1), 33, 31), {"padding": 15}, None),
-        (FORWARD, (1, 32, (1, 1), 6397, 64), {"step": 3}, {"products": 16, "row_width": 8}),  # else strided chunks
-        (FORWARD, (1, 32, (1, 1), 6398, 65), {"step": 3}, None),
-        # More where a library would take them, and of channels-last depthwise ones.
+        (FORWARD, (1, 4271, (1, 1), 49, 31), {"padding": 15}, {"products": 16, "row_width": 16}),
+        (FORWARD, (1, 4272, (1, 1), 49, 31), {"padding": 15}, None),
+        (FORWARD, (1, 32, (1, 1), 6429, 96), {"step": 3}, {"products": 24, "row_width": 8}),  # else strided chunks
+        (FORWARD, (1, 32, (1, 1), 6430, 97), {"step": 3}, None),
+        # Also where a library would take them; of channels-last depthwise ones more.
         (FORWARD, (1, 4096, (1, 1), 33, 48), {"padding": 24, "right": 23}, {"products": 24, "row_width": 16}),
         (FORWARD, (1, 4096, (1, 1), 33, 49), {"padding": 24}, None),
         (FORWARD, (1, 128, (1, 1), 2238, 128), LAST | {"step": 2}, {"channels_first": 1, "products": 16}),
