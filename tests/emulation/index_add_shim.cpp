@@ -1,4 +1,4 @@
-// C entry points to the emulated index_add launchers, for test_index_add_kernels.py.
+// C entry points to the emulated index_add launchers, for index_add_model.py.
 #include "../plan/index_add_problem.h"
 #include "index_add/index_add_launch.cuh"
 #include "index_add/index_add_slices.h"
