@@ -31,6 +31,7 @@ struct Chunk {
   T* to;
   const T *from, *weight;  // of the group's first input channel
   int32_t begin;           // the first output: an aligned place
+  bool is_last;            // of its row
   int32_t first;           // its first tap's place
   uint32_t origin;         // the address of that, in values, as far as 32 bits hold it
 
@@ -42,6 +43,7 @@ struct Chunk {
   __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp, const FirstOf& first_of) {
     uint32_t image = warp;
     const uint32_t chunk = args.row_warps.divmod(image);
+    is_last = chunk + 1 == args.row_warps.divisor;
     channel = args.channels.divmod(image);
     uint32_t group = channel;
     const uint32_t out_channel = args.group_channels.divmod(group);

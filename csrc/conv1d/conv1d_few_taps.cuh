@@ -1,6 +1,5 @@
 // Convolutions of the half types of one input channel a group and few taps, of step 1 along contiguous rows, on tensor cores: as
-// mma_kernel, with B in registers. The one kernel copies what a warp needs of A to shared memory, which moves more bytes in the
-// long run; lanes of the other load their parts of A from memory, which is done sooner.
+// mma_kernel, with B in registers.
 #pragma once
 
 #include "conv1d/conv1d_mma.cuh"
@@ -22,9 +21,16 @@ class TapWords {
     first_ = -lane / 4 - ahead;
   }
   __device__ __forceinline__ uint32_t at(int32_t row) const {
-    const uint32_t first = __shfl_sync(0xffffffffu, bits_, (first_ + row) & 31);
-    const uint32_t second = __shfl_sync(0xffffffffu, bits_, (first_ + row + 1) & 31);
-    return first | second << 16;
+    const uint32_t first = __shfl_sync(0xffffffffu, bits_, first_ + row);  // of the lane modulo 32
+    const uint32_t second = __shfl_sync(0xffffffffu, bits_, first_ + row + 1);
+    return __byte_perm(first, second, 0x5410);
+  }
+  // One tap, for all lanes.
+  __device__ __forceinline__ compute_t<T> value(int32_t k) const {
+    const auto bits = static_cast<uint16_t>(__shfl_sync(0xffffffffu, bits_, k));
+    T tap;
+    memcpy(&tap, &bits, sizeof(tap));
+    return to_compute(tap);
   }
 
  private:
@@ -96,79 +102,6 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     far += kTile / N;
     place += kTile;
   }
-}
-
-// What a lane has of A, from memory: of each of kCount blocks, 64 values apart, the lane's 4 of 16 neighbouring inputs. (A's columns and
-// B's rows may be in any order, as long as it is the same: columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, which are one lane's, are
-// neighbours here.)
-template <typename T>
-struct BlockInputs {
-  static constexpr int kQuad = kDirectQuad, kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
-  uint64_t quads[kCount];  // little-endian: the first value is the lowest
-
-  // From place `at` of a row of `size` values on, with 0 for what lies outside: whole quads.
-  __device__ __forceinline__ void load(const T* row, int32_t at, int32_t size) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int32_t own = at + i * kApart;
-      const bool inside = static_cast<uint32_t>(own) < static_cast<uint32_t>(size);
-      quads[i] = load_word<uint64_t>(row + own, inside);
-    }
-  }
-
-  // C += A B of part `m` of a tile.
-  __device__ __forceinline__ void multiply_add(float (&sums)[4], int m,
-                                               const uint32_t (&taps)[2]) const {
-    const uint64_t upper = quads[2 * m], lower = quads[2 * m + 1];
-    const uint32_t a[4] = {static_cast<uint32_t>(upper), static_cast<uint32_t>(lower),
-                           static_cast<uint32_t>(upper >> 32), static_cast<uint32_t>(lower >> 32)};
-    multiply_add_matrices<T>(sums, a, taps);
-  }
-};
-
-// Taps side by side, up to kDirectTaps, of rows of whole quads: a product of 16 places, and where these don't reach one of 16 more. A
-// warp has one tile.
-template <typename T>
-__global__ void __launch_bounds__(kChunkThreads)
-    direct_taps_kernel(const __grid_constant__ ChunkArgs args) {
-  constexpr int kTile = kMmaParts * kMmaOutputs;
-  using Inputs = BlockInputs<T>;
-  let_next_grid_start();
-  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
-  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  wait_for_grid_before();
-  if (warp >= args.warps) return;
-
-  const Chunk<T, kTile> chunk(args, warp);
-  const auto ahead = static_cast<int32_t>(chunk.origin % Inputs::kQuad);
-  const bool is_far = args.taps + ahead > 16 - 7;
-  const int32_t at = chunk.first - ahead, row = lane % 4 * Inputs::kQuad;
-  const int32_t own = at + lane / 4 * 8 + row, size = args.from_size;
-  const TapWords<T> taps(chunk.weight, args, ahead);
-  const float bias = load_bias<T>(args, chunk.channel);
-  Inputs near, far;
-  near.load(chunk.from, own, size);
-  if (is_far) far.load(chunk.from, own + 16, size);
-  const uint32_t first[2] = {taps.at(row), taps.at(row + 2)};
-  const uint32_t rest[2] = {taps.at(row + 16), taps.at(row + 18)};
-
-  float sums[kMmaParts][4] = {};
-#pragma unroll
-  for (int m = 0; m < kMmaParts; ++m) {
-    near.multiply_add(sums[m], m, first);
-    if (is_far) far.multiply_add(sums[m], m, rest);
-  }
-  store_tile(sums, args, chunk.to, chunk.begin + 2 * lane, bias, [&](int32_t place) {
-    float sum = 0;
-#pragma unroll 1
-    for (int32_t k = 0; k < args.taps; ++k) {
-      const int32_t from = chunk.first + place - chunk.begin + k;
-      const bool valid = static_cast<uint32_t>(from) < static_cast<uint32_t>(size);
-      sum = multiply_add(to_compute(load_if(chunk.from + from, valid)),
-                         to_compute(chunk.weight[k * args.weight_tap]), sum);
-    }
-    return sum;
-  });
 }
 
 }  // namespace gpuopt::conv1d

@@ -3,8 +3,8 @@
 
 #include "conv1d/conv1d.h"
 #include "conv1d/conv1d_columns.cuh"
+#include "conv1d/conv1d_direct.cuh"
 #include "conv1d/conv1d_fan_mma.cuh"
-#include "conv1d/conv1d_few_taps.cuh"
 #include "conv1d/conv1d_few_values.cuh"
 #include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"
@@ -163,7 +163,11 @@ cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t strea
   if (plan.strided) return start(strided_kernel<T>);
   if constexpr (sizeof(T) == 2) {
     if (plan.direct) {
-      return start(direct_taps_kernel<T>);
+      const bool far = plan.products > 1;
+      if (plan.warp_tiles == 1) {
+        return far ? start(direct_kernel<T, 1, true>) : start(direct_kernel<T, 1, false>);
+      }
+      return far ? start(direct_kernel<T, 2, true>) : start(direct_kernel<T, 2, false>);
     }
     return plan.few_taps ? start(few_taps_kernel<T>) : start(mma_kernel<T>);
   } else {

@@ -52,8 +52,8 @@ struct Plan {
   int64_t taps_pitch = 0;       // and taps in rows of so many
   int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
   int64_t warp_packs = 0;  // kChunks, kFan: of an input row in shared memory, of a warp or a block
-  // That the kernel is compiled for. kFan: products, of half types steps of 16; weight gradients, kChunks: taps, of half types
-  // matrices.
+  // That the kernel is compiled for. kFan: products, of half types steps of 16; direct: of 16 places; weight gradients, kChunks:
+  // taps, of half types matrices.
   int products = 0;
   int aligned = 1;             // kFan: values of a row that a block's outputs are aligned to
   int64_t block_channels = 1;  // kFan
@@ -87,6 +87,8 @@ constexpr int resident_fan_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
 }
+// Blocks of a multiprocessor, of direct tiles: as registers allow.
+constexpr int direct_blocks(int tiles, bool far) { return tiles == 1 ? 24 : far ? 18 : 20; }
 template <typename T, int kProducts>
 constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
 // Of 32 places each, that a warp makes at once on tensor cores of `steps` times 16 products.
@@ -164,9 +166,14 @@ inline bool has_whole_quads(const Problem& p) {
   return p.from.size % kDirectQuad == 0 && has_aligned_rows(p, p.from, kDirectQuad);
 }
 
-inline int64_t lanes_of_row(const Problem& p, int64_t outputs, int aligned = kAccessBytes) {
+// Outputs of a row and, where not all rows begin at `aligned` bytes, what may lie before them.
+inline int64_t aligned_size(const Problem& p, int aligned) {
   const int64_t values = aligned / item_of(p);
-  return ceil_div(p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1), outputs);
+  return p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1);
+}
+
+inline int64_t lanes_of_row(const Problem& p, int64_t outputs, int aligned = kAccessBytes) {
+  return ceil_div(aligned_size(p, aligned), outputs);
 }
 
 // Rows that the neighbouring lanes of a block may be of.

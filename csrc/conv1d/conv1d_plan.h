@@ -121,7 +121,8 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   return plan;
 }
 
-// A warp for every tile, with inputs from memory to registers, where there are few of them or one a row: copies come later.
+// Tiles with inputs from memory to registers: one a warp, where a row has one or where there are few of them, else two and the rest of
+// the row. Rows that would leave many of these outputs empty are chunks instead.
 inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   if (item_of(p) != 2 || p.from.channels > 1 || (p.dilation > 1 && p.taps > 1) ||
@@ -130,13 +131,24 @@ inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tu
   }
   const bool short_rows = p.to.size < tuning.direct_row;
   if (short_rows && p.taps < tuning.direct_from) return plan;
-  plan.row_lanes = lanes_of_row(p, tile_outputs(item_of(p)), kSectorBytes);
-  plan.lanes = p.batch * p.groups * p.to.channels * plan.row_lanes;
-  const bool few = plan.lanes <= device.multiprocessors * tuning.direct_warps;
-  if (!few && (short_rows || plan.row_lanes > 1)) return plan;
+  const int64_t rows = p.batch * p.groups * p.to.channels, tile = tile_outputs(item_of(p));
+  const int64_t tiles = lanes_of_row(p, tile, kSectorBytes);
+  const bool few = rows * tiles <= device.multiprocessors * tuning.direct_warps;
+  const int64_t pairs =
+      ceil_div(std::max<int64_t>(aligned_size(p, kSectorBytes) - kDirectRest, 1), 2 * tile);
+  const bool filled = !short_rows && tiles > 1 &&
+                      (pairs == 1 || p.to.size * 100 >= pairs * 2 * tile * tuning.direct_filled);
+  if (!few && !filled && (tiles > 1 || short_rows)) return plan;
   plan.direct = true;
-  plan.threads = kChunkThreads;
-  plan.blocks = ceil_div<int64_t>(plan.lanes, kChunkThreads / 32);
+  plan.warp_tiles = filled ? 2 : 1;
+  plan.row_lanes = filled ? pairs : tiles;
+  plan.lanes = rows * plan.row_lanes;
+  // Where all rows of outputs begin quads, the first tap has the same place in one everywhere.
+  const int64_t last = kDirectQuad - 1;
+  const int64_t ahead = has_aligned_rows(p, p.to, kDirectQuad) ? -p.padding & last : last;
+  plan.products = p.taps + ahead > kDirectNear ? 2 : 1;
+  plan.threads = kDirectThreads;
+  plan.blocks = ceil_div<int64_t>(plan.lanes, kDirectThreads / 32);
   plan.path = Path::kChunks;
   return plan;
 }

@@ -7,12 +7,15 @@ namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;
 constexpr int kChunkThreads = 128;
-constexpr int kWeightWarps = 8;       // of a block at most, in weight gradients in chunks
-constexpr int kMmaOutputs = 128;      // of one product of matrices
-constexpr int kMmaParts = 2;          // products at once
-constexpr int kFewTaps = 10;          // that reach, behind up to 7 values of a pack, over 24 places
+constexpr int kWeightWarps = 8;   // of a block at most, in weight gradients in chunks
+constexpr int kMmaOutputs = 128;  // of one product of matrices
+constexpr int kMmaParts = 2;      // products at once
+constexpr int kFewTaps = 10;      // that reach, behind up to 7 values of a pack, over 24 places
+constexpr int kDirectThreads = 64;
 constexpr int kDirectQuad = 4;        // values of a lane's load
-constexpr int kDirectTaps = 22;       // that reach, behind up to 3 values, over 32 places
+constexpr int kDirectTaps = 22;       // that reach, behind up to 3 values, over 32 places,
+constexpr int kDirectNear = 9;        // and with these over 16
+constexpr int kDirectRest = 32;       // outputs behind a row's last tile, at most
 constexpr int kFewThreads = 128;      // of a block, of few values
 constexpr int kFewProducts = 24;      // of a lane at most, of few values
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
@@ -73,10 +76,11 @@ struct Tuning {
   int64_t gather_tiles = 8;             // and in their input gradients,
   int64_t gather_step = 256;            // up to this step
   int64_t gather_channels = 4;          // and from so many channels of a group
-  int64_t direct_warps = 40;  // of a multiprocessor, up to which each has a tile, or any where
-  int64_t direct_row = 192;   // rows have so many outputs and no more than a tile;
-  int64_t direct_from = 12;   // rows of fewer outputs with so many taps
-  int64_t chunk_warps = 16;   // of a multiprocessor, from which a warp takes several tiles
+  int64_t direct_filled = 70;           // hundredths of two tiles a warp that a row has to fill;
+  int64_t direct_warps = 40;        // of a multiprocessor, up to which each has a tile otherwise;
+  int64_t direct_row = 192;         // outputs of a row, or fewer with
+  int64_t direct_from = 12;         // so many taps and few tiles
+  int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here
   int64_t fan_channels = 8;         // aligned alike, from which kernels go through them

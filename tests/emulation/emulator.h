@@ -233,6 +233,15 @@ inline uint32_t __shfl_xor_sync(uint32_t mask, uint32_t word, int change) {
 inline uint32_t __shfl_sync(uint32_t mask, uint32_t word, int lane) {
   return emulator::exchange(word, mask, static_cast<unsigned>(lane));
 }
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t bytes = low | static_cast<uint64_t>(high) << 32;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t from = selector >> 4 * i & 7;
+    result |= static_cast<uint32_t>(bytes >> 8 * from & 0xff) << 8 * i;
+  }
+  return result;
+}
 inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t word, unsigned distance) {
   const unsigned lane = threadIdx.x & 31;
   return emulator::exchange(word, mask, lane < distance ? lane : lane - distance);

@@ -79,11 +79,13 @@ def test_few_taps_in_registers(conv1d, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_few_tiles_from_memory_to_registers(conv1d, dtype):
-    """Quads of inputs that lie beside either end of a row, in one step of 16 places and in two; other rows are left to copies."""
+def test_tiles_from_memory_to_registers(conv1d, dtype):
+    """Quads of inputs that lie beside either end of a row, in one step of 16 places and in two; a tile a warp or two, and up to 32
+    outputs behind the last. Other rows are left to copies."""
+    met = set()
     for taps in (1, 2, 6, 7, 12, 15, 21, 22, 23):
         for left in range(8):
-            size = (44, 700, 256, 264)[(left + taps) % 4]
+            size = (44, 700, 256, 264, 1056, 532, 1028)[(left + taps) % 7]
             layouts = (
                 Layout(offset=4 * (left % 3), at_end=left % 2 > 0, gaps=(4 * (taps % 2), 0, 0)),
                 Layout(offset=taps % 5, gaps=(1, left, 0)),
@@ -95,6 +97,9 @@ def test_few_tiles_from_memory_to_registers(conv1d, dtype):
             )  # fmt: skip
             taken = problem.run(conv1d, FORWARD, chunk_outputs=1, direct_warps=64, direct_row=0)
             assert (taken.path, taken.direct) == (CHUNKS, taps <= 22)
+            if taken.direct:
+                met.add((taken.warp_tiles, taken.products))
+    assert met == {(1, 1), (1, 2), (2, 1), (2, 2)}
     for offset, gaps, size in ((1, (0, 0, 0), 44), (2, (0, 0, 0), 44), (0, (2, 0, 0), 44), (0, (0, 0, 0), 42)):
         layouts = (Layout(offset=offset, gaps=gaps), Layout(), Layout())
         problem = Problem(dtype, 1, 2, (1, 1), size, 7, padding=(3, 3), layouts=layouts)
@@ -102,11 +107,31 @@ def test_few_tiles_from_memory_to_registers(conv1d, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("behind", [1, 17, 31, 32, 33])
+def test_outputs_behind_the_last_tile(conv1d, dtype, behind):
+    """Of rows that begin sectors of memory, and (three outputs on each) anywhere in one: there the last may be a warp's more."""
+    for taps, padding, gap in ((3, (1, 1), 0), (16, (9, 6), 0), (4, (3, 0), 3), (9, (4, 4), 5)):
+        size = 512 + behind - sum(padding) + taps - 1
+        fill = -size % 4  # to whole quads of inputs
+        out = Layout(gaps=(gap, 0, 0)) if gap else Layout(whole=16)
+        problem = Problem(
+            dtype, 2, 3, (1, 1), size + fill, taps, padding=(padding[0], padding[1] - fill), bias=True, activation=taps % 4,
+            layouts=(Layout(), out, Layout()), special=taps % 2, seed=behind,
+        )  # fmt: skip
+        assert problem.out_size == 512 + behind
+        taken = problem.run(conv1d, FORWARD, direct_filled=0, direct_row=0)
+        assert (taken.direct, taken.warp_tiles) == (1, 2)
+        if gap == 0:
+            assert taken.blocks == 6 * (1 if behind <= 32 else 2) / 2
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_input_gradients_from_memory_to_registers(conv1d, dtype):
-    for taps, padding in ((4, 1), (5, 2), (20, 17)):  # gradients of whole quads
-        size = 300 - padding - 2 + taps - 1
+    for taps, padding, places in ((4, 1, 200), (5, 2, 300), (20, 17, 300), (20, 3, 512)):  # gradients of whole quads
+        size = places - padding - 2 + taps - 1
         problem = Problem(dtype, 2, 3, (1, 1), size, taps, padding=(padding, 2), special=2, seed=taps)
-        assert problem.run(conv1d, BACKWARD_INPUT, direct_warps=64, direct_row=0).direct == 1
+        taken = problem.run(conv1d, BACKWARD_INPUT, direct_row=0, direct_warps=64)
+        assert (taken.direct, taken.warp_tiles) == (1, 1 if places == 200 else 2)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

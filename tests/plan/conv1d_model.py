@@ -19,7 +19,7 @@ from .conv1d_planner import (
 )
 
 FAR = 2**29
-THREADS, CHUNK_THREADS, WARP, PACK, SECTOR = 256, 128, 32, 16, 32
+THREADS, CHUNK_THREADS, DIRECT_THREADS, WARP, PACK, SECTOR = 256, 128, 64, 32, 16, 32
 SHARED, MOST_SHARED, SUMS = 48 << 10, 100 << 10, 4 << 10
 WEIGHT_BLOCKS, WEIGHT_UNITS, WEIGHT_BYTES = 6, 4, 2 << 10
 CHUNK_OUTPUTS, MMA_DILATION, FAN_CHANNELS, GATHER_STEP = 256, 16, 8, 256
@@ -62,16 +62,17 @@ def check_segments(threads: int, row_lanes: int, rows: int, block_rows: int, blo
     assert np.array_equal(counts[block_row], own) and (lane - first < own).all() and (lane >= first).all()
 
 
-def check_row_parts(problem: Problem, parts: int, outputs: int, aligned: int = PACK) -> None:
-    """Lanes, warps or blocks that begin at places aligned to so many bytes meet all places of a row, wherever it begins."""
+def check_row_parts(problem: Problem, parts: int, outputs: int, aligned: int = PACK, rest: int = 0) -> None:
+    """Lanes, warps or blocks that begin at places aligned to so many bytes meet all places of a row, wherever it begins; the last
+    one takes up to `rest` more than the others."""
     values = aligned // problem.item
     assert outputs % values == 0
     for image, channel in some_rows(problem):
         misaligned = problem.to.address(problem.item, image, channel) % aligned // problem.item
-        assert parts * outputs - misaligned >= problem.to.size
+        assert parts * outputs + rest - misaligned >= problem.to.size
         assert (parts - 2) * outputs < problem.to.size  # none is idle in all rows
         if parts * outputs <= MOST_MODELLED:
-            met = np.arange(parts)[:, None] * outputs - misaligned + np.arange(outputs)[None, :]
+            met = np.arange(parts * outputs + rest) - misaligned
             assert once(met[(met >= 0) & (met < problem.to.size)], problem.to.size)
 
 
@@ -121,11 +122,12 @@ def check_rows(problem: Problem, plan: PlanView) -> None:
 
 
 def check_chunks(problem: Problem, plan: PlanView) -> None:
-    half, warps, rows = problem.item == 2, CHUNK_THREADS // WARP, problem.batch * problem.groups * problem.to.channels
+    half, warps, rows = problem.item == 2, plan.threads // WARP, problem.batch * problem.groups * problem.to.channels
     check_contiguous(problem)
     assert plan.direct or problem.to.size >= CHUNK_OUTPUTS // (2 if plan.strided else 1)
     assert plan.strided == (problem.step > 1)
-    assert plan.threads == CHUNK_THREADS and (plan.strided or plan.dilated == (problem.gap > 1))
+    assert plan.threads == (DIRECT_THREADS if plan.direct else CHUNK_THREADS)
+    assert plan.strided or plan.dilated == (problem.gap > 1)
     assert plan.lanes == rows * plan.row_lanes and plan.blocks == -(-plan.lanes // warps)
     item = problem.compute if plan.strided else problem.item  # of a tap
     assert plan.taps_pitch * item % PACK == 0
@@ -139,7 +141,8 @@ def check_chunks(problem: Problem, plan: PlanView) -> None:
         outputs = check_matrices(problem, plan)
     else:
         outputs = check_tiles(problem, plan)
-    check_row_parts(problem, plan.row_lanes, plan.warp_tiles * outputs, SECTOR)
+    rest = 32 if plan.direct and plan.warp_tiles == 2 else 0
+    check_row_parts(problem, plan.row_lanes, plan.warp_tiles * outputs, SECTOR, rest)
     # Beside the input and the taps of each warp: the barrier of its copies, and of a warp of tiles_kernel the bias.
     static = warps * (BARRIER if half or plan.strided else BARRIER + problem.item)
     own_taps = 0 if plan.few_taps or plan.direct else plan.taps_pitch * item
@@ -162,15 +165,18 @@ def check_few_taps(problem: Problem, plan: PlanView) -> int:
 
 
 def check_direct(problem: Problem, plan: PlanView) -> int:
-    """direct_taps_kernel's tile, of which a warp has one."""
-    assert problem.item == 2 and plan.warp_tiles == 1 and plan.shared_bytes == 0
+    """direct_kernel's tile, of which a warp has one or two."""
+    assert problem.item == 2 and plan.warp_tiles in (1, 2) and plan.shared_bytes == 0
     assert problem.from_.channels == 1 and problem.taps <= 22 and problem.gap == 1
     quad = 4 * problem.item
     assert problem.from_.size % 4 == 0
     assert all(problem.from_.address(problem.item, n, c) % quad == 0 for n, c in some_rows(problem, problem.from_))
     # Lanes have 4 neighbours of 16 inputs each: of 16 places or of 32, the last tap of the last of 8 outputs in them.
     assert once((LANE[:, None] % 4 * 4 + np.arange(4))[:4], 16)
-    assert all(problem.taps + ahead + 7 <= 32 for ahead in range(4))
+    rows = {problem.to.address(problem.item, n, c) // problem.item % 4 for n, c in some_rows(problem, problem.to)}
+    aheads = {-problem.padding % 4} if rows == {0} else range(4)
+    assert all(problem.taps + ahead + 7 <= 16 * plan.products for ahead in aheads) and plan.products <= 2
+    assert plan.products == 1 or not all(problem.taps + ahead + 7 <= 16 for ahead in range(4))
     # Lanes without a tap, which stand for the places before the first.
     assert 32 - problem.taps >= 3 + 7
     return 256

@@ -25,6 +25,7 @@ from .conv1d_planner import (
 
 LAST = {"layouts": ("channels last", "channels last")}
 HALF, DOUBLE = {"dtype": FLOAT16}, {"dtype": FLOAT64}
+ONE, TWO = ({"direct": 1, "warp_tiles": tiles} for tiles in (1, 2))  # of half types, from memory to registers
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +56,31 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((64, 1, (1, 1), 4096, 3), {"dilation": 2000}, ROWS, {"dilated": 1}),  # too much for four warps
         ((1, 1, (1, 1), 2**16, 3), {"dilation": 8000}, VALUES, {}),  # and for a block
         # Of half types, all rows.
-        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 3, "right": 0}, CHUNKS, {"warp_tiles": 3, "row_lanes": 6}),
-        ((8, 64, (1, 1), 4096, 4), HALF, CHUNKS, {"warp_tiles": 4, "row_lanes": 5}),  # a tile more: not aligned
-        ((8, 4096, (1, 1), 4096, 10), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"few_taps": 1, "warp_tiles": 4}),
-        ((8, 4096, (1, 1), 4096, 11), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"few_taps": 0, "warp_tiles": 6}),
+        ((8, 64, (1, 1), 4097, 4), HALF | {"padding": 2, "right": 0}, CHUNKS, {"warp_tiles": 3, "row_lanes": 6}),
+        ((8, 64, (1, 1), 4097, 4), HALF, CHUNKS, {"warp_tiles": 4, "row_lanes": 5}),  # a tile more: not aligned
+        ((8, 4096, (1, 1), 4097, 10), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"few_taps": 1, "warp_tiles": 4}),
+        ((8, 4096, (1, 1), 4097, 11), {"dtype": BFLOAT16, "padding": 3}, CHUNKS, {"few_taps": 0, "warp_tiles": 6}),
         ((8, 4096, (1, 1), 4096, 4), {"dtype": BFLOAT16, "dilation": 2}, CHUNKS, {"few_taps": 0}),
         ((8, 64, (1, 1), 4096, 4), HALF | {"dilation": 16}, CHUNKS, {"dilated": 1}),
         ((8, 64, (1, 1), 4096, 4), HALF | {"dilation": 17}, ROWS, {"dilated": 1}),
         ((8, 1, (1, 7), 4096, 10), HALF, CHUNKS, {}),
         ((8, 1, (4, 512), 4096, 17), HALF, CHUNKS, {}),  # too many products for the fan
         ((8, 1000, (1, 1), 258, 4), HALF, ROWS, {"wide": 0}),  # rows of 255
-        # Few tiles of few taps, or one a row, a warp for each.
-        ((8, 64, (1, 1), 260, 4), HALF, CHUNKS, {"direct": 1, "row_lanes": 2, "blocks": 256}),  # rows of 257
+        # Few taps, of rows that are whole quads: two tiles a warp, and up to 32 outputs behind them.
+        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 3, "right": 0}, CHUNKS, TWO | {"row_lanes": 8, "blocks": 2048}),
+        ((8, 64, (1, 1), 4096, 4), HALF, CHUNKS, TWO | {"row_lanes": 8}),
+        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 15, "right": 4}, CHUNKS, TWO | {"row_lanes": 8}),  # rows of 4112
+        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 15, "right": 20}, CHUNKS, TWO | {"row_lanes": 8}),  # of 4128
+        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 15, "right": 21}, CHUNKS, TWO | {"row_lanes": 9}),
+        ((8, 64, (1, 1), 260, 4), HALF, CHUNKS, TWO | {"row_lanes": 1, "blocks": 256}),  # rows of 257
         ((8, 64, (1, 1), 260, 4), {"padding": 3}, CHUNKS, {"direct": 0}),
+        # Where they reach over 16 places, with what is ahead of them in a quad, and where that may be anything.
+        ((8, 64, (1, 1), 4096, 7), HALF | {"padding": 3}, CHUNKS, TWO | {"products": 1}),
+        ((8, 64, (1, 1), 4096, 9), HALF | {"padding": 4}, CHUNKS, TWO | {"products": 1}),
+        ((8, 64, (1, 1), 4096, 9), HALF | {"padding": 3, "right": 5}, CHUNKS, TWO | {"products": 2}),
+        ((8, 64, (1, 1), 4096, 6), HALF | {"padding": 1}, CHUNKS, TWO | {"products": 1}),
+        ((8, 64, (1, 1), 4096, 7), HALF | {"padding": 2}, CHUNKS, TWO | {"products": 2}),
+        # Rows of a tile, or few tiles of rows that would leave two a warp much empty: a tile a warp.
         ((8, 64, (1, 1), 261, 4), HALF, CHUNKS, {"direct": 0}),  # not whole quads of inputs
         ((8, 64, (1, 1), 260, 4), HALF | {"offsets": (2, 0)}, CHUNKS, {"direct": 0}),
         ((8, 64, (1, 1), 192, 4), HALF | {"padding": 1}, ROWS, {}),  # rows of 191
@@ -76,11 +89,14 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 64, (1, 1), 32, 11), HALF, ROWS, {}),
         ((8, 64, (1, 1), 32, 12), HALF | {"dilation": 2}, ROWS, {"dilated": 1}),
         ((8, 64, (2, 1), 32, 12), HALF, ROWS, {}),
-        ((1, 2640, (1, 1), 300, 10), HALF, CHUNKS, {"direct": 1}),  # 40 tiles a multiprocessor
-        ((1, 2641, (1, 1), 300, 10), HALF, CHUNKS, {"few_taps": 1}),
+        ((1, 1760, (1, 1), 600, 10), HALF, CHUNKS, ONE | {"row_lanes": 3}),  # 40 tiles a multiprocessor
+        ((1, 1761, (1, 1), 600, 10), HALF, CHUNKS, {"few_taps": 1}),
+        ((1, 1761, (1, 1), 720, 3), HALF | {"padding": 1}, CHUNKS, TWO | {"row_lanes": 2}),
+        ((1, 1761, (1, 1), 716, 3), HALF | {"padding": 1}, CHUNKS, {"few_taps": 1}),
         ((1, 5280, (1, 1), 32, 12), HALF, CHUNKS, {"direct": 1}),
         ((1, 5281, (1, 1), 32, 12), HALF, ROWS, {}),
-        ((1, 99999, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 1}),  # one a row
+        ((1, 99999, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, ONE | {"row_lanes": 1}),
+        ((1, 99999, (1, 1), 256, 11), HALF | {"padding": 5, "right": 6}, CHUNKS, TWO | {"row_lanes": 1}),
         ((1, 8, (1, 1), 4096, 22), HALF, CHUNKS, {"direct": 1}),
         ((1, 8, (1, 1), 4096, 23), HALF, CHUNKS, {"direct": 0}),
         # Several output channels a group.
