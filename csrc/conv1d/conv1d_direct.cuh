@@ -45,12 +45,12 @@ __device__ __forceinline__ uint32_t launder(uint32_t value) {
 // A product of 16 places, which reach over kDirectNear taps with the values of a quad ahead of them; if kFar, one of 16 more. Where a
 // warp has several tiles, the last one of a row also makes up to kDirectRest outputs behind them, one a lane.
 template <typename T, int kTiles, bool kFar>
-__global__ void __launch_bounds__(kDirectThreads, direct_blocks(kTiles, kFar))
+__global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, kFar))
     direct_kernel(const __grid_constant__ ChunkArgs args) {
   constexpr int kTile = kMmaParts * kMmaOutputs;
   let_next_grid_start();
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
-  const uint32_t warp = blockIdx.x * (kDirectThreads / 32) + threadIdx.x / 32;
+  const uint32_t warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   wait_for_grid_before();
   if (warp >= args.warps) return;
 

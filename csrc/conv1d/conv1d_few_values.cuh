@@ -26,11 +26,11 @@ struct FewValuesArgs {
 // Up to kProducts of a lane, of one input channel a group or of several. (Without a number of blocks ptxas takes fewer registers than
 // all loads at once need.)
 template <typename T, int kProducts, bool kOneChannel>
-__global__ void __launch_bounds__(kFewThreads, 1)
+__global__ void __launch_bounds__(kMostFewThreads, 1)
     few_values_kernel(const __grid_constant__ FewValuesArgs args) {
   let_next_grid_start();
   wait_for_grid_before();
-  const uint32_t lane = threadIdx.x % 32, warp = (blockIdx.x * kFewThreads + threadIdx.x) / 32;
+  const uint32_t lane = threadIdx.x % 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   const uint32_t width = 1u << args.width_shift, part = lane >> args.width_shift;
   const uint32_t index = (warp << args.width_shift) + (lane & (width - 1));
   const bool works = index < args.outputs;

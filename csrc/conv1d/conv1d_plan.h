@@ -129,26 +129,29 @@ inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tu
       p.taps > kDirectTaps || !has_whole_quads(p)) {
     return plan;
   }
-  const bool short_rows = p.to.size < tuning.direct_row;
-  if (short_rows && p.taps < tuning.direct_from) return plan;
-  const int64_t rows = p.batch * p.groups * p.to.channels, tile = tile_outputs(item_of(p));
-  const int64_t tiles = lanes_of_row(p, tile, kSectorBytes);
-  const bool few = rows * tiles <= device.multiprocessors * tuning.direct_warps;
-  const int64_t pairs =
-      ceil_div(std::max<int64_t>(aligned_size(p, kSectorBytes) - kDirectRest, 1), 2 * tile);
-  const bool filled = !short_rows && tiles > 1 &&
-                      (pairs == 1 || p.to.size * 100 >= pairs * 2 * tile * tuning.direct_filled);
-  if (!few && !filled && (tiles > 1 || short_rows)) return plan;
-  plan.direct = true;
-  plan.warp_tiles = filled ? 2 : 1;
-  plan.row_lanes = filled ? pairs : tiles;
-  plan.lanes = rows * plan.row_lanes;
+  const bool short_row =
+      p.to.size < tuning.direct_row - (p.taps >= tuning.direct_taps ? tuning.direct_row_less : 0);
+  if (short_row && p.taps < tuning.direct_from) return plan;
   // Where all rows of outputs begin quads, the first tap has the same place in one everywhere.
   const int64_t last = kDirectQuad - 1;
   const int64_t ahead = has_aligned_rows(p, p.to, kDirectQuad) ? -p.padding & last : last;
-  plan.products = p.taps + ahead > kDirectNear ? 2 : 1;
-  plan.threads = kDirectThreads;
-  plan.blocks = ceil_div<int64_t>(plan.lanes, kDirectThreads / 32);
+  const bool far = p.taps + ahead > kDirectNear;
+  const int64_t rows = p.batch * p.groups * p.to.channels, tile = tile_outputs(item_of(p));
+  const int64_t size = aligned_size(p, kSectorBytes), tiles = ceil_div(size, tile);
+  const bool few = rows * tiles <= device.multiprocessors * tuning.direct_warps;
+  const int64_t pairs = ceil_div(std::max<int64_t>(size - kDirectRest, 1), 2 * tile);
+  // In the time of so many outputs: the rest of a row, with many taps, takes that of a tile.
+  const int64_t time = 2 * pairs * tile + (far && size > 2 * pairs * tile ? tile : 0);
+  const int64_t limit = far ? tuning.direct_far_filled : tuning.direct_filled;
+  const bool filled = pairs == 1 || p.to.size * 100 >= time * limit;
+  if (!few && (short_row || (tiles > 1 && !filled))) return plan;
+  plan.direct = true;
+  plan.warp_tiles = tiles > 1 && filled ? 2 : 1;
+  plan.row_lanes = plan.warp_tiles > 1 ? pairs : tiles;
+  plan.lanes = rows * plan.row_lanes;
+  plan.products = far ? 2 : 1;
+  plan.threads = direct_threads(static_cast<int>(plan.warp_tiles));
+  plan.blocks = ceil_div<int64_t>(plan.lanes, plan.threads / 32);
   plan.path = Path::kChunks;
   return plan;
 }
@@ -257,7 +260,7 @@ inline bool fits_few_values(const Problem& p) {
 }
 
 // A lane for each output, or as many as have kFewProducts at most.
-inline Plan plan_few_values(const Problem& p) {
+inline Plan plan_few_values(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   const int64_t products = p.from.channels * p.taps;
   int64_t parts = 1;
@@ -266,8 +269,9 @@ inline Plan plan_few_values(const Problem& p) {
   plan.row_width = 32 / parts;
   plan.channels_first = has_channels_last(p.to);
   plan.lanes = ceil_div(outputs_of(p), plan.row_width) * 32;
-  plan.threads = kFewThreads;
-  plan.blocks = ceil_div<int64_t>(plan.lanes, kFewThreads);
+  const bool many = plan.lanes > device.multiprocessors * tuning.few_blocks * kFewThreads;
+  plan.threads = many ? kMostFewThreads : kFewThreads;
+  plan.blocks = ceil_div<int64_t>(plan.lanes, plan.threads);
   plan.few_values = true;
   plan.path = Path::kValues;
   return plan;
@@ -370,8 +374,9 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
   if (!forward && !detail::has_unit_step(problem)) return plan;
   const Problem laid = forward ? problem : detail::transposed(problem);
   const bool ours = pays(problem, pass, plan);
-  return detail::takes_few_values(laid, plan, ours, device, tuning) ? detail::plan_few_values(laid)
-                                                                    : plan;
+  return detail::takes_few_values(laid, plan, ours, device, tuning)
+             ? detail::plan_few_values(laid, device, tuning)
+             : plan;
 }
 
 // Whether a kernel here takes the problem; the rest is a library's.

@@ -7,16 +7,16 @@ namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;
 constexpr int kChunkThreads = 128;
-constexpr int kWeightWarps = 8;   // of a block at most, in weight gradients in chunks
-constexpr int kMmaOutputs = 128;  // of one product of matrices
-constexpr int kMmaParts = 2;      // products at once
-constexpr int kFewTaps = 10;      // that reach, behind up to 7 values of a pack, over 24 places
-constexpr int kDirectThreads = 64;
+constexpr int kWeightWarps = 8;       // of a block at most, in weight gradients in chunks
+constexpr int kMmaOutputs = 128;      // of one product of matrices
+constexpr int kMmaParts = 2;          // products at once
+constexpr int kFewTaps = 10;          // that reach, behind up to 7 values of a pack, over 24 places
 constexpr int kDirectQuad = 4;        // values of a lane's load
 constexpr int kDirectTaps = 22;       // that reach, behind up to 3 values, over 32 places,
 constexpr int kDirectNear = 9;        // and with these over 16
 constexpr int kDirectRest = 32;       // outputs behind a row's last tile, at most
-constexpr int kFewThreads = 128;      // of a block, of few values
+constexpr int kFewThreads = 128;      // of a block, of few values,
+constexpr int kMostFewThreads = 256;  // or of many blocks, each of which takes time to start
 constexpr int kFewProducts = 24;      // of a lane at most, of few values
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
@@ -68,6 +68,7 @@ struct Tuning {
   int64_t few_tile_products = 8 << 10;  // where they would be chunks of step 1, the fan or columns,
   int64_t few_taps_products = 4 << 10;  // chunks of few taps of half types
   int64_t few_direct_products = 512;    // and direct tiles
+  int64_t few_blocks = 8;               // of a multiprocessor, from which these are larger
   int64_t chunk_outputs = 256;          // of a row, from which warps take it in chunks
   int64_t chunk_tiles = 3;              // of a warp, at most,
   int64_t mma_tiles = 6;                // and on tensor cores,
@@ -76,10 +77,13 @@ struct Tuning {
   int64_t gather_tiles = 8;             // and in their input gradients,
   int64_t gather_step = 256;            // up to this step
   int64_t gather_channels = 4;          // and from so many channels of a group
-  int64_t direct_filled = 70;           // hundredths of two tiles a warp that a row has to fill;
+  int64_t direct_filled = 65;           // hundredths of two tiles a warp that a row has to fill,
+  int64_t direct_far_filled = 84;       // of taps beyond kDirectNear;
   int64_t direct_warps = 40;        // of a multiprocessor, up to which each has a tile otherwise;
-  int64_t direct_row = 192;         // outputs of a row, or fewer with
-  int64_t direct_from = 12;         // so many taps and few tiles
+  int64_t direct_row = 192;         // outputs of a row, or
+  int64_t direct_row_less = 48;     // less
+  int64_t direct_taps = 7;          // with so many taps, or any with
+  int64_t direct_from = 12;         // so many and few tiles
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes
   int64_t most_channels = 8;        // of a group that has a kernel here

@@ -19,7 +19,7 @@ from .conv1d_planner import (
 )
 
 FAR = 2**29
-THREADS, CHUNK_THREADS, DIRECT_THREADS, WARP, PACK, SECTOR = 256, 128, 64, 32, 16, 32
+THREADS, CHUNK_THREADS, WARP, PACK, SECTOR = 256, 128, 32, 16, 32
 SHARED, MOST_SHARED, SUMS = 48 << 10, 100 << 10, 4 << 10
 WEIGHT_BLOCKS, WEIGHT_UNITS, WEIGHT_BYTES = 6, 4, 2 << 10
 CHUNK_OUTPUTS, MMA_DILATION, FAN_CHANNELS, GATHER_STEP = 256, 16, 8, 256
@@ -126,7 +126,7 @@ def check_chunks(problem: Problem, plan: PlanView) -> None:
     check_contiguous(problem)
     assert plan.direct or problem.to.size >= CHUNK_OUTPUTS // (2 if plan.strided else 1)
     assert plan.strided == (problem.step > 1)
-    assert plan.threads == (DIRECT_THREADS if plan.direct else CHUNK_THREADS)
+    assert plan.threads == (THREADS if plan.direct and plan.warp_tiles == 1 else CHUNK_THREADS)
     assert plan.strided or plan.dilated == (problem.gap > 1)
     assert plan.lanes == rows * plan.row_lanes and plan.blocks == -(-plan.lanes // warps)
     item = problem.compute if plan.strided else problem.item  # of a tap
@@ -366,7 +366,8 @@ def check_few_values(problem: Problem, plan: PlanView, sms: int) -> None:
     begin = np.arange(parts) * plan.products
     own = np.clip(products - begin, 0, plan.products)
     assert once(np.concatenate([b + np.arange(n) for b, n in zip(begin, own)]), products)
-    assert plan.lanes == -(-outputs // plan.row_width) * WARP and plan.threads == CHUNK_THREADS
+    assert plan.lanes == -(-outputs // plan.row_width) * WARP
+    assert plan.threads == (THREADS if plan.lanes > 8 * CHUNK_THREADS * sms else CHUNK_THREADS)
     assert plan.blocks == -(-plan.lanes // plan.threads) and plan.shared_bytes == 0
     assert plan.channels_first == (problem.to.channel_stride == 1 and problem.to.stride != 1)
 

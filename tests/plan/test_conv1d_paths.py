@@ -67,12 +67,12 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 1, (4, 512), 4096, 17), HALF, CHUNKS, {}),  # too many products for the fan
         ((8, 1000, (1, 1), 258, 4), HALF, ROWS, {"wide": 0}),  # rows of 255
         # Few taps, of rows that are whole quads: two tiles a warp, and up to 32 outputs behind them.
-        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 3, "right": 0}, CHUNKS, TWO | {"row_lanes": 8, "blocks": 2048}),
+        ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 3, "right": 0}, CHUNKS, TWO | {"row_lanes": 8, "blocks": 1024}),
         ((8, 64, (1, 1), 4096, 4), HALF, CHUNKS, TWO | {"row_lanes": 8}),
         ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 15, "right": 4}, CHUNKS, TWO | {"row_lanes": 8}),  # rows of 4112
         ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 15, "right": 20}, CHUNKS, TWO | {"row_lanes": 8}),  # of 4128
         ((8, 64, (1, 1), 4096, 4), HALF | {"padding": 15, "right": 21}, CHUNKS, TWO | {"row_lanes": 9}),
-        ((8, 64, (1, 1), 260, 4), HALF, CHUNKS, TWO | {"row_lanes": 1, "blocks": 256}),  # rows of 257
+        ((8, 64, (1, 1), 260, 4), HALF, CHUNKS, TWO | {"row_lanes": 1, "blocks": 128}),  # rows of 257
         ((8, 64, (1, 1), 260, 4), {"padding": 3}, CHUNKS, {"direct": 0}),
         # Where they reach over 16 places, with what is ahead of them in a quad, and where that may be anything.
         ((8, 64, (1, 1), 4096, 7), HALF | {"padding": 3}, CHUNKS, TWO | {"products": 1}),
@@ -83,7 +83,11 @@ def check_path(planner, which, arguments, rest, path, expected):
         # Rows of a tile, or few tiles of rows that would leave two a warp much empty: a tile a warp.
         ((8, 64, (1, 1), 261, 4), HALF, CHUNKS, {"direct": 0}),  # not whole quads of inputs
         ((8, 64, (1, 1), 260, 4), HALF | {"offsets": (2, 0)}, CHUNKS, {"direct": 0}),
+        ((8, 9999, (1, 1), 192, 4), HALF | {"padding": 2}, CHUNKS, ONE | {"row_lanes": 1}),  # rows of 193
         ((8, 64, (1, 1), 192, 4), HALF | {"padding": 1}, ROWS, {}),  # rows of 191
+        ((8, 9999, (1, 1), 144, 7), HALF | {"padding": 3}, CHUNKS, ONE | {"row_lanes": 1}),
+        ((8, 64, (1, 1), 144, 6), HALF | {"padding": 3}, ROWS, {}),  # rows of 145
+        ((8, 64, (1, 1), 148, 7), HALF | {"padding": 2, "right": -1}, ROWS, {}),  # of 143
         ((8, 64, (1, 1), 32, 12), HALF, CHUNKS, {"direct": 1}),
         ((8, 64, (1, 1), 33, 12), HALF, ROWS, {}),
         ((8, 64, (1, 1), 32, 11), HALF, ROWS, {}),
@@ -91,8 +95,14 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 64, (2, 1), 32, 12), HALF, ROWS, {}),
         ((1, 1760, (1, 1), 600, 10), HALF, CHUNKS, ONE | {"row_lanes": 3}),  # 40 tiles a multiprocessor
         ((1, 1761, (1, 1), 600, 10), HALF, CHUNKS, {"few_taps": 1}),
-        ((1, 1761, (1, 1), 720, 3), HALF | {"padding": 1}, CHUNKS, TWO | {"row_lanes": 2}),
-        ((1, 1761, (1, 1), 716, 3), HALF | {"padding": 1}, CHUNKS, {"few_taps": 1}),
+        ((1, 1761, (1, 1), 668, 3), HALF | {"padding": 1}, CHUNKS, TWO | {"row_lanes": 2}),
+        ((1, 1761, (1, 1), 664, 3), HALF | {"padding": 1}, CHUNKS, {"few_taps": 1}),
+        ((1, 1761, (1, 1), 864, 11), HALF | {"padding": 5}, CHUNKS, TWO | {"row_lanes": 2}),
+        ((1, 1761, (1, 1), 848, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 0}),
+        # The rest of a row in the time of a tile.
+        ((1, 1761, (1, 1), 1056, 7), HALF | {"padding": 3}, CHUNKS, TWO | {"row_lanes": 2}),
+        ((1, 1761, (1, 1), 1056, 11), HALF | {"padding": 5}, CHUNKS, {"direct": 0}),
+        ((1, 1761, (1, 1), 1568, 11), HALF | {"padding": 5}, CHUNKS, TWO | {"row_lanes": 3}),
         ((1, 5280, (1, 1), 32, 12), HALF, CHUNKS, {"direct": 1}),
         ((1, 5281, (1, 1), 32, 12), HALF, ROWS, {}),
         ((1, 99999, (1, 1), 256, 11), HALF | {"padding": 5}, CHUNKS, ONE | {"row_lanes": 1}),
