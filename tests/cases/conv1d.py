@@ -135,8 +135,12 @@ def _repeatable(device: str, sample: Sample) -> bool:
 
 
 def _workspace(sample: Sample) -> float:
-    """A little for ours, beside the gradients that a result is made of; whatever cuDNN needs."""
-    parts = sum(t.nbytes for t in sample.args[1:]) if "output_mask" in sample.kwargs else 0
+    """A little for ours, beside the gradients that a result is made of and 16 sums of f32 for each thread of a launch of 6 blocks of 256 a
+    multiprocessor; whatever cuDNN needs."""
+    parts = 0
+    if "output_mask" in sample.kwargs:
+        sums = 16 * 6 * 256 * torch.cuda.get_device_properties(0).multi_processor_count
+        parts = sum(t.nbytes for t in sample.args[1:]) + 4 * sums
     return parts + max(sum(t.nbytes for t in sample.tensors) // 16, 2**18) if _is_own(sample) else math.inf
 
 
@@ -451,6 +455,6 @@ CASES = [
         saves_inputs=True,
         cancels=CANCELS,
         # Blocks that overlap, their transforms and the products of those.
-        workspace=lambda sample: 32 * sum(t.nbytes for t in sample.tensors) + 2**20,
+        workspace=lambda sample: 40 * sum(t.nbytes for t in sample.tensors) + 2**20,
     ),
 ]  # fmt: skip

@@ -24,7 +24,7 @@ LIMITS |= {"chunk_warps": 16, "weight_bytes": 2 << 10}
 LIMITS |= {"few_places": 0, "few_outputs": 0}  # or no problem would be large
 LIMITS |= {"few_products": 48 << 10, "few_last_products": 128 << 10}
 LIMITS |= {"few_tile_products": 8 << 10, "few_taps_products": 4 << 10, "few_direct_products": 512}
-LIMITS |= {"direct_filled": 70, "direct_warps": 0, "direct_row": 2**60}
+LIMITS |= {"direct_filled": 65, "direct_far_filled": 84, "direct_warps": 0, "direct_row": 2**60}
 LIMITS |= {"kMaxIndex32": 2**31 - 1, "kFar": 2**29}
 INVALID_VALUE = 1
 

@@ -40,8 +40,8 @@ struct PoisonedShared {
 struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
   int64_t weight_bytes, few_places, few_outputs, few_products, few_last_products, few_tile_products,
-      few_taps_products, few_direct_products, direct_filled, direct_warps, direct_row,
-      launch_blocks, far;
+      few_taps_products, few_direct_products, direct_filled, direct_far_filled, direct_warps,
+      direct_row, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -61,6 +61,7 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_few_taps_products = limits->few_taps_products;
   Tuning::default_few_direct_products = limits->few_direct_products;
   Tuning::default_direct_filled = limits->direct_filled;
+  Tuning::default_direct_far_filled = limits->direct_far_filled;
   Tuning::default_direct_warps = limits->direct_warps;
   Tuning::default_direct_row = limits->direct_row;
   kMaxIndex32 = limits->launch_blocks;

@@ -119,7 +119,7 @@ def test_outputs_behind_the_last_tile(conv1d, dtype, behind):
             layouts=(Layout(), out, Layout()), special=taps % 2, seed=behind,
         )  # fmt: skip
         assert problem.out_size == 512 + behind
-        taken = problem.run(conv1d, FORWARD, direct_filled=0, direct_row=0)
+        taken = problem.run(conv1d, FORWARD, direct_filled=0, direct_far_filled=0, direct_row=0)
         assert (taken.direct, taken.warp_tiles) == (1, 2)
         if gap == 0:
             assert taken.blocks == (2 if behind <= 32 else 3)  # of four warps: one a row, or two

@@ -112,7 +112,11 @@ def some_limits(draw):
     """Those of the room, or ones that make chunks, wide lanes, small blocks, splits and launches of small problems."""
     limits = {"chunk_outputs": draw(st.sampled_from([2**60, 20, 1]))}
     limits["few_places"] = draw(st.sampled_from([0, 2048]))
-    limits |= draw(st.sampled_from([{}, {"direct_warps": 64, "direct_row": 0}, {"direct_filled": 0, "direct_row": 0}]))
+    limits |= draw(
+        st.sampled_from(
+            [{}, {"direct_warps": 64, "direct_row": 0}, {"direct_filled": 0, "direct_far_filled": 0, "direct_row": 0}]
+        )
+    )
     limits["few_outputs"] = draw(st.sampled_from([0, 0, 2048]))
     if draw(st.booleans()):
         return limits
