@@ -32,10 +32,15 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //     1.1 up to 1.8 million, 1.75 with 3; of few taps, f16, 65400 outputs: 3 taps 0.7, 262000 outputs 1.1 to 1.25; direct tiles, f16,
 //     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39; 10400 outputs, 15 taps 1.27. Chunks go through input channels one after
 //     another: 4 channels, 1.8 million products 0.47; 2 channels, 3.1 million 1.75. With more than 300000 outputs 1.3 to 2.7.
-//   direct_*: depthwise f16, rows x outputs, inputs rotated, direct and otherwise. 3 taps: 873x300 2.2 and 3.5, 1747x600 3.3 and 3.9,
-//     1048x1000 3.2 and 3.2, 2097x1000 4.8 and 4.1, 4x65536 2.4 and 2.3, 32x65536 4.7 and 4.3, 128x65536 16.0 and 11.2. One tile a row:
-//     20971x200 9.0 and 9.8, 41943x200 20.0 and 20.5, 16384x256 7.2 and 8.5, 32768x256 15.7 and 19.7. 15 taps: 5000x12 3.4 and 4.2,
-//     20000x12 9.5 and 6.6, 20000x48 9.6 and 5.2, 20971x200 10.1 and 18.7, 1398x1500 4.8 and 5.6, 2097x1000 5.0 and 4.5.
+//   direct_*: depthwise f16, inputs rotated; one tile a warp, two, and other chunks (of few taps, or on tensor cores). 64 million outputs:
+//     3 taps, rows of 256 72.0, -, 109; of 272 100, 93.8, 128; of 512 77.8, 62.4, 70.1; of 540 110, 97.4, 87.9; of 600 88.8, 86.7, 72.8; of 700 78.6, 76.5,
+//     79.2; of 800 86.9, 69.9, 68.1; of 2048 72.1, 63.2, 68.1. 15 taps: of 600 105, 107, 91.1; of 800 117, 78.6, 78.9; of 900 93.7, 72.6, 84.9; of
+//     1030 97.5, 86.9, 72.7; of 1300 95.6, 73.7, 78.6; of 2048 77.2, 68.3, 68.7; of 2051 88.0, 74.8, 74.1. One million: 3 taps, of 540 3.3, 3.7, 4.2; 15 taps, of
+//     1030 3.4, 4.5, 4.8.
+//     direct_row: 32 million outputs in rows of one tile, 0.29 ns each in blocks of 256 (0.31 of 128, 0.61 of 64), and by rows: of 192 48 and 48 with 3 taps, 65 with 9, 84 with 21;
+//     of 144 64 and 48, 54 with 7, 72 with 9, 93; of 128 72 and 47, 65 with 9, 82.
+//   few_blocks: depthwise f16, blocks of 64, 128 and 256: 3 taps, 30000 outputs 1.4, 1.7 and 2.0; 120000 2.7, 2.0 and 2.1; 250000 5.1, 3.2 and 2.5; 31 taps,
+//     200000 8.0, 5.9 and 6.0.
 //   chunk_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by rows and 264 / 292 in chunks; (1024,256,200) with 31 taps
 //     236 / 188 by rows and 200 / 155 in chunks.
 //   chunk_tiles: (1,1,2^24) f32, with 5 taps 38.6 with 1, 34.5 with 2, 34.9 with 3 and 35.8 with 4; with 31 taps 43.3 with 2,
@@ -82,7 +87,7 @@ struct Tuning {
   int64_t direct_warps = 40;        // of a multiprocessor, up to which each has a tile otherwise;
   int64_t direct_row = 192;         // outputs of a row, or
   int64_t direct_row_less = 48;     // less
-  int64_t direct_taps = 7;          // with so many taps, or any with
+  int64_t direct_taps = 9;          // with so many taps, or any with
   int64_t direct_from = 12;         // so many and few tiles
   int64_t chunk_warps = 16;         // of a multiprocessor, from which a warp takes several tiles
   int64_t wide_outputs = 32 << 10;  // of a multiprocessor, from which rows are cut into wide lanes

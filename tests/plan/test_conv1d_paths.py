@@ -85,9 +85,9 @@ def check_path(planner, which, arguments, rest, path, expected):
         ((8, 64, (1, 1), 260, 4), HALF | {"offsets": (2, 0)}, CHUNKS, {"direct": 0}),
         ((8, 9999, (1, 1), 192, 4), HALF | {"padding": 2}, CHUNKS, ONE | {"row_lanes": 1}),  # rows of 193
         ((8, 64, (1, 1), 192, 4), HALF | {"padding": 1}, ROWS, {}),  # rows of 191
-        ((8, 9999, (1, 1), 144, 7), HALF | {"padding": 3}, CHUNKS, ONE | {"row_lanes": 1}),
-        ((8, 64, (1, 1), 144, 6), HALF | {"padding": 3}, ROWS, {}),  # rows of 145
-        ((8, 64, (1, 1), 148, 7), HALF | {"padding": 2, "right": -1}, ROWS, {}),  # of 143
+        ((8, 9999, (1, 1), 144, 9), HALF | {"padding": 4}, CHUNKS, ONE | {"row_lanes": 1}),
+        ((8, 64, (1, 1), 144, 8), HALF | {"padding": 4}, ROWS, {}),  # rows of 145
+        ((8, 64, (1, 1), 148, 9), HALF | {"padding": 2, "right": 1}, ROWS, {}),  # of 143
         ((8, 64, (1, 1), 32, 12), HALF, CHUNKS, {"direct": 1}),
         ((8, 64, (1, 1), 33, 12), HALF, ROWS, {}),
         ((8, 64, (1, 1), 32, 11), HALF, ROWS, {}),
