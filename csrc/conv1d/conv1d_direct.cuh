@@ -33,6 +33,15 @@ struct BlockInputs {
   }
 };
 
+// Blocks of a multiprocessor, as registers allow.
+constexpr int direct_blocks(int tiles, bool far) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+  return 768 / direct_threads(tiles);  // of 1024 threads; with all of them bf16 spills
+#else
+  return tiles == 1 ? 6 : far ? 9 : 10;
+#endif
+}
+
 // `value`, of which the compiler doesn't know that it is: what is made of it is made again, where it is rarely asked for, instead of
 // kept in registers from before.
 __device__ __forceinline__ uint32_t launder(uint32_t value) {

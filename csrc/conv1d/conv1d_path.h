@@ -87,9 +87,8 @@ constexpr int resident_fan_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
 }
-// Of a block at most, and such blocks of a multiprocessor, of direct tiles: as registers allow.
+// Of a block of direct tiles, so many to a warp.
 constexpr int direct_threads(int tiles) { return tiles == 1 ? 256 : 128; }
-constexpr int direct_blocks(int tiles, bool far) { return tiles == 1 ? 6 : far ? 9 : 10; }
 template <typename T, int kProducts>
 constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
 // Of 32 places each, that a warp makes at once on tensor cores of `steps` times 16 products.
