@@ -5,6 +5,7 @@
 #include "conv1d/conv1d_columns.cuh"
 #include "conv1d/conv1d_direct.cuh"
 #include "conv1d/conv1d_fan_mma.cuh"
+#include "conv1d/conv1d_few_taps.cuh"
 #include "conv1d/conv1d_few_values.cuh"
 #include "conv1d/conv1d_mma.cuh"
 #include "conv1d/conv1d_rows.cuh"

@@ -140,7 +140,7 @@ inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tu
   const int64_t size = aligned_size(p, kSectorBytes), tiles = ceil_div(size, tile);
   const bool few = rows * tiles <= device.multiprocessors * tuning.direct_warps;
   const int64_t pairs = ceil_div(std::max<int64_t>(size - kDirectRest, 1), 2 * tile);
-  // In the time of so many outputs: the rest of a row, with many taps, takes that of a tile.
+  // Outputs that could be made in the time of a row: its rest, with many taps, takes that of a tile.
   const int64_t time = 2 * pairs * tile + (far && size > 2 * pairs * tile ? tile : 0);
   const int64_t limit = far ? tuning.direct_far_filled : tuning.direct_filled;
   const bool filled = pairs == 1 || p.to.size * 100 >= time * limit;

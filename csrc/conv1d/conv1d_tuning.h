@@ -32,11 +32,12 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //     1.1 up to 1.8 million, 1.75 with 3; of few taps, f16, 65400 outputs: 3 taps 0.7, 262000 outputs 1.1 to 1.25; direct tiles, f16,
 //     65400 outputs: 3 taps 0.95, 7 taps 1.07, 15 taps 1.39; 10400 outputs, 15 taps 1.27. Chunks go through input channels one after
 //     another: 4 channels, 1.8 million products 0.47; 2 channels, 3.1 million 1.75. With more than 300000 outputs 1.3 to 2.7.
-//   direct_*: depthwise f16, inputs rotated; one tile a warp, two, and other chunks (of few taps, or on tensor cores). 64 million outputs:
+//   direct_*: depthwise f16, inputs rotated; one tile a warp (in blocks of 128 or 256), two, and other chunks (of few taps, or on tensor cores). 64 million outputs:
 //     3 taps, rows of 256 72.0, -, 109; of 272 100, 93.8, 128; of 512 77.8, 62.4, 70.1; of 540 110, 97.4, 87.9; of 600 88.8, 86.7, 72.8; of 700 78.6, 76.5,
 //     79.2; of 800 86.9, 69.9, 68.1; of 2048 72.1, 63.2, 68.1. 15 taps: of 600 105, 107, 91.1; of 800 117, 78.6, 78.9; of 900 93.7, 72.6, 84.9; of
 //     1030 97.5, 86.9, 72.7; of 1300 95.6, 73.7, 78.6; of 2048 77.2, 68.3, 68.7; of 2051 88.0, 74.8, 74.1. One million: 3 taps, of 540 3.3, 3.7, 4.2; 15 taps, of
-//     1030 3.4, 4.5, 4.8.
+//     1030 3.4, 4.5, 4.8. direct_warps: 3 taps, rows of 600, 38 tiles a multiprocessor 3.2 with one and 3.9 as other chunks, 76 4.7 and 4.4.
+//     direct_from: rows of 96, 39 tiles a multiprocessor (in blocks of 64), 3 taps 4.0 and 3.2 by rows, 15 taps 4.2 and 4.2, 21 taps 4.2 and 5.0.
 //     direct_row: 32 million outputs in rows of one tile, 0.29 ns each in blocks of 256 (0.31 of 128, 0.61 of 64), and by rows: of 192 48 and 48 with 3 taps, 65 with 9, 84 with 21;
 //     of 144 64 and 48, 54 with 7, 72 with 9, 93; of 128 72 and 47, 65 with 9, 82.
 //   few_blocks: depthwise f16, blocks of 64, 128 and 256: 3 taps, 30000 outputs 1.4, 1.7 and 2.0; 120000 2.7, 2.0 and 2.1; 250000 5.1, 3.2 and 2.5; 31 taps,
