@@ -93,9 +93,9 @@ def size_text(size: int) -> str:
 MOST_VALUES = 1 << 25
 
 
-def sample(count: int, seed: int = 0) -> list[Problem]:
+def sample(count: int, seed: int = 0, most_values: int = MOST_VALUES) -> list[Problem]:
     """Different random problems, half of them depthwise and half with few channels in a group. Sizes are drawn from all orders of
-    magnitude alike, so that neither input nor output has more than MOST_VALUES values; every other length is a multiple of 16."""
+    magnitude alike, so that neither input nor output has more than ``most_values``; every other length is a multiple of 16."""
     draw = random.Random(seed)
 
     def up_to(most: int) -> int:
@@ -103,7 +103,7 @@ def sample(count: int, seed: int = 0) -> list[Problem]:
 
     found: dict[Problem, None] = {}
     while len(found) < count:
-        length, taps = up_to(1 << 24), up_to(64)
+        length, taps = up_to(most_values // 2), up_to(64)
         if draw.random() < 0.5:
             length = -(-length // 16) * 16
         stride = draw.choice((1, 1, 1, 2, 3, 4, 5, 8))
@@ -113,7 +113,7 @@ def sample(count: int, seed: int = 0) -> list[Problem]:
         if length + 2 * padding <= span:
             padding = span
         out_length = Problem(1, 1, length, taps, 1, stride, padding, dilation).out_length
-        fitting = MOST_VALUES // max(length, out_length)
+        fitting = most_values // max(length, out_length)
         if len(found) % 2 == 0:
             groups = channels = out_channels = up_to(min(4096, fitting))
         else:
@@ -121,7 +121,7 @@ def sample(count: int, seed: int = 0) -> list[Problem]:
             groups = up_to(min(64, fitting // in_group))
             channels = groups * in_group
             out_channels = groups * up_to(min(512, fitting // groups))
-        batch = up_to(min(64, max(1, MOST_VALUES // max(channels * length, out_channels * out_length))))
+        batch = up_to(min(64, max(1, most_values // max(channels * length, out_channels * out_length))))
         found[Problem(batch, channels, length, taps, out_channels, stride, padding, dilation, groups)] = None
     return list(found)
 

@@ -24,6 +24,20 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
 #endif
 }
 
+// A value of 4 bytes, or 0 if not `valid`: nothing is read then.
+template <typename T>
+__device__ __forceinline__ void copy_async_if(T* shared, const T* global, bool valid) {
+  static_assert(sizeof(T) == 4);
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global), "r"(valid ? 4 : 0)
+               : "memory");
+#else
+  *shared = valid ? *global : T{};
+#endif
+}
+
 // Waits for the thread's own copies; a barrier makes them visible to the block.
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800

@@ -24,6 +24,12 @@ struct ChunkArgs {
   Activation activation;
 };
 
+template <typename T>
+__device__ __forceinline__ compute_t<T> load_bias(const ChunkArgs& args, uint32_t channel) {
+  if (args.bias == nullptr) return 0;
+  return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+}
+
 // The chunk of a warp; `kTile` outputs of a tile, whole packs.
 template <typename T, int kTile>
 struct Chunk {

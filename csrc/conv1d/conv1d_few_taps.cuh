@@ -38,12 +38,6 @@ class TapWords {
   int32_t first_;
 };
 
-template <typename T>
-__device__ __forceinline__ float load_bias(const ChunkArgs& args, uint32_t channel) {
-  if (args.bias == nullptr) return 0;
-  return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
-}
-
 // Taps side by side, up to kFewTaps: a product of 16 places, and where these don't reach one of 8 more.
 template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)

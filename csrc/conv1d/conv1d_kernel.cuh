@@ -165,12 +165,14 @@ struct Rows {
       memcpy(&words, &pack, sizeof(words));
       return words;
     }
-    // Rare: value by value, each pushed in behind those before it.
-#pragma unroll 1
+    // Rare: value by value, all under way at once.
+    Pack<T, N> pack;
+#pragma unroll
     for (int i = 0; i < N; ++i) {
       const bool valid = static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size);
-      words = push(words, valid ? row[begin + i] : T{});
+      pack.values[i] = load_if(row + begin + i, valid);
     }
+    memcpy(&words, &pack, sizeof(words));
     return words;
   }
 
@@ -215,24 +217,6 @@ struct Rows {
     }
     fill_edges(whole, row, begin, size, packs, lane, lanes,
                [&](int32_t q, const uint4& pack) { shared[q] = pack; });
-  }
-
- private:
-  __device__ __forceinline__ static uint4 push(const uint4& words, T value) {
-    if constexpr (sizeof(T) == 8) {
-      uint32_t own[2];
-      memcpy(own, &value, sizeof(value));
-      return uint4{words.z, words.w, own[0], own[1]};
-    } else if constexpr (sizeof(T) == 4) {
-      uint32_t own;
-      memcpy(&own, &value, sizeof(value));
-      return uint4{words.y, words.z, words.w, own};
-    } else {
-      uint16_t own;
-      memcpy(&own, &value, sizeof(value));
-      return uint4{__funnelshift_r(words.x, words.y, 16), __funnelshift_r(words.y, words.z, 16),
-                   __funnelshift_r(words.z, words.w, 16), __funnelshift_r(words.w, own, 16)};
-    }
   }
 };
 

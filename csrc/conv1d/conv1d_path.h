@@ -37,6 +37,7 @@ struct Plan {
   bool strided = false;         // kChunks: of another step than 1; gradients gather
   bool few_taps = false;        // kChunks of half types: in registers,
   bool direct = false;          // as here, with inputs that lanes load by themselves
+  bool polyphase = false;       // kChunks: cut into phases, for many taps
   bool few_values = false;      // kValues: all inputs and taps under way at once
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
   int64_t places = 4;           // kValues: of a lane
@@ -51,6 +52,8 @@ struct Plan {
   int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
   int64_t taps_pitch = 0;       // and taps in rows of so many
   int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
+  int64_t phases = 1, phase_segments = 0, phase_pitch = 0,
+          stages = 1;      // polyphase: see its kernel's arguments
   int64_t warp_packs = 0;  // kChunks, kFan: of an input row in shared memory, of a warp or a block
   // That the kernel is compiled for. kFan: products, of half types steps of 16; direct: of 16 places; weight gradients, kChunks:
   // taps, of half types matrices.
@@ -87,6 +90,8 @@ constexpr int resident_fan_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
 }
+// Neighbours of a phase that a lane makes side by side, in one segment or in two.
+constexpr int kSegmentOutputs = 8;
 // Of a block of direct tiles, so many to a warp.
 constexpr int direct_threads(int tiles) { return tiles == 1 ? 256 : 128; }
 template <typename T, int kProducts>

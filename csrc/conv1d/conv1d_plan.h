@@ -4,6 +4,7 @@
 
 #include "conv1d/conv1d_pays.h"
 #include "conv1d/conv1d_plan_fan.h"
+#include "conv1d/conv1d_plan_polyphase.h"
 #include "conv1d/conv1d_plan_weight.h"
 
 namespace gpuopt::conv1d {
@@ -287,9 +288,10 @@ inline int64_t most_few_products(const Problem& p, const Plan& plan, bool pays,
   switch (plan.path) {
     case Path::kChunks:
       if (plan.strided) return tuning.few_products;
+      if (plan.phases > 1) return tuning.few_phases_products;
       return plan.direct     ? tuning.few_direct_products
              : plan.few_taps ? tuning.few_taps_products
-                             : p.from.channels * tuning.few_tile_products;
+                             : p.from.channels * tuning.few_tile_products * (plan.dilated ? 2 : 1);
     case Path::kFan:
     case Path::kColumns:
       return p.from.channels * tuning.few_tile_products;
@@ -334,6 +336,7 @@ inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& t
   if (has_contiguous_rows(p) && places_in_32_bits(p)) {
     Plan plan;
     if (p.to.size >= tuning.chunk_outputs || !has_unit_step(p)) plan = plan_fan(p, device, tuning);
+    if (plan.path == Path::kLibrary) plan = plan_polyphase(p, device, tuning);
     if (plan.path == Path::kLibrary && !has_unit_step(p) && p.to.channels < 4) {
       plan = plan_strided(p, device, tuning);
     }

@@ -25,6 +25,7 @@ LIMITS |= {"few_places": 0, "few_outputs": 0}  # or no problem would be large
 LIMITS |= {"few_products": 48 << 10, "few_last_products": 128 << 10}
 LIMITS |= {"few_tile_products": 8 << 10, "few_taps_products": 4 << 10, "few_direct_products": 512}
 LIMITS |= {"direct_filled": 65, "direct_far_filled": 84, "direct_warps": 0, "direct_row": 2**60}
+LIMITS |= {"polyphase_taps": 192, "polyphase_outputs": 2**60, "polyphase_warps": 64, "polyphase_few_warps": 0}
 LIMITS |= {"kMaxIndex32": 2**31 - 1, "kFar": 2**29}
 INVALID_VALUE = 1
 
@@ -54,7 +55,7 @@ class GivenUpdate(ctypes.Structure):
 
 class Taken(ctypes.Structure):
     _fields_ = fields(
-        "path channels wide slides packed dilated strided few_taps direct few_values channels_first places row_width warp_tiles products aligned tiles row_tiles",
+        "path channels wide slides packed dilated strided few_taps direct polyphase few_values channels_first places row_width phases stages warp_tiles products aligned tiles row_tiles",
         ctypes.c_int,
     )
     _fields_ += fields("taps tap_parts splits blocks threads block_rows launches workspaces intact", ctypes.c_int)

@@ -41,7 +41,8 @@ struct Limits {
   int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
   int64_t weight_bytes, few_places, few_outputs, few_products, few_last_products, few_tile_products,
       few_taps_products, few_direct_products, direct_filled, direct_far_filled, direct_warps,
-      direct_row, launch_blocks, far;
+      direct_row, polyphase_taps, polyphase_outputs, polyphase_warps, polyphase_few_warps,
+      launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -64,14 +65,18 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_direct_far_filled = limits->direct_far_filled;
   Tuning::default_direct_warps = limits->direct_warps;
   Tuning::default_direct_row = limits->direct_row;
+  Tuning::default_polyphase_taps = limits->polyphase_taps;
+  Tuning::default_polyphase_outputs = limits->polyphase_outputs;
+  Tuning::default_polyphase_warps = limits->polyphase_warps;
+  Tuning::default_polyphase_few_warps = limits->polyphase_few_warps;
   kMaxIndex32 = limits->launch_blocks;
   detail::kFar = limits->far;
 }
 
 struct Taken {
-  int path, channels, wide, slides, packed, dilated, strided, few_taps, direct, few_values,
-      channels_first, places, row_width, warp_tiles, products, aligned, tiles, row_tiles, taps,
-      tap_parts, splits, blocks, threads, block_rows;
+  int path, channels, wide, slides, packed, dilated, strided, few_taps, direct, polyphase,
+      few_values, channels_first, places, row_width, phases, stages, warp_tiles, products, aligned,
+      tiles, row_tiles, taps, tap_parts, splits, blocks, threads, block_rows;
   int launches, workspaces, intact;
 };
 
@@ -87,10 +92,13 @@ Taken taken_of(const Plan& plan) {
           plan.strided,
           plan.few_taps,
           plan.direct,
+          plan.polyphase,
           plan.few_values,
           plan.channels_first,
           static_cast<int>(plan.places),
           static_cast<int>(plan.row_width),
+          static_cast<int>(plan.phases),
+          static_cast<int>(plan.stages),
           static_cast<int>(plan.warp_tiles),
           plan.products,
           plan.aligned,

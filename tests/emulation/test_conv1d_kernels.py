@@ -118,6 +118,8 @@ def some_limits(draw):
         )
     )
     limits["few_outputs"] = draw(st.sampled_from([0, 0, 2048]))
+    limits["polyphase_outputs"] = draw(st.sampled_from([2**60, 1]))
+    limits["polyphase_warps"] = draw(st.sampled_from([0, 64]))
     if draw(st.booleans()):
         return limits
     return limits | {
@@ -143,9 +145,11 @@ def test_any_forward(conv1d):
         taken.add(plan and plan.path)
         if plan and plan.path == VALUES:
             taken.add("few" if plan.few_values else (plan.channels, plan.places))
+        if plan and plan.polyphase:
+            taken.add("cut")
 
     check()
-    assert EVERY_PATH | {"few", (1, 4), (4, 4)} <= taken
+    assert EVERY_PATH | {"few", "cut", (1, 4), (4, 4)} <= taken
 
 
 def test_any_backward_input(conv1d):

@@ -3,6 +3,8 @@ shared memory must hold all that they read of it."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .conv1d_planner import (
@@ -124,6 +126,9 @@ def check_rows(problem: Problem, plan: PlanView) -> None:
 def check_chunks(problem: Problem, plan: PlanView) -> None:
     half, warps, rows = problem.item == 2, plan.threads // WARP, problem.batch * problem.groups * problem.to.channels
     check_contiguous(problem)
+    if plan.polyphase:
+        check_polyphase(problem, plan)
+        return
     assert plan.direct or problem.to.size >= CHUNK_OUTPUTS // (2 if plan.strided else 1)
     assert plan.strided == (problem.step > 1)
     assert plan.threads == (THREADS if plan.direct and plan.warp_tiles == 1 else CHUNK_THREADS)
@@ -203,6 +208,58 @@ def check_matrices(problem: Problem, plan: PlanView) -> int:
         assert taps.min() >= 0 and (taps + last_step + 9).max() < plan.taps_pitch
         assert 14 + problem.span < plan.taps_pitch
     return 256
+
+
+def check_polyphase(problem: Problem, plan: PlanView) -> None:
+    """polyphase_kernel's chunk: every output is a lane's once, and meets its taps' inputs in the phases."""
+    gap = math.gcd(problem.step, problem.dilation)
+    step, dilation, taps, channels = problem.step // gap, problem.dilation // gap, problem.taps, problem.from_.channels
+    rows = problem.batch * problem.groups * problem.to.channels
+    assert problem.item == 4 or (problem.item == 2 and step > 1 and plan.products == 1)
+    assert plan.phases == max(step, dilation) <= WARP and min(step, dilation) == 1 and plan.products in (1, 2)
+    assert plan.threads in (32, 64, 128)
+    assert plan.lanes == rows * plan.row_lanes and plan.blocks == -(-plan.lanes // (plan.threads // WARP))
+    # Places that a lane's next value is away from, for four at once, fit into 32 bits.
+    assert 4 * WARP * plan.phases * gap < 2**31
+
+    # Which outputs lanes make; those without a segment make none.
+    segment, phase = np.arange(WARP * plan.products), 0
+    if dilation > 1:
+        segment, phase = segment // dilation, segment % dilation
+    works = segment < plan.phase_segments
+    first = np.minimum(segment, plan.phase_segments - 1)
+    own = (segment * 8)[:, None] + np.arange(8)  # of a phase
+    made = own * dilation + np.reshape(phase, (-1, 1))
+    assert once(made[works], plan.warp_tiles)
+    check_row_parts(problem, plan.row_lanes, plan.warp_tiles, SECTOR)
+
+    # What is copied of a row of inputs, phase by phase, and of the taps.
+    values = np.arange((plan.warp_tiles - 1) * step + (taps - 1) * dilation + 1)
+    pitch, to_odd = plan.phase_pitch, plan.phases * plan.phase_pitch
+
+    def place(phase, index):
+        return (index // 4 % 2 * to_odd + phase * pitch + index // 8) * 4 + index % 4
+
+    places = place(values % plan.phases, values // plan.phases)
+    assert len(np.unique(places)) == len(values) and places.max() < 8 * to_odd
+    assert (values // plan.phases).max() < 8 * pitch
+    phases_of_taps = step
+    assert plan.taps_pitch % 4 == 0 and -(-taps // phases_of_taps) <= plan.taps_pitch
+    assert plan.warp_packs * 4 == 8 * to_odd + phases_of_taps * plan.taps_pitch
+
+    # A lane reads three packs of each phase, one more for each pack of taps, and of these the inputs under its outputs.
+    value_at = np.full(8 * to_odd, -1)
+    value_at[places] = values
+    for tap in {0, 1, taps // 2, taps - 1} & set(range(taps)):
+        met = tap % step if step > 1 else phase
+        index = first[:, None] * 8 + tap // step + np.arange(8)
+        assert np.array_equal(
+            value_at[place(np.reshape(met, (-1, 1)), index)][works], (made * step + tap * dilation)[works]
+        )
+    packs = 3 + plan.taps_pitch // 4
+    assert plan.phase_segments * 2 - 2 + packs <= 2 * pitch
+    assert plan.stages == channels or plan.stages == min(channels, 2)
+    assert plan.threads // WARP * plan.stages * plan.warp_packs * PACK <= plan.shared_bytes <= SHARED
 
 
 def check_strided(problem: Problem, plan: PlanView) -> int:

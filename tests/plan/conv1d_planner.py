@@ -21,7 +21,7 @@ def fields(names: str) -> list:
 
 class PlanView(ctypes.Structure):
     _fields_ = fields(
-        "path channels wide slides packed dilated strided few_taps direct few_values channels_first places row_width cycle tiles row_tiles row_lanes rows block_rows halo_packs taps_pitch "
+        "path channels wide slides packed dilated strided few_taps direct polyphase few_values channels_first places row_width phases phase_segments phase_pitch stages cycle tiles row_tiles row_lanes rows block_rows halo_packs taps_pitch "
         "warp_tiles warp_packs products aligned block_channels taps tap_parts splits lanes blocks threads shared_bytes"
     )
 

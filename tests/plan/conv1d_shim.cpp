@@ -5,10 +5,11 @@ using namespace gpuopt;
 using namespace gpuopt::conv1d;
 
 struct PlanView {
-  int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, direct, few_values,
-      channels_first, places, row_width, cycle, tiles, row_tiles, row_lanes, rows, block_rows,
-      halo_packs, taps_pitch, warp_tiles, warp_packs, products, aligned, block_channels, taps,
-      tap_parts, splits, lanes, blocks, threads, shared_bytes;
+  int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, direct, polyphase,
+      few_values, channels_first, places, row_width, phases, phase_segments, phase_pitch, stages,
+      cycle, tiles, row_tiles, row_lanes, rows, block_rows, halo_packs, taps_pitch, warp_tiles,
+      warp_packs, products, aligned, block_channels, taps, tap_parts, splits, lanes, blocks,
+      threads, shared_bytes;
 };
 
 namespace {
@@ -27,17 +28,44 @@ void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, i
           PlanView* view) {
   const Plan plan = make_plan(make_problem(*given), static_cast<Pass>(pass),
                               Device{multiprocessors, shared_bytes}, tuning_of(few_values));
-  *view = {number_of(plan.path), plan.channels,       plan.wide,
-           plan.slides,          plan.packed,         plan.dilated,
-           plan.strided,         plan.few_taps,       plan.direct,
-           plan.few_values,      plan.channels_first, plan.places,
-           plan.row_width,       plan.cycle,          plan.tiles,
-           plan.row_tiles,       plan.row_lanes,      plan.rows,
-           plan.block_rows,      plan.halo_packs,     plan.taps_pitch,
-           plan.warp_tiles,      plan.warp_packs,     plan.products,
-           plan.aligned,         plan.block_channels, plan.taps,
-           plan.tap_parts,       plan.splits,         plan.lanes,
-           plan.blocks,          plan.threads,        static_cast<int64_t>(plan.shared_bytes)};
+  *view = {number_of(plan.path),
+           plan.channels,
+           plan.wide,
+           plan.slides,
+           plan.packed,
+           plan.dilated,
+           plan.strided,
+           plan.few_taps,
+           plan.direct,
+           plan.polyphase,
+           plan.few_values,
+           plan.channels_first,
+           plan.places,
+           plan.row_width,
+           plan.phases,
+           plan.phase_segments,
+           plan.phase_pitch,
+           plan.stages,
+           plan.cycle,
+           plan.tiles,
+           plan.row_tiles,
+           plan.row_lanes,
+           plan.rows,
+           plan.block_rows,
+           plan.halo_packs,
+           plan.taps_pitch,
+           plan.warp_tiles,
+           plan.warp_packs,
+           plan.products,
+           plan.aligned,
+           plan.block_channels,
+           plan.taps,
+           plan.tap_parts,
+           plan.splits,
+           plan.lanes,
+           plan.blocks,
+           plan.threads,
+           static_cast<int64_t>(plan.shared_bytes)};
 }
 
 int serves_it(const Given* given, int pass, int multiprocessors, int few_values) {
