@@ -51,7 +51,7 @@ inline Plan shape_polyphase(const Problem& p, int64_t segments) {
 inline bool has_many_taps(const Problem& p, const Cuts& cuts, const Tuning& tuning) {
   const bool half = item_of(p) == 2;
   const int64_t in = p.from.channels, out = p.to.channels, taps = p.taps;
-  if (out > (in * taps > 64 ? 8 : 4)) return false;
+  if (in > tuning.polyphase_channels || out > (in * taps > 64 ? 8 : 4)) return false;
   if (cuts.step > 1) {
     if (half) return cuts.step <= 5 && taps >= 6 * cuts.step + 12;
     if (p.to.size < tuning.polyphase_outputs && taps < 4 * cuts.step) return false;

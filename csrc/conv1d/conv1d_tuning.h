@@ -82,6 +82,7 @@ struct Tuning {
   int64_t few_tiles = 4;                   // with few taps
   int64_t strided_tiles = 4;               // and of other steps than 1
   int64_t polyphase_taps = 192;      // of long rows, from which they are cut into packs of phases
+  int64_t polyphase_channels = 8;     // of the input, of a group, up to which it was measured
   int64_t polyphase_outputs = 150;   // of a row that is cut, or half as many with a step
   int64_t polyphase_few_warps = 16;  // of a multiprocessor, below which steps ask for
   int64_t polyphase_few_taps = 24;   // so many taps

@@ -96,6 +96,8 @@ def test_any_launch_is_valid(planner):
         if which == BACKWARD_WEIGHT and plan.path == CHUNKS:
             taken.add((which, half, "products", plan.products))
             taken.add((which, "warps", plan.threads // WARP))
+        elif plan.polyphase:
+            taken.add((which, "phases", plan.phases > 1, plan.products))
         elif plan.path == CHUNKS:
             taken.add((which, half, "strided" if plan.strided else dilated))
             taken.add((half, "tiles", plan.warp_tiles))
@@ -123,6 +125,7 @@ def test_any_launch_is_valid(planner):
         assert {(which, half, dilated) for half in both for dilated in both} <= taken
         assert {(which, FAN, half) for half in both} <= taken
         assert (which, "few") in taken
+        assert {(which, "phases", cut, segments) for cut in both for segments in (1, 2)} <= taken
     assert {(which, half, "strided") for which in (FORWARD, BACKWARD_INPUT) for half in both} <= taken
     assert {(True, "tiles", 1), (True, "tiles", 6), (False, "tiles", 1), (False, "tiles", 3)} <= taken
     assert {(True, "products", steps) for steps in (1, 2, 4)} <= taken
@@ -153,8 +156,10 @@ HALF, LAST, STRIDED = {"dtype": FLOAT16}, {"layouts": ("channels last",) * 2}, {
     "which, path, served, others",
     [
         # (batch, groups, channels, size, taps) and the rest. Depthwise:
-        (FORWARD, CHUNKS, ((8, 64, (1, 1), 4096, 23), {"step": 8}), ((8, 64, (1, 1), 4096, 24), {"step": 8})),
+        (FORWARD, CHUNKS, ((8, 64, (1, 1), 4096, 23), HALF | {"step": 8}), ((8, 64, (1, 1), 4096, 24), HALF | {"step": 8})),
+        (FORWARD, CHUNKS, ((8, 64, (1, 1), 4096, 24), {"step": 8}), None),  # cut into phases
         (FORWARD, CHUNKS, ((8, 64, (1, 1), 4096, 24), {"step": 7}), None),
+        (FORWARD, CHUNKS, ((8, 64, (1, 1), 4096, 47), HALF | {"step": 7, "dilation": 2}), ((8, 64, (1, 1), 4096, 48), HALF | {"step": 7, "dilation": 2})),
         (FORWARD, ROWS, ((8, 64, (1, 1), 100, 31), {}), ((8, 64, (1, 1), 100, 32), {})),
         (FORWARD, ROWS, ((8, 64, (1, 1), 100, 32), HALF | {"padding": 16}), None),
         (FORWARD, COLUMNS, ((8, 64, (1, 1), 4096, 32), LAST | {"step": 2}), ((8, 64, (1, 1), 4096, 33), LAST | {"step": 2})),
@@ -164,11 +169,17 @@ HALF, LAST, STRIDED = {"dtype": FLOAT16}, {"layouts": ("channels last",) * 2}, {
         # Of several channels:
         (FORWARD, CHUNKS, ((8, 1, (2, 3), 4096, 7), {"step": 3}), ((8, 1, (2, 3), 4096, 8), {"step": 3})),
         (FORWARD, CHUNKS, ((8, 1, (8, 16), 4096, 64), HALF), ((8, 1, (8, 16), 4096, 65), HALF)),
-        (FORWARD, CHUNKS, ((8, 1, (2, 1), 4096, 32), {}), ((8, 1, (2, 1), 4096, 33), {})),
+        (FORWARD, CHUNKS, ((8, 1, (8, 1), 4096, 64), {}), None),  # cut into phases; but of 2^16 to 5 x 2^16 outputs:
+        (FORWARD, CHUNKS, ((64, 4, (2, 1), 1100, 19), {}), ((64, 4, (2, 1), 1100, 20), {})),
+        (FORWARD, CHUNKS, ((64, 4, (2, 1), 1100, 51), {}), ((64, 4, (2, 1), 1100, 50), {})),
+        (FORWARD, CHUNKS, ((64, 4, (3, 1), 1100, 32), {"step": 4}), ((64, 4, (3, 1), 1100, 31), {"step": 4})),
+        # Between dilated taps of half types:
+        (FORWARD, CHUNKS, ((8, 1, (8, 5), 4096, 9), HALF | {"dilation": 16}), ((8, 1, (8, 5), 4096, 10), HALF | {"dilation": 16})),
         (FORWARD, ROWS, ((8, 1, (2, 4), 4096, 8), HALF | {"dilation": 17}), ((8, 1, (2, 4), 4096, 9), HALF | {"dilation": 17})),
         (FORWARD, ROWS, ((8, 2, (1, 64), 4096, 17), {}), ((8, 1, (1, 64), 4096, 17), {})),
-        (FORWARD, ROWS, ((8, 1, (2, 8), 4096, 32), {}), ((8, 1, (2, 8), 4096, 33), {})),
+        (FORWARD, ROWS, ((8, 2, (2, 9), 4096, 32), {}), ((8, 2, (2, 9), 4096, 33), {})),
         (FORWARD, FAN, ((8, 1, (1, 512), 4096, 14), {}), ((8, 1, (1, 512), 4096, 15), {})),
+        (FORWARD, FAN, ((8, 1, (2, 512), 4096, 5), {}), ((8, 1, (2, 512), 4096, 6), {})),
         (FORWARD, FAN, ((2, 1, (1, 512), 4000, 4), {}), ((1, 1, (1, 512), 4000, 4), {})),
         (FORWARD, FAN, ((8, 1, (1, 512), 645, 10), HALF | {"step": 5}), ((8, 1, (1, 512), 644, 10), HALF | {"step": 5})),
         (FORWARD, VALUES, ((8, 1, (3, 8), 4096, 5), STRIDED), ((8, 1, (2, 8), 4096, 8), STRIDED)),
@@ -176,9 +187,10 @@ HALF, LAST, STRIDED = {"dtype": FLOAT16}, {"layouts": ("channels last",) * 2}, {
         # Gradients.
         (BACKWARD_INPUT, VALUES, ((8, 2, (2, 4), 4096, 5), LAST | {"step": 4}), ((8, 2, (2, 4), 4096, 6), LAST | {"step": 4})),
         (BACKWARD_INPUT, VALUES, ((8, 2, (2, 4), 4096, 4), LAST | {"step": 4}), ((8, 2, (2, 5), 4096, 4), LAST | {"step": 4})),
-        (BACKWARD_INPUT, ROWS, ((4, 2, (2, 4), 2048, 8), {}), ((4, 2, (2, 4), 2047, 8), {})),
-        (BACKWARD_INPUT, ROWS, ((4, 2, (2, 4), 2047, 7), {}), None),
-        (BACKWARD_INPUT, ROWS, ((8, 1, (2, 4), 4096, 16), {}), ((8, 1, (2, 4), 4096, 17), {})),
+        (BACKWARD_INPUT, ROWS, ((4, 2, (3, 4), 1366, 8), {}), ((4, 2, (3, 4), 1365, 8), {})),
+        (BACKWARD_INPUT, ROWS, ((4, 2, (3, 4), 1365, 7), {}), None),
+        (BACKWARD_INPUT, CHUNKS, ((4, 2, (2, 4), 2047, 8), {}), None),  # cut into phases
+        (BACKWARD_INPUT, ROWS, ((128, 1, (2, 4), 140, 16), {}), ((128, 1, (2, 4), 140, 17), {})),
         (BACKWARD_WEIGHT, CHUNKS, ((8, 1, (8, 64), 4096, 3), {}), ((8, 1, (8, 65), 4096, 3), {})),
         (BACKWARD_WEIGHT, COLUMNS, ((8, 8, (2, 4), 4096, 4), LAST), ((8, 8, (2, 4), 4096, 5), LAST)),
         (BACKWARD_WEIGHT, COLUMNS, ((8, 8, (1, 8), 4096, 4), LAST), ((8, 8, (3, 3), 4096, 4), LAST)),
@@ -216,7 +228,7 @@ def test_gradients_of_many_channels_are_gathered_by_value(planner):
 def test_short_rows_of_many_products_are_the_library_s(planner, which):
     """Their lanes are few, and each has all the products of its outputs."""
     for channels, size, taps, served in (
-        ((1, 1), 100, 31, True), ((1, 1), 100, 33, False), ((1, 1), 200, 33, True),
+        ((1, 1), 100, 31, True), ((1, 1), 100, 33, False), ((1, 1), 149, 33, True),
         ((2, 2), 31, 3, False), ((2, 2), 33, 3, True),
     ):  # fmt: skip
         problem = problem_of(64, 16, channels, size, taps, padding=taps // 2)
