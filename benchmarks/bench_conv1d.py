@@ -6,7 +6,7 @@ takes to make them is not counted. In cases of channels-last operands, ATen is t
 which ATen does by padding both ends and cutting the result.
 
 The ops that end in "-sample" are random problems, depthwise and of one to eight channels a group, beside ATen alone: of those
-the worst are listed. "-small" sweeps over lengths so short that the launch decides. "convolve-taps" is a sweep over taps beside
+the worst are listed. Those that end in "-sample-small" have up to 2^20 values. "-small" sweeps over lengths so short that the launch decides. "convolve-taps" is a sweep over taps beside
 what convolve chooses from: a direct convolution ("gpuopt direct") and Fourier transforms. Name the other ops to leave these out.
 """
 
@@ -96,15 +96,18 @@ def _further() -> list[Case]:
     return cases
 
 
+SAMPLES = {"-sample": convolutions.sample(150), "-sample-small": convolutions.sample(150, 1, convolutions.FEW_VALUES)}
+
+
 def _sample() -> list[Case]:
     """The same problems forward and backward, of the three dtypes in turn."""
     cases = []
-    for op in BOTH:
-        for problem, dtype in zip(convolutions.sample(150), itertools.cycle((F32, F32, BF16, BF16, F16, F16))):
+    for op, (suffix, problems) in itertools.product(BOTH, SAMPLES.items()):
+        for problem, dtype in zip(problems, itertools.cycle((F32, F32, BF16, BF16, F16, F16))):
             kind = "depthwise" if problem.groups == problem.channels == problem.out_channels else "few channels"
             values = math.prod(problem.input_shape) + math.prod(problem.out_shape)
             point = Point(f"{kind} {DTYPE_NAMES[dtype]}", "log2(values)", math.log2(values), unit=RATIO)
-            cases += _cases(problem, dtype, ops=(op,), suffix="-sample", peers=(), point=point)
+            cases += _cases(problem, dtype, ops=(op,), suffix=suffix, peers=(), point=point)
     return cases
 
 

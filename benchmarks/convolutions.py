@@ -90,7 +90,7 @@ def size_text(size: int) -> str:
     return f"2^{size.bit_length() - 1}" if size >= 1 << 20 and size & (size - 1) == 0 else str(size)
 
 
-MOST_VALUES = 1 << 25
+MOST_VALUES, FEW_VALUES = 1 << 25, 1 << 20
 
 
 def sample(count: int, seed: int = 0, most_values: int = MOST_VALUES) -> list[Problem]:

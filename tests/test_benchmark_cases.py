@@ -173,7 +173,7 @@ def test_rooms_are_found_by_their_file_name():
     assert rooms() == {room.name: room for room in ROOMS}
     assert bench_conv1d.ROOM.ops == [
         "conv1d-forward", "conv1d-backward", "conv1d_act", "update", "convolve", "conv1d-forward-small", "conv1d-backward-small",
-        "conv1d-forward-sample", "conv1d-backward-sample", "convolve-taps", "convolve-taps-more",
+        "conv1d-forward-sample", "conv1d-forward-sample-small", "conv1d-backward-sample", "conv1d-backward-sample-small", "convolve-taps", "convolve-taps-more",
     ]  # fmt: skip
     assert bench_transpose.ROOM.ops == ["transpose2d", "transpose2d-size"]
     assert bench_dot.ROOM.ops == ["dot", "dot_rows", "dot_fast_atomic", "dot-small", "dot-size"]

@@ -71,9 +71,13 @@ def test_the_sample_is_of_the_shapes_that_are_claimed():
     assert sum(problem.groups == problem.channels == problem.out_channels for problem in sample) > 70
     for most, values in ((1 << 22, [p.length for p in sample]), (48, [p.taps for p in sample])):
         assert max(values) > most and min(values) < 4
-    for op in bench_conv1d.BOTH:
-        cases = [case for case in CONV1D.values() if case.op == f"{op}-sample"]
-        assert [case.name for case in cases] == [problem.name for problem in sample]
+    few = convolutions.sample(150, 1, convolutions.FEW_VALUES)
+    for problem in few:
+        for values in (problem.channels * problem.length, problem.out_channels * problem.out_length):
+            assert problem.batch * values <= convolutions.FEW_VALUES
+    for op, (suffix, problems) in itertools.product(bench_conv1d.BOTH, (("sample", sample), ("sample-small", few))):
+        cases = [case for case in CONV1D.values() if case.op == f"{op}-{suffix}"]
+        assert [case.name for case in cases] == [problem.name for problem in problems]
         assert {case.dtype for case in cases} == {"f32", "bf16", "f16"} and all(case.peers == () for case in cases)
 
 

@@ -1,103 +1,15 @@
 // Plan -> kernel instantiation -> launch, for one dtype.
 #pragma once
 
-#include "conv1d/conv1d.h"
 #include "conv1d/conv1d_columns.cuh"
-#include "conv1d/conv1d_direct.cuh"
 #include "conv1d/conv1d_fan_mma.cuh"
-#include "conv1d/conv1d_few_taps.cuh"
 #include "conv1d/conv1d_few_values.cuh"
-#include "conv1d/conv1d_mma.cuh"
-#include "conv1d/conv1d_polyphase.cuh"
+#include "conv1d/conv1d_launch_chunks.cuh"
 #include "conv1d/conv1d_rows.cuh"
-#include "conv1d/conv1d_strided.cuh"
-#include "conv1d/conv1d_tiles.cuh"
 #include "conv1d/conv1d_update.cuh"
 #include "conv1d/conv1d_values.cuh"
 
 namespace gpuopt::conv1d {
-
-inline LaunchShape shape_of(const Plan& plan) {
-  LaunchShape shape;
-  shape.blocks = static_cast<unsigned>(plan.blocks);
-  shape.threads = static_cast<unsigned>(plan.threads);
-  shape.shared_bytes = plan.shared_bytes;
-  shape.overlaps_before = true;
-  return shape;
-}
-
-// Of a power of two.
-inline uint32_t shift_of(int64_t power) {
-  uint32_t shift = 0;
-  while (int64_t{1} << shift < power) ++shift;
-  return shift;
-}
-
-inline FastDiv div_by(int64_t divisor) { return FastDiv(static_cast<uint32_t>(divisor)); }
-
-// Output channels of a lane, where it has several and not by rows: see plan_values.
-template <typename T>
-constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;
-
-// What the arguments of several kernels have in common.
-template <typename Args>
-void set_operands(Args& args, const Problem& p) {
-  args.from = p.from.data;
-  args.to = p.to.data;
-  args.weight = p.weight.data;
-  args.bias = p.bias;
-  args.from_batch = p.from.batch_stride;
-  args.to_batch = p.to.batch_stride;
-  args.weight_tap = static_cast<decltype(args.weight_tap)>(p.weight.tap_stride);
-  args.bias_stride = p.bias_stride;
-  args.activation = p.activation;
-}
-
-template <typename Args>
-void set_strides(Args& args, const Problem& p) {
-  args.from_channel = p.from.channel_stride;
-  args.to_channel = p.to.channel_stride;
-  args.weight_group = p.weight.group_stride;
-  args.weight_out = p.weight.out_stride;
-  args.weight_in = p.weight.in_stride;
-}
-
-template <typename Args>
-void set_channels(Args& args, const Problem& p) {
-  set_strides(args, p);
-  args.in_channels = static_cast<uint32_t>(p.from.channels);
-  args.out_channels = static_cast<uint32_t>(p.to.channels);
-  args.groups = div_by(p.groups);
-}
-
-struct Packs {
-  const char *first, *last;
-};
-
-// The aligned packs that a signal's memory holds whole.
-inline Packs packs_of(const Problem& p, const Signal& signal) {
-  const int64_t values = (p.batch - 1) * signal.batch_stride +
-                         (p.groups * signal.channels - 1) * signal.channel_stride +
-                         (signal.size - 1) * signal.stride + 1;
-  const auto begin = reinterpret_cast<uintptr_t>(signal.data);
-  const uintptr_t end = begin + static_cast<uintptr_t>(values) * size_of(p.dtype);
-  const auto down = [](uintptr_t address) {
-    return reinterpret_cast<const char*>(address / kPackBytes * kPackBytes);
-  };
-  return {down(begin + kPackBytes - 1), down(end) - kPackBytes};
-}
-
-// Of rows that fit into 32 bits and are read as packs.
-template <typename Args>
-void set_rows(Args& args, const Problem& p) {
-  const Packs packs = packs_of(p, p.from);
-  args.first_pack = packs.first;
-  args.last_pack = packs.last;
-  args.from_size = static_cast<int32_t>(p.from.size);
-  args.to_size = static_cast<int32_t>(p.to.size);
-  args.padding = static_cast<int32_t>(p.padding);
-  args.taps = static_cast<int32_t>(p.taps);
-}
 
 template <typename T>
 cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream) {
@@ -136,82 +48,6 @@ cudaError_t launch_rows(const Problem& p, const Plan& plan, cudaStream_t stream)
   return plan.dilated  ? start(rows_kernel<T, 1, P, Taps::kDilated>)
          : plan.slides ? start(rows_kernel<T, 1, P, Taps::kSliding>)
                        : start(rows_kernel<T, 1, P, Taps::kOneStep>);
-}
-
-inline ChunkArgs chunk_args(const Problem& p, const Plan& plan) {
-  ChunkArgs args;
-  set_operands(args, p);
-  set_strides(args, p);
-  set_rows(args, p);
-  args.step = static_cast<int32_t>(plan.strided ? p.step : 1);
-  args.in_channels = static_cast<uint32_t>(p.from.channels);
-  args.warps = static_cast<uint32_t>(plan.lanes);
-  args.warp_tiles = static_cast<uint32_t>(plan.warp_tiles);
-  args.warp_packs = static_cast<uint32_t>(plan.warp_packs);
-  args.taps_pitch = static_cast<uint32_t>(plan.taps_pitch);
-  args.row_warps = div_by(plan.row_lanes);
-  args.channels = div_by(p.groups * p.to.channels);
-  args.group_channels = div_by(p.to.channels);
-  args.dilation = div_by(p.taps > 1 ? p.dilation : 1);
-  return args;
-}
-
-template <typename T>
-cudaError_t launch_polyphase(const Problem& p, const Plan& plan, cudaStream_t stream) {
-  PolyphaseArgs args;
-  args.chunk = chunk_args(p, plan);
-  args.chunk.step = static_cast<int32_t>(p.step);
-  const detail::Cuts cuts(p);
-  args.gap = static_cast<int32_t>(cuts.gap);
-  args.phases = div_by(plan.phases);
-  args.phase_pitch = static_cast<uint32_t>(plan.phase_pitch);
-  args.stages = static_cast<uint32_t>(plan.stages);
-  args.phase_segments = static_cast<uint32_t>(plan.phase_segments);
-  args.values =
-      static_cast<int32_t>((plan.warp_tiles - 1) * cuts.step + (p.taps - 1) * cuts.dilation + 1);
-  args.taps_pitch = static_cast<uint32_t>(plan.taps_pitch);
-  const auto start = [&](auto kernel) {
-    return launch_kernel(kernel, shape_of(plan), stream, args);
-  };
-  if (cuts.step > 1) return start(polyphase_kernel<T, 1, Cut::kInputs>);
-  if constexpr (sizeof(T) == 4) {  // half types have tensor cores for the others
-    const bool wide = plan.products > 1;
-    if (cuts.dilation > 1) {
-      return wide ? start(polyphase_kernel<T, 2, Cut::kOutputs>)
-                  : start(polyphase_kernel<T, 1, Cut::kOutputs>);
-    }
-    return wide ? start(polyphase_kernel<T, 2, Cut::kOne>)
-                : start(polyphase_kernel<T, 1, Cut::kOne>);
-  }
-  return cudaErrorInvalidValue;
-}
-
-template <typename T>
-cudaError_t launch_chunks(const Problem& p, const Plan& plan, cudaStream_t stream) {
-  if constexpr (sizeof(T) < 8) {
-    if (plan.polyphase) return launch_polyphase<T>(p, plan, stream);
-  }
-  const ChunkArgs args = chunk_args(p, plan);
-  const auto start = [&](auto kernel) {
-    return launch_kernel(kernel, shape_of(plan), stream, args);
-  };
-  if (plan.strided) return start(strided_kernel<T>);
-  if constexpr (sizeof(T) == 2) {
-    if (plan.direct) {
-      const bool far = plan.products > 1;
-      if (plan.warp_tiles == 1) {
-        return far ? start(direct_kernel<T, 1, true>) : start(direct_kernel<T, 1, false>);
-      }
-      return far ? start(direct_kernel<T, 2, true>) : start(direct_kernel<T, 2, false>);
-    }
-    return plan.few_taps ? start(few_taps_kernel<T>) : start(mma_kernel<T>);
-  } else {
-    if (p.from.channels > 1) {
-      return plan.dilated ? start(tiles_kernel<T, true, false>)
-                          : start(tiles_kernel<T, false, false>);
-    }
-    return plan.dilated ? start(tiles_kernel<T, true, true>) : start(tiles_kernel<T, false, true>);
-  }
 }
 
 template <typename T>

@@ -52,10 +52,10 @@ struct Plan {
   int64_t halo_packs = 0;       // with so many packs of each behind those under its lanes,
   int64_t taps_pitch = 0;       // and taps in rows of so many
   int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
-  int64_t phases = 1, phase_segments = 0, phase_pitch = 0,
-          stages = 1;      // polyphase: see its kernel's arguments
+  // polyphase: see PolyphaseArgs.
+  int64_t phases = 1, phase_segments = 0, phase_pitch = 0, stages = 1;
   int64_t warp_packs = 0;  // kChunks, kFan: of an input row in shared memory, of a warp or a block
-  // That the kernel is compiled for. kFan: products, of half types steps of 16; direct: of 16 places; weight gradients, kChunks:
+  // That the kernel is compiled for. kFan: products, of half types steps of 16; direct: of 16 places; polyphase: segments of a lane; weight gradients, kChunks:
   // taps, of half types matrices.
   int products = 0;
   int aligned = 1;             // kFan: values of a row that a block's outputs are aligned to

@@ -5,17 +5,14 @@
 
 namespace gpuopt::conv1d::detail {
 
-// From one phase to the next, so that the packs that neighbouring lanes read, of one phase after another if these are the outputs', are
-// in different banks: eight of them, of 16 bytes.
+// Packs from one phase to the next, at least `packs`. Neighbouring lanes read packs of one phase after another, if the phases are the
+// outputs', and then the next ones of each: eight of these, of 16 bytes, are best in different banks.
 inline int64_t phase_pitch(int64_t packs, int64_t phases) {
   if (phases == 1) return packs;
-  // What the lanes with a place further on in the same phase have between them: 8 / phases, or for an odd number its inverse.
-  int64_t rest = phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
-  if (phases % 2) {
-    while (rest * phases % 8 != 1) ++rest;
-  } else if (phases == 6) {
-    rest = 5;
-  }
+  // Of an even number of phases, lanes in the same one have 8 / phases packs between them. Of an odd number, phases times the pitch is
+  // one pack more than all banks, so that the next pack of the first phase follows the last phase's. (Of 6, the fewest share a bank.)
+  int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
+  while (phases % 2 && rest * phases % 8 != 1) ++rest;
   while (packs % 8 != rest) ++packs;
   return packs;
 }
@@ -27,7 +24,7 @@ struct Cuts {
       : gap(std::gcd(p.step, p.dilation)), step(p.step / gap), dilation(p.dilation / gap) {}
 };
 
-// With so many segments of a lane.
+// How a warp is laid out whose lanes have so many segments.
 inline Plan shape_polyphase(const Problem& p, int64_t segments) {
   Plan plan;
   const Cuts cuts(p);
@@ -64,7 +61,7 @@ inline bool has_many_taps(const Problem& p, const Cuts& cuts, const Tuning& tuni
   if (p.to.size < tuning.chunk_outputs) return taps >= (in > 1 ? 7 : 3);
   // Up to 64 products are rows_kernel's otherwise, which makes four channels at once and takes 8 taps at a time; beyond, a library's.
   if (out > 2) return (taps >= 10 && taps <= 24) || in * taps > 64;
-  if (out > 1) return taps >= 3;
+  if (out > 1) return taps >= (in > 1 ? 3 : 9);
   return taps >= (in == 1 ? tuning.polyphase_taps : in < 6 ? 9 : 3);
 }
 
@@ -87,8 +84,9 @@ inline Plan plan_polyphase(const Problem& p, const Device& device, const Tuning&
     const bool fills =
         wide.row_lanes * wide.warp_tiles * 20 <= plan.row_lanes * plan.warp_tiles * 21;
     if (cuts.dilation >= tuning.polyphase_far ||
-        (fills && rows * plan.row_lanes >= device.multiprocessors * tuning.polyphase_warps))
+        (fills && rows * plan.row_lanes >= device.multiprocessors * tuning.polyphase_warps)) {
       plan = wide;
+    }
   }
   plan.lanes = rows * plan.row_lanes;
   // All input channels at once where that is little enough for all warps of a multiprocessor, so that memory is waited for once.

@@ -9,29 +9,27 @@
 namespace gpuopt::conv1d {
 
 struct PolyphaseArgs {
-  ChunkArgs
-      chunk;  // warp_tiles: outputs of a warp; warp_packs: of one input channel and its taps, in shared memory
-  int32_t gap;  // values of a row from one that is read to the next
+  ChunkArgs chunk;  // warp_tiles are outputs of a warp, warp_packs an input channel's and its taps'
+  int32_t gap;      // values of a row from one that is read to the next
   FastDiv phases;
-  uint32_t
-      phase_pitch;  // packs from one phase to the next, of those with an even number and of those with an odd one
-  uint32_t phase_segments;  // of outputs, in a warp: of each phase if these are the outputs'
-  int32_t values;           // read of an input row
+  uint32_t phase_pitch;     // packs of a phase with even numbers, and as many with odd ones
+  uint32_t phase_segments;  // of a warp's outputs: of each phase, if the phases are the outputs'
+  int32_t values;           // that are read of a row
   uint32_t stages;          // input channels in shared memory at once: two, or all
   uint32_t taps_pitch;      // values from the taps of one phase to the next's
 };
 
-// The inputs of a warp in shared memory: packs of four, those with an even number side by side in each phase, and so those with an odd
-// one, so that lanes whose outputs are two packs apart read neighbouring packs.
+// The inputs of a warp in shared memory, in packs of four values of a phase. Those with even numbers lie side by side in each phase,
+// and so do those with odd ones behind all of these: lanes, whose outputs are two packs apart, read neighbouring packs, from all banks.
 struct Phases {
   float* first;
-  uint32_t rows, pitch;
+  uint32_t phases, pitch;
 
   __device__ __forceinline__ float* at(uint32_t phase, uint32_t index) const {
     const uint32_t pack = index / 4;
-    return first + ((pack % 2 * rows + phase) * pitch + pack / 2) * 4 + index % 4;
+    return first + ((pack % 2 * phases + phase) * pitch + pack / 2) * 4 + index % 4;
   }
-  // 32 values of a phase further on.
+  // From a value to the one that is 32 further on in its phase.
   static constexpr int kFurther = 32 / 8 * 4;
 };
 
@@ -64,8 +62,8 @@ __device__ __forceinline__ void copy_value(float* to, const T* from, bool valid)
   }
 }
 
-// The products of a lane's segments with `count` taps. A ring of four packs of inputs for each, of which three are under the outputs
-// and a pack of taps, so that nothing is moved in registers and the next one is on its way.
+// The inputs under a lane's segments of outputs and a pack of taps: a ring of four packs for each, of which three are under these and
+// the last is on its way, so that nothing is moved in registers.
 template <int kSegments>
 struct PhaseWindows {
   static constexpr int kRing = 16;
@@ -105,6 +103,7 @@ struct PhaseWindows {
   }
 };
 
+// The products of a lane's segments with `count` taps and the inputs of a phase.
 template <int kSegments>
 __device__ __forceinline__ void slide_over_phase(float (&sums)[kSegments][kSegmentOutputs],
                                                  const uint4* const (&first)[kSegments],
@@ -146,25 +145,26 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
   static_assert(std::is_same_v<compute_t<T>, float>);
   extern __shared__ uint4 shared[];
   let_next_grid_start();
-  const ChunkArgs& own = args.chunk;
+  const ChunkArgs& signal = args.chunk;
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
   const uint32_t warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   const uint32_t phases = kCut == Cut::kOne ? 1 : args.phases.divisor;
-  const uint32_t channel_packs = own.warp_packs;
+  const uint32_t channel_packs = signal.warp_packs;
   uint4* const packs = shared + threadIdx.x / 32 * args.stages * channel_packs;
   const uint32_t to_odd = phases * args.phase_pitch, to_taps = 2 * to_odd;
   wait_for_grid_before();
-  if (warp >= own.warps) return;
+  if (warp >= signal.warps) return;
 
-  const Chunk<T, 1> chunk(own, warp);
-  const bool whole = chunk.first >= 0 && chunk.first + (args.values - 1) * args.gap < own.from_size;
+  const Chunk<T, 1> chunk(signal, warp);
+  const bool whole =
+      chunk.first >= 0 && chunk.first + (args.values - 1) * args.gap < signal.from_size;
   const auto stage_of = [&](uint32_t c) {
     return packs + (args.stages == 2 ? c % 2 : c) * channel_packs;
   };
   const auto copy = [&](uint32_t c) {
     uint4* const stage = stage_of(c);
     const Phases inputs{reinterpret_cast<float*>(stage), phases, args.phase_pitch};
-    const T* const row = chunk.from + c * own.from_channel;
+    const T* const row = chunk.from + c * signal.from_channel;
     const auto copy_inputs = [&](auto is_inside) {
       const auto copy_input = [&](float* to, int32_t number) {
         const int32_t place = chunk.first + number * args.gap;
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
                        copy_input(inputs.at(phase, index), number);
                      });
       } else {
-        // As few values of a lane are in each phase as there are phases, so that all its next ones are as far away.
+        // A lane's next value of the same phase is always as far away, so that only the first ones take divisions.
         const int32_t apart = kCut == Cut::kOne ? 32 : static_cast<int32_t>(32 * phases);
 #pragma unroll 1
         for (int32_t begin = lane; begin < min(args.values, apart); begin += 32) {
@@ -195,19 +195,19 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
       copy_inputs([](int32_t) { return true; });
     } else {
       copy_inputs([&](int32_t place) {
-        return static_cast<uint32_t>(place) < static_cast<uint32_t>(own.from_size);
+        return static_cast<uint32_t>(place) < static_cast<uint32_t>(signal.from_size);
       });
     }
     auto* const taps = reinterpret_cast<float*>(stage + to_taps);
-    const T* const weight = chunk.weight + c * own.weight_in;
+    const T* const weight = chunk.weight + c * signal.weight_in;
     if constexpr (kCut == Cut::kInputs) {
-      visit_phases(lane, own.taps, args.phases, [&](uint32_t phase, uint32_t index, int32_t k) {
-        copy_value(taps + phase * args.taps_pitch + index, weight + k * own.weight_tap, true);
+      visit_phases(lane, signal.taps, args.phases, [&](uint32_t phase, uint32_t index, int32_t k) {
+        copy_value(taps + phase * args.taps_pitch + index, weight + k * signal.weight_tap, true);
       });
     } else {
 #pragma unroll 4
-      for (int32_t k = lane; k < own.taps; k += 32) {
-        copy_value(taps + k, weight + k * own.weight_tap, true);
+      for (int32_t k = lane; k < signal.taps; k += 32) {
+        copy_value(taps + k, weight + k * signal.weight_tap, true);
       }
     }
     end_copy_group();
@@ -223,13 +223,13 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
       phase[s] = args.phases.divmod(segment[s]);
     }
   }
-  const float bias = load_bias<T>(own, chunk.channel);
+  const float bias = load_bias<T>(signal, chunk.channel);
   float sums[kSegments][kSegmentOutputs] = {};
   uint32_t copied = 0;
 #pragma unroll 1
-  for (uint32_t c = 0; c < own.in_channels; ++c) {
+  for (uint32_t c = 0; c < signal.in_channels; ++c) {
 #pragma unroll 1
-    for (; copied < min(own.in_channels, c + args.stages); ++copied) copy(copied);
+    for (; copied < min(signal.in_channels, c + args.stages); ++copied) copy(copied);
     args.stages == 2 && copied > c + 1 ? wait_for_copy_groups<1>() : wait_for_copy_groups<0>();
     __syncwarp();
     const uint4* const stage = stage_of(c);
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
       first[s] = stage + phase[s] * args.phase_pitch + min(segment[s], args.phase_segments - 1);
     }
     if constexpr (kCut == Cut::kInputs) {
-      const auto all = static_cast<uint32_t>(own.taps);
+      const auto all = static_cast<uint32_t>(signal.taps);
 #pragma unroll 1
       for (uint32_t p = 0; p < min(phases, all); ++p) {
         slide_over_phase<kSegments>(sums, first, to_odd, taps,
@@ -250,33 +250,32 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
         taps += args.taps_pitch;
       }
     } else {
-      slide_over_phase<kSegments>(sums, first, to_odd, taps, own.taps);
+      slide_over_phase<kSegments>(sums, first, to_odd, taps, signal.taps);
     }
     __syncwarp();
   }
 
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {
-    if (own.bias != nullptr) {
+    if (signal.bias != nullptr) {
 #pragma unroll
       for (int i = 0; i < kSegmentOutputs; ++i) sums[s][i] += bias;
     }
-    activate(sums[s], own.activation);
+    activate(sums[s], signal.activation);
     if (segment[s] >= args.phase_segments) continue;
-    const int32_t place =
-        chunk.begin +
-        static_cast<int32_t>(segment[s] * kSegmentOutputs * (kCut == Cut::kOutputs ? phases : 1) +
-                             phase[s]);
+    const auto apart = static_cast<int32_t>(kCut == Cut::kOutputs ? phases : 1);
+    const int32_t place = chunk.begin + static_cast<int32_t>(segment[s]) * kSegmentOutputs * apart +
+                          static_cast<int32_t>(phase[s]);
     if constexpr (kCut == Cut::kOutputs) {
 #pragma unroll
       for (int i = 0; i < kSegmentOutputs; ++i) {
-        const int32_t at = place + i * static_cast<int32_t>(phases);
-        if (static_cast<uint32_t>(at) < static_cast<uint32_t>(own.to_size)) {
+        const int32_t at = place + i * apart;
+        if (static_cast<uint32_t>(at) < static_cast<uint32_t>(signal.to_size)) {
           chunk.to[at] = from_compute<T>(sums[s][i]);
         }
       }
     } else {
-      store_values<T, kSegmentOutputs>(chunk.to, place, own.to_size, sums[s]);
+      store_values<T, kSegmentOutputs>(chunk.to, place, signal.to_size, sums[s]);
     }
   }
 }

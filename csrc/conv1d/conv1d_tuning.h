@@ -60,6 +60,21 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   weight_bytes: depthwise (32,768,1024) with 7 taps 71 / 43 with 1 KB, 56 / 35 with 2 KB.
 //   row_threads: depthwise (8,4096,2048) with 4 taps by rows 310 / 168 in blocks of 256, 233 / 131 of 128.
 //   wide_outputs: depthwise (8192,64,64) with 3 taps 77 / 45 by wide lanes and 115 / 67 by others.
+// Measured on an H100, whose multiprocessors are the same: f32 in microseconds, inputs rotated, as it was made before and cut into phases:
+//   polyphase_taps: (1,1,2^20), 128 taps 9.5 and 10.6, 192 16.7 and 12.5, 255 20.4 and 18.6; 2^24, 128 108 and 109, 192 157 and 153, 255 207 and 195.
+//     Of two input channels a group (16,16,8192) to 8, 7 taps 6.3 and 7.0, 12 9.7 and 7.4; of eight (16,64,8192) to 8, 3 taps 25.1 and 22.8. Of three output
+//     channels (16,8,8192) to 24, 12 taps 13.1 and 9.9; of two and two (16,16,8192) to 16, 3 taps 11.2 and 9.2, 31 22.8 and 13.3.
+//   polyphase_outputs: depthwise (16,512,144) with 7 taps 6.0 and 6.5, 160 6.8 and 6.7, 200 7.8 and 7.3; with 31 taps 200 12.4 and 8.7. Strided
+//     (8,512,300), step 4, 12 taps 7.3 and 8.5, 16 8.9 and 8.6; step 2, (4,512,150), 12 taps 6.7 and 4.5.
+//   Dilation: depthwise (4,512,2048), dilation 2, 7 taps 19.6 and 20.0, 9 21.8 and 21.1, 15 30.2 and 21.3, 31 50.3 and 24.7; dilation 16, 15 taps 29.5 and 20.4;
+//     dilation 31, 15 taps 30.4 and 43, 31 55.6 and 48.
+//   Steps: depthwise (1,64,65536), step 2, 8 taps 13.8 and 11.1, 24 21.3 and 11.8; step 4, 8 taps 12.5 and 10.3, 44 33 and 12.1; step 8, 12 taps 13.4 and 12.5, 44
+//     34 and 14; step 3, 16 taps 11.4 and 11.3, 44 20.3 and 13.0; step 5, 24 taps 12.0 and 11.7, 44 17.3 and 13.3; step 7, 44 taps 12.0 and 14.4; bf16, step 2, 16
+//     taps 14.7 and 11.7 but (8,512,1500) 18.7 and 20.9, 24 18.1 and 12.3.
+//   polyphase_few_*: depthwise (1,64,8192), step 2, 12 taps 3.4 and 4.4; (17,4,8896), step 5, 49 taps 5.4 and 4.9.
+//   polyphase_far, polyphase_warps: one segment and two; dilation 5, (4,512,300), 15 taps 5.1 and 5.6, dilation 6 6.7 and 6.2, 16 11.0 and 7.8; (16,24,8192) to
+//     16 channels, 9 taps, 64 warps a multiprocessor 12.6 and 13.1, (16,48,8192) to 16 26.9 and 25.9; (1,1,2^24), 255 taps 216 and 195.
+//   few_phases_products: (4,512,150), step 2, 24 taps 4.9 and 3.6 by few values (28 x 1024 products a multiprocessor); (1,64,65536), step 16, 24 taps (47 x 1024) 17 and 21.
 // Not swept: mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
 // kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
@@ -81,12 +96,12 @@ struct Tuning {
   int64_t mma_tiles = 6;                   // and on tensor cores,
   int64_t few_tiles = 4;                   // with few taps
   int64_t strided_tiles = 4;               // and of other steps than 1
-  int64_t polyphase_taps = 192;      // of long rows, from which they are cut into packs of phases
-  int64_t polyphase_channels = 8;     // of the input, of a group, up to which it was measured
+  int64_t polyphase_taps = 192;      // of long rows of one channel, from which they are phases
+  int64_t polyphase_channels = 8;    // of the input, of a group, up to which this was measured
   int64_t polyphase_outputs = 150;   // of a row that is cut, or half as many with a step
   int64_t polyphase_few_warps = 16;  // of a multiprocessor, below which steps ask for
   int64_t polyphase_few_taps = 24;   // so many taps
-  int64_t polyphase_far = 6;         // dilation,
+  int64_t polyphase_far = 6;         // dilation, or
   int64_t polyphase_warps = 64;      // of a multiprocessor, from which a lane has two segments
   int64_t gather_tiles = 8;          // and in their input gradients,
   int64_t gather_step = 256;         // up to this step

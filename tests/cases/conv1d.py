@@ -59,9 +59,12 @@ def _one_tensor(gradients, output_mask) -> torch.Tensor:
 
 
 def _gradients(grad, x, w, output_mask, **steps) -> torch.Tensor:
+    """Only those that are asked for. (initcheck reports what ATen reads in a sum, which the gradient of a bias is.)"""
     with torch.enable_grad():
-        leaves = [t.detach().requires_grad_() for t in (x, w, x.new_zeros(len(w)))]
-        return _one_tensor(torch.autograd.grad(_convolved(*leaves, **steps), leaves, grad), output_mask)
+        leaves = [t.detach() for t in (x, w, x.new_zeros(len(w)))]
+        asked = [t.requires_grad_() for t, wanted in zip(leaves, output_mask, strict=True) if wanted]
+        gradients = torch.autograd.grad(_convolved(*leaves, **steps), asked, grad)
+        return _one_tensor(gradients, [True] * len(asked))
 
 
 def backward_reference(grad_output, input, weight, **given) -> torch.Tensor:
