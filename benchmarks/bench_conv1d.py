@@ -6,8 +6,9 @@ takes to make them is not counted. In cases of channels-last operands, ATen is t
 which ATen does by padding both ends and cutting the result.
 
 The ops that end in "-sample" are random problems, depthwise and of one to eight channels a group, beside ATen alone: of those
-the worst are listed. Those that end in "-sample-small" have up to 2^20 values. "-small" sweeps over lengths so short that the launch decides. "convolve-taps" is a sweep over taps beside
-what convolve chooses from: a direct convolution ("gpuopt direct") and Fourier transforms. Name the other ops to leave these out.
+the worst are listed. Those that end in "-sample-small" have up to 2^20 values. Other ops that end in "-small" sweep over
+lengths so short that the launch decides. "convolve-taps" is a sweep over taps beside what convolve chooses from: a direct
+convolution ("gpuopt direct") and Fourier transforms. Name the other ops to leave these out.
 """
 
 import dataclasses

@@ -25,9 +25,8 @@ struct Cuts {
 };
 
 // How a warp is laid out whose lanes have so many segments.
-inline Plan shape_polyphase(const Problem& p, int64_t segments) {
+inline Plan shape_polyphase(const Problem& p, const Cuts& cuts, int64_t segments) {
   Plan plan;
-  const Cuts cuts(p);
   const int64_t step = cuts.step, dilation = cuts.dilation;
   plan.products = static_cast<int>(segments);
   plan.phases = std::max(step, dilation);
@@ -73,14 +72,14 @@ inline Plan plan_polyphase(const Problem& p, const Device& device, const Tuning&
     return {};
   }
   const int64_t rows = p.batch * p.groups * p.to.channels;
-  Plan plan = shape_polyphase(p, 1);
+  Plan plan = shape_polyphase(p, cuts, 1);
   // Where a multiprocessor has few warps, each waits for its own instructions, of which cutting takes most; strided_kernel has fewer.
   if (cuts.step > 1 && p.from.channels == 1 && p.taps < tuning.polyphase_few_taps &&
       rows * plan.row_lanes < device.multiprocessors * tuning.polyphase_few_warps) {
     return {};
   }
   if (cuts.step == 1) {
-    const Plan wide = shape_polyphase(p, 2);
+    const Plan wide = shape_polyphase(p, cuts, 2);
     const bool fills =
         wide.row_lanes * wide.warp_tiles * 20 <= plan.row_lanes * plan.warp_tiles * 21;
     if (cuts.dilation >= tuning.polyphase_far ||
@@ -93,7 +92,7 @@ inline Plan plan_polyphase(const Problem& p, const Device& device, const Tuning&
   const int64_t channel_bytes = plan.warp_packs * kAccessBytes;
   const int64_t resident = ceil_div<int64_t>(plan.lanes, device.multiprocessors);
   plan.stages = std::min<int64_t>(p.from.channels, 2);
-  if (p.from.channels * channel_bytes * std::max<int64_t>(resident, 1) <= kMostSharedBytes &&
+  if (p.from.channels * channel_bytes * resident <= kMostSharedBytes &&
       p.from.channels * channel_bytes <= kSharedBytes) {
     plan.stages = p.from.channels;
   }

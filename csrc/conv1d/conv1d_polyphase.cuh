@@ -139,6 +139,7 @@ enum class Cut : uint8_t {
   kOutputs,  // of outputs and input, by the dilation
 };
 
+// (As many blocks as registers allow: with 8 of two segments, or 10 of one, they spill.)
 template <typename T, int kSegments, Cut kCut>
 __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     polyphase_kernel(const __grid_constant__ PolyphaseArgs args) {

@@ -75,7 +75,8 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   polyphase_far, polyphase_warps: one segment and two; dilation 5, (4,512,300), 15 taps 5.1 and 5.6, dilation 6 6.7 and 6.2, 16 11.0 and 7.8; (16,24,8192) to
 //     16 channels, 9 taps, 64 warps a multiprocessor 12.6 and 13.1, (16,48,8192) to 16 26.9 and 25.9; (1,1,2^24), 255 taps 216 and 195.
 //   few_phases_products: (4,512,150), step 2, 24 taps 4.9 and 3.6 by few values (28 x 1024 products a multiprocessor); (1,64,65536), step 16, 24 taps (47 x 1024) 17 and 21.
-// Not swept: mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
+//     Dilated chunks as few values, up to twice few_tile_products: (1,3,40000) to 1 channel, 24 taps, dilation 8 (22 x 1024) 8.1 and 5.2; not of half types.
+// Not swept: polyphase_channels, the shared memory of a block of phases and of all its channels at once, mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
 // kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
   int row_threads = 128;      // of a block of rows_kernel, at most

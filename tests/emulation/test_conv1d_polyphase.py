@@ -119,9 +119,8 @@ def test_what_is_left_to_other_kernels(conv1d):
     ):
         problem = Problem(dtype, 1, 1, (1, 1), 700, taps, **given)
         assert problem.run(conv1d, FORWARD, **LONG).polyphase == 0
-    problem = Problem(
-        F32, 1, 1, (1, 1), 700, 30, step=2, dilation=3
-    )  # no phase in which neighbours are inputs of neighbours
+    # Of both, no phase's neighbours meet neighbouring taps.
+    problem = Problem(F32, 1, 1, (1, 1), 700, 30, step=2, dilation=3)
     assert problem.run(conv1d, FORWARD, **LONG).polyphase == 0
     # Of few warps, which have more to do to cut than to multiply.
     problem = Problem(F32, 1, 1, (1, 1), 700, 20, step=2)

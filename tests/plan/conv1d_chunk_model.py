@@ -23,10 +23,7 @@ from .conv1d_places import (
     once,
     some_rows,
 )
-from .conv1d_planner import (
-    PlanView,
-    Problem,
-)
+from .conv1d_planner import PlanView, Problem
 
 
 def check_chunks(problem: Problem, plan: PlanView) -> None:

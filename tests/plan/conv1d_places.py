@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .conv1d_planner import (
-    Problem,
-)
+from .conv1d_planner import Problem
 
 FAR = 2**29
 THREADS, CHUNK_THREADS, WARP, PACK, SECTOR = 256, 128, 32, 16, 32
