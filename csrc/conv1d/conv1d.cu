@@ -77,7 +77,7 @@ cudaError_t backward_input(const Problem& problem, const Device& device, cudaStr
   return in_parts(problem, Pass::kBackwardInput, device,
                   [&](const Problem& part, const Plan& plan) {
                     const Launchers& launchers = launchers_of(part.dtype);
-                    return detail::has_unit_step(part)
+                    return detail::has_unit_step(part) && plan.path != Path::kFanGradients
                                ? launchers.forward(detail::transposed(part), plan, stream)
                                : launchers.gather(part, plan, stream);
                   });
@@ -85,7 +85,7 @@ cudaError_t backward_input(const Problem& problem, const Device& device, cudaStr
 
 cudaError_t backward_weight(const Problem& problem, const Device& device, Workspace& workspace,
                             cudaStream_t stream) {
-  const Plan plan = plan_backward_weight(problem, device);
+  const Plan plan = make_plan(problem, Pass::kBackwardWeight, device);
   if (plan.blocks > INT32_MAX) return cudaErrorInvalidValue;  // sums can't be cut
   return launchers_of(problem.dtype).weight(problem, plan, workspace, stream);
 }

@@ -15,6 +15,15 @@ inline LaunchShape shape_of(const Plan& plan) {
   return shape;
 }
 
+// For a kernel that declares so many bytes of shared memory besides the plan's.
+template <typename Kernel>
+cudaError_t allow_shared_bytes(Kernel* kernel, const Plan& plan, int64_t declared) {
+  if (plan.shared_bytes <= static_cast<size_t>(detail::kSharedBytes - declared)) return cudaSuccess;
+  // The same in every call, as host threads may be between this and their launch.
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(plan.most_shared_bytes));
+}
+
 // Of a power of two.
 inline uint32_t shift_of(int64_t power) {
   uint32_t shift = 0;

@@ -3,13 +3,9 @@
 
 #include "conv1d/conv1d_gather.cuh"
 #include "conv1d/conv1d_launch.cuh"
+#include "conv1d/conv1d_launch_fan_gradients.cuh"
 
 namespace gpuopt::conv1d {
-
-// Steps that hold the padding and all taps before a row, and the rest of its first sector.
-inline int64_t lead_steps(const Problem& p) {
-  return ceil_div(std::abs(p.padding) + (p.taps - 1) * p.dilation + kSectorBytes, p.step);
-}
 
 template <typename T>
 cudaError_t launch_gather_chunks(const Problem& p, const Plan& plan, cudaStream_t stream) {
@@ -46,6 +42,9 @@ inline int64_t inverse_of(int64_t value, int64_t modulus) {
 template <typename T>
 cudaError_t launch_gather(const Problem& problem, const Plan& plan, cudaStream_t stream) {
   const Problem p = detail::exchanged(problem);
+  if constexpr (sizeof(T) < 8) {
+    if (plan.path == Path::kFanGradients) return launch_fan_input<T>(problem, plan, stream);
+  }
   if (plan.path == Path::kChunks) return launch_gather_chunks<T>(p, plan, stream);
   GatherValuesArgs args;
   args.base = values_args(p, plan);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv1d/conv1d_launch.cuh"
+#include "conv1d/conv1d_launch_fan_gradients.cuh"
 #include "conv1d/conv1d_weight_lanes.cuh"
 #include "conv1d/conv1d_weight_mma.cuh"
 #include "conv1d/conv1d_weight_packs.cuh"
@@ -36,16 +37,11 @@ auto weight_kernel(const Plan& plan) {
 }
 
 template <typename T>
-cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t stream) {
+cudaError_t start_weight(const Problem& p, const WeightArgs& args, const Plan& plan,
+                         cudaStream_t stream) {
   const auto start = [&](auto kernel, const auto& own) {
-    if (plan.shared_bytes > detail::kSharedBytes - detail::kSumBytes) {
-      // The same in every call, as host threads may be between this and their launch.
-      const cudaError_t error =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(plan.most_shared_bytes));
-      if (error != cudaSuccess) return error;
-    }
-    return launch_kernel(kernel, shape_of(plan), stream, own);
+    const cudaError_t error = allow_shared_bytes(kernel, plan, detail::kSumBytes);
+    return error != cudaSuccess ? error : launch_kernel(kernel, shape_of(plan), stream, own);
   };
   if (plan.packed) {
     WeightPackArgs own;
@@ -56,6 +52,9 @@ cudaError_t start_weight(const WeightArgs& args, const Plan& plan, cudaStream_t 
     own.row_parts = div_by(plan.row_tiles);
     return plan.taps == 4 ? start(weight_packs_kernel<T, 4>, own)
                           : start(weight_packs_kernel<T, 8>, own);
+  }
+  if constexpr (sizeof(T) < 8) {
+    if (plan.path == Path::kFanGradients) return start_fan_weight<T>(p, args, plan, stream);
   }
   if (plan.path != Path::kChunks) return start(weight_kernel<T>(plan), args);
   WeightChunkArgs own;
@@ -123,7 +122,7 @@ cudaError_t launch_weight(const Problem& p, const Plan& plan, Workspace& memory,
     const auto sums = static_cast<size_t>(args.weights) * static_cast<size_t>(plan.splits);
     args.to = memory.allocate(sums * sizeof(compute_t<T>));
   }
-  const cudaError_t error = start_weight<T>(args, plan, stream);
+  const cudaError_t error = start_weight<T>(p, args, plan, stream);
   if (error != cudaSuccess || !args.partial) return error;
   LaunchShape shape;
   shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(args.weights, kThreads / 32));

@@ -25,6 +25,7 @@ enum class Path : uint8_t {
   kFan,      // few values into many channels, of contiguous rows
   kColumns,  // channels-last, depthwise, by packs
   kValues,   // any strides and steps, value by value
+  kFanGradients,  // gradients of few values from many channels, of contiguous rows
 };
 
 struct Plan {
@@ -38,6 +39,7 @@ struct Plan {
   bool few_taps = false;        // kChunks of half types: in registers,
   bool direct = false;          // as here, with inputs that lanes load by themselves
   bool polyphase = false;       // kChunks: cut into phases, for many taps
+  bool matrices = false;        // kFanGradients: on tensor cores
   bool few_values = false;      // kValues: all inputs and taps under way at once
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
   int64_t places = 4;           // kValues: of a lane
@@ -100,11 +102,15 @@ constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
 constexpr int fan_mma_parts(int steps) { return steps > 2 ? 1 : 2; }
 template <int kSteps>
 constexpr int kFanMmaParts = fan_mma_parts(kSteps);
+// Of input gradients from many channels: places of the gradient that a warp has.
+constexpr int kFanLanePlaces = 64;
+constexpr int fan_matrix_places(int rows) { return rows > 2 ? 32 : 64; }
 
 namespace detail {
 
 constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
+constexpr int64_t kFanStatic = 2 * 4 * kFanMostStep;  // that input gradients declare
 constexpr int64_t kStaticBytes = 64;             // at most, that kernels of chunks declare
 constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
 // Weight gradients' of a block, but for their sums over it.

@@ -4,6 +4,7 @@
 
 #include "conv1d/conv1d_pays.h"
 #include "conv1d/conv1d_plan_fan.h"
+#include "conv1d/conv1d_plan_fan_gradients.h"
 #include "conv1d/conv1d_plan_polyphase.h"
 #include "conv1d/conv1d_plan_weight.h"
 
@@ -328,6 +329,10 @@ inline Problem transposed(const Problem& p) {
   return result;
 }
 
+inline Plan or_else(const Plan& plan, const Plan& other) {
+  return plan.path != Path::kLibrary ? plan : other;
+}
+
 }  // namespace detail
 
 inline Plan plan_forward(const Problem& p, const Device& device, const Tuning& tuning = {}) {
@@ -370,16 +375,23 @@ inline Plan plan_backward_input(const Problem& p, const Device& device, const Tu
 
 inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
                       const Tuning& tuning = {}) {
-  if (pass == Pass::kBackwardWeight) return plan_backward_weight(problem, device, tuning);
+  if (pass == Pass::kBackwardWeight) {
+    const Plan plan = plan_backward_weight(problem, device, tuning);
+    if (!detail::prefers_fan_weight(problem, plan, pays(problem, pass, plan), tuning)) return plan;
+    return detail::or_else(detail::plan_fan_weight(problem, device, tuning), plan);
+  }
   const bool forward = pass == Pass::kForward;
-  const Plan plan = forward ? plan_forward(problem, device, tuning)
-                            : plan_backward_input(problem, device, tuning);
-  if (!forward && !detail::has_unit_step(problem)) return plan;
-  const Problem laid = forward ? problem : detail::transposed(problem);
+  Plan plan = forward ? plan_forward(problem, device, tuning)
+                      : plan_backward_input(problem, device, tuning);
   const bool ours = pays(problem, pass, plan);
-  return detail::takes_few_values(laid, plan, ours, device, tuning)
-             ? detail::plan_few_values(laid, device, tuning)
-             : plan;
+  if (forward || detail::has_unit_step(problem)) {
+    const Problem laid = forward ? problem : detail::transposed(problem);
+    if (detail::takes_few_values(laid, plan, ours, device, tuning)) {
+      plan = detail::plan_few_values(laid, device, tuning);
+    }
+  }
+  if (forward || !detail::prefers_fan_input(problem, plan, ours, tuning)) return plan;
+  return detail::or_else(detail::plan_fan_input(problem, device, tuning), plan);
 }
 
 // Whether a kernel here takes the problem; the rest is a library's.

@@ -144,6 +144,8 @@ template <typename T, int kSegments, Cut kCut>
 __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     polyphase_kernel(const __grid_constant__ PolyphaseArgs args) {
   static_assert(std::is_same_v<compute_t<T>, float>);
+  // A lane waits for half types, which are converted; others go to shared memory by themselves.
+  constexpr int kCopiesAtOnce = sizeof(T) == 2 ? 16 : 4;
   extern __shared__ uint4 shared[];
   let_next_grid_start();
   const ChunkArgs& signal = args.chunk;
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
           auto index = static_cast<uint32_t>(begin);
           const uint32_t phase = kCut == Cut::kOne ? 0 : args.phases.divmod(index);
           float* to = inputs.at(phase, index);
-#pragma unroll 4
+#pragma unroll kCopiesAtOnce
           for (int32_t number = begin; number < args.values; number += apart) {
             copy_input(to, number);
             to += Phases::kFurther;

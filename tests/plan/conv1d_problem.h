@@ -57,8 +57,10 @@ inline int64_t number_of(Path path) {
       return 3;
     case Path::kValues:
       return 4;
+    case Path::kChunks:
+      return 5;
     default:
-      return 5;  // kChunks
+      return 6;  // kFanGradients
   }
 }
 
