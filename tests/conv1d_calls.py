@@ -81,6 +81,25 @@ MANY = {
 }
 
 
+# The same of gradients of groups of many output channels: the kernels of half types, and of float32, by what they are compiled for. The
+# input's: matrices with so many products or lanes; the weight's: matrices of so many channels by products, shifted or not, or lanes.
+MANY_GRADIENTS = {
+    ("matrices 16", "64 x 16", "lanes 12", "8 x 12"): Many((20, 1, 8000), 64, 1, 10, stride=5),
+    ("matrices 32", "64 x 32", "lanes 32", "8 x 12"): Many((4, 2, 4001), 66, 1, 15, stride=2),
+    ("matrices 64", "64 x 32", "lanes 32", "8 x 12"): Many((4, 8, 3000), 40, 1, 7, stride=3),
+    ("matrices 16", "64 x 8", "lanes 8", "8 x 8"): Many((8, 2, 8000), 65, 1, 3, stride=5),
+    ("matrices 16", "16 x 8", "lanes 4", "16 x 4"): Many((240, 1, 3000), 9, 1, 2, stride=2),
+    ("matrices 16", "16 x 16", "lanes 12", "8 x 12"): Many((60, 3, 3000), 16, 1, 4, stride=2),
+    ("matrices 32", "16 x 32", "lanes 32", "8 x 12"): Many((4, 8, 3000), 16, 1, 4, stride=2),
+    ("lanes 4", "16 x 8, shifted", "lanes 4", "16 x 4"): Many((300, 1, 3001), 6, 1, 3, stride=2),
+    ("lanes 8", "64 x 8, shifted", "lanes 8", "8 x 8"): Many((9, 2, 3001), 20, 1, 3, stride=2),
+    ("lanes 12", "64 x 16, shifted", "lanes 12", "8 x 12"): Many((60, 3, 3008), 20, 1, 4, stride=3),
+    ("lanes 16", "16 x 16, shifted", "lanes 16", "8 x 12"): Many((60, 3, 3002), 12, 1, 5, stride=2),
+    ("lanes 32", "64 x 32, shifted", "lanes 32", "8 x 12"): Many((20, 3, 3001), 18, 1, 9, stride=2),
+    ("lanes 32", "16 x 32, shifted", "lanes 32", "8 x 12"): Many((24, 3, 3003), 14, 1, 9, stride=2, dilation=3),
+}
+
+
 def make_call(kind: str, taps: int, dtype, stride=1, dilation=1, padding=None, layout="contiguous", seed=0):
     """(input, weight, bias), grad_output and the steps of a call."""
     (n, c, places), out, groups = KINDS[kind]

@@ -15,7 +15,7 @@ import torch_ops
 from .cases import tensors
 from .cases.conv1d import CASES
 from .compare import Failures, close, different_bits, different_from_reference
-from .conv1d_calls import GRADIENTS, KINDS, MANY, make_call
+from .conv1d_calls import GRADIENTS, KINDS, MANY, MANY_GRADIENTS, make_call
 from .overlap import Calls, spoil
 
 pytestmark = pytest.mark.gpu
@@ -44,6 +44,22 @@ def test_every_kernel_of_many_outputs(dtype):
                 bound = case.bound("cuda", got.dtype, exact, *args, **given)
                 failures.add(f"{case.name}, {name}", different_from_reference(got, exact, bound))
     failures.check(at_least=2 * len(MANY))
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_every_kernel_of_gradients_of_many_channels(dtype):
+    failures = Failures()
+    for kernels, call in MANY_GRADIENTS.items():
+        operands, grad, steps = call.make(dtype)
+        name = f"{kernels[:2] if dtype.itemsize == 2 else kernels[2:]}, {call}"
+        given = {**steps, "output_mask": [True, True, False]}
+        with failures.sample(name):
+            args = (grad, *operands[:2])
+            got, exact = BACKWARD.op(*args, **given), BACKWARD.reference(*args, **given)
+            bounds = BACKWARD.bound("cuda", dtype, exact, *args, **given)
+            failures.add(name, different_from_reference(got, exact, bounds))
+    failures.check(at_least=len(MANY_GRADIENTS))
 
 
 # ---------------------------------------------------------------- the same bits, however calls overlap

@@ -143,6 +143,40 @@ def test_gradient_of_weight(shape, last):
     assert got[2].sum().item() == len(places)
 
 
+@gib(10)
+@pytest.mark.parametrize("places", [33_554_433, 33_554_436], ids=["odd rows", "whole quads"])
+def test_gradients_of_many_channels(places):
+    """Of a gradient of 65 channels, beyond 2^31 values, of which three have taps; and of their weights, as above."""
+    channels, taps, ones = 65, 3, (0, 31, 64)
+    grad = filled(channels * places, _x, BF16).view(1, channels, places)
+    weight = torch.zeros(channels, 1, taps, dtype=BF16, device="cuda")
+    weight[list(ones)] = 1
+    size = 2 * places - 1
+    x = filled(size, lambda i: i % 11, BF16).view(1, 1, size)
+    got = torch_ops.conv1d_backward(grad, x, weight, 2, 1, 1, 1, (True, False, False))[0]
+
+    def expected(i):
+        total = torch.zeros_like(i)
+        for k in range(taps):
+            at = i + 1 - k
+            inside = (at % 2 == 0) & (at >= 0) & (at // 2 < places)
+            for channel in ones:
+                total += inside * _x(channel * places + at // 2)
+        return total
+
+    check(got.view(-1), expected)
+    grad.zero_()
+    spots = [(channel, place) for channel in (0, 30, 64) for place in (0, 5, places // 2, places - 1)]
+    want = torch.zeros(channels, taps)
+    for channel, place in spots:
+        grad[0, channel, place] = 1
+        for k in range(taps):
+            at = 2 * place - 1 + k
+            want[channel, k] += at % 11 if 0 <= at < size else 0
+    got = torch_ops.conv1d_backward(grad, x, weight, 2, 1, 1, 1, (False, True, False))[1]
+    assert torch.equal(got[:, 0].cpu().float(), want)
+
+
 @gib(2)
 def test_gradient_of_weight_of_one_value_many_times():
     """2^33 products: every one counts."""

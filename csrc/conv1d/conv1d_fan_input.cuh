@@ -10,18 +10,19 @@ namespace gpuopt::conv1d {
 
 struct FanInputArgs {
   const void *grad, *weight;
-  void* to;                            // of the input's gradient
+  void* to;  // of the input's gradient
   int64_t grad_batch, grad_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap;
   int32_t grad_size, to_size, padding, dilation;
-  int32_t taps, tap_cycle, place_step;  // taps k and k + tap_cycle are place_step places of the gradient apart
-  int32_t lead_steps;                   // so many steps before a row places are not negative
-  uint32_t in_channels, out_channels;   // of a group
-  uint32_t part_channels;               // input channels of a block
-  uint32_t tile_places;                 // of the input, of a block
-  uint32_t split_shift;                 // so many warps, a power of two, share places: each has its channels
-  uint32_t stage_channels;              // of a warp, whose taps are in shared memory at once
-  uint32_t units;                       // tiles of all images
+  int32_t taps, tap_cycle,
+      place_step;      // taps k and k + tap_cycle are place_step places of the gradient apart
+  int32_t lead_steps;  // so many steps before a row places are not negative
+  uint32_t in_channels, out_channels;  // of a group
+  uint32_t part_channels;              // input channels of a block
+  uint32_t tile_places;                // of the input, of a block
+  uint32_t split_shift;     // so many warps, a power of two, share places: each has its channels
+  uint32_t stage_channels;  // of a warp, whose taps are in shared memory at once
+  uint32_t units;           // tiles of all images
   FastDiv unit_blocks, step, taps_div, tiles, parts;
 };
 
@@ -59,6 +60,38 @@ struct FanMatrices {
     return ((matrix * 32 + lane) * 4 + e / 2 * 2 + product / 8 % 2) * 2 + e % 2;
   }
 
+  // Four channels' quads, 32 kPart places on: of these channels `exist`.
+  template <int kPart, bool kEdges>
+  __device__ __forceinline__ static void load(uint64_t (&quads)[4], const T* own, int64_t pitch,
+                                              int32_t exist, int32_t at, int32_t size) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const T* const from = own + e * pitch + 32 * kPart;
+      if constexpr (kEdges) {
+        quads[e] = load_edge_quad(from, at + 32 * kPart, e < exist ? size : 0);
+      } else {
+        quads[e] = load_word<uint64_t>(from, e < exist);
+      }
+    }
+  }
+
+  // Of 32 places, place 4 n + t is column n of product t.
+  __device__ __forceinline__ void multiply_add(const uint32_t (&a)[kRows][4], int part,
+                                               const uint64_t (&quads)[4]) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      uint32_t b[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const auto low = static_cast<uint32_t>(quads[2 * half] >> (t / 2 * 32));
+        const auto high = static_cast<uint32_t>(quads[2 * half + 1] >> (t / 2 * 32));
+        b[half] = __byte_perm(low, high, t % 2 == 0 ? 0x5410 : 0x7632);
+      }
+#pragma unroll
+      for (int m = 0; m < kRows; ++m) multiply_add_matrices<T>(sums[m][part][t], a[m], b);
+    }
+  }
+
   // `own` and `at`: the lane's first quad of the first channel.
   template <bool kEdges>
   __device__ __forceinline__ void add_channels(const uint4* taps, const T* own, int64_t pitch,
@@ -67,20 +100,11 @@ struct FanMatrices {
     own += first * pitch;
 #pragma unroll 1
     for (uint32_t begin = 0; begin < channels; begin += kStep) {
-      uint64_t quads[kParts][4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const bool exists = begin + first + e < channels;
-        const T* const row = own + e * pitch;
-#pragma unroll
-        for (int p = 0; p < kParts; ++p) {
-          if constexpr (kEdges) {
-            quads[p][e] = load_edge_quad(row + 32 * p, at + 32 * p, exists ? size : 0);
-          } else {
-            quads[p][e] = load_word<uint64_t>(row + 32 * p, exists);
-          }
-        }
-      }
+      const auto exist = static_cast<int32_t>(channels - begin) - static_cast<int32_t>(first);
+      uint64_t quads[2][4];
+      load<0, kEdges>(quads[0], own, pitch, exist, at, size);
+      // At the ends of rows, which load value by value, one part after the other: there are no registers for both.
+      if constexpr (kParts > 1 && !kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
       uint32_t a[kRows][4];
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
@@ -90,21 +114,10 @@ struct FanMatrices {
         a[m][2] = words.z;
         a[m][3] = words.w;
       }
-      // Of 32 places, place 4 n + t is column n of product t.
-#pragma unroll
-      for (int p = 0; p < kParts; ++p) {
-#pragma unroll
-        for (int t = 0; t < 4; ++t) {
-          uint32_t b[2];
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const auto low = static_cast<uint32_t>(quads[p][2 * half] >> (t / 2 * 32));
-            const auto high = static_cast<uint32_t>(quads[p][2 * half + 1] >> (t / 2 * 32));
-            b[half] = __byte_perm(low, high, t % 2 == 0 ? 0x5410 : 0x7632);
-          }
-#pragma unroll
-          for (int m = 0; m < kRows; ++m) multiply_add_matrices<T>(sums[m][p][t], a[m], b);
-        }
+      multiply_add(a, 0, quads[0]);
+      if constexpr (kParts > 1) {
+        if constexpr (kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
+        multiply_add(a, 1, quads[1]);
       }
       own += kStep * pitch;
       taps += kRows * 32;
@@ -137,10 +150,9 @@ struct FanMatrices {
         for (int p = 0; p < kParts; ++p) {
 #pragma unroll
           for (int column = 0; column < 2; ++column) {
-            const Pack<float, 4> pack{{sums[m][p][0][2 * half + column],
-                                       sums[m][p][1][2 * half + column],
-                                       sums[m][p][2][2 * half + column],
-                                       sums[m][p][3][2 * half + column]}};
+            const Pack<float, 4> pack{
+                {sums[m][p][0][2 * half + column], sums[m][p][1][2 * half + column],
+                 sums[m][p][2][2 * half + column], sums[m][p][3][2 * half + column]}};
             store_pack(row + 32 * p + 4 * column, pack);
           }
         }
@@ -172,8 +184,7 @@ struct FanLanes {
     bool valid[kParts];
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {
-      valid[p] =
-          static_cast<uint32_t>(at + lane + 32 * p) < static_cast<uint32_t>(args.grad_size);
+      valid[p] = static_cast<uint32_t>(at + lane + 32 * p) < static_cast<uint32_t>(args.grad_size);
     }
     const T* own = grads + at + lane;
     struct Channels {
@@ -273,8 +284,8 @@ __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
       const T value =
           load_if(weight + out * args.weight_out + c * args.weight_in + k * args.weight_tap,
                   product < products && out < args.out_channels);
-      Tap* const to = taps + channel % splits * split_taps +
-                      Sums::place_of_tap(channel / splits, product);
+      Tap* const to =
+          taps + channel % splits * split_taps + Sums::place_of_tap(channel / splits, product);
       if constexpr (std::is_same_v<Tap, T>) {
         *to = value;
       } else {
@@ -295,10 +306,9 @@ __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
     const auto begin = static_cast<int32_t>(args.tiles.divmod(image) * args.tile_places);
     // The first place of the gradient that a tap of these lies on.
     const int32_t reach = begin + args.padding - (args.taps - 1) * args.dilation;
-    const int32_t first =
-        static_cast<int32_t>(
-            args.step.div(static_cast<uint32_t>(reach + (args.lead_steps + 1) * step - 1))) -
-        args.lead_steps;
+    const int32_t first = static_cast<int32_t>(args.step.div(
+                              static_cast<uint32_t>(reach + (args.lead_steps + 1) * step - 1))) -
+                          args.lead_steps;
     const T* const rows = static_cast<const T*>(args.grad) + image * args.grad_batch +
                           int64_t{group} * args.out_channels * args.grad_channel;
     const auto ahead_of = [&](uint32_t other) {
@@ -330,8 +340,7 @@ __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
                   (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;
 #pragma unroll 1
     for (auto place = static_cast<int32_t>(threadIdx.x); place < end; place += kThreads) {
-      auto steps =
-          static_cast<uint32_t>(begin + place + args.padding + args.lead_steps * step);
+      auto steps = static_cast<uint32_t>(begin + place + args.padding + args.lead_steps * step);
       const uint32_t rest = args.step.divmod(steps);
       const int32_t first_tap = first_taps[rest];
       const int32_t first_under =
@@ -343,9 +352,8 @@ __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
 #pragma unroll 1
         for (int32_t k = first_tap; k < args.taps; k += args.tap_cycle, under -= args.place_step) {
           if (static_cast<uint32_t>(under) >= static_cast<uint32_t>(args.grad_size)) continue;
-          const float* own = made +
-                             (c * static_cast<uint32_t>(args.taps) + k) * row_pitch +
-                             (under - first);
+          const float* own =
+              made + (c * static_cast<uint32_t>(args.taps) + k) * row_pitch + (under - first);
           for (uint32_t other = 0; other < splits; ++other) {
             sum += own[ahead_of(other)];
             own += Q * row_pitch;

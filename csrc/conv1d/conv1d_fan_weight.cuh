@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(kThreads, 2)
                             : 0;
   if (first_row >= rows) return;
 
-  const T* const from = static_cast<const T*>(base.from) +
-                        int64_t{group} * base.in_channels * base.from_channel;
+  const T* const from =
+      static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
   const T* const grad =
       static_cast<const T*>(base.grad) +
       (int64_t{group} * base.out_channels + channel_class + first_row * cycle) * base.grad_channel;
@@ -182,8 +182,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     const uint32_t product = first_product + 8 * n + lane % 4 * 2 + i % 2;
     if (own >= rows || product >= args.products) continue;
     const int64_t channel = int64_t{group} * base.out_channels + channel_class + own * cycle;
-    emit_weight<T>(base, split, channel * args.products + product,
-                   sums[m][n][i % 4]);
+    emit_weight<T>(base, split, channel * args.products + product, sums[m][n][i % 4]);
   }
 }
 
@@ -202,8 +201,8 @@ __global__ void __launch_bounds__(kChunkThreads, 3)
   const uint32_t first_product = base.tap_parts.divmod(group) * kProducts;
   const uint32_t first_row = base.out_parts.divmod(group) * kRows;
   wait_for_grid_before();
-  const T* const from = static_cast<const T*>(base.from) +
-                        int64_t{group} * base.in_channels * base.from_channel;
+  const T* const from =
+      static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
   const T* const grad = static_cast<const T*>(base.grad) +
                         (int64_t{group} * base.out_channels + first_row) * base.grad_channel;
   const uint32_t rows = min(base.out_channels - first_row, static_cast<uint32_t>(kRows));
@@ -245,8 +244,8 @@ __global__ void __launch_bounds__(kChunkThreads, 3)
     for (int q = 0; q < kProducts; ++q) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        sums[r * kProducts + q] =
-            multiply_add(to_compute(unit.grads[r]), to_compute(unit.under[q]), sums[r * kProducts + q]);
+        sums[r * kProducts + q] = multiply_add(to_compute(unit.grads[r]), to_compute(unit.under[q]),
+                                               sums[r * kProducts + q]);
       }
     }
   }

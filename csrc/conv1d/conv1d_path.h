@@ -19,12 +19,12 @@ constexpr int kAccessBytes = 16;
 constexpr int kSectorBytes = 32;
 
 enum class Path : uint8_t {
-  kLibrary,  // dense problems, which have no kernel here
-  kChunks,   // contiguous rows, a part of one to a warp; half types of step 1 on tensor cores
-  kRows,     // contiguous rows of step 1, by packs
-  kFan,      // few values into many channels, of contiguous rows
-  kColumns,  // channels-last, depthwise, by packs
-  kValues,   // any strides and steps, value by value
+  kLibrary,       // dense problems, which have no kernel here
+  kChunks,        // contiguous rows, a part of one to a warp; half types of step 1 on tensor cores
+  kRows,          // contiguous rows of step 1, by packs
+  kFan,           // few values into many channels, of contiguous rows
+  kColumns,       // channels-last, depthwise, by packs
+  kValues,        // any strides and steps, value by value
   kFanGradients,  // gradients of few values from many channels, of contiguous rows
 };
 
@@ -110,9 +110,10 @@ namespace detail {
 
 constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
+constexpr int64_t kFanSharedBytes = 112 << 10;  // as the most of others, on sm_90
 constexpr int64_t kFanStatic = 2 * 4 * kFanMostStep;  // that input gradients declare
-constexpr int64_t kStaticBytes = 64;             // at most, that kernels of chunks declare
-constexpr int64_t kSumBytes = 4 << 10;           // at most, for sums over a block
+constexpr int64_t kStaticBytes = 64;                  // at most, that kernels of chunks declare
+constexpr int64_t kSumBytes = 4 << 10;                // at most, for sums over a block
 // Weight gradients' of a block, but for their sums over it.
 inline int64_t weight_shared_bytes(const Device& device) {
   return std::min<int64_t>(kMostSharedBytes, device.shared_bytes) - kSumBytes;

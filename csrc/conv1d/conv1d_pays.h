@@ -33,9 +33,12 @@ inline bool has_far_taps(const Problem& p, int64_t places) {
 // but where there are some 4 warps for each multiprocessor and cuDNN has few groups or a step of 4: (16,24,2048) to 4, 4 groups, 16 taps,
 // dilation 2 0.77; (16,12,700) to 12, 4 groups, 16 taps, dilation 16 0.78; (4,192,2048) to 64, 64 groups, 16 taps, step 4 0.84.
 // Half types of several channels, whose values warps wait for before they copy them: (4,28,8192) to 4 channels, 4 groups, 35 taps, step 3,
-// bf16 0.31; (4,64,34032) to 64, 16 groups, 63 taps, step 4 0.67; (4,32,34032) to 4, 4 groups, 43 taps, step 2 1.48.
+// bf16 0.31; (4,64,34032) to 64, 16 groups, 63 taps, step 4 0.67; (1,128,200000) to 64, 16 groups, 50 taps, step 3 0.80; (1,96,200000) to 64, 16 groups, 38 taps, step 2 1.45; (4,32,34032) to
+// 4, 4 groups, 43 taps, step 2 1.48.
 inline bool pays_polyphase(const Problem& p) {
-  if (item_of(p) == 2 && p.from.channels > 1) return p.step <= 3 && outputs_of(p) >= 128 << 10;
+  if (item_of(p) == 2 && p.from.channels > 1) {
+    return p.step <= 3 && outputs_of(p) >= 128 << 10 && p.from.channels * p.to.channels <= 24;
+  }
   const int64_t outputs = outputs_of(p), products = p.from.channels * p.taps;
   if (is_depthwise(p) || outputs < 64 << 10 || outputs >= 320 << 10) return true;
   if (p.step == 4) return p.taps >= 32 || (p.to.channels > 1 && p.groups > 4);
@@ -93,10 +96,17 @@ inline bool pays_backward_input(const Problem& p, const Plan& plan) {
   return (chunks || plan.path == Path::kRows) && out <= 32 && products <= most;
 }
 
+// Blocks of a weight gradient by value, each counted as often as it has places for its threads: some 4 ns each.
+inline int64_t value_turns(const Problem& p, const Plan& plan) {
+  return p.groups * plan.tiles * p.from.channels * plan.tap_parts *
+         ceil_div<int64_t>(p.batch * p.to.size, kThreads);
+}
+
 // Whether gradients that go through the output channels are faster than `plan`, or a library if not `ours`. On an H100, us, plan and
 // these (the weight's, (8,8,16384) to 16 channels a group; the input's, to 32 in 8192):
 //   weight: of one input channel, 3 taps, bf16 29.9 and 33.4, f32 43.6 and 42.2; of two, 7 taps 19.9 and 14.0, 37.6 and 54.2; of four, 3
-//     taps 18.8 and 9.7, 32.7 and 16.7; small ones, (2,16,2000), 2.9 and 5.4;
+//     taps 18.8 and 9.7, 32.7 and 16.7; small ones, (2,16,2000), 2.9 and 5.4; by value, 2752 turns 9.6 and 10.9, 9.6 and 9.0, 5504 17.9 and
+//     12.8, 16.8 and 14.5; 360 turns 4.8 and 8.5, 4.5 and 5.0;
 //   input: of one input channel, 15 taps 59.8 and 42.7, 93.4 and 54.5, of two 55.6 and 40.5, of four 45.5 and 59.9; of 16 output channels
 //     38.5 and 47.4, of two and 3 taps 29.6 and 17.1;
 //   few values: (2,4,2000) to 128 channels, 4 groups, 7 taps, 7.7 and 5.4, 10.7 and 5.3; to 64, 3.6 and 4.5.
@@ -110,14 +120,14 @@ inline bool prefers_fan_weight(const Problem& p, const Plan& plan, bool ours,
   const int64_t in = p.from.channels, out = p.to.channels, products = in * p.taps;
   if (out >= tuning.fan_gradient_first) return true;
   if (!ours) return has_fan_products(p);
+  if (plan.path == Path::kValues) return value_turns(p, plan) > 3072;
   if (plan.path != Path::kChunks || outputs_of(p) < 1 << 20) return false;
-  return item_of(p) == 2 ? (in > 2 && products <= 28 && out >= 8) ||
-                               (in == 2 && products <= 16 && out >= 16)
-                         : in > 2 && products <= 12 && out >= 8;
+  return item_of(p) == 2
+             ? (in > 2 && products <= 28 && out >= 8) || (in == 2 && products <= 16 && out >= 16)
+             : in > 2 && products <= 12 && out >= 8;
 }
 
-inline bool prefers_fan_input(const Problem& p, const Plan& plan, bool ours,
-                              const Tuning& tuning) {
+inline bool prefers_fan_input(const Problem& p, const Plan& plan, bool ours, const Tuning& tuning) {
   const int64_t in = p.from.channels, out = p.to.channels;
   if (out >= tuning.fan_gradient_first) return true;
   if (plan.few_values) return out * p.taps > 160 && out >= 8;
@@ -130,11 +140,7 @@ inline bool pays_backward_weight(const Problem& p, const Plan& plan) {
   const int64_t in = p.from.channels, out = p.to.channels;
   if (is_depthwise(p) || plan.path == Path::kChunks) return in * out <= 512;
   if (plan.path == Path::kColumns) return in * out <= 8 && p.taps <= 4;
-  if (plan.path == Path::kValues) {
-    // Blocks, each as often as it has places for its threads: some 4 ns each.
-    const int64_t blocks = p.groups * plan.tiles * in * plan.tap_parts;
-    if (blocks * ceil_div<int64_t>(p.batch * p.to.size, kThreads) <= 512) return true;
-  }
+  if (plan.path == Path::kValues && value_turns(p, plan) <= 512) return true;
   return in * out <= 16 || (in == 1 && out <= 64);
 }
 

@@ -74,7 +74,7 @@ inline Plan plan_fan_input(const Problem& p, const Device& device, const Tuning&
   plan.block_channels =
       std::min(channels_of(plan.splits), std::max<int64_t>(kFanTapBytes / tap_bytes / 16, 1) * 16);
   plan.shared_bytes = static_cast<size_t>(made + plan.block_channels * tap_bytes);
-  const int64_t most_shared = device.shared_bytes - kFanStatic;
+  const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kFanSharedBytes) - kFanStatic;
   if (plan.shared_bytes > static_cast<size_t>(most_shared)) return plan;
   plan.most_shared_bytes = static_cast<size_t>(most_shared);
   // Blocks of a group and its part go through tiles of all images.
@@ -124,9 +124,8 @@ inline Plan plan_fan_weight(const Problem& p, const Device& device, const Tuning
   plan.tiles = ceil_div<int64_t>(ceil_div(p.to.channels, plan.cycle), plan.channels);
   const int64_t blocks = p.groups * plan.cycle * plan.tiles * plan.tap_parts;
   const int64_t resident = device.multiprocessors * (plan.matrices ? 2 : 3);
-  plan.splits =
-      std::clamp<int64_t>(std::min(resident / blocks, plan.lanes / (warps * warp_units)), 1,
-                          kThreads * 16);
+  plan.splits = std::clamp<int64_t>(std::min(resident / blocks, plan.lanes / (warps * warp_units)),
+                                    1, kThreads * 16);
   plan.blocks = blocks * plan.splits;
   plan.path = Path::kFanGradients;
   return plan;

@@ -20,8 +20,10 @@ constexpr int kMostFewThreads = 256;  // or of many blocks, each of which takes 
 constexpr int kFewProducts = 24;      // of a lane at most, of few values
 constexpr int kFanWarps = 8;          // of a block of input gradients from many channels
 constexpr int kFanTapBytes = 40 << 10;  // of shared memory, for their taps
-constexpr int kFanMostStep = 64;      // of input gradients from many channels, whose first taps are in shared memory
-constexpr int kFanReach = 1 << 29;    // places of an input that weight gradients of many channels count
+constexpr int kFanMostStep =
+    64;  // of input gradients from many channels, whose first taps are in shared memory
+constexpr int kFanReach =
+    1 << 29;  // places of an input that weight gradients of many channels count
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
@@ -123,14 +125,15 @@ struct Tuning {
   int64_t most_channels = 8;         // of a group that has a kernel here
   int64_t fan_channels = 8;          // aligned alike, from which kernels go through them
   int64_t fan_blocks = 48;  // of a multiprocessor, for which channels are shared, to 16 a block
-  int64_t fan_turn_channels = 96;  // of a block on tensor cores, times its turns
-  int64_t fan_gradient_channels = 5;  // of a group, from which gradients go through them
+  int64_t fan_turn_channels = 96;        // of a block on tensor cores, times its turns
+  int64_t fan_gradient_channels = 5;     // of a group, from which gradients go through them
   int64_t fan_gradient_first = 1 << 30;  // that others would take, too
-  int64_t fan_matrix_channels = 8;    // aligned alike, from which input gradients are products of matrices
-  int64_t fan_split_channels = 16;    // of a warp at least, where several share places
-  int64_t weight_bytes = 2 << 10;  // of a chunk of the gradient, in weight gradients
-  int weight_blocks = 6;           // of a multiprocessor, in a launch that splits weight gradients
-  int weight_units = 4;            // of a lane at least, where they are split
+  int64_t fan_matrix_channels =
+      8;  // aligned alike, from which input gradients are products of matrices
+  int64_t fan_split_channels = 16;  // of a warp at least, where several share places
+  int64_t weight_bytes = 2 << 10;   // of a chunk of the gradient, in weight gradients
+  int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients
+  int weight_units = 4;             // of a lane at least, where they are split
 };
 
 }  // namespace gpuopt::conv1d

@@ -5,7 +5,7 @@
 
 namespace gpuopt::conv1d {
 // What a launch may have with asking, and bytes that must stay.
-alignas(16) uint4 shared[(detail::kMostSharedBytes + 1024) / sizeof(uint4)];
+alignas(16) uint4 shared[(detail::kFanSharedBytes + 1024) / sizeof(uint4)];
 }  // namespace gpuopt::conv1d
 
 using namespace gpuopt;

@@ -18,7 +18,7 @@ from .conv1d_model import (
 
 FIRST = {"fan_gradient_channels": 1, "fan_gradient_first": 1}
 PASSES = pytest.mark.parametrize("which", [BACKWARD_INPUT, BACKWARD_WEIGHT], ids=["input", "weight"])
-DTYPES = pytest.mark.parametrize("dtype", [F16, BF16, F32], ids=str)
+DTYPES = pytest.mark.parametrize("dtype", [F16, F32], ids=str)
 
 
 def fan(conv1d, problem: Problem, which, **limits):
@@ -47,23 +47,23 @@ def test_any_taps(conv1d, which, dtype, step, dilation):
 @DTYPES
 def test_every_end_of_a_row(conv1d, which, dtype):
     """Rows that begin and end anywhere in their quads and tiles, in memory that begins and ends there too."""
-    for size in (1, 2, 3, 4, 5, 31, 32, 33, 60, 61, 64, 65, 509, 512, 520):
-        for own, other in ((0, 0), (0, 1), (1, 2), (3, 3), (2, 7)):
+    for size in (1, 2, 3, 4, 5, 33, 61, 64, 65, 509, 512):
+        for own, other in ((0, 0), (1, 1), (3, 2), (2, 7)):
             at_end = (own + size) % 2 > 0
             signals = [Layout(offset=o, at_end=at_end) for o in (own, other)]
             problem = Problem(
-                dtype, 2, 1, (1 + own % 2, 8), size * 2, 3, 2, (1, other), layouts=(*signals, Layout()), special=int(at_end), seed=size
+                dtype, 1 + size % 2, 1, (1 + own % 2, 8), size * 2, 3, 2, (1, other), layouts=(*signals, Layout()), special=int(at_end), seed=size
             )  # fmt: skip
             fan(conv1d, problem, which)
 
 
 @PASSES
-@DTYPES
-@pytest.mark.parametrize("channels", [(1, 1), (3, 2), (1, 16), (2, 17), (8, 5), (5, 70), (1, 300), (7, 33)])
+@pytest.mark.parametrize("dtype", [F16, BF16, F32], ids=str)
+@pytest.mark.parametrize("channels", [(1, 1), (3, 2), (1, 16), (2, 17), (8, 5), (5, 70), (1, 140), (7, 33)])
 def test_any_channels(conv1d, which, dtype, channels):
     """More than a block takes; rows that are aligned alike every one, two and four channels; parts of the input channels and products."""
     for taps, step in ((1, 3), (5, 2), (9, 1), (32, 4)):
-        for gap in (0, 1, 2):
+        for gap in (0, 1 + taps % 2):
             problem = Problem(
                 dtype, 1, 2, channels, 64 + taps, taps, step, (taps // 2, taps // 2), seed=taps + gap, special=gap % 2,
                 layouts=(Layout(offset=gap), Layout(gaps=((-(64 // step + 1)) % 4 + gap, 0, gap)), Layout("first")),
@@ -100,7 +100,7 @@ def test_sums_that_are_split(conv1d, dtype):
 def test_many_taps(conv1d, which, dtype):
     """As many as a block's sums hold, some of them stage by stage."""
     for taps in (31, 32) if dtype is F32 else (33, 48, 63, 64):
-        problem = Problem(dtype, 1, 1, (2, 520), 88, taps, 1, (taps // 2, taps // 2), seed=taps, special=taps % 2)
+        problem = Problem(dtype, 1, 1, (2, 264), 88, taps, 1, (taps // 2, (taps - 1) // 2), seed=taps, special=taps % 2)
         fan(conv1d, problem, which)
 
 

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.plan.conv1d_model")
+pytest.register_assert_rewrite("tests.plan.conv1d_model", "tests.plan.conv1d_fan_model")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from .conv1d_chunk_model import check_chunks, check_gathered_chunks
+from .conv1d_fan_model import check_fan_input, check_fan_weight
 from .conv1d_places import (
     CHUNK_OUTPUTS,
     CHUNK_THREADS,
@@ -30,6 +31,8 @@ from .conv1d_planner import (
     CHUNKS,
     COLUMNS,
     FAN,
+    FAN_GRADIENTS,
+    FORWARD,
     LIBRARY,
     ROWS,
     VALUES,
@@ -203,11 +206,15 @@ def check_values(problem: Problem, plan: PlanView, sms: int, gathers: bool) -> N
     assert plan.blocks == -(-plan.lanes // THREADS) and plan.shared_bytes == 0
 
 
-def check(planner, problem: Problem, which: int, sms: int = 132, few: bool = False) -> PlanView:
-    plan = problem.plan(planner, which, sms, few=few)
+def check(planner, problem: Problem, which: int, sms: int = 132, few: bool = False, fan: bool = False) -> PlanView:
+    plan = problem.plan(planner, which, sms, few=few, fan=fan)
     assert (plan.path == LIBRARY) == (problem.from_.channels > 8)
-    assert plan.path != LIBRARY or not problem.serves(planner, which, sms, few)
+    assert plan.path != LIBRARY or not problem.serves(planner, which, sms, few, fan)
     if plan.path == LIBRARY:
+        return plan
+    if plan.path == FAN_GRADIENTS:
+        assert fan and which != FORWARD and problem.serves(planner, which, sms, few, fan)
+        (check_fan_input if which == BACKWARD_INPUT else check_fan_weight)(problem, plan, sms)
         return plan
     assert plan.threads % WARP == 0 and WARP <= plan.threads <= THREADS and plan.blocks >= 1
     if which == BACKWARD_WEIGHT:

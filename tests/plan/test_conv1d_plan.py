@@ -194,7 +194,7 @@ HALF, LAST, STRIDED = {"dtype": FLOAT16}, {"layouts": ("channels last",) * 2}, {
         (BACKWARD_WEIGHT, CHUNKS, ((8, 1, (8, 64), 4096, 3), {}), ((8, 1, (8, 65), 4096, 3), {})),
         (BACKWARD_WEIGHT, COLUMNS, ((8, 8, (2, 4), 4096, 4), LAST), ((8, 8, (2, 4), 4096, 5), LAST)),
         (BACKWARD_WEIGHT, COLUMNS, ((8, 8, (1, 8), 4096, 4), LAST), ((8, 8, (3, 3), 4096, 4), LAST)),
-        (BACKWARD_WEIGHT, VALUES, ((8, 1, (4, 4), 4096, 3), {"step": 2}), ((8, 1, (4, 5), 4096, 3), {"step": 2})),
+        (BACKWARD_WEIGHT, VALUES, ((8, 1, (4, 4), 4096, 3), {"step": 2}), ((9, 1, (4, 5), 4096, 3), {"step": 2})),
         (BACKWARD_WEIGHT, VALUES, ((8, 1, (1, 64), 4096, 3), {"step": 2}), ((8, 1, (1, 65), 4096, 3), {"step": 2})),
     ],
 )  # fmt: skip
