@@ -14,15 +14,15 @@ struct FanInputArgs {
   int64_t grad_batch, grad_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap;
   int32_t grad_size, to_size, padding, dilation;
-  int32_t taps, tap_cycle,
-      place_step;      // taps k and k + tap_cycle are place_step places of the gradient apart
-  int32_t lead_steps;  // so many steps before a row places are not negative
+  // Taps k and k + tap_cycle are place_step places of the gradient apart.
+  int32_t taps, tap_cycle, place_step;
+  int32_t lead_steps;                  // so many steps before a row places are not negative
   uint32_t in_channels, out_channels;  // of a group
   uint32_t part_channels;              // input channels of a block
   uint32_t tile_places;                // of the input, of a block
-  uint32_t split_shift;     // so many warps, a power of two, share places: each has its channels
-  uint32_t stage_channels;  // of a warp, whose taps are in shared memory at once
-  uint32_t units;           // tiles of all images
+  uint32_t split_shift;                // log2 of the warps that share places, each with channels
+  uint32_t stage_channels;             // of a warp, whose taps are in shared memory at once
+  uint32_t units;                      // tiles of all images
   FastDiv unit_blocks, step, taps_div, tiles, parts;
 };
 

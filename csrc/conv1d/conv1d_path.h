@@ -68,7 +68,10 @@ struct Plan {
   int64_t blocks = 1;
   int threads = kThreads;
   size_t shared_bytes = 0;
-  size_t most_shared_bytes = 0;  // weight gradients: what their kernels ask for on this device
+  size_t most_shared_bytes = 0;  // gradients: what their kernels ask for on this device
+  // kFanGradients, of the input: `channels` input channels and `products` of a block, of which there are tap_parts; `splits` warps share
+  // places, with block_channels whose taps are in shared memory; blocks have warp_tiles places of the input, and `rows` of them share
+  // `lanes` tiles. Of the weight: `channels` output channels and `products` of a block; `lanes` quads or places.
 };
 
 // What lanes are made of, here for plans; kernels have the same by dtype.
@@ -110,7 +113,7 @@ namespace detail {
 
 constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
-constexpr int64_t kFanSharedBytes = 112 << 10;  // as the most of others, on sm_90
+constexpr int64_t kFanSharedBytes = 112 << 10;   // as the most of others, on sm_90
 constexpr int64_t kFanStatic = 2 * 4 * kFanMostStep;  // that input gradients declare
 constexpr int64_t kStaticBytes = 64;                  // at most, that kernels of chunks declare
 constexpr int64_t kSumBytes = 4 << 10;                // at most, for sums over a block

@@ -82,7 +82,14 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //     16 channels, 9 taps, 64 warps a multiprocessor 12.6 and 13.1, (16,48,8192) to 16 26.9 and 25.9; (1,1,2^24), 255 taps 216 and 195.
 //   few_phases_products: (4,512,150), step 2, 24 taps 4.9 and 3.6 by few values (28 x 1024 products a multiprocessor); (1,64,65536), step 16, 24 taps (47 x 1024) 17 and 21.
 //     Dilated chunks as few values, up to twice few_tile_products: (1,3,40000) to 1 channel, 24 taps, dilation 8 (22 x 1024) 8.1 and 5.2; not of half types.
-// Not swept: polyphase_channels, the shared memory of a block of phases and of all its channels at once, mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
+// Also on an H100, input and weight gradients of many output channels:
+//   Blocks that go through tiles, instead of one for each: (16,1,80000) to 512 channels, 10 taps, step 5, bf16 input 200 and 137, f32 308 and 222.
+//   fan_gradient_channels: (1,8,1734267) to 4, 18 taps, step 8, bf16 by value 72 and 52, by these 157 and 41; from 5 on, see conv1d_pays.h.
+//   fan_matrix_channels: (6,2,860737) to 16, of which 4 are aligned alike, 1 tap, step 3, bf16 input with matrices 164, by lanes 67; weights
+//     of 4 aligned alike 134, of all 16, shifted, 71.
+//   kFanTapBytes: (46,126,303) to 5565, 21 groups, 7 taps, step 5, whose taps don't fit with 8 warps that share places, bf16 input 330 and, with 4 in
+//     40 KB, input and weight 200.
+// Not swept: fan_split_channels, kFanMostStep, polyphase_channels, the shared memory of a block of phases and of all its channels at once, mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
 // kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
   int row_threads = 128;      // of a block of rows_kernel, at most
