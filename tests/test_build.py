@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -419,6 +420,19 @@ def test_two_builds_at_once_take_turns(config):
         assert "waiting for another build" in second.stdout.readline()
         assert second.poll() is None
     assert "no work to do" in second.communicate(timeout=60)[0]
+
+
+def test_builds_for_every_torch_share_their_kernels(config):
+    if config.nvcc is None:
+        pytest.skip("nvcc is not installed, so there are no kernels")
+    newer = replace(
+        config, torch=replace(config.torch, version="2.99.0"), build_dir=config.build_dir.with_name("newer")
+    )
+    assert newer.kernel_dir == config.kernel_dir != newer.build_dir
+    others = [replace(config, archs=("8.0",)), replace(config, nvcc=replace(config.nvcc, version="13.9.1"))]
+    assert len({config.kernel_dir, *(other.kernel_dir for other in others)}) == 3
+    text = native_build.ninja_text(config)
+    assert "rule nvcc" not in text and f"../{config.kernel_dir.name}/obj/conv1d/conv1d.cu.o" in text
 
 
 def test_facts_lie_beside_the_library(config):

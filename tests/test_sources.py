@@ -60,14 +60,14 @@ def test_kernels_wait_for_the_grid_before(room):
 
 def test_torch_free_headers_compile_alone(config):
     with native_build.sole_builder(config):
-        native_build.run_ninja(config, "headers")
+        native_build.run_ninja(config.build_dir, "headers")
     compiled = {path.relative_to(config.build_dir / "headers") for path in config.build_dir.glob("headers/**/*.o")}
     for header in layout.torch_free_headers():
         assert Path(f"{name(header)}.o") in compiled
 
 
 def ptxas_report(config, source: Path) -> str:
-    return (config.build_dir / "obj" / f"{name(source)}.o.log").read_text()
+    return (config.kernel_dir / "obj" / f"{name(source)}.o.log").read_text()
 
 
 def kernels_with_local_memory(report: str) -> list[str]:

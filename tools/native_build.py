@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import datetime
 import fcntl
+import hashlib
 import json
 import os
 import shlex
@@ -27,6 +28,7 @@ from tools.toolchain import BuildError, HostCompiler, Nvcc, Torch
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = ROOT / "torch_ops" / "lib"
 WARNINGS = ["-Wall"]
+NINJA = "ninja_required_version = 1.10"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,20 @@ class Config:
     nvcc: Nvcc | None
     archs: tuple[str, ...]
     build_dir: Path
+
+    @property
+    def kernel_dir(self) -> Path:
+        """Kernels know nothing of torch, so builds for all its versions share their objects. The folder is named after all that they
+        depend on beside their sources: builds that differ in that don't make each other's anew."""
+        assert self.nvcc
+        made_with = shlex.join([*nvcc_command(self), self.nvcc.version, self.cxx.version])
+        name = f"kernels-cuda{self.nvcc.version}-{hashlib.sha256(made_with.encode()).hexdigest()[:8]}"
+        return self.build_dir.with_name(name)
+
+    @property
+    def folders(self) -> list[Path]:
+        """What ninja makes, one after the other."""
+        return [*([self.kernel_dir] if self.nvcc else []), self.build_dir]
 
     @property
     def library(self) -> str:
@@ -108,6 +124,11 @@ def device_flags(config: Config) -> list[str]:
     ]
 
 
+def nvcc_command(config: Config) -> list[str]:
+    assert config.nvcc
+    return [str(config.nvcc.path), *device_flags(config)]
+
+
 def link_flags(config: Config) -> list[str]:
     # No run path: torch is always imported first, so its libraries are already there by name, and
     # the file may be carried to a machine where they lie elsewhere.
@@ -126,13 +147,13 @@ def ninja_path(path: Path) -> str:
     return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
-def compile_rule(name: str, compiler: list[str], flags: list[str], title: str) -> str:
+def compile_rule(name: str, command: list[str], title: str) -> str:
     # Everything a compiler says is kept beside its object, where tests read warnings and ptxas's
     # account of registers, stack and spills. On the terminal that account would bury the warnings.
     say = "grep -v -e '^ptxas info' -e 'bytes stack frame' -e ': Compile time =' $out.log"
     return (
         f"rule {name}\n"
-        f"  command = {shell(compiler)} {shell(flags)} $defines -MMD -MF $out.d -c $in -o $out > $out.log 2>&1;"
+        f"  command = {shell(command)} $defines -MMD -MF $out.d -c $in -o $out > $out.log 2>&1;"
         f" status=$$?; {say}; exit $$status\n"
         "  depfile = $out.d\n"
         "  deps = gcc\n"
@@ -140,44 +161,56 @@ def compile_rule(name: str, compiler: list[str], flags: list[str], title: str) -
     )
 
 
-def ninja_text(config: Config) -> str:
-    lines = ["ninja_required_version = 1.10"]
-    lines.append(compile_rule("cxx", list(config.cxx.command), host_flags(config), "C++ "))
-    if config.nvcc:
-        lines.append(compile_rule("nvcc", [str(config.nvcc.path)], device_flags(config), "CUDA"))
-    lines.append(
-        "rule link\n"
-        f"  command = {shell(list(config.cxx.command))} $in {shell(link_flags(config))} -o $out\n"
-        "  description = link $out\n"
-    )
-    objects, kernels = [], []
-    for source in sources(config):
+def compile_lines(rule: str, files: list[Path], defines: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Ninja's lines for these sources, and their objects. `defines` are by the end of a file's name."""
+    lines, objects = [], []
+    for source in files:
         short = source.relative_to(ROOT)
-        rule = "nvcc" if source.suffix == ".cu" else "cxx"
-        objects.append(ninja_path(Path("obj", f"{short.relative_to('csrc')}.o")))
+        objects.append(ninja_path(object_path(short)))
         lines.append(f"build {objects[-1]}: {rule} {ninja_path(source)} | {rule}.version")
         lines.append(f"  in_short = {ninja_path(short)}")
-        if source.suffix == ".cu":
-            kernels.append(objects[-1])
-        if source.stem.endswith("_cuda") and source.suffix == ".cpp":
-            archs = ",".join(config.archs)
-            lines.append("  defines = " + shell([f'-DGPUOPT_CUDA_ARCHS="{archs}"']))
-    lines.append(f"build {config.library}: link {' '.join(objects)}")
-    lines.append(f"default {config.library}")
-    lines.append(f"build kernels: phony {' '.join(kernels)}")
-    lines += header_text(config)
-    return "\n".join(lines) + "\n"
+        lines += [f"  defines = {words}" for ending, words in defines.items() if source.name.endswith(ending)]
+    return lines, objects
+
+
+def object_path(source: Path) -> Path:
+    return Path("obj", f"{source.relative_to('csrc')}.o")
+
+
+def kernels_text(config: Config) -> str:
+    """What is in `kernel_dir`: the target `kernels`."""
+    lines, objects = compile_lines("nvcc", [path for path in sources(config) if path.suffix == ".cu"], {})
+    rule = compile_rule("nvcc", nvcc_command(config), "CUDA")
+    return "\n".join([NINJA, rule, *lines, f"build kernels: phony {' '.join(objects)}", "default kernels"]) + "\n"
+
+
+def ninja_text(config: Config) -> str:
+    """What is in `build_dir`: the library, which is linked with the kernels of `kernel_dir`."""
+    defines = {"_cuda.cpp": shell([f'-DGPUOPT_CUDA_ARCHS="{",".join(config.archs)}"'])}
+    lines, objects = compile_lines("cxx", [path for path in sources(config) if path.suffix == ".cpp"], defines)
+    if config.nvcc:
+        kernels = [
+            config.kernel_dir / object_path(path.relative_to(ROOT)) for path in sources(config) if path.suffix == ".cu"
+        ]
+        objects += [ninja_path(Path(os.path.relpath(path, config.build_dir))) for path in kernels]
+    rules = [
+        compile_rule("cxx", [*config.cxx.command, *host_flags(config)], "C++ "),
+        "rule link\n"
+        f"  command = {shell(list(config.cxx.command))} $in {shell(link_flags(config))} -o $out\n"
+        "  description = link $out\n",
+    ]
+    last = [f"build {config.library}: link {' '.join(objects)}", f"default {config.library}"]
+    return "\n".join([NINJA, *rules, *lines, *last, *header_text(config)]) + "\n"
 
 
 def header_text(config: Config) -> list[str]:
     """The target `headers`: each torch-free header compiled alone, as the first line of an empty file."""
     if config.nvcc is None:
         return []
-    flags = [*device_flags(config), "-x", "cu"]
     cuda = ["-isystem", str(toolchain.cuda_include(config.torch, config.nvcc))]
     host = ["-std=c++20", *WARNINGS, "-Werror", f"-I{ROOT / 'csrc'}", *cuda, "-x", "c++"]
     lines, objects = [], []
-    for name, command in (("h", [*config.cxx.command, *host]), ("cuh", [str(config.nvcc.path), *flags])):
+    for name, command in (("h", [*config.cxx.command, *host]), ("cuh", [*nvcc_command(config), "-x", "cu"])):
         lines.append(
             f"rule header_{name}\n"
             f"  command = {shell(command)} -include $in -MMD -MF $out.d -c /dev/null -o $out > $out.log 2>&1"
@@ -212,41 +245,46 @@ def find_ninja() -> str:
 
 
 def generate(config: Config) -> None:
-    folder = config.build_dir
-    # Objects depend on these, so another compiler at the same path compiles anew.
-    write_if_changed(folder / "cxx.version", f"{shlex.join(config.cxx.command)} {config.cxx.version}\n")
-    if config.nvcc:
-        write_if_changed(folder / "nvcc.version", f"{config.nvcc.version}, host {config.cxx.version}\n")
-    if write_if_changed(folder / "build.ninja", ninja_text(config)):
-        commands = toolchain.output_of(find_ninja(), "-C", folder, "-t", "compdb")
-        (folder / "compile_commands.json").write_text(commands)
+    for folder in config.folders:
+        # Objects depend on these, so another compiler at the same path compiles anew.
+        write_if_changed(folder / "cxx.version", f"{shlex.join(config.cxx.command)} {config.cxx.version}\n")
+        if config.nvcc:
+            write_if_changed(folder / "nvcc.version", f"{config.nvcc.version}, host {config.cxx.version}\n")
+        text = ninja_text(config) if folder == config.build_dir else kernels_text(config)
+        if write_if_changed(folder / "build.ninja", text):
+            commands = toolchain.output_of(find_ninja(), "-C", folder, "-t", "compdb")
+            (folder / "compile_commands.json").write_text(commands)
 
 
 @contextlib.contextmanager
 def sole_builder(config: Config) -> Iterator[None]:
-    """Keeps a second build out of the folder: two at once would write the same objects and logs."""
-    config.build_dir.mkdir(parents=True, exist_ok=True)
-    with open(config.build_dir / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"gpuopt: waiting for another build in {config.build_dir}", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    """Keeps a second build out of the folders: two at once would write the same objects and logs."""
+    with contextlib.ExitStack() as stack:
+        for folder in config.folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(folder / "lock", "w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"gpuopt: waiting for another build in {folder}", flush=True)
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def run_ninja(config: Config, *targets: str) -> None:
+def run_ninja(folder: Path, *targets: str) -> None:
+    """The folder's default target, or these."""
     jobs = os.environ.get("MAX_JOBS", "")
     command = [find_ninja(), *([f"-j{jobs}"] if jobs.isdigit() else []), *targets]
     environment = {"NINJA_STATUS": "[%f/%t, %es] ", **os.environ}
-    if subprocess.run(command, cwd=config.build_dir, env=environment).returncode != 0:
+    if subprocess.run(command, cwd=folder, env=environment).returncode != 0:
         raise BuildError("The build failed; the compiler's messages are above.")
 
 
 def up_to_date(config: Config) -> bool:
     with sole_builder(config):
         generate(config)
-        return "no work to do" in toolchain.output_of(find_ninja(), "-C", config.build_dir, "-n", config.library)
+        said = [toolchain.output_of(find_ninja(), "-C", folder, "-n") for folder in config.folders]
+    return all("no work to do" in text for text in said)
 
 
 def install(config: Config, folder: Path) -> None:
@@ -283,15 +321,16 @@ def build(folder: Path = INSTALLED) -> Config:
     config = configure()
     with sole_builder(config):
         generate(config)
-        run_ninja(config, config.library)
+        for made in config.folders:
+            run_ninja(made)
         install(config, folder)
     return config
 
 
 def warnings(config: Config) -> list[str]:
-    """What the compilers complained about in this build folder."""
+    """What the compilers complained about in this build's folders."""
     found = []
-    for log in sorted(config.build_dir.glob("obj/**/*.log")):
+    for log in sorted(log for folder in config.folders for log in folder.glob("obj/**/*.log")):
         found += [f"{log.stem}: {line}" for line in log.read_text().splitlines() if "warning" in line.lower()]
     return found
 
@@ -306,7 +345,7 @@ def check_release() -> None:
     )
     with sole_builder(config):
         generate(config)
-        run_ninja(config, "kernels")
+        run_ninja(config.kernel_dir)
     if found := warnings(config):
         raise BuildError("Compiling for a release gave warnings:\n" + "\n".join(found))
     print(f"The kernels compile for {', '.join(config.archs)} without a warning.")
