@@ -98,10 +98,18 @@ def test_sums_that_are_split(conv1d, dtype):
 @PASSES
 @DTYPES
 def test_many_taps(conv1d, which, dtype):
-    """As many as a block's sums hold, some of them stage by stage."""
+    """As many as a block's sums hold."""
     for taps in (31, 32) if dtype is F32 else (33, 48, 63, 64):
         problem = Problem(dtype, 1, 1, (2, 264), 88, taps, 1, (taps // 2, (taps - 1) // 2), seed=taps, special=taps % 2)
         fan(conv1d, problem, which)
+
+
+@DTYPES
+def test_taps_that_shared_memory_does_not_hold(conv1d, dtype):
+    """The taps of some channels after those of others, for two tiles of two images."""
+    taps = 32 if dtype is F32 else 48
+    problem = Problem(dtype, 2, 1, (1, 330), 598, taps, 2, (taps // 2, taps // 2), special=1)
+    assert fan(conv1d, problem, BACKWARD_INPUT).splits == 1
 
 
 @PASSES

@@ -102,6 +102,9 @@ HALF = {"dtype": BFLOAT16}
         (BACKWARD_INPUT, ((16, 1, (1, 64), 8000, 10), {"step": 64}), ((16, 1, (1, 64), 8000, 10), {"step": 65})),
         (BACKWARD_INPUT, ((16, 1, (1, 64), 80000, 32), {}), ((16, 1, (1, 64), 80000, 33), {})),
         (BACKWARD_INPUT, ((16, 1, (1, 64), 80000, 64), HALF | {"padding": 2, "right": 1, "step": 2}), ((16, 1, (1, 64), 80000, 65), HALF)),
+        # Taps that don't fit into shared memory, where rows are whole quads and where only each fourth is aligned alike.
+        (BACKWARD_INPUT, ((1, 1, (7, 336), 30417, 6), HALF | {"padding": 7, "dilation": 3}), ((1, 1, (7, 336), 30416, 6), HALF | {"padding": 7, "dilation": 3})),
+        (BACKWARD_INPUT, ((1, 1, (7, 320), 30416, 6), HALF | {"padding": 7, "dilation": 3}), ((1, 1, (7, 324), 30416, 6), HALF | {"padding": 7, "dilation": 3})),
         # Few values, up to 160 products each.
         (BACKWARD_INPUT, ((2, 4, (1, 32), 2000, 6), HALF), ((2, 4, (1, 32), 2000, 5), HALF)),
         (BACKWARD_WEIGHT, ((16, 1, (1, 64), 8000, 10), HALF | {"step": 5}), ((16, 1, (1, 64), 2500, 10), HALF | {"step": 5})),
