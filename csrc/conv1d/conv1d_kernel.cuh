@@ -51,6 +51,7 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
   const auto word_of = [](uint32_t word, uint32_t other) {
     return __shfl_sync(0xffffffffu, word, static_cast<int>(other));
   };
+#pragma unroll 1  // or kernels of many products take the compiler minutes
   for (uint32_t i = 0; i < 4; ++i) {
     uint32_t rows[4];
     for (uint32_t j = 0; j < 4; ++j) rows[j] = word_of(a[j], lane / 4 * 4 + i);
