@@ -69,8 +69,8 @@ inline void split(Plan& plan, int64_t all, int64_t blocks, int64_t most) {
 // Tiles are mostly halo where rows are short, and are read again for each pair of channels. (16 and more pairs: by value in half
 // the time in the mean of 35 random problems; rows of less than 32: 0.64 of it in 28; more halo than row: 0.48 of it in 13.)
 // Of so few places that each thread of a block has one, by value as well: depthwise (1,2,158) with 1 tap, bf16, 3.0 us by rows.
-inline bool fits_weight_rows(const Problem& p) {
-  return p.to.size >= 32 && (p.batch * p.to.size > kThreads || p.taps > 8) &&
+inline bool fits_weight_rows(const Problem& p, const Tuning& tuning) {
+  return p.to.size >= 32 && (p.batch * p.to.size > tuning.few_weight_places || p.taps > 8) &&
          (p.taps - 1) * p.dilation <= p.to.size && p.from.channels * p.to.channels < 16;
 }
 
@@ -92,7 +92,7 @@ inline Plan plan_backward_weight(const Problem& p, const Device& device,
       return plan;
     }
     plan = Plan();
-    if (fits_weight_rows(p) && p.batch * p.to.size < kFar) {
+    if (fits_weight_rows(p, tuning) && p.batch * p.to.size < kFar) {
       plan.path = Path::kRows;
       plan.dilated = p.dilation > 1 && p.taps > 1;
       if (plan.dilated) {

@@ -105,6 +105,7 @@ struct Tuning {
   int64_t few_direct_products = 512;    // and direct tiles;
   int64_t few_phases_products = 40 << 10;  // or cut into several phases
   int64_t few_blocks = 8;                  // of a multiprocessor, from which these are larger
+  int64_t few_weight_places = kThreads;    // of weight gradients, up to which threads have one
   int64_t chunk_outputs = 256;             // of a row, from which warps take it in chunks
   int64_t chunk_tiles = 3;                 // of a warp, at most,
   int64_t mma_tiles = 6;                   // and on tensor cores,

@@ -26,7 +26,7 @@ LIMITS |= {"few_products": 48 << 10, "few_last_products": 128 << 10}
 LIMITS |= {"few_tile_products": 8 << 10, "few_taps_products": 4 << 10, "few_direct_products": 512}
 LIMITS |= {"direct_filled": 65, "direct_far_filled": 84, "direct_warps": 0, "direct_row": 2**60}
 LIMITS |= {"polyphase_taps": 192, "polyphase_outputs": 2**60, "polyphase_warps": 64, "polyphase_few_warps": 0}
-LIMITS |= {"fan_gradient_channels": 2**60, "fan_gradient_first": 2**60}
+LIMITS |= {"fan_gradient_channels": 2**60, "fan_gradient_first": 2**60, "few_weight_places": 0}
 LIMITS |= {"kMaxIndex32": 2**31 - 1, "kFar": 2**29}
 INVALID_VALUE = 1
 

@@ -42,7 +42,7 @@ struct Limits {
   int64_t weight_bytes, few_places, few_outputs, few_products, few_last_products, few_tile_products,
       few_taps_products, few_direct_products, direct_filled, direct_far_filled, direct_warps,
       direct_row, polyphase_taps, polyphase_outputs, polyphase_warps, polyphase_few_warps,
-      fan_gradient_channels, fan_gradient_first, launch_blocks, far;
+      fan_gradient_channels, fan_gradient_first, few_weight_places, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -71,6 +71,7 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_polyphase_few_warps = limits->polyphase_few_warps;
   Tuning::default_fan_gradient_channels = limits->fan_gradient_channels;
   Tuning::default_fan_gradient_first = limits->fan_gradient_first;
+  Tuning::default_few_weight_places = limits->few_weight_places;
   kMaxIndex32 = limits->launch_blocks;
   detail::kFar = limits->far;
 }

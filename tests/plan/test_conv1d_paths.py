@@ -294,6 +294,10 @@ def test_paths_of_an_input_gradient(planner, arguments, rest, path, expected):
         ((8, 512, (8, 8), 4096, 9), HALF, CHUNKS, {"products": 2, "splits": 1, "threads": 128}),
         ((4, 50, (1, 8), 2000, 9), HALF, CHUNKS, {"threads": 224, "row_lanes": 2}),
         ((8, 1, (8, 8), 300, 9), HALF, CHUNKS, {"row_lanes": 1, "warp_tiles": 3}),
+        # By value, a place to each thread of a block.
+        ((2, 64, (1, 1), 128, 8), {"padding": 4, "right": 3}, VALUES, {}),
+        ((2, 64, (1, 1), 128, 9), {"padding": 4}, ROWS, {}),
+        ((2, 64, (1, 1), 129, 8), {"padding": 4, "right": 3}, ROWS, {}),
         # Rows that are short, or too dilated.
         ((8, 4, (1, 1), 2**20, 5), HALF | {"dilation": 17}, ROWS, {"taps": 8, "dilated": 1, "splits": 198}),
         ((8, 4, (1, 1), 2**20, 1), HALF | {"dilation": 17}, CHUNKS, {"taps": 1}),
