@@ -45,8 +45,8 @@ struct FanMatrices {
   using Tap = T;
   static constexpr int kProducts = 16 * kRows;
   static constexpr int kPlaces = fan_matrix_places(kRows);
-  static constexpr int kBlocks = kRows == 1 ? 3 : 2;  // of a multiprocessor, as registers allow
-  static constexpr int kStep = 16;                    // channels of a product of matrices
+  static constexpr int kBlocks = fan_input_blocks(kProducts);
+  static constexpr int kStep = 16;  // channels of a product of matrices
   static constexpr int kParts = kPlaces / 32;
   static constexpr int kAligned = kDirectQuad;
 
@@ -169,7 +169,7 @@ struct FanLanes {
   static constexpr int kPlaces = kFanLanePlaces;
   static constexpr int kParts = kPlaces / 32;
   static constexpr int kAligned = 1;
-  static constexpr int kBlocks = kProducts <= 16 ? 3 : 2;
+  static constexpr int kBlocks = fan_input_blocks(kProducts);
   static constexpr int kAtOnce = 4;  // channels whose gradient is under way
 
   float sums[kParts][kProducts] = {};

@@ -47,10 +47,10 @@ __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uin
 // columns of B. Warps have places of their own. kShifts: rows may be aligned in any way, and what lanes load is shifted; else these are
 // `cycle` channels apart, which are aligned alike.
 template <typename T, int kRows, int kColumns, bool kShifts>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, fan_weight_blocks(true))
     fan_weight_mma_kernel(const __grid_constant__ FanWeightArgs args) {
   constexpr int kWarps = kThreads / 32, kSums = kRows * kColumns * 4;
-  constexpr int kAtOnce = kRows == 1 ? 4 : 1;  // products of 16 places that are under way
+  constexpr int kAtOnce = kFanWeightSteps<kRows>;
   __shared__ float others[kWarps / 2][kSums][32];
   let_next_grid_start();
   const WeightArgs& base = args.base;
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 // By multiply-adds: a lane has the sums of kRows channels and kProducts products for its places.
 template <typename T, int kRows, int kProducts>
-__global__ void __launch_bounds__(kChunkThreads, 3)
+__global__ void __launch_bounds__(kChunkThreads, fan_weight_blocks(false))
     fan_weight_lanes_kernel(const __grid_constant__ FanWeightArgs args) {
   using C = compute_t<T>;
   constexpr int kWarps = kChunkThreads / 32, kSums = kRows * kProducts;

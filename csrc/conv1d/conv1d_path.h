@@ -108,12 +108,19 @@ constexpr int kFanMmaParts = fan_mma_parts(kSteps);
 // Of input gradients from many channels: places of the gradient that a warp has.
 constexpr int kFanLanePlaces = 64;
 constexpr int fan_matrix_places(int rows) { return rows > 2 ? 32 : 64; }
+// Blocks of a multiprocessor, as registers allow: of input gradients with so many products, and of weight gradients.
+constexpr int fan_input_blocks(int products) { return products > 16 ? 2 : 3; }
+constexpr int fan_weight_blocks(bool matrices) { return matrices ? 2 : 3; }
+// Products of 16 places that a warp of weight gradients has under way, with `rows` times 16 channels.
+constexpr int fan_weight_steps(int rows) { return rows == 1 ? 4 : 1; }
+template <int kRows>
+constexpr int kFanWeightSteps = fan_weight_steps(kRows);
 
 namespace detail {
 
 constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without asking
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with asking, for two blocks a multiprocessor
-constexpr int64_t kFanSharedBytes = 112 << 10;   // as the most of others, on sm_90
+constexpr int64_t kFanSharedBytes = 112 << 10;   // the same, of input gradients on sm_90
 constexpr int64_t kFanStatic = 2 * 4 * kFanMostStep;  // that input gradients declare
 constexpr int64_t kStaticBytes = 64;                  // at most, that kernels of chunks declare
 constexpr int64_t kSumBytes = 4 << 10;                // at most, for sums over a block

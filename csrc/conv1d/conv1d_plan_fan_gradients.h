@@ -85,7 +85,7 @@ inline Plan plan_fan_input(const Problem& p, const Device& device, const Tuning&
   plan.lanes = p.batch * plan.row_tiles;
   if (plan.lanes >= kFar) return plan;
   const int64_t parts = p.groups * plan.tap_parts;
-  const int64_t resident = device.multiprocessors * (plan.products > 16 ? 2 : 3);
+  const int64_t resident = int64_t{device.multiprocessors} * fan_input_blocks(plan.products);
   plan.rows = std::min(plan.lanes, std::max<int64_t>(resident / parts, 1));
   plan.blocks = parts * plan.rows;
   plan.path = Path::kFanGradients;
@@ -116,7 +116,7 @@ inline Plan plan_fan_weight(const Problem& p, const Device& device, const Tuning
     plan.channels = ceil_div(p.to.channels, plan.cycle) <= 16 ? 16 : 64;
     plan.threads = kThreads;
     warps = kThreads / 32;
-    warp_units = 4 * (plan.channels == 16 ? 4 : 1);
+    warp_units = 4 * fan_weight_steps(plan.channels / 16);
   } else {
     plan.products = products <= 4 ? 4 : products <= 8 ? 8 : 12;
     plan.channels = products <= 4 ? 16 : 8;
@@ -127,7 +127,7 @@ inline Plan plan_fan_weight(const Problem& p, const Device& device, const Tuning
   plan.tap_parts = ceil_div<int64_t>(products, plan.products);
   plan.tiles = ceil_div<int64_t>(ceil_div(p.to.channels, plan.cycle), plan.channels);
   const int64_t blocks = p.groups * plan.cycle * plan.tiles * plan.tap_parts;
-  const int64_t resident = device.multiprocessors * (plan.matrices ? 2 : 3);
+  const int64_t resident = int64_t{device.multiprocessors} * fan_weight_blocks(plan.matrices);
   plan.splits = std::clamp<int64_t>(std::min(resident / blocks, plan.lanes / (warps * warp_units)),
                                     1, kThreads * 16);
   plan.blocks = blocks * plan.splits;
