@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = ROOT / "torch_ops" / "lib"
 WARNINGS = ["-Wall"]
 NINJA = "ninja_required_version = 1.10"
+# Headers of torch that are compiled once for all bindings: these take 0.4 of the time then (g++ 12: 10 s for 24).
+PRECOMPILED = Path("binding/precompiled.h")
 
 
 @dataclass(frozen=True)
@@ -161,13 +163,15 @@ def compile_rule(name: str, command: list[str], title: str) -> str:
     )
 
 
-def compile_lines(rule: str, files: list[Path], defines: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Ninja's lines for these sources, and their objects. `defines` are by the end of a file's name."""
+def compile_lines(
+    rule: str, files: list[Path], defines: dict[str, str], needs: str = ""
+) -> tuple[list[str], list[str]]:
+    """Ninja's lines for these sources, and their objects. `defines` are by the end of a file's name; `needs` is made before them."""
     lines, objects = [], []
     for source in files:
         short = source.relative_to(ROOT)
         objects.append(ninja_path(object_path(short)))
-        lines.append(f"build {objects[-1]}: {rule} {ninja_path(source)} | {rule}.version")
+        lines.append(f"build {objects[-1]}: {rule} {ninja_path(source)} | {rule}.version {needs}".rstrip())
         lines.append(f"  in_short = {ninja_path(short)}")
         lines += [f"  defines = {words}" for ending, words in defines.items() if source.name.endswith(ending)]
     return lines, objects
@@ -187,14 +191,23 @@ def kernels_text(config: Config) -> str:
 def ninja_text(config: Config) -> str:
     """What is in `build_dir`: the library, which is linked with the kernels of `kernel_dir`."""
     defines = {"_cuda.cpp": shell([f'-DGPUOPT_CUDA_ARCHS="{",".join(config.archs)}"'])}
-    lines, objects = compile_lines("cxx", [path for path in sources(config) if path.suffix == ".cpp"], defines)
+    bindings = [path for path in sources(config) if path.suffix == ".cpp"]
+    # The compiler looks here first for the header to include, and takes the compiled one in its place.
+    compiled = f"{PRECOMPILED}.gch"
+    lines, objects = compile_lines("cxx", bindings, defines, compiled)
+    lines += [
+        f"build {compiled}: cxx_header {ninja_path(ROOT / 'csrc' / PRECOMPILED)} | cxx.version",
+        f"  in_short = {Path('csrc', PRECOMPILED)}",
+    ]
     if config.nvcc:
         kernels = [
             config.kernel_dir / object_path(path.relative_to(ROOT)) for path in sources(config) if path.suffix == ".cu"
         ]
         objects += [ninja_path(Path(os.path.relpath(path, config.build_dir))) for path in kernels]
+    compiler = [*config.cxx.command, *host_flags(config)]
     rules = [
-        compile_rule("cxx", [*config.cxx.command, *host_flags(config)], "C++ "),
+        compile_rule("cxx", [*compiler, "-Winvalid-pch", "-include", str(PRECOMPILED)], "C++ "),
+        compile_rule("cxx_header", [*compiler, "-x", "c++-header"], "C++ "),
         "rule link\n"
         f"  command = {shell(list(config.cxx.command))} $in {shell(link_flags(config))} -o $out\n"
         "  description = link $out\n",

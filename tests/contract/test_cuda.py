@@ -207,6 +207,7 @@ def test_device_guard(case):
 def test_refuses_two_gpus_in_one_call(case):
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
-    first, *others = _few(case)[0].args
+    sample = _few(case)[0]
+    first, *others = sample.args
     with pytest.raises(RuntimeError, match="cuda:1"):
-        case.op(first.to("cuda:1"), *others)
+        case.op(first.to("cuda:1"), *others, **sample.kwargs)
