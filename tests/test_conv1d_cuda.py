@@ -15,7 +15,7 @@ import torch_ops
 from .cases import tensors
 from .cases.conv1d import CASES
 from .compare import Failures, close, different_bits, different_from_reference
-from .conv1d_calls import GRADIENTS, KINDS, MANY, MANY_GRADIENTS, make_call
+from .conv1d_calls import GRADIENTS, KINDS, MANY, MANY_GRADIENTS, MANY_PRODUCTS, make_call
 from .overlap import Calls, spoil
 
 pytestmark = pytest.mark.gpu
@@ -60,6 +60,20 @@ def test_every_kernel_of_gradients_of_many_channels(dtype):
             bounds = BACKWARD.bound("cuda", dtype, exact, *args, **given)
             failures.add(name, different_from_reference(got, exact, bounds))
     failures.check(at_least=len(MANY_GRADIENTS))
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_every_kernel_of_many_products(dtype):
+    failures = Failures()
+    for rows, call in MANY_PRODUCTS.items():
+        operands, _, steps = call.make(dtype)
+        given = {**steps, "activation": "gelu"}
+        with failures.sample(f"{rows}, {call}"):
+            got, exact = FORWARD.op(*operands, **given), FORWARD.reference(*operands, **given)
+            bound = FORWARD.bound("cuda", dtype, exact, *operands, **given)
+            failures.add(f"{rows}, {call}", different_from_reference(got, exact, bound))
+    failures.check(at_least=len(MANY_PRODUCTS))
 
 
 # ---------------------------------------------------------------- the same bits, however calls overlap

@@ -143,6 +143,28 @@ def test_gradient_of_weight(shape, last):
     assert got[2].sum().item() == len(places)
 
 
+@gib(14)
+@pytest.mark.parametrize("places", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole packs"])
+def test_many_products(places):
+    """36 of each of more than 2^31 outputs, of 4 input and 16 output channels; their sums, up to 1296, are exact in float16."""
+    taps, ins, outs, size = 9, 4, 16, 2 * places - 1
+    x = filled(ins * size, _x, torch.float16).view(1, ins, size)
+    weight = _weight_of(torch.arange(outs, device="cuda")).half().view(-1, 1, 1).expand(outs, ins, taps)
+    got = torch_ops.conv1d(x, weight, stride=2, padding=4)
+
+    def expected(i):
+        channel, place = i // places, i % places
+        total = torch.zeros_like(i)
+        for k in range(taps):
+            at = 2 * place - 4 + k
+            inside = (at >= 0) & (at < size)
+            for c in range(ins):
+                total += inside * _x(c * size + at)
+        return total * _weight_of(channel)
+
+    check(got.view(-1), expected)
+
+
 @gib(10)
 @pytest.mark.parametrize("places", [33_554_433, 33_554_436], ids=["odd rows", "whole quads"])
 def test_gradients_of_many_channels(places):

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   constexpr int N = kPackSize<T>;
   // Of a row of taps: a pack more than there are products, so that ldmatrix has no bank conflicts.
   constexpr int kPitch = 16 * kSteps + N, kRowPacks = kPitch / N;
-  constexpr int kParts = kFanMmaParts<kSteps>;  // of 32 places each, at once
+  constexpr int kParts = kFanMmaParts;
   extern __shared__ uint4 shared[];
   let_next_grid_start();
   const FanArgs& base = args.base;

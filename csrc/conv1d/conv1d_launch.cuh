@@ -4,6 +4,7 @@
 #include "conv1d/conv1d_columns.cuh"
 #include "conv1d/conv1d_fan_mma.cuh"
 #include "conv1d/conv1d_few_values.cuh"
+#include "conv1d/conv1d_gemm.cuh"
 #include "conv1d/conv1d_launch_chunks.cuh"
 #include "conv1d/conv1d_rows.cuh"
 #include "conv1d/conv1d_update.cuh"
@@ -81,13 +82,11 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
       return launch_kernel(kernel, shape_of(plan), stream, own);
     };
     if (p.activation == Activation::kNone) {
-      return plan.products == 1   ? start_mma(fan_mma_kernel<T, 1, false>)
-             : plan.products == 2 ? start_mma(fan_mma_kernel<T, 2, false>)
-                                  : start_mma(fan_mma_kernel<T, 4, false>);
+      return plan.products == 1 ? start_mma(fan_mma_kernel<T, 1, false>)
+                                : start_mma(fan_mma_kernel<T, 2, false>);
     }
-    return plan.products == 1   ? start_mma(fan_mma_kernel<T, 1, true>)
-           : plan.products == 2 ? start_mma(fan_mma_kernel<T, 2, true>)
-                                : start_mma(fan_mma_kernel<T, 4, true>);
+    return plan.products == 1 ? start_mma(fan_mma_kernel<T, 1, true>)
+                              : start_mma(fan_mma_kernel<T, 2, true>);
   } else {
     switch (plan.products) {
       case 3:
@@ -109,6 +108,41 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
       default:
         return start(fan_kernel<T, 16>);
     }
+  }
+}
+
+template <typename T>
+cudaError_t launch_gemm(const Problem& p, const Plan& plan, cudaStream_t stream) {
+  GemmArgs args;
+  set_operands(args, p);
+  set_strides(args, p);
+  set_rows(args, p);
+  args.step = static_cast<int32_t>(p.step);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.in_channels = static_cast<uint32_t>(p.from.channels);
+  args.out_channels = static_cast<uint32_t>(p.to.channels);
+  args.products = static_cast<uint32_t>(p.from.channels * p.taps);
+  args.units = static_cast<uint32_t>(plan.lanes);
+  args.unit_blocks = div_by(plan.rows);
+  args.tiles = div_by(plan.row_tiles);
+  args.parts = div_by(plan.tiles);
+  args.taps_div = div_by(p.taps);
+  args.row_packs = div_by(plan.warp_packs);
+  args.made_packs = div_by(plan.made_packs);
+  args.row_taps = div_by(plan.taps_pitch);
+  const auto start = [&](auto kernel) {
+    const cudaError_t error = allow_shared_bytes(kernel, plan, /*declared=*/0);
+    return error != cudaSuccess ? error : launch_kernel(kernel, shape_of(plan), stream, args);
+  };
+  switch (plan.products) {
+    case 1:
+      return start(gemm_kernel<T, 1>);
+    case 2:
+      return start(gemm_kernel<T, 2>);
+    case 3:
+      return start(gemm_kernel<T, 3>);
+    default:
+      return start(gemm_kernel<T, 4>);
   }
 }
 
@@ -212,6 +246,9 @@ cudaError_t launch_forward(const Problem& p, const Plan& plan, cudaStream_t stre
       return launch_rows<T>(p, plan, stream);
     case Path::kFan:
       return launch_fan<T>(p, plan, stream);
+    case Path::kGemm:
+      if constexpr (sizeof(T) == 2) return launch_gemm<T>(p, plan, stream);
+      return cudaErrorInvalidValue;
     case Path::kColumns:
       return launch_columns<T>(p, plan, stream);
     default:

@@ -23,6 +23,7 @@ enum class Path : uint8_t {
   kChunks,        // contiguous rows, a part of one to a warp; half types of step 1 on tensor cores
   kRows,          // contiguous rows of step 1, by packs
   kFan,           // few values into many channels, of contiguous rows
+  kGemm,          // half types of many products, of contiguous rows
   kColumns,       // channels-last, depthwise, by packs
   kValues,        // any strides and steps, value by value
   kFanGradients,  // gradients of few values from many channels, of contiguous rows
@@ -56,8 +57,9 @@ struct Plan {
   int64_t warp_tiles = 1;       // kChunks, kFan of half types: of outputs, of a warp
   // polyphase: see PolyphaseArgs.
   int64_t phases = 1, phase_segments = 0, phase_pitch = 0, stages = 1;
-  int64_t warp_packs = 0;  // kChunks, kFan: of an input row in shared memory, of a warp or a block
-  // That the kernel is compiled for. kFan: products, of half types steps of 16; direct: of 16 places; polyphase: segments of a lane; weight gradients, kChunks:
+  int64_t made_packs = 0;  // kGemm: of a row of outputs in shared memory
+  int64_t warp_packs = 0;  // kChunks, kFan, kGemm: of an input row in shared memory, of a warp or a block
+  // That the kernel is compiled for. kFan: products, of half types steps of 16; kGemm: channels, by 16; direct: of 16 places; polyphase: segments of a lane; weight gradients, kChunks:
   // taps, of half types matrices.
   int products = 0;
   int aligned = 1;             // kFan: values of a row that a block's outputs are aligned to
@@ -71,7 +73,8 @@ struct Plan {
   size_t most_shared_bytes = 0;  // gradients: what their kernels ask for on this device
   // kFanGradients, of the input: `channels` input channels and `products` of a block, of which there are tap_parts; `splits` warps share
   // places, with block_channels whose taps are in shared memory; blocks have warp_tiles places of the input, and `rows` of them share
-  // `lanes` tiles. Of the weight: `channels` output channels and `products` of a block; `lanes` quads or places.
+  // `lanes` tiles. Of the weight: `channels` output channels and `products` of a block; `lanes` quads or places. kGemm: `rows` blocks share
+  // `lanes` tiles.
 };
 
 // What lanes are made of, here for plans; kernels have the same by dtype.
@@ -101,10 +104,10 @@ constexpr int kSegmentOutputs = 8;
 constexpr int direct_threads(int tiles) { return tiles == 1 ? 256 : 128; }
 template <typename T, int kProducts>
 constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
-// Of 32 places each, that a warp makes at once on tensor cores of `steps` times 16 products.
-constexpr int fan_mma_parts(int steps) { return steps > 2 ? 1 : 2; }
-template <int kSteps>
-constexpr int kFanMmaParts = fan_mma_parts(kSteps);
+// Of 32 places each, that a warp makes at once on tensor cores.
+constexpr int kFanMmaParts = 2;
+// Blocks of a multiprocessor, of `rows` times 16 channels, as registers allow.
+constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; }
 // Of input gradients from many channels: places of the gradient that a warp has.
 constexpr int kFanLanePlaces = 64;
 constexpr int fan_matrix_places(int rows) { return rows > 2 ? 32 : 64; }

@@ -32,12 +32,11 @@ inline bool has_far_taps(const Problem& p, int64_t places) {
 // f32 of 2 to 8 input and up to 4 output channels a group, 7 to 64 taps, in 400 random problems: 1.1 to 9 times ATen's (TF32) speed
 // but where there are some 4 warps for each multiprocessor and cuDNN has few groups or a step of 4: (16,24,2048) to 4, 4 groups, 16 taps,
 // dilation 2 0.77; (16,12,700) to 12, 4 groups, 16 taps, dilation 16 0.78; (4,192,2048) to 64, 64 groups, 16 taps, step 4 0.84.
-// Half types of several channels, whose values warps wait for before they copy them: (4,28,8192) to 4 channels, 4 groups, 35 taps, step 3,
-// bf16 0.31; (4,64,34032) to 64, 16 groups, 63 taps, step 4 0.67; (1,128,200000) to 64, 16 groups, 50 taps, step 3 0.80; (1,96,200000) to 64, 16 groups, 38 taps, step 2 1.45; (4,32,34032) to
-// 4, 4 groups, 43 taps, step 2 1.48.
+// Half types of two channels; of more, or into more, products of matrices are faster: (16,8,20000) to 16 channels, 4 groups, 44 taps,
+// step 3 41.6 and 28.6, to 8 25.1 and 26.9, to 4, 24 taps, step 2 21.2 and 26.7, (4,28,40000) to 4, 4 groups, 35 taps, step 3 73 and 27.
 inline bool pays_polyphase(const Problem& p) {
   if (item_of(p) == 2 && p.from.channels > 1) {
-    return p.step <= 3 && outputs_of(p) >= 128 << 10 && p.from.channels * p.to.channels <= 24;
+    return p.step <= 3 && outputs_of(p) >= 128 << 10 && p.from.channels <= 2 && p.to.channels <= 2;
   }
   const int64_t outputs = outputs_of(p), products = p.from.channels * p.taps;
   if (is_depthwise(p) || outputs < 64 << 10 || outputs >= 320 << 10) return true;
@@ -136,6 +135,21 @@ inline bool prefers_fan_input(const Problem& p, const Plan& plan, bool ours, con
          outputs_of(p) >= 1 << 20;
 }
 
+// Whether products of matrices that gather are faster than `plan`, which is faster than a library. The sums are hundredths of
+// microseconds that (4,4 in,20000) to 4 out channels, 4 groups, take on an H100, fitted to 18 of up to 8 input and 64 output channels, 5 to 64
+// taps and dilations up to 16: 5 to 73 us, all but one within 15 %.
+inline bool prefers_gemm(const Problem& p, const Plan& plan) {
+  if (plan.path != Path::kChunks || plan.direct || plan.few_taps || plan.strided ||
+      plan.polyphase) {
+    return false;
+  }
+  const int64_t in = p.from.channels, out = p.to.channels, tiles = ceil_div<int64_t>(out, 16);
+  const int64_t chunk_steps = ceil_div<int64_t>((p.taps - 1) * p.dilation + 14, 16);
+  const int64_t steps = ceil_div<int64_t>(in * p.taps, 16);
+  return in * (8 * out * chunk_steps + 10 * out + 120) >
+         1200 + 600 * tiles + 25 * steps * (3 + 2 * tiles);
+}
+
 inline bool pays_backward_weight(const Problem& p, const Plan& plan) {
   const int64_t in = p.from.channels, out = p.to.channels;
   if (is_depthwise(p) || plan.path == Path::kChunks) return in * out <= 512;
@@ -148,7 +162,7 @@ inline bool pays_backward_weight(const Problem& p, const Plan& plan) {
 
 inline bool pays(const Problem& p, Pass pass, const Plan& plan) {
   if (p.dtype == DType::kFloat64 || plan.few_values) return true;
-  if (plan.path == Path::kFanGradients) return true;
+  if (plan.path == Path::kFanGradients || plan.path == Path::kGemm) return true;
   switch (pass) {
     case Pass::kForward:
       return detail::pays_forward(p, plan);

@@ -5,6 +5,7 @@
 #include "conv1d/conv1d_pays.h"
 #include "conv1d/conv1d_plan_fan.h"
 #include "conv1d/conv1d_plan_fan_gradients.h"
+#include "conv1d/conv1d_plan_gemm.h"
 #include "conv1d/conv1d_plan_polyphase.h"
 #include "conv1d/conv1d_plan_weight.h"
 
@@ -282,6 +283,7 @@ inline Plan plan_few_values(const Problem& p, const Device& device, const Tuning
 // Products of a multiprocessor up to which that takes a problem before `plan` would, or a library if not `pays`.
 inline int64_t most_few_products(const Problem& p, const Plan& plan, bool pays,
                                  const Tuning& tuning) {
+  if (plan.path == Path::kGemm) return tuning.few_gemm_products;
   if (!pays) {
     const bool last = p.from.channels == 1 && has_channels_last(p.to);
     return last ? tuning.few_last_products : tuning.few_products;
@@ -383,13 +385,19 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
   const bool forward = pass == Pass::kForward;
   Plan plan = forward ? plan_forward(problem, device, tuning)
                       : plan_backward_input(problem, device, tuning);
-  const bool ours = pays(problem, pass, plan);
+  bool ours = plan.path != Path::kLibrary && pays(problem, pass, plan);
   if (forward || detail::has_unit_step(problem)) {
     const Problem laid = forward ? problem : detail::transposed(problem);
+    if (!ours || detail::prefers_gemm(laid, plan)) {
+      const Plan gemm = detail::plan_gemm(laid, device, tuning);
+      if (gemm.path != Path::kLibrary) plan = gemm;
+      ours = ours || gemm.path != Path::kLibrary;
+    }
     if (detail::takes_few_values(laid, plan, ours, device, tuning)) {
       plan = detail::plan_few_values(laid, device, tuning);
     }
   }
+  ours = ours && plan.path != Path::kGemm;
   if (forward || !detail::prefers_fan_input(problem, plan, ours, tuning)) return plan;
   return detail::or_else(detail::plan_fan_input(problem, device, tuning), plan);
 }

@@ -24,6 +24,8 @@ constexpr int kFanMostStep =
     64;  // of input gradients from many channels, whose first taps are in shared memory
 constexpr int kFanReach =
     1 << 29;  // places of an input that weight gradients of many channels count
+constexpr int kGemmPlaces = 32;       // of a warp, in products of matrices that gather,
+constexpr int kGemmRows = 4;          // and times 16 channels, at most
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
@@ -103,7 +105,8 @@ struct Tuning {
   int64_t few_tile_products = 8 << 10;  // where they would be chunks of step 1, the fan or columns,
   int64_t few_taps_products = 4 << 10;  // chunks of few taps of half types
   int64_t few_direct_products = 512;    // and direct tiles;
-  int64_t few_phases_products = 40 << 10;  // or cut into several phases
+  int64_t few_phases_products = 40 << 10;  // or cut into several phases, or
+  int64_t few_gemm_products = 14 << 10;    // products of matrices that gather
   int64_t few_blocks = 8;                  // of a multiprocessor, from which these are larger
   int64_t few_weight_places = kThreads;    // of weight gradients, up to which threads have one
   int64_t chunk_outputs = 256;             // of a row, from which warps take it in chunks
@@ -139,6 +142,7 @@ struct Tuning {
   int64_t fan_matrix_channels =
       8;  // aligned alike, from which input gradients are products of matrices
   int64_t fan_split_channels = 16;  // of a warp at least, where several share places
+  int64_t gemm_channels = 16;       // of the input, of a group, up to which this was measured
   int64_t weight_bytes = 2 << 10;   // of a chunk of the gradient, in weight gradients
   int weight_blocks = 6;            // of a multiprocessor, in a launch that splits weight gradients
   int weight_units = 4;             // of a lane at least, where they are split

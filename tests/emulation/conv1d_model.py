@@ -13,7 +13,7 @@ from .dtypes import BF16, F16, F32, TYPES
 from .memory import Memory, decode, encode
 
 FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT = range(3)
-LIBRARY, ROWS, FAN, COLUMNS, VALUES, CHUNKS, FAN_GRADIENTS = range(7)
+LIBRARY, ROWS, FAN, COLUMNS, VALUES, CHUNKS, FAN_GRADIENTS, GEMM = range(8)
 NONE, RELU, SILU, GELU = range(4)
 F64 = TYPES[8]
 DTYPES = [F16, BF16, F32, F64]
@@ -27,6 +27,7 @@ LIMITS |= {"few_tile_products": 8 << 10, "few_taps_products": 4 << 10, "few_dire
 LIMITS |= {"direct_filled": 65, "direct_far_filled": 84, "direct_warps": 0, "direct_row": 2**60}
 LIMITS |= {"polyphase_taps": 192, "polyphase_outputs": 2**60, "polyphase_warps": 64, "polyphase_few_warps": 0}
 LIMITS |= {"fan_gradient_channels": 2**60, "fan_gradient_first": 2**60, "few_weight_places": 0}
+LIMITS |= {"gemm_channels": 0}  # unless a test asks for it
 LIMITS |= {"kMaxIndex32": 2**31 - 1, "kFar": 2**29}
 INVALID_VALUE = 1
 
@@ -204,8 +205,8 @@ class Problem:
             sums = np.einsum("ngcik,gock->ngoi", windows, w).reshape(n, groups * co, outs)
             return activated(sums if bias is None else sums + bias[None, :, None], self.activation)
 
-    def run(self, conv1d: Emulated, which, sms=1, **limits) -> Taken | None:
-        """None where not even one image's group fits into a launch."""
+    def run(self, conv1d: Emulated, which, sms=1, gemm=False, **limits) -> Taken | None:
+        """None where not even one image's group fits into a launch. `gemm`: by this kernel, whatever others would be taken."""
         dtype, random = self.dtype, np.random.default_rng(self.seed)
         conv1d.set_limits(**limits)
         written = {FORWARD: 1, BACKWARD_INPUT: 0, BACKWARD_WEIGHT: 2}[which]
@@ -246,7 +247,10 @@ class Problem:
             dtype.number, self.batch, self.groups, self.taps, self.step, self.left, self.dilation, activation,
         )  # fmt: skip
         taken = Taken()
-        error = conv1d.kernels.run(ctypes.byref(problem), which, sms, ctypes.byref(taken))
+        if gemm:
+            error = conv1d.kernels.run_gemm(ctypes.byref(problem), sms, ctypes.byref(taken))
+        else:
+            error = conv1d.kernels.run(ctypes.byref(problem), which, sms, ctypes.byref(taken))
         assert taken.intact, "a kernel wrote past its workspace or shared memory"
         if error == INVALID_VALUE and "kMaxIndex32" in limits:
             return None

@@ -1,5 +1,6 @@
 // C entry points to the emulated launchers of convolutions, for conv1d_model.py.
 #include "../plan/conv1d_problem.h"
+#include "conv1d/conv1d_dispatch.h"
 #include "conv1d/conv1d_launch_gather.cuh"
 #include "poisoned_workspace.h"
 
@@ -42,7 +43,8 @@ struct Limits {
   int64_t weight_bytes, few_places, few_outputs, few_products, few_last_products, few_tile_products,
       few_taps_products, few_direct_products, direct_filled, direct_far_filled, direct_warps,
       direct_row, polyphase_taps, polyphase_outputs, polyphase_warps, polyphase_few_warps,
-      fan_gradient_channels, fan_gradient_first, few_weight_places, launch_blocks, far;
+      fan_gradient_channels, fan_gradient_first, few_weight_places,
+      gemm_channels, launch_blocks, far;
 };
 
 // The limits that small problems would not reach.
@@ -72,6 +74,7 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_fan_gradient_channels = limits->fan_gradient_channels;
   Tuning::default_fan_gradient_first = limits->fan_gradient_first;
   Tuning::default_few_weight_places = limits->few_weight_places;
+  Tuning::default_gemm_channels = limits->gemm_channels;
   kMaxIndex32 = limits->launch_blocks;
   detail::kFar = limits->far;
 }
@@ -136,6 +139,21 @@ extern "C" int run(const Given* given, int pass_number, int multiprocessors, Tak
   taken->launches = memory.launches;
   taken->workspaces = static_cast<int>(workspace.blocks.size());
   taken->intact = workspace.intact() && memory.intact;
+  return error;
+}
+
+// The same of a forward problem, by gemm_kernel whatever other kernels would be taken.
+extern "C" int run_gemm(const Given* given, int multiprocessors, Taken* taken) {
+  const Problem problem = make_problem(*given);
+  const Plan plan = detail::plan_gemm(problem, Device{multiprocessors}, Tuning{});
+  *taken = taken_of(plan);
+  taken->intact = true;
+  if (plan.path == Path::kLibrary) return cudaErrorInvalidValue;
+  PoisonedShared memory;
+  const cudaError_t error = launchers_of(problem.dtype).forward(problem, plan, nullptr);
+  memory.check();
+  taken->launches = memory.launches;
+  taken->intact = memory.intact;
   return error;
 }
 

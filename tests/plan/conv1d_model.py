@@ -14,6 +14,7 @@ from .conv1d_places import (
     FAR,
     LANE,
     MOST_MODELLED,
+    MOST_SHARED,
     PACK,
     PRODUCTS,
     SECTOR,
@@ -33,6 +34,7 @@ from .conv1d_planner import (
     FAN,
     FAN_GRADIENTS,
     FORWARD,
+    GEMM,
     LIBRARY,
     ROWS,
     VALUES,
@@ -108,8 +110,8 @@ def check_fan(problem: Problem, plan: PlanView) -> None:
 
 def check_fan_matrices(problem: Problem, plan: PlanView) -> int:
     """fan_mma_kernel's block; its outputs of a row."""
-    steps, parts, turns = plan.products, 1 if plan.products > 2 else 2, plan.warp_tiles
-    assert steps in (1, 2, 4) and problem.from_.channels * problem.taps <= 16 * steps
+    steps, parts, turns = plan.products, 2, plan.warp_tiles
+    assert steps in (1, 2) and problem.from_.channels * problem.taps <= 16 * steps
     # In each part a warp's lanes have columns of 32 inputs, which come out as the 8 neighbouring outputs of each of 4 lanes.
     t, part = np.arange(4)[:, None], np.arange(parts)
     columns = (LANE // 8 * 8 + LANE // 4 % 2)[LANE % 4 == 0]
@@ -206,14 +208,48 @@ def check_values(problem: Problem, plan: PlanView, sms: int, gathers: bool) -> N
     assert plan.blocks == -(-plan.lanes // THREADS) and plan.shared_bytes == 0
 
 
-def check(planner, problem: Problem, which: int, sms: int = 132, few: bool = False, fan: bool = False) -> PlanView:
-    plan = problem.plan(planner, which, sms, few=few, fan=fan)
-    assert (plan.path == LIBRARY) == (problem.from_.channels > 8)
-    assert plan.path != LIBRARY or not problem.serves(planner, which, sms, few, fan)
+def check_gemm(problem: Problem, plan: PlanView, sms: int) -> None:
+    check_contiguous(problem)
+    ins, products, places = problem.from_.channels, problem.from_.channels * problem.taps, plan.threads
+    assert problem.item == 2 and ins <= 16 and places in (64, 128, 256)
+    # A block's channels, by 16, and its places of a row.
+    assert plan.products in (1, 2, 3, 4)
+    channels = 16 * plan.products
+    assert (plan.tiles - 1) * channels < problem.to.channels <= plan.tiles * channels
+    assert (plan.row_tiles - 1) * places < problem.to.size <= plan.row_tiles * places
+    # Shared memory holds whole steps of taps, with a pack behind each row, and inputs with a table or outputs; table entries are 16 bits.
+    assert plan.taps_pitch % 16 == 0 and products <= plan.taps_pitch < products + 16
+    assert 7 + (places - 1) * problem.step + problem.span < plan.warp_packs * 8
+    assert 7 + places <= plan.made_packs * 8
+    assert ins * plan.warp_packs * 8 <= 2**16
+    inputs = ins * plan.warp_packs * PACK + 2 * plan.taps_pitch
+    made = channels * plan.made_packs * PACK
+    assert channels * (2 * plan.taps_pitch + PACK) + max(inputs, made) <= plan.shared_bytes <= MOST_SHARED
+    # Blocks of a group and some of its channels share tiles, and all run at once where there are tiles enough.
+    assert plan.lanes == problem.batch * plan.row_tiles < FAR and 1 <= plan.rows <= plan.lanes
+    assert plan.blocks == problem.groups * plan.tiles * plan.rows
+    assert plan.rows == 1 or plan.blocks <= sms * 4 * (THREADS // plan.threads)
+    last = (plan.row_tiles - 1) * places * problem.step - problem.padding
+    assert last + plan.warp_packs * 8 < 2**31
+
+
+def check(
+    planner,
+    problem: Problem,
+    which: int,
+    sms: int = 132,
+    few: bool = False,
+    fan: bool = False,
+    gemm: bool = False,
+) -> PlanView:
+    plan = problem.plan(planner, which, sms, few=few, fan=fan, gemm=gemm)
+    assert (plan.path == LIBRARY) == (problem.from_.channels > 8 and plan.path != GEMM and not plan.few_values)
+    assert plan.path != LIBRARY or not problem.serves(planner, which, sms, few, fan, gemm)
     if plan.path == LIBRARY:
         return plan
+    assert problem.from_.channels <= 8 or (gemm and problem.item == 2)
     if plan.path == FAN_GRADIENTS:
-        assert fan and which != FORWARD and problem.serves(planner, which, sms, few, fan)
+        assert fan and which != FORWARD and problem.serves(planner, which, sms, few, fan, gemm)
         (check_fan_input if which == BACKWARD_INPUT else check_fan_weight)(problem, plan, sms)
         return plan
     assert plan.threads % WARP == 0 and WARP <= plan.threads <= THREADS and plan.blocks >= 1
@@ -224,6 +260,10 @@ def check(planner, problem: Problem, which: int, sms: int = 132, few: bool = Fal
     given = problem
     if which == BACKWARD_INPUT:
         problem = problem.transposed(planner)
+    if plan.path == GEMM:
+        assert gemm and not gathers and given.serves(planner, which, sms, few, fan, gemm)
+        check_gemm(problem, plan, sms)
+        return plan
     if gathers and plan.path == CHUNKS:
         check_gathered_chunks(given, problem, plan)
         return plan

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT = PASSES = range(3)
-LIBRARY, ROWS, FAN, COLUMNS, VALUES, CHUNKS, FAN_GRADIENTS = range(7)
+LIBRARY, ROWS, FAN, COLUMNS, VALUES, CHUNKS, FAN_GRADIENTS, GEMM = range(8)
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 6, 7, 8, 9
 ITEM = {FLOAT16: 2, BFLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
 BASE = 1 << 40
@@ -22,7 +22,7 @@ def fields(names: str) -> list:
 class PlanView(ctypes.Structure):
     _fields_ = fields(
         "path channels wide slides packed dilated strided few_taps direct polyphase matrices few_values channels_first places row_width phases phase_segments phase_pitch stages cycle tiles row_tiles row_lanes rows block_rows halo_packs taps_pitch "
-        "warp_tiles warp_packs products aligned block_channels taps tap_parts splits lanes blocks threads shared_bytes"
+        "warp_tiles made_packs warp_packs products aligned block_channels taps tap_parts splits lanes blocks threads shared_bytes"
     )
 
     def __repr__(self):
@@ -75,14 +75,18 @@ class Problem(ctypes.Structure):
         shared: int = 227 << 10,
         few: bool = False,
         fan: bool = False,
+        gemm: bool = False,
     ) -> PlanView:
-        """Of few values only if `few`, and gradients of many channels only if `fan`: these would take most problems that are easy to read."""
+        """Of few values only if `few`, gradients of many channels only if `fan`, and products of matrices that gather only if `gemm`: these
+        would take most problems that are easy to read."""
         view = PlanView()
-        planner.plan(ctypes.byref(self), which, sms, shared, few, fan, ctypes.byref(view))
+        planner.plan(ctypes.byref(self), which, sms, shared, few, fan, gemm, ctypes.byref(view))
         return view
 
-    def serves(self, planner, which: int, sms: int = 132, few: bool = False, fan: bool = False) -> bool:
-        return bool(planner.serves_it(ctypes.byref(self), which, sms, few, fan))
+    def serves(
+        self, planner, which: int, sms: int = 132, few: bool = False, fan: bool = False, gemm: bool = False
+    ) -> bool:
+        return bool(planner.serves_it(ctypes.byref(self), which, sms, few, fan, gemm))
 
     def transposed(self, planner) -> Problem:
         result = Problem()

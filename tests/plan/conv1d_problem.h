@@ -59,8 +59,10 @@ inline int64_t number_of(Path path) {
       return 4;
     case Path::kChunks:
       return 5;
+    case Path::kFanGradients:
+      return 6;
     default:
-      return 6;  // kFanGradients
+      return 7;  // kGemm
   }
 }
 

@@ -8,17 +8,18 @@ struct PlanView {
   int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, direct, polyphase,
       matrices, few_values, channels_first, places, row_width, phases, phase_segments, phase_pitch,
       stages, cycle, tiles, row_tiles, row_lanes, rows, block_rows, halo_packs, taps_pitch,
-      warp_tiles, warp_packs, products, aligned, block_channels, taps, tap_parts, splits, lanes,
+      warp_tiles, made_packs, warp_packs, products, aligned, block_channels, taps, tap_parts, splits, lanes,
       blocks, threads, shared_bytes;
 };
 
 namespace {
 
 // Without what would take most problems that are easy to read.
-Tuning tuning_of(int few_values, int fan_gradients) {
+Tuning tuning_of(int few_values, int fan_gradients, int gemm) {
   Tuning tuning;
   if (few_values == 0) tuning.few_outputs = 0;
   if (fan_gradients == 0) tuning.fan_gradient_channels = INT64_MAX;
+  if (gemm == 0) tuning.gemm_channels = 0;
   return tuning;
 }
 
@@ -27,10 +28,10 @@ Tuning tuning_of(int few_values, int fan_gradients) {
 extern "C" {
 
 void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, int few_values,
-          int fan_gradients, PlanView* view) {
+          int fan_gradients, int gemm, PlanView* view) {
   const Plan plan =
       make_plan(make_problem(*given), static_cast<Pass>(pass),
-                Device{multiprocessors, shared_bytes}, tuning_of(few_values, fan_gradients));
+                Device{multiprocessors, shared_bytes}, tuning_of(few_values, fan_gradients, gemm));
   *view = {number_of(plan.path), plan.channels,       plan.wide,
            plan.slides,          plan.packed,         plan.dilated,
            plan.strided,         plan.few_taps,       plan.direct,
@@ -40,16 +41,17 @@ void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, i
            plan.stages,          plan.cycle,          plan.tiles,
            plan.row_tiles,       plan.row_lanes,      plan.rows,
            plan.block_rows,      plan.halo_packs,     plan.taps_pitch,
-           plan.warp_tiles,      plan.warp_packs,     plan.products,
-           plan.aligned,         plan.block_channels, plan.taps,
-           plan.tap_parts,       plan.splits,         plan.lanes,
-           plan.blocks,          plan.threads,        static_cast<int64_t>(plan.shared_bytes)};
+           plan.warp_tiles,      plan.made_packs,     plan.warp_packs,
+           plan.products,        plan.aligned,        plan.block_channels,
+           plan.taps,            plan.tap_parts,      plan.splits,
+           plan.lanes,           plan.blocks,         plan.threads,
+           static_cast<int64_t>(plan.shared_bytes)};
 }
 
 int serves_it(const Given* given, int pass, int multiprocessors, int few_values,
-              int fan_gradients) {
+              int fan_gradients, int gemm) {
   return serves(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors},
-                tuning_of(few_values, fan_gradients));
+                tuning_of(few_values, fan_gradients, gemm));
 }
 
 // The problem of an input gradient of step 1, as a forward one.
