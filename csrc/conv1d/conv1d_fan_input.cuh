@@ -24,6 +24,9 @@ struct FanInputArgs {
   uint32_t stage_channels;             // of a warp, whose taps are in shared memory at once
   uint32_t units;                      // tiles of all images
   FastDiv unit_blocks, step, taps_div, tiles, parts;
+  // Of every so many places of the input one has taps; and how many of a tile are that far apart.
+  int32_t every;
+  FastDiv tile_turns;
 };
 
 // Four values of a row from place `at` on, with 0 for what lies outside.
@@ -338,8 +341,14 @@ __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
     const auto end = min(static_cast<int32_t>(args.tile_places), args.to_size - begin);
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                   (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;
+    // Lanes side by side have all taps or none: (6,96,6539) to 80 channels, 16 groups, 25 taps, step 8, dilation 16, f16 218 us otherwise, and
+    // 65 with dilation 15.
 #pragma unroll 1
-    for (auto place = static_cast<int32_t>(threadIdx.x); place < end; place += kThreads) {
+    for (uint32_t i = threadIdx.x; i < args.tile_turns.divisor * args.every; i += kThreads) {
+      uint32_t rest_of_every = i;
+      const auto turn = static_cast<int32_t>(args.tile_turns.divmod(rest_of_every));
+      const int32_t place = turn * args.every + static_cast<int32_t>(rest_of_every);
+      if (place >= end) continue;
       auto steps = static_cast<uint32_t>(begin + place + args.padding + args.lead_steps * step);
       const uint32_t rest = args.step.divmod(steps);
       const int32_t first_tap = first_taps[rest];

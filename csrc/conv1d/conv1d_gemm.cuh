@@ -17,6 +17,7 @@ struct GemmArgs {
   int32_t from_size, to_size, step, padding, dilation, taps;
   uint32_t in_channels, out_channels;  // of a group
   uint32_t products;                   // of an output
+  bool in_pairs;  // taps of two products lie in a word, an output's in whole words
   uint32_t units;                      // tiles of all images
   FastDiv unit_blocks, tiles, parts, taps_div;
   // Of a row in shared memory: packs of inputs and of outputs, and the products of whole steps.
@@ -81,8 +82,20 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   };
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_out;
+  const uint32_t* const weight_words = reinterpret_cast<const uint32_t*>(weight);
+  // Has wait_for_copies() to be waited for, too.
+  const auto copy_taps = [&] {
+    uint32_t* const words = reinterpret_cast<uint32_t*>(taps);
+    for (uint32_t i = threadIdx.x; i < kChannels * 8 * steps; i += threads) {
+      uint32_t m = 2 * i;
+      const uint32_t product = args.row_taps.divmod(m);
+      copy_async_if(words + (m * pitch_packs * N + product) / 2,
+                    weight_words + (int64_t{m} * args.weight_out + product) / 2,
+                    m < channels && product < args.products);
+    }
+  };
   const auto read_taps = [&] {
-    constexpr int kSome = 16;  // under way at the same time
+    constexpr int kSome = kRows > 1 ? 16 : 8;  // under way at the same time, as registers allow
     const uint32_t count = kChannels * 16 * steps;
 #pragma unroll 1
     for (uint32_t begin = threadIdx.x; begin < count; begin += kSome * threads) {
@@ -131,7 +144,13 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     copy(static_cast<const T*>(args.from) + image * args.from_batch +
              int64_t{group} * args.in_channels * args.from_channel,
          begin * args.step - args.padding);
-    if (unit == first_unit) read_taps();
+    if (unit == first_unit) {
+      if (args.in_pairs) {
+        copy_taps();
+      } else {
+        read_taps();
+      }
+    }
     wait_for_copies();
     __syncthreads();
 

@@ -122,6 +122,10 @@ cudaError_t launch_gemm(const Problem& p, const Plan& plan, cudaStream_t stream)
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.out_channels = static_cast<uint32_t>(p.to.channels);
   args.products = static_cast<uint32_t>(p.from.channels * p.taps);
+  args.in_pairs = p.weight.tap_stride == 1 && p.weight.in_stride == p.taps &&
+                  p.from.channels * p.taps % 2 == 0 && p.weight.out_stride % 2 == 0 &&
+                  p.weight.group_stride % 2 == 0 &&
+                  reinterpret_cast<uintptr_t>(p.weight.data) % 4 == 0;
   args.units = static_cast<uint32_t>(plan.lanes);
   args.unit_blocks = div_by(plan.rows);
   args.tiles = div_by(plan.row_tiles);

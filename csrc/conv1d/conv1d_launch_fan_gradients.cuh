@@ -33,7 +33,10 @@ cudaError_t launch_fan_input(const Problem& p, const Plan& plan, cudaStream_t st
   args.dilation = static_cast<int32_t>(p.dilation);
   args.taps = static_cast<int32_t>(p.taps);
   args.tap_cycle = static_cast<int32_t>(detail::tap_cycle_of(p));
-  args.place_step = static_cast<int32_t>(p.dilation / std::gcd(p.step, p.dilation));
+  const int64_t every = std::gcd(p.step, p.dilation);
+  args.every = static_cast<int32_t>(every);
+  args.place_step = static_cast<int32_t>(p.dilation / every);
+  args.tile_turns = div_by(ceil_div(plan.warp_tiles, every));
   args.lead_steps = static_cast<int32_t>(lead_steps(p));
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.out_channels = static_cast<uint32_t>(p.to.channels);
