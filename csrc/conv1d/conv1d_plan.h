@@ -388,7 +388,7 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
   bool ours = plan.path != Path::kLibrary && pays(problem, pass, plan);
   if (forward || detail::has_unit_step(problem)) {
     const Problem laid = forward ? problem : detail::transposed(problem);
-    if (!ours || detail::prefers_gemm(laid, plan)) {
+    if (ours ? detail::prefers_gemm(laid, plan) : detail::pays_gemm(laid)) {
       const Plan gemm = detail::plan_gemm(laid, device, tuning);
       if (gemm.path != Path::kLibrary) plan = gemm;
       ours = ours || gemm.path != Path::kLibrary;

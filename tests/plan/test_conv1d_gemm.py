@@ -94,6 +94,7 @@ def test_no_more_shared_memory_than_the_device_has(planner, shared):
         (FORWARD, ((16, 4, (16, 16), 8192, 41), {"step": 4}), (((16, 4, (17, 16), 8192, 41), {"step": 4}), LIBRARY)),
         (FORWARD, ((4, 4, (2, 3), 30000, 20), {"step": 4}), (((4, 4, (2, 2), 100000, 24), {"step": 2}), CHUNKS)),
         (FORWARD, ((4, 4, (3, 2), 30000, 24), {"step": 2}), (((4, 4, (1, 2), 30000, 24), {"step": 2}), CHUNKS)),
+        (FORWARD, ((1, 3863, (1, 3), 130, 49), {"step": 4, "padding": 48}), (((1, 3863, (1, 2), 130, 49), {"step": 4, "padding": 48}), LIBRARY)),
         # as many places between dilated taps, taps beyond a multiprocessor's shared memory,
         (FORWARD, ((1, 5, (5, 27), 30000, 16), {"dilation": 16}), (((1, 5, (5, 27), 30000, 16), {"dilation": 1000}), LIBRARY)),
         # short rows.
