@@ -17,8 +17,8 @@ struct GemmArgs {
   int32_t from_size, to_size, step, padding, dilation, taps;
   uint32_t in_channels, out_channels;  // of a group
   uint32_t products;                   // of an output
-  bool in_pairs;  // taps of two products lie in a word, an output's in whole words
-  uint32_t units;                      // tiles of all images
+  bool in_pairs;   // taps of two products lie in a word, an output's in whole words
+  uint32_t units;  // tiles of all images
   FastDiv unit_blocks, tiles, parts, taps_div;
   // Of a row in shared memory: packs of inputs and of outputs, and the products of whole steps.
   FastDiv row_packs, made_packs, row_taps;
@@ -196,11 +196,11 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     }
     if (args.activation != Activation::kNone) {
 #pragma unroll
-      for (int i = 0; i < kRows * kParts; ++i) activate(sums[i / kParts][i % kParts], args.activation);
+      for (int i = 0; i < kRows * kParts; ++i)
+        activate(sums[i / kParts][i % kParts], args.activation);
     }
-    T* const to =
-        static_cast<T*>(args.to) + image * args.to_batch +
-        (int64_t{group} * args.out_channels + first_channel) * args.to_channel + begin;
+    T* const to = static_cast<T*>(args.to) + image * args.to_batch +
+                  (int64_t{group} * args.out_channels + first_channel) * args.to_channel + begin;
 #pragma unroll
     for (int i = 0; i < 2 * kRows; ++i) {
       const uint32_t m = 8 * i + lane / 4;

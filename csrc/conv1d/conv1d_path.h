@@ -58,7 +58,8 @@ struct Plan {
   // polyphase: see PolyphaseArgs.
   int64_t phases = 1, phase_segments = 0, phase_pitch = 0, stages = 1;
   int64_t made_packs = 0;  // kGemm: of a row of outputs in shared memory
-  int64_t warp_packs = 0;  // kChunks, kFan, kGemm: of an input row in shared memory, of a warp or a block
+  int64_t warp_packs =
+      0;  // kChunks, kFan, kGemm: of an input row in shared memory, of a warp or a block
   // That the kernel is compiled for. kFan: products, of half types steps of 16; kGemm: channels, by 16; direct: of 16 places; polyphase: segments of a lane; weight gradients, kChunks:
   // taps, of half types matrices.
   int products = 0;

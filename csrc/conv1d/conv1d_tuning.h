@@ -23,9 +23,9 @@ constexpr int kFanTapBytes = 40 << 10;  // of shared memory, for their taps
 constexpr int kFanMostStep =
     64;  // of input gradients from many channels, whose first taps are in shared memory
 constexpr int kFanReach =
-    1 << 29;  // places of an input that weight gradients of many channels count
-constexpr int kGemmPlaces = 32;       // of a warp, in products of matrices that gather,
-constexpr int kGemmRows = 4;          // and times 16 channels, at most
+    1 << 29;                     // places of an input that weight gradients of many channels count
+constexpr int kGemmPlaces = 32;  // of a warp, in products of matrices that gather,
+constexpr int kGemmRows = 4;     // and times 16 channels, at most
 constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
 constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels

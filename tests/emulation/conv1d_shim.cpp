@@ -43,8 +43,8 @@ struct Limits {
   int64_t weight_bytes, few_places, few_outputs, few_products, few_last_products, few_tile_products,
       few_taps_products, few_direct_products, direct_filled, direct_far_filled, direct_warps,
       direct_row, polyphase_taps, polyphase_outputs, polyphase_warps, polyphase_few_warps,
-      fan_gradient_channels, fan_gradient_first, few_weight_places,
-      gemm_channels, launch_blocks, far;
+      fan_gradient_channels, fan_gradient_first, few_weight_places, gemm_channels, launch_blocks,
+      far;
 };
 
 // The limits that small problems would not reach.

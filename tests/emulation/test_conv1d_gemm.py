@@ -30,7 +30,9 @@ def test_any_taps(conv1d, step, dilation):
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
-@pytest.mark.parametrize("channels", [(1, 1), (3, 2), (2, 16), (2, 17), (8, 5), (5, 40), (1, 70), (3, 130), (9, 3), (16, 33)])
+@pytest.mark.parametrize(
+    "channels", [(1, 1), (3, 2), (2, 16), (2, 17), (8, 5), (5, 40), (1, 70), (3, 130), (9, 3), (16, 33)]
+)
 def test_any_channels(conv1d, dtype, channels):
     """More than a block takes, and fewer than a product of matrices has; of rows and taps that lie anywhere."""
     met = set()
@@ -81,13 +83,29 @@ def test_infinite_values_make_no_nan_elsewhere(conv1d):
     """Of inputs, beside the taps that there are; of taps, over zeros beside the row, they do."""
     for taps, channels in ((7, 1), (5, 3), (16, 1)):
         for infinite, infinite_taps in (((0, 17, 199), ()), ((), (0,))):
-            gemm(conv1d, Problem(F16, 1, 1, (channels, 20), 200, taps, 3, (3, 0), infinite=infinite, infinite_taps=infinite_taps))
+            gemm(
+                conv1d,
+                Problem(
+                    F16, 1, 1, (channels, 20), 200, taps, 3, (3, 0), infinite=infinite, infinite_taps=infinite_taps
+                ),
+            )
 
 
 def test_input_gradients(conv1d):
     """Of step 1, where a convolution with the taps reversed has many products."""
     for taps, padding, channels in ((25, 12, (20, 9)), (9, 0, (11, 16))):
-        problem = Problem(F16, 2, 2, channels, 90, taps, 1, (padding, padding), special=1, layouts=(Layout(gaps=(1, 0, 0)), Layout(), Layout()))
+        problem = Problem(
+            F16,
+            2,
+            2,
+            channels,
+            90,
+            taps,
+            1,
+            (padding, padding),
+            special=1,
+            layouts=(Layout(gaps=(1, 0, 0)), Layout(), Layout()),
+        )
         assert problem.run(conv1d, BACKWARD_INPUT, **ANY).path == GEMM
 
 
@@ -99,5 +117,7 @@ def test_what_is_left_to_others(conv1d):
         (F16, 4, 5, 4000, Layout()),
     ):
         span = (taps - 1) * dilation
-        problem = Problem(dtype, 1, 1, (channels, 8), 300, taps, 2, (span, span), dilation, layouts=(Layout(), layout, Layout()))
+        problem = Problem(
+            dtype, 1, 1, (channels, 8), 300, taps, 2, (span, span), dilation, layouts=(Layout(), layout, Layout())
+        )
         assert problem.run(conv1d, FORWARD, **ANY).path != GEMM

@@ -8,8 +8,8 @@ struct PlanView {
   int64_t path, channels, wide, slides, packed, dilated, strided, few_taps, direct, polyphase,
       matrices, few_values, channels_first, places, row_width, phases, phase_segments, phase_pitch,
       stages, cycle, tiles, row_tiles, row_lanes, rows, block_rows, halo_packs, taps_pitch,
-      warp_tiles, made_packs, warp_packs, products, aligned, block_channels, taps, tap_parts, splits, lanes,
-      blocks, threads, shared_bytes;
+      warp_tiles, made_packs, warp_packs, products, aligned, block_channels, taps, tap_parts,
+      splits, lanes, blocks, threads, shared_bytes;
 };
 
 namespace {
@@ -32,24 +32,50 @@ void plan(const Given* given, int pass, int multiprocessors, int shared_bytes, i
   const Plan plan =
       make_plan(make_problem(*given), static_cast<Pass>(pass),
                 Device{multiprocessors, shared_bytes}, tuning_of(few_values, fan_gradients, gemm));
-  *view = {number_of(plan.path), plan.channels,       plan.wide,
-           plan.slides,          plan.packed,         plan.dilated,
-           plan.strided,         plan.few_taps,       plan.direct,
-           plan.polyphase,       plan.matrices,       plan.few_values,
-           plan.channels_first,  plan.places,         plan.row_width,
-           plan.phases,          plan.phase_segments, plan.phase_pitch,
-           plan.stages,          plan.cycle,          plan.tiles,
-           plan.row_tiles,       plan.row_lanes,      plan.rows,
-           plan.block_rows,      plan.halo_packs,     plan.taps_pitch,
-           plan.warp_tiles,      plan.made_packs,     plan.warp_packs,
-           plan.products,        plan.aligned,        plan.block_channels,
-           plan.taps,            plan.tap_parts,      plan.splits,
-           plan.lanes,           plan.blocks,         plan.threads,
+  *view = {number_of(plan.path),
+           plan.channels,
+           plan.wide,
+           plan.slides,
+           plan.packed,
+           plan.dilated,
+           plan.strided,
+           plan.few_taps,
+           plan.direct,
+           plan.polyphase,
+           plan.matrices,
+           plan.few_values,
+           plan.channels_first,
+           plan.places,
+           plan.row_width,
+           plan.phases,
+           plan.phase_segments,
+           plan.phase_pitch,
+           plan.stages,
+           plan.cycle,
+           plan.tiles,
+           plan.row_tiles,
+           plan.row_lanes,
+           plan.rows,
+           plan.block_rows,
+           plan.halo_packs,
+           plan.taps_pitch,
+           plan.warp_tiles,
+           plan.made_packs,
+           plan.warp_packs,
+           plan.products,
+           plan.aligned,
+           plan.block_channels,
+           plan.taps,
+           plan.tap_parts,
+           plan.splits,
+           plan.lanes,
+           plan.blocks,
+           plan.threads,
            static_cast<int64_t>(plan.shared_bytes)};
 }
 
-int serves_it(const Given* given, int pass, int multiprocessors, int few_values,
-              int fan_gradients, int gemm) {
+int serves_it(const Given* given, int pass, int multiprocessors, int few_values, int fan_gradients,
+              int gemm) {
   return serves(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors},
                 tuning_of(few_values, fan_gradients, gemm));
 }
