@@ -249,14 +249,14 @@ def fan(conv1d, dtype, channels, size, taps, step, layout=None, sms=1, batch=1, 
 @pytest.mark.parametrize("in_channels", [1, 2, 5])
 def test_fans_of_all_products(conv1d, dtype, in_channels):
     half, products = dtype in HALVES, set()
-    for taps in range(1, (64 if half else 16) // in_channels + 1):
+    for taps in range(1, (32 if half else 16) // in_channels + 1):
         whole = Layout(offset=taps % 5, whole=2 * values_of(dtype))
-        taken = fan(conv1d, dtype, (in_channels, 9), 21, taps, 1 + taps // 2 % 2, whole)
+        step = 2 if taps > 16 else 1 + taps // 2 % 2
+        taken = fan(conv1d, dtype, (in_channels, 9), 21 + taps, taps, step, whole)
         products.add(taken.products)
-        steps = -(-in_channels * taps // 16)
-        assert not half or taken.products == {3: 4}.get(steps, steps)
+        assert not half or taken.products == -(-in_channels * taps // 16)
     if in_channels == 1:
-        assert products == ({1, 2, 4} if half else {3, 4, 5, 6, 7, 8, 10, 12, 16})
+        assert products == ({1, 2} if half else {3, 4, 5, 6, 7, 8, 10, 12, 16})
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -279,9 +279,9 @@ def test_fans_of_rows_that_are_aligned_to_sectors_and_not(conv1d, dtype, step):
                 assert (taken.path, taken.aligned * item) == (FAN, aligned)
 
 
-@pytest.mark.parametrize("dtype, taps, size", [(F16, 3, 1100), (BF16, 20, 1100), (F16, 50, 550)], ids=str)
-def test_fans_in_several_turns(conv1d, dtype, taps, size):
-    taken = fan(conv1d, dtype, (1, 30), size, taps, 1, Layout(whole=16), batch=4)
+@pytest.mark.parametrize("dtype, channels, taps", [(F16, 1, 3), (BF16, 2, 10)], ids=str)
+def test_fans_in_several_turns(conv1d, dtype, channels, taps):
+    taken = fan(conv1d, dtype, (channels, 30), 1100, taps, 1, Layout(whole=16), batch=4)
     assert (taken.warp_tiles, taken.row_tiles) == (3, 2)
 
 
