@@ -91,7 +91,11 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //     of 4 aligned alike 134, of all 16, shifted, 71.
 //   kFanTapBytes: (46,126,303) to 5565, 21 groups, 7 taps, step 5, whose taps don't fit with 8 warps that share places, bf16 input 330 and, with 4 in
 //     40 KB, input and weight 200.
-// Not swept: fan_split_channels, kFanMostStep, polyphase_channels, the shared memory of a block of phases and of all its channels at once, mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
+// And forwards of half types, few values and products of matrices that gather:
+//   few_gemm_products: (4,16,500) to 64 channels, 4 groups, 11 taps, step 3 (14 x 1024 products a multiprocessor) 3.69 and 3.67; (2,12,1000) to 48, 3 groups, 11 taps,
+//     step 2 (16 x 1024) 3.70 and 3.24; (1,25,3000) to 45, 5 groups, 20 taps, step 3 (34 x 1024) 8.3 and 4.2; (4,8,300) to 32, 4 groups, 16 taps, step 4 1.7 and 2.9.
+//   gemm_channels: of 9 to 16 input channels 1.6 to 4.5 times ATen's speed (17 problems), of 32 0.8 to 2.5.
+// Not swept: kGemmPlaces, kGemmRows, fan_split_channels, kFanMostStep, polyphase_channels, the shared memory of a block of phases and of all its channels at once, mma_dilation, strided_tiles, gather_tiles, gather_step, fan_channels, weight_blocks, weight_units, and the constants above but for
 // kChunkThreads, which is row_threads'; most_channels is the limit that the room was built for.
 struct Tuning {
   int row_threads = 128;      // of a block of rows_kernel, at most
