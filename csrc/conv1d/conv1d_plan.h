@@ -389,14 +389,14 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
   if (forward || detail::has_unit_step(problem)) {
     const Problem laid = forward ? problem : detail::transposed(problem);
     if (ours ? detail::prefers_gemm(laid, plan) : detail::pays_gemm(laid)) {
-      const Plan gemm = detail::plan_gemm(laid, device, tuning);
-      if (gemm.path != Path::kLibrary) plan = gemm;
-      ours = ours || gemm.path != Path::kLibrary;
+      plan = detail::or_else(detail::plan_gemm(laid, device, tuning), plan);
+      ours = ours || plan.path == Path::kGemm;
     }
     if (detail::takes_few_values(laid, plan, ours, device, tuning)) {
       plan = detail::plan_few_values(laid, device, tuning);
     }
   }
+  // Products of matrices that gather were not measured beside gradients that go through the channels.
   ours = ours && plan.path != Path::kGemm;
   if (forward || !detail::prefers_fan_input(problem, plan, ours, tuning)) return plan;
   return detail::or_else(detail::plan_fan_input(problem, device, tuning), plan);
