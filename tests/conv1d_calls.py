@@ -100,9 +100,9 @@ MANY_GRADIENTS = {
 }
 
 
-# Of half types by gemm_kernel, by how many times 16 output channels a block has.
+# Of half types by gemm_kernel, by how many times 16 output channels a block has. Taps are copied singly, by 2, 4 and 8.
 MANY_PRODUCTS = {
-    1: Many((4, 24, 4001), 48, 6, 11, stride=3),
+    1: Many((4, 18, 4001), 48, 6, 11, stride=3),
     2: Many((8, 12, 8000), 62, 2, 9, stride=2, dilation=2),
     3: Many((16, 5, 6001), 47, 1, 20, stride=2),
     4: Many((30, 8, 4000), 121, 1, 15),

@@ -24,14 +24,14 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
 #endif
 }
 
-// A value of 4 bytes, or 0 if not `valid`: nothing is read then.
+// A value of 4, 8 or 16 bytes, or 0 if not `valid`: nothing is read then.
 template <typename T>
 __device__ __forceinline__ void copy_async_if(T* shared, const T* global, bool valid) {
-  static_assert(sizeof(T) == 4);
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global), "r"(valid ? 4 : 0)
+               "l"(global), "n"(sizeof(T)), "r"(valid ? static_cast<int>(sizeof(T)) : 0)
                : "memory");
 #else
   *shared = valid ? *global : T{};

@@ -15,10 +15,11 @@ struct GemmArgs {
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, dilation, taps;
+  int32_t places;                      // of a tile, which not all warps may have
   uint32_t in_channels, out_channels;  // of a group
   uint32_t products;                   // of an output
-  bool in_pairs;   // taps of two products lie in a word, an output's in whole words
-  uint32_t units;  // tiles of all images
+  uint32_t tap_values;  // 1, 2, 4 or 8 that an output's taps consist of, side by side and aligned
+  uint32_t units;       // tiles of all images
   FastDiv unit_blocks, tiles, parts, taps_div;
   // Of a row in shared memory: packs of inputs and of outputs, and the products of whole steps.
   FastDiv row_packs, made_packs, row_taps;
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   };
   wait_for_grid_before();
 
-  const auto places = static_cast<int32_t>(threads / 32 * kGemmPlaces);
+  const int32_t places = args.places;
   const Rows<T> rows{args.first_pack, args.last_pack};
   // Has wait_for_copies() to be waited for.
   const auto copy = [&](const T* from, int32_t first) {
@@ -82,39 +83,49 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   };
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_out;
-  const uint32_t* const weight_words = reinterpret_cast<const uint32_t*>(weight);
-  // Has wait_for_copies() to be waited for, too.
-  const auto copy_taps = [&] {
-    uint32_t* const words = reinterpret_cast<uint32_t*>(taps);
-    for (uint32_t i = threadIdx.x; i < kChannels * 8 * steps; i += threads) {
-      uint32_t m = 2 * i;
+  // As many side by side as `some` is long. Has wait_for_copies() to be waited for, too.
+  const auto copy_taps = [&](auto some) {
+    using Some = decltype(some);
+    constexpr uint32_t kSome = sizeof(Some) / sizeof(T);
+    for (uint32_t i = threadIdx.x; i < kChannels * 16 / kSome * steps; i += threads) {
+      uint32_t m = kSome * i;
       const uint32_t product = args.row_taps.divmod(m);
-      copy_async_if(words + (m * pitch_packs * N + product) / 2,
-                    weight_words + (int64_t{m} * args.weight_out + product) / 2,
+      copy_async_if(reinterpret_cast<Some*>(taps + m * pitch_packs * N + product),
+                    reinterpret_cast<const Some*>(weight + int64_t{m} * args.weight_out + product),
                     m < channels && product < args.products);
     }
   };
+  // Two at a time of an output's, wherever they lie.
   const auto read_taps = [&] {
-    constexpr int kSome = kRows > 1 ? 16 : 8;  // under way at the same time, as registers allow
-    const uint32_t count = kChannels * 16 * steps;
+    constexpr int kSome = kRows > 1 ? 8 : 4;  // under way at the same time, as registers allow
+    const uint32_t count = kChannels * 8 * steps;
+    const auto place_of = [&](uint32_t i, uint32_t& product) {
+      uint32_t m = 2 * i;
+      product = args.row_taps.divmod(m);
+      return m;
+    };
 #pragma unroll 1
     for (uint32_t begin = threadIdx.x; begin < count; begin += kSome * threads) {
-      T some[kSome];
+      Pack<T, 2> some[kSome];
 #pragma unroll
       for (int j = 0; j < kSome; ++j) {
-        uint32_t m = begin + j * threads;
-        const uint32_t product = args.row_taps.divmod(m);
+        uint32_t product;
+        const uint32_t m = place_of(begin + j * threads, product);
         uint32_t c = product;
         const uint32_t k = args.taps_div.divmod(c);
-        const T* const row = weight + int64_t{m} * args.weight_out;
-        some[j] = load_if(row + c * args.weight_in + k * args.weight_tap,
-                          m < channels && product < args.products);
+        const T* const tap =
+            weight + int64_t{m} * args.weight_out + c * args.weight_in + k * args.weight_tap;
+        // The next channel's first tap follows the last one.
+        const int64_t next =
+            k + 1 < args.taps_div.divisor ? args.weight_tap : args.weight_in - k * args.weight_tap;
+        some[j].values[0] = load_if(tap, m < channels && product < args.products);
+        some[j].values[1] = load_if(tap + next, m < channels && product + 1 < args.products);
       }
 #pragma unroll
       for (int j = 0; j < kSome; ++j) {
-        uint32_t m = begin + j * threads;
-        const uint32_t product = args.row_taps.divmod(m);
-        if (m < kChannels) taps[m * pitch_packs * N + product] = some[j];
+        uint32_t product;
+        const uint32_t m = place_of(begin + j * threads, product);
+        if (m < kChannels) store_pack(taps + m * pitch_packs * N + product, some[j]);
       }
     }
   };
@@ -145,10 +156,18 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
              int64_t{group} * args.in_channels * args.from_channel,
          begin * args.step - args.padding);
     if (unit == first_unit) {
-      if (args.in_pairs) {
-        copy_taps();
-      } else {
-        read_taps();
+      switch (args.tap_values) {
+        case 8:
+          copy_taps(uint4{});
+          break;
+        case 4:
+          copy_taps(uint2{});
+          break;
+        case 2:
+          copy_taps(uint32_t{});
+          break;
+        default:
+          read_taps();
       }
     }
     wait_for_copies();
@@ -156,13 +175,13 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 
     float sums[kRows][kParts][4] = {};
     const int32_t warp_begin = static_cast<int32_t>(warp) * kGemmPlaces;
-    if (begin + warp_begin < args.to_size) {
+    const bool has_places = warp_begin < places;  // or only copies
+    if (has_places && begin + warp_begin < args.to_size) {
       // Column n of product t is place 8 t + n.
       const T* const own = reinterpret_cast<const T*>(packs) +
                            (warp_begin + static_cast<int32_t>(lane / 4)) * args.step;
       const uint4* const a_packs = shared + lane % 16 * pitch_packs + lane / 16;
-#pragma unroll 2
-      for (uint32_t s = 0; s < steps; ++s) {
+      const auto multiply = [&](uint32_t s, auto last) {
         const uint2 four = *reinterpret_cast<const uint2*>(offsets + 16 * s + 4 * (lane % 4));
         const uint32_t at[4] = {four.x & 0xffff, four.x >> 16, four.y & 0xffff, four.y >> 16};
         uint32_t b[kParts][2];
@@ -173,11 +192,8 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
           for (int half = 0; half < 2; ++half) {
             const Pack<T, 2> pair{column[at[2 * half]], column[at[2 * half + 1]]};
             memcpy(&b[t][half], &pair, sizeof(pair));
+            if constexpr (decltype(last)::value) b[t][half] &= last_masks[half];
           }
-        }
-        if (s + 1 == steps) {
-#pragma unroll
-          for (int i = 0; i < 2 * kParts; ++i) b[i / 2][i % 2] &= last_masks[i % 2];
         }
 #pragma unroll
         for (int m = 0; m < kRows; ++m) {
@@ -186,7 +202,10 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 #pragma unroll
           for (int t = 0; t < kParts; ++t) multiply_add_matrices<T>(sums[m][t], a, b[t]);
         }
-      }
+      };
+#pragma unroll 2
+      for (uint32_t s = 0; s + 1 < steps; ++s) multiply(s, std::false_type{});
+      multiply(steps - 1, std::true_type{});
     }
     __syncthreads();  // the inputs are read
 
@@ -203,6 +222,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
                   (int64_t{group} * args.out_channels + first_channel) * args.to_channel + begin;
 #pragma unroll
     for (int i = 0; i < 2 * kRows; ++i) {
+      if (!has_places) break;
       const uint32_t m = 8 * i + lane / 4;
       const int32_t ahead = ahead_of(to + int64_t{m} * args.to_channel);
       T* const own = made + m * args.made_packs.divisor * N + 2 * (lane % 4) + warp_begin + ahead;

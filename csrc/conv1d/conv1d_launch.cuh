@@ -111,6 +111,16 @@ cudaError_t launch_fan(const Problem& p, const Plan& plan, cudaStream_t stream) 
   }
 }
 
+// Of how many taps of an output, side by side and aligned, all outputs' consist.
+template <typename T>
+uint32_t tap_values_of(const Problem& p) {
+  const int64_t products = p.from.channels * p.taps;
+  if (p.weight.tap_stride != 1 || p.weight.in_stride != p.taps) return 1;
+  const auto any = reinterpret_cast<uintptr_t>(p.weight.data) / sizeof(T) |
+                   static_cast<uint64_t>(products | p.weight.out_stride | p.weight.group_stride);
+  return any % 8 == 0 ? 8 : any % 4 == 0 ? 4 : any % 2 == 0 ? 2 : 1;
+}
+
 template <typename T>
 cudaError_t launch_gemm(const Problem& p, const Plan& plan, cudaStream_t stream) {
   GemmArgs args;
@@ -122,10 +132,8 @@ cudaError_t launch_gemm(const Problem& p, const Plan& plan, cudaStream_t stream)
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.out_channels = static_cast<uint32_t>(p.to.channels);
   args.products = static_cast<uint32_t>(p.from.channels * p.taps);
-  args.in_pairs = p.weight.tap_stride == 1 && p.weight.in_stride == p.taps &&
-                  p.from.channels * p.taps % 2 == 0 && p.weight.out_stride % 2 == 0 &&
-                  p.weight.group_stride % 2 == 0 &&
-                  reinterpret_cast<uintptr_t>(p.weight.data) % 4 == 0;
+  args.places = static_cast<int32_t>(plan.places);
+  args.tap_values = tap_values_of<T>(p);
   args.units = static_cast<uint32_t>(plan.lanes);
   args.unit_blocks = div_by(plan.rows);
   args.tiles = div_by(plan.row_tiles);

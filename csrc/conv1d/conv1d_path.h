@@ -43,7 +43,7 @@ struct Plan {
   bool matrices = false;        // kFanGradients: on tensor cores
   bool few_values = false;      // kValues: all inputs and taps under way at once
   bool channels_first = false;  // kValues: neighbouring lanes take neighbouring channels
-  int64_t places = 4;           // kValues: of a lane
+  int64_t places = 4;           // kValues: of a lane; kGemm: of a tile
   int64_t row_width = 1;        // so many take neighbouring places; packed: packs; gathered: taps;
                                 // few_values: outputs of a warp
   int64_t cycle = 1;            // kRows, kFan: rows so many channels apart are aligned alike

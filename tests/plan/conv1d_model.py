@@ -210,8 +210,12 @@ def check_values(problem: Problem, plan: PlanView, sms: int, gathers: bool) -> N
 
 def check_gemm(problem: Problem, plan: PlanView, sms: int) -> None:
     check_contiguous(problem)
-    ins, products, places = problem.from_.channels, problem.from_.channels * problem.taps, plan.threads
+    ins, products, places = problem.from_.channels, problem.from_.channels * problem.taps, plan.places
     assert problem.item == 2 and ins <= 16 and places in (64, 128, 256)
+    # A warp for each 32 of them, and more only where there are few blocks.
+    assert plan.threads == places or (
+        places < plan.threads <= THREADS and plan.blocks * plan.threads < 2 * sms * THREADS
+    )
     # A block's channels, by 16, and its places of a row.
     assert plan.products in (1, 2, 3, 4)
     channels = 16 * plan.products
@@ -228,7 +232,7 @@ def check_gemm(problem: Problem, plan: PlanView, sms: int) -> None:
     # Blocks of a group and some of its channels share tiles, and all run at once where there are tiles enough.
     assert plan.lanes == problem.batch * plan.row_tiles < FAR and 1 <= plan.rows <= plan.lanes
     assert plan.blocks == problem.groups * plan.tiles * plan.rows
-    assert plan.rows == 1 or plan.blocks <= sms * 4 * (THREADS // plan.threads)
+    assert plan.rows == 1 or plan.blocks <= sms * 4 * (THREADS // places)
     last = (plan.row_tiles - 1) * places * problem.step - problem.padding
     assert last + plan.warp_packs * 8 < 2**31
 

@@ -67,12 +67,12 @@ def test_what_the_kernel_relies_on(planner):
     def check_one(problem, which, sms, few):
         plan = check(planner, problem, which, sms, few, gemm=True)
         if plan.path == GEMM:
-            taken.update({(which, "rows", plan.products), ("threads", plan.threads)})
+            taken.update({(which, "rows", plan.products), ("warps", plan.places // 32, plan.threads // 32)})
             taken.update({(which, "parts", plan.tiles > 1), ("turns", plan.rows < plan.lanes)})
 
     check_one()
     assert {(FORWARD, "rows", rows) for rows in (1, 2, 3, 4)} | {(BACKWARD_INPUT, "rows", 1)} <= taken
-    assert {("threads", threads) for threads in (64, 128, 256)} <= taken
+    assert {("warps", own, all_) for own, all_ in ((2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (8, 8))} <= taken
     assert {(FORWARD, "parts", parts) for parts in (False, True)} <= taken
     assert {("turns", turns) for turns in (False, True)} <= taken
 
