@@ -67,7 +67,7 @@ MANY = {
     ("polyphase, phases of inputs", "polyphase, phases of inputs"): Many((4, 40, 5001), 40, 40, 25, stride=2),
     ("strided", "strided"): Many((4, 40, 5001), 40, 40, 5, stride=2),
     ("fan", "fan"): Many((4, 1, 3200), 32, 1, 7),
-    ("fan, 2 steps", None): Many((4, 2, 6399), 33, 1, 9, stride=2),
+    ("fan, 2 steps", None): Many((16, 2, 6399), 48, 1, 9, stride=2),
     ("rows", "rows"): Many((1000, 40, 11), 40, 40, 3),
     ("rows, sliding", "rows, sliding"): Many((1000, 40, 11), 40, 40, 11),
     ("rows, dilated", "rows, dilated"): Many((1000, 40, 11), 40, 40, 5, dilation=2),

@@ -181,7 +181,8 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       const T* const own = reinterpret_cast<const T*>(packs) +
                            (warp_begin + static_cast<int32_t>(lane / 4)) * args.step;
       const uint4* const a_packs = shared + lane % 16 * pitch_packs + lane / 16;
-      const auto multiply = [&](uint32_t s, auto last) {
+#pragma unroll 2
+      for (uint32_t s = 0; s < steps; ++s) {
         const uint2 four = *reinterpret_cast<const uint2*>(offsets + 16 * s + 4 * (lane % 4));
         const uint32_t at[4] = {four.x & 0xffff, four.x >> 16, four.y & 0xffff, four.y >> 16};
         uint32_t b[kParts][2];
@@ -192,8 +193,11 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
           for (int half = 0; half < 2; ++half) {
             const Pack<T, 2> pair{column[at[2 * half]], column[at[2 * half + 1]]};
             memcpy(&b[t][half], &pair, sizeof(pair));
-            if constexpr (decltype(last)::value) b[t][half] &= last_masks[half];
           }
+        }
+        if (s + 1 == steps) {
+#pragma unroll
+          for (int i = 0; i < 2 * kParts; ++i) b[i / 2][i % 2] &= last_masks[i % 2];
         }
 #pragma unroll
         for (int m = 0; m < kRows; ++m) {
@@ -202,10 +206,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 #pragma unroll
           for (int t = 0; t < kParts; ++t) multiply_add_matrices<T>(sums[m][t], a, b[t]);
         }
-      };
-#pragma unroll 2
-      for (uint32_t s = 0; s + 1 < steps; ++s) multiply(s, std::false_type{});
-      multiply(steps - 1, std::true_type{});
+      }
     }
     __syncthreads();  // the inputs are read
 

@@ -34,11 +34,14 @@ inline bool has_far_taps(const Problem& p, int64_t places) {
 // dilation 2 0.77; (16,12,700) to 12, 4 groups, 16 taps, dilation 16 0.78; (4,192,2048) to 64, 64 groups, 16 taps, step 4 0.84.
 // Half types of two channels; of more, or into more, products of matrices are faster: (16,8,20000) to 16 channels, 4 groups, 44 taps,
 // step 3 41.6 and 28.6, to 8 25.1 and 26.9, to 4, 24 taps, step 2 21.2 and 26.7, (4,28,40000) to 4, 4 groups, 35 taps, step 3 73 and 27.
-inline bool pays_polyphase(const Problem& p) {
-  if (item_of(p) == 2 && p.from.channels > 1) {
-    return p.step <= 3 && outputs_of(p) >= 128 << 10 && p.from.channels <= 2 && p.to.channels <= 2;
-  }
+// Half types of one channel not where there are 6 warps for each multiprocessor or fewer: (1,100,8000) with 40 taps, step 4 9.5, ATen 8.1,
+// (2,30,10000) with 60, step 5 10.0 and 6.5, with 48, step 2 7.3 and 11.5; but step 8, (2,30,20000) with 60 12.1 and 13.3.
+inline bool pays_polyphase(const Problem& p, const Plan& plan) {
   const int64_t outputs = outputs_of(p), products = p.from.channels * p.taps;
+  if (item_of(p) == 2) {
+    if (p.from.channels == 1) return outputs >= kHalfPhaseOutputs || plan.phases >= 8;
+    return p.step <= 3 && outputs >= 128 << 10 && p.from.channels <= 2 && p.to.channels <= 2;
+  }
   if (is_depthwise(p) || outputs < 64 << 10 || outputs >= 320 << 10) return true;
   if (p.step == 4) return p.taps >= 32 || (p.to.channels > 1 && p.groups > 4);
   return p.groups > 4 || products < 40 || products > 100;
@@ -52,7 +55,7 @@ inline bool pays_forward(const Problem& p, const Plan& plan) {
     case Path::kChunks:
       // Steps of a power of 2 pick inputs from a few banks of shared memory, for every tap (f32, 44 taps, step 4, 168168 outputs: 19.2
       // us, ATen's 10.7; bf16, 51 taps, step 4, dilation 4, (2,44,153729): 59 and 96).
-      if (plan.polyphase) return pays_polyphase(p);
+      if (plan.polyphase) return pays_polyphase(p, plan);
       if (depthwise) {
         // (1,25,15968), 54 taps, step 3, dilation 4, f16: 0.92 of ATen's speed.
         if (half && plan.strided && p.dilation > 1 && p.taps >= 48) return false;
@@ -142,7 +145,15 @@ inline bool pays_gemm(const Problem& p) { return p.from.channels > 1 || p.to.cha
 // Whether these are faster than `plan`, which is faster than a library. The sums are hundredths of
 // microseconds that (4,4 in,20000) to 4 out channels, 4 groups, take on an H100, fitted to 18 of up to 8 input and 64 output channels, 5 to 64
 // taps and dilations up to 16: 5 to 73 us, all but one within 15 %.
+// Before the fan: where it has few blocks, or where few of its channels are aligned alike, so that its tiles of 16 are nearly empty: (2,7,1103) to 202, 4 taps,
+// dilation 8 3.9 and 9.5, (5,2,11257) to 100, 10 taps, dilation 2 13.4 and 18.3; but (1,2,49378) to 134, 11 taps 18.3 and 9.4, (7,2,18544) to 92, 5 taps 22.8 and 18.8.
 inline bool prefers_gemm(const Problem& p, const Plan& plan) {
+  if (plan.path == Path::kFan) {
+    const int64_t alike = ceil_div<int64_t>(p.to.channels, plan.cycle);
+    const int64_t made = plan.cycle * ceil_div<int64_t>(alike, 16) * 16;
+    return p.from.channels * p.taps >= 10 &&
+           (outputs_of(p) < 3 << 19 || 10 * p.to.channels < 7 * made);
+  }
   if (plan.path != Path::kChunks || plan.direct || plan.few_taps || plan.strided ||
       plan.polyphase) {
     return false;

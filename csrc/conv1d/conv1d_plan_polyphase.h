@@ -49,7 +49,11 @@ inline bool has_many_taps(const Problem& p, const Cuts& cuts, const Tuning& tuni
   const int64_t in = p.from.channels, out = p.to.channels, taps = p.taps;
   if (in > tuning.polyphase_channels || out > (in * taps > 64 ? 8 : 4)) return false;
   if (cuts.step > 1) {
-    if (half) return cuts.step <= 5 && taps >= 6 * cuts.step + 12;
+    if (half) {
+      const bool soon = in == 1 && (outputs_of(p) >= kHalfPhaseOutputs || cuts.step >= 8);
+      return soon ? cuts.step <= 8 && taps >= 3 * cuts.step + 6
+                  : cuts.step <= 5 && taps >= 6 * cuts.step + 12;
+    }
     if (p.to.size < tuning.polyphase_outputs && taps < 4 * cuts.step) return false;
     // Lanes that pick values a step apart (strided_kernel) share banks of shared memory where the step is even.
     const int64_t sharing = std::min<int64_t>(std::gcd<int64_t>(cuts.step, 32), 4);

@@ -26,8 +26,9 @@ constexpr int kFanReach =
     1 << 29;                     // places of an input that weight gradients of many channels count
 constexpr int kGemmPlaces = 32;  // of a warp, in products of matrices that gather,
 constexpr int kGemmRows = 4;     // and times 16 channels, at most
-constexpr int kStridedOutputs = 128;  // of a tile of a warp, of other steps than 1
-constexpr int kGatherPlaces = 4;      // of a lane at once, in input gradients of other steps than 1
+constexpr int kHalfPhaseOutputs = 216 << 10;  // from which half types are soon cut into phases
+constexpr int kStridedOutputs = 128;          // of a tile of a warp, of other steps than 1
+constexpr int kGatherPlaces = 4;  // of a lane at once, in input gradients of other steps than 1
 constexpr int kPartPlaces = 128;  // of a row at a time, in weight gradients by packs of channels
 constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilation
 
@@ -79,6 +80,8 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   Steps: depthwise (1,64,65536), step 2, 8 taps 13.8 and 11.1, 24 21.3 and 11.8; step 4, 8 taps 12.5 and 10.3, 44 33 and 12.1; step 8, 12 taps 13.4 and 12.5, 44
 //     34 and 14; step 3, 16 taps 11.4 and 11.3, 44 20.3 and 13.0; step 5, 24 taps 12.0 and 11.7, 44 17.3 and 13.3; step 7, 44 taps 12.0 and 14.4; bf16, step 2, 16
 //     taps 14.7 and 11.7 but (8,512,1500) 18.7 and 20.9, 24 18.1 and 12.3.
+//     Of half types (8,64,8192), step 2, 12 taps 11.2 and 10.9, 16 13.3 and 11.1; step 3, 15 taps 14.3 and 10.1; step 4, 18 taps 15.9 and 10.5; step 5, 21 taps
+//     14.3 and 11.2; step 8, 30 taps (ATen) 14.3 and 13.3; kHalfPhaseOutputs: see conv1d_pays.h.
 //   polyphase_few_*: depthwise (1,64,8192), step 2, 12 taps 3.4 and 4.4; (17,4,8896), step 5, 49 taps 5.4 and 4.9.
 //   polyphase_far, polyphase_warps: one segment and two; dilation 5, (4,512,300), 15 taps 5.1 and 5.6, dilation 6 6.7 and 6.2, 16 11.0 and 7.8; (16,24,8192) to
 //     16 channels, 9 taps, 64 warps a multiprocessor 12.6 and 13.1, (16,48,8192) to 16 26.9 and 25.9; (1,1,2^24), 255 taps 216 and 195.

@@ -99,8 +99,11 @@ def test_no_more_shared_memory_than_the_device_has(planner, shared):
         (FORWARD, ((1, 5, (5, 27), 30000, 16), {"dilation": 16}), (((1, 5, (5, 27), 30000, 16), {"dilation": 1000}), LIBRARY)),
         # short rows.
         (FORWARD, ((64, 4, (4, 16), 200, 15), {}), (((64, 4, (1, 16), 201, 15), {}), ROWS)),
-        # Before the fan, from 33 products on.
-        (FORWARD, ((16, 1, (3, 64), 80000, 11), {"step": 2}), (((16, 1, (2, 64), 80000, 16), {"step": 2}), FAN)),
+        # Before the fan: from 33 products on, of up to 1.5 million outputs, where a tile of 16 has few channels that are aligned alike; from 10 on.
+        (FORWARD, ((16, 1, (3, 64), 80000, 11), {"step": 2}), (((16, 1, (2, 64), 80014, 16), {"step": 2}), FAN)),
+        (FORWARD, ((4, 1, (2, 64), 12014, 16), {"step": 2}), (((4, 1, (2, 64), 12414, 16), {"step": 2}), FAN)),
+        (FORWARD, ((16, 1, (2, 64), 80012, 16), {"step": 2}), (((16, 1, (2, 256), 80012, 16), {"step": 2}), FAN)),
+        (FORWARD, ((4, 1, (2, 64), 2000, 5), {}), (((4, 1, (1, 64), 2000, 9), {}), FAN)),
         # Before chunks of step 1, by what both would take.
         (FORWARD, ((4, 16, (8, 16), 4000, 31), {}), (((4, 16, (4, 16), 4000, 31), {}), CHUNKS)),
         (FORWARD, ((4, 4, (8, 64), 40000, 15), {}), (((4, 4, (2, 16), 40000, 31), {}), CHUNKS)),
