@@ -196,6 +196,8 @@ def _points(rows: list[dict]):
         axes.axhline(1, color="black", linewidth=1.5)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         axes.set_title(curve + _worst(beside), fontsize=10)
         _dress(axes, chosen)
     return figure
