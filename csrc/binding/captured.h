@@ -7,8 +7,9 @@
 
 namespace gpuopt {
 
-// torch.func itself refuses to write to a captured tensor, of which a transform would not see the derivative, but only knows
-// operators that return what they write to. At a transform's level a captured tensor comes in an immutable wrapper.
+// torch.func itself refuses to write to a captured tensor, of which a transform would not see the
+// derivative, but only knows operators that return what they write to. At a transform's level a
+// captured tensor comes in an immutable wrapper.
 inline void check_not_captured(const char* op, NamedTensor written) {
   const auto* wrapper = at::functorch::maybeGetTensorWrapper(written.tensor);
   TORCH_CHECK(

@@ -95,8 +95,9 @@ inline int most_shared_bytes() {
   return bytes;
 }
 
-// Workspace out of torch's allocator, on the current device: freed blocks are reused in stream order, and inside CUDA graphs belong to
-// the graph. (at::empty would fill them under torch.use_deterministic_algorithms.)
+// Workspace out of torch's allocator, on the current device: freed blocks are reused in stream
+// order, and inside CUDA graphs belong to the graph. (at::empty would fill them under
+// torch.use_deterministic_algorithms.)
 class TensorWorkspace final : public Workspace {
  public:
   void* allocate(size_t bytes) override {

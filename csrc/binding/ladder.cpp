@@ -1,4 +1,5 @@
-// The namespace gpuopt_ladder: what ladders there are. Rooms add their operators with TORCH_LIBRARY_FRAGMENT.
+// The namespace gpuopt_ladder: what ladders there are. Rooms add their operators with
+// TORCH_LIBRARY_FRAGMENT.
 #include "binding/ladder.h"
 
 #include <ATen/Context.h>

@@ -1,4 +1,5 @@
-// gpuopt_ladder: the ladders' operators, each with a step as its last argument, and what its steps are called.
+// gpuopt_ladder: the ladders' operators, each with a step as its last argument, and what its steps
+// are called.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,7 +15,8 @@ struct Ladder {
   int64_t count = 0;
 };
 
-// A ladder that exists from when the library is loaded on. The last step is the production operator of the same name.
+// A ladder that exists from when the library is loaded on. The last step is the production operator
+// of the same name.
 class RegisterLadder {
  public:
   template <size_t N>
@@ -28,13 +30,15 @@ class RegisterLadder {
 // ValueError for an operator that has no ladder.
 const Ladder& ladder_of(const std::string& op);
 
-// ValueError for a step that isn't one, and where results must be repeatable RuntimeError for one whose are not.
+// ValueError for a step that isn't one, and where results must be repeatable RuntimeError for one
+// whose are not.
 void check_step(const char* op, int64_t step);
 
 // Whether `step`, a checked one, is the production operator.
 inline bool is_production(const char* op, int64_t step) { return step == ladder_of(op).count - 1; }
 
-// NotImplementedError for a dtype that the ladder has no kernels for, RuntimeError for memory that isn't contiguous.
+// NotImplementedError for a dtype that the ladder has no kernels for, RuntimeError for memory that
+// isn't contiguous.
 void check_ladder_operand(const char* op, const char* name, const at::Tensor& tensor,
                           std::initializer_list<at::ScalarType> dtypes);
 

@@ -1,5 +1,6 @@
-// Results that kernels write whole: as at::empty and at::empty_strided, which torch.use_deterministic_algorithms makes fill
-// what they return. ATen's own structured operators allocate like this, too (aten/src/ATen/EmptyTensor.h).
+// Results that kernels write whole: as at::empty and at::empty_strided, which
+// torch.use_deterministic_algorithms makes fill what they return. ATen's own structured operators
+// allocate like this, too (aten/src/ATen/EmptyTensor.h).
 #pragma once
 
 #include <ATen/ATen.h>

@@ -10,7 +10,8 @@
 
 namespace gpuopt {
 
-// The innermost vmap level, whose rule is being called. While it lives, calls reach the level below.
+// The innermost vmap level, whose rule is being called. While it lives, calls reach the level
+// below.
 class VmapLevel {
  public:
   VmapLevel() {

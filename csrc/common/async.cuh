@@ -60,10 +60,10 @@ __device__ __forceinline__ void wait_for_copy_groups() {
 #endif
 }
 
-// Copies of a whole warp, each of neighbouring aligned packs: in bulk (PTX ISA, "cp.async.bulk", and "mbarrier" for how they
-// are counted), where a lane issues one instruction for each; sm_90 and later, else by all lanes. They belong to kStages,
-// whose copies are waited for in turns: copies, then wait(), then copies again. All lanes call the same with the same
-// arguments.
+// Copies of a whole warp, each of neighbouring aligned packs: in bulk (PTX ISA, "cp.async.bulk",
+// and "mbarrier" for how they are counted), where a lane issues one instruction for each; sm_90 and
+// later, else by all lanes. They belong to kStages, whose copies are waited for in turns: copies,
+// then wait(), then copies again. All lanes call the same with the same arguments.
 template <int kStages>
 class WarpCopies {
  public:
@@ -107,8 +107,8 @@ class WarpCopies {
 #endif
   }
 
-  // Waits for the stage's copies of this turn, `odd` where it is the stage's second, fourth and so on; __syncwarp() makes
-  // those of other lanes visible.
+  // Waits for the stage's copies of this turn, `odd` where it is the stage's second, fourth and so
+  // on; __syncwarp() makes those of other lanes visible.
   __device__ __forceinline__ void wait(uint32_t stage = 0, bool odd = false) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % 32 == 0) {

@@ -1,12 +1,13 @@
-// Additions to global memory that nobody waits for (PTX ISA, "red"): of single elements of every type,
-// of the half types by their aligned pair, and of whole 16-byte packs. All are relaxed, at the scope of
-// the device, and wait for nothing; which of several additions comes first is undefined.
+// Additions to global memory that nobody waits for (PTX ISA, "red"): of single elements of every
+// type, of the half types by their aligned pair, and of whole 16-byte packs. All are relaxed, at
+// the scope of the device, and wait for nothing; which of several additions comes first is
+// undefined.
 //
-// The fast half atomic add: hardware adds halves in pairs (red.add.noftz.f16x2, sm_60; .bf16x2, sm_90)
-// and has to emulate the addition to a single one by a loop of compare-and-swap. So a half is added
-// as one side of the aligned 4-byte pair that it lies in, whatever its parity. Its neighbour is given
-// -0.0, the one number that changes no other: +0.0 would make a +0.0 of -0.0. At the ends of an array
-// the pair may reach outside, where only the loop is left.
+// The fast half atomic add: hardware adds halves in pairs (red.add.noftz.f16x2, sm_60; .bf16x2,
+// sm_90) and has to emulate the addition to a single one by a loop of compare-and-swap. So a half
+// is added as one side of the aligned 4-byte pair that it lies in, whatever its parity. Its
+// neighbour is given -0.0, the one number that changes no other: +0.0 would make a +0.0 of -0.0. At
+// the ends of an array the pair may reach outside, where only the loop is left.
 #pragma once
 
 #include "common/types.cuh"

@@ -28,8 +28,9 @@ __device__ __forceinline__ void store_pack(T* aligned, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(aligned) = pack;
 }
 
-// A pack of 4, 8 or 16 bytes by one access for certain: where another branch stores the values one by one, the compiler
-// may merge the two and take the pack apart (2^24 values of bf16: twice the time).
+// A pack of 4, 8 or 16 bytes by one access for certain: where another branch stores the values one
+// by one, the compiler may merge the two and take the pack apart (2^24 values of bf16: twice the
+// time).
 template <typename T, int N>
 __device__ __forceinline__ void store_whole(T* aligned, const Pack<T, N>& pack) {
   static_assert(sizeof(pack) == 4 || sizeof(pack) == 8 || sizeof(pack) == 16);
@@ -51,8 +52,9 @@ __device__ __forceinline__ void store_whole(T* aligned, const Pack<T, N>& pack) 
 #endif
 }
 
-// 16 aligned bytes of shared memory by one access: where not all of them are used, the compiler may take a plain one apart
-// into several with bank conflicts (conv1d of 2^24 values with 31 taps: 92 us; 58 by this).
+// 16 aligned bytes of shared memory by one access: where not all of them are used, the compiler may
+// take a plain one apart into several with bank conflicts (conv1d of 2^24 values with 31 taps: 92
+// us; 58 by this).
 __device__ __forceinline__ uint4 load_shared_whole(const uint4* shared) {
 #if defined(__CUDA_ARCH__)
   uint4 words;
@@ -66,8 +68,9 @@ __device__ __forceinline__ uint4 load_shared_whole(const uint4* shared) {
 #endif
 }
 
-// 16 aligned bytes if `valid`, else anything, without a branch, so that a row of such loads is under
-// way at once. Data that is used `once` makes way in the caches first (PTX ISA, "Cache operators").
+// 16 aligned bytes if `valid`, else anything, without a branch, so that a row of such loads is
+// under way at once. Data that is used `once` makes way in the caches first (PTX ISA, "Cache
+// operators").
 __device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, bool once) {
   uint4 words;
 #if defined(__CUDA_ARCH__)

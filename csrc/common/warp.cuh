@@ -21,7 +21,8 @@ __device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   return other;
 }
 
-// The value of the lane after the own one; the last lane gets its own. All lanes of the warp take part.
+// The value of the lane after the own one; the last lane gets its own. All lanes of the warp take
+// part.
 __device__ __forceinline__ uint64_t shuffle_down(uint64_t value) {
   const int next = static_cast<int>(min(threadIdx.x % 32 + 1, 31u));
   const uint32_t low = __shfl_sync(0xffffffffu, static_cast<uint32_t>(value), next);
@@ -48,8 +49,8 @@ __device__ __forceinline__ uint32_t lanes_with_same(uint32_t word, uint32_t bit)
 #endif
 }
 
-// The value of the lane `distance` below, for values of any size; of the own one where there is none.
-// All lanes of the warp take part.
+// The value of the lane `distance` below, for values of any size; of the own one where there is
+// none. All lanes of the warp take part.
 template <typename T>
 __device__ __forceinline__ T shuffle_up(const T& value, uint32_t distance) {
   constexpr int kWords = (sizeof(T) + 3) / 4;

@@ -1,5 +1,5 @@
-// gpuopt::causal_conv1d and its one-step form causal_conv1d_update: schemas, the CPU and Meta kernels,
-// derivatives, vmap and autocast.
+// gpuopt::causal_conv1d and its one-step form causal_conv1d_update: schemas, the CPU and Meta
+// kernels, derivatives, vmap and autocast.
 #include "conv1d/causal_conv1d.h"
 
 #include <ATen/ATen.h>
@@ -78,7 +78,8 @@ Tensor update_meta(const Tensor& input, Tensor& state, const Tensor& weight,
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("causal_conv1d_update", update_cpu); }
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("causal_conv1d_update", update_meta); }
 
-// PyTorch's fallbacks for these views expect an operator that writes to its first argument and returns it.
+// PyTorch's fallbacks for these views expect an operator that writes to its first argument and
+// returns it.
 Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
                        const OptionalTensor& bias, std::string_view activation) {
   const auto resolved = [](const Tensor& tensor) {
@@ -141,7 +142,8 @@ Tensor fold(const VmapLevel::Operand& operand, const SymInt& examples) {
   return operand.value.unsqueeze(0).expand_symint(sizes).flatten(0, 1);
 }
 
-// Whether folding a state with the examples in front gives a view, which can be written in its place.
+// Whether folding a state with the examples in front gives a view, which can be written in its
+// place.
 bool folds_as_view(const Tensor& front) {
   const auto sizes = front.sym_sizes(), strides = front.sym_strides();
   return is_known_equal(sizes[0], SymInt(1)) || is_known_equal(sizes[1], SymInt(1)) ||
@@ -160,8 +162,8 @@ struct CastToState {
   c10::DeviceType device;
 };
 
-// Examples that share weight and bias go into the batch, where the state's strides allow it; else the
-// operator's parts have batching rules.
+// Examples that share weight and bias go into the batch, where the state's strides allow it; else
+// the operator's parts have batching rules.
 Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
                       const OptionalTensor& bias, std::string_view activation) {
   constexpr const char* op = "gpuopt::causal_conv1d_update";

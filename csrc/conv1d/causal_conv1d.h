@@ -1,4 +1,5 @@
-// One step of a causal depthwise convolution, as a convolution of what the state and the input hold.
+// One step of a causal depthwise convolution, as a convolution of what the state and the input
+// hold.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// One-dimensional convolution: the contract between bindings and kernels. Launchers enqueue on `stream`
-// of the current device and never synchronise.
+// One-dimensional convolution: the contract between bindings and kernels. Launchers enqueue on
+// `stream` of the current device and never synchronise.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,8 +17,9 @@ cudaError_t forward(const Problem& problem, const Device& device, cudaStream_t s
 // forward's output had for a gradient. No bias, no activation.
 cudaError_t backward_input(const Problem& problem, const Device& device, cudaStream_t stream);
 
-// The gradient of forward's weight, which is written and contiguous, of the same problem with `to` read:
-// what its forward's output had for a gradient. No bias, no activation. Partial sums go to the workspace.
+// The gradient of forward's weight, which is written and contiguous, of the same problem with `to`
+// read: what its forward's output had for a gradient. No bias, no activation. Partial sums go to
+// the workspace.
 cudaError_t backward_weight(const Problem& problem, const Device& device, Workspace& workspace,
                             cudaStream_t stream);
 

@@ -75,14 +75,15 @@ Tensor as_image(const Tensor& signal, const Sizes& sizes) {
   return sizes.channels_last ? image.contiguous(at::MemoryFormat::ChannelsLast) : image;
 }
 
-// Contiguous, with the strides that go with it where there is one value, too: ATen's kernels for images are not made for others
-// (oneDNN's forward may fault, and gradients be wrong or refused).
+// Contiguous, with the strides that go with it where there is one value, too: ATen's kernels for
+// images are not made for others (oneDNN's forward may fault, and gradients be wrong or refused).
 Tensor as_image_weight(const Tensor& weight) {
   const auto strides = result_strides(weight.size(1), weight.size(2), /*channels_last=*/false);
   return with_strides(weight, strides).unsqueeze(2);
 }
 
-// Of no account where there is one tap, but cuDNN may get it wrong (torch 2.11, (1251,1,31) to 8 channels, bfloat16, dilation 16).
+// Of no account where there is one tap, but cuDNN may get it wrong (torch 2.11, (1251,1,31) to 8
+// channels, bfloat16, dilation 16).
 int64_t dilation_of(const Tensor& weight, const Sizes& sizes) {
   return weight.size(2) == 1 ? 1 : sizes.dilation;
 }

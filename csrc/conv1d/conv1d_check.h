@@ -1,5 +1,5 @@
-// The checks of each operator form and the sizes that follow from their arguments, used by the CUDA,
-// CPU and Meta kernels and by vmap alike. Exception types are ATen's.
+// The checks of each operator form and the sizes that follow from their arguments, used by the
+// CUDA, CPU and Meta kernels and by vmap alike. Exception types are ATen's.
 #pragma once
 
 #include <ATen/autocast_mode.h>

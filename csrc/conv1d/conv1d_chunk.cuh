@@ -1,5 +1,6 @@
-// Contiguous rows in chunks: a warp by itself copies the input under some tiles of outputs of one row, and the
-// taps of its channel, to shared memory. What it takes to find its place is done once for all of these tiles.
+// Contiguous rows in chunks: a warp by itself copies the input under some tiles of outputs of one
+// row, and the taps of its channel, to shared memory. What it takes to find its place is done once
+// for all of these tiles.
 #pragma once
 
 #include "common/async.cuh"

@@ -39,7 +39,8 @@ __device__ __forceinline__ void load_taps(C (&taps)[N], const C* from) {
   }
 }
 
-// Pointers and strides are whole packs. Taps are in shared memory, a row of the block's channels each.
+// Pointers and strides are whole packs. Taps are in shared memory, a row of the block's channels
+// each.
 template <typename T, bool kSliding>
 __global__ void __launch_bounds__(kThreads, 2)
     columns_kernel(const __grid_constant__ ColumnsArgs args) {

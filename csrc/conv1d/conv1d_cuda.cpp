@@ -1,5 +1,5 @@
-// The CUDA kernels of gpuopt::conv1d, conv1d_act, conv1d_backward and causal_conv1d_update: a checked
-// call -> Problem -> launcher, or ATen where no kernel here serves the problem.
+// The CUDA kernels of gpuopt::conv1d, conv1d_act, conv1d_backward and causal_conv1d_update: a
+// checked call -> Problem -> launcher, or ATen where no kernel here serves the problem.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -35,8 +35,8 @@ Signal make_signal(const Tensor& tensor, const Sizes& sizes) {
   return signal;
 }
 
-// What is written, before it has memory, as ATen may be who writes it. Whoever asks for a plan finds
-// it aligned, which allocations are.
+// What is written, before it has memory, as ATen may be who writes it. Whoever asks for a plan
+// finds it aligned, which allocations are.
 Signal make_result(int64_t channels, int64_t size, const Sizes& sizes) {
   const auto strides = result_strides(channels, size, sizes.channels_last);
   Signal signal;

@@ -1,14 +1,16 @@
-// Convolutions of the half types of one input channel a group and up to kDirectTaps taps, of step 1 along contiguous rows of whole
-// quads, on tensor cores: as few_taps_kernel, but lanes load their parts of A from memory. A warp has a tile or two, all of whose
-// loads are under way at once, and no more: little is issued before them, and other warps' loads fill the time until they are here.
+// Convolutions of the half types of one input channel a group and up to kDirectTaps taps, of step 1
+// along contiguous rows of whole quads, on tensor cores: as few_taps_kernel, but lanes load their
+// parts of A from memory. A warp has a tile or two, all of whose loads are under way at once, and
+// no more: little is issued before them, and other warps' loads fill the time until they are here.
 #pragma once
 
 #include "conv1d/conv1d_few_taps.cuh"
 
 namespace gpuopt::conv1d {
 
-// What a lane has of A: of each of kCount blocks, 64 values apart, its 4 of 16 neighbouring inputs. (A's columns and B's rows may be
-// in any order, as long as it is the same: columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, which are one lane's, are neighbours here.)
+// What a lane has of A: of each of kCount blocks, 64 values apart, its 4 of 16 neighbouring inputs.
+// (A's columns and B's rows may be in any order, as long as it is the same: columns 2 t, 2 t + 1, 2
+// t + 8 and 2 t + 9, which are one lane's, are neighbours here.)
 template <typename T>
 struct BlockInputs {
   static constexpr int kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
@@ -42,8 +44,8 @@ constexpr int direct_blocks(int tiles, bool far) {
 #endif
 }
 
-// `value`, of which the compiler doesn't know that it is: what is made of it is made again, where it is rarely asked for, instead of
-// kept in registers from before.
+// `value`, of which the compiler doesn't know that it is: what is made of it is made again, where
+// it is rarely asked for, instead of kept in registers from before.
 __device__ __forceinline__ uint32_t launder(uint32_t value) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+r"(value));
@@ -51,8 +53,9 @@ __device__ __forceinline__ uint32_t launder(uint32_t value) {
   return value;
 }
 
-// A product of 16 places, which reach over kDirectNear taps with the values of a quad ahead of them; if kFar, one of 16 more. Where a
-// warp has several tiles, the last one of a row also makes up to kDirectRest outputs behind them, one a lane.
+// A product of 16 places, which reach over kDirectNear taps with the values of a quad ahead of
+// them; if kFar, one of 16 more. Where a warp has several tiles, the last one of a row also makes
+// up to kDirectRest outputs behind them, one a lane.
 template <typename T, int kTiles, bool kFar>
 __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, kFar))
     direct_kernel(const __grid_constant__ ChunkArgs args) {

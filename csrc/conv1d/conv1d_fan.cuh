@@ -1,5 +1,5 @@
-// Convolutions of few values into many channels: a lane keeps the values under its outputs in registers and
-// makes these outputs in one channel after another.
+// Convolutions of few values into many channels: a lane keeps the values under its outputs in
+// registers and makes these outputs in one channel after another.
 #pragma once
 
 #include "conv1d/conv1d_kernel.cuh"
@@ -23,8 +23,9 @@ struct FanArgs {
   Activation activation;
 };
 
-// Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The products of taps and input
-// channels are at most kProducts. A lane has a pack of a block's outputs.
+// Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The
+// products of taps and input channels are at most kProducts. A lane has a pack of a block's
+// outputs.
 template <typename T, int kProducts>
 __global__ void __launch_bounds__(kChunkThreads, resident_fan_blocks(kProducts, sizeof(T)))
     fan_kernel(const __grid_constant__ FanArgs args) {
@@ -40,7 +41,8 @@ __global__ void __launch_bounds__(kChunkThreads, resident_fan_blocks(kProducts, 
   const uint32_t cycle = args.cycle.divisor;
   wait_for_grid_before();
 
-  // Weights of the block's channels, one after another, each with its bias behind, then the input under its outputs.
+  // Weights of the block's channels, one after another, each with its bias behind, then the input
+  // under its outputs.
   C* const taps = reinterpret_cast<C*>(shared);
   uint4* const packs = shared + args.block_channels * kPitch / (kPackBytes / sizeof(C));
   const uint32_t first_channel = channel_class + part * args.block_channels * cycle;

@@ -1,7 +1,8 @@
-// Input gradients of groups of few input and many output channels, along contiguous rows of any step: the products of the taps with
-// a place of the gradient, summed over the output channels, are a matrix product of (input channels times taps) by places. A place of
-// the input is then the sum of those whose taps meet it (the transpose of "im2col": Chellapilla, Puri and Simard, "High Performance
-// Convolutional Neural Networks for Document Processing").
+// Input gradients of groups of few input and many output channels, along contiguous rows of any
+// step: the products of the taps with a place of the gradient, summed over the output channels, are
+// a matrix product of (input channels times taps) by places. A place of the input is then the sum
+// of those whose taps meet it (the transpose of "im2col": Chellapilla, Puri and Simard, "High
+// Performance Convolutional Neural Networks for Document Processing").
 #pragma once
 
 #include "conv1d/conv1d_fan.cuh"
@@ -42,7 +43,8 @@ __device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int
   return quad;
 }
 
-// Sums over a warp's channels, of the taps of 16 products for each of kRows matrices and kPlaces places of the gradient.
+// Sums over a warp's channels, of the taps of 16 products for each of kRows matrices and kPlaces
+// places of the gradient.
 template <typename T, int kRows>
 struct FanMatrices {
   using Tap = T;
@@ -55,8 +57,9 @@ struct FanMatrices {
 
   float sums[kRows][kParts][4][4] = {};
 
-  // Where the tap of a channel and a product is in shared memory: as lanes read their parts of A. (Column 2 t of A and those that are
-  // the same lane's, 2 t + 1, 2 t + 8 and 2 t + 9, are channels 4 t to 4 t + 3, and so are B's rows.)
+  // Where the tap of a channel and a product is in shared memory: as lanes read their parts of A.
+  // (Column 2 t of A and those that are the same lane's, 2 t + 1, 2 t + 8 and 2 t + 9, are channels
+  // 4 t to 4 t + 3, and so are B's rows.)
   __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
     const uint32_t lane = product % 8 * 4 + channel % 16 / 4, e = channel % 4;
     const uint32_t matrix = channel / 16 * kRows + product / 16;
@@ -106,7 +109,8 @@ struct FanMatrices {
       const auto exist = static_cast<int32_t>(channels - begin) - static_cast<int32_t>(first);
       uint64_t quads[2][4];
       load<0, kEdges>(quads[0], own, pitch, exist, at, size);
-      // At the ends of rows, which load value by value, one part after the other: there are no registers for both.
+      // At the ends of rows, which load value by value, one part after the other: there are no
+      // registers for both.
       if constexpr (kParts > 1 && !kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
       uint32_t a[kRows][4];
 #pragma unroll
@@ -127,7 +131,8 @@ struct FanMatrices {
     }
   }
 
-  // Taps of `channels` channels times the gradient of these, whose rows are `pitch` values apart; `at` is the warp's first place.
+  // Taps of `channels` channels times the gradient of these, whose rows are `pitch` values apart;
+  // `at` is the warp's first place.
   __device__ __forceinline__ void add(const FanInputArgs& args, const Tap* taps, const T* grads,
                                       int64_t pitch, uint32_t channels, int32_t at) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -239,14 +244,16 @@ struct FanLanes {
   }
 };
 
-// Sums is FanMatrices or FanLanes. A block makes tiles of the input's places, one after another, of some input channels of a group.
+// Sums is FanMatrices or FanLanes. A block makes tiles of the input's places, one after another, of
+// some input channels of a group.
 template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
     fan_input_kernel(const __grid_constant__ FanInputArgs args) {
   using Tap = typename Sums::Tap;
   constexpr uint32_t kThreads = 32 * kFanWarps, Q = Sums::kProducts;
   extern __shared__ uint4 shared[];
-  // Of places that are so many more than a multiple of the step: the first tap that meets them, and how many steps it is away.
+  // Of places that are so many more than a multiple of the step: the first tap that meets them, and
+  // how many steps it is away.
   __shared__ int32_t first_taps[kFanMostStep], steps_of_tap[kFanMostStep];
   let_next_grid_start();
   uint32_t group = blockIdx.x;
@@ -341,8 +348,8 @@ __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
     const auto end = min(static_cast<int32_t>(args.tile_places), args.to_size - begin);
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                   (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;
-    // Lanes side by side have all taps or none: (6,96,6539) to 80 channels, 16 groups, 25 taps, step 8, dilation 16, f16 218 us otherwise, and
-    // 65 with dilation 15.
+    // Lanes side by side have all taps or none: (6,96,6539) to 80 channels, 16 groups, 25 taps,
+    // step 8, dilation 16, f16 218 us otherwise, and 65 with dilation 15.
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < args.tile_turns.divisor * args.every; i += kThreads) {
       uint32_t rest_of_every = i;

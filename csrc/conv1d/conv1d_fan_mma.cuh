@@ -1,6 +1,7 @@
-// Convolutions of the half types of few values into many channels, along contiguous rows, on tensor cores: the taps of 16
-// output channels are the rows of A, and the inputs under 8 outputs the columns of B, in the order of the products (PTX ISA,
-// "Matrix Fragments for mma.m16n8k16"). A warp keeps B in registers and goes through the output channels.
+// Convolutions of the half types of few values into many channels, along contiguous rows, on tensor
+// cores: the taps of 16 output channels are the rows of A, and the inputs under 8 outputs the
+// columns of B, in the order of the products (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A warp
+// keeps B in registers and goes through the output channels.
 #pragma once
 
 #include "conv1d/conv1d_fan.cuh"
@@ -12,7 +13,8 @@ struct FanMmaArgs {
   uint32_t turns;  // of places that a warp makes, one after another
 };
 
-// The taps of 16 channels, from the lane's pack on: of row lane % 16, and the second of two packs in the upper lanes.
+// The taps of 16 channels, from the lane's pack on: of row lane % 16, and the second of two packs
+// in the upper lanes.
 template <int kSteps>
 __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* packs) {
 #pragma unroll
@@ -104,7 +106,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   __syncthreads();
 
   const auto products = static_cast<int32_t>(base.in_channels) * base.taps;
-  // Where the products of the lane's rows of B begin: rows 2 * (lane % 4) and the next, 8 more, and so on in every step.
+  // Where the products of the lane's rows of B begin: rows 2 * (lane % 4) and the next, 8 more, and
+  // so on in every step.
   int32_t offsets[kSteps][4];
 #pragma unroll
   for (int i = 0; i < 4 * kSteps; ++i) {
@@ -121,7 +124,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     const auto warp_begin =
         static_cast<int32_t>((turn * (kChunkThreads / 32) + warp) * 32 * kParts);
     if (block_begin + warp_begin >= base.to_size) break;
-    // Column n of product t is place 8 (n / 2) + 2 t + n % 2 of 32, so that a lane has 8 neighbouring ones of D.
+    // Column n of product t is place 8 (n / 2) + 2 t + n % 2 of 32, so that a lane has 8
+    // neighbouring ones of D.
     uint32_t b[kParts][4][kSteps][2];
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {

@@ -1,5 +1,6 @@
-// Weight gradients of groups of few input and many output channels, along contiguous rows of any step and dilation: what lies under a
-// place of the gradient is read once for many output channels. Products are a tap of an input channel, numbered as weights are.
+// Weight gradients of groups of few input and many output channels, along contiguous rows of any
+// step and dilation: what lies under a place of the gradient is read once for many output channels.
+// Products are a tap of an input channel, numbered as weights are.
 #pragma once
 
 #include "conv1d/conv1d_fan_input.cuh"
@@ -14,8 +15,8 @@ struct FanWeightArgs {
   FastDiv row_units, cycle, taps;
 };
 
-// What lies under a place for one product: the value of the group's input that is `delta` behind the place's own in memory, if the one
-// `at` further on is of its row.
+// What lies under a place for one product: the value of the group's input that is `delta` behind
+// the place's own in memory, if the one `at` further on is of its row.
 struct FanProduct {
   int32_t at, delta;
 
@@ -33,7 +34,8 @@ struct FanProduct {
   }
 };
 
-// Four values of a row, of which the lower ones are `low`'s from value `ahead` on and the others `high`'s.
+// Four values of a row, of which the lower ones are `low`'s from value `ahead` on and the others
+// `high`'s.
 __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uint32_t ahead) {
   const auto w0 = static_cast<uint32_t>(low), w1 = static_cast<uint32_t>(low >> 32);
   const auto w2 = static_cast<uint32_t>(high), w3 = static_cast<uint32_t>(high >> 32);
@@ -43,9 +45,10 @@ __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uin
   return __funnelshift_r(a0, a1, bits) | uint64_t{__funnelshift_r(a1, a2, bits)} << 32;
 }
 
-// Half types, on tensor cores: 16 * kRows channels are the rows of A, which lanes load from memory, and kColumns times 8 products the
-// columns of B. Warps have places of their own. kShifts: rows may be aligned in any way, and what lanes load is shifted; else these are
-// `cycle` channels apart, which are aligned alike.
+// Half types, on tensor cores: 16 * kRows channels are the rows of A, which lanes load from memory,
+// and kColumns times 8 products the columns of B. Warps have places of their own. kShifts: rows may
+// be aligned in any way, and what lanes load is shifted; else these are `cycle` channels apart,
+// which are aligned alike.
 template <typename T, int kRows, int kColumns, bool kShifts>
 __global__ void __launch_bounds__(kThreads, fan_weight_blocks(true))
     fan_weight_mma_kernel(const __grid_constant__ FanWeightArgs args) {

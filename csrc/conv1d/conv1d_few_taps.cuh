@@ -1,18 +1,20 @@
-// Convolutions of the half types of one input channel a group and few taps, of step 1 along contiguous rows, on tensor cores: as
-// mma_kernel, with B in registers.
+// Convolutions of the half types of one input channel a group and few taps, of step 1 along
+// contiguous rows, on tensor cores: as mma_kernel, with B in registers.
 #pragma once
 
 #include "conv1d/conv1d_mma.cuh"
 
 namespace gpuopt::conv1d {
 
-// A lane's words of B: each the taps of two rows, one below the other, of column lane / 4. The tap of row j and column n lies
-// j - n - ahead places behind the first. All lanes of the warp take part.
+// A lane's words of B: each the taps of two rows, one below the other, of column lane / 4. The tap
+// of row j and column n lies j - n - ahead places behind the first. All lanes of the warp take
+// part.
 template <typename T>
 class TapWords {
  public:
   __device__ __forceinline__ TapWords(const T* weight, const ChunkArgs& args, int32_t ahead) {
-    // Each lane has a tap, and those behind the last have 0: at least ten, which rows before the first tap meet.
+    // Each lane has a tap, and those behind the last have 0: at least ten, which rows before the
+    // first tap meet.
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     const T tap = load_if(weight + lane * args.weight_tap, lane < args.taps);
     uint16_t bits;
@@ -38,7 +40,8 @@ class TapWords {
   int32_t first_;
 };
 
-// Taps side by side, up to kFewTaps: a product of 16 places, and where these don't reach one of 8 more.
+// Taps side by side, up to kFewTaps: a product of 16 places, and where these don't reach one of 8
+// more.
 template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     few_taps_kernel(const __grid_constant__ ChunkArgs args) {

@@ -1,6 +1,7 @@
-// Convolutions of few values: a lane for each, or several where it has many products, with all inputs and taps under way at once. What
-// takes a microsecond or two waits for memory: for arguments, for instructions and for values. So there is little of the first two,
-// and the last ones are waited for once.
+// Convolutions of few values: a lane for each, or several where it has many products, with all
+// inputs and taps under way at once. What takes a microsecond or two waits for memory: for
+// arguments, for instructions and for values. So there is little of the first two, and the last
+// ones are waited for once.
 #pragma once
 
 #include "conv1d/conv1d_kernel.cuh"
@@ -23,8 +24,8 @@ struct FewValuesArgs {
   Activation activation;
 };
 
-// Up to kProducts of a lane, of one input channel a group or of several. (Without a number of blocks ptxas takes fewer registers than
-// all loads at once need.)
+// Up to kProducts of a lane, of one input channel a group or of several. (Without a number of
+// blocks ptxas takes fewer registers than all loads at once need.)
 template <typename T, int kProducts, bool kOneChannel>
 __global__ void __launch_bounds__(kMostFewThreads, 1)
     few_values_kernel(const __grid_constant__ FewValuesArgs args) {

@@ -1,8 +1,9 @@
-// Input gradients of other steps than 1 along contiguous rows, in chunks. Place i of the input is under tap k of output place
-// (i + padding - k * dilation) / step where that is whole. So taps 0 to tap_cycle - 1 meet different places, each every
-// `step`th, and tap k + tap_cycle meets those of tap k. A lane takes one of these first taps and goes through the
-// gradient under it, value by value; what it makes lies in shared memory until the warp writes the chunk by packs.
-// Places that no tap meets are only filled with 0 there.
+// Input gradients of other steps than 1 along contiguous rows, in chunks. Place i of the input is
+// under tap k of output place (i + padding - k * dilation) / step where that is whole. So taps 0 to
+// tap_cycle - 1 meet different places, each every `step`th, and tap k + tap_cycle meets those of
+// tap k. A lane takes one of these first taps and goes through the gradient under it, value by
+// value; what it makes lies in shared memory until the warp writes the chunk by packs. Places that
+// no tap meets are only filled with 0 there.
 #pragma once
 
 #include "conv1d/conv1d_chunk.cuh"
@@ -46,13 +47,15 @@ __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const 
   }
 }
 
-// Where a lane begins: a place of the chunk, and the place of the gradient that its tap lies on there. It goes on `rows` places of
-// the gradient and `apart` places of the chunk, up to the end of these.
+// Where a lane begins: a place of the chunk, and the place of the gradient that its tap lies on
+// there. It goes on `rows` places of the gradient and `apart` places of the chunk, up to the end of
+// these.
 struct GatherLane {
   int32_t under, place, places, rows, apart;
 };
 
-// Of places with one tap at most, of one channel: `grads` begins at the lane's place of the gradient.
+// Of places with one tap at most, of one channel: `grads` begins at the lane's place of the
+// gradient.
 template <typename T>
 __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t<T> weight,
                                               GatherLane lane, int32_t from_size) {

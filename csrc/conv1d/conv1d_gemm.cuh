@@ -1,6 +1,7 @@
-// Convolutions of the half types of few input channels and many products, along contiguous rows of any step, as a matrix product
-// on tensor cores whose second factor is never stored (implicit GEMM: Chetlur et al., "cuDNN: Efficient Primitives for Deep
-// Learning", section 3): the taps of 16 output channels are the rows of A, the inputs under 8 outputs the columns of B, gathered from
+// Convolutions of the half types of few input channels and many products, along contiguous rows of
+// any step, as a matrix product on tensor cores whose second factor is never stored (implicit GEMM:
+// Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", section 3): the taps of 16
+// output channels are the rows of A, the inputs under 8 outputs the columns of B, gathered from
 // shared memory in the order of the products.
 #pragma once
 
@@ -26,7 +27,8 @@ struct GemmArgs {
   Activation activation;
 };
 
-// A warp makes kGemmPlaces of kRows times 16 channels. A block has the taps of these in shared memory while it goes through tiles.
+// A warp makes kGemmPlaces of kRows times 16 channels. A block has the taps of these in shared
+// memory while it goes through tiles.
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     gemm_kernel(const __grid_constant__ GemmArgs args) {
@@ -139,7 +141,8 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
           load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, m < channels));
     }
   }
-  // Products that there are not, of the last step: their inputs are 0, as their taps are, since these may be infinite.
+  // Products that there are not, of the last step: their inputs are 0, as their taps are, since
+  // these may be infinite.
   const auto valid = [&](uint32_t row) {
     const uint32_t product = 16 * (steps - 1) + row + 2 * (lane % 4);
     return (product < args.products ? 0xffffu : 0) |

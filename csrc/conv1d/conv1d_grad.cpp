@@ -1,6 +1,6 @@
-// Derivatives of the convolutions: reverse and forward mode. A convolution is linear in its input, in
-// its weight and in its bias, and its backward in the gradient too: every derivative is made of these
-// two operators, so higher ones follow.
+// Derivatives of the convolutions: reverse and forward mode. A convolution is linear in its input,
+// in its weight and in its bias, and its backward in the gradient too: every derivative is made of
+// these two operators, so higher ones follow.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -142,8 +142,8 @@ struct Conv1dBackward : torch::autograd::Node {
                            : gpuopt::reduce_sum(grad, at::IntArrayRef{1});
   }
 
-  // Convolves once more where the derivative isn't known from the result: what this takes in time it
-  // saves in memory.
+  // Convolves once more where the derivative isn't known from the result: what this takes in time
+  // it saves in memory.
   Tensor before_activation(const Tensor& grad, const Tensor& input, const Tensor& weight) {
     if (activation_ == Activation::kNone) return grad;
     if (derives_from_result(activation_)) {

@@ -1,4 +1,5 @@
-// What the kernels of convolutions share: their arithmetic, and rows of a signal read and written as packs.
+// What the kernels of convolutions share: their arithmetic, and rows of a signal read and written
+// as packs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,8 +39,9 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 #else
-  // Without tensor cores for both half types lanes pass their words around: each has two values of row lane / 4 and 8 more
-  // of A, of columns 2 * (lane % 4) and 8 more; of B the same columns of row lane / 4, transposed.
+  // Without tensor cores for both half types lanes pass their words around: each has two values of
+  // row lane / 4 and 8 more of A, of columns 2 * (lane % 4) and 8 more; of B the same columns of
+  // row lane / 4, transposed.
   const uint32_t lane = threadIdx.x % 32;
   const auto add = [](float& sum, uint32_t x, uint32_t y) {
     T first[2], second[2];
@@ -67,8 +69,9 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 #endif
 }
 
-// Four matrices of 8 rows of 16 bytes from shared memory, for the lanes' parts of A: matrix i lies at the packs of lanes 8 i to
-// 8 i + 7, each kPacks behind `own` (PTX ISA, "ldmatrix"). All lanes of the warp take part.
+// Four matrices of 8 rows of 16 bytes from shared memory, for the lanes' parts of A: matrix i lies
+// at the packs of lanes 8 i to 8 i + 7, each kPacks behind `own` (PTX ISA, "ldmatrix"). All lanes
+// of the warp take part.
 template <int kPacks>
 __device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -142,8 +145,8 @@ __device__ __forceinline__ void activate(C (&values)[Count], Activation activati
   }
 }
 
-// Rows of a signal that is read as aligned packs. A pack may hold more than its row, and what it holds of others
-// is left out; but none may reach out of the signal's memory.
+// Rows of a signal that is read as aligned packs. A pack may hold more than its row, and what it
+// holds of others is left out; but none may reach out of the signal's memory.
 template <typename T>
 struct Rows {
   const char* first_pack;  // whole packs between these are the signal's
@@ -177,7 +180,8 @@ struct Rows {
     return words;
   }
 
-  // Those of `packs` neighbouring aligned packs, from value `begin` of the row on, that the row holds whole.
+  // Those of `packs` neighbouring aligned packs, from value `begin` of the row on, that the row
+  // holds whole.
   struct Whole {
     int32_t low, high;
   };
@@ -191,8 +195,8 @@ struct Rows {
     return {low, max(min(packs_in(size - begin), packs), low)};
   }
 
-  // The others to shared memory, with 0 for what lies outside of the row: store(q, pack) for each, by the lane among
-  // `lanes` whose turn it is.
+  // The others to shared memory, with 0 for what lies outside of the row: store(q, pack) for each,
+  // by the lane among `lanes` whose turn it is.
   template <typename Store>
   __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
                                              int32_t size, int32_t packs, int32_t lane,
@@ -221,9 +225,9 @@ struct Rows {
   }
 };
 
-// The lanes of rows are numbered one row after another, and a block takes as many neighbours as it has threads: the end of
-// a row, whole rows, the beginning of another. Each of these has a segment of a tile in shared memory, with the packs
-// under its lanes and those of the halo behind them.
+// The lanes of rows are numbered one row after another, and a block takes as many neighbours as it
+// has threads: the end of a row, whole rows, the beginning of another. Each of these has a segment
+// of a tile in shared memory, with the packs under its lanes and those of the halo behind them.
 struct Segment {
   uint32_t row;        // of all
   uint32_t block_row;  // of the block
@@ -302,7 +306,8 @@ __device__ __forceinline__ Pack<T, N> narrow(const compute_t<T>* values) {
   return pack;
 }
 
-// The values of a row from `begin` on, an aligned address, of which the row holds those that are in [0, size).
+// The values of a row from `begin` on, an aligned address, of which the row holds those that are in
+// [0, size).
 template <typename T, int Count>
 __device__ __forceinline__ void store_values(T* row, int32_t begin, int32_t size,
                                              const compute_t<T> (&values)[Count]) {

@@ -1,4 +1,5 @@
-// The steps of conv1d_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
+// The steps of conv1d_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
+// step.
 #include "common/index.h"
 #include "common/vec.cuh"
 #include "conv1d/conv1d_ladder.h"
@@ -112,8 +113,9 @@ __device__ void load_four(float* to, const float* row, int64_t place, int64_t si
   }
 }
 
-// Four taps at a time, and four values that are loaded before the taps come to them. At `place` a pack begins, and
-// kSkipped values after it those under the first tap: a template argument, as a variable can't index registers.
+// Four taps at a time, and four values that are loaded before the taps come to them. At `place` a
+// pack begins, and kSkipped values after it those under the first tap: a template argument, as a
+// variable can't index registers.
 template <int kSkipped>
 __device__ void slide(float (&sums)[kOutputs], const float* row, int64_t place, int64_t size,
                       int taps) {
@@ -141,7 +143,8 @@ __global__ void register_window(LadderProblem problem, Tiles tiles) {
   const int64_t place = tile.begin + threadIdx.x * kOutputs;
   if (place >= problem.size) return;
   const int taps = static_cast<int>(problem.taps);
-  // Rows may begin anywhere: the packs that hold the window's values are the same for all of a row's threads.
+  // Rows may begin anywhere: the packs that hold the window's values are the same for all of a
+  // row's threads.
   const auto skipped =
       static_cast<unsigned>(reinterpret_cast<uintptr_t>(tile.in) / sizeof(float) - taps / 2) % 4;
   const int64_t first = place - taps / 2 - skipped;

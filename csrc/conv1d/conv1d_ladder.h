@@ -1,7 +1,7 @@
-// The optimisation ladder of convolutions of one channel, whose results are as long as the rows. Steps 0 to 3 are those
-// of Kirk & Hwu, "Programming Massively Parallel Processors" (3rd edition, 2017), chapter 7, "Parallel patterns:
-// convolution". More outputs a thread, and registers in place of shared memory, are Volkov's, "Better Performance at
-// Lower Occupancy" (GTC 2010).
+// The optimisation ladder of convolutions of one channel, whose results are as long as the rows.
+// Steps 0 to 3 are those of Kirk & Hwu, "Programming Massively Parallel Processors" (3rd edition,
+// 2017), chapter 7, "Parallel patterns: convolution". More outputs a thread, and registers in place
+// of shared memory, are Volkov's, "Better Performance at Lower Occupancy" (GTC 2010).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -33,11 +33,13 @@ inline constexpr LadderStep kLadder[] = {
      "gpuopt::conv1d with (K - 1) / 2 zeros at either end, see csrc/conv1d/README.md"},
 };
 
-// The most taps of all steps but the first; an odd number, as all are. Their array in constant memory (64 KiB in all)
-// and the tile of "shared_tile" with its halo in static shared memory (at most 48 KiB) are made for as many.
+// The most taps of all steps but the first; an odd number, as all are. Their array in constant
+// memory (64 KiB in all) and the tile of "shared_tile" with its halo in static shared memory (at
+// most 48 KiB) are made for as many.
 constexpr int kMostTaps = 4095;
 
-// The most blocks of a launch (gridDim.x; CUDA C++ Programming Guide, "Technical Specifications"). More take several.
+// The most blocks of a launch (gridDim.x; CUDA C++ Programming Guide, "Technical Specifications").
+// More take several.
 constexpr int64_t kMostBlocks = INT32_MAX;
 
 struct LadderProblem {
@@ -49,9 +51,9 @@ struct LadderProblem {
   int64_t taps = 1;  // odd
 };
 
-// Rows convolved by any step but the last: out[i] is the sum of weight[k] * in[i + k - taps / 2], where in is 0 beside
-// a row. A GPU has one array of taps in constant memory: from "constant_taps" on calls on several streams must not
-// overlap.
+// Rows convolved by any step but the last: out[i] is the sum of weight[k] * in[i + k - taps / 2],
+// where in is 0 beside a row. A GPU has one array of taps in constant memory: from "constant_taps"
+// on calls on several streams must not overlap.
 cudaError_t ladder_conv1d(int step, const LadderProblem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::conv1d

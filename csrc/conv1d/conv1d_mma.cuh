@@ -1,6 +1,7 @@
-// Convolutions of the half types, of step 1 along contiguous rows, on tensor cores. Of 16 blocks of 8 outputs each, the 16
-// inputs from the beginning of a block on are a row of A, and a block's outputs a row of C = A B: column n of B holds the
-// taps from row n on, so that B is a Toeplitz matrix of the taps (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+// Convolutions of the half types, of step 1 along contiguous rows, on tensor cores. Of 16 blocks of
+// 8 outputs each, the 16 inputs from the beginning of a block on are a row of A, and a block's
+// outputs a row of C = A B: column n of B holds the taps from row n on, so that B is a Toeplitz
+// matrix of the taps (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 #pragma once
 
 #include <utility>
@@ -9,14 +10,15 @@
 
 namespace gpuopt::conv1d {
 
-// The taps that a lane has of B: of rows 2 * (lane % 4) and 8 more, and the next of each; of column lane / 4.
+// The taps that a lane has of B: of rows 2 * (lane % 4) and 8 more, and the next of each; of column
+// lane / 4.
 template <typename T>
 struct TapPairs {
   uint32_t low, high;
 };
 
-// Where the lane's row of ldmatrix is, of matrices of 8 rows: the upper and the lower blocks of the first product, and the
-// same one pack further.
+// Where the lane's row of ldmatrix is, of matrices of 8 rows: the upper and the lower blocks of the
+// first product, and the same one pack further.
 __device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
 #if defined(__CUDA_ARCH__)
   const uint32_t lane = threadIdx.x % 32;
@@ -26,8 +28,8 @@ __device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
 #endif
 }
 
-// C += A B, where A is in shared memory, row by row of 16 bytes, kPart products behind `packs` (whose address is
-// matrix_address's); `taps` is the lane's part of B.
+// C += A B, where A is in shared memory, row by row of 16 bytes, kPart products behind `packs`
+// (whose address is matrix_address's); `taps` is the lane's part of B.
 template <int kPart, typename T>
 __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* packs,
                                          const TapPairs<T>& taps) {
@@ -81,8 +83,9 @@ __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
   }
 }
 
-// The outputs that a lane has of a tile, pairs kMmaOutputs / 2 apart from `place` on, to row `to`. sum_at(place) is that of one
-// alone, for NaN among them: perhaps a tap of 0 times an infinite value that isn't under an output at all.
+// The outputs that a lane has of a tile, pairs kMmaOutputs / 2 apart from `place` on, to row `to`.
+// sum_at(place) is that of one alone, for NaN among them: perhaps a tap of 0 times an infinite
+// value that isn't under an output at all.
 template <typename T, typename SumAt>
 __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
                                            T* to, int32_t place, float bias, const SumAt& sum_at) {

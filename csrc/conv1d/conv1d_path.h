@@ -1,4 +1,5 @@
-// Which kernel takes a convolution and how it is cut into blocks, and what plans and kernels know of each other. Plain host C++.
+// Which kernel takes a convolution and how it is cut into blocks, and what plans and kernels know
+// of each other. Plain host C++.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,9 @@ namespace gpuopt::conv1d {
 enum class Pass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
 constexpr int kAccessBytes = 16;
-// What memory writes at once. Rows of outputs that begin within one cost more in the fan (1 to 512 channels of 15999 bf16 in
-// pieces of 64 bytes: 164 us; 90 where each begins a sector; 76 with rows of 16000).
+// What memory writes at once. Rows of outputs that begin within one cost more in the fan (1 to 512
+// channels of 15999 bf16 in pieces of 64 bytes: 164 us; 90 where each begins a sector; 76 with rows
+// of 16000).
 constexpr int kSectorBytes = 32;
 
 enum class Path : uint8_t {
@@ -60,8 +62,9 @@ struct Plan {
   int64_t made_packs = 0;  // kGemm: of a row of outputs in shared memory
   int64_t warp_packs =
       0;  // kChunks, kFan, kGemm: of an input row in shared memory, of a warp or a block
-  // That the kernel is compiled for. kFan: products, of half types steps of 16; kGemm: channels, by 16; direct: of 16 places; polyphase: segments of a lane; weight gradients, kChunks:
-  // taps, of half types matrices.
+  // That the kernel is compiled for. kFan: products, of half types steps of 16; kGemm: channels, by
+  // 16; direct: of 16 places; polyphase: segments of a lane; weight gradients, kChunks: taps, of
+  // half types matrices.
   int products = 0;
   int aligned = 1;             // kFan: values of a row that a block's outputs are aligned to
   int64_t block_channels = 1;  // kFan
@@ -72,10 +75,11 @@ struct Plan {
   int threads = kThreads;
   size_t shared_bytes = 0;
   size_t most_shared_bytes = 0;  // gradients: what their kernels ask for on this device
-  // kFanGradients, of the input: `channels` input channels and `products` of a block, of which there are tap_parts; `splits` warps share
-  // places, with block_channels whose taps are in shared memory; blocks have warp_tiles places of the input, and `rows` of them share
-  // `lanes` tiles. Of the weight: `channels` output channels and `products` of a block; `lanes` quads or places. kGemm: `rows` blocks share
-  // `lanes` tiles.
+  // kFanGradients, of the input: `channels` input channels and `products` of a block, of which
+  // there are tap_parts; `splits` warps share places, with block_channels whose taps are in shared
+  // memory; blocks have warp_tiles places of the input, and `rows` of them share `lanes` tiles. Of
+  // the weight: `channels` output channels and `products` of a block; `lanes` quads or places.
+  // kGemm: `rows` blocks share `lanes` tiles.
 };
 
 // What lanes are made of, here for plans; kernels have the same by dtype.
@@ -94,7 +98,8 @@ constexpr int64_t channel_outputs(int64_t item) { return item == 8 ? 4 : 8; }
 constexpr int64_t fan_pitch(int products, int64_t item) {
   return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
 }
-// Blocks of a multiprocessor: as many as there are registers for the inputs under a pack of outputs, the taps and some more.
+// Blocks of a multiprocessor: as many as there are registers for the inputs under a pack of
+// outputs, the taps and some more.
 constexpr int resident_fan_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
@@ -112,10 +117,12 @@ constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; 
 // Of input gradients from many channels: places of the gradient that a warp has.
 constexpr int kFanLanePlaces = 64;
 constexpr int fan_matrix_places(int rows) { return rows > 2 ? 32 : 64; }
-// Blocks of a multiprocessor, as registers allow: of input gradients with so many products, and of weight gradients.
+// Blocks of a multiprocessor, as registers allow: of input gradients with so many products, and of
+// weight gradients.
 constexpr int fan_input_blocks(int products) { return products > 16 ? 2 : 3; }
 constexpr int fan_weight_blocks(bool matrices) { return matrices ? 2 : 3; }
-// Products of 16 places that a warp of weight gradients has under way, with `rows` times 16 channels.
+// Products of 16 places that a warp of weight gradients has under way, with `rows` times 16
+// channels.
 constexpr int fan_weight_steps(int rows) { return rows == 1 ? 4 : 1; }
 template <int kRows>
 constexpr int kFanWeightSteps = fan_weight_steps(kRows);
@@ -160,7 +167,8 @@ inline bool has_contiguous_rows(const Problem& p) {
   return (p.from.stride == 1 || p.from.size == 1) && (p.to.stride == 1 || p.to.size == 1);
 }
 
-// Sums of places with room for a padding and all taps before and behind them, in input gradients by steps.
+// Sums of places with room for a padding and all taps before and behind them, in input gradients by
+// steps.
 inline bool steps_in_32_bits(const Problem& p) {
   return places_in_32_bits(p) && std::abs(p.padding) + p.taps * p.dilation + p.step < kFar / 2;
 }
@@ -187,7 +195,8 @@ inline bool has_aligned_rows(const Problem& p, const Signal& signal, int64_t val
          (p.batch == 1 || signal.batch_stride % values == 0);
 }
 
-// Whether rows of the input are whole quads of values at aligned addresses, which direct tiles read.
+// Whether rows of the input are whole quads of values at aligned addresses, which direct tiles
+// read.
 inline bool has_whole_quads(const Problem& p) {
   return p.from.size % kDirectQuad == 0 && has_aligned_rows(p, p.from, kDirectQuad);
 }

@@ -1,5 +1,5 @@
-// Sizes, strides and dtypes -> which kernel takes a convolution and how it is cut into blocks. Plain host C++: tests run it
-// without a GPU.
+// Sizes, strides and dtypes -> which kernel takes a convolution and how it is cut into blocks.
+// Plain host C++: tests run it without a GPU.
 #pragma once
 
 #include "conv1d/conv1d_pays.h"
@@ -69,8 +69,9 @@ inline int64_t tile_outputs(int64_t item) {
   return item == 2 ? kMmaParts * kMmaOutputs : 2 * 32 * (kAccessBytes / item);
 }
 
-// Up to `most` of a row's `tiles` for a warp: fewer where there would not be many warps for each multiprocessor, or where
-// they don't fit. packs_of(tiles) is what they need of an input row; outputs that wait in shared memory take made_bytes a tile.
+// Up to `most` of a row's `tiles` for a warp: fewer where there would not be many warps for each
+// multiprocessor, or where they don't fit. packs_of(tiles) is what they need of an input row;
+// outputs that wait in shared memory take made_bytes a tile.
 template <typename PacksOf>
 void fit_chunks(Plan& plan, const Problem& p, const Device& device, const Tuning& tuning,
                 int64_t tiles, int64_t most, int64_t tap_bytes, const PacksOf& packs_of,
@@ -111,7 +112,8 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
                [&](int64_t own) { return own * outputs / values + 2; });
     return plan;
   }
-  // Tensor cores take 16 places at a time, with taps of 0 before and behind; lanes take whole steps of taps.
+  // Tensor cores take 16 places at a time, with taps of 0 before and behind; lanes take whole steps
+  // of taps.
   plan.taps_pitch = half ? ceil_div<int64_t>(span + 38, values) * values
                          : ceil_div(p.taps, row_taps(item)) * row_taps(item);
   const int64_t halo = half           ? (span + 14) / 16 * 2 + 1
@@ -124,8 +126,9 @@ inline Plan plan_chunks(const Problem& p, const Device& device, const Tuning& tu
   return plan;
 }
 
-// Tiles with inputs from memory to registers: one a warp, where a row has one or where there are few of them, else two and the rest of
-// the row. Rows that would leave many of these outputs empty are chunks instead.
+// Tiles with inputs from memory to registers: one a warp, where a row has one or where there are
+// few of them, else two and the rest of the row. Rows that would leave many of these outputs empty
+// are chunks instead.
 inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   if (item_of(p) != 2 || p.from.channels > 1 || (p.dilation > 1 && p.taps > 1) ||
@@ -143,7 +146,8 @@ inline Plan plan_direct(const Problem& p, const Device& device, const Tuning& tu
   const int64_t size = aligned_size(p, kSectorBytes), tiles = ceil_div(size, tile);
   const bool few = rows * tiles <= device.multiprocessors * tuning.direct_warps;
   const int64_t pairs = ceil_div(std::max<int64_t>(size - kDirectRest, 1), 2 * tile);
-  // Outputs that could be made in the time of a row: its rest, with many taps, takes that of a tile.
+  // Outputs that could be made in the time of a row: its rest, with many taps, takes that of a
+  // tile.
   const int64_t time = 2 * pairs * tile + (far && size > 2 * pairs * tile ? tile : 0);
   const int64_t limit = far ? tuning.direct_far_filled : tuning.direct_filled;
   const bool filled = pairs == 1 || p.to.size * 100 >= time * limit;
@@ -189,7 +193,8 @@ inline Plan plan_gather(const Problem& p, const Device& device, const Tuning& tu
       plan, p, device, tuning, tiles, tuning.gather_tiles, plan.taps_pitch * compute_bytes(p),
       [&](int64_t own) { return ((own * outputs - 1 + span) / p.step + values - 1) / values + 1; },
       outputs * item);
-  // Taps side by side in a warp, so that few lanes are idle; neighbours of them write neighbouring places.
+  // Taps side by side in a warp, so that few lanes are idle; neighbours of them write neighbouring
+  // places.
   const int64_t first_taps = std::min(p.taps, tap_cycle_of(p));
   const int64_t places = ceil_div(plan.warp_tiles * outputs, p.step);
   const auto turns_of = [&](int64_t width) {
@@ -280,7 +285,8 @@ inline Plan plan_few_values(const Problem& p, const Device& device, const Tuning
   return plan;
 }
 
-// Products of a multiprocessor up to which that takes a problem before `plan` would, or a library if not `pays`.
+// Products of a multiprocessor up to which that takes a problem before `plan` would, or a library
+// if not `pays`.
 inline int64_t most_few_products(const Problem& p, const Plan& plan, bool pays,
                                  const Tuning& tuning) {
   if (plan.path == Path::kGemm) return tuning.few_gemm_products;
@@ -396,7 +402,8 @@ inline Plan make_plan(const Problem& problem, Pass pass, const Device& device,
       plan = detail::plan_few_values(laid, device, tuning);
     }
   }
-  // Products of matrices that gather were not measured beside gradients that go through the channels.
+  // Products of matrices that gather were not measured beside gradients that go through the
+  // channels.
   ours = ours && plan.path != Path::kGemm;
   if (forward || !detail::prefers_fan_input(problem, plan, ours, tuning)) return plan;
   return detail::or_else(detail::plan_fan_input(problem, device, tuning), plan);

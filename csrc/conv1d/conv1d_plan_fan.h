@@ -16,7 +16,8 @@ inline void share_channels(Plan& plan, const Device& device, int64_t others, int
   plan.blocks = others * plan.tiles;
 }
 
-// How many values of an output row a block's outputs are aligned to: a sector where enough channels are aligned alike.
+// How many values of an output row a block's outputs are aligned to: a sector where enough channels
+// are aligned alike.
 inline int64_t align_fan(Plan& plan, const Problem& p, const Tuning& tuning) {
   int64_t values = kSectorBytes / item_of(p);
   if (ceil_div(p.to.channels, cycle_of(p.to, values)) < tuning.fan_channels) values /= 2;

@@ -52,7 +52,8 @@ inline Plan plan_fan_input(const Problem& p, const Device& device, const Tuning&
   const auto tap_bytes_of = [&](int64_t splits) {
     return splits * plan.products * (plan.matrices ? 2 : 4);
   };
-  // As many warps share places as have channels enough, while little is made twice and all taps fit.
+  // As many warps share places as have channels enough, while little is made twice and all taps
+  // fit.
   plan.splits = plan.matrices ? cycle : 1;
   while (plan.splits < kFanWarps) {
     const int64_t more = 2 * plan.splits;
@@ -73,8 +74,9 @@ inline Plan plan_fan_input(const Problem& p, const Device& device, const Tuning&
   const int64_t tap_bytes = tap_bytes_of(plan.splits);
   plan.block_channels = std::min(channels_of(plan.splits),
                                  std::max<int64_t>(kFanTapBytes / tap_bytes / unit, 1) * unit);
-  // Taps that don't fit are read again for each tile, which is to be long: (1,7,30416) to 336 channels, 6 taps, dilation 3, bf16, where four
-  // warps share 64 places: 161 us with the weight's, ATen 135.
+  // Taps that don't fit are read again for each tile, which is to be long: (1,7,30416) to 336
+  // channels, 6 taps, dilation 3, bf16, where four warps share 64 places: 161 us with the weight's,
+  // ATen 135.
   const bool fits = plan.block_channels >= channels_of(plan.splits);
   if (!fits && row_of(plan.splits) < 4 * plan.products) return plan;
   plan.shared_bytes = static_cast<size_t>(made + plan.block_channels * tap_bytes);

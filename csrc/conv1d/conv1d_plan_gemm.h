@@ -31,9 +31,10 @@ inline Plan plan_gemm(const Problem& p, const Device& device, const Tuning& tuni
     const int64_t made = channels * plan.made_packs * kAccessBytes;
     return channels * (2 * plan.taps_pitch + kAccessBytes) + std::max(inputs, made);
   };
-  // Fewer channels of a block and smaller ones for short rows, where there would be few, and where they don't fit. On an H100, us, the kernel as it was then, of 8, 4 and 2
-  // warps: (46,126,303) to 5565, 21 groups, 7 taps, step 5 161, 84 and 67; (4,49,2304) to 175, 7 groups, 31 taps, step 3 8.0 and, of 4, 13.4;
-  // (4,48,2000) to 96, 4 groups, 7 taps, step 3, of 4 and of 2, 7.8 and 5.4.
+  // Fewer channels of a block and smaller ones for short rows, where there would be few, and where
+  // they don't fit. On an H100, us, the kernel as it was then, of 8, 4 and 2 warps: (46,126,303) to
+  // 5565, 21 groups, 7 taps, step 5 161, 84 and 67; (4,49,2304) to 175, 7 groups, 31 taps, step 3
+  // 8.0 and, of 4, 13.4; (4,48,2000) to 96, 4 groups, 7 taps, step 3, of 4 and of 2, 7.8 and 5.4.
   int64_t warps = kThreads / 32, rows = std::min<int64_t>(kGemmRows, tiles);
   while (warps > 2 && 2 * p.to.size <= warps * kGemmPlaces) warps /= 2;
   const auto blocks = [&] {
@@ -58,8 +59,9 @@ inline Plan plan_gemm(const Problem& p, const Device& device, const Tuning& tuni
       ceil_div(plan.lanes, std::max<int64_t>(device.multiprocessors * resident / parts, 1));
   plan.rows = ceil_div(plan.lanes, turns);
   plan.blocks = parts * plan.rows;
-  // Few blocks have more warps than make outputs, which help to copy: (8,16,66) to 104, 4 groups, 41
-  // taps 11.3 us without and 4.5 with them, (7,160,11) to 950, 10 groups, 49 taps, step 4 29.3 and 10.8.
+  // Few blocks have more warps than make outputs, which help to copy: (8,16,66) to 104, 4 groups,
+  // 41 taps 11.3 us without and 4.5 with them, (7,160,11) to 950, 10 groups, 49 taps, step 4 29.3
+  // and 10.8.
   while (plan.threads < kThreads &&
          plan.blocks * plan.threads < device.multiprocessors * kThreads) {
     plan.threads *= 2;

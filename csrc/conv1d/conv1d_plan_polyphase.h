@@ -5,12 +5,14 @@
 
 namespace gpuopt::conv1d::detail {
 
-// Packs from one phase to the next, at least `packs`. Neighbouring lanes read packs of one phase after another, if the phases are the
-// outputs', and then the next ones of each: eight of these, of 16 bytes, are best in different banks.
+// Packs from one phase to the next, at least `packs`. Neighbouring lanes read packs of one phase
+// after another, if the phases are the outputs', and then the next ones of each: eight of these, of
+// 16 bytes, are best in different banks.
 inline int64_t phase_pitch(int64_t packs, int64_t phases) {
   if (phases == 1) return packs;
-  // Of an even number of phases, lanes in the same one have 8 / phases packs between them. Of an odd number, phases times the pitch is
-  // one pack more than all banks, so that the next pack of the first phase follows the last phase's. (Of 6, the fewest share a bank.)
+  // Of an even number of phases, lanes in the same one have 8 / phases packs between them. Of an
+  // odd number, phases times the pitch is one pack more than all banks, so that the next pack of
+  // the first phase follows the last phase's. (Of 6, the fewest share a bank.)
   int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
   while (phases % 2 && rest * phases % 8 != 1) ++rest;
   while (packs % 8 != rest) ++packs;
@@ -43,7 +45,8 @@ inline Plan shape_polyphase(const Problem& p, const Cuts& cuts, int64_t segments
   return plan;
 }
 
-// Whether taps are many enough to make up for cutting rows into phases; conv1d_tuning.h has the measurements.
+// Whether taps are many enough to make up for cutting rows into phases; conv1d_tuning.h has the
+// measurements.
 inline bool has_many_taps(const Problem& p, const Cuts& cuts, const Tuning& tuning) {
   const bool half = item_of(p) == 2;
   const int64_t in = p.from.channels, out = p.to.channels, taps = p.taps;
@@ -55,14 +58,16 @@ inline bool has_many_taps(const Problem& p, const Cuts& cuts, const Tuning& tuni
                   : cuts.step <= 5 && taps >= 6 * cuts.step + 12;
     }
     if (p.to.size < tuning.polyphase_outputs && taps < 4 * cuts.step) return false;
-    // Lanes that pick values a step apart (strided_kernel) share banks of shared memory where the step is even.
+    // Lanes that pick values a step apart (strided_kernel) share banks of shared memory where the
+    // step is even.
     const int64_t sharing = std::min<int64_t>(std::gcd<int64_t>(cuts.step, 32), 4);
     return cuts.step <= 16 && taps * sharing >= (sharing > 1 ? 10 : 8) * cuts.step;
   }
   if (half) return false;  // tensor cores take dilated taps as well
   if (cuts.dilation > 1) return taps >= (cuts.dilation > 16 ? 24 : in > 1 ? 7 : 9);
   if (p.to.size < tuning.chunk_outputs) return taps >= (in > 1 ? 7 : 3);
-  // Up to 64 products are rows_kernel's otherwise, which makes four channels at once and takes 8 taps at a time; beyond, a library's.
+  // Up to 64 products are rows_kernel's otherwise, which makes four channels at once and takes 8
+  // taps at a time; beyond, a library's.
   if (out > 2) return (taps >= 10 && taps <= 24) || in * taps > 64;
   if (out > 1) return taps >= (in > 1 ? 3 : 9);
   return taps >= (in == 1 ? tuning.polyphase_taps : in < 6 ? 9 : 3);
@@ -77,7 +82,8 @@ inline Plan plan_polyphase(const Problem& p, const Device& device, const Tuning&
   }
   const int64_t rows = p.batch * p.groups * p.to.channels;
   Plan plan = shape_polyphase(p, cuts, 1);
-  // Where a multiprocessor has few warps, each waits for its own instructions, of which cutting takes most; strided_kernel has fewer.
+  // Where a multiprocessor has few warps, each waits for its own instructions, of which cutting
+  // takes most; strided_kernel has fewer.
   if (cuts.step > 1 && p.from.channels == 1 && p.taps < tuning.polyphase_few_taps &&
       rows * plan.row_lanes < device.multiprocessors * tuning.polyphase_few_warps) {
     return {};
@@ -92,7 +98,8 @@ inline Plan plan_polyphase(const Problem& p, const Device& device, const Tuning&
     }
   }
   plan.lanes = rows * plan.row_lanes;
-  // All input channels at once where that is little enough for all warps of a multiprocessor, so that memory is waited for once.
+  // All input channels at once where that is little enough for all warps of a multiprocessor, so
+  // that memory is waited for once.
   const int64_t channel_bytes = plan.warp_packs * kAccessBytes;
   const int64_t resident = ceil_div<int64_t>(plan.lanes, device.multiprocessors);
   plan.stages = std::min<int64_t>(p.from.channels, 2);

@@ -21,7 +21,8 @@ inline bool shape_weight_tile(Plan& plan, const Problem& p, const Device& device
   return plan.shared_bytes <= plan.most_shared_bytes && p.batch * plan.row_lanes < kFar;
 }
 
-// Matrices of 16 rows hold taps up to 16 * matrices - 15 places apart, see MatrixSums; lanes have sums for each tap.
+// Matrices of 16 rows hold taps up to 16 * matrices - 15 places apart, see MatrixSums; lanes have
+// sums for each tap.
 inline Plan plan_weight_chunks(const Problem& p, const Device& device, const Tuning& tuning) {
   Plan plan;
   const int64_t item = item_of(p), values = kAccessBytes / item;
@@ -47,7 +48,8 @@ inline Plan plan_weight_chunks(const Problem& p, const Device& device, const Tun
       grad_packs + (half ? 2 * plan.products - 1 : ceil_div<int64_t>(plan.products, values) + 1);
   const int64_t warp_bytes = 2 * (grad_packs + plan.warp_packs) * kAccessBytes +
                              plan.products * (half ? 16 * 8 * 4 : item);
-  // Warps of a block so that a block for each pair of channels fills the device; splits are for fewer pairs.
+  // Warps of a block so that a block for each pair of channels fills the device; splits are for
+  // fewer pairs.
   const int64_t blocks = p.groups * p.to.channels * p.from.channels * plan.tap_parts;
   plan.most_shared_bytes = static_cast<size_t>(weight_shared_bytes(device));
   const int64_t fitting = weight_shared_bytes(device) / warp_bytes;
@@ -66,9 +68,10 @@ inline void split(Plan& plan, int64_t all, int64_t blocks, int64_t most) {
   plan.blocks = blocks * plan.splits;
 }
 
-// Tiles are mostly halo where rows are short, and are read again for each pair of channels. (16 and more pairs: by value in half
-// the time in the mean of 35 random problems; rows of less than 32: 0.64 of it in 28; more halo than row: 0.48 of it in 13.)
-// Of so few places that each thread of a block has one, by value as well: depthwise (1,2,158) with 1 tap, bf16, 3.0 us by rows.
+// Tiles are mostly halo where rows are short, and are read again for each pair of channels. (16 and
+// more pairs: by value in half the time in the mean of 35 random problems; rows of less than 32:
+// 0.64 of it in 28; more halo than row: 0.48 of it in 13.) Of so few places that each thread of a
+// block has one, by value as well: depthwise (1,2,158) with 1 tap, bf16, 3.0 us by rows.
 inline bool fits_weight_rows(const Problem& p, const Tuning& tuning) {
   return p.to.size >= 32 && (p.batch * p.to.size > tuning.few_weight_places || p.taps > 8) &&
          (p.taps - 1) * p.dilation <= p.to.size && p.from.channels * p.to.channels < 16;

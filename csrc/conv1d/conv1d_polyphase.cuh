@@ -1,7 +1,9 @@
-// Convolutions of many taps along contiguous rows, of any step or any dilation: bound by multiply-adds, not by memory. A warp cuts what
-// it reads into phases, in each of which neighbours are `phases` places apart, so that taps slide over neighbours whatever the step or
-// the dilation (polyphase decomposition: Vaidyanathan, "Multirate Systems and Filter Banks", section 4.3). With a step, each phase of the
-// input meets every phases-th tap; with a dilation, outputs have phases of their own, and all taps.
+// Convolutions of many taps along contiguous rows, of any step or any dilation: bound by
+// multiply-adds, not by memory. A warp cuts what it reads into phases, in each of which neighbours
+// are `phases` places apart, so that taps slide over neighbours whatever the step or the dilation
+// (polyphase decomposition: Vaidyanathan, "Multirate Systems and Filter Banks", section 4.3). With
+// a step, each phase of the input meets every phases-th tap; with a dilation, outputs have phases
+// of their own, and all taps.
 #pragma once
 
 #include "conv1d/conv1d_chunk.cuh"
@@ -19,8 +21,9 @@ struct PolyphaseArgs {
   uint32_t taps_pitch;      // values from the taps of one phase to the next's
 };
 
-// The inputs of a warp in shared memory, in packs of four values of a phase. Those with even numbers lie side by side in each phase,
-// and so do those with odd ones behind all of these: lanes, whose outputs are two packs apart, read neighbouring packs, from all banks.
+// The inputs of a warp in shared memory, in packs of four values of a phase. Those with even
+// numbers lie side by side in each phase, and so do those with odd ones behind all of these: lanes,
+// whose outputs are two packs apart, read neighbouring packs, from all banks.
 struct Phases {
   float* first;
   uint32_t phases, pitch;
@@ -33,7 +36,8 @@ struct Phases {
   static constexpr int kFurther = 32 / 8 * 4;
 };
 
-// Of `count` values those of a lane, every 32nd, with their phase and their index in it: visit(phase, index, number).
+// Of `count` values those of a lane, every 32nd, with their phase and their index in it:
+// visit(phase, index, number).
 template <typename Visit>
 __device__ __forceinline__ void visit_phases(int32_t lane, int32_t count, const FastDiv& phases,
                                              const Visit& visit) {
@@ -62,8 +66,8 @@ __device__ __forceinline__ void copy_value(float* to, const T* from, bool valid)
   }
 }
 
-// The inputs under a lane's segments of outputs and a pack of taps: a ring of four packs for each, of which three are under these and
-// the last is on its way, so that nothing is moved in registers.
+// The inputs under a lane's segments of outputs and a pack of taps: a ring of four packs for each,
+// of which three are under these and the last is on its way, so that nothing is moved in registers.
 template <int kSegments>
 struct PhaseWindows {
   static constexpr int kRing = 16;
@@ -177,7 +181,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
                        copy_input(inputs.at(phase, index), number);
                      });
       } else {
-        // A lane's next value of the same phase is always as far away, so that only the first ones take divisions.
+        // A lane's next value of the same phase is always as far away, so that only the first ones
+        // take divisions.
         const int32_t apart = kCut == Cut::kOne ? 32 : static_cast<int32_t>(32 * phases);
 #pragma unroll 1
         for (int32_t begin = lane; begin < min(args.values, apart); begin += 32) {
@@ -185,9 +190,9 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
           const uint32_t phase = kCut == Cut::kOne ? 0 : args.phases.divmod(index);
           float* to = inputs.at(phase, index);
           if constexpr (sizeof(T) == 2) {
-            // Half types are converted, so that a lane waits for them: for all that it has of a phase, 8 and
-            // one for each 32 taps, at once. (3,11,22505) with 53 taps, step 5, took 23.8 us when it was one by
-            // one, and takes 10.1 (H100).
+            // Half types are converted, so that a lane waits for them: for all that it has of a
+            // phase, 8 and one for each 32 taps, at once. (3,11,22505) with 53 taps, step 5, took
+            // 23.8 us when it was one by one, and takes 10.1 (H100).
             constexpr int kSome = 10;
 #pragma unroll 1
             for (int32_t number = begin; number < args.values; number += kSome * apart) {
@@ -235,7 +240,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     end_copy_group();
   };
 
-  // The phase and the place in it of each segment; lanes that have none do another's work and leave it.
+  // The phase and the place in it of each segment; lanes that have none do another's work and leave
+  // it.
   uint32_t phase[kSegments], segment[kSegments];
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {

@@ -36,8 +36,9 @@ struct Problem {
   Activation activation = Activation::kNone;
 };
 
-// out[n, c] = act(bias[c] + the sum over k of window[n, c, k] * weight[c, k]), where the window is the last
-// taps - 1 values of the state, then the input. The state moves one place on and ends in the input.
+// out[n, c] = act(bias[c] + the sum over k of window[n, c, k] * weight[c, k]), where the window is
+// the last taps - 1 values of the state, then the input. The state moves one place on and ends in
+// the input.
 struct UpdateProblem {
   const void* input = nullptr;
   int64_t input_batch_stride = 0, input_stride = 1;

@@ -1,5 +1,5 @@
-// Convolutions of step 1 along contiguous rows: a block copies the input under a tile of outputs to shared memory,
-// where its lanes slide over it.
+// Convolutions of step 1 along contiguous rows: a block copies the input under a tile of outputs to
+// shared memory, where its lanes slide over it.
 #pragma once
 
 #include "conv1d/conv1d_slide.cuh"
@@ -33,7 +33,8 @@ constexpr int kRowBlocks = kChannels > 1 ? 2 : (P > 8 || sizeof(T) == 8 ? 3 : 4)
 // Loads of a lane under way.
 constexpr int kTapsAtOnce = 4;
 
-// A lane makes `P` neighbouring outputs, from an aligned place on, of kChannels rows that are aligned alike.
+// A lane makes `P` neighbouring outputs, from an aligned place on, of kChannels rows that are
+// aligned alike.
 template <typename T, int kChannels, int P, Taps kTaps>
 __global__ void __launch_bounds__(kThreads, kRowBlocks<T, kChannels, P>)
     rows_kernel(const __grid_constant__ RowsArgs args) {
@@ -77,7 +78,8 @@ __global__ void __launch_bounds__(kThreads, kRowBlocks<T, kChannels, P>)
                       static_cast<int32_t>(segment.lanes * (P / N) + args.halo_packs),
                       segment.index(), static_cast<int32_t>(segment.lanes));
     }
-    // Several at once, as each waits for memory: a lane alone may have all the taps of a short row to fetch.
+    // Several at once, as each waits for memory: a lane alone may have all the taps of a short row
+    // to fetch.
     const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group;
     const uint32_t count = kChannels * args.in_taps;
 #pragma unroll 1

@@ -1,12 +1,14 @@
-// What a lane does that makes neighbouring outputs of a contiguous row: taps slide over packs in shared memory.
+// What a lane does that makes neighbouring outputs of a contiguous row: taps slide over packs in
+// shared memory.
 #pragma once
 
 #include "conv1d/conv1d_kernel.cuh"
 
 namespace gpuopt::conv1d {
 
-// sums[m][i] += the products of up to kTaps of `count` taps of channel m, a row of `pitch` each, and the window
-// from i on. Never taps of 0 in the place of others, which infinite values would make NaN.
+// sums[m][i] += the products of up to kTaps of `count` taps of channel m, a row of `pitch` each,
+// and the window from i on. Never taps of 0 in the place of others, which infinite values would
+// make NaN.
 template <int kTaps, int kChannels, int kOutputs, int kWindow, typename C>
 __device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
                                              const C (&window)[kWindow], const C* taps,
@@ -40,8 +42,8 @@ __device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
   }
 }
 
-// The products of a lane's outputs with one row of the tile: from `shift` bytes after the first pack on, one tap after
-// another, in steps of kRowTaps.
+// The products of a lane's outputs with one row of the tile: from `shift` bytes after the first
+// pack on, one tap after another, in steps of kRowTaps.
 template <bool kOneStep, typename T, int kChannels, int P>
 __device__ __forceinline__ void slide(compute_t<T> (&sums)[kChannels][P], const uint4* packs,
                                       uint32_t shift, const compute_t<T>* taps, uint32_t pitch,

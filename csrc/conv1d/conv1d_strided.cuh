@@ -1,5 +1,5 @@
-// Convolutions of other steps than 1 along contiguous rows, in chunks: a warp's lanes make neighbouring outputs, whose inputs they
-// pick from shared memory.
+// Convolutions of other steps than 1 along contiguous rows, in chunks: a warp's lanes make
+// neighbouring outputs, whose inputs they pick from shared memory.
 #pragma once
 
 #include "conv1d/conv1d_chunk.cuh"

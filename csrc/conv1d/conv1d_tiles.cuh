@@ -1,4 +1,5 @@
-// Convolutions of step 1 along contiguous rows, in chunks: a warp makes tile after tile of its outputs from shared memory.
+// Convolutions of step 1 along contiguous rows, in chunks: a warp makes tile after tile of its
+// outputs from shared memory.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +9,8 @@
 
 namespace gpuopt::conv1d {
 
-// A lane has two packs of a tile's outputs: the warp's lanes have all the first ones side by side, then all the second ones.
+// A lane has two packs of a tile's outputs: the warp's lanes have all the first ones side by side,
+// then all the second ones.
 template <typename T>
 constexpr int kTileOutputs = 64 * kPackSize<T>;
 constexpr int kSecondPack = 32;
@@ -26,9 +28,9 @@ __device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
   }
 }
 
-// The inputs under a lane's two packs of outputs and a step of as many taps as a pack has values: a ring of three packs for
-// each, so that nothing is moved in registers. kAhead is the number of values between an input row's first pack and the first
-// tap's place.
+// The inputs under a lane's two packs of outputs and a step of as many taps as a pack has values: a
+// ring of three packs for each, so that nothing is moved in registers. kAhead is the number of
+// values between an input row's first pack and the first tap's place.
 template <typename T, int kAhead>
 struct Windows {
   using C = compute_t<T>;

@@ -20,7 +20,8 @@ using Operand = VmapLevel::Operand;
 using Mask = std::array<bool, 3>;
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
-// ATen's policy under autocast: convolutions are computed in the lower precision, and their backward has none.
+// ATen's policy under autocast: convolutions are computed in the lower precision, and their
+// backward has none.
 struct Lower {
   explicit Lower(c10::DeviceType device) : device(device) {}
 
@@ -107,8 +108,8 @@ Tensor activate(const Tensor& values, std::string_view activation) {
   return activation == "gelu" ? at::gelu(values) : values;
 }
 
-// One weight for all examples, which go into the batch. A bias that differs between them is added to
-// the result. (examples, N, O, L), or without examples where the input has none.
+// One weight for all examples, which go into the batch. A bias that differs between them is added
+// to the result. (examples, N, O, L), or without examples where the input has none.
 Tensor convolve_batches(const Operands& in, const SymSizes& sizes, const SymInt& examples,
                         const Geometry& geometry, std::string_view activation) {
   const bool own_bias = in.bias.has_value() && in.bias->batch_dim.has_value();
@@ -166,7 +167,8 @@ Tensor forward_vmap(const Tensor& input, const Tensor& weight, const OptionalTen
   return level.wrap(sizes.batched ? result : result.squeeze(1), 0);
 }
 
-// vmap comes before autocast, whose casts it makes first, so that all that the rules call are given one dtype.
+// vmap comes before autocast, whose casts it makes first, so that all that the rules call are given
+// one dtype.
 template <typename Call>
 Tensor cast_under_autocast(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                            Call call) {

@@ -1,4 +1,5 @@
-// Convolutions value by value: any strides, steps and dilations; and their input gradient where the step isn't 1.
+// Convolutions value by value: any strides, steps and dilations; and their input gradient where the
+// step isn't 1.
 #pragma once
 
 #include "conv1d/conv1d_kernel.cuh"
@@ -75,7 +76,8 @@ __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kP
   }
 }
 
-// The first weight of each of a lane's channels; channels that there are not do the first one's work.
+// The first weight of each of a lane's channels; channels that there are not do the first one's
+// work.
 template <typename T, int kChannels>
 __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], const ValuesLane& lane,
                                              const ValuesArgs& args) {
@@ -87,11 +89,13 @@ __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], con
   }
 }
 
-// Taps whose inputs are loaded at once. One after the other they cost a whole latency each where rows are short and their inputs
-// not in a cache yet (depthwise (4,497,71), 8 taps, step 5, f32: 8.1 us; 4.9 four at a time).
+// Taps whose inputs are loaded at once. One after the other they cost a whole latency each where
+// rows are short and their inputs not in a cache yet (depthwise (4,497,71), 8 taps, step 5, f32:
+// 8.1 us; 4.9 four at a time).
 constexpr int kTapsTogether = 4;
 
-// The products with kTaps taps from tap k on, the first of which lies on place `first` of the input.
+// The products with kTaps taps from tap k on, the first of which lies on place `first` of the
+// input.
 template <typename T, int kChannels, int kPlaces, int kTaps>
 __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces], const T* from,
                                          const T* const (&weights)[kChannels], int64_t first,
@@ -158,7 +162,8 @@ __global__ void __launch_bounds__(kThreads) values_kernel(const __grid_constant_
 
 struct GatherValuesArgs {
   ValuesArgs base;
-  // Taps `tap_cycle` apart meet the same places, `place_step` apart: the first one is among the first `first_taps`.
+  // Taps `tap_cycle` apart meet the same places, `place_step` apart: the first one is among the
+  // first `first_taps`.
   int64_t tap_cycle, place_step, first_taps;
   int64_t dilation_steps, dilation_rest;  // dilation = dilation_steps * step + dilation_rest
   // Where 32 bits hold places:
@@ -167,7 +172,8 @@ struct GatherValuesArgs {
   int32_t lead_steps;           // so many steps before a row places are not negative
 };
 
-// The first tap over place `reach` - padding of the input, and the gradient's place under it; there may be none.
+// The first tap over place `reach` - padding of the input, and the gradient's place under it; there
+// may be none.
 template <typename Index>
 struct FirstTap {
   Index tap, place;
@@ -200,8 +206,8 @@ __device__ __forceinline__ FirstTap<int32_t> find_tap(const GatherValuesArgs& ar
   return {static_cast<int32_t>(tap), static_cast<int32_t>(place) - args.lead_steps};
 }
 
-// Input gradients gather: place i of the input is under tap k of output place (i + padding - k * dilation)
-// / step where that is whole.
+// Input gradients gather: place i of the input is under tap k of output place (i + padding - k *
+// dilation) / step where that is whole.
 template <typename T, int kChannels, int kPlaces, typename Index>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const __grid_constant__ GatherValuesArgs own) {

@@ -1,5 +1,5 @@
-// Weight gradients: sums over all places of all images of a gradient times the input under it. Blocks make
-// partial sums of some taps in a fixed order; a second launch adds them up.
+// Weight gradients: sums over all places of all images of a gradient times the input under it.
+// Blocks make partial sums of some taps in a fixed order; a second launch adds them up.
 #pragma once
 
 #include "common/warp.cuh"
@@ -18,14 +18,15 @@ struct WeightArgs {
   int64_t unit_images, unit_places;          // to a lane's next place, of kernels by value
   uint32_t taps, in_channels, out_channels;  // channels of a group
   FastDiv splits, tap_parts, in_parts, out_parts;
-  // Of weight_rows_kernel: tiles in all; rows of one at most, and packs behind those under a row's lanes.
+  // Of weight_rows_kernel: tiles in all; rows of one at most, and packs behind those under a row's
+  // lanes.
   uint32_t tiles, tile_rows, halo_packs;
   FastDiv row_lanes;
   bool partial;
 };
 
-// The values of a warp's lanes are summed: lane i is left with the sums from i * kCount / 32 on, of which there are
-// max(kCount / 32, 1); of fewer than 32 values several lanes have each one.
+// The values of a warp's lanes are summed: lane i is left with the sums from i * kCount / 32 on, of
+// which there are max(kCount / 32, 1); of fewer than 32 values several lanes have each one.
 template <int kCount, int kMask = 16, typename C, int kSize>
 __device__ __forceinline__ void sum_warp(C (&values)[kSize]) {
   if constexpr (kCount > 1) {
@@ -73,8 +74,9 @@ __device__ __forceinline__ void emit_weight(const WeightArgs& args, uint32_t spl
 template <typename T>
 constexpr int kWeightOutputs = 32 / sizeof(T);
 
-// Gradients of `kTaps` taps between one input and one output channel, along contiguous rows of step 1. Tiles of the
-// gradient and of the input under it are copied to shared memory, one while the one before is worked on.
+// Gradients of `kTaps` taps between one input and one output channel, along contiguous rows of step
+// 1. Tiles of the gradient and of the input under it are copied to shared memory, one while the one
+// before is worked on.
 template <typename T, int kTaps, bool kDilated>
 __global__ void __launch_bounds__(kThreads, kTaps > 16 || sizeof(T) == 8 ? 2 : 3)
     weight_rows_kernel(const __grid_constant__ WeightArgs args) {
@@ -265,8 +267,9 @@ struct WeightUnit {
   }
 };
 
-// The values under a unit's taps, 0 for those outside of a row. All loads are under way at once: of conditions the compiler may
-// make branches, one load after the other (depthwise (1,4075,16) with 14 taps and step 3, f32: 22 us; 15 without branches).
+// The values under a unit's taps, 0 for those outside of a row. All loads are under way at once: of
+// conditions the compiler may make branches, one load after the other (depthwise (1,4075,16) with
+// 14 taps and step 3, f32: 22 us; 15 without branches).
 template <typename T, int kTaps>
 __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const WeightArgs& args,
                                            const T* row, int64_t under, uint32_t first_tap) {

@@ -1,5 +1,6 @@
-// Weight gradients along contiguous rows of step 1, in chunks: a warp by itself copies a part of a row of the gradient, and of
-// the input under it, to shared memory while it works on the part before.
+// Weight gradients along contiguous rows of step 1, in chunks: a warp by itself copies a part of a
+// row of the gradient, and of the input under it, to shared memory while it works on the part
+// before.
 #pragma once
 
 #include "common/async.cuh"
@@ -27,8 +28,10 @@ struct WeightChunk {
 // Sums is what a warp's lanes have of the sums of its chunks:
 //   kTile, kMasks: places of a tile; whether places that there are not are left out of sums;
 //   Scratch: the warp's own shared memory;
-//   add(input, grads, ahead, place, size, taps, dilation): a tile, which begins at `place` of a row of `size`;
-//   turn(scratch, ahead, changes, taps, dilation): after each chunk, where it is the last one or `ahead` changes;
+//   add(input, grads, ahead, place, size, taps, dilation): a tile, which begins at `place` of a row
+//     of `size`;
+//   turn(scratch, ahead, changes, taps, dilation): after each chunk, where it is the last one or
+//     `ahead` changes;
 //   finish(scratch): leaves the sum of tap i in scratch.sum(i).
 template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kWeightWarps, weight_warps(sizeof(T)) / kWeightWarps)
@@ -123,7 +126,8 @@ __global__ void __launch_bounds__(32 * kWeightWarps, weight_warps(sizeof(T)) / k
     C sum = scratch[0].sum(tap);
     for (uint32_t other = 1; other < warps; ++other) sum += scratch[other].sum(tap);
     if (!Sums::kMasks && sum != sum) {
-      // Perhaps an infinite input under a place that the gradient doesn't have: one place after another.
+      // Perhaps an infinite input under a place that the gradient doesn't have: one place after
+      // another.
       sum = 0;
       for (uint32_t group_of_warps = split * warps; group_of_warps < args.chunks;
            group_of_warps += base.splits.divisor * warps) {

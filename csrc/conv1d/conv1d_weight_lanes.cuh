@@ -1,4 +1,5 @@
-// Sums of weight gradients by multiply-adds: each lane has sums of its own places for all taps of a block.
+// Sums of weight gradients by multiply-adds: each lane has sums of its own places for all taps of a
+// block.
 #pragma once
 
 #include "conv1d/conv1d_tiles.cuh"
@@ -50,7 +51,8 @@ class LaneSums {
   }
 
  private:
-  // The products of the lane's two packs of the gradient and a ring of three packs of the input for each, see slide_over().
+  // The products of the lane's two packs of the gradient and a ring of three packs of the input for
+  // each, see slide_over().
   template <int kAhead, typename Valid>
   __device__ __forceinline__ void add_packs(const uint4* input, const uint4* grads, uint32_t taps,
                                             const Valid& valid) {

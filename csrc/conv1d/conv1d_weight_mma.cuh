@@ -1,7 +1,8 @@
-// Sums of weight gradients of the half types on tensor cores. Of blocks of 8 places each, the values of the gradient are a row
-// of B, and those of the input from the place under its first one on a column of A: D = A B holds in row m and column n the
-// sum of products of all places n of a block with the input m places from its beginning on, so that a tap's gradient is
-// the sum along a diagonal (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+// Sums of weight gradients of the half types on tensor cores. Of blocks of 8 places each, the
+// values of the gradient are a row of B, and those of the input from the place under its first one
+// on a column of A: D = A B holds in row m and column n the sum of products of all places n of a
+// block with the input m places from its beginning on, so that a tap's gradient is the sum along a
+// diagonal (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 #pragma once
 
 #include "conv1d/conv1d_weight_chunks.cuh"

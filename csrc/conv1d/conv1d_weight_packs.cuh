@@ -1,5 +1,5 @@
-// Depthwise weight gradients of channels-last signals: a lane has a pack of neighbouring channels and slides along a part of a
-// row, with the inputs under some taps in registers.
+// Depthwise weight gradients of channels-last signals: a lane has a pack of neighbouring channels
+// and slides along a part of a row, with the inputs under some taps in registers.
 #pragma once
 
 #include "conv1d/conv1d_weight.cuh"

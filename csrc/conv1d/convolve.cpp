@@ -1,5 +1,5 @@
-// gpuopt::convolve, made of other operators: a correlation's gradient or one with the taps reversed, or for many taps
-// Fourier transforms of overlapping blocks (overlap-save).
+// gpuopt::convolve, made of other operators: a correlation's gradient or one with the taps
+// reversed, or for many taps Fourier transforms of overlapping blocks (overlap-save).
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
 #include <torch/library.h>
@@ -50,8 +50,8 @@ void check_convolve_dtype(at::ScalarType dtype) {
                               "with, got ", dtype);
 }
 
-// What numpy gives of the full result: so many values, of a signal with so many zeros before and after it, where all of them have
-// all taps.
+// What numpy gives of the full result: so many values, of a signal with so many zeros before and
+// after it, where all of them have all taps.
 struct Part {
   Part(std::string_view mode, const SymInt& longer, const SymInt& taps)
       : before(taps - 1), after(taps - 1), size(longer + taps - 1) {
@@ -64,12 +64,13 @@ struct Part {
   SymInt before, after, size;
 };
 
-// `signals` (rows, values) and `kernels` (rows, taps), one of which has one row, and no more taps than
-// values. The results of all are (rows, part.size).
+// `signals` (rows, values) and `kernels` (rows, taps), one of which has one row, and no more taps
+// than values. The results of all are (rows, part.size).
 
-// Whether kernels here compute the gradient by its input of a correlation with one kernel, whatever the number of taps: not where
-// rows are short or strided, see pays_backward_input in conv1d_pays.h. Sizes that aren't known would be guards. What is
-// differentiated or batched keeps the form that has kernels for its derivatives in every layout.
+// Whether kernels here compute the gradient by its input of a correlation with one kernel, whatever
+// the number of taps: not where rows are short or strided, see pays_backward_input in
+// conv1d_pays.h. Sizes that aren't known would be guards. What is differentiated or batched keeps
+// the form that has kernels for its derivatives in every layout.
 bool takes_gradient(const Tensor& signals, const Tensor& kernels, const Part& part) {
   if (!signals.is_cuda() || signals.is_complex()) return false;
   for (const Tensor& operand : {signals, kernels}) {
@@ -81,8 +82,8 @@ bool takes_gradient(const Tensor& signals, const Tensor& kernels, const Part& pa
   return rows == 1 && taps.has_value() && size.has_value() && *size >= 128 && stride == 1;
 }
 
-// That gradient lays the taps the other way around by itself: on an H200 reversing 255 taps first took 1.4 of the 23 us that
-// 2^20 values take.
+// That gradient lays the taps the other way around by itself: on an H200 reversing 255 taps first
+// took 1.4 of the 23 us that 2^20 values take.
 Tensor by_taps(const Tensor& signals, const Tensor& kernels, const Part& part) {
   const SymInt taps = kernels.sym_size(1);
   if (takes_gradient(signals, kernels, part)) {

@@ -11,8 +11,8 @@
 
 namespace gpuopt::dot {
 
-// Blocks of a kernel that a multiprocessor must hold: fewer where sums need more than the registers that
-// kBlocks leave.
+// Blocks of a kernel that a multiprocessor must hold: fewer where sums need more than the registers
+// that kBlocks leave.
 template <typename T>
 constexpr int kBlocksOf = sizeof(sum_t<T>) > 8 ? kBlocks / 2 : kBlocks;
 

@@ -145,8 +145,8 @@ unsigned blocks_of(int64_t products, const LadderProblem& problem) {
   return static_cast<unsigned>(max(ceil_div(problem.size, products), int64_t{1}));
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where not every thread would
-// have a pack.
+// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where not
+// every thread would have a pack.
 unsigned blocks_of_packs(const LadderProblem& problem) {
   const auto most = static_cast<unsigned>(problem.multiprocessors * (2048 / kThreads));
   return min(blocks_of(8 * kThreads, problem), most);

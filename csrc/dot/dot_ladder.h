@@ -1,10 +1,12 @@
-// The optimisation ladder of dot products: one of two vectors of f16, and how threads bring their products together.
-// Sources: the fast half atomic add is PyTorch's fastAtomicAdd (aten/src/ATen/native/cuda/KernelUtils.cuh);
-// github.com/BBuf/how-to-optim-algorithm-in-cuda, FastAtomicAdd, compares "half_atomic", "half2_atomic" and
-// "fast_atomic" by a dot product of 2^25 values whose every thread adds atomically (422, 137 and 137 ms on an A100).
+// The optimisation ladder of dot products: one of two vectors of f16, and how threads bring their
+// products together. Sources: the fast half atomic add is PyTorch's fastAtomicAdd
+// (aten/src/ATen/native/cuda/KernelUtils.cuh); github.com/BBuf/how-to-optim-algorithm-in-cuda,
+// FastAtomicAdd, compares "half_atomic", "half2_atomic" and "fast_atomic" by a dot product of 2^25
+// values whose every thread adds atomically (422, 137 and 137 ms on an A100).
 //
-// Atomic additions to f16 round the sum each time, in any order, and so lose what is small beside it: a sum of ones
-// stays at 2048, whose next number is 2050. Only the steps from "f32_partial_sums" on round once.
+// Atomic additions to f16 round the sum each time, in any order, and so lose what is small beside
+// it: a sum of ones stays at 2048, whose next number is 2050. Only the steps from
+// "f32_partial_sums" on round once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -54,8 +56,8 @@ struct LadderProblem {
   int multiprocessors = 1;
 };
 
-// The sum of `size` products of f16, by any step but the last; 0 of none. For "packs" both vectors must be aligned to
-// 16 bytes.
+// The sum of `size` products of f16, by any step but the last; 0 of none. For "packs" both vectors
+// must be aligned to 16 bytes.
 cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& workspace,
                        cudaStream_t stream);
 

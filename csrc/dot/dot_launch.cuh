@@ -88,8 +88,8 @@ cudaError_t launch(const Problem& problem, const Plan& plan, Workspace& memory,
 template <typename T>
 cudaError_t launch_atomic(const Problem& problem, const Plan& plan, cudaStream_t stream) {
   if (plan.splits == 1) return launch_main<T>(problem, plan, problem.out, Target::kOut, stream);
-  // Not cudaMemsetAsync, which takes longer than a kernel that the next one overlaps (2^17 values: see
-  // README.md).
+  // Not cudaMemsetAsync, which takes longer than a kernel that the next one overlaps (2^17 values:
+  // see README.md).
   LaunchShape shape;
   shape.overlaps_before = true;
   const cudaError_t error =

@@ -5,8 +5,8 @@
 
 namespace gpuopt::dot {
 
-// Adds the dot products of packs first + u * step for u < kUnroll, as far as there are packs. All loads
-// are under way before the first is used: load(pack, valid) gives a pack of each operand.
+// Adds the dot products of packs first + u * step for u < kUnroll, as far as there are packs. All
+// loads are under way before the first is used: load(pack, valid) gives a pack of each operand.
 template <typename T, int kUnroll, typename Load>
 __device__ __forceinline__ sum_t<T> dot_of_group(int64_t first, uint32_t step, int64_t packs,
                                                  bool conjugates, Load load) {
@@ -34,8 +34,8 @@ struct AlignedPacks {
 template <typename T>
 constexpr int kMostThreadsOf = sizeof(sum_t<T>) > 8 ? kMostThreads / 2 : kMostThreads;
 
-// One row, aligned in both operands. Apart from rows_kernel because small dot products are mostly launch
-// and prologue.
+// One row, aligned in both operands. Apart from rows_kernel because small dot products are mostly
+// launch and prologue.
 template <typename T, int kUnroll>
 __global__ void __launch_bounds__(kMostThreadsOf<T>)
     line_kernel(const __grid_constant__ LineArgs args) {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kMostThreadsOf<T>)
   }
 
   V value = {};
-  // A warp's packs lie one after another, so that offsets between them are constants: 2^12 values in f32
-  // take 1.4 us, and 1.8 where packs of a lane are a grid apart (H200).
+  // A warp's packs lie one after another, so that offsets between them are constants: 2^12 values
+  // in f32 take 1.4 us, and 1.8 where packs of a lane are a grid apart (H200).
   const uint32_t group = blockDim.x * kUnroll;
   const uint32_t place = threadIdx.x / kWarp * (kWarp * kUnroll) + threadIdx.x % kWarp;
   for (int64_t first = int64_t{blockIdx.x} * group + place; first < args.packs;
@@ -90,8 +90,8 @@ struct ShiftedPacks {
   }
 };
 
-// Contiguous rows that begin at any address, y lanes each, x rows a block. Packs are self's aligned ones.
-// With kShifted, tensor's values beside them lie in two aligned packs; otherwise in one.
+// Contiguous rows that begin at any address, y lanes each, x rows a block. Packs are self's aligned
+// ones. With kShifted, tensor's values beside them lie in two aligned packs; otherwise in one.
 template <typename T, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
     rows_kernel(const __grid_constant__ Args args) {

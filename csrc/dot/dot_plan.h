@@ -58,8 +58,8 @@ struct Plan {
   int rows_per_lane = 1;  // kShortRows, kTile
   size_t shared_bytes = 0;
   int64_t tiles = 1;  // of x * rows_per_lane rows
-  // The units (packs or values) of a row are dealt to `splits` blocks, group by group of what a block
-  // has in flight. Their sums meet in a workspace that a second launch reads.
+  // The units (packs or values) of a row are dealt to `splits` blocks, group by group of what a
+  // block has in flight. Their sums meet in a workspace that a second launch reads.
   int splits = 1;
   int64_t blocks() const { return tiles * splits; }
 };
@@ -166,7 +166,8 @@ inline void plan_values(Plan& plan, const Problem& problem, const Device& device
     plan.y = static_cast<int>(
         std::min<int64_t>(kThreads / plan.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll))));
     plan.x = std::max(plan.x, 32 / plan.y);
-    // A multiprocessor holds no more than 32 blocks: of one warp each they would be half of what it has room for. (Not measured.)
+    // A multiprocessor holds no more than 32 blocks: of one warp each they would be half of what it
+    // has room for. (Not measured.)
     while (2 * plan.x * plan.y <= kThreads &&
            ceil_div<int64_t>(problem.rows, 2 * plan.x) >= int64_t{32} * device.multiprocessors) {
       plan.x *= 2;

@@ -8,8 +8,8 @@ namespace gpuopt::dot {
 
 extern __shared__ uint4 shared[];
 
-// Aligned rows of few packs, a pack a lane: y lanes take kPackUnroll rows, which lie x apart so that a
-// block reads a run of rows at a time.
+// Aligned rows of few packs, a pack a lane: y lanes take kPackUnroll rows, which lie x apart so
+// that a block reads a run of rows at a time.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     short_rows_kernel(const __grid_constant__ Args args) {
@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Short rows one after another in memory that aren't whole packs: a block copies its rows of both operands
-// to shared memory, each as one piece, and y lanes a row sum there.
+// Short rows one after another in memory that aren't whole packs: a block copies its rows of both
+// operands to shared memory, each as one piece, and y lanes a row sum there.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const __grid_constant__ Args args) {

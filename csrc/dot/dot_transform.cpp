@@ -18,7 +18,8 @@ using at::Tensor;
 using c10::SymInt;
 using Operand = VmapLevel::Operand;
 
-// As torch.dot and vdot under autocast: on CUDA, and not on the CPU, operands of two dtypes meet in the wider one.
+// As torch.dot and vdot under autocast: on CUDA, and not on the CPU, operands of two dtypes meet in
+// the wider one.
 std::pair<Tensor, Tensor> promoted(const Tensor& self, const Tensor& other) {
   constexpr auto device = c10::DeviceType::CUDA;
   const auto dtype = at::autocast::promote_type(
@@ -43,7 +44,8 @@ std::optional<SymInt> examples_of(const Operand& self, const Operand& other) {
   return std::nullopt;
 }
 
-// With the batch dimension in front. An operand that all examples share is repeated, without a copy.
+// With the batch dimension in front. An operand that all examples share is repeated, without a
+// copy.
 Tensor batched(const Operand& operand, const SymInt& examples) {
   if (operand.batch_dim.has_value()) return operand.value.movedim(*operand.batch_dim, 0);
   auto sizes = operand.value.sym_sizes().vec();

@@ -25,7 +25,8 @@ inline void check_inplace(const char* op, const at::Tensor& self, const at::Tens
   check_writable(op, {"self", self}, {{"other", other}});
 }
 
-// A number of the same kind where it isn't known while a graph is traced; at::result_type would ask for it.
+// A number of the same kind where it isn't known while a graph is traced; at::result_type would ask
+// for it.
 inline at::Scalar known_number(const at::Scalar& number) {
   if (!number.isSymbolic()) return number;
   return number.isFloatingPoint() ? at::Scalar(1.0) : at::Scalar(1);
@@ -112,8 +113,8 @@ inline at::Tensor meta_of(const at::Tensor& tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
 
-// Calls build(output, inputs), which makes an iterator. Where that would have to fill the output first, it is made here, as one over
-// tensors on Meta has it.
+// Calls build(output, inputs), which makes an iterator. Where that would have to fill the output
+// first, it is made here, as one over tensors on Meta has it.
 template <typename Build>
 at::TensorIterator with_output(const at::Tensor& out, at::TensorList inputs, const Build& build) {
   if (out.defined() || !empty_is_filled()) return build(out, inputs);

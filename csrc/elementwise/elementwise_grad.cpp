@@ -134,8 +134,9 @@ struct FmaBackward : torch::autograd::Node {
   bool a_is_complex_ = false, b_is_complex_ = false, c_is_complex_ = false;
 };
 
-// Sums the terms of a tangent and gives it the result's shape and dtype. `own` is an input's tangent
-// itself, of which the result's may not be an alias: in-place operators on the result write to it.
+// Sums the terms of a tangent and gives it the result's shape and dtype. `own` is an input's
+// tangent itself, of which the result's may not be an alias: in-place operators on the result write
+// to it.
 Tensor sum_tangents(const Tensor& result, std::initializer_list<Tensor> products,
                     const Tensor& own = {}) {
   Tensor sum;

@@ -1,4 +1,5 @@
-// The steps of elementwise_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
+// The steps of elementwise_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
+// step.
 #include <cuda_fp16.h>
 
 #include "common/index.h"
@@ -64,7 +65,8 @@ __device__ unsigned mul_pairs(unsigned a, unsigned b) {
   return reinterpret_cast<const unsigned&>(both);
 }
 
-// Of uint4, as an aligned struct of four __half2 is moved by four accesses: the class copies itself.
+// Of uint4, as an aligned struct of four __half2 is moved by four accesses: the class copies
+// itself.
 __global__ void half_packs(const __half* self, const __half* other, __half* out, int64_t size) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, packs = size / 8;
   if (i < size % 8) out[packs * 8 + i] = __hmul(self[packs * 8 + i], other[packs * 8 + i]);
@@ -81,8 +83,8 @@ unsigned blocks_for_all(const LadderProblem& problem, int64_t values) {
   return static_cast<unsigned>(ceil_div(problem.size, kThreads * values));
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where each thread would not
-// have `values`.
+// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where each
+// thread would not have `values`.
 unsigned blocks_to_fill(const LadderProblem& problem, int64_t values) {
   return static_cast<unsigned>(min(ceil_div(problem.size, kThreads * values),
                                    int64_t{problem.multiprocessors} * (2048 / kThreads)));

@@ -1,7 +1,8 @@
-// The optimisation ladder of element-wise operators: the product of two tensors, where nothing counts but how bytes are
-// moved. Sources: grid strides, Mark Harris, "CUDA Pro Tip: Write Flexible Kernels with Grid-Stride Loops" (NVIDIA,
-// 2013); packs, Justin Luitjens, "CUDA Pro Tip: Increase Performance with Vectorized Memory Access" (NVIDIA, 2013);
-// pairs of halves, Mark Harris, "Mixed-Precision Programming with CUDA 8" (NVIDIA, 2016).
+// The optimisation ladder of element-wise operators: the product of two tensors, where nothing
+// counts but how bytes are moved. Sources: grid strides, Mark Harris, "CUDA Pro Tip: Write Flexible
+// Kernels with Grid-Stride Loops" (NVIDIA, 2013); packs, Justin Luitjens, "CUDA Pro Tip: Increase
+// Performance with Vectorized Memory Access" (NVIDIA, 2013); pairs of halves, Mark Harris,
+// "Mixed-Precision Programming with CUDA 8" (NVIDIA, 2016).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,8 +39,8 @@ struct LadderProblem {
   int multiprocessors = 1;
 };
 
-// Products of f32, from "half_scalar" on of f16, by any step but the last. All three begin at multiples of an access:
-// of 16 bytes for "packs" and "half_packs", of 4 for "half2".
+// Products of f32, from "half_scalar" on of f16, by any step but the last. All three begin at
+// multiples of an access: of 16 bytes for "packs" and "half_packs", of 4 for "half2".
 cudaError_t ladder_mul(int step, const LadderProblem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::elementwise

@@ -26,16 +26,17 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
 namespace gpuopt::elementwise {
 namespace {
 
-// The CPU kernels delegate to ATen, and so do the Meta kernels of operators that write to an argument.
+// The CPU kernels delegate to ATen, and so do the Meta kernels of operators that write to an
+// argument.
 
 bool has_symbolic_shape_in(at::TensorList tensors) {
   return std::any_of(tensors.begin(), tensors.end(),
                      [](const at::Tensor& tensor) { return has_symbolic_shape(tensor); });
 }
 
-// The result of two or three operands, in the layout that ATen's iterator gives it on CUDA. It doesn't know symbolic shapes, and
-// at::mul on Meta loses the dimension order of half types and of two dtypes (expanded * transposed, torch 2.11), at::addcmul that of
-// all types.
+// The result of two or three operands, in the layout that ATen's iterator gives it on CUDA. It
+// doesn't know symbolic shapes, and at::mul on Meta loses the dimension order of half types and of
+// two dtypes (expanded * transposed, torch 2.11), at::addcmul that of all types.
 at::Tensor result_meta(at::TensorList operands) {
   if (!has_symbolic_shape_in(operands)) return make_iterator({}, operands).output();
   std::vector<at::Tensor> floats;
@@ -54,8 +55,9 @@ at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
   return result_meta({self, other});
 }
 
-// For operands of several dtypes on the CPU: ATen casts some of them first there and lays the result out like these copies, which it
-// does neither on CUDA nor on Meta (expanded * transposed, torch 2.11). Else undefined.
+// For operands of several dtypes on the CPU: ATen casts some of them first there and lays the
+// result out like these copies, which it does neither on CUDA nor on Meta (expanded * transposed,
+// torch 2.11). Else undefined.
 at::Tensor result_of_casts(at::TensorList operands) {
   const at::Tensor* widest = nullptr;
   bool same = true, plain = true;

@@ -170,9 +170,10 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
     plan.turned[k] = true;
   }
   if (plan.tile_dim == 0) return false;
-  // A block has a tile of one matrix, of 128 x 128 halves or 64 x 64: of many small matrices it would be mostly empty, and their rows
-  // stay in the L1 cache while they are read value by value. (By the count of blocks, 8 x 8 in bf16 would take 20 times as long as
-  // memory does; not measured.)
+  // A block has a tile of one matrix, of 128 x 128 halves or 64 x 64: of many small matrices it
+  // would be mostly empty, and their rows stay in the L1 cache while they are read value by value.
+  // (By the count of blocks, 8 x 8 in bf16 would take 20 times as long as memory does; not
+  // measured.)
   const int64_t small = size_of(problem.dtype) == 2 ? 32 : 16;
   if (plan.num_dims > 2 && std::max(plan.sizes[0], plan.sizes[plan.tile_dim]) <= small) {
     std::fill_n(plan.turned, kMaxOperands, false);
@@ -237,7 +238,8 @@ inline Plan make_plan(const Problem& problem) {
 }
 
 // Counts and offsets are 32 bits wide inside a launch of every path but kVector. Larger problems
-// are cut in two until each part fits; the parts stay so large that the extra launches cost nothing.
+// are cut in two until each part fits; the parts stay so large that the extra launches cost
+// nothing.
 inline bool needs_split(const Problem& problem, const Plan& plan) {
   if (plan.path == Path::kVector) return false;
   // By rows, the count of packs (with the ragged ends) is what must fit.

@@ -1,7 +1,9 @@
-// A copy that has a given number of bytes under way at a time: the lesson of latency and occupancy. Little's law: what is under way is
-// what comes per second times how long each takes (J. D. C. Little, "A Proof for the Queuing Formula L = lambda W", Operations
-// Research 9, 1961; for GPUs Vasily Volkov, "Better Performance at Lower Occupancy", GTC 2010). A memory of 4 TB/s that answers
-// after a microsecond is busy with 4 MB under way, whoever they are of: many threads, many loads of a thread, or wide ones.
+// A copy that has a given number of bytes under way at a time: the lesson of latency and occupancy.
+// Little's law: what is under way is what comes per second times how long each takes (J. D. C.
+// Little, "A Proof for the Queuing Formula L = lambda W", Operations Research 9, 1961; for GPUs
+// Vasily Volkov, "Better Performance at Lower Occupancy", GTC 2010). A memory of 4 TB/s that
+// answers after a microsecond is busy with 4 MB under way, whoever they are of: many threads, many
+// loads of a thread, or wide ones.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,8 +26,9 @@ constexpr bool is_shape(const Shape& shape) {
          one_of(shape.warps, 1, 64);
 }
 
-// to = from, `bytes` of them, both aligned to 16 bytes, by one grid of so many warps for each multiprocessor. They are
-// there at a time where registers allow it: 64 warps of 8 loads of 16 bytes each are not.
+// to = from, `bytes` of them, both aligned to 16 bytes, by one grid of so many warps for each
+// multiprocessor. They are there at a time where registers allow it: 64 warps of 8 loads of 16
+// bytes each are not.
 cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape, int multiprocessors,
                  cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// gpuopt::index_add: stretches of the index, and slices of the rest, that one launch takes; float32 and
-// float64.
+// gpuopt::index_add: stretches of the index, and slices of the rest, that one launch takes; float32
+// and float64.
 #include "index_add/index_add.h"
 #include "index_add/index_add_launch.cuh"
 #include "index_add/index_add_slices.h"

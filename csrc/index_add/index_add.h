@@ -1,5 +1,5 @@
-// index_add: the contract between bindings and kernels. Launchers enqueue on `stream` of the current
-// device and never synchronise.
+// index_add: the contract between bindings and kernels. Launchers enqueue on `stream` of the
+// current device and never synchronise.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,7 +1,8 @@
-// The same where many entries may name one bin, whose additions would queue up at its address. A block
-// finds in shared memory the bins that several rows of its tile name; a warp sums the rows of each and adds
-// the sum once: aggregated atomics (A. Adinets, "CUDA Pro Tip: Optimized Filtering with Warp-Aggregated
-// Atomics", 2014), of a block's rows. Where no bin is named so often, each row is added as it came.
+// The same where many entries may name one bin, whose additions would queue up at its address. A
+// block finds in shared memory the bins that several rows of its tile name; a warp sums the rows of
+// each and adds the sum once: aggregated atomics (A. Adinets, "CUDA Pro Tip: Optimized Filtering
+// with Warp-Aggregated Atomics", 2014), of a block's rows. Where no bin is named so often, each row
+// is added as it came.
 #pragma once
 
 #include "common/warp.cuh"
@@ -107,8 +108,8 @@ struct TileTables {
   }
 };
 
-// blockIdx: tiles side by side, then stretches of rows, then outer indices. A tile has no more units than
-// kAtomicThreads threads have kAtomicUnroll of; fewer threads take them in batches.
+// blockIdx: tiles side by side, then stretches of rows, then outer indices. A tile has no more
+// units than kAtomicThreads threads have kAtomicUnroll of; fewer threads take them in batches.
 template <typename T, int V, int kThreads>
 __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
                                            kThreads) void add_aggregated(const AtomicArgs args,

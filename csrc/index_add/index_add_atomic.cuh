@@ -1,4 +1,5 @@
-// Every value of source is added to self in memory: one launch, no scratch memory, sums in any order.
+// Every value of source is added to self in memory: one launch, no scratch memory, sums in any
+// order.
 #pragma once
 
 #include "common/atomic.cuh"
@@ -23,8 +24,8 @@ struct AtomicArgs {
   ScalarValue alpha;
 };
 
-// Units are numbered (outer, entry, unit of the row). A block has neighbouring ones, from `first` on,
-// so that it divides 64-bit numbers but once, and small ones not at all.
+// Units are numbered (outer, entry, unit of the row). A block has neighbouring ones, from `first`
+// on, so that it divides 64-bit numbers but once, and small ones not at all.
 struct UnitOrigin {
   uint32_t unit, entry, outer;
 

@@ -1,7 +1,8 @@
-// Few bins and short rows, a histogram for instance (privatized histograms): each block adds a stretch
-// of the entries up in shared memory, in several copies of the bins, so that lanes of a warp that hit
-// the same bin don't wait for each other; the blocks' sums are then added to self in one order. Where
-// there are many outer indices a block takes several, which share what is read of the index.
+// Few bins and short rows, a histogram for instance (privatized histograms): each block adds a
+// stretch of the entries up in shared memory, in several copies of the bins, so that lanes of a
+// warp that hit the same bin don't wait for each other; the blocks' sums are then added to self in
+// one order. Where there are many outer indices a block takes several, which share what is read of
+// the index.
 //
 // Copies of a bin lie side by side, a bank each, so that lanes of different copies never conflict.
 #pragma once
@@ -41,8 +42,9 @@ __device__ __forceinline__ void add_to_self(const BinArgs& args, uint32_t outer,
   *self = from_compute<T>(plus(to_compute(*self), sum));
 }
 
-// The copies of each bin, or of each outer index's part of it, become one sum: these of the block for
-// self, or with those of the outer index's other splits for add_split_sums(). All threads take part.
+// The copies of each bin, or of each outer index's part of it, become one sum: these of the block
+// for self, or with those of the outer index's other splits for add_split_sums(). All threads take
+// part.
 template <typename T, int R>
 __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
                                               uint32_t first_outer, uint32_t split) {
@@ -72,8 +74,8 @@ __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
   }
 }
 
-// An address in shared memory that the compiler does not work out anew at each use, which takes it two
-// slow reads of special registers.
+// An address in shared memory that the compiler does not work out anew at each use, which takes it
+// two slow reads of special registers.
 template <typename S>
 __device__ __forceinline__ S* kept_in_register(S* shared) {
 #if defined(__CUDA_ARCH__)
@@ -175,7 +177,8 @@ __device__ __forceinline__ bool is_bin(const BinArgs& args, I bin) {
   return static_cast<std::make_unsigned_t<I>>(bin) < args.bins;
 }
 
-// The trap is never reached, but tells the compiler that nothing has to outlive the assertion's call.
+// The trap is never reached, but tells the compiler that nothing has to outlive the assertion's
+// call.
 __device__ __forceinline__ void check(bool in_range) {
   if (in_range) return;
   assert(false && "index_add: index out of bounds");

@@ -36,8 +36,8 @@ inline void check_on_device(const char* op, const at::Tensor& self, NamedTensor 
               argument.tensor.device());
 }
 
-// Whether ATen's kernels could convert a number to a dtype: one out of its range they refuse, and of
-// one that is not whole they take the integer part.
+// Whether ATen's kernels could convert a number to a dtype: one out of its range they refuse, and
+// of one that is not whole they take the integer part.
 inline bool converts(const at::Scalar& number, at::ScalarType dtype) {
   // Not known while a graph is traced: the kernels look again.
   if (number.isSymbolic()) return true;

@@ -71,8 +71,8 @@ Device current_device() { return Device{multiprocessor_count(), most_shared_byte
 void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
             const Tensor& source, const Scalar& alpha);
 
-// The kernels see the parts of complex numbers, which a complex alpha mixes: the source is multiplied
-// first, in a type that doesn't round where the sum isn't to be rounded twice.
+// The kernels see the parts of complex numbers, which a complex alpha mixes: the source is
+// multiplied first, in a type that doesn't round where the sum isn't to be rounded twice.
 void add_scaled(const char* op, const Call& call, const Tensor& self, const Tensor& index,
                 const Tensor& source, const Scalar& alpha) {
   if (self.scalar_type() == at::kComplexHalf && call.mode != Mode::kFast) {

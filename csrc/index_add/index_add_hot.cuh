@@ -1,6 +1,6 @@
-// The same for many entries with short rows, where additions to a bin that gets a share of them would
-// queue up at its address: one block looks for bins that are frequent in a sample of the index; then
-// blocks add what hits these up in shared memory, and only the rest in memory.
+// The same for many entries with short rows, where additions to a bin that gets a share of them
+// would queue up at its address: one block looks for bins that are frequent in a sample of the
+// index; then blocks add what hits these up in shared memory, and only the rest in memory.
 #pragma once
 
 #include "index_add/index_add_atomic.cuh"
@@ -80,7 +80,8 @@ __global__ __launch_bounds__(Samples) void find_hot_bins(const Index index, uint
   if (threadIdx.x == 0) list->count = min(num_hot, max_hot);
 }
 
-// blockIdx: stretches of block_units units. Shared memory has room for the rows of a full list, copied.
+// blockIdx: stretches of block_units units. Shared memory has room for the rows of a full list,
+// copied.
 template <typename T, int V>
 __global__ __launch_bounds__(kAtomicThreads,
                              kHotBlocksPerSm) void add_with_hot_bins(const AtomicArgs args,

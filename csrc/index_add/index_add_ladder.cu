@@ -1,4 +1,5 @@
-// The steps of index_add_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
+// The steps of index_add_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
+// step.
 #include "common/atomic.cuh"
 #include "common/index.h"
 #include "index_add/index_add_ladder.h"
@@ -74,8 +75,9 @@ __global__ void vector_reductions(T* self, const T* source, Index index, int64_t
 // [vector_reductions]
 
 // [sorted_segments]
-// A warp for each sorted entry: of those that name one row the first takes all, and the others have nothing to do.
-// Entries of a row are in the order of their positions. The sort has checked the index.
+// A warp for each sorted entry: of those that name one row the first takes all, and the others have
+// nothing to do. Entries of a row are in the order of their positions. The sort has checked the
+// index.
 template <typename T>
 __global__ void sorted_segments(T* self, const T* source, SortedIndex sorted, int64_t width,
                                 int64_t entries) {
@@ -119,7 +121,8 @@ cudaError_t launch_atomic(void (*kernel)(T*, const Unit*, Index, int64_t, int64_
   return cudaGetLastError();
 }
 
-// Positions that are sorted with their rows leave bits for 2^30 of them: more entries are added in parts.
+// Positions that are sorted with their rows leave bits for 2^30 of them: more entries are added in
+// parts.
 template <typename T>
 cudaError_t launch_sorted(const Call& call) {
   const LadderProblem& problem = call.problem;

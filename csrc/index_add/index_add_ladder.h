@@ -1,6 +1,7 @@
-// The optimisation ladder of index_add: rows of source added to the rows of self that an index names, which may repeat.
-// "fast_half_atomic" is PyTorch's fastAtomicAdd (aten/src/ATen/native/cuda/KernelUtils.cuh), "vector_reductions" are in
-// the PTX ISA, "red"; "sorted_segments" is PyTorch's indexing_backward_kernel (aten/src/ATen/native/cuda/Indexing.cu).
+// The optimisation ladder of index_add: rows of source added to the rows of self that an index
+// names, which may repeat. "fast_half_atomic" is PyTorch's fastAtomicAdd
+// (aten/src/ATen/native/cuda/KernelUtils.cuh), "vector_reductions" are in the PTX ISA, "red";
+// "sorted_segments" is PyTorch's indexing_backward_kernel (aten/src/ATen/native/cuda/Indexing.cu).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -56,10 +57,11 @@ struct LadderProblem {
   int64_t entries = 0;
 };
 
-// By any step but the last. f32 by atomic_per_element, vector_reductions and sorted_segments; f16 by every step from
-// half_atomic on, and bf16 from fast_half_atomic on. Rows of self and source must begin at multiples of 4 bytes for
-// half2_pairs, of 16 for vector_reductions. sorted_segments rounds once for every 2^30 entries. An index out of range
-// is asserted against on the device, before anything is added for it.
+// By any step but the last. f32 by atomic_per_element, vector_reductions and sorted_segments; f16
+// by every step from half_atomic on, and bf16 from fast_half_atomic on. Rows of self and source
+// must begin at multiples of 4 bytes for half2_pairs, of 16 for vector_reductions. sorted_segments
+// rounds once for every 2^30 entries. An index out of range is asserted against on the device,
+// before anything is added for it.
 cudaError_t ladder_index_add(int step, const LadderProblem& problem, const Device& device,
                              Workspace& workspace, cudaStream_t stream);
 

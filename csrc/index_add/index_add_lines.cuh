@@ -1,8 +1,8 @@
-// The same few entries for each of many outer indices, or for one where sums have to be repeatable: one
-// block sorts the entries by bin, once for all. Then each block keeps the rows of a few outer indices,
-// its lines, in shared memory, and sums them by segments in that order: a segmented scan, in which
-// each thread takes as many entries as any other, whether bins are hit alike or one of them by all. It
-// takes no atomics, and an order that depends on the number of entries alone.
+// The same few entries for each of many outer indices, or for one where sums have to be repeatable:
+// one block sorts the entries by bin, once for all. Then each block keeps the rows of a few outer
+// indices, its lines, in shared memory, and sums them by segments in that order: a segmented scan,
+// in which each thread takes as many entries as any other, whether bins are hit alike or one of
+// them by all. It takes no atomics, and an order that depends on the number of entries alone.
 #pragma once
 
 #include "common/launch.cuh"
@@ -11,8 +11,8 @@
 
 namespace gpuopt::index_add {
 
-// A sorted entry is a word: where its values are in shared memory, whether it is the last of its bin,
-// and the bin.
+// A sorted entry is a word: where its values are in shared memory, whether it is the last of its
+// bin, and the bin.
 constexpr uint32_t kSlotMask = 0x7fff, kEndOfBin = 0x8000;
 constexpr int kBinShift = 16;
 
@@ -44,8 +44,8 @@ inline __device__ void write_order(const OrderArgs& args, const uint32_t* keys) 
   }
 }
 
-// Stable least-significant-digit radix sort by one block. A warp ranks a stretch of the entries, 32 at
-// a time; a lane's equals are those whose digits match its own, by a ballot for each bit as in
+// Stable least-significant-digit radix sort by one block. A warp ranks a stretch of the entries, 32
+// at a time; a lane's equals are those whose digits match its own, by a ballot for each bit as in
 // index_add_sort_tile.cuh.
 template <typename I>
 __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs args) {

@@ -71,7 +71,8 @@ enum class Path : uint8_t {
   kSorted,
   // Few bins: each block adds up in a copy of them in shared memory.
   kBins,
-  // Few entries and few bins: the index is sorted, then blocks sum rows of entries in shared memory.
+  // Few entries and few bins: the index is sorted, then blocks sum rows of entries in shared
+  // memory.
   kLines,
 };
 
@@ -130,8 +131,8 @@ inline Layout make_layout(const Problem& problem) {
   return layout;
 }
 
-// The widest access at which every row of self and source is aligned: a pack, 4 bytes or an element.
-// Sixteen bytes to sum, at 32 bits each, would not stay in registers.
+// The widest access at which every row of self and source is aligned: a pack, 4 bytes or an
+// element. Sixteen bytes to sum, at 32 bits each, would not stay in registers.
 inline int values_per_access(const Problem& problem, const Layout& layout) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const Dim& inner = layout.inner;
@@ -160,8 +161,8 @@ inline bool takes_few_bins(const Problem& problem, const Layout& layout) {
          problem.entries <= kMaxIndex32 / kMaxBinRow;
 }
 
-// Whether `count` neighbouring values of each row lie side by side, aligned to what they take, up to a
-// pack.
+// Whether `count` neighbouring values of each row lie side by side, aligned to what they take, up
+// to a pack.
 inline bool takes_neighbours(const Problem& problem, const Layout& layout, int count) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t bytes = std::min<int64_t>(count * size, kPackBytes);
@@ -204,8 +205,8 @@ inline bool takes_lines(const Problem& problem, const Layout& layout, const Devi
   return problem.entries >= 4 * problem.bins && layout.outer_size >= kMinLines;
 }
 
-// Whether blocks sum rows of one bin before they add them: rows of several whole packs. (Booleans are
-// stored, so nothing queues up.)
+// Whether blocks sum rows of one bin before they add them: rows of several whole packs. (Booleans
+// are stored, so nothing queues up.)
 inline bool aggregates(const Problem& problem, const Layout& layout) {
   const int values = values_per_access(problem, layout);
   return values * size_of(problem.dtype) == kPackBytes && problem.dtype != DType::kBool &&

@@ -1,4 +1,5 @@
-// A problem and its path -> how it is cut into blocks and groups. Plain host C++: tests run it without a GPU.
+// A problem and its path -> how it is cut into blocks and groups. Plain host C++: tests run it
+// without a GPU.
 #pragma once
 
 #include "index_add/index_add_path.h"
@@ -27,8 +28,8 @@ struct Plan {
 
   // kAtomic: how many frequent bins have their sums in shared memory; 0 if nobody looks for them.
   int64_t hot_bins = 0;
-  // kAtomic: rows of a block's tile, which sums those of one bin, and units of each; 0 if all rows are
-  // added by themselves.
+  // kAtomic: rows of a block's tile, which sums those of one bin, and units of each; 0 if all rows
+  // are added by themselves.
   int64_t tile_rows = 0, tile_units = 0;
   int tile_threads = 0;
   int64_t thread_units = 1;  // that a thread has under way
@@ -52,13 +53,13 @@ struct Plan {
   int64_t splits = 1;
   int64_t split_values = 0;
 
-  // kLines: a block takes `outer_group` outer indices, and each of its threads `thread_entries` of the
-  // sorted entries. `values` is 2 where neighbouring entries are read at once.
+  // kLines: a block takes `outer_group` outer indices, and each of its threads `thread_entries` of
+  // the sorted entries. `values` is 2 where neighbouring entries are read at once.
   int64_t thread_entries = 0;
 };
 
-// Lanes of a group: few enough that at most a fifth of them is idle, if that leaves accesses of a row
-// in reach of each other.
+// Lanes of a group: few enough that at most a fifth of them is idle, if that leaves accesses of a
+// row in reach of each other.
 inline int lanes_for(int64_t units) {
   if (units < 8) return static_cast<int>(detail::pow2_ceil(units));
   for (const int lanes : {32, 16, 8}) {

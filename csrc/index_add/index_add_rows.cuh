@@ -1,5 +1,5 @@
-// Rows summed in the order of the sorted index. A segment is a run of equal bins there: all rows that
-// one row of self gets. Short segments are summed by a group of lanes each; long ones, which
+// Rows summed in the order of the sorted index. A segment is a run of equal bins there: all rows
+// that one row of self gets. Short segments are summed by a group of lanes each; long ones, which
 // index_add_segments.cuh has found, by the first blocks of the same launch, in parts where they are
 // very long, whose sums meet in memory. So whatever the indices are, each row of self is read and
 // written once, sums come in one order, and no group has much more to do than another.
@@ -59,12 +59,13 @@ struct Chunk {
   uint32_t items;
 };
 
-// What a warp reads, in order: for each segment its row of self, marked, and then its rows of source,
-// as offsets. So all rows are read alike, several at a time, whatever the segments' lengths.
+// What a warp reads, in order: for each segment its row of self, marked, and then its rows of
+// source, as offsets. So all rows are read alike, several at a time, whatever the segments'
+// lengths.
 constexpr uint64_t kOfSelf = uint64_t{1} << 63;
 
-// A warp's share of the block's shared memory: its range of entries and what segments that begin there
-// may have beyond, two items each, and the chunks.
+// A warp's share of the block's shared memory: its range of entries and what segments that begin
+// there may have beyond, two items each, and the chunks.
 struct Stage {
   uint32_t capacity;  // in items
   uint64_t* items;
@@ -306,7 +307,8 @@ __device__ __forceinline__ void sum_long_segments(const RowArgs& args, Sums<T, V
 }
 
 // blockIdx: workers for long segments first, since those take longest; then eight warps each for
-// (outer, range of entries, tile of the rows), the tile innermost, so that neighbours read whole rows.
+// (outer, range of entries, tile of the rows), the tile innermost, so that neighbours read whole
+// rows.
 template <typename T, int V>
 __global__ __launch_bounds__(kRowThreads, kRowBlocksPerSm<V>) void sum_rows(const RowArgs args) {
   extern __shared__ uint4 staged[];

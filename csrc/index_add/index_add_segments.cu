@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint32_t kProbes = 8;
 
-// The first entry that does not satisfy `holds`, of entries that do and after them those that don't;
-// `low` does, `high` doesn't. Eight loads at a time take the place of three in turn.
+// The first entry that does not satisfy `holds`, of entries that do and after them those that
+// don't; `low` does, `high` doesn't. Eight loads at a time take the place of three in turn.
 template <typename Holds>
 __device__ __forceinline__ uint32_t find_border(uint32_t low, uint32_t high, Holds holds) {
   while (high - low > 1) {

@@ -40,8 +40,8 @@ struct SegmentArgs {
   __device__ Part& block_part(uint32_t number) const { return parts[capacity - 1 - number]; }
 };
 
-// Notes the long segments of `args.entries` in `args.parts`. What is launched next may be set up while
-// this runs.
+// Notes the long segments of `args.entries` in `args.parts`. What is launched next may be set up
+// while this runs.
 cudaError_t find_long_segments(const SegmentArgs& args, cudaStream_t stream);
 
 }  // namespace gpuopt::index_add

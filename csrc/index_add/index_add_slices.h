@@ -24,8 +24,8 @@ auto for_each_slice(const Problem& problem, F&& f) -> decltype(f(problem)) {
   Problem merged = problem;
   merged.num_dims = 0;
   merged.dims[merged.num_dims++] = layout.inner;
-  // Not the innermost of the outer dimensions, so that the layout stays the one that the path was chosen for. Where there are many, there
-  // is a third.
+  // Not the innermost of the outer dimensions, so that the layout stays the one that the path was
+  // chosen for. Where there are many, there is a third.
   int smallest = 2, largest = 0;
   for (int d = 0; d < layout.num_outer; ++d) {
     const int own = merged.num_dims++;

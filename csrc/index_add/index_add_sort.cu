@@ -1,12 +1,12 @@
-// Few entries are sorted by one block by all digits, in shared memory. More: each pass over a digit is
-// two launches. Blocks count the digits in their stretch of the entries, then move the entries behind
-// those of lower digits and of earlier blocks, whose counts each block sums up for itself, by groups of
-// blocks. Nothing waits for another block, and nothing is ordered by chance. An index that is in order
-// already, as those of coalesced graphs are, shows when it is first counted; then entries go straight
-// to where the last pass would bring them.
+// Few entries are sorted by one block by all digits, in shared memory. More: each pass over a digit
+// is two launches. Blocks count the digits in their stretch of the entries, then move the entries
+// behind those of lower digits and of earlier blocks, whose counts each block sums up for itself,
+// by groups of blocks. Nothing waits for another block, and nothing is ordered by chance. An index
+// that is in order already, as those of coalesced graphs are, shows when it is first counted; then
+// entries go straight to where the last pass would bring them.
 //
-// Every kernel lets the next one start only after it has itself waited for those before. So a kernel
-// may read what the last but one has written, or any before, without waiting.
+// Every kernel lets the next one start only after it has itself waited for those before. So a
+// kernel may read what the last but one has written, or any before, without waiting.
 #include <type_traits>
 
 #include "common/index.h"
@@ -46,8 +46,8 @@ __global__ __launch_bounds__(kSortThreads) void zero_counts(uint32_t* groups, ui
   zero(zeroed, num_zeroed);
 }
 
-// Counts, and on the first pass finds out whether the index is in order: lanes compare their entries
-// with the next lane's, and the first threads the last of each warp's with what follows.
+// Counts, and on the first pass finds out whether the index is in order: lanes compare their
+// entries with the next lane's, and the first threads the last of each warp's with what follows.
 __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args) {
   constexpr uint32_t kTile = kSortThreads * kMaxSortItems;
   static_assert(kTile / 32 <= kSortThreads);
@@ -94,8 +94,8 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   }
 }
 
-// distances[digit] becomes where in memory the block's first entry of the digit goes. The first half
-// of the threads sums up groups of blocks, the other one the blocks before in the own group.
+// distances[digit] becomes where in memory the block's first entry of the digit goes. The first
+// half of the threads sums up groups of blocks, the other one the blocks before in the own group.
 __device__ __forceinline__ void find_places(const PassArgs& args, uint32_t (&sums)[kSortWarps],
                                             uint32_t (&distances)[kDigits]) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, digit = threadIdx.x % kDigits;
@@ -124,8 +124,8 @@ __device__ __forceinline__ void find_places(const PassArgs& args, uint32_t (&sum
   if (sums_groups) distances[digit] += lower + up_to_own - total + before;
 }
 
-// `ordered` and `also` are where entries of an index in order go: the first one is the last pass's place, and later
-// passes load from either before they know that they have nothing to do.
+// `ordered` and `also` are where entries of an index in order go: the first one is the last pass's
+// place, and later passes load from either before they know that they have nothing to do.
 template <int Items>
 __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args, uint64_t* to,
                                                              uint64_t* ordered, uint64_t* also) {

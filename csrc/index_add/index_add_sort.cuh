@@ -1,6 +1,6 @@
-// The index in ascending order, equal ones in the order of their positions: a stable radix sort, least
-// significant digit first (Knuth, The Art of Computer Programming 3, section 5.2.5), of bins and
-// positions packed into 64 bits.
+// The index in ascending order, equal ones in the order of their positions: a stable radix sort,
+// least significant digit first (Knuth, The Art of Computer Programming 3, section 5.2.5), of bins
+// and positions packed into 64 bits.
 #pragma once
 
 #include <cuda_runtime_api.h>

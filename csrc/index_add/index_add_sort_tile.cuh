@@ -1,9 +1,9 @@
-// What a block does to the tile that its threads have in registers: ranks the entries by a digit and
-// brings them into that order in shared memory.
+// What a block does to the tile that its threads have in registers: ranks the entries by a digit
+// and brings them into that order in shared memory.
 //
 // Lanes find their peers, those of an equal digit, by a ballot for each bit: always the same few
-// instructions, where match.any and atomics in shared memory take longer the more values a warp has,
-// or the fewer. CUB's radix sorts rank alike (block_radix_rank.cuh).
+// instructions, where match.any and atomics in shared memory take longer the more values a warp
+// has, or the fewer. CUB's radix sorts rank alike (block_radix_rank.cuh).
 #pragma once
 
 #include <cassert>
@@ -35,8 +35,8 @@ struct Digit {
   }
 };
 
-// Entries of a pass: packed by the one before, or still the caller's index. Loads come first, so that
-// all of a thread are under way before it waits for one.
+// Entries of a pass: packed by the one before, or still the caller's index. Loads come first, so
+// that all of a thread are under way before it waits for one.
 struct SortSource {
   const uint64_t* packed = nullptr;
   Index index;
@@ -160,8 +160,8 @@ __device__ __forceinline__ uint32_t own_pair() {
   return threadIdx.x / 32 * kPairsPerWarp + threadIdx.x % kPairsPerWarp;
 }
 
-// counts[warp][digit] becomes the rank in the tile of the warp's first entry of the digit. Between two
-// barriers of the caller's; has one itself.
+// counts[warp][digit] becomes the rank in the tile of the warp's first entry of the digit. Between
+// two barriers of the caller's; has one itself.
 __device__ __forceinline__ DigitPair sum_up_warps(uint16_t (*counts)[kCountStride],
                                                   uint32_t (&sums)[kSortWarps]) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -1,4 +1,5 @@
-// index_add under torch.vmap and under functionalization. Autocast has no policy for it, as in ATen.
+// index_add under torch.vmap and under functionalization. Autocast has no policy for it, as in
+// ATen.
 #include <torch/library.h>
 
 #include <array>

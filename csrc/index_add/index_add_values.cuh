@@ -1,4 +1,5 @@
-// What the kernels share: how values are read, scaled, summed and added to self, and where rows begin.
+// What the kernels share: how values are read, scaled, summed and added to self, and where rows
+// begin.
 #pragma once
 
 #include <cassert>
@@ -37,7 +38,8 @@ __device__ __forceinline__ S scaled(S value, S alpha) {
   }
 }
 
-// What T holds of a sum, and the rest. f16 ends at 65504, where the same values added to memory one by one may not pass it.
+// What T holds of a sum, and the rest. f16 ends at 65504, where the same values added to memory one
+// by one may not pass it.
 template <typename T>
 __device__ __forceinline__ Sum<T> take_part(Sum<T>& sum, bool& more) {
   Sum<T> part = sum;
@@ -158,8 +160,8 @@ struct Index {
   int64_t stride = 0;
   int64_t bins = 0;
 
-  // Of the first `count` of N entries. An assertion after each load would make each wait for the one
-  // before, so they are loaded together; check() them before use.
+  // Of the first `count` of N entries. An assertion after each load would make each wait for the
+  // one before, so they are loaded together; check() them before use.
   template <int N>
   __device__ __forceinline__ void load(const uint32_t (&entries)[N], int count,
                                        int64_t (&bins)[N]) const {

@@ -122,8 +122,8 @@ BasicReduction<Size> check_extremum(const char* op, const at::Tensor& self,
 
 // ---------------------------------------------------------------- out=
 
-// ATen lets a reduction overwrite values that it has still to read, and we don't: memory that out shares in part is refused here, and
-// whatever else it shares is written last.
+// ATen lets a reduction overwrite values that it has still to read, and we don't: memory that out
+// shares in part is refused here, and whatever else it shares is written last.
 inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& out) {
   TORCH_CHECK(out.device() == self.device(), op, ": out must be on the device of self: expected ",
               self.device(), ", got ", out.device());

@@ -78,7 +78,8 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
-// uint16, uint32, uint64 and float8, which torch has few operators for, are summed out of a converted copy.
+// uint16, uint32, uint64 and float8, which torch has few operators for, are summed out of a
+// converted copy.
 bool is_converted(const Tensor& self) {
   return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
 }
@@ -126,7 +127,8 @@ Tensor make_result(const Tensor& self, const Reduction& reduction) {
   return unfilled(reduction.shape, self.options().dtype(reduction.dtype));
 }
 
-// Runs into(result) and makes `out` the result: itself, or where it shares memory with self, which has to be read first, by a copy.
+// Runs into(result) and makes `out` the result: itself, or where it shares memory with self, which
+// has to be read first, by a copy.
 template <typename Into>
 Tensor& write(const Tensor& self, const Reduction& reduction, Tensor& out, Into&& into) {
   const bool apart =

@@ -1,4 +1,5 @@
-// The steps of reduce_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
+// The steps of reduce_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
+// step.
 #include <cmath>
 
 #include "common/index.h"
@@ -19,7 +20,8 @@ struct Max {
   static constexpr float kIdentity = -INFINITY;
   // NaN stays, whichever of the two it is.
   __device__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
-  // Bits of numbers are in order as signed integers, but backwards where they are negative. A positive NaN is above all.
+  // Bits of numbers are in order as signed integers, but backwards where they are negative. A
+  // positive NaN is above all.
   static __device__ void atomic(float* to, float value) {
     const int bits = value != value ? 0x7fffffff : __float_as_int(value);
     if (bits >= 0) {
@@ -101,7 +103,8 @@ __global__ void first_add_on_load(const float* in, int64_t size, float* out) {
 // [first_add_on_load]
 
 // [last_warp_unrolled]
-// For the lanes of the first warp. Between what one reads and another writes they wait for each other.
+// For the lanes of the first warp. Between what one reads and another writes they wait for each
+// other.
 template <typename Op>
 __device__ void combine_last_64(float* values) {
   const unsigned own = threadIdx.x;
@@ -270,8 +273,8 @@ cudaError_t launch_tree(Kernel kernel, int64_t block_values, const LadderProblem
   }
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where each thread would not have
-// `values`.
+// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where each
+// thread would not have `values`.
 unsigned blocks_to_fill(const LadderProblem& problem, int64_t values) {
   const int64_t needed = ceil_div(problem.size, kThreads * values);
   return static_cast<unsigned>(

@@ -1,5 +1,6 @@
-// The optimisation ladder of reductions: the sum or the largest of all values. Steps 0 to 6 are those of Mark Harris,
-// "Optimizing Parallel Reduction in CUDA" (NVIDIA, 2007), as they have to be written for today's GPUs.
+// The optimisation ladder of reductions: the sum or the largest of all values. Steps 0 to 6 are
+// those of Mark Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA, 2007), as they have to be
+// written for today's GPUs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -70,8 +71,8 @@ struct LadderProblem {
   int multiprocessors = 1;
 };
 
-// One value of f32 from `size` ones, by any step but the last. An empty sum is 0, and the largest of no values -inf. From
-// "packs" on `in` must be aligned to 16 bytes.
+// One value of f32 from `size` ones, by any step but the last. An empty sum is 0, and the largest
+// of no values -inf. From "packs" on `in` must be aligned to 16 bytes.
 cudaError_t ladder_sum(int step, const LadderProblem& problem, Workspace& workspace,
                        cudaStream_t stream);
 // NaN if any of them is.

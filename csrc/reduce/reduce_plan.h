@@ -67,7 +67,8 @@ enum class Path : uint8_t {
 
 struct Plan {
   Path path = Path::kRows;
-  // How a lane reads: packs of 16 bytes or single values, and whether rows may begin at any address.
+  // How a lane reads: packs of 16 bytes or single values, and whether rows may begin at any
+  // address.
   bool packs = false;
   bool unaligned = false;
   bool read_once = false;  // data makes way in the caches first
@@ -380,9 +381,9 @@ inline Plan make_plan(const Problem& problem, const Kernels& kernels, const Devi
   return plan;
 }
 
-// Counts are 32 bits wide inside a launch, but for the packs of a single row. Problems beyond are cut
-// in two until the parts fit: along a kept dimension, or along a reduced one when it is an output's
-// own units that are too many.
+// Counts are 32 bits wide inside a launch, but for the packs of a single row. Problems beyond are
+// cut in two until the parts fit: along a kept dimension, or along a reduced one when it is an
+// output's own units that are too many.
 inline bool has_too_many_outputs(const Plan& plan, int64_t limit = kMaxIndex32) {
   return plan.outputs > limit || plan.blocks() > limit || plan.num_kept > kMaxKernelDims;
 }
@@ -393,9 +394,9 @@ inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
   return plan.num_reduced > kMaxKernelDims || (!one_row && (plan.units() > limit || edges > limit));
 }
 
-// Cuts the largest kept or reduced dimension, or where there are too many of them the smallest, which
-// disappears soonest. Both parts have the outputs of the whole, in its order, when the dimension is
-// reduced.
+// Cuts the largest kept or reduced dimension, or where there are too many of them the smallest,
+// which disappears soonest. Both parts have the outputs of the whole, in its order, when the
+// dimension is reduced.
 inline void cut(const Problem& problem, bool reduced, Problem& first, Problem& second) {
   const detail::Merged merged = detail::merge_dims(problem);
   const bool smallest = detail::count_of(merged, reduced) > kMaxKernelDims;

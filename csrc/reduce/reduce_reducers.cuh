@@ -1,4 +1,5 @@
-// Reducers: what a reduction computes, as a struct over the type V that partial results are kept in.
+// Reducers: what a reduction computes, as a struct over the type V that partial results are kept
+// in.
 //
 //   template <typename V> struct Sum {
 //     using Value = V;

@@ -36,9 +36,9 @@ __device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const 
   return value;
 }
 
-// A block for each split of a whole aligned row: the whole tensor, or long rows of a matrix. Apart from
-// rows_kernel because small reductions are mostly prologue: 2^10 values in f32 take 1.24 us here and
-// took 1.55 there (CUDA graph, H200).
+// A block for each split of a whole aligned row: the whole tensor, or long rows of a matrix. Apart
+// from rows_kernel because small reductions are mostly prologue: 2^10 values in f32 take 1.24 us
+// here and took 1.55 there (CUDA graph, H200).
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kPackSize<In>>)
     line_kernel(const Op op, const __grid_constant__ LineArgs args) {
@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   if (active && lane == 0) emit(op, args, output, split, value);
 }
 
-// Rows of at most kWarp packs: every group of y lanes takes kRows rows, a pack a lane. The rows of a
-// group are z apart, so that a block reads a run of rows at a time.
+// Rows of at most kWarp packs: every group of y lanes takes kRows rows, a pack a lane. The rows of
+// a group are z apart, so that a block reads a run of rows at a time.
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     short_rows_kernel(const Op op, const __grid_constant__ Args args) {

@@ -1,5 +1,5 @@
-// Sums of integers and bools on the reduction engine, in a file of their own for the time it takes to
-// compile.
+// Sums of integers and bools on the reduction engine, in a file of their own for the time it takes
+// to compile.
 #include "reduce/reduce_sum.cuh"
 
 namespace gpuopt::reduce {

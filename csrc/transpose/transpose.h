@@ -1,5 +1,5 @@
-// Transposition of matrices: the contract between bindings and kernels. Launchers enqueue on `stream` of the current device,
-// never synchronise, allocate nothing.
+// Transposition of matrices: the contract between bindings and kernels. Launchers enqueue on
+// `stream` of the current device, never synchronise, allocate nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// The check of transpose2d and its result's shape, used by the CUDA, CPU and Meta kernels and by vmap alike. Exception types
-// are those of Tensor.mT.
+// The check of transpose2d and its result's shape, used by the CUDA, CPU and Meta kernels and by
+// vmap alike. Exception types are those of Tensor.mT.
 #pragma once
 
 #include "binding/check.h"

@@ -15,8 +15,8 @@ namespace {
 
 using at::Tensor;
 
-// Of matrices that have elements. Dimensions of a batch that are steps through memory as one are one; none where more are left
-// than the kernel takes.
+// Of matrices that have elements. Dimensions of a batch that are steps through memory as one are
+// one; none where more are left than the kernel takes.
 std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
   Problem problem;
   problem.in = self.const_data_ptr();
@@ -42,7 +42,8 @@ std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
   return problem;
 }
 
-// out = view, of one shape and dtype. Of more dimensions than the engine takes the first ones are merged, by a copy if need be.
+// out = view, of one shape and dtype. Of more dimensions than the engine takes the first ones are
+// merged, by a copy if need be.
 void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
   constexpr const char* op = "gpuopt::transpose2d";
   if (view.dim() > elementwise::kMaxDims) {

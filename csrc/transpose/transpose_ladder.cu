@@ -1,4 +1,5 @@
-// The steps of transpose_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
+// The steps of transpose_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
+// step.
 #include "common/index.h"
 #include "common/vec.cuh"
 #include "transpose/transpose_ladder.h"
@@ -57,8 +58,9 @@ __global__ void padded_tile(const float* in, float* out, int64_t rows, int64_t c
 // [padded_tile]
 
 // [packs]
-// Row i of the tile begins at pack 16 * i + i / 4. Lanes p, of eight packs of an output row, read rows 4 * p + e: 65 packs
-// apart, which are eight different groups of four banks, and the four output rows of a warp are the banks of a group.
+// Row i of the tile begins at pack 16 * i + i / 4. Lanes p, of eight packs of an output row, read
+// rows 4 * p + e: 65 packs apart, which are eight different groups of four banks, and the four
+// output rows of a warp are the banks of a group.
 __global__ void packs(const float* in, float* out, int64_t rows, int64_t columns) {
   __shared__ float4 tile[64 * 16 + 16];
   const int64_t tiles = (columns + 63) / 64;

@@ -1,5 +1,5 @@
-// The optimisation ladder of transposition: the coalescing lesson. Steps 0 to 3 are those of Greg Ruetsch and Paulius
-// Micikevicius, "Optimizing Matrix Transpose in CUDA" (NVIDIA, 2009).
+// The optimisation ladder of transposition: the coalescing lesson. Steps 0 to 3 are those of Greg
+// Ruetsch and Paulius Micikevicius, "Optimizing Matrix Transpose in CUDA" (NVIDIA, 2009).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -37,8 +37,8 @@ struct LadderProblem {
   int64_t columns = 0;
 };
 
-// out[j][i] = in[i][j] for a matrix that has elements, by any step but the last. "packs" takes rows and columns that are
-// multiples of 4, in memory that is aligned to 16 bytes.
+// out[j][i] = in[i][j] for a matrix that has elements, by any step but the last. "packs" takes rows
+// and columns that are multiples of 4, in memory that is aligned to 16 bytes.
 cudaError_t ladder_transpose(int step, const LadderProblem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::transpose

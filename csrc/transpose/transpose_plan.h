@@ -1,5 +1,5 @@
-// Sizes and strides of a batch of matrices -> which kernel takes them and how they are cut. Plain host C++: tests run it without a
-// GPU.
+// Sizes and strides of a batch of matrices -> which kernel takes them and how they are cut. Plain
+// host C++: tests run it without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace gpuopt::transpose {
 
 constexpr int kMaxBatchDims = 4;
 
-// (..., rows, columns) that becomes a contiguous (..., columns, rows). Strides in elements, none of them negative.
+// (..., rows, columns) that becomes a contiguous (..., columns, rows). Strides in elements, none of
+// them negative.
 struct Problem {
   const void* in = nullptr;
   void* out = nullptr;
@@ -29,10 +30,12 @@ struct Problem {
 enum class Path : uint8_t {
   kEngine,  // the element-wise engine, which copies any strides
   kTiles,   // tiles of large matrices, of elements of up to 8 bytes
-  kStrips,  // several small matrices, or of matrices with few rows or columns so many whole columns or rows
+  kStrips,  // several small matrices, or of matrices with few rows or columns so many whole columns
+            // or rows
 };
 
-// Not swept but for tiles of 128 x 128 of 2-byte elements (README): threads, the sizes of tiles and strips, and the limits between them.
+// Not swept but for tiles of 128 x 128 of 2-byte elements (README): threads, the sizes of tiles and
+// strips, and the limits between them.
 constexpr int kThreads = 256;
 constexpr int64_t kAccessBytes = 16;
 constexpr int64_t kSectorBytes = 32;  // what memory writes at once

@@ -1,6 +1,6 @@
-// Small matrices, and those with few rows or few columns: what a block takes of them (several matrices, or so many whole rows or
-// columns of one) is a long run of the input or of the output or of both, copied to shared memory as it lies and picked from
-// there in the order of the output.
+// Small matrices, and those with few rows or few columns: what a block takes of them (several
+// matrices, or so many whole rows or columns of one) is a long run of the input or of the output or
+// of both, copied to shared memory as it lies and picked from there in the order of the output.
 #pragma once
 
 #include "common/async.cuh"
@@ -8,8 +8,9 @@
 
 namespace gpuopt::transpose {
 
-// A place in the strip. Lanes that assemble packs below each other pick elements so many packs apart as a row has elements, so
-// that room of a pack after every 2^n packs, the power of 2 in that number, leaves at most four of them in the same bank.
+// A place in the strip. Lanes that assemble packs below each other pick elements so many packs
+// apart as a row has elements, so that room of a pack after every 2^n packs, the power of 2 in that
+// number, leaves at most four of them in the same bank.
 template <typename T>
 __device__ __forceinline__ uint32_t strip_place(uint32_t element, const Args& args) {
   return element + (element >> args.room_shift) * kPackSize<T>;

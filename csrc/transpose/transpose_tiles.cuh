@@ -1,5 +1,6 @@
-// A tile of a matrix turned through shared memory (Ruetsch and Micikevicius, "Optimizing Matrix Transpose in CUDA", NVIDIA
-// 2009), with accesses of 16 bytes on both sides whatever the alignment of rows.
+// A tile of a matrix turned through shared memory (Ruetsch and Micikevicius, "Optimizing Matrix
+// Transpose in CUDA", NVIDIA 2009), with accesses of 16 bytes on both sides whatever the alignment
+// of rows.
 #pragma once
 
 #include "common/async.cuh"
@@ -7,9 +8,10 @@
 
 namespace gpuopt::transpose {
 
-// Rows of packs. A row has one pack more where rows don't begin at a pack, and the tile a sector's rows more before it where those
-// of the output don't begin at a sector. After every N rows there is a pack of room: 8 lanes that read a column for 8 neighbouring output packs
-// are at rows N apart, and so in different banks.
+// Rows of packs. A row has one pack more where rows don't begin at a pack, and the tile a sector's
+// rows more before it where those of the output don't begin at a sector. After every N rows there
+// is a pack of room: 8 lanes that read a column for 8 neighbouring output packs are at rows N
+// apart, and so in different banks.
 template <typename T, bool kAligned>
 struct Tile {
   static constexpr int N = kPackSize<T>;
@@ -22,7 +24,8 @@ struct Tile {
   static constexpr int kAllRows = kBefore + kRows;
   static constexpr int kSize = kAllRows * kPitch + kAllRows / N;
   static constexpr int kCopies = ceil_div(kAllRows, kLanesRows);  // of a thread
-  // Every thread's rows, and its columns, are so far apart that what is true of the alignment of one is true of all.
+  // Every thread's rows, and its columns, are so far apart that what is true of the alignment of
+  // one is true of all.
   static_assert(kLanesRows % N == 0 && kThreads / 8 % kSector == 0 && kAllRows <= kThreads);
 
   static __device__ __forceinline__ int place(int row, int pack) {
@@ -51,8 +54,8 @@ __device__ __forceinline__ void copy_inside(uint4* tile, const T* from, const Ar
   }
 }
 
-// Blocks are numbered down the rows first: those at work at a time write long runs of the output. (8192 x 8192 f32: 137 us; 144
-// along the columns first.)
+// Blocks are numbered down the rows first: those at work at a time write long runs of the output.
+// (8192 x 8192 f32: 137 us; 144 along the columns first.)
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__ Args args) {
   using Own = Tile<T, kAligned>;

@@ -1,5 +1,5 @@
-// What the backward kernels share. In all of them an input pixel gathers the gradients of its copies,
-// a window of output pixels, in a fixed order and without atomics.
+// What the backward kernels share. In all of them an input pixel gathers the gradients of its
+// copies, a window of output pixels, in a fixed order and without atomics.
 #pragma once
 
 #include "common/types.cuh"

@@ -1,5 +1,5 @@
-// The steps of upsample_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step. Forward steps move
-// bits, whichever type they are of.
+// The steps of upsample_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
+// step. Forward steps move bits, whichever type they are of.
 #include "common/index.h"
 #include "common/vec.cuh"
 #include "upsample/upsample_ladder.h"
@@ -39,7 +39,8 @@ __global__ void hoisted(const T* in, T* out, int64_t planes, Axis height, Axis w
 // [hoisted]
 
 // [packs_2x]
-// kInputs divides the width, so that every pack lies in one row and is aligned: half of a pack, or less for other widths.
+// kInputs divides the width, so that every pack lies in one row and is aligned: half of a pack, or
+// less for other widths.
 template <typename T, int kInputs>
 __global__ void packs_2x(const T* in, T* out, int64_t rows, int64_t width) {
   const int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kInputs;
@@ -87,7 +88,8 @@ __global__ void gather(const float* grad_output, float* grad_input, int64_t plan
 // [gather]
 
 // [gather_2x]
-// kPixels divides the width, so that every pack lies in one row and is aligned: 2, or 1 for odd widths.
+// kPixels divides the width, so that every pack lies in one row and is aligned: 2, or 1 for odd
+// widths.
 template <int kPixels>
 __global__ void gather_2x(const float* grad_output, float* grad_input, int64_t rows,
                           int64_t width) {

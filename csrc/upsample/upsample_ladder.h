@@ -1,6 +1,7 @@
-// The optimisation ladders of nearest-neighbour upsampling, forward and backward. Sources: for "hoisted" and "gather"
-// the kernels in aten/src/ATen/native/cuda/UpSampleNearest2d.cu; for packs Justin Luitjens, "CUDA Pro Tip: Increase
-// Performance with Vectorized Memory Access" (NVIDIA, 2013).
+// The optimisation ladders of nearest-neighbour upsampling, forward and backward. Sources: for
+// "hoisted" and "gather" the kernels in aten/src/ATen/native/cuda/UpSampleNearest2d.cu; for packs
+// Justin Luitjens, "CUDA Pro Tip: Increase Performance with Vectorized Memory Access" (NVIDIA,
+// 2013).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -53,11 +54,12 @@ inline Axis ladder_axis(int64_t in, int64_t out) {
   return make_axis(in, out, static_cast<float>(in) / static_cast<float>(out), /*exact=*/false);
 }
 
-// to[plane, y, x] = from[plane, source(y), source(x)], by any step but the last. "packs_2x" is for axes of factor 2 and
-// memory that is aligned to 16 bytes; its accesses are narrower where rows aren't whole packs.
+// to[plane, y, x] = from[plane, source(y), source(x)], by any step but the last. "packs_2x" is for
+// axes of factor 2 and memory that is aligned to 16 bytes; its accesses are narrower where rows
+// aren't whole packs.
 cudaError_t ladder_forward(int step, const LadderProblem& problem, cudaStream_t stream);
-// to[plane, y, x] = the sum of all from[plane, oy, ox] with source(oy) == y and source(ox) == x. "gather_2x" has the limits
-// of "packs_2x".
+// to[plane, y, x] = the sum of all from[plane, oy, ox] with source(oy) == y and source(ox) == x.
+// "gather_2x" has the limits of "packs_2x".
 cudaError_t ladder_backward(int step, const LadderProblem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::upsample

@@ -25,7 +25,8 @@ LadderProblem make_problem(const Tensor& from, const Sizes& sizes) {
   return problem;
 }
 
-// What the steps for twice the size take. On longer sides float32 doesn't make o / 2 of every output pixel o.
+// What the steps for twice the size take. On longer sides float32 doesn't make o / 2 of every
+// output pixel o.
 void check_2x(const char* op, const char* step, const char* name, const Tensor& tensor,
               const LadderProblem& problem) {
   const Axis &height = problem.height, &width = problem.width;

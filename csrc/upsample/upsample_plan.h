@@ -138,8 +138,9 @@ struct ForwardPlan {
   int64_t units() const { return rows * row_units; }
 };
 
-// Kernels count with 31 bits: the sides of an image, the units of a row, and the units and rows of a
-// launch from the first of the row, or image, that it begins in. More units are launched in parts.
+// Kernels count with 31 bits: the sides of an image, the units of a row, and the units and rows of
+// a launch from the first of the row, or image, that it begins in. More units are launched in
+// parts.
 constexpr int64_t kMaxRowUnits = kMaxIndex32;
 constexpr int64_t kMaxPartUnits = int64_t{1} << 30;
 
@@ -259,7 +260,8 @@ inline int64_t pow2_floor(int64_t n) {
 }
 
 // An upper bound of the copies of an input pixel. Their centers are less than outs_per_in apart,
-// with rounding; the last pixel also has what a scale factor that contradicts the sizes leaves over.
+// with rounding; the last pixel also has what a scale factor that contradicts the sizes leaves
+// over.
 inline int64_t widest_window(const Axis& axis) {
   if (axis.factor > 0) return axis.factor;
   const double out = axis.out, rounding = out / (1 << 22);

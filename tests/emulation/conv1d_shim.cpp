@@ -157,7 +157,8 @@ extern "C" int run_gemm(const Given* given, int multiprocessors, Taken* taken) {
   return error;
 }
 
-// The launches of a problem that is too large to run: their number or -1, and *blocks of the largest.
+// The launches of a problem that is too large to run: their number or -1, and *blocks of the
+// largest.
 extern "C" int launches(const Given* given, int pass_number, int multiprocessors, int64_t* blocks,
                         Taken* taken) {
   const Problem problem = make_problem(*given);

@@ -1,7 +1,8 @@
 // Runs kernels on the CPU: the part of CUDA's device language that they use, for g++ with CUDA's
 // headers, included before any source. Threads run one after another. In launches with dynamic
-// shared memory and by launch_kernel() each is a fiber, which __syncthreads() parks until the rest of
-// the block has come there or ended, and an exchange within a warp until the rest of its mask has.
+// shared memory and by launch_kernel() each is a fiber, which __syncthreads() parks until the rest
+// of the block has come there or ended, and an exchange within a warp until the rest of its mask
+// has.
 //
 // This shows wrong indices, accesses out of bounds and wrong values on machines without a GPU. It
 // knows nothing of races inside a block, of PTX, or of time.
@@ -95,8 +96,8 @@ inline void wait_for_block() {
   swapcontext(&running->context, &scheduler);
 }
 
-// Words of the lanes of a warp. Two sets of places take turns, so that none is overwritten before it
-// has been read.
+// Words of the lanes of a warp. Two sets of places take turns, so that none is overwritten before
+// it has been read.
 inline uint32_t places[2][1024];
 
 // Leaves a word for the lanes of `mask`, waits for theirs and returns that of `lane`.
@@ -167,7 +168,8 @@ struct Guarded {
   Guard guard;
 };
 
-// The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each other.
+// The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each
+// other.
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   if (noted != nullptr) return noted->push_back(blocks);
@@ -215,7 +217,8 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   }
 }
 
-// Whether threads may wait for each other in launches without dynamic shared memory too, which are slower then.
+// Whether threads may wait for each other in launches without dynamic shared memory too, which are
+// slower then.
 inline bool always_fibers = false;
 
 // kernel<<<blocks, threads, shared_bytes, stream>>>(...)

@@ -1,5 +1,5 @@
-// Workspaces for emulated launchers: filled with a byte that should show in every result, and with bytes behind their end that must
-// stay.
+// Workspaces for emulated launchers: filled with a byte that should show in every result, and with
+// bytes behind their end that must stay.
 #pragma once
 
 #include <algorithm>

@@ -10,8 +10,8 @@ alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have
 using namespace gpuopt;
 using namespace gpuopt::reduce;
 
-// Runs operation `op` and returns its error, or -1 if it wrote behind its workspace; *path becomes the path that its plan takes,
-// *splits how many blocks share an output.
+// Runs operation `op` and returns its error, or -1 if it wrote behind its workspace; *path becomes
+// the path that its plan takes, *splits how many blocks share an output.
 extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* sizes,
                    const int64_t* in_strides, const int64_t* out_strides, const int* reduced,
                    uint64_t in, uint64_t out, int in_dtype, int dtype, int multiprocessors,

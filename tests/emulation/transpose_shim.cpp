@@ -1,4 +1,5 @@
-// C entry points to the emulated transposition, for test_transpose_kernels.py. They tell the plan of a problem too.
+// C entry points to the emulated transposition, for test_transpose_kernels.py. They tell the plan
+// of a problem too.
 #include "../plan/transpose_problem.h"
 #include "transpose/transpose.h"
 

@@ -16,7 +16,8 @@ struct Taken {
 };
 
 // Runs a problem, in launches of part_units units at most, with sizes from short_axis on taken for
-// long ones and gradients of read_once_from bytes for large ones. Returns its error; *taken becomes what tells its plan from others.
+// long ones and gradients of read_once_from bytes for large ones. Returns its error; *taken becomes
+// what tells its plan from others.
 extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, int exact,
                    const int64_t* strides, int channels_last, uint64_t from, uint64_t to, int dtype,
                    int multiprocessors, int64_t part_units, int64_t short_axis,

@@ -1,4 +1,5 @@
-// C entry points to the index functions and planners of upsampling, for test_upsample_index.py and test_upsample_plan.py.
+// C entry points to the index functions and planners of upsampling, for test_upsample_index.py and
+// test_upsample_plan.py.
 #include "upsample_problem.h"
 
 using namespace gpuopt;
