@@ -154,30 +154,33 @@ inline bool prefers_fan_input(const Problem& p, const Plan& plan, bool ours, con
 // empty: depthwise (1,3863,130) with 49 taps, step 4, bf16 16.1 us, ATen 9.9.
 inline bool pays_gemm(const Problem& p) { return p.from.channels > 1 || p.to.channels > 2; }
 
-// Whether these are faster than `plan`, which is faster than a library. The sums are hundredths of
-// microseconds that (4,4 in,20000) to 4 out channels, 4 groups, take on an H100, fitted to 18 of up
-// to 8 input and 64 output channels, 5 to 64 taps and dilations up to 16: 5 to 73 us, all but one
-// within 15 %.
-// Before the fan: where it has few blocks, or where few of its channels are aligned alike, so that
-// its tiles of 16 are nearly empty: (2,7,1103) to 202, 4 taps, dilation 8 3.9 and 9.5, (5,2,11257)
-// to 100, 10 taps, dilation 2 13.4 and 18.3; but (1,2,49378) to 134, 11 taps 18.3 and 9.4,
-// (7,2,18544) to 92, 5 taps 22.8 and 18.8.
-inline bool prefers_gemm(const Problem& p, const Plan& plan) {
-  if (plan.path == Path::kFan) {
-    const int64_t alike = ceil_div<int64_t>(p.to.channels, plan.cycle);
-    const int64_t made = plan.cycle * ceil_div<int64_t>(alike, 16) * 16;
-    return p.from.channels * p.taps >= 10 &&
-           (outputs_of(p) < 3 << 19 || 10 * p.to.channels < 7 * made);
-  }
-  if (plan.path != Path::kChunks || plan.direct || plan.few_taps || plan.strided ||
-      plan.polyphase) {
-    return false;
-  }
+// Whether these are faster than the fan: where it has few blocks, or where few of its channels are
+// aligned alike, so that its tiles of 16 are nearly empty. On an H100, us: (2,7,1103) to 202, 4
+// taps, dilation 8 3.9 and 9.5, (5,2,11257) to 100, 10 taps, dilation 2 13.4 and 18.3; but
+// (1,2,49378) to 134, 11 taps 18.3 and 9.4, (7,2,18544) to 92, 5 taps 22.8 and 18.8.
+inline bool prefers_gemm_to_fan(const Problem& p, const Plan& fan) {
+  const int64_t alike = ceil_div<int64_t>(p.to.channels, fan.cycle);
+  const int64_t made = fan.cycle * ceil_div<int64_t>(alike, 16) * 16;
+  return p.from.channels * p.taps >= 10 &&
+         (outputs_of(p) < 3 << 19 || 10 * p.to.channels < 7 * made);
+}
+
+// Whether they are faster than chunks of tensor cores. The sums are hundredths of microseconds that
+// (4,4 in,20000) to 4 out channels, 4 groups, take on an H100, fitted to 18 of up to 8 input and 64
+// output channels, 5 to 64 taps and dilations up to 16: 5 to 73 us, all but one within 15 %.
+inline bool prefers_gemm_to_chunks(const Problem& p) {
   const int64_t in = p.from.channels, out = p.to.channels, tiles = ceil_div<int64_t>(out, 16);
   const int64_t chunk_steps = ceil_div<int64_t>((p.taps - 1) * p.dilation + 14, 16);
   const int64_t steps = ceil_div<int64_t>(in * p.taps, 16);
   return in * (8 * out * chunk_steps + 10 * out + 120) >
          1200 + 600 * tiles + 25 * steps * (3 + 2 * tiles);
+}
+
+// Whether they are faster than `plan`, which is faster than a library.
+inline bool prefers_gemm(const Problem& p, const Plan& plan) {
+  if (plan.path == Path::kFan) return prefers_gemm_to_fan(p, plan);
+  const bool other = plan.direct || plan.few_taps || plan.strided || plan.polyphase;
+  return plan.path == Path::kChunks && !other && prefers_gemm_to_chunks(p);
 }
 
 inline bool pays_backward_weight(const Problem& p, const Plan& plan) {
