@@ -154,15 +154,15 @@ inline bool prefers_fan_input(const Problem& p, const Plan& plan, bool ours, con
 // empty: depthwise (1,3863,130) with 49 taps, step 4, bf16 16.1 us, ATen 9.9.
 inline bool pays_gemm(const Problem& p) { return p.from.channels > 1 || p.to.channels > 2; }
 
-// Whether these are faster than the fan: where it has few blocks, or where few of its channels are
-// aligned alike, so that its tiles of 16 are nearly empty. On an H100, us: (2,7,1103) to 202, 4
-// taps, dilation 8 3.9 and 9.5, (5,2,11257) to 100, 10 taps, dilation 2 13.4 and 18.3; but
-// (1,2,49378) to 134, 11 taps 18.3 and 9.4, (7,2,18544) to 92, 5 taps 22.8 and 18.8.
+// Whether these are faster than the fan: where it has few blocks, or where so few of its channels
+// are aligned alike that it writes half sectors or its tiles of 16 are nearly empty. README.md has
+// the measurements.
 inline bool prefers_gemm_to_fan(const Problem& p, const Plan& fan) {
   const int64_t alike = ceil_div<int64_t>(p.to.channels, fan.cycle);
   const int64_t made = fan.cycle * ceil_div<int64_t>(alike, 16) * 16;
   return p.from.channels * p.taps >= 10 &&
-         (outputs_of(p) < 3 << 19 || 10 * p.to.channels < 7 * made);
+         (outputs_of(p) < 3 << 19 || fan.aligned * item_of(p) < kSectorBytes ||
+          10 * p.to.channels < 7 * made);
 }
 
 // Whether they are faster than chunks of tensor cores. The sums are hundredths of microseconds that

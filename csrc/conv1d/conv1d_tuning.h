@@ -127,7 +127,10 @@ constexpr int kDilatedTaps = 8;   // of a block, in weight gradients with dilati
 //   few_gemm_products: (4,16,500) to 64 channels, 4 groups, 11 taps, step 3 (14 x 1024 products a
 //     multiprocessor) 3.69 and 3.67; (2,12,1000) to 48, 3 groups, 11 taps, step 2 (16 x 1024) 3.70
 //     and 3.24; (1,25,3000) to 45, 5 groups, 20 taps, step 3 (34 x 1024) 8.3 and 4.2; (4,8,300) to
-//     32, 4 groups, 16 taps, step 4 1.7 and 2.9.
+//     32, 4 groups, 16 taps, step 4 1.7 and 2.9. Since all of its warps copy, of 22 random problems
+//     of 2 x 1024 to 18 x 1024: (1,52,364) to 20, 4 groups, 37 taps, step 2 (12 x 1024) 4.7 and
+//     7.2, (1,72,639) to 24, 8 groups, 45 taps, step 3, dilation 2 (13 x 1024) 5.1 and 6.8,
+//     (4,6,241) to 38, 2 groups, 26 taps, step 3, dilation 2 (6 x 1024) 3.3 and 3.0.
 //   gemm_channels: of 9 to 16 input channels 1.6 to 4.5 times ATen's speed (17 problems), of 32 0.8
 //     to 2.5.
 // Not swept: kGemmPlaces, kGemmRows, fan_split_channels, kFanMostStep, polyphase_channels, the

@@ -103,6 +103,7 @@ def test_no_more_shared_memory_than_the_device_has(planner, shared):
         (FORWARD, ((16, 1, (3, 64), 80000, 11), {"step": 2}), (((16, 1, (2, 64), 80014, 16), {"step": 2}), FAN)),
         (FORWARD, ((4, 1, (2, 64), 12014, 16), {"step": 2}), (((4, 1, (2, 64), 12414, 16), {"step": 2}), FAN)),
         (FORWARD, ((16, 1, (2, 64), 80012, 16), {"step": 2}), (((16, 1, (2, 256), 80012, 16), {"step": 2}), FAN)),
+        (FORWARD, ((5, 1, (2, 100), 11257, 10), {"dilation": 2}), (((5, 1, (2, 100), 11266, 10), {"dilation": 2}), FAN)),
         (FORWARD, ((4, 1, (2, 64), 2000, 5), {}), (((4, 1, (1, 64), 2000, 9), {}), FAN)),
         # Before chunks of step 1, by what both would take.
         (FORWARD, ((4, 16, (8, 16), 4000, 31), {}), (((4, 16, (4, 16), 4000, 31), {}), CHUNKS)),
