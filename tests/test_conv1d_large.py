@@ -227,6 +227,19 @@ def test_few_values_far_apart():
 
 
 @gib(14)
+@pytest.mark.parametrize("dims", [(0, 1, 2), (1, 2, 0), (1, 0, 2), (2, 1, 0)])
+def test_few_values_of_a_weight_that_lies_far_apart(dims):
+    """A small problem of whose weight one dimension is 2^30 values or more apart; so the last of it lie beyond 2^32."""
+    memory = filled(5 * 2**30, _weight_of, BF16)
+    w = memory.view(5, 2**30)[:, :15].view(5, 3, 5).permute(dims)
+    x = filled(w.shape[1] * 100, _x, BF16).view(1, w.shape[1], 100)
+    assert torch.equal(torch_ops.conv1d(x, w, padding=1), torch_ops.conv1d(x, w.contiguous(), padding=1))
+    grad = filled(w.shape[0] * 100, _x, BF16).view(1, w.shape[0], 100)[..., : 103 - w.shape[2]]
+    ours, theirs = (torch_ops.conv1d_backward(grad, x, t, padding=1)[0] for t in (w, w.contiguous()))
+    assert torch.allclose(ours.float(), theirs.float(), rtol=1e-2)
+
+
+@gib(14)
 def test_steps_with_a_large_state():
     n, channels, size = 2**21 + 5, 64, 17
     state = filled(n * channels * size, _x, BF16).view(n, channels, size)

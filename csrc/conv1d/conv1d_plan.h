@@ -263,6 +263,7 @@ inline bool fits_few_values(const Problem& p) {
          reaches_in_32_bits(p, p.to, p.to.size) && in_32_bits(p.groups, p.weight.group_stride) &&
          in_32_bits(p.to.channels, p.weight.out_stride) &&
          in_32_bits(p.from.channels, p.weight.in_stride) &&
+         in_32_bits(p.taps, p.weight.tap_stride) &&
          in_32_bits(p.groups * p.to.channels, p.bias_stride) &&
          p.from.channels * p.taps <= 32 * kFewProducts;
 }

@@ -168,6 +168,13 @@ def check_few_values(problem: Problem, plan: PlanView, sms: int) -> None:
     for signal, places in ((problem.from_, reach), (problem.to, problem.to.size)):
         far = problem.batch * signal.batch_stride + problem.groups * signal.channels * signal.channel_stride
         assert far + places * signal.stride < 3 * FAR
+    for count, stride in (
+        (problem.groups, problem.group_stride),
+        (problem.to.channels, problem.out_stride),
+        (problem.from_.channels, problem.in_stride),
+        (problem.taps, problem.tap_stride),
+    ):
+        assert count * abs(stride) < FAR
     # A power of two of lanes has the products of an output, each so many that a kernel has registers for.
     parts = WARP // plan.row_width
     assert parts in (1, 2, 4, 8, 16, 32) and parts * plan.row_width == WARP

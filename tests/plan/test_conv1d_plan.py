@@ -298,6 +298,16 @@ def test_large_problems(planner, which, dtype, layout, step):
         check(planner, problem, which)
 
 
+@pytest.mark.parametrize("which", [FORWARD, BACKWARD_INPUT])
+@pytest.mark.parametrize("name", ["group_stride", "out_stride", "in_stride", "tap_stride"])
+def test_few_values_of_weights_that_lie_far_apart(planner, which, name):
+    """32 bits count how far a lane's taps reach; what reaches farther is another kernel's."""
+    for stride, few in ((2**29 // 5, True), (2**29 // 5 + 1, False), (2**29, False), (2**31 + 1, False)):
+        problem = problem_of(1, 5, (5, 5), 100, 5, FLOAT16, padding=2)
+        setattr(problem, name, stride)
+        assert bool(check(planner, problem, which, few=True).few_values) == few, (name, stride)
+
+
 @settings(max_examples=1000, deadline=None, derandomize=True, database=None)
 @given(problem=long_rows(), sms=st.sampled_from([1, 40, 132]))
 def test_weight_gradients_take_no_more_shared_memory_than_the_device_has(planner, problem, sms):
