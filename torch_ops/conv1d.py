@@ -1,8 +1,8 @@
 """One-dimensional convolutions: ``conv1d`` with its backward, ``conv1d_act`` with an activation, causal depthwise convolutions and
 their one-step form, and ``convolve``.
 
-Where weights are reused little, which is in depthwise convolutions and in those of few channels (up to 8 of the input a group, in
-the forward of half types 16), CUDA tensors of float16, bfloat16, float32 and float64 go to kernels of this library, which read and
+Where weights are reused little, which is in depthwise convolutions and in those of few channels (up to 8 of the input a group; in half
+types the forward takes up to 16, and the input's gradient with stride 1 up to 16 of the output), CUDA tensors of float16, bfloat16, float32 and float64 go to kernels of this library, which read and
 write every value about once; half types are summed in float32, float32 in float32 (no TF32), and results are bitwise repeatable.
 Dense convolutions, and other dtypes, are ATen's: cuDNN obeys PyTorch's flags (``torch.backends.cudnn``, TF32, determinism) there. On
 CPU tensors the operators call ATen.
@@ -31,7 +31,8 @@ _ops = torch.ops.gpuopt
 
 
 def _list(value: int | Sequence[int]) -> Sequence[int]:
-    return value if isinstance(value, (list, tuple)) else [value]
+    # A word is passed on as it is: the operator's error then tells what it is.
+    return value if isinstance(value, (list, tuple, str)) else [value]
 
 
 def conv1d(
@@ -91,7 +92,8 @@ def conv1d_act(
         weight: tensor (O, C / groups, K).
         bias: tensor (O).
         stride: as in :func:`conv1d`.
-        padding: zeros at either end, or two numbers, of those on the left and of those on the right.
+        padding: zeros at either end, or two numbers, of those on the left and of those on the right. It takes no words:
+            ``'same'`` is ``(t // 2, t - t // 2)``, where t is ``dilation * (K - 1)``.
         dilation: as in :func:`conv1d`.
         groups: as in :func:`conv1d`.
         activation: ``'none'``, ``'relu'``, ``'silu'`` or ``'gelu'`` (the exact one, by erf), as :func:`torch.relu`,
@@ -152,7 +154,7 @@ def causal_conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, act
         input: tensor (N, C, L), or (C, L) without a batch.
         weight: tensor (C, K); its last tap is that of the output's own place.
         bias: tensor (C).
-        activation: as in :func:`conv1d_act`.
+        activation: as in :func:`conv1d_act` (``'none'``, not None; swish is ``'silu'``).
 
     Returns:
         Tensor of ``input``'s shape: ``conv1d_act(input, weight[:, None], bias, padding=(K - 1, 0), groups=C,
@@ -169,10 +171,11 @@ def causal_conv1d_update(
     input: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
 ) -> Tensor:
     """One step of :func:`causal_conv1d`, for models that see a place at a time. ``state`` is written: it moves one place on and
-    ends in ``input``.
+    ends in ``input``. After :func:`causal_conv1d` of a whole ``x`` it is
+    ``torch.nn.functional.pad(x, (K - 1, 0))[..., x.shape[-1]:].clone()``.
 
     Args:
-        input: tensor (N, C), the next place.
+        input: tensor (N, C), the next place. Without a batch: ``input[None]`` and ``state[None]``.
         state: tensor (N, C, S) of ``input``'s dtype with the places before, the latest last; S is at least K - 1, and zeros are
             what :func:`causal_conv1d` starts from. Each value has memory of its own.
         weight: tensor (C, K), as in :func:`causal_conv1d`.
@@ -200,7 +203,7 @@ def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
 
     Args:
         a: tensor (..., M), each row of which is convolved.
-        v: tensor (N).
+        v: tensor (N), the same for all rows; for one each, ``torch.vmap(convolve)(a, v)``.
         mode: ``'full'`` for all M + N - 1 values; ``'same'`` for max(M, N) from the middle; ``'valid'`` for the
             max(M, N) - min(M, N) + 1 where the shorter one is in the longer one altogether.
 
@@ -212,8 +215,9 @@ def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
         computed by Fourier transforms of overlapping blocks (:func:`torch.fft.rfft`; half types in float32). Errors are then
         relative to the largest values of a block, not to each result, and a NaN or infinity makes its whole block NaN. Integers
         are exact and wrap around, and bools are combined by "and" and "or": one product after another, which is slow. Where
-        sizes are symbolic (:func:`torch.export`), the number of products, and from 512 taps on that of taps and the length of
-        blocks, are what they are in the example.
+        sizes are symbolic (:func:`torch.export`), the number of taps of integers, and from 512 on of all dtypes, is fixed at the
+        example's, and the length of ``a`` to a range whose blocks have the same length; which operand is shorter, and on which
+        side of 512, becomes a guard.
 
     Raises:
         RuntimeError: an unknown ``mode``; an ``a`` or ``v`` without values (numpy: ValueError); a ``v`` that is not 1-D, an ``a``

@@ -18,7 +18,8 @@ class Conv1d(torch.nn.Conv1d):
     """One-dimensional convolution by :func:`torch_ops.conv1d`, in the place of :class:`torch.nn.Conv1d`: the same arguments,
     attributes, initialisation, ``state_dict`` and results, with every ``padding_mode`` and with ``padding='valid'`` or ``'same'``.
 
-    Padding modes other than ``'zeros'`` pad a copy of the input first, as :class:`torch.nn.Conv1d` does.
+    Padding modes other than ``'zeros'`` pad a copy of the input first, as :class:`torch.nn.Conv1d` does. ``torch.jit.script``
+    doesn't compile it; ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` do.
     """
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -42,7 +43,8 @@ class UpsampleNearest2d(torch.nn.Upsample):
         recompute_scale_factor: whether ``scale_factor`` only decides the size of the output, and the step between source pixels
             is input size / output size; otherwise it is 1 / ``scale_factor``.
 
-    As in :class:`torch.nn.Upsample`, arguments are checked when the module is called.
+    As in :class:`torch.nn.Upsample`, arguments are checked when the module is called. ``torch.jit.script`` doesn't compile it;
+    ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` do.
 
     Raises:
         ValueError: both or neither of ``size`` and ``scale_factor``, or not one or two numbers; ``recompute_scale_factor`` with
