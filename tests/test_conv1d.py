@@ -338,6 +338,31 @@ def test_steps_are_the_causal_convolution(activation, device):
 
 
 @each_device
+def test_steps_go_on_after_a_whole_signal(device):
+    """From the state that the docstring of causal_conv1d_update makes of it, of any length."""
+    make = tensors.Maker(device, torch.float64)
+    for taps, size in itertools.product((1, 2, 4), (1, 2, 3, 9)):
+        whole, w = make(2, 3, size + 3), make(3, taps)
+        x = whole[..., :size]
+        state = functional.pad(x, (taps - 1, 0))[..., x.shape[-1] :].clone()
+        for k in range(size, size + 3):
+            got = torch_ops.causal_conv1d_update(whole[..., k], state, w)
+            assert close(got, torch_ops.causal_conv1d(whole, w)[..., k], ulps=16) is None, f"{taps} taps, {size} places"
+
+
+@each_device
+def test_words_of_padding_are_refused_by_name(device):
+    """Where the operator takes numbers alone."""
+    x, w = torch.ones(1, 2, 5, device=device), torch.ones(2, 2, 1, device=device)
+    for call in (
+        lambda: torch_ops.conv1d_act(x, w, padding="same"),
+        lambda: torch_ops.conv1d_backward(x, x, w, padding="same"),
+    ):
+        error = raised_by(call)
+        assert isinstance(error, RuntimeError) and "'padding'" in str(error) and "'same'" in str(error)
+
+
+@each_device
 def test_steps_write_the_state_alone(device):
     """Its version counts; nothing else is written, and nothing at all where a call is refused. What surrounds a state stays."""
     x, w, b = torch.randn(2, 3, device=device), torch.randn(3, 4, device=device), torch.randn(3, device=device)
