@@ -115,6 +115,8 @@ CALLS = {
     "images beyond 2^31": ((PAST, 1, 1, 1), (1, 2), PLANES, torch.uint8, 18),
     "channels beyond 2^31": ((1, PAST, 1, 1), (2, 1), PLANES, torch.uint8, 18),
     "channels_last beyond 2^31": ((1, PAST, 1, 1), (2, 1), CHANNELS_LAST, torch.uint8, 18),
+    "channels_last of two pixels beyond 2^31": ((1, PAST, 1, 2), (1, 3), CHANNELS_LAST, torch.uint8, 36),
+    "images of such channels": ((2, PAST, 1, 2), (1, 3), CHANNELS_LAST, torch.uint8, 64),
     "images in rows": ((70_001, 3, 4, 2560), (8, 2560), PLANES, torch.uint8, 18),
 }
 each_call = pytest.mark.parametrize(

@@ -242,6 +242,7 @@ inline Plan make_plan(const Problem& problem) {
 // nothing.
 inline bool needs_split(const Problem& problem, const Plan& plan) {
   if (plan.path == Path::kVector) return false;
+  if (plan.sizes[0] > kMaxIndex32) return true;  // whose packs 32 bits may not count, either
   // By rows, the count of packs (with the ragged ends) is what must fit.
   const int64_t inner =
       plan.by_rows ? int64_t{plan.packs_per_row} * plan.values_per_pack : plan.sizes[0];

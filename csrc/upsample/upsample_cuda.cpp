@@ -50,13 +50,14 @@ Problem make_problem(const char* op, const Tensor& from, const Tensor& to, const
 }
 
 // Kernels count with 32 bits the elements between neighbouring pixels, and the channels of images
-// that aren't at even distances.
-Tensor with_short_strides(const Tensor& tensor) {
+// that aren't at even distances. A copy lies as the result does: a tensor that is already in its
+// own order would not be copied.
+Tensor with_short_strides(const Tensor& tensor, const Tensor& result) {
   const bool many_channels = tensor.size(0) > 1 && tensor.size(1) > INT32_MAX;
   if (!many_channels && tensor.stride(1) <= INT32_MAX && tensor.stride(3) <= INT32_MAX) {
     return tensor;
   }
-  return tensor.contiguous(tensor.suggest_memory_format());
+  return tensor.contiguous(result.suggest_memory_format());
 }
 
 // Kernels number the values of a row with 31 bits. Longer rows of channels_last images, which have
@@ -80,7 +81,7 @@ void launch_into(const char* op, const Tensor& from, const Tensor& result, const
     result.copy_(contiguous);
     return;
   }
-  const Tensor source = with_short_strides(from);
+  const Tensor source = with_short_strides(from, result);
   const Problem problem = make_problem(op, source, result, sizes, scales_h, scales_w, exact);
   check_launch(op,
                start(problem, Device{multiprocessor_count()}, c10::cuda::getCurrentCUDAStream()));

@@ -228,17 +228,18 @@ def test_fast_division_is_division(planner, n, divisor):
 
 
 @pytest.mark.parametrize(
-    "sizes, strides",
+    "sizes, strides, offset",
     [
-        ([2**16, 2**16], [[1, 2**16], [1, 2**16], [2**16, 1]]),  # a transposed operand
-        ([3, 2**31], [[1, 3], [1, 3], [1, 0]]),  # a broadcast row
-        ([2**32 + 5], [[2], [1], [1]]),  # a strided output
-        ([7, 2**30, 3], [[1, 8, 2**34], [1, 7, 0], [0, 1, 0]]),  # ragged rows
-        ([2, 4], [[1, 2**33], [1, 2], [1, 2]]),  # few elements, far apart
+        ([2**16, 2**16], [[1, 2**16], [1, 2**16], [2**16, 1]], 0),  # a transposed operand
+        ([3, 2**31], [[1, 3], [1, 3], [1, 0]], 0),  # a broadcast row
+        ([2**32 + 5], [[2], [1], [1]], 0),  # a strided output
+        ([7, 2**30, 3], [[1, 8, 2**34], [1, 7, 0], [0, 1, 0]], 0),  # ragged rows
+        ([2, 4], [[1, 2**33], [1, 2], [1, 2]], 0),  # few elements, far apart
+        ([2**36 - 29], [[1], [1]], 1),  # a misaligned row of 2^32 packs
     ],
 )
-def test_large_problems_are_cut_into_parts_that_32_bits_index(planner, sizes, strides):
-    problem = Operands(sizes, strides, dtype=UINT8)
+def test_large_problems_are_cut_into_parts_that_32_bits_index(planner, sizes, strides, offset):
+    problem = Operands(sizes, strides, offsets=[offset] * len(strides), dtype=UINT8)
     limit = 4096
     numels = (ctypes.c_int64 * limit)()
     firsts = (ctypes.c_uint64 * (limit * MAX_OPERANDS))()
