@@ -102,6 +102,18 @@ def test_sums_beyond_float16_of_which_none_is_left(device, width):
 
 
 @each_device
+@pytest.mark.parametrize("width", [1, 16, 64])
+def test_sums_far_beyond_float16(device, width):
+    """Infinite in any order, however large a float32 they are: up to 2^20 times 60000 times 60000."""
+    index = torch.zeros(2**20 // width, dtype=torch.int64, device=device)
+    source = torch.full((len(index), width), 60000.0, dtype=torch.float16, device=device)
+    for mode, alpha in itertools.product(MODES, (1, 8000, 60000)):
+        self = torch.zeros(2000, width, dtype=torch.float16, device=device)
+        torch_ops.index_add_(self, 0, index, source, alpha=alpha, mode=mode)
+        assert (self[0] == torch.inf).all() and (self[1:] == 0).all(), f"{mode}, alpha {alpha}"
+
+
+@each_device
 @each_half
 @pytest.mark.parametrize("width", [None, 1, 3, 8, 33])
 def test_a_hot_row_of_ones(device, dtype, width):

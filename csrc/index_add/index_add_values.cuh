@@ -39,14 +39,15 @@ __device__ __forceinline__ S scaled(S value, S alpha) {
 }
 
 // What T holds of a sum, and the rest. f16 ends at 65504, where the same values added to memory one
-// by one may not pass it.
+// by one may not pass it. From 2^25 on, as 512 of the largest values make, it is added as infinity:
+// very many parts take long, and from 2^40 on a float less 65504 is the same float.
 template <typename T>
 __device__ __forceinline__ Sum<T> take_part(Sum<T>& sum, bool& more) {
   Sum<T> part = sum;
   sum = kNothing<Sum<T>>;
   if constexpr (std::is_same_v<T, __half>) {
-    constexpr float kMost = 65504;
-    if (fabsf(part) > kMost && fabsf(part) < INFINITY) {
+    constexpr float kMost = 65504, kInfinite = 1 << 25;
+    if (fabsf(part) > kMost && fabsf(part) < kInfinite) {
       sum = part;
       part = copysignf(kMost, part);
       sum -= part;

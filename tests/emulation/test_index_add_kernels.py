@@ -241,3 +241,23 @@ def test_sums_that_float16_does_not_hold(index_add, sign, width, path):
         self.view(array)[bins - 1] = -60000 * sign
     taken = run_and_compare(index_add, self, source, 1, index, sms=1)
     assert (taken.tile_rows > 0) == (path == "tiles") and (taken.hot_bins > 0) == (path != "tiles")
+
+
+@pytest.mark.parametrize("value", [1, 30000, -60000])
+@pytest.mark.parametrize("alpha", [1, 1000, 60000])
+@pytest.mark.parametrize("width, path", [(16, "tiles"), (6, "frequent bins")])
+def test_sums_far_beyond_float16(index_add, width, path, alpha, value):
+    """From 2^40 on, where a float32 has steps of 131072, such a sum less 65504 is the sum again."""
+    set_limits(index_add, kMinHotValues=0)
+    random = np.random.default_rng(0)
+    bins, entries = 2000, 1300
+    self = Operand(TYPES[6], [width, bins], [1, width], 0, random)
+    source = Operand(TYPES[6], [width, entries], [1, width], 0, random)
+    index = np.full(entries, bins - 1)
+    for array in (source.buffer, source.before):
+        source.view(array)[...] = value
+    for array in (self.buffer, self.before):
+        self.view(array)[...] = 0
+    with np.errstate(over="ignore"):
+        taken = run_and_compare(index_add, self, source, 1, index, alpha=alpha, sms=1)
+    assert (taken.tile_rows > 0) == (path == "tiles") and (taken.hot_bins > 0) == (path != "tiles")
