@@ -229,9 +229,10 @@ def test_few_values_far_apart():
 @gib(14)
 @pytest.mark.parametrize("dims", [(0, 1, 2), (1, 2, 0), (1, 0, 2), (2, 1, 0)])
 def test_few_values_of_a_weight_that_lies_far_apart(dims):
-    """A small problem of whose weight one dimension is 2^30 values or more apart; so the last of it lie beyond 2^32."""
-    memory = filled(5 * 2**30, _weight_of, BF16)
-    w = memory.view(5, 2**30)[:, :15].view(5, 3, 5).permute(dims)
+    """A small problem of whose weight the values along one dimension are so far apart that 32 bits hold that, but not five times that."""
+    stride = 2**29 - 8
+    memory = filled(5 * stride, _weight_of, BF16)
+    w = memory.as_strided((5, 3, 5), (stride, 5, 1)).permute(dims)
     x = filled(w.shape[1] * 100, _x, BF16).view(1, w.shape[1], 100)
     assert torch.equal(torch_ops.conv1d(x, w, padding=1), torch_ops.conv1d(x, w.contiguous(), padding=1))
     grad = filled(w.shape[0] * 100, _x, BF16).view(1, w.shape[0], 100)[..., : 103 - w.shape[2]]

@@ -2,10 +2,10 @@
 their one-step form, and ``convolve``.
 
 Where weights are reused little, which is in depthwise convolutions and in those of few channels (up to 8 of the input a group; in half
-types the forward takes up to 16, and the input's gradient with stride 1 up to 16 of the output), CUDA tensors of float16, bfloat16, float32 and float64 go to kernels of this library, which read and
-write every value about once; half types are summed in float32, float32 in float32 (no TF32), and results are bitwise repeatable.
-Dense convolutions, and other dtypes, are ATen's: cuDNN obeys PyTorch's flags (``torch.backends.cudnn``, TF32, determinism) there. On
-CPU tensors the operators call ATen.
+types the forward takes up to 16, and the input's gradient with stride 1 up to 16 of the output), CUDA tensors of float16, bfloat16,
+float32 and float64 go to kernels of this library, which read and write every value about once; half types are summed in float32,
+float32 in float32 (no TF32), and results are bitwise repeatable. Dense convolutions, and other dtypes, are ATen's: cuDNN obeys
+PyTorch's flags (``torch.backends.cudnn``, TF32, determinism) there. On CPU tensors the operators call ATen.
 
 A result is contiguous, or channels-last where ``input`` is: where the values of a place are neighbours in memory, as in
 ``x.transpose(1, 2)`` of a contiguous (N, L, C).
