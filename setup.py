@@ -1,5 +1,7 @@
 """Compiles the native library when pip or setup.py asks for an extension; pyproject.toml has the rest."""
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,8 +18,12 @@ if int(setuptools.__version__.split(".")[0]) < 77:
     )
 
 from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402  (not there in older setuptools)
+from setuptools.command.build_py import build_py  # noqa: E402
 
 from tools import native_build, toolchain  # noqa: E402
+
+# Libraries that are built already, for a wheel that serves several versions of torch (tools/wheel.py).
+RELEASE = os.environ.get("GPUOPT_RELEASE_LIBRARIES")
 
 
 class BuildNative(build_ext):
@@ -27,18 +33,29 @@ class BuildNative(build_ext):
         folder = native_build.INSTALLED
         if not (self.inplace or self.editable_mode):
             folder = Path(self.build_lib, "torch_ops", "lib")
-            for old in folder.glob("libgpuopt-*"):  # of another torch, from an earlier build
-                old.unlink()
+            shutil.rmtree(folder, ignore_errors=True)  # of another torch, from an earlier build
         try:
-            native_build.build(folder)
+            if RELEASE:
+                shutil.copytree(RELEASE, folder)
+            else:
+                native_build.build(folder)
         except toolchain.BuildError as error:
             sys.exit(f"gpuopt: {error}")
 
     def get_outputs(self) -> list[str]:
-        return [str(path) for path in Path(self.build_lib, "torch_ops", "lib").glob("libgpuopt-*")]
+        return [str(path) for path in Path(self.build_lib, "torch_ops", "lib").glob("libgpuopt*")]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}
+
+
+class BuildPython(build_py):
+    """Of the tools a package holds those that torch_ops.build needs."""
+
+    def find_package_modules(self, package, package_dir):
+        found = super().find_package_modules(package, package_dir)
+        needed = ("__init__", "layout", "native_build", "toolchain")
+        return [entry for entry in found if package != "torch_ops.tools" or entry[1] in needed]
 
 
 class Wheel(bdist_wheel):
@@ -54,7 +71,9 @@ class Distribution(setuptools.Distribution):
 
 
 def requirements() -> list[str]:
-    """torch of the minor version that the library is compiled for."""
+    """torch of the minor version that the library is compiled for; for a release, of any that is new enough."""
+    if RELEASE:
+        return [f"torch>={'.'.join(map(str, toolchain.OLDEST_TORCH))}"]
     try:
         torch = toolchain.find_torch()
     except toolchain.BuildError as error:
@@ -64,6 +83,6 @@ def requirements() -> list[str]:
 
 setuptools.setup(
     distclass=Distribution,
-    cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},
+    cmdclass={"build_ext": BuildNative, "build_py": BuildPython, "bdist_wheel": Wheel},
     install_requires=requirements(),
 )

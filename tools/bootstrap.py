@@ -19,8 +19,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tools import toolchain
-from tools.toolchain import BuildError, Torch
+from . import toolchain
+from .toolchain import BuildError, Torch
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 # All five: without nvvm, pip brings a newer one whose PTX this assembler rejects.

@@ -1,8 +1,8 @@
-"""Builds the native library with ninja: python -m tools.native_build.
+"""Builds the native libraries with ninja: python -m tools.native_build.
 
-One shared object for each minor version of torch and none for each Python: it is a plain library
-without Python's ABI, loaded by torch.ops.load_library. The rules that the sources keep are also
-the compiler's: .cu files get no torch include path, and nvcc never sees a .cpp.
+There are two: the kernels, which know nothing of torch, and the bindings, one library for each minor version of torch. Neither has
+Python's ABI: torch.ops.load_library loads the bindings, and these name the kernels. The rules that the sources keep are also the
+compiler's: .cu files get no torch include path, and nvcc never sees a .cpp.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from tools import layout, toolchain
-from tools.toolchain import BuildError, HostCompiler, Nvcc, Torch
+from . import layout, toolchain
+from .toolchain import BuildError, HostCompiler, Nvcc, Torch
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = ROOT / "torch_ops" / "lib"
+KERNELS = "libgpuopt_kernels.so"
 WARNINGS = ["-Wall"]
 NINJA = "ninja_required_version = 1.10"
 # Headers of torch that are compiled once for all bindings: these take 0.4 of the time then (g++ 12: 10 s for 24).
@@ -43,7 +44,7 @@ class Config:
 
     @property
     def kernel_dir(self) -> Path:
-        """Kernels know nothing of torch, so builds for all its versions share their objects. The folder is named after all that they
+        """Kernels know nothing of torch, so builds for all its versions share them. The folder is named after all that they
         depend on beside their sources: builds that differ in that don't make each other's anew."""
         assert self.nvcc
         made_with = shlex.join([*nvcc_command(self), self.nvcc.version, self.cxx.version])
@@ -60,15 +61,16 @@ class Config:
         return f"libgpuopt-torch{self.torch.minor}.so"
 
     @property
-    def facts(self) -> dict[str, object]:
-        """What a library cannot tell by itself; kept beside it for the loader and torch_ops.info."""
-        return {
-            "torch": self.torch.version,
-            "cuda": self.torch.cuda if self.nvcc else None,
-            "nvcc": self.nvcc.version if self.nvcc else None,
-            "architectures": list(self.archs),
-            "host_compiler": f"{Path(self.cxx.command[-1]).name} {self.cxx.version}",
+    def facts(self) -> dict[Path, dict[str, object]]:
+        """The libraries, and what each cannot tell by itself. It is kept beside the library for the loader and torch_ops.info."""
+        host = f"{Path(self.cxx.command[-1]).name} {self.cxx.version}"
+        cuda = self.torch.cuda if self.nvcc else None
+        found: dict[Path, dict[str, object]] = {
+            self.build_dir / self.library: {"torch": self.torch.version, "cuda": cuda, "host_compiler": host}
         }
+        if self.nvcc:
+            found[self.kernel_dir / KERNELS] = {"nvcc": self.nvcc.version, "architectures": list(self.archs)}
+        return found
 
 
 def configure() -> Config:
@@ -81,23 +83,36 @@ def configure() -> Config:
     cxx = toolchain.find_host_compiler()
     nvcc = toolchain.find_nvcc(torch)
     archs = toolchain.choose_archs() if nvcc else ()
-    kind = f"cu{torch.cuda.replace('.', '')}" if nvcc and torch.cuda else "cpu"
-    return Config(torch, cxx, nvcc, archs, ROOT / "build" / f"torch-{torch.release}-{kind}")
+    return Config(torch, cxx, nvcc, archs, build_dir(torch, nvcc is not None))
 
 
-def sources(config: Config) -> list[Path]:
-    """Files that only make sense with CUDA are *.cu and *_cuda.cpp; the CPU library goes without."""
-    found = [path for ending in ("cpp", "cu") for path in sorted((ROOT / "csrc").rglob(f"*.{ending}"))]
-    if config.nvcc is None:
-        found = [path for path in found if path.suffix == ".cpp" and not path.stem.endswith("_cuda")]
-    return found
+def build_dir(torch: Torch, cuda: bool) -> Path:
+    kind = f"cu{torch.cuda.replace('.', '')}" if cuda and torch.cuda else "cpu"
+    return ROOT / "build" / f"torch-{torch.release}-{kind}"
 
 
-def host_flags(config: Config) -> list[str]:
-    torch_include = config.torch.root / "include"
-    includes = [ROOT / "csrc/binding/compat", torch_include, torch_include / "torch/csrc/api/include"]
-    if config.nvcc:
-        includes.append(toolchain.cuda_include(config.torch, config.nvcc))
+def kernel_sources() -> list[Path]:
+    return sorted((ROOT / "csrc").rglob("*.cu"))
+
+
+def binding_units(cuda: bool) -> dict[str, str]:
+    """The sources of the bindings, a name and a text each. Those of one kind are compiled as one file, which takes a third of the
+    time (g++ 12, 2 cores: 30 s for 110). The library for the CPU goes without *_cuda.cpp."""
+    units: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "csrc").rglob("*.cpp")):
+        kind = path.stem.rpartition("_")[2]
+        if kind == "cuda" and not cuda:
+            continue
+        if "ladder" in path.stem or kind not in ("cuda", "grad", "op", "transform"):
+            kind = "ladder" if "ladder" in path.stem else "more"
+        units.setdefault(kind, []).append(f'#include "{path.relative_to(ROOT / "csrc")}"\n')
+    return {kind: "".join(lines) for kind, lines in units.items()}
+
+
+def host_flags(torch: Torch, cuda_include: Path | None) -> list[str]:
+    includes = [ROOT / "csrc/binding/compat", torch.root / "include", torch.root / "include/torch/csrc/api/include"]
+    if cuda_include:
+        includes.append(cuda_include)
     # Without NDEBUG torch's headers assert on every touch of a tensor, which calls would pay for.
     flags = ["-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", *WARNINGS, f"-I{ROOT / 'csrc'}"]
     # What gcc suspects of torch's small vectors, once they are inlined here, is not so.
@@ -113,7 +128,9 @@ def device_flags(config: Config) -> list[str]:
         "-std=c++20",
         # The level of the host code, which only launches; device code is always compiled at 3.
         "-O1",
-        "-lineinfo",
+        # Half of an object is line information: for profilers, where they are asked for.
+        *(["-lineinfo"] if os.environ.get("GPUOPT_LINEINFO") else []),
+        "--compress-mode=size",
         *("-ccbin", shutil.which(config.cxx.command[-1]) or config.cxx.command[-1]),
         "-Xcompiler=-fPIC,-fvisibility=hidden," + ",".join(WARNINGS),
         # Two threads of the assembler for a file: after a change it is the only one that compiles. nvcc's
@@ -121,6 +138,7 @@ def device_flags(config: Config) -> list[str]:
         # (CUDA 13.0.88).
         "-Xptxas=-v,-split-compile=2",
         f"-I{ROOT / 'csrc'}",
+        f'-DGPUOPT_CUDA_ARCHS="{", ".join(config.archs)}"',
         *([] if toolchain.may_overlap_launches(config.archs) else ["-DGPUOPT_NO_OVERLAP"]),
         *toolchain.gencode(config.archs, config.nvcc),
     ]
@@ -131,12 +149,24 @@ def nvcc_command(config: Config) -> list[str]:
     return [str(config.nvcc.path), *device_flags(config)]
 
 
-def link_flags(config: Config) -> list[str]:
-    # No run path: torch is always imported first, so its libraries are already there by name, and
-    # the file may be carried to a machine where they lie elsewhere.
-    flags = ["-shared", "-Wl,--as-needed,-z,defs", f"-L{config.torch.root / 'lib'}", "-ltorch_cpu", "-lc10"]
-    if config.nvcc:
-        flags += ["-lc10_cuda", str(toolchain.cuda_runtime(config.torch, config.nvcc))]
+# Calls before the first instruction of a library bind at load time, so that a symbol that is missing is told then.
+LINK = ["-shared", "-s", "-Wl,--as-needed", "-Wl,-z,defs", "-Wl,-z,now"]
+
+
+def kernels_link_flags(config: Config) -> list[str]:
+    """A CUDA runtime of its own, none of whose symbols are seen: torch's may be of another minor version."""
+    assert config.nvcc
+    runtime = toolchain.static_cuda_runtime(config.torch, config.nvcc)
+    names = [f"-Wl,-soname,{KERNELS}", f"-Wl,--version-script={ROOT / 'csrc/common/kernels_library.map'}"]
+    return [*LINK, *names, str(runtime), "-lpthread", "-ldl", "-lrt"]
+
+
+def binding_link_flags(torch: Torch, kernels: Path | None, cuda_runtime: Path | None) -> list[str]:
+    # torch is always imported first, so its libraries are already there by name, and the file may be carried to a machine where they
+    # lie elsewhere. The kernels lie beside the bindings.
+    flags = [*LINK, f"-L{torch.root / 'lib'}", "-ltorch_cpu", "-lc10"]
+    if kernels and cuda_runtime:
+        flags += ["-lc10_cuda", str(cuda_runtime), str(kernels), "-Wl,-rpath,$ORIGIN"]
     return flags
 
 
@@ -155,7 +185,7 @@ def compile_rule(name: str, command: list[str], title: str) -> str:
     say = "grep -v -e '^ptxas info' -e 'bytes stack frame' -e ': Compile time =' $out.log"
     return (
         f"rule {name}\n"
-        f"  command = {shell(command)} $defines -MMD -MF $out.d -c $in -o $out > $out.log 2>&1;"
+        f"  command = {shell(command)} -MMD -MF $out.d -c $in -o $out > $out.log 2>&1;"
         f" status=$$?; {say}; exit $$status\n"
         "  depfile = $out.d\n"
         "  deps = gcc\n"
@@ -163,56 +193,60 @@ def compile_rule(name: str, command: list[str], title: str) -> str:
     )
 
 
-def compile_lines(
-    rule: str, files: list[Path], defines: dict[str, str], needs: str = ""
-) -> tuple[list[str], list[str]]:
-    """Ninja's lines for these sources, and their objects. `defines` are by the end of a file's name; `needs` is made before them."""
+def compile_lines(rule: str, sources: list[Path], needs: str = "") -> tuple[list[str], list[str]]:
+    """Ninja's lines for these sources, and their objects. `needs` is made before them."""
     lines, objects = [], []
-    for source in files:
-        short = source.relative_to(ROOT)
-        objects.append(ninja_path(object_path(short)))
+    for source in sources:
+        objects.append(ninja_path(object_path(source)))
         lines.append(f"build {objects[-1]}: {rule} {ninja_path(source)} | {rule}.version {needs}".rstrip())
-        lines.append(f"  in_short = {ninja_path(short)}")
-        lines += [f"  defines = {words}" for ending, words in defines.items() if source.name.endswith(ending)]
+        lines.append(f"  in_short = {ninja_path(Path(os.path.relpath(source, ROOT)))}")
     return lines, objects
 
 
 def object_path(source: Path) -> Path:
-    return Path("obj", f"{source.relative_to('csrc')}.o")
+    csrc = ROOT / "csrc"
+    return Path("obj", f"{source.relative_to(csrc) if source.is_relative_to(csrc) else source.name}.o")
+
+
+def link_rule(config: Config, flags: list[str]) -> str:
+    return (
+        "rule link\n"
+        f"  command = {shell(list(config.cxx.command))} $in {shell(flags)} -o $out\n"
+        "  description = link $out\n"
+    )
 
 
 def kernels_text(config: Config) -> str:
-    """What is in `kernel_dir`: the target `kernels`."""
-    lines, objects = compile_lines("nvcc", [path for path in sources(config) if path.suffix == ".cu"], {})
-    rule = compile_rule("nvcc", nvcc_command(config), "CUDA")
-    return "\n".join([NINJA, rule, *lines, f"build kernels: phony {' '.join(objects)}", "default kernels"]) + "\n"
+    """What is in `kernel_dir`: the library of kernels."""
+    lines, objects = compile_lines("nvcc", kernel_sources())
+    rules = [compile_rule("nvcc", nvcc_command(config), "CUDA"), link_rule(config, kernels_link_flags(config))]
+    last = [f"build {KERNELS}: link {' '.join(objects)}", f"default {KERNELS}"]
+    return "\n".join([NINJA, *rules, *lines, *last]) + "\n"
 
 
 def ninja_text(config: Config) -> str:
-    """What is in `build_dir`: the library, which is linked with the kernels of `kernel_dir`."""
-    defines = {"_cuda.cpp": shell([f'-DGPUOPT_CUDA_ARCHS="{",".join(config.archs)}"'])}
-    bindings = [path for path in sources(config) if path.suffix == ".cpp"]
+    """What is in `build_dir`: the bindings, which are linked with the library of `kernel_dir`."""
+    include = runtime = kernels = None
+    if config.nvcc:
+        include = toolchain.cuda_include(config.torch, config.nvcc)
+        runtime = toolchain.cuda_runtime(config.torch, config.nvcc)
+        kernels = config.kernel_dir / KERNELS
+    units = [config.build_dir / f"{kind}.cpp" for kind in binding_units(config.nvcc is not None)]
     # The compiler looks here first for the header to include, and takes the compiled one in its place.
     compiled = f"{PRECOMPILED}.gch"
-    lines, objects = compile_lines("cxx", bindings, defines, compiled)
+    lines, objects = compile_lines("cxx", units, compiled)
     lines += [
         f"build {compiled}: cxx_header {ninja_path(ROOT / 'csrc' / PRECOMPILED)} | cxx.version",
         f"  in_short = {Path('csrc', PRECOMPILED)}",
     ]
-    if config.nvcc:
-        kernels = [
-            config.kernel_dir / object_path(path.relative_to(ROOT)) for path in sources(config) if path.suffix == ".cu"
-        ]
-        objects += [ninja_path(Path(os.path.relpath(path, config.build_dir))) for path in kernels]
-    compiler = [*config.cxx.command, *host_flags(config)]
+    compiler = [*config.cxx.command, *host_flags(config.torch, include)]
     rules = [
         compile_rule("cxx", [*compiler, "-Winvalid-pch", "-include", str(PRECOMPILED)], "C++ "),
         compile_rule("cxx_header", [*compiler, "-x", "c++-header"], "C++ "),
-        "rule link\n"
-        f"  command = {shell(list(config.cxx.command))} $in {shell(link_flags(config))} -o $out\n"
-        "  description = link $out\n",
+        link_rule(config, binding_link_flags(config.torch, kernels, runtime)),
     ]
-    last = [f"build {config.library}: link {' '.join(objects)}", f"default {config.library}"]
+    needs = f" | {ninja_path(kernels)}" if kernels else ""
+    last = [f"build {config.library}: link {' '.join(objects)}{needs}", f"default {config.library}"]
     return "\n".join([NINJA, *rules, *lines, *last, *header_text(config)]) + "\n"
 
 
@@ -263,6 +297,9 @@ def generate(config: Config) -> None:
         write_if_changed(folder / "cxx.version", f"{shlex.join(config.cxx.command)} {config.cxx.version}\n")
         if config.nvcc:
             write_if_changed(folder / "nvcc.version", f"{config.nvcc.version}, host {config.cxx.version}\n")
+        if folder == config.build_dir:
+            for kind, text in binding_units(config.nvcc is not None).items():
+                write_if_changed(folder / f"{kind}.cpp", text)
         text = ninja_text(config) if folder == config.build_dir else kernels_text(config)
         if write_if_changed(folder / "build.ninja", text):
             commands = toolchain.output_of(find_ninja(), "-C", folder, "-t", "compdb")
@@ -300,9 +337,8 @@ def up_to_date(config: Config) -> bool:
     return all("no work to do" in text for text in said)
 
 
-def install(config: Config, folder: Path) -> None:
-    """Puts the library and its facts into the folder, if they are not there already."""
-    built = config.build_dir / config.library
+def install(built: Path, facts: dict[str, object], folder: Path) -> bool:
+    """Puts a library and its facts into the folder. Returns False if they are there already."""
     library = folder / built.name
     notes = library.with_suffix(".json")
     try:
@@ -310,33 +346,38 @@ def install(config: Config, folder: Path) -> None:
     except (OSError, ValueError):
         known = {}
     stamp = built.stat().st_mtime_ns
-    if library.exists() and library.stat().st_mtime_ns == stamp and config.facts.items() <= known.items():
-        return
+    if library.exists() and library.stat().st_mtime_ns == stamp and facts.items() <= known.items():
+        return False
     folder.mkdir(parents=True, exist_ok=True)
     # A process may have the old file mapped: put the new one in its place instead of writing into it.
     fresh = library.with_suffix(".new")
     shutil.copy2(built, fresh)
     os.replace(fresh, library)
     time = datetime.datetime.fromtimestamp(built.stat().st_mtime, datetime.timezone.utc)
-    notes.write_text(json.dumps({**config.facts, "built": time.isoformat(timespec="seconds")}, indent=2) + "\n")
+    notes.write_text(json.dumps({**facts, "built": time.isoformat(timespec="seconds")}, indent=2) + "\n")
+    return True
+
+
+def describe(config: Config) -> str:
     if config.nvcc:
-        kernels = f"CUDA {config.nvcc.version} kernels for compute capability {', '.join(config.archs)}"
-    elif config.torch.cuda:
-        kernels = (
-            f"no nvcc for CUDA {config.torch.cuda_major} was found, so this is the CPU library, without GPU kernels"
-        )
-    else:
-        kernels = "this torch has no CUDA, so this is the CPU library, without GPU kernels"
-    print(f"gpuopt for torch {config.torch.minor} is built: {kernels}.")
+        return f"CUDA {config.nvcc.version} kernels for compute capability {', '.join(config.archs)}"
+    reason = f"no nvcc for CUDA {config.torch.cuda_major} was found" if config.torch.cuda else "this torch has no CUDA"
+    return f"{reason}, so this is the CPU library, without GPU kernels"
+
+
+def make(config: Config) -> None:
+    with sole_builder(config):
+        generate(config)
+        for folder in config.folders:
+            run_ninja(folder)
 
 
 def build(folder: Path = INSTALLED) -> Config:
     config = configure()
+    make(config)
     with sole_builder(config):
-        generate(config)
-        for made in config.folders:
-            run_ninja(made)
-        install(config, folder)
+        if any([install(built, facts, folder) for built, facts in config.facts.items()]):
+            print(f"gpuopt for torch {config.torch.minor} is built: {describe(config)}.")
     return config
 
 
@@ -348,27 +389,10 @@ def warnings(config: Config) -> list[str]:
     return found
 
 
-def check_release() -> None:
-    """Compiles the kernels for every architecture of a release and links nothing."""
-    config = configure()
-    if config.nvcc is None:
-        raise BuildError(f"The release check needs nvcc for CUDA {config.torch.cuda_major}, and none was found.")
-    config = replace(
-        config, archs=toolchain.RELEASE_ARCHS, build_dir=config.build_dir.with_name(config.build_dir.name + "-release")
-    )
-    with sole_builder(config):
-        generate(config)
-        run_ninja(config.kernel_dir)
-    if found := warnings(config):
-        raise BuildError("Compiling for a release gave warnings:\n" + "\n".join(found))
-    print(f"The kernels compile for {', '.join(config.archs)} without a warning.")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.native_build", description=__doc__.split("\n")[0])
-    parser.add_argument("--release", action="store_true", help="only check that all architectures of a release compile")
+    argparse.ArgumentParser(prog="python -m tools.native_build", description=__doc__.split("\n")[0]).parse_args()
     try:
-        check_release() if parser.parse_args().release else build()
+        build()
     except BuildError as error:
         sys.exit(f"gpuopt: {error}")
     except KeyboardInterrupt:

@@ -17,10 +17,11 @@ from pathlib import Path
 
 OLDEST_TORCH = (2, 11)
 DEFAULT_ARCHS = ("9.0",)
+NEWEST_TORCH = (2, 15)
 RELEASE_ARCHS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0+PTX")
 
 
-class BuildError(Exception):
+class BuildError(RuntimeError):
     """Something the person at the keyboard can mend, said in one sentence."""
 
 
@@ -178,21 +179,29 @@ def find_nvcc(torch: Torch) -> Nvcc | None:
     return None
 
 
-def cuda_include(torch: Torch, nvcc: Nvcc) -> Path:
-    for folder in [nvcc.root, nvcc.root / "targets" / f"{os.uname().machine}-linux", *torch.cuda_wheels]:
-        if (folder / "include" / "cuda_runtime_api.h").exists():
-            return folder / "include"
-    raise BuildError(f"cuda_runtime_api.h was not found near {nvcc.path}: the CUDA toolkit there is incomplete.")
+def _cuda_file(torch: Torch, nvcc: Nvcc | None, name: str, *folders: str, nvcc_first: bool = False) -> Path:
+    """A file of the CUDA toolkit, in one of these folders beside torch or near nvcc."""
+    near = [nvcc.root, nvcc.root / "targets" / f"{os.uname().machine}-linux"] if nvcc else []
+    roots = [*near, *torch.cuda_wheels] if nvcc_first else [*torch.cuda_wheels, *near]
+    for path in (root / folder / name for root in roots for folder in folders):
+        if path.exists():
+            return path
+    where = f" or near {nvcc.path}" if nvcc else ""
+    raise BuildError(f"{name} was not found beside torch{where}: reinstall torch or the CUDA toolkit.")
 
 
-def cuda_runtime(torch: Torch, nvcc: Nvcc) -> Path:
+def cuda_include(torch: Torch, nvcc: Nvcc | None) -> Path:
+    return _cuda_file(torch, nvcc, "cuda_runtime_api.h", "include", nvcc_first=True).parent
+
+
+def cuda_runtime(torch: Torch, nvcc: Nvcc | None) -> Path:
     """The shared runtime that torch itself loads. PyPI's has no libcudart.so link, so name the file."""
-    name = f"libcudart.so.{torch.cuda_major}"
-    roots = [*torch.cuda_wheels, nvcc.root, nvcc.root / "targets" / f"{os.uname().machine}-linux"]
-    for library in (root / lib / name for root in roots for lib in ("lib", "lib64")):
-        if library.exists():
-            return library
-    raise BuildError(f"{name} was found neither beside torch nor near {nvcc.path}: reinstall torch or the toolkit.")
+    return _cuda_file(torch, nvcc, f"libcudart.so.{torch.cuda_major}", "lib", "lib64")
+
+
+def static_cuda_runtime(torch: Torch, nvcc: Nvcc) -> Path:
+    """The runtime that comes with nvcc, for the kernels library."""
+    return _cuda_file(torch, nvcc, "libcudart_static.a", "lib", "lib64", nvcc_first=True)
 
 
 def parse_archs(text: str) -> tuple[str, ...]:

@@ -1,72 +1,117 @@
-"""Finds and loads the native library, and says in one sentence why it cannot."""
+"""Finds and loads the native libraries, and says in one sentence why it cannot.
+
+There are two: the kernels, which know nothing of torch, and the bindings, one library for each minor version of torch.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import importlib.util
 import json
+import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "lib"
+KERNELS = "libgpuopt_kernels.so"
 SOURCE_TREE = (FOLDER.parent.parent / "csrc").is_dir()
+OLDEST_TORCH = (2, 11)
+# Modules that explain or mend what is wrong, and so get their turn when the import is about to fail.
+HELPERS = ("info", "build")
 
 
 def load() -> None:
     """Registers torch.ops.gpuopt.*; ImportError with the reason if that cannot be."""
     reason = problem() or _open()
-    # `python -m torch_ops.info` imports this package first. It is there to explain what is wrong,
-    # so it must get its turn also when the import is about to fail.
-    if reason and ("-m", "torch_ops.info") in zip(sys.orig_argv, sys.orig_argv[1:]):
-        from torch_ops import info
-
-        sys.exit(info.main(reason))
-    if reason:
-        raise ImportError(f"{reason}. More: python -m torch_ops.info")
+    if reason is None:
+        return
+    for package, helper in ((package, helper) for package in ("torch_ops", "gpuopt") for helper in HELPERS):
+        if ("-m", f"{package}.{helper}") in zip(sys.orig_argv, sys.orig_argv[1:]):
+            module = importlib.import_module(f"torch_ops.{helper}")
+            sys.exit(module.main(reason))
+    raise ImportError(f"{reason}. More: python -m torch_ops.info")
 
 
 def problem() -> str | None:
     """Why the library for this Python's torch cannot be loaded, as far as the files can tell."""
+    return misfit() or _not_built()
+
+
+def misfit() -> str | None:
+    """Why no bindings could ever serve this Python's torch."""
     if importlib.util.find_spec("torch") is None:
-        return f"gpuopt needs PyTorch, and {sys.executable} has none: install torch 2.11 or newer"
+        return f"gpuopt needs PyTorch, and {sys.executable} has none: install torch {oldest_torch()} or newer"
     import torch
 
-    path = library_path()
-    if not path.is_file():
-        others = [_minor(other) for other in sorted(FOLDER.glob("libgpuopt-torch*.so"))]
-        if others:
-            return (
-                f"gpuopt was built for torch {' and '.join(others)}, but this Python has torch {torch.__version__};"
-                f" {_rebuild()}"
-            )
-        return f"gpuopt's native library is not built for torch {torch.__version__}; {_rebuild()}"
-    cuda = facts().get("cuda")
+    if torch_version() < OLDEST_TORCH:
+        return f"gpuopt needs torch {oldest_torch()} or newer, and this Python has torch {torch.__version__}"
+    cuda = kernel_cuda()
     if cuda and torch.version.cuda is None:
         return (
-            f"gpuopt was built with CUDA {cuda}, but torch {torch.__version__} is CPU-only;"
-            f" install a torch with CUDA, or {_rebuild()}"
+            f"gpuopt's kernels are for CUDA {cuda}, but torch {torch.__version__} is CPU-only;"
+            f" install a torch with CUDA, or {_from_source()}"
         )
     if cuda and cuda.split(".")[0] != torch.version.cuda.split(".")[0]:
         return (
-            f"gpuopt was built with CUDA {cuda}, but torch {torch.__version__} uses CUDA {torch.version.cuda};"
-            f" {_rebuild()}"
+            f"gpuopt's kernels are for CUDA {cuda}, but torch {torch.__version__} uses CUDA {torch.version.cuda};"
+            f" install a torch for CUDA {cuda.split('.')[0]}, or {_from_source()}"
         )
     return None
 
 
-def library_path() -> Path:
-    """The library for the torch of this Python, whether it exists or not."""
+def _not_built() -> str | None:
     import torch
 
-    minor = re.match(r"\d+\.\d+", torch.__version__)
-    return FOLDER / f"libgpuopt-torch{minor[0] if minor else torch.__version__}.so"
+    if library_path().is_file():
+        return None
+    others = sorted((_minor(other) for other in FOLDER.glob("libgpuopt-torch*.so")), key=_numbers)
+    has = f"gpuopt was built for torch {', '.join(others)}" if others else "gpuopt's native library is not built"
+    return f"{has}, and this Python has torch {torch.__version__}; {_build_bindings()}"
+
+
+def torch_version() -> tuple[int, ...]:
+    import torch
+
+    return _numbers(torch.__version__)[:2]
+
+
+def oldest_torch() -> str:
+    return ".".join(map(str, OLDEST_TORCH))
+
+
+def library_path() -> Path:
+    """The bindings for the torch of this Python, whether they exist or not: those that torch_ops.build made, else the package's."""
+    name = f"libgpuopt-torch{'.'.join(map(str, torch_version()))}.so"
+    made_here = user_folder() / name
+    return made_here if made_here.is_file() and not SOURCE_TREE else FOLDER / name
+
+
+def user_folder() -> Path:
+    """Where torch_ops.build puts bindings: named after this torch and the kernels that they call."""
+    import torch
+
+    kernels = hashlib.sha256(json.dumps(_read(FOLDER / KERNELS)).encode()).hexdigest()[:16]
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root, "gpuopt", f"torch-{torch.__version__}-kernels-{kernels}")
 
 
 def facts() -> dict[str, Any]:
-    """How the library was built, as the build wrote it down; empty if it did not."""
+    """How the kernels and the bindings were built, as the build wrote it down; empty if it did not."""
+    return {**_read(FOLDER / KERNELS), **_read(library_path())}
+
+
+def kernel_cuda() -> str | None:
+    """The version of CUDA that the kernels were compiled with; None where there are none."""
+    nvcc = _read(FOLDER / KERNELS).get("nvcc")
+    return ".".join(nvcc.split(".")[:2]) if nvcc else None
+
+
+def _read(library: Path) -> dict[str, Any]:
     try:
-        return json.loads(library_path().with_suffix(".json").read_text())
+        return json.loads(library.with_suffix(".json").read_text())
     except (OSError, ValueError):
         return {}
 
@@ -75,9 +120,12 @@ def _open() -> str | None:
     import torch
 
     try:
+        if kernel_cuda():
+            # The bindings name this library. Once it is loaded the name is enough, wherever they lie.
+            ctypes.CDLL(str(FOLDER / KERNELS))
         torch.ops.load_library(library_path())
     except OSError as error:
-        return f"gpuopt's native library does not load with torch {torch.__version__} ({error}); {_rebuild()}"
+        return f"gpuopt's native library does not load with torch {torch.__version__} ({error}); {_build_bindings()}"
     return None
 
 
@@ -85,7 +133,19 @@ def _minor(library: Path) -> str:
     return library.stem.removeprefix("libgpuopt-torch")
 
 
-def _rebuild() -> str:
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))
+
+
+def _build_bindings() -> str:
+    """What makes bindings for another torch."""
+    if SOURCE_TREE:
+        return f"build it: {sys.executable} setup.py build_ext --inplace"
+    return f"build the bindings for it: {sys.executable} -m torch_ops.build"
+
+
+def _from_source() -> str:
+    """What makes kernels for another CUDA."""
     if SOURCE_TREE:
         return f"rebuild it: {sys.executable} setup.py build_ext --inplace"
-    return "rebuild it from gpuopt's source: pip install --no-build-isolation --force-reinstall --no-deps ."
+    return "build gpuopt from its source: pip install --no-build-isolation --force-reinstall --no-deps ."

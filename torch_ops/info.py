@@ -7,6 +7,7 @@ The exit status is 0 if operators can run on some device of this machine, else 1
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import re
 import sys
@@ -40,6 +41,29 @@ def gpus() -> dict[str, tuple[str, Capability]]:
     }
 
 
+def driver_cuda() -> tuple[int, int] | None:
+    """The newest CUDA that this machine's driver serves; None where there is no driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    if driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
+def driver_problem() -> str | None:
+    """Why no GPU can be used, where it is the driver's age. A driver serves every minor version of its CUDA."""
+    driver, cuda = driver_cuda(), _library.kernel_cuda()
+    if driver is None or cuda is None or driver[0] >= int(cuda.split(".")[0]):
+        return None
+    return (
+        f"GPU kernels: the driver serves CUDA {driver[0]}.{driver[1]} and gpuopt's kernels are for CUDA {cuda};"
+        " install a newer driver, or build gpuopt from its source beside a torch for the older CUDA"
+    )
+
+
 def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
     """Rows of name and value, and whether operators run on some device. reason: why nothing could be loaded."""
     rows = [("Python", f"{sys.version.split()[0]} ({sys.executable})")]
@@ -49,14 +73,17 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
 
     rows.append(("torch", f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}"))
     path = _library.library_path()
-    facts = _library.facts() if path.exists() else {}
-    rows.append(("library", f"{path}{'' if path.exists() else ' (missing)'}"))
-    if facts:
-        nvcc = f"nvcc {facts['nvcc']}" if facts["nvcc"] else "no nvcc"
-        rows.append(("built", f"for torch {facts['torch']}, {nvcc}, {facts['host_compiler']}, {facts['built']}"))
-        rows.append(("architectures", ", ".join(facts["architectures"]) or "none: a CPU library"))
-    elif path.exists():
-        rows.append(("built", f"unknown: {path.with_suffix('.json').name} is not beside the library"))
+    facts = _library.facts()
+    rows.append(("bindings", f"{path}{'' if path.exists() else ' (missing)'}"))
+    if facts.get("torch") and path.exists():
+        rows.append(("", f"for torch {facts['torch']}, {facts['host_compiler']}, {facts['built']}"))
+    if nvcc := facts.get("nvcc"):
+        rows.append(("kernels", str(_library.FOLDER / _library.KERNELS)))
+        rows.append(("", f"nvcc {nvcc}, for compute capability {', '.join(facts['architectures'])}"))
+    else:
+        rows.append(("kernels", "none: a library for the CPU"))
+    if driver := driver_cuda():
+        rows.append(("driver", f"serves CUDA {driver[0]}.{driver[1]}"))
 
     runs, stops = ["cpu (through ATen)"], []
     present = gpus()
@@ -68,8 +95,8 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
             mend = f"rebuild with TORCH_CUDA_ARCH_LIST={gpu[0]}.{gpu[1]}"
             stops.append(f"{device}: the library has no kernels for it; {mend}")
     if not present:
-        stops.append("GPU kernels: torch sees no GPU here")
-    if facts and not facts["nvcc"]:
+        stops.append(driver_problem() or "GPU kernels: torch sees no GPU here")
+    if not facts.get("nvcc"):
         stops.append("GPU kernels: the library was built without nvcc")
 
     if reason:

@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "common/dtype.h"
+#include "common/kernels_library.h"
 #include "common/workspace.h"
 
 namespace gpuopt {
@@ -114,13 +115,13 @@ class TensorWorkspace final : public Workspace {
 // can meet and mend.
 inline void check_launch(const char* op, cudaError_t error) {
   if (error == cudaSuccess) return;
+  clear_launch_error();
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
-    (void)cudaGetLastError();
     cudaDeviceProp gpu;
     C10_CUDA_CHECK(cudaGetDeviceProperties(&gpu, c10::cuda::current_device()));
     TORCH_CHECK(false, op, ": this build of gpuopt holds kernels for compute capability ",
-                GPUOPT_CUDA_ARCHS, ", none of which runs on ", gpu.name, " (", gpu.major, ".",
-                gpu.minor, "); rebuild with TORCH_CUDA_ARCH_LIST=", gpu.major, ".", gpu.minor);
+                compiled_architectures(), ", none of which runs on ", gpu.name, " (", gpu.major,
+                ".", gpu.minor, "); rebuild with TORCH_CUDA_ARCH_LIST=", gpu.major, ".", gpu.minor);
   }
   C10_CUDA_CHECK(error);
 }

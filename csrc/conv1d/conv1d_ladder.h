@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "common/export.h"
 #include "common/ladder.h"
 
 namespace gpuopt::conv1d {
@@ -54,6 +55,7 @@ struct LadderProblem {
 // Rows convolved by any step but the last: out[i] is the sum of weight[k] * in[i + k - taps / 2],
 // where in is 0 beside a row. A GPU has one array of taps in constant memory: from "constant_taps"
 // on calls on several streams must not overlap.
-cudaError_t ladder_conv1d(int step, const LadderProblem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_conv1d(int step, const LadderProblem& problem,
+                                        cudaStream_t stream);
 
 }  // namespace gpuopt::conv1d

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "common/export.h"
 #include "common/ladder.h"
 #include "common/workspace.h"
 
@@ -58,7 +59,7 @@ struct LadderProblem {
 
 // The sum of `size` products of f16, by any step but the last; 0 of none. For "packs" both vectors
 // must be aligned to 16 bytes.
-cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& workspace,
-                       cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& workspace,
+                                     cudaStream_t stream);
 
 }  // namespace gpuopt::dot

@@ -4,19 +4,22 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/export.h"
 #include "elementwise/elementwise_plan.h"
 
 namespace gpuopt::elementwise {
 
 // out = a * b
-cudaError_t mul(const Problem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t mul(const Problem& problem, cudaStream_t stream);
 // out = a * other; half types compute in f32 with an unrounded other
-cudaError_t mul_scalar(const Problem& problem, const ScalarValue& other, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t mul_scalar(const Problem& problem, const ScalarValue& other,
+                                     cudaStream_t stream);
 // out = alpha * x + y, operands (out, x, y)
-cudaError_t axpy(const Problem& problem, const ScalarValue& alpha, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t axpy(const Problem& problem, const ScalarValue& alpha,
+                               cudaStream_t stream);
 // out = a * b + c with one rounding, operands (out, a, b, c)
-cudaError_t fma(const Problem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t fma(const Problem& problem, cudaStream_t stream);
 // out = a, operands (out, a) of one dtype, bit for bit
-cudaError_t copy(const Problem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t copy(const Problem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::elementwise

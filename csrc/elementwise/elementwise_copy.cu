@@ -15,7 +15,8 @@ template <typename T>
 cudaError_t copy_as(DType dtype, Problem problem, cudaStream_t stream) {
   problem.dtype = dtype;
   for (int k = 0; k <= problem.num_inputs; ++k) problem.operands[k].dtype = dtype;
-  return run<Copy<compute_t<T>>, T>({}, problem, stream);
+  // Each type stands for all of its size, the floating-point ones too.
+  return run<Copy<compute_t<T>>, T, true>({}, problem, stream);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "common/export.h"
 #include "common/ladder.h"
 
 namespace gpuopt::elementwise {
@@ -41,6 +42,6 @@ struct LadderProblem {
 
 // Products of f32, from "half_scalar" on of f16, by any step but the last. All three begin at
 // multiples of an access: of 16 bytes for "packs" and "half_packs", of 4 for "half2".
-cudaError_t ladder_mul(int step, const LadderProblem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_mul(int step, const LadderProblem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::elementwise

@@ -172,43 +172,37 @@ cudaError_t launch_general(const F& f, const Problem& problem, const Plan& plan,
   return cudaGetLastError();
 }
 
-template <typename F, typename T>
+// Whether all paths are compiled for a type: for those that models compute in. The others have
+// dense operands and aligned rows (masks, counts, products of spectra) and the general path.
+template <typename T>
+constexpr bool kHasEveryPath = kCategory<T> == Category::kFloat;
+
+template <typename F, typename T, bool kEveryPath = kHasEveryPath<T>>
 cudaError_t run(const F& f, const Problem& problem, cudaStream_t stream) {
-  const Plan plan = make_plan(problem);
+  Plan plan = make_plan(problem);
+  const bool aligned_rows = plan.path == Path::kRows && plan.access == Access::kAligned;
+  if (!kEveryPath && plan.path != Path::kVector && !aligned_rows) plan.path = Path::kGeneral;
   if (needs_split(problem, plan)) {
     Problem first, second;
     split(problem, first, second);
-    const cudaError_t error = run<F, T>(f, first, stream);
-    return error != cudaSuccess ? error : run<F, T>(f, second, stream);
+    const cudaError_t error = run<F, T, kEveryPath>(f, first, stream);
+    return error != cudaSuccess ? error : run<F, T, kEveryPath>(f, second, stream);
   }
-  // complex32 is rare: what is neither dense nor whole rows takes the general path.
-  constexpr bool rare = std::is_same_v<T, Complex<__half>>;
-  switch (rare && plan.path > Path::kRows ? Path::kGeneral : plan.path) {
-    case Path::kVector:
-      return launch_vector<F, T>(f, problem, plan, stream);
-    case Path::kRows:
-      switch (plan.access) {
-        case Access::kAligned:
-          return launch_rows<F, T, Access::kAligned>(f, problem, plan, stream);
-        case Access::kUnaligned:
-          return launch_rows<F, T, Access::kUnaligned>(f, problem, plan, stream);
-        case Access::kConverted:
-          return launch_rows<F, T, Access::kConverted>(f, problem, plan, stream);
-      }
-      break;
-    case Path::kTiled:
-      if constexpr (!rare) {
-        return plan.packed_tiles ? launch_tiles<F, T, true>(f, problem, plan, stream)
-                                 : launch_tiles<F, T, false>(f, problem, plan, stream);
-      }
-      break;
-    case Path::kPacked:
-      if constexpr (!rare) return launch_packed<F, T>(f, problem, plan, stream);
-      break;
-    case Path::kGeneral:
-      return launch_general<F, T>(f, problem, plan, stream);
+  if (plan.path == Path::kVector) return launch_vector<F, T>(f, problem, plan, stream);
+  if (aligned_rows) return launch_rows<F, T, Access::kAligned>(f, problem, plan, stream);
+  if constexpr (kEveryPath) {
+    if (plan.path == Path::kRows) {
+      return plan.access == Access::kUnaligned
+                 ? launch_rows<F, T, Access::kUnaligned>(f, problem, plan, stream)
+                 : launch_rows<F, T, Access::kConverted>(f, problem, plan, stream);
+    }
+    if (plan.path == Path::kTiled) {
+      return plan.packed_tiles ? launch_tiles<F, T, true>(f, problem, plan, stream)
+                               : launch_tiles<F, T, false>(f, problem, plan, stream);
+    }
+    if (plan.path == Path::kPacked) return launch_packed<F, T>(f, problem, plan, stream);
   }
-  return cudaErrorInvalidValue;
+  return launch_general<F, T>(f, problem, plan, stream);
 }
 
 // Inputs are promoted to the problem's type, and its values to the output's.

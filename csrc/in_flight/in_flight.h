@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "common/export.h"
+
 namespace gpuopt::in_flight {
 
 struct Shape {
@@ -29,7 +31,7 @@ constexpr bool is_shape(const Shape& shape) {
 // to = from, `bytes` of them, both aligned to 16 bytes, by one grid of so many warps for each
 // multiprocessor. They are there at a time where registers allow it: 64 warps of 8 loads of 16
 // bytes each are not.
-cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape, int multiprocessors,
-                 cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape,
+                               int multiprocessors, cudaStream_t stream);
 
 }  // namespace gpuopt::in_flight

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/export.h"
 #include "common/workspace.h"
 #include "index_add/index_add_plan.h"
 
@@ -11,7 +12,7 @@ namespace gpuopt::index_add {
 
 // self[.., index[entry], ..] += alpha * source[.., entry, ..]; an index out of range is asserted
 // against on the device, before anything is added for it.
-cudaError_t add(const Problem& problem, const Device& device, Workspace& workspace,
-                cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t add(const Problem& problem, const Device& device, Workspace& workspace,
+                              cudaStream_t stream);
 
 }  // namespace gpuopt::index_add

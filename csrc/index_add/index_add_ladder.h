@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/export.h"
 #include "common/ladder.h"
 #include "common/workspace.h"
 #include "index_add/index_add_plan.h"
@@ -62,7 +63,8 @@ struct LadderProblem {
 // must begin at multiples of 4 bytes for half2_pairs, of 16 for vector_reductions. sorted_segments
 // rounds once for every 2^30 entries. An index out of range is asserted against on the device,
 // before anything is added for it.
-cudaError_t ladder_index_add(int step, const LadderProblem& problem, const Device& device,
-                             Workspace& workspace, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_index_add(int step, const LadderProblem& problem,
+                                           const Device& device, Workspace& workspace,
+                                           cudaStream_t stream);
 
 }  // namespace gpuopt::index_add

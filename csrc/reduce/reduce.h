@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/export.h"
 #include "common/workspace.h"
 #include "reduce/reduce_plan.h"
 
@@ -12,11 +13,11 @@ namespace gpuopt::reduce {
 // Partial results of split reductions go to the workspace.
 
 // out = (sum of the values) / divisor; divisor is 1 for integers
-cudaError_t sum(const Problem& problem, double divisor, const Device& device, Workspace& workspace,
-                cudaStream_t stream);
-cudaError_t max(const Problem& problem, const Device& device, Workspace& workspace,
-                cudaStream_t stream);
-cudaError_t min(const Problem& problem, const Device& device, Workspace& workspace,
-                cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t sum(const Problem& problem, double divisor, const Device& device,
+                              Workspace& workspace, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t max(const Problem& problem, const Device& device, Workspace& workspace,
+                              cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t min(const Problem& problem, const Device& device, Workspace& workspace,
+                              cudaStream_t stream);
 
 }  // namespace gpuopt::reduce

@@ -1,4 +1,4 @@
-// The launcher of max and min: every type but the complex ones, each in its own type.
+// The launcher of max and min: every type but the complex ones.
 #pragma once
 
 #include "reduce/reduce_launch.cuh"
@@ -17,13 +17,11 @@ cudaError_t launch_extremum(const Problem& problem, const Device& device, Worksp
   };
   switch (problem.dtype) {
     case DType::kBool:
-      return as(Bool{}, int32_t{});
+    case DType::kInt8:
+    case DType::kInt16:
+      return as(AnyType{}, int32_t{});
     case DType::kUInt8:
       return as(uint8_t{}, int32_t{});
-    case DType::kInt8:
-      return as(int8_t{}, int32_t{});
-    case DType::kInt16:
-      return as(int16_t{}, int32_t{});
     case DType::kInt32:
       return as(int32_t{}, int32_t{});
     case DType::kInt64:

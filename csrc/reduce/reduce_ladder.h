@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/export.h"
 #include "common/ladder.h"
 #include "common/workspace.h"
 
@@ -73,10 +74,10 @@ struct LadderProblem {
 
 // One value of f32 from `size` ones, by any step but the last. An empty sum is 0, and the largest
 // of no values -inf. From "packs" on `in` must be aligned to 16 bytes.
-cudaError_t ladder_sum(int step, const LadderProblem& problem, Workspace& workspace,
-                       cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_sum(int step, const LadderProblem& problem, Workspace& workspace,
+                                     cudaStream_t stream);
 // NaN if any of them is.
-cudaError_t ladder_max(int step, const LadderProblem& problem, Workspace& workspace,
-                       cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_max(int step, const LadderProblem& problem, Workspace& workspace,
+                                     cudaStream_t stream);
 
 }  // namespace gpuopt::reduce

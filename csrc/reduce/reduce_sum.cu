@@ -8,7 +8,6 @@ cudaError_t sum(const Problem& problem, double divisor, const Device& device, Wo
   const SumCall call{problem, divisor, device, workspace, stream};
   const DType in = problem.in_dtype;
   const bool same = in == problem.dtype;
-  const bool integer = category_of(in) <= Category::kInteger;
   switch (problem.dtype) {
     case DType::kBool:
       return call.as<AnyType, Bool>();
@@ -17,13 +16,12 @@ cudaError_t sum(const Problem& problem, double divisor, const Device& device, Wo
     case DType::kInt16:
     case DType::kInt32:
     case DType::kInt64:  // integers wrap alike in all widths
-      return integer ? sum_integers(call) : call.as<AnyType, int64_t>();
+      return sum_integers(call);
     case DType::kFloat16:
       return same ? call.as<__half, float>() : call.as<AnyType, __half>();
     case DType::kBFloat16:
       return same ? call.as<__nv_bfloat16, float>() : call.as<AnyType, __nv_bfloat16>();
     case DType::kFloat32:
-      if (integer) return sum_integers(call);
       if (in == DType::kFloat16) return call.as<__half, float>();
       if (in == DType::kBFloat16) return call.as<__nv_bfloat16, float>();
       return same ? call.as<float, float>() : call.as<AnyType, float>();
@@ -31,13 +29,11 @@ cudaError_t sum(const Problem& problem, double divisor, const Device& device, Wo
       if (in == DType::kFloat32) return call.as<float, double>();
       return same ? call.as<double, double>() : call.as<AnyType, double>();
     case DType::kComplex32:
-      return same ? call.as<Complex<__half>, Complex<float>>()
-                  : call.as<AnyType, Complex<__half>>();
+      return call.as<AnyType, Complex<__half>>();
     case DType::kComplex64:
       return same ? call.as<Complex<float>, Complex<float>>() : call.as<AnyType, Complex<float>>();
     case DType::kComplex128:
-      return same ? call.as<Complex<double>, Complex<double>>()
-                  : call.as<AnyType, Complex<double>>();
+      return call.as<AnyType, Complex<double>>();
   }
   return cudaErrorInvalidValue;
 }

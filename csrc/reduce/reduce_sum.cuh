@@ -29,7 +29,7 @@ struct SumCall {
   }
 };
 
-// Integers, summed as integers or in float32.
+// Values of any type, summed as 64-bit integers.
 cudaError_t sum_integers(const SumCall& call);
 
 }  // namespace gpuopt::reduce

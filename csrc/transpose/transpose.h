@@ -4,11 +4,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/export.h"
 #include "transpose/transpose_plan.h"
 
 namespace gpuopt::transpose {
 
 // `plan` is make_plan(problem), and not for the engine.
-cudaError_t transpose(const Problem& problem, const Plan& plan, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t transpose(const Problem& problem, const Plan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::transpose

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "common/export.h"
 #include "common/ladder.h"
 
 namespace gpuopt::transpose {
@@ -39,6 +40,7 @@ struct LadderProblem {
 
 // out[j][i] = in[i][j] for a matrix that has elements, by any step but the last. "packs" takes rows
 // and columns that are multiples of 4, in memory that is aligned to 16 bytes.
-cudaError_t ladder_transpose(int step, const LadderProblem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_transpose(int step, const LadderProblem& problem,
+                                           cudaStream_t stream);
 
 }  // namespace gpuopt::transpose

@@ -4,14 +4,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/export.h"
 #include "upsample/upsample_plan.h"
 
 namespace gpuopt::upsample {
 
 // to[n, c, y, x] = from[n, c, source(y), source(x)]
-cudaError_t forward(const Problem& problem, const Device& device, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t forward(const Problem& problem, const Device& device,
+                                  cudaStream_t stream);
 
 // to[n, c, y, x] = the sum of all from[n, c, oy, ox] with source(oy) == y and source(ox) == x
-cudaError_t backward(const Problem& problem, const Device& device, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t backward(const Problem& problem, const Device& device,
+                                   cudaStream_t stream);
 
 }  // namespace gpuopt::upsample

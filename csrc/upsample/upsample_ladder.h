@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "common/export.h"
 #include "common/ladder.h"
 #include "upsample/upsample_index.h"
 
@@ -57,9 +58,11 @@ inline Axis ladder_axis(int64_t in, int64_t out) {
 // to[plane, y, x] = from[plane, source(y), source(x)], by any step but the last. "packs_2x" is for
 // axes of factor 2 and memory that is aligned to 16 bytes; its accesses are narrower where rows
 // aren't whole packs.
-cudaError_t ladder_forward(int step, const LadderProblem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_forward(int step, const LadderProblem& problem,
+                                         cudaStream_t stream);
 // to[plane, y, x] = the sum of all from[plane, oy, ox] with source(oy) == y and source(ox) == x.
 // "gather_2x" has the limits of "packs_2x".
-cudaError_t ladder_backward(int step, const LadderProblem& problem, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t ladder_backward(int step, const LadderProblem& problem,
+                                          cudaStream_t stream);
 
 }  // namespace gpuopt::upsample

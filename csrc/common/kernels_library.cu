@@ -1,0 +1,11 @@
+#include <cuda_runtime_api.h>
+
+#include "common/kernels_library.h"
+
+namespace gpuopt {
+
+const char* compiled_architectures() { return GPUOPT_CUDA_ARCHS; }
+
+void clear_launch_error() { (void)cudaGetLastError(); }
+
+}  // namespace gpuopt
