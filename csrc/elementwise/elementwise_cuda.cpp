@@ -98,6 +98,9 @@ Tensor mul_cuda(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul_scalar_cuda(const Tensor& self, const at::Scalar& other) {
+  // ATen's strides of nothing: it orders the dimensions of an empty product by an iterator over
+  // two operands, which differs from that over one where sizes are 0 and 1.
+  if (self.numel() == 0) return at::mul(self, other);
   return mul_scalar_into("gpuopt::mul", self, other, {});
 }
 

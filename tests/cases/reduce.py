@@ -69,8 +69,13 @@ def sum_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
 def mean_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
     count = math.prod(x.shape[d] for d in _reduced(x, dim))
     total = sum_reference(x, dim, keepdim, dtype=dtype)
-    # By a tensor: CUDA multiplies by the reciprocal of a number, which is a rounding more.
-    return total / torch.full_like(total, count) if count else torch.full_like(total, math.nan)
+    if not count:
+        return torch.full_like(total, math.nan)
+    # By a tensor, and part by part: CUDA multiplies by the reciprocal of a number, and a quotient of complex numbers is rounded
+    # several times.
+    parts = torch.view_as_real(total) if total.is_complex() else total
+    mean = parts / torch.full_like(parts, count)
+    return torch.view_as_complex(mean) if total.is_complex() else mean
 
 
 def max_reference(x, dim=None, keepdim=False) -> torch.Tensor:
