@@ -38,7 +38,7 @@ def test_a_file_is_put_back(tmp_path, monkeypatch):
     "returncode, stdout, stderr, outcome",
     [
         (0, "3 passed in 1s", "", Outcome(False, "3 passed in 1s")),
-        (1, "FAILED tests/a.py::test_b[c] - assert", "", Outcome(True, "tests/a.py::test_b[c]")),
+        (1, "FAILED tests/a.py::test_b[(1, 2)] - assert", "", Outcome(True, "tests/a.py::test_b[(1, 2)]")),
         (1, "ERROR tests/a.py::test_b - no compiler", "", Outcome(False, "ERROR tests/a.py::test_b - no compiler")),
         (5, "9 deselected in 1s", "", Outcome(False, "9 deselected in 1s")),
         (

@@ -108,7 +108,7 @@ def run_tests(fault: Fault) -> Outcome:
 
 
 def outcome_of(returncode: int, stdout: str, stderr: str) -> Outcome:
-    failed = re.findall(r"^FAILED (\S+)", stdout, re.MULTILINE)
+    failed = re.findall(r"^FAILED (.+?)(?: - .*)?$", stdout, re.MULTILINE)
     if returncode == 1 and failed:
         return Outcome(True, failed[0])
     lines = [line.strip() for line in [*stdout.splitlines(), *stderr.splitlines()] if line.strip()]
