@@ -16,7 +16,7 @@ set_up = python3 -m tools.bootstrap --torch $(TORCH) $(venv)
 endif
 build = $(python) -m tools.native_build
 
-.PHONY: help demo test bench ladder build format check sanitize release-check clean
+.PHONY: help demo test bench ladder build format check sanitize wheel wheel-check clean
 
 help:
 	@echo "make demo           set up, build, and run the operators on real input"
@@ -27,7 +27,8 @@ help:
 	@echo "make format         format the C++, CUDA and Python sources"
 	@echo "make check          see that they are formatted and pass the linter"
 	@echo "make sanitize       run the tests marked sanitize under compute-sanitizer (needs a GPU)"
-	@echo "make release-check  compile for every architecture of a release"
+	@echo "make wheel          make the wheel for every torch and GPU (an hour of one core)"
+	@echo "make wheel-check    check it, and install it beside the oldest and the newest torch"
 	@echo "make clean          remove what was built; environments stay"
 	@echo "The first lines of the Makefile tell about TORCH=, PYTHON= and ARGS=."
 
@@ -64,9 +65,13 @@ format check:
 	@$(call set_up)
 	@$(python) -m tools.style $@
 
-release-check:
+wheel:
 	@$(call set_up)
-	@$(build) --release
+	@$(python) -m tools.wheel $(ARGS)
+
+wheel-check:
+	@$(call set_up)
+	@$(python) -m tools.wheel_check $(ARGS)
 
 clean:
 	rm -rf build dist torch_ops/lib examples/out *.egg-info

@@ -257,10 +257,13 @@ def header_text(config: Config) -> list[str]:
     cuda = ["-isystem", str(toolchain.cuda_include(config.torch, config.nvcc))]
     host = ["-std=c++20", *WARNINGS, "-Werror", f"-I{ROOT / 'csrc'}", *cuda, "-x", "c++"]
     lines, objects = [], []
-    for name, command in (("h", [*config.cxx.command, *host]), ("cuh", [*nvcc_command(config), "-x", "cu"])):
+    # A header is seen to be whole without machine code for it.
+    ptx = [word for word in nvcc_command(config) if not word.startswith(("-gencode", "-Xptxas"))]
+    ptx += ["-arch=compute_90", "-ptx", "-x", "cu"]
+    for name, command in (("h", [*config.cxx.command, *host, "-c"]), ("cuh", ptx)):
         lines.append(
             f"rule header_{name}\n"
-            f"  command = {shell(command)} -include $in -MMD -MF $out.d -c /dev/null -o $out > $out.log 2>&1"
+            f"  command = {shell(command)} -include $in -MMD -MF $out.d /dev/null -o $out > $out.log 2>&1"
             " || { cat $out.log; exit 1; }\n"
             "  depfile = $out.d\n"
             "  deps = gcc\n"
