@@ -1,6 +1,11 @@
-"""Markers, the skipping of GPU tests, and the summary that says how many did not run."""
+"""Markers, parallel runs, the skipping of GPU tests, and a summary: how many did not run, and which files took longest."""
 
 from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections import Counter
 
 import pytest
 import torch
@@ -8,9 +13,24 @@ import torch
 MARKERS = {
     "gpu": "needs a CUDA device and a library built with CUDA",
     "large": "tensors of more than 2^31 elements",
-    "gib(n)": "skipped where less than n GiB of GPU memory are free",
+    "gib(n)": "skipped where less than n GiB of GPU memory are free; no other GPU test runs at the same time",
+    "alone": "measures time: no other GPU test runs at the same time",
     "sanitize": "a small set that reaches every kernel path, for compute-sanitizer (make sanitize)",
 }
+
+
+MOST_WORKERS = 4
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Run one process per core, at most MOST_WORKERS. The command line overrides this (-n0: no processes). The tests of a file stay in
+    one process, so that a file's fixtures and compiled functions are made once."""
+    option = config.option
+    parallel = config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput")
+    if parallel and option.numprocesses is None and not (option.collectonly or option.usepdb):
+        option.numprocesses = min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+        option.dist = "loadfile"
 
 
 def pytest_configure(config):
@@ -50,6 +70,12 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             f"{len(skipped)} GPU tests did not run ({reason}). On a machine with one: make test", yellow=True
         )
+    seconds = Counter()
+    for report in (r for reports in terminalreporter.stats.values() for r in reports if hasattr(r, "duration")):
+        seconds[report.nodeid.partition("::")[0]] += report.duration
+    terminalreporter.section(f"slowest files ({sum(seconds.values()):.0f} s in all processes together)")
+    for file, of_file in seconds.most_common(10):
+        terminalreporter.write_line(f"{of_file:7.1f} s  {file}")
 
 
 @pytest.fixture(autouse=True)
@@ -57,8 +83,31 @@ def _seed():
     torch.manual_seed(0)
 
 
+@contextlib.contextmanager
+def _locked(path, kind: int):
+    with open(path, "w") as file:
+        fcntl.flock(file, kind)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _enough_memory(request):
+def _share_of_gpu(request, tmp_path_factory):
+    """Processes share the GPU, but a test that measures time or needs much memory has it to itself. Who waits for that holds `queue`, so
+    that no other test gets in first."""
+    node = request.node
+    if node.get_closest_marker("gpu") is None or "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    alone = node.get_closest_marker("alone") or node.get_closest_marker("gib")
+    folder = tmp_path_factory.getbasetemp().parent  # of all processes of this run
+    with contextlib.ExitStack() as gpu:
+        with _locked(folder / "queue", fcntl.LOCK_EX):
+            gpu.enter_context(_locked(folder / "gpu", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _enough_memory(request, _share_of_gpu):
     """Skips a test that says, with @gib(n), that it needs more than there is, and leaves none of it in torch's cache."""
     marker = request.node.get_closest_marker("gib")
     if marker is None:

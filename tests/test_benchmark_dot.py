@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import bench_dot, timer
-from benchmarks.peers import ATEN, INDUCTOR, OURS, Missing, Setting
+from benchmarks.peers import ATEN, OURS, Missing, Setting
 from benchmarks.room import run_case
 
 from .benchmark_fakes import CPU, DOT
@@ -32,28 +32,13 @@ def statuses(case, call, peers=()):
 # ---------------------------------------------------------------- operands
 
 
-@pytest.mark.parametrize("power", [10, 14, 17, 18, 20, 22])
+@pytest.mark.parametrize("power", [10, 17, 22])
 def test_sums_fit_float16(power):
-    n = 1 << power
     (case,) = bench_dot._dense("dot", power, torch.float16)
     x, y = case.build("cpu", 0)
     assert x.dtype == y.dtype == torch.float16 and not torch.equal(x, y)
     exact = x.double().dot(y.double())
     assert 2**7 < exact < 2**12 and torch.dot(x, y).isfinite()
-    scale = bench_dot.Factors("cpu", torch.float16, 0, n).scale
-    plain = bench_dot.Maker("cpu", torch.float16, 0, uniform=True)(n)
-    rounded = (x.double() - plain.double() * scale).abs().max()
-    assert rounded <= 2.0**-25, (
-        "the scale rounds more than subnormal numbers, of which newer versions of torch draw some"
-    )
-
-
-def test_the_largest_sums_fit_float16_too():
-    for power in range(8, 32):
-        scale = bench_dot.Factors("cpu", torch.float16, 0, 1 << power).scale
-        assert 2**6 <= (1 << power) / 4 * scale**2 <= 2**11 and scale >= 2.0**-13
-    for dtype in (torch.float32, torch.bfloat16, torch.int8):
-        assert bench_dot.Factors("cpu", dtype, 0, 1 << 30).scale == 1
 
 
 def test_operands_lie_as_their_case_says():
@@ -74,15 +59,6 @@ def test_operands_lie_as_their_case_says():
         assert (x is y) == (name == "x, x")
     x, y = DOT["dot x.conj(), y, 2^25 c64"].build("meta", 0)
     assert x.is_conj() and not y.is_conj()
-
-
-def test_sweeps_of_dot_have_the_same_points_on_every_curve():
-    for op, powers, unit in (("dot-small", range(8, 21), "us"), ("dot-size", range(18, 29), "GB/s")):
-        points = {(case.point.curve, case.point.x): case for case in DOT.values() if case.op == op}
-        assert set(points) == set(itertools.product(("f32", "f16", "bf16"), powers))
-        for (curve, power), case in points.items():
-            assert [len(v) for v in case.build("meta", 0)] == [1 << power] * 2
-            assert (case.dtype, case.point.unit) == (curve, unit) and case.call == "dot beside fast_atomic"
 
 
 # ---------------------------------------------------------------- right and wrong
@@ -112,12 +88,6 @@ def test_right_dots_pass_beside_their_peers(call):
     for case in vectors(5000, *dtypes, call=call):
         found = statuses(case, bench_dot._calls()[case.call], peers)
         assert found == dict.fromkeys(("gpuopt", "ATen", *(peer.name for peer in peers)), "ok"), case.title
-
-
-def test_right_rows_pass_beside_their_peers():
-    for case in rows_of(30, 700, *REAL):
-        found = statuses(case, bench_dot._calls()["dot_rows"], (bench_dot.MUL_SUM,))
-        assert found == dict.fromkeys(("gpuopt", "ATen", "mul+sum"), "ok"), case.title
 
 
 @pytest.mark.parametrize(
@@ -163,19 +133,6 @@ def test_only_fast_atomic_may_round_after_each_addition(dtype):
 def test_every_case_has_peers_beside_aten():
     for case in bench_dot.ROOM.cases:
         assert bench_dot.ROOM.peers if case.peers is None else case.peers, case.title
-
-
-def test_compiled_dots_of_real_values_are_not_aten_s():
-    """What the benchmark says of Inductor: it makes kernels of torch.dot and of mul+sum, but for complex values."""
-    calls = bench_dot._calls()
-    (real,), (complex_,) = vectors(3000, torch.float32), vectors(3000, torch.complex64)
-    (rows,) = rows_of(30, 70, torch.float32)
-    assert INDUCTOR.prepare(calls["dot"], real, CPU)[1] == "default"
-    assert INDUCTOR.prepare(calls["dot"], complex_, CPU)[1] == "default, with ATen's kernels alone"
-    compiled, how = bench_dot.INDUCTOR_MUL_SUM.prepare(calls["dot_rows"], rows, CPU)
-    x, y = rows.build("cpu", 0)
-    torch.testing.assert_close(compiled(x, y), (x * y).sum(1))
-    assert how == "default"
 
 
 def test_cub_is_left_out_where_it_cannot_run():

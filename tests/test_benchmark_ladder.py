@@ -10,7 +10,7 @@ from rich.console import Console
 
 from benchmarks import in_flight, ladder, ladder_docs, ladder_profile, ladder_report, ladders, pages, report
 from benchmarks.room import relative_error
-from benchmarks.traffic import results, traffic
+from benchmarks.traffic import results
 from torch_ops import ladder as public
 
 from .benchmark_fakes import synthetic
@@ -24,13 +24,6 @@ def test_every_step_of_every_ladder_is_measured():
     for op, room in ROOMS.items():
         measured = {peer.name for case in room.cases for peer in case.peers}
         assert measured == {ladders.step_name(step.number, step.name) for step in public.steps(op)[:-1]}
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_cases_move_what_their_sizes_say(case):
-    read, written = traffic(case, ROOMS[case.op].calls()[case.call])
-    largest = max(arg.numel() * arg.element_size() for arg in case.build("meta", 0) if isinstance(arg, torch.Tensor))
-    assert read >= largest and read + written >= largest
 
 
 def smaller(case):
@@ -108,22 +101,6 @@ def test_table_and_picture(tmp_path):
         assert part in text
     assert (tmp_path / "reduce_sum.png").stat().st_size > 10_000
     assert [line.split(":")[0] for line in ladder.failures(result)] == ["reduce_sum 2^28 f32, 2 sequential"]
-
-
-def test_overview(tmp_path):
-    some = [synthetic(room=ROOMS[op]) for op in ("reduce_sum", "dot", "mul")]
-    ladder_report.plot_overview(some, tmp_path / "overview.png")
-    assert (tmp_path / "overview.png").stat().st_size > 10_000
-    index = ladder_docs.index_of({"dot": None, "mul": some[2]})
-    assert "| [dot](dot.md) | not measured yet |" in index
-    assert index.count("[mul](mul.md) | 2^28") == 2 and "overview.png" in index
-
-
-def test_choosing_ladders():
-    assert [room.name for room in ladder.choose(ROOMS, ["reduce"])] == ["reduce_sum", "reduce_max"]
-    assert ladder.choose(ROOMS, []) == list(ROOMS.values())
-    with pytest.raises(ValueError, match="no ladder is called 'sum'; there are: reduce_sum"):
-        ladder.choose(ROOMS, ["sum"])
 
 
 def test_commands_without_a_gpu(capsys, tmp_path):
@@ -205,28 +182,6 @@ def test_counters_are_shown_in_few_digits():
     }  # fmt: skip
 
 
-def test_few_bank_conflicts_have_no_column():
-    assert ladder_report.CONFLICTS not in ladder_report.counters_of(profiled(0.7, 1.3))[0]
-
-
-def test_fastest_step():
-    (row,) = made_up()["rows"]
-    assert ladder_report.fastest_step(row) == "step 10 last_block_ticket"  # production and PyTorch are no steps
-    for name in ladder_report.contenders(row)[:-2]:
-        row["contenders"][name] = {"status": "failed", "reason": "no"}
-    assert ladder_report.fastest_step(row) is None
-
-
-def test_no_profiler_is_no_failure(monkeypatch, tmp_path):
-    monkeypatch.setattr(ladder_profile.shutil, "which", lambda name: None)
-    console = Console(width=150, file=io.StringIO())
-    ladder.profile(made_up(), tmp_path / "x.json", console)
-    assert "no counters: ncu was not found" in console.file.getvalue()
-    monkeypatch.setattr(ladder_profile, "collect", lambda op: [{}, {}])  # of which one was left out for want of memory
-    ladder.profile(made_up(), tmp_path / "x.json", console)
-    assert "no counters: ncu ran 2 cases, of which 1 were measured" in console.file.getvalue()
-
-
 # ---------------------------------------------------------------- bytes in flight
 
 
@@ -251,42 +206,9 @@ def test_latency_and_knee():
     assert "first reached with 16.0 KiB" in in_flight.sentence(result)
 
 
-def test_copies_of_one_seed_are_of_the_same_values():
-    case = in_flight.room().cases[0]
-    first, again, other = (case.build("cpu", seed)[0] for seed in (0, 0, 1))
-    assert torch.equal(first, again) and not torch.equal(first, other)
-
-
-def test_copies_in_flight_are_shown(tmp_path):
-    console = Console(width=150, file=io.StringIO())
-    ladder.present(a_memory(0.8, 4000.0), tmp_path, "copy_in_flight", console)
-    assert "16384" in console.file.getvalue() and (tmp_path / "copy_in_flight.png").stat().st_size > 10_000
-    names = {case.name for case in in_flight.room().cases}
-    assert "16 bytes x 8 loads x 32 warps" in names and "16 bytes x 8 loads x 64 warps" not in names
-
-
 # ---------------------------------------------------------------- docs
-
-
-def test_every_step_has_its_code_between_marks():
-    for op in public.ops():
-        for step in public.steps(op)[:-1]:
-            code = ladder_docs.code_of(op, step.name)
-            assert "__global__" in code and f"// [{step.name}]" not in code
 
 
 def test_pages_are_as_sources_and_results_are():
     """`python -m benchmarks.ladder_docs` writes them."""
     assert pages.stale(ladder_docs.pages()) == []
-
-
-def test_a_page_keeps_what_is_written_between_its_steps():
-    page = ladder_docs.page_of("transpose2d", None, None)
-    assert "```cuda" in page and "Not measured yet." in page
-    mine = page.replace("<!-- end: shared_tile -->\n", "<!-- end: shared_tile -->\n\nA word of my own.\n")
-    assert "A word of my own." in mine and ladder_docs.page_of("transpose2d", mine, None) == mine
-    result = synthetic(room=ROOMS["transpose2d"])
-    measured = ladder_docs.page_of("transpose2d", mine, result)
-    assert "A word of my own." in measured and "Not measured yet." not in measured and "of the ceiling" in measured
-    with pytest.raises(ValueError, match="has a part 'shared_tilt', which nothing fills"):
-        ladder_docs.page_of("transpose2d", mine.replace("shared_tile", "shared_tilt"), None)

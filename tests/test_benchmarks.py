@@ -90,26 +90,46 @@ def test_a_wrong_or_failing_gpuopt_is_reported_as_failure():
     assert report.failures(synthetic()) == []
 
 
-def test_a_case_may_have_other_peers_than_its_room():
-    row = run_case(dataclasses.replace(TINY, peers=(Peer("absent", absent),)), TINY_CALL, PEERS[1:], CPU, [])
-    assert list(row["contenders"]) == ["gpuopt", "ATen", "absent"]
+def upsampling(op, *dtypes, **options):
+    return bench_upsample._cases((2, 8, 12, 10), (23, 29), *dtypes, ops=(op,), **options)
 
 
-REAL = (torch.float32, torch.bfloat16, torch.float64)
-REDUCED = {
-    "sum": (*REAL, torch.complex64, torch.int8, torch.bool),
-    "mean": (*REAL, torch.complex64),
-    "max": (*REAL, torch.uint8, torch.bool),
-    "min": (*REAL, torch.int64),
+def index_adding(*dtypes, mode="deterministic", what=None, **options):
+    what = what or bench_index_add.Sum((300, 5), 4000)
+    cases = bench_index_add._cases("index_add", what, *dtypes, mode=mode, **options)
+    return [(case, bench_index_add._calls()[case.call]) for case in cases]
+
+
+F32, BF16 = torch.float32, torch.bfloat16
+ALL_EQUAL = bench_index_add.Sum((30, 50), 4000, bench_index_add.ALL_EQUAL, dim=1)
+RIGHT = {
+    "sum": lambda: bench_reduce._dense("sum", (300, 200), 0, F32, torch.complex64, torch.int8, torch.bool),
+    "mean": lambda: bench_reduce._dense("mean", (300, 200), 1, F32, BF16),
+    "max": lambda: bench_reduce._dense("max", (300, 200), None, F32, torch.uint8),
+    "forward": lambda: upsampling(bench_upsample.FORWARD, F32, torch.uint8, layouts=tuple(bench_upsample.LAYOUTS)),
+    "backward": lambda: upsampling(bench_upsample.BACKWARD, F32, BF16, layouts=tuple(bench_upsample.LAYOUTS)),
+    "exact backward": lambda: upsampling(bench_upsample.BACKWARD, F32, exact=True),
+    "index_add": lambda: [c for m in bench_index_add.MODES for c, _ in index_adding(F32, torch.float16, mode=m)],
+    "index_add, all equal": lambda: [c for c, _ in index_adding(F32, torch.int64, what=ALL_EQUAL)],
 }
 
 
-@pytest.mark.parametrize("dim", [None, 0, 1])
-@pytest.mark.parametrize(("op", "dtype"), [(op, dtype) for op, dtypes in REDUCED.items() for dtype in dtypes])
-def test_right_reductions_pass(op, dim, dtype):
-    (case,) = bench_reduce._dense(op, (300, 200), dim, dtype)
-    row = run_case(case, bench_reduce._calls()[op], (), CPU, [])
-    assert [entry["status"] for entry in row["contenders"].values()] == ["ok", "ok"]
+@pytest.mark.parametrize("cases", RIGHT)
+def test_right_results_pass(cases):
+    calls = bench_reduce._calls() | bench_upsample._calls() | bench_index_add._calls()
+    added = (bench_index_add.ATEN_DETERMINISTIC, bench_index_add.OURS_DETERMINISTIC) if "add" in cases else ()
+    for case in RIGHT[cases]():
+        row = run_case(dataclasses.replace(case, peers=None), calls[case.call], added, CPU, [])
+        assert [entry["status"] for entry in row["contenders"].values()] == ["ok"] * (2 + len(added)), case.title
+
+
+def test_error_limits_allow_rounding_and_another_order_of_additions():
+    f32, bf16 = torch.finfo(F32).eps, torch.finfo(BF16).eps
+    assert [error_limit(F32, 2.5e-8), error_limit(BF16, 0.1), error_limit(torch.int32, 0.0)] == [f32, 0.4, 0.0]
+    assert [bench_reduce.sum_limit(F32, error) for error in (1e-9, 1e-4)] == [32 * f32, 4e-4]
+    assert [bench_reduce.sum_limit(dtype, 0.0) for dtype in (BF16, torch.int64)] == [bf16, 0.0]
+    assert [bench_upsample.adjoint_limit(dtype, 1.0) for dtype in (F32, BF16)] == [32 * f32, bf16]
+    assert relative_error(torch.tensor([3, 4]), torch.tensor([3, 0])) == pytest.approx(4 / 3)
 
 
 @pytest.mark.parametrize(
@@ -127,27 +147,6 @@ def test_wrong_reductions_are_found(op, wrong):
     assert [entry["status"] for entry in row["contenders"].values()] == ["wrong", "ok"]
 
 
-def test_sums_may_differ_in_the_order_of_additions():
-    f32 = torch.finfo(torch.float32).eps
-    assert bench_reduce.sum_limit(torch.float32, 1e-9) == bench_reduce.sum_limit(torch.complex64, 0.0) == 32 * f32
-    assert bench_reduce.sum_limit(torch.float32, 1e-4) == 4e-4
-    assert bench_reduce.sum_limit(torch.bfloat16, 0.0) == torch.finfo(torch.bfloat16).eps
-    assert bench_reduce.sum_limit(torch.int64, 0.0) == 0.0
-
-
-def upsampling(op, *dtypes, **options):
-    return bench_upsample._cases((2, 8, 12, 10), (23, 29), *dtypes, ops=(op,), **options)
-
-
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("op", bench_upsample.BOTH)
-def test_right_upsampling_passes(op, exact):
-    dtypes = (torch.float32, torch.bfloat16, torch.float64, *([torch.uint8] if op == bench_upsample.FORWARD else []))
-    for case in upsampling(op, *dtypes, exact=exact, layouts=tuple(bench_upsample.LAYOUTS)):
-        row = run_case(case, bench_upsample._calls()[case.call], (), CPU, [])
-        assert [entry["status"] for entry in row["contenders"].values()] == ["ok", "ok"], case.title
-
-
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("op", bench_upsample.BOTH)
 def test_wrong_upsampling_is_found(op, exact):
@@ -161,25 +160,6 @@ def test_wrong_upsampling_is_found(op, exact):
     for ours in wrong:
         row = run_case(case, dataclasses.replace(calls[case.call], ours=ours), (), CPU, [])
         assert [entry["status"] for entry in row["contenders"].values()] == ["wrong", "ok"]
-
-
-ROWS = bench_index_add.Sum((300, 5), 4000)
-
-
-def index_adding(*dtypes, mode="deterministic", what=ROWS, **options):
-    cases = bench_index_add._cases("index_add", what, *dtypes, mode=mode, **options)
-    return [(case, bench_index_add._calls()[case.call]) for case in cases]
-
-
-@pytest.mark.parametrize("mode", bench_index_add.MODES)
-@pytest.mark.parametrize("draw", [bench_index_add.UNIFORM, bench_index_add.ALL_EQUAL], ids=lambda draw: draw.name)
-def test_right_index_add_passes(draw, mode):
-    what = bench_index_add.Sum((30, 50), 4000, draw, dim=1)
-    peers = (bench_index_add.ATEN_DETERMINISTIC, bench_index_add.OURS_DETERMINISTIC)
-    dtypes = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64)
-    for case, call in index_adding(*dtypes, mode=mode, what=what):
-        row = run_case(case, call, peers, CPU, [])
-        assert [entry["status"] for entry in row["contenders"].values()] == ["ok"] * 4, case.title
 
 
 @pytest.mark.parametrize(
@@ -224,19 +204,6 @@ def test_atens_deterministic_sums_are_left_out_where_they_take_long(monkeypatch)
     monkeypatch.setattr(bench_index_add, "LONGEST_S", 0.0)
     with pytest.raises(Missing, match="takes about"):
         bench_index_add.ATEN_DETERMINISTIC.prepare(call, case, CPU)
-
-
-def test_gradients_may_differ_in_the_order_of_additions_whatever_atens_error():
-    f32, bf16 = torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps
-    assert bench_upsample.adjoint_limit(torch.float32, 1.0) == 32 * f32
-    assert bench_upsample.adjoint_limit(torch.bfloat16, 1.0) == bf16
-
-
-def test_error_limit_allows_rounding_only():
-    assert error_limit(torch.float32, 2.5e-8) == torch.finfo(torch.float32).eps
-    assert error_limit(torch.bfloat16, 0.1) == 0.4
-    assert error_limit(torch.int32, 0.0) == 0.0
-    assert relative_error(torch.tensor([3, 4]), torch.tensor([3, 0])) == pytest.approx(4 / 3)
 
 
 def test_cupy_says_why_it_cannot():

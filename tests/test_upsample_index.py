@@ -15,7 +15,7 @@ from .cases import tensors
 from .cases.upsample import MODES, aten_cuda_windows_agree, axes_of, same_in_every_kernel, source_index
 from .cases.upsample_samples import FEW
 from .compare import Failures, different_bits
-from .params import each_device
+from .params import each_device, kept, thinned
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 each_layout = pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
@@ -83,7 +83,7 @@ def test_source_indices(mode, device, layout, sizes):
     (case, *_), exact = MODES[mode], mode == "nearest-exact"
     index = functools.cache(lambda *axis: source_index(*axis, exact, device).to(device))
     failures = Failures()
-    for height, width in _planes(sizes, exact, device):
+    for height, width in thinned(_planes(sizes, exact, device), device, keep=1):
         (rows, out_rows, scale_h), (columns, out_columns, scale_w) = height, width
         with failures.sample(f"{height}, {width}"):
             x = _numbered(device, rows, columns, layout)
@@ -93,7 +93,7 @@ def test_source_indices(mode, device, layout, sizes):
                 failures.add(f"{height}, {width}", different_bits(got, wanted))
             if not torch.equal(got, case.aten(x, (out_rows, out_columns), scale_h, scale_w)):
                 failures.add(f"{height}, {width}", "ATen copies other pixels")
-    failures.check(at_least=1000)
+    failures.check(at_least=kept(1000, device, keep=1))
 
 
 # ---------------------------------------------------------------- backward
@@ -110,7 +110,7 @@ def test_backward_is_the_adjoint(mode, device, layout, sizes):
     dtype = torch.float32 if device == "cpu" else torch.float64
     numbers = torch.randint(-8, 9, (8, 2**17), device=device).to(dtype)
     failures = Failures()
-    for height, width in _planes(sizes, exact, device):
+    for height, width in thinned(_planes(sizes, exact, device), device, keep=1):
         (rows, out_rows, scale_h), (columns, out_columns, scale_w) = height, width
         size = (out_rows, out_columns)
         with failures.sample(f"{height}, {width}"):
@@ -121,7 +121,7 @@ def test_backward_is_the_adjoint(mode, device, layout, sizes):
             got = backward.op(tensors.LAYOUTS[layout](grad), size, x.shape, scale_h, scale_w)
             if not torch.equal(got, wanted):
                 failures.add(f"{height}, {width}", different_bits(got, wanted))
-    failures.check(at_least=1000)
+    failures.check(at_least=kept(1000, device, keep=1))
 
 
 @each_mode

@@ -37,7 +37,7 @@ def find_sanitizer() -> str:
 
 def watch(sanitizer: str, tool: str, arguments: list[str]) -> str | None:
     """Runs the tests under one tool; None if all is well, else what is wrong."""
-    pytest = [sys.executable, "-m", "pytest", "-m", "sanitize", "-p", "no:cacheprovider", *arguments]
+    pytest = [sys.executable, "-m", "pytest", "-m", "sanitize", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
     options = ["--tool", tool, "--error-exitcode", "99", "--target-processes", "all"]
     if tool != "initcheck":
         options += ONLY_OURS

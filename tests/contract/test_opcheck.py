@@ -8,7 +8,7 @@ from torch.library import opcheck
 
 from ..cases.tensors import FLOATS
 from ..compare import Failures, raised_by
-from ..params import each_case, each_device, with_variant
+from ..params import each_case, each_device, kept, thinned, with_variant
 
 
 def _written(case, sample) -> list[torch.Tensor]:
@@ -20,7 +20,7 @@ def _written(case, sample) -> list[torch.Tensor]:
 def test_functional(case, device):
     """With gradients, where there are any: that covers what the call without them would."""
     failures = Failures()
-    for sample in case.few(device, torch.float32):
+    for sample in thinned(case.few(device, torch.float32), device, keep=2):
         # The schema check does not know ATen's rule that a 0-d CPU tensor goes with any device.
         if any(t.device.type != device for t in sample.tensors):
             continue
@@ -30,44 +30,42 @@ def test_functional(case, device):
             for t in _written(case, leaves):
                 t.requires_grad_(False)  # a leaf that requires grad can't be written to
             opcheck(case.overload, leaves.args if differentiable else sample.args, sample.kwargs)
-    failures.check(at_least=8)
+    failures.check(at_least=kept(8, device, keep=2))
 
 
 @each_case
 def test_without_gradients(case, device):
     failures = Failures()
-    dtypes = [
-        d for d in (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.complex64) if d in case.dtypes
-    ]
-    for dtype in dtypes:
+    dtypes = (torch.int32, torch.complex64, torch.float32, torch.bfloat16, torch.float64)
+    for dtype in thinned([d for d in dtypes if d in case.dtypes], device, keep=2):
         sample = next(iter(case.few(device, dtype)))
         with failures.sample(f"{dtype}"):
             opcheck(case.overload, sample.args, sample.kwargs)
-    failures.check(at_least=3)
+    failures.check(at_least=kept(3, device))
 
 
 @each_device
 @pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
 def test_inplace(case, device):
     failures = Failures()
-    for sample in case.few(device, torch.float32):
+    for sample in thinned(case.few(device, torch.float32), device):
         if raised_by(case.inplace.aten, *sample.twin().args) is None:
             with failures.sample(sample.name):
                 opcheck(case.inplace.overload, sample.twin().args, sample.kwargs)
-    failures.check(at_least=4)
+    failures.check(at_least=kept(4, device))
 
 
 @each_device
 @pytest.mark.parametrize("case", with_variant("out"), ids=str)
 def test_out(case, device):
     failures = Failures()
-    for sample in case.few(device, torch.float32):
+    for sample in thinned(case.few(device, torch.float32), device, keep=2):
         if any(t.device.type != device for t in sample.tensors):
             continue
         with failures.sample(sample.name):
             out = torch.empty_like(case.op(*sample.args, **sample.kwargs))
             opcheck(case.out.overload, sample.args, {**sample.kwargs, "out": out})
-    failures.check(at_least=8)
+    failures.check(at_least=kept(8, device, keep=2))
 
 
 @each_case
