@@ -2,6 +2,7 @@
 #   make TORCH=2.15.0 test             another torch, in its own environment
 #   make PYTHON=/usr/bin/python3 test  an environment you have; nothing is installed into it
 #   make test ARGS="-k mul"            arguments for pytest, python -m benchmarks or python -m examples
+#   make test ARGS=-n0                 tests in one process; the default is one per core, at most 4
 DEFAULT_TORCH := 2.11.0
 TORCH ?= $(DEFAULT_TORCH)
 ARGS ?=
@@ -16,11 +17,17 @@ set_up = python3 -m tools.bootstrap --torch $(TORCH) $(venv)
 endif
 build = $(python) -m tools.native_build
 
-.PHONY: help demo test bench ladder build format check sanitize wheel wheel-check clean
+# What may differ between versions of torch: registration, Meta kernels, autograd, functorch, compilation, and how the library is
+# built and found. Values, plans and emulated kernels are the same for every version.
+version_tests := $(addprefix tests/contract/test_,$(addsuffix .py,registration errors meta opcheck opinfo autograd autocast \
+	functorch inplace_out compile export)) $(addprefix tests/test_,$(addsuffix .py,build info numbers conv1d_corners elementwise_random))
+
+.PHONY: help demo test test-torch bench ladder build format check sanitize wheel wheel-check clean
 
 help:
 	@echo "make demo           set up, build, and run the operators on real input"
 	@echo "make test           set up, build, and run every test that this machine can run"
+	@echo "make test-torch     set up, build, and run the tests that may differ between versions of torch"
 	@echo "make bench          measure every operator beside its peers (needs a GPU)"
 	@echo "make ladder         measure every step of the optimisation ladders (needs a GPU)"
 	@echo "make build          set up and build the library for this machine's GPUs, else for 9.0"
@@ -40,6 +47,11 @@ test:
 	@$(call set_up,pytest)
 	@$(build)
 	@$(python) -m pytest $(ARGS)
+
+test-torch:
+	@$(call set_up,pytest)
+	@$(build)
+	@$(python) -m pytest $(version_tests) $(ARGS)
 
 demo:
 	@$(call set_up,rich matplotlib networkx sklearn pygame)

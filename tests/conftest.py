@@ -25,12 +25,12 @@ MOST_WORKERS = 4
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
     """Run one process per core, at most MOST_WORKERS. The command line overrides this (-n0: no processes). The tests of a file stay in
-    one process, so that a file's fixtures and compiled functions are made once."""
+    one process, so that a file's fixtures and compiled functions are made once, and files come in order: the longest are first."""
     option = config.option
     parallel = config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput")
     if parallel and option.numprocesses is None and not (option.collectonly or option.usepdb):
         option.numprocesses = min(len(os.sched_getaffinity(0)), MOST_WORKERS)
-        option.dist = "loadfile"
+        option.dist, option.loadscopereorder = "loadfile", False
 
 
 def pytest_configure(config):
@@ -73,6 +73,8 @@ def pytest_terminal_summary(terminalreporter):
     seconds = Counter()
     for report in (r for reports in terminalreporter.stats.values() for r in reports if hasattr(r, "duration")):
         seconds[report.nodeid.partition("::")[0]] += report.duration
+    if not seconds:
+        return
     terminalreporter.section(f"slowest files ({sum(seconds.values()):.0f} s in all processes together)")
     for file, of_file in seconds.most_common(10):
         terminalreporter.write_line(f"{of_file:7.1f} s  {file}")

@@ -34,7 +34,6 @@ from .benchmark_fakes import (
     REDUCE,
     TINY,
     TINY_CALL,
-    UPSAMPLE,
     FakeTimer,
     absent,
     rendered,
@@ -90,11 +89,6 @@ def test_a_sweep_is_a_table_of_curves_and_its_worst_point():
     assert all(any(line[:1] == [str(power)] for line in lines) for power in range(26))
     assert "sum-grid beside ATen: worst 0.33 (2^4 x 2^21 dim 1 bf16), below 0.99 in 1 of 103 cases" in text
     assert "gpuopt failed: no kernel" in text and "…" not in text
-
-
-@pytest.mark.parametrize("room", list(rooms().values()), ids=lambda room: room.name)
-def test_no_column_is_cut_short(room):
-    assert "…" not in rendered(synthetic(room=room))
 
 
 def test_of_a_sample_the_worst_are_listed():
@@ -176,19 +170,6 @@ def test_without_a_gpu_it_says_so_in_one_line():
     )
     assert done.returncode == 2
     assert done.stdout == "" and done.stderr.strip() == command.NO_GPU
-
-
-def test_list_names_every_case(capsys):
-    assert command.main(["--list"]) == 0
-    listed = capsys.readouterr().out
-    assert all(title in listed for title in (*DOT, *ELEMENTWISE, *INDEX_ADD, *REDUCE, *UPSAMPLE))
-
-
-@pytest.mark.parametrize("argv", [["nope"], ["--cases", "("], ["mul", "--cases", "no such case"]])
-def test_bad_requests_are_refused(argv):
-    with pytest.raises(SystemExit) as stopped:
-        command.main(argv)
-    assert stopped.value.code == 2
 
 
 @pytest.mark.parametrize(

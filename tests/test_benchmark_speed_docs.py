@@ -54,29 +54,6 @@ def test_a_case_beside_its_peers():
     ]
 
 
-def test_without_gpuopt_s_time_there_is_no_ratio():
-    cases = [row("a", "f32", {"gpuopt": None, "ATen": 3.0}), row("b", "f32", {"gpuopt": 3.0, "ATen": 3.0})]
-    text = speed_docs.parts({"elementwise": result(*cases)})["elementwise"]
-    assert lines(text)[2:] == ["| a | f32 | - | - | - | - |", "| b | f32 | 3.00 | 333 | 17% | 1.00 |"]
-
-
-def test_sweeps_are_plots_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(speed_docs, "ROOT", tmp_path)
-    monkeypatch.setattr(speed_docs, "RESULTS", tmp_path / "results")
-    speed_docs.RESULTS.mkdir()
-    for name in ("elementwise-mul", "elementwise-mul-size", "elementwise-mul-more", "elementwise-other", "mul"):
-        (speed_docs.RESULTS / f"{name}.png").touch()
-    point = {"curve": "f32", "axis": "n", "x": 1, "unit": "us"}
-    cases = [row("a", "f32", {"gpuopt": 2.0}), row("b", "f32", {"gpuopt": 2.0}, op="mul-size", point=point)]
-    text = speed_docs.parts({"elementwise": result(*cases)})["elementwise"]
-    assert "| a |" in text and "| b |" not in text
-    assert [line for line in text.splitlines() if line.startswith("![")] == [
-        "![mul on Test GPU](../results/elementwise-mul.png)",
-        "![mul on Test GPU](../results/elementwise-mul-more.png)",
-        "![mul-size on Test GPU](../results/elementwise-mul-size.png)",
-    ]
-
-
 def test_a_sample_is_shown_by_its_slowest():
     cases = []
     for number in range(12):
@@ -167,12 +144,3 @@ def test_the_command_writes_what_is_out_of_date(committed, capsys):
         assert line in text and "nothing yet" not in text
     assert speed_docs.main(["--check"]) == 0 and not capsys.readouterr().err
     assert speed_docs.main([]) == 0 and "all pages are up to date" in capsys.readouterr().out
-
-
-def test_a_page_has_a_part_for_each_room(committed):
-    speed_docs.PAGE.write_text("Words.\n")
-    with pytest.raises(ValueError, match=r"docs/speed\.md has no part for elementwise"):
-        speed_docs.pages()
-    speed_docs.PAGE.write_text(pages.part("elementwise", "") + pages.part("nowhere", ""))
-    with pytest.raises(ValueError, match=r"docs/speed\.md has a part 'nowhere', which nothing fills"):
-        speed_docs.pages()

@@ -177,17 +177,6 @@ def test_wrong_index_add_is_found(wrong):
     assert [entry["status"] for entry in row["contenders"].values()] == ["wrong", "ok"]
 
 
-def test_only_fast_index_add_may_round_after_each_addition():
-    """Bins with 4000 values each, in bfloat16; one row of them, because ATen sums rows of several values in float32 on the CPU."""
-    status = {}
-    for mode in bench_index_add.MODES:
-        what = bench_index_add.Sum((5,), 20000)
-        ((case, call),) = index_adding(torch.bfloat16, mode=mode, what=what)
-        row = run_case(case, dataclasses.replace(call, ours=torch.Tensor.index_add_), (), CPU, [])
-        status[mode] = [entry["status"] for entry in row["contenders"].values()]
-    assert status == {"fast": ["ok", "ok"], "deterministic": ["wrong", "ok"]}
-
-
 def test_atens_deterministic_sums_are_left_out_where_they_take_long(monkeypatch):
     ((case, call),) = index_adding(torch.float32)
     seen = []
@@ -224,14 +213,6 @@ def test_inductor_is_compiled_before_it_is_timed():
     assert not torch._dynamo.utils.counters["stats"], "the timed call compiled again"
 
 
-def test_inductor_says_where_it_only_calls_aten():
-    (case,) = upsampling(bench_upsample.BACKWARD, torch.float32, exact=True, layouts=("",))
-    compiled, how = INDUCTOR.prepare(bench_upsample._calls()[case.call], case, CPU)
-    assert how == "default, with ATen's kernels alone"
-    args = case.build("cpu", 0)
-    assert torch.equal(compiled(*args), torch.ops.aten._upsample_nearest_exact2d_backward(*args))
-
-
 # ---------------------------------------------------------------- timer and ceilings
 
 
@@ -266,12 +247,6 @@ def test_ceiling_follows_size_and_share_of_reads():
     # As far from both: the same in every run, whatever the order.
     assert chosen(128 << 20, 128 << 20) == ("512 MiB", "copy")
     assert ceilings.pick(measured[::-1], 128 << 20, 128 << 20)["size"] == "512 MiB"
-
-
-def test_ceilings_are_measured_only_where_needed_and_where_they_fit():
-    assert ceilings.classes_for([3 << 30, 1 << 20], 1 << 40) == ["128 MiB", "4 GiB"]
-    assert ceilings.classes_for([3 << 30], 2 << 30) == ["512 MiB"]
-    assert ceilings.classes_for([3 << 30], 1 << 20) == ["128 MiB"]
 
 
 def test_ceiling_kernels_move_what_they_say(monkeypatch):
@@ -319,6 +294,7 @@ def test_triton_ceiling_kernels_in_triton_s_interpreter():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_device_timer_times_the_device():
     """A copy of 1 GiB takes at least what 20 TB/s would, long and short calls are timed by their methods, and failures stay."""
     clock = timer.DeviceTimer(budget_s=0.01)
@@ -369,6 +345,7 @@ SMALL = (
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.parametrize(("room", "case"), SMALL, ids=lambda value: getattr(value, "title", ""))
 def test_a_small_case_runs_with_all_peers(room, case):
     setting = Setting(timer.DeviceTimer(budget_s=0.005), "cuda", tune=False)

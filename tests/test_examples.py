@@ -371,6 +371,7 @@ def test_a_row_tells_the_layout():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_row_on_the_gpu_has_a_ratio(tmp_path):
     report = _report.Report("cuda", Console(width=120, file=io.StringIO()), tmp_path)
     report.compare("mul", torch.mul, torch.mul, torch.mul, tinted().cuda(), torch.full((3, 1, 1), 1.25, device="cuda"))

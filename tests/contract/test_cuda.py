@@ -109,6 +109,7 @@ def test_graph_of_out(case):
     assert different_bits(out, case.op(*sample.args, **sample.kwargs)) is None
 
 
+@pytest.mark.alone
 @each
 @each_dtype
 def test_runs_on_the_current_stream(case, dtype):
