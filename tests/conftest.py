@@ -12,7 +12,7 @@ import torch
 
 MARKERS = {
     "gpu": "needs a CUDA device and a library built with CUDA",
-    "large": "tensors of more than 2^31 elements",
+    "large": "tensors of more than 2^31 elements; no other GPU test runs at the same time",
     "gib(n)": "skipped where less than n GiB of GPU memory are free; no other GPU test runs at the same time",
     "alone": "measures time: no other GPU test runs at the same time",
     "sanitize": "a small set that reaches every kernel path, for compute-sanitizer (make sanitize)",
@@ -100,7 +100,7 @@ def _share_of_gpu(request, tmp_path_factory):
     if node.get_closest_marker("gpu") is None or "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    alone = node.get_closest_marker("alone") or node.get_closest_marker("gib")
+    alone = any(node.get_closest_marker(name) for name in ("alone", "gib", "large"))
     folder = tmp_path_factory.getbasetemp().parent  # of all processes of this run
     with contextlib.ExitStack() as gpu:
         with _locked(folder / "queue", fcntl.LOCK_EX):

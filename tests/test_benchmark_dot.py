@@ -105,6 +105,28 @@ def test_wrong_dots_are_found(call, dtype, wrong):
     assert found == {"gpuopt": "wrong", "ATen": "ok", "mul+sum": "ok"}
 
 
+def rounded_after_each(x, y, parts=132):
+    """What 132 blocks do that add their sums to a result of half precision."""
+    total = torch.zeros((), dtype=x.dtype)
+    for a, b in zip(x.chunk(parts), y.chunk(parts)):
+        total += torch.dot(a.float(), b.float()).to(x.dtype)
+    return total
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_only_fast_atomic_may_round_after_each_addition(dtype):
+    n = 132 * 100
+    calls = bench_dot._calls()
+    for call, expected in (("dot_fast_atomic", "ok"), ("dot", "wrong")):
+        # The same value again and again, which rounds to the same side for long.
+        (case,) = bench_dot._cases("dot", "alike", n, lambda m: (m(n).fill_(0.25), m(n).fill_(0.37)), dtype, call=call)
+        found = statuses(case, dataclasses.replace(calls[call], ours=rounded_after_each))
+        assert found == {"gpuopt": expected, "ATen": "ok"}
+    (case,) = vectors(n, dtype, op="dot_fast_atomic")
+    half = dataclasses.replace(calls["dot_fast_atomic"], ours=lambda x, y: rounded_after_each(x, y) / 4)
+    assert statuses(case, half) == {"gpuopt": "wrong", "ATen": "ok"}
+
+
 # ---------------------------------------------------------------- peers
 
 
