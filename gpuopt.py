@@ -2,7 +2,7 @@
 
 import sys
 
-import torch_ops
+import torch_ops  # noqa: F401  (puts the modules there that get a second name)
 
 for _name, _module in list(sys.modules.items()):
     if _name == "torch_ops" or _name.startswith("torch_ops."):

@@ -391,7 +391,19 @@ def test_library_is_a_plain_one():
     needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     assert "libtorch_cpu.so" in needed
     assert "libpython" not in needed and "libtorch_python" not in needed
-    assert "RPATH" not in needed and "RUNPATH" not in needed
+    # Only the kernels are found by their place, which is beside this library.
+    assert "RPATH" not in needed and set(re.findall(r"RUNPATH\).*\[(.*)\]", needed)) <= {"$ORIGIN"}
+
+
+def test_kernels_know_nothing_of_torch():
+    kernels = _library.FOLDER / _library.KERNELS
+    if not kernels.exists() or shutil.which("nm") is None:
+        pytest.skip("a library for the CPU has no kernels, or nm is not installed")
+    names = subprocess.run(["nm", "-D", kernels], capture_output=True, text=True, check=True).stdout
+    assert not re.findall(r"\S*(?:2at|3c10|5torch)\d\w+", names)
+    # Launchers alone are visible: none of the CUDA runtime inside.
+    shown = re.findall(r"^\w+ [^Uw] (\S+)", names, re.MULTILINE)
+    assert shown and all("6gpuopt" in name for name in shown)
 
 
 def seconds_of_children() -> float:
@@ -432,27 +444,28 @@ def test_builds_for_every_torch_share_their_kernels(config):
     others = [replace(config, archs=("8.0",)), replace(config, nvcc=replace(config.nvcc, version="13.9.1"))]
     assert len({config.kernel_dir, *(other.kernel_dir for other in others)}) == 3
     text = native_build.ninja_text(config)
-    assert "rule nvcc" not in text and f"../{config.kernel_dir.name}/obj/conv1d/conv1d.cu.o" in text
+    assert "rule nvcc" not in text and f"{config.kernel_dir.name}/{native_build.KERNELS}" in text
 
 
-def test_facts_lie_beside_the_library(config):
-    facts = json.loads(_library.library_path().with_suffix(".json").read_text())
-    assert config.facts.items() <= facts.items()
+def test_facts_lie_beside_the_libraries(config):
+    for built, facts in config.facts.items():
+        known = json.loads((_library.FOLDER / built.name).with_suffix(".json").read_text())
+        assert facts.items() <= known.items() <= {**_library.facts(), "built": known["built"]}.items()
 
 
 def test_without_nvcc_only_files_for_the_cpu_are_compiled(bare, compiler, monkeypatch):
     monkeypatch.setattr(toolchain, "find_nvcc", lambda found: None)
     cpu = native_build.configure()
-    assert cpu.build_dir.name.endswith("-cpu") and cpu.facts["cuda"] is None
-    compiled = native_build.sources(cpu)
-    assert compiled and not [path for path in compiled if path.suffix == ".cu" or path.stem.endswith("_cuda")]
+    assert cpu.build_dir.name.endswith("-cpu") and [facts["cuda"] for facts in cpu.facts.values()] == [None]
     text = native_build.ninja_text(cpu)
-    assert "cuda" not in " ".join(native_build.link_flags(cpu)) and "rule nvcc" not in text
+    assert "cuda" not in text.replace(str(ROOT), "") and "rule nvcc" not in text
 
 
-def test_sources_are_found_by_their_place(config):
-    names = {path.name for path in native_build.sources(config)}
-    assert {path.name for path in layout.CSRC.rglob("*.cpp") if not path.stem.endswith("_cuda")} <= names
+@pytest.mark.parametrize("cuda", [True, False])
+def test_every_binding_is_compiled_once(cuda):
+    compiled = re.findall(r'#include "(.*)"\n', "".join(native_build.binding_units(cuda).values()))
+    wanted = [path for path in layout.CSRC.rglob("*.cpp") if cuda or not path.stem.endswith("_cuda")]
+    assert sorted(compiled) == sorted(str(path.relative_to(layout.CSRC)) for path in wanted)
 
 
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
@@ -476,9 +489,12 @@ def test_wheel_works_outside_the_source_tree(config, new_setuptools, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
-    libraries = [name for name in names if name.endswith(".so")]
-    assert libraries == [f"torch_ops/lib/{config.library}"]
-    assert f"torch_ops/lib/{Path(config.library).with_suffix('.json')}" in names
+    libraries = {name for name in names if name.endswith(".so")}
+    assert libraries == {f"torch_ops/lib/{built.name}" for built in config.facts}
+    assert {str(Path(name).with_suffix(".json")) for name in libraries} <= set(names)
+    # What torch_ops.build needs: the bindings' sources, and no kernel's.
+    assert {f"torch_ops/csrc/{path.relative_to(layout.CSRC)}" for path in layout.CSRC.rglob("*.cpp")} <= set(names)
+    assert "torch_ops/tools/native_build.py" in names and not [name for name in names if name.endswith((".cu", ".cuh"))]
     assert "torch_ops/py.typed" in names and [name for name in names if name.endswith("/LICENSE")]
     assert not [name for name in names if name.startswith(("tools/", "tests/", "csrc/"))]
     assert f"Requires-Dist: torch=={config.torch.minor}.*" in metadata

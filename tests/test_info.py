@@ -43,12 +43,15 @@ def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) ->
         assert word in told.stdout
 
 
-def put_library(folder: Path, minor: str, content: bytes, **facts: object) -> None:
+def put_library(folder: Path, minor: str, cuda: str | None = None) -> None:
+    """Files named as bindings, and as kernels where `cuda` says which they are for."""
     library = folder / "torch_ops" / "lib" / f"libgpuopt-torch{minor}.so"
-    library.write_bytes(content)
-    if facts:
-        known = {"torch": torch.__version__, "nvcc": None, "host_compiler": "g++", "built": "now", "architectures": []}
-        library.with_suffix(".json").write_text(json.dumps({**known, **facts}))
+    library.write_bytes(b"not a library")
+    known = {"torch": torch.__version__, "cuda": cuda, "host_compiler": "g++", "built": "now"}
+    library.with_suffix(".json").write_text(json.dumps(known))
+    if cuda:
+        kernels = {"nvcc": f"{cuda}.1", "architectures": ["9.0"]}
+        (library.parent / "libgpuopt_kernels.json").write_text(json.dumps(kernels))
 
 
 MINOR = ".".join(torch.__version__.split(".")[:2])
@@ -59,28 +62,42 @@ def test_torch_missing(copy):
 
 
 def test_library_not_built(copy):
-    expect_sentence(copy, "not built", torch.__version__, "pip install --no-build-isolation")
+    expect_sentence(copy, "not built", torch.__version__, "-m torch_ops.build")
 
 
 def test_library_of_another_torch(copy):
-    put_library(copy, "2.99", b"")
-    expect_sentence(copy, "built for torch 2.99", f"has torch {torch.__version__}", "rebuild")
+    put_library(copy, "2.99")
+    put_library(copy, "2.100")
+    expect_sentence(copy, "built for torch 2.99, 2.100", f"has torch {torch.__version__}", "-m torch_ops.build")
+
+
+def test_torch_that_is_too_old(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.9.1+cu130")
+    assert "needs torch 2.11 or newer" in _library.problem()
 
 
 def test_library_of_another_cuda(copy):
     if torch.version.cuda is None:
         pytest.skip("this torch is CPU-only")
-    put_library(copy, MINOR, b"", cuda="99.1", nvcc="99.1.0")
-    expect_sentence(copy, "built with CUDA 99.1", f"uses CUDA {torch.version.cuda}", "rebuild")
+    put_library(copy, MINOR, cuda="99.1")
+    expect_sentence(copy, "for CUDA 99.1", f"uses CUDA {torch.version.cuda}", "from its source: pip install")
+
+
+def test_bindings_cannot_be_built_for_a_torch_that_does_not_fit(copy):
+    if torch.version.cuda is None:
+        pytest.skip("this torch is CPU-only")
+    put_library(copy, MINOR, cuda="99.1")
+    done = python(copy, "-m", "torch_ops.build")
+    assert done.returncode == 1 and "for CUDA 99.1" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_library_that_does_not_load(copy):
-    put_library(copy, MINOR, b"not a library", cuda=None)
-    expect_sentence(copy, "does not load", "rebuild")
+    put_library(copy, MINOR)
+    expect_sentence(copy, "does not load", "-m torch_ops.build")
 
 
 def test_cuda_library_with_a_torch_without_cuda(monkeypatch):
-    monkeypatch.setattr(_library, "facts", lambda: {"cuda": "13.0"})
+    monkeypatch.setattr(_library, "facts", lambda: {"cuda": "13.0", "nvcc": "13.0.88"})
     monkeypatch.setattr(torch.version, "cuda", None)
     assert "is CPU-only" in _library.problem()
 
@@ -89,6 +106,27 @@ def test_source_tree_tells_how_to_rebuild_in_place(monkeypatch, tmp_path):
     monkeypatch.setattr(_library, "FOLDER", tmp_path)
     monkeypatch.setattr(_library, "SOURCE_TREE", True)
     assert f"{sys.executable} setup.py build_ext --inplace" in _library.problem()
+
+
+def test_bindings_for_the_cpu_call_no_kernels(monkeypatch):
+    """Also where the kernels of an earlier build lie beside them."""
+    monkeypatch.setattr(_library, "facts", lambda: {"cuda": None, "nvcc": "13.0.88"})
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert _library.kernel_cuda() is None and _library.problem() is None
+
+
+@pytest.mark.parametrize("driver, sentence", [((12, 4), "the driver serves CUDA 12.4"), ((13, 0), None), (None, None)])
+def test_driver_that_is_too_old(monkeypatch, driver, sentence):
+    monkeypatch.setattr(info, "driver_cuda", lambda: driver)
+    monkeypatch.setattr(_library, "kernel_cuda", lambda: "13.2")
+    said = info.driver_problem()
+    assert said is None if sentence is None else sentence in said and "from its source" in said
+
+
+def test_both_names_are_one_module():
+    code = "import gpuopt, gpuopt.nn, torch_ops; assert gpuopt is torch_ops and gpuopt.nn is torch_ops.nn"
+    assert python(PACKAGE.parent, "-c", code).returncode == 0
+    assert "runs on" in python(PACKAGE.parent, "-m", "gpuopt.info").stdout
 
 
 def test_info_of_this_library():

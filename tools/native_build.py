@@ -379,7 +379,8 @@ def build(folder: Path = INSTALLED) -> Config:
     config = configure()
     make(config)
     with sole_builder(config):
-        if any([install(built, facts, folder) for built, facts in config.facts.items()]):
+        changed = [install(built, facts, folder) for built, facts in config.facts.items()]
+        if any(changed):
             print(f"gpuopt for torch {config.torch.minor} is built: {describe(config)}.")
     return config
 

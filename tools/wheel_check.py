@@ -46,7 +46,9 @@ def check_contents(file: Path) -> None:
         "sources of bindings": [e for e in entries if e.filename.startswith(("torch_ops/csrc/", "torch_ops/tools/"))],
     }
     parts["Python and metadata"] = [e for e in entries if not any(e in part for part in parts.values())]
-    print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, {sum(e.file_size for e in entries) / 1e6:.1f} MB installed")
+    print(
+        f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, {sum(e.file_size for e in entries) / 1e6:.1f} MB installed"
+    )
     for name, part in parts.items():
         packed, installed = (sum(getattr(e, size) for e in part) / 1e6 for size in ("compress_size", "file_size"))
         print(f"  {name}: {len(part)} files, {packed:.2f} MB packed, {installed:.2f} MB installed")
@@ -80,7 +82,9 @@ def check_symbols(file: Path) -> None:
             else:
                 check(KERNELS in needed, f"{library.name} does not name {KERNELS}")
                 check(not [name for name in defined if "6gpuopt" in name], f"{library.name} shows symbols of gpuopt")
-    print(f"  {len(libraries)} libraries: no symbol of Python, none of torch in the kernels, none newer than {wheel.PLATFORM}")
+    print(
+        f"  {len(libraries)} libraries: no symbol of Python, none of torch in the kernels, none newer than {wheel.PLATFORM}"
+    )
 
 
 def check_installation(file: Path, minor: str) -> None:

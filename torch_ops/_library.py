@@ -104,9 +104,11 @@ def facts() -> dict[str, Any]:
 
 
 def kernel_cuda() -> str | None:
-    """The version of CUDA that the kernels were compiled with; None where there are none."""
-    nvcc = _read(FOLDER / KERNELS).get("nvcc")
-    return ".".join(nvcc.split(".")[:2]) if nvcc else None
+    """The version of CUDA that the kernels were compiled with; None for a library for the CPU, whose bindings call none."""
+    known = facts()
+    if not known.get("nvcc") or known.get("cuda", "") is None:
+        return None
+    return ".".join(known["nvcc"].split(".")[:2])
 
 
 def _read(library: Path) -> dict[str, Any]:

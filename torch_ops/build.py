@@ -50,7 +50,13 @@ def compile_bindings(folder: Path) -> Path:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compile_unit, native_build.binding_units(cuda).items()))
     library = folder / f"libgpuopt-torch{torch.minor}.so"
-    run(*cxx.command, *objects, *native_build.binding_link_flags(torch, kernels if cuda else None, runtime), "-o", library)
+    run(
+        *cxx.command,
+        *objects,
+        *native_build.binding_link_flags(torch, kernels if cuda else None, runtime),
+        "-o",
+        library,
+    )
     host = f"{Path(cxx.command[-1]).name} {cxx.version}"
     made = {"torch": torch.version, "cuda": torch.cuda if cuda else None, "host_compiler": host}
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())

@@ -77,9 +77,9 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
     rows.append(("bindings", f"{path}{'' if path.exists() else ' (missing)'}"))
     if facts.get("torch") and path.exists():
         rows.append(("", f"for torch {facts['torch']}, {facts['host_compiler']}, {facts['built']}"))
-    if nvcc := facts.get("nvcc"):
+    if _library.kernel_cuda():
         rows.append(("kernels", str(_library.FOLDER / _library.KERNELS)))
-        rows.append(("", f"nvcc {nvcc}, for compute capability {', '.join(facts['architectures'])}"))
+        rows.append(("", f"nvcc {facts['nvcc']}, for compute capability {', '.join(facts['architectures'])}"))
     else:
         rows.append(("kernels", "none: a library for the CPU"))
     if driver := driver_cuda():
@@ -91,12 +91,12 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
         rows.append(("GPU", f"{device} {name}, compute capability {gpu[0]}.{gpu[1]}"))
         if any(has_image(arch, gpu) for arch in facts.get("architectures", [])):
             runs.append(device)
-        elif facts.get("nvcc"):
+        elif _library.kernel_cuda():
             mend = f"rebuild with TORCH_CUDA_ARCH_LIST={gpu[0]}.{gpu[1]}"
             stops.append(f"{device}: the library has no kernels for it; {mend}")
     if not present:
         stops.append(driver_problem() or "GPU kernels: torch sees no GPU here")
-    if not facts.get("nvcc"):
+    if not _library.kernel_cuda():
         stops.append("GPU kernels: the library was built without nvcc")
 
     if reason:

@@ -212,7 +212,12 @@ def problems(draw, sizes=SIZES, most_dims=7, most_values=2**36):
     reduced = [draw(st.booleans()) for _ in shape]
     offsets = {"offset": draw(st.sampled_from([0, 0, 0, 1, 3])), "out_offset": draw(st.sampled_from([0, 0, 1]))}
     return Problem(
-        shape, strides, reduced, draw(st.sampled_from(list(ITEM))), coverage=draw(st.sampled_from([VALUES, ALIGNED, ALL, ALL, ALL])), **offsets
+        shape,
+        strides,
+        reduced,
+        draw(st.sampled_from(list(ITEM))),
+        coverage=draw(st.sampled_from([VALUES, ALIGNED, ALL, ALL, ALL])),
+        **offsets,
     )
 
 
