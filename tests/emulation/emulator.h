@@ -62,38 +62,136 @@ inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
 
 namespace emulator {
 
-enum class Wait : uint8_t { kNone, kBlock, kWarp };
+// Threads of a block are fibers. Each has a stack, and runs the kernel of one block after another:
+// it is made once.
+#if defined(__x86_64__) || defined(__aarch64__)
+// Keeps the registers that a function must keep on this stack, its pointer in *from, and goes on
+// where the stack `to` was left.
+extern "C" void gpuopt_switch_stack(void** from, void* to);
+#ifdef __x86_64__
+asm(R"(
+  .pushsection .text
+  .weak gpuopt_switch_stack
+  .hidden gpuopt_switch_stack
+  .type gpuopt_switch_stack, @function
+gpuopt_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .popsection
+)");
+constexpr size_t kSavedWords = 6, kReturnWord = 6;
+#else
+asm(R"(
+  .pushsection .text
+  .weak gpuopt_switch_stack
+  .hidden gpuopt_switch_stack
+  .type gpuopt_switch_stack, @function
+gpuopt_switch_stack:
+  stp x29, x30, [sp, #-160]!
+  stp x19, x20, [sp, #16]
+  stp x21, x22, [sp, #32]
+  stp x23, x24, [sp, #48]
+  stp x25, x26, [sp, #64]
+  stp x27, x28, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x2, sp
+  str x2, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp, #16]
+  ldp x21, x22, [sp, #32]
+  ldp x23, x24, [sp, #48]
+  ldp x25, x26, [sp, #64]
+  ldp x27, x28, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  ldp x29, x30, [sp], #160
+  ret
+  .popsection
+)");
+constexpr size_t kSavedWords = 20, kReturnWord = 1;
+#endif
+
+struct Context {
+  void* stack_pointer = nullptr;
+
+  // Begins with `start`, which never returns, when it is switched to.
+  void make(char* stack, size_t bytes, void (*start)()) {
+    const auto end = reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t{15};
+    // A function begins with a return address on the stack of x86-64, which must not be aligned.
+    void** words = reinterpret_cast<void**>(end) - 2 - kSavedWords;
+    std::fill_n(words, kSavedWords + 2, nullptr);
+    words[kReturnWord] = reinterpret_cast<void*>(start);
+    stack_pointer = words;
+  }
+  void switch_to(Context& other) { gpuopt_switch_stack(&stack_pointer, other.stack_pointer); }
+};
+#else
+struct Context {
+  ucontext_t context;
+
+  void make(char* stack, size_t bytes, void (*start)()) {
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack;
+    context.uc_stack.ss_size = bytes;
+    makecontext(&context, start, 0);
+  }
+  void switch_to(Context& other) { swapcontext(&context, &other.context); }
+};
+#endif
+
+enum class Wait : uint8_t { kNone, kWarp, kBlock, kDone };
+
+inline std::function<void()> kernel;
+void run_fiber();
 
 struct Fiber {
-  static constexpr size_t kStack = 64 << 10;
-  std::unique_ptr<char[]> stack{new char[kStack]};
-  ucontext_t context;
-  unsigned thread = 0;
+  // Stacks don't begin at the same cache set.
+  static constexpr size_t kStack = (64 << 10) + 320;
+  std::unique_ptr<char[]> stack;
+  Context context;
   Wait wait = Wait::kNone;
   uint32_t mask = 0;
   int turn = 0;
-  bool done = false;
+
+  void make() {
+    stack.reset(new char[kStack]);
+    context.make(stack.get(), kStack, run_fiber);
+  }
 };
 
-inline ucontext_t scheduler;
-inline std::vector<Fiber> fibers;
+inline Context scheduler;
+inline std::vector<Fiber> fibers(1024);
 inline Fiber* running = nullptr;
-inline std::function<void()> kernel;
+
+inline void wait(Wait what) {
+  running->wait = what;
+  running->context.switch_to(scheduler);
+}
+inline void wait_for_block() { wait(Wait::kBlock); }
 
 inline void run_fiber() {
-  kernel();
-  running->done = true;
-}
-
-inline void resume(Fiber& fiber) {
-  running = &fiber;
-  threadIdx = {fiber.thread, 0, 0};
-  swapcontext(&scheduler, &fiber.context);
-}
-
-inline void wait_for_block() {
-  running->wait = Wait::kBlock;
-  swapcontext(&running->context, &scheduler);
+  for (;;) {
+    kernel();
+    wait(Wait::kDone);
+  }
 }
 
 // Words of the lanes of a warp. Two sets of places take turns, so that none is overwritten before
@@ -103,40 +201,71 @@ inline uint32_t places[2][1024];
 // Leaves a word for the lanes of `mask`, waits for theirs and returns that of `lane`.
 inline uint32_t exchange(uint32_t word, uint32_t mask, unsigned lane) {
   auto& own = places[running->turn];
-  own[running->thread] = word;
-  running->wait = Wait::kWarp;
+  const unsigned thread = threadIdx.x;
+  own[thread] = word;
   running->mask = mask;
-  swapcontext(&running->context, &scheduler);
+  wait(Wait::kWarp);
   running->turn ^= 1;
-  return own[(running->thread & ~31u) + (lane & 31)];
+  return own[(thread & ~31u) + (lane & 31)];
 }
 
-// Lets those go on who have waited for no one else. Returns whether there were any.
-inline bool release(unsigned threads) {
-  bool any = false, block = true;
-  for (unsigned t = 0; t < threads; ++t) {
-    block = block && (fibers[t].done || fibers[t].wait == Wait::kBlock);
-  }
-  for (unsigned first = 0; first < threads; first += 32) {
-    bool ready[32] = {};
-    for (unsigned lane = 0; lane < 32 && first + lane < threads; ++lane) {
-      const Fiber& fiber = fibers[first + lane];
-      if (fiber.done || fiber.wait != Wait::kWarp) continue;
-      ready[lane] = true;
-      for (unsigned other = 0; other < 32 && first + other < threads; ++other) {
-        const Fiber& its = fibers[first + other];
-        ready[lane] =
-            ready[lane] && (!(fiber.mask >> other & 1) || its.done || its.wait == Wait::kWarp);
-      }
-    }
-    for (unsigned lane = 0; lane < 32 && first + lane < threads; ++lane) {
+// Every second block runs its threads from the last to the first, so that both who writes too late
+// and who reads too early for want of a barrier show.
+inline bool descending = false;
+
+inline unsigned in_order(unsigned i, unsigned count) { return descending ? count - 1 - i : i; }
+
+// Runs a warp until all of its lanes have ended or wait for the block.
+inline void run_warp(unsigned first, unsigned lanes) {
+  bool released = true;
+  while (released) {
+    uint32_t absent = 0;  // neither at an exchange nor ended
+    for (unsigned i = 0; i < lanes; ++i) {
+      const unsigned lane = in_order(i, lanes);
       Fiber& fiber = fibers[first + lane];
-      if (fiber.done || !(ready[lane] || (block && fiber.wait == Wait::kBlock))) continue;
+      if (fiber.wait == Wait::kNone) {
+        running = &fiber;
+        threadIdx = {first + lane, 0, 0};
+        scheduler.switch_to(fiber.context);
+      }
+      if (fiber.wait == Wait::kBlock) absent |= 1u << lane;
+    }
+    released = false;
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+      Fiber& fiber = fibers[first + lane];
+      if (fiber.wait != Wait::kWarp || (fiber.mask & absent) != 0) continue;
       fiber.wait = Wait::kNone;
-      any = true;
+      released = true;
     }
   }
-  return any;
+}
+
+inline void run_block(unsigned threads) {
+  descending = !descending;
+  for (unsigned thread = 0; thread < threads; ++thread) {
+    Fiber& fiber = fibers[thread];
+    if (!fiber.stack) fiber.make();
+    fiber.wait = Wait::kNone;
+    fiber.turn = 0;
+  }
+  const unsigned warps = (threads + 31) / 32;
+  unsigned done = 0;
+  while (done < threads) {
+    for (unsigned i = 0; i < warps; ++i) {
+      const unsigned first = in_order(i, warps) * 32;
+      run_warp(first, min(32u, threads - first));
+    }
+    done = 0;
+    for (unsigned thread = 0; thread < threads; ++thread) {
+      Wait& wait = fibers[thread].wait;
+      if (wait == Wait::kWarp) {
+        fprintf(stderr, "emulator: threads of a block wait for each other at different places\n");
+        abort();
+      }
+      done += wait == Wait::kDone;
+      if (wait == Wait::kBlock) wait = Wait::kNone;
+    }
+  }
 }
 
 // Where not null, launches leave their numbers of blocks here and are not run.
@@ -186,29 +315,7 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
       }
       continue;
     }
-    if (fibers.size() < threads) fibers.resize(threads);
-    for (unsigned thread = 0; thread < threads; ++thread) {
-      Fiber& fiber = fibers[thread];
-      fiber.thread = thread;
-      fiber.wait = Wait::kNone;
-      fiber.done = false;
-      fiber.turn = 0;
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = Fiber::kStack;
-      fiber.context.uc_link = &scheduler;
-      makecontext(&fiber.context, run_fiber, 0);
-    }
-    do {
-      for (unsigned thread = 0; thread < threads; ++thread) {
-        if (!fibers[thread].done && fibers[thread].wait == Wait::kNone) resume(fibers[thread]);
-      }
-    } while (release(threads));
-    for (unsigned thread = 0; thread < threads; ++thread) {
-      if (fibers[thread].done) continue;
-      fprintf(stderr, "emulator: threads of a block wait for each other at different places\n");
-      abort();
-    }
+    run_block(threads);
   }
   for (const Guard* guard : Guard::all) {
     if (guard->intact()) continue;

@@ -6,7 +6,6 @@ import ctypes
 
 import numpy as np
 
-from .build import load
 from .dtypes import BOOL, COMPLEX, FLOAT, TYPES, Operand
 
 ATOMIC, SORTED, BINS, LINES = range(4)
@@ -23,10 +22,6 @@ class Taken(ctypes.Structure):
         for name in ("path", "values", "lanes", "copies", "outer_group", "slices", "hot_bins", "tile_rows")
     ]
     _fields_ += [("splits", ctypes.c_int64), ("scratch", ctypes.c_int64), ("intact", ctypes.c_int)]
-
-
-def load_kernels(folder) -> ctypes.CDLL:
-    return load("index_add", folder, variables=tuple(LIMITS))
 
 
 def set_limits(index_add, **limits):

@@ -23,8 +23,8 @@ def memories():
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    library = load("conv1d", tmp_path_factory.mktemp("conv1d"), variables=("kMostBlocks",), ladder=True)
+def library():
+    library = load("conv1d_ladder")
     library.run.argtypes = [ctypes.c_int, *[POINTER] * 3, *[ctypes.c_int64] * 4]
     library.launches.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, POINTER, ctypes.c_int]
     return library

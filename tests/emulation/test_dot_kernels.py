@@ -39,8 +39,8 @@ class Taken(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    return load("dot", tmp_path_factory.mktemp("emulated"), variables=(*LIMITS, "atomic_tuning"))
+def kernels():
+    return load("dot")
 
 
 @pytest.fixture(scope="module")

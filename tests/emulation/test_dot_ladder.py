@@ -24,8 +24,8 @@ def memories():
 
 
 @pytest.fixture(scope="module")
-def dot(tmp_path_factory, memories):
-    library = load("dot", tmp_path_factory.mktemp("dot"), ladder=True)
+def dot(memories):
+    library = load("dot_ladder")
     library.run.argtypes = [ctypes.c_int, POINTER, POINTER, ctypes.c_int64, POINTER, ctypes.c_int]
 
     def run(step: int, self: np.ndarray, tensor: np.ndarray, multiprocessors: int = 1) -> float:

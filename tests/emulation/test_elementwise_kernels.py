@@ -19,8 +19,8 @@ INPUTS = {"mul": 2, "mul_scalar": 1, "axpy": 2, "fma": 3}
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    return load("elementwise", tmp_path_factory.mktemp("emulated"))
+def kernels():
+    return load("elementwise")
 
 
 def expected(op: str, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:

@@ -23,8 +23,8 @@ def memories():
 
 
 @pytest.fixture(scope="module")
-def mul(tmp_path_factory, memories):
-    library = load("elementwise", tmp_path_factory.mktemp("elementwise"), ladder=True)
+def mul(memories):
+    library = load("elementwise_ladder")
     library.run.argtypes = [ctypes.c_int, POINTER, POINTER, POINTER, ctypes.c_int64, ctypes.c_int]
 
     def run(step: int, self: np.ndarray, other: np.ndarray, multiprocessors: int) -> np.ndarray:

@@ -14,8 +14,8 @@ from .test_dot_kernels import Memory
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    library = load("in_flight", tmp_path_factory.mktemp("emulated"))
+def kernels():
+    library = load("in_flight")
     library.run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_int] * 4]
     return library
 

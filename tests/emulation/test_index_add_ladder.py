@@ -72,8 +72,8 @@ def memories():
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return load("index_add", tmp_path_factory.mktemp("index_add"), variables=("kMaxPositionBits",), ladder=True)
+def library():
+    return load("index_add_ladder")
 
 
 def call(library, step: str, dtype: DType, self, index, source, multiprocessors=3) -> int:

@@ -19,8 +19,8 @@ MULTIPROCESSORS = 4
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    return load("reduce", tmp_path_factory.mktemp("emulated"))
+def kernels():
+    return load("reduce")
 
 
 def converted(values: np.ndarray, source: DType, dtype: DType) -> np.ndarray:

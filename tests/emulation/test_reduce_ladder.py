@@ -20,8 +20,8 @@ def memory():
 
 
 @pytest.fixture(scope="module")
-def reduce(tmp_path_factory):
-    library = load("reduce", tmp_path_factory.mktemp("reduce"), ladder=True)
+def reduce():
+    library = load("reduce_ladder")
     library.run.argtypes = [ctypes.c_int, ctypes.c_int, POINTER, ctypes.c_int64, POINTER, ctypes.c_int]
 
     def run(op: str, step: int, values: np.ndarray, multiprocessors: int) -> float:

@@ -30,8 +30,8 @@ class Taken(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    return load("transpose", tmp_path_factory.mktemp("emulated"))
+def kernels():
+    return load("transpose")
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ def memories():
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    library = load("transpose", tmp_path_factory.mktemp("ladder"), ladder=True)
+def kernels():
+    library = load("transpose_ladder")
     library.run.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     return library
 

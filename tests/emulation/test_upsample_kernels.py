@@ -31,8 +31,8 @@ class Taken(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    return load("upsample", tmp_path_factory.mktemp("emulated"), variables=VARIABLES)
+def kernels():
+    return load("upsample")
 
 
 class Memory:

@@ -29,8 +29,8 @@ LONG_DOUBLED = [127, 128, 129, 255, 256, 257, 510, 511, 512, 514, 1024, 1028]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    library = load("upsample", tmp_path_factory.mktemp("upsample"), ladder=True)
+def library():
+    library = load("upsample_ladder")
     library.run.argtypes = [ctypes.c_int, ctypes.c_int, POINTER, POINTER, ctypes.c_int, ctypes.c_int64, POINTER]
     library.blocks.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64, POINTER]
     library.blocks.restype = ctypes.c_int64

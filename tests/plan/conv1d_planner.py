@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT = PASSES = range(3)
 LIBRARY, ROWS, FAN, COLUMNS, VALUES, CHUNKS, FAN_GRADIENTS, GEMM = range(8)
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 6, 7, 8, 9
@@ -121,13 +117,3 @@ def problem_of(
     return Problem(
         *signals, 3 * BASE, co * ci * taps, ci * taps, taps, 1, 0, 1, dtype, batch, groups, taps, step, padding, dilation, 0
     )  # fmt: skip
-
-
-def load_planner(folder: Path) -> ctypes.CDLL:
-    library = folder / "plan.so"
-    source = Path(__file__).with_name("conv1d_shim.cpp")
-    # Arithmetic that overflows ends the tests.
-    checks = ["-fsanitize=signed-integer-overflow,integer-divide-by-zero", "-fno-sanitize-recover=all"]
-    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", *checks, f"-I{ROOT / 'csrc'}"]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
-    return ctypes.CDLL(str(library))

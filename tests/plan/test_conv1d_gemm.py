@@ -6,6 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tools.test_build import load
+
 from ..conv1d_calls import MANY_PRODUCTS
 from .conv1d_model import check
 from .conv1d_planner import (
@@ -21,7 +23,6 @@ from .conv1d_planner import (
     LIBRARY,
     ROWS,
     VALUES,
-    load_planner,
     problem_of,
 )
 
@@ -29,8 +30,8 @@ HALF = {"dtype": FLOAT16}
 
 
 @pytest.fixture(scope="module")
-def planner(tmp_path_factory):
-    return load_planner(tmp_path_factory.mktemp("conv1d"))
+def planner():
+    return load("plan/conv1d")
 
 
 @st.composite

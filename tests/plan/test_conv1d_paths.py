@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tools.test_build import load
+
 from ..conv1d_calls import MANY
 from .conv1d_model import check
 from .conv1d_planner import (
@@ -19,7 +21,6 @@ from .conv1d_planner import (
     ITEM,
     ROWS,
     VALUES,
-    load_planner,
     problem_of,
 )
 
@@ -29,8 +30,8 @@ ONE, TWO = ({"direct": 1, "warp_tiles": tiles} for tiles in (1, 2))  # of half t
 
 
 @pytest.fixture(scope="module")
-def planner(tmp_path_factory):
-    return load_planner(tmp_path_factory.mktemp("plan"))
+def planner():
+    return load("plan/conv1d")
 
 
 def check_path(planner, which, arguments, rest, path, expected):

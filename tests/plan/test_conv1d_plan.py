@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tools.test_build import load
+
 from .conv1d_model import WARP, check
 from .conv1d_planner import (
     BACKWARD_INPUT,
@@ -24,7 +26,6 @@ from .conv1d_planner import (
     PASSES,
     ROWS,
     VALUES,
-    load_planner,
     problem_of,
 )
 
@@ -70,8 +71,8 @@ def long_rows(draw):
 
 
 @pytest.fixture(scope="module")
-def planner(tmp_path_factory):
-    return load_planner(tmp_path_factory.mktemp("plan"))
+def planner():
+    return load("plan/conv1d")
 
 
 def test_any_launch_is_valid(planner):

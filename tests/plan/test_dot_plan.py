@@ -4,16 +4,14 @@ arithmetic, repeated here, must meet every value of every row once. That the ker
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.test_build import load
+
 LINE, ROWS, SHORT_ROWS, TILE, VALUES = range(5)
 UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = 1, 6, 8, 9, 11, 12
 ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, COMPLEX64: 8, COMPLEX128: 16}
@@ -77,12 +75,8 @@ def problem_of(
 
 
 @pytest.fixture(scope="session")
-def planner(tmp_path_factory):
-    library = tmp_path_factory.mktemp("plan") / "plan.so"
-    source = Path(__file__).with_name("dot_shim.cpp")
-    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
-    return ctypes.CDLL(str(library))
+def planner():
+    return load("plan/dot")
 
 
 # ---------------------------------------------------------------- limits

@@ -2,15 +2,13 @@
 
 import ctypes
 import itertools
-import os
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.test_build import load
+
 MAX_DIMS, MAX_OPERANDS = 25, 4
 VECTOR, ROWS, TILED, PACKED, GENERAL = range(5)
 ALIGNED, UNALIGNED, CONVERTED = range(3)
@@ -34,25 +32,8 @@ class PlanView(ctypes.Structure):
 
 
 @pytest.fixture(scope="session")
-def planner(tmp_path_factory):
-    library = tmp_path_factory.mktemp("plan") / "plan.so"
-    source = Path(__file__).with_name("elementwise_shim.cpp")
-    compiler = os.environ.get("CXX", "g++")
-    command = [
-        compiler,
-        "-std=c++20",
-        "-O1",
-        "-Wall",
-        "-Werror",
-        "-fPIC",
-        "-shared",
-        f"-I{ROOT / 'csrc'}",
-        source,
-        "-o",
-        library,
-    ]
-    subprocess.run(command, check=True)
-    loaded = ctypes.CDLL(str(library))
+def planner():
+    loaded = load("plan/elementwise")
     loaded.fast_div.restype = ctypes.c_uint32
     return loaded
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.test_build import load
+
 BOOL, UINT8, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 0, 1, 3, 4, 5, 6, 7, 8, 9
 ITEM = {BOOL: 1, UINT8: 1, INT16: 2, INT32: 4, INT64: 8, FLOAT16: 2, BFLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
 HALVES, INEXACT = (FLOAT16, BFLOAT16), (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
@@ -36,12 +34,8 @@ EACH = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, ctypes.POINTER(View))
 
 
 @pytest.fixture(scope="module")
-def planner(tmp_path_factory):
-    library = tmp_path_factory.mktemp("plan") / "plan.so"
-    source = Path(__file__).with_name("index_add_shim.cpp")
-    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
-    return ctypes.CDLL(str(library))
+def planner():
+    return load("plan/index_add")
 
 
 class Problem:

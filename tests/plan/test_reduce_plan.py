@@ -6,15 +6,13 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-import os
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.test_build import load
+
 ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(6)
 VALUES, ALIGNED, ALL = range(3)  # Coverage
 UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX128 = 1, 6, 8, 9, 12
@@ -34,12 +32,8 @@ class PlanView(ctypes.Structure):
 
 
 @pytest.fixture(scope="session")
-def planner(tmp_path_factory):
-    library = tmp_path_factory.mktemp("plan") / "plan.so"
-    source = Path(__file__).with_name("reduce_shim.cpp")
-    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
-    return ctypes.CDLL(str(library))
+def planner():
+    return load("plan/reduce")
 
 
 class Problem:

@@ -20,8 +20,8 @@ from .upsample_planner import (
 
 
 @pytest.fixture(scope="module")
-def planner(tmp_path_factory):
-    return load_planner(tmp_path_factory.mktemp("plan"))
+def planner():
+    return load_planner()
 
 
 def some(count: int, seed: int, around=()) -> np.ndarray:

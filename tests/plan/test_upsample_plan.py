@@ -42,8 +42,8 @@ from .upsample_planner import (
 
 
 @pytest.fixture(scope="module")
-def planner(tmp_path_factory):
-    return load_planner(tmp_path_factory.mktemp("plan"))
+def planner():
+    return load_planner()
 
 
 class Problem:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.test_build import load
+
 UINT8, FLOAT16, FLOAT32, FLOAT64 = 1, 6, 8, 9
 ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
 BASE = 1 << 20
@@ -39,12 +37,8 @@ class BackwardView(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + BACKWARD]
 
 
-def load_planner(folder: Path) -> ctypes.CDLL:
-    library = folder / "plan.so"
-    source = Path(__file__).with_name("upsample_shim.cpp")
-    flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, source, "-o", library], check=True)
-    library = ctypes.CDLL(str(library))
+def load_planner() -> ctypes.CDLL:
+    library = load("plan/upsample")
     library.widest_window.restype = ctypes.c_int64
     return library
 
