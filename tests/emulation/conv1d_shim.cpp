@@ -19,12 +19,15 @@ constexpr char kPoison = char(0xff);  // NaN, for who reads what nobody has writ
 // Shared memory is poisoned before every block, and what is not the block's must stay.
 struct PoisonedShared {
   PoisonedShared() {
-    std::fill_n(bytes, sizeof(shared), kPoison);
+    memset(bytes, kPoison, sizeof(shared));
     emulator::before_block = [this] {
-      check();
-      std::fill_n(bytes, own, kPoison);
-      own = emulator::shared_bytes;
-      launches += blockIdx.x == 0;
+      if (blockIdx.x == 0) {
+        check();
+        memset(bytes, kPoison, own);
+        own = emulator::shared_bytes;
+        ++launches;
+      }
+      memset(bytes, kPoison, own);
     };
   }
   ~PoisonedShared() { emulator::before_block = nullptr; }

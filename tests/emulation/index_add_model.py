@@ -44,13 +44,13 @@ def expected(self: Operand, source: Operand, dim: int, index: np.ndarray, alpha:
     """Exact: sums of multiples of 1/4 that all types hold, or wrapped integers. `dim` counts from the innermost."""
     axis = len(self.sizes) - 1 - dim
     dtype = self.dtype
-    into, rows = self.view(self.before), source.view(source.before)
-    if dtype.category == BOOL:
-        wide = into != 0
-        np.logical_or.at(np.moveaxis(wide, axis, 0), index, np.moveaxis((rows != 0) & bool(alpha), axis, 0))
-        return wide.astype(np.uint8)
-    wide = into.astype(np.float64 if dtype.category == FLOAT else np.int64)
-    np.add.at(np.moveaxis(wide, axis, 0), index, np.moveaxis(rows.astype(wide.dtype) * alpha, axis, 0))
+    kind, add = {BOOL: (np.bool_, np.logical_or), FLOAT: (np.float64, np.add)}.get(dtype.category, (np.int64, np.add))
+    wide, rows = self.view(self.before).astype(kind), source.view(source.before).astype(kind)
+    order = np.argsort(index, kind="stable")
+    bins, firsts = np.unique(index[order], return_index=True)
+    sums = add.reduceat(np.moveaxis(rows * kind(alpha), axis, 0)[order], firsts, axis=0)
+    into = np.moveaxis(wide, axis, 0)
+    into[bins] = add(into[bins], sums)
     return wide.astype(dtype.numpy)
 
 

@@ -12,9 +12,7 @@ namespace gpuopt {
 
 constexpr size_t kGuard = 1024;
 
-inline bool is_filled(const char* from, size_t bytes, char with) {
-  return static_cast<size_t>(std::count(from, from + bytes, with)) == bytes;
-}
+using emulator::is_filled;
 
 struct PoisonedWorkspace final : Workspace {
   explicit PoisonedWorkspace(char poison) : poison(poison) {}
