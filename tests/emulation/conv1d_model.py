@@ -6,7 +6,6 @@ import ctypes
 import math
 
 import numpy as np
-from hypothesis import HealthCheck, settings
 
 from .build import load
 from .dtypes import BF16, F16, F32, TYPES
@@ -62,6 +61,12 @@ class Taken(ctypes.Structure):
     )
     _fields_ += fields("taps tap_parts splits blocks threads block_rows launches workspaces intact", ctypes.c_int)
 
+    @property
+    def kernel(self) -> tuple:
+        """What tells its kernel from others."""
+        names = "path channels wide slides packed dilated strided few_taps direct polyphase few_values channels_first"
+        return tuple(getattr(self, name) for name in names.split())
+
 
 class Emulated:
     """The launchers and kernels, and memory of input, output, weight and bias."""
@@ -72,12 +77,6 @@ class Emulated:
 
     def set_limits(self, **limits) -> None:
         self.kernels.set_limits((ctypes.c_int64 * len(LIMITS))(*(LIMITS | limits).values()))
-
-
-def random_settings(examples: int):
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
 
 
 class Layout:

@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 
 from .dtypes import BOOL, COMPLEX, FLOAT, TYPES, Operand
+from .memory import scatter
 
 ATOMIC, SORTED, BINS, LINES = range(4)
 FAST, DETERMINISTIC, ACCURATE = range(3)
@@ -46,11 +47,7 @@ def expected(self: Operand, source: Operand, dim: int, index: np.ndarray, alpha:
     dtype = self.dtype
     kind, add = {BOOL: (np.bool_, np.logical_or), FLOAT: (np.float64, np.add)}.get(dtype.category, (np.int64, np.add))
     wide, rows = self.view(self.before).astype(kind), source.view(source.before).astype(kind)
-    order = np.argsort(index, kind="stable")
-    bins, firsts = np.unique(index[order], return_index=True)
-    sums = add.reduceat(np.moveaxis(rows * kind(alpha), axis, 0)[order], firsts, axis=0)
-    into = np.moveaxis(wide, axis, 0)
-    into[bins] = add(into[bins], sums)
+    scatter(add, np.moveaxis(wide, axis, 0), index, np.moveaxis(rows * kind(alpha), axis, 0))
     return wide.astype(dtype.numpy)
 
 
@@ -90,6 +87,11 @@ def run_and_compare(index_add, self: Operand, source: Operand, dim: int, index, 
     for operand in (self, source):
         np.testing.assert_array_equal(operand.buffer, operand.before)
     return taken
+
+
+def distributions(number: int) -> list[str]:
+    """Three of them, others for the next number."""
+    return [DISTRIBUTIONS[(number + k) % len(DISTRIBUTIONS)] for k in (0, 3, 5)]
 
 
 DISTRIBUTIONS = ["uniform", "equal", "sorted", "reversed", "hot", "zipf", "ends", "runs"]

@@ -6,9 +6,11 @@ import ctypes
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .conv1d_model import (
     BACKWARD_INPUT,
     BACKWARD_WEIGHT,
@@ -31,10 +33,9 @@ from .conv1d_model import (
     Problem,
     activated,
     compare,
-    random_settings,
     some,
 )  # fmt: skip
-from .test_dot_kernels import decode
+from .memory import decode
 
 SIZES = [*range(1, 10), 12, 15, 16, 17, 24, 31, 33, 64, 65, 100, 128, 131, 200, 256, 257, 400, 515]
 TAPS = [*range(1, 10), 11, 12, 15, 16, 17, 24, 31, 32, 33, 35, 64, 65, 70]
@@ -131,100 +132,58 @@ def some_limits(draw):
     }
 
 
-# Which paths random problems take is left to chance but for these: tests of cases name every kernel.
-EVERY_PATH = {CHUNKS, ROWS, FAN, COLUMNS, VALUES}
-
-
-def test_any_forward(conv1d):
+def check_random(conv1d, which, examples, problem, kernels, paths, **limits) -> None:
+    """Random problems must take these paths and so many kernels, of all dtypes. Tests of cases name every kernel."""
     taken = set()
 
-    @random_settings(1200)
-    @given(problem=problems(), sms=st.sampled_from([1, 1, 4]), limits=some_limits())
-    def check(problem, sms, limits):
-        plan = problem.run(conv1d, FORWARD, sms, **limits)
-        taken.add(plan and plan.path)
-        if plan and plan.path == VALUES:
-            taken.add("few" if plan.few_values else (plan.channels, plan.places))
-        if plan and plan.polyphase:
-            taken.add("cut")
-
-    check()
-    assert EVERY_PATH | {"few", "cut", (1, 4), (4, 4)} <= taken
-
-
-def test_any_backward_input(conv1d):
-    taken = set()
-
-    @random_settings(1200)
-    @given(problem=problems(), sms=st.sampled_from([1, 1, 4]), limits=some_limits())
-    def check(problem, sms, limits):
-        plan = problem.run(conv1d, BACKWARD_INPUT, sms, **limits)
-        taken.add(plan and plan.path)
-        if plan and plan.path == VALUES:
-            taken.add("few" if plan.few_values else (plan.channels, plan.places))
-
-    check()
-    assert EVERY_PATH - {FAN} | {"few", (1, 1), (1, 4), (4, 4)} <= taken
-
-
-def test_any_chunks(conv1d):
-    taken = set()
-
-    @random_settings(600)
+    @seeded(examples)
     @given(
-        problem=problems(rows=True),
-        which=st.sampled_from([FORWARD, FORWARD, BACKWARD_INPUT]),
-        sms=st.sampled_from([1, 132]),
-        warps=st.sampled_from([1, 16]),
-        most=st.sampled_from([LARGE, LARGE, LARGE, LARGE, 300]),
+        problem=problem, limits=st.fixed_dictionaries(limits), rest=some_limits() if len(limits) == 1 else st.just({})
     )
-    def check(problem, which, sms, warps, most):
-        plan = problem.run(conv1d, which, sms, chunk_outputs=1, chunk_warps=warps, kMaxIndex32=most)
-        taken.add(plan and (plan.path, which))
+    def check(problem, limits, rest):
+        plan = problem.run(conv1d, which, **rest, **limits)
+        if plan is None:
+            return
+        if which == BACKWARD_WEIGHT:
+            assert plan.workspaces == (plan.splits > 1) == plan.launches - 1
+        taken.add((problem.dtype.number, *plan.kernel))
 
     check()
-    assert {(CHUNKS, FORWARD), (CHUNKS, BACKWARD_INPUT)} <= taken
+    assert {path for _, path, *_ in taken} >= paths and len(taken) >= kernels
 
 
+EVERY_PATH = {CHUNKS, ROWS, FAN, COLUMNS, VALUES}
 # Of few weights, as each is left by exchanges between all threads of a block.
 WEIGHTS = {"most": 9000, "most_weights": 96, "out_channels": (1, 2, 4, 4, 5, 8, 8)}
 
 
+def test_any_forward(conv1d):
+    check_random(conv1d, FORWARD, 500, problems(), 50, EVERY_PATH, sms=st.sampled_from([1, 1, 4]))
+
+
+def test_any_backward_input(conv1d):
+    check_random(conv1d, BACKWARD_INPUT, 500, problems(), 42, EVERY_PATH - {FAN}, sms=st.sampled_from([1, 1, 4]))
+
+
 def test_any_backward_weight(conv1d):
-    taken = set()
+    sms = st.sampled_from([1, 2, 8])
+    check_random(conv1d, BACKWARD_WEIGHT, 200, problems(**WEIGHTS), 18, EVERY_PATH - {FAN}, sms=sms)
 
-    @random_settings(250)
-    @given(problem=problems(**WEIGHTS), sms=st.sampled_from([1, 2, 8]), limits=some_limits())
-    def check(problem, sms, limits):
-        plan = problem.run(conv1d, BACKWARD_WEIGHT, sms, **limits)
-        split = plan.splits > 1
-        assert plan.workspaces == split and plan.launches == 1 + split
-        taken.add(plan.path)
 
-    check()
-    assert EVERY_PATH - {FAN} <= taken
+@pytest.mark.parametrize("which", [FORWARD, BACKWARD_INPUT])
+def test_any_chunks(conv1d, which):
+    limits = {"sms": [1, 132], "chunk_outputs": [1], "chunk_warps": [1, 16], "kMaxIndex32": [LARGE] * 4 + [300]}
+    limits = {name: st.sampled_from(values) for name, values in limits.items()}
+    check_random(conv1d, which, 150, problems(rows=True), 13, {CHUNKS}, **limits)
 
 
 def test_any_backward_weight_in_chunks(conv1d):
-    taken = set()
-
-    @random_settings(500)
-    @given(
-        problem=problems(**WEIGHTS, rows=True),
-        sms=st.sampled_from([1, 1, 8]),
-        weight_bytes=st.sampled_from([1 << 10, 2 << 10]),
-    )
-    def check(problem, sms, weight_bytes):
-        plan = problem.run(conv1d, BACKWARD_WEIGHT, sms, chunk_outputs=1, weight_bytes=weight_bytes)
-        split = plan.splits > 1
-        assert plan.workspaces == split and plan.launches == 1 + split
-        taken.add(plan.path)
-
-    check()
-    assert CHUNKS in taken
+    limits = {"sms": [1, 1, 8], "chunk_outputs": [1], "weight_bytes": [1 << 10, 2 << 10]}
+    limits = {name: st.sampled_from(values) for name, values in limits.items()}
+    check_random(conv1d, BACKWARD_WEIGHT, 250, problems(**WEIGHTS, rows=True), 7, {CHUNKS}, **limits)
 
 
-@random_settings(60)
+@seeded(60)
 @given(
     dtype=st.sampled_from(DTYPES),
     batch=st.integers(200, 700),
@@ -257,7 +216,7 @@ def updates(draw):
     return dtype, *sizes, taps, taps - 1 + old, own, draw(layouts(dtype)), draw(st.booleans()), draw(st.integers(0, 3))
 
 
-@random_settings(250)
+@seeded(100)
 @given(problem=updates(), seed=st.integers(0, 2**31))
 def test_any_update(conv1d, problem, seed):
     """The state moves on in place, and nothing beside it or the result changes."""

@@ -6,9 +6,10 @@ import ctypes
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .build import load
 from .dtypes import BF16, BOOL, F16, F32, FLOAT, INTEGER, TYPES, DType
 from .memory import Memory, decode, encode
@@ -194,16 +195,10 @@ def some_limits(draw):
     }
 
 
-def random_settings(examples: int):
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
-
-
 def test_any_problem(kernels, memories):
     taken, rounds = set(), set()
 
-    @random_settings(600)
+    @seeded(350)
     @given(
         problem=problems(SUMMED, [1, 1, 1, 2, 3, 5, 8, 17, 33, 64, 130, 700]),
         sms=st.sampled_from([1, 2, 8]),
@@ -235,7 +230,7 @@ def test_any_atomic_sum(kernels, memories):
     """In the half types sums that stay so small that none is rounded."""
     taken = set()
 
-    @random_settings(300)
+    @seeded(150)
     @given(
         problem=problems(ATOMIC, [1], most=5000),
         sms=st.sampled_from([1, 2, 8]),

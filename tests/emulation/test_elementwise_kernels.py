@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .build import load
 from .dtypes import BOOL, F16, F32, FLOAT, TYPES, DType, Operand
 
@@ -106,7 +107,7 @@ def problems(draw, ops=None):
 def test_any_problem(kernels):
     taken = set()
 
-    @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @seeded(250)
     @given(problem=problems())
     def check(problem):
         taken.add(run_and_compare(kernels, *problem))
@@ -118,7 +119,7 @@ def test_any_problem(kernels):
 def test_any_copy(kernels):
     taken = set()
 
-    @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @seeded(150)
     @given(problem=problems(ops=("copy",)))
     def check(problem):
         taken.add(run_and_compare(kernels, *problem))

@@ -9,7 +9,7 @@ import pytest
 
 from .build import load
 from .ladders import POISON, SIZES, place, steps
-from .test_dot_kernels import Memory
+from .memory import Memory
 
 POINTER = ctypes.c_void_p
 GUARD = 64

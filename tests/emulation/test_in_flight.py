@@ -10,7 +10,7 @@ import pytest
 
 from .build import load
 from .ladders import place
-from .test_dot_kernels import Memory
+from .memory import Memory
 
 
 @pytest.fixture(scope="module")

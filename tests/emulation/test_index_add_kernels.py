@@ -3,13 +3,15 @@ sort, test_index_add_lines.py few bins and lines.)"""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .dtypes import BOOL, FLOAT, TYPES, Operand
 from .index_add_model import (
     ACCURATE,
@@ -21,6 +23,7 @@ from .index_add_model import (
     LINES,
     REAL,
     SORTED,
+    distributions,
     indices,
     run_and_compare,
     set_limits,
@@ -70,7 +73,7 @@ def problems(draw):
 def test_any_problem(index_add):
     taken = set()
 
-    @settings(max_examples=500, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @seeded(250)
     @given(
         problem=problems(),
         sms=st.sampled_from([1, 4, 64]),
@@ -120,20 +123,20 @@ def test_slices_of_packs(index_add, mode, path, dtype, width):
     assert (taken.tile_rows > 0) == (path == ATOMIC)
 
 
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("dtype", [TYPES[6], TYPES[7], TYPES[8]], ids=str)
 @pytest.mark.parametrize("width", [1, 2, 7, 16, 128, 132, 150])
-def test_long_segments_in_parts(index_add, distribution, dtype, width):
+def test_long_segments_in_parts(index_add, dtype, width):
     """Sorted, into bins of which some get thousands of rows: one segment is cut into dozens of parts."""
     set_limits(index_add, kGroupRows=2, kSortSourceBytes=0)
     random = np.random.default_rng(width)
     bins, entries = 600, 9000 if width < 100 else 3000
-    index = indices(distribution, entries, bins, random)
     self = Operand(dtype, [width, bins], [1, width], 0, random)
     source = Operand(dtype, [width, entries], [1, width], 0, random)
-    taken = run_and_compare(index_add, self, source, 1, index, mode=DETERMINISTIC)
-    assert taken.path == SORTED
-    assert taken.scratch <= 40 * entries + (1 << 16)
+    for distribution in {"hot", *distributions(width + dtype.number)}:
+        index = indices(distribution, entries, bins, random)
+        taken = run_and_compare(index_add, self, source, 1, index, mode=DETERMINISTIC)
+        assert taken.path == SORTED
+        assert taken.scratch <= 40 * entries + (1 << 16)
 
 
 @pytest.mark.parametrize("dtype, mode", [(TYPES[8], FAST), (TYPES[6], DETERMINISTIC), (TYPES[6], ACCURATE)], ids=str)
@@ -188,7 +191,6 @@ def test_more_frequent_bins_than_there_is_room_for(index_add):
     assert run_and_compare(index_add, self, source, 1, index, sms=2).hot_bins < bins
 
 
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("sms", [1, 64])  # several units to a thread, and one
 @pytest.mark.parametrize(
     "dtype, width, units",
@@ -205,13 +207,13 @@ def test_more_frequent_bins_than_there_is_room_for(index_add):
         (TYPES[3], 16, 2),
     ],
 )
-def test_rows_of_a_bin_are_summed_by_tiles(index_add, distribution, sms, dtype, width, units):
+def test_rows_of_a_bin_are_summed_by_tiles(index_add, sms, dtype, width, units):
     """The last tile in part; also of several outer indices."""
     set_limits(index_add)
     random = np.random.default_rng(width)
     bins, entries = 900, 1300
-    index = indices(distribution, entries, bins, random)
-    for outer in (1, 2):
+    for outer, distribution in itertools.product((1, 2), distributions(width + sms)):
+        index = indices(distribution, entries, bins, random)
         # Strides that make outer indices a dimension of their own.
         self = Operand(dtype, [width, outer, bins], [1, width, 4 * width], 0, random)
         source = Operand(dtype, [width, outer, entries], [1, width + 16, 4 * width + 32], 0, random)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from .build import load
-from .dtypes import F16, F32, DType
+from .dtypes import BF16, F16, F32, DType
 from .ladders import place, steps
-from .test_dot_kernels import BF16, Memory, decode, encode
+from .memory import Memory, decode, encode
 
 POINTER = ctypes.c_uint64
 STEPS = {step.id: step.values[0] for step in steps("index_add")}

@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .build import load
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
 
@@ -133,7 +134,7 @@ def problems(draw):
 def test_any_problem(kernels):
     taken = set()
 
-    @settings(max_examples=600, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @seeded(350)
     @given(problem=problems(), sms=st.sampled_from([1, 4, 64]))
     def check(problem, sms):
         taken.add(run_and_compare(kernels, *problem, sms))

@@ -9,7 +9,7 @@ import pytest
 
 from .build import load
 from .ladders import SIZES, place, steps
-from .test_dot_kernels import Memory
+from .memory import Memory
 
 POINTER = ctypes.c_void_p
 
@@ -42,7 +42,7 @@ def test_reduce(reduce, memory, step, multiprocessors):
     for size in (*SIZES, 70_001, 140_000):
         values = place(memory, random.integers(-1000, 1000, size).astype(np.float32) / 4)  # whose sums are exact
         assert reduce("reduce_sum", step, values, multiprocessors) == values.sum(dtype=np.float64)
-        assert reduce("reduce_max", step, values, multiprocessors) == max(values, default=-np.inf)
+        assert reduce("reduce_max", step, values, multiprocessors) == values.max(initial=-np.inf)
 
 
 @pytest.mark.parametrize("step", steps("reduce"))

@@ -6,9 +6,10 @@ import ctypes
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .build import load
 from .memory import Memory, far_apart
 
@@ -211,7 +212,7 @@ def test_batches_and_gaps(kernels, memory, item):
     assert taken == {(TILES, 0), (TILES, 1)}
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@seeded(150)
 @given(
     item=st.sampled_from([*ITEMS, 16]),
     batch=st.integers(1, 3),

@@ -9,7 +9,7 @@ import pytest
 
 from .build import load
 from .ladders import place, steps
-from .test_dot_kernels import Memory
+from .memory import Memory
 
 PACKS = 4  # the step that takes multiples of 4
 

@@ -8,9 +8,10 @@ import mmap
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .build import load
 from .dtypes import F16, F32, TYPES
 
@@ -206,16 +207,10 @@ def limits():
     )
 
 
-def random_settings(examples: int):
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
-
-
 def test_any_forward(kernels, memory):
     taken, parts = set(), set()
 
-    @random_settings(700)
+    @seeded(400)
     @given(problem=problems(backward=False), limits=limits())
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)
@@ -234,7 +229,7 @@ def test_any_forward(kernels, memory):
 def test_any_backward(kernels, memory):
     taken, parts = set(), set()
 
-    @random_settings(700)
+    @seeded(400)
     @given(problem=problems(backward=True), limits=limits())
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)

@@ -10,7 +10,7 @@ import pytest
 
 from .build import load
 from .ladders import POISON, place, steps
-from .test_dot_kernels import Memory
+from .memory import Memory, scatter
 from .test_upsample_kernels import Axis
 
 POINTER = ctypes.c_void_p
@@ -67,9 +67,10 @@ def upsampled(height: Axis, width: Axis, values: np.ndarray) -> np.ndarray:
 
 
 def scattered(height: Axis, width: Axis, values: np.ndarray) -> np.ndarray:
-    sums = np.zeros((len(values), height.n, width.n))
-    np.add.at(sums, (slice(None), height.sources(False)[:, None], width.sources(False)), values)
-    return sums
+    rows, sums = np.zeros((height.n, len(values), width.out)), np.zeros((width.n, height.n, len(values)))
+    scatter(np.add, rows, height.sources(False), np.moveaxis(values, 1, 0).astype(np.float64))
+    scatter(np.add, sums, width.sources(False), np.moveaxis(rows, 2, 0))
+    return sums.T
 
 
 def check_forward(library, memory, step, dtype, planes, height, width):
@@ -131,19 +132,6 @@ def test_gathers_add_row_after_row(library, memory):
             result = upsample(library, memory, True, step, axis, axis, values)
             np.testing.assert_array_equal(result, sums)
             assert np.array_equal(result[known].view(np.uint32), sums[known].view(np.uint32))
-
-
-def test_sides_that_float32_cannot_count(library):
-    """Sources there are what ATen's rounded products make of them."""
-    memory, many = Memory(72 << 20), 2**24 + 101
-    for long in (Axis(5, many), Axis(many, 5)):
-        for height, width in ((Axis(1, 1), long), (long, Axis(1, 1))):
-            for step in ANY_SIZE:
-                check_forward(library, memory, step, np.uint16, 1, height, width)
-    # Both are of 2^22 pixels or more, to some of which nothing is copied.
-    for long in (Axis(2**22 + 3, 2**22 + 9), Axis(2**22 + 9, 2**22 + 3)):
-        for step in ANY_SIZE:
-            check_backward(library, memory, step, 1, Axis(1, 1), long)
 
 
 @pytest.mark.parametrize("planes", [1, 2**20])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.test_build import load
 
 from ..conv1d_calls import MANY_GRADIENTS
+from ..seeded import seeded
 from .conv1d_model import check
 from .conv1d_planner import (
     BACKWARD_INPUT,
@@ -65,9 +66,7 @@ def problems(draw):
 def test_what_kernels_rely_on(planner):
     taken = set()
 
-    @settings(
-        max_examples=4000, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
+    @seeded(1200)
     @given(problem=problems(), which=st.sampled_from(GRADIENTS), sms=st.sampled_from([1, 16, 132]), few=st.booleans())
     def check_one(problem, which, sms, few):
         plan = check(planner, problem, which, sms, few, fan=True)

@@ -4,11 +4,12 @@ arithmetic, repeated in conv1d_model.py, must meet every output once. That the k
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.test_build import load
 
+from ..seeded import seeded
 from .conv1d_model import WARP, check
 from .conv1d_planner import (
     BACKWARD_INPUT,
@@ -78,9 +79,7 @@ def planner():
 def test_any_launch_is_valid(planner):
     taken = set()
 
-    @settings(
-        max_examples=6000, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
+    @seeded(2500)
     @given(
         problem=problems() | long_rows(),
         which=st.sampled_from(PASSES),
@@ -309,7 +308,7 @@ def test_few_values_of_weights_that_lie_far_apart(planner, which, name):
         assert bool(check(planner, problem, which, few=True).few_values) == few, (name, stride)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True, database=None)
+@seeded(300)
 @given(problem=long_rows(), sms=st.sampled_from([1, 40, 132]))
 def test_weight_gradients_take_no_more_shared_memory_than_the_device_has(planner, problem, sms):
     """64 KiB on sm_75, of which sums over a block take 4."""

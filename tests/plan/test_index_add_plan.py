@@ -7,10 +7,12 @@ import ctypes
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.test_build import load
+
+from ..seeded import seeded
 
 BOOL, UINT8, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 0, 1, 3, 4, 5, 6, 7, 8, 9
 ITEM = {BOOL: 1, UINT8: 1, INT16: 2, INT32: 4, INT64: 8, FLOAT16: 2, BFLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
@@ -201,7 +203,7 @@ def problems(draw):
     return Problem(sizes, dim, entries, dtype, mode, strides, draw(st.sampled_from([0, 0, 0, 1, 3, 8])))
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@seeded(500)
 @given(
     problem=problems(),
     sms=st.sampled_from([1, 16, 132, 300]),

@@ -6,9 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .upsample_planner import (
     EXTREME,
     SCALES,
@@ -32,14 +33,14 @@ def some(count: int, seed: int, around=()) -> np.ndarray:
     return np.unique(numbers[(numbers >= 0) & (numbers < count)])
 
 
-@settings(max_examples=600, deadline=None, derandomize=True, database=None)
+@seeded(300)
 @given(axis=axes(), seed=st.integers(0, 99))
 def test_sources_are_atens(planner, axis, seed):
     outs = some(axis.out, seed, [SHORT, 2**23, 2**24])
     assert np.array_equal(axis.ask(planner.sources, outs), axis.sources(outs))
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@seeded(200)
 @given(axis=axes(longest=SHORT - 1), seed=st.integers(0, 99))
 def test_sources_on_short_axes_are_atens(planner, axis, seed):
     outs = some(axis.out, seed)
@@ -110,13 +111,13 @@ def test_first_copies_at_steps_whose_reciprocal_float32_does_not_hold(planner, s
             Axis(n, out, scale, exact).check_first_copies(planner)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@seeded(200)
 @given(axis=axes(longest=20000))
 def test_first_copies_on_whole_axes(planner, axis):
     axis.check_first_copies(planner)
 
 
-@settings(max_examples=600, deadline=None, derandomize=True, database=None)
+@seeded(300)
 @given(axis=axes(), seed=st.integers(0, 99))
 @example(axis=Axis(2**24 + 3, 2**30), seed=0)
 @example(axis=Axis(2**30, 2**30 - 1, exact=True), seed=0)

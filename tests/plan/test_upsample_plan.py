@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from ..seeded import seeded
 from .upsample_planner import (
     BACKWARD_ROWS,
     BASE,
@@ -261,13 +262,13 @@ def problems(draw):
     return problem
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True, database=None)
+@seeded(500)
 @given(problem=problems(), sms=st.sampled_from([1, 16, 132]))
 def test_any_forward_has_a_valid_plan(planner, problem, sms):
     check_forward(problem, problem.forward(planner, sms), sms)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True, database=None)
+@seeded(500)
 @given(problem=problems(), sms=st.sampled_from([1, 16, 132]))
 def test_any_backward_has_a_valid_plan(planner, problem, sms):
     check_backward(problem, planner, problem.backward(planner, sms))
