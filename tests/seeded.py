@@ -1,9 +1,15 @@
-"""Settings of random tests: the same problems every time."""
+"""Random tests of the same problems every time."""
 
-from hypothesis import HealthCheck, settings
+import hypothesis
 
 
-def seeded(examples: int) -> settings:
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+def seeded(examples: int, seed: int = 0):
+    """Above @given: so many problems, which depend on the seed alone. Tests say which paths theirs must reach."""
+    settings = hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
     )
+    return lambda test: hypothesis.seed(seed)(settings(test))

@@ -73,6 +73,14 @@ def translate_room(shim: Path) -> list[Path]:
     return [*sources, shim]
 
 
+def copy_headers(folder: Path) -> None:
+    """Copies, so that what is compiled depends on contents alone, not on the times of files."""
+    for path in (ROOT / "csrc").rglob("*.h"):
+        copy = folder / path.relative_to(ROOT / "csrc")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        native_build.write_if_changed(copy, path.read_text())
+
+
 def rule(name: str, command: list[str], depfile: bool = True) -> str:
     depends = " -MMD -MT $out -MF $out.d\n  depfile = $out.d\n  deps = gcc" if depfile else ""
     return f"rule {name}\n  command = {shell(command)} $flags $in -o $out{depends}\n  description = {name} $out"
@@ -94,7 +102,8 @@ def generate() -> list[str]:
     cuda = cuda_headers()
     native_build.write_if_changed(FOLDER / "versions", f"{cxx.command} {cxx.version} {cuda}\n")
     names = [f"plan/{shim.stem.removesuffix('_shim')}" for shim in sorted(PLAN.glob("*_shim.cpp"))]
-    plan = [*cxx.command, *FLAGS, *PLAN_FLAGS, *FATAL, f"-I{ROOT / 'csrc'}", "-shared"]
+    plan = [*cxx.command, *FLAGS, *PLAN_FLAGS, *FATAL, f"-I{FOLDER / 'plan'}", "-shared"]
+    copy_headers(FOLDER / "plan")
     lines = [native_build.NINJA, rule("plan", plan)]
     lines += [f"build {name}.so: plan {ninja_path(ROOT / f'tests/{name}_shim.cpp')} | versions" for name in names]
     if cuda:

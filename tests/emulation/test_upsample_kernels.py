@@ -210,7 +210,7 @@ def limits():
 def test_any_forward(kernels, memory):
     taken, parts = set(), set()
 
-    @seeded(400)
+    @seeded(500)
     @given(problem=problems(backward=False), limits=limits())
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)
@@ -229,7 +229,7 @@ def test_any_forward(kernels, memory):
 def test_any_backward(kernels, memory):
     taken, parts = set(), set()
 
-    @seeded(400)
+    @seeded(500)
     @given(problem=problems(backward=True), limits=limits())
     def check(problem, limits):
         plan = problem.run(kernels, memory, *limits)

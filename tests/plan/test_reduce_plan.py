@@ -198,12 +198,13 @@ def problems(draw, sizes=SIZES, most_dims=7, most_values=2**36):
     shape = draw(st.lists(st.sampled_from(sizes), max_size=most_dims))
     while math.prod(shape) > most_values:
         shape.pop()
-    strides, step = [0] * len(shape), draw(st.sampled_from([1, 1, 1, 2]))
-    order = draw(st.permutations(range(len(shape)))) if draw(st.booleans()) else range(len(shape))
+    dense = draw(st.integers(0, 2)) == 0
+    strides, step = [0] * len(shape), 1 if dense else draw(st.sampled_from([1, 1, 1, 2]))
+    order = range(len(shape)) if dense or draw(st.booleans()) else draw(st.permutations(range(len(shape))))
     for d in order:
         strides[d] = step
-        step = step * shape[d] + draw(st.sampled_from([0, 0, 0, 0, 1, 8]))
-    if draw(st.integers(0, 3)) == 0:
+        step = step * shape[d] + (0 if dense else draw(st.sampled_from([0, 0, 0, 0, 1, 8])))
+    if not dense and draw(st.integers(0, 3)) == 0:
         strides = [0 if draw(st.booleans()) else s for s in strides]
     reduced = [draw(st.booleans()) for _ in shape]
     offsets = {"offset": draw(st.sampled_from([0, 0, 0, 1, 3])), "out_offset": draw(st.sampled_from([0, 0, 1]))}
