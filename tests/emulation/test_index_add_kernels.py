@@ -222,6 +222,18 @@ def test_rows_of_a_bin_are_summed_by_tiles(index_add, sms, dtype, width, units):
         assert taken.tile_rows >= 256 // units if sms == 64 else taken.tile_rows == 1024 // units
 
 
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_half_beside_a_sum_stays_minus_zero(index_add, offset):
+    """Both halves of a word are written where one is added to."""
+    set_limits(index_add)
+    random = np.random.default_rng(offset)
+    self, source = Operand(TYPES[6], [1, 999], [1, 1], offset, random), Operand(TYPES[6], [1, 100], [1, 1], 0, random)
+    for array in (self.buffer, self.before):
+        self.view(array)[...] = -0.0
+    taken = run_and_compare(index_add, self, source, 1, 2 * random.integers(0, 500, 100))
+    assert (taken.path, taken.values) == (ATOMIC, 1)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("width, path", [(16, "tiles"), (6, "frequent bins")])
 def test_sums_that_float16_does_not_hold(index_add, sign, width, path):

@@ -62,8 +62,8 @@ def indices(kind: str, entries: int, rows: int, random: np.random.Generator) -> 
 
 def some(dtype: DType, random: np.random.Generator, shape: tuple[int, int], most: int) -> np.ndarray:
     """Multiples of 1/4, of which bfloat16 holds sums of `most`, in any order."""
-    nonzero = random.random(shape) * most < 40
-    return encode(dtype, np.where(nonzero, random.integers(-4, 5, shape) / 4, -0.0))
+    values = random.integers(-4, 5, shape) / 4
+    return encode(dtype, np.where((random.random(shape) * most < 40) & (values != 0), values, -0.0))
 
 
 @pytest.fixture(scope="module")
