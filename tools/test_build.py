@@ -28,9 +28,9 @@ PLAN = ROOT / "tests" / "plan"
 FLAGS = ["-std=c++20", "-fPIC"]
 # Arithmetic that overflows ends the tests.
 PLAN_FLAGS = ["-O1", "-Wall", "-Werror", "-fsanitize=signed-integer-overflow,integer-divide-by-zero"]
-# A GPU faults where a vector is read or written at an address that isn't aligned to it; so does this. Libraries in one process share no
-# variables. Without -Wall: g++ takes CUDA's attributes for unknown ones.
-EMULATION_FLAGS = ["-w", "-fsanitize=alignment", "-fno-gnu-unique"]
+# A GPU faults where a vector is read or written at an address that isn't aligned to it; so does this. Without -Wall: g++ takes CUDA's
+# attributes for unknown ones.
+EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 # Rooms of many instances, whose tests run few threads: these take longer to optimise than to run.
 NOT_OPTIMISED = ("elementwise", "reduce")
 FATAL = ["-fno-sanitize-recover=all"]
@@ -109,7 +109,9 @@ def generate() -> list[str]:
     lines = [native_build.NINJA, rule("plan", plan)]
     lines += [f"build {name}.so: plan {ninja_path(ROOT / f'tests/{name}_shim.cpp')} | versions" for name in names]
     if cuda:
-        kernel = [*cxx.command, *FLAGS, *EMULATION_FLAGS, *FATAL, "-isystem", str(cuda[0])]
+        # Libraries in one process share no variables. Those of clang never do.
+        own = [] if "clang" in cxx.command[-1] else ["-fno-gnu-unique"]
+        kernel = [*cxx.command, *FLAGS, *EMULATION_FLAGS, *own, *FATAL, "-isystem", str(cuda[0])]
         lines += [
             rule("header", [*kernel, "-x", "c++-header"]),
             rule("kernel", [*kernel, "-Winvalid-pch", "-include", "emulator.h", "-x", "c++", "-c"]),

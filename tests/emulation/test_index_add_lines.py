@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from .index_add_model import (
     LINES,
     REAL,
     Taken,
+    distributions,
     indices,
     run_and_compare,
     set_limits,
@@ -71,18 +73,17 @@ def test_few_bins_by_packs(index_add, bins, entries, long):
     assert lines(index_add, TYPES[7], 2, bins, aligned, random, pitch=41001).values == 1
 
 
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(
     "outer, bins, entries",
     [(1, 900, 1500), (1, 1, 700), (3, 2, 700), (32, 11, 4000), (37, 300, 2049), (33, 3, 511), (1, 1100, 9001)],
 )
-def test_lines(index_add, distribution, outer, bins, entries):
+def test_lines(index_add, outer, bins, entries):
     """As many outer indices to a block as there are blocks for, and one; with some left over; bits of none to three digits."""
     set_limits(index_add, kMinBinValues=0, kMinLines=32)
     random = np.random.default_rng(bins)
-    index = indices(distribution, entries, bins, random)
     groups = set()
-    for number, dtype in enumerate(REAL):
+    for distribution, (number, dtype) in itertools.product(distributions(entries), enumerate(REAL)):
+        index = indices(distribution, entries, bins, random)
         mode = DETERMINISTIC if dtype.category == FLOAT else FAST
         for sms in (1, 64):
             offset, pitch = number % 2, entries + entries % 2

@@ -38,7 +38,7 @@ def planner():
 @st.composite
 def problems(draw):
     """Of several channels a group."""
-    channels = tuple(draw(st.sampled_from([1, 2, 3, 5, 8, 9, 16, 17, n])) for n in (12, 300))
+    channels = tuple(draw(st.sampled_from([1, 2, 3, 5, 8, 9, 16, 17, *more])) for more in ([12], [40, 300]))
     taps = draw(st.sampled_from([1, 2, 3, 5, 7, 11, 16, 25, 41, 64, 65, 200, 1000]))
     dilation = draw(st.sampled_from([1, 1, 1, 2, 3, 16, 100]))
     step = draw(st.sampled_from([1, 1, 2, 3, 4, 8, 63, 1000]))
@@ -57,7 +57,7 @@ def problems(draw):
 def test_what_the_kernel_relies_on(planner):
     taken = set()
 
-    @seeded(1200)
+    @seeded(1500)
     @given(
         problem=problems(),
         which=st.sampled_from([FORWARD, BACKWARD_INPUT]),
