@@ -47,6 +47,7 @@ build:
 test:
 	@$(call set_up,pytest)
 	@$(build)
+	@$(python) -m tools.test_build
 	@$(python) -m pytest $(ARGS)
 
 test-torch:

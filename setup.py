@@ -52,6 +52,11 @@ class BuildNative(build_ext):
 class BuildPython(build_py):
     """Of the tools a package holds those that torch_ops.build needs."""
 
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)  # files of an earlier build that are no more
+        super().run()
+
     def find_package_modules(self, package, package_dir):
         found = super().find_package_modules(package, package_dir)
         needed = ("__init__", "layout", "native_build", "toolchain")
