@@ -12,7 +12,7 @@ import pytest
 from tools import layout, native_build, toolchain
 from tools.native_build import ROOT
 
-CUDA_SOURCES = [path for path in sorted(layout.CSRC.rglob("*.cu")) if path.parent.name != "common"]
+CUDA_SOURCES = [path for path in sorted(layout.CSRC.rglob("*.cu")) if path.parent.name != "binding"]
 TORCH_FREE = [
     path
     for path in sorted(layout.CSRC.rglob("*"))

@@ -157,7 +157,7 @@ def kernels_link_flags(config: Config) -> list[str]:
     """A CUDA runtime of its own, none of whose symbols are seen: torch's may be of another minor version."""
     assert config.nvcc
     runtime = toolchain.static_cuda_runtime(config.torch, config.nvcc)
-    names = [f"-Wl,-soname,{KERNELS}", f"-Wl,--version-script={ROOT / 'csrc/common/kernels_library.map'}"]
+    names = [f"-Wl,-soname,{KERNELS}", f"-Wl,--version-script={ROOT / 'csrc/binding/kernels_library.map'}"]
     return [*LINK, *names, str(runtime), "-lpthread", "-ldl", "-lrt"]
 
 

@@ -2,17 +2,19 @@
 
 Its platform tag and the sizes of its parts; the symbols of its libraries; and that it installs into clean environments, one for each
 end of the supported versions of torch (--torch chooses), where the tests of registration, opcheck and values pass outside the source
-tree. GPU tests don't run here: see docs/installation.md.
+tree. Beside the newest torch it also takes the bindings away and has torch_ops.build make them. GPU tests don't run here: see docs/installation.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from .toolchain import BuildError
 from .wheel import MINORS, run
 
 MOST_FILE_MB, MOST_INSTALLED_MB = 60, 90
+MOST_BUILD_S, MOST_IMPORT_S = 180, 0.2
 TESTS = [f"tests/contract/test_{name}.py" for name in ("registration", "opcheck", "values")]
 
 
@@ -103,8 +106,29 @@ def check_installation(file: Path, minor: str) -> None:
     check(Path(place).is_relative_to(folder / "env"), f"torch_ops comes from {place}")
     tests = [python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *TESTS]
     said = run(*tests, cwd=folder / "run", stderr=subprocess.STDOUT)
-    print(f"  torch {minor}: {said.strip().splitlines()[-1].strip('= ')}")
+    code = "import time, torch; start = time.perf_counter(); import torch_ops; print(time.perf_counter() - start)"
+    seconds = min(float(run(python, "-c", code, cwd=folder / "run")) for _ in range(3))
+    print(f"  torch {minor}: {said.strip().splitlines()[-1].strip('= ')}; imported {seconds:.2f} s after torch")
+    check(seconds <= MOST_IMPORT_S, f"importing it takes {seconds:.2f} s")
+    if minor == MINORS[-1]:
+        check_build(python, Path(place).parent / "lib" / f"libgpuopt-torch{minor}.so", folder)
     shutil.rmtree(folder)
+
+
+def check_build(python: Path, bindings: Path, folder: Path) -> None:
+    """As beside a torch that the wheel does not know: importing names torch_ops.build, which makes the bindings."""
+    bindings.unlink()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "PATH": "/usr/bin:/bin"}  # no nvcc
+    options = {"cwd": folder, "env": environment, "text": True, "capture_output": True}
+    failed = subprocess.run([python, "-c", "import torch_ops"], **options)
+    check("-m torch_ops.build" in failed.stderr, f"importing without bindings says\n{failed.stderr}")
+    start = time.monotonic()
+    run(python, "-m", "torch_ops.build", cwd=folder, env=environment)
+    seconds = time.monotonic() - start
+    code = "import torch, torch_ops; print(torch_ops.mul(torch.full((2,), 3.0), 2).tolist())"
+    check(run(python, "-c", code, cwd=folder, env=environment).strip() == "[6.0, 6.0]", "its own bindings don't work")
+    print(f"  torch_ops.build: {seconds:.0f} s")
+    check(seconds <= MOST_BUILD_S, f"compiling bindings takes more than {MOST_BUILD_S} s")
 
 
 def main() -> None:

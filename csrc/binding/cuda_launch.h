@@ -8,8 +8,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "binding/kernels_library.h"
 #include "common/dtype.h"
-#include "common/kernels_library.h"
 #include "common/workspace.h"
 
 namespace gpuopt {

@@ -1,6 +1,6 @@
 #include <cuda_runtime_api.h>
 
-#include "common/kernels_library.h"
+#include "binding/kernels_library.h"
 
 namespace gpuopt {
 
