@@ -79,7 +79,7 @@ def planner():
 def test_any_launch_is_valid(planner):
     taken = set()
 
-    @seeded(2500)
+    @seeded(4000)
     @given(
         problem=problems() | long_rows(),
         which=st.sampled_from(PASSES),
