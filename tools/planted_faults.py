@@ -97,7 +97,7 @@ def build() -> bool:
 
 
 def run_tests(fault: Fault) -> Outcome:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *fault.tests]
+    command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", *fault.tests]
     command += ["-k", fault.only] if fault.only else []
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:

@@ -8,6 +8,8 @@ namespace {
 template <typename C>
 struct Copy {
   static constexpr int kInputs = 1;
+  // Each type stands for all of its size, the floating-point ones too.
+  static constexpr bool kEveryType = true;
   __device__ C operator()(C x) const { return x; }
 };
 
@@ -15,8 +17,7 @@ template <typename T>
 cudaError_t copy_as(DType dtype, Problem problem, cudaStream_t stream) {
   problem.dtype = dtype;
   for (int k = 0; k <= problem.num_inputs; ++k) problem.operands[k].dtype = dtype;
-  // Each type stands for all of its size, the floating-point ones too.
-  return run<Copy<compute_t<T>>, T, true>({}, problem, stream);
+  return run<Copy<compute_t<T>>, T>({}, problem, stream);
 }
 
 }  // namespace

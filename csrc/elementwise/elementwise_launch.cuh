@@ -172,21 +172,23 @@ cudaError_t launch_general(const F& f, const Problem& problem, const Plan& plan,
   return cudaGetLastError();
 }
 
-// Whether all paths are compiled for a type: for those that models compute in. The others have
-// dense operands and aligned rows (masks, counts, products of spectra) and the general path.
-template <typename T>
-constexpr bool kHasEveryPath = kCategory<T> == Category::kFloat;
+// Whether all paths are compiled for a type: for the floating-point ones, and where the functor
+// asks for it by a member kEveryType. The others have dense operands, aligned rows and the general
+// path.
+template <typename F, typename T>
+constexpr bool kHasEveryPath = kCategory<T> == Category::kFloat || requires { F::kEveryType; };
 
-template <typename F, typename T, bool kEveryPath = kHasEveryPath<T>>
+template <typename F, typename T>
 cudaError_t run(const F& f, const Problem& problem, cudaStream_t stream) {
+  constexpr bool kEveryPath = kHasEveryPath<F, T>;
   Plan plan = make_plan(problem);
   const bool aligned_rows = plan.path == Path::kRows && plan.access == Access::kAligned;
   if (!kEveryPath && plan.path != Path::kVector && !aligned_rows) plan.path = Path::kGeneral;
   if (needs_split(problem, plan)) {
     Problem first, second;
     split(problem, first, second);
-    const cudaError_t error = run<F, T, kEveryPath>(f, first, stream);
-    return error != cudaSuccess ? error : run<F, T, kEveryPath>(f, second, stream);
+    const cudaError_t error = run<F, T>(f, first, stream);
+    return error != cudaSuccess ? error : run<F, T>(f, second, stream);
   }
   if (plan.path == Path::kVector) return launch_vector<F, T>(f, problem, plan, stream);
   if (aligned_rows) return launch_rows<F, T, Access::kAligned>(f, problem, plan, stream);

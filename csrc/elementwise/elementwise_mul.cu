@@ -10,6 +10,7 @@ namespace {
 template <typename C>
 struct Mul {
   static constexpr int kInputs = 2;
+  static constexpr bool kEveryType = true;  // masks, counts and spectra are multiplied, too
   __device__ C operator()(C a, C b) const {
     if constexpr (std::is_same_v<C, bool>) {
       return a & b;

@@ -99,22 +99,12 @@ cudaError_t launch_rows_in_packs(const Plan& plan, Start&& start) {
   return start(rows_in_packs_kernel<Op, In, 1>);
 }
 
-// What is compiled for values stored as In and combined as V: every path for the floating-point
-// types that models compute in, aligned packs for the others.
-template <typename In, typename V>
-constexpr Coverage kCoverage = kCategory<In> == Category::kFloat && sizeof(In) <= sizeof(V) &&
-                                       (sizeof(In) < 4 || sizeof(In) == sizeof(V))
-                                   ? Coverage::kAll
-                                   : Coverage::kAligned;
-template <typename V>
-constexpr Coverage kCoverage<AnyType, V> = Coverage::kValues;
-
 template <typename Op, typename In, typename Mid>
 cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, void* workspace,
                         uint32_t first_slot, cudaStream_t stream) {
-  constexpr Coverage kOwn = kCoverage<In, typename Op::Value>;
+  constexpr bool kPacks = !std::is_same_v<In, AnyType>;
   constexpr int kValues = [] {
-    if constexpr (kOwn != Coverage::kValues) {
+    if constexpr (kPacks) {
       return kPackSize<In>;
     } else {
       return 1;
@@ -129,8 +119,8 @@ cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, 
   shape.shared_bytes = plan.shared_bytes;
   shape.overlaps_before = true;
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
-  const bool one_row = plan.outer_units == 1;
-  if constexpr (kOwn == Coverage::kAll) {
+  if constexpr (kValues > 1) {
+    const bool one_row = plan.outer_units == 1;
     if (plan.path == Path::kLine) {
       return launch_kernel(line_kernel<Op, In>, shape, stream, op,
                            line_args(args, plan, sizeof(typename Op::Value)));
@@ -142,27 +132,21 @@ cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, 
       return one_row ? start(rows_kernel<Op, In, Mid, kValues, true, true>)
                      : start(rows_kernel<Op, In, Mid, kValues, true, false>);
     }
-    if (plan.packs && plan.unaligned) {
-      return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, true>)
-                     : start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, false>);
-    }
-  }
-  if constexpr (kValues > 1) {
     if (plan.path == Path::kRows && plan.packs) {
       return one_row ? start(rows_kernel<Op, In, Mid, kValues, false, true>)
                      : start(rows_kernel<Op, In, Mid, kValues, false, false>);
+    }
+    if (plan.packs && plan.unaligned) {
+      return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, true>)
+                     : start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, false>);
     }
     if (plan.packs) {
       return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kAligned, true>)
                      : start(columns_kernel<Op, In, Mid, kValues, Read::kAligned, false>);
     }
   }
-  if constexpr (kOwn == Coverage::kAligned) {
-    return cudaErrorInvalidValue;  // run() hands single values to AnyType
-  } else {
-    return plan.path == Path::kRows ? start(rows_kernel<Op, In, Mid, 1, false, false>)
-                                    : start(columns_kernel<Op, In, Mid, 1, Read::kAligned, false>);
-  }
+  return plan.path == Path::kRows ? start(rows_kernel<Op, In, Mid, 1, false, false>)
+                                  : start(columns_kernel<Op, In, Mid, 1, Read::kAligned, false>);
 }
 
 template <typename Op>
@@ -201,12 +185,9 @@ cudaError_t for_each_part(const Problem& problem, const Kernels& kernels, const 
 template <typename In, typename Mid, typename Op>
 cudaError_t run(const Op& op, const Problem& problem, const Device& device, Workspace& memory,
                 cudaStream_t stream) {
-  constexpr Coverage kOwn = kCoverage<In, typename Op::Value>;
-  constexpr Kernels kKernels{kOwn, sizeof(typename Op::Value), kUnrollOf<In>};
+  constexpr Kernels kKernels{!std::is_same_v<In, AnyType>, sizeof(typename Op::Value),
+                             kUnrollOf<In>};
   const Plan plan = make_plan(problem, kKernels, device);
-  if constexpr (kOwn == Coverage::kAligned) {
-    if (!plan.packs) return run<AnyType, Mid>(op, problem, device, memory, stream);
-  }
   if (has_too_many_outputs(plan)) {
     Problem first, second;
     cut(problem, /*reduced=*/false, first, second);

@@ -37,16 +37,10 @@ struct Problem {
   Dim dims[kMaxDims];  // any order, sizes positive
 };
 
-// What is compiled for a stored type.
-enum class Coverage : uint8_t {
-  kValues,   // Nothing: values are read one by one, through a switch over their type.
-  kAligned,  // Rows and columns of aligned packs. The rest runs as kValues.
-  kAll,
-};
-
 // The kernels that a plan is for.
 struct Kernels {
-  Coverage coverage = Coverage::kAll;
+  bool native =
+      true;  // compiled for the stored type; else values come one by one, through a switch
   size_t accumulator_bytes = 0;
   int values_in_flight = kValueUnroll;
 };
@@ -166,8 +160,7 @@ inline bool starts_aligned(const Problem& problem) {
 
 // Whether packs along the innermost dimension are possible. Values of 16 bytes are packs already.
 inline bool packs_are_possible(const Merged& merged, const Kernels& kernels, int values) {
-  return kernels.coverage != Coverage::kValues && values > 1 && merged.count > 0 &&
-         merged.dims[0].in_stride == 1;
+  return kernels.native && values > 1 && merged.count > 0 && merged.dims[0].in_stride == 1;
 }
 
 // Whether packs stay aligned from step to step of the dimensions beyond the first `skip`.
@@ -290,33 +283,31 @@ inline void plan_inner_reduced(Plan& plan, const Problem& problem, const Merged&
   const int64_t row = plan.reduced[0].size;
   const int64_t row_bytes = row * static_cast<int64_t>(item);
   const bool can_pack = packs_are_possible(merged, kernels, values);
-  const bool every_path = can_pack && kernels.coverage == Coverage::kAll;
   const bool whole_packs = is_aligned(problem, merged, values, 1) && row % values == 0;
   const bool back_to_back = plan.num_kept == 1 && plan.num_reduced == 1 &&
                             plan.kept[0].in_stride == row && starts_aligned(problem);
-  if (every_path && whole_packs && plan.outer_units == 1 &&
-      row / values <= tuning.short_row_packs) {
+  if (can_pack && whole_packs && plan.outer_units == 1 && row / values <= tuning.short_row_packs) {
     plan.packs = true;
     plan.inner_units = row / values;
     plan_short_rows(plan);
     return;
   }
-  if (every_path && back_to_back && row < values && values % row == 0) {
+  if (can_pack && back_to_back && row < values && values % row == 0) {
     plan.packed_out = has_packed_out(problem, plan, values / static_cast<int>(row));
     plan_rows_in_packs(plan, values);
     return;
   }
-  if (every_path && back_to_back && !whole_packs && row_bytes <= tuning.tile_row_bytes) {
+  if (can_pack && back_to_back && !whole_packs && row_bytes <= tuning.tile_row_bytes) {
     plan_tile(plan, tuning, row_bytes, values);
     return;
   }
-  plan.packs = whole_packs ? can_pack : every_path && row >= 2 * values;
+  plan.packs = can_pack && (whole_packs || row >= 2 * values);
   plan.unaligned = plan.packs && !whole_packs;
   plan.inner_units = plan.packs ? row / values : row;
   plan.read_once = reads_once(plan, tuning, item);
   plan_rows(plan, kernels, device, tuning);
   plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads());
-  if (every_path && whole_packs && plan.outer_units == 1 && plan.num_kept <= 1 && plan.z == 1 &&
+  if (plan.packs && whole_packs && plan.outer_units == 1 && plan.num_kept <= 1 && plan.z == 1 &&
       (plan.linear_out || plan.splits > 1)) {
     plan.path = Path::kLine;
   }
@@ -328,8 +319,7 @@ inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& me
   const int values = kAccessBytes / static_cast<int>(size_of(problem.in_dtype));
   const int64_t columns = plan.kept[0].size;
   const bool can_pack = packs_are_possible(merged, kernels, values);
-  const bool every_path = can_pack && kernels.coverage == Coverage::kAll;
-  if (every_path && merged.count == 1 && starts_aligned(problem)) {  // nothing to combine
+  if (can_pack && merged.count == 1 && starts_aligned(problem)) {  // nothing to combine
     plan.packed_out = has_packed_out(problem, plan, values);
     plan_rows_in_packs(plan, values);
     return;
@@ -345,15 +335,14 @@ inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& me
     plan.packs = true;
     plan.column_packs = columns / values;
   } else if (can_pack && back_to_back && columns / common <= kMostFoldedPacks &&
-             plan.reduced[0].size * common >= values &&
-             (every_path || is_aligned(problem, merged, values, 2))) {
+             plan.reduced[0].size * common >= values) {
     // Rows of columns one after another: `fold` of them are a row of whole packs.
     plan.packs = true;
     plan.fold = static_cast<int>(values / common);
     plan.column_packs = columns / common;
     plan.inner_units = plan.reduced[0].size / plan.fold;
     plan.unaligned = !is_aligned(problem, merged, values, 2);
-  } else if (every_path && columns >= values) {
+  } else if (can_pack && columns >= values) {
     plan.packs = plan.unaligned = true;
     plan.column_packs = ceil_div<int64_t>(columns, values);
   }

@@ -22,6 +22,8 @@ cudaError_t sum(const Problem& problem, double divisor, const Device& device, Wo
     case DType::kBFloat16:
       return same ? call.as<__nv_bfloat16, float>() : call.as<AnyType, __nv_bfloat16>();
     case DType::kFloat32:
+      if (in == DType::kBool) return call.as<Bool, float>();
+      if (in == DType::kUInt8) return call.as<uint8_t, float>();
       if (in == DType::kFloat16) return call.as<__half, float>();
       if (in == DType::kBFloat16) return call.as<__nv_bfloat16, float>();
       return same ? call.as<float, float>() : call.as<AnyType, float>();

@@ -19,7 +19,7 @@ extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* 
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype);
   const Device device{multiprocessors};
-  const Plan plan = make_plan(problem, {Coverage::kAll, sizeof(double)}, device);
+  const Plan plan = make_plan(problem, {true, sizeof(double)}, device);
   *path = static_cast<int>(plan.path);
   *splits = plan.splits;
   PoisonedWorkspace workspace(char(0xcd));
@@ -43,6 +43,6 @@ extern "C" int64_t prepare(int num_dims, const int64_t* sizes, const int64_t* in
                            const int64_t* out_strides, const int* reduced, int dtype) {
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, 0, 0, dtype, dtype);
-  const Plan plan = make_plan(problem, {Coverage::kAll, sizeof(double)}, Device{132});
+  const Plan plan = make_plan(problem, {true, sizeof(double)}, Device{132});
   return make_args(problem, plan, plan.packs ? 16 : 1).units;
 }

@@ -43,11 +43,11 @@ PlanView view_of(const Plan& plan, int64_t limit) {
 extern "C" {
 
 void plan(int num_dims, const int64_t* sizes, const int64_t* in_strides, const int64_t* out_strides,
-          const int* reduced, uint64_t in, uint64_t out, int in_dtype, int dtype, int coverage,
+          const int* reduced, uint64_t in, uint64_t out, int in_dtype, int dtype, int native,
           int accumulator_bytes, int multiprocessors, int64_t limit, PlanView* view) {
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype);
-  const Kernels kernels{static_cast<Coverage>(coverage), static_cast<size_t>(accumulator_bytes)};
+  const Kernels kernels{native != 0, static_cast<size_t>(accumulator_bytes)};
   *view = view_of(make_plan(problem, kernels, Device{multiprocessors}), limit);
 }
 

@@ -16,7 +16,6 @@ from tools.test_build import load
 from ..seeded import seeded
 
 ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(6)
-VALUES, ALIGNED, ALL = range(3)  # Coverage
 UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX128 = 1, 6, 8, 9, 12
 ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, COMPLEX128: 16}
 ACCUMULATOR = {UINT8: 8, FLOAT16: 4, FLOAT32: 4, FLOAT64: 8, COMPLEX128: 16}
@@ -41,8 +40,8 @@ def planner():
 class Problem:
     """Dimensions innermost first; outputs are dense unless given."""
 
-    def __init__(self, sizes, strides, reduced, dtype=FLOAT32, offset=0, coverage=ALL, out_offset=0):
-        self.sizes, self.strides, self.reduced, self.dtype, self.coverage = sizes, strides, reduced, dtype, coverage
+    def __init__(self, sizes, strides, reduced, dtype=FLOAT32, offset=0, native=True, out_offset=0):
+        self.sizes, self.strides, self.reduced, self.dtype, self.native = sizes, strides, reduced, dtype, native
         self.out_strides, step = [], 1
         for size, gone in zip(sizes, reduced):
             self.out_strides.append(0 if gone else step)
@@ -67,7 +66,7 @@ class Problem:
     def plan(self, planner, sms=132, limit=LIMIT) -> PlanView:
         view = PlanView()
         planner.plan(
-            *self.arguments(), self.coverage, ACCUMULATOR[self.dtype], sms, ctypes.c_int64(limit), ctypes.byref(view)
+            *self.arguments(), self.native, ACCUMULATOR[self.dtype], sms, ctypes.c_int64(limit), ctypes.byref(view)
         )
         return view
 
@@ -78,7 +77,7 @@ class Problem:
         for p in range(2):
             own = [list(itertools.islice(left, 4)) for _ in range(next(left))]
             sizes, strides, out_strides, reduced = (list(column) for column in zip(*own))
-            part = Problem(sizes, strides, [bool(gone) for gone in reduced], self.dtype, coverage=self.coverage)
+            part = Problem(sizes, strides, [bool(gone) for gone in reduced], self.dtype, native=self.native)
             part.out_strides, part.addresses = out_strides, list(addresses[2 * p : 2 * p + 2])
             parts.append(part)
         return parts
@@ -114,9 +113,7 @@ def check(problem: Problem, plan: PlanView) -> None:
     assert 1 <= plan.x * plan.y * plan.z <= THREADS and plan.shared_bytes <= SHARED
     assert plan.tiles >= 1 and plan.splits >= 1
     if plan.packs or plan.path in (ROWS_IN_PACKS, TILE):
-        assert problem.coverage != VALUES and values > 1
-    if problem.coverage == ALIGNED:
-        assert plan.path in (ROWS, COLUMNS) and not plan.unaligned
+        assert problem.native and values > 1
     if not plan.too_many_outputs:
         assert plan.tiles * plan.splits <= LIMIT and plan.outputs <= LIMIT and plan.num_kept <= MOST_DIMS
     if not plan.too_many_units:
@@ -218,7 +215,7 @@ def problems(draw, sizes=SIZES, most_dims=7, most_values=2**36):
         strides,
         reduced,
         draw(st.sampled_from(list(ITEM))),
-        coverage=draw(st.sampled_from([VALUES, ALIGNED, ALL, ALL, ALL])),
+        native=draw(st.integers(0, 5)) > 0,
         **offsets,
     )
 
