@@ -99,6 +99,16 @@ def test_any_problem(index_add):
     assert taken == {ATOMIC, SORTED, BINS, LINES}
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_stretches_of_an_index_with_gaps(index_add, dtype):
+    """More entries than positions are counted for at once, every third value of an index."""
+    set_limits(index_add, kMaxPositionBits=7)
+    random = np.random.default_rng(7)
+    self, source = (Operand(TYPES[7], [8, rows], [1, 8], 0, random) for rows in (90, 700))
+    index = np.repeat(indices("uniform", 700, 90, random).astype(dtype), 3)[::3]
+    assert run_and_compare(index_add, self, source, 1, index, mode=DETERMINISTIC).path == SORTED
+
+
 @pytest.mark.parametrize("width, lanes", [(1, 1), (2, 2), (8, 2), (12, 4), (20, 8), (64, 16), (128, 32), (130, 32)])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_rows_by_few_and_many_lanes(index_add, distribution, width, lanes):
