@@ -92,7 +92,7 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
         if any(has_image(arch, gpu) for arch in facts.get("architectures", [])):
             runs.append(device)
         elif _library.kernel_cuda():
-            mend = f"rebuild with TORCH_CUDA_ARCH_LIST={gpu[0]}.{gpu[1]}"
+            mend = f"build it from its source with TORCH_CUDA_ARCH_LIST={gpu[0]}.{gpu[1]}"
             stops.append(f"{device}: the library has no kernels for it; {mend}")
     if not present:
         stops.append(driver_problem() or "GPU kernels: torch sees no GPU here")

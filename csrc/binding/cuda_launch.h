@@ -121,7 +121,8 @@ inline void check_launch(const char* op, cudaError_t error) {
     C10_CUDA_CHECK(cudaGetDeviceProperties(&gpu, c10::cuda::current_device()));
     TORCH_CHECK(false, op, ": this build of gpuopt holds kernels for compute capability ",
                 compiled_architectures(), ", none of which runs on ", gpu.name, " (", gpu.major,
-                ".", gpu.minor, "); rebuild with TORCH_CUDA_ARCH_LIST=", gpu.major, ".", gpu.minor);
+                ".", gpu.minor, "); build it from its source with TORCH_CUDA_ARCH_LIST=", gpu.major,
+                ".", gpu.minor);
   }
   C10_CUDA_CHECK(error);
 }
