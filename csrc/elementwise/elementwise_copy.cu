@@ -5,11 +5,10 @@
 namespace gpuopt::elementwise {
 namespace {
 
+// Each type stands for all of its size, the floating-point ones too.
 template <typename C>
-struct Copy {
+struct Copy : EveryType {
   static constexpr int kInputs = 1;
-  // Each type stands for all of its size, the floating-point ones too.
-  static constexpr bool kEveryType = true;
   __device__ C operator()(C x) const { return x; }
 };
 

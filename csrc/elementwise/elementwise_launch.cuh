@@ -172,11 +172,12 @@ cudaError_t launch_general(const F& f, const Problem& problem, const Plan& plan,
   return cudaGetLastError();
 }
 
-// Whether all paths are compiled for a type: for the floating-point ones, and where the functor
-// asks for it by a member kEveryType. The others have dense operands, aligned rows and the general
-// path.
+// The base of a functor that has all paths for all types. Others have them for the floating-point
+// types alone, and for the rest dense operands, aligned rows and the general path.
+struct EveryType {};
+
 template <typename F, typename T>
-constexpr bool kHasEveryPath = kCategory<T> == Category::kFloat || requires { F::kEveryType; };
+constexpr bool kHasEveryPath = kCategory<T> == Category::kFloat || std::is_base_of_v<EveryType, F>;
 
 template <typename F, typename T>
 cudaError_t run(const F& f, const Problem& problem, cudaStream_t stream) {

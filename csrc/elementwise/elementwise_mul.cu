@@ -6,11 +6,11 @@ namespace gpuopt::elementwise {
 namespace {
 
 // A product of two f16 or bf16 values is exact in f32 (22 and 16 significant bits), so the packed
-// instructions, which round the exact product once, give the same bits as f32 arithmetic.
+// instructions, which round the exact product once, give the same bits as f32 arithmetic. Masks,
+// counts and spectra are multiplied too.
 template <typename C>
-struct Mul {
+struct Mul : EveryType {
   static constexpr int kInputs = 2;
-  static constexpr bool kEveryType = true;  // masks, counts and spectra are multiplied, too
   __device__ C operator()(C a, C b) const {
     if constexpr (std::is_same_v<C, bool>) {
       return a & b;
