@@ -391,7 +391,7 @@ def test_library_is_a_plain_one():
     needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     assert "libtorch_cpu.so" in needed
     assert "libpython" not in needed and "libtorch_python" not in needed
-    # Only the kernels are found by their place, which is beside this library.
+    # The kernels lie beside this library. torch is loaded already and needs no path.
     assert "RPATH" not in needed and set(re.findall(r"RUNPATH\).*\[(.*)\]", needed)) <= {"$ORIGIN"}
 
 

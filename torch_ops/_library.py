@@ -19,7 +19,7 @@ FOLDER = Path(__file__).resolve().parent / "lib"
 KERNELS = "libgpuopt_kernels.so"
 SOURCE_TREE = (FOLDER.parent.parent / "csrc").is_dir()
 OLDEST_TORCH = (2, 11)
-# Modules that explain or mend what is wrong, and so get their turn when the import is about to fail.
+# `python -m torch_ops.<one of these>` runs although the import fails: it explains or mends what is wrong.
 HELPERS = ("info", "build")
 
 
