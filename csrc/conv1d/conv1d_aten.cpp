@@ -48,7 +48,7 @@ auto call_aten(const char* op, const Tensor& input, Call call) {
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    TORCH_CHECK(at::isFloatingType(input.scalar_type()), refusal(error));
+    TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(input.scalar_type()), refusal(error));
     throw;
   }
 }
