@@ -35,7 +35,7 @@ help:
 	@echo "make format         format the C++, CUDA and Python sources"
 	@echo "make check          see that they are formatted and pass the linter"
 	@echo "make sanitize       run the tests marked sanitize under compute-sanitizer (needs a GPU)"
-	@echo "make wheel          make the wheel for every torch and GPU (an hour of one core)"
+	@echo "make wheel          make the wheel for every torch and GPU (23 minutes of one core)"
 	@echo "make wheel-check    check it, and install it beside the oldest and the newest torch"
 	@echo "make clean          remove what was built; environments stay"
 	@echo "The first lines of the Makefile tell about TORCH=, PYTHON= and ARGS=."
