@@ -16,6 +16,7 @@ python := $(venv)/bin/python
 set_up = python3 -m tools.bootstrap --torch $(TORCH) $(venv)
 endif
 build = $(python) -m tools.native_build
+has_gpu = $(python) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"
 
 # What may differ between versions of torch: registration, Meta kernels, autograd, functorch, compilation, and how the library is
 # found. Values, plans and emulated kernels are the same for every version.
@@ -49,6 +50,7 @@ test:
 	@$(build)
 	@$(python) -m tools.test_build
 	@$(python) -m pytest $(ARGS)
+	@! $(has_gpu) || $(python) -m pytest -n0 -m "gpu and (alone or gib or large)" $(ARGS) || [ $$? -eq 5 ]
 
 test-torch:
 	@$(call set_up,pytest)

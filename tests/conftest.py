@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from collections import Counter
 
@@ -12,13 +10,12 @@ import torch
 
 MARKERS = {
     "gpu": "needs a CUDA device and a library built with CUDA",
-    "large": "tensors of more than 2^31 elements; no other GPU test runs at the same time",
-    "gib(n)": "skipped where less than n GiB of GPU memory are free; no other GPU test runs at the same time",
-    "alone": "measures time: no other GPU test runs at the same time",
+    "large": "tensors of more than 2^31 elements; needs the GPU to itself",
+    "gib(n)": "skipped where less than n GiB of GPU memory are free; needs the GPU to itself",
+    "alone": "measures time; needs the GPU to itself",
     "sanitize": "a small set that reaches every kernel path, for compute-sanitizer (make sanitize)",
 }
-
-
+ALONE = ("alone", "gib", "large")
 MOST_WORKERS = 4
 
 
@@ -56,11 +53,13 @@ def why_no_gpu() -> str | None:
 
 def pytest_collection_modifyitems(config, items):
     reason = why_no_gpu()
-    if reason is None:
-        return
     for item in items:
-        if item.get_closest_marker("gpu"):
+        if not item.get_closest_marker("gpu"):
+            continue
+        if reason is not None:
             item.add_marker(pytest.mark.skip(reason=f"GPU test: {reason}"))
+        elif "PYTEST_XDIST_WORKER" in os.environ and any(item.get_closest_marker(name) for name in ALONE):
+            item.add_marker(pytest.mark.skip(reason=f"needs the GPU to itself: pytest -n0 -m '{' or '.join(ALONE)}'"))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -85,31 +84,8 @@ def _seed():
     torch.manual_seed(0)
 
 
-@contextlib.contextmanager
-def _locked(path, kind: int):
-    with open(path, "w") as file:
-        fcntl.flock(file, kind)
-        yield
-
-
 @pytest.fixture(autouse=True)
-def _share_of_gpu(request, tmp_path_factory):
-    """Processes share the GPU, but a test that measures time or needs much memory has it to itself. Who waits for that holds `queue`, so
-    that no other test gets in first."""
-    node = request.node
-    if node.get_closest_marker("gpu") is None or "PYTEST_XDIST_WORKER" not in os.environ:
-        yield
-        return
-    alone = any(node.get_closest_marker(name) for name in ("alone", "gib", "large"))
-    folder = tmp_path_factory.getbasetemp().parent  # of all processes of this run
-    with contextlib.ExitStack() as gpu:
-        with _locked(folder / "queue", fcntl.LOCK_EX):
-            gpu.enter_context(_locked(folder / "gpu", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _enough_memory(request, _share_of_gpu):
+def _enough_memory(request):
     """Skips a test that says, with @gib(n), that it needs more than there is, and leaves none of it in torch's cache."""
     marker = request.node.get_closest_marker("gib")
     if marker is None:
