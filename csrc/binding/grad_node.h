@@ -1,11 +1,13 @@
-// Autograd nodes across torch versions: nodes were owned by std::shared_ptr, now by
-// c10::intrusive_ptr. This file alone knows.
+// What derivatives are written with. Autograd nodes are owned by std::shared_ptr in older versions
+// of torch and by c10::intrusive_ptr in newer ones, which this file alone knows.
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -40,8 +42,48 @@ auto pointer_to(Node* node) {
   }
 }
 
+// A node of a product keeps each factor for the other one's gradient. The factors' edges come
+// first.
+class ProductNode : public torch::autograd::Node {
+ public:
+  void save_factors(const at::Tensor& first, const at::Tensor& second) {
+    if (next_edge(1).is_valid()) first_ = {first, /*is_output=*/false};
+    if (next_edge(0).is_valid()) second_ = {second, /*is_output=*/false};
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    first_.reset_data();
+    second_.reset_data();
+  }
+
+ protected:
+  torch::autograd::SavedVariable first_, second_;
+};
+
+// The result of an operator, for its Autograd kernel.
+template <typename Result, typename... Params, typename... Args>
+Result below_autograd(const c10::TypedOperatorHandle<Result(Params...)>& op,
+                      c10::DispatchKeySet keys, Args&&... args) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return op.redispatch(keys & c10::after_autograd_keyset, std::forward<Args>(args)...);
+}
+
 inline bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 inline at::Tensor tangent_of(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0); }
 inline at::Tensor primal_of(const at::Tensor& tensor) { return tensor._fw_primal(/*level=*/0); }
+inline void set_tangent(const at::Tensor& result, const at::Tensor& tangent) {
+  result._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
+}
+
+// The names that most derivatives use.
+namespace autograd_names {
+using at::Tensor;
+using c10::DispatchKeySet;
+using torch::autograd::collect_next_edges;
+using torch::autograd::compute_requires_grad;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+}  // namespace autograd_names
 
 }  // namespace gpuopt

@@ -4,18 +4,13 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
-#include "binding/grad_node.h"
+#include "binding/out_variant.h"
 #include "elementwise/elementwise_ops.h"
 
 namespace gpuopt::elementwise {
 namespace {
 
-using at::Tensor;
-using c10::DispatchKeySet;
-using torch::autograd::collect_next_edges;
-using torch::autograd::compute_requires_grad;
-using torch::autograd::SavedVariable;
-using torch::autograd::variable_list;
+using namespace autograd_names;
 
 // The gradient of a real input is the real part of what a complex result sends back.
 Tensor for_input(const Tensor& grad, bool input_is_complex) {
@@ -23,15 +18,13 @@ Tensor for_input(const Tensor& grad, bool input_is_complex) {
 }
 
 // d(a b) = b' da + a' db, with ' the conjugate.
-struct MulBackward : torch::autograd::Node {
+struct MulBackward : ProductNode {
   std::string name() const override { return "GpuoptMulBackward"; }
 
-  // Each factor is kept only for the other one's gradient.
   void save(const Tensor& self, const Tensor& other) {
     self_is_complex_ = self.is_complex();
     other_is_complex_ = other.is_complex();
-    if (task_needs(1)) self_ = SavedVariable(self, /*is_output=*/false);
-    if (task_needs(0)) other_ = SavedVariable(other, /*is_output=*/false);
+    save_factors(self, other);
   }
 
   variable_list apply(variable_list&& grads) override {
@@ -39,24 +32,15 @@ struct MulBackward : torch::autograd::Node {
     variable_list inputs(2);
     if (!grads[0].defined()) return inputs;
     if (task_should_compute_output(0)) {
-      inputs[0] = for_input(gpuopt::mul(grads[0], other_.unpack().conj()), self_is_complex_);
+      inputs[0] = for_input(gpuopt::mul(grads[0], second_.unpack().conj()), self_is_complex_);
     }
     if (task_should_compute_output(1)) {
-      inputs[1] = for_input(gpuopt::mul(grads[0], self_.unpack().conj()), other_is_complex_);
+      inputs[1] = for_input(gpuopt::mul(grads[0], first_.unpack().conj()), other_is_complex_);
     }
     return inputs;
   }
 
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    self_.reset_data();
-    other_.reset_data();
-  }
-
  private:
-  bool task_needs(size_t input) const { return next_edge(input).is_valid(); }
-
-  SavedVariable self_, other_;
   bool self_is_complex_ = false, other_is_complex_ = false;
 };
 
@@ -98,15 +82,14 @@ struct AxpyBackward : torch::autograd::Node {
 };
 
 // d(a b + c) = b' da + a' db + dc
-struct FmaBackward : torch::autograd::Node {
+struct FmaBackward : ProductNode {
   std::string name() const override { return "GpuoptFmaBackward"; }
 
   void save(const Tensor& a, const Tensor& b, const Tensor& c) {
     a_is_complex_ = a.is_complex();
     b_is_complex_ = b.is_complex();
     c_is_complex_ = c.is_complex();
-    if (next_edge(1).is_valid()) a_ = SavedVariable(a, /*is_output=*/false);
-    if (next_edge(0).is_valid()) b_ = SavedVariable(b, /*is_output=*/false);
+    save_factors(a, b);
   }
 
   variable_list apply(variable_list&& grads) override {
@@ -114,23 +97,16 @@ struct FmaBackward : torch::autograd::Node {
     variable_list inputs(3);
     if (!grads[0].defined()) return inputs;
     if (task_should_compute_output(0)) {
-      inputs[0] = for_input(gpuopt::mul(grads[0], b_.unpack().conj()), a_is_complex_);
+      inputs[0] = for_input(gpuopt::mul(grads[0], second_.unpack().conj()), a_is_complex_);
     }
     if (task_should_compute_output(1)) {
-      inputs[1] = for_input(gpuopt::mul(grads[0], a_.unpack().conj()), b_is_complex_);
+      inputs[1] = for_input(gpuopt::mul(grads[0], first_.unpack().conj()), b_is_complex_);
     }
     if (task_should_compute_output(2)) inputs[2] = for_input(grads[0], c_is_complex_);
     return inputs;
   }
 
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    a_.reset_data();
-    b_.reset_data();
-  }
-
  private:
-  SavedVariable a_, b_;
   bool a_is_complex_ = false, b_is_complex_ = false, c_is_complex_ = false;
 };
 
@@ -164,14 +140,10 @@ Tensor mul_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& other
     node->set_next_edges(collect_next_edges(self, other));
     node->save(self, other);
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = ops::mul_tensor().redispatch(keys & c10::after_autograd_keyset, self, other);
-  }
+  Tensor result = below_autograd(ops::mul_tensor(), keys, self, other);
   if (node) set_history(result, node);
   if (has_tangent(self) || has_tangent(other)) {
-    result._set_fw_grad(mul_tangent(result, self, other), /*level=*/0, /*is_inplace_op=*/false);
+    set_tangent(result, mul_tangent(result, self, other));
   }
   return result;
 }
@@ -182,14 +154,10 @@ Tensor mul_scalar_autograd(DispatchKeySet keys, const Tensor& self, const at::Sc
     node = make_node<MulScalarBackward>(self, other);
     node->set_next_edges(collect_next_edges(self));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = ops::mul_scalar().redispatch(keys & c10::after_autograd_keyset, self, other);
-  }
+  Tensor result = below_autograd(ops::mul_scalar(), keys, self, other);
   if (node) set_history(result, node);
   if (has_tangent(self)) {
-    result._set_fw_grad(gpuopt::mul(tangent_of(self), other), /*level=*/0, /*is_inplace_op=*/false);
+    set_tangent(result, gpuopt::mul(tangent_of(self), other));
   }
   return result;
 }
@@ -201,17 +169,13 @@ Tensor axpy_autograd(DispatchKeySet keys, const Tensor& x, const Tensor& y,
     node = make_node<AxpyBackward>(x, y, alpha);
     node->set_next_edges(collect_next_edges(x, y));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = ops::axpy().redispatch(keys & c10::after_autograd_keyset, x, y, alpha);
-  }
+  Tensor result = below_autograd(ops::axpy(), keys, x, y, alpha);
   if (node) set_history(result, node);
   if (has_tangent(x) || has_tangent(y)) {
     Tensor by_x, by_y;
     if (has_tangent(x)) by_x = gpuopt::mul(tangent_of(x), alpha);
     if (has_tangent(y)) by_y = tangent_of(y);
-    result._set_fw_grad(sum_tangents(result, {by_x}, by_y), /*level=*/0, /*is_inplace_op=*/false);
+    set_tangent(result, sum_tangents(result, {by_x}, by_y));
   }
   return result;
 }
@@ -223,24 +187,19 @@ Tensor fma_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b, const
     node->set_next_edges(collect_next_edges(a, b, c));
     node->save(a, b, c);
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = ops::fma().redispatch(keys & c10::after_autograd_keyset, a, b, c);
-  }
+  Tensor result = below_autograd(ops::fma(), keys, a, b, c);
   if (node) set_history(result, node);
   if (has_tangent(a) || has_tangent(b) || has_tangent(c)) {
     Tensor by_a, by_b, by_c;
     if (has_tangent(a)) by_a = gpuopt::mul(tangent_of(a), primal_of(b));
     if (has_tangent(b)) by_b = gpuopt::mul(primal_of(a), tangent_of(b));
     if (has_tangent(c)) by_c = tangent_of(c);
-    result._set_fw_grad(sum_tangents(result, {by_a, by_b}, by_c), /*level=*/0,
-                        /*is_inplace_op=*/false);
+    set_tangent(result, sum_tangents(result, {by_a, by_b}, by_c));
   }
   return result;
 }
 
-// ---------------------------------------------------------------- in-place and out=
+// ---------------------------------------------------------------- in-place
 
 // A tangent that self already has is overwritten like self, since views of self may share it.
 void set_inplace_tangent(const Tensor& self, const Tensor& tangent) {
@@ -290,75 +249,11 @@ Tensor& mul_inplace_scalar_autograd(DispatchKeySet keys, Tensor& self, const at:
   return self;
 }
 
-// out= has no derivatives.
-template <typename... Tensors>
-void check_no_derivatives(const Tensors&... tensors) {
-  if (compute_requires_grad(tensors...)) {
-    torch::autograd::throw_error_out_requires_grad("gpuopt::mul");
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(!(has_tangent(tensors) || ...),
-                              "gpuopt::mul: out= does not support forward-mode differentiation: "
-                              "expected tensors without tangents");
-}
-
-Tensor& mul_out_autograd(DispatchKeySet keys, const Tensor& self, const Tensor& other,
-                         Tensor& out) {
-  check_no_derivatives(self, other, out);
-  at::AutoDispatchBelowAutograd guard;
-  return ops::mul_out().redispatch(keys & c10::after_autograd_keyset, self, other, out);
-}
-
-Tensor& mul_scalar_out_autograd(DispatchKeySet keys, const Tensor& self, const at::Scalar& other,
-                                Tensor& out) {
-  check_no_derivatives(self, out);
-  at::AutoDispatchBelowAutograd guard;
-  return ops::mul_scalar_out().redispatch(keys & c10::after_autograd_keyset, self, other, out);
-}
-
-// The key below Autograd that counts writes, also in no_grad mode.
-
-Tensor& mul_inplace_version(DispatchKeySet keys, Tensor& self, const Tensor& other) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::mul_inplace_tensor().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other);
-  }
-  torch::autograd::increment_version(self);
-  return self;
-}
-
-Tensor& mul_inplace_scalar_version(DispatchKeySet keys, Tensor& self, const at::Scalar& other) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::mul_inplace_scalar().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other);
-  }
-  torch::autograd::increment_version(self);
-  return self;
-}
-
-Tensor& mul_out_version(DispatchKeySet keys, const Tensor& self, const Tensor& other, Tensor& out) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::mul_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other, out);
-  }
-  torch::autograd::increment_version(out);
-  return out;
-}
-
-Tensor& mul_scalar_out_version(DispatchKeySet keys, const Tensor& self, const at::Scalar& other,
-                               Tensor& out) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::mul_scalar_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, other, out);
-  }
-  torch::autograd::increment_version(out);
-  return out;
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   m.impl("mul.Tensor", mul_autograd);
   m.impl("mul.Scalar", mul_scalar_autograd);
-  m.impl("mul.out", mul_out_autograd);
-  m.impl("mul.Scalar_out", mul_scalar_out_autograd);
+  m.impl("mul.out", WritingOp<ops::mul_out>::without_derivatives);
+  m.impl("mul.Scalar_out", WritingOp<ops::mul_scalar_out>::without_derivatives);
   m.impl("mul_.Tensor", mul_inplace_autograd);
   m.impl("mul_.Scalar", mul_inplace_scalar_autograd);
   m.impl("axpy", axpy_autograd);
@@ -366,10 +261,10 @@ TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
-  m.impl("mul.out", mul_out_version);
-  m.impl("mul.Scalar_out", mul_scalar_out_version);
-  m.impl("mul_.Tensor", mul_inplace_version);
-  m.impl("mul_.Scalar", mul_inplace_scalar_version);
+  m.impl("mul.out", WritingOp<ops::mul_out>::counted);
+  m.impl("mul.Scalar_out", WritingOp<ops::mul_scalar_out>::counted);
+  m.impl("mul_.Tensor", WritingOp<ops::mul_inplace_tensor>::counted);
+  m.impl("mul_.Scalar", WritingOp<ops::mul_inplace_scalar>::counted);
 }
 
 }  // namespace

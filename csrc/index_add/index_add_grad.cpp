@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "binding/grad_node.h"
+#include "binding/out_variant.h"
 #include "elementwise/elementwise_ops.h"
 #include "index_add/index_add_ops.h"
 
@@ -13,12 +13,7 @@ namespace gpuopt::index_add {
 namespace {
 
 using at::Scalar;
-using at::Tensor;
-using c10::DispatchKeySet;
-using torch::autograd::collect_next_edges;
-using torch::autograd::compute_requires_grad;
-using torch::autograd::SavedVariable;
-using torch::autograd::variable_list;
+using namespace autograd_names;
 
 // d(self + alpha P source) = dself + alpha P dsource, where P puts slices in the rows that index
 // names: the gradient of source collects them again, times the conjugate of alpha (which ATen's
@@ -87,16 +82,10 @@ Tensor tangent(const Tensor& self, int64_t dim, const Tensor& index, const Tenso
 Tensor index_add_autograd(DispatchKeySet keys, const Tensor& self, int64_t dim, const Tensor& index,
                           const Tensor& source, const Scalar& alpha, std::string_view mode) {
   const auto node = make_backward(self, dim, index, source, alpha);
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = ops::index_add().redispatch(keys & c10::after_autograd_keyset, self, dim, index,
-                                         source, alpha, mode);
-  }
+  Tensor result = below_autograd(ops::index_add(), keys, self, dim, index, source, alpha, mode);
   if (node) set_history(result, node);
   if (has_tangent(self) || has_tangent(source)) {
-    result._set_fw_grad(tangent(self, dim, index, source, alpha, mode), /*level=*/0,
-                        /*is_inplace_op=*/false);
+    set_tangent(result, tangent(self, dim, index, source, alpha, mode));
   }
   return result;
 }
@@ -121,55 +110,15 @@ Tensor& index_add_inplace_autograd(DispatchKeySet keys, Tensor& self, int64_t di
   return self;
 }
 
-Tensor& index_add_out_autograd(DispatchKeySet keys, const Tensor& self, int64_t dim,
-                               const Tensor& index, const Tensor& source, const Scalar& alpha,
-                               std::string_view mode, Tensor& out) {
-  if (compute_requires_grad(self, source, out)) {
-    torch::autograd::throw_error_out_requires_grad("gpuopt::index_add");
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(self) && !has_tangent(source) && !has_tangent(out),
-                              "gpuopt::index_add: out= does not support forward-mode "
-                              "differentiation: expected tensors without tangents");
-  at::AutoDispatchBelowAutograd guard;
-  return ops::index_add_out().redispatch(keys & c10::after_autograd_keyset, self, dim, index,
-                                         source, alpha, mode, out);
-}
-
-// The key below Autograd that counts writes, also in no_grad mode.
-
-Tensor& index_add_inplace_version(DispatchKeySet keys, Tensor& self, int64_t dim,
-                                  const Tensor& index, const Tensor& source, const Scalar& alpha,
-                                  std::string_view mode) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::index_add_inplace().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, index,
-                                        source, alpha, mode);
-  }
-  torch::autograd::increment_version(self);
-  return self;
-}
-
-Tensor& index_add_out_version(DispatchKeySet keys, const Tensor& self, int64_t dim,
-                              const Tensor& index, const Tensor& source, const Scalar& alpha,
-                              std::string_view mode, Tensor& out) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::index_add_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, index,
-                                    source, alpha, mode, out);
-  }
-  torch::autograd::increment_version(out);
-  return out;
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   m.impl("index_add", index_add_autograd);
-  m.impl("index_add.out", index_add_out_autograd);
+  m.impl("index_add.out", WritingOp<ops::index_add_out>::without_derivatives);
   m.impl("index_add_", index_add_inplace_autograd);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
-  m.impl("index_add.out", index_add_out_version);
-  m.impl("index_add_", index_add_inplace_version);
+  m.impl("index_add.out", WritingOp<ops::index_add_out>::counted);
+  m.impl("index_add_", WritingOp<ops::index_add_inplace>::counted);
 }
 
 }  // namespace

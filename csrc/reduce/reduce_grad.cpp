@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "binding/grad_node.h"
+#include "binding/out_variant.h"
 #include "reduce/reduce_check.h"
 #include "reduce/reduce_ops.h"
 
@@ -15,12 +15,7 @@ namespace {
 
 using at::OptionalIntArrayRef;
 using at::ScalarType;
-using at::Tensor;
-using c10::DispatchKeySet;
-using torch::autograd::collect_next_edges;
-using torch::autograd::compute_requires_grad;
-using torch::autograd::SavedVariable;
-using torch::autograd::variable_list;
+using namespace autograd_names;
 
 // Which dimensions went and whether they left ones behind.
 struct Dims {
@@ -125,8 +120,6 @@ struct ExtremumBackward : torch::autograd::Node {
   SavedVariable self_, result_;
 };
 
-// ---------------------------------------------------------------- functional operators
-
 // Whether a call is differentiated, which a result of another kind of dtype would not allow.
 bool differentiated(const char* op, const Tensor& self, std::optional<ScalarType> dtype) {
   if (!compute_requires_grad(self) && !has_tangent(self)) return false;
@@ -145,16 +138,10 @@ Tensor sum_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef
     node = make_node<SumBackward>(self, Dims(op, self, dim, keepdim));
     node->set_next_edges(collect_next_edges(self));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result =
-        ops::reduce_sum().redispatch(keys & c10::after_autograd_keyset, self, dim, keepdim, dtype);
-  }
+  Tensor result = below_autograd(ops::reduce_sum(), keys, self, dim, keepdim, dtype);
   if (node) set_history(result, node);
   if (has_tangent(self)) {
-    result._set_fw_grad(gpuopt::reduce_sum(tangent_of(self), dim, keepdim, dtype), /*level=*/0,
-                        /*is_inplace_op=*/false);
+    set_tangent(result, gpuopt::reduce_sum(tangent_of(self), dim, keepdim, dtype));
   }
   return result;
 }
@@ -167,16 +154,10 @@ Tensor mean_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRe
     node = make_node<MeanBackward>(self, Dims(op, self, dim, keepdim));
     node->set_next_edges(collect_next_edges(self));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result =
-        ops::reduce_mean().redispatch(keys & c10::after_autograd_keyset, self, dim, keepdim, dtype);
-  }
+  Tensor result = below_autograd(ops::reduce_mean(), keys, self, dim, keepdim, dtype);
   if (node) set_history(result, node);
   if (has_tangent(self)) {
-    result._set_fw_grad(gpuopt::reduce_mean(tangent_of(self), dim, keepdim, dtype), /*level=*/0,
-                        /*is_inplace_op=*/false);
+    set_tangent(result, gpuopt::reduce_mean(tangent_of(self), dim, keepdim, dtype));
   }
   return result;
 }
@@ -198,18 +179,13 @@ Tensor extremum_autograd(const char* op, const char* node_name, const Op& handle
     node = make_node<ExtremumBackward>(node_name, self, Dims(op, self, dim, keepdim));
     node->set_next_edges(collect_next_edges(self));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = handle.redispatch(keys & c10::after_autograd_keyset, self, dim, keepdim);
-  }
+  Tensor result = below_autograd(handle, keys, self, dim, keepdim);
   if (node) {
     set_history(result, node);
     node->save_result(result);
   }
   if (has_tangent(self)) {
-    result._set_fw_grad(extremum_tangent(op, self, result, dim, keepdim), /*level=*/0,
-                        /*is_inplace_op=*/false);
+    set_tangent(result, extremum_tangent(op, self, result, dim, keepdim));
   }
   return result;
 }
@@ -226,109 +202,22 @@ Tensor min_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef
                            self, dim, keepdim);
 }
 
-// ---------------------------------------------------------------- out=
-
-void check_not_differentiated(const char* op, const Tensor& self, const Tensor& out) {
-  if (compute_requires_grad(self, out)) torch::autograd::throw_error_out_requires_grad(op);
-  TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(self) && !has_tangent(out), op,
-                              ": out= does not support forward-mode differentiation: expected "
-                              "tensors without tangents");
-}
-
-Tensor& sum_out_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                         bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
-  check_not_differentiated("gpuopt::reduce_sum", self, out);
-  at::AutoDispatchBelowAutograd guard;
-  return ops::reduce_sum_out().redispatch(keys & c10::after_autograd_keyset, self, dim, keepdim,
-                                          dtype, out);
-}
-
-Tensor& mean_out_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                          bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
-  check_not_differentiated("gpuopt::reduce_mean", self, out);
-  at::AutoDispatchBelowAutograd guard;
-  return ops::reduce_mean_out().redispatch(keys & c10::after_autograd_keyset, self, dim, keepdim,
-                                           dtype, out);
-}
-
-Tensor& max_out_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                         bool keepdim, Tensor& out) {
-  check_not_differentiated("gpuopt::reduce_max", self, out);
-  at::AutoDispatchBelowAutograd guard;
-  return ops::reduce_max_out().redispatch(keys & c10::after_autograd_keyset, self, dim, keepdim,
-                                          out);
-}
-
-Tensor& min_out_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                         bool keepdim, Tensor& out) {
-  check_not_differentiated("gpuopt::reduce_min", self, out);
-  at::AutoDispatchBelowAutograd guard;
-  return ops::reduce_min_out().redispatch(keys & c10::after_autograd_keyset, self, dim, keepdim,
-                                          out);
-}
-
-// The key below Autograd that counts writes, also in no_grad mode.
-
-Tensor& sum_out_version(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                        bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::reduce_sum_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, keepdim,
-                                     dtype, out);
-  }
-  torch::autograd::increment_version(out);
-  return out;
-}
-
-Tensor& mean_out_version(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                         bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::reduce_mean_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, keepdim,
-                                      dtype, out);
-  }
-  torch::autograd::increment_version(out);
-  return out;
-}
-
-Tensor& max_out_version(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                        bool keepdim, Tensor& out) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::reduce_max_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, keepdim,
-                                     out);
-  }
-  torch::autograd::increment_version(out);
-  return out;
-}
-
-Tensor& min_out_version(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim,
-                        bool keepdim, Tensor& out) {
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ops::reduce_min_out().redispatch(keys & c10::after_ADInplaceOrView_keyset, self, dim, keepdim,
-                                     out);
-  }
-  torch::autograd::increment_version(out);
-  return out;
-}
-
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   m.impl("reduce_sum", sum_autograd);
-  m.impl("reduce_sum.out", sum_out_autograd);
+  m.impl("reduce_sum.out", WritingOp<ops::reduce_sum_out>::without_derivatives);
   m.impl("reduce_mean", mean_autograd);
-  m.impl("reduce_mean.out", mean_out_autograd);
+  m.impl("reduce_mean.out", WritingOp<ops::reduce_mean_out>::without_derivatives);
   m.impl("reduce_max", max_autograd);
-  m.impl("reduce_max.out", max_out_autograd);
+  m.impl("reduce_max.out", WritingOp<ops::reduce_max_out>::without_derivatives);
   m.impl("reduce_min", min_autograd);
-  m.impl("reduce_min.out", min_out_autograd);
+  m.impl("reduce_min.out", WritingOp<ops::reduce_min_out>::without_derivatives);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
-  m.impl("reduce_sum.out", sum_out_version);
-  m.impl("reduce_mean.out", mean_out_version);
-  m.impl("reduce_max.out", max_out_version);
-  m.impl("reduce_min.out", min_out_version);
+  m.impl("reduce_sum.out", WritingOp<ops::reduce_sum_out>::counted);
+  m.impl("reduce_mean.out", WritingOp<ops::reduce_mean_out>::counted);
+  m.impl("reduce_max.out", WritingOp<ops::reduce_max_out>::counted);
+  m.impl("reduce_min.out", WritingOp<ops::reduce_min_out>::counted);
 }
 
 }  // namespace

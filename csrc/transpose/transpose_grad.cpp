@@ -8,8 +8,7 @@
 namespace gpuopt::transpose {
 namespace {
 
-using at::Tensor;
-using torch::autograd::variable_list;
+using namespace autograd_names;
 
 struct Transpose2DBackward : torch::autograd::Node {
   std::string name() const override { return "GpuoptTranspose2DBackward"; }
@@ -25,15 +24,10 @@ Tensor transpose2d_autograd(c10::DispatchKeySet keys, const Tensor& self) {
     node = make_node<Transpose2DBackward>();
     node->set_next_edges(torch::autograd::collect_next_edges(self));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = ops::transpose2d().redispatch(keys & c10::after_autograd_keyset, self);
-  }
+  Tensor result = below_autograd(ops::transpose2d(), keys, self);
   if (node) set_history(result, node);
   if (has_tangent(self)) {
-    result._set_fw_grad(gpuopt::transpose2d(tangent_of(self)), /*level=*/0,
-                        /*is_inplace_op=*/false);
+    set_tangent(result, gpuopt::transpose2d(tangent_of(self)));
   }
   return result;
 }

@@ -11,12 +11,8 @@
 namespace gpuopt::upsample {
 namespace {
 
-using at::Tensor;
-using c10::DispatchKeySet;
+using namespace autograd_names;
 using c10::SymIntArrayRef;
-using torch::autograd::collect_next_edges;
-using torch::autograd::compute_requires_grad;
-using torch::autograd::variable_list;
 using Scale = std::optional<double>;
 
 struct Nearest {
@@ -82,16 +78,10 @@ Tensor forward_autograd(DispatchKeySet keys, const Tensor& self, SymIntArrayRef 
         make_node<ForwardNode<Mode>>(Geometry(output_size, self.sym_sizes(), scales_h, scales_w));
     node->set_next_edges(collect_next_edges(self));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = Mode::forward().redispatch(keys & c10::after_autograd_keyset, self, output_size,
-                                        scales_h, scales_w);
-  }
+  Tensor result = below_autograd(Mode::forward(), keys, self, output_size, scales_h, scales_w);
   if (node) set_history(result, node);
   if (has_tangent(self)) {
-    result._set_fw_grad(Mode::forward().call(tangent_of(self), output_size, scales_h, scales_w),
-                        /*level=*/0, /*is_inplace_op=*/false);
+    set_tangent(result, Mode::forward().call(tangent_of(self), output_size, scales_h, scales_w));
   }
   return result;
 }
@@ -104,17 +94,12 @@ Tensor backward_autograd(DispatchKeySet keys, const Tensor& grad_output, SymIntA
     node = make_node<BackwardNode<Mode>>(Geometry(output_size, input_size, scales_h, scales_w));
     node->set_next_edges(collect_next_edges(grad_output));
   }
-  Tensor result;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    result = Mode::backward().redispatch(keys & c10::after_autograd_keyset, grad_output,
-                                         output_size, input_size, scales_h, scales_w);
-  }
+  Tensor result = below_autograd(Mode::backward(), keys, grad_output, output_size, input_size,
+                                 scales_h, scales_w);
   if (node) set_history(result, node);
   if (has_tangent(grad_output)) {
-    result._set_fw_grad(
-        Mode::backward().call(tangent_of(grad_output), output_size, input_size, scales_h, scales_w),
-        /*level=*/0, /*is_inplace_op=*/false);
+    set_tangent(result, Mode::backward().call(tangent_of(grad_output), output_size, input_size,
+                                              scales_h, scales_w));
   }
   return result;
 }
