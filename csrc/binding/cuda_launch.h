@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "binding/kernels_library.h"
+#include "common/device.h"
 #include "common/dtype.h"
 #include "common/workspace.h"
 
@@ -95,6 +96,8 @@ inline int most_shared_bytes() {
                                         c10::cuda::current_device()));
   return bytes;
 }
+
+inline Device current_device() { return {multiprocessor_count(), most_shared_bytes()}; }
 
 // Workspace out of torch's allocator, on the current device: freed blocks are reused in stream
 // order, and inside CUDA graphs belong to the graph. (at::empty would fill them under

@@ -90,7 +90,7 @@ class WarpCopies {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % 32 == 0) {
       const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-      const uint32_t bytes = static_cast<uint32_t>(packs) * kPackBytes;
+      const uint32_t bytes = static_cast<uint32_t>(packs) * kAccessBytes;
       asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier(stage)),
                    "r"(bytes)
                    : "memory");

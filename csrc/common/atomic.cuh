@@ -117,7 +117,8 @@ __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, 
 template <typename T, int N>
 __device__ __forceinline__ void atomic_add_pack(T* aligned, const Pack<T, N>& pack) {
 #if __CUDA_ARCH__ >= 900
-  constexpr bool kVector = sizeof(T) * N == kPackBytes && (kIsHalf<T> || std::is_same_v<T, float>);
+  constexpr bool kVector =
+      sizeof(T) * N == kAccessBytes && (kIsHalf<T> || std::is_same_v<T, float>);
 #else
   constexpr bool kVector = false;
 #endif

@@ -1,4 +1,4 @@
-// Index arithmetic shared by host plans and kernels.
+// Constants and index arithmetic shared by host plans and kernels.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,19 @@
 
 namespace gpuopt {
 
+// The widest access of a thread, in bytes (ld.global.v4.b32; PTX ISA, "ld").
+constexpr int kAccessBytes = 16;
+constexpr int kWarp = 32;  // threads
+
 template <typename T>
 constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
+}
+
+inline int64_t pow2_ceil(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
 }
 
 // Division of n < 2^31 by a fixed d in [1, 2^31) as one high multiply, one add and one shift:
@@ -47,6 +57,8 @@ struct FastDiv {
     return remainder;
   }
 };
+
+inline FastDiv divide_by(int64_t n) { return FastDiv(static_cast<uint32_t>(n)); }
 
 // The largest index a FastDiv takes, hence the most elements one launch may address through it.
 constexpr int64_t kMaxIndex32 = INT32_MAX;

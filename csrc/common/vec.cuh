@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/index.h"
+
 namespace gpuopt {
 
-// The widest access a thread can make (ld.global.v4.b32; PTX ISA, "ld").
-constexpr int kPackBytes = 16;
+constexpr int kPackBytes = kAccessBytes;  // its name in conv1d's kernels
 
 template <typename T, int N>
 struct alignas(sizeof(T) * N) Pack {
@@ -16,7 +17,7 @@ struct alignas(sizeof(T) * N) Pack {
 
 // Values of T in a 16-byte pack.
 template <typename T>
-constexpr int kPackSize = kPackBytes / static_cast<int>(sizeof(T));
+constexpr int kPackSize = kAccessBytes / static_cast<int>(sizeof(T));
 
 template <typename T, int N>
 __device__ __forceinline__ Pack<T, N> load_pack(const T* aligned) {
@@ -156,8 +157,8 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> load_pack_unaligned(const T* ad
                                                                      uint32_t available) {
   constexpr int N = kPackSize<T>;
   const auto bits = reinterpret_cast<uintptr_t>(address);
-  const auto* block = reinterpret_cast<const uint4*>(bits & ~uintptr_t{kPackBytes - 1});
-  const uint32_t shift = bits & (kPackBytes - 1);
+  const auto* block = reinterpret_cast<const uint4*>(bits & ~uintptr_t{kAccessBytes - 1});
+  const uint32_t shift = bits & (kAccessBytes - 1);
   if (shift == 0) return load_pack<T, N>(address);
   if (available < 2 * N) {
     Pack<T, N> pack;

@@ -19,7 +19,7 @@ inline Args make_args(const Problem& problem, const Plan& plan, void* to, Target
   args.tensor_row_stride = problem.tensor.row_stride;
   args.rows = problem.rows;
   args.size = problem.size;
-  args.splits = FastDiv(static_cast<uint32_t>(plan.splits));
+  args.splits = divide_by(plan.splits);
   args.x = static_cast<uint32_t>(plan.x);
   args.y = static_cast<uint32_t>(plan.y);
   args.rows_per_lane = static_cast<uint32_t>(plan.rows_per_lane);
@@ -77,8 +77,8 @@ cudaError_t launch(const Problem& problem, const Plan& plan, Workspace& memory,
   if (error != cudaSuccess) return error;
   LaunchShape shape;
   shape.blocks = static_cast<unsigned>(problem.rows);
-  shape.threads = static_cast<unsigned>(
-      std::clamp<int64_t>(detail::pow2_ceil(plan.splits), kWarp, kFinishThreads));
+  shape.threads =
+      static_cast<unsigned>(std::clamp<int64_t>(pow2_ceil(plan.splits), kWarp, kFinishThreads));
   shape.overlaps_before = true;
   return launch_kernel(finish_kernel<T>, shape, stream, static_cast<const sum_t<T>*>(workspace),
                        static_cast<T*>(problem.out), static_cast<uint32_t>(plan.splits),

@@ -109,14 +109,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
     const T* self = static_cast<const T*>(args.self) + row * args.self_row_stride;
     const T* tensor = static_cast<const T*>(args.tensor) + row * args.tensor_row_stride;
     const auto before =
-        static_cast<int64_t>(-reinterpret_cast<uintptr_t>(self) % kPackBytes / sizeof(T));
+        static_cast<int64_t>(-reinterpret_cast<uintptr_t>(self) % kAccessBytes / sizeof(T));
     const int64_t head = before < args.size ? before : args.size;
     const int64_t after = args.size - head;
     const auto* packs_of_self = reinterpret_cast<const uint4*>(self + head);
     const auto place = reinterpret_cast<uintptr_t>(tensor + head);
     const auto* packs_of_tensor =
-        reinterpret_cast<const uint4*>(place & ~uintptr_t{kPackBytes - 1});
-    const auto shift = static_cast<uint32_t>(place & (kPackBytes - 1));
+        reinterpret_cast<const uint4*>(place & ~uintptr_t{kAccessBytes - 1});
+    const auto shift = static_cast<uint32_t>(place & (kAccessBytes - 1));
     // The second of tensor's packs must not reach past its end.
     int64_t packs = after / N;
     if (kShifted && shift != 0) packs = (after + shift / sizeof(T)) / N - 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/device.h"
 #include "common/dtype.h"
 #include "common/index.h"
 #include "dot/dot_tuning.h"
@@ -26,13 +27,6 @@ struct Problem {
   int64_t rows = 1;  // positive
   int64_t size = 1;  // of a row, positive
 };
-
-// What a plan must know of the device.
-struct Device {
-  int multiprocessors = 1;
-};
-
-constexpr int kAccessBytes = 16;
 
 enum class Path : uint8_t {
   kLine,       // one row, both operands aligned: a block, or many
@@ -65,12 +59,6 @@ struct Plan {
 };
 
 namespace detail {
-
-inline int64_t pow2_ceil(int64_t n) {
-  int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
 
 inline uintptr_t misalignment(const Operand& operand) {
   return reinterpret_cast<uintptr_t>(operand.data) % kAccessBytes;

@@ -1,13 +1,12 @@
 // The arithmetic of dot products: what values are summed in, and in which order.
 #pragma once
 
+#include "common/index.h"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
 
 namespace gpuopt::dot {
-
-constexpr int kWarp = 32;
 
 // What values of T are multiplied and summed in: f32 for the half types, whose products it holds
 // exactly. Narrow integers wrap around, so that the high bits of their sums don't matter.

@@ -37,7 +37,7 @@ StridedArgs<kOperands> strided_args(const Problem& problem, const Plan& plan) {
     order[1] = plan.tile_dim;
   }
   for (int d = 0; d < plan.num_dims; ++d) {
-    args.sizes[d] = FastDiv(static_cast<uint32_t>(plan.sizes[order[d]]));
+    args.sizes[d] = divide_by(plan.sizes[order[d]]);
   }
   for (int k = 0; k < kOperands; ++k) {
     args.data[k] = problem.operands[k].data;
@@ -85,8 +85,7 @@ inline bool mostly_writes(const Problem& problem, const Plan& plan) {
 template <typename F, typename T, Access kAccess>
 cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan, cudaStream_t stream) {
   auto args = strided_args<F::kInputs + 1>(problem, plan);
-  args.sizes[0] =
-      FastDiv(static_cast<uint32_t>(std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1)));
+  args.sizes[0] = divide_by(std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1));
   for (auto& strides : args.strides) strides[0] *= kPackSize<T>;
   const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
   if constexpr (kAccess == Access::kAligned && sizeof(T) >= 2) {
@@ -132,7 +131,6 @@ cudaError_t launch_tiles(const F& f, const Problem& problem, const Plan& plan,
   const int64_t outer = plan.numel / (plan.sizes[0] * plan.sizes[plan.tile_dim]);
   const int64_t width = std::min<int64_t>(kTileGroup, tiles_j);
   const int64_t last_group = (tiles_j - 1) / width;
-  const auto divide_by = [](int64_t n) { return FastDiv(static_cast<uint32_t>(n)); };
   const TileGrid grid{divide_by(tiles_i * tiles_j),
                       divide_by(tiles_i * width),
                       divide_by(width),

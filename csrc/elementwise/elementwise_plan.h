@@ -32,8 +32,6 @@ struct Problem {
   Operand operands[kMaxOperands];
 };
 
-constexpr int kAccessBytes = 16;
-
 // How a launch walks the output. Each path takes every problem that the ones before it refuse.
 enum class Path : uint8_t {
   // All operands dense in the same order and aligned: straight 16-byte packs.

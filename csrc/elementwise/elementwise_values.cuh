@@ -97,10 +97,10 @@ __device__ __forceinline__ void with_output_type(DType dtype, Body&& body) {
 // N neighbouring values, as 16-byte accesses when they fill some; `address` is aligned to N values.
 template <typename S, int N>
 __device__ __forceinline__ Pack<S, N> load_values(const S* address) {
-  if constexpr (sizeof(S) * N <= kPackBytes) {
+  if constexpr (sizeof(S) * N <= kAccessBytes) {
     return load_pack<S, N>(address);
   } else {
-    constexpr int kPart = kPackBytes / sizeof(S);
+    constexpr int kPart = kAccessBytes / sizeof(S);
     Pack<S, N> pack;
 #pragma unroll
     for (int i = 0; i < N; i += kPart) {

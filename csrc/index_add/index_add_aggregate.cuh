@@ -188,19 +188,19 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
   // A warp sums a segment: groups of lanes take its rows in turn, which the cache still has.
   uint32_t lanes = 1;
   while (lanes < args.units.divisor) lanes *= 2;
-  const uint32_t lane = threadIdx.x % kWarpLanes, unit = lane % lanes;
-  for (uint32_t s = threadIdx.x / kWarpLanes; s < num_segments; s += kThreads / kWarpLanes) {
+  const uint32_t lane = threadIdx.x % kWarp, unit = lane % lanes;
+  for (uint32_t s = threadIdx.x / kWarp; s < num_segments; s += kThreads / kWarp) {
     const TileSegment segment = tables.segments[s];
     Sums<T, V> sums;
     if (unit < units) {
 #pragma unroll 4
-      for (uint32_t i = lane / lanes; i < segment.count; i += kWarpLanes / lanes) {
+      for (uint32_t i = lane / lanes; i < segment.count; i += kWarp / lanes) {
         RawPack<T, V> pack;
         pack.load(source + tables.list[segment.first + i] * args.entry_stride + unit * V);
         sums.add(pack.values(), alpha);
       }
     }
-    for (uint32_t mask = lanes; mask < kWarpLanes; mask *= 2) {
+    for (uint32_t mask = lanes; mask < kWarp; mask *= 2) {
       sums.add(shuffle_xor(sums, static_cast<int>(mask)));
     }
     if (lane >= lanes || unit >= units) continue;

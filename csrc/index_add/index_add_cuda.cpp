@@ -66,8 +66,6 @@ Problem make_problem(const char* op, const Call& call, const Tensor& self, const
   return problem;
 }
 
-Device current_device() { return Device{multiprocessor_count(), most_shared_bytes()}; }
-
 void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
             const Tensor& source, const Scalar& alpha);
 

@@ -45,8 +45,8 @@ void check_pairs(const char* step, NamedTensor rows) {
 // Rows of whole packs, at addresses of packs.
 void check_packs(const char* step, NamedTensor rows) {
   const int64_t bytes = rows.tensor.size(1) * rows.tensor.element_size();
-  TORCH_CHECK(bytes % kPackBytes == 0, kFullName, ", step ", step, ": ", rows.name,
-              " must have rows of a multiple of ", kPackBytes, " bytes, got rows of ", bytes,
+  TORCH_CHECK(bytes % kAccessBytes == 0, kFullName, ", step ", step, ": ", rows.name,
+              " must have rows of a multiple of ", kAccessBytes, " bytes, got rows of ", bytes,
               " bytes in shape ", rows.tensor.sizes());
   check_ladder_packs(kOp, step, rows.name, rows.tensor);
 }
@@ -74,7 +74,7 @@ Tensor& index_add_cuda(Tensor& self, const Tensor& index, const Tensor& source, 
   }
   check_operands(kLadder[step].name, self, index, source);
   const c10::cuda::CUDAGuard guard(self.device());
-  const Device device{multiprocessor_count(), most_shared_bytes()};
+  const Device device = current_device();
   TensorWorkspace workspace;
   const LadderProblem problem{self.mutable_data_ptr(),
                               source.const_data_ptr(),

@@ -32,7 +32,7 @@ inline OuterDims make_outer(const Layout& layout) {
   OuterDims outer;
   outer.count = layout.num_outer;
   for (int d = 0; d < layout.num_outer; ++d) {
-    outer.sizes[d] = FastDiv(static_cast<uint32_t>(layout.outer[d].size));
+    outer.sizes[d] = divide_by(layout.outer[d].size);
     outer.self_strides[d] = layout.outer[d].self_stride;
     outer.source_strides[d] = layout.outer[d].source_stride;
   }
@@ -57,7 +57,7 @@ cudaError_t launch_atomic(const Addition& addition, const Plan& plan) {
   args.self_inner_stride = plan.layout.inner.self_stride;
   args.source_inner_stride = plan.layout.inner.source_stride;
   args.entries = static_cast<uint32_t>(problem.entries);
-  args.units = FastDiv(static_cast<uint32_t>(plan.units));
+  args.units = divide_by(plan.units);
   args.outer = make_outer(plan.layout);
   args.total_units = static_cast<uint64_t>(plan.units * problem.entries * plan.layout.outer_size);
   args.alpha = problem.alpha;
@@ -85,9 +85,9 @@ cudaError_t launch_atomic(const Addition& addition, const Plan& plan) {
       tile.rows = static_cast<uint32_t>(plan.tile_rows);
       tile.slot_bits = static_cast<uint32_t>(tile_slot_bits(plan.tile_rows));
       tile.row_units = static_cast<uint32_t>(plan.units);
-      tile.columns = FastDiv(static_cast<uint32_t>(ceil_div(plan.units, plan.tile_units)));
+      tile.columns = divide_by(ceil_div(plan.units, plan.tile_units));
       tile.per_outer = FastDiv(ceil_div(args.entries, tile.rows));
-      args.units = FastDiv(static_cast<uint32_t>(plan.tile_units));
+      args.units = divide_by(plan.tile_units);
       shape.blocks = tile.columns.divisor * tile.per_outer.divisor *
                      static_cast<unsigned>(plan.layout.outer_size);
       shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(plan.tile_rows));
@@ -121,11 +121,11 @@ cudaError_t launch_bins(const Addition& addition, const Plan& plan) {
   args.entry_stride = problem.entry_stride;
   args.self_inner_stride = plan.layout.inner.self_stride;
   args.source_inner_stride = plan.layout.inner.source_stride;
-  args.width = FastDiv(static_cast<uint32_t>(plan.layout.inner.size));
+  args.width = divide_by(plan.layout.inner.size);
   args.bins = static_cast<uint32_t>(problem.bins * plan.layout.inner.size);
   args.values = static_cast<uint32_t>(problem.entries * plan.layout.inner.size);
   args.split_values = static_cast<uint32_t>(plan.split_values);
-  args.splits = FastDiv(static_cast<uint32_t>(plan.splits));
+  args.splits = divide_by(plan.splits);
   args.copy_bits = static_cast<uint32_t>(detail::bits_for(plan.copies));
   args.outer = make_outer(plan.layout);
   args.outer_size = static_cast<uint32_t>(plan.layout.outer_size);
@@ -255,8 +255,8 @@ cudaError_t launch_rows(const Addition& addition, const Plan& plan, const Sorted
   args.lanes = static_cast<uint32_t>(plan.lanes);
   args.group_entries = static_cast<uint32_t>(plan.group_entries);
   args.range_entries = static_cast<uint32_t>(plan.range_entries());
-  args.tiles = FastDiv(static_cast<uint32_t>(plan.tiles));
-  args.ranges = FastDiv(static_cast<uint32_t>(plan.ranges()));
+  args.tiles = divide_by(plan.tiles);
+  args.ranges = divide_by(plan.ranges());
   args.tasks = static_cast<uint32_t>(plan.tasks());
   args.outer = make_outer(plan.layout);
   args.outer_size = static_cast<uint32_t>(plan.layout.outer_size);

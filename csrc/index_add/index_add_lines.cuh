@@ -49,22 +49,22 @@ inline __device__ void write_order(const OrderArgs& args, const uint32_t* keys) 
 // index_add_sort_tile.cuh.
 template <typename I>
 __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs args) {
-  constexpr uint32_t kWarps = kOrderThreads / kWarpLanes, kDigits = 1 << kOrderDigitBits;
-  static_assert(kWarps == kWarpLanes && kDigits == kWarpLanes);  // a warp sums a digit's counts up
-  constexpr uint32_t kPitch = kWarps + 1;                        // no bank conflicts
+  constexpr uint32_t kWarps = kOrderThreads / kWarp, kDigits = 1 << kOrderDigitBits;
+  static_assert(kWarps == kWarp && kDigits == kWarp);  // a warp sums a digit's counts up
+  constexpr uint32_t kPitch = kWarps + 1;              // no bank conflicts
   extern __shared__ uint4 line_memory[];
   auto* keys = reinterpret_cast<uint32_t*>(line_memory);
   __shared__ uint32_t counts[kDigits * kPitch];
   __shared__ uint32_t totals[kDigits];
   let_next_grid_start();
-  const uint32_t lane = threadIdx.x % kWarpLanes, warp = threadIdx.x / kWarpLanes;
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const uint32_t steps = (args.entries - 1) / kOrderThreads + 1;
-  const uint32_t begin = warp * steps * kWarpLanes + lane;
+  const uint32_t begin = warp * steps * kWarp + lane;
   uint32_t own[kOrderItems];
   bool in_range = true;
 #pragma unroll
   for (uint32_t j = 0; j < kOrderItems; ++j) {
-    const uint32_t entry = begin + j * kWarpLanes;
+    const uint32_t entry = begin + j * kWarp;
     if (j >= steps || entry >= args.entries) break;
     const I bin = static_cast<const I*>(args.index.values)[entry * args.index.stride];
     in_range = in_range && bin >= 0 && bin < args.index.bins;
@@ -82,7 +82,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
 #pragma unroll
     for (uint32_t j = 0; j < kOrderItems; ++j) {
       if (j >= steps) break;
-      const bool valid = begin + j * kWarpLanes < args.entries;
+      const bool valid = begin + j * kWarp < args.entries;
       const uint32_t digit = valid ? own[j] >> shift & (kDigits - 1) : 0;
       const uint32_t key = valid ? digit : kDigits;
       uint32_t equals = 0xffffffffu;
@@ -98,7 +98,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
     __syncthreads();
     uint32_t* count = &counts[warp * kPitch + lane];  // of digit `warp`, in warp `lane`
     const uint32_t up_to_own = warp_sum_up(*count);
-    if (lane == kWarpLanes - 1) totals[warp] = up_to_own;
+    if (lane == kWarp - 1) totals[warp] = up_to_own;
     __syncthreads();
     const uint32_t total = totals[lane];
     const uint32_t lower = __shfl_sync(0xffffffffu, warp_sum_up(total) - total, warp);
@@ -106,7 +106,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
     __syncthreads();
 #pragma unroll
     for (uint32_t j = 0; j < kOrderItems; ++j) {
-      if (j >= steps || begin + j * kWarpLanes >= args.entries) break;
+      if (j >= steps || begin + j * kWarp >= args.entries) break;
       keys[counts[(own[j] >> shift & (kDigits - 1)) * kPitch + warp] +
            (ranks[j / 2] >> (j % 2 * 16) & 0xffff)] = own[j];
     }
@@ -114,8 +114,8 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
     if (pass + 1 == args.passes) break;
 #pragma unroll
     for (uint32_t j = 0; j < kOrderItems; ++j) {
-      if (j >= steps || begin + j * kWarpLanes >= args.entries) break;
-      own[j] = keys[begin + j * kWarpLanes];
+      if (j >= steps || begin + j * kWarp >= args.entries) break;
+      own[j] = keys[begin + j * kWarp];
     }
   }
   write_order(args, keys);
@@ -225,20 +225,20 @@ __device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const 
 // entries first: a segmented scan of a warp's rests, then of the warps'.
 template <typename S, int R>
 __device__ __forceinline__ void add_rests(uint32_t first_bin, Pack<S, R> rest, Pack<S, R>* sums) {
-  constexpr uint32_t kWarps = kLineThreads / kWarpLanes;
+  constexpr uint32_t kWarps = kLineThreads / kWarp;
   __shared__ Pack<S, R> rests[kWarps];
   __shared__ bool any_end[kWarps];
-  const uint32_t lane = threadIdx.x % kWarpLanes, warp = threadIdx.x / kWarpLanes;
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   bool ends = first_bin != kNoBin;  // a bin, since the entry where `rest` begins
 #pragma unroll
-  for (uint32_t distance = 1; distance < kWarpLanes; distance *= 2) {
+  for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
     const Pack<S, R> before = shuffle_up(rest, distance);
     const bool ended = shuffle_up(ends, distance);
     if (lane < distance || ends) continue;
     rest = plus(before, rest);
     ends = ended;
   }
-  if (lane == kWarpLanes - 1) {
+  if (lane == kWarp - 1) {
     rests[warp] = rest;
     any_end[warp] = ends;
   }

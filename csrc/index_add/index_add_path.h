@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "common/device.h"
 #include "common/dtype.h"
 #include "common/index.h"
 #include "index_add/index_add_tuning.h"
@@ -14,8 +15,6 @@ namespace gpuopt::index_add {
 constexpr int kMaxDims = 65;  // ATen's 64, and the parts of complex numbers
 // Outer dimensions that one launch walks; problems with more are cut into slices.
 constexpr int kMaxOuterDims = 4;
-constexpr int kPackBytes = 16;  // the widest access of a thread, as in common/vec.cuh
-constexpr int kWarpLanes = 32;
 constexpr int kMaxValues = 8;  // of a lane
 // Values of an entry, and all in all, that one launch numbers.
 constexpr int64_t kMaxLaunchSize = int64_t{1} << 30;
@@ -49,12 +48,6 @@ struct Problem {
   Dim dims[kMaxDims];  // any order, sizes positive
 };
 
-// What a plan must know of the device.
-struct Device {
-  int multiprocessors = 1;
-  int shared_bytes = 48 << 10;  // that a block may have
-};
-
 // The other dimensions: `inner` is the one that neighbouring lanes run along, of size 1 where they
 // run along the entries; a row is what an entry has of it.
 struct Layout {
@@ -77,12 +70,6 @@ enum class Path : uint8_t {
 };
 
 namespace detail {
-
-inline int64_t pow2_ceil(int64_t n) {
-  int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
 
 inline int bits_for(int64_t count) {  // that tell `count` numbers apart
   int bits = 0;
@@ -137,7 +124,7 @@ inline int values_per_access(const Problem& problem, const Layout& layout) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const Dim& inner = layout.inner;
   if (inner.size > 1 && (inner.self_stride != 1 || inner.source_stride != 1)) return 1;
-  for (const int64_t bytes : {int64_t{kPackBytes}, int64_t{4}}) {
+  for (const int64_t bytes : {int64_t{kAccessBytes}, int64_t{4}}) {
     if (bytes <= size || bytes / size > kMaxValues || inner.size * size % bytes != 0) continue;
     const auto aligned = [&](int64_t stride) { return stride * size % bytes == 0; };
     bool all = reinterpret_cast<uintptr_t>(problem.self) % bytes == 0 &&
@@ -165,7 +152,7 @@ inline bool takes_few_bins(const Problem& problem, const Layout& layout) {
 // to a pack.
 inline bool takes_neighbours(const Problem& problem, const Layout& layout, int count) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t bytes = std::min<int64_t>(count * size, kPackBytes);
+  const int64_t bytes = std::min<int64_t>(count * size, kAccessBytes);
   bool all = layout.inner.size == 1 && problem.entry_stride == 1 &&
              reinterpret_cast<uintptr_t>(problem.source) % bytes == 0;
   for (int d = 0; d < layout.num_outer; ++d) {
@@ -182,7 +169,8 @@ constexpr int line_values(size_t bytes) {
 // Of a block that takes `group` outer indices.
 inline int64_t line_shared_bytes(const Problem& problem, int group) {
   const auto sum_bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
-  const int64_t sums = ceil_div<int64_t>(problem.bins * group * sum_bytes, kPackBytes) * kPackBytes;
+  const int64_t sums =
+      ceil_div<int64_t>(problem.bins * group * sum_bytes, kAccessBytes) * kAccessBytes;
   const int64_t slots = ceil_div<int64_t>(problem.entries, 16) * 16;
   return sums + slots * group * static_cast<int64_t>(size_of(problem.dtype));
 }
@@ -209,7 +197,7 @@ inline bool takes_lines(const Problem& problem, const Layout& layout, const Devi
 // are stored, so nothing queues up.)
 inline bool aggregates(const Problem& problem, const Layout& layout) {
   const int values = values_per_access(problem, layout);
-  return values * size_of(problem.dtype) == kPackBytes && problem.dtype != DType::kBool &&
+  return values * size_of(problem.dtype) == kAccessBytes && problem.dtype != DType::kBool &&
          layout.inner.size >= int64_t{kMinTileUnits} * values &&
          problem.entries >= kMinTileEntries && problem.bins < UINT32_MAX;
 }

@@ -41,7 +41,7 @@ struct Plan {
   int64_t entries = 0;
   int64_t warp_rows = 0;  // of a long segment, summed by one warp
   int64_t part_rows = 0;  // the same by one block, in several parts if it has more
-  int64_t range_entries() const { return int64_t{kWarpLanes} / lanes * group_entries; }
+  int64_t range_entries() const { return int64_t{kWarp} / lanes * group_entries; }
   // Short segments: a warp's each.
   int64_t ranges() const { return ceil_div(entries, range_entries()); }
   int64_t tasks() const { return ranges() * tiles * layout.outer_size; }
@@ -61,11 +61,11 @@ struct Plan {
 // Lanes of a group: few enough that at most a fifth of them is idle, if that leaves accesses of a
 // row in reach of each other.
 inline int lanes_for(int64_t units) {
-  if (units < 8) return static_cast<int>(detail::pow2_ceil(units));
+  if (units < 8) return static_cast<int>(pow2_ceil(units));
   for (const int lanes : {32, 16, 8}) {
     if (ceil_div<int64_t>(units, lanes) * lanes * 4 <= units * 5) return lanes;
   }
-  return static_cast<int>(std::min<int64_t>(detail::pow2_ceil(units), kWarpLanes));
+  return static_cast<int>(std::min<int64_t>(pow2_ceil(units), kWarp));
 }
 
 // Of an entry while it is sorted, below its bin.
@@ -126,13 +126,13 @@ inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
     plan.split_values = ceil_div<int64_t>(ceil_div(values, plan.splits), kBinPack) * kBinPack;
     // No more copies than what setting them up and adding them up costs less than the values do.
     const int64_t one = bytes * plan.outer_group;
-    const int copies = plan.outer_group == 1 ? kMaxBinCopies : kWarpLanes;
+    const int copies = plan.outer_group == 1 ? kMaxBinCopies : kWarp;
     while (plan.copies < copies && one * plan.copies * 2 <= most &&
            problem.bins * width * plan.copies * 2 <= plan.split_values) {
       plan.copies *= 2;
     }
     if (plan.outer_group == 1 && problem.index_stride == 1 &&
-        reinterpret_cast<uintptr_t>(problem.index) % kPackBytes == 0 &&
+        reinterpret_cast<uintptr_t>(problem.index) % kAccessBytes == 0 &&
         takes_neighbours(problem, plan.layout, kBinPack)) {
       plan.values = kBinPack;
     }
@@ -172,7 +172,7 @@ inline Plan make_plan(const Problem& problem, Path path, const Device& device) {
     plan.tiles = ceil_div<int64_t>(plan.units, plan.lanes);
     plan.group_entries = std::min(kShortSegment, 8 * plan.lanes);
     plan.entries = problem.entries;
-    plan.warp_rows = int64_t{kGroupRows} * (kWarpLanes / plan.lanes);
+    plan.warp_rows = int64_t{kGroupRows} * (kWarp / plan.lanes);
     // So that the sums of parts take no more memory than 16 bytes an entry.
     plan.part_rows = std::max({int64_t{kGroupRows} * (kRowThreads / plan.lanes),
                                ceil_div<int64_t>(plan.entries, kMaxParts),

@@ -58,7 +58,7 @@ __device__ __forceinline__ Sum<T> take_part(Sum<T>& sum, bool& more) {
 }
 
 template <typename T, int V>
-struct alignas(sizeof(Sum<T>) * V < kPackBytes ? sizeof(Sum<T>) * V : kPackBytes) Sums {
+struct alignas(sizeof(Sum<T>) * V < kAccessBytes ? sizeof(Sum<T>) * V : kAccessBytes) Sums {
   Sum<T> values[V];
 
   __device__ __forceinline__ Sums() {

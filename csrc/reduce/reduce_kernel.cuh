@@ -13,8 +13,6 @@
 
 namespace gpuopt::reduce {
 
-constexpr int kWarp = 32;
-
 // Dimensions as kernels walk them, innermost first.
 struct KernelDims {
   int count = 0;
@@ -178,7 +176,7 @@ __device__ __forceinline__ void emit_pack(const Op& op, const Args& args, uint32
     const int64_t offset = out_offset(args, output);
     with_out_type<V>(args.out_dtype, [&](auto type) {
       using T = decltype(type);
-      constexpr int kMost = kPackBytes / static_cast<int>(sizeof(T));
+      constexpr int kMost = kAccessBytes / static_cast<int>(sizeof(T));
       constexpr int kPart = kCount < kMost ? kCount : kMost;
       T* out = static_cast<T*>(args.out) + offset;
 #pragma unroll
@@ -280,10 +278,10 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         const auto address = reinterpret_cast<uintptr_t>(in + offsets[u]);
-        shifts[u] = static_cast<uint32_t>(address % kPackBytes);
+        shifts[u] = static_cast<uint32_t>(address % kAccessBytes);
         blocks[u] = address - shifts[u];
-        inside = inside && (!valid[u] ||
-                            blocks[u] + 2 * kPackBytes <= reinterpret_cast<uintptr_t>(args.in_end));
+        inside = inside && (!valid[u] || blocks[u] + 2 * kAccessBytes <=
+                                             reinterpret_cast<uintptr_t>(args.in_end));
       }
       if (inside) {
         uint4 low[kUnroll], high[kUnroll];
@@ -307,7 +305,7 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
     } else {
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if constexpr (sizeof(In) * kValues == kPackBytes) {
+        if constexpr (sizeof(In) * kValues == kAccessBytes) {
           packs[u] = pack_of<In>(load_16_bytes(in + offsets[u], valid[u], args.read_once));
         } else {
           if (valid[u]) packs[u] = load_pack<In, kValues>(in + offsets[u]);

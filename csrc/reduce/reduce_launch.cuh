@@ -156,8 +156,8 @@ cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan
   args.workspace = workspace;
   // x outputs a block, a power of two: a sector of them, or more where there are few slots. The
   // lanes of the same output are neighbours then, and few slots need one warp.
-  const int64_t sector = std::min<int64_t>(detail::pow2_ceil(plan.outputs), 8);
-  const int64_t y = std::clamp(detail::pow2_ceil(slots), kWarp / sector, kFinishThreads / sector);
+  const int64_t sector = std::min<int64_t>(pow2_ceil(plan.outputs), 8);
+  const int64_t y = std::clamp(pow2_ceil(slots), kWarp / sector, kFinishThreads / sector);
   const int64_t wide = std::min<int64_t>(kWarp, kFinishThreads / (2 * y));
   args.y = divide_by(y);
   args.x = divide_by(plan.outputs >= kWarp ? std::max(sector, wide) : sector);

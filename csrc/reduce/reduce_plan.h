@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "common/device.h"
 #include "common/dtype.h"
 #include "common/index.h"
 #include "reduce/reduce_tuning.h"
@@ -16,7 +17,6 @@ namespace gpuopt::reduce {
 constexpr int kMaxDims = 64;
 // Dimensions of either kind that one launch walks; problems with more are cut into slices.
 constexpr int kMaxKernelDims = 6;
-constexpr int kAccessBytes = 16;
 
 // A dimension: kept ones step through the output, reduced ones don't. Strides are in elements.
 struct Dim {
@@ -43,11 +43,6 @@ struct Kernels {
       true;  // compiled for the stored type; else values come one by one, through a switch
   size_t accumulator_bytes = 0;
   int values_in_flight = kValueUnroll;
-};
-
-// What a plan must know of the device.
-struct Device {
-  int multiprocessors = 1;
 };
 
 enum class Path : uint8_t {
@@ -107,12 +102,6 @@ struct Plan {
 };
 
 namespace detail {
-
-inline int64_t pow2_ceil(int64_t n) {
-  int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
 
 struct Merged {
   int count = 0;

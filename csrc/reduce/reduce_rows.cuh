@@ -11,7 +11,7 @@ extern __shared__ uint4 shared[];
 // The values before the first whole aligned pack.
 template <typename In>
 __device__ __forceinline__ uint32_t head_of(const In* row) {
-  return static_cast<uint32_t>(-reinterpret_cast<uintptr_t>(row) % kPackBytes / sizeof(In));
+  return static_cast<uint32_t>(-reinterpret_cast<uintptr_t>(row) % kAccessBytes / sizeof(In));
 }
 
 // The values of each row that aligned packs leave out, at both its ends: at most kValues - 1 each.

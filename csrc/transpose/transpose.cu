@@ -6,8 +6,6 @@
 namespace gpuopt::transpose {
 namespace {
 
-FastDiv divide_by(int64_t n) { return FastDiv(static_cast<uint32_t>(n)); }
-
 Args make_args(const Problem& problem, const Plan& plan) {
   Args args{};
   args.in = problem.in;

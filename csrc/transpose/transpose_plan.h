@@ -37,7 +37,6 @@ enum class Path : uint8_t {
 // Not swept but for tiles of 128 x 128 of 2-byte elements (README): threads, the sizes of tiles and
 // strips, and the limits between them.
 constexpr int kThreads = 256;
-constexpr int64_t kAccessBytes = 16;
 constexpr int64_t kSectorBytes = 32;  // what memory writes at once
 constexpr int64_t kLineBytes = 128;
 

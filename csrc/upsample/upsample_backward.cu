@@ -9,8 +9,6 @@
 namespace gpuopt::upsample {
 namespace {
 
-FastDiv divide_by(int64_t n) { return FastDiv(static_cast<uint32_t>(n)); }
-
 BackwardArgs make_args(const Problem& problem, const BackwardPlan& plan) {
   const Layout& layout = plan.layout;
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
@@ -111,7 +109,7 @@ cudaError_t launch_windows(const BackwardPlan& plan, BackwardArgs args, cudaStre
   args.threads = args.units / args.images * args.image_step;
   constexpr int kBytes = sizeof(T) * kElements;
   constexpr int kAtOnce = images_at_once(kBytes, kMost);
-  constexpr bool kPacks = kBytes == kPackBytes;
+  constexpr bool kPacks = kBytes == kAccessBytes;
   const LaunchShape shape = blocks_of(args.threads);
   return with_once<kPacks>(plan, [&](auto once) {
     return plan.images_per_thread >= kAtOnce
@@ -125,7 +123,7 @@ cudaError_t launch_windows(const BackwardPlan& plan, BackwardArgs args, cudaStre
 template <typename T, int kElements>
 cudaError_t launch_units(const BackwardPlan& plan, const BackwardArgs& args, cudaStream_t stream) {
   if (plan.path == BackwardPath::kPixels) {
-    constexpr bool kPacks = sizeof(T) * kElements == kPackBytes;
+    constexpr bool kPacks = sizeof(T) * kElements == kAccessBytes;
     const LaunchShape shape = blocks_of(int64_t{args.units} * plan.splits);
     return with_once<kPacks>(plan, [&](auto once) {
       return launch_kernel(backward_pixels_kernel<T, kElements, once.value>, shape, stream, args);

@@ -53,7 +53,7 @@ __device__ __forceinline__ const T* image_at(const BackwardArgs& args, uint32_t 
 // template's, since a flag's second load in front of each takes up to a third longer.
 template <typename T, int kElements, bool kOnce>
 __device__ __forceinline__ Pack<T, kElements> load_valid(const T* aligned, bool valid) {
-  if constexpr (sizeof(T) * kElements == kPackBytes) {
+  if constexpr (sizeof(T) * kElements == kAccessBytes) {
     return pack_of<T>(load_16_bytes(aligned, valid, kOnce));
   } else if constexpr (sizeof(T) > 1) {
     using Word =

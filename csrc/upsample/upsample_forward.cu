@@ -13,7 +13,6 @@ ForwardArgs make_args(const Problem& problem, const ForwardPlan& plan) {
   args.out = problem.to;
   args.height = problem.height;
   args.width = problem.width;
-  const auto divide_by = [](int64_t n) { return FastDiv(static_cast<uint32_t>(n)); };
   args.packs_per_row = divide_by(std::max<int64_t>(plan.packs_per_row, 1));
   args.pixel_units = divide_by(layout.pixel_units);
   args.out_width = divide_by(problem.width.out);
@@ -25,7 +24,7 @@ ForwardArgs make_args(const Problem& problem, const ForwardPlan& plan) {
   args.rows = static_cast<uint32_t>(std::min(plan.rows, kMaxIndex32));
   args.packs_at_once = plan.packs_at_once;
   args.packs_per_group = divide_by(std::clamp<int64_t>(
-      plan.group_images * problem.height.out * plan.row_units * layout.unit_bytes / kPackBytes, 1,
+      plan.group_images * problem.height.out * plan.row_units * layout.unit_bytes / kAccessBytes, 1,
       kMaxIndex32));
   args.group_images = static_cast<uint32_t>(plan.group_images);
   args.groups = static_cast<uint32_t>(plan.groups);
@@ -58,7 +57,7 @@ cudaError_t launch(const ForwardPlan& plan, const ForwardArgs& args, cudaStream_
     }
   }
   if (plan.path == Path::kPacks) {
-    if constexpr (kRepeat > 1 || sizeof(Unit) == kPackBytes) {
+    if constexpr (kRepeat > 1 || sizeof(Unit) == kAccessBytes) {
       return start(forward_packs_kernel<Unit, kRepeat>);
     }
   }
@@ -75,7 +74,7 @@ cudaError_t launch(const ForwardPlan& plan, const ForwardArgs& args, cudaStream_
 
 template <typename Unit>
 cudaError_t launch(const ForwardPlan& plan, const ForwardArgs& args, cudaStream_t stream) {
-  constexpr int kUnits = kPackBytes / sizeof(Unit);
+  constexpr int kUnits = kAccessBytes / sizeof(Unit);
   if constexpr (kUnits >= 8) {
     if (plan.repeat == 8) return launch<Unit, 8>(plan, args, stream);
   }
@@ -117,7 +116,7 @@ ForwardArgs part_of(const ForwardArgs& args, const ForwardPlan& plan, int64_t fi
   part.first_row = static_cast<uint32_t>(row % height);
   part.first_image = static_cast<uint32_t>(image % layout.channels);
   part.units = static_cast<uint32_t>(units);
-  part.packs = static_cast<uint32_t>(units * layout.unit_bytes / kPackBytes);
+  part.packs = static_cast<uint32_t>(units * layout.unit_bytes / kAccessBytes);
   part.rows = static_cast<uint32_t>(std::min(plan.rows - row, kMaxIndex32));
   return part;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "common/device.h"
 #include "common/dtype.h"
 #include "upsample/upsample_index.h"
 
@@ -21,12 +22,6 @@ struct Problem {
   int64_t batch_stride = 0, channel_stride = 0, row_stride = 0, pixel_stride = 0;
   bool channels_last = false;
 };
-
-struct Device {
-  int multiprocessors = 1;
-};
-
-constexpr int kPackBytes = 16;  // the widest access of a thread, as in common/vec.cuh
 
 // Forward, with the times of (2,512,256,256) x2 in f32 or bf16 on an H200. Small blocks of threads
 // that load two packs before they store them: 326 us; blocks of 256 335, one pack 348, four 332.
@@ -83,7 +78,7 @@ inline int alignment_of_rows(const Problem& problem, const Layout& layout) {
                                    layout.row_stride * layout.unit_bytes});
 }
 
-inline Layout make_layout(const Problem& problem, int widest_unit = kPackBytes) {
+inline Layout make_layout(const Problem& problem, int widest_unit = kAccessBytes) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   Layout layout;
   layout.unit_bytes = static_cast<int>(size);
@@ -149,7 +144,7 @@ inline ForwardPlan plan_forward(const Problem& problem, const Device& device) {
   plan.layout = make_layout(problem);
   const Layout& layout = plan.layout;
   const Axis &height = problem.height, &width = problem.width;
-  const int64_t pack_units = kPackBytes / layout.unit_bytes;
+  const int64_t pack_units = kAccessBytes / layout.unit_bytes;
   plan.rows = layout.images * height.out;
   plan.row_units = width.out * layout.pixel_units;
   plan.packs_per_row = plan.row_units / pack_units;
@@ -166,10 +161,10 @@ inline ForwardPlan plan_forward(const Problem& problem, const Device& device) {
     }
   }
   const bool rows_of_packs = plan.row_units % pack_units == 0;
-  const int64_t word_bytes = kPackBytes / plan.repeat;
+  const int64_t word_bytes = kAccessBytes / plan.repeat;
   const bool words = layout.pixel_stride == 1 && alignment_of_rows(problem, layout) >= word_bytes &&
                      (plan.repeat == width.factor || plan.repeat == pack_units);
-  const bool whole_packs = layout.unit_bytes == kPackBytes;  // wide pixels
+  const bool whole_packs = layout.unit_bytes == kAccessBytes;  // wide pixels
   // All threads of one pack are resident at once: two packs each would only take longer.
   const int64_t resident = int64_t{2048} * device.multiprocessors;
   plan.packs_at_once = plan.packs <= resident ? 1 : kPacksAtOnce;
@@ -301,15 +296,16 @@ inline BackwardPlan plan_backward(const Problem& problem, const Device& device) 
   BackwardPlan plan;
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   // Gradients of bytes have no packs: each of their values becomes a sum of 32 bits.
-  plan.layout = make_layout(problem, size == 1 ? 1 : kPackBytes);
+  plan.layout = make_layout(problem, size == 1 ? 1 : kAccessBytes);
   const Layout& layout = plan.layout;
   const Axis &height = problem.height, &width = problem.width;
   plan.rows = layout.images * height.in;
   plan.row_units = width.in * layout.pixel_units;
-  const int64_t pack_values = kPackBytes / size, row_values = width.out * layout.pixel_units;
+  const int64_t pack_values = kAccessBytes / size, row_values = width.out * layout.pixel_units;
   const int64_t tall = detail::widest_window(height), wide = detail::widest_window(width);
   const int64_t blocks = int64_t{2} * device.multiprocessors;
-  plan.aligned = row_values % pack_values == 0 && alignment_of_rows(problem, layout) == kPackBytes;
+  plan.aligned =
+      row_values % pack_values == 0 && alignment_of_rows(problem, layout) == kAccessBytes;
 
   const int64_t bytes = layout.images * height.out * row_values * layout.unit_bytes;
   plan.read_once = kReadOnceFrom <= bytes && bytes <= kReadOnceTo;
