@@ -1,24 +1,33 @@
-// gpuopt::index_add: stretches of the index, and slices of the rest, that one launch takes; float32
-// and float64.
+// gpuopt::index_add: chooses the path, then plans and launches each part that one launch takes.
 #include "index_add/index_add.h"
 #include "index_add/index_add_launch.cuh"
 #include "index_add/index_add_slices.h"
 
 namespace gpuopt::index_add {
+namespace {
+
+// The launchers of a type's plans are instantiated in index_add_float.cu, _half.cu and _integer.cu.
+cudaError_t launch_plan(const Plan& plan, const Addition& addition) {
+  return dispatch_storage(addition.problem.dtype, [&](auto value) {
+    using T = decltype(value);
+    if constexpr (kCategory<T> == Category::kComplex) {
+      return cudaErrorInvalidValue;  // problems have two real parts instead
+    } else {
+      return std::visit([&](const auto& one) { return launch<T>(one, addition); }, plan);
+    }
+  });
+}
+
+}  // namespace
 
 cudaError_t add(const Problem& problem, const Device& device, Workspace& workspace,
                 cudaStream_t stream) {
-  const Path path = choose_path(problem, device);
-  return for_each_stretch(problem, [&](const Problem& stretch) {
-    return for_each_slice(stretch, [&](const Problem& slice) {
-      const Plan plan = make_plan(slice, path, device);
-      workspace.release();
-      const Addition addition{slice, device, workspace, stream};
-      if (is_half(slice.dtype)) return add_halves(addition, plan);
-      if (!is_inexact(slice.dtype)) return add_integers(addition, plan);
-      return slice.dtype == DType::kFloat32 ? launch<float>(addition, plan)
-                                            : launch<double>(addition, plan);
-    });
+  const Layout layout = make_layout(problem);
+  const Path path = choose_path(problem, layout, device);
+  return for_each_part(problem, layout, [&](const Problem& part, const Layout& part_layout) {
+    const Plan plan = make_plan(path, part, part_layout, device);
+    workspace.release();
+    return launch_plan(plan, Addition{part, part_layout, device, workspace, stream});
   });
 }
 

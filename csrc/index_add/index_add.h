@@ -6,7 +6,7 @@
 
 #include "common/export.h"
 #include "common/workspace.h"
-#include "index_add/index_add_plan.h"
+#include "index_add/index_add_problem.h"
 
 namespace gpuopt::index_add {
 

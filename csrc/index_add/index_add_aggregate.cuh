@@ -209,4 +209,29 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
   }
 }
 
+template <typename T>
+cudaError_t launch(const TilesPlan& plan, const Addition& addition) {
+  if constexpr (std::is_same_v<T, Bool> || kPackSize<T> > kMaxValues) {
+    return cudaErrorInvalidValue;
+  } else {
+    AtomicArgs args = make_atomic_args(addition, plan.units);
+    args.units = divide_by(plan.tile_units);
+    TileArgs tile;
+    tile.rows = static_cast<uint32_t>(plan.tile_rows);
+    tile.slot_bits = static_cast<uint32_t>(tile_slot_bits(plan.tile_rows));
+    tile.row_units = static_cast<uint32_t>(plan.units);
+    tile.columns = divide_by(ceil_div(plan.units, plan.tile_units));
+    tile.per_outer = FastDiv(ceil_div(args.entries, tile.rows));
+    LaunchShape shape;
+    shape.threads = static_cast<unsigned>(plan.tile_threads);
+    shape.blocks = tile.columns.divisor * tile.per_outer.divisor *
+                   static_cast<unsigned>(addition.layout.outer_size);
+    shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(plan.tile_rows));
+    return launch_kernel(plan.tile_threads == kFewRowsThreads
+                             ? add_aggregated<T, kPackSize<T>, kFewRowsThreads>
+                             : add_aggregated<T, kPackSize<T>, kAtomicThreads>,
+                         shape, addition.stream, args, tile);
+  }
+}
+
 }  // namespace gpuopt::index_add

@@ -3,8 +3,7 @@
 #pragma once
 
 #include "common/atomic.cuh"
-#include "common/launch.cuh"
-#include "index_add/index_add_values.cuh"
+#include "index_add/index_add_launch.cuh"
 
 namespace gpuopt::index_add {
 
@@ -109,6 +108,39 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const Atomic
   for (int u = 0; u < kAtomicUnroll; ++u) {
     if (u < addends.count) addends.add(args, u, alpha);
   }
+}
+
+// ---------------------------------------------------------------- launch
+
+inline AtomicArgs make_atomic_args(const Addition& addition, int64_t units) {
+  const Problem& problem = addition.problem;
+  const Layout& layout = addition.layout;
+  AtomicArgs args;
+  set_operands(args, addition);
+  args.index = make_index(problem);
+  int64_t reach = 1 + (problem.bins - 1) * problem.bin_stride +
+                  (layout.inner.size - 1) * layout.inner.self_stride;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    reach += (layout.outer[d].size - 1) * layout.outer[d].self_stride;
+  }
+  args.first_byte = reinterpret_cast<uint64_t>(problem.self);
+  args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * size_of(problem.dtype);
+  args.entries = static_cast<uint32_t>(problem.entries);
+  args.units = divide_by(units);
+  args.total_units = static_cast<uint64_t>(units * problem.entries * layout.outer_size);
+  return args;
+}
+
+template <typename T>
+cudaError_t launch(const AtomicPlan& plan, const Addition& addition) {
+  const AtomicArgs args = make_atomic_args(addition, plan.units);
+  const auto block_units = static_cast<uint32_t>(plan.thread_units) * kAtomicThreads;
+  LaunchShape shape;
+  shape.threads = kAtomicThreads;
+  shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
+  return with_values<T>(plan.values, [&](auto values) {
+    return launch_kernel(add_atomically<T, values>, shape, addition.stream, args, block_units);
+  });
 }
 
 }  // namespace gpuopt::index_add

@@ -7,8 +7,7 @@
 // Copies of a bin lie side by side, a bank each, so that lanes of different copies never conflict.
 #pragma once
 
-#include "common/launch.cuh"
-#include "index_add/index_add_values.cuh"
+#include "index_add/index_add_launch.cuh"
 
 namespace gpuopt::index_add {
 
@@ -269,6 +268,49 @@ __global__ __launch_bounds__(kBinSumsX* kBinSumsY) void add_split_sums(const Bin
 #pragma unroll
   for (int i = 1; i < kBinSumsY; ++i) sum = plus(sum, sums[i][x]);
   add_to_self<T>(args, outer, bin, sum);
+}
+
+template <typename T>
+cudaError_t launch(const BinsPlan& plan, const Addition& addition) {
+  const Problem& problem = addition.problem;
+  const Layout& layout = addition.layout;
+  BinArgs args;
+  set_operands(args, addition);
+  args.index = make_index(problem);
+  args.width = divide_by(layout.inner.size);
+  args.bins = static_cast<uint32_t>(problem.bins * layout.inner.size);
+  args.values = static_cast<uint32_t>(problem.entries * layout.inner.size);
+  args.split_values = static_cast<uint32_t>(plan.split_values);
+  args.splits = divide_by(plan.splits);
+  args.copy_bits = static_cast<uint32_t>(bits_for(plan.copies));
+  args.outer_size = static_cast<uint32_t>(layout.outer_size);
+  LaunchShape shape;
+  shape.threads = kBinThreads;
+  shape.blocks =
+      ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group)) * args.splits.divisor;
+  shape.shared_bytes =
+      size_t{args.bins} * static_cast<size_t>(plan.copies * plan.outer_group) * sizeof(Sum<T>);
+  if (plan.splits > 1) {
+    args.split_sums = addition.workspace.allocate(size_t{args.outer_size} * args.splits.divisor *
+                                                  args.bins * sizeof(Sum<T>));
+  }
+  const auto start = [&](auto kernel) {
+    return launch_shared(kernel, shape, addition.stream, args);
+  };
+  const auto add_in_shared_memory = [&] {
+    if (plan.values > 1) {
+      return problem.long_index ? start(add_packs_in_bins<T, int64_t>)
+                                : start(add_packs_in_bins<T, int32_t>);
+    }
+    return plan.outer_group == 1 ? start(add_in_bins<T, 1>) : start(add_in_bins<T, kBinOuterGroup>);
+  };
+  const cudaError_t error = add_in_shared_memory();
+  if (error != cudaSuccess || plan.splits == 1) return error;
+  shape.blocks = args.outer_size * ceil_div<uint32_t>(args.bins, kBinSumsX);
+  shape.threads = kBinSumsX * kBinSumsY;
+  shape.shared_bytes = 0;
+  shape.overlaps_before = true;
+  return launch_kernel(add_split_sums<T>, shape, addition.stream, args);
 }
 
 }  // namespace gpuopt::index_add

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "binding/check.h"
-#include "index_add/index_add_plan.h"
+#include "index_add/index_add_problem.h"
 
 namespace gpuopt::index_add {
 

@@ -1,11 +1,9 @@
 // gpuopt::index_add of float16 and bfloat16.
-#include "index_add/index_add_launch.cuh"
+#include "index_add/index_add_instances.cuh"
 
 namespace gpuopt::index_add {
 
-cudaError_t add_halves(const Addition& addition, const Plan& plan) {
-  return addition.problem.dtype == DType::kFloat16 ? launch<__half>(addition, plan)
-                                                   : launch<__nv_bfloat16>(addition, plan);
-}
+GPUOPT_INDEX_ADD(__half)
+GPUOPT_INDEX_ADD(__nv_bfloat16)
 
 }  // namespace gpuopt::index_add

@@ -149,4 +149,28 @@ __global__ __launch_bounds__(kAtomicThreads,
   }
 }
 
+template <typename T>
+cudaError_t launch(const HotPlan& plan, const Addition& addition) {
+  const AtomicArgs args = make_atomic_args(addition, plan.units);
+  auto* list = static_cast<HotList*>(addition.workspace.allocate(sizeof(HotList)));
+  LaunchShape one_block;
+  one_block.threads = kHotSamples;
+  const cudaError_t error =
+      launch_kernel(find_hot_bins<kHotSamples>, one_block, addition.stream, args.index,
+                    args.entries, static_cast<uint32_t>(plan.hot_bins), list);
+  if (error != cudaSuccess) return error;
+  const auto most_blocks = static_cast<uint64_t>(kHotBlocksPerSm * addition.device.multiprocessors);
+  const auto block_units = static_cast<uint32_t>(ceil_div<uint64_t>(args.total_units, most_blocks));
+  LaunchShape shape;
+  shape.threads = kAtomicThreads;
+  shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
+  shape.shared_bytes =
+      static_cast<size_t>(plan.hot_bins * addition.layout.inner.size) * kHotCopies * sizeof(Sum<T>);
+  shape.overlaps_before = true;
+  return with_values<T>(plan.values, [&](auto values) {
+    return launch_kernel(add_with_hot_bins<T, values>, shape, addition.stream, args, block_units,
+                         list);
+  });
+}
+
 }  // namespace gpuopt::index_add

@@ -132,8 +132,9 @@ cudaError_t launch_sorted(const Call& call) {
     Index index = make_index(problem);
     index.values = problem.index + first;
     SortedIndex sorted;
-    const cudaError_t error = sort_index(index, static_cast<uint32_t>(entries), nullptr, 0,
-                                         call.device, call.workspace, call.stream, &sorted);
+    const cudaError_t error = sort_index(plan_sort(entries, problem.rows, call.device), index,
+                                         static_cast<uint32_t>(entries), nullptr, 0, call.workspace,
+                                         call.stream, &sorted);
     if (error != cudaSuccess) return error;
     const auto blocks = static_cast<unsigned>(ceil_div<int64_t>(entries, kThreads / 32));
     const T* source = static_cast<const T*>(problem.source) + first * problem.width;

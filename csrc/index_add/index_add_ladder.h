@@ -8,11 +8,11 @@
 
 #include <cstdint>
 
+#include "common/device.h"
 #include "common/dtype.h"
 #include "common/export.h"
 #include "common/ladder.h"
 #include "common/workspace.h"
-#include "index_add/index_add_plan.h"
 
 namespace gpuopt::index_add {
 

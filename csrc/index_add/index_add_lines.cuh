@@ -5,9 +5,8 @@
 // them by all. It takes no atomics, and an order that depends on the number of entries alone.
 #pragma once
 
-#include "common/launch.cuh"
 #include "common/warp.cuh"
-#include "index_add/index_add_values.cuh"
+#include "index_add/index_add_launch.cuh"
 
 namespace gpuopt::index_add {
 
@@ -319,6 +318,44 @@ __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const 
       self[r][bin * args.bin_stride] = from_compute<T>(plus(to_compute(values[r]), own.values[r]));
     }
   }
+}
+
+template <typename T>
+cudaError_t launch(const LinesPlan& plan, const Addition& addition) {
+  const Problem& problem = addition.problem;
+  const Layout& layout = addition.layout;
+  OrderArgs order;
+  order.index = make_index(problem);
+  order.entries = static_cast<uint32_t>(problem.entries);
+  order.passes =
+      static_cast<uint32_t>(std::max(ceil_div(bits_for(problem.bins), kOrderDigitBits), 1));
+  order.thread_entries = static_cast<uint32_t>(plan.thread_entries);
+  order.order = static_cast<uint32_t*>(addition.workspace.allocate(
+      static_cast<size_t>(plan.thread_entries) * kLineThreads * sizeof(uint32_t)));
+  LineArgs args;
+  set_operands(args, addition);
+  args.order = reinterpret_cast<const uint4*>(order.order);
+  args.entries = order.entries;
+  args.bins = static_cast<uint32_t>(problem.bins);
+  args.thread_entries = order.thread_entries;
+  args.pairs = plan.values == 2;
+  args.outer_size = static_cast<uint32_t>(layout.outer_size);
+
+  LaunchShape shape;
+  const auto start = [&](auto kernel, const auto& kernel_args) {
+    return launch_shared(kernel, shape, addition.stream, kernel_args);
+  };
+  shape.threads = kOrderThreads;
+  shape.shared_bytes = static_cast<size_t>(order_shared_bytes(problem));
+  const cudaError_t error = problem.long_index ? start(order_entries<int64_t>, order)
+                                               : start(order_entries<int32_t>, order);
+  if (error != cudaSuccess) return error;
+  constexpr int kValues = line_values(sizeof(T));
+  shape.threads = kLineThreads;
+  shape.blocks = ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group));
+  shape.shared_bytes = static_cast<size_t>(line_shared_bytes(problem, plan.outer_group));
+  shape.overlaps_before = true;
+  return plan.outer_group == 1 ? start(add_lines<T, 1>, args) : start(add_lines<T, kValues>, args);
 }
 
 }  // namespace gpuopt::index_add

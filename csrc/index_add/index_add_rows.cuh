@@ -5,9 +5,9 @@
 // written once, sums come in one order, and no group has much more to do than another.
 #pragma once
 
-#include "common/launch.cuh"
+#include "index_add/index_add_launch.cuh"
 #include "index_add/index_add_segments.cuh"
-#include "index_add/index_add_values.cuh"
+#include "index_add/index_add_sort.cuh"
 
 namespace gpuopt::index_add {
 
@@ -320,6 +320,95 @@ __global__ __launch_bounds__(kRowThreads, kRowBlocksPerSm<V>) void sum_rows(cons
   } else {
     sum_short_segments<T, V>(args, shared);
   }
+}
+
+// ---------------------------------------------------------------- launch
+
+// What sums of sorted rows need besides the sorted index.
+struct RowMemory {
+  void* zeroed = nullptr;  // Counters and tickets
+  uint32_t num_zeroed = 0;
+  Part* parts = nullptr;
+  uint32_t num_parts = 0;
+  void* sums = nullptr;
+};
+
+inline RowMemory allocate_rows(const SortedPlan& plan, size_t sum_bytes, const Addition& addition) {
+  RowMemory memory;
+  Workspace& workspace = addition.workspace;
+  const int64_t slices = plan.tiles * addition.layout.outer_size;
+  const int64_t entries = addition.problem.entries;
+  // Of the parts of a segment that has several, all but the last are full.
+  const int64_t slots = entries > plan.part_rows ? 2 * (entries / plan.part_rows) : 0;
+  const auto words = static_cast<int64_t>(sizeof(Counters) / sizeof(uint32_t));
+  memory.num_zeroed = static_cast<uint32_t>(words + slots * slices);
+  memory.zeroed = workspace.allocate(sizeof(uint32_t) * memory.num_zeroed);
+  memory.num_parts = static_cast<uint32_t>(entries / kShortSegment + slots);
+  memory.parts =
+      static_cast<Part*>(workspace.allocate(sizeof(Part) * (size_t{memory.num_parts} + 1)));
+  if (slots > 0) {
+    memory.sums = workspace.allocate(static_cast<size_t>(slots * slices * plan.lanes) *
+                                     static_cast<size_t>(plan.values) * sum_bytes);
+  }
+  return memory;
+}
+
+template <typename T, int V>
+cudaError_t launch_rows(const SortedPlan& plan, const Addition& addition, const SortedIndex& sorted,
+                        const RowMemory& memory) {
+  const Problem& problem = addition.problem;
+  const Layout& layout = addition.layout;
+  RowArgs args;
+  set_operands(args, addition);
+  SegmentArgs& segments = args.segments;
+  segments.entries = sorted.entries;
+  segments.count = static_cast<uint32_t>(problem.entries);
+  segments.position_bits = sorted.position_bits;
+  segments.warp_rows = static_cast<uint32_t>(plan.warp_rows);
+  segments.part_rows = static_cast<uint32_t>(plan.part_rows);
+  segments.counters = static_cast<Counters*>(memory.zeroed);
+  segments.parts = memory.parts;
+  segments.capacity = memory.num_parts;
+  args.units = static_cast<uint32_t>(plan.units);
+  args.lanes = static_cast<uint32_t>(plan.lanes);
+  args.group_entries = static_cast<uint32_t>(plan.group_entries);
+  args.range_entries = static_cast<uint32_t>(plan.range_entries);
+  args.tiles = divide_by(plan.tiles);
+  args.ranges = divide_by(plan.ranges);
+  args.tasks = static_cast<uint32_t>(plan.tasks);
+  args.outer_size = static_cast<uint32_t>(layout.outer_size);
+  args.tickets = reinterpret_cast<uint32_t*>(segments.counters + 1);
+  args.part_sums = memory.sums;
+
+  LaunchShape shape;
+  shape.threads = kRowThreads;
+  shape.overlaps_before = true;
+  if (problem.entries > kShortSegment) {
+    const cudaError_t error = find_long_segments(segments, addition.stream);
+    if (error != cudaSuccess) return error;
+    const int64_t most = problem.entries / kShortSegment * plan.tiles * layout.outer_size;
+    args.workers = static_cast<uint32_t>(
+        std::min<int64_t>(most, int64_t{kRowBlocksPerSm<V>} * addition.device.multiprocessors));
+  }
+  shape.blocks = args.workers + static_cast<unsigned>(ceil_div<int64_t>(plan.tasks, kRowWarps));
+  const auto chunks = static_cast<size_t>(plan.range_entries / kShortSegment + 1);
+  shape.shared_bytes = sizeof(Sums<T, V>) * kRowThreads +
+                       sizeof(uint64_t) * kRowWarps * (chunks * (2 * kShortSegment + 1) + 1);
+  return launch_kernel(sum_rows<T, V>, shape, addition.stream, args);
+}
+
+template <typename T>
+cudaError_t launch(const SortedPlan& plan, const Addition& addition) {
+  const RowMemory memory = allocate_rows(plan, sizeof(Sum<T>), addition);
+  SortedIndex sorted;
+  const cudaError_t error = sort_index(plan.sort, make_index(addition.problem),
+                                       static_cast<uint32_t>(addition.problem.entries),
+                                       static_cast<uint32_t*>(memory.zeroed), memory.num_zeroed,
+                                       addition.workspace, addition.stream, &sorted);
+  if (error != cudaSuccess) return error;
+  return with_values<T>(plan.values, [&](auto values) {
+    return launch_rows<T, values>(plan, addition, sorted, memory);
+  });
 }
 
 }  // namespace gpuopt::index_add

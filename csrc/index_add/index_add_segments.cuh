@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "index_add/index_add_plan.h"
+#include "index_add/index_add_sorted.h"
 
 namespace gpuopt::index_add {
 

@@ -1,7 +1,7 @@
 // Problems in parts that one launch takes. Plain host C++, as the plan.
 #pragma once
 
-#include "index_add/index_add_plan.h"
+#include "index_add/index_add_sorted.h"
 
 namespace gpuopt::index_add {
 
@@ -16,11 +16,18 @@ inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t siz
   return part;
 }
 
-// Calls f(slice) for slices that one launch takes: of few outer dimensions, and of numbers of
-// elements that its arithmetic holds. f's error ends it.
+// Calls f(slice, its layout) for slices that one launch takes: of few outer dimensions, and of
+// numbers of elements that its arithmetic holds. f's error ends it.
 template <typename F>
-auto for_each_slice(const Problem& problem, F&& f) -> decltype(f(problem)) {
-  const Layout layout = make_layout(problem);
+auto for_each_slice(const Problem& problem, const Layout& layout, F&& f)
+    -> decltype(f(problem, layout)) {
+  const bool many_dims = layout.num_outer > kMaxOuterDims;
+  const double size_of_entry =
+      static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
+  const bool many_values =
+      size_of_entry > static_cast<double>(kMaxLaunchSize) ||
+      size_of_entry * static_cast<double>(problem.entries) > static_cast<double>(kMaxLaunchValues);
+  if (!many_dims && !many_values) return f(problem, layout);
   Problem merged = problem;
   merged.num_dims = 0;
   merged.dims[merged.num_dims++] = layout.inner;
@@ -33,26 +40,23 @@ auto for_each_slice(const Problem& problem, F&& f) -> decltype(f(problem)) {
     if (own > 1 && merged.dims[own].size < merged.dims[smallest].size) smallest = own;
     if (merged.dims[own].size > merged.dims[largest].size) largest = own;
   }
-  const bool many_dims = layout.num_outer > kMaxOuterDims;
-  const double size_of_entry =
-      static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
-  const bool many_values =
-      size_of_entry > static_cast<double>(kMaxLaunchSize) ||
-      size_of_entry * static_cast<double>(problem.entries) > static_cast<double>(kMaxLaunchValues);
   const int dim = many_dims ? smallest : largest;
   const int64_t size = merged.dims[dim].size;
-  if ((!many_dims && !many_values) || size == 1) return f(merged);
+  if (size == 1) return f(merged, layout);
   const int64_t step = many_dims ? 1 : ceil_div<int64_t>(size, 2);
   for (int64_t first = 0; first < size; first += step) {
-    const auto error = for_each_slice(slice(merged, dim, first, std::min(step, size - first)), f);
+    const Problem part = slice(merged, dim, first, std::min(step, size - first));
+    const auto error = for_each_slice(part, make_layout(part), f);
     if (error != decltype(error){}) return error;
   }
   return {};
 }
 
-// Calls f(part) for stretches of the index that are sorted, or numbered, in one piece.
+// Calls f(part, its layout) for all that one launch takes: slices of stretches of the index that
+// are sorted, or numbered, in one piece.
 template <typename F>
-auto for_each_stretch(const Problem& problem, F&& f) -> decltype(f(problem)) {
+auto for_each_part(const Problem& problem, const Layout& layout, F&& f)
+    -> decltype(f(problem, layout)) {
   const int64_t most = int64_t{1} << position_bits_for(problem.bins);
   for (int64_t first = 0; first < problem.entries; first += most) {
     Problem part = problem;
@@ -61,7 +65,7 @@ auto for_each_stretch(const Problem& problem, F&& f) -> decltype(f(problem)) {
                  first * problem.index_stride * (problem.long_index ? 8 : 4);
     part.source = static_cast<const char*>(problem.source) +
                   first * problem.entry_stride * static_cast<int64_t>(size_of(problem.dtype));
-    const auto error = f(part);
+    const auto error = for_each_slice(part, layout, f);
     if (error != decltype(error){}) return error;
   }
   return {};

@@ -308,10 +308,9 @@ cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_
 
 }  // namespace
 
-cudaError_t sort_index(const Index& index, uint32_t count, uint32_t* zeroed, uint32_t num_zeroed,
-                       const Device& device, Workspace& workspace, cudaStream_t stream,
+cudaError_t sort_index(const SortPlan& plan, const Index& index, uint32_t count, uint32_t* zeroed,
+                       uint32_t num_zeroed, Workspace& workspace, cudaStream_t stream,
                        SortedIndex* sorted) {
-  const SortPlan plan = plan_sort(count, index.bins, device);
   const Call call{
       {nullptr, index, plan.position_bits}, count, zeroed, num_zeroed, workspace, stream};
   sorted->position_bits = plan.position_bits;

@@ -5,7 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "index_add/index_add.h"
+#include "common/workspace.h"
+#include "index_add/index_add_sorted.h"
 #include "index_add/index_add_values.cuh"
 
 namespace gpuopt::index_add {
@@ -18,8 +19,8 @@ struct SortedIndex {
 
 // Sorts the first `count` entries, at least one, and zeroes `zeroed` on the way. What is launched
 // next may be set up while the last pass runs.
-cudaError_t sort_index(const Index& index, uint32_t count, uint32_t* zeroed, uint32_t num_zeroed,
-                       const Device& device, Workspace& workspace, cudaStream_t stream,
+cudaError_t sort_index(const SortPlan& plan, const Index& index, uint32_t count, uint32_t* zeroed,
+                       uint32_t num_zeroed, Workspace& workspace, cudaStream_t stream,
                        SortedIndex* sorted);
 
 }  // namespace gpuopt::index_add

@@ -9,6 +9,7 @@
 #include <cassert>
 
 #include "common/warp.cuh"
+#include "index_add/index_add_sorted.h"
 #include "index_add/index_add_values.cuh"
 
 namespace gpuopt::index_add {

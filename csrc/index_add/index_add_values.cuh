@@ -7,7 +7,7 @@
 #include "common/index.h"
 #include "common/types.cuh"
 #include "common/vec.cuh"
-#include "index_add/index_add_plan.h"
+#include "index_add/index_add_problem.h"
 
 namespace gpuopt::index_add {
 

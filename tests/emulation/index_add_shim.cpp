@@ -1,7 +1,9 @@
 // C entry points to the emulated index_add launchers, for index_add_model.py.
 #include "../plan/index_add_problem.h"
-#include "index_add/index_add_launch.cuh"
+#include "index_add/index_add.h"
+#include "index_add/index_add_plan.h"
 #include "index_add/index_add_slices.h"
+#include "index_add/index_add_sort.cuh"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::index_add {
@@ -29,6 +31,11 @@ struct Taken {
   int intact;
 };
 
+// A field that only some plans have.
+#define SHOW(field)                       \
+  if constexpr (requires { plan.field; }) \
+    taken->field = static_cast<decltype(taken->field)>(plan.field);
+
 // The limits that small problems would not reach.
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
                            int group_rows, int max_position_bits, int64_t min_hot_values,
@@ -54,26 +61,27 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
       make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self, source, index,
                    index_stride, long_index, dtype, mode, alpha);
   const Device device{multiprocessors, 227 << 10};
-  const Path path = choose_path(problem, device);
+  const Layout layout = make_layout(problem);
+  const Path path = choose_path(problem, layout, device);
   *taken = {};
   taken->path = static_cast<int>(path);
   int64_t tile_bytes = 0;
-  for_each_stretch(problem, [&](const Problem& stretch) {
-    return for_each_slice(stretch, [&](const Problem& slice) {
-      const Plan plan = make_plan(slice, path, device);
-      taken->values = plan.values;
-      taken->lanes = plan.lanes;
-      taken->copies = plan.copies;
-      taken->outer_group = plan.outer_group;
-      taken->splits = plan.splits;
-      ++taken->slices;
-      taken->hot_bins = static_cast<int>(plan.hot_bins);
-      taken->tile_rows = static_cast<int>(plan.tile_rows);
-      if (plan.tile_rows > 0) {
-        tile_bytes = std::max(tile_bytes, tile_shared_bytes(plan.tile_rows));
-      }
-      return cudaSuccess;
-    });
+  for_each_part(problem, layout, [&](const Problem& part, const Layout& part_layout) {
+    ++taken->slices;
+    const auto show = [&](const auto& plan) {
+      SHOW(values)
+      SHOW(lanes)
+      SHOW(copies)
+      SHOW(outer_group)
+      SHOW(splits)
+      SHOW(hot_bins)
+      SHOW(tile_rows)
+    };
+    std::visit(show, make_plan(path, part, part_layout, device));
+    if (taken->tile_rows > 0) {
+      tile_bytes = std::max(tile_bytes, tile_shared_bytes(taken->tile_rows));
+    }
+    return cudaSuccess;
   });
   const auto guard = reinterpret_cast<char*>(hot_sums) + kHotSharedBytes;
   std::fill_n(guard, kGuard, kPoison);
@@ -101,7 +109,8 @@ extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t co
   std::vector<uint32_t> zeroed(3001, ~0u);
   SortedIndex sorted;
   const auto end = static_cast<uint32_t>(zeroed.size() - 1);  // which must stay
-  if (sort_index(index, count, zeroed.data(), end, device, workspace, nullptr, &sorted) !=
+  const SortPlan plan = plan_sort(count, bins, device);
+  if (sort_index(plan, index, count, zeroed.data(), end, workspace, nullptr, &sorted) !=
           cudaSuccess ||
       !workspace.intact() || std::count(zeroed.begin(), zeroed.end(), 0) != end ||
       zeroed[end] != ~0u) {
@@ -112,5 +121,5 @@ extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t co
     positions[i] =
         static_cast<int64_t>(sorted.entries[i] & ((uint64_t{1} << sorted.position_bits) - 1));
   }
-  return static_cast<int>(plan_sort(count, bins, device).blocks);
+  return static_cast<int>(plan.blocks);
 }

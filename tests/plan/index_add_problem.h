@@ -2,7 +2,7 @@
 // indexed one.
 #pragma once
 
-#include "index_add/index_add_plan.h"
+#include "index_add/index_add_problem.h"
 
 namespace gpuopt::index_add {
 

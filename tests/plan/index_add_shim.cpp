@@ -1,4 +1,5 @@
 // C entry points to the planner of index_add, for test_index_add_plan.py.
+#include "index_add/index_add_plan.h"
 #include "index_add/index_add_slices.h"
 #include "index_add_problem.h"
 
@@ -14,45 +15,54 @@ struct View {
       one_tile, tile_rows, tile_units, tile_threads, thread_units, hot_bins;
 };
 
+// A field that only some plans have.
+#define SHOW(field) \
+  if constexpr (requires { plan.field; }) view.field = plan.field;
+
 namespace {
 
-View view_of(const Problem& problem, Path path, const Device& device) {
-  const Plan plan = make_plan(problem, path, device);
+View view_of(const Problem& problem, const Layout& layout, Path path, const Device& device) {
+  View view = {};
+  view.path = static_cast<int64_t>(path);
+  view.thread_units = plan_atomic(problem, layout, device).thread_units;
+  const auto show = [&](const auto& plan) {
+    SHOW(values)
+    SHOW(units)
+    SHOW(thread_units)
+    SHOW(tile_rows)
+    SHOW(tile_units)
+    SHOW(tile_threads)
+    SHOW(hot_bins)
+    SHOW(lanes)
+    SHOW(tiles)
+    SHOW(group_entries)
+    SHOW(range_entries)
+    SHOW(tasks)
+    SHOW(warp_rows)
+    SHOW(part_rows)
+    SHOW(outer_group)
+    SHOW(copies)
+    SHOW(splits)
+    SHOW(split_values)
+    SHOW(thread_entries)
+  };
+  std::visit(show, make_plan(path, problem, layout, device));
   const SortPlan sort = plan_sort(problem.entries, problem.bins, device);
-  return {static_cast<int64_t>(plan.path),
-          plan.values,
-          plan.units,
-          plan.lanes,
-          plan.tiles,
-          plan.group_entries,
-          plan.range_entries(),
-          plan.tasks(),
-          plan.warp_rows,
-          plan.part_rows,
-          plan.outer_group,
-          plan.copies,
-          plan.splits,
-          plan.split_values,
-          plan.thread_entries,
-          line_shared_bytes(problem, plan.outer_group),
-          plan.layout.inner.size,
-          plan.layout.inner.self_stride,
-          plan.layout.inner.source_stride,
-          plan.layout.num_outer,
-          plan.layout.outer_size,
-          sort.position_bits,
-          sort.passes,
-          sort.digit_bits,
-          sort.blocks,
-          sort.tiles_per_block,
-          sort.tile(),
-          sort_shared_bytes(sort.items),
-          sort.one_tile,
-          plan.tile_rows,
-          plan.tile_units,
-          plan.tile_threads,
-          plan.thread_units,
-          plan.hot_bins};
+  view.position_bits = sort.position_bits;
+  view.passes = sort.passes;
+  view.digit_bits = sort.digit_bits;
+  view.sort_blocks = sort.blocks;
+  view.tiles_per_block = sort.tiles_per_block;
+  view.sort_tile = sort.tile();
+  view.sort_bytes = sort_shared_bytes(sort.items);
+  view.one_tile = sort.one_tile;
+  view.shared_bytes = line_shared_bytes(problem, static_cast<int>(view.outer_group));
+  view.inner = layout.inner.size;
+  view.inner_self_stride = layout.inner.self_stride;
+  view.inner_source_stride = layout.inner.source_stride;
+  view.num_outer = layout.num_outer;
+  view.outer_size = layout.outer_size;
+  return view;
 }
 
 }  // namespace
@@ -76,16 +86,14 @@ void for_each(int num_dims, int dim, const int64_t* sizes, int64_t entries,
   const Problem problem = make_problem(num_dims, dim, sizes, entries, self_strides, source_strides,
                                        self, source, index, 1, 1, dtype, mode, 1);
   const Device device{multiprocessors, shared_bytes};
-  const Path path = choose_path(problem, device);
-  for_each_stretch(problem, [&](const Problem& stretch) {
-    return for_each_slice(stretch, [&](const Problem& slice) {
-      const View view = view_of(slice, path, device);
-      each(slice.entries,
-           (reinterpret_cast<int64_t>(slice.index) - static_cast<int64_t>(index)) / 8,
-           reinterpret_cast<int64_t>(slice.self) - static_cast<int64_t>(self),
-           reinterpret_cast<int64_t>(slice.source) - static_cast<int64_t>(source), &view);
-      return 0;
-    });
+  const Layout layout = make_layout(problem);
+  const Path path = choose_path(problem, layout, device);
+  for_each_part(problem, layout, [&](const Problem& part, const Layout& part_layout) {
+    const View view = view_of(part, part_layout, path, device);
+    each(part.entries, (reinterpret_cast<int64_t>(part.index) - static_cast<int64_t>(index)) / 8,
+         reinterpret_cast<int64_t>(part.self) - static_cast<int64_t>(self),
+         reinterpret_cast<int64_t>(part.source) - static_cast<int64_t>(source), &view);
+    return 0;
   });
 }
 }

@@ -1,0 +1,144 @@
+// The problem that index_add solves, and how its dimensions lie in memory. Plain host C++.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/device.h"
+#include "common/dtype.h"
+#include "common/index.h"
+
+namespace gpuopt::index_add {
+
+constexpr int kMaxDims = 65;  // ATen's 64, and the parts of complex numbers
+// Outer dimensions that one launch walks. Problems with more are launched in slices.
+constexpr int kMaxOuterDims = 4;
+constexpr int kMaxValues = 8;  // of a thread's access
+// Values of an entry, and all in all, that one launch numbers.
+constexpr int64_t kMaxLaunchSize = int64_t{1} << 30;
+constexpr int64_t kMaxLaunchValues = int64_t{1} << 37;
+// Fewer values are added atomically or sorted, whatever their bins.
+constexpr int64_t kMinBinValues = 1 << 15;
+
+// What a caller is promised beyond the sum (torch_ops/index_add.py).
+enum class Mode : uint8_t { kFast, kDeterministic, kAccurate };
+
+// A dimension of self and source other than the indexed one. Strides are in elements.
+struct Dim {
+  int64_t size = 1;
+  int64_t self_stride = 0;
+  int64_t source_stride = 0;
+};
+
+// self[.., index[entry], ..] += alpha * source[.., entry, ..]
+struct Problem {
+  void* self = nullptr;
+  const void* source = nullptr;
+  const void* index = nullptr;
+  DType dtype = DType::kFloat32;  // real: complex numbers are dimensions of two parts
+  bool long_index = true;         // int64, else int32
+  Mode mode = Mode::kFast;
+  ScalarValue alpha;
+  int64_t bins = 0;     // self's size in the indexed dimension
+  int64_t entries = 0;  // of the index
+  int64_t bin_stride = 0;
+  int64_t entry_stride = 0;
+  int64_t index_stride = 0;
+  int num_dims = 0;
+  Dim dims[kMaxDims];  // any order, sizes positive
+};
+
+// The other dimensions: `inner` is the one that neighbouring lanes run along, of size 1 where they
+// run along the entries; a row is what an entry has of it.
+struct Layout {
+  Dim inner;
+  int num_outer = 0;
+  Dim outer[kMaxDims];
+  int64_t outer_size = 1;
+};
+
+// Bits that tell `count` numbers apart.
+inline int bits_for(int64_t count) {
+  int bits = 0;
+  while (bits < 63 && (int64_t{1} << bits) < count) ++bits;
+  return bits;
+}
+
+inline size_t accumulator_bytes(DType dtype) { return size_of(dtype) <= 4 ? 4 : 8; }
+
+inline bool is_inexact(DType dtype) { return category_of(dtype) == Category::kFloat; }
+inline bool is_half(DType dtype) { return is_inexact(dtype) && size_of(dtype) == 2; }
+
+// Whether sums must come in one order.
+inline bool is_ordered(const Problem& problem) {
+  return problem.mode == Mode::kDeterministic && is_inexact(problem.dtype);
+}
+
+inline Layout make_layout(const Problem& problem) {
+  Dim dims[kMaxDims];
+  int count = 0;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    if (problem.dims[d].size != 1) dims[count++] = problem.dims[d];
+  }
+  std::sort(dims, dims + count, [](const Dim& a, const Dim& b) {
+    return a.self_stride != b.self_stride ? a.self_stride < b.self_stride
+                                          : a.source_stride < b.source_stride;
+  });
+  Layout layout;
+  Dim merged[kMaxDims];
+  int num_merged = 0;
+  for (int d = 0; d < count; ++d) {
+    Dim* last = num_merged > 0 ? &merged[num_merged - 1] : nullptr;
+    if (last != nullptr && dims[d].self_stride == last->size * last->self_stride &&
+        dims[d].source_stride == last->size * last->source_stride) {
+      last->size *= dims[d].size;
+    } else {
+      merged[num_merged++] = dims[d];
+    }
+  }
+  // Lanes run along the entries where those are closer together, in self and source both.
+  const bool has_inner =
+      num_merged > 0 && (merged[0].self_stride < problem.bin_stride ||
+                         merged[0].source_stride < problem.entry_stride || problem.bins == 1);
+  if (has_inner) layout.inner = merged[0];
+  for (int d = has_inner ? 1 : 0; d < num_merged; ++d) {
+    layout.outer[layout.num_outer++] = merged[d];
+    layout.outer_size *= merged[d].size;
+  }
+  return layout;
+}
+
+// The widest access at which every row of self and source is aligned: a pack, 4 bytes or an
+// element. Sixteen bytes to sum, at 32 bits each, would not stay in registers.
+inline int values_per_access(const Problem& problem, const Layout& layout) {
+  const auto size = static_cast<int64_t>(size_of(problem.dtype));
+  const Dim& inner = layout.inner;
+  if (inner.size > 1 && (inner.self_stride != 1 || inner.source_stride != 1)) return 1;
+  for (const int64_t bytes : {int64_t{kAccessBytes}, int64_t{4}}) {
+    if (bytes <= size || bytes / size > kMaxValues || inner.size * size % bytes != 0) continue;
+    const auto aligned = [&](int64_t stride) { return stride * size % bytes == 0; };
+    bool all = reinterpret_cast<uintptr_t>(problem.self) % bytes == 0 &&
+               reinterpret_cast<uintptr_t>(problem.source) % bytes == 0 &&
+               aligned(problem.bin_stride) && aligned(problem.entry_stride);
+    for (int d = 0; d < layout.num_outer; ++d) {
+      all = all && aligned(layout.outer[d].self_stride) && aligned(layout.outer[d].source_stride);
+    }
+    if (all) return static_cast<int>(bytes / size);
+  }
+  return 1;
+}
+
+// Whether `count` neighbouring values of each row lie side by side, aligned to what they take, up
+// to a pack.
+inline bool takes_neighbours(const Problem& problem, const Layout& layout, int count) {
+  const auto size = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t bytes = std::min<int64_t>(count * size, kAccessBytes);
+  bool all = layout.inner.size == 1 && problem.entry_stride == 1 &&
+             reinterpret_cast<uintptr_t>(problem.source) % bytes == 0;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    all = all && layout.outer[d].source_stride * size % bytes == 0;
+  }
+  return all;
+}
+
+}  // namespace gpuopt::index_add
