@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "common/export.h"
-#include "upsample/upsample_plan.h"
+#include "upsample/upsample_problem.h"
 
 namespace gpuopt::upsample {
 

@@ -4,7 +4,7 @@
 
 #include "common/types.cuh"
 #include "common/vec.cuh"
-#include "upsample/upsample_plan.h"
+#include "upsample/upsample_backward_plan.h"
 
 namespace gpuopt::upsample {
 

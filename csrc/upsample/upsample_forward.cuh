@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "common/vec.cuh"
-#include "upsample/upsample_plan.h"
+#include "upsample/upsample_forward_plan.h"
 
 namespace gpuopt::upsample {
 

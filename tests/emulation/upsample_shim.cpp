@@ -1,6 +1,8 @@
 // C entry points to the emulated upsampling launchers, for test_upsample_kernels.py.
 #include "../plan/upsample_problem.h"
 #include "upsample/upsample.h"
+#include "upsample/upsample_backward_plan.h"
+#include "upsample/upsample_forward_plan.h"
 
 namespace gpuopt::upsample {
 alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90

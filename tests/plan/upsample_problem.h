@@ -1,7 +1,7 @@
 // An upsampling from plain arrays, for the C entry points that tests call.
 #pragma once
 
-#include "upsample/upsample_plan.h"
+#include "upsample/upsample_problem.h"
 
 namespace gpuopt::upsample {
 

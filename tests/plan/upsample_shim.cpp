@@ -1,5 +1,7 @@
 // C entry points to the index functions and planners of upsampling, for test_upsample_index.py and
 // test_upsample_plan.py.
+#include "upsample/upsample_backward_plan.h"
+#include "upsample/upsample_forward_plan.h"
 #include "upsample_problem.h"
 
 using namespace gpuopt;
