@@ -146,14 +146,14 @@ def page_of(op: str, old: str | None, result: dict | None) -> str:
 def in_flight_page(old: str | None, result: dict | None) -> str:
     """The lesson of latency."""
     head = (
-        "# Bytes in flight\n\nSources: [in_flight.h](../../csrc/in_flight/in_flight.h), [in_flight.cu](../../csrc/in_flight/in_flight.cu). A "
+        "# Bytes in flight\n\nSources: [in_flight.h](../../csrc/ladder/in_flight.h), [in_flight.cu](../../csrc/ladder/in_flight.cu). A "
         "copy is called by `torch.ops.gpuopt_ladder.copy_in_flight(x, access_bytes, loads, warps)`: so many bytes a load (4, 8 or 16), loads of a thread "
         "before its first store (1, 2, 4 or 8), and warps of a multiprocessor (a power of two up to 64).\n\n"
         "By Little's law (J. D. C. Little, 1961) what is under way is what comes per second times how long each takes. A memory that is to "
         "be busy needs enough bytes under way; whether they are many threads', many loads of each or wide ones should not matter. That is why "
         "steps of all ladders load 16 bytes at a time, or several values before the first is used."
     )
-    code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'in_flight' / 'in_flight.cu', in_flight.OP)}\n```"
+    code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'ladder' / 'in_flight.cu', in_flight.OP)}\n```"
     text = "Not measured yet."
     if result is not None:
         where = RESULTS.relative_to(ROOT)

@@ -15,7 +15,7 @@ from .memory import Memory
 
 @pytest.fixture(scope="module")
 def kernels():
-    library = load("in_flight")
+    library = load("ladder")
     library.run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_int] * 4]
     return library
 

@@ -3,7 +3,7 @@
 
 #include "binding/cuda_launch.h"
 #include "binding/ladder.h"
-#include "in_flight/in_flight.h"
+#include "ladder/in_flight.h"
 
 namespace gpuopt::in_flight {
 namespace {

@@ -1,6 +1,6 @@
 // The kernel of in_flight.h. A mark in brackets begins and ends what docs/ladder shows.
 #include "common/vec.cuh"
-#include "in_flight/in_flight.h"
+#include "ladder/in_flight.h"
 
 namespace gpuopt::in_flight {
 namespace {

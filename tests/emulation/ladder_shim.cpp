@@ -1,5 +1,5 @@
 // A C entry point to the emulated copies, for test_in_flight.py.
-#include "in_flight/in_flight.h"
+#include "ladder/in_flight.h"
 
 using namespace gpuopt::in_flight;
 
