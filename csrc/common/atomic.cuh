@@ -91,8 +91,8 @@ __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, 
       const float sum = to_compute(detail::from_bits<T>(old)) + to_compute(value);
       return static_cast<unsigned short>(detail::bits_of(from_compute<T>(sum)));
     });
-  } else if constexpr (sizeof(T) ==
-                       1) {  // one side of an aligned pair of bytes, in the array or out of it
+  } else if constexpr (sizeof(T) == 1) {
+    // One side of an aligned pair of bytes, in the array or out of it.
     const bool upper = reinterpret_cast<uintptr_t>(address) & 1;
     auto* pair = reinterpret_cast<unsigned short*>(address - upper);
     detail::atomic_change(pair, [upper, value](unsigned short old) {

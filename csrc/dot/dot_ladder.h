@@ -52,8 +52,8 @@ struct LadderProblem {
   const void* self = nullptr;
   const void* tensor = nullptr;
   int64_t size = 0;
-  void* out =
-      nullptr;  // the first of two f16, at a multiple of 4 bytes; the second may be overwritten
+  // The first of two f16, at a multiple of 4 bytes. The second may be overwritten.
+  void* out = nullptr;
   int multiprocessors = 1;
 };
 

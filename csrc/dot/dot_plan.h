@@ -29,10 +29,12 @@ struct Problem {
 };
 
 enum class Path : uint8_t {
-  kLine,       // one row, both operands aligned: a block, or many
-  kRows,       // contiguous rows: packs where self's aligned packs are; tensor's may lie across two
-  kShortRows,  // aligned rows of few packs: several rows a lane
-  kTile,    // other short rows, one after another in memory: copied to shared memory as one piece
+  kLine,  // one row, both operands aligned: a block, or many
+  // Contiguous rows: packs where self's aligned packs are. Those of tensor may lie across two.
+  kRows,
+  kShortRows,  // aligned rows of few packs: several rows a thread
+  // Other short rows, one after another in memory: copied to shared memory as one piece.
+  kTile,
   kValues,  // any strides, value by value
 };
 

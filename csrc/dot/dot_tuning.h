@@ -6,16 +6,16 @@
 
 namespace gpuopt::dot {
 
-// The shape of a launch that kernels are compiled for: threads of a block, blocks that a
-// multiprocessor holds at least (which sets the number of registers), and what a lane has in flight
-// of each operand.
+// The shape of a launch that kernels are compiled for.
 constexpr int kThreads = 256;
 constexpr int kMostThreads = 1024;  // of line_kernel
+// Blocks that an SM (a multiprocessor) holds at least, which sets the number of registers.
 constexpr int kBlocks = 4;
-constexpr int kPackUnroll = 4;     // packs,
-constexpr int kShiftedUnroll = 2;  // packs where tensor's lie in two,
-constexpr int kValueUnroll = 8;    // single values,
-constexpr int kWideUnroll = 4;     // and such of 8 bytes and more
+// What a thread has in flight of each operand.
+constexpr int kPackUnroll = 4;     // packs
+constexpr int kShiftedUnroll = 2;  // packs of self that each meet parts of two of tensor
+constexpr int kValueUnroll = 8;    // single values
+constexpr int kWideUnroll = 4;     // single values of 8 bytes and more
 constexpr int kFinishThreads = 512;
 
 // Measured on an H200 (microseconds, f32 / bf16; L2 flushed from 2^23 values on, below that in CUDA
@@ -48,18 +48,20 @@ constexpr int kFinishThreads = 512;
 // atomic_tuning() all but line_blocks, where 8 small blocks a multiprocessor lost 72% of 2^25
 // values in bf16 and one large one 0.4%.
 struct Tuning {
-  // Blocks of a multiprocessor, in a launch that splits rows.
+  // Blocks per SM, in a launch that splits rows.
   int line_blocks = 8;
-  int line_threads = kThreads;  // of such a block, at most
   int row_blocks = 64;
   int shifted_blocks = 32;
   int value_blocks = 4;
-  int64_t unsplit_packs = 2048;   // of a row, up to which one block takes it,
-  int64_t unsplit_values = 2048;  // and single values
+  int line_threads = kThreads;  // of a block of line_kernel, at most
+  // One block takes a row of at most so many packs, or single values.
+  int64_t unsplit_packs = 2048;
+  int64_t unsplit_values = 2048;
   int64_t short_row_packs = 16;
   int64_t tile_row_bytes = 1024;
   int64_t tile_bytes = 16 << 10;
-  int64_t once_from = 16 << 20, once_below = 384 << 20;  // bytes of operands that are read once
+  // Operands of so many bytes are read once.
+  int64_t once_from = 16 << 20, once_below = 384 << 20;
 };
 
 // Atomic additions are as many as blocks, and each one rounds: one large block a multiprocessor,

@@ -72,9 +72,10 @@ struct Plan {
   // kTiled
   int tile_dim = 0;                // the dimension the turned inputs are contiguous along
   bool turned[kMaxOperands] = {};  // inputs that go through shared memory
-  bool packed_tiles = false;       // the output and the turned inputs in packs; else value by value
-  bool packed_input[kMaxOperands] =
-      {};  // with packed_tiles: inputs read along dimension 0 in packs
+  // The output and the turned inputs are accessed in packs. Otherwise value by value.
+  bool packed_tiles = false;
+  // With packed_tiles: inputs that are read along dimension 0 in packs.
+  bool packed_input[kMaxOperands] = {};
 };
 
 namespace detail {

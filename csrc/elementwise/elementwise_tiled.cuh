@@ -43,8 +43,8 @@ constexpr int kTileGroup = 16;
 struct TileGrid {
   FastDiv plane;        // tiles in dimensions 0 (i) and 1 (j, along which turned inputs are dense)
   FastDiv group;        // tiles in a group
-  FastDiv group_width;  // of them along j
-  FastDiv last_width;   // the same for the last group of a plane
+  FastDiv group_width;  // tiles of a group along j
+  FastDiv last_width;   // tiles of the last group of a plane along j
   uint32_t last_group;
   uint32_t turned;  // bit k: input k goes through shared memory
   uint32_t packed;  // bit k: input k is read along i in aligned packs, else value by value

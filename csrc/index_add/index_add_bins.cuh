@@ -19,10 +19,10 @@ struct BinArgs {
   int64_t entry_stride = 0;
   int64_t self_inner_stride = 0;
   int64_t source_inner_stride = 0;
-  FastDiv width;              // of a row
-  uint32_t bins = 0;          // times width
-  uint32_t values = 0;        // entries times width
-  uint32_t split_values = 0;  // of a block
+  FastDiv width;              // values of a row
+  uint32_t bins = 0;          // bins of the problem, times width
+  uint32_t values = 0;        // entries, times width
+  uint32_t split_values = 0;  // values of a block
   FastDiv splits;
   uint32_t copy_bits = 0;  // log2 of the copies
   OuterDims outer;

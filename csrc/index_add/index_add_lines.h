@@ -20,10 +20,12 @@ constexpr int kLineBlocksPerSm = R == 4 ? 2 : 3;
 // Pairs of entries that a thread has in flight.
 template <int R>
 constexpr int kLinePairs = R == 2 ? 2 : 4;
-constexpr int kMaxLineValues = 4;           // of an entry, of as many outer indices
-constexpr int kMaxLineBytes = 8;            // of these
+// Outer indices of a block, each with a value of an entry, and the bytes of these values.
+constexpr int kMaxLineValues = 4;
+constexpr int kMaxLineBytes = 8;
 constexpr int kLineSharedBytes = 96 << 10;  // of a block, where the device has as much
-// Where other paths may be taken: 512 outer indices 24.2 by lines, 25.5 in bins; 64 19.0 and 8.9.
+// Outer indices from which on lines are chosen where other paths may be: 512 took 24.2 by lines and
+// 25.5 in bins, 64 took 19.0 and 8.9.
 constexpr int kMinLines = 512;
 
 // A block takes `outer_group` outer indices, and each of its threads `thread_entries` of the sorted

@@ -88,10 +88,10 @@ struct SortedPlan {
   int64_t tiles = 1;          // of a row, of `lanes` units
   int group_entries = 1;      // that begin in the range of one group
   int64_t range_entries = 0;  // of the groups of a warp
-  int64_t ranges = 0;         // short segments: a warp's each
-  int64_t tasks = 0;          // of warps
-  int64_t warp_rows = 0;      // of a long segment, summed by one warp
-  int64_t part_rows = 0;      // the same by one block, in several parts if it has more
+  int64_t ranges = 0;         // stretches of entries, whose short segments are a warp's
+  int64_t tasks = 0;          // of warps: ranges * tiles * outer indices
+  int64_t warp_rows = 0;      // of a long segment that one warp sums, at most
+  int64_t part_rows = 0;      // of a part of a longer segment, which one block sums
 };
 
 // Lanes of a group: few enough that at most a fifth of them is idle, if that leaves accesses of a
@@ -122,8 +122,8 @@ inline bool sorting_pays(const Problem& problem, const Layout& layout) {
   // Packs of these are added by one instruction on sm_90.
   const bool vector_additions = is_half(problem.dtype) || problem.dtype == DType::kFloat32;
   if (aggregates(problem, layout) && vector_additions) {
-    const double touched =
-        slice * bins * (1 - std::exp(-entries / bins));  // if all are as frequent
+    // If all bins are as frequent.
+    const double touched = slice * bins * (1 - std::exp(-entries / bins));
     const double added = slice * bins > kCachedSelfBytes ? kAddedTraffic : kCachedTraffic;
     return added * slice * entries >
            slice * entries + 2 * touched + kSortTraffic + kSortEntryTraffic * entries;

@@ -39,8 +39,8 @@ struct Problem {
 
 // The kernels that a plan is for.
 struct Kernels {
-  bool native =
-      true;  // compiled for the stored type; else values come one by one, through a switch
+  // Compiled for the stored type. Otherwise values come one by one, through a switch.
+  bool native = true;
   size_t accumulator_bytes = 0;
   int values_in_flight = kValueUnroll;
 };
@@ -88,10 +88,12 @@ struct Plan {
   int threads() const { return x * y * z; }
   int64_t column_packs = 1;  // kColumns: what x runs over
   int64_t column_tiles = 1;
-  int fold = 1;  // kColumns: rows of columns in one row of packs, where columns don't fill packs
-  bool packed_out = false;  // neighbouring outputs of a lane are aligned packs in memory, too
-  int rows_per_lane = 1;    // kTile
-  int64_t tiles = 1;        // blocks of outputs
+  // kColumns: rows of columns in one row of packs, where columns don't fill packs.
+  int fold = 1;
+  // Neighbouring outputs of a thread are aligned packs in memory, too.
+  bool packed_out = false;
+  int rows_per_lane = 1;  // kTile
+  int64_t tiles = 1;      // blocks of outputs
 
   // The units of an output are dealt to `splits` blocks, whose results meet in a workspace that a
   // second launch reads.

@@ -6,14 +6,14 @@
 
 namespace gpuopt::reduce {
 
-// The shape of a launch that kernels are compiled for: threads of a block, blocks that a
-// multiprocessor holds at least (which sets the number of registers), and what a lane has in
-// flight.
+// The shape of a launch that kernels are compiled for.
 constexpr int kThreads = 256;
+// Blocks that an SM (a multiprocessor) holds at least, which sets the number of registers.
 constexpr int kBlocks = 4;
+// What a thread has in flight.
 constexpr int kPackUnroll = 4;   // packs
-constexpr int kValueUnroll = 8;  // single values,
-constexpr int kWideUnroll = 4;   // and such of 8 bytes and more, or of a type known at run time
+constexpr int kValueUnroll = 8;  // single values
+constexpr int kWideUnroll = 4;  // single values of 8 bytes and more, or of a type known at run time
 constexpr int kFinishThreads = 512;
 
 // Measured on an H200 (microseconds, f32 / bf16; L2 flushed but for graphs, where inputs rotate):
@@ -31,20 +31,24 @@ constexpr int kFinishThreads = 512;
 //   unsplit_groups: 2^14 values in f32, 4 groups, took 3.6 in one block (cold inputs), 2^17 in 32
 //     blocks and two launches 3.4.
 struct Tuning {
-  int row_blocks = 32;       // of a multiprocessor, in a launch that splits rows
-  int many_rows_blocks = 4;  // the same where an output has several rows
-  int column_blocks = 3;
-  int row_threads = 256;       // of a multiprocessor, below which rows get more lanes
-  int64_t unsplit_groups = 2;  // of units in flight, up to which one block takes an output
+  int row_blocks = 32;       // per SM, where an output has one row that is split
+  int many_rows_blocks = 4;  // per SM, where an output has several rows that are split
+  int column_blocks = 3;     // per SM, where columns are split
+  // Rows get more threads where an SM has fewer than these.
+  int row_threads = 256;
+  // One block takes an output of at most so many groups of units in flight.
+  int64_t unsplit_groups = 2;
   int64_t short_row_packs = 8;
   int64_t tile_row_bytes = 1024;
   int64_t tile_bytes = 16 << 10;
-  int64_t wide = 32;                                     // packs that blocks of columns are wide,
-  int64_t wide_short = 64;                               // where columns have few units,
-  int64_t wide_values = 128;                             // and single values
-  int64_t short_column = 128;                            // units
-  int64_t unaligned_once_above = 8;                      // units of columns that begin anywhere
-  int64_t once_from = 16 << 20, once_below = 256 << 20;  // bytes of inputs that are read once
+  int64_t wide = 32;           // packs of a block of columns, side by side
+  int64_t wide_short = 64;     // packs of a block of short columns, side by side
+  int64_t wide_values = 128;   // single values of a block of columns, side by side
+  int64_t short_column = 128;  // units of a short column, at most
+  // Unaligned columns are read once if they have more units than this.
+  int64_t unaligned_once_above = 8;
+  // Inputs of so many bytes are read once.
+  int64_t once_from = 16 << 20, once_below = 256 << 20;
 };
 
 }  // namespace gpuopt::reduce

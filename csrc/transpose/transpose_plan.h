@@ -30,8 +30,8 @@ struct Problem {
 enum class Path : uint8_t {
   kEngine,  // the element-wise engine, which copies any strides
   kTiles,   // tiles of large matrices, of elements of up to 8 bytes
-  kStrips,  // several small matrices, or of matrices with few rows or columns so many whole columns
-            // or rows
+  // Strips: several small matrices, or whole columns or rows of matrices with few rows or columns.
+  kStrips,
 };
 
 // Not swept but for tiles of 128 x 128 of 2-byte elements (README): threads, the sizes of tiles and
