@@ -191,30 +191,30 @@ std::array<SymInt, 2> scaled_sizes(const char* op, SymIntArrayRef sizes,
   return scaled_to;
 }
 
-// upsample(input, output_size, scales_h, scales_w)
 template <typename Upsample>
 Tensor upsample_vec(const char* op, const Tensor& input, OptionalSymIntArrayRef output_size,
-                    ScaleFactors scale_factors, Upsample upsample) {
+                    ScaleFactors scale_factors, const Upsample& upsample) {
   TORCH_CHECK(output_size.has_value() != scale_factors.has_value(), op,
               ": exactly one of output_size and scale_factors must be given: expected one, got ",
               output_size.has_value() ? "both" : "neither");
   const SymIntArrayRef sizes = input.sym_sizes();
   check_input(op, "input", sizes);
-  if (output_size.has_value()) return upsample(input, *output_size, std::nullopt, std::nullopt);
+  if (output_size.has_value())
+    return upsample.call(input, *output_size, std::nullopt, std::nullopt);
   const auto scaled_to = scaled_sizes(op, sizes, *scale_factors);
-  return upsample(input, scaled_to, (*scale_factors)[0], (*scale_factors)[1]);
+  return upsample.call(input, scaled_to, (*scale_factors)[0], (*scale_factors)[1]);
 }
 
 Tensor nearest_vec(const Tensor& input, OptionalSymIntArrayRef output_size,
                    ScaleFactors scale_factors) {
   return upsample_vec("gpuopt::upsample_nearest2d", input, output_size, scale_factors,
-                      gpuopt::upsample_nearest2d);
+                      ops::upsample_nearest2d());
 }
 
 Tensor exact_vec(const Tensor& input, OptionalSymIntArrayRef output_size,
                  ScaleFactors scale_factors) {
   return upsample_vec("gpuopt::upsample_nearest_exact2d", input, output_size, scale_factors,
-                      gpuopt::upsample_nearest_exact2d);
+                      ops::upsample_nearest_exact2d());
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {

@@ -93,13 +93,13 @@ Tensor to_float32(const Tensor& self) {
 Tensor nearest_autocast(const Tensor& self, SymIntArrayRef output_size, Scale scales_h,
                         Scale scales_w) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
-  return gpuopt::upsample_nearest2d(to_float32(self), output_size, scales_h, scales_w);
+  return ops::upsample_nearest2d().call(to_float32(self), output_size, scales_h, scales_w);
 }
 
 Tensor exact_autocast(const Tensor& self, SymIntArrayRef output_size, Scale scales_h,
                       Scale scales_w) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
-  return gpuopt::upsample_nearest_exact2d(to_float32(self), output_size, scales_h, scales_w);
+  return ops::upsample_nearest_exact2d().call(to_float32(self), output_size, scales_h, scales_w);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
