@@ -26,7 +26,7 @@ HEAD, TABLE = "head", "table"
 def room_of(op: str) -> str:
     """The folder whose ladder has registered the operator."""
     for path in sorted((ROOT / "csrc").glob("*/*_ladder_op.cpp")):
-        if f'steps("{op}",' in path.read_text():
+        if re.search(rf'steps\(\s*"{op}",', path.read_text()):
             return path.parent.name
     raise ValueError(f"no room registers a ladder of {op}")
 

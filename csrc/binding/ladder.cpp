@@ -1,11 +1,12 @@
-// The namespace gpuopt_ladder: what ladders there are. Rooms add their operators with
-// TORCH_LIBRARY_FRAGMENT.
+// The namespace gpuopt_ladder: what ladders there are, and their operators.
 #include "binding/ladder.h"
 
 #include <ATen/Context.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
 #include <map>
+#include <string_view>
 #include <vector>
 
 namespace gpuopt {
@@ -50,9 +51,26 @@ TORCH_LIBRARY(gpuopt_ladder, m) {
   m.def("repeatable(str op) -> bool[]", repeatable);
 }
 
+// A part of the namespace that exists as long as the library is loaded.
+torch::Library& fragment(torch::Library::Kind kind, std::optional<c10::DispatchKey> key = {}) {
+  static std::vector<torch::Library> all;
+  return all.emplace_back(kind, "gpuopt_ladder", key, __FILE__, __LINE__);
+}
+
 }  // namespace
 
-RegisterLadder::RegisterLadder(const char* op, Ladder ladder) { ladders().emplace(op, ladder); }
+RegisterLadder::RegisterLadder(const char* op, Ladder ladder, const char* schema) {
+  ladders().emplace(op, ladder);
+  if (schema == nullptr) return;
+  fragment(torch::Library::FRAGMENT).def(schema);
+  fragment(torch::Library::IMPL, c10::DispatchKey::Autograd)
+      .impl(op, torch::autograd::autogradNotImplementedFallback());
+  // Where an operand is written to, its versions are counted, which autograd compares.
+  if (std::string_view(schema).find('!') != std::string_view::npos) {
+    fragment(torch::Library::IMPL, c10::DispatchKey::ADInplaceOrView)
+        .impl(op, torch::autograd::autogradNotImplementedInplaceOrViewFallback());
+  }
+}
 
 const Ladder& ladder_of(const std::string& op) {
   const auto found = ladders().find(op);

@@ -16,15 +16,15 @@ struct Ladder {
 };
 
 // A ladder that exists from when the library is loaded on. The last step is the production operator
-// of the same name.
+// of the same name. With a schema its operator exists too, and has no derivatives.
 class RegisterLadder {
  public:
   template <size_t N>
-  RegisterLadder(const char* op, const LadderStep (&steps)[N])
-      : RegisterLadder(op, Ladder{steps, static_cast<int64_t>(N)}) {}
+  RegisterLadder(const char* op, const LadderStep (&steps)[N], const char* schema = nullptr)
+      : RegisterLadder(op, Ladder{steps, static_cast<int64_t>(N)}, schema) {}
 
  private:
-  RegisterLadder(const char* op, Ladder ladder);
+  RegisterLadder(const char* op, Ladder ladder, const char* schema);
 };
 
 // ValueError for an operator that has no ladder.
