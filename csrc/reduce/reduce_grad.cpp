@@ -130,36 +130,31 @@ bool differentiated(const char* op, const Tensor& self, std::optional<ScalarType
   return true;
 }
 
-Tensor sum_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
-                    std::optional<ScalarType> dtype) {
-  constexpr const char* op = "gpuopt::reduce_sum";
-  NodePtr<SumBackward> node;
-  if (differentiated(op, self, dtype) && compute_requires_grad(self)) {
-    node = make_node<SumBackward>(self, Dims(op, self, dim, keepdim));
+// A sum or a mean, which is its own tangent.
+template <typename Node, typename Op>
+Tensor linear_autograd(const char* name, const Op& op, DispatchKeySet keys, const Tensor& self,
+                       OptionalIntArrayRef dim, bool keepdim, std::optional<ScalarType> dtype) {
+  NodePtr<Node> node;
+  if (differentiated(name, self, dtype) && compute_requires_grad(self)) {
+    node = make_node<Node>(self, Dims(name, self, dim, keepdim));
     node->set_next_edges(collect_next_edges(self));
   }
-  Tensor result = below_autograd(ops::reduce_sum(), keys, self, dim, keepdim, dtype);
+  Tensor result = below_autograd(op, keys, self, dim, keepdim, dtype);
   if (node) set_history(result, node);
-  if (has_tangent(self)) {
-    set_tangent(result, gpuopt::reduce_sum(tangent_of(self), dim, keepdim, dtype));
-  }
+  if (has_tangent(self)) set_tangent(result, op.call(tangent_of(self), dim, keepdim, dtype));
   return result;
+}
+
+Tensor sum_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+                    std::optional<ScalarType> dtype) {
+  return linear_autograd<SumBackward>("gpuopt::reduce_sum", ops::reduce_sum(), keys, self, dim,
+                                      keepdim, dtype);
 }
 
 Tensor mean_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
                      std::optional<ScalarType> dtype) {
-  constexpr const char* op = "gpuopt::reduce_mean";
-  NodePtr<MeanBackward> node;
-  if (differentiated(op, self, dtype) && compute_requires_grad(self)) {
-    node = make_node<MeanBackward>(self, Dims(op, self, dim, keepdim));
-    node->set_next_edges(collect_next_edges(self));
-  }
-  Tensor result = below_autograd(ops::reduce_mean(), keys, self, dim, keepdim, dtype);
-  if (node) set_history(result, node);
-  if (has_tangent(self)) {
-    set_tangent(result, gpuopt::reduce_mean(tangent_of(self), dim, keepdim, dtype));
-  }
-  return result;
+  return linear_autograd<MeanBackward>("gpuopt::reduce_mean", ops::reduce_mean(), keys, self, dim,
+                                       keepdim, dtype);
 }
 
 // The tangents of the values that tie, averaged.
