@@ -41,7 +41,7 @@ cudaError_t dot(const Problem& problem, const Device& device, Workspace& workspa
   const Plan plan = make_plan(problem, device);
   if (plan.blocks() <= kMaxIndex32) return dot_planned(problem, plan, workspace, stream);
   Problem first, second;
-  cut(problem, first, second);
+  halve(problem, first, second);
   const cudaError_t error = dot(first, device, workspace, stream);
   return error != cudaSuccess ? error : dot(second, device, workspace, stream);
 }

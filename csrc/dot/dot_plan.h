@@ -1,5 +1,5 @@
-// Sizes, strides, dtypes and alignment -> how dot products are cut into blocks, lanes and splits.
-// Plain host C++: tests run it without a GPU.
+// Sizes, strides, dtypes and alignment -> how dot products are split into blocks, threads and parts
+// of rows. Plain host C++: tests run it without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -209,7 +209,7 @@ inline Plan make_plan(const Problem& problem, const Device& device, const Tuning
 }
 
 // Half of the rows each.
-inline void cut(const Problem& problem, Problem& first, Problem& second) {
+inline void halve(const Problem& problem, Problem& first, Problem& second) {
   first = second = problem;
   first.rows = problem.rows / 2;
   second.rows = problem.rows - first.rows;

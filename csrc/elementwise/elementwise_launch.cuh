@@ -185,7 +185,7 @@ cudaError_t run(const F& f, const Problem& problem, cudaStream_t stream) {
   if (!kEveryPath && plan.path != Path::kVector && !aligned_rows) plan.path = Path::kGeneral;
   if (needs_split(problem, plan)) {
     Problem first, second;
-    split(problem, first, second);
+    halve(problem, first, second);
     const cudaError_t error = run<F, T>(f, first, stream);
     return error != cudaSuccess ? error : run<F, T>(f, second, stream);
   }

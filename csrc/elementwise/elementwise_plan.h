@@ -254,7 +254,7 @@ inline bool needs_split(const Problem& problem, const Plan& plan) {
   return false;
 }
 
-inline void split(const Problem& problem, Problem& first, Problem& second) {
+inline void halve(const Problem& problem, Problem& first, Problem& second) {
   // Along the dimension that reaches farthest in any operand.
   int widest = 0;
   int64_t reach = -1;

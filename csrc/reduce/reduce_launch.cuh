@@ -176,7 +176,7 @@ cudaError_t for_each_part(const Problem& problem, const Kernels& kernels, const 
   const Plan plan = make_plan(problem, kernels, device);
   if (!has_too_many_units(plan)) return f(problem, plan);
   Problem first, second;
-  cut(problem, /*reduced=*/true, first, second);
+  halve(problem, /*reduced=*/true, first, second);
   const cudaError_t error = for_each_part(first, kernels, device, f);
   return error != cudaSuccess ? error : for_each_part(second, kernels, device, f);
 }
@@ -190,7 +190,7 @@ cudaError_t run(const Op& op, const Problem& problem, const Device& device, Work
   const Plan plan = make_plan(problem, kKernels, device);
   if (has_too_many_outputs(plan)) {
     Problem first, second;
-    cut(problem, /*reduced=*/false, first, second);
+    halve(problem, /*reduced=*/false, first, second);
     const cudaError_t error = run<In, Mid>(op, first, device, memory, stream);
     return error != cudaSuccess ? error : run<In, Mid>(op, second, device, memory, stream);
   }

@@ -388,7 +388,7 @@ inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
 // Cuts the largest kept or reduced dimension, or where there are too many of them the smallest,
 // which disappears soonest. Both parts have the outputs of the whole, in its order, when the
 // dimension is reduced.
-inline void cut(const Problem& problem, bool reduced, Problem& first, Problem& second) {
+inline void halve(const Problem& problem, bool reduced, Problem& first, Problem& second) {
   const detail::Merged merged = detail::merge_dims(problem);
   const bool smallest = detail::count_of(merged, reduced) > kMaxKernelDims;
   int chosen = -1;

@@ -34,7 +34,7 @@ void plan(const Given* given, int multiprocessors, int atomic, PlanView* view) {
 // Both halves of a problem: what of it they change.
 void cut_once(const Given* given, Given* halves) {
   Problem parts[2];
-  cut(make_problem(*given), parts[0], parts[1]);
+  halve(make_problem(*given), parts[0], parts[1]);
   for (int p = 0; p < 2; ++p) {
     halves[p] = *given;
     halves[p].self = reinterpret_cast<int64_t>(parts[p].self.data);

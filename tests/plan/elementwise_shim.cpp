@@ -55,7 +55,7 @@ int parts(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* str
     const Plan made = make_plan(problem);
     if (needs_split(problem, made)) {
       if (waiting + 2 > 64) return -1;
-      split(problem, pending[waiting + 1], pending[waiting]);
+      halve(problem, pending[waiting + 1], pending[waiting]);
       waiting += 2;
       continue;
     }

@@ -67,7 +67,7 @@ void cut_once(int num_dims, const int64_t* sizes, const int64_t* in_strides,
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype);
   Problem parts[2];
-  cut(problem, along_reduced != 0, parts[0], parts[1]);
+  halve(problem, along_reduced != 0, parts[0], parts[1]);
   for (int p = 0; p < 2; ++p) {
     *part_dims++ = parts[p].num_dims;
     for (int d = 0; d < parts[p].num_dims; ++d) {
