@@ -4,16 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
+#include "common/launch_shape.h"
 
 namespace gpuopt {
-
-struct LaunchShape {
-  unsigned blocks = 1;
-  unsigned threads = 1;
-  size_t shared_bytes = 0;
-  bool overlaps_before = false;  // the kernel calls wait_for_grid_before()
-};
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape,

@@ -1,16 +1,9 @@
 // Stands in for csrc/common/launch.cuh: launch_kernel() runs the kernel on the CPU.
 #pragma once
 
-#include <cstddef>
+#include "common/launch_shape.h"
 
 namespace gpuopt {
-
-struct LaunchShape {
-  unsigned blocks = 1;
-  unsigned threads = 1;
-  size_t shared_bytes = 0;
-  bool overlaps_before = false;
-};
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t,

@@ -1,0 +1,231 @@
+// gpuopt::causal_conv1d and its one-step form causal_conv1d_update: schemas, the CPU and Meta
+// kernels, derivatives, vmap and autocast.
+#include "conv1d/binding/causal_conv1d.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/library.h>
+
+#include <array>
+
+#include "binding/captured.h"
+#include "binding/grad_node.h"
+#include "binding/vmap.h"
+#include "conv1d/binding/check.h"
+#include "conv1d/binding/ops.h"
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
+  m.def(
+      "causal_conv1d(Tensor input, Tensor weight, Tensor? bias=None, str activation=\"none\") "
+      "-> Tensor",
+      tags);
+  m.def(
+      "causal_conv1d_update(Tensor input, Tensor(a!) state, Tensor weight, Tensor? bias=None, "
+      "str activation=\"none\") -> Tensor",
+      tags);
+}
+
+namespace gpuopt::conv1d {
+
+using at::Tensor;
+using c10::DispatchKeySet;
+using c10::SymInt;
+
+Tensor update_by_convolution(const Tensor& input, Tensor& state, const Tensor& weight,
+                             const OptionalTensor& bias, std::string_view activation) {
+  const SymInt taps = weight.sym_size(1), places = state.sym_size(2);
+  const Tensor window = at::cat({state, input.unsqueeze(2)}, 2);
+  const Tensor out =
+      gpuopt::conv1d_act(window.narrow_symint(2, places + 1 - taps, taps), weight.unsqueeze(1),
+                         bias, 1, {0}, 1, input.sym_size(1), activation)
+          .squeeze(2);
+  state.copy_(window.narrow_symint(2, 1, places));
+  return out;
+}
+
+namespace {
+
+// ---------------------------------------------------------------- causal_conv1d
+
+Tensor causal_conv1d(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                     std::string_view activation) {
+  check_causal(input, weight, bias, activation);
+  const std::array<SymInt, 2> padding{weight.sym_size(1) - 1, 0};
+  return gpuopt::conv1d_act(input, weight.unsqueeze(1), bias, 1, padding, 1, input.sym_size(-2),
+                            activation);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("causal_conv1d", causal_conv1d); }
+
+// vmap alone does not see composites, and would loop over the examples.
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d", causal_conv1d); }
+
+// ---------------------------------------------------------------- one step
+
+Tensor update_cpu(const Tensor& input, Tensor& state, const Tensor& weight,
+                  const OptionalTensor& bias, std::string_view activation) {
+  check_update_in_place(input, state, weight, bias, activation);
+  return update_by_convolution(input, state, weight, bias, activation);
+}
+
+Tensor update_meta(const Tensor& input, Tensor& state, const Tensor& weight,
+                   const OptionalTensor& bias, std::string_view activation) {
+  check_update_in_place(input, state, weight, bias, activation);
+  return at::empty_symint(input.sym_sizes(), input.options());
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("causal_conv1d_update", update_cpu); }
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("causal_conv1d_update", update_meta); }
+
+// PyTorch's fallbacks for these views expect an operator that writes to its first argument and
+// returns it.
+Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
+                       const OptionalTensor& bias, std::string_view activation) {
+  const auto resolved = [](const Tensor& tensor) {
+    return at::resolve_neg(at::resolve_conj(tensor));
+  };
+  OptionalTensor offset;
+  if (bias.has_value() && bias->defined()) offset = resolved(*bias);
+  Tensor values = resolved(state);
+  const Tensor out = ops::causal_conv1d_update().call(resolved(input), values, resolved(weight),
+                                                      offset, activation);
+  if (!values.is_same(state)) state.copy_(values);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) { m.impl("causal_conv1d_update", update_resolved); }
+TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { m.impl("causal_conv1d_update", update_resolved); }
+
+// Where something is differentiated, ATen's rules for in-place operators are those of the copy that
+// ends the convolution.
+Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
+                       const Tensor& weight, const OptionalTensor& bias,
+                       std::string_view activation) {
+  check_not_captured("gpuopt::causal_conv1d_update", {"state", state});
+  const bool requires_grad = torch::autograd::compute_requires_grad(input, state, weight, bias);
+  const bool tangent = has_tangent(input) || has_tangent(state) || has_tangent(weight) ||
+                       (bias.has_value() && bias->defined() && has_tangent(*bias));
+  if (requires_grad || tangent) {
+    check_update_in_place(input, state, weight, bias, activation);
+    torch::autograd::check_inplace(state, requires_grad);
+    return update_by_convolution(input, state, weight, bias, activation);
+  }
+  at::AutoDispatchBelowAutograd guard;
+  return ops::causal_conv1d_update().redispatch(keys & c10::after_autograd_keyset, input, state,
+                                                weight, bias, activation);
+}
+
+// The key below Autograd that counts writes, also in no_grad mode.
+Tensor update_version(DispatchKeySet keys, const Tensor& input, Tensor& state, const Tensor& weight,
+                      const OptionalTensor& bias, std::string_view activation) {
+  Tensor out;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    out = ops::causal_conv1d_update().redispatch(keys & c10::after_ADInplaceOrView_keyset, input,
+                                                 state, weight, bias, activation);
+  }
+  torch::autograd::increment_version(state);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("causal_conv1d_update", update_autograd); }
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { m.impl("causal_conv1d_update", update_version); }
+
+// (examples, N, ...) as (examples * N, ...).
+Tensor fold(const VmapLevel::Operand& operand, const SymInt& examples) {
+  if (operand.batch_dim.has_value()) {
+    return operand.value.movedim(*operand.batch_dim, 0).flatten(0, 1);
+  }
+  auto sizes = operand.value.sym_sizes().vec();
+  sizes.insert(sizes.begin(), examples);
+  return operand.value.unsqueeze(0).expand_symint(sizes).flatten(0, 1);
+}
+
+// Whether folding a state with the examples in front gives a view, which can be written in its
+// place.
+bool folds_as_view(const Tensor& front) {
+  const auto sizes = front.sym_sizes(), strides = front.sym_strides();
+  return is_known_equal(sizes[0], SymInt(1)) || is_known_equal(sizes[1], SymInt(1)) ||
+         is_known_equal(strides[0], sizes[1] * strides[1]);
+}
+
+// The state can't be cast, as it is written to: the others are, to its dtype.
+struct CastToState {
+  CastToState(const Tensor& state, c10::DeviceType device) : state(state), device(device) {}
+
+  auto operator()(const auto& tensor) const {
+    return at::autocast::cached_cast(state.scalar_type(), tensor, device);
+  }
+
+  const Tensor& state;
+  c10::DeviceType device;
+};
+
+// Examples that share weight and bias go into the batch, where the state's strides allow it; else
+// the operator's parts have batching rules.
+Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
+                      const OptionalTensor& bias, std::string_view activation) {
+  constexpr const char* op = "gpuopt::causal_conv1d_update";
+  check_update(input, state, weight, bias, activation);
+  {
+    const VmapLevel level;
+    const auto own_input = level.unwrap(input), own_weight = level.unwrap(weight);
+    auto own_state = level.unwrap(state);
+    VmapLevel::Operand own_bias;
+    if (bias.has_value() && bias->defined()) own_bias = level.unwrap(*bias);
+    const bool shares_weight = !own_weight.batch_dim.has_value() && !own_bias.batch_dim.has_value();
+    const OptionalTensor offset =
+        own_bias.value.defined() ? OptionalTensor(own_bias.value) : std::nullopt;
+    if (!own_state.batch_dim.has_value()) {
+      TORCH_CHECK(!own_input.batch_dim.has_value() && shares_weight, op,
+                  ": state must be batched by torch.vmap when another argument is: expected a ",
+                  "state that vmap maps over, got one shared by all examples");
+      return level.wrap(ops::causal_conv1d_update().call(own_input.value, own_state.value,
+                                                         own_weight.value, offset, activation),
+                        std::nullopt);
+    }
+    const Tensor front = own_state.value.movedim(*own_state.batch_dim, 0);
+    if (shares_weight && folds_as_view(front)) {
+      const SymInt examples = front.sym_size(0), batch = front.sym_size(1);
+      Tensor folded = front.flatten(0, 1);
+      const Tensor out = ops::causal_conv1d_update().call(fold(own_input, examples), folded,
+                                                          own_weight.value, offset, activation);
+      return level.wrap(out.unflatten_symint(0, std::array<SymInt, 2>{examples, batch}), 0);
+    }
+  }
+  return update_by_convolution(input, state, weight, bias, activation);
+}
+
+// vmap comes before autocast, whose casts it makes first.
+Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
+                   const OptionalTensor& bias, std::string_view activation) {
+  const auto device = state.device().type();
+  if (!is_autocasting(device) || !state.is_floating_point()) {
+    return update_batched(input, state, weight, bias, activation);
+  }
+  const CastToState cast(state, device);
+  return update_batched(cast(input), state, cast(weight), cast(bias), activation);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d_update", update_vmap); }
+
+template <c10::DeviceType device>
+Tensor update_autocast(const Tensor& input, Tensor& state, const Tensor& weight,
+                       const OptionalTensor& bias, std::string_view activation) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const auto update = ops::causal_conv1d_update();
+  if (!state.is_floating_point()) return update.call(input, state, weight, bias, activation);
+  const CastToState cast(state, device);
+  return update.call(cast(input), state, cast(weight), cast(bias), activation);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
+  m.impl("causal_conv1d_update", update_autocast<c10::DeviceType::CUDA>);
+}
+TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) {
+  m.impl("causal_conv1d_update", update_autocast<c10::DeviceType::CPU>);
+}
+
+}  // namespace
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,75 @@
+// Contiguous rows in chunks: a warp by itself copies the input under some tiles of outputs of one
+// row, and the taps of its channel, to shared memory. What it takes to find its place is done once
+// for all of these tiles.
+#pragma once
+
+#include "common/async.cuh"
+#include "conv1d/chunk.h"
+#include "conv1d/device/launch.cuh"
+#include "conv1d/device/rows.cuh"
+
+namespace gpuopt::conv1d {
+
+template <typename T>
+__device__ __forceinline__ compute_t<T> load_bias(const ChunkArgs& args, uint32_t channel) {
+  if (args.bias == nullptr) return 0;
+  return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+}
+
+// The chunk of a warp; `kTile` outputs of a tile, whole packs.
+template <typename T, int kTile>
+struct Chunk {
+  uint32_t channel;  // of all output channels
+  T* to;
+  const T *from, *weight;  // of the group's first input channel
+  int32_t begin;           // the first output: an aligned place
+  bool is_last;            // of its row
+  int32_t first;           // its first tap's place
+  uint32_t origin;         // the address of that, in values, as far as 32 bits hold it
+
+  __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp)
+      : Chunk(args, warp, [&](int32_t place) { return place * args.step - args.padding; }) {}
+
+  // Where another place, first_of(begin), is the first one that is read of an input row.
+  template <typename FirstOf>
+  __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp, const FirstOf& first_of) {
+    uint32_t image = warp;
+    const uint32_t chunk = args.row_warps.divmod(image);
+    is_last = chunk + 1 == args.row_warps.divisor;
+    channel = args.channels.divmod(image);
+    uint32_t group = channel;
+    const uint32_t out_channel = args.group_channels.divmod(group);
+    to = static_cast<T*>(args.to) + image * args.to_batch + channel * args.to_channel;
+    const auto misaligned =
+        static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) % kSectorBytes / sizeof(T));
+    begin = static_cast<int32_t>(chunk * args.warp_tiles * kTile) - misaligned;
+    first = first_of(begin);
+    from = static_cast<const T*>(args.from) + image * args.from_batch +
+           int64_t{group} * args.in_channels * args.from_channel;
+    origin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from + first) / sizeof(T));
+    weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+             out_channel * args.weight_out;
+  }
+
+  // Values of an input row's first pack before the first tap's place.
+  __device__ __forceinline__ int32_t ahead(const ChunkArgs& args, uint32_t in_channel) const {
+    return static_cast<int32_t>((origin + in_channel * static_cast<uint32_t>(args.from_channel)) %
+                                kPackSize<T>);
+  }
+
+  // The first packs of an input row, with 0 for what lies outside of it, to be waited for.
+  __device__ __forceinline__ void copy(const ChunkArgs& args, WarpCopies<1>& copies, uint4* packs,
+                                       uint32_t in_channel, int32_t count) const {
+    const T* const row = from + in_channel * args.from_channel;
+    const Rows<T> rows{args.first_pack, args.last_pack};
+    const int32_t place = first - ahead(args, in_channel);
+    const auto whole = rows.whole_packs(place, args.from_size, count);
+    copies.copy(packs + whole.low, reinterpret_cast<const uint4*>(row + place) + whole.low,
+                whole.high - whole.low);
+    rows.fill_edges(whole, row, place, args.from_size, count,
+                    static_cast<int32_t>(threadIdx.x % 32), 32,
+                    [&](int32_t q, const uint4& pack) { packs[q] = pack; });
+  }
+};
+
+}  // namespace gpuopt::conv1d

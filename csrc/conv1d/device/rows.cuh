@@ -1,0 +1,330 @@
+// What the kernels of convolutions share: their arithmetic, and rows of a signal read and written
+// as packs.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "common/async.cuh"
+#include "common/index.h"
+#include "common/launch.cuh"
+#include "common/types.cuh"
+#include "common/vec.cuh"
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+// Taps of a step along contiguous rows.
+template <typename T>
+constexpr int kRowTaps = sizeof(T) == 8 ? 4 : 8;
+
+// C += A B of fragments of m16n8k16 (PTX ISA, "mma"). All lanes of the warp take part.
+template <typename T>
+__device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[4],
+                                                      const uint32_t (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#else
+  // Without tensor cores for both half types lanes pass their words around: each has two values of
+  // row lane / 4 and 8 more of A, of columns 2 * (lane % 4) and 8 more; of B the same columns of
+  // row lane / 4, transposed.
+  const uint32_t lane = threadIdx.x % 32;
+  const auto add = [](float& sum, uint32_t x, uint32_t y) {
+    T first[2], second[2];
+    memcpy(first, &x, sizeof(x));
+    memcpy(second, &y, sizeof(y));
+    sum += to_compute(first[0]) * to_compute(second[0]);
+    sum += to_compute(first[1]) * to_compute(second[1]);
+  };
+  const auto word_of = [](uint32_t word, uint32_t other) {
+    return __shfl_sync(0xffffffffu, word, static_cast<int>(other));
+  };
+#pragma unroll 1  // or kernels of many products take the compiler minutes
+  for (uint32_t i = 0; i < 4; ++i) {
+    uint32_t rows[4];
+    for (uint32_t j = 0; j < 4; ++j) rows[j] = word_of(a[j], lane / 4 * 4 + i);
+    for (uint32_t column = 0; column < 2; ++column) {
+      const uint32_t other = (2 * (lane % 4) + column) * 4 + i;
+      const uint32_t low = word_of(b[0], other), high = word_of(b[1], other);
+      for (uint32_t half = 0; half < 2; ++half) {
+        add(c[2 * half + column], rows[half], low);
+        add(c[2 * half + column], rows[half + 2], high);
+      }
+    }
+  }
+#endif
+}
+
+// Four matrices of 8 rows of 16 bytes from shared memory, for the lanes' parts of A: matrix i lies
+// at the packs of lanes 8 i to 8 i + 7, each kPacks behind `own` (PTX ISA, "ldmatrix"). All lanes
+// of the warp take part.
+template <int kPacks>
+__device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))),
+                 "n"(kPacks * kPackBytes));
+#else
+  const uint4 pack = own[kPacks];
+  const uint32_t words[4] = {pack.x, pack.y, pack.z, pack.w};
+  const uint32_t lane = threadIdx.x % 32;
+  for (uint32_t i = 0; i < 4; ++i) {
+    for (uint32_t word = 0; word < 4; ++word) {
+      const uint32_t got =
+          __shfl_sync(0xffffffffu, words[word], static_cast<int>(8 * i + lane / 4));
+      if (lane % 4 == word) a[i] = got;
+    }
+  }
+#endif
+}
+
+// C += A B of fragments of m16n8k8.
+template <typename T>
+__device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[2],
+                                                      uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+  }
+#else
+  const uint32_t wide_a[4] = {a[0], a[1], 0, 0}, wide_b[2] = {b, 0};
+  multiply_add_matrices<T>(c, wide_a, wide_b);
+#endif
+}
+
+// A value, or 0 if not `valid`, without a branch, so that several loads are under way at once.
+template <typename T>
+__device__ __forceinline__ T load_if(const T* address, bool valid) {
+  using Word = std::conditional_t<sizeof(T) == 2, uint16_t,
+                                  std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+  const Word word = load_word<Word>(address, valid);
+  T value;
+  memcpy(&value, &word, sizeof(T));
+  return value;
+}
+
+// The formulas of ATen's kernels (Activation.cu): silu is x / (1 + exp(-x)), gelu x Phi(x).
+template <int Count, typename C>
+__device__ __forceinline__ void activate(C (&values)[Count], Activation activation) {
+  if (activation == Activation::kNone) return;
+  const auto apply = [&](auto formula) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) values[i] = formula(values[i]);
+  };
+  if (activation == Activation::kRelu) {
+    apply([](C x) { return x < C(0) ? C(0) : x; });  // NaN stays NaN
+  } else if (activation == Activation::kSilu) {
+    apply([](C x) { return x / (C(1) + exp(-x)); });
+  } else {
+    apply([](C x) { return x * C(0.5) * (C(1) + erf(x * C(0.70710678118654752440))); });
+  }
+}
+
+// Rows of a signal that is read as aligned packs. A pack may hold more than its row, and what it
+// holds of others is left out; but none may reach out of the signal's memory.
+template <typename T>
+struct Rows {
+  const char* first_pack;  // whole packs between these are the signal's
+  const char* last_pack;
+
+  // A pack that its row doesn't fill, from value `begin` of the row on: 0 for what lies outside.
+  __device__ __forceinline__ uint4 load_edge(const T* row, int32_t begin, int32_t size) const {
+    constexpr int N = kPackSize<T>;
+    uint4 words = {};
+    if (begin <= -N || begin >= size) return words;
+    const auto* address = reinterpret_cast<const char*>(row + begin);
+    if (address >= first_pack && address <= last_pack) {
+      words = *reinterpret_cast<const uint4*>(address);
+      auto pack = pack_of<T>(words);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const bool valid = static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size);
+        if (!valid) pack.values[i] = T{};
+      }
+      memcpy(&words, &pack, sizeof(words));
+      return words;
+    }
+    // Rare: value by value, all under way at once.
+    Pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const bool valid = static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size);
+      pack.values[i] = load_if(row + begin + i, valid);
+    }
+    memcpy(&words, &pack, sizeof(words));
+    return words;
+  }
+
+  // Those of `packs` neighbouring aligned packs, from value `begin` of the row on, that the row
+  // holds whole.
+  struct Whole {
+    int32_t low, high;
+  };
+  __device__ __forceinline__ static Whole whole_packs(int32_t begin, int32_t size, int32_t packs) {
+    constexpr int N = kPackSize<T>;
+    // Unsigned, which saves the instructions that round towards 0.
+    const auto packs_in = [](int32_t values) {
+      return static_cast<int32_t>(static_cast<uint32_t>(max(values, 0)) / N);
+    };
+    const int32_t low = min(packs_in(N - 1 - begin), packs);
+    return {low, max(min(packs_in(size - begin), packs), low)};
+  }
+
+  // The others to shared memory, with 0 for what lies outside of the row: store(q, pack) for each,
+  // by the lane among `lanes` whose turn it is.
+  template <typename Store>
+  __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
+                                             int32_t size, int32_t packs, int32_t lane,
+                                             int32_t lanes, const Store& store) const {
+    if (whole.low == 0 && whole.high == packs) return;
+    const int32_t edges = packs - whole.high + whole.low;
+#pragma unroll 1
+    for (int32_t i = lane; i < edges; i += lanes) {
+      const int32_t q = i < whole.low ? i : whole.high - whole.low + i;
+      store(q, load_edge(row, begin + q * kPackSize<T>, size));
+    }
+  }
+
+  // Copies these packs to shared memory. Has wait_for_copies() to be waited for.
+  __device__ __forceinline__ void copy_packs(uint4* shared, const T* row, int32_t begin,
+                                             int32_t size, int32_t packs, int32_t lane,
+                                             int32_t lanes) const {
+    const Whole whole = whole_packs(begin, size, packs);
+    const auto* from = reinterpret_cast<const uint4*>(row + begin);
+#pragma unroll 4
+    for (int32_t q = whole.low + lane; q < whole.high; q += lanes) {
+      copy_async<uint4, 1>(shared + q, from + q);
+    }
+    fill_edges(whole, row, begin, size, packs, lane, lanes,
+               [&](int32_t q, const uint4& pack) { shared[q] = pack; });
+  }
+};
+
+// The lanes of rows are numbered one row after another, and a block takes as many neighbours as it
+// has threads: the end of a row, whole rows, the beginning of another. Each of these has a segment
+// of a tile in shared memory, with the packs under its lanes and those of the halo behind them.
+struct Segment {
+  uint32_t row;        // of all
+  uint32_t block_row;  // of the block
+  uint32_t lane;       // of the row
+  uint32_t first;      // lane of the row that the segment starts with,
+  uint32_t lanes;      // and how many it has
+
+  __device__ __forceinline__ Segment(uint32_t block, uint32_t threads, const FastDiv& row_lanes) {
+    row = block * threads;
+    const uint32_t block_lane = row_lanes.divmod(row);
+    block_row = block_lane + threadIdx.x;
+    lane = row_lanes.divmod(block_row);
+    first = block_row == 0 ? block_lane : 0;
+    lanes = min(row_lanes.divisor, lane + threads - threadIdx.x) - first;
+    row += block_row;
+  }
+  __device__ __forceinline__ int32_t index() const { return static_cast<int32_t>(lane - first); }
+};
+
+template <int Count>
+__device__ __forceinline__ void read_packs(uint4 (&packs)[Count], const uint4* shared) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) packs[i] = shared[i];
+}
+
+template <typename T>
+__device__ __forceinline__ void widen(compute_t<T>* to, const Pack<T, kPackSize<T>>& pack) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    // The upper half of a word is a float32 as soon as the lower one is cleared.
+    uint32_t words[kPackBytes / 4];
+    memcpy(words, &pack, sizeof(words));
+#pragma unroll
+    for (int i = 0; i < kPackBytes / 4; ++i) {
+      const uint32_t low = words[i] << 16, high = words[i] & 0xffff0000u;
+      memcpy(to + 2 * i, &low, sizeof(low));
+      memcpy(to + 2 * i + 1, &high, sizeof(high));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kPackSize<T>; ++i) to[i] = to_compute(pack.values[i]);
+  }
+}
+
+// shift_packs() of values that are whole words.
+template <typename T>
+__device__ __forceinline__ Pack<T, kPackSize<T>> shift_words(const uint4& low, const uint4& high,
+                                                             uint32_t shift) {
+  const bool by_two = shift & 8;
+  const uint32_t a0 = by_two ? low.z : low.x, a1 = by_two ? low.w : low.y;
+  const uint32_t a2 = by_two ? high.x : low.z, a3 = by_two ? high.y : low.w;
+  if constexpr (sizeof(T) == 8) return pack_of<T>(uint4{a0, a1, a2, a3});
+  const uint32_t a4 = by_two ? high.z : high.x;
+  const bool by_one = shift & 4;
+  return pack_of<T>(uint4{by_one ? a1 : a0, by_one ? a2 : a1, by_one ? a3 : a2, by_one ? a4 : a3});
+}
+
+// `Count` * pack size values, from `shift` bytes after the first of Count + 1 packs on.
+template <typename T, int Count>
+__device__ __forceinline__ void shift_in(compute_t<T>* to, const uint4 (&packs)[Count + 1],
+                                         uint32_t shift) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    if constexpr (sizeof(T) >= 4) {
+      widen<T>(to + i * kPackSize<T>, shift_words<T>(packs[i], packs[i + 1], shift));
+    } else {
+      widen<T>(to + i * kPackSize<T>, shift_packs<T>(packs[i], packs[i + 1], shift));
+    }
+  }
+}
+
+template <typename T, int N>
+__device__ __forceinline__ Pack<T, N> narrow(const compute_t<T>* values) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.values[i] = from_compute<T>(values[i]);
+  return pack;
+}
+
+// The values of a row from `begin` on, an aligned address, of which the row holds those that are in
+// [0, size).
+template <typename T, int Count>
+__device__ __forceinline__ void store_values(T* row, int32_t begin, int32_t size,
+                                             const compute_t<T> (&values)[Count]) {
+  constexpr int N = kPackSize<T>;
+  if (begin >= 0 && begin <= size - Count) {
+#pragma unroll
+    for (int i = 0; i < Count; i += N) {
+      store_whole(row + begin + i, narrow<T, N>(values + i));
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    if (static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size)) {
+      row[begin + i] = from_compute<T>(values[i]);
+    }
+  }
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,101 @@
+// What a lane does that makes neighbouring outputs of a contiguous row: taps slide over packs in
+// shared memory.
+#pragma once
+
+#include "conv1d/device/rows.cuh"
+
+namespace gpuopt::conv1d {
+
+// sums[m][i] += the products of up to kTaps of `count` taps of channel m, a row of `pitch` each,
+// and the window from i on. Never taps of 0 in the place of others, which infinite values would
+// make NaN.
+template <int kTaps, int kChannels, int kOutputs, int kWindow, typename C>
+__device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
+                                             const C (&window)[kWindow], const C* taps,
+                                             uint32_t pitch, int32_t count) {
+  constexpr int kStep = kPackBytes / sizeof(C);
+#pragma unroll
+  for (int first = 0; first < kTaps; first += kStep) {
+    if (first < count) {
+      Pack<C, kStep> own[kChannels];
+#pragma unroll
+      for (int m = 0; m < kChannels; ++m) own[m] = load_pack<C, kStep>(taps + m * pitch + first);
+      const auto add = [&](int t) {
+#pragma unroll
+        for (int m = 0; m < kChannels; ++m) {
+#pragma unroll
+          for (int i = 0; i < kOutputs; ++i) {
+            sums[m][i] = multiply_add(own[m].values[t], window[first + t + i], sums[m][i]);
+          }
+        }
+      };
+      if (first + kStep <= count) {
+#pragma unroll
+        for (int t = 0; t < kStep; ++t) add(t);
+      } else {
+#pragma unroll
+        for (int t = 0; t < kStep - 1; ++t) {
+          if (first + t < count) add(t);
+        }
+      }
+    }
+  }
+}
+
+// The products of a lane's outputs with one row of the tile: from `shift` bytes after the first
+// pack on, one tap after another, in steps of kRowTaps.
+template <bool kOneStep, typename T, int kChannels, int P>
+__device__ __forceinline__ void slide(compute_t<T> (&sums)[kChannels][P], const uint4* packs,
+                                      uint32_t shift, const compute_t<T>* taps, uint32_t pitch,
+                                      int32_t count) {
+  constexpr int N = kPackSize<T>, K = kRowTaps<T>;
+  compute_t<T> window[P + K];
+  uint4 last;
+  {
+    uint4 raw[(P + K) / N + 1];
+    read_packs(raw, packs);
+    shift_in<T, (P + K) / N>(window, raw, shift);
+    last = raw[(P + K) / N];
+  }
+  packs += (P + K) / N + 1;
+  for (;;) {
+    add_products<K>(sums, window, taps, pitch, count);
+    if (kOneStep || count <= K) return;
+    count -= K;
+    taps += K;
+    uint4 raw[K / N + 1];
+    raw[0] = last;
+#pragma unroll
+    for (int i = 0; i < K / N; ++i) raw[i + 1] = packs[i];
+    packs += K / N;
+#pragma unroll
+    for (int i = 0; i < P; ++i) window[i] = window[i + K];
+    shift_in<T, K / N>(window + P, raw, shift);
+    last = raw[K / N];
+  }
+}
+
+// The same with a window of its own for every tap, from byte `place` of the row of the tile on.
+template <typename T, int kChannels, int P>
+__device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[kChannels][P], const uint4* packs,
+                                           uint32_t place, uint32_t step, const compute_t<T>* taps,
+                                           uint32_t pitch, int32_t count) {
+  constexpr int N = kPackSize<T>;
+#pragma unroll 2
+  for (int32_t k = 0; k < count; ++k) {
+    uint4 raw[P / N + 1];
+    read_packs(raw, packs + place / kPackBytes);
+    compute_t<T> window[P];
+    shift_in<T, P / N>(window, raw, place % kPackBytes);
+#pragma unroll
+    for (int m = 0; m < kChannels; ++m) {
+#pragma unroll
+      for (int i = 0; i < P; ++i) {
+        sums[m][i] = multiply_add(taps[m * pitch + k], window[i], sums[m][i]);
+      }
+    }
+    place += step;
+  }
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,53 @@
+// Depthwise with channels innermost: a thread has a vector of channels.
+#pragma once
+
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+struct ColumnsArgs {
+  const void *from, *weight, *bias;
+  void* to;
+  int64_t from_batch, from_stride, to_batch, to_stride;
+  int64_t weight_channel, weight_tap, bias_stride;
+  int64_t from_size, to_size, step, padding, dilation;
+  int32_t taps;
+  uint32_t channels;
+  FastDiv row_tiles, channel_tiles;
+  Activation activation;
+};
+
+struct ChannelsLastPlan {
+  static constexpr const char* kName = "channels_last";
+  LaunchShape launch;
+  ColumnsArgs args;
+  bool slides;
+
+  static std::optional<ChannelsLastPlan> make(const Problem& p, const Device&) {
+    const int64_t block_channels = 8 * (kAccessBytes / item_of(p));
+    const int64_t bytes = p.taps * block_channels * compute_bytes(p);
+    if (!has_vectors_of_channels(p) || bytes > kSharedBytes) return {};
+    const int64_t row_tiles = ceil_div<int64_t>(p.to.size, kThreads / 8 * 4);
+    const int64_t channel_tiles = ceil_div(p.groups, block_channels);
+    ChannelsLastPlan plan;
+    plan.launch = launch_shape(p.batch * channel_tiles * row_tiles, kThreads, bytes);
+    plan.slides = has_unit_stride(p) && !has_dilation(p);
+    ColumnsArgs& args = plan.args;
+    set_operands(args, p);
+    args.from_stride = p.from.stride;
+    args.to_stride = p.to.stride;
+    args.weight_channel = p.weight.group_stride;
+    args.from_size = p.from.size;
+    args.to_size = p.to.size;
+    args.step = p.stride;
+    args.padding = p.padding;
+    args.dilation = p.dilation;
+    args.taps = static_cast<int32_t>(p.taps);
+    args.channels = static_cast<uint32_t>(p.groups);
+    args.row_tiles = div_by(row_tiles);
+    args.channel_tiles = div_by(channel_tiles);
+    return plan;
+  }
+};
+
+}  // namespace gpuopt::conv1d

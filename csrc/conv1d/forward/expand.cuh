@@ -1,0 +1,175 @@
+// Convolutions of few values into many channels: a lane keeps the values under its outputs in
+// registers and makes these outputs in one channel after another.
+#pragma once
+
+#include "conv1d/device/rows.cuh"
+#include "conv1d/forward/expand.h"
+
+namespace gpuopt::conv1d {
+
+template <typename T, int kProducts>
+constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
+
+// Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The
+// products of taps and input channels are at most kProducts. A lane has a pack of a block's
+// outputs.
+template <typename T, int kProducts>
+__global__ void __launch_bounds__(kChunkThreads, resident_fan_blocks(kProducts, sizeof(T)))
+    fan_kernel(const __grid_constant__ FanArgs args) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>, kPitch = kFanPitch<T, kProducts>;
+  extern __shared__ uint4 shared[];
+  let_next_grid_start();
+  uint32_t image = blockIdx.x;
+  const uint32_t channel_class = args.cycle.divmod(image);
+  const uint32_t tile = args.tiles.divmod(image);
+  const uint32_t part = args.parts.divmod(image);
+  const uint32_t group = args.groups.divmod(image);
+  const uint32_t cycle = args.cycle.divisor;
+  wait_for_grid_before();
+
+  // Weights of the block's channels, one after another, each with its bias behind, then the input
+  // under its outputs.
+  C* const taps = reinterpret_cast<C*>(shared);
+  uint4* const packs = shared + args.block_channels * kPitch / (kPackBytes / sizeof(C));
+  const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
+  if (first_channel >= args.out_channels) return;
+  const uint32_t channels =
+      min(args.block_channels, (args.out_channels - first_channel + cycle - 1) / cycle);
+  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                          first_channel * args.weight_out;
+  const auto products = static_cast<uint32_t>(args.in_channels * args.taps);
+  for (uint32_t i = threadIdx.x; i < channels * kPitch; i += kChunkThreads) {
+    const uint32_t m = i / kPitch, product = i % kPitch;
+    const uint32_t c = product / static_cast<uint32_t>(args.taps);
+    const uint32_t k = product - c * args.taps;
+    C value = 0;
+    if (product < products) {
+      value = to_compute(
+          weight[int64_t{m} * cycle * args.weight_out + c * args.weight_in + k * args.weight_tap]);
+    } else if (product == kProducts && args.bias != nullptr) {
+      const int64_t channel = int64_t{group} * args.out_channels + first_channel + m * cycle;
+      value = to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
+    }
+    taps[i] = value;
+  }
+  T* to = static_cast<T*>(args.to) + image * args.to_batch +
+          (int64_t{group} * args.out_channels + first_channel) * args.to_channel;
+  const auto misaligned =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % args.aligned);
+  const int32_t first_output = static_cast<int32_t>(tile * (kChunkThreads * N)) - misaligned;
+  const int32_t first_value = first_output * args.step - static_cast<int32_t>(args.padding);
+  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
+                        int64_t{group} * args.in_channels * args.from_channel;
+  const auto ahead_of = [&](uint32_t c) {
+    return static_cast<int32_t>(
+        reinterpret_cast<uintptr_t>(from + c * args.from_channel + first_value) / sizeof(T) % N);
+  };
+  const Rows<T> rows{args.first_pack, args.last_pack};
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+    rows.copy_packs(packs + c * args.row_packs, from + c * args.from_channel,
+                    first_value - ahead_of(c), static_cast<int32_t>(args.from_size),
+                    static_cast<int32_t>(args.row_packs), static_cast<int32_t>(threadIdx.x),
+                    kChunkThreads);
+  }
+  wait_for_copies();
+  __syncthreads();
+
+  C window[kProducts][N];
+  {
+    const T* const values = reinterpret_cast<const T*>(packs);
+    const auto first = static_cast<int32_t>(threadIdx.x) * N * args.step;
+    uint32_t c = 0;
+    int32_t offset = first + ahead_of(0), k = 0;
+#pragma unroll
+    for (int i = 0; i < kProducts; ++i) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        window[i][j] = i < products ? to_compute(values[offset + j * args.step]) : C(0);
+      }
+      offset += args.dilation;
+      if (++k == args.taps) {
+        k = 0;
+        ++c;
+        offset = first + static_cast<int32_t>(c * args.row_packs) * N + ahead_of(c);
+      }
+    }
+  }
+
+  const int32_t begin = first_output + static_cast<int32_t>(threadIdx.x) * N;
+  const auto size = static_cast<int32_t>(args.to_size);
+  if (begin >= size) return;
+  const bool whole = begin >= 0 && begin <= size - N;
+  to += begin;
+#pragma unroll 1
+  for (uint32_t m = 0; m < channels; ++m) {
+    C own[kPitch];
+    constexpr int V = kPackBytes / static_cast<int>(sizeof(C));
+#pragma unroll
+    for (int i = 0; i < kPitch; i += V) {
+      const auto pack = load_pack<C, V>(taps + m * kPitch + i);
+#pragma unroll
+      for (int j = 0; j < V; ++j) own[i + j] = pack.values[j];
+    }
+    C sums[N] = {};
+    // Of products that there are not, both factors are 0.
+#pragma unroll
+    for (int i = 0; i < kProducts; ++i) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) sums[j] = multiply_add(own[i], window[i][j], sums[j]);
+    }
+    if (args.bias != nullptr) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) sums[j] += own[kProducts];
+    }
+    activate(sums, args.activation);
+    if (whole) {
+      store_whole(to, narrow<T, N>(sums));
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if (static_cast<uint32_t>(begin + j) < static_cast<uint32_t>(size)) {
+          to[j] = from_compute<T>(sums[j]);
+        }
+      }
+    }
+    to += cycle * args.to_channel;
+  }
+}
+
+template <typename T>
+cudaError_t launch(const ExpandPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_kernel(kernel, plan.launch, stream, args);
+    };
+    switch (plan.products) {
+      case 3:
+        return start(fan_kernel<T, 3>);
+      case 4:
+        return start(fan_kernel<T, 4>);
+      case 5:
+        return start(fan_kernel<T, 5>);
+      case 6:
+        return start(fan_kernel<T, 6>);
+      case 7:
+        return start(fan_kernel<T, 7>);
+      case 8:
+        return start(fan_kernel<T, 8>);
+      case 10:
+        return start(fan_kernel<T, 10>);
+      case 12:
+        return start(fan_kernel<T, 12>);
+      case 16:
+        return start(fan_kernel<T, 16>);
+      default:
+        return cudaErrorInvalidValue;
+    }
+  }
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,132 @@
+// Few input channels into many output channels: inputs stay in registers, and a block goes through
+// the output channels.
+#pragma once
+
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+struct FanArgs {
+  const void *from, *weight, *bias;
+  void* to;
+  int64_t from_batch, from_channel, to_batch, to_channel;
+  int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
+  int64_t from_size, to_size, padding;
+  int32_t step, dilation, taps;
+  const char *first_pack, *last_pack;  // see Rows
+  uint32_t row_packs;                  // of an input row in shared memory
+  uint32_t in_channels, out_channels;  // of a group
+  uint32_t block_channels;             // output channels of a block
+  uint32_t aligned;                    // values that its outputs are aligned to
+  FastDiv tiles, cycle;  // tiles of outputs of a row; classes of channels, see the kernel
+  FastDiv parts, groups;
+  Activation activation;
+};
+
+// MACs per output that a channel has in shared memory, and its bias: whole vectors of them.
+constexpr int64_t fan_pitch(int products, int64_t item) {
+  return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
+}
+
+// Blocks of an SM: as many as there are registers for the inputs under a vector of outputs, the
+// taps and some more.
+constexpr int resident_fan_blocks(int products, int64_t item) {
+  const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
+  return std::min(8, 512 / words);
+}
+
+constexpr int64_t kExpandChannels = 8;  // that begin at the same offset in a sector, at least
+
+// Which output channels a block has, and how its outputs are aligned.
+struct ExpandChannels {
+  int64_t aligned;   // values of a row that a block's outputs are aligned to
+  int64_t cycle;     // channels so far apart are aligned alike
+  int64_t in_class;  // channels that are aligned alike
+  int64_t block = 0, parts = 1;
+
+  // To a sector where enough channels are aligned alike.
+  explicit ExpandChannels(const Problem& p) : aligned(kSectorBytes / item_of(p)) {
+    if (ceil_div(p.to.channels, cycle_of(p.to, aligned)) < kExpandChannels) aligned /= 2;
+    cycle = cycle_of(p.to, aligned);
+    in_class = ceil_div(p.to.channels, cycle);
+  }
+
+  // Blocks of few channels where there would not be two for each SM. Returns the blocks.
+  int64_t share(const Device& device, int64_t others, int64_t least) {
+    while (block >= 2 * least &&
+           others * ceil_div(in_class, block) < int64_t{2} * device.multiprocessors) {
+      block = ceil_div(block, 2 * least) * least;
+    }
+    parts = ceil_div(in_class, block);
+    return others * parts;
+  }
+
+  // What may lie before the first output of a row.
+  int64_t slack(const Problem& p) const {
+    return has_aligned_rows(p, p.to, aligned) ? 0 : aligned - 1;
+  }
+};
+
+inline FanArgs expand_args(const Problem& p, const ExpandChannels& channels, int64_t row_tiles,
+                           int64_t row_packs) {
+  FanArgs args;
+  set_operands(args, p);
+  set_strides(args, p);
+  set_channels(args, p);
+  const VectorRange range = vectors_of(p, p.from);
+  args.first_pack = range.first;
+  args.last_pack = range.last;
+  args.groups = div_by(p.groups);
+  args.from_size = p.from.size;
+  args.to_size = p.to.size;
+  args.padding = p.padding;
+  args.step = static_cast<int32_t>(p.stride);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.taps = static_cast<int32_t>(p.taps);
+  args.row_packs = static_cast<uint32_t>(row_packs);
+  args.block_channels = static_cast<uint32_t>(channels.block);
+  args.aligned = static_cast<uint32_t>(channels.aligned);
+  args.tiles = div_by(row_tiles);
+  args.cycle = div_by(channels.cycle);
+  args.parts = div_by(channels.parts);
+  return args;
+}
+
+struct ExpandPlan {
+  static constexpr const char* kName = "expand";
+  LaunchShape launch;
+  FanArgs args;
+  int products;  // that the kernel is compiled for
+
+  static std::optional<ExpandPlan> make(const Problem& p, const Device& device);
+};
+
+inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device& device) {
+  const int64_t products = macs_per_output(p);
+  if (is_half(p) || products > 16 || !has_plain_rows(p)) return {};
+  const int64_t item = item_of(p), values = kAccessBytes / item;
+  ExpandChannels channels(p);
+  if (channels.in_class < kExpandChannels) return {};
+  const int64_t unit = products > 12 ? 4 : products > 8 ? 2 : 1;
+  ExpandPlan plan;
+  plan.products = std::max(3, static_cast<int>(ceil_div(products, unit) * unit));
+  const int64_t tile_outputs = kChunkThreads * values;
+  const int64_t row_tiles = ceil_div(p.to.size + channels.slack(p), tile_outputs);
+  const int64_t row_packs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);
+  channels.block = std::min<int64_t>(channels.in_class, 128);
+  const int64_t bytes = channels.block * fan_pitch(plan.products, item) * item +
+                        p.from.channels * row_packs * kAccessBytes;
+  if (bytes > kSharedBytes) return {};
+  const int64_t others = p.batch * p.groups * channels.cycle * row_tiles;
+  // Many blocks, so that the last ones don't leave SMs idle for long.
+  while (channels.block >= 32 && others * ceil_div(channels.in_class, channels.block) <=
+                                     int64_t{device.multiprocessors} * 48) {
+    channels.block = ceil_div<int64_t>(channels.block, 8) * 4;
+  }
+  const int64_t blocks = channels.share(device, others, 4);
+  plan.launch = launch_shape(blocks, kChunkThreads, bytes);
+  plan.args = expand_args(p, channels, row_tiles, row_packs);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

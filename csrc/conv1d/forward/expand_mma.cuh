@@ -1,0 +1,208 @@
+// Convolutions of the half types of few values into many channels, along contiguous rows, on tensor
+// cores: the taps of 16 output channels are the rows of A, and the inputs under 8 outputs the
+// columns of B, in the order of the products (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A warp
+// keeps B in registers and goes through the output channels.
+#pragma once
+
+#include "conv1d/forward/expand.cuh"
+#include "conv1d/forward/expand_mma.h"
+
+namespace gpuopt::conv1d {
+
+// The taps of 16 channels, from the lane's pack on: of row lane % 16, and the second of two packs
+// in the upper lanes.
+template <int kSteps>
+__device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* packs) {
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) load_matrices<0>(a[s], packs + 2 * s);
+}
+
+// Of kSteps times 16 products, of which taps and inputs that there are not are 0.
+template <typename T, int kSteps, bool kActivates>
+__global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 6)
+    fan_mma_kernel(const __grid_constant__ FanMmaArgs args) {
+  constexpr int N = kPackSize<T>;
+  // Of a row of taps: a pack more than there are products, so that ldmatrix has no bank conflicts.
+  constexpr int kPitch = 16 * kSteps + N, kRowPacks = kPitch / N;
+  constexpr int kParts = kFanMmaParts;
+  extern __shared__ uint4 shared[];
+  let_next_grid_start();
+  const FanArgs& base = args.base;
+  uint32_t image = blockIdx.x;
+  const uint32_t channel_class = base.cycle.divmod(image);
+  const uint32_t tile = base.tiles.divmod(image);
+  const uint32_t part = base.parts.divmod(image);
+  const uint32_t group = base.groups.divmod(image);
+  const uint32_t cycle = base.cycle.divisor;
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const uint32_t first_channel = channel_class + part * base.block_channels * cycle;
+  wait_for_grid_before();
+  if (first_channel >= base.out_channels) return;
+
+  const uint32_t channels =
+      min(base.block_channels, (base.out_channels - first_channel + cycle - 1) / cycle);
+  const uint32_t rows = (channels + 15) / 16 * 16;
+  T* const taps = reinterpret_cast<T*>(shared);
+  float* const biases = reinterpret_cast<float*>(shared + base.block_channels * kRowPacks);
+  uint4* const packs = shared + base.block_channels * kRowPacks + base.block_channels / 4;
+  T* const to = static_cast<T*>(base.to) + image * base.to_batch +
+                (int64_t{group} * base.out_channels + first_channel) * base.to_channel;
+  const auto misaligned =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % base.aligned);
+  const int32_t block_places =
+      static_cast<int32_t>(args.turns) * (kChunkThreads / 32) * 32 * kParts;
+  const int32_t block_begin = static_cast<int32_t>(tile) * block_places - misaligned;
+  const int32_t first = block_begin * base.step - static_cast<int32_t>(base.padding);
+  const T* const from = static_cast<const T*>(base.from) + image * base.from_batch +
+                        int64_t{group} * base.in_channels * base.from_channel;
+  const auto ahead_of = [&](uint32_t c) {
+    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(from + c * base.from_channel + first) /
+                                sizeof(T) % N);
+  };
+  const Rows<T> input_rows{base.first_pack, base.last_pack};
+  for (uint32_t c = 0; c < base.in_channels; ++c) {
+    input_rows.copy_packs(packs + c * base.row_packs, from + c * base.from_channel,
+                          first - ahead_of(c), static_cast<int32_t>(base.from_size),
+                          static_cast<int32_t>(base.row_packs), static_cast<int32_t>(threadIdx.x),
+                          kChunkThreads);
+  }
+  const T* const weight = static_cast<const T*>(base.weight) + group * base.weight_group +
+                          first_channel * base.weight_out;
+  for (uint32_t m = threadIdx.x; m < rows; m += kChunkThreads) {
+    uint4* const row = shared + m * kRowPacks;
+#pragma unroll
+    for (int i = 0; i < kRowPacks; ++i) row[i] = uint4{};
+    float bias = 0;
+    if (m < channels) {
+      T* own = taps + m * kPitch;
+      for (uint32_t c = 0; c < base.in_channels; ++c) {
+        const T* value = weight + int64_t{m} * cycle * base.weight_out + c * base.weight_in;
+#pragma unroll 1
+        for (int32_t first = 0; first < base.taps; first += 16) {
+          // Under way at the same time.
+          T some[16];
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            some[i] = load_if(value + (first + i) * base.weight_tap, first + i < base.taps);
+          }
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            if (first + i < base.taps) *own++ = some[i];
+          }
+        }
+      }
+      if (base.bias != nullptr) {
+        const int64_t channel = int64_t{group} * base.out_channels + first_channel + m * cycle;
+        bias = to_compute(static_cast<const T*>(base.bias)[channel * base.bias_stride]);
+      }
+    }
+    biases[m] = bias;
+  }
+  wait_for_copies();
+  __syncthreads();
+
+  const auto products = static_cast<int32_t>(base.in_channels) * base.taps;
+  // Where the products of the lane's rows of B begin: rows 2 * (lane % 4) and the next, 8 more, and
+  // so on in every step.
+  int32_t offsets[kSteps][4];
+#pragma unroll
+  for (int i = 0; i < 4 * kSteps; ++i) {
+    const auto product = static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
+    const int32_t c = product / base.taps, k = product - c * base.taps;
+    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(base.row_packs) * N +
+                                                     ahead_of(c) + k * base.dilation
+                                               : -1;
+  }
+  const T* const values = reinterpret_cast<const T*>(packs);
+
+#pragma unroll 1
+  for (uint32_t turn = 0; turn < args.turns; ++turn) {
+    const auto warp_begin =
+        static_cast<int32_t>((turn * (kChunkThreads / 32) + warp) * 32 * kParts);
+    if (block_begin + warp_begin >= base.to_size) break;
+    // Column n of product t is place 8 (n / 2) + 2 t + n % 2 of 32, so that a lane has 8
+    // neighbouring ones of D.
+    uint32_t b[kParts][4][kSteps][2];
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        const auto place = static_cast<int32_t>(lane / 8 * 8 + lane / 4 % 2 + 2 * t + 32 * p);
+        const T* const own = values + (warp_begin + place) * base.step;
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            Pack<T, 2> pair;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              const int32_t offset = offsets[s][2 * half + i];
+              pair.values[i] = offset >= 0 ? own[offset] : T{};
+            }
+            memcpy(&b[p][t][s][half], &pair, sizeof(pair));
+          }
+        }
+      }
+    }
+    const int32_t begin = block_begin + warp_begin + static_cast<int32_t>(lane % 4 * 8);
+    const bool whole =
+        block_begin + warp_begin >= 0 && block_begin + warp_begin <= base.to_size - 32 * kParts;
+#pragma unroll 1
+    for (uint32_t m = 0; m < channels; m += 16) {
+      uint32_t a[kSteps][4];
+      read_taps(a, shared + (m + lane % 16) * kRowPacks + lane / 16);
+      float sums[kParts][4][4] = {};
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+        for (int p = 0; p < kParts; ++p) {
+#pragma unroll
+          for (int t = 0; t < 4; ++t) multiply_add_matrices<T>(sums[p][t], a[s], b[p][t][s]);
+        }
+      }
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const uint32_t channel = m + 8 * row + lane / 4;
+        if (channel >= channels) break;
+        const float bias = biases[channel];
+        T* const out = to + int64_t{channel} * cycle * base.to_channel;
+#pragma unroll
+        for (int p = 0; p < kParts; ++p) {
+          float own[8];
+#pragma unroll
+          for (int i = 0; i < 8; ++i) own[i] = sums[p][i / 2][2 * row + i % 2];
+          if (base.bias != nullptr) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) own[i] += bias;
+          }
+          if constexpr (kActivates) activate(own, base.activation);
+          if (whole) {
+            store_whole(out + begin + 32 * p, narrow<T, 8>(own));
+          } else {
+            store_values<T, 8>(out, begin + 32 * p, static_cast<int32_t>(base.to_size), own);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+cudaError_t launch(const ExpandMmaPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) != 2) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.base.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_kernel(kernel, plan.launch, stream, args);
+    };
+    if (args.base.activation == Activation::kNone) {
+      return plan.steps == 1 ? start(fan_mma_kernel<T, 1, false>)
+                             : start(fan_mma_kernel<T, 2, false>);
+    }
+    return plan.steps == 1 ? start(fan_mma_kernel<T, 1, true>) : start(fan_mma_kernel<T, 2, true>);
+  }
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,59 @@
+// Few input channels into many output channels, fp16 and bf16: on tensor cores.
+#pragma once
+
+#include "conv1d/forward/expand.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kFanMmaParts = 2;  // of 32 positions each, that a warp computes at once
+
+struct FanMmaArgs {
+  FanArgs base;
+  uint32_t turns;  // of places that a warp makes, one after another
+};
+
+struct ExpandMmaPlan {
+  static constexpr const char* kName = "expand_mma";
+  LaunchShape launch;
+  FanMmaArgs args;
+  int steps;  // of 16 products: 1 or 2
+
+  static std::optional<ExpandMmaPlan> make(const Problem& p, const Device& device);
+};
+
+inline std::optional<ExpandMmaPlan> ExpandMmaPlan::make(const Problem& p, const Device& device) {
+  const int64_t products = macs_per_output(p);
+  if (!is_half(p) || products > 32 || !has_plain_rows(p)) return {};
+  ExpandChannels channels(p);
+  if (channels.in_class < kExpandChannels) return {};
+  ExpandMmaPlan plan;
+  plan.steps = products <= 16 ? 1 : 2;
+  const int64_t turn_places = kChunkThreads * kFanMmaParts, slack = channels.slack(p);
+  channels.block = std::min<int64_t>(ceil_div<int64_t>(channels.in_class, 16) * 16, 256);
+  const auto tiles_of = [&](int64_t turns) {
+    return ceil_div(p.to.size + slack, turns * turn_places);
+  };
+  const auto packs_of = [&](int64_t turns) {
+    return ceil_div<int64_t>((turns * turn_places - 1) * p.stride + span_of(p) + 8, 8);
+  };
+  const auto bytes_of = [&](int64_t turns) {
+    return channels.block * ((16 * plan.steps + 8) * 2 + 4) +
+           p.from.channels * packs_of(turns) * kAccessBytes;
+  };
+  const int64_t others = p.batch * p.groups * channels.cycle;
+  // As many iterations as make up for reading taps, where there are blocks enough.
+  int64_t turns = 1;
+  while ((turns + 1) * channels.block <= 96 && bytes_of(turns + 1) <= kSharedBytes / 2 &&
+         others * tiles_of(turns + 1) >= 8 * device.multiprocessors) {
+    ++turns;
+  }
+  const int64_t bytes = bytes_of(turns);
+  if (bytes > kSharedBytes) return {};
+  const int64_t blocks = channels.share(device, others * tiles_of(turns), 16);
+  plan.launch = launch_shape(blocks, kChunkThreads, bytes);
+  plan.args.base = expand_args(p, channels, tiles_of(turns), packs_of(turns));
+  plan.args.turns = static_cast<uint32_t>(turns);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

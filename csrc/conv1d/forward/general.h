@@ -1,0 +1,79 @@
+// Any strides and dilations: a thread reads its inputs one by one.
+#pragma once
+
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+struct ValuesArgs {
+  const void *from, *weight, *bias;
+  void* to;
+  int64_t from_batch, from_channel, from_stride, to_batch, to_channel, to_stride;
+  int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
+  int64_t from_size, to_size, step, padding, dilation, taps;
+  uint32_t in_channels, out_channels;  // of a group: of `from` and of `to`
+  int64_t lanes;                       // of the launch
+  FastDiv row_tiles, tiles, groups;    // tiles of a row's places, of a group's output channels
+  bool channels_first;                 // neighbouring lanes take neighbouring channels,
+  uint32_t width_shift;                // or 2^width_shift of them neighbouring places
+  Activation activation;
+};
+
+// Output channels of a thread; f64 has no registers for more.
+inline int general_channels(const Problem& p) {
+  return p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;
+}
+
+struct GeneralPlan {
+  static constexpr const char* kName = "general";
+  LaunchShape launch;
+  ValuesArgs args;
+  int channels;   // output channels of a thread: 1 or 4
+  int positions;  // of a thread: 1 or 4
+
+  static std::optional<GeneralPlan> make(const Problem& p, const Device&) {
+    return make(p, /*few_outputs=*/0);
+  }
+  // Up to few_outputs, a thread has one, so that none waits for another's.
+  static std::optional<GeneralPlan> make(const Problem& p, int64_t few_outputs);
+};
+
+inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, int64_t few_outputs) {
+  GeneralPlan plan;
+  plan.channels = general_channels(p);
+  plan.positions = 4;
+  const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
+  const int64_t rows = p.batch * p.groups * tiles;
+  // One group of one image can't be split into launches that count threads with 31 bits.
+  const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
+  ValuesArgs& args = plan.args;
+  args.channels_first =
+      has_channels_last(p.to) && p.to.size > 1 && p.groups * p.to.channels >= 8 && few_lanes;
+  int64_t width = 1;  // neighbouring threads with neighbouring positions
+  if (!args.channels_first) {
+    if (plan.channels == 1 && rows * p.to.size <= few_outputs) plan.positions = 1;
+    while (width < 32 && width * plan.positions < p.to.size) width *= 2;
+  }
+  const int64_t row_tiles = ceil_div<int64_t>(p.to.size, width * plan.positions);
+  if (rows * row_tiles > kMaxIndex32 - kThreads) return {};
+  args.lanes = rows * row_tiles * width;
+  plan.launch = launch_shape(ceil_div<int64_t>(args.lanes, kThreads), kThreads);
+  set_operands(args, p);
+  set_strides(args, p);
+  set_channels(args, p);
+  args.from_stride = p.from.stride;
+  args.to_stride = p.to.stride;
+  args.from_size = p.from.size;
+  args.to_size = p.to.size;
+  args.step = p.stride;
+  args.padding = p.padding;
+  args.dilation = p.dilation;
+  args.taps = p.taps;
+  args.row_tiles = div_by(row_tiles);
+  args.tiles = div_by(tiles);
+  args.groups = div_by(p.groups);
+  args.width_shift = shift_of(width);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

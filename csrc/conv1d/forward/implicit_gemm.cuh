@@ -1,0 +1,275 @@
+// Convolutions of the half types of few input channels and many products, along contiguous rows of
+// any step, as a matrix product on tensor cores whose second factor is never stored (implicit GEMM:
+// Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", section 3): the taps of 16
+// output channels are the rows of A, the inputs under 8 outputs the columns of B, gathered from
+// shared memory in the order of the products.
+#pragma once
+
+#include "conv1d/device/rows.cuh"
+#include "conv1d/forward/implicit_gemm.h"
+
+namespace gpuopt::conv1d {
+
+// A warp makes kGemmPlaces of kRows times 16 channels. A block has the taps of these in shared
+// memory while it goes through tiles.
+template <typename T, int kRows>
+__global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
+    gemm_kernel(const __grid_constant__ GemmArgs args) {
+  constexpr int N = kPackSize<T>, kParts = kGemmPlaces / 8;
+  constexpr uint32_t kChannels = 16 * kRows;
+  extern __shared__ uint4 shared[];
+  let_next_grid_start();
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
+  uint32_t group = blockIdx.x;
+  const uint32_t first_unit = args.unit_blocks.divmod(group);
+  const uint32_t part = args.parts.divmod(group);
+  const uint32_t first_channel = part * kChannels;
+  const uint32_t channels = min(kChannels, args.out_channels - first_channel);
+  const uint32_t in_packs = args.in_channels * args.row_packs.divisor;
+  // Rows of taps are an odd number of packs apart, so that ldmatrix has no bank conflicts.
+  const uint32_t steps = args.row_taps.divisor / 16, pitch_packs = 2 * steps + 1;
+
+  T* const taps = reinterpret_cast<T*>(shared);
+  uint4* const packs = shared + kChannels * pitch_packs;
+  // Where products begin under a place: the four that a lane has of each step, side by side.
+  auto* const offsets = reinterpret_cast<uint16_t*>(packs + in_packs);
+  // A tile's outputs lie where its inputs were: as the row's packs in memory do.
+  T* const made = reinterpret_cast<T*>(packs);
+  // Values of a pack before an address.
+  const auto ahead_of = [](const T* address) {
+    return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % N);
+  };
+  wait_for_grid_before();
+
+  const int32_t places = args.places;
+  const Rows<T> rows{args.first_pack, args.last_pack};
+  // Has wait_for_copies() to be waited for.
+  const auto copy = [&](const T* from, int32_t first) {
+    for (uint32_t i = threadIdx.x; i < in_packs; i += threads) {
+      uint32_t c = i;
+      const auto q = static_cast<int32_t>(args.row_packs.divmod(c));
+      const T* const row = from + c * args.from_channel;
+      const int32_t place = first - ahead_of(row + first) + q * N;
+      if (place >= 0 && place <= args.from_size - N) {
+        copy_async<uint4, 1>(packs + i, reinterpret_cast<const uint4*>(row + place));
+      } else {
+        packs[i] = rows.load_edge(row, place, args.from_size);
+      }
+    }
+    for (uint32_t i = threadIdx.x; i < 16 * steps; i += threads) {
+      // Of a step the products 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 are lane q's.
+      const uint32_t product = i / 16 * 16 + i / 4 % 4 * 2 + i / 2 % 2 * 8 + i % 2;
+      uint32_t c = min(product, args.products - 1);
+      const uint32_t k = args.taps_div.divmod(c);
+      const auto ahead = static_cast<uint32_t>(ahead_of(from + c * args.from_channel + first));
+      offsets[i] = static_cast<uint16_t>(c * args.row_packs.divisor * N + ahead +
+                                         k * static_cast<uint32_t>(args.dilation));
+    }
+  };
+  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                          first_channel * args.weight_out;
+  // As many side by side as `some` is long. Has wait_for_copies() to be waited for, too.
+  const auto copy_taps = [&](auto some) {
+    using Some = decltype(some);
+    constexpr uint32_t kSome = sizeof(Some) / sizeof(T);
+    for (uint32_t i = threadIdx.x; i < kChannels * 16 / kSome * steps; i += threads) {
+      uint32_t m = kSome * i;
+      const uint32_t product = args.row_taps.divmod(m);
+      copy_async_if(reinterpret_cast<Some*>(taps + m * pitch_packs * N + product),
+                    reinterpret_cast<const Some*>(weight + int64_t{m} * args.weight_out + product),
+                    m < channels && product < args.products);
+    }
+  };
+  // Two at a time of an output's, wherever they lie.
+  const auto read_taps = [&] {
+    constexpr int kSome = kRows > 1 ? 8 : 4;  // under way at the same time, as registers allow
+    const uint32_t count = kChannels * 8 * steps;
+    const auto place_of = [&](uint32_t i, uint32_t& product) {
+      uint32_t m = 2 * i;
+      product = args.row_taps.divmod(m);
+      return m;
+    };
+#pragma unroll 1
+    for (uint32_t begin = threadIdx.x; begin < count; begin += kSome * threads) {
+      Pack<T, 2> some[kSome];
+#pragma unroll
+      for (int j = 0; j < kSome; ++j) {
+        uint32_t product;
+        const uint32_t m = place_of(begin + j * threads, product);
+        uint32_t c = product;
+        const uint32_t k = args.taps_div.divmod(c);
+        const T* const tap =
+            weight + int64_t{m} * args.weight_out + c * args.weight_in + k * args.weight_tap;
+        // The next channel's first tap follows the last one.
+        const int64_t next =
+            k + 1 < args.taps_div.divisor ? args.weight_tap : args.weight_in - k * args.weight_tap;
+        some[j].values[0] = load_if(tap, m < channels && product < args.products);
+        some[j].values[1] = load_if(tap + next, m < channels && product + 1 < args.products);
+      }
+#pragma unroll
+      for (int j = 0; j < kSome; ++j) {
+        uint32_t product;
+        const uint32_t m = place_of(begin + j * threads, product);
+        if (m < kChannels) store_pack(taps + m * pitch_packs * N + product, some[j]);
+      }
+    }
+  };
+  float bias[kRows][2] = {};
+  if (args.bias != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 2 * kRows; ++i) {
+      const uint32_t m = 8 * i + lane / 4;
+      const int64_t channel = int64_t{group} * args.out_channels + first_channel + m;
+      bias[i / 2][i % 2] = to_compute(
+          load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, m < channels));
+    }
+  }
+  // Products that there are not, of the last step: their inputs are 0, as their taps are, since
+  // these may be infinite.
+  const auto valid = [&](uint32_t row) {
+    const uint32_t product = 16 * (steps - 1) + row + 2 * (lane % 4);
+    return (product < args.products ? 0xffffu : 0) |
+           (product + 1 < args.products ? 0xffff0000u : 0);
+  };
+  const uint32_t last_masks[2] = {valid(0), valid(8)};
+
+#pragma unroll 1
+  for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
+    uint32_t image = unit;
+    const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * places;
+    if (unit != first_unit) __syncthreads();  // the tile before is stored
+    copy(static_cast<const T*>(args.from) + image * args.from_batch +
+             int64_t{group} * args.in_channels * args.from_channel,
+         begin * args.step - args.padding);
+    if (unit == first_unit) {
+      switch (args.tap_values) {
+        case 8:
+          copy_taps(uint4{});
+          break;
+        case 4:
+          copy_taps(uint2{});
+          break;
+        case 2:
+          copy_taps(uint32_t{});
+          break;
+        default:
+          read_taps();
+      }
+    }
+    wait_for_copies();
+    __syncthreads();
+
+    float sums[kRows][kParts][4] = {};
+    const int32_t warp_begin = static_cast<int32_t>(warp) * kGemmPlaces;
+    const bool has_places = warp_begin < places;  // or only copies
+    if (has_places && begin + warp_begin < args.to_size) {
+      // Column n of product t is place 8 t + n.
+      const T* const own = reinterpret_cast<const T*>(packs) +
+                           (warp_begin + static_cast<int32_t>(lane / 4)) * args.step;
+      const uint4* const a_packs = shared + lane % 16 * pitch_packs + lane / 16;
+#pragma unroll 2
+      for (uint32_t s = 0; s < steps; ++s) {
+        const uint2 four = *reinterpret_cast<const uint2*>(offsets + 16 * s + 4 * (lane % 4));
+        const uint32_t at[4] = {four.x & 0xffff, four.x >> 16, four.y & 0xffff, four.y >> 16};
+        uint32_t b[kParts][2];
+#pragma unroll
+        for (int t = 0; t < kParts; ++t) {
+          const T* const column = own + 8 * t * args.step;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const Pack<T, 2> pair{column[at[2 * half]], column[at[2 * half + 1]]};
+            memcpy(&b[t][half], &pair, sizeof(pair));
+          }
+        }
+        if (s + 1 == steps) {
+#pragma unroll
+          for (int i = 0; i < 2 * kParts; ++i) b[i / 2][i % 2] &= last_masks[i % 2];
+        }
+#pragma unroll
+        for (int m = 0; m < kRows; ++m) {
+          uint32_t a[4];
+          load_matrices<0>(a, a_packs + m * 16 * pitch_packs + 2 * s);
+#pragma unroll
+          for (int t = 0; t < kParts; ++t) multiply_add_matrices<T>(sums[m][t], a, b[t]);
+        }
+      }
+    }
+    __syncthreads();  // the inputs are read
+
+#pragma unroll
+    for (int i = 0; i < kRows * kParts * 4; ++i) {
+      sums[i / 4 / kParts][i / 4 % kParts][i % 4] += bias[i / 4 / kParts][i % 4 / 2];
+    }
+    if (args.activation != Activation::kNone) {
+#pragma unroll
+      for (int i = 0; i < kRows * kParts; ++i)
+        activate(sums[i / kParts][i % kParts], args.activation);
+    }
+    T* const to = static_cast<T*>(args.to) + image * args.to_batch +
+                  (int64_t{group} * args.out_channels + first_channel) * args.to_channel + begin;
+#pragma unroll
+    for (int i = 0; i < 2 * kRows; ++i) {
+      if (!has_places) break;
+      const uint32_t m = 8 * i + lane / 4;
+      const int32_t ahead = ahead_of(to + int64_t{m} * args.to_channel);
+      T* const own = made + m * args.made_packs.divisor * N + 2 * (lane % 4) + warp_begin + ahead;
+#pragma unroll
+      for (int t = 0; t < kParts; ++t) {
+        const auto pair = narrow<T, 2>(sums[i / 2][t] + i % 2 * 2);
+        if (ahead % 2 == 0) {
+          store_pack(own + 8 * t, pair);
+        } else {
+          own[8 * t] = pair.values[0];
+          own[8 * t + 1] = pair.values[1];
+        }
+      }
+    }
+    __syncthreads();
+    const int32_t size = min(places, args.to_size - begin);
+    for (uint32_t i = threadIdx.x; i < channels * args.made_packs.divisor; i += threads) {
+      uint32_t m = i;
+      const auto q = static_cast<int32_t>(args.made_packs.divmod(m));
+      T* const row = to + int64_t{m} * args.to_channel;
+      const int32_t place = q * N - ahead_of(row);
+      const auto pack = load_pack<T, N>(made + i * N);
+      if (place >= 0 && place <= size - N) {
+        store_whole(row + place, pack);
+      } else {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          if (static_cast<uint32_t>(place + j) < static_cast<uint32_t>(size)) {
+            row[place + j] = pack.values[j];
+          }
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+cudaError_t launch(const ImplicitGemmPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) != 2) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, /*declared=*/0, stream,
+                             args);
+    };
+    switch (plan.rows) {
+      case 1:
+        return start(gemm_kernel<T, 1>);
+      case 2:
+        return start(gemm_kernel<T, 2>);
+      case 3:
+        return start(gemm_kernel<T, 3>);
+      case 4:
+        return start(gemm_kernel<T, 4>);
+      default:
+        return cudaErrorInvalidValue;
+    }
+  }
+}
+
+}  // namespace gpuopt::conv1d

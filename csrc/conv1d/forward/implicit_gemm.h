@@ -1,0 +1,135 @@
+// fp16 and bf16 of many multiply-adds: implicit GEMM, one of whose factors is read by index.
+#pragma once
+
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kGemmPlaces = 32;  // positions of a warp,
+constexpr int kGemmRows = 4;     // and times 16 channels, at most
+
+// Blocks of an SM, of `rows` times 16 channels, as registers allow.
+constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; }
+
+struct GemmArgs {
+  const void *from, *weight, *bias;
+  void* to;
+  const char *first_pack, *last_pack;  // see Rows
+  int64_t from_batch, from_channel, to_batch, to_channel;
+  int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
+  int32_t from_size, to_size, step, padding, dilation, taps;
+  int32_t places;                      // of a tile, which not all warps may have
+  uint32_t in_channels, out_channels;  // of a group
+  uint32_t products;                   // of an output
+  uint32_t tap_values;  // 1, 2, 4 or 8 that an output's taps consist of, side by side and aligned
+  uint32_t units;       // tiles of all images
+  FastDiv unit_blocks, tiles, parts, taps_div;
+  // Of a row in shared memory: packs of inputs and of outputs, and the products of whole steps.
+  FastDiv row_packs, made_packs, row_taps;
+  Activation activation;
+};
+
+struct ImplicitGemmPlan {
+  static constexpr const char* kName = "implicit_gemm";
+  LaunchShape launch;
+  GemmArgs args;
+  int rows;  // times 16 channels, of a block
+  size_t most_shared_bytes;
+
+  static std::optional<ImplicitGemmPlan> make(const Problem& p, const Device& device);
+};
+
+// How many of an output's taps lie side by side and aligned, so that they are loaded at once.
+inline uint32_t tap_values_of(const Problem& p) {
+  const int64_t products = macs_per_output(p);
+  if (p.weight.tap_stride != 1 || p.weight.in_stride != p.taps) return 1;
+  const auto any = reinterpret_cast<uintptr_t>(p.weight.data) / size_of(p.dtype) |
+                   static_cast<uint64_t>(products | p.weight.out_stride | p.weight.group_stride);
+  return any % 8 == 0 ? 8 : any % 4 == 0 ? 4 : any % 2 == 0 ? 2 : 1;
+}
+
+inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
+                                                              const Device& device) {
+  if (!is_half(p) || !has_plain_rows(p) || p.from.channels > 16) return {};
+  constexpr int64_t kValues = kAccessBytes / 2;
+  const int64_t all_rows = ceil_div<int64_t>(p.to.channels, 16);  // times 16 channels
+  const int64_t steps = ceil_div<int64_t>(macs_per_output(p), 16);
+  const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kMostSharedBytes);
+  struct Shape {
+    int64_t threads, places, parts, rows, row_tiles, row_packs, made_packs, bytes;
+  };
+  const auto shape_of = [&](int64_t warps, int64_t rows) {
+    Shape shape;
+    shape.threads = 32 * warps;
+    shape.places = warps * kGemmPlaces;
+    shape.parts = ceil_div(all_rows, rows);
+    shape.rows = ceil_div(all_rows, shape.parts);
+    shape.row_tiles = ceil_div(p.to.size, shape.places);
+    shape.row_packs = ceil_div((shape.places - 1) * p.stride + span_of(p) + kValues, kValues);
+    shape.made_packs = shape.places / kValues + 1;
+    const int64_t channels = 16 * shape.rows;
+    const int64_t inputs = p.from.channels * shape.row_packs * kAccessBytes + 32 * steps;
+    const int64_t made = channels * shape.made_packs * kAccessBytes;
+    shape.bytes = channels * (32 * steps + kAccessBytes) + std::max(inputs, made);
+    return shape;
+  };
+  // Fewer channels of a block and smaller ones for short rows, where there would be few, and where
+  // they don't fit. On an H100, us, of 8, 4 and 2 warps: (46,126,303) to 5565, 21 groups, 7 taps,
+  // stride 5 161, 84 and 67; (4,48,2000) to 96, 4 groups, 7 taps, stride 3, of 4 and of 2, 7.8 and
+  // 5.4.
+  int64_t warps = kThreads / 32, rows = std::min<int64_t>(kGemmRows, all_rows);
+  while (warps > 2 && 2 * p.to.size <= warps * kGemmPlaces) warps /= 2;
+  const auto blocks = [&] {
+    return p.batch * p.groups * ceil_div(all_rows, rows) * ceil_div(p.to.size, warps * kGemmPlaces);
+  };
+  while (rows > 1 && blocks() < device.multiprocessors) --rows;
+  while (warps > 2 && 2 * blocks() < device.multiprocessors * (warps > 4 ? 2 : 3)) warps /= 2;
+  while (warps > 2 && shape_of(warps, rows).bytes > most_shared) warps /= 2;
+  while (rows > 1 && shape_of(warps, rows).bytes > most_shared) --rows;
+  const Shape shape = shape_of(warps, rows);
+  if (shape.bytes > most_shared) return {};
+  // Blocks of a group and some channels of it go through tiles of all images.
+  const int64_t units = p.batch * shape.row_tiles;
+  if (units >= kFar) return {};
+  const int64_t parts = p.groups * shape.parts;
+  const int64_t resident =
+      std::min<int64_t>(gemm_blocks(static_cast<int>(shape.rows)) * (kThreads / shape.threads),
+                        std::max<int64_t>(device.shared_bytes / (shape.bytes + 1024), 1));
+  const int64_t turns =
+      ceil_div(units, std::max<int64_t>(device.multiprocessors * resident / parts, 1));
+  const int64_t unit_blocks = ceil_div(units, turns);
+  // Few blocks have more warps than compute outputs, which help to copy: (8,16,66) to 104, 4
+  // groups, 41 taps 11.3 us without and 4.5 with them, (7,160,11) to 950, 10 groups, 49 taps,
+  // stride 4 29.3 and 10.8.
+  int threads = static_cast<int>(shape.threads);
+  while (threads < kThreads &&
+         parts * unit_blocks * threads < int64_t{device.multiprocessors} * kThreads) {
+    threads *= 2;
+  }
+
+  ImplicitGemmPlan plan;
+  plan.launch = launch_shape(parts * unit_blocks, threads, shape.bytes);
+  plan.rows = static_cast<int>(shape.rows);
+  plan.most_shared_bytes = static_cast<size_t>(most_shared);
+  GemmArgs& args = plan.args;
+  set_operands(args, p);
+  set_strides(args, p);
+  set_channels(args, p);
+  set_rows(args, p);
+  args.step = static_cast<int32_t>(p.stride);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.products = static_cast<uint32_t>(macs_per_output(p));
+  args.places = static_cast<int32_t>(shape.places);
+  args.tap_values = tap_values_of(p);
+  args.units = static_cast<uint32_t>(units);
+  args.unit_blocks = div_by(unit_blocks);
+  args.tiles = div_by(shape.row_tiles);
+  args.parts = div_by(shape.parts);
+  args.taps_div = div_by(p.taps);
+  args.row_packs = div_by(shape.row_packs);
+  args.made_packs = div_by(shape.made_packs);
+  args.row_taps = div_by(16 * steps);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

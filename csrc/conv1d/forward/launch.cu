@@ -1,0 +1,40 @@
+// Plan -> kernel, of the forward pass.
+#include "conv1d/conv1d.h"
+#include "conv1d/forward/channels_last.cuh"
+#include "conv1d/forward/direct.cuh"
+#include "conv1d/forward/expand.cuh"
+#include "conv1d/forward/expand_mma.cuh"
+#include "conv1d/forward/general.cuh"
+#include "conv1d/forward/implicit_gemm.cuh"
+#include "conv1d/forward/polyphase.cuh"
+#include "conv1d/forward/rows.cuh"
+#include "conv1d/forward/short_filter.cuh"
+#include "conv1d/forward/sliding.cuh"
+#include "conv1d/forward/small.cuh"
+#include "conv1d/forward/strided.cuh"
+#include "conv1d/forward/toeplitz.cuh"
+#include "conv1d/forward/update.cuh"
+
+namespace gpuopt::conv1d {
+
+template <typename T>
+cudaError_t launch(const AtenPlan&, void*, cudaStream_t) {
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t launch(const ForwardPath& path, DType dtype, void* to, cudaStream_t stream) {
+  return with_type(dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    return std::visit([&](const auto& plan) { return launch<T>(plan, to, stream); }, path);
+  });
+}
+
+cudaError_t update(const UpdateProblem& p, cudaStream_t stream) {
+  const LaunchShape shape =
+      launch_shape(ceil_div<int64_t>(p.batch * p.channels, kThreads), kThreads);
+  return with_type(p.dtype, [&](auto type) {
+    return launch_kernel(update_kernel<typename decltype(type)::type>, shape, stream, p);
+  });
+}
+
+}  // namespace gpuopt::conv1d

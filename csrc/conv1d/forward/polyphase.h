@@ -1,0 +1,138 @@
+// Polyphase decomposition, for many taps: a row is split into phases, each of which is a
+// convolution of stride 1 without dilation.
+#pragma once
+
+#include "conv1d/chunk.h"
+
+namespace gpuopt::conv1d {
+
+// Neighbours of a phase that a thread computes, in one segment or in two.
+constexpr int kSegmentOutputs = 8;
+
+enum class Cut : uint8_t {
+  kOne,      // one phase: stride and dilation are 1
+  kInputs,   // of the input, by the stride
+  kOutputs,  // of outputs and input, by the dilation
+};
+
+struct PolyphaseArgs {
+  ChunkArgs chunk;  // warp_tiles are outputs of a warp, warp_packs an input channel's and its taps'
+  int32_t gap;      // values of a row from one that is read to the next
+  FastDiv phases;
+  uint32_t phase_pitch;     // packs of a phase with even numbers, and as many with odd ones
+  uint32_t phase_segments;  // of a warp's outputs: of each phase, if the phases are the outputs'
+  int32_t values;           // that are read of a row
+  uint32_t stages;          // input channels in shared memory at once: two, or all
+  uint32_t taps_pitch;      // values from the taps of one phase to the next's
+};
+
+// The stride and the dilation, divided by their common divisor: the values of a row that no tap
+// meets are left out.
+struct Cuts {
+  int64_t gap, step, dilation;
+  explicit Cuts(const Problem& p)
+      : gap(std::gcd(p.stride, p.dilation)), step(p.stride / gap), dilation(p.dilation / gap) {}
+};
+
+// Vectors from one phase to the next, at least `packs`. Neighbouring threads read vectors of one
+// phase after another, if the phases are the outputs', and then the next ones of each: eight of
+// these, of 16 bytes, are best in different banks.
+inline int64_t phase_pitch(int64_t packs, int64_t phases) {
+  if (phases == 1) return packs;
+  // With an even number of phases, threads in the same one have 8 / phases vectors between them.
+  // With an odd number, phases times the pitch is one vector more than all banks, so that the next
+  // vector of the first phase follows the last phase's. (Of 6, the fewest share a bank.)
+  int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
+  while (phases % 2 && rest * phases % 8 != 1) ++rest;
+  while (packs % 8 != rest) ++packs;
+  return packs;
+}
+
+// How a warp is laid out whose threads have so many segments.
+struct PolyphaseShape {
+  int64_t segments, phases, phase_segments, phase_pitch, taps_pitch, warp_packs, outputs, row_warps;
+
+  PolyphaseShape(const Problem& p, const Cuts& cuts, int64_t segments)
+      : segments(segments), phases(std::max(cuts.step, cuts.dilation)) {
+    // Segments of each phase of the outputs, if these have several.
+    phase_segments = 32 * segments / cuts.dilation;
+    const int64_t taps = ceil_div<int64_t>(ceil_div(p.taps, cuts.step), 4);  // vectors of a phase
+    const int64_t phase_outputs = phase_segments * kSegmentOutputs;
+    // Every vector of taps takes one more vector of inputs, behind the three of the last segment.
+    phase_pitch =
+        conv1d::phase_pitch(ceil_div<int64_t>(phase_outputs / 4 + 1 + taps, 2), cuts.dilation);
+    taps_pitch = 4 * taps;
+    warp_packs = phases * 2 * phase_pitch + cuts.step * taps;
+    outputs = phase_outputs * cuts.dilation;
+    row_warps = tiles_of_row(p, outputs, kSectorBytes);
+  }
+};
+
+struct PolyphasePlan {
+  static constexpr const char* kName = "polyphase";
+  LaunchShape launch;
+  PolyphaseArgs args;
+  Cut cut;
+  bool wide;  // two segments a thread
+
+  static std::optional<PolyphasePlan> make(const Problem& p, const Device& device);
+};
+
+inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const Device& device) {
+  const Cuts cuts(p);
+  // Tensor cores take dilated taps of fp16 and bf16 as well.
+  if (item_of(p) == 8 || !has_plain_rows(p) || std::min(cuts.step, cuts.dilation) > 1 ||
+      cuts.dilation > 32 || cuts.gap > 1024 || (is_half(p) && cuts.step == 1)) {
+    return {};
+  }
+  const int64_t rows = out_rows(p);
+  PolyphaseShape shape(p, cuts, 1);
+  if (cuts.step == 1) {
+    const PolyphaseShape wide(p, cuts, 2);
+    const bool fills = wide.row_warps * wide.outputs * 20 <= shape.row_warps * shape.outputs * 21;
+    if (cuts.dilation >= 6 ||
+        (fills && rows * shape.row_warps >= int64_t{device.multiprocessors} * 64)) {
+      shape = wide;
+    }
+  }
+  const int64_t warps = rows * shape.row_warps;
+  // All input channels at once where that is little enough for all warps of an SM, so that memory
+  // is waited for once.
+  const int64_t channel_bytes = shape.warp_packs * kAccessBytes;
+  const int64_t resident = ceil_div<int64_t>(warps, device.multiprocessors);
+  int64_t stages = std::min<int64_t>(p.from.channels, 2);
+  if (p.from.channels * channel_bytes * resident <= kMostSharedBytes &&
+      p.from.channels * channel_bytes <= kSharedBytes) {
+    stages = p.from.channels;
+  }
+  const int64_t warp_bytes = stages * channel_bytes;
+  if (warp_bytes > kSharedBytes) return {};
+  int threads = kChunkThreads;
+  while (threads > 32 && threads / 32 * warp_bytes > kSharedBytes / 2) threads /= 2;
+
+  PolyphasePlan plan;
+  plan.launch =
+      launch_shape(ceil_div<int64_t>(warps, threads / 32), threads, threads / 32 * warp_bytes);
+  plan.cut = cuts.step > 1 ? Cut::kInputs : cuts.dilation > 1 ? Cut::kOutputs : Cut::kOne;
+  plan.wide = shape.segments > 1;
+  ChunkShape chunk;
+  chunk.warp_tiles = shape.outputs;
+  chunk.warp_packs = shape.warp_packs;
+  chunk.row_warps = shape.row_warps;
+  chunk.warps = warps;
+  chunk.taps_pitch = shape.taps_pitch;
+  PolyphaseArgs& args = plan.args;
+  args.chunk = chunk_args(p, chunk);
+  args.chunk.step = static_cast<int32_t>(p.stride);
+  args.gap = static_cast<int32_t>(cuts.gap);
+  args.phases = div_by(shape.phases);
+  args.phase_pitch = static_cast<uint32_t>(shape.phase_pitch);
+  args.stages = static_cast<uint32_t>(stages);
+  args.phase_segments = static_cast<uint32_t>(shape.phase_segments);
+  args.values =
+      static_cast<int32_t>((shape.outputs - 1) * cuts.step + (p.taps - 1) * cuts.dilation + 1);
+  args.taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,215 @@
+// Convolutions of step 1 along contiguous rows, in chunks: a warp makes tile after tile of its
+// outputs from shared memory.
+#pragma once
+
+#include <type_traits>
+
+#include "conv1d/device/chunk.cuh"
+#include "conv1d/device/slide.cuh"
+#include "conv1d/forward/sliding.h"
+
+namespace gpuopt::conv1d {
+
+// A lane has two packs of a tile's outputs: the warp's lanes have all the first ones side by side,
+// then all the second ones.
+template <typename T>
+constexpr int kTileOutputs = 64 * kPackSize<T>;
+constexpr int kSecondPack = 32;
+
+// Calls visit with what Chunk::ahead says as a constant, so that nothing is moved in registers.
+template <typename T, typename Visit>
+__device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
+  constexpr int N = kPackSize<T>;
+  static_assert(N == 2 || N == 4);
+  if (N == 2 || ahead < 2) {
+    ahead == 0 ? visit(std::integral_constant<int, 0>()) : visit(std::integral_constant<int, 1>());
+  } else {
+    ahead == 2 ? visit(std::integral_constant<int, N - 2>())
+               : visit(std::integral_constant<int, N - 1>());
+  }
+}
+
+// The inputs under a lane's two packs of outputs and a step of as many taps as a pack has values: a
+// ring of three packs for each, so that nothing is moved in registers. kAhead is the number of
+// values between an input row's first pack and the first tap's place.
+template <typename T, int kAhead>
+struct Windows {
+  using C = compute_t<T>;
+  static constexpr int N = kPackSize<T>;
+  C values[2][3 * N];
+
+  // Pack i of the row into its place of the ring.
+  template <int i>
+  __device__ __forceinline__ void read(const uint4* row) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto pack = pack_of<T>(load_shared_whole(row + half * kSecondPack + i));
+#pragma unroll
+      for (int j = 0; j < N; ++j) values[half][i % 3 * N + j] = pack.values[j];
+    }
+  }
+
+  // The products with the taps of a step, or with the `count` that are left, from pack kFirst on.
+  template <int kFirst, bool kAll>
+  __device__ __forceinline__ void add(C (&sums)[2][N], const C* taps, int32_t count) const {
+    const auto own = load_pack<C, N>(taps);
+#pragma unroll
+    for (int t = 0; t < N; ++t) {
+      // Never taps of 0 in the place of others, which infinite values would make NaN.
+      if (kAll || t == 0 || t < count) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int i = 0; i < N; ++i) {
+            const int place = (kFirst * N + kAhead + t + i) % (3 * N);
+            sums[half][i] = multiply_add(own.values[t], values[half][place], sums[half][i]);
+          }
+        }
+      }
+    }
+  }
+};
+
+// The products of a lane's outputs with one input row of the chunk, tap after tap.
+template <int kAhead, typename T, int N>
+__device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uint4* row,
+                                           const compute_t<T>* taps, int32_t count) {
+  Windows<T, kAhead> windows;
+  windows.template read<0>(row);
+  windows.template read<1>(row);
+  windows.template read<2>(row);
+  while (count > 3 * N) {
+    windows.template add<0, true>(sums, taps, count);
+    windows.template read<3>(row);
+    windows.template add<1, true>(sums, taps + N, count);
+    windows.template read<4>(row);
+    windows.template add<2, true>(sums, taps + 2 * N, count);
+    windows.template read<5>(row);
+    row += 3;
+    taps += 3 * N;
+    count -= 3 * N;
+  }
+  if (count <= N) {
+    windows.template add<0, false>(sums, taps, count);
+    return;
+  }
+  windows.template add<0, true>(sums, taps, count);
+  windows.template read<3>(row);
+  if (count <= 2 * N) {
+    windows.template add<1, false>(sums, taps + N, count - N);
+    return;
+  }
+  windows.template add<1, true>(sums, taps + N, count);
+  windows.template read<4>(row);
+  windows.template add<2, false>(sums, taps + 2 * N, count - 2 * N);
+}
+
+template <typename T, bool kDilated, bool kOneChannel>
+__global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
+    tiles_kernel(const __grid_constant__ ChunkArgs args) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>, kTile = kTileOutputs<T>;
+  const uint32_t in_channels = kOneChannel ? 1 : args.in_channels;
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
+  __shared__ C biases[kChunkThreads / 32];
+  let_next_grid_start();
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  const uint32_t tap_packs = args.taps_pitch / (kPackBytes / sizeof(C));
+  const uint32_t first_pack = threadIdx.x / 32 * in_channels * (args.warp_packs + tap_packs);
+  const uint32_t first_taps = first_pack + in_channels * args.warp_packs;
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
+  wait_for_grid_before();
+  if (warp >= args.warps) return;
+
+  const Chunk<T, kTile> chunk(args, warp);
+#pragma unroll 1
+  for (uint32_t c = 0; c < in_channels; ++c) {
+    chunk.copy(args, copies, shared + first_pack + c * args.warp_packs, c,
+               static_cast<int32_t>(args.warp_packs));
+#pragma unroll 4
+    for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
+      reinterpret_cast<C*>(shared + first_taps + c * tap_packs)[k] =
+          to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
+    }
+  }
+  if (args.bias != nullptr && lane == 0) {
+    biases[threadIdx.x / 32] =
+        to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
+  }
+  copies.wait();
+  __syncwarp();
+
+  int32_t ahead = chunk.ahead(args, 0);
+  int32_t begin = chunk.begin + static_cast<int32_t>(lane) * N;
+#pragma unroll 1
+  for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
+    C sums[2][N] = {};
+#pragma unroll 1
+    for (uint32_t c = 0;;) {
+      const uint4* const row =
+          shared + (first_pack + c * args.warp_packs + tile * (2 * kSecondPack) + lane);
+      const C* const taps = reinterpret_cast<const C*>(shared + (first_taps + c * tap_packs));
+      if constexpr (kDilated) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          C part[1][N];
+#pragma unroll
+          for (int i = 0; i < N; ++i) part[0][i] = sums[half][i];
+          visit_taps<T>(part, row + half * kSecondPack, static_cast<uint32_t>(ahead) * sizeof(T),
+                        args.dilation.divisor * sizeof(T), taps, 0, args.taps);
+#pragma unroll
+          for (int i = 0; i < N; ++i) sums[half][i] = part[0][i];
+        }
+      } else {
+        with_ahead<T>(ahead, [&](auto constant) {
+          slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
+        });
+      }
+      if (in_channels == 1) break;
+      const bool last = ++c == in_channels;
+      ahead = chunk.ahead(args, last ? 0 : c);
+      if (last) break;
+    }
+    if (args.bias != nullptr) {
+      const C bias = biases[threadIdx.x / 32];
+#pragma unroll
+      for (int i = 0; i < 2 * N; ++i) sums[i / N][i % N] += bias;
+    }
+    if (args.activation != Activation::kNone) {
+      activate(sums[0], args.activation);
+      activate(sums[1], args.activation);
+    }
+    const int32_t tile_begin = begin - static_cast<int32_t>(lane) * N;
+    if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
+      store_whole(chunk.to + begin, narrow<T, N>(sums[0]));
+      store_whole(chunk.to + begin + kSecondPack * N, narrow<T, N>(sums[1]));
+    } else {
+      store_values<T, N>(chunk.to, begin, args.to_size, sums[0]);
+      store_values<T, N>(chunk.to, begin + kSecondPack * N, args.to_size, sums[1]);
+    }
+    begin += kTile;
+  }
+}
+
+template <typename T>
+cudaError_t launch(const SlidingPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_kernel(kernel, plan.launch, stream, args);
+    };
+    if (plan.one_channel) {
+      return plan.dilated ? start(tiles_kernel<T, true, true>)
+                          : start(tiles_kernel<T, false, true>);
+    }
+    return plan.dilated ? start(tiles_kernel<T, true, false>)
+                        : start(tiles_kernel<T, false, false>);
+  }
+}
+
+}  // namespace gpuopt::conv1d

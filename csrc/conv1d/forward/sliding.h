@@ -1,0 +1,27 @@
+// f32 and f64 of stride 1: a window of inputs slides over the taps in registers.
+#pragma once
+
+#include "conv1d/chunk.h"
+
+namespace gpuopt::conv1d {
+
+struct SlidingPlan : ChunkPlan {
+  static constexpr const char* kName = "sliding";
+  bool dilated, one_channel;
+
+  static std::optional<SlidingPlan> make(const Problem& p, const Device& device) {
+    if (is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
+    const int64_t item = item_of(p), values = kAccessBytes / item, outputs = tile_outputs(item);
+    const bool dilated = has_dilation(p);
+    const int64_t taps_pitch = whole_taps(p);
+    const int64_t halo = dilated ? (span_of(p) + values - 1) / values + 1
+                                 : taps_pitch / values + row_taps(item) / values;
+    const auto packs_of = [&](int64_t tiles) { return tiles * outputs / values + halo; };
+    const auto chunks = fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), /*most=*/3,
+                                   taps_pitch, taps_pitch * compute_bytes(p), packs_of);
+    if (!chunks) return {};
+    return SlidingPlan{*chunks, dilated, p.from.channels == 1};
+  }
+};
+
+}  // namespace gpuopt::conv1d

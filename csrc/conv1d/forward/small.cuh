@@ -1,0 +1,106 @@
+// Convolutions of few values: a lane for each, or several where it has many products, with all
+// inputs and taps under way at once. What takes a microsecond or two waits for memory: for
+// arguments, for instructions and for values. So there is little of the first two, and the last
+// ones are waited for once.
+#pragma once
+
+#include "conv1d/device/rows.cuh"
+#include "conv1d/forward/small.h"
+
+namespace gpuopt::conv1d {
+
+// Up to kProducts of a lane, of one input channel a group or of several. (Without a number of
+// blocks ptxas takes fewer registers than all loads at once need.)
+template <typename T, int kProducts, bool kOneChannel>
+__global__ void __launch_bounds__(kMostFewThreads, 1)
+    few_values_kernel(const __grid_constant__ FewValuesArgs args) {
+  let_next_grid_start();
+  wait_for_grid_before();
+  const uint32_t lane = threadIdx.x % 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const uint32_t width = 1u << args.width_shift, part = lane >> args.width_shift;
+  const uint32_t index = (warp << args.width_shift) + (lane & (width - 1));
+  const bool works = index < args.outputs;
+  uint32_t rest = works ? index : 0;
+  const auto inner = static_cast<int32_t>(args.inner.divmod(rest));
+  const auto outer = static_cast<int32_t>(args.outer.divmod(rest));
+  const auto image = static_cast<int32_t>(rest);
+  const int32_t place = args.channels_first ? outer : inner;
+  const int32_t channel = args.channels_first ? inner : outer;
+  auto quotient = static_cast<uint32_t>(channel);
+  const auto out = static_cast<int32_t>(args.group_channels.divmod(quotient));
+  const auto group = static_cast<int32_t>(quotient);
+  const T bias =
+      load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, args.bias != nullptr);
+
+  // The part's first product.
+  const int32_t begin = static_cast<int32_t>(part) * args.part_products;
+  const int32_t left = min(args.products - begin, args.part_products);
+  const auto taps_of_channel = static_cast<int32_t>(args.taps.divisor);
+  int32_t tap = begin, in_channel = 0;
+  if constexpr (!kOneChannel) {
+    quotient = static_cast<uint32_t>(begin);
+    tap = static_cast<int32_t>(args.taps.divmod(quotient));
+    in_channel = static_cast<int32_t>(quotient);
+  }
+  const int32_t first = place * args.step - args.padding;
+  int32_t under = first + tap * args.dilation;
+  const T* from = static_cast<const T*>(args.from) + image * args.from_batch +
+                  group * args.from_group + in_channel * args.from_channel +
+                  under * args.from_stride;
+  const T* weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                    out * args.weight_out + in_channel * args.weight_in + tap * args.weight_tap;
+
+  T values[kProducts], taps[kProducts];
+#pragma unroll
+  for (int i = 0; i < kProducts; ++i) {
+    const bool valid =
+        i < left && static_cast<uint32_t>(under) < static_cast<uint32_t>(args.from_size);
+    values[i] = load_if(from, valid);
+    taps[i] = load_if(weight, i < left);
+    under += args.dilation;
+    from += args.dilation * args.from_stride;
+    weight += args.weight_tap;
+    if constexpr (!kOneChannel) {
+      if (++tap == taps_of_channel) {
+        tap = 0;
+        under = first;
+        from += args.from_channel - taps_of_channel * args.dilation * args.from_stride;
+        weight += args.weight_in - taps_of_channel * args.weight_tap;
+      }
+    }
+  }
+  compute_t<T> sum[1] = {};
+#pragma unroll
+  for (int i = 0; i < kProducts; ++i) {
+    sum[0] = multiply_add(to_compute(taps[i]), to_compute(values[i]), sum[0]);
+  }
+#pragma unroll 1
+  for (uint32_t apart = width; apart < 32; apart *= 2) {
+    sum[0] += __shfl_down_sync(0xffffffffu, sum[0], apart);
+  }
+  if (part > 0 || !works) return;
+  if (args.bias != nullptr) sum[0] += to_compute(bias);
+  activate(sum, args.activation);
+  static_cast<T*>(
+      args.to)[image * args.to_batch + channel * args.to_channel + place * args.to_stride] =
+      from_compute<T>(sum[0]);
+}
+
+template <typename T>
+cudaError_t launch(const SmallPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.to = to;
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
+  const int own = plan.products;
+  if (!plan.one_channel) {
+    return own <= 8    ? start(few_values_kernel<T, 8, false>)
+           : own <= 16 ? start(few_values_kernel<T, 16, false>)
+                       : start(few_values_kernel<T, 24, false>);
+  }
+  return own <= 4    ? start(few_values_kernel<T, 4, true>)
+         : own <= 8  ? start(few_values_kernel<T, 8, true>)
+         : own <= 16 ? start(few_values_kernel<T, 16, true>)
+                     : start(few_values_kernel<T, 24, true>);
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,93 @@
+// Convolutions of other steps than 1 along contiguous rows, in chunks: a warp's lanes make
+// neighbouring outputs, whose inputs they pick from shared memory.
+#pragma once
+
+#include "conv1d/device/chunk.cuh"
+#include "conv1d/forward/strided.h"
+
+namespace gpuopt::conv1d {
+
+template <typename T>
+__global__ void __launch_bounds__(kChunkThreads, 8)
+    strided_kernel(const __grid_constant__ ChunkArgs args) {
+  using C = compute_t<T>;
+  constexpr int kPlaces = kStridedOutputs / 32;                    // of a lane, 32 outputs apart
+  constexpr int kStep = kPackBytes / static_cast<int>(sizeof(C));  // taps at a time
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
+  let_next_grid_start();
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  const uint32_t tap_packs = args.taps_pitch / kStep;
+  uint4* const packs = shared + threadIdx.x / 32 * args.in_channels * (args.warp_packs + tap_packs);
+  C* const taps = reinterpret_cast<C*>(packs + args.in_channels * args.warp_packs);
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
+  wait_for_grid_before();
+  if (warp >= args.warps) return;
+
+  const Chunk<T, kStridedOutputs> chunk(args, warp);
+#pragma unroll 1
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+    chunk.copy(args, copies, packs + c * args.warp_packs, c, static_cast<int32_t>(args.warp_packs));
+#pragma unroll 1
+    for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
+      taps[c * args.taps_pitch + k] =
+          to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
+    }
+  }
+  C bias = 0;
+  if (args.bias != nullptr) {
+    bias = to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
+  }
+  copies.wait();
+  __syncwarp();
+
+  const auto dilation = static_cast<int32_t>(args.dilation.divisor);
+#pragma unroll 1
+  for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
+    const auto first = static_cast<int32_t>(tile * kStridedOutputs + lane);
+    C sums[kPlaces] = {};
+#pragma unroll 1
+    for (uint32_t c = 0; c < args.in_channels; ++c) {
+      const T* input = reinterpret_cast<const T*>(packs + c * args.warp_packs) +
+                       chunk.ahead(args, c) + first * args.step;
+      const C* const own_taps = taps + c * args.taps_pitch;
+#pragma unroll 1
+      for (int32_t k = 0; k < args.taps; k += kStep) {
+        const auto own = load_pack<C, kStep>(own_taps + k);
+#pragma unroll
+        for (int t = 0; t < kStep; ++t) {
+          // Never taps of 0 in the place of others, which infinite values would make NaN.
+          if (t == 0 || k + t < args.taps) {
+#pragma unroll
+            for (int j = 0; j < kPlaces; ++j) {
+              sums[j] = multiply_add(own.values[t], to_compute(input[j * 32 * args.step]), sums[j]);
+            }
+          }
+          input += dilation;
+        }
+      }
+    }
+    if (args.bias != nullptr) {
+#pragma unroll
+      for (int j = 0; j < kPlaces; ++j) sums[j] += bias;
+    }
+    activate(sums, args.activation);
+#pragma unroll
+    for (int j = 0; j < kPlaces; ++j) {
+      const int32_t place = chunk.begin + first + 32 * j;
+      if (static_cast<uint32_t>(place) < static_cast<uint32_t>(args.to_size)) {
+        chunk.to[place] = from_compute<T>(sums[j]);
+      }
+    }
+  }
+}
+
+template <typename T>
+cudaError_t launch(const StridedPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.to = to;
+  return launch_kernel(strided_kernel<T>, plan.launch, stream, args);
+}
+
+}  // namespace gpuopt::conv1d

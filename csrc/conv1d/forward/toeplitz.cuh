@@ -1,0 +1,264 @@
+// Convolutions of the half types, of step 1 along contiguous rows, on tensor cores. Of 16 blocks of
+// 8 outputs each, the 16 inputs from the beginning of a block on are a row of A, and a block's
+// outputs a row of C = A B: column n of B holds the taps from row n on, so that B is a Toeplitz
+// matrix of the taps (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+#pragma once
+
+#include <utility>
+
+#include "conv1d/device/chunk.cuh"
+#include "conv1d/forward/toeplitz.h"
+
+namespace gpuopt::conv1d {
+
+// The taps that a lane has of B: of rows 2 * (lane % 4) and 8 more, and the next of each; of column
+// lane / 4.
+template <typename T>
+struct TapPairs {
+  uint32_t low, high;
+};
+
+// Where the lane's row of ldmatrix is, of matrices of 8 rows: the upper and the lower blocks of the
+// first product, and the same one pack further.
+__device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
+#if defined(__CUDA_ARCH__)
+  const uint32_t lane = threadIdx.x % 32;
+  return static_cast<uint32_t>(__cvta_generic_to_shared(packs + lane % 16 + lane / 16));
+#else
+  return 0;
+#endif
+}
+
+// C += A B, where A is in shared memory, row by row of 16 bytes, kPart products behind `packs`
+// (whose address is matrix_address's); `taps` is the lane's part of B.
+template <int kPart, typename T>
+__device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* packs,
+                                         const TapPairs<T>& taps) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t a[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(address), "n"(kPart * kMmaOutputs * 2));
+  const uint32_t b[2] = {taps.low, taps.high};
+  multiply_add_matrices<T>(sums, a, b);
+#else
+  // Without tensor cores for both half types lanes pass their taps around.
+  const uint32_t lane = threadIdx.x % 32;
+  const T* const values = reinterpret_cast<const T*>(packs) + kPart * kMmaOutputs;
+  const auto tap_of = [](uint32_t word, uint32_t half) {
+    const auto bits = static_cast<uint16_t>(word >> (16 * half));
+    T tap;
+    memcpy(&tap, &bits, sizeof(tap));
+    return to_compute(tap);
+  };
+  for (uint32_t column = 0; column < 2; ++column) {
+    for (uint32_t pair = 0; pair < 4; ++pair) {
+      const int other = static_cast<int>(4 * (2 * (lane % 4) + column) + pair);
+      const uint32_t low = __shfl_sync(0xffffffffu, taps.low, other);
+      const uint32_t high = __shfl_sync(0xffffffffu, taps.high, other);
+      for (uint32_t half = 0; half < 2; ++half) {
+        const T* const own = values + 8 * (lane / 4 + 8 * half) + 2 * pair;
+        for (uint32_t k = 0; k < 2; ++k) {
+          sums[2 * half + column] += to_compute(own[k]) * tap_of(low, k);
+          sums[2 * half + column] += to_compute(own[8 + k]) * tap_of(high, k);
+        }
+      }
+    }
+  }
+#endif
+}
+
+// What a row of B's taps has before the first of them, of 0.
+constexpr int32_t kTapsBefore = 14;
+
+// Two outputs of a row from `place` on, an even address, where the row has them.
+template <typename T>
+__device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
+                                           const Pack<T, 2>& pair) {
+  if (place >= 0 && place + 1 < size) {
+    store_pack(row + place, pair);
+  } else if (place >= 0 && place < size) {
+    row[place] = pair.values[0];
+  } else if (place == -1) {
+    row[0] = pair.values[1];
+  }
+}
+
+// The outputs that a lane has of a tile, pairs kMmaOutputs / 2 apart from `place` on, to row `to`.
+// sum_at(place) is that of one alone, for NaN among them: perhaps a tap of 0 times an infinite
+// value that isn't under an output at all.
+template <typename T, typename SumAt>
+__device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
+                                           T* to, int32_t place, float bias, const SumAt& sum_at) {
+  constexpr int kTile = kMmaParts * kMmaOutputs;
+  float total = 0;
+#pragma unroll
+  for (const auto& part : sums) total += (part[0] + part[1]) + (part[2] + part[3]);
+  if (total != total) {
+    // Rolled, as few instructions as may be: they are fetched with those around them.
+#pragma unroll 1
+    for (int i = 0; i < 4 * kMmaParts; ++i) {
+      const float alone = sum_at(place + i / 2 * (kMmaOutputs / 2) + i % 2);
+#pragma unroll
+      for (int j = 0; j < 4 * kMmaParts; ++j) {
+        float& sum = sums[j / 4][j % 4];
+        if (j == i && sum != sum) sum = alone;
+      }
+    }
+  }
+  if (args.bias != nullptr || args.activation != Activation::kNone) {
+    if (args.bias != nullptr) {
+#pragma unroll
+      for (int i = 0; i < 4 * kMmaParts; ++i) sums[i / 4][i % 4] += bias;
+    }
+#pragma unroll
+    for (auto& part : sums) activate(part, args.activation);
+  }
+  Pack<T, 2> rounded[2 * kMmaParts];
+#pragma unroll
+  for (int i = 0; i < 2 * kMmaParts; ++i) {
+    rounded[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
+    rounded[i].values[1] = from_compute<T>(sums[i / 2][i % 2 * 2 + 1]);
+  }
+  const int32_t tile_begin = place - static_cast<int32_t>(2 * (threadIdx.x % 32));
+  if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
+#pragma unroll
+    for (int i = 0; i < 2 * kMmaParts; ++i) {
+      store_whole(to + place + i * (kMmaOutputs / 2), rounded[i]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2 * kMmaParts; ++i) {
+      store_pair(to, place + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
+    }
+  }
+}
+
+// What a lane multiplies of an input channel.
+template <typename T>
+struct MmaRow {
+  uint32_t address;  // matrix_address(packs)
+  const uint4* packs;
+  const T* taps;  // of the lane's part of B
+  int32_t last;   // the last of the places from which 16 are multiplied
+};
+
+// A tile is kMmaParts products of matrices.
+template <typename T>
+__global__ void __launch_bounds__(kChunkThreads, 8)
+    mma_kernel(const __grid_constant__ ChunkArgs args) {
+  constexpr int N = kPackSize<T>, kTile = kMmaParts * kMmaOutputs;
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
+  let_next_grid_start();
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  uint4* const packs =
+      shared + threadIdx.x / 32 * args.in_channels * (args.warp_packs + args.taps_pitch / N);
+  uint4* const tap_packs = packs + args.in_channels * args.warp_packs;
+  T* const taps = reinterpret_cast<T*>(tap_packs) + kTapsBefore;
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
+  wait_for_grid_before();
+  if (warp >= args.warps) return;
+
+  const Chunk<T, kTile> chunk(args, warp);
+  const auto span = static_cast<int32_t>((args.taps - 1) * args.dilation.divisor);
+#pragma unroll 1
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+    const int32_t steps = (span + chunk.ahead(args, c) + 7) / 16;
+    chunk.copy(args, copies, packs + c * args.warp_packs, c,
+               static_cast<int32_t>(args.warp_tiles) * (kTile / N) + 2 * steps + 1);
+  }
+  // The taps with 0 before, between (where they are dilated) and behind them.
+#pragma unroll 1
+  for (uint32_t i = lane; i < args.in_channels * (args.taps_pitch / N); i += 32) {
+    tap_packs[i] = uint4{};
+  }
+  __syncwarp();
+#pragma unroll 1
+  for (uint32_t c = 0; c < args.in_channels; ++c) {
+#pragma unroll 4
+    for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
+      taps[c * args.taps_pitch + k * args.dilation.divisor] =
+          chunk.weight[c * args.weight_in + k * args.weight_tap];
+    }
+  }
+  float bias = 0;
+  if (args.bias != nullptr) {
+    bias = to_compute(static_cast<const T*>(args.bias)[chunk.channel * args.bias_stride]);
+  }
+  copies.wait();
+  __syncwarp();
+
+  const auto row_of = [&](uint32_t c) {
+    const int32_t ahead = chunk.ahead(args, c);
+    const uint4* const own = packs + c * args.warp_packs;
+    // The tap of row j and column n of B lies j - n - ahead places behind the first.
+    return MmaRow<T>{
+        matrix_address(own), own,
+        taps + c * args.taps_pitch + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
+        span + ahead + 7};
+  };
+  const auto pairs_at = [](const T* own) {
+    const auto pair_of = [](const T& first, const T& second) {
+      const Pack<T, 2> pair{first, second};
+      uint32_t word;
+      memcpy(&word, &pair, sizeof(word));
+      return word;
+    };
+    return TapPairs<T>{pair_of(own[0], own[1]), pair_of(own[8], own[9])};
+  };
+  MmaRow<T> row = row_of(0);
+  const TapPairs<T> first = pairs_at(row.taps);
+  int32_t place = chunk.begin + static_cast<int32_t>(2 * lane);
+#pragma unroll 1
+  for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
+    float sums[kMmaParts][4] = {};
+    TapPairs<T> pairs = first;
+#pragma unroll 1
+    for (uint32_t c = 0;;) {
+#pragma unroll 1
+      for (int32_t step = 0;;) {
+        const uint32_t offset = tile * kTile + step;
+        multiply<0, T>(sums[0], row.address + offset * sizeof(T), row.packs + offset / N, pairs);
+        multiply<1, T>(sums[1], row.address + offset * sizeof(T), row.packs + offset / N, pairs);
+        step += 16;
+        if (step > row.last) break;
+        pairs = pairs_at(row.taps + step);
+      }
+      if (args.in_channels == 1) break;
+      const bool last = ++c == args.in_channels;
+      row = row_of(last ? 0 : c);
+      if (last) break;
+      pairs = pairs_at(row.taps);
+    }
+
+    store_tile(sums, args, chunk.to, place, bias, [&](int32_t output) {
+      float sum = 0;
+      for (uint32_t c = 0; c < args.in_channels; ++c) {
+        const T* const input = reinterpret_cast<const T*>(packs + c * args.warp_packs) +
+                               chunk.ahead(args, c) + (output - chunk.begin);
+        const T* const own_taps = taps + c * args.taps_pitch;
+#pragma unroll 1
+        for (int32_t k = 0; k <= span; k += args.dilation.divisor) {
+          sum = multiply_add(to_compute(input[k]), to_compute(own_taps[k]), sum);
+        }
+      }
+      return sum;
+    });
+    place += kTile;
+  }
+}
+
+template <typename T>
+cudaError_t launch(const ToeplitzPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) != 2) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    return launch_kernel(mma_kernel<T>, plan.launch, stream, args);
+  }
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,27 @@
+// fp16 and bf16 of stride 1 on tensor cores: the taps as a Toeplitz matrix.
+#pragma once
+
+#include "conv1d/chunk.h"
+
+namespace gpuopt::conv1d {
+
+struct ToeplitzPlan : ChunkPlan {
+  static constexpr const char* kName = "toeplitz";
+
+  static std::optional<ToeplitzPlan> make(const Problem& p, const Device& device) {
+    if (!is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
+    const int64_t values = kAccessBytes / item_of(p), outputs = tile_outputs(item_of(p));
+    const int64_t span = span_of(p);
+    // Matrices hold 16 positions at a time, with taps of 0 before and behind.
+    const int64_t taps_pitch = ceil_div<int64_t>(span + 38, values) * values;
+    const auto packs_of = [&](int64_t tiles) {
+      return tiles * outputs / values + (span + 14) / 16 * 2 + 1;
+    };
+    const auto chunks = fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), /*most=*/6,
+                                   taps_pitch, taps_pitch * item_of(p), packs_of);
+    if (!chunks) return {};
+    return ToeplitzPlan{*chunks};
+  }
+};
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,389 @@
+// Input gradients of groups of few input and many output channels, along contiguous rows of any
+// step: the products of the taps with a place of the gradient, summed over the output channels, are
+// a matrix product of (input channels times taps) by places. A place of the input is then the sum
+// of those whose taps meet it (the transpose of "im2col": Chellapilla, Puri and Simard, "High
+// Performance Convolutional Neural Networks for Document Processing").
+#pragma once
+
+#include "conv1d/forward/expand.cuh"
+#include "conv1d/input_gradient/col2im.h"
+
+namespace gpuopt::conv1d {
+
+// Four values of a row from place `at` on, with 0 for what lies outside.
+template <typename T>
+__device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int32_t size) {
+  Pack<T, kFanQuad> pack;
+#pragma unroll
+  for (int i = 0; i < kFanQuad; ++i) {
+    pack.values[i] = load_if(own + i, static_cast<uint32_t>(at + i) < static_cast<uint32_t>(size));
+  }
+  uint64_t quad;
+  memcpy(&quad, &pack, sizeof(quad));
+  return quad;
+}
+
+// Sums over a warp's channels, of the taps of 16 products for each of kRows matrices and kPlaces
+// places of the gradient.
+template <typename T, int kRows>
+struct FanMatrices {
+  using Tap = T;
+  static constexpr int kProducts = 16 * kRows;
+  static constexpr int kPlaces = fan_matrix_places(kRows);
+  static constexpr int kBlocks = fan_input_blocks(kProducts);
+  static constexpr int kStep = 16;  // channels of a product of matrices
+  static constexpr int kParts = kPlaces / 32;
+  static constexpr int kAligned = kFanQuad;
+
+  float sums[kRows][kParts][4][4] = {};
+
+  // Where the tap of a channel and a product is in shared memory: as lanes read their parts of A.
+  // (Column 2 t of A and those that are the same lane's, 2 t + 1, 2 t + 8 and 2 t + 9, are channels
+  // 4 t to 4 t + 3, and so are B's rows.)
+  __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
+    const uint32_t lane = product % 8 * 4 + channel % 16 / 4, e = channel % 4;
+    const uint32_t matrix = channel / 16 * kRows + product / 16;
+    return ((matrix * 32 + lane) * 4 + e / 2 * 2 + product / 8 % 2) * 2 + e % 2;
+  }
+
+  // Four channels' quads, 32 kPart places on: of these channels `exist`.
+  template <int kPart, bool kEdges>
+  __device__ __forceinline__ static void load(uint64_t (&quads)[4], const T* own, int64_t pitch,
+                                              int32_t exist, int32_t at, int32_t size) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const T* const from = own + e * pitch + 32 * kPart;
+      if constexpr (kEdges) {
+        quads[e] = load_edge_quad(from, at + 32 * kPart, e < exist ? size : 0);
+      } else {
+        quads[e] = load_word<uint64_t>(from, e < exist);
+      }
+    }
+  }
+
+  // Of 32 places, place 4 n + t is column n of product t.
+  __device__ __forceinline__ void multiply_add(const uint32_t (&a)[kRows][4], int part,
+                                               const uint64_t (&quads)[4]) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      uint32_t b[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const auto low = static_cast<uint32_t>(quads[2 * half] >> (t / 2 * 32));
+        const auto high = static_cast<uint32_t>(quads[2 * half + 1] >> (t / 2 * 32));
+        b[half] = __byte_perm(low, high, t % 2 == 0 ? 0x5410 : 0x7632);
+      }
+#pragma unroll
+      for (int m = 0; m < kRows; ++m) multiply_add_matrices<T>(sums[m][part][t], a[m], b);
+    }
+  }
+
+  // `own` and `at`: the lane's first quad of the first channel.
+  template <bool kEdges>
+  __device__ __forceinline__ void add_channels(const uint4* taps, const T* own, int64_t pitch,
+                                               uint32_t channels, int32_t at, int32_t size) {
+    const uint32_t lane = threadIdx.x % 32, first = lane % 4 * 4;
+    own += first * pitch;
+#pragma unroll 1
+    for (uint32_t begin = 0; begin < channels; begin += kStep) {
+      const auto exist = static_cast<int32_t>(channels - begin) - static_cast<int32_t>(first);
+      uint64_t quads[2][4];
+      load<0, kEdges>(quads[0], own, pitch, exist, at, size);
+      // At the ends of rows, which load value by value, one part after the other: there are no
+      // registers for both.
+      if constexpr (kParts > 1 && !kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
+      uint32_t a[kRows][4];
+#pragma unroll
+      for (int m = 0; m < kRows; ++m) {
+        const uint4 words = load_shared_whole(taps + m * 32 + lane);
+        a[m][0] = words.x;
+        a[m][1] = words.y;
+        a[m][2] = words.z;
+        a[m][3] = words.w;
+      }
+      multiply_add(a, 0, quads[0]);
+      if constexpr (kParts > 1) {
+        if constexpr (kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
+        multiply_add(a, 1, quads[1]);
+      }
+      own += kStep * pitch;
+      taps += kRows * 32;
+    }
+  }
+
+  // Taps of `channels` channels times the gradient of these, whose rows are `pitch` values apart;
+  // `at` is the warp's first place.
+  __device__ __forceinline__ void add(const FanInputArgs& args, const Tap* taps, const T* grads,
+                                      int64_t pitch, uint32_t channels, int32_t at) {
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    const int32_t size = args.grad_size;
+    const int32_t place = at + lane / 4 * kFanQuad;
+    const auto* const packs = reinterpret_cast<const uint4*>(taps);
+    if (at >= 0 && at + kPlaces <= size) {
+      add_channels<false>(packs, grads + place, pitch, channels, place, size);
+    } else {
+      add_channels<true>(packs, grads + place, pitch, channels, place, size);
+    }
+  }
+
+  // To rows of a product each, `pitch` values apart, from the warp's first place on.
+  __device__ __forceinline__ void store(float* to, uint32_t pitch) const {
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float* const row = to + (16 * m + 8 * half + lane / 4) * pitch + lane % 4 * 8;
+#pragma unroll
+        for (int p = 0; p < kParts; ++p) {
+#pragma unroll
+          for (int column = 0; column < 2; ++column) {
+            const Pack<float, 4> pack{
+                {sums[m][p][0][2 * half + column], sums[m][p][1][2 * half + column],
+                 sums[m][p][2][2 * half + column], sums[m][p][3][2 * half + column]}};
+            store_pack(row + 32 * p + 4 * column, pack);
+          }
+        }
+      }
+    }
+  }
+};
+
+// The same by multiply-adds: a lane has every 32nd of the warp's places.
+template <typename T, int kMostProducts>
+struct FanLanes {
+  using Tap = float;
+  static constexpr int kProducts = kMostProducts;
+  static constexpr int kPlaces = kFanLanePlaces;
+  static constexpr int kParts = kPlaces / 32;
+  static constexpr int kAligned = 1;
+  static constexpr int kBlocks = fan_input_blocks(kProducts);
+  static constexpr int kAtOnce = 4;  // channels whose gradient is under way
+
+  float sums[kParts][kProducts] = {};
+
+  __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
+    return channel * kProducts + product;
+  }
+
+  __device__ __forceinline__ void add(const FanInputArgs& args, const float* taps, const T* grads,
+                                      int64_t pitch, uint32_t channels, int32_t at) {
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    bool valid[kParts];
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      valid[p] = static_cast<uint32_t>(at + lane + 32 * p) < static_cast<uint32_t>(args.grad_size);
+    }
+    const T* own = grads + at + lane;
+    struct Channels {
+      T values[kAtOnce][kParts];
+    };
+    const auto load = [&](uint32_t begin) {
+      Channels some;
+#pragma unroll
+      for (int c = 0; c < kAtOnce; ++c) {
+#pragma unroll
+        for (int p = 0; p < kParts; ++p) {
+          some.values[c][p] = load_if(own + 32 * p, valid[p] && begin + c < channels);
+        }
+        own += pitch;
+      }
+      return some;
+    };
+    Channels next = load(0);
+#pragma unroll 1
+    for (uint32_t begin = 0; begin < channels; begin += kAtOnce) {
+      const Channels some = next;
+      next = load(begin + kAtOnce);
+#pragma unroll
+      for (int c = 0; c < kAtOnce; ++c) {
+        if (begin + c >= channels) break;
+#pragma unroll
+        for (int q = 0; q < kProducts; q += 4) {
+          const auto pack = pack_of<float>(load_shared_whole(
+              reinterpret_cast<const uint4*>(taps + (begin + c) * kProducts + q)));
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int p = 0; p < kParts; ++p) {
+              sums[p][q + i] =
+                  multiply_add(pack.values[i], to_compute(some.values[c][p]), sums[p][q + i]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(float* to, uint32_t pitch) const {
+#pragma unroll
+    for (int q = 0; q < kProducts; ++q) {
+#pragma unroll
+      for (int p = 0; p < kParts; ++p) to[q * pitch + threadIdx.x % 32 + 32 * p] = sums[p][q];
+    }
+  }
+};
+
+// Sums is FanMatrices or FanLanes. A block makes tiles of the input's places, one after another, of
+// some input channels of a group.
+template <typename T, typename Sums>
+__global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
+    fan_input_kernel(const __grid_constant__ FanInputArgs args) {
+  using Tap = typename Sums::Tap;
+  constexpr uint32_t kThreads = 32 * kFanWarps, Q = Sums::kProducts;
+  extern __shared__ uint4 shared[];
+  // Of places that are so many more than a multiple of the step: the first tap that meets them, and
+  // how many steps it is away.
+  __shared__ int32_t first_taps[kFanMostStep], steps_of_tap[kFanMostStep];
+  let_next_grid_start();
+  uint32_t group = blockIdx.x;
+  const uint32_t first_unit = args.unit_blocks.divmod(group);
+  const uint32_t part = args.parts.divmod(group);
+  const uint32_t warp = threadIdx.x / 32, splits = 1u << args.split_shift;
+  const uint32_t split = warp % splits, row_part = warp / splits;
+  const uint32_t first_channel = part * args.part_channels;
+  const uint32_t in_channels = min(args.part_channels, args.in_channels - first_channel);
+  const uint32_t products = in_channels * static_cast<uint32_t>(args.taps);
+  const auto step = static_cast<int32_t>(args.step.divisor);
+  auto* const taps = reinterpret_cast<Tap*>(shared);
+  const uint32_t split_taps = args.stage_channels * Q;
+  float* const made = reinterpret_cast<float*>(taps + splits * split_taps);
+  for (int32_t rest = static_cast<int32_t>(threadIdx.x); rest < step; rest += kThreads) {
+    first_taps[rest] = args.taps;
+    steps_of_tap[rest] = 0;
+  }
+  __syncthreads();
+  const int32_t tap_end = min(args.taps, args.tap_cycle);
+  for (auto k = static_cast<int32_t>(threadIdx.x); k < tap_end; k += kThreads) {
+    auto steps = static_cast<uint32_t>(k * args.dilation);
+    const uint32_t rest = args.step.divmod(steps);
+    first_taps[rest] = k;
+    steps_of_tap[rest] = static_cast<int32_t>(steps);
+  }
+  wait_for_grid_before();
+
+  const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
+                          first_channel * args.weight_in;
+  // Taps of the split's channels from `begin` on, and 0 for channels that there are not.
+  const auto stage = [&](uint32_t begin) {
+#pragma unroll 8
+    for (uint32_t i = threadIdx.x; i < splits * split_taps; i += kThreads) {
+      const uint32_t product = i % Q, channel = i / Q;
+      const uint32_t c = args.taps_div.div(product), out = begin * splits + channel;
+      const uint32_t k = product - c * static_cast<uint32_t>(args.taps);
+      const T value =
+          load_if(weight + out * args.weight_out + c * args.weight_in + k * args.weight_tap,
+                  product < products && out < args.out_channels);
+      Tap* const to =
+          taps + channel % splits * split_taps + Sums::place_of_tap(channel / splits, product);
+      if constexpr (std::is_same_v<Tap, T>) {
+        *to = value;
+      } else {
+        *to = to_compute(value);
+      }
+    }
+  };
+  // The split's channels: rows so many channels apart are aligned alike.
+  const uint32_t channels =
+      split < args.out_channels ? (args.out_channels - split + splits - 1) / splits : 0;
+  const bool at_once = args.stage_channels * splits >= args.out_channels;
+  const int64_t pitch = splits * args.grad_channel;
+  // Behind a row, 4 values that keep lanes' packs in different banks.
+  const uint32_t row_pitch = kFanWarps / splits * Sums::kPlaces + 4;
+#pragma unroll 1
+  for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
+    uint32_t image = unit;
+    const auto begin = static_cast<int32_t>(args.tiles.divmod(image) * args.tile_places);
+    // The first place of the gradient that a tap of these lies on.
+    const int32_t reach = begin + args.padding - (args.taps - 1) * args.dilation;
+    const int32_t first = static_cast<int32_t>(args.step.div(
+                              static_cast<uint32_t>(reach + (args.lead_steps + 1) * step - 1))) -
+                          args.lead_steps;
+    const T* const rows = static_cast<const T*>(args.grad) + image * args.grad_batch +
+                          int64_t{group} * args.out_channels * args.grad_channel;
+    const auto ahead_of = [&](uint32_t other) {
+      const auto place = reinterpret_cast<uintptr_t>(rows + first) / sizeof(T) +
+                         static_cast<uintptr_t>(other * args.grad_channel);
+      return static_cast<int32_t>(place % Sums::kAligned);
+    };
+    const int32_t at = first - ahead_of(split) + static_cast<int32_t>(row_part * Sums::kPlaces);
+    const T* const grads = rows + split * args.grad_channel;
+    Sums sums;
+#pragma unroll 1
+    for (uint32_t some = 0; some * splits < args.out_channels; some += args.stage_channels) {
+      if (!at_once || unit == first_unit) {
+        __syncthreads();
+        stage(some);
+        __syncthreads();
+      }
+      if (some < channels) {
+        sums.add(args, taps + split * split_taps, grads + some * pitch, pitch,
+                 min(args.stage_channels, channels - some), at);
+      }
+    }
+
+    __syncthreads();
+    sums.store(made + split * Q * row_pitch + row_part * Sums::kPlaces, row_pitch);
+    __syncthreads();
+    const auto end = min(static_cast<int32_t>(args.tile_places), args.to_size - begin);
+    T* const to = static_cast<T*>(args.to) + image * args.to_batch +
+                  (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;
+    // Lanes side by side have all taps or none: (6,96,6539) to 80 channels, 16 groups, 25 taps,
+    // step 8, dilation 16, f16 218 us otherwise, and 65 with dilation 15.
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < args.tile_turns.divisor * args.every; i += kThreads) {
+      uint32_t rest_of_every = i;
+      const auto turn = static_cast<int32_t>(args.tile_turns.divmod(rest_of_every));
+      const int32_t place = turn * args.every + static_cast<int32_t>(rest_of_every);
+      if (place >= end) continue;
+      auto steps = static_cast<uint32_t>(begin + place + args.padding + args.lead_steps * step);
+      const uint32_t rest = args.step.divmod(steps);
+      const int32_t first_tap = first_taps[rest];
+      const int32_t first_under =
+          static_cast<int32_t>(steps) - args.lead_steps - steps_of_tap[rest];
+#pragma unroll 1
+      for (uint32_t c = 0; c < in_channels; ++c) {
+        float sum = 0;
+        int32_t under = first_under;
+#pragma unroll 1
+        for (int32_t k = first_tap; k < args.taps; k += args.tap_cycle, under -= args.place_step) {
+          if (static_cast<uint32_t>(under) >= static_cast<uint32_t>(args.grad_size)) continue;
+          const float* own =
+              made + (c * static_cast<uint32_t>(args.taps) + k) * row_pitch + (under - first);
+          for (uint32_t other = 0; other < splits; ++other) {
+            sum += own[ahead_of(other)];
+            own += Q * row_pitch;
+          }
+        }
+        to[c * args.to_channel + place] = from_compute<T>(sum);
+      }
+    }
+  }
+}
+
+template <typename T>
+cudaError_t launch(const Col2imPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 8) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kFanStatic, stream, args);
+    };
+    if constexpr (sizeof(T) == 2) {
+      if (plan.matrices) {
+        return plan.products == 16   ? start(fan_input_kernel<T, FanMatrices<T, 1>>)
+               : plan.products == 32 ? start(fan_input_kernel<T, FanMatrices<T, 2>>)
+                                     : start(fan_input_kernel<T, FanMatrices<T, 4>>);
+      }
+    }
+    return plan.products == 4    ? start(fan_input_kernel<T, FanLanes<T, 4>>)
+           : plan.products == 8  ? start(fan_input_kernel<T, FanLanes<T, 8>>)
+           : plan.products == 12 ? start(fan_input_kernel<T, FanLanes<T, 12>>)
+           : plan.products == 16 ? start(fan_input_kernel<T, FanLanes<T, 16>>)
+                                 : start(fan_input_kernel<T, FanLanes<T, 32>>);
+  }
+}
+
+}  // namespace gpuopt::conv1d

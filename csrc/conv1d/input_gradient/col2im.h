@@ -1,0 +1,167 @@
+// Input gradients from many output channels: the gradients of the columns are computed in shared
+// memory and added up at the positions of the input that they belong to.
+#pragma once
+
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kFanWarps = 8;                          // of a block
+constexpr int kFanMostStep = 64;                      // whose first taps are in shared memory
+constexpr int64_t kFanTapBytes = 40 << 10;            // of shared memory, for taps
+constexpr int64_t kFanSharedBytes = 112 << 10;        // of two blocks per SM on sm_90
+constexpr int64_t kFanStatic = 2 * 4 * kFanMostStep;  // that the kernel declares
+// Positions of the gradient that a warp has.
+constexpr int kFanLanePlaces = 64;
+constexpr int fan_matrix_places(int rows) { return rows > 2 ? 32 : 64; }
+// Blocks of an SM, as registers allow.
+constexpr int fan_input_blocks(int products) { return products > 16 ? 2 : 3; }
+constexpr int kFanQuad = 4;  // values of a thread's load
+
+struct FanInputArgs {
+  const void *grad, *weight;
+  void* to;  // of the input's gradient
+  int64_t grad_batch, grad_channel, to_batch, to_channel;
+  int64_t weight_group, weight_out, weight_in, weight_tap;
+  int32_t grad_size, to_size, padding, dilation;
+  // Taps k and k + tap_cycle are place_step places of the gradient apart.
+  int32_t taps, tap_cycle, place_step;
+  int32_t lead_steps;                  // so many steps before a row places are not negative
+  uint32_t in_channels, out_channels;  // of a group
+  uint32_t part_channels;              // input channels of a block
+  uint32_t tile_places;                // of the input, of a block
+  uint32_t split_shift;                // log2 of the warps that share places, each with channels
+  uint32_t stage_channels;             // of a warp, whose taps are in shared memory at once
+  uint32_t units;                      // tiles of all images
+  FastDiv unit_blocks, step, taps_div, tiles, parts;
+  // Of every so many places of the input one has taps; and how many of a tile are that far apart.
+  int32_t every;
+  FastDiv tile_turns;
+};
+
+// Channels so far apart are aligned alike, to a thread's load.
+inline int64_t gradient_cycle(const Problem& p) {
+  return is_half(p) ? cycle_of(p.to, kFanQuad) : 1;
+}
+
+struct Col2imPlan {
+  static constexpr const char* kName = "col2im";
+  LaunchShape launch;
+  FanInputArgs args;
+  bool matrices;  // on tensor cores
+  int products;   // that the kernel is compiled for
+  size_t most_shared_bytes;
+
+  static std::optional<Col2imPlan> make(const Problem& p, const Device& device);
+};
+
+// The smallest of `sizes` that holds `products`.
+template <size_t N>
+int smallest_of(const int (&sizes)[N], int64_t products) {
+  for (int size : sizes) {
+    if (products <= size) return size;
+  }
+  return 0;
+}
+
+inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device& device) {
+  const int64_t item = item_of(p), cycle = gradient_cycle(p), span = span_of(p);
+  if (item == 8 || p.from.channels > 8 || !has_contiguous_rows(p) || !strides_in_32_bits(p) ||
+      p.stride > kFanMostStep) {
+    return {};
+  }
+  Col2imPlan plan;
+  // A matrix product has 16 channels, which are to be aligned alike.
+  plan.matrices = item == 2 && p.to.channels >= cycle * 8;
+  const int64_t most = plan.matrices ? 64 : 32;
+  if (p.taps > most) return {};
+  int64_t parts = ceil_div(p.from.channels, most / p.taps);
+  const int64_t part_channels = ceil_div(p.from.channels, parts);
+  parts = ceil_div(p.from.channels, part_channels);
+  plan.products = plan.matrices ? smallest_of({16, 32, 64}, part_channels * p.taps)
+                                : smallest_of({4, 8, 12, 16, 32}, part_channels * p.taps);
+  const int64_t positions =
+      plan.matrices ? fan_matrix_places(plan.products / 16) : int64_t{kFanLanePlaces};
+  const int64_t slack = plan.matrices ? kFanQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
+  const auto row_of = [&](int64_t splits) { return kFanWarps / splits * positions; };
+  // Positions of the input whose taps all lie within a block's positions of the gradient.
+  const auto tile_of = [&](int64_t splits) {
+    return (row_of(splits) - slack - 1) * p.stride - span + 1;
+  };
+  const auto is_mostly_new = [&](int64_t splits) {
+    return 2 * tile_of(splits) >= row_of(splits) * p.stride;
+  };
+  const auto channels_of = [&](int64_t splits) {
+    return ceil_div(ceil_div(p.to.channels, splits), unit) * unit;
+  };
+  const auto tap_bytes_of = [&](int64_t splits) {
+    return splits * plan.products * (plan.matrices ? 2 : 4);
+  };
+  // As many warps share positions as have 16 channels each, while little is computed twice and all
+  // taps fit.
+  int64_t splits = plan.matrices ? cycle : 1;
+  while (splits < kFanWarps && p.to.channels >= 2 * splits * 16 && is_mostly_new(2 * splits) &&
+         channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kFanTapBytes) {
+    splits *= 2;
+  }
+  if (!is_mostly_new(splits)) return {};
+  int64_t tile = tile_of(splits);
+  const int64_t sector = kSectorBytes / item;
+  if (tile > 4 * sector) tile = tile / sector * sector;
+  const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
+  const int64_t stage_channels =
+      std::min(channels_of(splits), std::max<int64_t>(kFanTapBytes / tap_bytes / unit, 1) * unit);
+  // Taps that don't fit are read again for each tile, which is to be long: (1,7,30416) to 336
+  // channels, 6 taps, dilation 3, bf16, where four warps share 64 positions: 161 us with the
+  // weight's, ATen 135.
+  if (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products) return {};
+  const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
+  const int64_t bytes = made + stage_channels * tap_bytes;
+  const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kFanSharedBytes) - kFanStatic;
+  if (bytes > most_shared) return {};
+  plan.most_shared_bytes = static_cast<size_t>(most_shared);
+  // Blocks of a group and its part go through tiles of all images.
+  const int64_t units = p.batch * row_tiles;
+  if (units >= kFar) return {};
+  const int64_t resident = int64_t{device.multiprocessors} * fan_input_blocks(plan.products);
+  const int64_t unit_blocks = std::min(units, std::max<int64_t>(resident / (p.groups * parts), 1));
+  plan.launch = launch_shape(p.groups * parts * unit_blocks, 32 * kFanWarps, bytes);
+
+  FanInputArgs& args = plan.args;
+  args.grad = p.to.data;
+  args.weight = p.weight.data;
+  args.to = nullptr;
+  args.grad_batch = p.to.batch_stride;
+  args.grad_channel = p.to.channel_stride;
+  args.to_batch = p.from.batch_stride;
+  args.to_channel = p.from.channel_stride;
+  args.weight_group = p.weight.group_stride;
+  args.weight_out = p.weight.out_stride;
+  args.weight_in = p.weight.in_stride;
+  args.weight_tap = p.weight.tap_stride;
+  args.grad_size = static_cast<int32_t>(p.to.size);
+  args.to_size = static_cast<int32_t>(p.from.size);
+  args.padding = static_cast<int32_t>(p.padding);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.taps = static_cast<int32_t>(p.taps);
+  args.tap_cycle = static_cast<int32_t>(tap_cycle_of(p));
+  const int64_t every = std::gcd(p.stride, p.dilation);
+  args.every = static_cast<int32_t>(every);
+  args.place_step = static_cast<int32_t>(p.dilation / every);
+  args.tile_turns = div_by(ceil_div(tile, every));
+  args.lead_steps = lead_steps(p);
+  set_channels(args, p);
+  args.part_channels = static_cast<uint32_t>(part_channels);
+  args.tile_places = static_cast<uint32_t>(tile);
+  args.split_shift = shift_of(splits);
+  args.stage_channels = static_cast<uint32_t>(stage_channels);
+  args.units = static_cast<uint32_t>(units);
+  args.unit_blocks = div_by(unit_blocks);
+  args.step = div_by(p.stride);
+  args.taps_div = div_by(p.taps);
+  args.tiles = div_by(row_tiles);
+  args.parts = div_by(parts);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

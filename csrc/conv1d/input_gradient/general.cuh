@@ -1,0 +1,98 @@
+// Input gradients of any strides and dilations.
+#pragma once
+
+#include "conv1d/forward/general.cuh"
+#include "conv1d/input_gradient/general.h"
+
+namespace gpuopt::conv1d {
+
+// The first tap over place `reach` - padding of the input, and the gradient's place under it; there
+// may be none.
+template <typename Index>
+struct FirstTap {
+  Index tap, place;
+};
+
+__device__ __forceinline__ FirstTap<int64_t> find_tap(const GatherValuesArgs& args, int64_t reach) {
+  const int64_t step = args.base.step;
+  int64_t place = reach / step, rest = reach - place * step, tap = 0;
+  for (; rest != 0 && tap < args.first_taps; ++tap) {
+    place -= args.dilation_steps;
+    rest -= args.dilation_rest;
+    if (rest < 0) {
+      --place;
+      rest += step;
+    }
+  }
+  return {rest == 0 ? tap : args.base.taps, place};
+}
+
+__device__ __forceinline__ FirstTap<int32_t> find_tap(const GatherValuesArgs& args, int32_t reach) {
+  const auto taps = static_cast<int32_t>(args.base.taps);
+  const auto from =
+      static_cast<uint32_t>(reach + args.lead_steps * static_cast<int32_t>(args.step.divisor));
+  uint32_t steps = from, whole = args.step.divmod(steps);
+  if (args.common.divmod(whole) != 0) return {taps, 0};
+  uint32_t tap = whole * args.inverse;
+  tap = args.cycle.divmod(tap);
+  if (tap >= static_cast<uint32_t>(taps)) return {taps, 0};
+  const uint32_t place = args.step.div(from - tap * static_cast<uint32_t>(args.base.dilation));
+  return {static_cast<int32_t>(tap), static_cast<int32_t>(place) - args.lead_steps};
+}
+
+// Input gradients gather: place i of the input is under tap k of output place (i + padding - k *
+// dilation) / step where that is whole.
+template <typename T, int kChannels, int kPlaces, typename Index>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(const __grid_constant__ GatherValuesArgs own) {
+  using C = compute_t<T>;
+  let_next_grid_start();
+  wait_for_grid_before();
+  const ValuesArgs& args = own.base;
+  ValuesLane lane;
+  if (!find_lane<kChannels, kPlaces>(lane, args)) return;
+  const T* const from = static_cast<const T*>(args.from) + lane.image * args.from_batch +
+                        int64_t{lane.group} * args.in_channels * args.from_channel;
+  const T* weights[kChannels];
+  find_weights(weights, lane, args);
+  C sums[kChannels][kPlaces] = {};
+#pragma unroll
+  for (int j = 0; j < kPlaces; ++j) {
+    const int64_t reach = lane.place + j * lane.place_stride + args.padding;
+    auto [tap, place] = find_tap(own, static_cast<Index>(reach));
+    for (; tap < static_cast<Index>(args.taps); tap += static_cast<Index>(own.tap_cycle)) {
+      if (place >= 0 && place < static_cast<Index>(args.from_size)) {
+        const T* value = from + place * args.from_stride;
+        int64_t offset = tap * args.weight_tap;
+        for (uint32_t c = 0; c < args.in_channels; ++c) {
+          const C grad = to_compute(*value);
+#pragma unroll
+          for (int m = 0; m < kChannels; ++m) {
+            sums[m][j] = multiply_add(to_compute(weights[m][offset]), grad, sums[m][j]);
+          }
+          value += args.from_channel;
+          offset += args.weight_in;
+        }
+      }
+      place -= static_cast<Index>(own.place_step);
+    }
+  }
+  finish_values<T, kChannels, kPlaces>(sums, lane, args);
+}
+
+template <typename T>
+cudaError_t launch(const GeneralGradientPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.base.to = to;
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
+  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // where a thread has several
+  const auto start_with = [&](auto index) {
+    using Index = decltype(index);
+    return plan.channels == 4    ? start(gather_kernel<T, kChannels, 4, Index>)
+           : plan.positions == 1 ? start(gather_kernel<T, 1, 1, Index>)
+                                 : start(gather_kernel<T, 1, 4, Index>);
+  };
+  return plan.narrow ? start_with(int32_t()) : start_with(int64_t());
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,21 @@
+// Plan -> kernel, of input gradients that are no forward convolutions.
+#include "conv1d/conv1d.h"
+#include "conv1d/input_gradient/col2im.cuh"
+#include "conv1d/input_gradient/general.cuh"
+#include "conv1d/input_gradient/strided.cuh"
+
+namespace gpuopt::conv1d {
+
+template <typename T>
+cudaError_t launch(const AtenPlan&, void*, cudaStream_t) {
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t launch(const InputGradientPath& path, DType dtype, void* to, cudaStream_t stream) {
+  return with_type(dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    return std::visit([&](const auto& plan) { return launch<T>(plan, to, stream); }, path);
+  });
+}
+
+}  // namespace gpuopt::conv1d

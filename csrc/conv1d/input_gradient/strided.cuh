@@ -1,0 +1,189 @@
+// Input gradients of other steps than 1 along contiguous rows, in chunks. Place i of the input is
+// under tap k of output place (i + padding - k * dilation) / step where that is whole. So taps 0 to
+// tap_cycle - 1 meet different places, each every `step`th, and tap k + tap_cycle meets those of
+// tap k. A lane takes one of these first taps and goes through the gradient under it, value by
+// value; what it makes lies in shared memory until the warp writes the chunk by packs. Places that
+// no tap meets are only filled with 0 there.
+#pragma once
+
+#include "conv1d/device/chunk.cuh"
+#include "conv1d/input_gradient/strided.h"
+
+namespace gpuopt::conv1d {
+
+// The chunk from shared memory to its row: whole packs, and values at the row's ends.
+template <typename T, int kTile>
+__device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const uint4* made,
+                                            int32_t packs, int32_t size) {
+  constexpr int N = kPackSize<T>;
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  const auto whole = Rows<T>::whole_packs(chunk.begin, size, packs);
+#pragma unroll 2
+  for (int32_t q = whole.low + lane; q < whole.high; q += 32) {
+    store_whole(chunk.to + chunk.begin + q * N, pack_of<T>(made[q]));
+  }
+  // The pack before these and the one behind them.
+  const int32_t q = lane < 16 ? whole.low - 1 : whole.high, i = lane % 16;
+  const int32_t place = chunk.begin + q * N + i;
+  if (i < N && static_cast<uint32_t>(q) < static_cast<uint32_t>(packs) &&
+      static_cast<uint32_t>(place) < static_cast<uint32_t>(size)) {
+    chunk.to[place] = reinterpret_cast<const T*>(made)[q * N + i];
+  }
+}
+
+// Where a lane begins: a place of the chunk, and the place of the gradient that its tap lies on
+// there. It goes on `rows` places of the gradient and `apart` places of the chunk, up to the end of
+// these.
+struct GatherLane {
+  int32_t under, place, places, rows, apart;
+};
+
+// Of places with one tap at most, of one channel: `grads` begins at the lane's place of the
+// gradient.
+template <typename T>
+__device__ __forceinline__ void make_products(T* made, const T* grads, compute_t<T> weight,
+                                              GatherLane lane, int32_t from_size) {
+  using C = compute_t<T>;
+  T* to = made + lane.place;
+#pragma unroll 1
+  for (; lane.place < lane.places; lane.place += kGatherPlaces * lane.apart) {
+    C products[kGatherPlaces];
+#pragma unroll
+    for (int j = 0; j < kGatherPlaces; ++j) {
+      const bool valid =
+          lane.place + j * lane.apart < lane.places &&
+          static_cast<uint32_t>(lane.under + j * lane.rows) < static_cast<uint32_t>(from_size);
+      products[j] = valid ? weight * to_compute(grads[j * lane.rows]) : C(0);
+    }
+#pragma unroll
+    for (int j = 0; j < kGatherPlaces; ++j) {
+      if (lane.place + j * lane.apart < lane.places) {
+        to[j * lane.apart] = from_compute<T>(products[j]);
+      }
+    }
+    lane.under += kGatherPlaces * lane.rows;
+    grads += kGatherPlaces * lane.rows;
+    to += kGatherPlaces * lane.apart;
+  }
+}
+
+// Of any: the sums over all channels and the taps from `tap` on that meet the lane's places.
+template <typename T, int kTile>
+__device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* packs,
+                                          const compute_t<T>* taps, int32_t tap, GatherLane lane,
+                                          const GatherArgs& own) {
+  using C = compute_t<T>;
+  constexpr int32_t kNowhere = INT32_MIN / 2;
+  const ChunkArgs& args = own.base;
+#pragma unroll 1
+  for (; lane.place < lane.places; lane.place += kGatherPlaces * lane.apart) {
+    C sums[kGatherPlaces] = {};
+#pragma unroll 1
+    for (uint32_t c = 0; c < args.in_channels; ++c) {
+      const T* const grads = reinterpret_cast<const T*>(packs + c * args.warp_packs);
+      const C* const own_taps = taps + c * args.taps_pitch;
+      const int32_t ahead = chunk.ahead(args, c) - chunk.first;
+      int32_t at[kGatherPlaces];
+#pragma unroll
+      for (int j = 0; j < kGatherPlaces; ++j) {
+        at[j] = lane.place + j * lane.apart < lane.places ? lane.under + j * lane.rows : kNowhere;
+      }
+#pragma unroll 1
+      for (int32_t k = tap; k < args.taps; k += own.tap_cycle) {
+        const C weight = own_taps[k];
+#pragma unroll
+        for (int j = 0; j < kGatherPlaces; ++j) {
+          // Nothing is added where the gradient has no place: 0 times an infinite tap is NaN.
+          if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
+            sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
+          }
+          at[j] -= own.place_step;
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kGatherPlaces; ++j) {
+      if (lane.place + j * lane.apart < lane.places) {
+        made[lane.place + j * lane.apart] = from_compute<T>(sums[j]);
+      }
+    }
+    lane.under += kGatherPlaces * lane.rows;
+  }
+}
+
+// Of kOneProduct a place has one tap at most, of one channel.
+template <typename T, bool kOneProduct>
+__global__ void __launch_bounds__(kChunkThreads, 8)
+    gather_chunks_kernel(const __grid_constant__ GatherArgs own) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>, kTile = 32 * N;
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
+  let_next_grid_start();
+  const ChunkArgs& args = own.base;
+  const uint32_t in_channels = kOneProduct ? 1 : args.in_channels;
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
+  const uint32_t tap_packs = args.taps_pitch / (kPackBytes / static_cast<uint32_t>(sizeof(C)));
+  const uint32_t made_packs = args.warp_tiles * 32;
+  uint4* const made =
+      shared + threadIdx.x / 32 * (made_packs + in_channels * (args.warp_packs + tap_packs));
+  uint4* const packs = made + made_packs;
+  C* const taps = reinterpret_cast<C*>(packs + in_channels * args.warp_packs);
+  WarpCopies<1> copies(barriers[threadIdx.x / 32]);
+  wait_for_grid_before();
+  if (warp >= args.warps) return;
+
+  const Chunk<T, kTile> chunk(args, warp, [&](int32_t begin) {
+    return own.steps_to(begin + args.padding - (args.taps - 1) * own.dilation);
+  });
+#pragma unroll 1
+  for (uint32_t c = 0; c < in_channels; ++c) {
+    chunk.copy(args, copies, packs + c * args.warp_packs, c, static_cast<int32_t>(args.warp_packs));
+#pragma unroll 1
+    for (int32_t k = lane; k < args.taps; k += 32) {
+      taps[c * args.taps_pitch + k] =
+          to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
+    }
+  }
+  const int32_t places =
+      max(min(static_cast<int32_t>(args.warp_tiles * kTile), args.to_size - chunk.begin), 0);
+  const int32_t packs_made = (places + N - 1) / N;
+  const auto step = static_cast<int32_t>(own.step.divisor);
+  if (own.first_taps < step) {
+#pragma unroll 2
+    for (int32_t q = lane; q < packs_made; q += 32) made[q] = uint4{};
+  }
+  copies.wait();
+  __syncwarp();
+
+  auto row = static_cast<uint32_t>(lane);
+  auto tap = static_cast<int32_t>(own.width.divmod(row));
+  if (static_cast<int32_t>(row) >= own.rows) tap = own.first_taps;
+#pragma unroll 1
+  for (; tap < own.first_taps; tap += static_cast<int32_t>(own.width.divisor)) {
+    const int32_t reach = chunk.begin + args.padding - tap * own.dilation;
+    const int32_t under = own.steps_to(reach) + static_cast<int32_t>(row);
+    const GatherLane gather{under, under * step - reach, places, own.rows, own.rows * step};
+    T* const to = reinterpret_cast<T*>(made);
+    if constexpr (kOneProduct) {
+      const T* const grads = reinterpret_cast<const T*>(packs) + chunk.ahead(args, 0) - chunk.first;
+      make_products(to, grads + under, taps[tap], gather, args.from_size);
+    } else {
+      make_sums(to, chunk, packs, taps, tap, gather, own);
+    }
+  }
+  __syncwarp();
+  write_chunk(chunk, made, packs_made, args.to_size);
+}
+
+template <typename T>
+cudaError_t launch(const StridedGradientPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.base.to = to;
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
+  return plan.one_tap ? start(gather_chunks_kernel<T, true>)
+                      : start(gather_chunks_kernel<T, false>);
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,89 @@
+// Input gradients of strides other than 1: a warp collects, for each tap, the positions of the
+// input that the tap meets.
+#pragma once
+
+#include "conv1d/chunk.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kGatherPlaces = 4;  // of a thread at once
+
+struct GatherArgs {
+  ChunkArgs base;  // `from` is the gradient, `to` the input's
+  FastDiv step, width;
+  int32_t lead_steps;  // so many steps before a row places are not negative
+  int32_t dilation, tap_cycle, place_step;
+  // Of the first taps `width` are side by side in a warp, with `rows` places of each.
+  int32_t first_taps, rows;
+
+  // The first multiple of the step from `place` on, in steps.
+  GPUOPT_HOST_DEVICE int32_t steps_to(int32_t place) const {
+    const auto size = static_cast<int32_t>(step.divisor);
+    return static_cast<int32_t>(
+               step.div(static_cast<uint32_t>(place + (lead_steps + 1) * size - 1))) -
+           lead_steps;
+  }
+};
+
+struct StridedGradientPlan {
+  static constexpr const char* kName = "strided_gradient";
+  LaunchShape launch;
+  GatherArgs args;
+  bool one_tap;  // each position of the input is under one tap of one channel at most
+
+  // The forward problem.
+  static std::optional<StridedGradientPlan> make(const Problem& forward, const Device& device);
+};
+
+// Taps side by side in a warp, so that few threads are idle; neighbours of them write neighbouring
+// positions.
+inline int64_t taps_side_by_side(const Problem& p, int64_t first_taps, int64_t outputs) {
+  const int64_t positions = ceil_div(outputs, p.stride);
+  const auto turns_of = [&](int64_t width) {
+    // It costs half as much as kGatherPlaces of a thread to find a tap's first position.
+    const int64_t turns = ceil_div(positions, 32 / width * kGatherPlaces);
+    return ceil_div(first_taps, width) * (2 * turns + 1);
+  };
+  int64_t best = 1;
+  for (int64_t width = 2; width <= std::min<int64_t>(first_taps, 32); ++width) {
+    if (turns_of(width) <= turns_of(best)) best = width;
+  }
+  return best;
+}
+
+inline std::optional<StridedGradientPlan> StridedGradientPlan::make(const Problem& forward,
+                                                                    const Device& device) {
+  if (!has_contiguous_rows(forward) || !strides_in_32_bits(forward) || has_unit_stride(forward) ||
+      forward.stride > 256) {
+    return {};
+  }
+  const Problem p = exchanged(forward);
+  const int64_t item = item_of(p), values = kAccessBytes / item, outputs = 32 * values;
+  const int64_t taps_pitch = whole_taps(p);
+  const auto packs_of = [&](int64_t tiles) {
+    return ((tiles * outputs - 1 + span_of(p)) / p.stride + values - 1) / values + 1;
+  };
+  const auto chunks =
+      fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), /*most=*/8, taps_pitch,
+                 taps_pitch * compute_bytes(p), packs_of, outputs * item);
+  if (!chunks) return {};
+  const int64_t cycle = tap_cycle_of(p), first_taps = std::min(p.taps, cycle);
+  const int64_t width = taps_side_by_side(p, first_taps, chunks->args.warp_tiles * outputs);
+  StridedGradientPlan plan;
+  plan.launch = chunks->launch;
+  plan.one_tap = p.from.channels == 1 && p.taps <= cycle;
+  GatherArgs& args = plan.args;
+  args.base = chunks->args;
+  args.base.step = static_cast<int32_t>(p.stride);
+  args.step = div_by(p.stride);
+  args.width = div_by(width);
+  args.lead_steps = lead_steps(p);
+  args.dilation = static_cast<int32_t>(p.dilation);
+  args.tap_cycle = static_cast<int32_t>(cycle);
+  args.place_step = static_cast<int32_t>(p.dilation / std::gcd(p.stride, p.dilation));
+  args.first_taps = static_cast<int32_t>(first_taps);
+  args.rows = static_cast<int32_t>(32 / width);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

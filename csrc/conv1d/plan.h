@@ -1,0 +1,94 @@
+// A plan: the kernel that computes a convolution, and its arguments. Plain host C++.
+#pragma once
+
+#include <memory>
+#include <variant>
+
+#include "conv1d/forward/channels_last.h"
+#include "conv1d/forward/direct.h"
+#include "conv1d/forward/expand.h"
+#include "conv1d/forward/expand_mma.h"
+#include "conv1d/forward/general.h"
+#include "conv1d/forward/implicit_gemm.h"
+#include "conv1d/forward/polyphase.h"
+#include "conv1d/forward/rows.h"
+#include "conv1d/forward/short_filter.h"
+#include "conv1d/forward/sliding.h"
+#include "conv1d/forward/small.h"
+#include "conv1d/forward/strided.h"
+#include "conv1d/forward/toeplitz.h"
+#include "conv1d/input_gradient/col2im.h"
+#include "conv1d/input_gradient/general.h"
+#include "conv1d/input_gradient/strided.h"
+#include "conv1d/weight_gradient/channels_last.h"
+#include "conv1d/weight_gradient/chunks.h"
+#include "conv1d/weight_gradient/general.h"
+#include "conv1d/weight_gradient/im2col.h"
+#include "conv1d/weight_gradient/rows.h"
+
+namespace gpuopt::conv1d {
+
+// ATen, which calls cuDNN.
+struct AtenPlan {
+  static constexpr const char* kName = "aten";
+};
+
+// Input gradients of stride 1 are forward convolutions, see transposed().
+using ForwardPath = std::variant<AtenPlan, DirectPlan, ShortFilterPlan, ToeplitzPlan, SlidingPlan,
+                                 StridedPlan, PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan,
+                                 ImplicitGemmPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
+using InputGradientPath =
+    std::variant<AtenPlan, StridedGradientPlan, Col2imPlan, GeneralGradientPlan>;
+using WeightGradientPath =
+    std::variant<AtenPlan, WeightChunksPlan, WeightRowsPlan, WeightChannelsLastPlan, Im2colPlan,
+                 WeightColumnsPlan, WeightGeneralPlan>;
+
+template <typename Path>
+const char* name_of(const Path& path) {
+  return std::visit([](const auto& plan) { return plan.kName; }, path);
+}
+
+struct Plan {
+  std::variant<ForwardPath, InputGradientPath, WeightGradientPath> path;
+  DType dtype = DType::kFloat32;
+  int64_t offset = 0;          // bytes from the begin of the result to what this plan writes
+  std::unique_ptr<Plan> rest;  // of a problem that is too large for one launch
+
+  const char* name() const {
+    return std::visit([](const auto& of_pass) { return name_of(of_pass); }, path);
+  }
+  bool is_aten() const {
+    return std::visit([](const auto& of_pass) { return of_pass.index() == 0; }, path);
+  }
+};
+
+namespace detail {
+
+template <typename Variant>
+struct EachPlan;
+template <typename... Plans>
+struct EachPlan<std::variant<AtenPlan, Plans...>> {
+  template <typename Visit>
+  static void visit(const Problem& p, const Device& device, const Visit& visit) {
+    const auto offer = [&](auto plan) {
+      if (plan) visit(std::variant<AtenPlan, Plans...>(*plan));
+    };
+    (offer(Plans::make(p, device)), ...);
+  }
+};
+
+}  // namespace detail
+
+// Calls visit(path) with each path that supports a pass of a problem; not with ATen, which supports
+// all.
+template <typename Visit>
+void for_each_path(const Problem& p, Pass pass, const Device& device, const Visit& visit) {
+  if (pass == Pass::kWeightGradient) {
+    return detail::EachPlan<WeightGradientPath>::visit(p, device, visit);
+  }
+  if (pass == Pass::kForward) return detail::EachPlan<ForwardPath>::visit(p, device, visit);
+  if (has_unit_stride(p)) detail::EachPlan<ForwardPath>::visit(transposed(p), device, visit);
+  detail::EachPlan<InputGradientPath>::visit(p, device, visit);
+}
+
+}  // namespace gpuopt::conv1d

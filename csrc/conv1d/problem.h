@@ -1,0 +1,93 @@
+// A convolution: operands, sizes and strides (in elements), as planners take it. Plain host C++.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "common/dtype.h"
+
+namespace gpuopt::conv1d {
+
+enum class Activation : uint8_t { kNone, kRelu, kSilu, kGelu };
+
+enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
+
+// A signal (N, C, L).
+struct Signal {
+  const void* data = nullptr;  // null for the result, whose memory is aligned
+  int64_t batch_stride = 0, channel_stride = 0, stride = 1;
+  int64_t channels = 1;  // per group
+  int64_t size = 1;      // positions in a row
+};
+
+struct Weight {
+  const void* data = nullptr;
+  int64_t group_stride = 0, out_stride = 0, in_stride = 0, tap_stride = 1;
+};
+
+// to[n, o, i] = act(bias[o] + the sum over c and k of from[n, c, i * stride - padding + k *
+// dilation] * weight[o, c, k]), where c runs over the channels of o's group and values outside
+// `from` are 0. All sizes are positive. The dtype is one of the four real floating-point ones.
+//
+// The input gradient writes `from` and reads `to`, which holds the gradient of the output. The
+// weight gradient writes a contiguous weight. Gradients have no bias and no activation.
+struct Problem {
+  Signal from, to;
+  Weight weight;
+  const void* bias = nullptr;  // a value for each output channel; may be null
+  int64_t bias_stride = 1;
+  DType dtype = DType::kFloat32;
+  int64_t batch = 1, groups = 1, taps = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;  // before the first value; the padding behind the last follows from sizes
+  int64_t dilation = 1;
+  Activation activation = Activation::kNone;
+};
+
+// out[n, c] = act(bias[c] + the sum over k of window[n, c, k] * weight[c, k]), where the window is
+// the last taps - 1 values of the state, followed by the input. The state is shifted by one
+// position, and the input becomes its last value.
+struct UpdateProblem {
+  const void* input = nullptr;
+  int64_t input_batch_stride = 0, input_stride = 1;
+  void* state = nullptr;
+  int64_t state_batch_stride = 0, state_channel_stride = 0, state_stride = 1;
+  const void* weight = nullptr;
+  int64_t weight_stride = 0, tap_stride = 1;
+  const void* bias = nullptr;  // may be null
+  int64_t bias_stride = 1;
+  void* out = nullptr;  // (batch, channels), contiguous
+  DType dtype = DType::kFloat32;
+  int64_t batch = 1, channels = 1;
+  int64_t taps = 1, state_size = 0;  // state_size >= taps - 1
+  Activation activation = Activation::kNone;
+};
+
+struct Device {
+  int multiprocessors = 1;
+  int shared_bytes = 227 << 10;               // that a block can opt in to: 64 KiB on sm_75
+  int64_t launch_outputs = int64_t{1} << 31;  // larger problems are split into several launches
+};
+
+// The problem of an input gradient with the roles exchanged: from the gradient to the input.
+inline Problem exchanged(const Problem& p) {
+  Problem result = p;
+  std::swap(result.from, result.to);
+  std::swap(result.weight.out_stride, result.weight.in_stride);
+  return result;
+}
+
+// The input gradient of a convolution of stride 1, which is itself a convolution of stride 1: with
+// the taps in reverse order.
+inline Problem transposed(const Problem& p) {
+  Problem result = exchanged(p);
+  const auto item = static_cast<int64_t>(size_of(p.dtype));
+  result.stride = 1;
+  result.padding = (p.taps - 1) * p.dilation - p.padding;
+  result.weight.data =
+      static_cast<const char*>(p.weight.data) + (p.taps - 1) * p.weight.tap_stride * item;
+  result.weight.tap_stride = -p.weight.tap_stride;
+  return result;
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,114 @@
+// Depthwise weight gradients of channels-last signals: a lane has a pack of neighbouring channels
+// and slides along a part of a row, with the inputs under some taps in registers.
+#pragma once
+
+#include "conv1d/weight_gradient/channels_last.h"
+#include "conv1d/weight_gradient/sums.cuh"
+
+namespace gpuopt::conv1d {
+
+// Gradients of up to kTaps taps, of step 1 and without dilation.
+template <typename T, int kTaps>
+__global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), kTaps))
+    weight_packs_kernel(const __grid_constant__ WeightPackArgs args) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>, kWarps = kChunkThreads / 32;
+  constexpr int U = 4;  // places at a time, whose loads are under way together
+  __shared__ C shared_sums[kWarps][32][N + 1];
+  let_next_grid_start();
+  const WeightArgs& base = args.base;
+  uint32_t tile = blockIdx.x;
+  const uint32_t split = base.splits.divmod(tile);
+  const uint32_t first_tap = base.tap_parts.divmod(tile) * kTaps;
+  const uint32_t taps = min(base.taps - first_tap, static_cast<uint32_t>(kTaps));
+  const uint32_t width = 1u << args.width_shift, rows = kChunkThreads >> args.width_shift;
+  const uint32_t row = threadIdx.x >> args.width_shift;
+  const uint32_t pack = tile * width + (threadIdx.x & (width - 1));
+  wait_for_grid_before();
+
+  C sums[kTaps][N] = {};
+  if (pack < args.packs) {
+    const T* const from = static_cast<const T*>(base.from) + int64_t{pack} * N;
+    const T* const grad = static_cast<const T*>(base.grad) + int64_t{pack} * N;
+    const int64_t offset = int64_t{first_tap} - base.padding;
+    for (uint32_t part = split * rows + row; part < args.parts;
+         part += base.splits.divisor * rows) {
+      uint32_t image = part;
+      const int64_t begin = int64_t{args.row_parts.divmod(image)} * kPartPlaces;
+      const auto places = static_cast<int32_t>(min(base.grad_size - begin, int64_t{kPartPlaces}));
+      const T* const own_from = from + image * base.from_batch;
+      const T* own_grad = grad + image * base.grad_batch + begin * base.grad_stride;
+      int64_t under = begin + offset;  // of the first tap
+      const auto load = [&](int64_t place) {
+        const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(base.from_size);
+        return valid ? *reinterpret_cast<const uint4*>(own_from + place * base.from_stride)
+                     : uint4{};
+      };
+      // The inputs under the taps of U places.
+      uint4 window[kTaps + U - 1];
+#pragma unroll
+      for (int k = 0; k < kTaps - 1; ++k) window[k] = load(under + k);
+#pragma unroll 1
+      for (int32_t place = 0; place < places; place += U) {
+        uint4 grads[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          const bool valid = place + u < places;
+          grads[u] = *reinterpret_cast<const uint4*>(own_grad + (valid ? u : 0) * base.grad_stride);
+          window[kTaps - 1 + u] = load(under + kTaps - 1 + u);
+        }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          if (place + u < places) {
+            C own[N];
+            widen<T>(own, pack_of<T>(grads[u]));
+#pragma unroll
+            for (int k = 0; k < kTaps; ++k) {
+              C values[N];
+              widen<T>(values, pack_of<T>(window[u + k]));
+#pragma unroll
+              for (int i = 0; i < N; ++i) sums[k][i] = multiply_add(own[i], values[i], sums[k][i]);
+            }
+          }
+        }
+#pragma unroll
+        for (int k = 0; k < kTaps - 1; ++k) window[k] = window[k + U];
+        own_grad += U * base.grad_stride;
+        under += U;
+      }
+    }
+  }
+
+  // Rows of lanes meet within their warp, then over the block's warps.
+#pragma unroll
+  for (int k = 0; k < kTaps; ++k) {
+    for (uint32_t mask = width; mask < 32; mask *= 2) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) sums[k][i] += shuffle_xor(sums[k][i], static_cast<int>(mask));
+    }
+    if (k >= taps) break;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; ++i) shared_sums[threadIdx.x / 32][threadIdx.x % 32][i] = sums[k][i];
+    __syncthreads();
+    for (uint32_t value = threadIdx.x; value < width * N; value += kChunkThreads) {
+      const uint32_t lane = value / N, i = value % N;
+      const uint32_t channel = (tile * width + lane) * N + i;
+      if (channel >= args.packs * N) break;
+      C sum = shared_sums[0][lane][i];
+#pragma unroll
+      for (int warp = 1; warp < kWarps; ++warp) sum += shared_sums[warp][lane][i];
+      emit_weight<T>(base, split, int64_t{channel} * base.taps + first_tap + k, sum);
+    }
+  }
+}
+
+template <typename T>
+cudaError_t launch(const WeightChannelsLastPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.base.to = to;
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
+  return plan.taps == 4 ? start(weight_packs_kernel<T, 4>) : start(weight_packs_kernel<T, 8>);
+}
+
+}  // namespace gpuopt::conv1d

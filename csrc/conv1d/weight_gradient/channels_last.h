@@ -1,0 +1,55 @@
+// Depthwise weight gradients with channels innermost, of stride 1: a thread has a vector of
+// channels.
+#pragma once
+
+#include "conv1d/weight_gradient/weight.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kPartPlaces = 128;  // of a row at a time
+
+// Blocks of an SM, as registers allow.
+constexpr int weight_pack_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
+
+struct WeightPackArgs {
+  WeightArgs base;
+  uint32_t packs;        // of all channels
+  uint32_t width_shift;  // 2^width_shift lanes side by side, of which a block has several rows
+  uint32_t parts;        // of rows in all: of kPartPlaces each, which a row of lanes takes in turn
+  FastDiv row_parts;     // of a row
+};
+
+struct WeightChannelsLastPlan {
+  static constexpr const char* kName = "weight_channels_last";
+  LaunchShape launch;
+  WeightPackArgs args;
+  int taps;  // of a block
+
+  static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
+    const int64_t row_parts = ceil_div<int64_t>(p.to.size, kPartPlaces);
+    if (!has_vectors_of_channels(p) || !has_unit_stride(p) || has_dilation(p) ||
+        p.batch * row_parts >= kFar) {
+      return {};
+    }
+    WeightChannelsLastPlan plan;
+    plan.taps = p.taps <= 4 ? 4 : 8;
+    const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
+    const int64_t packs = p.groups / (kAccessBytes / item_of(p));
+    int64_t width = 1;
+    while (width < 32 && width < packs) width *= 2;
+    const int64_t tiles = ceil_div(packs, width), parts = p.batch * row_parts;
+    const int64_t all = device.multiprocessors * weight_pack_blocks(item_of(p), plan.taps);
+    const int64_t splits =
+        splits_of(all, tiles * tap_parts, ceil_div(parts, kChunkThreads / width));
+    if (!fits_grid(tiles * tap_parts * splits)) return {};
+    plan.launch = launch_shape(tiles * tap_parts * splits, kChunkThreads);
+    plan.args.base = weight_args(p, splits, tap_parts, tiles);
+    plan.args.packs = static_cast<uint32_t>(packs);
+    plan.args.width_shift = shift_of(width);
+    plan.args.parts = static_cast<uint32_t>(parts);
+    plan.args.row_parts = div_by(row_parts);
+    return plan;
+  }
+};
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,165 @@
+// Weight gradients along contiguous rows of step 1, in chunks: a warp by itself copies a part of a
+// row of the gradient, and of the input under it, to shared memory while it works on the part
+// before.
+#pragma once
+
+#include "common/async.cuh"
+#include "conv1d/weight_gradient/chunk_lanes.cuh"
+#include "conv1d/weight_gradient/chunk_mma.cuh"
+#include "conv1d/weight_gradient/chunks.h"
+
+namespace gpuopt::conv1d {
+
+// A part of a row of the gradient, and the input under it for a block's first tap.
+template <typename T>
+struct WeightChunk {
+  const T *grads, *from;  // the rows
+  int32_t begin;          // the first place of the gradient: an aligned one
+  int32_t ahead;          // values in the input's first pack before the place under that
+};
+
+// Sums is what a warp's lanes have of the sums of its chunks:
+//   kTile, kMasks: places of a tile; whether places that there are not are left out of sums;
+//   Scratch: the warp's own shared memory;
+//   add(input, grads, ahead, place, size, taps, dilation): a tile, which begins at `place` of a row
+//     of `size`;
+//   turn(scratch, ahead, changes, taps, dilation): after each chunk, where it is the last one or
+//     `ahead` changes;
+//   finish(scratch): leaves the sum of tap i in scratch.sum(i).
+template <typename T, typename Sums>
+__global__ void __launch_bounds__(32 * kWeightWarps, weight_warps(sizeof(T)) / kWeightWarps)
+    weight_chunks_kernel(const __grid_constant__ WeightChunkArgs args) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>, kTilePacks = Sums::kTile / N;
+  extern __shared__ uint4 shared[];
+  __shared__ WarpCopies<2>::Barriers barriers[kWeightWarps];
+  let_next_grid_start();
+  const WeightArgs& base = args.base;
+  uint32_t out_channel = blockIdx.x;
+  const uint32_t split = base.splits.divmod(out_channel);
+  const uint32_t first_tap = base.tap_parts.divmod(out_channel) * args.tap_count;
+  const uint32_t in_channel = base.in_parts.divmod(out_channel);
+  const uint32_t group = out_channel / base.out_channels;
+  const uint32_t taps = min(base.taps - first_tap, args.tap_count);
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const uint32_t grad_packs = args.chunk_tiles * kTilePacks;
+  const uint32_t stage_packs = grad_packs + args.input_packs;
+  uint4* const stages = shared + warp * 2 * stage_packs;
+  auto* const scratch =
+      reinterpret_cast<typename Sums::Scratch*>(shared + blockDim.x / 32 * 2 * stage_packs);
+  WarpCopies<2> copies(barriers[warp]);
+  wait_for_grid_before();
+
+  const T* const from = static_cast<const T*>(base.from) +
+                        (int64_t{group} * base.in_channels + in_channel) * base.from_channel;
+  const T* const grad = static_cast<const T*>(base.grad) + out_channel * base.grad_channel;
+  const auto dilation = static_cast<uint32_t>(base.dilation);
+  const auto grad_size = static_cast<int32_t>(base.grad_size);
+  const int32_t offset =
+      static_cast<int32_t>(first_tap * dilation) - static_cast<int32_t>(base.padding);
+  const auto chunk_of = [&](uint32_t index) {
+    uint32_t image = index;
+    const uint32_t part = args.row_chunks.divmod(image);
+    WeightChunk<T> chunk;
+    chunk.grads = grad + image * base.grad_batch;
+    chunk.from = from + image * base.from_batch;
+    chunk.begin = static_cast<int32_t>(part * grad_packs * N) -
+                  static_cast<int32_t>(reinterpret_cast<uintptr_t>(chunk.grads) / sizeof(T) % N);
+    chunk.ahead = static_cast<int32_t>(
+        reinterpret_cast<uintptr_t>(chunk.from + chunk.begin + offset) / sizeof(T) % N);
+    return chunk;
+  };
+  const auto copy_row = [&](uint32_t stage, const Rows<T>& rows, uint4* to, const T* row,
+                            int32_t begin, int32_t size, uint32_t packs) {
+    const auto whole = rows.whole_packs(begin, size, static_cast<int32_t>(packs));
+    copies.copy(to + whole.low, reinterpret_cast<const uint4*>(row + begin) + whole.low,
+                whole.high - whole.low, stage);
+    rows.fill_edges(whole, row, begin, size, static_cast<int32_t>(packs),
+                    static_cast<int32_t>(lane), 32,
+                    [&](int32_t q, const uint4& pack) { to[q] = pack; });
+  };
+  const auto copy = [&](const WeightChunk<T>& chunk, uint32_t stage) {
+    uint4* const to = stages + stage * stage_packs;
+    copy_row(stage, {base.grad_first_pack, base.grad_last_pack}, to, chunk.grads, chunk.begin,
+             grad_size, grad_packs);
+    copy_row(stage, {base.from_first_pack, base.from_last_pack}, to + grad_packs, chunk.from,
+             chunk.begin + offset - chunk.ahead, static_cast<int32_t>(base.from_size),
+             args.input_packs);
+  };
+
+  Sums sums;
+  uint32_t index = split * warps + warp;
+  WeightChunk<T> next = chunk_of(min(index, args.chunks - 1));
+  if (index < args.chunks) copy(next, 0);
+#pragma unroll 1
+  for (uint32_t turn = 0; index < args.chunks; ++turn) {
+    const WeightChunk<T> chunk = next;
+    const uint32_t stage = turn % 2;
+    index += base.splits.divisor * warps;
+    const bool last = index >= args.chunks;
+    if (!last) {
+      next = chunk_of(index);
+      copy(next, stage ^ 1);
+    }
+    copies.wait(stage, turn / 2 % 2);
+    __syncwarp();
+    const uint4* const packs = stages + stage * stage_packs;
+#pragma unroll 1
+    for (uint32_t tile = 0; tile < args.chunk_tiles; ++tile) {
+      sums.add(packs + grad_packs + tile * kTilePacks, packs + tile * kTilePacks, chunk.ahead,
+               chunk.begin + static_cast<int32_t>(tile) * Sums::kTile, grad_size, taps, dilation);
+    }
+    sums.turn(scratch[warp], chunk.ahead, last || next.ahead != chunk.ahead, taps, dilation);
+    copies.release();
+  }
+  sums.finish(scratch[warp]);
+  __syncthreads();
+
+  for (uint32_t tap = threadIdx.x; tap < taps; tap += blockDim.x) {
+    C sum = scratch[0].sum(tap);
+    for (uint32_t other = 1; other < warps; ++other) sum += scratch[other].sum(tap);
+    if (!Sums::kMasks && sum != sum) {
+      // Perhaps an infinite input under a place that the gradient doesn't have: one place after
+      // another.
+      sum = 0;
+      for (uint32_t group_of_warps = split * warps; group_of_warps < args.chunks;
+           group_of_warps += base.splits.divisor * warps) {
+        for (uint32_t i = group_of_warps; i < min(group_of_warps + warps, args.chunks); ++i) {
+          const WeightChunk<T> chunk = chunk_of(i);
+          const int32_t end = min(chunk.begin + static_cast<int32_t>(grad_packs) * N, grad_size);
+          for (int32_t place = max(chunk.begin, 0); place < end; ++place) {
+            const int64_t under = int64_t{place} + offset + tap * dilation;
+            const bool valid = static_cast<uint64_t>(under) < static_cast<uint64_t>(base.from_size);
+            sum = multiply_add(to_compute(chunk.grads[place]),
+                               valid ? to_compute(chunk.from[under]) : C(0), sum);
+          }
+        }
+      }
+    }
+    emit_weight<T>(
+        base, split,
+        (int64_t{out_channel} * base.in_channels + in_channel) * base.taps + first_tap + tap, sum);
+  }
+}
+
+template <typename T>
+cudaError_t launch(const WeightChunksPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.base.to = to;
+  const auto start = [&](auto kernel) {
+    return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kSumBytes, stream, args);
+  };
+  if constexpr (sizeof(T) == 2) {
+    return plan.products == 2   ? start(weight_chunks_kernel<T, MatrixSums<T, 2>>)
+           : plan.products == 4 ? start(weight_chunks_kernel<T, MatrixSums<T, 4>>)
+                                : start(weight_chunks_kernel<T, MatrixSums<T, 8>>);
+  } else {
+    constexpr int kMostTaps = sizeof(T) == 8 ? 16 : 32;
+    return plan.products == 4    ? start(weight_chunks_kernel<T, LaneSums<T, 4>>)
+           : plan.products == 8  ? start(weight_chunks_kernel<T, LaneSums<T, 8>>)
+           : plan.products == 16 ? start(weight_chunks_kernel<T, LaneSums<T, 16>>)
+                                 : start(weight_chunks_kernel<T, LaneSums<T, kMostTaps>>);
+  }
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,84 @@
+// Weight gradients of stride 1 along long rows: a warp multiplies chunks of a row of the gradient
+// with the input under them.
+#pragma once
+
+#include "conv1d/chunk.h"
+#include "conv1d/weight_gradient/weight.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kWeightWarps = 8;  // of a block at most
+
+// Warps of an SM; f64 has no registers for more.
+constexpr int64_t weight_warps(int64_t item) { return item == 8 ? 16 : 24; }
+
+struct WeightChunkArgs {
+  WeightArgs base;
+  uint32_t chunks;       // in all, of which a warp takes one after another
+  uint32_t chunk_tiles;  // of Sums::kTile places
+  uint32_t input_packs;  // of a chunk
+  uint32_t tap_count;    // of a block
+  FastDiv row_chunks;
+};
+
+struct WeightChunksPlan {
+  static constexpr const char* kName = "weight_chunks";
+  LaunchShape launch;
+  WeightChunkArgs args;
+  int products;  // taps that the kernel is compiled for; matrices in fp16 and bf16
+  size_t most_shared_bytes;
+
+  static std::optional<WeightChunksPlan> make(const Problem& p, const Device& device);
+};
+
+// Matrices of 16 rows hold taps up to 16 * matrices - 15 positions apart, see MatrixSums; threads
+// have sums for each tap.
+inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
+                                                              const Device& device) {
+  const int64_t item = item_of(p), values = kAccessBytes / item;
+  const int64_t dilation = p.taps > 1 ? p.dilation : 1;
+  const bool half = item == 2;
+  if (!has_plain_rows(p) || !has_unit_stride(p) || dilation > (half ? 16 : 1)) return {};
+  const auto taps_of = [&](int64_t products) {
+    return half ? (16 * products - 15) / dilation + 1 : products;
+  };
+  int64_t products = half ? 2 : 4;
+  const int64_t most = half ? 8 : item == 8 ? 16 : 32;
+  while (products < most && taps_of(products) < p.taps) products *= 2;
+  const int64_t taps = std::min(taps_of(products), p.taps), tap_parts = ceil_div(p.taps, taps);
+  const int64_t outputs = half ? kMmaOutputs : 2 * 32 * values;
+  const int64_t tiles = tiles_of_row(p, outputs);
+  // Chunks of 2 KB of the gradient: depthwise (32,768,1024) with 7 taps takes 56 us in f32 and 35
+  // in bf16 on an H200, 71 and 43 with 1 KB.
+  const int64_t chunk_tiles =
+      ceil_div(tiles, ceil_div<int64_t>(tiles, (2 << 10) / (outputs * item)));
+  const int64_t row_chunks = ceil_div(tiles, chunk_tiles), chunks = p.batch * row_chunks;
+  const int64_t grad_packs = chunk_tiles * outputs / values;
+  const int64_t input_packs =
+      grad_packs + (half ? 2 * products - 1 : ceil_div<int64_t>(products, values) + 1);
+  const int64_t warp_bytes =
+      2 * (grad_packs + input_packs) * kAccessBytes + products * (half ? 16 * 8 * 4 : item);
+  // Warps of a block so that a block for each pair of channels fills the device; splits are for
+  // fewer pairs.
+  const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
+  const int64_t most_shared = weight_shared_bytes(device), fitting = most_shared / warp_bytes;
+  if (fitting < 4 || chunks >= kFar) return {};
+  const int64_t all = device.multiprocessors * weight_warps(item);
+  const int64_t warps =
+      std::clamp<int64_t>(all / pairs, 4, std::min<int64_t>(kWeightWarps, fitting));
+  const int64_t splits = splits_of(all / warps, pairs, ceil_div(chunks, warps));
+  if (!fits_grid(pairs * splits)) return {};
+  WeightChunksPlan plan;
+  plan.launch = launch_shape(pairs * splits, static_cast<int>(32 * warps), warps * warp_bytes);
+  plan.products = static_cast<int>(products);
+  plan.most_shared_bytes = static_cast<size_t>(most_shared);
+  plan.args.base = weight_args(p, splits, tap_parts);
+  plan.args.chunks = static_cast<uint32_t>(chunks);
+  plan.args.chunk_tiles = static_cast<uint32_t>(chunk_tiles);
+  plan.args.input_packs = static_cast<uint32_t>(input_packs);
+  plan.args.tap_count = static_cast<uint32_t>(taps);
+  plan.args.row_chunks = div_by(row_chunks);
+  return plan;
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,130 @@
+// Weight gradients of any strides and dilations.
+#pragma once
+
+#include "conv1d/device/launch.cuh"
+#include "conv1d/weight_gradient/general.h"
+#include "conv1d/weight_gradient/sums.cuh"
+
+namespace gpuopt::conv1d {
+
+// Weight gradients of any strides and steps, for kTaps taps and kChannels output channels at once.
+template <typename T, int kChannels, int kTaps>
+__global__ void __launch_bounds__(kThreads)
+    weight_values_kernel(const __grid_constant__ WeightArgs args) {
+  using C = compute_t<T>;
+  constexpr int K = kTaps;
+  let_next_grid_start();
+  uint32_t group = blockIdx.x;
+  const uint32_t split = args.splits.divmod(group);
+  const uint32_t first_tap = args.tap_parts.divmod(group) * K;
+  const uint32_t in_channel = args.in_parts.divmod(group);
+  const uint32_t channel = args.out_parts.divmod(group) * kChannels;
+  wait_for_grid_before();
+  const T* const from = static_cast<const T*>(args.from) +
+                        (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
+  const T* const grad = static_cast<const T*>(args.grad) +
+                        (int64_t{group} * args.out_channels + channel) * args.grad_channel;
+  C sums[kChannels * K] = {};
+  const int64_t offset = int64_t{first_tap} * args.dilation - args.padding;
+  WeightUnit unit(args, int64_t{split} * kThreads + threadIdx.x,
+                  int64_t{args.splits.divisor} * kThreads);
+  for (; unit.left > 0; unit.move_on(args)) {
+    const int64_t image = unit.image, place = unit.place;
+    const T* const grads = grad + image * args.grad_batch + place * args.grad_stride;
+    C own[kChannels];
+#pragma unroll
+    for (int m = 0; m < kChannels; ++m) {
+      const bool valid = channel + m < args.out_channels;
+      own[m] = to_compute(grads[valid ? m * args.grad_channel : 0]);
+    }
+    C values[K];
+    load_under(values, args, from + image * args.from_batch, place * args.step + offset, first_tap);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+#pragma unroll
+      for (int m = 0; m < kChannels; ++m) {
+        sums[m * K + k] = multiply_add(own[m], values[k], sums[m * K + k]);
+      }
+    }
+  }
+  sum_block<kChannels * K>(sums, [&](uint32_t i, C sum) {
+    const uint32_t m = channel + i / K, tap = first_tap + i % K;
+    if (m >= args.out_channels || tap >= args.taps) return;
+    const int64_t out_channel = int64_t{group} * args.out_channels + m;
+    emit_weight<T>(args, split, (out_channel * args.in_channels + in_channel) * args.taps + tap,
+                   sum);
+  });
+}
+
+// The same with lanes along the output channels, which are neighbours in memory.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    weight_columns_kernel(const __grid_constant__ WeightArgs args) {
+  using C = compute_t<T>;
+  constexpr int K = kWeightTaps, kRows = kThreads / 32;
+  __shared__ C shared_sums[kRows][32][K + 1];
+  let_next_grid_start();
+  uint32_t part = blockIdx.x;
+  const uint32_t split = args.splits.divmod(part);
+  const uint32_t first_tap = args.tap_parts.divmod(part) * K;
+  const uint32_t in_channel = args.in_parts.divmod(part);
+  const uint32_t lane = threadIdx.x % 32, y = threadIdx.x / 32;
+  const uint32_t channel = part * 32 + lane;
+  const auto channels = static_cast<uint32_t>(args.weights / args.in_channels / args.taps);
+  wait_for_grid_before();
+  C sums[K] = {};
+  if (channel < channels) {
+    const uint32_t group = channel / args.out_channels;
+    const T* const from = static_cast<const T*>(args.from) +
+                          (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
+    const T* const grad = static_cast<const T*>(args.grad) + channel * args.grad_channel;
+    const int64_t offset = int64_t{first_tap} * args.dilation - args.padding;
+    WeightUnit unit(args, int64_t{split} * kRows + y, int64_t{args.splits.divisor} * kRows);
+    for (; unit.left > 0; unit.move_on(args)) {
+      const int64_t image = unit.image, place = unit.place;
+      const C own = to_compute(grad[image * args.grad_batch + place * args.grad_stride]);
+      C values[K];
+      load_under(values, args, from + image * args.from_batch, place * args.step + offset,
+                 first_tap);
+#pragma unroll
+      for (int k = 0; k < K; ++k) sums[k] = multiply_add(own, values[k], sums[k]);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < K; ++k) shared_sums[y][lane][k] = sums[k];
+  __syncthreads();
+  const uint32_t out_lane = threadIdx.x / K, k = threadIdx.x % K;
+  const uint32_t out_channel = part * 32 + out_lane;
+  if (out_channel >= channels || first_tap + k >= args.taps) return;
+  C sum = shared_sums[0][out_lane][k];
+#pragma unroll
+  for (int row = 1; row < kRows; ++row) sum += shared_sums[row][out_lane][k];
+  emit_weight<T>(args, split,
+                 (int64_t{out_channel} * args.in_channels + in_channel) * args.taps + first_tap + k,
+                 sum);
+}
+
+template <typename T>
+cudaError_t launch(const WeightGeneralPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.to = to;
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
+  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // where a thread has several
+  const auto start_with = [&](auto taps) {
+    constexpr int kTaps = decltype(taps)::value;
+    return plan.channels == 4 ? start(weight_values_kernel<T, kChannels, kTaps>)
+                              : start(weight_values_kernel<T, 1, kTaps>);
+  };
+  return plan.taps == 1   ? start_with(std::integral_constant<int, 1>())
+         : plan.taps == 4 ? start_with(std::integral_constant<int, 4>())
+                          : start_with(std::integral_constant<int, 8>());
+}
+
+template <typename T>
+cudaError_t launch(const WeightColumnsPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.to = to;
+  return launch_kernel(weight_columns_kernel<T>, plan.launch, stream, args);
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,60 @@
+// Weight gradients of any strides and dilations: a thread reads its positions one by one.
+#pragma once
+
+#include "conv1d/weight_gradient/weight.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kWeightTaps = 8;  // of a block, with neighbouring threads along the channels
+
+// Neighbouring threads have neighbouring positions.
+struct WeightGeneralPlan {
+  static constexpr const char* kName = "weight_general";
+  LaunchShape launch;
+  WeightArgs args;
+  int channels;  // output channels of a thread: 1 or 4
+  int taps;      // of a block: 1, 4 or 8
+
+  static std::optional<WeightGeneralPlan> make(const Problem& p, const Device& device) {
+    WeightGeneralPlan plan;
+    plan.taps = p.taps == 1 ? 1 : p.taps <= 4 ? 4 : 8;
+    plan.channels = p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;  // f64 has no registers for more
+    const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
+    const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
+    const int64_t pairs = p.groups * tiles * p.from.channels * tap_parts;
+    const int64_t splits =
+        splits_of(device.multiprocessors * kWeightBlocks, pairs,
+                  ceil_div<int64_t>(p.batch * p.to.size, kThreads) / kWeightUnits);
+    if (!fits_grid(pairs * splits)) return {};
+    plan.launch = launch_shape(pairs * splits, kThreads);
+    plan.args = weight_args(p, splits, tap_parts, tiles, kThreads);
+    return plan;
+  }
+};
+
+// Neighbouring threads have neighbouring channels.
+struct WeightColumnsPlan {
+  static constexpr const char* kName = "weight_columns";
+  LaunchShape launch;
+  WeightArgs args;
+
+  static std::optional<WeightColumnsPlan> make(const Problem& p, const Device& device) {
+    const int64_t channels = p.groups * p.to.channels;
+    const bool channels_first = p.to.channel_stride == 1 && p.to.stride != 1 && p.to.size > 1 &&
+                                p.from.channel_stride == 1 && channels >= 8;
+    if (!channels_first) return {};
+    const int64_t tap_parts = ceil_div<int64_t>(p.taps, kWeightTaps);
+    const int64_t tiles = ceil_div<int64_t>(channels, 32);
+    const int64_t pairs = tiles * p.from.channels * tap_parts;
+    const int64_t splits =
+        splits_of(device.multiprocessors * kWeightBlocks, pairs,
+                  ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32) / kWeightUnits);
+    if (!fits_grid(pairs * splits)) return {};
+    WeightColumnsPlan plan;
+    plan.launch = launch_shape(pairs * splits, kThreads);
+    plan.args = weight_args(p, splits, tap_parts, tiles);
+    return plan;
+  }
+};
+
+}  // namespace gpuopt::conv1d

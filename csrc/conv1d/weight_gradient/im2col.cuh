@@ -1,0 +1,304 @@
+// Weight gradients of groups of few input and many output channels, along contiguous rows of any
+// step and dilation: what lies under a place of the gradient is read once for many output channels.
+// Products are a tap of an input channel, numbered as weights are.
+#pragma once
+
+#include "conv1d/input_gradient/col2im.cuh"
+#include "conv1d/weight_gradient/im2col.h"
+#include "conv1d/weight_gradient/sums.cuh"
+
+namespace gpuopt::conv1d {
+
+// What lies under a place for one product: the value of the group's input that is `delta` behind
+// the place's own in memory, if the one `at` further on is of its row.
+struct FanProduct {
+  int32_t at, delta;
+
+  FanProduct() = default;
+  __device__ __forceinline__ FanProduct(const FanWeightArgs& args, uint32_t product) {
+    const uint32_t c = args.taps.div(product), k = product - c * args.taps.divisor;
+    at = static_cast<int32_t>(int64_t{k} * args.base.dilation - args.base.padding);
+    delta = static_cast<int32_t>(c * args.base.from_channel + at);
+    if (product >= args.products) at = -kFanReach;  // before any row
+  }
+
+  template <typename T>
+  __device__ __forceinline__ T load(const T* from, int32_t place, uint32_t size) const {
+    return load_if(from + (place + delta), static_cast<uint32_t>(place + at) < size);
+  }
+};
+
+// Four values of a row, of which the lower ones are `low`'s from value `ahead` on and the others
+// `high`'s.
+__device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uint32_t ahead) {
+  const auto w0 = static_cast<uint32_t>(low), w1 = static_cast<uint32_t>(low >> 32);
+  const auto w2 = static_cast<uint32_t>(high), w3 = static_cast<uint32_t>(high >> 32);
+  const bool by_one = ahead & 2;
+  const uint32_t a0 = by_one ? w1 : w0, a1 = by_one ? w2 : w1, a2 = by_one ? w3 : w2;
+  const uint32_t bits = ahead % 2 * 16;
+  return __funnelshift_r(a0, a1, bits) | uint64_t{__funnelshift_r(a1, a2, bits)} << 32;
+}
+
+// Half types, on tensor cores: 16 * kRows channels are the rows of A, which lanes load from memory,
+// and kColumns times 8 products the columns of B. Warps have places of their own. kShifts: rows may
+// be aligned in any way, and what lanes load is shifted; else these are `cycle` channels apart,
+// which are aligned alike.
+template <typename T, int kRows, int kColumns, bool kShifts>
+__global__ void __launch_bounds__(kThreads, fan_weight_blocks(true))
+    fan_weight_mma_kernel(const __grid_constant__ FanWeightArgs args) {
+  constexpr int kWarps = kThreads / 32, kSums = kRows * kColumns * 4;
+  constexpr int kAtOnce = kFanWeightSteps<kRows>;
+  __shared__ float others[kWarps / 2][kSums][32];
+  let_next_grid_start();
+  const WeightArgs& base = args.base;
+  uint32_t group = blockIdx.x;
+  const uint32_t split = base.splits.divmod(group);
+  const uint32_t first_product = base.tap_parts.divmod(group) * (8 * kColumns);
+  const uint32_t first_row = base.out_parts.divmod(group) * (16 * kRows);
+  const uint32_t channel_class = args.cycle.divmod(group);
+  const uint32_t cycle = args.cycle.divisor;
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  wait_for_grid_before();
+  const uint32_t rows = channel_class < base.out_channels
+                            ? (base.out_channels - channel_class + cycle - 1) / cycle
+                            : 0;
+  if (first_row >= rows) return;
+
+  const T* const from =
+      static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
+  const T* const grad =
+      static_cast<const T*>(base.grad) +
+      (int64_t{group} * base.out_channels + channel_class + first_row * cycle) * base.grad_channel;
+  const auto grad_size = static_cast<int32_t>(base.grad_size);
+  const auto from_size = static_cast<uint32_t>(base.from_size);
+  const auto step = static_cast<int32_t>(base.step);
+  const uint32_t row = lane / 4;  // and 8 more, of each 16
+  const int64_t pitch = 8 * cycle * base.grad_channel;
+  FanProduct products[kColumns];
+#pragma unroll
+  for (int n = 0; n < kColumns; ++n) {
+    products[n] = FanProduct(args, first_product + 8 * n + lane / 4);
+  }
+
+  float sums[kRows][kColumns][4] = {};
+  const uint32_t apart = base.splits.divisor * kWarps * 4 * kAtOnce;
+#pragma unroll 1
+  for (uint32_t begin = (split * kWarps + warp) * 4 * kAtOnce; begin < args.units; begin += apart) {
+    uint64_t quads[kAtOnce][2 * kRows];
+    uint32_t b[kAtOnce][kColumns][2];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      uint32_t image = begin + 4 * u + lane % 4;
+      const bool exists = image < args.units;
+      if (!exists) image = begin;
+      const auto quad = static_cast<int32_t>(args.row_units.divmod(image));
+      const T* const grads = grad + image * base.grad_batch;
+      const auto ahead_of = [&](const T* of) {
+        return static_cast<int32_t>(reinterpret_cast<uintptr_t>(of) / sizeof(T) % kFanQuad);
+      };
+      const int32_t place = quad * kFanQuad - (kShifts ? 0 : ahead_of(grads));
+      const bool whole = kShifts ? place >= kFanQuad && place + 2 * kFanQuad <= grad_size
+                                 : place >= 0 && place + kFanQuad <= grad_size;
+      const T* own = grads + place + row * cycle * base.grad_channel;
+      if (__ballot_sync(0xffffffffu, exists && !whole) == 0) {
+#pragma unroll
+        for (int r = 0; r < 2 * kRows; ++r) {
+          const bool valid = exists && first_row + row + 8 * r < rows;
+          const T* const quad_row = own + r * pitch;
+          if constexpr (kShifts) {
+            const int32_t ahead = ahead_of(quad_row);
+            const auto low = load_word<uint64_t>(quad_row - ahead, valid);
+            const auto high = load_word<uint64_t>(quad_row - ahead + kFanQuad, valid && ahead > 0);
+            quads[u][r] = shift_quads(low, high, static_cast<uint32_t>(ahead));
+          } else {
+            quads[u][r] = load_word<uint64_t>(quad_row, valid);
+          }
+        }
+      } else {
+#pragma unroll
+        for (int r = 0; r < 2 * kRows; ++r) {
+          const bool valid = exists && first_row + row + 8 * r < rows;
+          quads[u][r] = load_edge_quad(own + r * pitch, place, valid ? grad_size : 0);
+        }
+      }
+      const T* const under = from + image * base.from_batch;
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          Pack<T, 2> pair;
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int32_t at = place + 2 * half + i;
+            const bool valid =
+                exists && static_cast<uint32_t>(at) < static_cast<uint32_t>(grad_size);
+            pair.values[i] = products[n].load(under, at * step, valid ? from_size : 0);
+          }
+          memcpy(&b[u][n][half], &pair, sizeof(pair));
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+#pragma unroll
+      for (int m = 0; m < kRows; ++m) {
+        const uint64_t upper = quads[u][2 * m], lower = quads[u][2 * m + 1];
+        const uint32_t a[4] = {static_cast<uint32_t>(upper), static_cast<uint32_t>(lower),
+                               static_cast<uint32_t>(upper >> 32),
+                               static_cast<uint32_t>(lower >> 32)};
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add_matrices<T>(sums[m][n], a, b[u][n]);
+      }
+    }
+  }
+
+  // Over the warps, in pairs.
+#pragma unroll 1
+  for (uint32_t half = kWarps / 2; half > 0; half /= 2) {
+    if (warp >= half && warp < 2 * half) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        others[warp - half][i][lane] = sums[i / 4 / kColumns][i / 4 % kColumns][i % 4];
+      }
+    }
+    __syncthreads();
+    if (warp < half) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        sums[i / 4 / kColumns][i / 4 % kColumns][i % 4] += others[warp][i][lane];
+      }
+    }
+    __syncthreads();
+  }
+  if (warp > 0) return;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const uint32_t m = i / 4 / kColumns, n = i / 4 % kColumns;
+    const uint32_t own = first_row + 16 * m + lane / 4 + i % 4 / 2 * 8;
+    const uint32_t product = first_product + 8 * n + lane % 4 * 2 + i % 2;
+    if (own >= rows || product >= args.products) continue;
+    const int64_t channel = int64_t{group} * base.out_channels + channel_class + own * cycle;
+    emit_weight<T>(base, split, channel * args.products + product, sums[m][n][i % 4]);
+  }
+}
+
+// By multiply-adds: a lane has the sums of kRows channels and kProducts products for its places.
+template <typename T, int kRows, int kProducts>
+__global__ void __launch_bounds__(kChunkThreads, fan_weight_blocks(false))
+    fan_weight_lanes_kernel(const __grid_constant__ FanWeightArgs args) {
+  using C = compute_t<T>;
+  constexpr int kWarps = kChunkThreads / 32, kSums = kRows * kProducts;
+  static_assert(kSums % 32 == 0);
+  __shared__ C others[kWarps][kSums];
+  let_next_grid_start();
+  const WeightArgs& base = args.base;
+  uint32_t group = blockIdx.x;
+  const uint32_t split = base.splits.divmod(group);
+  const uint32_t first_product = base.tap_parts.divmod(group) * kProducts;
+  const uint32_t first_row = base.out_parts.divmod(group) * kRows;
+  wait_for_grid_before();
+  const T* const from =
+      static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
+  const T* const grad = static_cast<const T*>(base.grad) +
+                        (int64_t{group} * base.out_channels + first_row) * base.grad_channel;
+  const uint32_t rows = min(base.out_channels - first_row, static_cast<uint32_t>(kRows));
+  const auto from_size = static_cast<uint32_t>(base.from_size);
+  const auto step = static_cast<int32_t>(base.step);
+
+  // A place of the gradient in all channels, and what lies under it.
+  struct Unit {
+    T grads[kRows], under[kProducts];
+  };
+  const auto load = [&](Unit& unit, uint32_t index) {
+    uint32_t image = index;
+    const bool exists = image < args.units;
+    if (!exists) image = 0;
+    const auto place = static_cast<int32_t>(args.row_units.divmod(image));
+    const T* own = grad + image * base.grad_batch + place;
+#pragma unroll
+    for (uint32_t r = 0; r < kRows; ++r) {
+      unit.grads[r] = load_if(own, exists && r < rows);
+      own += base.grad_channel;
+    }
+    const T* const inputs = from + image * base.from_batch;
+#pragma unroll
+    for (int q = 0; q < kProducts; ++q) {
+      const FanProduct product(args, first_product + q);
+      unit.under[q] = product.load(inputs, place * step, exists ? from_size : 0);
+    }
+  };
+  C sums[kSums] = {};
+  const uint32_t apart = base.splits.divisor * kChunkThreads;
+  uint32_t index = split * kChunkThreads + threadIdx.x;
+  Unit next;
+  load(next, index);
+#pragma unroll 1
+  for (; index - threadIdx.x % 32 < args.units; index += apart) {
+    const Unit unit = next;
+    load(next, index + apart);
+#pragma unroll
+    for (int q = 0; q < kProducts; ++q) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        sums[r * kProducts + q] = multiply_add(to_compute(unit.grads[r]), to_compute(unit.under[q]),
+                                               sums[r * kProducts + q]);
+      }
+    }
+  }
+
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int i = 0; i < kSums; i += 32) {
+    C some[32];
+#pragma unroll
+    for (int j = 0; j < 32; ++j) some[j] = sums[i + j];
+    sum_warp<32>(some);
+    others[warp][i + lane] = some[0];
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < kSums; i += kChunkThreads) {
+    const uint32_t r = i / kProducts, product = first_product + i % kProducts;
+    if (r >= rows || product >= args.products) continue;
+    C sum = others[0][i];
+#pragma unroll
+    for (int other = 1; other < kWarps; ++other) sum += others[other][i];
+    const int64_t channel = int64_t{group} * base.out_channels + first_row + r;
+    emit_weight<T>(base, split, channel * args.products + product, sum);
+  }
+}
+
+template <typename T>
+cudaError_t launch(const Im2colPlan& plan, void* to, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 8) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.base.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_kernel(kernel, plan.launch, stream, args);
+    };
+    if constexpr (sizeof(T) == 2) {
+      const auto start_mma = [&](auto rows, auto shifts) {
+        constexpr int R = decltype(rows)::value;
+        constexpr bool S = decltype(shifts)::value;
+        return plan.products == 8    ? start(fan_weight_mma_kernel<T, R, 1, S>)
+               : plan.products == 16 ? start(fan_weight_mma_kernel<T, R, 2, S>)
+                                     : start(fan_weight_mma_kernel<T, R, 4, S>);
+      };
+      using One = std::integral_constant<int, 1>;
+      using Four = std::integral_constant<int, 4>;
+      if (plan.shifts) {
+        return plan.channels == 16 ? start_mma(One(), std::true_type())
+                                   : start_mma(Four(), std::true_type());
+      }
+      return plan.channels == 16 ? start_mma(One(), std::false_type())
+                                 : start_mma(Four(), std::false_type());
+    } else {
+      return plan.products == 4   ? start(fan_weight_lanes_kernel<T, 16, 4>)
+             : plan.products == 8 ? start(fan_weight_lanes_kernel<T, 8, 8>)
+                                  : start(fan_weight_lanes_kernel<T, 8, 12>);
+    }
+  }
+}
+
+}  // namespace gpuopt::conv1d

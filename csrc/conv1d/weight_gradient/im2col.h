@@ -1,0 +1,78 @@
+// Weight gradients of many output channels: products of the gradient's channels with the columns of
+// the input that lie under them.
+#pragma once
+
+#include "conv1d/input_gradient/col2im.h"
+#include "conv1d/weight_gradient/weight.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kFanReach = 1 << 29;  // positions of an input that are counted
+// Blocks of an SM, as registers allow.
+constexpr int fan_weight_blocks(bool matrices) { return matrices ? 2 : 3; }
+// Products of 16 positions that a warp has in flight, with `rows` times 16 channels.
+constexpr int fan_weight_steps(int rows) { return rows == 1 ? 4 : 1; }
+template <int kRows>
+constexpr int kFanWeightSteps = fan_weight_steps(kRows);
+
+struct FanWeightArgs {
+  WeightArgs base;  // tap_parts are of products, out_parts of the channels that are aligned alike
+  uint32_t products;
+  uint32_t units;  // quads of all rows of a channel, or values
+  FastDiv row_units, cycle, taps;
+};
+
+struct Im2colPlan {
+  static constexpr const char* kName = "im2col";
+  LaunchShape launch;
+  FanWeightArgs args;
+  int channels, products;  // of a block
+  bool shifts;             // channels are not aligned alike: fp16 and bf16
+
+  static std::optional<Im2colPlan> make(const Problem& p, const Device& device) {
+    const int64_t item = item_of(p), products = macs_per_output(p);
+    if (item == 8 || p.from.channels > 8 || !has_contiguous_rows(p) || !strides_in_32_bits(p) ||
+        p.to.size * p.stride >= kFanReach || p.stride >= kFanReach / 4 ||
+        p.from.channels * std::abs(p.from.channel_stride) >= kFanReach) {
+      return {};
+    }
+    Im2colPlan plan;
+    plan.shifts = false;
+    int threads = kChunkThreads;
+    int64_t row_units = p.to.size, warp_units = 32, cycle = 1;
+    const bool matrices = item == 2;
+    if (matrices) {
+      cycle = gradient_cycle(p);
+      // Of few channels that are aligned alike all are taken together, and shifted.
+      plan.shifts = cycle > 1 && p.to.channels < 16 * cycle;
+      if (plan.shifts) cycle = 1;
+      const bool whole = plan.shifts || has_aligned_rows(p, p.to, kFanQuad);
+      row_units = ceil_div<int64_t>(p.to.size + (whole ? 0 : kFanQuad - 1), kFanQuad);
+      plan.products = products <= 8 ? 8 : products <= 16 ? 16 : 32;
+      plan.channels = ceil_div(p.to.channels, cycle) <= 16 ? 16 : 64;
+      threads = kThreads;
+      warp_units = 4 * fan_weight_steps(plan.channels / 16);
+    } else {
+      plan.products = products <= 4 ? 4 : products <= 8 ? 8 : 12;
+      plan.channels = products <= 4 ? 16 : 8;
+    }
+    const int64_t units = p.batch * row_units;
+    if (units >= kFanReach) return {};
+    const int64_t tap_parts = ceil_div<int64_t>(products, plan.products);
+    const int64_t tiles = ceil_div<int64_t>(ceil_div(p.to.channels, cycle), plan.channels);
+    const int64_t blocks = p.groups * cycle * tiles * tap_parts;
+    const int64_t resident = int64_t{device.multiprocessors} * fan_weight_blocks(matrices);
+    const int64_t splits = splits_of(resident, blocks, units / (threads / 32 * warp_units));
+    if (!fits_grid(blocks * splits)) return {};
+    plan.launch = launch_shape(blocks * splits, threads);
+    plan.args.base = weight_args(p, splits, tap_parts, tiles);
+    plan.args.products = static_cast<uint32_t>(products);
+    plan.args.units = static_cast<uint32_t>(units);
+    plan.args.row_units = div_by(row_units);
+    plan.args.cycle = div_by(cycle);
+    plan.args.taps = div_by(p.taps);
+    return plan;
+  }
+};
+
+}  // namespace gpuopt::conv1d

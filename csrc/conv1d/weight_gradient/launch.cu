@@ -1,0 +1,52 @@
+// Plan -> kernels, of weight gradients.
+#include "conv1d/conv1d.h"
+#include "conv1d/weight_gradient/channels_last.cuh"
+#include "conv1d/weight_gradient/chunks.cuh"
+#include "conv1d/weight_gradient/general.cuh"
+#include "conv1d/weight_gradient/im2col.cuh"
+#include "conv1d/weight_gradient/rows.cuh"
+
+namespace gpuopt::conv1d {
+namespace {
+
+template <typename Plan>
+const WeightArgs& sums_of(const Plan& plan) {
+  if constexpr (requires { plan.args.base; }) {
+    return plan.args.base;
+  } else {
+    return plan.args;
+  }
+}
+
+// Sums that are split go to the workspace, and a second launch adds them up.
+template <typename T, typename Plan>
+cudaError_t launch_sums(const Plan& plan, void* to, Workspace& workspace, cudaStream_t stream) {
+  const WeightArgs& sums = sums_of(plan);
+  if (!sums.partial) return launch<T>(plan, to, stream);
+  const auto count = static_cast<size_t>(sums.weights) * sums.splits.divisor;
+  void* const partial = workspace.allocate(count * sizeof(compute_t<T>));
+  const cudaError_t error = launch<T>(plan, partial, stream);
+  if (error != cudaSuccess) return error;
+  return launch_kernel(finish_kernel<T>,
+                       launch_shape(ceil_div<int64_t>(sums.weights, kThreads / 32), kThreads),
+                       stream, static_cast<const compute_t<T>*>(partial), static_cast<T*>(to),
+                       sums.weights, sums.splits.divisor);
+}
+
+template <typename T>
+cudaError_t launch_sums(const AtenPlan&, void*, Workspace&, cudaStream_t) {
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+cudaError_t launch(const WeightGradientPath& path, DType dtype, void* to, Workspace& workspace,
+                   cudaStream_t stream) {
+  return with_type(dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    return std::visit([&](const auto& plan) { return launch_sums<T>(plan, to, workspace, stream); },
+                      path);
+  });
+}
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,206 @@
+// Weight gradients along contiguous rows of stride 1, whose tiles lie in shared memory.
+#pragma once
+
+#include "conv1d/device/launch.cuh"
+#include "conv1d/weight_gradient/rows.h"
+#include "conv1d/weight_gradient/sums.cuh"
+
+namespace gpuopt::conv1d {
+
+// Places of a lane, from an aligned one on.
+template <typename T>
+constexpr int kWeightOutputs = 32 / sizeof(T);
+
+// Gradients of `kTaps` taps between one input and one output channel, along contiguous rows of step
+// 1. Tiles of the gradient and of the input under it are copied to shared memory, one while the one
+// before is worked on.
+template <typename T, int kTaps, bool kDilated>
+__global__ void __launch_bounds__(kThreads, kTaps > 16 || sizeof(T) == 8 ? 2 : 3)
+    weight_rows_kernel(const __grid_constant__ WeightArgs args) {
+  using C = compute_t<T>;
+  constexpr int N = kPackSize<T>, P = kWeightOutputs<T>, K = kRowTaps<T>;
+  constexpr int kStep = kTaps < K ? kTaps : K;
+  extern __shared__ uint4 shared[];
+  let_next_grid_start();
+  uint32_t out_channel = blockIdx.x;
+  const uint32_t split = args.splits.divmod(out_channel);
+  const uint32_t tap_part = args.tap_parts.divmod(out_channel);
+  const uint32_t in_channel = args.in_parts.divmod(out_channel);
+  const uint32_t group = out_channel / args.out_channels;
+  const auto first_tap = static_cast<int32_t>(tap_part * kTaps);
+  const int32_t taps = min(static_cast<int32_t>(args.taps) - first_tap, kTaps);
+  wait_for_grid_before();
+
+  const Rows<T> from_rows{args.from_first_pack, args.from_last_pack};
+  const Rows<T> grad_rows{args.grad_first_pack, args.grad_last_pack};
+  const T* const from = static_cast<const T*>(args.from) +
+                        (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
+  const T* const grad = static_cast<const T*>(args.grad) + out_channel * args.grad_channel;
+  const auto from_size = static_cast<int32_t>(args.from_size);
+  const auto grad_size = static_cast<int32_t>(args.grad_size);
+  const auto dilation = static_cast<int32_t>(args.dilation);
+  const int32_t offset = first_tap * dilation - static_cast<int32_t>(args.padding);
+  const uint32_t grad_packs = kThreads * (P / N);
+  const uint32_t stage_packs = 2 * grad_packs + args.tile_rows * args.halo_packs;
+
+  // The segment of a tile that the lane is of.
+  struct Part {
+    const T *grads, *row;
+    int32_t begin;   // the lane's place in the row of the gradient: an aligned one
+    int32_t first;   // of the lanes of the segment
+    uint32_t packs;  // the input's under the lane, in shared memory
+    int32_t index, lanes;
+    bool valid;
+  };
+  const auto part_of = [&](uint32_t tile) {
+    const Segment segment(tile, kThreads, args.row_lanes);
+    Part part;
+    part.valid = segment.row < args.batch;
+    part.grads = grad + segment.row * args.grad_batch;
+    part.row = from + segment.row * args.from_batch;
+    part.index = segment.index();
+    part.lanes = static_cast<int32_t>(segment.lanes);
+    part.begin = static_cast<int32_t>(segment.lane) * P -
+                 static_cast<int32_t>(reinterpret_cast<uintptr_t>(part.grads) / sizeof(T) % N);
+    part.first = part.begin - part.index * P;
+    part.packs = grad_packs + threadIdx.x * (P / N) + segment.block_row * args.halo_packs;
+    return part;
+  };
+  const auto ahead_of = [&](const Part& part) {
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(part.row + part.begin + offset) %
+                                 kPackBytes);
+  };
+  const auto copy = [&](const Part& part, uint4* to) {
+    if (part.valid) {
+      const int32_t under = part.lanes * (P / N), before = part.index * (P / N);
+      grad_rows.copy_packs(to + threadIdx.x * (P / N) - before, part.grads, part.first, grad_size,
+                           under, part.index, part.lanes);
+      from_rows.copy_packs(to + part.packs - before, part.row,
+                           part.first + offset - static_cast<int32_t>(ahead_of(part) / sizeof(T)),
+                           from_size, under + static_cast<int32_t>(args.halo_packs), part.index,
+                           part.lanes);
+    }
+    end_copy_group();
+  };
+
+  C sums[kTaps] = {};
+  uint32_t tile = split, stage = 0;
+  Part next = part_of(tile);
+  copy(next, shared);
+  while (tile < args.tiles) {
+    const Part part = next;
+    tile += args.splits.divisor;
+    if (tile < args.tiles) {
+      next = part_of(tile);
+      copy(next, shared + (stage ^ 1) * stage_packs);
+      wait_for_copy_groups<1>();
+    } else {
+      wait_for_copy_groups<0>();
+    }
+    __syncthreads();
+    const uint4* const grads = shared + stage * stage_packs + threadIdx.x * (P / N);
+    const uint4* const packs = shared + stage * stage_packs + part.packs;
+    const int32_t begin = part.begin;
+    if (part.valid && begin < grad_size) {
+      C own[P];
+#pragma unroll
+      for (int i = 0; i < P / N; ++i) {
+        widen<T>(own + i * N, pack_of<T>(grads[i]));
+      }
+      const uint32_t ahead = ahead_of(part);
+      // Places that there are not are left out: 0 times an infinite value is NaN.
+      const bool whole = begin >= 0 && begin <= grad_size - P;
+      if constexpr (kDilated) {
+#pragma unroll
+        for (int k = 0; k < kTaps; ++k) {
+          if (k < taps) {
+            const uint32_t place = ahead + static_cast<uint32_t>(k * dilation) * sizeof(T);
+            uint4 raw[P / N + 1];
+            read_packs(raw, packs + place / kPackBytes);
+            C window[P];
+            shift_in<T, P / N>(window, raw, place % kPackBytes);
+#pragma unroll
+            for (int i = 0; i < P; ++i) {
+              if (whole || static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(grad_size)) {
+                sums[k] = multiply_add(own[i], window[i], sums[k]);
+              }
+            }
+          }
+        }
+      } else {
+        C window[P + K];
+        uint4 last;
+        {
+          uint4 raw[(P + K) / N + 1];
+          read_packs(raw, packs);
+          shift_in<T, (P + K) / N>(window, raw, ahead);
+          last = raw[(P + K) / N];
+        }
+#pragma unroll
+        for (int k = 0; k < kTaps; k += K) {
+          if (k < taps) {
+            if (whole) {
+#pragma unroll
+              for (int t = 0; t < kStep; ++t) {
+#pragma unroll
+                for (int i = 0; i < P; ++i) {
+                  sums[k + t] = multiply_add(own[i], window[i + t], sums[k + t]);
+                }
+              }
+            } else {
+#pragma unroll
+              for (int i = 0; i < P; ++i) {
+                if (static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(grad_size)) {
+#pragma unroll
+                  for (int t = 0; t < kStep; ++t) {
+                    sums[k + t] = multiply_add(own[i], window[i + t], sums[k + t]);
+                  }
+                }
+              }
+            }
+            if (k + K < kTaps && k + K < taps) {
+              uint4 raw[K / N + 1];
+              raw[0] = last;
+#pragma unroll
+              for (int i = 0; i < K / N; ++i) raw[i + 1] = packs[(P + k + K) / N + 1 + i];
+#pragma unroll
+              for (int i = 0; i < P; ++i) window[i] = window[i + K];
+              shift_in<T, K / N>(window + P, raw, ahead);
+              last = raw[K / N];
+            }
+          }
+        }
+      }
+    }
+    __syncthreads();
+    stage ^= 1;
+  }
+  sum_block<kTaps>(sums, [&](uint32_t i, C sum) {
+    if (static_cast<int32_t>(i) >= taps) return;
+    const int64_t index =
+        (int64_t{out_channel} * args.in_channels + in_channel) * args.taps + first_tap + i;
+    emit_weight<T>(args, split, index, sum);
+  });
+}
+
+template <typename T>
+cudaError_t launch(const WeightRowsPlan& plan, void* to, cudaStream_t stream) {
+  auto args = plan.args;
+  args.to = to;
+  const auto start = [&](auto kernel) {
+    return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kSumBytes, stream, args);
+  };
+  if (plan.dilated) return start(weight_rows_kernel<T, kDilatedTaps, true>);
+  switch (plan.taps) {
+    case 4:
+      return start(weight_rows_kernel<T, 4, false>);
+    case 8:
+      return start(weight_rows_kernel<T, 8, false>);
+    case 16:
+      return start(weight_rows_kernel<T, 16, false>);
+    default:
+      return start(weight_rows_kernel < T, sizeof(T) == 8 ? 16 : 32, false >);
+  }
+}
+
+}  // namespace gpuopt::conv1d

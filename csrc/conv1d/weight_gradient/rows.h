@@ -1,0 +1,58 @@
+// Weight gradients of stride 1 along short rows: tiles in shared memory hold several rows.
+#pragma once
+
+#include "conv1d/chunk.h"
+#include "conv1d/forward/rows.h"
+#include "conv1d/weight_gradient/weight.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int kDilatedTaps = 8;  // of a block, with dilation
+
+constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }  // of a thread
+
+struct WeightRowsPlan {
+  static constexpr const char* kName = "weight_rows";
+  LaunchShape launch;
+  WeightArgs args;
+  int taps;  // of a block
+  bool dilated;
+  size_t most_shared_bytes;
+
+  static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
+    if (!has_plain_rows(p) || !has_unit_stride(p) || p.batch * p.to.size >= kFar) return {};
+    WeightRowsPlan plan;
+    plan.dilated = has_dilation(p);
+    plan.taps = kDilatedTaps;
+    if (!plan.dilated) {
+      plan.taps = 4;
+      while (plan.taps < p.taps && plan.taps < (item_of(p) == 8 ? 16 : 32)) plan.taps *= 2;
+    }
+    const int64_t item = item_of(p), values = kAccessBytes / item, outputs = weight_outputs(item);
+    const int64_t row_lanes = tiles_of_row(p, outputs);
+    const int64_t own_taps = std::min<int64_t>(p.taps, plan.taps);
+    const int64_t halo_packs = ceil_div(values - 1 + (own_taps - 1) * p.dilation, values);
+    const int64_t block_rows = most_rows(kThreads, row_lanes, p.batch);
+    const int64_t margin = (8 / values + 4) * kAccessBytes;  // read behind a tile, not used
+    const int64_t tile_packs = 2 * kThreads * outputs / values + block_rows * halo_packs;
+    const int64_t bytes = 2 * tile_packs * kAccessBytes + margin;
+    const int64_t most_shared = weight_shared_bytes(device);
+    if (bytes > most_shared || p.batch * row_lanes >= kFar) return {};
+    const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
+    const int64_t tiles = ceil_div<int64_t>(p.batch * row_lanes, kThreads);
+    const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
+    const int64_t splits =
+        splits_of(device.multiprocessors * kWeightBlocks, pairs, tiles / kWeightUnits);
+    if (!fits_grid(pairs * splits)) return {};
+    plan.launch = launch_shape(pairs * splits, kThreads, bytes);
+    plan.most_shared_bytes = static_cast<size_t>(most_shared);
+    plan.args = weight_args(p, splits, tap_parts);
+    plan.args.tiles = static_cast<uint32_t>(tiles);
+    plan.args.tile_rows = static_cast<uint32_t>(block_rows);
+    plan.args.halo_packs = static_cast<uint32_t>(halo_packs);
+    plan.args.row_lanes = div_by(row_lanes);
+    return plan;
+  }
+};
+
+}  // namespace gpuopt::conv1d

@@ -1,0 +1,84 @@
+// Weight gradients: sums over all positions of all images. Blocks compute partial sums of some taps
+// in a fixed order; a second launch adds them up. Plain host C++.
+#pragma once
+
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+constexpr int64_t kSumBytes = 4 << 10;  // of shared memory, at most, for sums over a block
+constexpr int64_t kMostSplits = kThreads * 16;
+constexpr int64_t kWeightBlocks = 6;  // per SM, in a launch that splits sums
+constexpr int64_t kWeightUnits = 4;   // of a thread at least, where sums are split
+
+// [split][weight], or the gradient itself where there is one split.
+struct WeightArgs {
+  const void *from, *grad;
+  void* to;
+  const char *from_first_pack, *from_last_pack, *grad_first_pack, *grad_last_pack;  // see Rows
+  int64_t from_batch, from_channel, from_stride, grad_batch, grad_channel, grad_stride;
+  int64_t from_size, grad_size, step, padding, dilation;
+  int64_t batch, weights;                    // weights of the gradient in all
+  int64_t unit_images, unit_places;          // to a lane's next place, of kernels by value
+  uint32_t taps, in_channels, out_channels;  // channels of a group
+  FastDiv splits, tap_parts, in_parts, out_parts;
+  // Of weight_rows_kernel: tiles in all; rows of one at most, and packs behind those under a row's
+  // lanes.
+  uint32_t tiles, tile_rows, halo_packs;
+  FastDiv row_lanes;
+  bool partial;
+};
+
+// Shared memory of a block, without that for its sums.
+inline int64_t weight_shared_bytes(const Device& device) {
+  return std::min<int64_t>(kMostSharedBytes, device.shared_bytes) - kSumBytes;
+}
+
+// How a sum is split: `blocks` times as often as fills `all` blocks, into `most` parts at most.
+inline int64_t splits_of(int64_t all, int64_t blocks, int64_t most) {
+  return std::clamp<int64_t>(std::min(all / blocks, most), 1, kMostSplits);
+}
+
+// Units that a block has at once, of kernels by value: see WeightUnit.
+inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_parts,
+                              int64_t out_parts = 1, int64_t block_units = kThreads / 32) {
+  WeightArgs args;
+  args.from = p.from.data;
+  args.grad = p.to.data;
+  args.to = nullptr;
+  const VectorRange from = vectors_of(p, p.from), grad = vectors_of(p, p.to);
+  args.from_first_pack = from.first;
+  args.from_last_pack = from.last;
+  args.grad_first_pack = grad.first;
+  args.grad_last_pack = grad.last;
+  args.from_batch = p.from.batch_stride;
+  args.from_channel = p.from.channel_stride;
+  args.from_stride = p.from.stride;
+  args.grad_batch = p.to.batch_stride;
+  args.grad_channel = p.to.channel_stride;
+  args.grad_stride = p.to.stride;
+  args.from_size = p.from.size;
+  args.grad_size = p.to.size;
+  args.step = p.stride;
+  args.padding = p.padding;
+  args.dilation = p.dilation;
+  args.batch = p.batch;
+  args.weights = p.groups * p.to.channels * p.from.channels * p.taps;
+  const int64_t apart = splits * block_units;
+  args.unit_images = apart / p.to.size;
+  args.unit_places = apart % p.to.size;
+  args.taps = static_cast<uint32_t>(p.taps);
+  set_channels(args, p);
+  args.splits = div_by(splits);
+  args.tap_parts = div_by(tap_parts);
+  args.in_parts = div_by(p.from.channels);
+  args.out_parts = div_by(out_parts);
+  args.tiles = args.tile_rows = args.halo_packs = 0;
+  args.partial = splits > 1;
+  return args;
+}
+
+// Blocks are counted with 31 bits. Sums can't be split over launches.
+inline bool fits_grid(int64_t blocks) { return blocks <= kMaxIndex32; }
+
+}  // namespace gpuopt::conv1d
