@@ -8,7 +8,7 @@
 #include "conv1d/binding/aten.h"
 #include "conv1d/binding/causal_conv1d.h"
 #include "conv1d/binding/check.h"
-#include "conv1d/conv1d.h"
+#include "conv1d/binding/launch.h"
 #include "reduce/reduce_ops.h"
 
 namespace gpuopt::conv1d {
@@ -23,69 +23,7 @@ bool is_own_dtype(at::ScalarType dtype) {
          dtype == at::kDouble;
 }
 
-// What is read: (N, C, L) or (C, L), of which `groups` each have as many channels.
-Signal make_signal(const Tensor& tensor, const Sizes& sizes) {
-  Signal signal;
-  signal.data = tensor.const_data_ptr();
-  signal.batch_stride = sizes.batched ? tensor.stride(0) : 0;
-  signal.channel_stride = tensor.stride(-2);
-  signal.stride = tensor.stride(-1);
-  signal.channels = tensor.size(-2) / sizes.groups;
-  signal.size = tensor.size(-1);
-  return signal;
-}
-
-// The result, which has no memory yet, as ATen may be who computes it.
-Signal make_result(int64_t channels, int64_t size, const Sizes& sizes) {
-  const auto strides = result_strides(channels, size, sizes.channels_last);
-  Signal signal;
-  signal.batch_stride = sizes.batched ? strides[0] : 0;
-  signal.channel_stride = strides[1];
-  signal.stride = strides[2];
-  signal.channels = channels / sizes.groups;
-  signal.size = size;
-  return signal;
-}
-
-Weight make_weight(const void* data, IntArrayRef strides, const Sizes& sizes) {
-  Weight weight;
-  weight.data = data;
-  weight.group_stride = sizes.out_channels / sizes.groups * strides[0];
-  weight.out_stride = strides[0];
-  weight.in_stride = strides[1];
-  weight.tap_stride = strides[2];
-  return weight;
-}
-
-Weight make_weight(const Tensor& tensor, const Sizes& sizes) {
-  return make_weight(tensor.const_data_ptr(), tensor.strides(), sizes);
-}
-
-Problem make_problem(const char* op, at::ScalarType dtype, const Signal& from, const Signal& to,
-                     const Weight& weight, const Sizes& sizes) {
-  Problem problem;
-  problem.from = from;
-  problem.to = to;
-  problem.weight = weight;
-  problem.dtype = to_dtype(op, dtype);
-  problem.batch = sizes.batch;
-  problem.groups = sizes.groups;
-  problem.taps = sizes.taps;
-  problem.stride = sizes.stride;
-  problem.padding = sizes.left;
-  problem.dilation = sizes.dilation;
-  return problem;
-}
-
-Plan plan_here(const Problem& problem, Pass pass) {
-  return plan(problem, pass, Device{multiprocessor_count(), most_shared_bytes()});
-}
-
-void launch_plan(const char* op, const Plan& plan, const Tensor& result) {
-  TensorWorkspace workspace;
-  check_launch(
-      op, launch(plan, result.mutable_data_ptr(), workspace, c10::cuda::getCurrentCUDAStream()));
-}
+Plan plan_here(const Problem& problem, Pass pass) { return plan(problem, pass, this_device()); }
 
 // ---------------------------------------------------------------- forward
 
@@ -95,15 +33,8 @@ Tensor forward_cuda(const char* op, const Tensor& input, const Tensor& weight,
   if (!is_own_dtype(input.scalar_type()) || sizes.batch == 0 || sizes.in_channels == 0) {
     return aten_forward(op, input, weight, bias, sizes, activation);
   }
-  Problem problem = make_problem(op, input.scalar_type(), make_signal(input, sizes),
-                                 make_result(sizes.out_channels, sizes.out_size, sizes),
-                                 make_weight(weight, sizes), sizes);
-  if (bias.has_value() && bias->defined()) {
-    problem.bias = bias->const_data_ptr();
-    problem.bias_stride = bias->stride(0);
-  }
-  problem.activation = activation;
-  const Plan plan = plan_here(problem, Pass::kForward);
+  const Plan plan =
+      plan_here(forward_problem(op, input, weight, bias, sizes, activation), Pass::kForward);
   if (plan.is_aten()) return aten_forward(op, input, weight, bias, sizes, activation);
   Tensor out = empty_output(input, sizes);
   launch_plan(op, plan, out);
@@ -133,10 +64,8 @@ Tensor conv1d_act_cuda(const Tensor& input, const Tensor& weight, const Optional
 
 Tensor own_grad_input(const char* op, const Tensor& grad_output, const Tensor& input,
                       const Tensor& weight, const Sizes& sizes) {
-  const Problem problem =
-      make_problem(op, input.scalar_type(), make_result(sizes.in_channels, sizes.in_size, sizes),
-                   make_signal(grad_output, sizes), make_weight(weight, sizes), sizes);
-  const Plan plan = plan_here(problem, Pass::kInputGradient);
+  const Plan plan =
+      plan_here(input_gradient_problem(op, grad_output, weight, sizes), Pass::kInputGradient);
   if (plan.is_aten()) return {};
   Tensor grad_input = empty_grad_input(input, sizes);
   launch_plan(op, plan, grad_input);
@@ -145,11 +74,8 @@ Tensor own_grad_input(const char* op, const Tensor& grad_output, const Tensor& i
 
 Tensor own_grad_weight(const char* op, const Tensor& grad_output, const Tensor& input,
                        const Tensor& weight, const Sizes& sizes) {
-  const auto strides = result_strides(weight.size(1), weight.size(2), /*channels_last=*/false);
-  const Problem problem = make_problem(op, input.scalar_type(), make_signal(input, sizes),
-                                       make_signal(grad_output, sizes),
-                                       make_weight(/*data=*/nullptr, strides, sizes), sizes);
-  const Plan plan = plan_here(problem, Pass::kWeightGradient);
+  const Plan plan = plan_here(weight_gradient_problem(op, grad_output, input, weight, sizes),
+                              Pass::kWeightGradient);
   if (plan.is_aten()) return {};
   Tensor grad_weight = unfilled(weight.sizes(), weight.options());
   launch_plan(op, plan, grad_weight);
