@@ -8,45 +8,13 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "binding/dtypes.h"
 #include "binding/kernels_library.h"
 #include "common/device.h"
 #include "common/dtype.h"
 #include "common/workspace.h"
 
 namespace gpuopt {
-
-inline DType to_dtype(const char* op, at::ScalarType type) {
-  switch (type) {
-    case at::kBool:
-      return DType::kBool;
-    case at::kByte:
-      return DType::kUInt8;
-    case at::kChar:
-      return DType::kInt8;
-    case at::kShort:
-      return DType::kInt16;
-    case at::kInt:
-      return DType::kInt32;
-    case at::kLong:
-      return DType::kInt64;
-    case at::kHalf:
-      return DType::kFloat16;
-    case at::kBFloat16:
-      return DType::kBFloat16;
-    case at::kFloat:
-      return DType::kFloat32;
-    case at::kDouble:
-      return DType::kFloat64;
-    case at::kComplexHalf:
-      return DType::kComplex32;
-    case at::kComplexFloat:
-      return DType::kComplex64;
-    case at::kComplexDouble:
-      return DType::kComplex128;
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, op, " (CUDA) is not implemented for ", type);
-  }
-}
 
 // What moves elements of a size whose values don't matter.
 inline DType bits_of_size(const char* op, int64_t bytes) {

@@ -2,7 +2,7 @@
 // costs to find the chunk is paid once for all of these tiles. Plain host C++.
 #pragma once
 
-#include "conv1d/geometry.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
@@ -98,6 +98,11 @@ std::optional<ChunkPlan> fit_chunks(const Problem& p, const Device& device, int6
   shape.warps = rows * shape.row_warps;
   const int64_t blocks = ceil_div(shape.warps, warps);
   return ChunkPlan{launch_shape(blocks, kChunkThreads, bytes), chunk_args(p, shape)};
+}
+
+// Warps of a launch in units of what all SMs hold.
+inline double fill_of(const ChunkArgs& args, const Device& device) {
+  return static_cast<double>(args.warps) / device.multiprocessors / 64;
 }
 
 }  // namespace gpuopt::conv1d

@@ -12,7 +12,6 @@
 #include "conv1d/forward/implicit_gemm.h"
 #include "conv1d/forward/polyphase.h"
 #include "conv1d/forward/rows.h"
-#include "conv1d/forward/short_filter.h"
 #include "conv1d/forward/sliding.h"
 #include "conv1d/forward/small.h"
 #include "conv1d/forward/strided.h"
@@ -34,8 +33,8 @@ struct AtenPlan {
 };
 
 // Input gradients of stride 1 are forward convolutions, see transposed().
-using ForwardPath = std::variant<AtenPlan, DirectPlan, ShortFilterPlan, ToeplitzPlan, SlidingPlan,
-                                 StridedPlan, PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan,
+using ForwardPath = std::variant<AtenPlan, DirectPlan, ToeplitzPlan, SlidingPlan, StridedPlan,
+                                 PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan,
                                  ImplicitGemmPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
 using InputGradientPath =
     std::variant<AtenPlan, StridedGradientPlan, Col2imPlan, GeneralGradientPlan>;
@@ -71,7 +70,7 @@ struct EachPlan<std::variant<AtenPlan, Plans...>> {
   template <typename Visit>
   static void visit(const Problem& p, const Device& device, const Visit& visit) {
     const auto offer = [&](auto plan) {
-      if (plan) visit(std::variant<AtenPlan, Plans...>(*plan));
+      if (plan) visit(std::variant<AtenPlan, Plans...>(*plan), p);
     };
     (offer(Plans::make(p, device)), ...);
   }
@@ -79,8 +78,8 @@ struct EachPlan<std::variant<AtenPlan, Plans...>> {
 
 }  // namespace detail
 
-// Calls visit(path) with each path that supports a pass of a problem; not with ATen, which supports
-// all.
+// Calls visit(path, problem) with each path that supports a pass of a problem, and the problem as
+// it sees it; not with ATen, which supports all.
 template <typename Visit>
 void for_each_path(const Problem& p, Pass pass, const Device& device, const Visit& visit) {
   if (pass == Pass::kWeightGradient) {

@@ -1,6 +1,7 @@
 // Depthwise with channels innermost: a thread has a vector of channels.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {
@@ -19,10 +20,12 @@ struct ColumnsArgs {
 
 struct ChannelsLastPlan {
   static constexpr const char* kName = "channels_last";
+  static constexpr const Costs& kCosts = costs::kChannelsLast;
   LaunchShape launch;
   ColumnsArgs args;
   bool slides;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ChannelsLastPlan> make(const Problem& p, const Device&) {
     const int64_t block_channels = 8 * (kAccessBytes / item_of(p));
     const int64_t bytes = p.taps * block_channels * compute_bytes(p);
@@ -49,5 +52,10 @@ struct ChannelsLastPlan {
     return plan;
   }
 };
+
+inline Terms ChannelsLastPlan::terms(const Problem& p, const Device& device) const {
+  // Taps of an SM.
+  return {static_cast<double>(p.taps) * fill_of(launch, device)};
+}
 
 }  // namespace gpuopt::conv1d

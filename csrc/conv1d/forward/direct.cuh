@@ -1,13 +1,48 @@
 // Convolutions of the half types of one input channel a group and up to kDirectTaps taps, of step 1
-// along contiguous rows of whole quads, on tensor cores: as few_taps_kernel, but lanes load their
-// parts of A from memory. A warp has a tile or two, all of whose loads are under way at once, and
-// no more: little is issued before them, and other warps' loads fill the time until they are here.
+// along contiguous rows of whole quads, on tensor cores: as mma_kernel, with B in registers and
+// parts of A that lanes load from memory. A warp has a tile or two, all of whose loads are under
+// way at once, and no more: little is issued before them, and other warps' loads fill the time
+// until they are here.
 #pragma once
 
+#include "conv1d/device/chunk.cuh"
 #include "conv1d/forward/direct.h"
-#include "conv1d/forward/short_filter.cuh"
 
 namespace gpuopt::conv1d {
+
+// A lane's words of B: each the taps of two rows, one below the other, of column lane / 4. The tap
+// of row j and column n lies j - n - ahead places behind the first. All lanes of the warp take
+// part.
+template <typename T>
+class TapWords {
+ public:
+  __device__ __forceinline__ TapWords(const T* weight, const ChunkArgs& args, int32_t ahead) {
+    // Each lane has a tap, and those behind the last have 0: at least ten, which rows before the
+    // first tap meet.
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    const T tap = load_if(weight + lane * args.weight_tap, lane < args.taps);
+    uint16_t bits;
+    memcpy(&bits, &tap, sizeof(bits));
+    bits_ = bits;
+    first_ = -lane / 4 - ahead;
+  }
+  __device__ __forceinline__ uint32_t at(int32_t row) const {
+    const uint32_t first = __shfl_sync(0xffffffffu, bits_, first_ + row);  // of the lane modulo 32
+    const uint32_t second = __shfl_sync(0xffffffffu, bits_, first_ + row + 1);
+    return __byte_perm(first, second, 0x5410);
+  }
+  // One tap, for all lanes.
+  __device__ __forceinline__ compute_t<T> value(int32_t k) const {
+    const auto bits = static_cast<uint16_t>(__shfl_sync(0xffffffffu, bits_, k));
+    T tap;
+    memcpy(&tap, &bits, sizeof(tap));
+    return to_compute(tap);
+  }
+
+ private:
+  uint32_t bits_;
+  int32_t first_;
+};
 
 // What a lane has of A: of each of kCount blocks, 64 values apart, its 4 of 16 neighbouring inputs.
 // (A's columns and B's rows may be in any order, as long as it is the same: columns 2 t, 2 t + 1, 2

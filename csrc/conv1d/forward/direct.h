@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
@@ -16,11 +17,13 @@ constexpr int direct_threads(int tiles) { return tiles == 1 ? 256 : 128; }
 
 struct DirectPlan {
   static constexpr const char* kName = "direct";
+  static constexpr const Costs& kCosts = costs::kDirect;
   LaunchShape launch;
   ChunkArgs args;
   int tiles;  // of a warp: 1 or 2
   bool far;   // taps reach over 32 positions instead of 16
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<DirectPlan> make(const Problem& p, const Device& device);
 };
 
@@ -64,6 +67,11 @@ inline std::optional<DirectPlan> DirectPlan::make(const Problem& p, const Device
   plan.launch = launch_shape(ceil_div<int64_t>(shape.warps, threads / 32), threads);
   plan.args = chunk_args(p, shape);
   return plan;
+}
+
+inline Terms DirectPlan::terms(const Problem& p, const Device& device) const {
+  // Matrix products of a warp, and threads.
+  return {static_cast<double>(tiles * (p.taps > 6 ? 2 : 1)), fill_of(launch, device)};
 }
 
 }  // namespace gpuopt::conv1d

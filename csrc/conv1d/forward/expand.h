@@ -2,6 +2,7 @@
 // the output channels.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {
@@ -94,10 +95,12 @@ inline FanArgs expand_args(const Problem& p, const ExpandChannels& channels, int
 
 struct ExpandPlan {
   static constexpr const char* kName = "expand";
+  static constexpr const Costs& kCosts = costs::kExpand;
   LaunchShape launch;
   FanArgs args;
   int products;  // that the kernel is compiled for
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ExpandPlan> make(const Problem& p, const Device& device);
 };
 
@@ -127,6 +130,15 @@ inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device
   plan.launch = launch_shape(blocks, kChunkThreads, bytes);
   plan.args = expand_args(p, channels, row_tiles, row_packs);
   return plan;
+}
+
+inline Terms ExpandPlan::terms(const Problem& p, const Device& device) const {
+  const double channels = args.block_channels, fill = fill_of(launch, device);
+  const double macs = channels * static_cast<double>(macs_per_output(p));
+  // Multiply-adds of a thread and of an SM, inputs, and output channels.
+  return {macs, macs * fill,
+          static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5,
+          channels * fill};
 }
 
 }  // namespace gpuopt::conv1d

@@ -1,6 +1,7 @@
 // Few input channels into many output channels, fp16 and bf16: on tensor cores.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/forward/expand.h"
 
 namespace gpuopt::conv1d {
@@ -14,10 +15,12 @@ struct FanMmaArgs {
 
 struct ExpandMmaPlan {
   static constexpr const char* kName = "expand_mma";
+  static constexpr const Costs& kCosts = costs::kExpandMma;
   LaunchShape launch;
   FanMmaArgs args;
   int steps;  // of 16 products: 1 or 2
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ExpandMmaPlan> make(const Problem& p, const Device& device);
 };
 
@@ -54,6 +57,15 @@ inline std::optional<ExpandMmaPlan> ExpandMmaPlan::make(const Problem& p, const 
   plan.args.base = expand_args(p, channels, tiles_of(turns), packs_of(turns));
   plan.args.turns = static_cast<uint32_t>(turns);
   return plan;
+}
+
+inline Terms ExpandMmaPlan::terms(const Problem&, const Device& device) const {
+  const double products = args.base.block_channels * steps / 4.0;
+  const int resident =
+      static_cast<int>(std::clamp<size_t>((227 << 10) / (launch.shared_bytes + 1024), 1, 8));
+  // Inputs, matrix products in waves, and matrix products of an SM.
+  return {static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5,
+          waves_of(launch, device, resident) * products, products * fill_of(launch, device)};
 }
 
 }  // namespace gpuopt::conv1d

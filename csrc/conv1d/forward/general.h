@@ -1,6 +1,7 @@
 // Any strides and dilations: a thread reads its inputs one by one.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {
@@ -26,11 +27,13 @@ inline int general_channels(const Problem& p) {
 
 struct GeneralPlan {
   static constexpr const char* kName = "general";
+  static constexpr const Costs& kCosts = costs::kGeneral;
   LaunchShape launch;
   ValuesArgs args;
   int channels;   // output channels of a thread: 1 or 4
   int positions;  // of a thread: 1 or 4
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<GeneralPlan> make(const Problem& p, const Device&) {
     return make(p, /*few_outputs=*/0);
   }
@@ -74,6 +77,14 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, int64_t fe
   args.groups = div_by(p.groups);
   args.width_shift = shift_of(width);
   return plan;
+}
+
+inline Terms GeneralPlan::terms(const Problem& p, const Device& device) const {
+  const double fill = fill_of(launch, device);
+  const auto in = static_cast<double>(p.from.channels);
+  // Threads, loads of a thread that wait for each other, and multiply-adds.
+  return {fill, in * static_cast<double>(p.taps / 4 + p.taps % 4),
+          in * static_cast<double>(p.taps) * positions * channels * fill};
 }
 
 }  // namespace gpuopt::conv1d

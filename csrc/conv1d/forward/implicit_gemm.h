@@ -1,6 +1,9 @@
 // fp16 and bf16 of many multiply-adds: implicit GEMM, one of whose factors is read by index.
 #pragma once
 
+#include <cmath>
+
+#include "conv1d/cost.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {
@@ -31,11 +34,13 @@ struct GemmArgs {
 
 struct ImplicitGemmPlan {
   static constexpr const char* kName = "implicit_gemm";
+  static constexpr const Costs& kCosts = costs::kImplicitGemm;
   LaunchShape launch;
   GemmArgs args;
   int rows;  // times 16 channels, of a block
   size_t most_shared_bytes;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ImplicitGemmPlan> make(const Problem& p, const Device& device);
 };
 
@@ -130,6 +135,17 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   args.made_packs = div_by(shape.made_packs);
   args.row_taps = div_by(16 * steps);
   return plan;
+}
+
+inline Terms ImplicitGemmPlan::terms(const Problem& p, const Device& device) const {
+  const auto steps = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), 16));
+  const double blocks = launch.blocks, threads = launch.threads;
+  const double mean = static_cast<double>(args.units) / args.unit_blocks.divisor;
+  const double units = std::ceil(mean), sms = device.multiprocessors;
+  // Inputs that are read by index, outputs, taps; tiles of a block, and steps of 16 multiply-adds.
+  return {blocks * mean * steps * threads / sms / 2048,
+          blocks * mean * rows * 16 * threads / sms / 1e4,
+          rows * 16 * steps * 16 * blocks / sms / 1e4, units, units * steps};
 }
 
 }  // namespace gpuopt::conv1d

@@ -8,7 +8,6 @@
 #include "conv1d/forward/implicit_gemm.cuh"
 #include "conv1d/forward/polyphase.cuh"
 #include "conv1d/forward/rows.cuh"
-#include "conv1d/forward/short_filter.cuh"
 #include "conv1d/forward/sliding.cuh"
 #include "conv1d/forward/small.cuh"
 #include "conv1d/forward/strided.cuh"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
@@ -70,11 +71,13 @@ struct PolyphaseShape {
 
 struct PolyphasePlan {
   static constexpr const char* kName = "polyphase";
+  static constexpr const Costs& kCosts = costs::kPolyphase;
   LaunchShape launch;
   PolyphaseArgs args;
   Cut cut;
   bool wide;  // two segments a thread
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<PolyphasePlan> make(const Problem& p, const Device& device);
 };
 
@@ -133,6 +136,19 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
       static_cast<int32_t>((shape.outputs - 1) * cuts.step + (p.taps - 1) * cuts.dilation + 1);
   args.taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
   return plan;
+}
+
+inline Terms PolyphasePlan::terms(const Problem& p, const Device& device) const {
+  const Cuts cuts(p);
+  const double fill = fill_of(args.chunk, device);
+  const auto channels = static_cast<double>(p.from.channels);
+  const double macs = channels * (wide ? 2 : 1) * kSegmentOutputs *
+                      static_cast<double>(ceil_div(p.taps, cuts.step) * cuts.step) / 4;
+  const double read = channels * static_cast<double>(args.values) / 32;
+  // Values of an SM, values of a thread, multiply-adds of an SM; values of an SM whose phases are
+  // the outputs', and of those with gaps.
+  return {read * fill, read, macs * fill, cuts.dilation > 1 ? read * fill : 0,
+          cuts.gap > 1 ? read * fill * static_cast<double>(std::min<int64_t>(cuts.gap, 8)) : 0};
 }
 
 }  // namespace gpuopt::conv1d

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
@@ -44,12 +45,14 @@ inline int64_t most_rows(int64_t threads, int64_t row_lanes, int64_t rows) {
 
 struct RowsPlan {
   static constexpr const char* kName = "rows";
+  static constexpr const Costs& kCosts = costs::kRows;
   LaunchShape launch;
   RowsArgs args;
   Taps taps;
   int channels;  // output channels of a thread: 1 or 4
   bool wide;     // twice as many outputs a thread
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<RowsPlan> make(const Problem& p, const Device& device);
 
  private:
@@ -114,6 +117,22 @@ inline std::optional<RowsPlan> RowsPlan::fit(const Problem& p, int64_t cycle, in
     return plan;
   }
   return {};
+}
+
+inline Terms RowsPlan::terms(const Problem& p, const Device& device) const {
+  const int64_t item = item_of(p), taps_of = ceil_div<int64_t>(p.taps, 8) * 8;
+  const int64_t outputs =
+      channels > 1 ? channel_outputs(item) : row_outputs(item, wide, taps == Taps::kSliding);
+  const auto in = static_cast<double>(p.from.channels);
+  const double own = static_cast<double>(outputs * channels),
+               per_sm = blocks_per_sm(launch, device);
+  const double dilated = taps == Taps::kDilated ? in * static_cast<double>(p.taps) : 0;
+  // Multiply-adds of a thread, taps of an SM, shared memory; dilated taps of an SM, and of a
+  // thread.
+  return {in * static_cast<double>(taps_of) * own,
+          in * static_cast<double>(p.taps) * channels * per_sm,
+          static_cast<double>(launch.shared_bytes) * per_sm / 1e5,
+          dilated * own * fill_of(launch, device), dilated * static_cast<double>(outputs)};
 }
 
 }  // namespace gpuopt::conv1d

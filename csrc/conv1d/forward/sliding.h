@@ -2,13 +2,16 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
 struct SlidingPlan : ChunkPlan {
   static constexpr const char* kName = "sliding";
+  static constexpr const Costs& kCosts = costs::kSliding;
   bool dilated, one_channel;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<SlidingPlan> make(const Problem& p, const Device& device) {
     if (is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
     const int64_t item = item_of(p), values = kAccessBytes / item, outputs = tile_outputs(item);
@@ -23,5 +26,17 @@ struct SlidingPlan : ChunkPlan {
     return SlidingPlan{*chunks, dilated, p.from.channels == 1};
   }
 };
+
+inline Terms SlidingPlan::terms(const Problem& p, const Device& device) const {
+  const double fill = fill_of(args, device), tiles = args.warp_tiles;
+  const auto channels = static_cast<double>(p.from.channels);
+  const double macs =
+      tiles * channels * static_cast<double>(ceil_div<int64_t>(p.taps, 8) * 8) * (dilated ? 2 : 1);
+  // Taps of a warp, dilated taps of an SM, tiles, taps of an SM, and positions between taps.
+  return {macs, dilated ? macs * fill : 0, tiles * channels * fill, macs * fill,
+          channels * fill *
+              static_cast<double>((p.taps - 1) * (p.taps > 1 ? p.dilation : 1) * item_of(p)) /
+              1000};
+}
 
 }  // namespace gpuopt::conv1d

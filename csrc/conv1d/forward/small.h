@@ -1,6 +1,9 @@
 // Small problems of any strides: all inputs and taps of an output are in flight at once.
 #pragma once
 
+#include <cmath>
+
+#include "conv1d/cost.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {
@@ -26,11 +29,13 @@ struct FewValuesArgs {
 
 struct SmallPlan {
   static constexpr const char* kName = "small";
+  static constexpr const Costs& kCosts = costs::kSmall;
   LaunchShape launch;
   FewValuesArgs args;
   int products;  // of a thread
   bool one_channel;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<SmallPlan> make(const Problem& p, const Device& device);
 };
 
@@ -99,6 +104,14 @@ inline std::optional<SmallPlan> SmallPlan::make(const Problem& p, const Device& 
   args.taps = div_by(p.taps);
   args.activation = p.activation;
   return plan;
+}
+
+inline Terms SmallPlan::terms(const Problem& p, const Device& device) const {
+  const auto parts = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), products));
+  const double fill = fill_of(launch, device);
+  // Blocks, sums over threads, and multiply-adds of a thread and of an SM.
+  return {blocks_per_sm(launch, device), std::log2(parts) * fill, static_cast<double>(products),
+          products * fill};
 }
 
 }  // namespace gpuopt::conv1d

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
@@ -9,7 +10,9 @@ constexpr int kStridedOutputs = 128;  // of a tile of a warp
 
 struct StridedPlan : ChunkPlan {
   static constexpr const char* kName = "strided";
+  static constexpr const Costs& kCosts = costs::kStrided;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<StridedPlan> make(const Problem& p, const Device& device) {
     if (!has_plain_rows(p) || has_unit_stride(p)) return {};
     const int64_t values = kAccessBytes / item_of(p), span = span_of(p) + values - 1;
@@ -23,5 +26,18 @@ struct StridedPlan : ChunkPlan {
     return StridedPlan{*chunks};
   }
 };
+
+inline Terms StridedPlan::terms(const Problem& p, const Device& device) const {
+  const double fill = fill_of(args, device), tiles = args.warp_tiles;
+  const auto channels = static_cast<double>(p.from.channels), taps = static_cast<double>(p.taps);
+  const double macs = 4 * tiles * channels * taps;
+  // Threads whose stride is even read from the same banks.
+  const auto banks =
+      static_cast<double>(std::min<int64_t>(std::gcd<int64_t>(p.stride, 32) * item_of(p) / 4, 32));
+  // Bytes of input, multiply-adds of a thread, taps of an SM, bank conflicts, and multiply-adds.
+  return {
+      channels * fill * tiles * static_cast<double>(kStridedOutputs * p.stride * item_of(p)) / 1000,
+      macs, taps * channels * fill, macs * fill * banks, macs * fill};
+}
 
 }  // namespace gpuopt::conv1d

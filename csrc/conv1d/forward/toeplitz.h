@@ -2,12 +2,15 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
 struct ToeplitzPlan : ChunkPlan {
   static constexpr const char* kName = "toeplitz";
+  static constexpr const Costs& kCosts = costs::kToeplitz;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ToeplitzPlan> make(const Problem& p, const Device& device) {
     if (!is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
     const int64_t values = kAccessBytes / item_of(p), outputs = tile_outputs(item_of(p));
@@ -23,5 +26,15 @@ struct ToeplitzPlan : ChunkPlan {
     return ToeplitzPlan{*chunks};
   }
 };
+
+inline Terms ToeplitzPlan::terms(const Problem& p, const Device& device) const {
+  const double fill = fill_of(args, device), tiles = args.warp_tiles;
+  const auto channels = static_cast<double>(p.from.channels);
+  const double products = tiles * channels * static_cast<double>((span_of(p) + 14) / 16 + 1);
+  // Matrix products of a warp, tiles, threads, matrix products of an SM, and positions between
+  // taps.
+  return {products, tiles * channels * fill, fill_of(launch, device), products * fill,
+          channels * fill * static_cast<double>(span_of(p) * item_of(p)) / 1000};
+}
 
 }  // namespace gpuopt::conv1d

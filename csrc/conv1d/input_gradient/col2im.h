@@ -2,6 +2,9 @@
 // memory and added up at the positions of the input that they belong to.
 #pragma once
 
+#include <cmath>
+
+#include "conv1d/cost.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {
@@ -46,12 +49,14 @@ inline int64_t gradient_cycle(const Problem& p) {
 
 struct Col2imPlan {
   static constexpr const char* kName = "col2im";
+  static constexpr const Costs& kCosts = costs::kCol2im;
   LaunchShape launch;
   FanInputArgs args;
   bool matrices;  // on tensor cores
   int products;   // that the kernel is compiled for
   size_t most_shared_bytes;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<Col2imPlan> make(const Problem& p, const Device& device);
 };
 
@@ -162,6 +167,17 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   args.tiles = div_by(row_tiles);
   args.parts = div_by(parts);
   return plan;
+}
+
+inline Terms Col2imPlan::terms(const Problem& p, const Device& device) const {
+  const double tiles = std::ceil(static_cast<double>(args.units) / args.unit_blocks.divisor);
+  const double channels = static_cast<double>(p.to.channels) / (1 << args.split_shift);
+  const int64_t met = p.stride / std::gcd(p.stride, p.dilation);
+  const double added = tiles * args.tile_places * args.part_channels *
+                       static_cast<double>(ceil_div(p.taps, met)) / 256;
+  // Additions of an SM and of a thread, multiply-adds of a thread, tiles, and taps.
+  return {added * blocks_per_sm(launch, device), added, tiles * channels * products, tiles,
+          channels * products};
 }
 
 }  // namespace gpuopt::conv1d

@@ -1,6 +1,7 @@
 // Input gradients of any strides and dilations: a thread finds the taps over its positions.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/forward/general.h"
 
 namespace gpuopt::conv1d {
@@ -19,12 +20,14 @@ struct GatherValuesArgs {
 
 struct GeneralGradientPlan {
   static constexpr const char* kName = "general_gradient";
+  static constexpr const Costs& kCosts = costs::kGeneralGradient;
   LaunchShape launch;
   GatherValuesArgs args;
   int channels, positions;  // of a thread
   bool narrow;              // 32 bits hold positions
 
   // The forward problem.
+  Terms terms(const Problem& forward, const Device& device) const;
   static std::optional<GeneralGradientPlan> make(const Problem& forward, const Device& device);
 };
 
@@ -70,6 +73,14 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
     args.lead_steps = lead_steps(p);
   }
   return plan;
+}
+
+inline Terms GeneralGradientPlan::terms(const Problem& forward, const Device& device) const {
+  const double fill = fill_of(launch, device);
+  const double loads = positions * static_cast<double>(ceil_div(forward.taps, args.tap_cycle)) *
+                       static_cast<double>(forward.to.channels);
+  // Positions, and loads of a thread and of an SM.
+  return {positions * fill, loads, loads * fill};
 }
 
 }  // namespace gpuopt::conv1d

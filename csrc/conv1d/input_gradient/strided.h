@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
@@ -27,11 +28,13 @@ struct GatherArgs {
 
 struct StridedGradientPlan {
   static constexpr const char* kName = "strided_gradient";
+  static constexpr const Costs& kCosts = costs::kStridedGradient;
   LaunchShape launch;
   GatherArgs args;
   bool one_tap;  // each position of the input is under one tap of one channel at most
 
   // The forward problem.
+  Terms terms(const Problem& forward, const Device& device) const;
   static std::optional<StridedGradientPlan> make(const Problem& forward, const Device& device);
 };
 
@@ -84,6 +87,20 @@ inline std::optional<StridedGradientPlan> StridedGradientPlan::make(const Proble
   args.first_taps = static_cast<int32_t>(first_taps);
   args.rows = static_cast<int32_t>(32 / width);
   return plan;
+}
+
+inline Terms StridedGradientPlan::terms(const Problem& forward, const Device& device) const {
+  const int64_t outputs = args.base.warp_tiles * 32 * (kAccessBytes / item_of(forward));
+  const int64_t width = args.width.divisor;
+  const int64_t turns = ceil_div(ceil_div(outputs, forward.stride), 32 / width * kGatherPlaces);
+  const auto in = static_cast<double>(forward.to.channels),
+             taps = static_cast<double>(forward.taps);
+  const auto first = static_cast<double>(ceil_div<int64_t>(args.first_taps, width));
+  const double cycles = static_cast<double>(ceil_div<int64_t>(forward.taps, args.tap_cycle));
+  const double more = 4 * in * first * static_cast<double>(turns) * cycles;
+  const double fill = fill_of(args.base, device);
+  // Channels of an SM; first taps and further ones of a thread; taps of an SM; and taps.
+  return {in * fill, in * first * static_cast<double>(2 * turns + 1), more * fill, in * taps, more};
 }
 
 }  // namespace gpuopt::conv1d

@@ -1,24 +1,57 @@
-// gpuopt_ladder::conv1d_paths and conv1d_path: schemas.
+// gpuopt_ladder::conv1d_paths and conv1d_path: every path can be measured beside the one that is
+// chosen.
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
+
+#include <sstream>
+
+#include "conv1d/ladder/path_call.h"
+#include "conv1d/policy.h"
 
 namespace gpuopt::conv1d {
 namespace {
 
-// `what` is "output", "grad_input" or "grad_weight". conv1d_paths returns the names of the paths
-// that support the problem, separated by commas; the chosen one is first. conv1d_path computes
-// with the path of that name.
+// A plan needs no data: tensors may be on any device, "meta" included.
+std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
+                         const OptionalTensor& bias, const OptionalTensor& grad_output,
+                         int64_t stride, int64_t padding, int64_t dilation, int64_t groups,
+                         std::string_view what, int64_t multiprocessors) {
+  const PathCall call("gpuopt_ladder::conv1d_paths", input, weight, bias, grad_output, stride,
+                      padding, dilation, groups, what);
+  Device device;
+  device.multiprocessors = static_cast<int>(multiprocessors);
+  std::ostringstream lines;
+  lines << plan(call.problem, call.pass, device).name();
+  for_each_path(call.problem, call.pass, device, [&](const auto& path, const Problem& laid) {
+    std::visit(
+        [&](const auto& own) {
+          if constexpr (requires { own.kCosts; }) {
+            const Terms terms = own.terms(laid, device);
+            lines << '\n'
+                  << own.kName << ' ' << cost_of(own.kCosts, laid, terms) << " 1 "
+                  << traffic_of(laid);
+            for (double term : terms) lines << ' ' << term;
+          }
+        },
+        path);
+  });
+  return lines.str();
+}
+
+// `what` is "output", "grad_input" or "grad_weight". conv1d_paths returns the name of the chosen
+// path; then a line for each path that supports the problem: its name, its cost in microseconds,
+// and the terms that this is made of. conv1d_path computes with the path of that name.
 TORCH_LIBRARY_FRAGMENT(gpuopt_ladder, m) {
   m.def(
       "conv1d_paths(Tensor input, Tensor weight, Tensor? bias, Tensor? grad_output, int stride, "
-      "int padding, int dilation, int groups, str what) -> str");
+      "int padding, int dilation, int groups, str what, int multiprocessors) -> str",
+      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, conv1d_paths));
   m.def(
       "conv1d_path(Tensor input, Tensor weight, Tensor? bias, Tensor? grad_output, int stride, "
       "int padding, int dilation, int groups, str what, str path) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(gpuopt_ladder, Autograd, m) {
-  m.impl("conv1d_paths", torch::autograd::autogradNotImplementedFallback());
   m.impl("conv1d_path", torch::autograd::autogradNotImplementedFallback());
 }
 

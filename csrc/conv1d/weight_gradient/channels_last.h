@@ -2,6 +2,7 @@
 // channels.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/weight_gradient/weight.h"
 
 namespace gpuopt::conv1d {
@@ -21,10 +22,12 @@ struct WeightPackArgs {
 
 struct WeightChannelsLastPlan {
   static constexpr const char* kName = "weight_channels_last";
+  static constexpr const Costs& kCosts = costs::kWeightChannelsLast;
   LaunchShape launch;
   WeightPackArgs args;
   int taps;  // of a block
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
     const int64_t row_parts = ceil_div<int64_t>(p.to.size, kPartPlaces);
     if (!has_vectors_of_channels(p) || !has_unit_stride(p) || has_dilation(p) ||
@@ -51,5 +54,10 @@ struct WeightChannelsLastPlan {
     return plan;
   }
 };
+
+inline Terms WeightChannelsLastPlan::terms(const Problem&, const Device& device) const {
+  // A second launch, and taps of an SM.
+  return {args.base.partial ? 1.0 : 0.0, taps * fill_of(launch, device)};
+}
 
 }  // namespace gpuopt::conv1d

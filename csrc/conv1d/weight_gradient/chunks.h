@@ -2,7 +2,10 @@
 // with the input under them.
 #pragma once
 
+#include <cmath>
+
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 #include "conv1d/weight_gradient/weight.h"
 
 namespace gpuopt::conv1d {
@@ -23,11 +26,13 @@ struct WeightChunkArgs {
 
 struct WeightChunksPlan {
   static constexpr const char* kName = "weight_chunks";
+  static constexpr const Costs& kCosts = costs::kWeightChunks;
   LaunchShape launch;
   WeightChunkArgs args;
   int products;  // taps that the kernel is compiled for; matrices in fp16 and bf16
   size_t most_shared_bytes;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChunksPlan> make(const Problem& p, const Device& device);
 };
 
@@ -79,6 +84,15 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   plan.args.tap_count = static_cast<uint32_t>(taps);
   plan.args.row_chunks = div_by(row_chunks);
   return plan;
+}
+
+inline Terms WeightChunksPlan::terms(const Problem&, const Device& device) const {
+  const double warps = launch.threads / 32;
+  const double chunks = std::ceil(args.chunks / (args.base.splits.divisor * warps));
+  const double tiles = chunks * args.chunk_tiles, per_sm = warps * blocks_per_sm(launch, device);
+  // A second launch, taps of a thread, chunks and taps of an SM, and tiles of a warp.
+  return {args.base.partial ? 1.0 : 0.0, tiles * products, chunks * per_sm,
+          tiles * products * per_sm, tiles};
 }
 
 }  // namespace gpuopt::conv1d

@@ -1,6 +1,7 @@
 // Weight gradients of any strides and dilations: a thread reads its positions one by one.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/weight_gradient/weight.h"
 
 namespace gpuopt::conv1d {
@@ -10,11 +11,13 @@ constexpr int kWeightTaps = 8;  // of a block, with neighbouring threads along t
 // Neighbouring threads have neighbouring positions.
 struct WeightGeneralPlan {
   static constexpr const char* kName = "weight_general";
+  static constexpr const Costs& kCosts = costs::kWeightGeneral;
   LaunchShape launch;
   WeightArgs args;
   int channels;  // output channels of a thread: 1 or 4
   int taps;      // of a block: 1, 4 or 8
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightGeneralPlan> make(const Problem& p, const Device& device) {
     WeightGeneralPlan plan;
     plan.taps = p.taps == 1 ? 1 : p.taps <= 4 ? 4 : 8;
@@ -35,9 +38,11 @@ struct WeightGeneralPlan {
 // Neighbouring threads have neighbouring channels.
 struct WeightColumnsPlan {
   static constexpr const char* kName = "weight_columns";
+  static constexpr const Costs& kCosts = costs::kWeightColumns;
   LaunchShape launch;
   WeightArgs args;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightColumnsPlan> make(const Problem& p, const Device& device) {
     const int64_t channels = p.groups * p.to.channels;
     const bool channels_first = p.to.channel_stride == 1 && p.to.stride != 1 && p.to.size > 1 &&
@@ -56,5 +61,18 @@ struct WeightColumnsPlan {
     return plan;
   }
 };
+
+inline Terms WeightGeneralPlan::terms(const Problem& p, const Device& device) const {
+  const double positions = std::ceil(static_cast<double>(p.batch * p.to.size) /
+                                     (static_cast<double>(args.splits.divisor) * kThreads));
+  const double per_sm = blocks_per_sm(launch, device), loads = positions * taps;
+  // Blocks, positions of a thread, multiply-adds and loads of an SM, and loads of a thread.
+  return {per_sm, positions, loads * channels * per_sm, loads * per_sm, loads};
+}
+
+inline Terms WeightColumnsPlan::terms(const Problem&, const Device& device) const {
+  // Blocks.
+  return {blocks_per_sm(launch, device)};
+}
 
 }  // namespace gpuopt::conv1d

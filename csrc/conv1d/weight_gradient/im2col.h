@@ -2,6 +2,7 @@
 // the input that lie under them.
 #pragma once
 
+#include "conv1d/cost.h"
 #include "conv1d/input_gradient/col2im.h"
 #include "conv1d/weight_gradient/weight.h"
 
@@ -24,11 +25,13 @@ struct FanWeightArgs {
 
 struct Im2colPlan {
   static constexpr const char* kName = "im2col";
+  static constexpr const Costs& kCosts = costs::kIm2col;
   LaunchShape launch;
   FanWeightArgs args;
   int channels, products;  // of a block
   bool shifts;             // channels are not aligned alike: fp16 and bf16
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<Im2colPlan> make(const Problem& p, const Device& device) {
     const int64_t item = item_of(p), products = macs_per_output(p);
     if (item == 8 || p.from.channels > 8 || !has_contiguous_rows(p) || !strides_in_32_bits(p) ||
@@ -74,5 +77,18 @@ struct Im2colPlan {
     return plan;
   }
 };
+
+inline Terms Im2colPlan::terms(const Problem& p, const Device& device) const {
+  const bool matrices = is_half(p);
+  const int unit = matrices ? 4 * fan_weight_steps(channels / 16) : 32;
+  const double units = std::ceil(
+      args.units / (static_cast<double>(args.base.splits.divisor) * (launch.threads / 32) * unit));
+  const double per_sm = blocks_per_sm(launch, device);
+  const double own = products * channels / 100.0;
+  const double waves = waves_of(launch, device, fan_weight_blocks(matrices));
+  // A second launch, sums of an SM, loads by index, and units and multiply-adds in waves.
+  return {args.base.partial ? 1.0 : 0.0, own * per_sm, units * products * per_sm, units * waves,
+          units * own * waves};
+}
 
 }  // namespace gpuopt::conv1d

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv1d/chunk.h"
+#include "conv1d/cost.h"
 #include "conv1d/forward/rows.h"
 #include "conv1d/weight_gradient/weight.h"
 
@@ -13,12 +14,14 @@ constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }  // of a th
 
 struct WeightRowsPlan {
   static constexpr const char* kName = "weight_rows";
+  static constexpr const Costs& kCosts = costs::kWeightRows;
   LaunchShape launch;
   WeightArgs args;
   int taps;  // of a block
   bool dilated;
   size_t most_shared_bytes;
 
+  Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
     if (!has_plain_rows(p) || !has_unit_stride(p) || p.batch * p.to.size >= kFar) return {};
     WeightRowsPlan plan;
@@ -54,5 +57,13 @@ struct WeightRowsPlan {
     return plan;
   }
 };
+
+inline Terms WeightRowsPlan::terms(const Problem& p, const Device& device) const {
+  const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
+  const double per_sm = blocks_per_sm(launch, device);
+  // Tiles and taps of a block, tiles and taps of an SM, and tiles in waves.
+  return {tiles, tiles * static_cast<double>(std::min<int64_t>(taps, p.taps)), tiles * per_sm,
+          tiles * taps * per_sm, tiles * waves_of(launch, device, 3)};
+}
 
 }  // namespace gpuopt::conv1d

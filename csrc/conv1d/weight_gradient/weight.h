@@ -2,6 +2,8 @@
 // in a fixed order; a second launch adds them up. Plain host C++.
 #pragma once
 
+#include <cmath>
+
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {

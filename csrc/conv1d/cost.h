@@ -1,0 +1,55 @@
+// How long a path takes: a sum of a few terms of its plan, with coefficients that are fitted to
+// measurements (python -m benchmarks.tune conv1d). Plain host C++.
+#pragma once
+
+#include <array>
+
+#include "conv1d/geometry.h"
+
+namespace gpuopt::conv1d {
+
+// What a path's time grows with, besides the launch and the bytes of its operands. Each plan says
+// what its terms are. Work is counted per SM.
+using Terms = std::array<double, 5>;
+
+struct Coefficients {  // microseconds
+  double launch, bytes;
+  Terms terms;
+};
+
+// Of fp16 and bf16, f32, and f64.
+using Costs = Coefficients[3];
+
+#include "conv1d/costs_h100.inc"
+
+// The compulsory traffic, in the microseconds that it takes at 3 TB/s.
+inline double traffic_of(const Problem& p) {
+  const double values =
+      static_cast<double>(p.batch) * static_cast<double>(p.groups) *
+          static_cast<double>(p.from.channels * p.from.size + p.to.channels * p.to.size) +
+      static_cast<double>(p.groups * p.to.channels * macs_per_output(p));
+  return values * static_cast<double>(item_of(p)) / 3e6;
+}
+
+inline double cost_of(const Costs& costs, const Problem& p, const Terms& terms) {
+  const Coefficients& own = costs[is_half(p) ? 0 : item_of(p) == 4 ? 1 : 2];
+  double us = own.launch + own.bytes * traffic_of(p);
+  for (size_t i = 0; i < terms.size(); ++i) us += own.terms[i] * terms[i];
+  return us;
+}
+
+// Blocks per SM, and the threads of a launch in units of what all SMs hold.
+inline double blocks_per_sm(const LaunchShape& launch, const Device& device) {
+  return static_cast<double>(launch.blocks) / device.multiprocessors;
+}
+inline double fill_of(const LaunchShape& launch, const Device& device) {
+  return blocks_per_sm(launch, device) * launch.threads / 2048;
+}
+
+// How often all SMs are filled, with so many blocks each.
+inline double waves_of(const LaunchShape& launch, const Device& device, int blocks) {
+  return static_cast<double>(
+      ceil_div<int64_t>(launch.blocks, int64_t{device.multiprocessors} * blocks));
+}
+
+}  // namespace gpuopt::conv1d
