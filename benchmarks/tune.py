@@ -31,6 +31,8 @@ DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/conv1d-paths.jsonl"
 COSTS = ROOT / "csrc/conv1d/costs_h100.inc"
+README = ROOT / "csrc/conv1d/README.md"
+MARKS = "<!-- python -m benchmarks.tune conv1d --table -->", "<!-- end -->"
 CALLS, SAMPLES, MOST_COPIES = 32, 7, 32
 TERMS = 5
 
@@ -174,7 +176,8 @@ def measure_all(arguments) -> None:
         subprocess.Popen([*command, "--part", f"{i}/{count}"], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)})
         for i in range(count)
     ]
-    if any([run.wait() for run in runs]):
+    codes = [run.wait() for run in runs]
+    if any(codes):
         sys.exit("benchmarks.tune: a measurement failed")
     parts = [arguments.out.with_suffix(f".{i}") for i in range(count)]
     arguments.out.write_text("".join(part.read_text() for part in parts))
@@ -221,7 +224,8 @@ def evidence(path: Path) -> list[Measured]:
         chosen, terms = paths(problem, row["what"], tensors, multiprocessors=132)
         if (problem.channels // problem.groups) * (problem.out_channels // problem.groups) >= DENSE:
             terms["aten"] = aten_terms(problem, dtype.itemsize)
-        measured.append(Measured(row, problem, row["us"], terms, chosen))
+        if terms.keys() & row["us"].keys():  # of some problems no path was measured that there is now
+            measured.append(Measured(row, problem, row["us"], terms, chosen))
     return measured
 
 
@@ -304,16 +308,65 @@ def read_costs() -> dict[str, list[list[float]]]:
     return table
 
 
-def report(measured: list[Measured], chosen: list[str]) -> str:
-    """How far the chosen paths are from the best ones."""
-    ratio = [m.us[path] / min(m.us.values()) for m, path in zip(measured, chosen)]
-    total = sum(m.us[path] for m, path in zip(measured, chosen)) / sum(min(m.us.values()) for m in measured)
-    below = sum(m.us["aten"] < 0.98 * m.us[path] for m, path in zip(measured, chosen))
-    return (
-        f"{len(measured)} problems: time of the chosen paths over the best ones' {total:.3f} in all, "
-        f"{statistics.median(ratio):.3f} in the median; beyond 1.03 {sum(r > 1.03 for r in ratio)}, beyond 1.1 {sum(r > 1.1 for r in ratio)}; "
-        f"slower than 0.98 of ATen's speed {below}"
+@dataclasses.dataclass
+class Quality:
+    """How far the chosen paths are from the best ones, over the problems whose chosen path was measured."""
+
+    problems: int
+    total: float  # the chosen paths' time over the best ones'
+    beyond_3_percent: float  # share of the problems that take over 1.03 times the best path's time
+    beyond_10_percent: float
+    slower_than_aten: float  # by more than 2 %
+
+    def __str__(self):
+        return (
+            f"{self.problems} problems take {self.total:.3f} times the best paths' time in all; {self.beyond_3_percent:.1%} take over "
+            f"1.03 times, {self.beyond_10_percent:.1%} over 1.1 times; {self.slower_than_aten:.1%} are slower than ATen by over 2 %"
+        )
+
+
+def quality(measured: list[Measured], chosen: list[str]) -> Quality:
+    pairs = [(m.us, m.us[path]) for m, path in zip(measured, chosen) if path in m.us]
+
+    def share(of):
+        return sum(of) / len(pairs)
+
+    return Quality(
+        len(pairs),
+        sum(us for _, us in pairs) / sum(min(all.values()) for all, _ in pairs),
+        share(us > 1.03 * min(all.values()) for all, us in pairs),
+        share(us > 1.10 * min(all.values()) for all, us in pairs),
+        share(all["aten"] < 0.98 * us for all, us in pairs),
     )
+
+
+def table(measured: list[Measured]) -> str:
+    """The paths, in Markdown: where they are chosen, and what each is worth."""
+    lines = [
+        "| path | problems it supports | chosen | fastest | fastest by 10 % | without it, its problems take |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for what in PASSES:
+        lines.append(f"| **{what}** | | | | | |")
+        of_pass = [m for m in measured if m.row["what"] == what]
+        for name in sorted({name for m in of_pass for name in m.us if name != "aten"}):
+            there = [m for m in of_pass if name in m.us]
+            best = [m for m in there if m.us[name] == min(m.us.values())]
+            next_best = [min(us for other, us in m.us.items() if other != name) for m in best]
+            ratios = sorted(after / m.us[name] for m, after in zip(best, next_best))
+            worth = f"{statistics.median(ratios):.2f} x" if ratios else "-"
+            chosen = sum(m.chosen == name for m in of_pass)
+            lines.append(
+                f"| `{name}` | {len(there)} | {chosen} | {len(best)} | {sum(r > 1.1 for r in ratios)} | {worth} |"
+            )
+    return "\n".join(lines)
+
+
+def write_table(measured: list[Measured]) -> None:
+    before, _, rest = README.read_text().partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    text = f"{quality(measured, [m.chosen for m in measured])}.\n\n{table(measured)}"
+    README.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
 
 
 def choose(m: Measured, coefficients: dict) -> str:
@@ -327,6 +380,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tune", description=__doc__.partition("\n")[0])
     parser.add_argument("room", choices=["conv1d"])
     parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
+    parser.add_argument("--table", action="store_true", help="write the table of paths of csrc/conv1d/README.md")
     parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
     parser.add_argument("--dtypes", default="f32,bf16")
     parser.add_argument("--out", type=Path, default=EVIDENCE, help="the evidence file")
@@ -334,14 +388,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.part:
         return measure_part(arguments)
+    if arguments.table:
+        return write_table(evidence(arguments.out))
     if not arguments.fit:
         measure_all(arguments)
     measured = evidence(arguments.out)
-    print("compiled:", report(measured, [m.chosen for m in measured]))
+    print("compiled:", quality(measured, [m.chosen for m in measured]))
     coefficients = fit(measured)
-    print("fitted:  ", report(measured, [choose(m, coefficients) for m in measured]))
+    print("fitted:  ", quality(measured, [choose(m, coefficients) for m in measured]))
     write_costs(coefficients, read_costs())
-    print(f"{COSTS.relative_to(ROOT)} is written; build and commit it")
+    print(f"{COSTS.relative_to(ROOT)} is written: build, and write the table of paths with --table")
 
 
 if __name__ == "__main__":

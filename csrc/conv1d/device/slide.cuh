@@ -6,27 +6,20 @@
 
 namespace gpuopt::conv1d {
 
-// sums[m][i] += the products of up to kTaps of `count` taps of channel m, a row of `pitch` each,
-// and the window from i on. Never taps of 0 in the place of others, which infinite values would
-// make NaN.
-template <int kTaps, int kChannels, int kOutputs, int kWindow, typename C>
-__device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
-                                             const C (&window)[kWindow], const C* taps,
-                                             uint32_t pitch, int32_t count) {
+// sums[i] += the products of up to kTaps of `count` taps and the window from i on. Never taps of 0
+// in the place of others, which infinite values would make NaN.
+template <int kTaps, int kOutputs, int kWindow, typename C>
+__device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&window)[kWindow],
+                                             const C* taps, int32_t count) {
   constexpr int kStep = kPackBytes / sizeof(C);
 #pragma unroll
   for (int first = 0; first < kTaps; first += kStep) {
     if (first < count) {
-      Pack<C, kStep> own[kChannels];
-#pragma unroll
-      for (int m = 0; m < kChannels; ++m) own[m] = load_pack<C, kStep>(taps + m * pitch + first);
+      const auto own = load_pack<C, kStep>(taps + first);
       const auto add = [&](int t) {
 #pragma unroll
-        for (int m = 0; m < kChannels; ++m) {
-#pragma unroll
-          for (int i = 0; i < kOutputs; ++i) {
-            sums[m][i] = multiply_add(own[m].values[t], window[first + t + i], sums[m][i]);
-          }
+        for (int i = 0; i < kOutputs; ++i) {
+          sums[i] = multiply_add(own.values[t], window[first + t + i], sums[i]);
         }
       };
       if (first + kStep <= count) {
@@ -42,12 +35,11 @@ __device__ __forceinline__ void add_products(C (&sums)[kChannels][kOutputs],
   }
 }
 
-// The products of a lane's outputs with one row of the tile: from `shift` bytes after the first
-// pack on, one tap after another, in steps of kRowTaps.
-template <bool kOneStep, typename T, int kChannels, int P>
-__device__ __forceinline__ void slide(compute_t<T> (&sums)[kChannels][P], const uint4* packs,
-                                      uint32_t shift, const compute_t<T>* taps, uint32_t pitch,
-                                      int32_t count) {
+// The products of a thread's outputs with one row of the tile: from `shift` bytes after the first
+// vector on, one tap after another, in steps of kRowTaps.
+template <bool kOneStep, typename T, int P>
+__device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* packs, uint32_t shift,
+                                      const compute_t<T>* taps, int32_t count) {
   constexpr int N = kPackSize<T>, K = kRowTaps<T>;
   compute_t<T> window[P + K];
   uint4 last;
@@ -59,7 +51,7 @@ __device__ __forceinline__ void slide(compute_t<T> (&sums)[kChannels][P], const 
   }
   packs += (P + K) / N + 1;
   for (;;) {
-    add_products<K>(sums, window, taps, pitch, count);
+    add_products<K>(sums, window, taps, count);
     if (kOneStep || count <= K) return;
     count -= K;
     taps += K;
@@ -76,10 +68,10 @@ __device__ __forceinline__ void slide(compute_t<T> (&sums)[kChannels][P], const 
 }
 
 // The same with a window of its own for every tap, from byte `place` of the row of the tile on.
-template <typename T, int kChannels, int P>
-__device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[kChannels][P], const uint4* packs,
+template <typename T, int P>
+__device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[P], const uint4* packs,
                                            uint32_t place, uint32_t step, const compute_t<T>* taps,
-                                           uint32_t pitch, int32_t count) {
+                                           int32_t count) {
   constexpr int N = kPackSize<T>;
 #pragma unroll 2
   for (int32_t k = 0; k < count; ++k) {
@@ -88,12 +80,7 @@ __device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[kChannels][P], c
     compute_t<T> window[P];
     shift_in<T, P / N>(window, raw, place % kPackBytes);
 #pragma unroll
-    for (int m = 0; m < kChannels; ++m) {
-#pragma unroll
-      for (int i = 0; i < P; ++i) {
-        sums[m][i] = multiply_add(taps[m * pitch + k], window[i], sums[m][i]);
-      }
-    }
+    for (int i = 0; i < P; ++i) sums[i] = multiply_add(taps[k], window[i], sums[i]);
     place += step;
   }
 }

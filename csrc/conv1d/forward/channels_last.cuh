@@ -145,10 +145,16 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <typename T>
 cudaError_t launch(const ChannelsLastPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  return plan.slides ? start(columns_kernel<T, true>) : start(columns_kernel<T, false>);
+  if constexpr (sizeof(T) == 8) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_kernel(kernel, plan.launch, stream, args);
+    };
+    return plan.slides ? start(columns_kernel<T, true>) : start(columns_kernel<T, false>);
+  }
 }
 
 }  // namespace gpuopt::conv1d

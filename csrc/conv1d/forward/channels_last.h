@@ -29,7 +29,7 @@ struct ChannelsLastPlan {
   static std::optional<ChannelsLastPlan> make(const Problem& p, const Device&) {
     const int64_t block_channels = 8 * (kAccessBytes / item_of(p));
     const int64_t bytes = p.taps * block_channels * compute_bytes(p);
-    if (!has_vectors_of_channels(p) || bytes > kSharedBytes) return {};
+    if (item_of(p) == 8 || !has_vectors_of_channels(p) || bytes > kSharedBytes) return {};
     const int64_t row_tiles = ceil_div<int64_t>(p.to.size, kThreads / 8 * 4);
     const int64_t channel_tiles = ceil_div(p.groups, block_channels);
     ChannelsLastPlan plan;

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kChunkThreads, resident_fan_blocks(kProducts, 
 
 template <typename T>
 cudaError_t launch(const ExpandPlan& plan, void* to, cudaStream_t stream) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (sizeof(T) != 4) {
     return cudaErrorInvalidValue;
   } else {
     auto args = plan.args;
@@ -148,16 +148,10 @@ cudaError_t launch(const ExpandPlan& plan, void* to, cudaStream_t stream) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
     switch (plan.products) {
-      case 3:
-        return start(fan_kernel<T, 3>);
       case 4:
         return start(fan_kernel<T, 4>);
-      case 5:
-        return start(fan_kernel<T, 5>);
       case 6:
         return start(fan_kernel<T, 6>);
-      case 7:
-        return start(fan_kernel<T, 7>);
       case 8:
         return start(fan_kernel<T, 8>);
       case 10:

@@ -106,13 +106,13 @@ struct ExpandPlan {
 
 inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device& device) {
   const int64_t products = macs_per_output(p);
-  if (is_half(p) || products > 16 || !has_plain_rows(p)) return {};
+  if (item_of(p) != 4 || products > 16 || !has_plain_rows(p)) return {};
   const int64_t item = item_of(p), values = kAccessBytes / item;
   ExpandChannels channels(p);
   if (channels.in_class < kExpandChannels) return {};
-  const int64_t unit = products > 12 ? 4 : products > 8 ? 2 : 1;
   ExpandPlan plan;
-  plan.products = std::max(3, static_cast<int>(ceil_div(products, unit) * unit));
+  plan.products = products <= 4 ? 4 : static_cast<int>(ceil_div<int64_t>(products, 2) * 2);
+  if (plan.products == 14) plan.products = 16;
   const int64_t tile_outputs = kChunkThreads * values;
   const int64_t row_tiles = ceil_div(p.to.size + channels.slack(p), tile_outputs);
   const int64_t row_packs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);

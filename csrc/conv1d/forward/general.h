@@ -35,16 +35,15 @@ struct GeneralPlan {
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<GeneralPlan> make(const Problem& p, const Device&) {
-    return make(p, /*few_outputs=*/0);
+    return make(p, /*one_position=*/false);
   }
-  // Up to few_outputs, a thread has one, so that none waits for another's.
-  static std::optional<GeneralPlan> make(const Problem& p, int64_t few_outputs);
+  static std::optional<GeneralPlan> make(const Problem& p, bool one_position);
 };
 
-inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, int64_t few_outputs) {
+inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_position) {
   GeneralPlan plan;
   plan.channels = general_channels(p);
-  plan.positions = 4;
+  plan.positions = plan.channels == 1 && one_position ? 1 : 4;
   const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
   const int64_t rows = p.batch * p.groups * tiles;
   // One group of one image can't be split into launches that count threads with 31 bits.
@@ -54,7 +53,6 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, int64_t fe
       has_channels_last(p.to) && p.to.size > 1 && p.groups * p.to.channels >= 8 && few_lanes;
   int64_t width = 1;  // neighbouring threads with neighbouring positions
   if (!args.channels_first) {
-    if (plan.channels == 1 && rows * p.to.size <= few_outputs) plan.positions = 1;
     while (width < 32 && width * plan.positions < p.to.size) width *= 2;
   }
   const int64_t row_tiles = ceil_div<int64_t>(p.to.size, width * plan.positions);

@@ -104,12 +104,11 @@ __device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uin
   windows.template add<2, false>(sums, taps + 2 * N, count - 2 * N);
 }
 
-template <typename T, bool kDilated, bool kOneChannel>
+template <typename T, bool kDilated>
 __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
     tiles_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTile = kTileOutputs<T>;
-  const uint32_t in_channels = kOneChannel ? 1 : args.in_channels;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   __shared__ C biases[kChunkThreads / 32];
@@ -117,22 +116,18 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
   const uint32_t tap_packs = args.taps_pitch / (kPackBytes / sizeof(C));
-  const uint32_t first_pack = threadIdx.x / 32 * in_channels * (args.warp_packs + tap_packs);
-  const uint32_t first_taps = first_pack + in_channels * args.warp_packs;
+  const uint32_t first_pack = threadIdx.x / 32 * (args.warp_packs + tap_packs);
+  const uint32_t first_taps = first_pack + args.warp_packs;
   WarpCopies<1> copies(barriers[threadIdx.x / 32]);
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
   const Chunk<T, kTile> chunk(args, warp);
-#pragma unroll 1
-  for (uint32_t c = 0; c < in_channels; ++c) {
-    chunk.copy(args, copies, shared + first_pack + c * args.warp_packs, c,
-               static_cast<int32_t>(args.warp_packs));
+  chunk.copy(args, copies, shared + first_pack, 0, static_cast<int32_t>(args.warp_packs));
+  C* const taps = reinterpret_cast<C*>(shared + first_taps);
 #pragma unroll 4
-    for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
-      reinterpret_cast<C*>(shared + first_taps + c * tap_packs)[k] =
-          to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
-    }
+  for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
+    taps[k] = to_compute(chunk.weight[k * args.weight_tap]);
   }
   if (args.bias != nullptr && lane == 0) {
     biases[threadIdx.x / 32] =
@@ -141,36 +136,23 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   copies.wait();
   __syncwarp();
 
-  int32_t ahead = chunk.ahead(args, 0);
+  const int32_t ahead = chunk.ahead(args, 0);
   int32_t begin = chunk.begin + static_cast<int32_t>(lane) * N;
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     C sums[2][N] = {};
-#pragma unroll 1
-    for (uint32_t c = 0;;) {
-      const uint4* const row =
-          shared + (first_pack + c * args.warp_packs + tile * (2 * kSecondPack) + lane);
-      const C* const taps = reinterpret_cast<const C*>(shared + (first_taps + c * tap_packs));
-      if constexpr (kDilated) {
+    const uint4* const row = shared + (first_pack + tile * (2 * kSecondPack) + lane);
+    if constexpr (kDilated) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          C part[1][N];
-#pragma unroll
-          for (int i = 0; i < N; ++i) part[0][i] = sums[half][i];
-          visit_taps<T>(part, row + half * kSecondPack, static_cast<uint32_t>(ahead) * sizeof(T),
-                        args.dilation.divisor * sizeof(T), taps, 0, args.taps);
-#pragma unroll
-          for (int i = 0; i < N; ++i) sums[half][i] = part[0][i];
-        }
-      } else {
-        with_ahead<T>(ahead, [&](auto constant) {
-          slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
-        });
+      for (int half = 0; half < 2; ++half) {
+        visit_taps<T>(sums[half], row + half * kSecondPack,
+                      static_cast<uint32_t>(ahead) * sizeof(T), args.dilation.divisor * sizeof(T),
+                      taps, args.taps);
       }
-      if (in_channels == 1) break;
-      const bool last = ++c == in_channels;
-      ahead = chunk.ahead(args, last ? 0 : c);
-      if (last) break;
+    } else {
+      with_ahead<T>(ahead, [&](auto constant) {
+        slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
+      });
     }
     if (args.bias != nullptr) {
       const C bias = biases[threadIdx.x / 32];
@@ -203,12 +185,7 @@ cudaError_t launch(const SlidingPlan& plan, void* to, cudaStream_t stream) {
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    if (plan.one_channel) {
-      return plan.dilated ? start(tiles_kernel<T, true, true>)
-                          : start(tiles_kernel<T, false, true>);
-    }
-    return plan.dilated ? start(tiles_kernel<T, true, false>)
-                        : start(tiles_kernel<T, false, false>);
+    return plan.dilated ? start(tiles_kernel<T, true>) : start(tiles_kernel<T, false>);
   }
 }
 

@@ -9,11 +9,11 @@ namespace gpuopt::conv1d {
 struct SlidingPlan : ChunkPlan {
   static constexpr const char* kName = "sliding";
   static constexpr const Costs& kCosts = costs::kSliding;
-  bool dilated, one_channel;
+  bool dilated;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<SlidingPlan> make(const Problem& p, const Device& device) {
-    if (is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
+    if (is_half(p) || p.from.channels > 1 || !has_plain_rows(p) || !has_unit_stride(p)) return {};
     const int64_t item = item_of(p), values = kAccessBytes / item, outputs = tile_outputs(item);
     const bool dilated = has_dilation(p);
     const int64_t taps_pitch = whole_taps(p);
@@ -23,7 +23,7 @@ struct SlidingPlan : ChunkPlan {
     const auto chunks = fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), /*most=*/3,
                                    taps_pitch, taps_pitch * compute_bytes(p), packs_of);
     if (!chunks) return {};
-    return SlidingPlan{*chunks, dilated, p.from.channels == 1};
+    return SlidingPlan{*chunks, dilated};
   }
 };
 

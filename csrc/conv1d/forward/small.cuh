@@ -97,8 +97,7 @@ cudaError_t launch(const SmallPlan& plan, void* to, cudaStream_t stream) {
            : own <= 16 ? start(few_values_kernel<T, 16, false>)
                        : start(few_values_kernel<T, 24, false>);
   }
-  return own <= 4    ? start(few_values_kernel<T, 4, true>)
-         : own <= 8  ? start(few_values_kernel<T, 8, true>)
+  return own <= 8    ? start(few_values_kernel<T, 8, true>)
          : own <= 16 ? start(few_values_kernel<T, 16, true>)
                      : start(few_values_kernel<T, 24, true>);
 }

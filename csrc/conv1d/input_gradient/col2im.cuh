@@ -378,9 +378,7 @@ cudaError_t launch(const Col2imPlan& plan, void* to, cudaStream_t stream) {
                                      : start(fan_input_kernel<T, FanMatrices<T, 4>>);
       }
     }
-    return plan.products == 4    ? start(fan_input_kernel<T, FanLanes<T, 4>>)
-           : plan.products == 8  ? start(fan_input_kernel<T, FanLanes<T, 8>>)
-           : plan.products == 12 ? start(fan_input_kernel<T, FanLanes<T, 12>>)
+    return plan.products == 8    ? start(fan_input_kernel<T, FanLanes<T, 8>>)
            : plan.products == 16 ? start(fan_input_kernel<T, FanLanes<T, 16>>)
                                  : start(fan_input_kernel<T, FanLanes<T, 32>>);
   }

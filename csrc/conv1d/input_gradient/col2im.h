@@ -84,7 +84,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t part_channels = ceil_div(p.from.channels, parts);
   parts = ceil_div(p.from.channels, part_channels);
   plan.products = plan.matrices ? smallest_of({16, 32, 64}, part_channels * p.taps)
-                                : smallest_of({4, 8, 12, 16, 32}, part_channels * p.taps);
+                                : smallest_of({8, 16, 32}, part_channels * p.taps);
   const int64_t positions =
       plan.matrices ? fan_matrix_places(plan.products / 16) : int64_t{kFanLanePlaces};
   const int64_t slack = plan.matrices ? kFanQuad - 1 : 0, unit = plan.matrices ? 16 : 1;

@@ -88,9 +88,10 @@ cudaError_t launch(const GeneralGradientPlan& plan, void* to, cudaStream_t strea
   constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // where a thread has several
   const auto start_with = [&](auto index) {
     using Index = decltype(index);
-    return plan.channels == 4    ? start(gather_kernel<T, kChannels, 4, Index>)
-           : plan.positions == 1 ? start(gather_kernel<T, 1, 1, Index>)
-                                 : start(gather_kernel<T, 1, 4, Index>);
+    if constexpr (kChannels > 1) {
+      if (plan.channels > 1) return start(gather_kernel<T, kChannels, 4, Index>);
+    }
+    return start(gather_kernel<T, 1, 1, Index>);
   };
   return plan.narrow ? start_with(int32_t()) : start_with(int64_t());
 }

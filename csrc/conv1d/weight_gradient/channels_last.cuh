@@ -105,10 +105,16 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
 
 template <typename T>
 cudaError_t launch(const WeightChannelsLastPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.base.to = to;
-  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  return plan.taps == 4 ? start(weight_packs_kernel<T, 4>) : start(weight_packs_kernel<T, 8>);
+  if constexpr (sizeof(T) == 8) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.base.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_kernel(kernel, plan.launch, stream, args);
+    };
+    return plan.taps == 4 ? start(weight_packs_kernel<T, 4>) : start(weight_packs_kernel<T, 8>);
+  }
 }
 
 }  // namespace gpuopt::conv1d

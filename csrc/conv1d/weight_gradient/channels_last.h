@@ -30,7 +30,7 @@ struct WeightChannelsLastPlan {
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
     const int64_t row_parts = ceil_div<int64_t>(p.to.size, kPartPlaces);
-    if (!has_vectors_of_channels(p) || !has_unit_stride(p) || has_dilation(p) ||
+    if (item_of(p) == 8 || !has_vectors_of_channels(p) || !has_unit_stride(p) || has_dilation(p) ||
         p.batch * row_parts >= kFar) {
       return {};
     }

@@ -27,7 +27,7 @@ struct WeightChunk {
 //     `ahead` changes;
 //   finish(scratch): leaves the sum of tap i in scratch.sum(i).
 template <typename T, typename Sums>
-__global__ void __launch_bounds__(32 * kWeightWarps, weight_warps(sizeof(T)) / kWeightWarps)
+__global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
     weight_chunks_kernel(const __grid_constant__ WeightChunkArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTilePacks = Sums::kTile / N;
@@ -144,21 +144,24 @@ __global__ void __launch_bounds__(32 * kWeightWarps, weight_warps(sizeof(T)) / k
 
 template <typename T>
 cudaError_t launch(const WeightChunksPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.base.to = to;
-  const auto start = [&](auto kernel) {
-    return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kSumBytes, stream, args);
-  };
-  if constexpr (sizeof(T) == 2) {
-    return plan.products == 2   ? start(weight_chunks_kernel<T, MatrixSums<T, 2>>)
-           : plan.products == 4 ? start(weight_chunks_kernel<T, MatrixSums<T, 4>>)
-                                : start(weight_chunks_kernel<T, MatrixSums<T, 8>>);
+  if constexpr (sizeof(T) == 8) {
+    return cudaErrorInvalidValue;
   } else {
-    constexpr int kMostTaps = sizeof(T) == 8 ? 16 : 32;
-    return plan.products == 4    ? start(weight_chunks_kernel<T, LaneSums<T, 4>>)
-           : plan.products == 8  ? start(weight_chunks_kernel<T, LaneSums<T, 8>>)
-           : plan.products == 16 ? start(weight_chunks_kernel<T, LaneSums<T, 16>>)
-                                 : start(weight_chunks_kernel<T, LaneSums<T, kMostTaps>>);
+    auto args = plan.args;
+    args.base.to = to;
+    const auto start = [&](auto kernel) {
+      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kSumBytes, stream, args);
+    };
+    if constexpr (sizeof(T) == 2) {
+      return plan.products == 2   ? start(weight_chunks_kernel<T, MatrixSums<T, 2>>)
+             : plan.products == 4 ? start(weight_chunks_kernel<T, MatrixSums<T, 4>>)
+                                  : start(weight_chunks_kernel<T, MatrixSums<T, 8>>);
+    } else {
+      return plan.products == 4    ? start(weight_chunks_kernel<T, LaneSums<T, 4>>)
+             : plan.products == 8  ? start(weight_chunks_kernel<T, LaneSums<T, 8>>)
+             : plan.products == 16 ? start(weight_chunks_kernel<T, LaneSums<T, 16>>)
+                                   : start(weight_chunks_kernel<T, LaneSums<T, 32>>);
+    }
   }
 }
 

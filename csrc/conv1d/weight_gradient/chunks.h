@@ -12,8 +12,7 @@ namespace gpuopt::conv1d {
 
 constexpr int kWeightWarps = 8;  // of a block at most
 
-// Warps of an SM; f64 has no registers for more.
-constexpr int64_t weight_warps(int64_t item) { return item == 8 ? 16 : 24; }
+constexpr int64_t kChunkSums = 24;  // warps of an SM, as registers allow
 
 struct WeightChunkArgs {
   WeightArgs base;
@@ -43,12 +42,13 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   const int64_t item = item_of(p), values = kAccessBytes / item;
   const int64_t dilation = p.taps > 1 ? p.dilation : 1;
   const bool half = item == 2;
-  if (!has_plain_rows(p) || !has_unit_stride(p) || dilation > (half ? 16 : 1)) return {};
+  if (item == 8 || !has_plain_rows(p) || !has_unit_stride(p) || dilation > (half ? 16 : 1))
+    return {};
   const auto taps_of = [&](int64_t products) {
     return half ? (16 * products - 15) / dilation + 1 : products;
   };
   int64_t products = half ? 2 : 4;
-  const int64_t most = half ? 8 : item == 8 ? 16 : 32;
+  const int64_t most = half ? 8 : 32;
   while (products < most && taps_of(products) < p.taps) products *= 2;
   const int64_t taps = std::min(taps_of(products), p.taps), tap_parts = ceil_div(p.taps, taps);
   const int64_t outputs = half ? kMmaOutputs : 2 * 32 * values;
@@ -68,7 +68,7 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
   const int64_t most_shared = weight_shared_bytes(device), fitting = most_shared / warp_bytes;
   if (fitting < 4 || chunks >= kFar) return {};
-  const int64_t all = device.multiprocessors * weight_warps(item);
+  const int64_t all = device.multiprocessors * kChunkSums;
   const int64_t warps =
       std::clamp<int64_t>(all / pairs, 4, std::min<int64_t>(kWeightWarps, fitting));
   const int64_t splits = splits_of(all / warps, pairs, ceil_div(chunks, warps));

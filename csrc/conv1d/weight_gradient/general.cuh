@@ -109,22 +109,26 @@ cudaError_t launch(const WeightGeneralPlan& plan, void* to, cudaStream_t stream)
   auto args = plan.args;
   args.to = to;
   const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // where a thread has several
-  const auto start_with = [&](auto taps) {
-    constexpr int kTaps = decltype(taps)::value;
-    return plan.channels == 4 ? start(weight_values_kernel<T, kChannels, kTaps>)
-                              : start(weight_values_kernel<T, 1, kTaps>);
-  };
-  return plan.taps == 1   ? start_with(std::integral_constant<int, 1>())
-         : plan.taps == 4 ? start_with(std::integral_constant<int, 4>())
-                          : start_with(std::integral_constant<int, 8>());
+  if constexpr (sizeof(T) < 8) {
+    if (plan.channels == 4) {
+      return plan.taps == 4 ? start(weight_values_kernel<T, 4, 4>)
+                            : start(weight_values_kernel<T, 4, 8>);
+    }
+  }
+  return plan.taps == 1   ? start(weight_values_kernel<T, 1, 1>)
+         : plan.taps == 4 ? start(weight_values_kernel<T, 1, 4>)
+                          : start(weight_values_kernel<T, 1, 8>);
 }
 
 template <typename T>
 cudaError_t launch(const WeightColumnsPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  return launch_kernel(weight_columns_kernel<T>, plan.launch, stream, args);
+  if constexpr (sizeof(T) == 8) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    return launch_kernel(weight_columns_kernel<T>, plan.launch, stream, args);
+  }
 }
 
 }  // namespace gpuopt::conv1d

@@ -21,7 +21,8 @@ struct WeightGeneralPlan {
   static std::optional<WeightGeneralPlan> make(const Problem& p, const Device& device) {
     WeightGeneralPlan plan;
     plan.taps = p.taps == 1 ? 1 : p.taps <= 4 ? 4 : 8;
-    plan.channels = p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;  // f64 has no registers for more
+    // f64 has no registers for more.
+    plan.channels = p.to.channels >= 4 && p.taps > 1 && item_of(p) < 8 ? 4 : 1;
     const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
     const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
     const int64_t pairs = p.groups * tiles * p.from.channels * tap_parts;
@@ -47,7 +48,7 @@ struct WeightColumnsPlan {
     const int64_t channels = p.groups * p.to.channels;
     const bool channels_first = p.to.channel_stride == 1 && p.to.stride != 1 && p.to.size > 1 &&
                                 p.from.channel_stride == 1 && channels >= 8;
-    if (!channels_first) return {};
+    if (!channels_first || item_of(p) == 8) return {};
     const int64_t tap_parts = ceil_div<int64_t>(p.taps, kWeightTaps);
     const int64_t tiles = ceil_div<int64_t>(channels, 32);
     const int64_t pairs = tiles * p.from.channels * tap_parts;

@@ -281,9 +281,8 @@ cudaError_t launch(const Im2colPlan& plan, void* to, cudaStream_t stream) {
       const auto start_mma = [&](auto rows, auto shifts) {
         constexpr int R = decltype(rows)::value;
         constexpr bool S = decltype(shifts)::value;
-        return plan.products == 8    ? start(fan_weight_mma_kernel<T, R, 1, S>)
-               : plan.products == 16 ? start(fan_weight_mma_kernel<T, R, 2, S>)
-                                     : start(fan_weight_mma_kernel<T, R, 4, S>);
+        return plan.products == 16 ? start(fan_weight_mma_kernel<T, R, 2, S>)
+                                   : start(fan_weight_mma_kernel<T, R, 4, S>);
       };
       using One = std::integral_constant<int, 1>;
       using Four = std::integral_constant<int, 4>;

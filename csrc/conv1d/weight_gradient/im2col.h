@@ -51,7 +51,7 @@ struct Im2colPlan {
       if (plan.shifts) cycle = 1;
       const bool whole = plan.shifts || has_aligned_rows(p, p.to, kFanQuad);
       row_units = ceil_div<int64_t>(p.to.size + (whole ? 0 : kFanQuad - 1), kFanQuad);
-      plan.products = products <= 8 ? 8 : products <= 16 ? 16 : 32;
+      plan.products = products <= 16 ? 16 : 32;
       plan.channels = ceil_div(p.to.channels, cycle) <= 16 ? 16 : 64;
       threads = kThreads;
       warp_units = 4 * fan_weight_steps(plan.channels / 16);

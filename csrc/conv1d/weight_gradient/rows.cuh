@@ -11,15 +11,15 @@ namespace gpuopt::conv1d {
 template <typename T>
 constexpr int kWeightOutputs = 32 / sizeof(T);
 
-// Gradients of `kTaps` taps between one input and one output channel, along contiguous rows of step
-// 1. Tiles of the gradient and of the input under it are copied to shared memory, one while the one
-// before is worked on.
-template <typename T, int kTaps, bool kDilated>
-__global__ void __launch_bounds__(kThreads, kTaps > 16 || sizeof(T) == 8 ? 2 : 3)
+// Gradients of kRowsTaps taps between one input and one output channel, along contiguous rows of
+// stride 1. Tiles of the gradient and of the input under it are copied to shared memory, one while
+// the one before is worked on. Each tap has a window of the input of its own.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, 3)
     weight_rows_kernel(const __grid_constant__ WeightArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, P = kWeightOutputs<T>, K = kRowTaps<T>;
-  constexpr int kStep = kTaps < K ? kTaps : K;
+  constexpr int N = kPackSize<T>, P = kWeightOutputs<T>;
+  constexpr int kTaps = kRowsTaps;
   extern __shared__ uint4 shared[];
   let_next_grid_start();
   uint32_t out_channel = blockIdx.x;
@@ -110,63 +110,18 @@ __global__ void __launch_bounds__(kThreads, kTaps > 16 || sizeof(T) == 8 ? 2 : 3
       const uint32_t ahead = ahead_of(part);
       // Places that there are not are left out: 0 times an infinite value is NaN.
       const bool whole = begin >= 0 && begin <= grad_size - P;
-      if constexpr (kDilated) {
 #pragma unroll
-        for (int k = 0; k < kTaps; ++k) {
-          if (k < taps) {
-            const uint32_t place = ahead + static_cast<uint32_t>(k * dilation) * sizeof(T);
-            uint4 raw[P / N + 1];
-            read_packs(raw, packs + place / kPackBytes);
-            C window[P];
-            shift_in<T, P / N>(window, raw, place % kPackBytes);
+      for (int k = 0; k < kTaps; ++k) {
+        if (k < taps) {
+          const uint32_t place = ahead + static_cast<uint32_t>(k * dilation) * sizeof(T);
+          uint4 raw[P / N + 1];
+          read_packs(raw, packs + place / kPackBytes);
+          C window[P];
+          shift_in<T, P / N>(window, raw, place % kPackBytes);
 #pragma unroll
-            for (int i = 0; i < P; ++i) {
-              if (whole || static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(grad_size)) {
-                sums[k] = multiply_add(own[i], window[i], sums[k]);
-              }
-            }
-          }
-        }
-      } else {
-        C window[P + K];
-        uint4 last;
-        {
-          uint4 raw[(P + K) / N + 1];
-          read_packs(raw, packs);
-          shift_in<T, (P + K) / N>(window, raw, ahead);
-          last = raw[(P + K) / N];
-        }
-#pragma unroll
-        for (int k = 0; k < kTaps; k += K) {
-          if (k < taps) {
-            if (whole) {
-#pragma unroll
-              for (int t = 0; t < kStep; ++t) {
-#pragma unroll
-                for (int i = 0; i < P; ++i) {
-                  sums[k + t] = multiply_add(own[i], window[i + t], sums[k + t]);
-                }
-              }
-            } else {
-#pragma unroll
-              for (int i = 0; i < P; ++i) {
-                if (static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(grad_size)) {
-#pragma unroll
-                  for (int t = 0; t < kStep; ++t) {
-                    sums[k + t] = multiply_add(own[i], window[i + t], sums[k + t]);
-                  }
-                }
-              }
-            }
-            if (k + K < kTaps && k + K < taps) {
-              uint4 raw[K / N + 1];
-              raw[0] = last;
-#pragma unroll
-              for (int i = 0; i < K / N; ++i) raw[i + 1] = packs[(P + k + K) / N + 1 + i];
-#pragma unroll
-              for (int i = 0; i < P; ++i) window[i] = window[i + K];
-              shift_in<T, K / N>(window + P, raw, ahead);
-              last = raw[K / N];
+          for (int i = 0; i < P; ++i) {
+            if (whole || static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(grad_size)) {
+              sums[k] = multiply_add(own[i], window[i], sums[k]);
             }
           }
         }
@@ -185,21 +140,13 @@ __global__ void __launch_bounds__(kThreads, kTaps > 16 || sizeof(T) == 8 ? 2 : 3
 
 template <typename T>
 cudaError_t launch(const WeightRowsPlan& plan, void* to, cudaStream_t stream) {
-  auto args = plan.args;
-  args.to = to;
-  const auto start = [&](auto kernel) {
-    return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kSumBytes, stream, args);
-  };
-  if (plan.dilated) return start(weight_rows_kernel<T, kDilatedTaps, true>);
-  switch (plan.taps) {
-    case 4:
-      return start(weight_rows_kernel<T, 4, false>);
-    case 8:
-      return start(weight_rows_kernel<T, 8, false>);
-    case 16:
-      return start(weight_rows_kernel<T, 16, false>);
-    default:
-      return start(weight_rows_kernel < T, sizeof(T) == 8 ? 16 : 32, false >);
+  if constexpr (sizeof(T) == 8) {
+    return cudaErrorInvalidValue;
+  } else {
+    auto args = plan.args;
+    args.to = to;
+    return launch_opted_in(weight_rows_kernel<T>, plan.launch, plan.most_shared_bytes, kSumBytes,
+                           stream, args);
   }
 }
 

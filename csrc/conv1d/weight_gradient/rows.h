@@ -8,7 +8,7 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kDilatedTaps = 8;  // of a block, with dilation
+constexpr int kRowsTaps = 8;  // of a block
 
 constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }  // of a thread
 
@@ -17,23 +17,18 @@ struct WeightRowsPlan {
   static constexpr const Costs& kCosts = costs::kWeightRows;
   LaunchShape launch;
   WeightArgs args;
-  int taps;  // of a block
-  bool dilated;
   size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
-    if (!has_plain_rows(p) || !has_unit_stride(p) || p.batch * p.to.size >= kFar) return {};
-    WeightRowsPlan plan;
-    plan.dilated = has_dilation(p);
-    plan.taps = kDilatedTaps;
-    if (!plan.dilated) {
-      plan.taps = 4;
-      while (plan.taps < p.taps && plan.taps < (item_of(p) == 8 ? 16 : 32)) plan.taps *= 2;
+    if (item_of(p) == 8 || !has_plain_rows(p) || !has_unit_stride(p) ||
+        p.batch * p.to.size >= kFar) {
+      return {};
     }
+    WeightRowsPlan plan;
     const int64_t item = item_of(p), values = kAccessBytes / item, outputs = weight_outputs(item);
     const int64_t row_lanes = tiles_of_row(p, outputs);
-    const int64_t own_taps = std::min<int64_t>(p.taps, plan.taps);
+    const int64_t own_taps = std::min<int64_t>(p.taps, kRowsTaps);
     const int64_t halo_packs = ceil_div(values - 1 + (own_taps - 1) * p.dilation, values);
     const int64_t block_rows = most_rows(kThreads, row_lanes, p.batch);
     const int64_t margin = (8 / values + 4) * kAccessBytes;  // read behind a tile, not used
@@ -41,7 +36,7 @@ struct WeightRowsPlan {
     const int64_t bytes = 2 * tile_packs * kAccessBytes + margin;
     const int64_t most_shared = weight_shared_bytes(device);
     if (bytes > most_shared || p.batch * row_lanes >= kFar) return {};
-    const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
+    const int64_t tap_parts = ceil_div<int64_t>(p.taps, kRowsTaps);
     const int64_t tiles = ceil_div<int64_t>(p.batch * row_lanes, kThreads);
     const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
     const int64_t splits =
@@ -62,8 +57,8 @@ inline Terms WeightRowsPlan::terms(const Problem& p, const Device& device) const
   const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
   const double per_sm = blocks_per_sm(launch, device);
   // Tiles and taps of a block, tiles and taps of an SM, and tiles in waves.
-  return {tiles, tiles * static_cast<double>(std::min<int64_t>(taps, p.taps)), tiles * per_sm,
-          tiles * taps * per_sm, tiles * waves_of(launch, device, 3)};
+  return {tiles, tiles * static_cast<double>(std::min<int64_t>(kRowsTaps, p.taps)), tiles * per_sm,
+          tiles * kRowsTaps * per_sm, tiles * waves_of(launch, device, 3)};
 }
 
 }  // namespace gpuopt::conv1d
