@@ -31,8 +31,7 @@ DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/conv1d-paths.jsonl"
 COSTS = ROOT / "csrc/conv1d/costs_h100.inc"
-README = ROOT / "csrc/conv1d/README.md"
-MARKS = "<!-- python -m benchmarks.tune conv1d --table -->", "<!-- end -->"
+TABLE = ROOT / "csrc/conv1d/MEASUREMENTS.md"
 CALLS, SAMPLES, MOST_COPIES = 32, 7, 32
 TERMS = 5
 
@@ -363,10 +362,16 @@ def table(measured: list[Measured]) -> str:
 
 
 def write_table(measured: list[Measured]) -> None:
-    before, _, rest = README.read_text().partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    text = f"{quality(measured, [m.chosen for m in measured])}.\n\n{table(measured)}"
-    README.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
+    found = quality(measured, [m.chosen for m in measured])
+    TABLE.write_text(
+        f"""# What the paths of convolutions are worth
+
+Written by `python -m benchmarks.tune conv1d --table` from
+[{EVIDENCE.name}](../../{EVIDENCE.relative_to(ROOT)}). The chosen paths of {found}.
+
+{table(measured)}
+"""
+    )
 
 
 def choose(m: Measured, coefficients: dict) -> str:
@@ -380,7 +385,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tune", description=__doc__.partition("\n")[0])
     parser.add_argument("room", choices=["conv1d"])
     parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
-    parser.add_argument("--table", action="store_true", help="write the table of paths of csrc/conv1d/README.md")
+    parser.add_argument("--table", action="store_true", help="write csrc/conv1d/MEASUREMENTS.md")
     parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
     parser.add_argument("--dtypes", default="f32,bf16")
     parser.add_argument("--out", type=Path, default=EVIDENCE, help="the evidence file")
