@@ -2,7 +2,7 @@
 
 Each tests/plan/<room>_shim.cpp becomes a library with the launch plans of a room. Each
 tests/emulation/<room>_shim.cpp becomes one with its kernels, compiled for the CPU on top of
-emulator.h. A <room>_ladder_shim.cpp takes the kernels of <room>_ladder.cu.
+emulator.h. A <room>_ladder_shim.cpp takes the kernels of a room's ladder.
 """
 
 from __future__ import annotations
@@ -56,23 +56,27 @@ def translate(source: str, variables: list[str]) -> str:
     return source
 
 
+def is_ladder(path: Path) -> bool:
+    return path.stem.endswith("_ladder") or path.parent.name == "ladder"
+
+
 def translate_room(shim: Path) -> list[Path]:
-    """Writes the translated sources of a shim's room into a folder of its own. Returns what is compiled."""
+    """Writes the translated sources of a shim's room into a folder of its own. Returns those that are compiled."""
     name = shim.stem.removesuffix("_shim")
-    room = name.removesuffix("_ladder")
+    room, csrc = name.removesuffix("_ladder"), ROOT / "csrc"
     folder = FOLDER / "emulation" / name
     variables = ASSIGNED.findall(shim.read_text())
     sources = []
-    for path in sorted([*(ROOT / "csrc" / "common").iterdir(), *(ROOT / "csrc" / room).iterdir()]):
+    for path in sorted([*(csrc / "common").iterdir(), *(csrc / room).rglob("*")]):
         if path.suffix not in (".h", ".cuh", ".cu"):
             continue
-        own = EMULATION / "launch.cuh" if path.name == "launch.cuh" else path
-        copy = folder / path.relative_to(ROOT / "csrc")
+        own = EMULATION / "launch.cuh" if path == csrc / "common" / "launch.cuh" else path
+        copy = folder / path.relative_to(csrc)
         copy.parent.mkdir(parents=True, exist_ok=True)
         native_build.write_if_changed(copy, translate(own.read_text(), variables))
-        if path.suffix == ".cu" and path.stem.endswith("_ladder") == name.endswith("_ladder"):
+        if path.suffix == ".cu" and is_ladder(path) == name.endswith("_ladder"):
             sources.append(copy)
-    return [*sources, shim]
+    return sources
 
 
 def copy_headers(folder: Path) -> None:
@@ -124,8 +128,9 @@ def generate() -> list[str]:
             name = f"emulation/{shim.stem.removesuffix('_shim')}"
             level = "-O0" if Path(name).name in NOT_OPTIMISED else "-O1"
             objects = []
-            for source in translate_room(shim):
-                objects.append(f"{name}/{source.stem}.o")
+            for source in [*translate_room(shim), shim]:
+                within = source.relative_to(FOLDER / name) if source.is_relative_to(FOLDER) else Path(source.name)
+                objects.append(f"{name}/{within}.o")
                 lines.append(f"build {objects[-1]}: kernel {ninja_path(source)} | emulator.h.gch/{level} versions")
                 lines.append(f"  flags = {level} -I{ninja_path(FOLDER / name)}")
             lines.append(f"build {name}.so: link {' '.join(objects)}")

@@ -1,5 +1,5 @@
 // C entry points to the emulated ladder of convolutions, for test_conv1d_ladder.py.
-#include "conv1d/conv1d_ladder.h"
+#include "conv1d/ladder/conv1d_ladder.h"
 
 using namespace gpuopt::conv1d;
 

@@ -1,12 +1,14 @@
-// C entry points to the emulated launchers of convolutions, for conv1d_model.py.
+// C entry points to the emulated kernels of convolutions, for conv1d_model.py.
+#include <dlfcn.h>
+
 #include "../plan/conv1d_problem.h"
-#include "conv1d/conv1d_dispatch.h"
-#include "conv1d/conv1d_launch_gather.cuh"
+#include "common/launch.cuh"
+#include "conv1d/conv1d.h"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::conv1d {
-// What a launch may have with asking, and bytes that must stay.
-alignas(16) uint4 shared[(detail::kFanSharedBytes + 1024) / sizeof(uint4)];
+constexpr size_t kMostShared = 227 << 10;
+alignas(16) uint4 shared[(kMostShared + kGuard) / sizeof(uint4)];
 }  // namespace gpuopt::conv1d
 
 using namespace gpuopt;
@@ -25,7 +27,6 @@ struct PoisonedShared {
         check();
         memset(bytes, kPoison, own);
         own = emulator::shared_bytes;
-        ++launches;
       }
       memset(bytes, kPoison, own);
     };
@@ -35,178 +36,97 @@ struct PoisonedShared {
 
   char* const bytes = reinterpret_cast<char*>(shared);
   size_t own = 0;  // of the last block
-  int launches = 0;
   bool intact = true;
 };
 
-}  // namespace
-
-struct Limits {
-  int64_t row_threads, wide_outputs, weight_blocks, weight_units, chunk_outputs, chunk_warps;
-  int64_t weight_bytes, few_places, few_outputs, few_products, few_last_products, few_tile_products,
-      few_taps_products, few_direct_products, direct_filled, direct_far_filled, direct_warps,
-      direct_row, polyphase_taps, polyphase_outputs, polyphase_warps, polyphase_few_warps,
-      fan_gradient_channels, fan_gradient_first, few_weight_places, gemm_channels, launch_blocks,
-      far;
+struct NoWorkspace final : Workspace {
+  void* allocate(size_t) override { return nullptr; }
+  void release() override {}
 };
 
-// The limits that small problems would not reach.
-extern "C" void set_limits(const Limits* limits) {
-  Tuning::default_row_threads = static_cast<int>(limits->row_threads);
-  Tuning::default_wide_outputs = limits->wide_outputs;
-  Tuning::default_weight_blocks = static_cast<int>(limits->weight_blocks);
-  Tuning::default_weight_units = static_cast<int>(limits->weight_units);
-  Tuning::default_chunk_outputs = limits->chunk_outputs;
-  Tuning::default_chunk_warps = limits->chunk_warps;
-  Tuning::default_weight_bytes = limits->weight_bytes;
-  Tuning::default_few_places = limits->few_places;
-  Tuning::default_few_outputs = limits->few_outputs;
-  Tuning::default_few_products = limits->few_products;
-  Tuning::default_few_last_products = limits->few_last_products;
-  Tuning::default_few_tile_products = limits->few_tile_products;
-  Tuning::default_few_taps_products = limits->few_taps_products;
-  Tuning::default_few_direct_products = limits->few_direct_products;
-  Tuning::default_direct_filled = limits->direct_filled;
-  Tuning::default_direct_far_filled = limits->direct_far_filled;
-  Tuning::default_direct_warps = limits->direct_warps;
-  Tuning::default_direct_row = limits->direct_row;
-  Tuning::default_polyphase_taps = limits->polyphase_taps;
-  Tuning::default_polyphase_outputs = limits->polyphase_outputs;
-  Tuning::default_polyphase_warps = limits->polyphase_warps;
-  Tuning::default_polyphase_few_warps = limits->polyphase_few_warps;
-  Tuning::default_fan_gradient_channels = limits->fan_gradient_channels;
-  Tuning::default_fan_gradient_first = limits->fan_gradient_first;
-  Tuning::default_few_weight_places = limits->few_weight_places;
-  Tuning::default_gemm_channels = limits->gemm_channels;
-  kMaxIndex32 = limits->launch_blocks;
-  detail::kFar = limits->far;
-}
-
-struct Taken {
-  int path, channels, wide, slides, packed, dilated, strided, few_taps, direct, polyphase,
-      few_values, channels_first, places, row_width, phases, stages, warp_tiles, products, aligned,
-      tiles, row_tiles, taps, tap_parts, splits, blocks, threads, block_rows;
-  int launches, workspaces, intact;
-};
-
-namespace {
-
-Taken taken_of(const Plan& plan) {
-  return {static_cast<int>(number_of(plan.path)),
-          plan.channels,
-          plan.wide,
-          plan.slides,
-          plan.packed,
-          plan.dilated,
-          plan.strided,
-          plan.few_taps,
-          plan.direct,
-          plan.polyphase,
-          plan.few_values,
-          plan.channels_first,
-          static_cast<int>(plan.places),
-          static_cast<int>(plan.row_width),
-          static_cast<int>(plan.phases),
-          static_cast<int>(plan.stages),
-          static_cast<int>(plan.warp_tiles),
-          plan.products,
-          plan.aligned,
-          static_cast<int>(plan.tiles),
-          static_cast<int>(plan.row_tiles),
-          plan.taps,
-          static_cast<int>(plan.tap_parts),
-          static_cast<int>(plan.splits),
-          static_cast<int>(plan.blocks),
-          plan.threads,
-          static_cast<int>(plan.block_rows)};
-}
-
-cudaError_t start(const Problem& problem, Pass pass, const Device& device, Workspace& workspace) {
-  if (pass == Pass::kForward) return forward(problem, device, nullptr);
-  if (pass == Pass::kBackwardInput) return backward_input(problem, device, nullptr);
-  return backward_weight(problem, device, workspace, nullptr);
+// The symbols of the kernels that were launched.
+std::string kernels_launched() {
+  std::string names;
+  for (const emulator::Launched& launched : emulator::launched) {
+    Dl_info info;
+    if (dladdr(launched.kernel, &info) == 0 || info.dli_sname == nullptr) abort();
+    names += std::string(" ") + info.dli_sname;
+  }
+  return names;
 }
 
 }  // namespace
 
-extern "C" int run(const Given* given, int pass_number, int multiprocessors, Taken* taken) {
-  const Problem problem = make_problem(*given);
-  const auto pass = static_cast<Pass>(pass_number);
-  const Device device{multiprocessors};
-  const Plan plan = make_plan(problem, pass, device);
-  PoisonedWorkspace workspace(kPoison);
-  PoisonedShared memory;
-  const cudaError_t error = start(problem, pass, device, workspace);
-  memory.check();
-  *taken = taken_of(plan);
-  taken->launches = memory.launches;
-  taken->workspaces = static_cast<int>(workspace.blocks.size());
-  taken->intact = workspace.intact() && memory.intact;
-  return error;
-}
+extern "C" {
 
-// The same of a forward problem, by gemm_kernel whatever other kernels would be taken.
-extern "C" int run_gemm(const Given* given, int multiprocessors, Taken* taken) {
-  const Problem problem = make_problem(*given);
-  const Plan plan = detail::plan_gemm(problem, Device{multiprocessors}, Tuning{});
-  *taken = taken_of(plan);
-  taken->intact = true;
-  if (plan.path == Path::kLibrary) return cudaErrorInvalidValue;
-  PoisonedShared memory;
-  const cudaError_t error = launchers_of(problem.dtype).forward(problem, plan, nullptr);
-  memory.check();
-  taken->launches = memory.launches;
-  taken->intact = memory.intact;
-  return error;
-}
-
-// The launches of a problem that is too large to run: their number or -1, and *blocks of the
-// largest.
-extern "C" int launches(const Given* given, int pass_number, int multiprocessors, int64_t* blocks,
-                        Taken* taken) {
-  const Problem problem = make_problem(*given);
-  const auto pass = static_cast<Pass>(pass_number);
-  const Device device{multiprocessors};
-  const Plan plan = make_plan(problem, pass, device);
+// For each path that supports the problem a line "name threads kernel kernel": what it would
+// launch, with so many threads in all. None of it is run.
+const char* launches(const int64_t* problem, int pass, const int64_t* device) {
+  std::string lines;
   std::vector<unsigned> noted;
-  PoisonedWorkspace workspace(kPoison);
   emulator::noted = &noted;
-  const cudaError_t error =
-      start(make_problem(*given), static_cast<Pass>(pass), Device{multiprocessors}, workspace);
+  const Problem read = read_problem(problem);
+  for_each_path(read, static_cast<Pass>(pass), read_device(device), [&](const auto& path) {
+    NoWorkspace workspace;
+    Plan plan;
+    plan.path = path;
+    plan.dtype = read.dtype;
+    emulator::launched.clear();
+    const bool failed = launch(plan, nullptr, workspace, nullptr) != cudaSuccess;
+    int64_t threads = 0;
+    for (const emulator::Launched& launched : emulator::launched) threads += launched.threads;
+    lines += name_of(path) + (' ' + std::to_string(threads)) + kernels_launched() +
+             (failed ? " failed\n" : "\n");
+  });
   emulator::noted = nullptr;
-  if (error != cudaSuccess) return -1;
-  *taken = taken_of(plan);
-  *blocks = *std::max_element(noted.begin(), noted.end());
-  return static_cast<int>(noted.size());
+  return answer(lines);
 }
 
-struct GivenUpdate {
-  int64_t input, input_batch_stride, input_stride;
-  int64_t state, state_batch_stride, state_channel_stride, state_stride;
-  int64_t weight, weight_stride, tap_stride, bias, bias_stride, out;
-  int64_t dtype, batch, channels, taps, state_size, activation;
-};
+// By the path of this name, or the one that is chosen. "name parts intact kernel kernel".
+const char* run(const int64_t* problem, int pass_number, const int64_t* device, const char* name,
+                void* to) {
+  const Problem read = read_problem(problem);
+  const auto pass = static_cast<Pass>(pass_number);
+  const Plan plan = *name == '\0' ? conv1d::plan(read, pass, read_device(device))
+                                  : plan_path(read, pass, read_device(device), name);
+  if (plan.is_aten()) return "aten 0 1";
+  int parts = 0;
+  for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) ++parts;
+  emulator::launched.clear();
+  PoisonedWorkspace workspace(kPoison);
+  PoisonedShared memory;
+  const cudaError_t error = launch(plan, to, workspace, nullptr);
+  memory.check();
+  const bool intact = workspace.intact() && memory.intact && error == cudaSuccess;
+  return answer(std::string(plan.name()) + ' ' + std::to_string(parts) + ' ' +
+                std::to_string(intact) + kernels_launched());
+}
 
-extern "C" int run_update(const GivenUpdate* given) {
+// In the order of the members.
+int run_update(const int64_t* numbers) {
+  const auto next = [&] { return *numbers++; };
+  const auto address = [&] { return reinterpret_cast<void*>(next()); };
   UpdateProblem problem;
-  problem.input = reinterpret_cast<const void*>(given->input);
-  problem.input_batch_stride = given->input_batch_stride;
-  problem.input_stride = given->input_stride;
-  problem.state = reinterpret_cast<void*>(given->state);
-  problem.state_batch_stride = given->state_batch_stride;
-  problem.state_channel_stride = given->state_channel_stride;
-  problem.state_stride = given->state_stride;
-  problem.weight = reinterpret_cast<const void*>(given->weight);
-  problem.weight_stride = given->weight_stride;
-  problem.tap_stride = given->tap_stride;
-  problem.bias = reinterpret_cast<const void*>(given->bias);
-  problem.bias_stride = given->bias_stride;
-  problem.out = reinterpret_cast<void*>(given->out);
-  problem.dtype = static_cast<DType>(given->dtype);
-  problem.batch = given->batch;
-  problem.channels = given->channels;
-  problem.taps = given->taps;
-  problem.state_size = given->state_size;
-  problem.activation = static_cast<Activation>(given->activation);
+  problem.input = address();
+  problem.input_batch_stride = next();
+  problem.input_stride = next();
+  problem.state = address();
+  problem.state_batch_stride = next();
+  problem.state_channel_stride = next();
+  problem.state_stride = next();
+  problem.weight = address();
+  problem.weight_stride = next();
+  problem.tap_stride = next();
+  problem.bias = address();
+  problem.bias_stride = next();
+  problem.out = address();
+  problem.dtype = static_cast<DType>(next());
+  problem.batch = next();
+  problem.channels = next();
+  problem.taps = next();
+  problem.state_size = next();
+  problem.activation = static_cast<Activation>(next());
   return update(problem, nullptr);
 }
+
+}  // extern "C"

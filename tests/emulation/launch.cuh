@@ -3,11 +3,23 @@
 
 #include "common/launch_shape.h"
 
+namespace emulator {
+
+struct Launched {
+  const void* kernel;
+  int64_t threads;  // of all blocks
+};
+inline std::vector<Launched> launched;  // by launch_kernel()
+
+}  // namespace emulator
+
 namespace gpuopt {
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t,
                           const Arguments&... arguments) {
+  emulator::launched.push_back(
+      {reinterpret_cast<const void*>(kernel), int64_t{shape.blocks} * shape.threads});
   emulator::shared_bytes = shape.shared_bytes;
   emulator::launch(shape.blocks, shape.threads, /*with_fibers=*/true,
                    [&] { kernel(arguments...); });

@@ -1,69 +1,44 @@
-// A convolution from plain numbers, for the C entry points that tests call.
+// What the C entry points for tests of convolutions share: problems and devices as plain numbers,
+// and answers as text. tests/conv1d_problem.py is their other side.
 #pragma once
 
-#include "conv1d/conv1d_plan.h"
+#include <string>
+
+#include "conv1d/policy.h"
 
 namespace gpuopt::conv1d {
 
-struct GivenSignal {
-  int64_t data, batch_stride, channel_stride, stride, channels, size;
-};
-
-struct Given {
-  GivenSignal from, to;
-  int64_t weight, group_stride, out_stride, in_stride, tap_stride;
-  int64_t bias, bias_stride;
-  int64_t dtype, batch, groups, taps, step, padding, dilation, activation;
-};
-
-inline Signal make_signal(const GivenSignal& given) {
-  return {reinterpret_cast<void*>(given.data),
-          given.batch_stride,
-          given.channel_stride,
-          given.stride,
-          given.channels,
-          given.size};
-}
-
-inline Problem make_problem(const Given& given) {
+// In the order of the members.
+inline Problem read_problem(const int64_t* numbers) {
+  const auto next = [&] { return *numbers++; };
+  const auto address = [&] { return reinterpret_cast<const void*>(next()); };
+  const auto signal = [&] { return Signal{address(), next(), next(), next(), next(), next()}; };
   Problem problem;
-  problem.from = make_signal(given.from);
-  problem.to = make_signal(given.to);
-  problem.weight = {reinterpret_cast<void*>(given.weight), given.group_stride, given.out_stride,
-                    given.in_stride, given.tap_stride};
-  problem.bias = reinterpret_cast<const void*>(given.bias);
-  problem.bias_stride = given.bias_stride;
-  problem.dtype = static_cast<DType>(given.dtype);
-  problem.batch = given.batch;
-  problem.groups = given.groups;
-  problem.taps = given.taps;
-  problem.step = given.step;
-  problem.padding = given.padding;
-  problem.dilation = given.dilation;
-  problem.activation = static_cast<Activation>(given.activation);
+  problem.from = signal();
+  problem.to = signal();
+  problem.weight = {address(), next(), next(), next(), next()};
+  problem.bias = address();
+  problem.bias_stride = next();
+  problem.dtype = static_cast<DType>(next());
+  problem.batch = next();
+  problem.groups = next();
+  problem.taps = next();
+  problem.stride = next();
+  problem.padding = next();
+  problem.dilation = next();
+  problem.activation = static_cast<Activation>(next());
   return problem;
 }
 
-// As the tests number them.
-inline int64_t number_of(Path path) {
-  switch (path) {
-    case Path::kLibrary:
-      return 0;
-    case Path::kRows:
-      return 1;
-    case Path::kFan:
-      return 2;
-    case Path::kColumns:
-      return 3;
-    case Path::kValues:
-      return 4;
-    case Path::kChunks:
-      return 5;
-    case Path::kFanGradients:
-      return 6;
-    default:
-      return 7;  // kGemm
-  }
+inline Device read_device(const int64_t* numbers) {
+  return {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), numbers[2]};
+}
+
+// Valid until the next answer.
+inline const char* answer(std::string text) {
+  static std::string kept;
+  kept = std::move(text);
+  return kept.c_str();
 }
 
 }  // namespace gpuopt::conv1d
