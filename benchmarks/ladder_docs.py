@@ -23,18 +23,21 @@ HEAD, TABLE = "head", "table"
 
 
 @functools.cache
-def room_of(op: str) -> str:
-    """The folder whose ladder has registered the operator."""
-    for path in sorted((ROOT / "csrc").glob("*/*_ladder_op.cpp")):
+def folder_of(op: str) -> Path:
+    """Of the sources that have registered the operator's ladder: a room, or its folder of that name."""
+    for path in sorted((ROOT / "csrc").rglob("*_ladder_op.cpp")):
         if re.search(rf'steps\(\s*"{op}",', path.read_text()):
-            return path.parent.name
+            return path.parent
     raise ValueError(f"no room registers a ladder of {op}")
+
+
+def room_of(op: str) -> str:
+    return folder_of(op).relative_to(ROOT / "csrc").parts[0]
 
 
 def code_of(op: str, step: str) -> str:
     """What stands between the step's two marks."""
-    room = room_of(op)
-    return _between_marks(ROOT / "csrc" / room / f"{room}_ladder.cu", step)
+    return _between_marks(folder_of(op) / f"{room_of(op)}_ladder.cu", step)
 
 
 def _between_marks(path: Path, name: str) -> str:
@@ -45,10 +48,10 @@ def _between_marks(path: Path, name: str) -> str:
 
 
 def _head(op: str) -> str:
-    room = room_of(op)
+    room, folder = room_of(op), f"../../{folder_of(op).relative_to(ROOT)}"
     return (
         f"# The ladder of {op}\n\n"
-        f"Sources: [{room}_ladder.h](../../csrc/{room}/{room}_ladder.h), [{room}_ladder.cu](../../csrc/{room}/{room}_ladder.cu). "
+        f"Sources: [{room}_ladder.h]({folder}/{room}_ladder.h), [{room}_ladder.cu]({folder}/{room}_ladder.cu). "
         f'A step is called by `torch_ops.ladder.run("{op}", "<step>", ...)`. Code here and figures are taken out of the sources and '
         f"of the committed results by `python -m benchmarks.ladder_docs`."
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import re
 from dataclasses import dataclass, field
 
@@ -34,7 +33,7 @@ class Device:
     launch_outputs: int = 2**31
 
     def numbers(self) -> ctypes.Array:
-        return (ctypes.c_int64 * 3)(*dataclasses.astuple(self))
+        return (ctypes.c_int64 * 3)(*vars(self).values())
 
 
 @dataclass
@@ -79,9 +78,9 @@ class Problem:
         self.item = ITEM[self.dtype]
 
     def numbers(self) -> ctypes.Array:
-        (*signals, weight), rest = (self.from_, self.to, self.weight), dataclasses.astuple(self)[3:-1]
-        flat = [n for part in (*signals, weight) for n in vars(part).values()]
-        return (ctypes.c_int64 * (len(flat) + len(rest)))(*flat, *rest)
+        from_, to, weight, *rest, _ = vars(self).values()
+        flat = [*vars(from_).values(), *vars(to).values(), *vars(weight).values(), *rest]
+        return (ctypes.c_int64 * len(flat))(*flat)
 
     @property
     def span(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import layout, native_build, toolchain
+from tools import layout, native_build, test_build, toolchain
 from tools.native_build import ROOT
 
 CUDA_SOURCES = [path for path in sorted(layout.CSRC.rglob("*.cu")) if path.parent.name != "binding"]
@@ -49,8 +49,8 @@ def test_kernels_wait_for_the_grid_before(room):
     """All launches of these rooms overlap the grid before them, whose results a kernel that didn't wait would race with. Those of
     ladders overlap nothing."""
     kernels = 0
-    for path in (layout.CSRC / room).glob("*.cu*"):
-        if path.stem.endswith("_ladder"):
+    for path in (layout.CSRC / room).rglob("*.cu*"):
+        if test_build.is_ladder(path):
             continue
         text = path.read_text()
         assert text.count("__global__") == text.count("  wait_for_grid_before();\n"), path.name

@@ -5,12 +5,6 @@ from __future__ import annotations
 import pytest
 
 from .build import load
-from .conv1d_model import Emulated
-
-
-@pytest.fixture(scope="session")
-def conv1d():
-    return Emulated()
 
 
 @pytest.fixture(scope="session")

@@ -1,134 +1,272 @@
-"""Problems for the emulated launchers and kernels of convolutions, and what numpy makes of them."""
+"""Random small convolutions in memory that faults beside its ends, the emulated kernels that compute them, and what numpy makes of them."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from ..conv1d_problem import (
+    FORWARD,
+    GELU,
+    INPUT_GRADIENT,
+    ITEM,
+    NONE,
+    RELU,
+    SILU,
+    WEIGHT_GRADIENT,
+    Device,
+    Problem,
+    Signal,
+    Weight,
+    output_size,
+    strides_of,
+)
 from .build import load
 from .dtypes import BF16, F16, F32, TYPES
 from .memory import Memory, decode, encode
 
-FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT = range(3)
-LIBRARY, ROWS, FAN, COLUMNS, VALUES, CHUNKS, FAN_GRADIENTS, GEMM = range(8)
-NONE, RELU, SILU, GELU = range(4)
-F64 = TYPES[8]
-DTYPES = [F16, BF16, F32, F64]
-GUARD, POISON, UNTOUCHED = 256, 0xFF, 0xCD  # NaN in all dtypes; what results are laid on
-LIMITS = {"row_threads": 128, "wide_outputs": 32 << 10, "weight_blocks": 6, "weight_units": 4}
-LIMITS |= {"chunk_outputs": 2**60}  # unless a test asks for chunks
-LIMITS |= {"chunk_warps": 16, "weight_bytes": 2 << 10}
-LIMITS |= {"few_places": 0, "few_outputs": 0}  # or no problem would be large
-LIMITS |= {"few_products": 48 << 10, "few_last_products": 128 << 10}
-LIMITS |= {"few_tile_products": 8 << 10, "few_taps_products": 4 << 10, "few_direct_products": 512}
-LIMITS |= {"direct_filled": 65, "direct_far_filled": 84, "direct_warps": 0, "direct_row": 2**60}
-LIMITS |= {"polyphase_taps": 192, "polyphase_outputs": 2**60, "polyphase_warps": 64, "polyphase_few_warps": 0}
-LIMITS |= {"fan_gradient_channels": 2**60, "fan_gradient_first": 2**60, "few_weight_places": 0}
-LIMITS |= {"gemm_channels": 0}  # unless a test asks for it
-LIMITS |= {"kMaxIndex32": 2**31 - 1, "kFar": 2**29}
-INVALID_VALUE = 1
+DTYPES = {6: F16, 7: BF16, 8: F32, 9: TYPES[8]}
+HALF_ULP = {6: 2.0**-11, 7: 2.0**-8, 8: 2.0**-24, 9: 2.0**-53}
+GUARD, POISON, UNTOUCHED = 256, 0xFF, 0xCD  # bytes; NaN in all dtypes; what results are written on
+MEMORY = 1 << 20
+
+SIZES = [
+    *range(1, 10),
+    12,
+    15,
+    16,
+    17,
+    24,
+    31,
+    33,
+    64,
+    65,
+    100,
+    127,
+    131,
+    200,
+    256,
+    257,
+    400,
+    515,
+    520,
+    700,
+    1052,
+    1200,
+    2500,
+]
+TAPS = [*range(1, 13), 15, 16, 17, 22, 23, 24, 31, 32, 33, 47, 64, 65, 70]
+FAR = 2**28 + 3  # a stride whose positions take more than 32 bits
+LAYOUTS = [
+    "rows",
+    "rows",
+    "rows",
+    "whole rows",
+    "whole rows",
+    "rows apart",
+    "channels last",
+    "whole channels",
+    "strided",
+    "batch last",
+]
 
 
-def fields(names: str, kind=ctypes.c_int64) -> list:
-    return [(name, kind) for name in names.split()]
+def extent(strides: tuple, shape: tuple) -> int:
+    """Elements from the first to behind the last."""
+    return 1 + sum((n - 1) * stride for n, stride in zip(shape, strides))
 
 
-class GivenSignal(ctypes.Structure):
-    _fields_ = fields("data batch_stride channel_stride stride channels size")
+@dataclass
+class Case:
+    """A problem in memory. `special` values of the signals that are read are infinite or NaN."""
 
-
-class Given(ctypes.Structure):
-    _fields_ = [("from_", GivenSignal), ("to", GivenSignal)]
-    _fields_ += fields("weight group_stride out_stride in_stride tap_stride bias bias_stride")
-    _fields_ += fields("dtype batch groups taps step padding dilation activation")
-
-
-class GivenUpdate(ctypes.Structure):
-    _fields_ = fields(
-        "input input_batch_stride input_stride state state_batch_stride state_channel_stride state_stride"
-    )
-    _fields_ += fields(
-        "weight weight_stride tap_stride bias bias_stride out dtype batch channels taps state_size activation"
-    )
-
-
-class Taken(ctypes.Structure):
-    _fields_ = fields(
-        "path channels wide slides packed dilated strided few_taps direct polyphase few_values channels_first places row_width phases stages warp_tiles products aligned tiles row_tiles",
-        ctypes.c_int,
-    )
-    _fields_ += fields("taps tap_parts splits blocks threads block_rows launches workspaces intact", ctypes.c_int)
+    which: int
+    problem: Problem
+    device: Device
+    special: int
+    seed: int
 
     @property
-    def kernel(self) -> tuple:
-        """What tells its kernel from others."""
-        names = "path channels wide slides packed dilated strided few_taps direct polyphase few_values channels_first"
-        return tuple(getattr(self, name) for name in names.split())
+    def dtype(self):
+        return DTYPES[self.problem.dtype]
+
+    @property
+    def written(self) -> int:
+        """Of arrays()."""
+        return {FORWARD: 1, INPUT_GRADIENT: 0, WEIGHT_GRADIENT: 2}[self.which]
+
+    def arrays(self) -> list[tuple[int, tuple, tuple]]:
+        """(address, shape, strides in elements) of input, output, weight and bias."""
+        p = self.problem
+        found = [
+            (s.data, (p.batch, p.groups * s.channels, s.size), (s.batch_stride, s.channel_stride, s.stride))
+            for s in (p.from_, p.to)
+        ]
+        w, outs = p.weight, p.groups * p.to.channels
+        found.append((w.data, (outs, p.from_.channels, p.taps), (w.out_stride, w.in_stride, w.tap_stride)))
+        return found + ([(p.bias, (outs,), (p.bias_stride,))] if p.bias else [])
 
 
 class Emulated:
-    """The launchers and kernels, and memory of input, output, weight and bias."""
+    """The library of emulated kernels, and memory for input, output, weight, bias and one more array."""
 
     def __init__(self):
-        self.kernels = load("conv1d")
-        self.memories = [Memory(1 << 20) for _ in range(4)]
+        self.library = load("conv1d")
+        for function in (self.library.launches, self.library.run, self.library.run_update):
+            function.restype = ctypes.c_char_p
+        self.memories = [Memory(MEMORY) for _ in range(5)]
 
-    def set_limits(self, **limits) -> None:
-        self.kernels.set_limits((ctypes.c_int64 * len(LIMITS))(*(LIMITS | limits).values()))
+    def launches(self, case: Case) -> dict[str, tuple[int, list[str]]]:
+        """For each path that supports the problem how many threads it would launch, and of which kernels."""
+        numbers, device = case.problem.numbers(), case.device.numbers()
+        lines = self.library.launches(numbers, case.which, device).decode().splitlines()
+        return {name: (int(threads), kernels) for name, threads, *kernels in map(str.split, lines)}
+
+    def place(self, random: np.random.Generator, i: int, item: int, count: int) -> int:
+        """An address for so many elements, at any offset in a vector, near the begin or the end of a memory."""
+        begin, values = self.memories[i].bytes.ctypes.data, 16 // item
+        offset = pick(random, 0, 0, 0, 1, values // 2, values - 1, values) * item
+        if random.random() < 0.5:
+            return begin + offset
+        offset %= 16
+        return begin + offset + (MEMORY - (offset + count * item)) // 16 * 16
+
+    def near(self, i: int, item: int, address: int, shape: tuple, strides: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """A view of an array, and all bytes near it."""
+        memory = self.memories[i].bytes
+        begin, count = address - memory.ctypes.data, extent(strides, shape)
+        numbers = memory[begin : begin + count * item].view(f"u{item}")
+        view = np.lib.stride_tricks.as_strided(numbers, shape, [s * item for s in strides])
+        return view, memory[max(begin - GUARD, 0) : begin + count * item + GUARD]
+
+    def call(self, case: Case, name: str) -> list[str]:
+        """What shim's run() says."""
+        written = ctypes.c_void_p(case.arrays()[case.written][0])
+        answer = self.library.run(case.problem.numbers(), case.which, case.device.numbers(), name.encode(), written)
+        return answer.decode().split()
+
+    def run(self, case: Case, name: str = "", exact: bool = True) -> tuple[str, int, list[str]]:
+        """By the path of this name, or the one that is chosen: its name, the parts of the plan, and the kernels. Checks what they write.
+        The sums of `exact` values are, in every type and order."""
+        dtype, item = case.dtype, case.problem.item
+        random, written = np.random.default_rng(case.seed), case.written
+        views, nears = [], []
+        for i, (address, shape, strides) in enumerate(case.arrays()):
+            view, near = self.near(i, item, address, shape, strides)
+            near[:] = UNTOUCHED if i == written else POISON
+            if i != written:
+                values = random.integers(-8, 9, shape) / 4 if exact else random.standard_normal(shape)
+                if i < 2 or case.which == FORWARD and i == 2:
+                    flat = values.reshape(-1)
+                    flat[random.integers(0, flat.size, case.special)] = random.choice(
+                        [np.inf, -np.inf, np.nan], case.special
+                    )
+                view[...] = encode(dtype, values).view(view.dtype)
+            views.append(view)
+            nears.append(near)
+        before = [near.copy() for near in nears]
+
+        path, parts, intact, *kernels = self.call(case, name)
+        assert intact == "1", "a launch failed, or a kernel wrote behind its workspace or shared memory"
+        if path != "aten":
+            result = views[written].copy()
+            check(case, result.view(dtype.numpy), [decode(dtype, v.view(dtype.numpy)) for v in views], exact)
+            if not exact:  # The emulator runs the threads of a block in another order each time.
+                nears[written][:] = UNTOUCHED
+                self.call(case, name)
+                assert np.array_equal(views[written], result), "another order of threads gives other results"
+        views[written][...] = int.from_bytes([UNTOUCHED] * item, "little")
+        for near, own in zip(nears, before):
+            assert np.array_equal(near, own), "something beside the result has changed"
+        return path, int(parts), kernels
 
 
-class Layout:
-    """How an array lies: the order of its dimensions, innermost first, elements between the innermost dimension's, more after each
-    dimension's last, expanded dimensions, and the elements before the first one in its sector of 32 bytes, where the memory begins, or
-    in its aligned pack, near which the memory ends."""
-
-    def __init__(self, order="last", step=1, gaps=(0, 0, 0), whole=0, expanded=(), offset=0, at_end=False):
-        self.order, self.step, self.gaps, self.whole = order, step, gaps, whole
-        self.expanded, self.offset, self.at_end = expanded, offset, at_end
-
-    def __repr__(self):
-        return f"Layout({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-    def strides(self, shape: tuple) -> list[int]:
-        """In elements. Of three dimensions "last" has the last one inside, "middle" the one before; `whole` rounds up what they are apart."""
-        order = {"last": (2, 1, 0), "middle": (1, 2, 0), "first": (0, 1, 2)}[self.order][-len(shape) :]
-        if len(shape) < 3:
-            order = tuple(range(len(shape)))[::-1]
-        strides, step = [0] * len(shape), self.step
-        for n, d in enumerate(order):
-            strides[d] = 0 if d in self.expanded else step
-            if d in self.expanded:
-                continue
-            step = step * shape[d] + self.gaps[n]
-            if n == 0 and self.whole:
-                step = -(-step // self.whole) * self.whole
-        return strides
-
-    def place(self, memory: Memory, dtype, shape: tuple, poison: int) -> tuple[np.ndarray, np.ndarray]:
-        """A view of that shape, and all bytes near it, which are poisoned."""
-        item, strides = dtype.numpy.itemsize, self.strides(shape)
-        count = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
-        begin = self.offset % (32 // item) * item
-        if self.at_end:
-            begin %= 16
-            begin += (len(memory.bytes) - (begin + count * item)) // 16 * 16
-        near = memory.bytes[max(begin - GUARD, 0) : begin + count * item + GUARD]
-        near[:] = poison
-        values = memory.bytes[begin : begin + count * item].view(dtype.numpy)
-        assert len(values) == count
-        return np.lib.stride_tricks.as_strided(values, shape, [s * item for s in strides]), near
+def pick(random: np.random.Generator, *options):
+    return options[random.integers(len(options))]
 
 
-PLAIN = (Layout(), Layout(), Layout())
+def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs: int = 800_000) -> Case | None:
+    """None if it is too large."""
+    dtype = pick(random, *ITEM)
+    item = ITEM[dtype]
+    values, taps = 16 // item, pick(random, *TAPS)
+    channels = pick(
+        random, (1, 1), (pick(random, 1, 1, 1, 2, 3, 5, 8, 16), pick(random, *range(1, 10), 12, 16, 17, 33, 40, 64, 66))
+    )
+    groups = pick(random, 1, 1, 2, 3, *([8, 16, 24, 40] if channels == (1, 1) else []))
+    batch, size = (
+        pick(random, 1, 1, 2, 3, 5, pick(random, 9, 40, 300)),
+        pick(random, *SIZES, int(random.integers(1, 600))),
+    )
+    if random.random() < 0.02:  # More than threads of one output take.
+        batch, taps = 36_000 // (size * groups * channels[1]) + 1, min(taps, 20)
+    stride, dilation = (
+        pick(random, 1, 1, 1, 1, 2, 3, 4, 5, 8, pick(random, 7, 16, 64, 65, 256, 257)),
+        pick(random, 1, 1, 1, 1, 2, 3, 4, 8, 16, 17),
+    )
+    if random.random() < 0.03:  # Few outputs beside a long gap.
+        stride, dilation, taps, size = (
+            pick(random, 32768, 40000, FAR),
+            pick(random, 1, 3, 8),
+            min(taps, 4),
+            min(size, 30),
+        )
+    elif random.random() < 0.05:  # Strides that share a divisor with a dilation.
+        dilation = stride * pick(random, 1, 2)
+    span = (taps - 1) * dilation
+    padding = [
+        pick(random, 0, 0, span // 2, span, span + pick(random, 1, 5), int(random.integers(span + 1))) for _ in range(2)
+    ]
+    padding[1] += pick(random, 0, 0, 0, -1, -3)  # negative: the last values are left out
+    if stride > size > span:
+        padding[0] = pick(random, 0, stride - int(random.integers(1, size - span + 1)))
+    out_size = output_size(size, taps, stride, padding, dilation)
+    macs, weights = (
+        batch * groups * channels[0] * channels[1] * taps * out_size,
+        groups * channels[0] * channels[1] * taps,
+    )
+    if macs > most_macs or weights > 4000:
+        return None
+    own = pick(random, *LAYOUTS)
+    layouts = [own, own if random.random() < 0.7 else pick(random, *LAYOUTS)]
+    if which != WEIGHT_GRADIENT and random.random() < 0.05:
+        layouts[which == INPUT_GRADIENT] = pick(random, "expanded", "expanded rows")
+    signals = []
+    for i, (c, length) in enumerate(zip(channels, (size, out_size))):
+        shape = batch, groups * c, length
+        strides = strides_of(layouts[i], batch, groups * c, length, pick(random, values, 2 * values))
+        count = extent(strides, shape)
+        if count * item > MEMORY - 64:
+            return None
+        signals.append(Signal(emulated.place(random, i, item, count), *strides, c, length))
+    shape = groups * channels[1], channels[0], taps
+    strides = [shape[1] * taps, taps, 1]
+    if which != WEIGHT_GRADIENT and random.random() < 0.3:
+        strides = draw_strides(random, shape)
+    weight = Weight(emulated.place(random, 2, item, extent(strides, shape)), channels[1] * strides[0], *strides)
+    bias, bias_stride, activation = 0, 1, NONE
+    if which == FORWARD:
+        activation = pick(random, NONE, NONE, RELU, SILU, GELU)
+        if random.random() < 0.5:
+            bias_stride = pick(random, 1, 1, 0, 2)
+            bias = emulated.place(random, 3, item, extent((bias_stride,), (groups * channels[1],)))
+    problem = Problem(
+        *signals, weight, bias, bias_stride, dtype, batch, groups, taps, stride, padding[0], dilation, activation
+    )
+    device = Device(sms=pick(random, 1, 1, 4, 132))
+    return Case(which, problem, device, pick(random, 0, 0, 1, 3), int(random.integers(2**31)))
 
 
-def some(dtype, random: np.random.Generator, shape: tuple, special: int = 0) -> np.ndarray:
-    """Values whose products have exact sums; `special` of them are infinite or NaN."""
-    values = F64.some(random, math.prod(shape))
-    values[random.integers(0, len(values), special)] = random.choice([np.inf, -np.inf, np.nan], special)
-    return encode(dtype, values.reshape(shape))
+def draw_strides(random: np.random.Generator, shape: tuple) -> list[int]:
+    """Of dimensions in any order, with gaps or without."""
+    gap, step, strides = pick(random, 0, 0, 1), 1, [0] * len(shape)
+    step += gap
+    for d in random.permutation(len(shape)):
+        strides[d], step = step, step * shape[d] + gap
+    return strides
 
 
 def activated(values: np.ndarray, activation: int) -> np.ndarray:
@@ -140,124 +278,53 @@ def activated(values: np.ndarray, activation: int) -> np.ndarray:
         return values * 0.5 * (1 + np.vectorize(math.erf)(values * math.sqrt(0.5))) if activation == GELU else values
 
 
-def compare(dtype, got: np.ndarray, want: np.ndarray, activation: int = NONE) -> None:
-    """Exactly, but for functions that are rounded in the compute type."""
+def reference(p: Problem, which: int, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """What a pass computes, without bias and activation. Zeros beside the signal are multiplied; beside the gradient nothing is."""
+    x, y = (array.reshape(p.batch, p.groups, -1, array.shape[2]) for array in (x, y))
+    w = w.reshape(p.groups, -1, *w.shape[1:])
+    result = np.zeros([y, x, w][which].shape)
+    first = np.arange(p.to.size) * p.stride - p.padding
     with np.errstate(all="ignore"):
-        got, want = decode(dtype, got), decode(dtype, encode(dtype, want))
-    if activation in (SILU, GELU):
-        digits, least = {F16: (2**-10, 1e-5), BF16: (2**-7, 1e-5), F32: (1e-5, 1e-5), F64: (1e-12, 1e-12)}[dtype]
-        np.testing.assert_allclose(got, want, digits, least)
-    else:
-        np.testing.assert_array_equal(got, want)
+        for k in range(p.taps):
+            at = first + k * p.dilation
+            inside = (at >= 0) & (at < p.from_.size)
+            if which == INPUT_GRADIENT:
+                result[..., at[inside]] += w[None, ..., k].swapaxes(2, 3) @ y[..., inside]
+                continue
+            under = np.zeros((*x.shape[:3], p.to.size))
+            under[..., inside] = x[..., at[inside]]
+            if which == FORWARD:
+                result += w[None, ..., k] @ under
+            else:
+                result[..., k] = (y @ under.swapaxes(2, 3)).sum(0)
+    return result
 
 
-class Problem:
-    def __init__(
-        self, dtype, batch, groups, channels, size, taps, step=1, padding=(0, 0), dilation=1, bias=False, activation=NONE,
-        layouts=PLAIN, special=0, seed=0, infinite=(), infinite_taps=(),
-    ):  # fmt: skip
-        """`channels` of a group, in and out. Of too few values there are more zeros behind them. `special` values of input and gradient
-        are infinite or NaN, and those at the places `infinite` of each row of the input infinite, and `infinite_taps` of each weight."""
-        self.dtype, self.batch, self.groups, self.channels, self.size, self.taps = (
-            dtype,
-            batch,
-            groups,
-            channels,
-            size,
-            taps,
-        )
-        self.step, self.left, self.dilation = step, padding[0], dilation
-        places = max(size + sum(padding) - (taps - 1) * dilation, 1)  # of the first tap
-        self.out_size = (places - 1) // step + 1
-        self.bias, self.activation, self.layouts, self.special, self.seed = bias, activation, layouts, special, seed
-        self.infinite, self.infinite_taps = list(infinite), list(infinite_taps)
+def compare(
+    dtype: int, got: np.ndarray, want: np.ndarray, activation: int = NONE, error: np.ndarray | float = 0.0
+) -> None:
+    """Exactly, but for the error of a sum, and for functions that are rounded in the compute type."""
+    with np.errstate(all="ignore"):
+        if activation in (SILU, GELU):
+            error = error + 64 * HALF_ULP[max(dtype, 8)] * (np.abs(want) + 1)
+        got, rounded = decode(DTYPES[dtype], got), decode(DTYPES[dtype], encode(DTYPES[dtype], want))
+        error = error + (error > 0) * (2 * HALF_ULP[dtype] * np.abs(want) + 2.0**-24 * (dtype == 6))
+        fine = (np.abs(got - want) <= error) | (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    assert fine.all(), f"at {np.argwhere(~fine)[:5].tolist()} {got[~fine][:5]} instead of {want[~fine][:5]}"
 
-    def __repr__(self):
-        return f"Problem({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
-    @property
-    def shapes(self) -> tuple:
-        ins, outs = (self.groups * c for c in self.channels)
-        weight = (outs, self.channels[0], self.taps)
-        return (self.batch, ins, self.size), (self.batch, outs, self.out_size), weight
-
-    def expected(self, arrays: list, bias, which: int) -> np.ndarray:
-        x, y, w = (decode(self.dtype, array).astype(np.float64) for array in arrays)
-        (n, _, size), (_, _, outs), groups, (ci, co) = x.shape, y.shape, self.groups, self.channels
-        reach = (outs - 1) * self.step + (self.taps - 1) * self.dilation + 1
-        padded = np.zeros((n, groups, ci, max(reach, self.left + size)))
-        grad, w = y.reshape(n, groups, co, outs), w.reshape(groups, co, ci, self.taps)
-        windows = np.lib.stride_tricks.as_strided(
-            padded,
-            (n, groups, ci, outs, self.taps),
-            (*padded.strides[:3], padded.strides[3] * self.step, padded.strides[3] * self.dilation),
-        )
-        inside = padded[..., self.left : self.left + size]
-        with np.errstate(all="ignore"):
-            if which == BACKWARD_INPUT:
-                for k in range(self.taps):
-                    windows[..., k] += np.einsum("ngoi,goc->ngci", grad, w[..., k])
-                return inside.reshape(n, groups * ci, size)
-            inside[...] = x.reshape(inside.shape)
-            if which == BACKWARD_WEIGHT:
-                return np.einsum("ngoi,ngcik->gock", grad, windows).reshape(groups * co, ci, self.taps)
-            sums = np.einsum("ngcik,gock->ngoi", windows, w).reshape(n, groups * co, outs)
-            return activated(sums if bias is None else sums + bias[None, :, None], self.activation)
-
-    def run(self, conv1d: Emulated, which, sms=1, gemm=False, **limits) -> Taken | None:
-        """None where not even one image's group fits into a launch. `gemm`: by this kernel, whatever others would be taken."""
-        dtype, random = self.dtype, np.random.default_rng(self.seed)
-        conv1d.set_limits(**limits)
-        written = {FORWARD: 1, BACKWARD_INPUT: 0, BACKWARD_WEIGHT: 2}[which]
-        views, nears = [], []
-        for i, (layout, shape) in enumerate(zip(self.layouts, self.shapes)):
-            if i == written and layout.expanded:
-                layout = Layout(layout.order, offset=layout.offset)
-            if i == written == 2:
-                layout = Layout(offset=layout.offset, at_end=layout.at_end)  # contiguous
-            view, near = layout.place(conv1d.memories[i], dtype, shape, UNTOUCHED if i == written else POISON)
-            # Beyond the ends of a gradient some kernels lay taps on zeros and some don't.
-            special = self.special if i < 2 or which == FORWARD else 0
-            if i != written:
-                view[...] = some(dtype, random, shape, special)
-            if i == 0 != written:
-                view[..., self.infinite] = encode(dtype, np.array(np.inf))
-            if i == 2 != written:
-                view[..., self.infinite_taps] = encode(dtype, np.array(np.inf))
-            views.append(view)
-            nears.append(near)
-        bias = None
-        if self.bias and which == FORWARD:
-            bias, near = self.layouts[2].place(conv1d.memories[3], dtype, self.shapes[1][1:2], POISON)
-            bias[...] = some(dtype, random, bias.shape)
-            nears.append(near)
-        before = [near.copy() for near in nears]
-
-        item = dtype.numpy.itemsize
-        signals = []
-        for view, channels in zip(views, self.channels):
-            strides = [s // item for s in view.strides]
-            signals.append(GivenSignal(view.ctypes.data, *strides, channels, view.shape[2]))
-        w = [s // item for s in views[2].strides]
-        activation = self.activation if which == FORWARD else NONE
-        problem = Given(
-            *signals, views[2].ctypes.data, self.channels[1] * w[0], *w,
-            *((0, 1) if bias is None else (bias.ctypes.data, bias.strides[0] // item)),
-            dtype.number, self.batch, self.groups, self.taps, self.step, self.left, self.dilation, activation,
-        )  # fmt: skip
-        taken = Taken()
-        if gemm:
-            error = conv1d.kernels.run_gemm(ctypes.byref(problem), sms, ctypes.byref(taken))
-        else:
-            error = conv1d.kernels.run(ctypes.byref(problem), which, sms, ctypes.byref(taken))
-        assert taken.intact, "a kernel wrote past its workspace or shared memory"
-        if error == INVALID_VALUE and "kMaxIndex32" in limits:
-            return None
-        assert error == 0
-        bias = None if bias is None else decode(dtype, bias).astype(np.float64)
-        compare(dtype, views[written], self.expected(views, bias, which), activation)
-        # Nothing beside the results has changed.
-        views[written][...] = np.full(1, int.from_bytes([UNTOUCHED] * item, "little"), f"u{item}").view(dtype.numpy)[0]
-        for near, own in zip(nears, before):
-            assert np.array_equal(near, own)
-        return taken
+def check(case: Case, got: np.ndarray, arrays: list[np.ndarray], exact: bool) -> None:
+    p, which = case.problem, case.which
+    x, y, w, *bias = arrays
+    with np.errstate(all="ignore"):
+        want = reference(p, which, x, y, w).reshape(got.shape)
+        want = activated(want + bias[0][:, None] if bias else want, p.activation)
+        if exact:
+            return compare(p.dtype, got, want, p.activation)
+        terms = {
+            FORWARD: p.from_.channels * p.taps,
+            INPUT_GRADIENT: p.to.channels * p.taps,
+            WEIGHT_GRADIENT: p.batch * p.to.size,
+        }[which]
+        sizes = reference(p, which, *map(np.abs, (x, y, w))).reshape(got.shape)
+        compare(p.dtype, got, want, p.activation, (terms + 8) * HALF_ULP[max(p.dtype, 8)] * (sizes + 4))

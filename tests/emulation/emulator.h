@@ -359,12 +359,15 @@ inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t word, unsigned distance) 
   const unsigned lane = threadIdx.x & 31;
   return emulator::exchange(word, mask, lane < distance ? lane : lane - distance);
 }
-inline float __shfl_down_sync(uint32_t mask, float value, unsigned distance) {
+template <typename T>
+inline T __shfl_down_sync(uint32_t mask, T value, unsigned distance) {
   const unsigned lane = threadIdx.x & 31;
-  uint32_t word;
-  memcpy(&word, &value, sizeof(word));
-  word = emulator::exchange(word, mask, lane + distance < 32 ? lane + distance : lane);
-  memcpy(&value, &word, sizeof(word));
+  uint32_t words[sizeof(T) / 4];
+  memcpy(words, &value, sizeof(value));
+  for (uint32_t& word : words) {
+    word = emulator::exchange(word, mask, lane + distance < 32 ? lane + distance : lane);
+  }
+  memcpy(&value, words, sizeof(value));
   return value;
 }
 inline uint32_t __match_any_sync(uint32_t mask, uint32_t word) {

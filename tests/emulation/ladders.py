@@ -16,7 +16,7 @@ SIZES = [0, 1, 2, 3, 5, 31, 32, 33, 255, 256, 257, 511, 512, 513, 1000, 4099]
 
 def steps(room: str, table: str = "kLadder") -> list:
     """The numbers of a ladder's steps that have kernels of their own: all but the last one, the production operator."""
-    text = (CSRC / room / f"{room}_ladder.h").read_text()
+    text = next((CSRC / room).rglob(f"{room}_ladder.h")).read_text()
     begin = text.index(f" {table}[] = {{")
     names = re.findall(r'^    \{"([a-z0-9_]+)"', text[begin : text.index("};", begin)], re.MULTILINE)
     assert names[-1] == "production"

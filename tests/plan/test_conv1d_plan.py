@@ -4,6 +4,7 @@ tested by tests/emulation."""
 from __future__ import annotations
 
 import ctypes
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +36,7 @@ TAPS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 70, 129, 1000, 4096]
 CHANNELS = [*[(1, 1)] * 6, (1, 2), (1, 4), (2, 3), (3, 8), (8, 8), (4, 100), (1, 513), (9, 1), (16, 20), (64, 64)]
 BATCHES = [1, 1, 1, 2, 3, 8, 33, 100, 257, 4096, 65537, 2**20 + 1, 2**31 + 7]
 LAYOUTS = ["rows", "rows", "whole rows", "channels last", "channels last", "channels last", "whole channels", "strided"]
-ATEN = "aten"
+ATEN, H100 = "aten", Device()
 
 
 @st.composite
@@ -82,7 +83,7 @@ def library():
 def chosen(library):
     """(name, offset in bytes) of each part of a plan. Launches are checked."""
 
-    def ask(problem: Problem, which: int, device: Device = Device()) -> list[tuple[str, int]]:
+    def ask(problem: Problem, which: int, device: Device = H100) -> list[tuple[str, int]]:
         lines = library.chosen(problem.numbers(), which, device.numbers()).decode().splitlines()
         parts = [line.split() for line in lines]
         for part in parts:
@@ -96,8 +97,11 @@ def chosen(library):
 def supporting(library):
     """The paths that support a problem. Launches are checked."""
 
-    def ask(problem: Problem, which: int, device: Device = Device()) -> set[str]:
-        paths = [line.split() for line in library.supporting(problem.numbers(), which, device.numbers()).decode().splitlines()]
+    def ask(problem: Problem, which: int, device: Device = H100) -> set[str]:
+        paths = [
+            line.split()
+            for line in library.supporting(problem.numbers(), which, device.numbers()).decode().splitlines()
+        ]
         for path in paths:
             check_launch(path, device)
         return {name for name, *_ in paths}
@@ -134,7 +138,11 @@ def test_any_launch_is_valid(chosen, supporting):
         parts = chosen(problem, which, device)
         result = problem.from_ if which == INPUT_GRADIENT else problem.to
         rows = problem.batch * problem.groups * result.channels
-        if which == WEIGHT_GRADIENT or rows * result.size <= device.launch_outputs or problem.batch * problem.groups == 1:
+        if (
+            which == WEIGHT_GRADIENT
+            or rows * result.size <= device.launch_outputs
+            or problem.batch * problem.groups == 1
+        ):
             paths = supporting(problem, which, device)
             met.update((which, path) for path in paths)
             assert len(parts) == 1 and parts[0][0] in paths | {ATEN} and parts[0][1] == 0
@@ -152,13 +160,17 @@ def parts_of(problem: Problem, which: int, parts: list[tuple[str, int]]) -> list
     begins = [offset // (step * problem.item) for _, offset in parts]
     assert [offset for _, offset in parts] == [begin * step * problem.item for begin in begins]
     assert begins[0] == 0 and begins == sorted(set(begins))
-    return [end - begin for begin, end in zip(begins, [*begins[1:], problem.batch if problem.batch > 1 else problem.groups])]
+    return [
+        end - begin for begin, end in zip(begins, [*begins[1:], problem.batch if problem.batch > 1 else problem.groups])
+    ]
 
 
 @pytest.mark.parametrize("which", [FORWARD, INPUT_GRADIENT])
 @pytest.mark.parametrize("layout", ["rows", "channels last", "strided"])
 @pytest.mark.parametrize("stride", [1, 3])
-@pytest.mark.parametrize("batch, groups, size", [(7, 1, 100), (100, 3, 37), (1, 9, 500), (2**31 + 5, 1, 4), (1, 2**25, 2**10)])
+@pytest.mark.parametrize(
+    "batch, groups, size", [(7, 1, 100), (100, 3, 37), (1, 9, 500), (2**31 + 5, 1, 4), (1, 2**25, 2**10)]
+)
 def test_parts_hold_all_outputs_once(chosen, which, layout, stride, batch, groups, size):
     problem = problem_of(batch, groups, (1, 1), size, 3, FLOAT64, stride, (1, 1), layouts=(layout, layout))
     result = problem.to if which == FORWARD else problem.from_

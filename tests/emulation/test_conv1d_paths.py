@@ -1,0 +1,187 @@
+"""Every path of convolutions that supports a random problem, run on the CPU, against numpy: every kernel instance several times."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tools.test_build import FOLDER, ROOT
+
+from ..conv1d_problem import (
+    FLOAT16,
+    FOLDERS,
+    FORWARD,
+    INPUT_GRADIENT,
+    ITEM,
+    PASSES,
+    WEIGHT_GRADIENT,
+    Device,
+    own_paths,
+    problem_of,
+)  # fmt: skip
+from .conv1d_model import (
+    DTYPES,
+    POISON,
+    Case,
+    Emulated,
+    activated,
+    check,
+    compare,
+    draw,
+    draw_strides,
+    extent,
+    pick,
+)  # fmt: skip
+from .memory import decode, encode, far_apart
+
+DRAWN = 30_000  # problems of a pass
+ENOUGH = 20  # of an instance, with one block or several
+MOST_THREADS = 20_000
+
+
+@cache
+def emulated() -> Emulated:
+    return Emulated()
+
+
+@cache
+def cases() -> dict[str, list[tuple[Case, list[str]]]]:
+    """By path, random problems and the kernels that they launch: of each kernel the first ones."""
+    found, counts = {name: [] for _, name in own_paths()}, {}
+    for which in PASSES:
+        random = np.random.default_rng(which)
+        for _ in range(DRAWN):
+            case = draw(random, which, emulated())
+            if case is None:
+                continue
+            for name, (threads, kernels) in emulated().launches(case).items():
+                key = (name, *kernels)
+                if threads <= MOST_THREADS and counts.get(key, 0) < ENOUGH:
+                    counts[key] = counts.get(key, 0) + 1
+                    found[name].append((case, kernels))
+    return found
+
+
+@pytest.mark.parametrize("name", [name for _, name in own_paths()])
+def test_path(name):
+    seen = set()
+    for case, kernels in sorted(cases()[name], key=lambda case: case[0].problem.macs):
+        assert emulated().run(case, name) == (name, 1, kernels), case
+        if tuple(kernels) not in seen:
+            seen.add(tuple(kernels))
+            emulated().run(case, name, exact=False)
+    assert seen
+
+
+@pytest.mark.parametrize("which", [FORWARD, INPUT_GRADIENT])
+def test_chosen_paths_in_parts(which):
+    """Of so few outputs that most plans have several: parts of the images, else of the groups."""
+    random, met = np.random.default_rng(which), set()
+    for _ in range(2000):
+        case = draw(random, which, emulated(), most_macs=100_000)
+        if case is None:
+            continue
+        p, result = case.problem, case.problem.to if which == FORWARD else case.problem.from_
+        outputs = p.batch * p.groups * result.channels * result.size
+        case.device = Device(1, launch_outputs=outputs // pick(random, *range(1, 6)))
+        name, parts, _ = emulated().run(case)
+        assert name == "aten" or (parts > 1) == (case.device.launch_outputs < outputs and p.batch * p.groups > 1)
+        met.add((name, min(parts, 3)))
+    assert len({name for name, parts in met if parts > 2}) > 1, met
+
+
+OF_SIGNALS = ("batch_stride", "channel_stride", "stride")
+OF_WEIGHT = ("group_stride", "out_stride", "in_stride", "tap_stride")
+
+
+@pytest.mark.parametrize("far", [2**29, 2**31 + 8])
+@pytest.mark.parametrize("which, field", [*product(PASSES, OF_SIGNALS), *product((FORWARD, INPUT_GRADIENT), OF_WEIGHT)])
+def test_values_that_lie_far_apart(which, field, far):
+    """So many elements, by every path that supports it."""
+    p = problem_of(2, 2, (2, 3), 9, 3, FLOAT16, padding=(1, 1))
+    for part in (p.weight,) if field in OF_WEIGHT else (p.from_, p.to):
+        setattr(part, field, far)
+    random, views = np.random.default_rng(0), []
+    for part, shape in ((p.from_, (2, 4, 9)), (p.to, (2, 6, 9)), (p.weight, (2, 3, 2, 3))):
+        strides = list(vars(part).values())[1 : len(shape) + 1]
+        memory = far_apart(2 * extent(strides, shape)).view(np.float16)
+        views.append(np.lib.stride_tricks.as_strided(memory, shape, [2 * stride for stride in strides]))
+        views[-1][...] = random.integers(-8, 9, shape) / 4
+        part.data = memory.ctypes.data
+    case = Case(which, p, Device(), 0, 0)
+    paths = list(emulated().launches(case))
+    assert paths
+    for name in paths:
+        views[case.written][...] = 100
+        emulated().call(case, name)
+        x, y, w = (view.astype(np.float64) for view in views)
+        got = views[case.written].reshape((6, 2, 3) if which == WEIGHT_GRADIENT else x.shape if which else y.shape)
+        check(case, got, [x, y, w.reshape(6, 2, 3)], exact=True)
+
+
+@cache
+def kernels_of_updates(dtype: int) -> set[str]:
+    """Steps of causal convolutions: the state moves on in place, and nothing beside it and the result changes."""
+    random, kernels, own = np.random.default_rng(dtype), set(), DTYPES[dtype]
+    for _ in range(40):
+        batch, channels, taps = (
+            pick(random, 1, 2, 3),
+            pick(random, 1, 3, 8, 100, 300),
+            pick(random, 1, 2, 3, 4, 5, 9, 17),
+        )
+        size, activation, has_bias = (
+            taps - 1 + pick(random, 0, 0, 1, 7),
+            pick(random, *range(4)),
+            pick(random, False, True),
+        )
+        shapes = (batch, channels), (batch, channels, max(size, 1)), (channels, taps), (channels,), (batch, channels)
+        views, nears, numbers = [], [], []
+        for i, shape in enumerate(shapes):  # input, state, weight, bias, output
+            strides = [channels, 1] if i == 4 else draw_strides(random, shape)
+            numbers += [emulated().place(random, i, ITEM[dtype], extent(strides, shape)), *strides]
+            view, near = emulated().near(i, ITEM[dtype], numbers[-1 - len(shape)], shape, strides)
+            near[:] = POISON
+            values = random.integers(-8, 9, shape) / 4
+            values.flat[0] = pick(random, 1, 1, np.nan, np.inf) if i == 0 else 1
+            view[...] = encode(own, values).view(view.dtype)
+            views.append(view.view(own.numpy))
+            nears.append(near)
+        initial, before = [view.copy() for view in views], [near.copy() for near in nears]
+        x, state, w, bias, _ = (decode(own, view) for view in initial)
+        window = np.concatenate([state[..., :size], x[..., None]], 2)
+        numbers[-5] *= has_bias
+        numbers = [*numbers[:-2], dtype, batch, channels, taps, size, activation]
+        answer = emulated().library.run_update((ctypes.c_int64 * len(numbers))(*numbers))
+        kernels.update(answer.decode().split())
+        with np.errstate(all="ignore"):
+            sums = (window[..., -taps:] * w).sum(2) + bias * has_bias
+            compare(dtype, views[4], activated(sums, activation), activation)
+        np.testing.assert_array_equal(decode(own, views[1])[..., :size], window[..., 1:])
+        for i in (1, 4):
+            views[i][...] = initial[i]
+        assert all(map(np.array_equal, nears, before))
+    return kernels
+
+
+@pytest.mark.parametrize("dtype", list(ITEM))
+def test_updates(dtype):
+    assert len(kernels_of_updates(dtype)) == 1
+
+
+def test_every_kernel_instance_has_run():
+    """As the tests above run all that they draw."""
+    library = FOLDER / "emulation" / "conv1d.so"
+    names = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    defined = dict(re.findall(r" (_ZN6gpuopt6conv1d\d+(\w+?_kernel)I\w+)$", names, re.MULTILINE))
+    sources = [path.read_text() for folder in FOLDERS for path in (ROOT / "csrc" / "conv1d" / folder).glob("*.cuh")]
+    assert len(set(defined.values())) == sum(text.count("__global__") for text in sources)
+    run = {kernel for drawn in cases().values() for _, kernels in drawn for kernel in kernels}
+    for dtype in ITEM:
+        run |= kernels_of_updates(dtype)
+    assert sorted(set(defined) - run) == []
