@@ -15,7 +15,7 @@ import torch_ops
 from .cases import tensors
 from .cases.conv1d import CASES
 from .compare import Failures, close, different_bits, different_from_reference
-from .conv1d_calls import GRADIENTS, KINDS, MANY, MANY_GRADIENTS, MANY_PRODUCTS, make_call
+from .conv1d_calls import GRADIENTS, KINDS, MANY, make_call
 from .overlap import Calls, spoil
 
 pytestmark = pytest.mark.gpu
@@ -23,57 +23,26 @@ CASE = {case.name: case for case in CASES}
 FORWARD, BACKWARD = CASE["conv1d_act"], CASE["conv1d_backward"]
 
 
-# ---------------------------------------------------------------- every kernel
+# ---------------------------------------------------------------- every path
 
 
 @pytest.mark.sanitize
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
-def test_every_kernel_of_many_outputs(dtype):
-    """Smaller calls, those of most tests, are made by a kernel of their own."""
+def test_every_path(dtype):
+    """But that of small problems, which most tests have."""
     failures = Failures()
-    for (half, other), call in MANY.items():
-        name = f"{half if dtype.itemsize == 2 else other}, {call}"
+    for call in MANY:
         operands, grad, steps = call.make(dtype)
-        mask = {**steps, "output_mask": [True, False, False]}
         for case, args, given in (
             (FORWARD, operands, {**steps, "activation": "silu"}),
-            (BACKWARD, (grad, *operands[:2]), mask),
+            (BACKWARD, (grad, *operands[:2]), {**steps, "output_mask": [True, True, False]}),
         ):
-            with failures.sample(f"{case.name}, {name}"):
+            name = f"{case.name}, {call}"
+            with failures.sample(name):
                 got, exact = case.op(*args, **given), case.reference(*args, **given)
-                bound = case.bound("cuda", got.dtype, exact, *args, **given)
-                failures.add(f"{case.name}, {name}", different_from_reference(got, exact, bound))
+                bound = case.bound("cuda", dtype, exact, *args, **given)
+                failures.add(name, different_from_reference(got, exact, bound))
     failures.check(at_least=2 * len(MANY))
-
-
-@pytest.mark.sanitize
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-def test_every_kernel_of_gradients_of_many_channels(dtype):
-    failures = Failures()
-    for kernels, call in MANY_GRADIENTS.items():
-        operands, grad, steps = call.make(dtype)
-        name = f"{kernels[:2] if dtype.itemsize == 2 else kernels[2:]}, {call}"
-        given = {**steps, "output_mask": [True, True, False]}
-        with failures.sample(name):
-            args = (grad, *operands[:2])
-            got, exact = BACKWARD.op(*args, **given), BACKWARD.reference(*args, **given)
-            bounds = BACKWARD.bound("cuda", dtype, exact, *args, **given)
-            failures.add(name, different_from_reference(got, exact, bounds))
-    failures.check(at_least=len(MANY_GRADIENTS))
-
-
-@pytest.mark.sanitize
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_every_kernel_of_many_products(dtype):
-    failures = Failures()
-    for rows, call in MANY_PRODUCTS.items():
-        operands, _, steps = call.make(dtype)
-        given = {**steps, "activation": "gelu"}
-        with failures.sample(f"{rows}, {call}"):
-            got, exact = FORWARD.op(*operands, **given), FORWARD.reference(*operands, **given)
-            bound = FORWARD.bound("cuda", dtype, exact, *operands, **given)
-            failures.add(f"{rows}, {call}", different_from_reference(got, exact, bound))
-    failures.check(at_least=len(MANY_PRODUCTS))
 
 
 # ---------------------------------------------------------------- the same bits, however calls overlap

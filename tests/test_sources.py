@@ -12,7 +12,11 @@ import pytest
 from tools import layout, native_build, test_build, toolchain
 from tools.native_build import ROOT
 
-CUDA_SOURCES = [path for path in sorted(layout.CSRC.rglob("*.cu")) if path.parent.name != "binding"]
+CUDA_SOURCES = [  # with kernels
+    path
+    for path in sorted(layout.CSRC.rglob("*.cu"))
+    if "__global__" in path.read_text() or any(included.endswith(".cuh") for included in layout.includes(path))
+]
 TORCH_FREE = [
     path
     for path in sorted(layout.CSRC.rglob("*"))

@@ -116,7 +116,7 @@ def reference(op: str) -> Callable:
 
 def is_depthwise(input, weight, stride=(1,), dilation=(1,), groups=1) -> bool:
     """Whether these are plainly depthwise convolutions of step 1, which have a kernel of ours in every floating-point type, forward and
-    backward. (Many taps of other than contiguous rows may not.) Which others have one csrc/conv1d/conv1d_plan.h decides by measurements:
+    backward. (Many taps of other than contiguous rows may not.) Which others have one csrc/conv1d/policy.h decides by measurements:
     tests of those hold for cuDNN too, and float64 has kernels for all of up to 8 input channels a group."""
     taps = weight.shape[-1]
     plain = tuple(weight.shape[:2]) == (groups, 1) and tuple(stride) == (1,)

@@ -4,6 +4,7 @@ tested by tests/emulation."""
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tools.test_build import load
 
+from ..conv1d_calls import MANY
 from ..conv1d_problem import (
     BFLOAT16,
     FLOAT16,
@@ -252,3 +254,18 @@ def test_devices_of_little_shared_memory_keep_their_paths(chosen, dtype):
         for arguments in ((1, 1, DEPTHWISE, 2**20, 5), (8, 16, DEPTHWISE, 4096, 4), (8, 1, (1, 64), 16000, 10)):
             problem = problem_of(*arguments, dtype)
             assert chosen(problem, which, Device(shared_bytes=SM_75)) == chosen(problem, which)
+
+
+@pytest.mark.parametrize("sms", [108, 132, 148])
+def test_calls_of_tests_on_a_gpu_reach_every_path(chosen, sms):
+    """But that of small problems, which most tests have, and ATen's."""
+    taken = {(which, name) for which, name in own_paths() if name == "small"}
+    for call, dtype, which in itertools.product(MANY, ITEM, PASSES):
+        n, c, size = call.input_size
+        layout = {"transposed": "channels last", "step2": "strided"}.get(call.layout, "rows")
+        problem = problem_of(
+            n, call.groups, (c // call.groups, call.out_channels // call.groups), size, call.taps, dtype, call.stride,
+            (call.padding, call.padding), call.dilation, (layout, layout),
+        )  # fmt: skip
+        taken.update((which, name) for name, _ in chosen(problem, which, Device(sms)))
+    assert set(own_paths()) - taken == set()
