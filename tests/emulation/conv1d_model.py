@@ -16,6 +16,8 @@ from ..conv1d_problem import (
     NONE,
     RELU,
     SILU,
+    SM_75,
+    SM_90,
     WEIGHT_GRADIENT,
     Device,
     Problem,
@@ -60,18 +62,8 @@ SIZES = [
 ]
 TAPS = [*range(1, 13), 15, 16, 17, 22, 23, 24, 31, 32, 33, 47, 64, 65, 70]
 FAR = 2**28 + 3  # a stride whose positions take more than 32 bits
-LAYOUTS = [
-    "rows",
-    "rows",
-    "rows",
-    "whole rows",
-    "whole rows",
-    "rows apart",
-    "channels last",
-    "whole channels",
-    "strided",
-    "batch last",
-]
+LAYOUTS = ["rows", "rows", "rows", "whole rows", "whole rows", "rows apart", "channels last"]
+LAYOUTS += ["whole channels", "whole channels", "strided", "batch last"]
 
 
 def extent(strides: tuple, shape: tuple) -> int:
@@ -128,7 +120,7 @@ class Emulated:
     def place(self, random: np.random.Generator, i: int, item: int, count: int) -> int:
         """An address for so many elements, at any offset in a vector, near the begin or the end of a memory."""
         begin, values = self.memories[i].bytes.ctypes.data, 16 // item
-        offset = pick(random, 0, 0, 0, 1, values // 2, values - 1, values) * item
+        offset = pick(random, *[0] * 5, 1, values // 2, values - 1, values) * item
         if random.random() < 0.5:
             return begin + offset
         offset %= 16
@@ -188,52 +180,40 @@ def pick(random: np.random.Generator, *options):
     return options[random.integers(len(options))]
 
 
+def draw_steps(random: np.random.Generator, taps: int, size: int) -> tuple[int, int, int, int]:
+    """(taps, size, stride, dilation), of which the first two may be fewer."""
+    if random.random() < 0.03:  # few outputs, far apart
+        return min(taps, 4), min(size, 30), pick(random, 32768, 40000, FAR), pick(random, 1, 3, 8)
+    stride = pick(random, 1, 1, 1, 1, 2, 3, 4, 5, 8, pick(random, 7, 16, 64, 65, 256, 257))
+    if random.random() < 0.05:
+        return taps, size, stride, stride * pick(random, 1, 2)
+    return taps, size, stride, pick(random, 1, 1, 1, 1, 2, 3, 4, 8, 16, 17)
+
+
 def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs: int = 800_000) -> Case | None:
     """None if it is too large."""
-    dtype = pick(random, *ITEM)
-    item = ITEM[dtype]
-    values, taps = 16 // item, pick(random, *TAPS)
-    channels = pick(
-        random, (1, 1), (pick(random, 1, 1, 1, 2, 3, 5, 8, 16), pick(random, *range(1, 10), 12, 16, 17, 33, 40, 64, 66))
-    )
-    groups = pick(random, 1, 1, 2, 3, *([8, 16, 24, 40] if channels == (1, 1) else []))
-    batch, size = (
-        pick(random, 1, 1, 2, 3, 5, pick(random, 9, 40, 300)),
-        pick(random, *SIZES, int(random.integers(1, 600))),
-    )
-    if random.random() < 0.02:  # More than threads of one output take.
+    dtype, channels, groups = pick(random, *ITEM), (1, 1), pick(random, 1, 1, 2, 3, 8, 16, 24, 40)
+    item, values = ITEM[dtype], 16 // ITEM[dtype]
+    if random.random() < 0.5:
+        groups, outs = pick(random, 1, 1, 2, 3), (*range(1, 10), 12, 16, 17, 33, 40, 64, 66)
+        channels = pick(random, 1, 1, 1, 2, 3, 5, 8, 16), pick(random, *outs)
+    batch, size = pick(random, 1, 1, 2, 3, 5, pick(random, 9, 40, 300)), pick(random, *SIZES, random.integers(1, 600))
+    taps, size, stride, dilation = draw_steps(random, pick(random, *TAPS), int(size))
+    if random.random() < 0.03:  # more outputs than threads that have one each
         batch, taps = 36_000 // (size * groups * channels[1]) + 1, min(taps, 20)
-    stride, dilation = (
-        pick(random, 1, 1, 1, 1, 2, 3, 4, 5, 8, pick(random, 7, 16, 64, 65, 256, 257)),
-        pick(random, 1, 1, 1, 1, 2, 3, 4, 8, 16, 17),
-    )
-    if random.random() < 0.03:  # Few outputs beside a long gap.
-        stride, dilation, taps, size = (
-            pick(random, 32768, 40000, FAR),
-            pick(random, 1, 3, 8),
-            min(taps, 4),
-            min(size, 30),
-        )
-    elif random.random() < 0.05:  # Strides that share a divisor with a dilation.
-        dilation = stride * pick(random, 1, 2)
     span = (taps - 1) * dilation
-    padding = [
-        pick(random, 0, 0, span // 2, span, span + pick(random, 1, 5), int(random.integers(span + 1))) for _ in range(2)
-    ]
-    padding[1] += pick(random, 0, 0, 0, -1, -3)  # negative: the last values are left out
+    paddings = 0, 0, span // 2, span, span + pick(random, 1, 5), int(random.integers(span + 1))
+    padding = [pick(random, *paddings), pick(random, *paddings) + pick(random, 0, 0, 0, -1, -3)]
     if stride > size > span:
         padding[0] = pick(random, 0, stride - int(random.integers(1, size - span + 1)))
     out_size = output_size(size, taps, stride, padding, dilation)
-    macs, weights = (
-        batch * groups * channels[0] * channels[1] * taps * out_size,
-        groups * channels[0] * channels[1] * taps,
-    )
-    if macs > most_macs or weights > 4000:
+    weights = groups * channels[0] * channels[1] * taps
+    if batch * weights * out_size > most_macs or weights > 4000:
         return None
     own = pick(random, *LAYOUTS)
     layouts = [own, own if random.random() < 0.7 else pick(random, *LAYOUTS)]
-    if which != WEIGHT_GRADIENT and random.random() < 0.05:
-        layouts[which == INPUT_GRADIENT] = pick(random, "expanded", "expanded rows")
+    if random.random() < 0.05:
+        layouts[pick(random, 0, 1) if which == WEIGHT_GRADIENT else which] = pick(random, "expanded", "expanded rows")
     signals = []
     for i, (c, length) in enumerate(zip(channels, (size, out_size))):
         shape = batch, groups * c, length
@@ -256,7 +236,7 @@ def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs:
     problem = Problem(
         *signals, weight, bias, bias_stride, dtype, batch, groups, taps, stride, padding[0], dilation, activation
     )
-    device = Device(sms=pick(random, 1, 1, 4, 132))
+    device = Device(pick(random, 1, 1, 4, 132), pick(random, SM_75, SM_90))
     return Case(which, problem, device, pick(random, 0, 0, 1, 3), int(random.integers(2**31)))
 
 

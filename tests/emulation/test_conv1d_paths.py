@@ -40,7 +40,7 @@ from .conv1d_model import (
 )  # fmt: skip
 from .memory import decode, encode, far_apart
 
-DRAWN = 30_000  # problems of a pass
+DRAWN = 20_000  # problems of a pass
 ENOUGH = 20  # of an instance, with one block or several
 MOST_THREADS = 20_000
 
