@@ -42,7 +42,7 @@ from .memory import decode, encode, far_apart
 
 DRAWN = 20_000  # problems of a pass
 ENOUGH = 20  # of an instance, with one block or several
-MOST_THREADS = 20_000
+MOST_THREADS = 10_000
 
 
 @cache
