@@ -1,4 +1,4 @@
-"""Convolutions of every kind that a GPU computes at once, and for every path one that is too large for that."""
+"""Convolutions of every kind that a GPU computes at once, and calls of many outputs for every path."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Many:
         return (x, *weight), grad, steps
 
 
-# tests/plan/test_conv1d_plan.py asks the plans of these which paths they take: every one.
+# Their plans take every path, see tests/plan/test_conv1d_plan.py.
 MANY = (
     Many((4, 40, 2501), 40, 40, 5),
     Many((4, 40, 2500), 40, 40, 5),

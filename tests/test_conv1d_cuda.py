@@ -29,7 +29,7 @@ FORWARD, BACKWARD = CASE["conv1d_act"], CASE["conv1d_backward"]
 @pytest.mark.sanitize
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_every_path(dtype):
-    """But that of small problems, which most tests have."""
+    """Except the path of small problems, which most other tests run."""
     failures = Failures()
     for call in MANY:
         operands, grad, steps = call.make(dtype)

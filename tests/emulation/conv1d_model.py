@@ -1,4 +1,4 @@
-"""Random small convolutions in memory that faults beside its ends, the emulated kernels that compute them, and what numpy makes of them."""
+"""Random small convolutions in memory that faults beside its ends, the emulated kernels that compute them, and a reference in numpy."""
 
 from __future__ import annotations
 
@@ -35,31 +35,8 @@ HALF_ULP = {6: 2.0**-11, 7: 2.0**-8, 8: 2.0**-24, 9: 2.0**-53}
 GUARD, POISON, UNTOUCHED = 256, 0xFF, 0xCD  # bytes; NaN in all dtypes; what results are written on
 MEMORY = 1 << 20
 
-SIZES = [
-    *range(1, 10),
-    12,
-    15,
-    16,
-    17,
-    24,
-    31,
-    33,
-    64,
-    65,
-    100,
-    127,
-    131,
-    200,
-    256,
-    257,
-    400,
-    515,
-    520,
-    700,
-    1052,
-    1200,
-    2500,
-]
+SIZES = [*range(1, 10), 12, 15, 16, 17, 24, 31, 33, 64, 65, 100, 127, 131, 200, 256, 257, 400]
+SIZES += [515, 520, 700, 1052, 1200, 2500]
 TAPS = [*range(1, 13), 15, 16, 17, 22, 23, 24, 31, 32, 33, 47, 64, 65, 70]
 FAR = 2**28 + 3  # a stride whose positions take more than 32 bits
 LAYOUTS = ["rows", "rows", "rows", "whole rows", "whole rows", "rows apart", "channels last"]
@@ -87,7 +64,7 @@ class Case:
 
     @property
     def written(self) -> int:
-        """Of arrays()."""
+        """The index of the result in arrays()."""
         return {FORWARD: 1, INPUT_GRADIENT: 0, WEIGHT_GRADIENT: 2}[self.which]
 
     def arrays(self) -> list[tuple[int, tuple, tuple]]:
@@ -135,14 +112,14 @@ class Emulated:
         return view, memory[max(begin - GUARD, 0) : begin + count * item + GUARD]
 
     def call(self, case: Case, name: str) -> list[str]:
-        """What shim's run() says."""
+        """Runs the kernels. Returns the words of the shim's answer."""
         written = ctypes.c_void_p(case.arrays()[case.written][0])
         answer = self.library.run(case.problem.numbers(), case.which, case.device.numbers(), name.encode(), written)
         return answer.decode().split()
 
     def run(self, case: Case, name: str = "", exact: bool = True) -> tuple[str, int, list[str]]:
-        """By the path of this name, or the one that is chosen: its name, the parts of the plan, and the kernels. Checks what they write.
-        The sums of `exact` values are, in every type and order."""
+        """Runs the path of this name, or the chosen one, and checks what it writes. Returns its name, the number of parts of its plan, and
+        its kernels. The sums of `exact` values are exact in every type and order; others are rounded."""
         dtype, item = case.dtype, case.problem.item
         random, written = np.random.default_rng(case.seed), case.written
         views, nears = [], []
@@ -153,9 +130,8 @@ class Emulated:
                 values = random.integers(-8, 9, shape) / 4 if exact else random.standard_normal(shape)
                 if i < 2 or case.which == FORWARD and i == 2:
                     flat = values.reshape(-1)
-                    flat[random.integers(0, flat.size, case.special)] = random.choice(
-                        [np.inf, -np.inf, np.nan], case.special
-                    )
+                    not_finite = random.choice([np.inf, -np.inf, np.nan], case.special)
+                    flat[random.integers(0, flat.size, case.special)] = not_finite
                 view[...] = encode(dtype, values).view(view.dtype)
             views.append(view)
             nears.append(near)

@@ -1,4 +1,5 @@
-"""Every path of convolutions that supports a random problem, run on the CPU, against numpy: every kernel instance several times."""
+"""The paths of convolutions, run on the CPU over random problems and compared with numpy. Problems are drawn until every instance of every
+kernel has some."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ from .conv1d_model import (
 from .memory import decode, encode, far_apart
 
 DRAWN = 20_000  # problems of a pass
-ENOUGH = 20  # of an instance, with one block or several
-MOST_THREADS = 10_000
+ENOUGH = 20  # problems of a path that launch the same kernels
+MOST_THREADS = 10_000  # of a problem
 
 
 @cache
@@ -52,7 +53,7 @@ def emulated() -> Emulated:
 
 @cache
 def cases() -> dict[str, list[tuple[Case, list[str]]]]:
-    """By path, random problems and the kernels that they launch: of each kernel the first ones."""
+    """Random problems of each path, with the symbols of the kernels that they launch."""
     found, counts = {name: [] for _, name in own_paths()}, {}
     for which in PASSES:
         random = np.random.default_rng(which)
@@ -72,16 +73,19 @@ def cases() -> dict[str, list[tuple[Case, list[str]]]]:
 def test_path(name):
     seen = set()
     for case, kernels in sorted(cases()[name], key=lambda case: case[0].problem.macs):
-        assert emulated().run(case, name) == (name, 1, kernels), case
-        if tuple(kernels) not in seen:
-            seen.add(tuple(kernels))
-            emulated().run(case, name, exact=False)
+        try:
+            assert emulated().run(case, name) == (name, 1, kernels)
+            if tuple(kernels) not in seen:
+                seen.add(tuple(kernels))
+                emulated().run(case, name, exact=False)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{case}") from None
     assert seen
 
 
 @pytest.mark.parametrize("which", [FORWARD, INPUT_GRADIENT])
 def test_chosen_paths_in_parts(which):
-    """Of so few outputs that most plans have several: parts of the images, else of the groups."""
+    """A launch holds so few outputs that most plans have several parts."""
     random, met = np.random.default_rng(which), set()
     for _ in range(2000):
         case = draw(random, which, emulated(), most_macs=100_000)
@@ -103,7 +107,7 @@ OF_WEIGHT = ("group_stride", "out_stride", "in_stride", "tap_stride")
 @pytest.mark.parametrize("far", [2**29, 2**31 + 8])
 @pytest.mark.parametrize("which, field", [*product(PASSES, OF_SIGNALS), *product((FORWARD, INPUT_GRADIENT), OF_WEIGHT)])
 def test_values_that_lie_far_apart(which, field, far):
-    """So many elements, by every path that supports it."""
+    """A stride of so many elements, in every path that supports it."""
     p = problem_of(2, 2, (2, 3), 9, 3, FLOAT16, padding=(1, 1))
     for part in (p.weight,) if field in OF_WEIGHT else (p.from_, p.to):
         setattr(part, field, far)
@@ -127,19 +131,16 @@ def test_values_that_lie_far_apart(which, field, far):
 
 @cache
 def kernels_of_updates(dtype: int) -> set[str]:
-    """Steps of causal convolutions: the state moves on in place, and nothing beside it and the result changes."""
+    """Runs steps of causal convolutions. The state is shifted in place, and nothing beside it and the result changes."""
     random, kernels, own = np.random.default_rng(dtype), set(), DTYPES[dtype]
     for _ in range(40):
-        batch, channels, taps = (
-            pick(random, 1, 2, 3),
-            pick(random, 1, 3, 8, 100, 300),
+        batch, channels = pick(random, 1, 2, 3), pick(random, 1, 3, 8, 100, 300)
+        taps, activation, has_bias = (
             pick(random, 1, 2, 3, 4, 5, 9, 17),
-        )
-        size, activation, has_bias = (
-            taps - 1 + pick(random, 0, 0, 1, 7),
             pick(random, *range(4)),
             pick(random, False, True),
         )
+        size = taps - 1 + pick(random, 0, 0, 1, 7)
         shapes = (batch, channels), (batch, channels, max(size, 1)), (channels, taps), (channels,), (batch, channels)
         views, nears, numbers = [], [], []
         for i, shape in enumerate(shapes):  # input, state, weight, bias, output
@@ -175,13 +176,13 @@ def test_updates(dtype):
 
 
 def test_every_kernel_instance_has_run():
-    """As the tests above run all that they draw."""
+    """The tests above run all cases, so that it is enough to look at these."""
+    run = {kernel for drawn in cases().values() for _, kernels in drawn for kernel in kernels}
+    for dtype in ITEM:
+        run |= kernels_of_updates(dtype)
     library = FOLDER / "emulation" / "conv1d.so"
     names = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     defined = dict(re.findall(r" (_ZN6gpuopt6conv1d\d+(\w+?_kernel)I\w+)$", names, re.MULTILINE))
     sources = [path.read_text() for folder in FOLDERS for path in (ROOT / "csrc" / "conv1d" / folder).glob("*.cuh")]
     assert len(set(defined.values())) == sum(text.count("__global__") for text in sources)
-    run = {kernel for drawn in cases().values() for _, kernels in drawn for kernel in kernels}
-    for dtype in ITEM:
-        run |= kernels_of_updates(dtype)
     assert sorted(set(defined) - run) == []

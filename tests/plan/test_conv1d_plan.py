@@ -258,7 +258,7 @@ def test_devices_of_little_shared_memory_keep_their_paths(chosen, dtype):
 
 @pytest.mark.parametrize("sms", [108, 132, 148])
 def test_calls_of_tests_on_a_gpu_reach_every_path(chosen, sms):
-    """But that of small problems, which most tests have, and ATen's."""
+    """Except the path of small problems, which most other tests run."""
     taken = {(which, name) for which, name in own_paths() if name == "small"}
     for call, dtype, which in itertools.product(MANY, ITEM, PASSES):
         n, c, size = call.input_size
