@@ -50,7 +50,7 @@ def extent(strides: tuple, shape: tuple) -> int:
 
 @dataclass
 class Case:
-    """A problem in memory. `special` values of the signals that are read are infinite or NaN."""
+    """A problem in memory. `special` values of each array that is read are infinite or NaN."""
 
     which: int
     problem: Problem
@@ -61,6 +61,11 @@ class Case:
     @property
     def dtype(self):
         return DTYPES[self.problem.dtype]
+
+    @property
+    def has_special_taps(self) -> bool:
+        """Input gradients of stride 1 are forward convolutions: they multiply taps by the zeros beside the gradient."""
+        return self.which != INPUT_GRADIENT or (self.problem.stride > 1 and self.problem.to.size > 1)
 
     @property
     def written(self) -> int:
@@ -128,10 +133,10 @@ class Emulated:
             near[:] = UNTOUCHED if i == written else POISON
             if i != written:
                 values = random.integers(-8, 9, shape) / 4 if exact else random.standard_normal(shape)
-                if i < 2 or case.which == FORWARD and i == 2:
-                    flat = values.reshape(-1)
-                    not_finite = random.choice([np.inf, -np.inf, np.nan], case.special)
-                    flat[random.integers(0, flat.size, case.special)] = not_finite
+                if i < (3 if case.has_special_taps else 2):
+                    rows, ends = values.reshape(-1, shape[-1]), [0, -1, random.integers(shape[-1])]
+                    at = random.integers(0, len(rows), case.special), random.choice(ends, case.special)
+                    rows[at] = random.choice([np.inf, -np.inf, np.nan], case.special)
                 view[...] = encode(dtype, values).view(view.dtype)
             views.append(view)
             nears.append(near)
