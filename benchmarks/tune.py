@@ -5,7 +5,7 @@
 
 ``results/<gpu>/conv1d-paths.jsonl`` has a line for each problem, dtype and pass, with the microseconds of each path and of ATen. Device
 time, as in :mod:`benchmarks.timer`, with fewer samples: paths are compared with each other within one problem.
-``csrc/conv1d/costs_h100.inc`` has the coefficients. See :func:`fit` for how they are found.
+``csrc/conv1d/costs_h100.h`` has the coefficients. See :func:`fit` for how they are found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PASSES = ("output", "grad_input", "grad_weight")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/conv1d-paths.jsonl"
-COSTS = ROOT / "csrc/conv1d/costs_h100.inc"
+COSTS = ROOT / "csrc/conv1d/costs_h100.h"
 TABLE = ROOT / "csrc/conv1d/MEASUREMENTS.md"
 CALLS, SAMPLES, MOST_COPIES = 32, 7, 32
 TERMS = 5
@@ -285,13 +285,14 @@ def write_costs(coefficients: dict[tuple[str, str], list[float]], old: dict[str,
         launch, moved, *terms = (f"{value:.4g}" for value in values)
         return f"{{{launch}, {moved}, {{{', '.join(terms)}}}}}"
 
-    lines = ["// Written by python -m benchmarks.tune conv1d --fit.", "namespace costs {"]
+    lines = ["// Written by python -m benchmarks.tune conv1d --fit.", "#pragma once", ""]
+    lines += ['#include "conv1d/coefficients.h"', "", "// clang-format off", "namespace gpuopt::conv1d::costs {"]
     for path in sorted(table):
         name = "k" + "".join(word.capitalize() for word in path.split("_"))
         lines.append(f"inline constexpr Costs {name} = {{")
         lines += [f"    {row(values)}," for values in table[path]]
         lines.append("};")
-    COSTS.write_text("\n".join([*lines, "}  // namespace costs"]) + "\n")
+    COSTS.write_text("\n".join([*lines, "}  // namespace gpuopt::conv1d::costs"]) + "\n")
 
 
 def read_costs() -> dict[str, list[list[float]]]:

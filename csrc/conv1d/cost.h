@@ -2,25 +2,10 @@
 // measurements (python -m benchmarks.tune conv1d). Plain host C++.
 #pragma once
 
-#include <array>
-
+#include "conv1d/costs_h100.h"
 #include "conv1d/geometry.h"
 
 namespace gpuopt::conv1d {
-
-// What a path's time grows with, besides the launch and the bytes of its operands. Each plan says
-// what its terms are. Work is counted per SM.
-using Terms = std::array<double, 5>;
-
-struct Coefficients {  // microseconds
-  double launch, bytes;
-  Terms terms;
-};
-
-// Of fp16 and bf16, f32, and f64.
-using Costs = Coefficients[3];
-
-#include "conv1d/costs_h100.inc"
 
 // The compulsory traffic, in the microseconds that it takes at 3 TB/s.
 inline double traffic_of(const Problem& p) {

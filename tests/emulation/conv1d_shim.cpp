@@ -66,18 +66,20 @@ const char* launches(const int64_t* problem, int pass, const int64_t* device) {
   std::vector<unsigned> noted;
   emulator::noted = &noted;
   const Problem read = read_problem(problem);
-  for_each_path(read, static_cast<Pass>(pass), read_device(device), [&](const auto& path) {
-    NoWorkspace workspace;
-    Plan plan;
-    plan.path = path;
-    plan.dtype = read.dtype;
-    emulator::launched.clear();
-    const bool failed = launch(plan, nullptr, workspace, nullptr) != cudaSuccess;
-    int64_t threads = 0;
-    for (const emulator::Launched& launched : emulator::launched) threads += launched.threads;
-    lines += name_of(path) + (' ' + std::to_string(threads)) + kernels_launched() +
-             (failed ? " failed\n" : "\n");
-  });
+  for_each_path(read, static_cast<Pass>(pass), read_device(device),
+                [&](const auto& path, const Problem&) {
+                  NoWorkspace workspace;
+                  Plan plan;
+                  plan.path = path;
+                  plan.dtype = read.dtype;
+                  emulator::launched.clear();
+                  const bool failed = launch(plan, nullptr, workspace, nullptr) != cudaSuccess;
+                  int64_t threads = 0;
+                  for (const emulator::Launched& launched : emulator::launched)
+                    threads += launched.threads;
+                  lines += name_of(path) + (' ' + std::to_string(threads)) + kernels_launched() +
+                           (failed ? " failed\n" : "\n");
+                });
   emulator::noted = nullptr;
   return answer(lines);
 }

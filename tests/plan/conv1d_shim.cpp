@@ -44,7 +44,7 @@ const char* chosen(const int64_t* problem, int pass, const int64_t* device) {
 const char* supporting(const int64_t* problem, int pass, const int64_t* device) {
   std::string lines;
   for_each_path(read_problem(problem), static_cast<Pass>(pass), read_device(device),
-                [&](const auto& path) { lines += describe(path) + '\n'; });
+                [&](const auto& path, const Problem&) { lines += describe(path) + '\n'; });
   return answer(lines);
 }
 

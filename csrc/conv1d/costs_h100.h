@@ -1,5 +1,10 @@
 // Written by python -m benchmarks.tune conv1d --fit.
-namespace costs {
+#pragma once
+
+#include "conv1d/coefficients.h"
+
+// clang-format off
+namespace gpuopt::conv1d::costs {
 inline constexpr Costs kAtenForward = {
     {3.761, 3.431, {191, 7.406, 0.6505, 0.2428, 0}},
     {0.1974, 2.77, {39.92, 30.43, 0.3424, 0.6992, 0}},
@@ -120,4 +125,4 @@ inline constexpr Costs kWeightRows = {
     {0.6559, 0.1709, {0.04568, 0.06835, 0.3063, 0.03832, 0.735}},
     {0.6559, 0.1709, {0.04568, 0.06835, 0.3063, 0.03832, 0.735}},
 };
-}  // namespace costs
+}  // namespace gpuopt::conv1d::costs
