@@ -79,6 +79,7 @@ MANY = (
     Many((4, 20, 2001), 80, 20, 3, stride=2, layout="step2"),
     Many((8, 63, 801), 63, 63, 3, layout="transposed"),
     Many((20, 1, 8000), 64, 1, 10, stride=5),
+    Many((20, 1, 8000), 512, 1, 10, stride=5),
     Many((4, 2, 4001), 66, 1, 15, stride=2),
     Many((4, 8, 3000), 40, 1, 7, stride=3),
     Many((8, 2, 8000), 65, 1, 3, stride=5),

@@ -30,7 +30,7 @@ def own_paths() -> list[tuple[int, str]]:
 class Device:
     sms: int = 132
     shared_bytes: int = SM_90
-    launch_outputs: int = 2**31
+    launch_outputs: int = 2**31 - 1024
 
     def numbers(self) -> ctypes.Array:
         return (ctypes.c_int64 * 3)(*vars(self).values())

@@ -66,7 +66,8 @@ struct UpdateProblem {
 struct Device {
   int multiprocessors = 1;
   int shared_bytes = 227 << 10;               // that a block can opt in to: 64 KiB on sm_75
-  int64_t launch_outputs = int64_t{1} << 31;  // larger problems are split into several launches
+  // Larger problems are split into several launches. Threads are counted with 31 bits.
+  int64_t launch_outputs = (int64_t{1} << 31) - 1024;
 };
 
 // The problem of an input gradient with the roles exchanged: from the gradient to the input.
