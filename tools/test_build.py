@@ -56,8 +56,8 @@ def translate(source: str, variables: list[str]) -> str:
     return source
 
 
-def is_ladder(path: Path) -> bool:
-    return path.stem.endswith("_ladder") or path.parent.name == "ladder"
+def is_ladder(path: Path, room: str) -> bool:
+    return path.stem.endswith("_ladder") or path.parent.relative_to(ROOT / "csrc" / room) == Path("ladder")
 
 
 def translate_room(shim: Path) -> list[Path]:
@@ -74,7 +74,7 @@ def translate_room(shim: Path) -> list[Path]:
         copy = folder / path.relative_to(csrc)
         copy.parent.mkdir(parents=True, exist_ok=True)
         native_build.write_if_changed(copy, translate(own.read_text(), variables))
-        if path.suffix == ".cu" and is_ladder(path) == name.endswith("_ladder"):
+        if path.suffix == ".cu" and is_ladder(path, room) == name.endswith("_ladder"):
             sources.append(copy)
     return sources
 

@@ -65,7 +65,7 @@ struct UpdateProblem {
 
 struct Device {
   int multiprocessors = 1;
-  int shared_bytes = 227 << 10;               // that a block can opt in to: 64 KiB on sm_75
+  int shared_bytes = 227 << 10;  // that a block can opt in to: 64 KiB on sm_75
   // Larger problems are split into several launches. Threads are counted with 31 bits.
   int64_t launch_outputs = (int64_t{1} << 31) - 1024;
 };
