@@ -45,10 +45,10 @@ inline ChunkArgs chunk_args(const Problem& p, const ChunkShape& shape) {
   args.warp_tiles = static_cast<uint32_t>(shape.warp_tiles);
   args.warp_packs = static_cast<uint32_t>(shape.warp_packs);
   args.taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
-  args.row_warps = div_by(shape.row_warps);
-  args.channels = div_by(p.groups * p.to.channels);
-  args.group_channels = div_by(p.to.channels);
-  args.dilation = div_by(p.taps > 1 ? p.dilation : 1);
+  args.row_warps = divide_by(shape.row_warps);
+  args.channels = divide_by(p.groups * p.to.channels);
+  args.group_channels = divide_by(p.to.channels);
+  args.dilation = divide_by(p.taps > 1 ? p.dilation : 1);
   return args;
 }
 

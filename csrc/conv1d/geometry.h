@@ -15,7 +15,6 @@ namespace gpuopt::conv1d {
 
 constexpr int kThreads = 256;       // of a block of most kernels,
 constexpr int kChunkThreads = 128;  // and of those whose warps work alone
-constexpr int kAccessBytes = 16;    // of a vector
 // Memory is written in sectors of so many bytes. Rows of outputs that begin within a sector cost
 // more (1 to 512 channels of 15999 bf16 in pieces of 64 bytes take 164 us, 90 where each piece
 // begins a sector, and 76 with rows of 16000).
@@ -127,8 +126,6 @@ inline uint32_t shift_of(int64_t power) {
   while (int64_t{1} << shift < power) ++shift;
   return shift;
 }
-
-inline FastDiv div_by(int64_t divisor) { return FastDiv(static_cast<uint32_t>(divisor)); }
 
 // ---------------------------------------------------------------- arguments of several kernels
 

@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_taps(C (&taps)[N], const C* from) {
 // each.
 template <typename T, bool kSliding>
 __global__ void __launch_bounds__(kThreads, 2)
-    columns_kernel(const __grid_constant__ ColumnsArgs args) {
+    channels_last_kernel(const __grid_constant__ ChannelsLastArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, R = kColumnPlaces, K = kColumnTaps<T>;
   extern __shared__ uint4 shared[];
@@ -153,7 +153,8 @@ cudaError_t launch(const ChannelsLastPlan& plan, void* to, cudaStream_t stream) 
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    return plan.slides ? start(columns_kernel<T, true>) : start(columns_kernel<T, false>);
+    return plan.slides ? start(channels_last_kernel<T, true>)
+                       : start(channels_last_kernel<T, false>);
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace gpuopt::conv1d {
 
-struct ColumnsArgs {
+struct ChannelsLastArgs {
   const void *from, *weight, *bias;
   void* to;
   int64_t from_batch, from_stride, to_batch, to_stride;
@@ -22,7 +22,7 @@ struct ChannelsLastPlan {
   static constexpr const char* kName = "channels_last";
   static constexpr const Costs& kCosts = costs::kChannelsLast;
   LaunchShape launch;
-  ColumnsArgs args;
+  ChannelsLastArgs args;
   bool slides;
 
   Terms terms(const Problem& p, const Device& device) const;
@@ -35,7 +35,7 @@ struct ChannelsLastPlan {
     ChannelsLastPlan plan;
     plan.launch = launch_shape(p.batch * channel_tiles * row_tiles, kThreads, bytes);
     plan.slides = has_unit_stride(p) && !has_dilation(p);
-    ColumnsArgs& args = plan.args;
+    ChannelsLastArgs& args = plan.args;
     set_operands(args, p);
     args.from_stride = p.from.stride;
     args.to_stride = p.to.stride;
@@ -47,8 +47,8 @@ struct ChannelsLastPlan {
     args.dilation = p.dilation;
     args.taps = static_cast<int32_t>(p.taps);
     args.channels = static_cast<uint32_t>(p.groups);
-    args.row_tiles = div_by(row_tiles);
-    args.channel_tiles = div_by(channel_tiles);
+    args.row_tiles = divide_by(row_tiles);
+    args.channel_tiles = divide_by(channel_tiles);
     return plan;
   }
 };

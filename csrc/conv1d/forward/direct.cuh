@@ -1,8 +1,8 @@
 // Convolutions of the half types of one input channel a group and up to kDirectTaps taps, of step 1
-// along contiguous rows of whole quads, on tensor cores: as mma_kernel, with B in registers and
-// parts of A that lanes load from memory. A warp has a tile or two, all of whose loads are under
-// way at once, and no more: little is issued before them, and other warps' loads fill the time
-// until they are here.
+// along contiguous rows of whole quads, on tensor cores: as toeplitz_kernel, with B in registers
+// and parts of A that lanes load from memory. A warp has a tile or two, all of whose loads are
+// under way at once, and no more: little is issued before them, and other warps' loads fill the
+// time until they are here.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"

@@ -8,16 +8,16 @@
 namespace gpuopt::conv1d {
 
 template <typename T, int kProducts>
-constexpr int kFanPitch = fan_pitch(kProducts, sizeof(T));
+constexpr int kExpandPitch = expand_pitch(kProducts, sizeof(T));
 
 // Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The
 // products of taps and input channels are at most kProducts. A lane has a pack of a block's
 // outputs.
 template <typename T, int kProducts>
-__global__ void __launch_bounds__(kChunkThreads, resident_fan_blocks(kProducts, sizeof(T)))
-    fan_kernel(const __grid_constant__ FanArgs args) {
+__global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof(T)))
+    expand_kernel(const __grid_constant__ ExpandArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, kPitch = kFanPitch<T, kProducts>;
+  constexpr int N = kPackSize<T>, kPitch = kExpandPitch<T, kProducts>;
   extern __shared__ uint4 shared[];
   let_next_grid_start();
   uint32_t image = blockIdx.x;
@@ -149,17 +149,17 @@ cudaError_t launch(const ExpandPlan& plan, void* to, cudaStream_t stream) {
     };
     switch (plan.products) {
       case 4:
-        return start(fan_kernel<T, 4>);
+        return start(expand_kernel<T, 4>);
       case 6:
-        return start(fan_kernel<T, 6>);
+        return start(expand_kernel<T, 6>);
       case 8:
-        return start(fan_kernel<T, 8>);
+        return start(expand_kernel<T, 8>);
       case 10:
-        return start(fan_kernel<T, 10>);
+        return start(expand_kernel<T, 10>);
       case 12:
-        return start(fan_kernel<T, 12>);
+        return start(expand_kernel<T, 12>);
       case 16:
-        return start(fan_kernel<T, 16>);
+        return start(expand_kernel<T, 16>);
       default:
         return cudaErrorInvalidValue;
     }

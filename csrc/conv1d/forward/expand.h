@@ -7,7 +7,7 @@
 
 namespace gpuopt::conv1d {
 
-struct FanArgs {
+struct ExpandArgs {
   const void *from, *weight, *bias;
   void* to;
   int64_t from_batch, from_channel, to_batch, to_channel;
@@ -25,13 +25,13 @@ struct FanArgs {
 };
 
 // MACs per output that a channel has in shared memory, and its bias: whole vectors of them.
-constexpr int64_t fan_pitch(int products, int64_t item) {
+constexpr int64_t expand_pitch(int products, int64_t item) {
   return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
 }
 
 // Blocks of an SM: as many as there are registers for the inputs under a vector of outputs, the
 // taps and some more.
-constexpr int resident_fan_blocks(int products, int64_t item) {
+constexpr int expand_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
 }
@@ -68,16 +68,16 @@ struct ExpandChannels {
   }
 };
 
-inline FanArgs expand_args(const Problem& p, const ExpandChannels& channels, int64_t row_tiles,
-                           int64_t row_packs) {
-  FanArgs args;
+inline ExpandArgs expand_args(const Problem& p, const ExpandChannels& channels, int64_t row_tiles,
+                              int64_t row_packs) {
+  ExpandArgs args;
   set_operands(args, p);
   set_strides(args, p);
   set_channels(args, p);
   const VectorRange range = vectors_of(p, p.from);
   args.first_pack = range.first;
   args.last_pack = range.last;
-  args.groups = div_by(p.groups);
+  args.groups = divide_by(p.groups);
   args.from_size = p.from.size;
   args.to_size = p.to.size;
   args.padding = p.padding;
@@ -87,9 +87,9 @@ inline FanArgs expand_args(const Problem& p, const ExpandChannels& channels, int
   args.row_packs = static_cast<uint32_t>(row_packs);
   args.block_channels = static_cast<uint32_t>(channels.block);
   args.aligned = static_cast<uint32_t>(channels.aligned);
-  args.tiles = div_by(row_tiles);
-  args.cycle = div_by(channels.cycle);
-  args.parts = div_by(channels.parts);
+  args.tiles = divide_by(row_tiles);
+  args.cycle = divide_by(channels.cycle);
+  args.parts = divide_by(channels.parts);
   return args;
 }
 
@@ -97,7 +97,7 @@ struct ExpandPlan {
   static constexpr const char* kName = "expand";
   static constexpr const Costs& kCosts = costs::kExpand;
   LaunchShape launch;
-  FanArgs args;
+  ExpandArgs args;
   int products;  // that the kernel is compiled for
 
   Terms terms(const Problem& p, const Device& device) const;
@@ -117,7 +117,7 @@ inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device
   const int64_t row_tiles = ceil_div(p.to.size + channels.slack(p), tile_outputs);
   const int64_t row_packs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);
   channels.block = std::min<int64_t>(channels.in_class, 128);
-  const int64_t bytes = channels.block * fan_pitch(plan.products, item) * item +
+  const int64_t bytes = channels.block * expand_pitch(plan.products, item) * item +
                         p.from.channels * row_packs * kAccessBytes;
   if (bytes > kSharedBytes) return {};
   const int64_t others = p.batch * p.groups * channels.cycle * row_tiles;

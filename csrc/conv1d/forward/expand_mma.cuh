@@ -20,14 +20,14 @@ __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4*
 // Of kSteps times 16 products, of which taps and inputs that there are not are 0.
 template <typename T, int kSteps, bool kActivates>
 __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 6)
-    fan_mma_kernel(const __grid_constant__ FanMmaArgs args) {
+    expand_mma_kernel(const __grid_constant__ ExpandMmaArgs args) {
   constexpr int N = kPackSize<T>;
   // Of a row of taps: a pack more than there are products, so that ldmatrix has no bank conflicts.
   constexpr int kPitch = 16 * kSteps + N, kRowPacks = kPitch / N;
-  constexpr int kParts = kFanMmaParts;
+  constexpr int kParts = kExpandMmaParts;
   extern __shared__ uint4 shared[];
   let_next_grid_start();
-  const FanArgs& base = args.base;
+  const ExpandArgs& base = args.base;
   uint32_t image = blockIdx.x;
   const uint32_t channel_class = base.cycle.divmod(image);
   const uint32_t tile = base.tiles.divmod(image);
@@ -198,10 +198,11 @@ cudaError_t launch(const ExpandMmaPlan& plan, void* to, cudaStream_t stream) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
     if (args.base.activation == Activation::kNone) {
-      return plan.steps == 1 ? start(fan_mma_kernel<T, 1, false>)
-                             : start(fan_mma_kernel<T, 2, false>);
+      return plan.steps == 1 ? start(expand_mma_kernel<T, 1, false>)
+                             : start(expand_mma_kernel<T, 2, false>);
     }
-    return plan.steps == 1 ? start(fan_mma_kernel<T, 1, true>) : start(fan_mma_kernel<T, 2, true>);
+    return plan.steps == 1 ? start(expand_mma_kernel<T, 1, true>)
+                           : start(expand_mma_kernel<T, 2, true>);
   }
 }
 

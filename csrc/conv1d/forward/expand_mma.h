@@ -6,10 +6,10 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kFanMmaParts = 2;  // of 32 positions each, that a warp computes at once
+constexpr int kExpandMmaParts = 2;  // of 32 positions each, that a warp computes at once
 
-struct FanMmaArgs {
-  FanArgs base;
+struct ExpandMmaArgs {
+  ExpandArgs base;
   uint32_t turns;  // of places that a warp makes, one after another
 };
 
@@ -17,7 +17,7 @@ struct ExpandMmaPlan {
   static constexpr const char* kName = "expand_mma";
   static constexpr const Costs& kCosts = costs::kExpandMma;
   LaunchShape launch;
-  FanMmaArgs args;
+  ExpandMmaArgs args;
   int steps;  // of 16 products: 1 or 2
 
   Terms terms(const Problem& p, const Device& device) const;
@@ -31,7 +31,7 @@ inline std::optional<ExpandMmaPlan> ExpandMmaPlan::make(const Problem& p, const 
   if (channels.in_class < kExpandChannels) return {};
   ExpandMmaPlan plan;
   plan.steps = products <= 16 ? 1 : 2;
-  const int64_t turn_places = kChunkThreads * kFanMmaParts, slack = channels.slack(p);
+  const int64_t turn_places = kChunkThreads * kExpandMmaParts, slack = channels.slack(p);
   channels.block = std::min<int64_t>(ceil_div<int64_t>(channels.in_class, 16) * 16, 256);
   const auto tiles_of = [&](int64_t turns) {
     return ceil_div(p.to.size + slack, turns * turn_places);

@@ -14,7 +14,7 @@ struct ValuesLane {
 
 // Places of neighbouring lanes are neighbours, or those of a lane are.
 template <int kChannels, int kPlaces>
-__device__ __forceinline__ bool find_lane(ValuesLane& lane, const ValuesArgs& args) {
+__device__ __forceinline__ bool find_lane(ValuesLane& lane, const GeneralArgs& args) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= args.lanes) return false;
   uint32_t rest, part;
@@ -40,7 +40,7 @@ __device__ __forceinline__ bool find_lane(ValuesLane& lane, const ValuesArgs& ar
 
 template <typename T, int kChannels, int kPlaces>
 __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kPlaces],
-                                              const ValuesLane& lane, const ValuesArgs& args) {
+                                              const ValuesLane& lane, const GeneralArgs& args) {
   using C = compute_t<T>;
 #pragma unroll
   for (int m = 0; m < kChannels; ++m) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kP
 // work.
 template <typename T, int kChannels>
 __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], const ValuesLane& lane,
-                                             const ValuesArgs& args) {
+                                             const GeneralArgs& args) {
 #pragma unroll
   for (int m = 0; m < kChannels; ++m) {
     const uint32_t channel = lane.channel + (lane.channel + m < args.out_channels ? m : 0);
@@ -87,7 +87,7 @@ template <typename T, int kChannels, int kPlaces, int kTaps>
 __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces], const T* from,
                                          const T* const (&weights)[kChannels], int64_t first,
                                          int64_t k, const ValuesLane& lane,
-                                         const ValuesArgs& args) {
+                                         const GeneralArgs& args) {
   T values[kTaps][kPlaces], taps[kTaps][kChannels];
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
@@ -118,7 +118,8 @@ __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces
 }
 
 template <typename T, int kChannels, int kPlaces>
-__global__ void __launch_bounds__(kThreads) values_kernel(const __grid_constant__ ValuesArgs args) {
+__global__ void __launch_bounds__(kThreads)
+    general_kernel(const __grid_constant__ GeneralArgs args) {
   using C = compute_t<T>;
   let_next_grid_start();
   wait_for_grid_before();
@@ -152,8 +153,9 @@ cudaError_t launch(const GeneralPlan& plan, void* to, cudaStream_t stream) {
   auto args = plan.args;
   args.to = to;
   constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // where a thread has several
-  return launch_kernel(plan.channels == 4 ? values_kernel<T, kChannels, 4> : values_kernel<T, 1, 4>,
-                       plan.launch, stream, args);
+  return launch_kernel(
+      plan.channels == 4 ? general_kernel<T, kChannels, 4> : general_kernel<T, 1, 4>, plan.launch,
+      stream, args);
 }
 
 }  // namespace gpuopt::conv1d

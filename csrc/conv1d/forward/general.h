@@ -6,7 +6,7 @@
 
 namespace gpuopt::conv1d {
 
-struct ValuesArgs {
+struct GeneralArgs {
   const void *from, *weight, *bias;
   void* to;
   int64_t from_batch, from_channel, from_stride, to_batch, to_channel, to_stride;
@@ -29,7 +29,7 @@ struct GeneralPlan {
   static constexpr const char* kName = "general";
   static constexpr const Costs& kCosts = costs::kGeneral;
   LaunchShape launch;
-  ValuesArgs args;
+  GeneralArgs args;
   int channels;   // output channels of a thread: 1 or 4
   int positions;  // of a thread: 1 or 4
 
@@ -48,7 +48,7 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_p
   const int64_t rows = p.batch * p.groups * tiles;
   // One group of one image can't be split into launches that count threads with 31 bits.
   const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
-  ValuesArgs& args = plan.args;
+  GeneralArgs& args = plan.args;
   args.channels_first =
       has_channels_last(p.to) && p.to.size > 1 && p.groups * p.to.channels >= 8 && few_lanes;
   int64_t width = 1;  // neighbouring threads with neighbouring positions
@@ -70,9 +70,9 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_p
   args.padding = p.padding;
   args.dilation = p.dilation;
   args.taps = p.taps;
-  args.row_tiles = div_by(row_tiles);
-  args.tiles = div_by(tiles);
-  args.groups = div_by(p.groups);
+  args.row_tiles = divide_by(row_tiles);
+  args.tiles = divide_by(tiles);
+  args.groups = divide_by(p.groups);
   args.width_shift = shift_of(width);
   return plan;
 }

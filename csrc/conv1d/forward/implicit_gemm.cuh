@@ -10,12 +10,12 @@
 
 namespace gpuopt::conv1d {
 
-// A warp makes kGemmPlaces of kRows times 16 channels. A block has the taps of these in shared
+// A warp makes kGemmPositions of kRows times 16 channels. A block has the taps of these in shared
 // memory while it goes through tiles.
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
-    gemm_kernel(const __grid_constant__ GemmArgs args) {
-  constexpr int N = kPackSize<T>, kParts = kGemmPlaces / 8;
+    implicit_gemm_kernel(const __grid_constant__ ImplicitGemmArgs args) {
+  constexpr int N = kPackSize<T>, kParts = kGemmPositions / 8;
   constexpr uint32_t kChannels = 16 * kRows;
   extern __shared__ uint4 shared[];
   let_next_grid_start();
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     __syncthreads();
 
     float sums[kRows][kParts][4] = {};
-    const int32_t warp_begin = static_cast<int32_t>(warp) * kGemmPlaces;
+    const int32_t warp_begin = static_cast<int32_t>(warp) * kGemmPositions;
     const bool has_places = warp_begin < places;  // or only copies
     if (has_places && begin + warp_begin < args.to_size) {
       // Column n of product t is place 8 t + n.
@@ -259,13 +259,13 @@ cudaError_t launch(const ImplicitGemmPlan& plan, void* to, cudaStream_t stream) 
     };
     switch (plan.rows) {
       case 1:
-        return start(gemm_kernel<T, 1>);
+        return start(implicit_gemm_kernel<T, 1>);
       case 2:
-        return start(gemm_kernel<T, 2>);
+        return start(implicit_gemm_kernel<T, 2>);
       case 3:
-        return start(gemm_kernel<T, 3>);
+        return start(implicit_gemm_kernel<T, 3>);
       case 4:
-        return start(gemm_kernel<T, 4>);
+        return start(implicit_gemm_kernel<T, 4>);
       default:
         return cudaErrorInvalidValue;
     }

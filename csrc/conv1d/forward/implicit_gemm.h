@@ -8,13 +8,13 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kGemmPlaces = 32;  // positions of a warp,
-constexpr int kGemmRows = 4;     // and times 16 channels, at most
+constexpr int kGemmPositions = 32;  // positions of a warp,
+constexpr int kGemmRows = 4;        // and times 16 channels, at most
 
 // Blocks of an SM, of `rows` times 16 channels, as registers allow.
 constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; }
 
-struct GemmArgs {
+struct ImplicitGemmArgs {
   const void *from, *weight, *bias;
   void* to;
   const char *first_pack, *last_pack;  // see Rows
@@ -36,7 +36,7 @@ struct ImplicitGemmPlan {
   static constexpr const char* kName = "implicit_gemm";
   static constexpr const Costs& kCosts = costs::kImplicitGemm;
   LaunchShape launch;
-  GemmArgs args;
+  ImplicitGemmArgs args;
   int rows;  // times 16 channels, of a block
   size_t most_shared_bytes;
 
@@ -66,7 +66,7 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   const auto shape_of = [&](int64_t warps, int64_t rows) {
     Shape shape;
     shape.threads = 32 * warps;
-    shape.places = warps * kGemmPlaces;
+    shape.places = warps * kGemmPositions;
     shape.parts = ceil_div(all_rows, rows);
     shape.rows = ceil_div(all_rows, shape.parts);
     shape.row_tiles = ceil_div(p.to.size, shape.places);
@@ -83,9 +83,10 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   // stride 5 161, 84 and 67; (4,48,2000) to 96, 4 groups, 7 taps, stride 3, of 4 and of 2, 7.8 and
   // 5.4.
   int64_t warps = kThreads / 32, rows = std::min<int64_t>(kGemmRows, all_rows);
-  while (warps > 2 && 2 * p.to.size <= warps * kGemmPlaces) warps /= 2;
+  while (warps > 2 && 2 * p.to.size <= warps * kGemmPositions) warps /= 2;
   const auto blocks = [&] {
-    return p.batch * p.groups * ceil_div(all_rows, rows) * ceil_div(p.to.size, warps * kGemmPlaces);
+    return p.batch * p.groups * ceil_div(all_rows, rows) *
+           ceil_div(p.to.size, warps * kGemmPositions);
   };
   while (rows > 1 && blocks() < device.multiprocessors) --rows;
   while (warps > 2 && 2 * blocks() < device.multiprocessors * (warps > 4 ? 2 : 3)) warps /= 2;
@@ -116,7 +117,7 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   plan.launch = launch_shape(parts * unit_blocks, threads, shape.bytes);
   plan.rows = static_cast<int>(shape.rows);
   plan.most_shared_bytes = static_cast<size_t>(most_shared);
-  GemmArgs& args = plan.args;
+  ImplicitGemmArgs& args = plan.args;
   set_operands(args, p);
   set_strides(args, p);
   set_channels(args, p);
@@ -127,13 +128,13 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   args.places = static_cast<int32_t>(shape.places);
   args.tap_values = tap_values_of(p);
   args.units = static_cast<uint32_t>(units);
-  args.unit_blocks = div_by(unit_blocks);
-  args.tiles = div_by(shape.row_tiles);
-  args.parts = div_by(shape.parts);
-  args.taps_div = div_by(p.taps);
-  args.row_packs = div_by(shape.row_packs);
-  args.made_packs = div_by(shape.made_packs);
-  args.row_taps = div_by(16 * steps);
+  args.unit_blocks = divide_by(unit_blocks);
+  args.tiles = divide_by(shape.row_tiles);
+  args.parts = divide_by(shape.parts);
+  args.taps_div = divide_by(p.taps);
+  args.row_packs = divide_by(shape.row_packs);
+  args.made_packs = divide_by(shape.made_packs);
+  args.row_taps = divide_by(16 * steps);
   return plan;
 }
 

@@ -128,7 +128,7 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
   args.chunk = chunk_args(p, chunk);
   args.chunk.step = static_cast<int32_t>(p.stride);
   args.gap = static_cast<int32_t>(cuts.gap);
-  args.phases = div_by(shape.phases);
+  args.phases = divide_by(shape.phases);
   args.phase_pitch = static_cast<uint32_t>(shape.phase_pitch);
   args.stages = static_cast<uint32_t>(stages);
   args.phase_segments = static_cast<uint32_t>(shape.phase_segments);

@@ -78,16 +78,16 @@ inline std::optional<RowsPlan> RowsPlan::make(const Problem& p, const Device&) {
   set_strides(args, p);
   set_channels(args, p);
   set_rows(args, p);
-  args.groups = div_by(p.groups);
+  args.groups = divide_by(p.groups);
   args.dilation = static_cast<int32_t>(p.dilation);
   args.rows = static_cast<uint32_t>(rows);
   args.block_rows = static_cast<uint32_t>(block_rows_of(threads));
   args.halo_packs = static_cast<uint32_t>(halo_packs);
   args.taps_pitch = static_cast<uint32_t>(taps_pitch);
   args.in_taps = static_cast<uint32_t>(macs_per_output(p));
-  args.taps_div = div_by(p.taps);
-  args.row_lanes = div_by(row_lanes);
-  args.parts = div_by(p.to.channels);
+  args.taps_div = divide_by(p.taps);
+  args.row_lanes = divide_by(row_lanes);
+  args.parts = divide_by(p.to.channels);
   return plan;
 }
 

@@ -106,7 +106,7 @@ __device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uin
 
 template <typename T, bool kDilated>
 __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
-    tiles_kernel(const __grid_constant__ ChunkArgs args) {
+    sliding_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTile = kTileOutputs<T>;
   extern __shared__ uint4 shared[];
@@ -185,7 +185,7 @@ cudaError_t launch(const SlidingPlan& plan, void* to, cudaStream_t stream) {
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    return plan.dilated ? start(tiles_kernel<T, true>) : start(tiles_kernel<T, false>);
+    return plan.dilated ? start(sliding_kernel<T, true>) : start(sliding_kernel<T, false>);
   }
 }
 

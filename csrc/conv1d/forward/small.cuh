@@ -12,8 +12,8 @@ namespace gpuopt::conv1d {
 // Up to kProducts of a lane, of one input channel a group or of several. (Without a number of
 // blocks ptxas takes fewer registers than all loads at once need.)
 template <typename T, int kProducts, bool kOneChannel>
-__global__ void __launch_bounds__(kMostFewThreads, 1)
-    few_values_kernel(const __grid_constant__ FewValuesArgs args) {
+__global__ void __launch_bounds__(kMostSmallThreads, 1)
+    small_kernel(const __grid_constant__ SmallArgs args) {
   let_next_grid_start();
   wait_for_grid_before();
   const uint32_t lane = threadIdx.x % 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -93,13 +93,13 @@ cudaError_t launch(const SmallPlan& plan, void* to, cudaStream_t stream) {
   const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
   const int own = plan.products;
   if (!plan.one_channel) {
-    return own <= 8    ? start(few_values_kernel<T, 8, false>)
-           : own <= 16 ? start(few_values_kernel<T, 16, false>)
-                       : start(few_values_kernel<T, 24, false>);
+    return own <= 8    ? start(small_kernel<T, 8, false>)
+           : own <= 16 ? start(small_kernel<T, 16, false>)
+                       : start(small_kernel<T, 24, false>);
   }
-  return own <= 8    ? start(few_values_kernel<T, 8, true>)
-         : own <= 16 ? start(few_values_kernel<T, 16, true>)
-                     : start(few_values_kernel<T, 24, true>);
+  return own <= 8    ? start(small_kernel<T, 8, true>)
+         : own <= 16 ? start(small_kernel<T, 16, true>)
+                     : start(small_kernel<T, 24, true>);
 }
 
 }  // namespace gpuopt::conv1d

@@ -8,11 +8,11 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kFewThreads = 128;      // of a block,
-constexpr int kMostFewThreads = 256;  // or of many blocks, each of which takes time to start
-constexpr int kFewProducts = 24;      // multiply-adds of a thread, at most
+constexpr int kSmallThreads = 128;      // of a block,
+constexpr int kMostSmallThreads = 256;  // or of many blocks, each of which takes time to start
+constexpr int kSmallMacs = 24;          // multiply-adds of a thread, at most
 
-struct FewValuesArgs {
+struct SmallArgs {
   const void *from, *weight, *bias;
   void* to;
   int32_t from_batch, from_group, from_channel, from_stride, to_batch, to_channel, to_stride;
@@ -31,7 +31,7 @@ struct SmallPlan {
   static constexpr const char* kName = "small";
   static constexpr const Costs& kCosts = costs::kSmall;
   LaunchShape launch;
-  FewValuesArgs args;
+  SmallArgs args;
   int products;  // of a thread
   bool one_channel;
 
@@ -54,24 +54,24 @@ inline bool fits_small(const Problem& p) {
          in_32_bits(p.from.channels, p.weight.in_stride) &&
          in_32_bits(p.taps, p.weight.tap_stride) &&
          in_32_bits(p.groups * p.to.channels, p.bias_stride) &&
-         macs_per_output(p) <= 32 * kFewProducts && outputs_of(p) < kFar;
+         macs_per_output(p) <= 32 * kSmallMacs && outputs_of(p) < kFar;
 }
 
-// A thread for each output, or as many as have kFewProducts at most.
+// A thread for each output, or as many as have kSmallMacs at most.
 inline std::optional<SmallPlan> SmallPlan::make(const Problem& p, const Device& device) {
   if (!fits_small(p)) return {};
   const auto narrow = [](int64_t value) { return static_cast<int32_t>(value); };
   const int64_t products = macs_per_output(p), outputs = outputs_of(p);
   int64_t parts = 1;
-  while (parts * kFewProducts < products) parts *= 2;
+  while (parts * kSmallMacs < products) parts *= 2;
   const int64_t lanes = ceil_div(outputs, 32 / parts) * 32;
-  const bool many = lanes > int64_t{device.multiprocessors} * 8 * kFewThreads;
-  const int threads = many ? kMostFewThreads : kFewThreads;
+  const bool many = lanes > int64_t{device.multiprocessors} * 8 * kSmallThreads;
+  const int threads = many ? kMostSmallThreads : kSmallThreads;
   SmallPlan plan;
   plan.launch = launch_shape(ceil_div<int64_t>(lanes, threads), threads);
   plan.products = narrow(ceil_div(products, parts));
   plan.one_channel = p.from.channels == 1;
-  FewValuesArgs& args = plan.args;
+  SmallArgs& args = plan.args;
   args.from = p.from.data;
   args.weight = p.weight.data;
   args.bias = p.bias;
@@ -97,11 +97,11 @@ inline std::optional<SmallPlan> SmallPlan::make(const Problem& p, const Device& 
   args.outputs = static_cast<uint32_t>(outputs);
   args.width_shift = shift_of(32 / parts);
   args.channels_first = has_channels_last(p.to);
-  const FastDiv positions = div_by(p.to.size), channels = div_by(p.groups * p.to.channels);
+  const FastDiv positions = divide_by(p.to.size), channels = divide_by(p.groups * p.to.channels);
   args.inner = args.channels_first ? channels : positions;
   args.outer = args.channels_first ? positions : channels;
-  args.group_channels = div_by(p.to.channels);
-  args.taps = div_by(p.taps);
+  args.group_channels = divide_by(p.to.channels);
+  args.taps = divide_by(p.taps);
   args.activation = p.activation;
   return plan;
 }

@@ -146,7 +146,7 @@ struct MmaRow {
 // A tile is kMmaParts products of matrices.
 template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)
-    mma_kernel(const __grid_constant__ ChunkArgs args) {
+    toeplitz_kernel(const __grid_constant__ ChunkArgs args) {
   constexpr int N = kPackSize<T>, kTile = kMmaParts * kMmaOutputs;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
@@ -257,7 +257,7 @@ cudaError_t launch(const ToeplitzPlan& plan, void* to, cudaStream_t stream) {
   } else {
     auto args = plan.args;
     args.to = to;
-    return launch_kernel(mma_kernel<T>, plan.launch, stream, args);
+    return launch_kernel(toeplitz_kernel<T>, plan.launch, stream, args);
   }
 }
 

@@ -13,9 +13,9 @@ namespace gpuopt::conv1d {
 // Four values of a row from place `at` on, with 0 for what lies outside.
 template <typename T>
 __device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int32_t size) {
-  Pack<T, kFanQuad> pack;
+  Pack<T, kGradientQuad> pack;
 #pragma unroll
-  for (int i = 0; i < kFanQuad; ++i) {
+  for (int i = 0; i < kGradientQuad; ++i) {
     pack.values[i] = load_if(own + i, static_cast<uint32_t>(at + i) < static_cast<uint32_t>(size));
   }
   uint64_t quad;
@@ -26,14 +26,14 @@ __device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int
 // Sums over a warp's channels, of the taps of 16 products for each of kRows matrices and kPlaces
 // places of the gradient.
 template <typename T, int kRows>
-struct FanMatrices {
+struct Col2imMatrices {
   using Tap = T;
   static constexpr int kProducts = 16 * kRows;
-  static constexpr int kPlaces = fan_matrix_places(kRows);
-  static constexpr int kBlocks = fan_input_blocks(kProducts);
+  static constexpr int kPlaces = col2im_matrix_positions(kRows);
+  static constexpr int kBlocks = col2im_blocks(kProducts);
   static constexpr int kStep = 16;  // channels of a product of matrices
   static constexpr int kParts = kPlaces / 32;
-  static constexpr int kAligned = kFanQuad;
+  static constexpr int kAligned = kGradientQuad;
 
   float sums[kRows][kParts][4][4] = {};
 
@@ -113,11 +113,11 @@ struct FanMatrices {
 
   // Taps of `channels` channels times the gradient of these, whose rows are `pitch` values apart;
   // `at` is the warp's first place.
-  __device__ __forceinline__ void add(const FanInputArgs& args, const Tap* taps, const T* grads,
+  __device__ __forceinline__ void add(const Col2imArgs& args, const Tap* taps, const T* grads,
                                       int64_t pitch, uint32_t channels, int32_t at) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     const int32_t size = args.grad_size;
-    const int32_t place = at + lane / 4 * kFanQuad;
+    const int32_t place = at + lane / 4 * kGradientQuad;
     const auto* const packs = reinterpret_cast<const uint4*>(taps);
     if (at >= 0 && at + kPlaces <= size) {
       add_channels<false>(packs, grads + place, pitch, channels, place, size);
@@ -151,13 +151,13 @@ struct FanMatrices {
 
 // The same by multiply-adds: a lane has every 32nd of the warp's places.
 template <typename T, int kMostProducts>
-struct FanLanes {
+struct Col2imLanes {
   using Tap = float;
   static constexpr int kProducts = kMostProducts;
-  static constexpr int kPlaces = kFanLanePlaces;
+  static constexpr int kPlaces = kCol2imPositions;
   static constexpr int kParts = kPlaces / 32;
   static constexpr int kAligned = 1;
-  static constexpr int kBlocks = fan_input_blocks(kProducts);
+  static constexpr int kBlocks = col2im_blocks(kProducts);
   static constexpr int kAtOnce = 4;  // channels whose gradient is under way
 
   float sums[kParts][kProducts] = {};
@@ -166,7 +166,7 @@ struct FanLanes {
     return channel * kProducts + product;
   }
 
-  __device__ __forceinline__ void add(const FanInputArgs& args, const float* taps, const T* grads,
+  __device__ __forceinline__ void add(const Col2imArgs& args, const float* taps, const T* grads,
                                       int64_t pitch, uint32_t channels, int32_t at) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     bool valid[kParts];
@@ -224,17 +224,17 @@ struct FanLanes {
   }
 };
 
-// Sums is FanMatrices or FanLanes. A block makes tiles of the input's places, one after another, of
-// some input channels of a group.
+// Sums is Col2imMatrices or Col2imLanes. A block makes tiles of the input's places, one after
+// another, of some input channels of a group.
 template <typename T, typename Sums>
-__global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
-    fan_input_kernel(const __grid_constant__ FanInputArgs args) {
+__global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
+    col2im_kernel(const __grid_constant__ Col2imArgs args) {
   using Tap = typename Sums::Tap;
-  constexpr uint32_t kThreads = 32 * kFanWarps, Q = Sums::kProducts;
+  constexpr uint32_t kThreads = 32 * kCol2imWarps, Q = Sums::kProducts;
   extern __shared__ uint4 shared[];
   // Of places that are so many more than a multiple of the step: the first tap that meets them, and
   // how many steps it is away.
-  __shared__ int32_t first_taps[kFanMostStep], steps_of_tap[kFanMostStep];
+  __shared__ int32_t first_taps[kCol2imMostStride], steps_of_tap[kCol2imMostStride];
   let_next_grid_start();
   uint32_t group = blockIdx.x;
   const uint32_t first_unit = args.unit_blocks.divmod(group);
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(32 * kFanWarps, Sums::kBlocks)
   const bool at_once = args.stage_channels * splits >= args.out_channels;
   const int64_t pitch = splits * args.grad_channel;
   // Behind a row, 4 values that keep lanes' packs in different banks.
-  const uint32_t row_pitch = kFanWarps / splits * Sums::kPlaces + 4;
+  const uint32_t row_pitch = kCol2imWarps / splits * Sums::kPlaces + 4;
 #pragma unroll 1
   for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
     uint32_t image = unit;
@@ -369,18 +369,19 @@ cudaError_t launch(const Col2imPlan& plan, void* to, cudaStream_t stream) {
     auto args = plan.args;
     args.to = to;
     const auto start = [&](auto kernel) {
-      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kFanStatic, stream, args);
+      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kCol2imStatic, stream,
+                             args);
     };
     if constexpr (sizeof(T) == 2) {
       if (plan.matrices) {
-        return plan.products == 16   ? start(fan_input_kernel<T, FanMatrices<T, 1>>)
-               : plan.products == 32 ? start(fan_input_kernel<T, FanMatrices<T, 2>>)
-                                     : start(fan_input_kernel<T, FanMatrices<T, 4>>);
+        return plan.products == 16   ? start(col2im_kernel<T, Col2imMatrices<T, 1>>)
+               : plan.products == 32 ? start(col2im_kernel<T, Col2imMatrices<T, 2>>)
+                                     : start(col2im_kernel<T, Col2imMatrices<T, 4>>);
       }
     }
-    return plan.products == 8    ? start(fan_input_kernel<T, FanLanes<T, 8>>)
-           : plan.products == 16 ? start(fan_input_kernel<T, FanLanes<T, 16>>)
-                                 : start(fan_input_kernel<T, FanLanes<T, 32>>);
+    return plan.products == 8    ? start(col2im_kernel<T, Col2imLanes<T, 8>>)
+           : plan.products == 16 ? start(col2im_kernel<T, Col2imLanes<T, 16>>)
+                                 : start(col2im_kernel<T, Col2imLanes<T, 32>>);
   }
 }
 

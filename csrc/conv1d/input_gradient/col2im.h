@@ -9,19 +9,19 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kFanWarps = 8;                          // of a block
-constexpr int kFanMostStep = 64;                      // whose first taps are in shared memory
-constexpr int64_t kFanTapBytes = 40 << 10;            // of shared memory, for taps
-constexpr int64_t kFanSharedBytes = 112 << 10;        // of two blocks per SM on sm_90
-constexpr int64_t kFanStatic = 2 * 4 * kFanMostStep;  // that the kernel declares
+constexpr int kCol2imWarps = 8;                    // of a block
+constexpr int kCol2imMostStride = 64;              // whose first taps are in shared memory
+constexpr int64_t kCol2imTapBytes = 40 << 10;      // of shared memory, for taps
+constexpr int64_t kCol2imSharedBytes = 112 << 10;  // of two blocks per SM on sm_90
+constexpr int64_t kCol2imStatic = 2 * 4 * kCol2imMostStride;  // that the kernel declares
 // Positions of the gradient that a warp has.
-constexpr int kFanLanePlaces = 64;
-constexpr int fan_matrix_places(int rows) { return rows > 2 ? 32 : 64; }
+constexpr int kCol2imPositions = 64;
+constexpr int col2im_matrix_positions(int rows) { return rows > 2 ? 32 : 64; }
 // Blocks of an SM, as registers allow.
-constexpr int fan_input_blocks(int products) { return products > 16 ? 2 : 3; }
-constexpr int kFanQuad = 4;  // values of a thread's load
+constexpr int col2im_blocks(int products) { return products > 16 ? 2 : 3; }
+constexpr int kGradientQuad = 4;  // values of a thread's load
 
-struct FanInputArgs {
+struct Col2imArgs {
   const void *grad, *weight;
   void* to;  // of the input's gradient
   int64_t grad_batch, grad_channel, to_batch, to_channel;
@@ -44,14 +44,14 @@ struct FanInputArgs {
 
 // Channels so far apart are aligned alike, to a thread's load.
 inline int64_t gradient_cycle(const Problem& p) {
-  return is_half(p) ? cycle_of(p.to, kFanQuad) : 1;
+  return is_half(p) ? cycle_of(p.to, kGradientQuad) : 1;
 }
 
 struct Col2imPlan {
   static constexpr const char* kName = "col2im";
   static constexpr const Costs& kCosts = costs::kCol2im;
   LaunchShape launch;
-  FanInputArgs args;
+  Col2imArgs args;
   bool matrices;  // on tensor cores
   int products;   // that the kernel is compiled for
   size_t most_shared_bytes;
@@ -72,7 +72,7 @@ int smallest_of(const int (&sizes)[N], int64_t products) {
 inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device& device) {
   const int64_t item = item_of(p), cycle = gradient_cycle(p), span = span_of(p);
   if (item == 8 || p.from.channels > 8 || !has_contiguous_rows(p) || !strides_in_32_bits(p) ||
-      p.stride > kFanMostStep) {
+      p.stride > kCol2imMostStride) {
     return {};
   }
   Col2imPlan plan;
@@ -86,9 +86,9 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   plan.products = plan.matrices ? smallest_of({16, 32, 64}, part_channels * p.taps)
                                 : smallest_of({8, 16, 32}, part_channels * p.taps);
   const int64_t positions =
-      plan.matrices ? fan_matrix_places(plan.products / 16) : int64_t{kFanLanePlaces};
-  const int64_t slack = plan.matrices ? kFanQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
-  const auto row_of = [&](int64_t splits) { return kFanWarps / splits * positions; };
+      plan.matrices ? col2im_matrix_positions(plan.products / 16) : int64_t{kCol2imPositions};
+  const int64_t slack = plan.matrices ? kGradientQuad - 1 : 0, unit = plan.matrices ? 16 : 1;
+  const auto row_of = [&](int64_t splits) { return kCol2imWarps / splits * positions; };
   // Positions of the input whose taps all lie within a block's positions of the gradient.
   const auto tile_of = [&](int64_t splits) {
     return (row_of(splits) - slack - 1) * p.stride - span + 1;
@@ -105,8 +105,8 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   // As many warps share positions as have 16 channels each, while little is computed twice and all
   // taps fit.
   int64_t splits = plan.matrices ? cycle : 1;
-  while (splits < kFanWarps && p.to.channels >= 2 * splits * 16 && is_mostly_new(2 * splits) &&
-         channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kFanTapBytes) {
+  while (splits < kCol2imWarps && p.to.channels >= 2 * splits * 16 && is_mostly_new(2 * splits) &&
+         channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kCol2imTapBytes) {
     splits *= 2;
   }
   if (!is_mostly_new(splits)) return {};
@@ -114,25 +114,26 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t sector = kSectorBytes / item;
   if (tile > 4 * sector) tile = tile / sector * sector;
   const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
-  const int64_t stage_channels =
-      std::min(channels_of(splits), std::max<int64_t>(kFanTapBytes / tap_bytes / unit, 1) * unit);
+  const int64_t stage_channels = std::min(
+      channels_of(splits), std::max<int64_t>(kCol2imTapBytes / tap_bytes / unit, 1) * unit);
   // Taps that don't fit are read again for each tile, which is to be long: (1,7,30416) to 336
   // channels, 6 taps, dilation 3, bf16, where four warps share 64 positions: 161 us with the
   // weight's, ATen 135.
   if (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products) return {};
   const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
   const int64_t bytes = made + stage_channels * tap_bytes;
-  const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kFanSharedBytes) - kFanStatic;
+  const int64_t most_shared =
+      std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic;
   if (bytes > most_shared) return {};
   plan.most_shared_bytes = static_cast<size_t>(most_shared);
   // Blocks of a group and its part go through tiles of all images.
   const int64_t units = p.batch * row_tiles;
   if (units >= kFar) return {};
-  const int64_t resident = int64_t{device.multiprocessors} * fan_input_blocks(plan.products);
+  const int64_t resident = int64_t{device.multiprocessors} * col2im_blocks(plan.products);
   const int64_t unit_blocks = std::min(units, std::max<int64_t>(resident / (p.groups * parts), 1));
-  plan.launch = launch_shape(p.groups * parts * unit_blocks, 32 * kFanWarps, bytes);
+  plan.launch = launch_shape(p.groups * parts * unit_blocks, 32 * kCol2imWarps, bytes);
 
-  FanInputArgs& args = plan.args;
+  Col2imArgs& args = plan.args;
   args.grad = p.to.data;
   args.weight = p.weight.data;
   args.to = nullptr;
@@ -153,7 +154,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t every = std::gcd(p.stride, p.dilation);
   args.every = static_cast<int32_t>(every);
   args.place_step = static_cast<int32_t>(p.dilation / every);
-  args.tile_turns = div_by(ceil_div(tile, every));
+  args.tile_turns = divide_by(ceil_div(tile, every));
   args.lead_steps = lead_steps(p);
   set_channels(args, p);
   args.part_channels = static_cast<uint32_t>(part_channels);
@@ -161,11 +162,11 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   args.split_shift = shift_of(splits);
   args.stage_channels = static_cast<uint32_t>(stage_channels);
   args.units = static_cast<uint32_t>(units);
-  args.unit_blocks = div_by(unit_blocks);
-  args.step = div_by(p.stride);
-  args.taps_div = div_by(p.taps);
-  args.tiles = div_by(row_tiles);
-  args.parts = div_by(parts);
+  args.unit_blocks = divide_by(unit_blocks);
+  args.step = divide_by(p.stride);
+  args.taps_div = divide_by(p.taps);
+  args.tiles = divide_by(row_tiles);
+  args.parts = divide_by(parts);
   return plan;
 }
 

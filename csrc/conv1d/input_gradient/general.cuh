@@ -13,7 +13,8 @@ struct FirstTap {
   Index tap, place;
 };
 
-__device__ __forceinline__ FirstTap<int64_t> find_tap(const GatherValuesArgs& args, int64_t reach) {
+__device__ __forceinline__ FirstTap<int64_t> find_tap(const GeneralGradientArgs& args,
+                                                      int64_t reach) {
   const int64_t step = args.base.step;
   int64_t place = reach / step, rest = reach - place * step, tap = 0;
   for (; rest != 0 && tap < args.first_taps; ++tap) {
@@ -27,7 +28,8 @@ __device__ __forceinline__ FirstTap<int64_t> find_tap(const GatherValuesArgs& ar
   return {rest == 0 ? tap : args.base.taps, place};
 }
 
-__device__ __forceinline__ FirstTap<int32_t> find_tap(const GatherValuesArgs& args, int32_t reach) {
+__device__ __forceinline__ FirstTap<int32_t> find_tap(const GeneralGradientArgs& args,
+                                                      int32_t reach) {
   const auto taps = static_cast<int32_t>(args.base.taps);
   const auto from =
       static_cast<uint32_t>(reach + args.lead_steps * static_cast<int32_t>(args.step.divisor));
@@ -44,11 +46,11 @@ __device__ __forceinline__ FirstTap<int32_t> find_tap(const GatherValuesArgs& ar
 // dilation) / step where that is whole.
 template <typename T, int kChannels, int kPlaces, typename Index>
 __global__ void __launch_bounds__(kThreads)
-    gather_kernel(const __grid_constant__ GatherValuesArgs own) {
+    general_gradient_kernel(const __grid_constant__ GeneralGradientArgs own) {
   using C = compute_t<T>;
   let_next_grid_start();
   wait_for_grid_before();
-  const ValuesArgs& args = own.base;
+  const GeneralArgs& args = own.base;
   ValuesLane lane;
   if (!find_lane<kChannels, kPlaces>(lane, args)) return;
   const T* const from = static_cast<const T*>(args.from) + lane.image * args.from_batch +
@@ -89,9 +91,9 @@ cudaError_t launch(const GeneralGradientPlan& plan, void* to, cudaStream_t strea
   const auto start_with = [&](auto index) {
     using Index = decltype(index);
     if constexpr (kChannels > 1) {
-      if (plan.channels > 1) return start(gather_kernel<T, kChannels, 4, Index>);
+      if (plan.channels > 1) return start(general_gradient_kernel<T, kChannels, 4, Index>);
     }
-    return start(gather_kernel<T, 1, 1, Index>);
+    return start(general_gradient_kernel<T, 1, 1, Index>);
   };
   return plan.narrow ? start_with(int32_t()) : start_with(int64_t());
 }

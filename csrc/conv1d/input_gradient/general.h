@@ -6,8 +6,8 @@
 
 namespace gpuopt::conv1d {
 
-struct GatherValuesArgs {
-  ValuesArgs base;
+struct GeneralGradientArgs {
+  GeneralArgs base;
   // Taps `tap_cycle` apart meet the same places, `place_step` apart: the first one is among the
   // first `first_taps`.
   int64_t tap_cycle, place_step, first_taps;
@@ -22,7 +22,7 @@ struct GeneralGradientPlan {
   static constexpr const char* kName = "general_gradient";
   static constexpr const Costs& kCosts = costs::kGeneralGradient;
   LaunchShape launch;
-  GatherValuesArgs args;
+  GeneralGradientArgs args;
   int channels, positions;  // of a thread
   bool narrow;              // 32 bits hold positions
 
@@ -54,7 +54,7 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
   plan.launch = base->launch;
   plan.channels = base->channels;
   plan.positions = base->positions;
-  GatherValuesArgs& args = plan.args;
+  GeneralGradientArgs& args = plan.args;
   args.base = base->args;
   const int64_t common = std::gcd(p.stride, p.dilation);
   args.tap_cycle = p.stride / common;
@@ -65,9 +65,9 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
   // A product of two numbers below the cycle takes 31 bits.
   plan.narrow = strides_in_32_bits(forward) && args.tap_cycle <= 1 << 15;
   if (plan.narrow) {
-    args.step = div_by(p.stride);
-    args.common = div_by(common);
-    args.cycle = div_by(args.tap_cycle);
+    args.step = divide_by(p.stride);
+    args.common = divide_by(common);
+    args.cycle = divide_by(args.tap_cycle);
     args.inverse = static_cast<uint32_t>(inverse_of(args.place_step, args.tap_cycle));
     args.lead_steps = lead_steps(p);
   }

@@ -46,24 +46,24 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
   using C = compute_t<T>;
   T* to = made + lane.place;
 #pragma unroll 1
-  for (; lane.place < lane.places; lane.place += kGatherPlaces * lane.apart) {
-    C products[kGatherPlaces];
+  for (; lane.place < lane.places; lane.place += kStridedGradientPositions * lane.apart) {
+    C products[kStridedGradientPositions];
 #pragma unroll
-    for (int j = 0; j < kGatherPlaces; ++j) {
+    for (int j = 0; j < kStridedGradientPositions; ++j) {
       const bool valid =
           lane.place + j * lane.apart < lane.places &&
           static_cast<uint32_t>(lane.under + j * lane.rows) < static_cast<uint32_t>(from_size);
       products[j] = valid ? weight * to_compute(grads[j * lane.rows]) : C(0);
     }
 #pragma unroll
-    for (int j = 0; j < kGatherPlaces; ++j) {
+    for (int j = 0; j < kStridedGradientPositions; ++j) {
       if (lane.place + j * lane.apart < lane.places) {
         to[j * lane.apart] = from_compute<T>(products[j]);
       }
     }
-    lane.under += kGatherPlaces * lane.rows;
-    grads += kGatherPlaces * lane.rows;
-    to += kGatherPlaces * lane.apart;
+    lane.under += kStridedGradientPositions * lane.rows;
+    grads += kStridedGradientPositions * lane.rows;
+    to += kStridedGradientPositions * lane.apart;
   }
 }
 
@@ -71,28 +71,28 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
 template <typename T, int kTile>
 __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* packs,
                                           const compute_t<T>* taps, int32_t tap, GatherLane lane,
-                                          const GatherArgs& own) {
+                                          const StridedGradientArgs& own) {
   using C = compute_t<T>;
   constexpr int32_t kNowhere = INT32_MIN / 2;
   const ChunkArgs& args = own.base;
 #pragma unroll 1
-  for (; lane.place < lane.places; lane.place += kGatherPlaces * lane.apart) {
-    C sums[kGatherPlaces] = {};
+  for (; lane.place < lane.places; lane.place += kStridedGradientPositions * lane.apart) {
+    C sums[kStridedGradientPositions] = {};
 #pragma unroll 1
     for (uint32_t c = 0; c < args.in_channels; ++c) {
       const T* const grads = reinterpret_cast<const T*>(packs + c * args.warp_packs);
       const C* const own_taps = taps + c * args.taps_pitch;
       const int32_t ahead = chunk.ahead(args, c) - chunk.first;
-      int32_t at[kGatherPlaces];
+      int32_t at[kStridedGradientPositions];
 #pragma unroll
-      for (int j = 0; j < kGatherPlaces; ++j) {
+      for (int j = 0; j < kStridedGradientPositions; ++j) {
         at[j] = lane.place + j * lane.apart < lane.places ? lane.under + j * lane.rows : kNowhere;
       }
 #pragma unroll 1
       for (int32_t k = tap; k < args.taps; k += own.tap_cycle) {
         const C weight = own_taps[k];
 #pragma unroll
-        for (int j = 0; j < kGatherPlaces; ++j) {
+        for (int j = 0; j < kStridedGradientPositions; ++j) {
           // Nothing is added where the gradient has no place: 0 times an infinite tap is NaN.
           if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
             sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
@@ -102,19 +102,19 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
       }
     }
 #pragma unroll
-    for (int j = 0; j < kGatherPlaces; ++j) {
+    for (int j = 0; j < kStridedGradientPositions; ++j) {
       if (lane.place + j * lane.apart < lane.places) {
         made[lane.place + j * lane.apart] = from_compute<T>(sums[j]);
       }
     }
-    lane.under += kGatherPlaces * lane.rows;
+    lane.under += kStridedGradientPositions * lane.rows;
   }
 }
 
 // Of kOneProduct a place has one tap at most, of one channel.
 template <typename T, bool kOneProduct>
 __global__ void __launch_bounds__(kChunkThreads, 8)
-    gather_chunks_kernel(const __grid_constant__ GatherArgs own) {
+    strided_gradient_kernel(const __grid_constant__ StridedGradientArgs own) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kTile = 32 * N;
   extern __shared__ uint4 shared[];
@@ -182,8 +182,8 @@ cudaError_t launch(const StridedGradientPlan& plan, void* to, cudaStream_t strea
   auto args = plan.args;
   args.base.to = to;
   const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  return plan.one_tap ? start(gather_chunks_kernel<T, true>)
-                      : start(gather_chunks_kernel<T, false>);
+  return plan.one_tap ? start(strided_gradient_kernel<T, true>)
+                      : start(strided_gradient_kernel<T, false>);
 }
 
 }  // namespace gpuopt::conv1d

@@ -7,9 +7,9 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kGatherPlaces = 4;  // of a thread at once
+constexpr int kStridedGradientPositions = 4;  // of a thread at once
 
-struct GatherArgs {
+struct StridedGradientArgs {
   ChunkArgs base;  // `from` is the gradient, `to` the input's
   FastDiv step, width;
   int32_t lead_steps;  // so many steps before a row places are not negative
@@ -30,7 +30,7 @@ struct StridedGradientPlan {
   static constexpr const char* kName = "strided_gradient";
   static constexpr const Costs& kCosts = costs::kStridedGradient;
   LaunchShape launch;
-  GatherArgs args;
+  StridedGradientArgs args;
   bool one_tap;  // each position of the input is under one tap of one channel at most
 
   // The forward problem.
@@ -43,8 +43,9 @@ struct StridedGradientPlan {
 inline int64_t taps_side_by_side(const Problem& p, int64_t first_taps, int64_t outputs) {
   const int64_t positions = ceil_div(outputs, p.stride);
   const auto turns_of = [&](int64_t width) {
-    // It costs half as much as kGatherPlaces of a thread to find a tap's first position.
-    const int64_t turns = ceil_div(positions, 32 / width * kGatherPlaces);
+    // It costs half as much as kStridedGradientPositions of a thread to find a tap's first
+    // position.
+    const int64_t turns = ceil_div(positions, 32 / width * kStridedGradientPositions);
     return ceil_div(first_taps, width) * (2 * turns + 1);
   };
   int64_t best = 1;
@@ -75,11 +76,11 @@ inline std::optional<StridedGradientPlan> StridedGradientPlan::make(const Proble
   StridedGradientPlan plan;
   plan.launch = chunks->launch;
   plan.one_tap = p.from.channels == 1 && p.taps <= cycle;
-  GatherArgs& args = plan.args;
+  StridedGradientArgs& args = plan.args;
   args.base = chunks->args;
   args.base.step = static_cast<int32_t>(p.stride);
-  args.step = div_by(p.stride);
-  args.width = div_by(width);
+  args.step = divide_by(p.stride);
+  args.width = divide_by(width);
   args.lead_steps = lead_steps(p);
   args.dilation = static_cast<int32_t>(p.dilation);
   args.tap_cycle = static_cast<int32_t>(cycle);
@@ -92,7 +93,8 @@ inline std::optional<StridedGradientPlan> StridedGradientPlan::make(const Proble
 inline Terms StridedGradientPlan::terms(const Problem& forward, const Device& device) const {
   const int64_t outputs = args.base.warp_tiles * 32 * (kAccessBytes / item_of(forward));
   const int64_t width = args.width.divisor;
-  const int64_t turns = ceil_div(ceil_div(outputs, forward.stride), 32 / width * kGatherPlaces);
+  const int64_t turns =
+      ceil_div(ceil_div(outputs, forward.stride), 32 / width * kStridedGradientPositions);
   const auto in = static_cast<double>(forward.to.channels),
              taps = static_cast<double>(forward.taps);
   const auto first = static_cast<double>(ceil_div<int64_t>(args.first_taps, width));

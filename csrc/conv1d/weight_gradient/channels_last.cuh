@@ -10,7 +10,7 @@ namespace gpuopt::conv1d {
 // Gradients of up to kTaps taps, of step 1 and without dilation.
 template <typename T, int kTaps>
 __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), kTaps))
-    weight_packs_kernel(const __grid_constant__ WeightPackArgs args) {
+    weight_channels_last_kernel(const __grid_constant__ WeightChannelsLastArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kWarps = kChunkThreads / 32;
   constexpr int U = 4;  // places at a time, whose loads are under way together
@@ -34,8 +34,9 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
     for (uint32_t part = split * rows + row; part < args.parts;
          part += base.splits.divisor * rows) {
       uint32_t image = part;
-      const int64_t begin = int64_t{args.row_parts.divmod(image)} * kPartPlaces;
-      const auto places = static_cast<int32_t>(min(base.grad_size - begin, int64_t{kPartPlaces}));
+      const int64_t begin = int64_t{args.row_parts.divmod(image)} * kPartPositions;
+      const auto places =
+          static_cast<int32_t>(min(base.grad_size - begin, int64_t{kPartPositions}));
       const T* const own_from = from + image * base.from_batch;
       const T* own_grad = grad + image * base.grad_batch + begin * base.grad_stride;
       int64_t under = begin + offset;  // of the first tap
@@ -113,7 +114,8 @@ cudaError_t launch(const WeightChannelsLastPlan& plan, void* to, cudaStream_t st
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    return plan.taps == 4 ? start(weight_packs_kernel<T, 4>) : start(weight_packs_kernel<T, 8>);
+    return plan.taps == 4 ? start(weight_channels_last_kernel<T, 4>)
+                          : start(weight_channels_last_kernel<T, 8>);
   }
 }
 

@@ -7,29 +7,29 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kPartPlaces = 128;  // of a row at a time
+constexpr int kPartPositions = 128;  // of a row at a time
 
 // Blocks of an SM, as registers allow.
 constexpr int weight_pack_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
 
-struct WeightPackArgs {
+struct WeightChannelsLastArgs {
   WeightArgs base;
   uint32_t packs;        // of all channels
   uint32_t width_shift;  // 2^width_shift lanes side by side, of which a block has several rows
-  uint32_t parts;        // of rows in all: of kPartPlaces each, which a row of lanes takes in turn
-  FastDiv row_parts;     // of a row
+  uint32_t parts;     // of rows in all: of kPartPositions each, which a row of lanes takes in turn
+  FastDiv row_parts;  // of a row
 };
 
 struct WeightChannelsLastPlan {
   static constexpr const char* kName = "weight_channels_last";
   static constexpr const Costs& kCosts = costs::kWeightChannelsLast;
   LaunchShape launch;
-  WeightPackArgs args;
+  WeightChannelsLastArgs args;
   int taps;  // of a block
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
-    const int64_t row_parts = ceil_div<int64_t>(p.to.size, kPartPlaces);
+    const int64_t row_parts = ceil_div<int64_t>(p.to.size, kPartPositions);
     if (item_of(p) == 8 || !has_vectors_of_channels(p) || !has_unit_stride(p) || has_dilation(p) ||
         p.batch * row_parts >= kFar) {
       return {};
@@ -50,7 +50,7 @@ struct WeightChannelsLastPlan {
     plan.args.packs = static_cast<uint32_t>(packs);
     plan.args.width_shift = shift_of(width);
     plan.args.parts = static_cast<uint32_t>(parts);
-    plan.args.row_parts = div_by(row_parts);
+    plan.args.row_parts = divide_by(row_parts);
     return plan;
   }
 };

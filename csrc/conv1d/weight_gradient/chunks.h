@@ -82,7 +82,7 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   plan.args.chunk_tiles = static_cast<uint32_t>(chunk_tiles);
   plan.args.input_packs = static_cast<uint32_t>(input_packs);
   plan.args.tap_count = static_cast<uint32_t>(taps);
-  plan.args.row_chunks = div_by(row_chunks);
+  plan.args.row_chunks = divide_by(row_chunks);
   return plan;
 }
 

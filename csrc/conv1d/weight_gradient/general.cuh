@@ -10,7 +10,7 @@ namespace gpuopt::conv1d {
 // Weight gradients of any strides and steps, for kTaps taps and kChannels output channels at once.
 template <typename T, int kChannels, int kTaps>
 __global__ void __launch_bounds__(kThreads)
-    weight_values_kernel(const __grid_constant__ WeightArgs args) {
+    weight_general_kernel(const __grid_constant__ WeightArgs args) {
   using C = compute_t<T>;
   constexpr int K = kTaps;
   let_next_grid_start();
@@ -111,13 +111,13 @@ cudaError_t launch(const WeightGeneralPlan& plan, void* to, cudaStream_t stream)
   const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
   if constexpr (sizeof(T) < 8) {
     if (plan.channels == 4) {
-      return plan.taps == 4 ? start(weight_values_kernel<T, 4, 4>)
-                            : start(weight_values_kernel<T, 4, 8>);
+      return plan.taps == 4 ? start(weight_general_kernel<T, 4, 4>)
+                            : start(weight_general_kernel<T, 4, 8>);
     }
   }
-  return plan.taps == 1   ? start(weight_values_kernel<T, 1, 1>)
-         : plan.taps == 4 ? start(weight_values_kernel<T, 1, 4>)
-                          : start(weight_values_kernel<T, 1, 8>);
+  return plan.taps == 1   ? start(weight_general_kernel<T, 1, 1>)
+         : plan.taps == 4 ? start(weight_general_kernel<T, 1, 4>)
+                          : start(weight_general_kernel<T, 1, 8>);
 }
 
 template <typename T>

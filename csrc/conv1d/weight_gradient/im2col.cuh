@@ -15,11 +15,11 @@ struct FanProduct {
   int32_t at, delta;
 
   FanProduct() = default;
-  __device__ __forceinline__ FanProduct(const FanWeightArgs& args, uint32_t product) {
+  __device__ __forceinline__ FanProduct(const Im2colArgs& args, uint32_t product) {
     const uint32_t c = args.taps.div(product), k = product - c * args.taps.divisor;
     at = static_cast<int32_t>(int64_t{k} * args.base.dilation - args.base.padding);
     delta = static_cast<int32_t>(c * args.base.from_channel + at);
-    if (product >= args.products) at = -kFanReach;  // before any row
+    if (product >= args.products) at = -kIm2colReach;  // before any row
   }
 
   template <typename T>
@@ -44,10 +44,10 @@ __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uin
 // be aligned in any way, and what lanes load is shifted; else these are `cycle` channels apart,
 // which are aligned alike.
 template <typename T, int kRows, int kColumns, bool kShifts>
-__global__ void __launch_bounds__(kThreads, fan_weight_blocks(true))
-    fan_weight_mma_kernel(const __grid_constant__ FanWeightArgs args) {
+__global__ void __launch_bounds__(kThreads, im2col_blocks(true))
+    im2col_mma_kernel(const __grid_constant__ Im2colArgs args) {
   constexpr int kWarps = kThreads / 32, kSums = kRows * kColumns * 4;
-  constexpr int kAtOnce = kFanWeightSteps<kRows>;
+  constexpr int kAtOnce = kIm2colSteps<kRows>;
   __shared__ float others[kWarps / 2][kSums][32];
   let_next_grid_start();
   const WeightArgs& base = args.base;
@@ -94,11 +94,11 @@ __global__ void __launch_bounds__(kThreads, fan_weight_blocks(true))
       const auto quad = static_cast<int32_t>(args.row_units.divmod(image));
       const T* const grads = grad + image * base.grad_batch;
       const auto ahead_of = [&](const T* of) {
-        return static_cast<int32_t>(reinterpret_cast<uintptr_t>(of) / sizeof(T) % kFanQuad);
+        return static_cast<int32_t>(reinterpret_cast<uintptr_t>(of) / sizeof(T) % kGradientQuad);
       };
-      const int32_t place = quad * kFanQuad - (kShifts ? 0 : ahead_of(grads));
-      const bool whole = kShifts ? place >= kFanQuad && place + 2 * kFanQuad <= grad_size
-                                 : place >= 0 && place + kFanQuad <= grad_size;
+      const int32_t place = quad * kGradientQuad - (kShifts ? 0 : ahead_of(grads));
+      const bool whole = kShifts ? place >= kGradientQuad && place + 2 * kGradientQuad <= grad_size
+                                 : place >= 0 && place + kGradientQuad <= grad_size;
       const T* own = grads + place + row * cycle * base.grad_channel;
       if (__ballot_sync(0xffffffffu, exists && !whole) == 0) {
 #pragma unroll
@@ -108,7 +108,8 @@ __global__ void __launch_bounds__(kThreads, fan_weight_blocks(true))
           if constexpr (kShifts) {
             const int32_t ahead = ahead_of(quad_row);
             const auto low = load_word<uint64_t>(quad_row - ahead, valid);
-            const auto high = load_word<uint64_t>(quad_row - ahead + kFanQuad, valid && ahead > 0);
+            const auto high =
+                load_word<uint64_t>(quad_row - ahead + kGradientQuad, valid && ahead > 0);
             quads[u][r] = shift_quads(low, high, static_cast<uint32_t>(ahead));
           } else {
             quads[u][r] = load_word<uint64_t>(quad_row, valid);
@@ -184,8 +185,8 @@ __global__ void __launch_bounds__(kThreads, fan_weight_blocks(true))
 
 // By multiply-adds: a lane has the sums of kRows channels and kProducts products for its places.
 template <typename T, int kRows, int kProducts>
-__global__ void __launch_bounds__(kChunkThreads, fan_weight_blocks(false))
-    fan_weight_lanes_kernel(const __grid_constant__ FanWeightArgs args) {
+__global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
+    im2col_lanes_kernel(const __grid_constant__ Im2colArgs args) {
   using C = compute_t<T>;
   constexpr int kWarps = kChunkThreads / 32, kSums = kRows * kProducts;
   static_assert(kSums % 32 == 0);
@@ -281,8 +282,8 @@ cudaError_t launch(const Im2colPlan& plan, void* to, cudaStream_t stream) {
       const auto start_mma = [&](auto rows, auto shifts) {
         constexpr int R = decltype(rows)::value;
         constexpr bool S = decltype(shifts)::value;
-        return plan.products == 16 ? start(fan_weight_mma_kernel<T, R, 2, S>)
-                                   : start(fan_weight_mma_kernel<T, R, 4, S>);
+        return plan.products == 16 ? start(im2col_mma_kernel<T, R, 2, S>)
+                                   : start(im2col_mma_kernel<T, R, 4, S>);
       };
       using One = std::integral_constant<int, 1>;
       using Four = std::integral_constant<int, 4>;
@@ -293,9 +294,9 @@ cudaError_t launch(const Im2colPlan& plan, void* to, cudaStream_t stream) {
       return plan.channels == 16 ? start_mma(One(), std::false_type())
                                  : start_mma(Four(), std::false_type());
     } else {
-      return plan.products == 4   ? start(fan_weight_lanes_kernel<T, 16, 4>)
-             : plan.products == 8 ? start(fan_weight_lanes_kernel<T, 8, 8>)
-                                  : start(fan_weight_lanes_kernel<T, 8, 12>);
+      return plan.products == 4   ? start(im2col_lanes_kernel<T, 16, 4>)
+             : plan.products == 8 ? start(im2col_lanes_kernel<T, 8, 8>)
+                                  : start(im2col_lanes_kernel<T, 8, 12>);
     }
   }
 }

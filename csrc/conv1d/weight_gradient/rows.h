@@ -48,7 +48,7 @@ struct WeightRowsPlan {
     plan.args.tiles = static_cast<uint32_t>(tiles);
     plan.args.tile_rows = static_cast<uint32_t>(block_rows);
     plan.args.halo_packs = static_cast<uint32_t>(halo_packs);
-    plan.args.row_lanes = div_by(row_lanes);
+    plan.args.row_lanes = divide_by(row_lanes);
     return plan;
   }
 };

@@ -71,10 +71,10 @@ inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_part
   args.unit_places = apart % p.to.size;
   args.taps = static_cast<uint32_t>(p.taps);
   set_channels(args, p);
-  args.splits = div_by(splits);
-  args.tap_parts = div_by(tap_parts);
-  args.in_parts = div_by(p.from.channels);
-  args.out_parts = div_by(out_parts);
+  args.splits = divide_by(splits);
+  args.tap_parts = divide_by(tap_parts);
+  args.in_parts = divide_by(p.from.channels);
+  args.out_parts = divide_by(out_parts);
   args.tiles = args.tile_rows = args.halo_packs = 0;
   args.partial = splits > 1;
   return args;
