@@ -74,6 +74,22 @@ def shapes(count: int) -> list[Problem]:
     return list(dict.fromkeys([*LAYERS, *mixed]))
 
 
+@dataclasses.dataclass(frozen=True)
+class Case:
+    problem: Problem
+    dtype: str
+    layout: str  # of convolutions.LAYOUTS
+
+
+def cases(count: int) -> list[Case]:
+    """All shapes in float32 and bfloat16; some of them in float64, and with channels last."""
+    all_shapes = shapes(count)
+    few = all_shapes[: max(len(all_shapes) // 6, 1)]
+    found = [Case(problem, dtype, "") for problem in all_shapes for dtype in ("f32", "bf16")]
+    found += [Case(problem, "f64", "") for problem in few]
+    return found + [Case(problem, dtype, "CL") for problem in few for dtype in ("f32", "bf16")]
+
+
 def paths(problem: Problem, what: str, tensors: tuple, multiprocessors: int) -> tuple[str, dict[str, list[float]]]:
     """The name of the chosen path; and of each path that supports the problem the terms of its cost."""
     x, w, g = tensors
@@ -89,11 +105,12 @@ def paths(problem: Problem, what: str, tensors: tuple, multiprocessors: int) -> 
 # ---------------------------------------------------------------- measuring
 
 
-def operands(problem: Problem, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+def operands(case: Case) -> tuple[torch.Tensor, ...]:
     def make(shape):
-        return torch.randn(shape, device="cuda", dtype=torch.float32).to(dtype)
+        x = torch.randn(shape, device="cuda", dtype=torch.float32).to(DTYPES[case.dtype])
+        return convolutions.channels_last(x) if case.layout == "CL" and shape != case.problem.weight_shape else x
 
-    return make(problem.input_shape), make(problem.weight_shape), make(problem.out_shape)
+    return make(case.problem.input_shape), make(case.problem.weight_shape), make(case.problem.out_shape)
 
 
 def contenders(problem: Problem, what: str, names: list[str]) -> dict:
@@ -143,17 +160,22 @@ def measure(calls: dict, args: tuple, flush: torch.Tensor) -> dict[str, float]:
     return {name: round(statistics.median(of), 3) for name, of in samples.items()}
 
 
-def rows(problems: list[Problem], dtypes: list[str]):
+def rows(of: list[Case]):
     flush = torch.empty(25 << 20, dtype=torch.int32, device="cuda")
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    for problem in problems:
-        for dtype in dtypes:
-            tensors = operands(problem, DTYPES[dtype])
-            for what in PASSES:
-                _, supporting = paths(problem, what, tensors, multiprocessors)
-                us = measure(contenders(problem, what, list(supporting)), tensors, flush)
-                yield {**dataclasses.asdict(problem), "dtype": dtype, "what": what, "us": us}
-            del tensors
+    for case in of:
+        tensors = operands(case)
+        for what in PASSES:
+            _, supporting = paths(case.problem, what, tensors, multiprocessors)
+            us = measure(contenders(case.problem, what, list(supporting)), tensors, flush)
+            yield {
+                **dataclasses.asdict(case.problem),
+                "dtype": case.dtype,
+                "layout": case.layout,
+                "what": what,
+                "us": us,
+            }
+        del tensors
         torch.cuda.empty_cache()
 
 
@@ -163,7 +185,7 @@ def measure_part(arguments) -> None:
     with arguments.out.with_suffix(f".{part}").open("w") as file:
         if part == 0:
             print(json.dumps({"gpu": machine.gpu(), **machine.versions(), **machine.commit(None)}), file=file)
-        for row in rows(shapes(arguments.count)[part::parts], arguments.dtypes.split(",")):
+        for row in rows(cases(arguments.count)[part::parts]):
             print(json.dumps(row), file=file, flush=True)
 
 
@@ -219,7 +241,10 @@ def evidence(path: Path) -> list[Measured]:
         problem = Problem(**{field.name: row[field.name] for field in dataclasses.fields(Problem)})
         dtype = DTYPES[row["dtype"]]
         shapes = (problem.input_shape, problem.weight_shape, problem.out_shape)
-        tensors = tuple(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes)
+        x, w, g = (torch.empty(shape, dtype=dtype, device="meta") for shape in shapes)
+        if row.get("layout") == "CL":
+            x, g = (convolutions.channels_last(tensor) for tensor in (x, g))
+        tensors = (x, w, g)
         chosen, terms = paths(problem, row["what"], tensors, multiprocessors=132)
         if (problem.channels // problem.groups) * (problem.out_channels // problem.groups) >= DENSE:
             terms["aten"] = aten_terms(problem, dtype.itemsize)
@@ -388,7 +413,6 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
     parser.add_argument("--table", action="store_true", help="write csrc/conv1d/MEASUREMENTS.md")
     parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
-    parser.add_argument("--dtypes", default="f32,bf16")
     parser.add_argument("--out", type=Path, default=EVIDENCE, help="the evidence file")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
