@@ -54,6 +54,10 @@ LAYERS = [
     Problem(8, 1, 48000, 7, 32, padding=3),
     Problem(8, 2, 48000, 7, 64, padding=3),
     Problem(8, 32, 48000, 7, 1, padding=3),
+    Problem(1, 32, 24000, 7, 1, padding=3),
+    Problem(8, 64, 16000, 7, 1, padding=3),
+    Problem(16, 16, 4000, 3, 1, padding=1),
+    Problem(4, 48, 2000, 15, 1, padding=7),
     Problem(4, 8, 16000, 5, 8, padding=2),
     Problem(16, 1, 2048, 16, 64, stride=8),
     convolutions.one_channel(1 << 20, 31),
@@ -221,7 +225,7 @@ class Measured:
 
 
 ATEN = {"output": "aten_forward", "grad_input": "aten_input_gradient", "grad_weight": "aten_weight_gradient"}
-DENSE = 96  # kDenseWeights of policy.h
+DENSE, MOST_CHANNELS = 96, 8  # kDenseWeights and kMostChannels of policy.h
 
 
 def aten_terms(p: Problem, item: int) -> list[float]:
@@ -246,7 +250,8 @@ def evidence(path: Path) -> list[Measured]:
             x, g = (convolutions.channels_last(tensor) for tensor in (x, g))
         tensors = (x, w, g)
         chosen, terms = paths(problem, row["what"], tensors, multiprocessors=132)
-        if (problem.channels // problem.groups) * (problem.out_channels // problem.groups) >= DENSE:
+        channels = problem.channels // problem.groups
+        if channels * (problem.out_channels // problem.groups) >= DENSE or channels > MOST_CHANNELS:
             terms["aten"] = aten_terms(problem, dtype.itemsize)
         if terms.keys() & row["us"].keys():  # of some problems no path was measured that there is now
             measured.append(Measured(row, problem, row["us"], terms, chosen))

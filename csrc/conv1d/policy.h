@@ -8,9 +8,10 @@
 
 namespace gpuopt::conv1d {
 
-// Input channels per group up to which all paths are tried. With more, implicit GEMM is chosen
+// Input channels per group up to which all paths are tried; with one output channel per group,
+// which leaves tensor cores nearly empty, there may be more. Otherwise implicit GEMM is chosen
 // where it supports the problem: with 9 to 16 channels it has 1.6 to 4.5 times ATen's speed.
-constexpr int64_t kMostChannels = 8;
+constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
 // Weights per tap and group from which ATen is tried. With fewer, cuDNN uses no tensor cores, and
 // is slower than the kernels here in all but 0.5 % of the measured problems.
 constexpr int64_t kDenseWeights = 96;
@@ -21,7 +22,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 inline double cost_of_aten(const Problem& p, Pass pass) {
   const int64_t weights = p.from.channels * p.to.channels;
-  if (weights < kDenseWeights || p.dtype == DType::kFloat64) return kNever;
+  const bool tried = weights >= kDenseWeights || p.from.channels > kMostChannels;
+  if (!tried || p.dtype == DType::kFloat64) return kNever;
   const Costs& costs = pass == Pass::kForward         ? costs::kAtenForward
                        : pass == Pass::kInputGradient ? costs::kAtenInputGradient
                                                       : costs::kAtenWeightGradient;
@@ -74,7 +76,7 @@ inline std::pair<Problem, Problem> halves_of(const Problem& problem) {
 }
 
 inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device) {
-  if (p.from.channels > kMostChannels) {
+  if (p.from.channels > (p.to.channels == 1 ? kMostIntoOne : kMostChannels)) {
     if (pass == Pass::kWeightGradient || (pass == Pass::kInputGradient && !has_unit_stride(p)))
       return;
     const auto gemm = ImplicitGemmPlan::make(pass == Pass::kForward ? p : transposed(p), device);
