@@ -1,36 +1,39 @@
-// Contiguous rows in chunks: a warp computes some tiles of outputs of one row by itself. What it
-// costs to find the chunk is paid once for all of these tiles. Plain host C++.
+// Chunks of contiguous rows: one warp computes several tiles of one output row. The index
+// arithmetic that finds the chunk is shared by all its tiles. Plain host C++.
 #pragma once
 
 #include "conv1d/cost.h"
 
 namespace gpuopt::conv1d {
 
-constexpr int64_t kStaticBytes = 64;  // of shared memory, at most, that kernels of chunks declare
-constexpr int64_t kChunkWarps = 16;   // per SM, from which a warp takes several tiles
+// Most static shared memory that a chunk kernel declares.
+constexpr int64_t kStaticBytes = 64;
+// A warp takes several tiles only if the launch keeps this many warps per SM.
+constexpr int64_t kChunkWarps = 16;
 
 struct ChunkArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;  // see Rows
+  const char *first_pack, *last_pack;
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, taps;
-  uint32_t in_channels;              // of a group
-  uint32_t warps;                    // of the launch
-  uint32_t warp_tiles;               // of outputs, of a warp
-  uint32_t warp_packs;               // of an input row in a warp's shared memory
-  uint32_t taps_pitch;               // values from one input channel's taps to the next's, there
-  FastDiv row_warps, dilation;       // warps of a row
-  FastDiv channels, group_channels;  // output channels in all and of a group
+  uint32_t in_channels;  // per group
+  uint32_t warps;        // in the launch
+  uint32_t warp_tiles;   // tiles of outputs per warp
+  uint32_t warp_packs;   // vectors of an input row in a warp's shared memory
+  // Distance in values between the taps of two input channels in shared memory.
+  uint32_t taps_pitch;
+  FastDiv row_warps, dilation;       // row_warps: warps per row
+  FastDiv channels, group_channels;  // output channels: all, per group
   Activation activation;
 };
 
 struct ChunkShape {
-  int64_t warp_tiles = 1;  // of outputs, of a warp
+  int64_t warp_tiles = 1;  // tiles of outputs per warp
   int64_t warp_packs = 0;  // vectors of an input row in a warp's shared memory
   int64_t row_warps = 1;
-  int64_t warps = 1;  // of the launch
+  int64_t warps = 1;  // in the launch
   int64_t taps_pitch = 0;
 };
 
@@ -52,21 +55,20 @@ inline ChunkArgs chunk_args(const Problem& p, const ChunkShape& shape) {
   return args;
 }
 
-// What the kernels of chunks have in common.
+// The plan that all chunk kernels share.
 struct ChunkPlan {
   LaunchShape launch;
   ChunkArgs args;
 };
 
-// Outputs of a tile of 64 threads' vectors in f32 and f64, and of two matrix products in fp16 and
-// bf16.
-constexpr int kMmaOutputs = 128;  // of a matrix product
-constexpr int kMmaParts = 2;      // products at once
+// Outputs of one tile: 64 vectors in f32 and f64, two mma results in fp16 and bf16.
+constexpr int kMmaOutputs = 128;  // of one m16n8k16
+constexpr int kMmaParts = 2;      // mma results per tile
 constexpr int64_t tile_outputs(int64_t item) {
   return item == 2 ? kMmaParts * kMmaOutputs : 2 * 32 * (kAccessBytes / item);
 }
 
-// Taps that are multiplied at once along contiguous rows.
+// Taps that are multiplied per iteration along contiguous rows.
 constexpr int64_t row_taps(int64_t item) { return item == 8 ? 4 : 8; }
 
 inline int64_t whole_taps(const Problem& p) {
@@ -74,9 +76,9 @@ inline int64_t whole_taps(const Problem& p) {
   return ceil_div(p.taps, step) * step;
 }
 
-// Up to `most` of a row's `tiles` for a warp: fewer where there would not be many warps per SM, or
-// where they don't fit. packs_of(tiles) is the number of vectors that they need of an input row.
-// Outputs that wait in shared memory take made_bytes a tile. Empty if one tile does not fit.
+// Plans chunks of up to `most` of a row's `tiles` per warp. Takes fewer if SMs would lack warps or
+// shared memory would not suffice. packs_of(n) is the number of input vectors that n tiles need.
+// made_bytes is the shared memory for outputs per tile. Returns nothing if one tile does not fit.
 template <typename PacksOf>
 std::optional<ChunkPlan> fit_chunks(const Problem& p, const Device& device, int64_t tiles,
                                     int64_t most, int64_t taps_pitch, int64_t tap_bytes,
@@ -100,7 +102,7 @@ std::optional<ChunkPlan> fit_chunks(const Problem& p, const Device& device, int6
   return ChunkPlan{launch_shape(blocks, kChunkThreads, bytes), chunk_args(p, shape)};
 }
 
-// Warps of a launch in units of what all SMs hold.
+// Warps of the launch, as a multiple of what all SMs hold.
 inline double fill_of(const ChunkArgs& args, const Device& device) {
   return static_cast<double>(args.warps) / device.multiprocessors / 64;
 }

@@ -1,4 +1,4 @@
-// One-dimensional convolution: the contract between bindings and kernels. Launchers enqueue on
+// One-dimensional convolution: the interface between bindings and kernels. Launchers enqueue on
 // `stream` of the current device and never synchronise.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace gpuopt::conv1d {
 
-// Computes what plan() was asked for into `to`. A plan that is_aten() is an error.
+// Runs a plan and writes its result to `to`. Fails for a plan that is_aten().
 GPUOPT_EXPORT cudaError_t launch(const Plan& plan, void* to, Workspace& workspace,
                                  cudaStream_t stream);
 
@@ -19,7 +19,7 @@ cudaError_t launch(const InputGradientPath& path, DType dtype, void* to, cudaStr
 cudaError_t launch(const WeightGradientPath& path, DType dtype, void* to, Workspace& workspace,
                    cudaStream_t stream);
 
-// One step of a causal depthwise convolution.
+// Computes one position of a causal depthwise convolution and updates its state.
 GPUOPT_EXPORT cudaError_t update(const UpdateProblem& problem, cudaStream_t stream);
 
 }  // namespace gpuopt::conv1d

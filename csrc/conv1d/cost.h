@@ -1,4 +1,4 @@
-// How long a path takes: a sum of a few terms of its plan, with coefficients that are fitted to
+// The predicted time of a path: a sum of a few terms of its plan. The coefficients are fitted to
 // measurements (python -m benchmarks.tune conv1d). Plain host C++.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace gpuopt::conv1d {
 
-// The compulsory traffic, in the microseconds that it takes at 3 TB/s.
+// The compulsory memory traffic, in microseconds at 3 TB/s.
 inline double traffic_of(const Problem& p) {
   const double values =
       static_cast<double>(p.batch) * static_cast<double>(p.groups) *
@@ -23,7 +23,7 @@ inline double cost_of(const Costs& costs, const Problem& p, const Terms& terms) 
   return us;
 }
 
-// Blocks per SM, and the threads of a launch in units of what all SMs hold.
+// blocks_per_sm: blocks per SM. fill_of: threads of the launch, as a multiple of what all SMs hold.
 inline double blocks_per_sm(const LaunchShape& launch, const Device& device) {
   return static_cast<double>(launch.blocks) / device.multiprocessors;
 }
@@ -31,7 +31,7 @@ inline double fill_of(const LaunchShape& launch, const Device& device) {
   return blocks_per_sm(launch, device) * launch.threads / 2048;
 }
 
-// How often all SMs are filled, with so many blocks each.
+// The number of waves, if each SM holds `blocks` blocks.
 inline double waves_of(const LaunchShape& launch, const Device& device, int blocks) {
   return static_cast<double>(
       ceil_div<int64_t>(launch.blocks, int64_t{device.multiprocessors} * blocks));

@@ -1,4 +1,4 @@
-// What planners and kernels ask of a convolution's shape. Plain host C++.
+// Properties of a convolution's shape that planners and kernels share. Plain host C++.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,14 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kThreads = 256;       // of a block of most kernels,
-constexpr int kChunkThreads = 128;  // and of those whose warps work alone
-// Memory is written in sectors of so many bytes. Rows of outputs that begin within a sector cost
-// more (1 to 512 channels of 15999 bf16 in pieces of 64 bytes take 164 us, 90 where each piece
-// begins a sector, and 76 with rows of 16000).
+constexpr int kThreads = 256;       // threads of a block
+constexpr int kChunkThreads = 128;  // threads of a block whose warps work independently
+// Memory is written in sectors of this many bytes. A partly written sector costs extra traffic
+// (rows of 15999 bf16: 164 us in unaligned pieces, 90 us in aligned ones).
 constexpr int kSectorBytes = 32;
-constexpr int64_t kSharedBytes = 48 << 10;       // that a launch has without opting in
+constexpr int64_t kSharedBytes = 48 << 10;       // without opting in
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with opting in, for two blocks per SM
-// Positions that 32 bits count, with room for sums of a few.
+// Bound on counts and offsets, so that sums of up to three fit into 32 bits.
 constexpr int64_t kFar = int64_t{1} << 29;
 
 inline int64_t item_of(const Problem& p) { return static_cast<int64_t>(size_of(p.dtype)); }
@@ -33,12 +32,12 @@ inline int64_t outputs_of(const Problem& p) {
 inline int64_t macs_per_output(const Problem& p) { return p.from.channels * p.taps; }
 inline int64_t out_rows(const Problem& p) { return p.batch * p.groups * p.to.channels; }
 inline bool has_dilation(const Problem& p) { return p.dilation > 1 && p.taps > 1; }
-// The stride does not matter where there is one output.
+// The stride has no effect on a single output.
 inline bool has_unit_stride(const Problem& p) { return p.stride == 1 || p.to.size == 1; }
-// Positions from the first tap to the last.
+// Distance from the first tap to the last.
 inline int64_t span_of(const Problem& p) { return (p.taps - 1) * p.dilation; }
 
-// Whether 32 bits hold `count` strides.
+// Whether 32 bits hold `count` strides of a tensor.
 inline bool in_32_bits(int64_t count, int64_t stride) {
   return count < kFar && std::abs(stride) < kFar && count * std::abs(stride) < kFar;
 }
@@ -53,26 +52,27 @@ inline bool has_contiguous_rows(const Problem& p) {
   return (p.from.stride == 1 || p.from.size == 1) && (p.to.stride == 1 || p.to.size == 1);
 }
 
-// Most kernels want both.
+// Required by most kernels.
 inline bool has_plain_rows(const Problem& p) {
   return has_contiguous_rows(p) && positions_in_32_bits(p);
 }
 
-// The same with room for the padding and all taps before and behind a row, in input gradients of
-// other strides than 1.
+// Whether 32 bits hold all positions of a strided input gradient. They include the padding and all
+// taps on both sides of a row.
 inline bool strides_in_32_bits(const Problem& p) {
   return positions_in_32_bits(p) && std::abs(p.padding) + p.taps * p.dilation + p.stride < kFar / 2;
 }
 
-// Taps k and k + tap_cycle are a whole number of strides apart.
+// Taps k and k + tap_cycle lie a whole number of strides apart.
 inline int64_t tap_cycle_of(const Problem& p) { return p.stride / std::gcd(p.stride, p.dilation); }
 
-// So many strides hold the padding and all taps before a row, and the rest of its first sector.
+// This many strides span the padding, all taps, and a sector before a row. Added to a position,
+// they make it non-negative.
 inline int32_t lead_steps(const Problem& p) {
   return static_cast<int32_t>(ceil_div(std::abs(p.padding) + span_of(p) + kSectorBytes, p.stride));
 }
 
-// Whether neighbours in memory are of neighbouring channels.
+// Whether neighbouring addresses hold neighbouring channels.
 inline bool has_channels_last(const Signal& signal) {
   return signal.channel_stride == 1 && signal.stride != 1;
 }
@@ -84,7 +84,8 @@ inline bool has_aligned_rows(const Problem& p, const Signal& signal, int64_t val
          (p.batch == 1 || signal.batch_stride % values == 0);
 }
 
-// The outputs of a row and, where not all rows begin at `aligned` bytes, the gap before them.
+// Outputs of a row, plus the gap before its first output unless all rows are aligned to `aligned`
+// bytes.
 inline int64_t aligned_size(const Problem& p, int aligned) {
   const int64_t values = aligned / item_of(p);
   return p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1);
@@ -94,12 +95,12 @@ inline int64_t tiles_of_row(const Problem& p, int64_t outputs, int aligned = kAc
   return ceil_div(aligned_size(p, aligned), outputs);
 }
 
-// Channels so far apart begin at the same offset within `values`.
+// Channels this far apart begin at the same offset modulo `values`.
 inline int64_t cycle_of(const Signal& signal, int64_t values) {
   return signal.channels == 1 ? 1 : values / std::gcd(values, signal.channel_stride);
 }
 
-// Depthwise, and neighbouring channels in aligned vectors.
+// Whether the problem is depthwise and its channels form aligned vectors.
 inline bool has_vectors_of_channels(const Problem& p) {
   const int64_t values = kAccessBytes / item_of(p);
   const auto fits = [&](const Signal& signal) {
@@ -127,14 +128,14 @@ inline uint32_t shift_of(int64_t power) {
   return shift;
 }
 
-// ---------------------------------------------------------------- arguments of several kernels
+// ---------------------------------------------------------------- arguments shared by kernels
 
 template <typename Args>
 void set_operands(Args& args, const Problem& p) {
   args.from = p.from.data;
   args.weight = p.weight.data;
   args.bias = p.bias;
-  args.to = nullptr;  // see launch()
+  args.to = nullptr;  // set by launch()
   args.from_batch = p.from.batch_stride;
   args.to_batch = p.to.batch_stride;
   args.weight_tap = static_cast<decltype(args.weight_tap)>(p.weight.tap_stride);
@@ -161,7 +162,7 @@ struct VectorRange {
   const char *first, *last;
 };
 
-// The aligned vectors that lie whole within a signal's memory.
+// The aligned vectors that lie entirely within a signal's memory.
 inline VectorRange vectors_of(const Problem& p, const Signal& signal) {
   const int64_t values = (p.batch - 1) * signal.batch_stride +
                          (p.groups * signal.channels - 1) * signal.channel_stride +
@@ -174,7 +175,7 @@ inline VectorRange vectors_of(const Problem& p, const Signal& signal) {
   return {down(begin + kAccessBytes - 1), down(end) - kAccessBytes};
 }
 
-// Of rows that are read as vectors and whose positions fit into 32 bits.
+// For kernels that read rows as vectors and index positions with 32 bits.
 template <typename Args>
 void set_rows(Args& args, const Problem& p) {
   const VectorRange range = vectors_of(p, p.from);

@@ -32,7 +32,7 @@ struct AtenPlan {
   static constexpr const char* kName = "aten";
 };
 
-// Input gradients of stride 1 are forward convolutions, see transposed().
+// Input gradients of stride 1 run as forward convolutions, see transposed().
 using ForwardPath = std::variant<AtenPlan, DirectPlan, ToeplitzPlan, SlidingPlan, StridedPlan,
                                  PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan,
                                  ImplicitGemmPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
@@ -50,8 +50,10 @@ const char* name_of(const Path& path) {
 struct Plan {
   std::variant<ForwardPath, InputGradientPath, WeightGradientPath> path;
   DType dtype = DType::kFloat32;
-  int64_t offset = 0;          // bytes from the begin of the result to what this plan writes
-  std::unique_ptr<Plan> rest;  // of a problem that is too large for one launch
+  // Offset in bytes of this plan's part of the result.
+  int64_t offset = 0;
+  // The remaining launches of a problem that is split.
+  std::unique_ptr<Plan> rest;
 
   const char* name() const {
     return std::visit([](const auto& of_pass) { return name_of(of_pass); }, path);
@@ -78,8 +80,8 @@ struct EachPlan<std::variant<AtenPlan, Plans...>> {
 
 }  // namespace detail
 
-// Calls visit(path, problem) with each path that supports a pass of a problem, and the problem as
-// it sees it; not with ATen, which supports all.
+// Calls visit(path, problem) for each path that supports this pass, with the problem as the path
+// sees it. Skips ATen, which supports every problem.
 template <typename Visit>
 void for_each_path(const Problem& p, Pass pass, const Device& device, const Visit& visit) {
   if (pass == Pass::kWeightGradient) {

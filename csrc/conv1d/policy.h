@@ -1,4 +1,4 @@
-// Which path computes a convolution: the one that costs least.
+// Chooses the path of a convolution: the one with the lowest cost.
 #pragma once
 
 #include <limits>
@@ -8,12 +8,12 @@
 
 namespace gpuopt::conv1d {
 
-// Input channels per group up to which all paths are tried; with one output channel per group,
-// which leaves tensor cores nearly empty, there may be more. Otherwise implicit GEMM is chosen
-// where it supports the problem: with 9 to 16 channels it has 1.6 to 4.5 times ATen's speed.
+// Up to this many input channels per group, all paths are tried. Groups of one output channel leave
+// tensor cores nearly empty, and may have more. Otherwise implicit GEMM is chosen if it supports the
+// problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels).
 constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
-// Weights per tap and group from which ATen is tried. With fewer, cuDNN uses no tensor cores, and
-// is slower than the kernels here in all but 0.5 % of the measured problems.
+// ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores (faster
+// than these kernels in 0.5 % of the measured problems).
 constexpr int64_t kDenseWeights = 96;
 
 namespace detail {
@@ -30,7 +30,7 @@ inline double cost_of_aten(const Problem& p, Pass pass) {
   const auto outputs = static_cast<double>(outputs_of(p));
   const auto inputs =
       static_cast<double>(p.batch * p.groups * p.from.channels) * static_cast<double>(p.from.size);
-  // Multiply-adds, groups, inputs, and taps.
+  // Terms: multiply-adds, groups, inputs, taps.
   return cost_of(
       costs, p,
       {outputs * static_cast<double>(macs_per_output(p)) / 1e9, static_cast<double>(p.groups) / 10,
@@ -50,7 +50,7 @@ double cost_of_path(const Path& path, const Problem& p, const Device& device) {
       path);
 }
 
-// Halves of a problem: of its images, else of its groups.
+// Splits a problem by images or, for a single image, by groups.
 inline std::pair<Problem, Problem> halves_of(const Problem& problem) {
   Problem first = problem, second = problem;
   const bool images = problem.batch > 1;
@@ -95,12 +95,12 @@ inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device
 
 }  // namespace detail
 
-// Plans a pass of a problem once; see Problem for what each pass reads and writes.
+// Plans one pass of a problem. See Problem for what each pass reads and writes.
 inline Plan plan(const Problem& p, Pass pass, const Device& device) {
   const Signal& result = pass == Pass::kForward ? p.to : p.from;
   Plan made;
   made.dtype = p.dtype;
-  // Sums of a weight gradient can't be split.
+  // A weight gradient sums over all positions, so it is never split.
   const bool splits = pass != Pass::kWeightGradient && p.batch * p.groups > 1 &&
                       p.batch * p.groups * result.channels * result.size > device.launch_outputs;
   if (!splits) {
@@ -124,8 +124,8 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device) {
   return made;
 }
 
-// The plan of the path with this name, for tests and measurements. ATen if there is none that
-// supports the problem.
+// The plan of the path with this name, for tests and measurements. ATen if that path does not
+// support the problem.
 inline Plan plan_path(const Problem& p, Pass pass, const Device& device, std::string_view name) {
   Plan plan;
   plan.dtype = p.dtype;

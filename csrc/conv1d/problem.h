@@ -1,4 +1,5 @@
-// A convolution: operands, sizes and strides (in elements), as planners take it. Plain host C++.
+// A convolution as planners see it: operands, sizes, and strides of tensors in elements. Plain host
+// C++.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ enum class Activation : uint8_t { kNone, kRelu, kSilu, kGelu };
 
 enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
 
-// A signal (N, C, L).
+// A signal of shape [N, C, L].
 struct Signal {
   const void* data = nullptr;  // null for the result, whose memory is aligned
   int64_t batch_stride = 0, channel_stride = 0, stride = 1;
@@ -25,28 +26,31 @@ struct Weight {
   int64_t group_stride = 0, out_stride = 0, in_stride = 0, tap_stride = 1;
 };
 
-// to[n, o, i] = act(bias[o] + the sum over c and k of from[n, c, i * stride - padding + k *
-// dilation] * weight[o, c, k]), where c runs over the channels of o's group and values outside
-// `from` are 0. All sizes are positive. The dtype is one of the four real floating-point ones.
+// The forward pass computes
+//   to[n, o, i] = act(bias[o] + sum over c, k of
+//                     from[n, c, i * stride - padding + k * dilation] * weight[o, c, k])
+// where c runs over the channels of o's group. Values outside `from` are 0. All sizes are positive.
+// The dtype is one of the four real floating-point types.
 //
-// The input gradient writes `from` and reads `to`, which holds the gradient of the output. The
-// weight gradient writes a contiguous weight. Gradients have no bias and no activation.
+// The input gradient reads `to`, the gradient of the output, and writes `from`. The weight gradient
+// writes a contiguous weight. Gradients have no bias and no activation.
 struct Problem {
   Signal from, to;
   Weight weight;
-  const void* bias = nullptr;  // a value for each output channel; may be null
+  const void* bias = nullptr;  // [groups * to.channels], may be null
   int64_t bias_stride = 1;
   DType dtype = DType::kFloat32;
   int64_t batch = 1, groups = 1, taps = 1;
   int64_t stride = 1;
-  int64_t padding = 0;  // before the first value; the padding behind the last follows from sizes
+  // Zeros before the first value. The padding behind the last follows from the sizes.
+  int64_t padding = 0;
   int64_t dilation = 1;
   Activation activation = Activation::kNone;
 };
 
-// out[n, c] = act(bias[c] + the sum over k of window[n, c, k] * weight[c, k]), where the window is
-// the last taps - 1 values of the state, followed by the input. The state is shifted by one
-// position, and the input becomes its last value.
+// One position of a causal convolution: out[n, c] = act(bias[c] + sum over k of window[n, c, k] *
+// weight[c, k]). The window is the last taps - 1 values of the state, then the input. The state
+// shifts by one position, and the input becomes its last value.
 struct UpdateProblem {
   const void* input = nullptr;
   int64_t input_batch_stride = 0, input_stride = 1;
@@ -56,7 +60,7 @@ struct UpdateProblem {
   int64_t weight_stride = 0, tap_stride = 1;
   const void* bias = nullptr;  // may be null
   int64_t bias_stride = 1;
-  void* out = nullptr;  // (batch, channels), contiguous
+  void* out = nullptr;  // [batch, channels], contiguous
   DType dtype = DType::kFloat32;
   int64_t batch = 1, channels = 1;
   int64_t taps = 1, state_size = 0;  // state_size >= taps - 1
@@ -65,12 +69,13 @@ struct UpdateProblem {
 
 struct Device {
   int multiprocessors = 1;
-  int shared_bytes = 227 << 10;  // that a block can opt in to: 64 KiB on sm_75
-  // Larger problems are split into several launches. Threads are counted with 31 bits.
+  // Shared memory that a block can opt in to (64 KiB on sm_75).
+  int shared_bytes = 227 << 10;
+  // Larger problems are split into several launches, since threads are counted with 31 bits.
   int64_t launch_outputs = (int64_t{1} << 31) - 1024;
 };
 
-// The problem of an input gradient with the roles exchanged: from the gradient to the input.
+// Swaps input and output, so that an input gradient reads `from` and writes `to`.
 inline Problem exchanged(const Problem& p) {
   Problem result = p;
   std::swap(result.from, result.to);
@@ -78,8 +83,7 @@ inline Problem exchanged(const Problem& p) {
   return result;
 }
 
-// The input gradient of a convolution of stride 1, which is itself a convolution of stride 1: with
-// the taps in reverse order.
+// The input gradient of a convolution of stride 1, as a convolution of stride 1 with reversed taps.
 inline Problem transposed(const Problem& p) {
   Problem result = exchanged(p);
   const auto item = static_cast<int64_t>(size_of(p.dtype));

@@ -1,6 +1,5 @@
-// Contiguous rows in chunks: a warp by itself copies the input under some tiles of outputs of one
-// row, and the taps of its channel, to shared memory. What it takes to find its place is done once
-// for all of these tiles.
+// Chunks on the device: one warp computes several tiles of one output row. It copies their input
+// and the taps of its channel to shared memory.
 #pragma once
 
 #include "common/async.cuh"
@@ -16,21 +15,22 @@ __device__ __forceinline__ compute_t<T> load_bias(const ChunkArgs& args, uint32_
   return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
 }
 
-// The chunk of a warp; `kTile` outputs of a tile, whole packs.
+// The chunk of a warp. A tile is kTile outputs, a multiple of a vector.
 template <typename T, int kTile>
 struct Chunk {
-  uint32_t channel;  // of all output channels
+  uint32_t channel;  // among all output channels
   T* to;
-  const T *from, *weight;  // of the group's first input channel
-  int32_t begin;           // the first output: an aligned place
-  bool is_last;            // of its row
-  int32_t first;           // its first tap's place
-  uint32_t origin;         // the address of that, in values, as far as 32 bits hold it
+  const T *from, *weight;  // from the group's first input channel on
+  int32_t begin;           // first output, aligned to a sector
+  bool is_last;            // last chunk of its row
+  int32_t first;           // input position of the first tap
+  // Address of input position `first` in values, modulo 2^32.
+  uint32_t origin;
 
   __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp)
       : Chunk(args, warp, [&](int32_t place) { return place * args.step - args.padding; }) {}
 
-  // Where another place, first_of(begin), is the first one that is read of an input row.
+  // first_of(begin) returns the first input position that the chunk reads.
   template <typename FirstOf>
   __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp, const FirstOf& first_of) {
     uint32_t image = warp;
@@ -51,13 +51,13 @@ struct Chunk {
              out_channel * args.weight_out;
   }
 
-  // Values of an input row's first pack before the first tap's place.
+  // Distance in values from the aligned vector below input position `first` to `first`.
   __device__ __forceinline__ int32_t ahead(const ChunkArgs& args, uint32_t in_channel) const {
     return static_cast<int32_t>((origin + in_channel * static_cast<uint32_t>(args.from_channel)) %
                                 kPackSize<T>);
   }
 
-  // The first packs of an input row, with 0 for what lies outside of it, to be waited for.
+  // Starts copying the first `count` vectors of an input row. Values outside the row become 0.
   __device__ __forceinline__ void copy(const ChunkArgs& args, WarpCopies<1>& copies, uint4* packs,
                                        uint32_t in_channel, int32_t count) const {
     const T* const row = from + in_channel * args.from_channel;

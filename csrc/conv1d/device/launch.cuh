@@ -1,4 +1,4 @@
-// Launches of this room.
+// Launch helpers for conv1d.
 #pragma once
 
 #include <type_traits>
@@ -26,12 +26,12 @@ cudaError_t with_type(DType dtype, const Start& start) {
   }
 }
 
-// Launches a kernel that declares so many bytes of shared memory besides those of its launch.
+// Launches a kernel that declares `declared` bytes of static shared memory.
 template <typename Kernel, typename Args>
 cudaError_t launch_opted_in(Kernel* kernel, const LaunchShape& shape, size_t most_shared_bytes,
                             int64_t declared, cudaStream_t stream, const Args& args) {
   if (shape.shared_bytes > static_cast<size_t>(kSharedBytes - declared)) {
-    // The same in every call, as host threads may be between this and their launch.
+    // The limit is the same in every call, because other host threads may launch in between.
     const cudaError_t error = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most_shared_bytes));
     if (error != cudaSuccess) return error;

@@ -1,5 +1,4 @@
-// What the kernels of convolutions share: their arithmetic, and rows of a signal read and written
-// as packs.
+// Device code shared by conv1d kernels: arithmetic, and rows read and written as 16-byte vectors.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,11 +15,11 @@
 
 namespace gpuopt::conv1d {
 
-// Taps of a step along contiguous rows.
+// Taps that are multiplied per iteration along contiguous rows.
 template <typename T>
 constexpr int kRowTaps = sizeof(T) == 8 ? 4 : 8;
 
-// C += A B of fragments of m16n8k16 (PTX ISA, "mma"). All lanes of the warp take part.
+// C += A B with fragments of m16n8k16 (PTX ISA, "mma"). All threads of the warp take part.
 template <typename T>
 __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[4],
                                                       const uint32_t (&b)[2]) {
@@ -39,9 +38,9 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 #else
-  // Without tensor cores for both half types lanes pass their words around: each has two values of
-  // row lane / 4 and 8 more of A, of columns 2 * (lane % 4) and 8 more; of B the same columns of
-  // row lane / 4, transposed.
+  // Without bf16 tensor cores, threads exchange their words by shuffles. A thread holds two values
+  // each of A's rows lane / 4 and lane / 4 + 8. They lie in columns 2 * (lane % 4) and 8 further
+  // on. Its words of B are the same columns of row lane / 4, transposed.
   const uint32_t lane = threadIdx.x % 32;
   const auto add = [](float& sum, uint32_t x, uint32_t y) {
     T first[2], second[2];
@@ -53,7 +52,7 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
   const auto word_of = [](uint32_t word, uint32_t other) {
     return __shfl_sync(0xffffffffu, word, static_cast<int>(other));
   };
-#pragma unroll 1  // or kernels of many products take the compiler minutes
+#pragma unroll 1  // unrolling takes the compiler minutes
   for (uint32_t i = 0; i < 4; ++i) {
     uint32_t rows[4];
     for (uint32_t j = 0; j < 4; ++j) rows[j] = word_of(a[j], lane / 4 * 4 + i);
@@ -69,9 +68,9 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 #endif
 }
 
-// Four matrices of 8 rows of 16 bytes from shared memory, for the lanes' parts of A: matrix i lies
-// at the packs of lanes 8 i to 8 i + 7, each kPacks behind `own` (PTX ISA, "ldmatrix"). All lanes
-// of the warp take part.
+// Loads four 8 x 8 matrices from shared memory as a thread's part of A (PTX ISA, "ldmatrix"). The
+// rows of matrix i begin at `own` + kPacks of lanes 8 i to 8 i + 7. All threads of the warp take
+// part.
 template <int kPacks>
 __device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -93,7 +92,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own
 #endif
 }
 
-// C += A B of fragments of m16n8k8.
+// C += A B with fragments of m16n8k8.
 template <typename T>
 __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint32_t (&a)[2],
                                                       uint32_t b) {
@@ -117,7 +116,8 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 #endif
 }
 
-// A value, or 0 if not `valid`, without a branch, so that several loads are under way at once.
+// Returns the value, or 0 if not `valid`. Has no branch, so that several loads are in flight at
+// once.
 template <typename T>
 __device__ __forceinline__ T load_if(const T* address, bool valid) {
   using Word = std::conditional_t<sizeof(T) == 2, uint16_t,
@@ -128,7 +128,7 @@ __device__ __forceinline__ T load_if(const T* address, bool valid) {
   return value;
 }
 
-// The formulas of ATen's kernels (Activation.cu): silu is x / (1 + exp(-x)), gelu x Phi(x).
+// The formulas of ATen's Activation.cu: silu is x / (1 + exp(-x)), gelu is x Phi(x).
 template <int Count, typename C>
 __device__ __forceinline__ void activate(C (&values)[Count], Activation activation) {
   if (activation == Activation::kNone) return;
@@ -145,14 +145,14 @@ __device__ __forceinline__ void activate(C (&values)[Count], Activation activati
   }
 }
 
-// Rows of a signal that is read as aligned packs. A pack may hold more than its row, and what it
-// holds of others is left out; but none may reach out of the signal's memory.
+// Rows of a signal that are read as aligned vectors. A vector may reach into other rows, whose
+// values are replaced by 0. No vector reaches out of the signal's memory.
 template <typename T>
 struct Rows {
-  const char* first_pack;  // whole packs between these are the signal's
+  const char* first_pack;  // first and last whole vector of the signal
   const char* last_pack;
 
-  // A pack that its row doesn't fill, from value `begin` of the row on: 0 for what lies outside.
+  // Loads the vector at position `begin` of a row that does not fill it. Values outside are 0.
   __device__ __forceinline__ uint4 load_edge(const T* row, int32_t begin, int32_t size) const {
     constexpr int N = kPackSize<T>;
     uint4 words = {};
@@ -169,7 +169,7 @@ struct Rows {
       memcpy(&words, &pack, sizeof(words));
       return words;
     }
-    // Rare: value by value, all under way at once.
+    // Rare: one value at a time, with all loads in flight at once.
     Pack<T, N> pack;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -180,14 +180,14 @@ struct Rows {
     return words;
   }
 
-  // Those of `packs` neighbouring aligned packs, from value `begin` of the row on, that the row
-  // holds whole.
+  // The vectors [low, high) that lie entirely within the row, out of `packs` vectors from `begin`
+  // on.
   struct Whole {
     int32_t low, high;
   };
   __device__ __forceinline__ static Whole whole_packs(int32_t begin, int32_t size, int32_t packs) {
     constexpr int N = kPackSize<T>;
-    // Unsigned, which saves the instructions that round towards 0.
+    // Unsigned division saves the instructions that round towards 0.
     const auto packs_in = [](int32_t values) {
       return static_cast<int32_t>(static_cast<uint32_t>(max(values, 0)) / N);
     };
@@ -195,8 +195,8 @@ struct Rows {
     return {low, max(min(packs_in(size - begin), packs), low)};
   }
 
-  // The others to shared memory, with 0 for what lies outside of the row: store(q, pack) for each,
-  // by the lane among `lanes` whose turn it is.
+  // Calls store(q, vector) for the remaining vectors, with 0 outside the row. Threads 0 to lanes -
+  // 1 take them in turn.
   template <typename Store>
   __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
                                              int32_t size, int32_t packs, int32_t lane,
@@ -210,7 +210,7 @@ struct Rows {
     }
   }
 
-  // Copies these packs to shared memory. Has wait_for_copies() to be waited for.
+  // Starts copying `packs` vectors to shared memory. wait_for_copies() waits for them.
   __device__ __forceinline__ void copy_packs(uint4* shared, const T* row, int32_t begin,
                                              int32_t size, int32_t packs, int32_t lane,
                                              int32_t lanes) const {
@@ -225,15 +225,18 @@ struct Rows {
   }
 };
 
-// The lanes of rows are numbered one row after another, and a block takes as many neighbours as it
-// has threads: the end of a row, whole rows, the beginning of another. Each of these has a segment
-// of a tile in shared memory, with the packs under its lanes and those of the halo behind them.
+// A block's part of one row, if threads are numbered through all rows. A block covers the end of
+// one row, whole rows, and the beginning of another. A segment of the tile holds the vectors under
+// its threads, then the halo:
+//
+//   threads:  | row 0: 3 4 | row 1: 0 1 2 3 4 | row 2: 0 |
+//   tile:     | v v halo   | v v v v v halo   | v halo   |
 struct Segment {
-  uint32_t row;        // of all
-  uint32_t block_row;  // of the block
-  uint32_t lane;       // of the row
-  uint32_t first;      // lane of the row that the segment starts with,
-  uint32_t lanes;      // and how many it has
+  uint32_t row;        // among all rows
+  uint32_t block_row;  // within the block
+  uint32_t lane;       // index of this thread within its row
+  uint32_t first;      // index of the segment's first thread within its row
+  uint32_t lanes;      // threads of the segment
 
   __device__ __forceinline__ Segment(uint32_t block, uint32_t threads, const FastDiv& row_lanes) {
     row = block * threads;
@@ -256,7 +259,7 @@ __device__ __forceinline__ void read_packs(uint4 (&packs)[Count], const uint4* s
 template <typename T>
 __device__ __forceinline__ void widen(compute_t<T>* to, const Pack<T, kPackSize<T>>& pack) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    // The upper half of a word is a float32 as soon as the lower one is cleared.
+    // A bf16 in the upper half of a word is an f32 once the lower half is 0.
     uint32_t words[kPackBytes / 4];
     memcpy(words, &pack, sizeof(words));
 #pragma unroll
@@ -271,7 +274,7 @@ __device__ __forceinline__ void widen(compute_t<T>* to, const Pack<T, kPackSize<
   }
 }
 
-// shift_packs() of values that are whole words.
+// shift_packs() for values of 4 or 8 bytes.
 template <typename T>
 __device__ __forceinline__ Pack<T, kPackSize<T>> shift_words(const uint4& low, const uint4& high,
                                                              uint32_t shift) {
@@ -284,7 +287,7 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> shift_words(const uint4& low, c
   return pack_of<T>(uint4{by_one ? a1 : a0, by_one ? a2 : a1, by_one ? a3 : a2, by_one ? a4 : a3});
 }
 
-// `Count` * pack size values, from `shift` bytes after the first of Count + 1 packs on.
+// Converts Count vectors of values that begin `shift` bytes into the first of Count + 1 vectors.
 template <typename T, int Count>
 __device__ __forceinline__ void shift_in(compute_t<T>* to, const uint4 (&packs)[Count + 1],
                                          uint32_t shift) {
@@ -306,8 +309,7 @@ __device__ __forceinline__ Pack<T, N> narrow(const compute_t<T>* values) {
   return pack;
 }
 
-// The values of a row from `begin` on, an aligned address, of which the row holds those that are in
-// [0, size).
+// Stores values at the aligned position `begin` of a row. Positions outside [0, size) are skipped.
 template <typename T, int Count>
 __device__ __forceinline__ void store_values(T* row, int32_t begin, int32_t size,
                                              const compute_t<T> (&values)[Count]) {

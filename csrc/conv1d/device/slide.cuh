@@ -1,13 +1,13 @@
-// What a lane does that makes neighbouring outputs of a contiguous row: taps slide over packs in
-// shared memory.
+// Neighbouring outputs of one thread along a contiguous row: taps slide over inputs in shared
+// memory.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
 
 namespace gpuopt::conv1d {
 
-// sums[i] += the products of up to kTaps of `count` taps and the window from i on. Never taps of 0
-// in the place of others, which infinite values would make NaN.
+// Adds up to kTaps of `count` taps: sums[i] += taps[t] * window[t + i]. Missing taps are skipped,
+// because 0 times an infinite value is NaN.
 template <int kTaps, int kOutputs, int kWindow, typename C>
 __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&window)[kWindow],
                                              const C* taps, int32_t count) {
@@ -35,8 +35,8 @@ __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&wind
   }
 }
 
-// The products of a thread's outputs with one row of the tile: from `shift` bytes after the first
-// vector on, one tap after another, in steps of kRowTaps.
+// Adds one input row of the tile to a thread's outputs, kRowTaps taps per iteration. The window
+// begins `shift` bytes into the first vector and then moves through registers.
 template <bool kOneStep, typename T, int P>
 __device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* packs, uint32_t shift,
                                       const compute_t<T>* taps, int32_t count) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* pack
   }
 }
 
-// The same with a window of its own for every tap, from byte `place` of the row of the tile on.
+// The same for dilated taps. Each tap loads its own window, from byte `place` of the tile's row on.
 template <typename T, int P>
 __device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[P], const uint4* packs,
                                            uint32_t place, uint32_t step, const compute_t<T>* taps,
