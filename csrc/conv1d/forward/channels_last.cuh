@@ -1,4 +1,4 @@
-// Depthwise convolutions of channels-last signals: lanes are neighbours along the channels.
+// Depthwise convolutions of channels-last signals: neighbouring threads have neighbouring channels.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -6,11 +6,11 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kColumnPacks = 8;   // of a block, along the channels
-constexpr int kColumnPlaces = 4;  // neighbours, of a lane
+constexpr int kColumnPacks = 8;   // vectors of channels per block
+constexpr int kColumnPlaces = 4;  // neighbouring positions per thread
 constexpr int kColumnTile = kThreads / kColumnPacks * kColumnPlaces;
 
-// Taps of a step of sliding.
+// Taps per iteration of the sliding window.
 template <typename T>
 constexpr int kColumnTaps = sizeof(T) == 2 ? 2 : 4;
 
@@ -28,8 +28,7 @@ __device__ __forceinline__ void load_taps(C (&taps)[N], const C* from) {
   }
 }
 
-// Pointers and strides are whole packs. Taps are in shared memory, a row of the block's channels
-// each.
+// Pointers and strides are whole vectors. Shared memory holds taps as [taps, kColumnChannels].
 template <typename T, bool kSliding>
 __global__ void __launch_bounds__(kThreads, 2)
     channels_last_kernel(const __grid_constant__ ChannelsLastArgs args) {
@@ -44,6 +43,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const uint32_t tile_channel = channel_tile * kColumnChannels<T>;
   wait_for_grid_before();
 
+  // Load taps.
   const T* const weight = static_cast<const T*>(args.weight);
   for (uint32_t i = threadIdx.x; i < args.taps * kColumnChannels<T>; i += kThreads) {
     const uint32_t k = i / kColumnChannels<T>, channel = tile_channel + i % kColumnChannels<T>;
@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     return words;
   };
 
+  // Multiply.
   C sums[R][N] = {};
   const int64_t first = begin * args.step - args.padding;
   if constexpr (kSliding) {
@@ -121,6 +122,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
 
+  // Store.
   T* const to = static_cast<T*>(args.to) + image * args.to_batch + channel;
   C bias[N] = {};
   if (args.bias != nullptr) {

@@ -54,7 +54,7 @@ struct ChannelsLastPlan {
 };
 
 inline Terms ChannelsLastPlan::terms(const Problem& p, const Device& device) const {
-  // Taps of an SM.
+  // Terms: taps per SM.
   return {static_cast<double>(p.taps) * fill_of(launch, device)};
 }
 

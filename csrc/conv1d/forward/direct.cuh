@@ -1,8 +1,6 @@
-// Convolutions of the half types of one input channel a group and up to kDirectTaps taps, of step 1
-// along contiguous rows of whole quads, on tensor cores: as toeplitz_kernel, with B in registers
-// and parts of A that lanes load from memory. A warp has a tile or two, all of whose loads are
-// under way at once, and no more: little is issued before them, and other warps' loads fill the
-// time until they are here.
+// Depthwise Toeplitz products (README.md) of fp16 and bf16 with up to kDirectTaps taps. B stays in
+// registers, and threads load their parts of A from memory. A warp has one or two tiles and loads
+// all their inputs at once. Loads of other warps hide the latency.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -10,15 +8,14 @@
 
 namespace gpuopt::conv1d {
 
-// A lane's words of B: each the taps of two rows, one below the other, of column lane / 4. The tap
-// of row j and column n lies j - n - ahead places behind the first. All lanes of the warp take
-// part.
+// A thread's words of B, in column lane / 4. Each word holds the taps of two consecutive rows. Row
+// j and column n hold tap j - n - ahead. All threads of the warp take part.
 template <typename T>
 class TapWords {
  public:
   __device__ __forceinline__ TapWords(const T* weight, const ChunkArgs& args, int32_t ahead) {
-    // Each lane has a tap, and those behind the last have 0: at least ten, which rows before the
-    // first tap meet.
+    // Each lane holds a tap, or 0 behind the last one. Rows before the first tap read these zeros,
+    // of which there are at least ten.
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     const T tap = load_if(weight + lane * args.weight_tap, lane < args.taps);
     uint16_t bits;
@@ -27,11 +24,11 @@ class TapWords {
     first_ = -lane / 4 - ahead;
   }
   __device__ __forceinline__ uint32_t at(int32_t row) const {
-    const uint32_t first = __shfl_sync(0xffffffffu, bits_, first_ + row);  // of the lane modulo 32
+    const uint32_t first = __shfl_sync(0xffffffffu, bits_, first_ + row);  // lanes count modulo 32
     const uint32_t second = __shfl_sync(0xffffffffu, bits_, first_ + row + 1);
     return __byte_perm(first, second, 0x5410);
   }
-  // One tap, for all lanes.
+  // Tap k, for all threads.
   __device__ __forceinline__ compute_t<T> value(int32_t k) const {
     const auto bits = static_cast<uint16_t>(__shfl_sync(0xffffffffu, bits_, k));
     T tap;
@@ -44,15 +41,19 @@ class TapWords {
   int32_t first_;
 };
 
-// What a lane has of A: of each of kCount blocks, 64 values apart, its 4 of 16 neighbouring inputs.
-// (A's columns and B's rows may be in any order, as long as it is the same: columns 2 t, 2 t + 1, 2
-// t + 8 and 2 t + 9, which are one lane's, are neighbours here.)
+// A thread's part of A: four neighbouring inputs in each of kCount blocks that lie 64 values apart.
+// A's columns and B's rows are permuted alike, so that these four are one load:
+//
+//   lane % 4          0                1                2                3
+//   input         0  1  2  3 |   4  5  6  7 |   8  9 10 11 |  12 13 14 15
+//   column of A   0  1  8  9 |   2  3 10 11 |   4  5 12 13 |   6  7 14 15
 template <typename T>
 struct BlockInputs {
   static constexpr int kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
   uint64_t quads[kCount];  // little-endian: the first value is the lowest
 
-  // From `own` on, place `at` of a row of `size` values, with 0 for what lies outside: whole quads.
+  // Loads quads from `own` on, position `at` of a row of `size` values. Quads outside the row are
+  // 0.
   __device__ __forceinline__ void load(const T* own, int32_t at, int32_t size) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -61,7 +62,7 @@ struct BlockInputs {
     }
   }
 
-  // C += A B of part `m` of a tile.
+  // C += A B for part `m` of a tile.
   __device__ __forceinline__ void multiply_add(float (&sums)[4], int m,
                                                const uint32_t (&taps)[2]) const {
     const uint64_t upper = quads[2 * m], lower = quads[2 * m + 1];
@@ -71,17 +72,17 @@ struct BlockInputs {
   }
 };
 
-// Blocks of a multiprocessor, as registers allow.
+// Blocks per SM, limited by registers.
 constexpr int direct_blocks(int tiles, bool far) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
-  return 768 / direct_threads(tiles);  // of 1024 threads; with all of them bf16 spills
+  return 768 / direct_threads(tiles);  // bf16 spills with 1024 threads
 #else
   return tiles == 1 ? 6 : far ? 9 : 10;
 #endif
 }
 
-// `value`, of which the compiler doesn't know that it is: what is made of it is made again, where
-// it is rarely asked for, instead of kept in registers from before.
+// Hides `value` from the compiler. Rare code then recomputes what depends on it, instead of keeping
+// that in registers.
 __device__ __forceinline__ uint32_t launder(uint32_t value) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+r"(value));
@@ -89,9 +90,9 @@ __device__ __forceinline__ uint32_t launder(uint32_t value) {
   return value;
 }
 
-// A product of 16 places, which reach over kDirectNear taps with the values of a quad ahead of
-// them; if kFar, one of 16 more. Where a warp has several tiles, the last one of a row also makes
-// up to kDirectRest outputs behind them, one a lane.
+// One mma covers kDirectNear taps and values ahead. kFar adds a second one, 16 positions further
+// on. With two tiles per warp, the last warp of a row computes up to kDirectRest outputs behind its
+// tiles, one per thread.
 template <typename T, int kTiles, bool kFar>
 __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, kFar))
     direct_kernel(const __grid_constant__ ChunkArgs args) {
@@ -102,6 +103,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
+  // Load.
   const Chunk<T, kTile> chunk(args, warp);
   const auto ahead = static_cast<int32_t>(chunk.origin % kDirectQuad);
   const int32_t row = lane % 4 * kDirectQuad, at = chunk.first - ahead + lane / 4 * 8 + row;
@@ -121,6 +123,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
     rest[1] = taps.at(row + 18);
   }
 
+  // Multiply and store.
   const auto sum_at = [&](int32_t place) {
     const Chunk<T, kTile> again(args, launder(warp));
     float sum = 0;
@@ -145,6 +148,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
   }
 
   if constexpr (kTiles > 1) {
+    // The rest of the row.
     const int32_t behind = chunk.begin + kTiles * kTile;
     if (!chunk.is_last || behind >= args.to_size) return;
     const Chunk<T, kTile> again(args, launder(warp));

@@ -1,5 +1,5 @@
-// Depthwise fp16 and bf16 with short filters: tensor cores, with inputs that go from memory to
-// registers.
+// Depthwise fp16 and bf16 with short filters: tensor cores, with inputs that go from memory
+// straight to registers.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -7,12 +7,14 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kDirectQuad = 4;   // values of a thread's load
-constexpr int kDirectTaps = 22;  // that reach, behind up to 3 values, over 32 positions,
-constexpr int kDirectNear = 9;   // and with these over 16
+constexpr int kDirectQuad = 4;  // values per load
+// Taps at most: with 3 values ahead and 7 further outputs they span 32 positions.
+constexpr int kDirectTaps = 22;
+// Taps and values ahead at most that one mma covers: with 7 further outputs, 16 positions.
+constexpr int kDirectNear = 9;
 constexpr int kDirectRest = 32;  // outputs behind a row's last tile, at most
 
-// Of a block of direct tiles, so many to a warp.
+// Threads of a block whose warps compute `tiles` tiles each.
 constexpr int direct_threads(int tiles) { return tiles == 1 ? 256 : 128; }
 
 struct DirectPlan {
@@ -20,20 +22,21 @@ struct DirectPlan {
   static constexpr const Costs& kCosts = costs::kDirect;
   LaunchShape launch;
   ChunkArgs args;
-  int tiles;  // of a warp: 1 or 2
-  bool far;   // taps reach over 32 positions instead of 16
+  int tiles;  // per warp: 1 or 2
+  bool far;   // taps span 32 positions instead of 16
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<DirectPlan> make(const Problem& p, const Device& device);
 };
 
-// How well two tiles a warp fill a row: the outputs that could be computed in the time of a row.
+// Whether two tiles per warp fill a row: its outputs against what could be computed in the same
+// time.
 struct DirectRow {
   int64_t tiles, pairs;
   bool far, few, filled;
 
   DirectRow(const Problem& p, const Device& device) {
-    // Where all rows of outputs begin at quads, the first tap has the same offset in one
+    // If all output rows begin at a quad, the first tap has the same offset within its quad
     // everywhere.
     const int64_t last = kDirectQuad - 1;
     const int64_t ahead = has_aligned_rows(p, p.to, kDirectQuad) ? -p.padding & last : last;
@@ -42,7 +45,7 @@ struct DirectRow {
     tiles = ceil_div(size, tile);
     pairs = ceil_div(std::max<int64_t>(size - kDirectRest, 1), 2 * tile);
     few = out_rows(p) * tiles <= device.multiprocessors * 40;
-    // With many taps, the rest of a row takes the time of a tile.
+    // With two mma per part, the rest of a row takes as long as a tile.
     const int64_t time = 2 * pairs * tile + (far && size > 2 * pairs * tile ? tile : 0);
     filled = pairs == 1 || p.to.size * 100 >= time * (far ? 84 : 65);
   }
@@ -70,7 +73,7 @@ inline std::optional<DirectPlan> DirectPlan::make(const Problem& p, const Device
 }
 
 inline Terms DirectPlan::terms(const Problem& p, const Device& device) const {
-  // Matrix products of a warp, and threads.
+  // Terms: mma per warp, threads.
   return {static_cast<double>(tiles * (p.taps > 6 ? 2 : 1)), fill_of(launch, device)};
 }
 

@@ -1,5 +1,8 @@
-// Convolutions of few values into many channels: a lane keeps the values under its outputs in
-// registers and makes these outputs in one channel after another.
+// Expand: a thread keeps the inputs under a vector of N outputs and loops over the output channels.
+//
+//   window, in registers          taps of channel m         outputs
+//   x[i .. i+N-1] under tap 0  *  w[m][0]     +
+//   x[i .. i+N-1] under tap 1  *  w[m][1]     + ...    =    y[m][i .. i+N-1],  m = 0, 1, 2, ...
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -10,9 +13,8 @@ namespace gpuopt::conv1d {
 template <typename T, int kProducts>
 constexpr int kExpandPitch = expand_pitch(kProducts, sizeof(T));
 
-// Channels `cycle` apart are aligned alike: a block makes outputs of one class of them. The
-// products of taps and input channels are at most kProducts. A lane has a pack of a block's
-// outputs.
+// A block computes channels of one alignment class, `cycle` apart. An output has at most kProducts
+// multiply-adds.
 template <typename T, int kProducts>
 __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof(T)))
     expand_kernel(const __grid_constant__ ExpandArgs args) {
@@ -28,8 +30,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
   const uint32_t cycle = args.cycle.divisor;
   wait_for_grid_before();
 
-  // Weights of the block's channels, one after another, each with its bias behind, then the input
-  // under its outputs.
+  // Shared memory: each channel's taps and bias, then the inputs under the block's outputs.
   C* const taps = reinterpret_cast<C*>(shared);
   uint4* const packs = shared + args.block_channels * kPitch / (kPackBytes / sizeof(C));
   const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_out;
   const auto products = static_cast<uint32_t>(args.in_channels * args.taps);
+  // Load taps and biases.
   for (uint32_t i = threadIdx.x; i < channels * kPitch; i += kChunkThreads) {
     const uint32_t m = i / kPitch, product = i % kPitch;
     const uint32_t c = product / static_cast<uint32_t>(args.taps);
@@ -66,6 +68,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
         reinterpret_cast<uintptr_t>(from + c * args.from_channel + first_value) / sizeof(T) % N);
   };
   const Rows<T> rows{args.first_pack, args.last_pack};
+  // Load inputs.
   for (uint32_t c = 0; c < args.in_channels; ++c) {
     rows.copy_packs(packs + c * args.row_packs, from + c * args.from_channel,
                     first_value - ahead_of(c), static_cast<int32_t>(args.from_size),
@@ -96,6 +99,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
     }
   }
 
+  // Multiply and store, one channel per iteration.
   const int32_t begin = first_output + static_cast<int32_t>(threadIdx.x) * N;
   const auto size = static_cast<int32_t>(args.to_size);
   if (begin >= size) return;
@@ -112,7 +116,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
       for (int j = 0; j < V; ++j) own[i + j] = pack.values[j];
     }
     C sums[N] = {};
-    // Of products that there are not, both factors are 0.
+    // Missing products are 0 times 0.
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// Few input channels into many output channels: inputs stay in registers, and a block goes through
+// Few input channels into many output channels: inputs stay in registers while a block loops over
 // the output channels.
 #pragma once
 
@@ -14,45 +14,46 @@ struct ExpandArgs {
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int64_t from_size, to_size, padding;
   int32_t step, dilation, taps;
-  const char *first_pack, *last_pack;  // see Rows
-  uint32_t row_packs;                  // of an input row in shared memory
-  uint32_t in_channels, out_channels;  // of a group
-  uint32_t block_channels;             // output channels of a block
-  uint32_t aligned;                    // values that its outputs are aligned to
-  FastDiv tiles, cycle;  // tiles of outputs of a row; classes of channels, see the kernel
+  const char *first_pack, *last_pack;
+  uint32_t row_packs;                  // vectors of an input row in shared memory
+  uint32_t in_channels, out_channels;  // per group
+  uint32_t block_channels;             // output channels per block
+  uint32_t aligned;                    // alignment of a block's outputs, in values
+  FastDiv tiles, cycle;                // tiles of outputs per row, classes of channels
   FastDiv parts, groups;
   Activation activation;
 };
 
-// MACs per output that a channel has in shared memory, and its bias: whole vectors of them.
+// Values per output channel in shared memory: its taps and bias, rounded up to whole vectors.
 constexpr int64_t expand_pitch(int products, int64_t item) {
   return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
 }
 
-// Blocks of an SM: as many as there are registers for the inputs under a vector of outputs, the
-// taps and some more.
+// Blocks per SM, limited by registers: inputs under a vector of outputs, taps, and 20 more.
 constexpr int expand_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
 }
 
-constexpr int64_t kExpandChannels = 8;  // that begin at the same offset in a sector, at least
+// This path needs at least this many channels that are aligned alike.
+constexpr int64_t kExpandChannels = 8;
 
-// Which output channels a block has, and how its outputs are aligned.
+// The output channels of a block, and the alignment of its outputs. Channels `cycle` apart are
+// aligned alike and form a class. A block computes channels of one class.
 struct ExpandChannels {
-  int64_t aligned;   // values of a row that a block's outputs are aligned to
-  int64_t cycle;     // channels so far apart are aligned alike
-  int64_t in_class;  // channels that are aligned alike
+  int64_t aligned;   // alignment of a block's outputs, in values
+  int64_t cycle;     // number of classes
+  int64_t in_class;  // channels per class
   int64_t block = 0, parts = 1;
 
-  // To a sector where enough channels are aligned alike.
+  // Aligns to a sector, or to half a sector if classes would be too small.
   explicit ExpandChannels(const Problem& p) : aligned(kSectorBytes / item_of(p)) {
     if (ceil_div(p.to.channels, cycle_of(p.to, aligned)) < kExpandChannels) aligned /= 2;
     cycle = cycle_of(p.to, aligned);
     in_class = ceil_div(p.to.channels, cycle);
   }
 
-  // Blocks of few channels where there would not be two for each SM. Returns the blocks.
+  // Shrinks `block` to no less than `least` until there are two blocks per SM. Returns the blocks.
   int64_t share(const Device& device, int64_t others, int64_t least) {
     while (block >= 2 * least &&
            others * ceil_div(in_class, block) < int64_t{2} * device.multiprocessors) {
@@ -62,7 +63,7 @@ struct ExpandChannels {
     return others * parts;
   }
 
-  // What may lie before the first output of a row.
+  // Values between the aligned address and the first output of a row, at most.
   int64_t slack(const Problem& p) const {
     return has_aligned_rows(p, p.to, aligned) ? 0 : aligned - 1;
   }
@@ -98,7 +99,7 @@ struct ExpandPlan {
   static constexpr const Costs& kCosts = costs::kExpand;
   LaunchShape launch;
   ExpandArgs args;
-  int products;  // that the kernel is compiled for
+  int products;  // multiply-adds per output that the kernel is compiled for
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ExpandPlan> make(const Problem& p, const Device& device);
@@ -121,7 +122,7 @@ inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device
                         p.from.channels * row_packs * kAccessBytes;
   if (bytes > kSharedBytes) return {};
   const int64_t others = p.batch * p.groups * channels.cycle * row_tiles;
-  // Many blocks, so that the last ones don't leave SMs idle for long.
+  // More blocks shorten the tail in which some SMs are idle.
   while (channels.block >= 32 && others * ceil_div(channels.in_class, channels.block) <=
                                      int64_t{device.multiprocessors} * 48) {
     channels.block = ceil_div<int64_t>(channels.block, 8) * 4;
@@ -135,7 +136,7 @@ inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device
 inline Terms ExpandPlan::terms(const Problem& p, const Device& device) const {
   const double channels = args.block_channels, fill = fill_of(launch, device);
   const double macs = channels * static_cast<double>(macs_per_output(p));
-  // Multiply-adds of a thread and of an SM, inputs, and output channels.
+  // Terms: multiply-adds per thread and per SM, inputs, output channels.
   return {macs, macs * fill,
           static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5,
           channels * fill};

@@ -1,7 +1,8 @@
-// Convolutions of the half types of few values into many channels, along contiguous rows, on tensor
-// cores: the taps of 16 output channels are the rows of A, and the inputs under 8 outputs the
-// columns of B, in the order of the products (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A warp
-// keeps B in registers and goes through the output channels.
+// Expand on tensor cores (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A warp keeps B in
+// registers and loops over the output channels.
+//
+//   A: taps of 16 channels     B: inputs of 8 positions     D: outputs
+//   w[m][(c, k)]            x  x[(c, k)][position]       =  y[m][position]
 #pragma once
 
 #include "conv1d/forward/expand.cuh"
@@ -9,20 +10,19 @@
 
 namespace gpuopt::conv1d {
 
-// The taps of 16 channels, from the lane's pack on: of row lane % 16, and the second of two packs
-// in the upper lanes.
+// Loads the taps of 16 channels. `packs` is row lane % 16, at vector lane / 16.
 template <int kSteps>
 __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* packs) {
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) load_matrices<0>(a[s], packs + 2 * s);
 }
 
-// Of kSteps times 16 products, of which taps and inputs that there are not are 0.
+// An output has up to 16 * kSteps multiply-adds. Missing taps and inputs are 0.
 template <typename T, int kSteps, bool kActivates>
 __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 6)
     expand_mma_kernel(const __grid_constant__ ExpandMmaArgs args) {
   constexpr int N = kPackSize<T>;
-  // Of a row of taps: a pack more than there are products, so that ldmatrix has no bank conflicts.
+  // A row of taps has an extra vector, so that ldmatrix has no bank conflicts.
   constexpr int kPitch = 16 * kSteps + N, kRowPacks = kPitch / N;
   constexpr int kParts = kExpandMmaParts;
   extern __shared__ uint4 shared[];
@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     return static_cast<int32_t>(reinterpret_cast<uintptr_t>(from + c * base.from_channel + first) /
                                 sizeof(T) % N);
   };
+  // Load inputs.
   const Rows<T> input_rows{base.first_pack, base.last_pack};
   for (uint32_t c = 0; c < base.in_channels; ++c) {
     input_rows.copy_packs(packs + c * base.row_packs, from + c * base.from_channel,
@@ -68,6 +69,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   }
   const T* const weight = static_cast<const T*>(base.weight) + group * base.weight_group +
                           first_channel * base.weight_out;
+  // Load taps and biases.
   for (uint32_t m = threadIdx.x; m < rows; m += kChunkThreads) {
     uint4* const row = shared + m * kRowPacks;
 #pragma unroll
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
         const T* value = weight + int64_t{m} * cycle * base.weight_out + c * base.weight_in;
 #pragma unroll 1
         for (int32_t first = 0; first < base.taps; first += 16) {
-          // Under way at the same time.
+          // All 16 loads are in flight at once.
           T some[16];
 #pragma unroll
           for (int i = 0; i < 16; ++i) {
@@ -102,8 +104,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   __syncthreads();
 
   const auto products = static_cast<int32_t>(base.in_channels) * base.taps;
-  // Where the products of the lane's rows of B begin: rows 2 * (lane % 4) and the next, 8 more, and
-  // so on in every step.
+  // Offsets of the inputs in the thread's rows of B: rows 2 * (lane % 4), the next one, and both 8
+  // further on, for each step.
   int32_t offsets[kSteps][4];
 #pragma unroll
   for (int i = 0; i < 4 * kSteps; ++i) {
@@ -120,8 +122,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     const auto warp_begin =
         static_cast<int32_t>((turn * (kChunkThreads / 32) + warp) * 32 * kParts);
     if (block_begin + warp_begin >= base.to_size) break;
-    // Column n of product t is place 8 (n / 2) + 2 t + n % 2 of 32, so that a lane has 8
-    // neighbouring ones of D.
+    // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2 of 32, so that a thread holds 8
+    // neighbouring positions of D.
     uint32_t b[kParts][4][kSteps][2];
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {
@@ -147,6 +149,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     const int32_t begin = block_begin + warp_begin + static_cast<int32_t>(lane % 4 * 8);
     const bool whole =
         block_begin + warp_begin >= 0 && block_begin + warp_begin <= base.to_size - 32 * kParts;
+    // Multiply and store, 16 channels per iteration.
 #pragma unroll 1
     for (uint32_t m = 0; m < channels; m += 16) {
       uint32_t a[kSteps][4];

@@ -1,4 +1,4 @@
-// Few input channels into many output channels, fp16 and bf16: on tensor cores.
+// Few input channels into many output channels on tensor cores, for fp16 and bf16.
 #pragma once
 
 #include "conv1d/cost.h"
@@ -6,11 +6,11 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kExpandMmaParts = 2;  // of 32 positions each, that a warp computes at once
+constexpr int kExpandMmaParts = 2;  // times 32 positions that a warp computes at once
 
 struct ExpandMmaArgs {
   ExpandArgs base;
-  uint32_t turns;  // of places that a warp makes, one after another
+  uint32_t turns;  // iterations of a warp over positions
 };
 
 struct ExpandMmaPlan {
@@ -18,7 +18,7 @@ struct ExpandMmaPlan {
   static constexpr const Costs& kCosts = costs::kExpandMma;
   LaunchShape launch;
   ExpandMmaArgs args;
-  int steps;  // of 16 products: 1 or 2
+  int steps;  // of 16 multiply-adds each: 1 or 2
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ExpandMmaPlan> make(const Problem& p, const Device& device);
@@ -44,7 +44,7 @@ inline std::optional<ExpandMmaPlan> ExpandMmaPlan::make(const Problem& p, const 
            p.from.channels * packs_of(turns) * kAccessBytes;
   };
   const int64_t others = p.batch * p.groups * channels.cycle;
-  // As many iterations as make up for reading taps, where there are blocks enough.
+  // More iterations amortise the load of the taps, as long as there are enough blocks.
   int64_t turns = 1;
   while ((turns + 1) * channels.block <= 96 && bytes_of(turns + 1) <= kSharedBytes / 2 &&
          others * tiles_of(turns + 1) >= 8 * device.multiprocessors) {
@@ -63,7 +63,7 @@ inline Terms ExpandMmaPlan::terms(const Problem&, const Device& device) const {
   const double products = args.base.block_channels * steps / 4.0;
   const int resident =
       static_cast<int>(std::clamp<size_t>((227 << 10) / (launch.shared_bytes + 1024), 1, 8));
-  // Inputs, matrix products in waves, and matrix products of an SM.
+  // Terms: inputs, mma in waves, mma per SM.
   return {static_cast<double>(launch.shared_bytes) * blocks_per_sm(launch, device) / 1e5,
           waves_of(launch, device, resident) * products, products * fill_of(launch, device)};
 }

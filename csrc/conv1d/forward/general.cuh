@@ -1,5 +1,4 @@
-// Convolutions value by value: any strides, steps and dilations; and their input gradient where the
-// step isn't 1.
+// Convolutions of any strides and dilations: a thread reads its inputs one by one.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -12,7 +11,8 @@ struct ValuesLane {
   uint32_t group, channel;
 };
 
-// Places of neighbouring lanes are neighbours, or those of a lane are.
+// Finds a thread's outputs. Neighbouring positions belong to neighbouring threads or, if
+// channels_first, to one thread.
 template <int kChannels, int kPlaces>
 __device__ __forceinline__ bool find_lane(ValuesLane& lane, const GeneralArgs& args) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -63,8 +63,7 @@ __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kP
   }
 }
 
-// The first weight of each of a lane's channels; channels that there are not do the first one's
-// work.
+// The first weight of each of a thread's channels. Missing channels repeat the first one.
 template <typename T, int kChannels>
 __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], const ValuesLane& lane,
                                              const GeneralArgs& args) {
@@ -76,13 +75,11 @@ __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], con
   }
 }
 
-// Taps whose inputs are loaded at once. One after the other they cost a whole latency each where
-// rows are short and their inputs not in a cache yet (depthwise (4,497,71), 8 taps, step 5, f32:
-// 8.1 us; 4.9 four at a time).
+// Taps whose inputs are loaded at once. Loaded one by one, each costs a full memory latency
+// (depthwise (4,497,71), 8 taps, stride 5, f32: 8.1 us one by one, 4.9 us by four).
 constexpr int kTapsTogether = 4;
 
-// The products with kTaps taps from tap k on, the first of which lies on place `first` of the
-// input.
+// Adds taps k to k + kTaps - 1. Tap k lies on position `first` of the input.
 template <typename T, int kChannels, int kPlaces, int kTaps>
 __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces], const T* from,
                                          const T* const (&weights)[kChannels], int64_t first,
@@ -95,7 +92,7 @@ __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces
     for (int j = 0; j < kPlaces; ++j) {
       const int64_t place = first + t * args.dilation + j * lane.place_stride * args.step;
       const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
-      // A tap by itself is left to the compiler, which mixes it with the next channel's.
+      // A single tap is left to the compiler, which mixes it with the next channel's.
       if constexpr (kTaps > 1) {
         values[t][j] = load_if(from + place * args.from_stride, valid);
       } else {
@@ -152,7 +149,7 @@ template <typename T>
 cudaError_t launch(const GeneralPlan& plan, void* to, cudaStream_t stream) {
   auto args = plan.args;
   args.to = to;
-  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // where a thread has several
+  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // if a thread has several
   return launch_kernel(
       plan.channels == 4 ? general_kernel<T, kChannels, 4> : general_kernel<T, 1, 4>, plan.launch,
       stream, args);

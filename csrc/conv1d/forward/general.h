@@ -12,15 +12,18 @@ struct GeneralArgs {
   int64_t from_batch, from_channel, from_stride, to_batch, to_channel, to_stride;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int64_t from_size, to_size, step, padding, dilation, taps;
-  uint32_t in_channels, out_channels;  // of a group: of `from` and of `to`
-  int64_t lanes;                       // of the launch
-  FastDiv row_tiles, tiles, groups;    // tiles of a row's places, of a group's output channels
-  bool channels_first;                 // neighbouring lanes take neighbouring channels,
-  uint32_t width_shift;                // or 2^width_shift of them neighbouring places
+  uint32_t in_channels, out_channels;  // per group
+  int64_t lanes;                       // threads of the launch
+  FastDiv row_tiles, tiles,
+      groups;  // tiles of positions per row, tiles of channels per group, groups
+  // Neighbouring threads have neighbouring channels if channels_first. Otherwise 2^width_shift
+  // neighbouring threads have neighbouring positions.
+  bool channels_first;
+  uint32_t width_shift;
   Activation activation;
 };
 
-// Output channels of a thread; f64 has no registers for more.
+// Output channels per thread. f64 lacks the registers for more than one.
 inline int general_channels(const Problem& p) {
   return p.to.channels >= 4 && item_of(p) < 8 ? 4 : 1;
 }
@@ -30,8 +33,8 @@ struct GeneralPlan {
   static constexpr const Costs& kCosts = costs::kGeneral;
   LaunchShape launch;
   GeneralArgs args;
-  int channels;   // output channels of a thread: 1 or 4
-  int positions;  // of a thread: 1 or 4
+  int channels;   // output channels per thread: 1 or 4
+  int positions;  // per thread: 1 or 4
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<GeneralPlan> make(const Problem& p, const Device&) {
@@ -46,7 +49,7 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_p
   plan.positions = plan.channels == 1 && one_position ? 1 : 4;
   const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
   const int64_t rows = p.batch * p.groups * tiles;
-  // One group of one image can't be split into launches that count threads with 31 bits.
+  // One group of one image can't be split into launches, which count threads with 31 bits.
   const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
   GeneralArgs& args = plan.args;
   args.channels_first =
@@ -80,7 +83,7 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_p
 inline Terms GeneralPlan::terms(const Problem& p, const Device& device) const {
   const double fill = fill_of(launch, device);
   const auto in = static_cast<double>(p.from.channels);
-  // Threads, loads of a thread that wait for each other, and multiply-adds.
+  // Terms: threads, dependent loads per thread, multiply-adds.
   return {fill, in * static_cast<double>(p.taps / 4 + p.taps % 4),
           in * static_cast<double>(p.taps) * positions * channels * fill};
 }

@@ -1,8 +1,8 @@
-// Convolutions of the half types of few input channels and many products, along contiguous rows of
-// any step, as a matrix product on tensor cores whose second factor is never stored (implicit GEMM:
-// Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", section 3): the taps of 16
-// output channels are the rows of A, the inputs under 8 outputs the columns of B, gathered from
-// shared memory in the order of the products.
+// Implicit GEMM on tensor cores (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning",
+// section 3). B is never stored: threads read its values by index from a tile of inputs.
+//
+//   A: taps of 16 channels     B: inputs of 8 positions            D: outputs
+//   w[m][(c, k)]            x  x[c, i * stride + k * dilation]  =  y[m][i]
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -10,8 +10,8 @@
 
 namespace gpuopt::conv1d {
 
-// A warp makes kGemmPositions of kRows times 16 channels. A block has the taps of these in shared
-// memory while it goes through tiles.
+// A warp computes kGemmPositions positions of 16 * kRows channels. A block loads their taps once
+// and loops over tiles of inputs.
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemmArgs args) {
@@ -26,16 +26,16 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   const uint32_t first_channel = part * kChannels;
   const uint32_t channels = min(kChannels, args.out_channels - first_channel);
   const uint32_t in_packs = args.in_channels * args.row_packs.divisor;
-  // Rows of taps are an odd number of packs apart, so that ldmatrix has no bank conflicts.
+  // Rows of taps are an odd number of vectors apart, so that ldmatrix has no bank conflicts.
   const uint32_t steps = args.row_taps.divisor / 16, pitch_packs = 2 * steps + 1;
 
   T* const taps = reinterpret_cast<T*>(shared);
   uint4* const packs = shared + kChannels * pitch_packs;
-  // Where products begin under a place: the four that a lane has of each step, side by side.
+  // The offset of each product's input from its position. A thread's four per step are adjacent.
   auto* const offsets = reinterpret_cast<uint16_t*>(packs + in_packs);
-  // A tile's outputs lie where its inputs were: as the row's packs in memory do.
+  // Outputs of a tile overwrite its inputs. Their rows are aligned as in memory.
   T* const made = reinterpret_cast<T*>(packs);
-  // Values of a pack before an address.
+  // Values between the aligned vector below an address and the address.
   const auto ahead_of = [](const T* address) {
     return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % N);
   };
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 
   const int32_t places = args.places;
   const Rows<T> rows{args.first_pack, args.last_pack};
-  // Has wait_for_copies() to be waited for.
+  // Starts copying inputs. wait_for_copies() waits for them.
   const auto copy = [&](const T* from, int32_t first) {
     for (uint32_t i = threadIdx.x; i < in_packs; i += threads) {
       uint32_t c = i;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       }
     }
     for (uint32_t i = threadIdx.x; i < 16 * steps; i += threads) {
-      // Of a step the products 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 are lane q's.
+      // Thread q of four has products 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of each step.
       const uint32_t product = i / 16 * 16 + i / 4 % 4 * 2 + i / 2 % 2 * 8 + i % 2;
       uint32_t c = min(product, args.products - 1);
       const uint32_t k = args.taps_div.divmod(c);
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   };
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_out;
-  // As many side by side as `some` is long. Has wait_for_copies() to be waited for, too.
+  // Starts copying taps, sizeof(Some) bytes at a time. wait_for_copies() waits for them.
   const auto copy_taps = [&](auto some) {
     using Some = decltype(some);
     constexpr uint32_t kSome = sizeof(Some) / sizeof(T);
@@ -80,9 +80,9 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
                     m < channels && product < args.products);
     }
   };
-  // Two at a time of an output's, wherever they lie.
+  // Reads taps of any strides, two of a channel at a time.
   const auto read_taps = [&] {
-    constexpr int kSome = kRows > 1 ? 8 : 4;  // under way at the same time, as registers allow
+    constexpr int kSome = kRows > 1 ? 8 : 4;  // loads in flight, limited by registers
     const uint32_t count = kChannels * 8 * steps;
     const auto place_of = [&](uint32_t i, uint32_t& product) {
       uint32_t m = 2 * i;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
         const uint32_t k = args.taps_div.divmod(c);
         const T* const tap =
             weight + int64_t{m} * args.weight_out + c * args.weight_in + k * args.weight_tap;
-        // The next channel's first tap follows the last one.
+        // A channel's last tap is followed by the next channel's first.
         const int64_t next =
             k + 1 < args.taps_div.divisor ? args.weight_tap : args.weight_in - k * args.weight_tap;
         some[j].values[0] = load_if(tap, m < channels && product < args.products);
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
           load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, m < channels));
     }
   }
-  // Products that there are not, of the last step: their inputs are 0, as their taps are, since
-  // these may be infinite.
+  // Masks the products of the last step that do not exist. Their taps are 0, and an infinite input
+  // would make NaN of them.
   const auto valid = [&](uint32_t row) {
     const uint32_t product = 16 * (steps - 1) + row + 2 * (lane % 4);
     return (product < args.products ? 0xffffu : 0) |
@@ -137,7 +137,8 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
     uint32_t image = unit;
     const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * places;
-    if (unit != first_unit) __syncthreads();  // the tile before is stored
+    if (unit != first_unit) __syncthreads();  // the previous tile is stored
+    // Load inputs and, once, taps.
     copy(static_cast<const T*>(args.from) + image * args.from_batch +
              int64_t{group} * args.in_channels * args.from_channel,
          begin * args.step - args.padding);
@@ -159,11 +160,12 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     wait_for_copies();
     __syncthreads();
 
+    // Multiply.
     float sums[kRows][kParts][4] = {};
     const int32_t warp_begin = static_cast<int32_t>(warp) * kGemmPositions;
-    const bool has_places = warp_begin < places;  // or only copies
+    const bool has_places = warp_begin < places;  // other warps only copy
     if (has_places && begin + warp_begin < args.to_size) {
-      // Column n of product t is place 8 t + n.
+      // Column n of mma t is position 8 t + n.
       const T* const own = reinterpret_cast<const T*>(packs) +
                            (warp_begin + static_cast<int32_t>(lane / 4)) * args.step;
       const uint4* const a_packs = shared + lane % 16 * pitch_packs + lane / 16;
@@ -194,8 +196,9 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
         }
       }
     }
-    __syncthreads();  // the inputs are read
+    __syncthreads();  // all inputs are read
 
+    // Store, by way of shared memory.
 #pragma unroll
     for (int i = 0; i < kRows * kParts * 4; ++i) {
       sums[i / 4 / kParts][i / 4 % kParts][i % 4] += bias[i / 4 / kParts][i % 4 / 2];

@@ -1,4 +1,4 @@
-// fp16 and bf16 of many multiply-adds: implicit GEMM, one of whose factors is read by index.
+// fp16 and bf16 with many multiply-adds: implicit GEMM on tensor cores.
 #pragma once
 
 #include <cmath>
@@ -8,26 +8,27 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kGemmPositions = 32;  // positions of a warp,
-constexpr int kGemmRows = 4;        // and times 16 channels, at most
+constexpr int kGemmPositions = 32;  // positions per warp
+constexpr int kGemmRows = 4;        // tiles of 16 channels per warp, at most
 
-// Blocks of an SM, of `rows` times 16 channels, as registers allow.
+// Blocks per SM, limited by registers. Each computes `rows` times 16 channels.
 constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; }
 
 struct ImplicitGemmArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;  // see Rows
+  const char *first_pack, *last_pack;
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, dilation, taps;
-  int32_t places;                      // of a tile, which not all warps may have
-  uint32_t in_channels, out_channels;  // of a group
-  uint32_t products;                   // of an output
-  uint32_t tap_values;  // 1, 2, 4 or 8 that an output's taps consist of, side by side and aligned
-  uint32_t units;       // tiles of all images
+  int32_t places;                      // positions per tile
+  uint32_t in_channels, out_channels;  // per group
+  uint32_t products;                   // multiply-adds per output
+  // Taps of an output that are adjacent and aligned: 1, 2, 4 or 8 are copied at once.
+  uint32_t tap_values;
+  uint32_t units;  // tiles of all images
   FastDiv unit_blocks, tiles, parts, taps_div;
-  // Of a row in shared memory: packs of inputs and of outputs, and the products of whole steps.
+  // Per row in shared memory: vectors of inputs, vectors of outputs, and taps padded to 16.
   FastDiv row_packs, made_packs, row_taps;
   Activation activation;
 };
@@ -37,14 +38,14 @@ struct ImplicitGemmPlan {
   static constexpr const Costs& kCosts = costs::kImplicitGemm;
   LaunchShape launch;
   ImplicitGemmArgs args;
-  int rows;  // times 16 channels, of a block
+  int rows;  // tiles of 16 channels per block
   size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ImplicitGemmPlan> make(const Problem& p, const Device& device);
 };
 
-// How many of an output's taps lie side by side and aligned, so that they are loaded at once.
+// The number of an output's taps that are adjacent and aligned, so that they are copied at once.
 inline uint32_t tap_values_of(const Problem& p) {
   const int64_t products = macs_per_output(p);
   if (p.weight.tap_stride != 1 || p.weight.in_stride != p.taps) return 1;
@@ -57,7 +58,7 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
                                                               const Device& device) {
   if (!is_half(p) || !has_plain_rows(p) || p.from.channels > 16) return {};
   constexpr int64_t kValues = kAccessBytes / 2;
-  const int64_t all_rows = ceil_div<int64_t>(p.to.channels, 16);  // times 16 channels
+  const int64_t all_rows = ceil_div<int64_t>(p.to.channels, 16);  // in tiles of 16 channels
   const int64_t steps = ceil_div<int64_t>(macs_per_output(p), 16);
   const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kMostSharedBytes);
   struct Shape {
@@ -78,10 +79,8 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
     shape.bytes = channels * (32 * steps + kAccessBytes) + std::max(inputs, made);
     return shape;
   };
-  // Fewer channels of a block and smaller ones for short rows, where there would be few, and where
-  // they don't fit. On an H100, us, of 8, 4 and 2 warps: (46,126,303) to 5565, 21 groups, 7 taps,
-  // stride 5 161, 84 and 67; (4,48,2000) to 96, 4 groups, 7 taps, stride 3, of 4 and of 2, 7.8 and
-  // 5.4.
+  // Blocks shrink for short rows, for launches with few blocks, and to fit into shared memory
+  // ((46,126,303) to 5565, 21 groups, 7 taps, stride 5: 161 us with 8 warps, 67 us with 2).
   int64_t warps = kThreads / 32, rows = std::min<int64_t>(kGemmRows, all_rows);
   while (warps > 2 && 2 * p.to.size <= warps * kGemmPositions) warps /= 2;
   const auto blocks = [&] {
@@ -94,7 +93,7 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   while (rows > 1 && shape_of(warps, rows).bytes > most_shared) --rows;
   const Shape shape = shape_of(warps, rows);
   if (shape.bytes > most_shared) return {};
-  // Blocks of a group and some channels of it go through tiles of all images.
+  // A block keeps the taps of some channels of a group and loops over tiles of all images.
   const int64_t units = p.batch * shape.row_tiles;
   if (units >= kFar) return {};
   const int64_t parts = p.groups * shape.parts;
@@ -104,9 +103,8 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   const int64_t turns =
       ceil_div(units, std::max<int64_t>(device.multiprocessors * resident / parts, 1));
   const int64_t unit_blocks = ceil_div(units, turns);
-  // Few blocks have more warps than compute outputs, which help to copy: (8,16,66) to 104, 4
-  // groups, 41 taps 11.3 us without and 4.5 with them, (7,160,11) to 950, 10 groups, 49 taps,
-  // stride 4 29.3 and 10.8.
+  // In launches with few blocks, extra warps help to copy ((8,16,66) to 104, 4 groups, 41 taps:
+  // 11.3 us without them, 4.5 us with them).
   int threads = static_cast<int>(shape.threads);
   while (threads < kThreads &&
          parts * unit_blocks * threads < int64_t{device.multiprocessors} * kThreads) {
@@ -143,7 +141,7 @@ inline Terms ImplicitGemmPlan::terms(const Problem& p, const Device& device) con
   const double blocks = launch.blocks, threads = launch.threads;
   const double mean = static_cast<double>(args.units) / args.unit_blocks.divisor;
   const double units = std::ceil(mean), sms = device.multiprocessors;
-  // Inputs that are read by index, outputs, taps; tiles of a block, and steps of 16 multiply-adds.
+  // Terms: inputs read by index, outputs, taps, tiles per block, steps of 16 multiply-adds.
   return {blocks * mean * steps * threads / sms / 2048,
           blocks * mean * rows * 16 * threads / sms / 1e4,
           rows * 16 * steps * 16 * blocks / sms / 1e4, units, units * steps};

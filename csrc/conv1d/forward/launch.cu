@@ -1,4 +1,4 @@
-// Plan -> kernel, of the forward pass.
+// Starts the kernel of a forward plan.
 #include "conv1d/conv1d.h"
 #include "conv1d/forward/channels_last.cuh"
 #include "conv1d/forward/direct.cuh"

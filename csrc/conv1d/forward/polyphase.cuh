@@ -1,9 +1,7 @@
-// Convolutions of many taps along contiguous rows, of any step or any dilation: bound by
-// multiply-adds, not by memory. A warp cuts what it reads into phases, in each of which neighbours
-// are `phases` places apart, so that taps slide over neighbours whatever the step or the dilation
-// (polyphase decomposition: Vaidyanathan, "Multirate Systems and Filter Banks", section 4.3). With
-// a step, each phase of the input meets every phases-th tap; with a dilation, outputs have phases
-// of their own, and all taps.
+// Polyphase convolutions with many taps, bound by multiply-adds (Vaidyanathan, "Multirate Systems
+// and Filter Banks", section 4.3). Neighbours within a phase are `phases` positions apart, so taps
+// slide over neighbours whatever the stride or the dilation. With a stride, input phase p meets
+// taps p, p + phases, and so on. With a dilation, outputs have phases too, and each meets all taps.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -11,9 +9,11 @@
 
 namespace gpuopt::conv1d {
 
-// The inputs of a warp in shared memory, in packs of four values of a phase. Those with even
-// numbers lie side by side in each phase, and so do those with odd ones behind all of these: lanes,
-// whose outputs are two packs apart, read neighbouring packs, from all banks.
+// A warp's inputs in shared memory, in vectors of four values of one phase. Even and odd vectors
+// lie apart: outputs of neighbouring threads are two vectors apart, and reads then use all banks.
+//
+//   even:  phase 0: v0 v2 v4 ... | phase 1: v0 v2 v4 ...
+//   odd:   phase 0: v1 v3 v5 ... | phase 1: v1 v3 v5 ...
 struct Phases {
   float* first;
   uint32_t phases, pitch;
@@ -22,12 +22,11 @@ struct Phases {
     const uint32_t pack = index / 4;
     return first + ((pack % 2 * phases + phase) * pitch + pack / 2) * 4 + index % 4;
   }
-  // From a value to the one that is 32 further on in its phase.
+  // Distance in shared memory of values 32 apart in one phase.
   static constexpr int kFurther = 32 / 8 * 4;
 };
 
-// Of `count` values those of a lane, every 32nd, with their phase and their index in it:
-// visit(phase, index, number).
+// Calls visit(phase, index in the phase, number) for every 32nd of `count` values from `lane` on.
 template <typename Visit>
 __device__ __forceinline__ void visit_phases(int32_t lane, int32_t count, const FastDiv& phases,
                                              const Visit& visit) {
@@ -46,7 +45,7 @@ __device__ __forceinline__ void visit_phases(int32_t lane, int32_t count, const 
   }
 }
 
-// A value in float32 to shared memory, or 0 if not `valid`.
+// Copies a value to shared memory as f32, or 0 if not `valid`.
 template <typename T>
 __device__ __forceinline__ void copy_value(float* to, const T* from, bool valid) {
   if constexpr (sizeof(T) == 4) {
@@ -56,14 +55,14 @@ __device__ __forceinline__ void copy_value(float* to, const T* from, bool valid)
   }
 }
 
-// The inputs under a lane's segments of outputs and a pack of taps: a ring of four packs for each,
-// of which three are under these and the last is on its way, so that nothing is moved in registers.
+// The inputs under a thread's segments and a vector of taps: a ring of four vectors per segment.
+// Three are multiplied while the fourth is loaded, and nothing moves between registers.
 template <int kSegments>
 struct PhaseWindows {
   static constexpr int kRing = 16;
   float values[kSegments][kRing];
 
-  // Pack `pack` of each segment, from those of its even and odd packs on.
+  // Reads vector `pack` of each segment. `even` points to the segments' even vectors.
   __device__ __forceinline__ void read(int pack, const uint4* const (&even)[kSegments],
                                        uint32_t to_odd) {
 #pragma unroll
@@ -75,14 +74,14 @@ struct PhaseWindows {
     }
   }
 
-  // Taps 4 step to 4 step + 3, of which `left` there are.
+  // Adds taps 4 step to 4 step + 3, of which `left` exist.
   template <bool kAll>
   __device__ __forceinline__ void add(float (&sums)[kSegments][kSegmentOutputs], int step,
                                       const float* taps, int32_t left) const {
     const auto own = pack_of<float>(load_shared_whole(reinterpret_cast<const uint4*>(taps) + step));
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      // Never taps of 0 in the place of others, which infinite values would make NaN.
+      // Missing taps are skipped: 0 times an infinite value is NaN.
       if (kAll || t == 0 || t < left) {
 #pragma unroll
         for (int s = 0; s < kSegments; ++s) {
@@ -97,7 +96,7 @@ struct PhaseWindows {
   }
 };
 
-// The products of a lane's segments with `count` taps and the inputs of a phase.
+// Adds `count` taps and the inputs of one phase to a thread's segments.
 template <int kSegments>
 __device__ __forceinline__ void slide_over_phase(float (&sums)[kSegments][kSegmentOutputs],
                                                  const uint4* const (&first)[kSegments],
@@ -127,7 +126,7 @@ __device__ __forceinline__ void slide_over_phase(float (&sums)[kSegments][kSegme
   }
 }
 
-// (As many blocks as registers allow: with 8 of two segments, or 10 of one, they spill.)
+// Registers limit the blocks per SM: 8 with two segments, or 10 with one, spill.
 template <typename T, int kSegments, Cut kCut>
 __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     polyphase_kernel(const __grid_constant__ PolyphaseArgs args) {
@@ -150,6 +149,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
   const auto stage_of = [&](uint32_t c) {
     return packs + (args.stages == 2 ? c % 2 : c) * channel_packs;
   };
+  // Load the inputs and taps of one channel.
   const auto copy = [&](uint32_t c) {
     uint4* const stage = stage_of(c);
     const Phases inputs{reinterpret_cast<float*>(stage), phases, args.phase_pitch};
@@ -165,8 +165,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
                        copy_input(inputs.at(phase, index), number);
                      });
       } else {
-        // A lane's next value of the same phase is always as far away, so that only the first ones
-        // take divisions.
+        // A thread's values of one phase are equally far apart, so only the first needs a division.
         const int32_t apart = kCut == Cut::kOne ? 32 : static_cast<int32_t>(32 * phases);
 #pragma unroll 1
         for (int32_t begin = lane; begin < min(args.values, apart); begin += 32) {
@@ -174,9 +173,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
           const uint32_t phase = kCut == Cut::kOne ? 0 : args.phases.divmod(index);
           float* to = inputs.at(phase, index);
           if constexpr (sizeof(T) == 2) {
-            // Half types are converted, so that a lane waits for them: for all that it has of a
-            // phase, 8 and one for each 32 taps, at once. (3,11,22505) with 53 taps, step 5, took
-            // 23.8 us when it was one by one, and takes 10.1 (H100).
+            // Converted values pass through registers, so that a thread waits for them. Ten are in
+            // flight at once ((3,11,22505), 53 taps, stride 5: 23.8 us one by one, 10.1 us by ten).
             constexpr int kSome = 10;
 #pragma unroll 1
             for (int32_t number = begin; number < args.values; number += kSome * apart) {
@@ -224,8 +222,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     end_copy_group();
   };
 
-  // The phase and the place in it of each segment; lanes that have none do another's work and leave
-  // it.
+  // The phase of each segment and its index there. Threads without a segment repeat another's and
+  // store nothing.
   uint32_t phase[kSegments], segment[kSegments];
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {
@@ -245,6 +243,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     args.stages == 2 && copied > c + 1 ? wait_for_copy_groups<1>() : wait_for_copy_groups<0>();
     __syncwarp();
     const uint4* const stage = stage_of(c);
+    // Multiply.
     const auto* taps = reinterpret_cast<const float*>(stage + to_taps);
     const uint4* first[kSegments];
 #pragma unroll
@@ -269,6 +268,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
 
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {
+    // Store.
     if (signal.bias != nullptr) {
 #pragma unroll
       for (int i = 0; i < kSegmentOutputs; ++i) sums[s][i] += bias;
@@ -303,7 +303,7 @@ cudaError_t launch(const PolyphasePlan& plan, void* to, cudaStream_t stream) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
     if (plan.cut == Cut::kInputs) return start(polyphase_kernel<T, 1, Cut::kInputs>);
-    if constexpr (sizeof(T) == 4) {  // tensor cores take the others of fp16 and bf16
+    if constexpr (sizeof(T) == 4) {  // other fp16 and bf16 problems run on tensor cores
       if (plan.cut == Cut::kOutputs) {
         return plan.wide ? start(polyphase_kernel<T, 2, Cut::kOutputs>)
                          : start(polyphase_kernel<T, 1, Cut::kOutputs>);

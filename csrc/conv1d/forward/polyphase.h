@@ -1,5 +1,5 @@
-// Polyphase decomposition, for many taps: a row is split into phases, each of which is a
-// convolution of stride 1 without dilation.
+// Polyphase decomposition for many taps. A row is split into phases, each of which is a convolution
+// of stride 1 without dilation.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -7,59 +7,62 @@
 
 namespace gpuopt::conv1d {
 
-// Neighbours of a phase that a thread computes, in one segment or in two.
+// A segment: neighbouring outputs of one phase that a thread computes. A thread has one or two.
 constexpr int kSegmentOutputs = 8;
 
 enum class Cut : uint8_t {
-  kOne,      // one phase: stride and dilation are 1
-  kInputs,   // of the input, by the stride
-  kOutputs,  // of outputs and input, by the dilation
+  kOne,      // stride and dilation are 1
+  kInputs,   // the stride splits the input
+  kOutputs,  // the dilation splits outputs and input
 };
 
 struct PolyphaseArgs {
-  ChunkArgs chunk;  // warp_tiles are outputs of a warp, warp_packs an input channel's and its taps'
-  int32_t gap;      // values of a row from one that is read to the next
+  // warp_tiles counts outputs per warp, warp_packs the vectors of an input channel and its taps.
+  ChunkArgs chunk;
+  int32_t gap;  // distance between the values of a row that are read
   FastDiv phases;
-  uint32_t phase_pitch;     // packs of a phase with even numbers, and as many with odd ones
-  uint32_t phase_segments;  // of a warp's outputs: of each phase, if the phases are the outputs'
-  int32_t values;           // that are read of a row
-  uint32_t stages;          // input channels in shared memory at once: two, or all
-  uint32_t taps_pitch;      // values from the taps of one phase to the next's
+  // Vectors per phase with even indices, which is also the number with odd indices.
+  uint32_t phase_pitch;
+  // Segments per warp, or per phase if the dilation splits the outputs.
+  uint32_t phase_segments;
+  int32_t values;       // values read per row
+  uint32_t stages;      // input channels in shared memory at once: two, or all
+  uint32_t taps_pitch;  // distance in values between the taps of two phases
 };
 
-// The stride and the dilation, divided by their common divisor: the values of a row that no tap
-// meets are left out.
+// Stride and dilation, divided by their greatest common divisor `gap`. Only every `gap`th value of
+// a row is read.
 struct Cuts {
   int64_t gap, step, dilation;
   explicit Cuts(const Problem& p)
       : gap(std::gcd(p.stride, p.dilation)), step(p.stride / gap), dilation(p.dilation / gap) {}
 };
 
-// Vectors from one phase to the next, at least `packs`. Neighbouring threads read vectors of one
-// phase after another, if the phases are the outputs', and then the next ones of each: eight of
-// these, of 16 bytes, are best in different banks.
+// Distance in vectors between phases, at least `packs`. If the dilation splits the outputs,
+// neighbouring threads read one vector of each phase, then the next one of each. Eight of these
+// 16-byte vectors should lie in different banks.
 inline int64_t phase_pitch(int64_t packs, int64_t phases) {
   if (phases == 1) return packs;
-  // With an even number of phases, threads in the same one have 8 / phases vectors between them.
-  // With an odd number, phases times the pitch is one vector more than all banks, so that the next
-  // vector of the first phase follows the last phase's. (Of 6, the fewest share a bank.)
+  // If `phases` is even, a pitch of 8 / phases modulo 8 puts them there. If it is odd, phases times
+  // the pitch is 1 modulo 8: the next vector of phase 0 follows the last phase's. For 6 phases, 5
+  // has the fewest conflicts.
   int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
   while (phases % 2 && rest * phases % 8 != 1) ++rest;
   while (packs % 8 != rest) ++packs;
   return packs;
 }
 
-// How a warp is laid out whose threads have so many segments.
+// The layout of a warp whose threads have `segments` segments each.
 struct PolyphaseShape {
   int64_t segments, phases, phase_segments, phase_pitch, taps_pitch, warp_packs, outputs, row_warps;
 
   PolyphaseShape(const Problem& p, const Cuts& cuts, int64_t segments)
       : segments(segments), phases(std::max(cuts.step, cuts.dilation)) {
-    // Segments of each phase of the outputs, if these have several.
+    // Segments per phase of the outputs.
     phase_segments = 32 * segments / cuts.dilation;
-    const int64_t taps = ceil_div<int64_t>(ceil_div(p.taps, cuts.step), 4);  // vectors of a phase
+    const int64_t taps = ceil_div<int64_t>(ceil_div(p.taps, cuts.step), 4);  // vectors per phase
     const int64_t phase_outputs = phase_segments * kSegmentOutputs;
-    // Every vector of taps takes one more vector of inputs, behind the three of the last segment.
+    // Each vector of taps needs one more vector of inputs behind the three under the last segment.
     phase_pitch =
         conv1d::phase_pitch(ceil_div<int64_t>(phase_outputs / 4 + 1 + taps, 2), cuts.dilation);
     taps_pitch = 4 * taps;
@@ -75,7 +78,7 @@ struct PolyphasePlan {
   LaunchShape launch;
   PolyphaseArgs args;
   Cut cut;
-  bool wide;  // two segments a thread
+  bool wide;  // two segments per thread
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<PolyphasePlan> make(const Problem& p, const Device& device);
@@ -83,7 +86,7 @@ struct PolyphasePlan {
 
 inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const Device& device) {
   const Cuts cuts(p);
-  // Tensor cores take dilated taps of fp16 and bf16 as well.
+  // fp16 and bf16 with s' = 1 run on tensor cores (toeplitz).
   if (item_of(p) == 8 || !has_plain_rows(p) || std::min(cuts.step, cuts.dilation) > 1 ||
       cuts.dilation > 32 || cuts.gap > 1024 || (is_half(p) && cuts.step == 1)) {
     return {};
@@ -99,8 +102,8 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
     }
   }
   const int64_t warps = rows * shape.row_warps;
-  // All input channels at once where that is little enough for all warps of an SM, so that memory
-  // is waited for once.
+  // All input channels are staged at once if they fit for all warps of an SM. Memory is then waited
+  // for once.
   const int64_t channel_bytes = shape.warp_packs * kAccessBytes;
   const int64_t resident = ceil_div<int64_t>(warps, device.multiprocessors);
   int64_t stages = std::min<int64_t>(p.from.channels, 2);
@@ -145,8 +148,8 @@ inline Terms PolyphasePlan::terms(const Problem& p, const Device& device) const 
   const double macs = channels * (wide ? 2 : 1) * kSegmentOutputs *
                       static_cast<double>(ceil_div(p.taps, cuts.step) * cuts.step) / 4;
   const double read = channels * static_cast<double>(args.values) / 32;
-  // Values of an SM, values of a thread, multiply-adds of an SM; values of an SM whose phases are
-  // the outputs', and of those with gaps.
+  // Terms: values per SM and per thread, multiply-adds per SM, values in output phases, values with
+  // gaps.
   return {read * fill, read, macs * fill, cuts.dilation > 1 ? read * fill : 0,
           cuts.gap > 1 ? read * fill * static_cast<double>(std::min<int64_t>(cuts.gap, 8)) : 0};
 }

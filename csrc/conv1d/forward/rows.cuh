@@ -1,5 +1,5 @@
-// Convolutions of step 1 along contiguous rows: a block copies the input under a tile of outputs to
-// shared memory, where its lanes slide over it.
+// Stride 1 along short rows: a block copies the inputs under a tile to shared memory, and its
+// threads slide over them.
 #pragma once
 
 #include "conv1d/device/slide.cuh"
@@ -7,7 +7,7 @@
 
 namespace gpuopt::conv1d {
 
-// Loads of a lane under way.
+// Loads of taps in flight per thread.
 constexpr int kTapsAtOnce = 4;
 
 // A thread computes a vector of outputs.
@@ -27,11 +27,11 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
                 (int64_t{group} * args.out_channels + channel) * args.to_channel;
   const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % N);
   const int32_t begin = static_cast<int32_t>(segment.lane) * P - misaligned;
-  // The place of the segment's first tap.
+  // The input position of the segment's first tap.
   const int32_t first = static_cast<int32_t>(segment.first) * P - misaligned - args.padding;
   const T* const from = static_cast<const T*>(args.from) + image * args.from_batch +
                         int64_t{group} * args.in_channels * args.from_channel;
-  const uint32_t row_taps = args.in_channels * args.taps_pitch;  // of a channel
+  const uint32_t row_taps = args.in_channels * args.taps_pitch;  // per output channel
   C* const taps = reinterpret_cast<C*>(shared) + segment.block_row * row_taps;
   const uint32_t lane_packs = threadIdx.x * (P / N) + segment.block_row * args.halo_packs;
   uint4* const packs = shared + args.block_rows * row_taps / (kPackBytes / sizeof(C)) + lane_packs;
@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
   wait_for_grid_before();
 
   if (works) {
+    // Load inputs.
     const Rows<T> rows{args.first_pack, args.last_pack};
     for (uint32_t c = 0; c < args.in_channels; ++c) {
       const T* const input = from + c * args.from_channel;
@@ -49,8 +50,7 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
                       static_cast<int32_t>(segment.lanes * (P / N) + args.halo_packs),
                       segment.index(), static_cast<int32_t>(segment.lanes));
     }
-    // Several at once, as each waits for memory: a lane alone may have all the taps of a short row
-    // to fetch.
+    // Load taps, several at once: a single thread may load all taps of a short row.
     const T* const weight =
         static_cast<const T*>(args.weight) + group * args.weight_group + channel * args.weight_out;
     const uint32_t count = args.in_taps;
@@ -76,6 +76,7 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
   __syncthreads();
   if (!works || begin >= args.to_size) return;
 
+  // Multiply.
   C sums[P] = {};
   for (uint32_t c = 0; c < args.in_channels; ++c) {
     const auto ahead = static_cast<uint32_t>(
@@ -89,6 +90,7 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
     }
   }
 
+  // Store.
   if (args.bias != nullptr) {
     const int64_t index = int64_t{group} * args.out_channels + channel;
     const C bias = to_compute(static_cast<const T*>(args.bias)[index * args.bias_stride]);

@@ -1,4 +1,4 @@
-// Stride 1 along short rows: neighbouring threads may be of different rows.
+// Stride 1 along short rows: neighbouring threads may have different rows.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -7,7 +7,7 @@
 namespace gpuopt::conv1d {
 
 enum class Taps : uint8_t {
-  kOneStep,  // no more than row_taps()
+  kOneStep,  // at most row_taps()
   kSliding,
   kDilated,
 };
@@ -15,23 +15,23 @@ enum class Taps : uint8_t {
 struct RowsArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;  // see Rows
+  const char *first_pack, *last_pack;
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, bias_stride;
   int32_t weight_tap, from_size, to_size, padding, dilation, taps;
-  uint32_t in_channels, out_channels;  // of a group
-  uint32_t rows;                       // of the launch
-  uint32_t block_rows;                 // of a block, at most
-  uint32_t halo_packs;                 // behind those under a segment's lanes
-  uint32_t taps_pitch;                 // from one row of taps to the next in shared memory
-  uint32_t in_taps;                    // in_channels * taps
-  FastDiv row_lanes;                   // lanes of a row
+  uint32_t in_channels, out_channels;  // per group
+  uint32_t rows;                       // in the launch
+  uint32_t block_rows;                 // per block, at most
+  uint32_t halo_packs;                 // halo vectors behind a segment
+  uint32_t taps_pitch;                 // values between rows of taps in shared memory
+  uint32_t in_taps;
+  FastDiv row_lanes;  // threads per row
   FastDiv taps_div;
-  FastDiv parts, groups;  // output channels of a group; groups
+  FastDiv parts, groups;  // output channels per group, groups
   Activation activation;
 };
 
-// Rows that the neighbouring threads of a block may be of.
+// Rows that neighbouring threads of one block span, at most.
 inline int64_t most_rows(int64_t threads, int64_t row_lanes, int64_t rows) {
   return std::min(std::min(threads, (threads - 2) / row_lanes + 2), rows);
 }
@@ -47,7 +47,7 @@ struct RowsPlan {
   static std::optional<RowsPlan> make(const Problem& p, const Device& device);
 };
 
-// Threads of a block, as many as there is shared memory for.
+// Blocks have as many threads as shared memory allows.
 inline std::optional<RowsPlan> RowsPlan::make(const Problem& p, const Device&) {
   const int64_t item = item_of(p), values = kAccessBytes / item;
   if (item == 8 || !has_plain_rows(p) || !has_unit_stride(p)) return {};
@@ -56,7 +56,7 @@ inline std::optional<RowsPlan> RowsPlan::make(const Problem& p, const Device&) {
   const int64_t row_bytes =
       p.from.channels * (taps_pitch * compute_bytes(p) + halo_packs * kAccessBytes);
   const int64_t lane_bytes = p.from.channels * kAccessBytes;
-  // Threads read so far behind a tile, and don't use it.
+  // Threads read this far behind a tile without using the values.
   const int64_t margin = (taps_pitch / values + 4) * kAccessBytes;
   if (rows * row_lanes > kMaxIndex32 - kThreads) return {};
   const auto block_rows_of = [&](int threads) { return most_rows(threads, row_lanes, rows); };
@@ -96,7 +96,7 @@ inline Terms RowsPlan::terms(const Problem& p, const Device& device) const {
              own = 16.0 / static_cast<double>(item_of(p));
   const double per_sm = blocks_per_sm(launch, device), macs = in * static_cast<double>(p.taps);
   const double dilated = taps == Taps::kDilated ? macs * own : 0;
-  // Multiply-adds of a thread, taps of an SM, shared memory; dilated taps of an SM, and of a
+  // Terms: multiply-adds per thread, taps per SM, shared memory, dilated taps per SM and per
   // thread.
   return {in * static_cast<double>(ceil_div<int64_t>(p.taps, 8) * 8) * own, macs * per_sm,
           static_cast<double>(launch.shared_bytes) * per_sm / 1e5,

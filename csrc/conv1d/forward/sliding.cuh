@@ -1,5 +1,5 @@
-// Convolutions of step 1 along contiguous rows, in chunks: a warp makes tile after tile of its
-// outputs from shared memory.
+// f32 and f64 of stride 1 along contiguous rows, in chunks: a warp computes one tile after another
+// from shared memory.
 #pragma once
 
 #include <type_traits>
@@ -10,13 +10,12 @@
 
 namespace gpuopt::conv1d {
 
-// A lane has two packs of a tile's outputs: the warp's lanes have all the first ones side by side,
-// then all the second ones.
+// A thread has two vectors of a tile's outputs. The second is kSecondPack vectors behind the first.
 template <typename T>
 constexpr int kTileOutputs = 64 * kPackSize<T>;
 constexpr int kSecondPack = 32;
 
-// Calls visit with what Chunk::ahead says as a constant, so that nothing is moved in registers.
+// Calls visit with `ahead` as a constant, so that register indices are constants.
 template <typename T, typename Visit>
 __device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
   constexpr int N = kPackSize<T>;
@@ -29,16 +28,21 @@ __device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
   }
 }
 
-// The inputs under a lane's two packs of outputs and a step of as many taps as a pack has values: a
-// ring of three packs for each, so that nothing is moved in registers. kAhead is the number of
-// values between an input row's first pack and the first tap's place.
+// The inputs under a thread's two vectors of outputs, as a ring of three input vectors for each. A
+// read overwrites the oldest, so nothing moves between registers:
+//
+//   v0 v1 v2   taps 0 to N - 1
+//   v3 v1 v2   taps N to 2 N - 1
+//   v3 v4 v2   taps 2 N to 3 N - 1
+//
+// kAhead is Chunk::ahead, the values of the first vector before the first tap's position.
 template <typename T, int kAhead>
 struct Windows {
   using C = compute_t<T>;
   static constexpr int N = kPackSize<T>;
   C values[2][3 * N];
 
-  // Pack i of the row into its place of the ring.
+  // Reads vector i of the row into the ring.
   template <int i>
   __device__ __forceinline__ void read(const uint4* row) {
 #pragma unroll
@@ -49,13 +53,13 @@ struct Windows {
     }
   }
 
-  // The products with the taps of a step, or with the `count` that are left, from pack kFirst on.
+  // Adds N taps, or the `count` that are left if not kAll. The oldest vector is kFirst.
   template <int kFirst, bool kAll>
   __device__ __forceinline__ void add(C (&sums)[2][N], const C* taps, int32_t count) const {
     const auto own = load_pack<C, N>(taps);
 #pragma unroll
     for (int t = 0; t < N; ++t) {
-      // Never taps of 0 in the place of others, which infinite values would make NaN.
+      // Missing taps are skipped: 0 times an infinite value is NaN.
       if (kAll || t == 0 || t < count) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -70,7 +74,7 @@ struct Windows {
   }
 };
 
-// The products of a lane's outputs with one input row of the chunk, tap after tap.
+// Adds one input row of the chunk to a thread's outputs.
 template <int kAhead, typename T, int N>
 __device__ __forceinline__ void slide_over(compute_t<T> (&sums)[2][N], const uint4* row,
                                            const compute_t<T>* taps, int32_t count) {
@@ -122,6 +126,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
+  // Load.
   const Chunk<T, kTile> chunk(args, warp);
   chunk.copy(args, copies, shared + first_pack, 0, static_cast<int32_t>(args.warp_packs));
   C* const taps = reinterpret_cast<C*>(shared + first_taps);
@@ -140,6 +145,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   int32_t begin = chunk.begin + static_cast<int32_t>(lane) * N;
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
+    // Multiply.
     C sums[2][N] = {};
     const uint4* const row = shared + (first_pack + tile * (2 * kSecondPack) + lane);
     if constexpr (kDilated) {
@@ -154,6 +160,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
         slide_over<decltype(constant)::value, T>(sums, row, taps, args.taps);
       });
     }
+    // Store.
     if (args.bias != nullptr) {
       const C bias = biases[threadIdx.x / 32];
 #pragma unroll

@@ -32,7 +32,7 @@ inline Terms SlidingPlan::terms(const Problem& p, const Device& device) const {
   const auto channels = static_cast<double>(p.from.channels);
   const double macs =
       tiles * channels * static_cast<double>(ceil_div<int64_t>(p.taps, 8) * 8) * (dilated ? 2 : 1);
-  // Taps of a warp, dilated taps of an SM, tiles, taps of an SM, and positions between taps.
+  // Terms: taps per warp, dilated taps per SM, tiles, taps per SM, span of the taps.
   return {macs, dilated ? macs * fill : 0, tiles * channels * fill, macs * fill,
           channels * fill *
               static_cast<double>((p.taps - 1) * (p.taps > 1 ? p.dilation : 1) * item_of(p)) /

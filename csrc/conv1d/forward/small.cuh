@@ -1,7 +1,6 @@
-// Convolutions of few values: a lane for each, or several where it has many products, with all
-// inputs and taps under way at once. What takes a microsecond or two waits for memory: for
-// arguments, for instructions and for values. So there is little of the first two, and the last
-// ones are waited for once.
+// Small problems: a thread per output, or several for many multiply-adds. A launch of one or two
+// microseconds waits for arguments, instructions and values. So the code is short, and all inputs
+// and taps are in flight at once.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -9,8 +8,8 @@
 
 namespace gpuopt::conv1d {
 
-// Up to kProducts of a lane, of one input channel a group or of several. (Without a number of
-// blocks ptxas takes fewer registers than all loads at once need.)
+// kProducts: most multiply-adds per thread. kOneChannel: one input channel per group. Without a
+// number of blocks, ptxas takes fewer registers than all loads at once need.
 template <typename T, int kProducts, bool kOneChannel>
 __global__ void __launch_bounds__(kMostSmallThreads, 1)
     small_kernel(const __grid_constant__ SmallArgs args) {
@@ -32,7 +31,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
   const T bias =
       load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, args.bias != nullptr);
 
-  // The part's first product.
+  // The part's first multiply-add.
   const int32_t begin = static_cast<int32_t>(part) * args.part_products;
   const int32_t left = min(args.products - begin, args.part_products);
   const auto taps_of_channel = static_cast<int32_t>(args.taps.divisor);
@@ -50,6 +49,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
   const T* weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                     out * args.weight_out + in_channel * args.weight_in + tap * args.weight_tap;
 
+  // Load.
   T values[kProducts], taps[kProducts];
 #pragma unroll
   for (int i = 0; i < kProducts; ++i) {
@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
       }
     }
   }
+  // Multiply and reduce.
   compute_t<T> sum[1] = {};
 #pragma unroll
   for (int i = 0; i < kProducts; ++i) {
@@ -78,6 +79,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
   for (uint32_t apart = width; apart < 32; apart *= 2) {
     sum[0] += __shfl_down_sync(0xffffffffu, sum[0], apart);
   }
+  // Store.
   if (part > 0 || !works) return;
   if (args.bias != nullptr) sum[0] += to_compute(bias);
   activate(sum, args.activation);

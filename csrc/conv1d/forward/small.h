@@ -8,9 +8,10 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kSmallThreads = 128;      // of a block,
-constexpr int kMostSmallThreads = 256;  // or of many blocks, each of which takes time to start
-constexpr int kSmallMacs = 24;          // multiply-adds of a thread, at most
+constexpr int kSmallThreads = 128;  // threads per block
+constexpr int kMostSmallThreads =
+    256;  // threads per block of large launches, as starting a block takes time
+constexpr int kSmallMacs = 24;  // multiply-adds per thread, at most
 
 struct SmallArgs {
   const void *from, *weight, *bias;
@@ -18,11 +19,13 @@ struct SmallArgs {
   int32_t from_batch, from_group, from_channel, from_stride, to_batch, to_channel, to_stride;
   int32_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, step, padding, dilation, products, part_products;
-  uint32_t outputs;        // of the launch
-  uint32_t width_shift;    // 2^width_shift outputs of a warp
-  FastDiv inner, outer;    // places and output channels, or
-  bool channels_first;     // the other way around: of which neighbouring lanes are
-  FastDiv group_channels;  // output channels of a group
+  uint32_t outputs;      // in the launch
+  uint32_t width_shift;  // 2^width_shift outputs per warp
+  // Divisors of the faster and the slower index of outputs: positions and channels, or the reverse
+  // if channels_first.
+  FastDiv inner, outer;
+  bool channels_first;
+  FastDiv group_channels;  // output channels per group
   FastDiv taps;
   Activation activation;
 };
@@ -32,14 +35,14 @@ struct SmallPlan {
   static constexpr const Costs& kCosts = costs::kSmall;
   LaunchShape launch;
   SmallArgs args;
-  int products;  // of a thread
+  int products;  // multiply-adds per thread
   bool one_channel;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<SmallPlan> make(const Problem& p, const Device& device);
 };
 
-// Whether 32 bits hold how far a signal reaches, with `positions` in each row.
+// Whether 32 bits hold all offsets within a signal, with `positions` per row.
 inline bool reaches_in_32_bits(const Problem& p, const Signal& signal, int64_t positions) {
   return in_32_bits(p.batch, signal.batch_stride) &&
          in_32_bits(p.groups * signal.channels, signal.channel_stride) &&
@@ -57,7 +60,7 @@ inline bool fits_small(const Problem& p) {
          macs_per_output(p) <= 32 * kSmallMacs && outputs_of(p) < kFar;
 }
 
-// A thread for each output, or as many as have kSmallMacs at most.
+// One thread per output, or several if an output has more than kSmallMacs multiply-adds.
 inline std::optional<SmallPlan> SmallPlan::make(const Problem& p, const Device& device) {
   if (!fits_small(p)) return {};
   const auto narrow = [](int64_t value) { return static_cast<int32_t>(value); };
@@ -109,7 +112,7 @@ inline std::optional<SmallPlan> SmallPlan::make(const Problem& p, const Device& 
 inline Terms SmallPlan::terms(const Problem& p, const Device& device) const {
   const auto parts = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), products));
   const double fill = fill_of(launch, device);
-  // Blocks, sums over threads, and multiply-adds of a thread and of an SM.
+  // Terms: blocks, sums over threads, multiply-adds per thread and per SM.
   return {blocks_per_sm(launch, device), std::log2(parts) * fill, static_cast<double>(products),
           products * fill};
 }

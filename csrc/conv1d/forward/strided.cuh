@@ -1,5 +1,5 @@
-// Convolutions of other steps than 1 along contiguous rows, in chunks: a warp's lanes make
-// neighbouring outputs, whose inputs they pick from shared memory.
+// Strides other than 1 along contiguous rows, in chunks: threads compute neighbouring outputs and
+// read their inputs from shared memory.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -11,8 +11,8 @@ template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     strided_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
-  constexpr int kPlaces = kStridedOutputs / 32;                    // of a lane, 32 outputs apart
-  constexpr int kStep = kPackBytes / static_cast<int>(sizeof(C));  // taps at a time
+  constexpr int kPlaces = kStridedOutputs / 32;  // outputs per thread, 32 positions apart
+  constexpr int kStep = kPackBytes / static_cast<int>(sizeof(C));  // taps per iteration
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   let_next_grid_start();
@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
+  // Load.
   const Chunk<T, kStridedOutputs> chunk(args, warp);
 #pragma unroll 1
   for (uint32_t c = 0; c < args.in_channels; ++c) {
@@ -46,6 +47,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     const auto first = static_cast<int32_t>(tile * kStridedOutputs + lane);
+    // Multiply.
     C sums[kPlaces] = {};
 #pragma unroll 1
     for (uint32_t c = 0; c < args.in_channels; ++c) {
@@ -57,7 +59,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
         const auto own = load_pack<C, kStep>(own_taps + k);
 #pragma unroll
         for (int t = 0; t < kStep; ++t) {
-          // Never taps of 0 in the place of others, which infinite values would make NaN.
+          // Missing taps are skipped: 0 times an infinite value is NaN.
           if (t == 0 || k + t < args.taps) {
 #pragma unroll
             for (int j = 0; j < kPlaces; ++j) {
@@ -68,6 +70,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
         }
       }
     }
+    // Store.
     if (args.bias != nullptr) {
 #pragma unroll
       for (int j = 0; j < kPlaces; ++j) sums[j] += bias;

@@ -6,7 +6,7 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kStridedOutputs = 128;  // of a tile of a warp
+constexpr int kStridedOutputs = 128;  // per tile of a warp
 
 struct StridedPlan : ChunkPlan {
   static constexpr const char* kName = "strided";
@@ -31,10 +31,11 @@ inline Terms StridedPlan::terms(const Problem& p, const Device& device) const {
   const double fill = fill_of(args, device), tiles = args.warp_tiles;
   const auto channels = static_cast<double>(p.from.channels), taps = static_cast<double>(p.taps);
   const double macs = 4 * tiles * channels * taps;
-  // Threads whose stride is even read from the same banks.
+  // With even strides, threads read from the same banks.
   const auto banks =
       static_cast<double>(std::min<int64_t>(std::gcd<int64_t>(p.stride, 32) * item_of(p) / 4, 32));
-  // Bytes of input, multiply-adds of a thread, taps of an SM, bank conflicts, and multiply-adds.
+  // Terms: bytes of input, multiply-adds per thread, taps per SM, bank conflicts, multiply-adds per
+  // SM.
   return {
       channels * fill * tiles * static_cast<double>(kStridedOutputs * p.stride * item_of(p)) / 1000,
       macs, taps * channels * fill, macs * fill * banks, macs * fill};

@@ -1,7 +1,6 @@
-// Convolutions of the half types, of step 1 along contiguous rows, on tensor cores. Of 16 blocks of
-// 8 outputs each, the 16 inputs from the beginning of a block on are a row of A, and a block's
-// outputs a row of C = A B: column n of B holds the taps from row n on, so that B is a Toeplitz
-// matrix of the taps (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+// Toeplitz products on tensor cores for fp16 and bf16 of stride 1 (sketch in README.md; PTX ISA,
+// "Matrix Fragments for mma.m16n8k16"). A row of A holds the 16 inputs from the beginning of a
+// block of 8 outputs on. Column n of B holds the taps from row n on.
 #pragma once
 
 #include <utility>
@@ -11,15 +10,15 @@
 
 namespace gpuopt::conv1d {
 
-// The taps that a lane has of B: of rows 2 * (lane % 4) and 8 more, and the next of each; of column
-// lane / 4.
+// A thread's taps of B in column lane / 4: `low` has rows 2 * (lane % 4) and the next, `high` both
+// 8 further on.
 template <typename T>
 struct TapPairs {
   uint32_t low, high;
 };
 
-// Where the lane's row of ldmatrix is, of matrices of 8 rows: the upper and the lower blocks of the
-// first product, and the same one pack further.
+// The address of a thread's row for ldmatrix. The four matrices are the upper and the lower blocks,
+// then both one vector further on.
 __device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
 #if defined(__CUDA_ARCH__)
   const uint32_t lane = threadIdx.x % 32;
@@ -29,8 +28,8 @@ __device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
 #endif
 }
 
-// C += A B, where A is in shared memory, row by row of 16 bytes, kPart products behind `packs`
-// (whose address is matrix_address's); `taps` is the lane's part of B.
+// C += A B. A is in shared memory, kPart parts behind `packs`, in rows of 16 bytes. `address` is
+// matrix_address(packs).
 template <int kPart, typename T>
 __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* packs,
                                          const TapPairs<T>& taps) {
@@ -42,7 +41,7 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, con
   const uint32_t b[2] = {taps.low, taps.high};
   multiply_add_matrices<T>(sums, a, b);
 #else
-  // Without tensor cores for both half types lanes pass their taps around.
+  // Without bf16 tensor cores, threads exchange their taps by shuffles.
   const uint32_t lane = threadIdx.x % 32;
   const T* const values = reinterpret_cast<const T*>(packs) + kPart * kMmaOutputs;
   const auto tap_of = [](uint32_t word, uint32_t half) {
@@ -68,10 +67,10 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, con
 #endif
 }
 
-// What a row of B's taps has before the first of them, of 0.
+// Zeros before the first tap in shared memory.
 constexpr int32_t kTapsBefore = 14;
 
-// Two outputs of a row from `place` on, an even address, where the row has them.
+// Stores two outputs from `place` on, an even address. Outputs outside the row are skipped.
 template <typename T>
 __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
                                            const Pack<T, 2>& pair) {
@@ -84,9 +83,9 @@ __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
   }
 }
 
-// The outputs that a lane has of a tile, pairs kMmaOutputs / 2 apart from `place` on, to row `to`.
-// sum_at(place) is that of one alone, for NaN among them: perhaps a tap of 0 times an infinite
-// value that isn't under an output at all.
+// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `place` on. NaN may come
+// from a tap of 0 times an infinite input that is not under the output. sum_at(place) computes such
+// outputs again.
 template <typename T, typename SumAt>
 __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
                                            T* to, int32_t place, float bias, const SumAt& sum_at) {
@@ -95,7 +94,7 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
 #pragma unroll
   for (const auto& part : sums) total += (part[0] + part[1]) + (part[2] + part[3]);
   if (total != total) {
-    // Rolled, as few instructions as may be: they are fetched with those around them.
+    // Not unrolled: these rare instructions are fetched with those around them.
 #pragma unroll 1
     for (int i = 0; i < 4 * kMmaParts; ++i) {
       const float alone = sum_at(place + i / 2 * (kMmaOutputs / 2) + i % 2);
@@ -134,16 +133,15 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
   }
 }
 
-// What a lane multiplies of an input channel.
+// A thread's operands in one input channel.
 template <typename T>
 struct MmaRow {
   uint32_t address;  // matrix_address(packs)
   const uint4* packs;
-  const T* taps;  // of the lane's part of B
-  int32_t last;   // the last of the places from which 16 are multiplied
+  const T* taps;  // the thread's part of B
+  int32_t last;   // last row of B with taps
 };
 
-// A tile is kMmaParts products of matrices.
 template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     toeplitz_kernel(const __grid_constant__ ChunkArgs args) {
@@ -161,6 +159,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
+  // Load inputs and taps.
   const Chunk<T, kTile> chunk(args, warp);
   const auto span = static_cast<int32_t>((args.taps - 1) * args.dilation.divisor);
 #pragma unroll 1
@@ -169,7 +168,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     chunk.copy(args, copies, packs + c * args.warp_packs, c,
                static_cast<int32_t>(args.warp_tiles) * (kTile / N) + 2 * steps + 1);
   }
-  // The taps with 0 before, between (where they are dilated) and behind them.
+  // Zeros before, behind and (with dilation) between the taps.
 #pragma unroll 1
   for (uint32_t i = lane; i < args.in_channels * (args.taps_pitch / N); i += 32) {
     tap_packs[i] = uint4{};
@@ -193,7 +192,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   const auto row_of = [&](uint32_t c) {
     const int32_t ahead = chunk.ahead(args, c);
     const uint4* const own = packs + c * args.warp_packs;
-    // The tap of row j and column n of B lies j - n - ahead places behind the first.
+    // Row j and column n of B hold the tap that lies j - n - ahead positions behind the first.
     return MmaRow<T>{
         matrix_address(own), own,
         taps + c * args.taps_pitch + 2 * (lane % 4) - static_cast<int32_t>(lane / 4) - ahead,
@@ -213,6 +212,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   int32_t place = chunk.begin + static_cast<int32_t>(2 * lane);
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
+    // Multiply.
     float sums[kMmaParts][4] = {};
     TapPairs<T> pairs = first;
 #pragma unroll 1
@@ -233,6 +233,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       pairs = pairs_at(row.taps);
     }
 
+    // Store.
     store_tile(sums, args, chunk.to, place, bias, [&](int32_t output) {
       float sum = 0;
       for (uint32_t c = 0; c < args.in_channels; ++c) {

@@ -1,4 +1,4 @@
-// fp16 and bf16 of stride 1 on tensor cores: the taps as a Toeplitz matrix.
+// fp16 and bf16 of stride 1 on tensor cores: the taps form a Toeplitz matrix.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -15,7 +15,7 @@ struct ToeplitzPlan : ChunkPlan {
     if (!is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
     const int64_t values = kAccessBytes / item_of(p), outputs = tile_outputs(item_of(p));
     const int64_t span = span_of(p);
-    // Matrices hold 16 positions at a time, with taps of 0 before and behind.
+    // An mma covers 16 positions, so taps have zeros before and behind them.
     const int64_t taps_pitch = ceil_div<int64_t>(span + 38, values) * values;
     const auto packs_of = [&](int64_t tiles) {
       return tiles * outputs / values + (span + 14) / 16 * 2 + 1;
@@ -31,8 +31,7 @@ inline Terms ToeplitzPlan::terms(const Problem& p, const Device& device) const {
   const double fill = fill_of(args, device), tiles = args.warp_tiles;
   const auto channels = static_cast<double>(p.from.channels);
   const double products = tiles * channels * static_cast<double>((span_of(p) + 14) / 16 + 1);
-  // Matrix products of a warp, tiles, threads, matrix products of an SM, and positions between
-  // taps.
+  // Terms: mma per warp, tiles, threads, mma per SM, span of the taps.
   return {products, tiles * channels * fill, fill_of(launch, device), products * fill,
           channels * fill * static_cast<double>(span_of(p) * item_of(p)) / 1000};
 }

@@ -1,4 +1,4 @@
-// One step of a causal depthwise convolution: a lane for each channel of each example.
+// One position of a causal depthwise convolution: a thread per channel of each example.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(kThreads)
   const T* const weight = static_cast<const T*>(args.weight) + channel * args.weight_stride;
   const T input = static_cast<const T*>(
       args.input)[image * args.input_batch_stride + channel * args.input_stride];
-  const int64_t old = args.state_size - args.taps + 1;  // values that the window has left behind
+  const int64_t old =
+      args.state_size - args.taps + 1;  // state values that are older than the window
   C sum = {};
 #pragma unroll 4
   for (int64_t i = 0; i < args.state_size; ++i) {
