@@ -1,8 +1,9 @@
-// Input gradients of groups of few input and many output channels, along contiguous rows of any
-// step: the products of the taps with a place of the gradient, summed over the output channels, are
-// a matrix product of (input channels times taps) by places. A place of the input is then the sum
-// of those whose taps meet it (the transpose of "im2col": Chellapilla, Puri and Simard, "High
-// Performance Convolutional Neural Networks for Document Processing").
+// Input gradients from many output channels by col2im, the transpose of im2col (Chellapilla, Puri
+// and Simard, "High Performance Convolutional Neural Networks for Document Processing"). A product
+// is a pair (c, k) of an input channel and a tap.
+//
+//   columns[(c, k)][j] = sum over o of weight[o][(c, k)] * grad[o][j]         matrix product
+//   to[c][j * stride + k * dilation - padding] += columns[(c, k)][j]          col2im
 #pragma once
 
 #include "conv1d/forward/expand.cuh"
@@ -10,7 +11,7 @@
 
 namespace gpuopt::conv1d {
 
-// Four values of a row from place `at` on, with 0 for what lies outside.
+// Loads four values of a row from position `at` on. Values outside the row are 0.
 template <typename T>
 __device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int32_t size) {
   Pack<T, kGradientQuad> pack;
@@ -23,30 +24,30 @@ __device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int
   return quad;
 }
 
-// Sums over a warp's channels, of the taps of 16 products for each of kRows matrices and kPlaces
-// places of the gradient.
+// Columns on tensor cores: sums over a warp's channels, for 16 * kRows products and kPlaces
+// positions of the gradient.
 template <typename T, int kRows>
 struct Col2imMatrices {
   using Tap = T;
   static constexpr int kProducts = 16 * kRows;
   static constexpr int kPlaces = col2im_matrix_positions(kRows);
   static constexpr int kBlocks = col2im_blocks(kProducts);
-  static constexpr int kStep = 16;  // channels of a product of matrices
+  static constexpr int kStep = 16;  // channels per mma
   static constexpr int kParts = kPlaces / 32;
   static constexpr int kAligned = kGradientQuad;
 
   float sums[kRows][kParts][4][4] = {};
 
-  // Where the tap of a channel and a product is in shared memory: as lanes read their parts of A.
-  // (Column 2 t of A and those that are the same lane's, 2 t + 1, 2 t + 8 and 2 t + 9, are channels
-  // 4 t to 4 t + 3, and so are B's rows.)
+  // Where a channel's tap lies in shared memory, so that a thread's part of A is one vector.
+  // Columns of A and rows of B are permuted alike: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, which one
+  // thread holds, are channels 4 t to 4 t + 3.
   __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
     const uint32_t lane = product % 8 * 4 + channel % 16 / 4, e = channel % 4;
     const uint32_t matrix = channel / 16 * kRows + product / 16;
     return ((matrix * 32 + lane) * 4 + e / 2 * 2 + product / 8 % 2) * 2 + e % 2;
   }
 
-  // Four channels' quads, 32 kPart places on: of these channels `exist`.
+  // Loads the quads of four channels, 32 * kPart positions further on. Only `exist` channels exist.
   template <int kPart, bool kEdges>
   __device__ __forceinline__ static void load(uint64_t (&quads)[4], const T* own, int64_t pitch,
                                               int32_t exist, int32_t at, int32_t size) {
@@ -61,7 +62,7 @@ struct Col2imMatrices {
     }
   }
 
-  // Of 32 places, place 4 n + t is column n of product t.
+  // Position 4 n + t of 32 is column n of mma t.
   __device__ __forceinline__ void multiply_add(const uint32_t (&a)[kRows][4], int part,
                                                const uint64_t (&quads)[4]) {
 #pragma unroll
@@ -78,7 +79,7 @@ struct Col2imMatrices {
     }
   }
 
-  // `own` and `at`: the lane's first quad of the first channel.
+  // `own` and `at` are the thread's first quad of the first channel.
   template <bool kEdges>
   __device__ __forceinline__ void add_channels(const uint4* taps, const T* own, int64_t pitch,
                                                uint32_t channels, int32_t at, int32_t size) {
@@ -89,8 +90,7 @@ struct Col2imMatrices {
       const auto exist = static_cast<int32_t>(channels - begin) - static_cast<int32_t>(first);
       uint64_t quads[2][4];
       load<0, kEdges>(quads[0], own, pitch, exist, at, size);
-      // At the ends of rows, which load value by value, one part after the other: there are no
-      // registers for both.
+      // At the ends of rows, values are loaded one by one, and registers suffice for one part.
       if constexpr (kParts > 1 && !kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
       uint32_t a[kRows][4];
 #pragma unroll
@@ -111,8 +111,8 @@ struct Col2imMatrices {
     }
   }
 
-  // Taps of `channels` channels times the gradient of these, whose rows are `pitch` values apart;
-  // `at` is the warp's first place.
+  // Adds `channels` channels, whose gradient rows are `pitch` values apart. `at` is the warp's
+  // first position.
   __device__ __forceinline__ void add(const Col2imArgs& args, const Tap* taps, const T* grads,
                                       int64_t pitch, uint32_t channels, int32_t at) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -126,7 +126,7 @@ struct Col2imMatrices {
     }
   }
 
-  // To rows of a product each, `pitch` values apart, from the warp's first place on.
+  // Stores a row per product, `pitch` values apart, from the warp's first position on.
   __device__ __forceinline__ void store(float* to, uint32_t pitch) const {
     const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
@@ -149,7 +149,7 @@ struct Col2imMatrices {
   }
 };
 
-// The same by multiply-adds: a lane has every 32nd of the warp's places.
+// Columns by multiply-adds: a thread has every 32nd of the warp's positions.
 template <typename T, int kMostProducts>
 struct Col2imLanes {
   using Tap = float;
@@ -158,7 +158,7 @@ struct Col2imLanes {
   static constexpr int kParts = kPlaces / 32;
   static constexpr int kAligned = 1;
   static constexpr int kBlocks = col2im_blocks(kProducts);
-  static constexpr int kAtOnce = 4;  // channels whose gradient is under way
+  static constexpr int kAtOnce = 4;  // channels in flight
 
   float sums[kParts][kProducts] = {};
 
@@ -224,16 +224,16 @@ struct Col2imLanes {
   }
 };
 
-// Sums is Col2imMatrices or Col2imLanes. A block makes tiles of the input's places, one after
-// another, of some input channels of a group.
+// Sums is Col2imMatrices or Col2imLanes. A block computes some input channels of a group and loops
+// over tiles of their positions.
 template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     col2im_kernel(const __grid_constant__ Col2imArgs args) {
   using Tap = typename Sums::Tap;
   constexpr uint32_t kThreads = 32 * kCol2imWarps, Q = Sums::kProducts;
   extern __shared__ uint4 shared[];
-  // Of places that are so many more than a multiple of the step: the first tap that meets them, and
-  // how many steps it is away.
+  // For each position modulo the stride: the first tap that meets it, and that tap's distance in
+  // strides.
   __shared__ int32_t first_taps[kCol2imMostStride], steps_of_tap[kCol2imMostStride];
   let_next_grid_start();
   uint32_t group = blockIdx.x;
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
 
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_in;
-  // Taps of the split's channels from `begin` on, and 0 for channels that there are not.
+  // Copies the taps of all splits' channels from `begin` on. Missing channels are 0.
   const auto stage = [&](uint32_t begin) {
 #pragma unroll 8
     for (uint32_t i = threadIdx.x; i < splits * split_taps; i += kThreads) {
@@ -283,18 +283,18 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
       }
     }
   };
-  // The split's channels: rows so many channels apart are aligned alike.
+  // A split takes every `splits`th channel. Channels so far apart are aligned alike.
   const uint32_t channels =
       split < args.out_channels ? (args.out_channels - split + splits - 1) / splits : 0;
   const bool at_once = args.stage_channels * splits >= args.out_channels;
   const int64_t pitch = splits * args.grad_channel;
-  // Behind a row, 4 values that keep lanes' packs in different banks.
+  // Four values behind each row keep threads' vectors in different banks.
   const uint32_t row_pitch = kCol2imWarps / splits * Sums::kPlaces + 4;
 #pragma unroll 1
   for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
     uint32_t image = unit;
     const auto begin = static_cast<int32_t>(args.tiles.divmod(image) * args.tile_places);
-    // The first place of the gradient that a tap of these lies on.
+    // The first position of the gradient that a tap of the tile meets.
     const int32_t reach = begin + args.padding - (args.taps - 1) * args.dilation;
     const int32_t first = static_cast<int32_t>(args.step.div(
                               static_cast<uint32_t>(reach + (args.lead_steps + 1) * step - 1))) -
@@ -308,6 +308,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     };
     const int32_t at = first - ahead_of(split) + static_cast<int32_t>(row_part * Sums::kPlaces);
     const T* const grads = rows + split * args.grad_channel;
+    // Columns: multiply.
     Sums sums;
 #pragma unroll 1
     for (uint32_t some = 0; some * splits < args.out_channels; some += args.stage_channels) {
@@ -323,13 +324,14 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     }
 
     __syncthreads();
+    // Columns: store to shared memory.
     sums.store(made + split * Q * row_pitch + row_part * Sums::kPlaces, row_pitch);
     __syncthreads();
+    // Add up the columns and store.
     const auto end = min(static_cast<int32_t>(args.tile_places), args.to_size - begin);
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                   (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;
-    // Lanes side by side have all taps or none: (6,96,6539) to 80 channels, 16 groups, 25 taps,
-    // step 8, dilation 16, f16 218 us otherwise, and 65 with dilation 15.
+    // Neighbouring threads take positions `every` apart: either all of them meet taps, or none.
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < args.tile_turns.divisor * args.every; i += kThreads) {
       uint32_t rest_of_every = i;

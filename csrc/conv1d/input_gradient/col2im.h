@@ -1,5 +1,5 @@
-// Input gradients from many output channels: the gradients of the columns are computed in shared
-// memory and added up at the positions of the input that they belong to.
+// Input gradients from many output channels by col2im: columns are computed in shared memory, then
+// added up at the positions of the input that they belong to.
 #pragma once
 
 #include <cmath>
@@ -9,40 +9,40 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kCol2imWarps = 8;                    // of a block
-constexpr int kCol2imMostStride = 64;              // whose first taps are in shared memory
-constexpr int64_t kCol2imTapBytes = 40 << 10;      // of shared memory, for taps
-constexpr int64_t kCol2imSharedBytes = 112 << 10;  // of two blocks per SM on sm_90
-constexpr int64_t kCol2imStatic = 2 * 4 * kCol2imMostStride;  // that the kernel declares
-// Positions of the gradient that a warp has.
+constexpr int kCol2imWarps = 8;                    // per block
+constexpr int kCol2imMostStride = 64;              // whose first taps fit into shared memory
+constexpr int64_t kCol2imTapBytes = 40 << 10;      // shared memory for taps
+constexpr int64_t kCol2imSharedBytes = 112 << 10;  // for two blocks per SM on sm_90
+constexpr int64_t kCol2imStatic = 2 * 4 * kCol2imMostStride;  // declared by the kernel
+// Positions of the gradient per warp.
 constexpr int kCol2imPositions = 64;
 constexpr int col2im_matrix_positions(int rows) { return rows > 2 ? 32 : 64; }
-// Blocks of an SM, as registers allow.
+// Blocks per SM, limited by registers.
 constexpr int col2im_blocks(int products) { return products > 16 ? 2 : 3; }
-constexpr int kGradientQuad = 4;  // values of a thread's load
+constexpr int kGradientQuad = 4;  // values per load
 
 struct Col2imArgs {
   const void *grad, *weight;
-  void* to;  // of the input's gradient
+  void* to;  // gradient of the input
   int64_t grad_batch, grad_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap;
   int32_t grad_size, to_size, padding, dilation;
-  // Taps k and k + tap_cycle are place_step places of the gradient apart.
+  // Taps k and k + tap_cycle are place_step positions of the gradient apart.
   int32_t taps, tap_cycle, place_step;
-  int32_t lead_steps;                  // so many steps before a row places are not negative
-  uint32_t in_channels, out_channels;  // of a group
-  uint32_t part_channels;              // input channels of a block
-  uint32_t tile_places;                // of the input, of a block
-  uint32_t split_shift;                // log2 of the warps that share places, each with channels
-  uint32_t stage_channels;             // of a warp, whose taps are in shared memory at once
-  uint32_t units;                      // tiles of all images
+  int32_t lead_steps;                  // strides that make positions before a row non-negative
+  uint32_t in_channels, out_channels;  // per group
+  uint32_t part_channels;              // input channels per block
+  uint32_t tile_places;                // positions of the input per tile
+  uint32_t split_shift;     // log2 of the warps that share positions and split the output channels
+  uint32_t stage_channels;  // per warp, with their taps in shared memory at once
+  uint32_t units;           // tiles of all images
   FastDiv unit_blocks, step, taps_div, tiles, parts;
-  // Of every so many places of the input one has taps; and how many of a tile are that far apart.
+  // Only one in `every` positions of the input meets taps. A tile has `tile_turns` of these.
   int32_t every;
   FastDiv tile_turns;
 };
 
-// Channels so far apart are aligned alike, to a thread's load.
+// Channels this far apart are aligned alike for quads.
 inline int64_t gradient_cycle(const Problem& p) {
   return is_half(p) ? cycle_of(p.to, kGradientQuad) : 1;
 }
@@ -52,15 +52,14 @@ struct Col2imPlan {
   static constexpr const Costs& kCosts = costs::kCol2im;
   LaunchShape launch;
   Col2imArgs args;
-  bool matrices;  // on tensor cores
-  int products;   // that the kernel is compiled for
+  bool matrices;
+  int products;  // the kernel is compiled for this many
   size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<Col2imPlan> make(const Problem& p, const Device& device);
 };
 
-// The smallest of `sizes` that holds `products`.
 template <size_t N>
 int smallest_of(const int (&sizes)[N], int64_t products) {
   for (int size : sizes) {
@@ -76,7 +75,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
     return {};
   }
   Col2imPlan plan;
-  // A matrix product has 16 channels, which are to be aligned alike.
+  // An mma has 16 channels, which must be aligned alike.
   plan.matrices = item == 2 && p.to.channels >= cycle * 8;
   const int64_t most = plan.matrices ? 64 : 32;
   if (p.taps > most) return {};
@@ -102,8 +101,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const auto tap_bytes_of = [&](int64_t splits) {
     return splits * plan.products * (plan.matrices ? 2 : 4);
   };
-  // As many warps share positions as have 16 channels each, while little is computed twice and all
-  // taps fit.
+  // Warps share positions, with 16 channels each, while little is computed twice and all taps fit.
   int64_t splits = plan.matrices ? cycle : 1;
   while (splits < kCol2imWarps && p.to.channels >= 2 * splits * 16 && is_mostly_new(2 * splits) &&
          channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kCol2imTapBytes) {
@@ -116,9 +114,8 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
   const int64_t stage_channels = std::min(
       channels_of(splits), std::max<int64_t>(kCol2imTapBytes / tap_bytes / unit, 1) * unit);
-  // Taps that don't fit are read again for each tile, which is to be long: (1,7,30416) to 336
-  // channels, 6 taps, dilation 3, bf16, where four warps share 64 positions: 161 us with the
-  // weight's, ATen 135.
+  // Taps that do not fit are read again for each tile, which must then be long (161 us against
+  // ATen's 135 us for (1,7,30416) to 336, 6 taps, dilation 3, bf16).
   if (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products) return {};
   const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
   const int64_t bytes = made + stage_channels * tap_bytes;
@@ -126,7 +123,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
       std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic;
   if (bytes > most_shared) return {};
   plan.most_shared_bytes = static_cast<size_t>(most_shared);
-  // Blocks of a group and its part go through tiles of all images.
+  // A block computes some input channels of a group and loops over tiles of all images.
   const int64_t units = p.batch * row_tiles;
   if (units >= kFar) return {};
   const int64_t resident = int64_t{device.multiprocessors} * col2im_blocks(plan.products);
@@ -176,7 +173,7 @@ inline Terms Col2imPlan::terms(const Problem& p, const Device& device) const {
   const int64_t met = p.stride / std::gcd(p.stride, p.dilation);
   const double added = tiles * args.tile_places * args.part_channels *
                        static_cast<double>(ceil_div(p.taps, met)) / 256;
-  // Additions of an SM and of a thread, multiply-adds of a thread, tiles, and taps.
+  // Terms: additions per SM and per thread, multiply-adds per thread, tiles, taps.
   return {added * blocks_per_sm(launch, device), added, tiles * channels * products, tiles,
           channels * products};
 }

@@ -6,8 +6,8 @@
 
 namespace gpuopt::conv1d {
 
-// The first tap over place `reach` - padding of the input, and the gradient's place under it; there
-// may be none.
+// The first tap over input position `reach` - padding, and the position of the gradient under it.
+// If there is none, `tap` is not below the number of taps.
 template <typename Index>
 struct FirstTap {
   Index tap, place;
@@ -35,6 +35,7 @@ __device__ __forceinline__ FirstTap<int32_t> find_tap(const GeneralGradientArgs&
       static_cast<uint32_t>(reach + args.lead_steps * static_cast<int32_t>(args.step.divisor));
   uint32_t steps = from, whole = args.step.divmod(steps);
   if (args.common.divmod(whole) != 0) return {taps, 0};
+  // Solve tap * dilation = from (modulo the stride).
   uint32_t tap = whole * args.inverse;
   tap = args.cycle.divmod(tap);
   if (tap >= static_cast<uint32_t>(taps)) return {taps, 0};
@@ -42,8 +43,8 @@ __device__ __forceinline__ FirstTap<int32_t> find_tap(const GeneralGradientArgs&
   return {static_cast<int32_t>(tap), static_cast<int32_t>(place) - args.lead_steps};
 }
 
-// Input gradients gather: place i of the input is under tap k of output place (i + padding - k *
-// dilation) / step where that is whole.
+// Input position i meets tap k at gradient position (i + padding - k * dilation) / stride, if that
+// is whole.
 template <typename T, int kChannels, int kPlaces, typename Index>
 __global__ void __launch_bounds__(kThreads)
     general_gradient_kernel(const __grid_constant__ GeneralGradientArgs own) {
@@ -87,7 +88,7 @@ cudaError_t launch(const GeneralGradientPlan& plan, void* to, cudaStream_t strea
   auto args = plan.args;
   args.base.to = to;
   const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.launch, stream, args); };
-  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // where a thread has several
+  constexpr int kChannels = sizeof(T) == 8 ? 1 : 4;  // if a thread has several
   const auto start_with = [&](auto index) {
     using Index = decltype(index);
     if constexpr (kChannels > 1) {

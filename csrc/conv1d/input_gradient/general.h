@@ -8,14 +8,14 @@ namespace gpuopt::conv1d {
 
 struct GeneralGradientArgs {
   GeneralArgs base;
-  // Taps `tap_cycle` apart meet the same places, `place_step` apart: the first one is among the
-  // first `first_taps`.
+  // Taps k and k + tap_cycle meet the same positions, place_step apart in the gradient. A
+  // position's first tap is below first_taps.
   int64_t tap_cycle, place_step, first_taps;
   int64_t dilation_steps, dilation_rest;  // dilation = dilation_steps * step + dilation_rest
-  // Where 32 bits hold places:
-  FastDiv step, common, cycle;  // common divisor of step and dilation
-  uint32_t inverse = 0;         // of the dilation modulo the step, both without common divisor
-  int32_t lead_steps = 0;       // so many steps before a row places are not negative
+  // Only if 32 bits hold positions:
+  FastDiv step, common, cycle;  // common: gcd(step, dilation)
+  uint32_t inverse = 0;         // of dilation / common modulo step / common
+  int32_t lead_steps = 0;       // strides that make positions before a row non-negative
 };
 
 struct GeneralGradientPlan {
@@ -23,15 +23,15 @@ struct GeneralGradientPlan {
   static constexpr const Costs& kCosts = costs::kGeneralGradient;
   LaunchShape launch;
   GeneralGradientArgs args;
-  int channels, positions;  // of a thread
+  int channels, positions;  // per thread
   bool narrow;              // 32 bits hold positions
 
-  // The forward problem.
+  // Terms of the forward problem.
   Terms terms(const Problem& forward, const Device& device) const;
   static std::optional<GeneralGradientPlan> make(const Problem& forward, const Device& device);
 };
 
-// That times `value` is 1 modulo `modulus`; the two have no common divisor.
+// The inverse of `value` modulo `modulus`, which have no common divisor.
 inline int64_t inverse_of(int64_t value, int64_t modulus) {
   int64_t a = modulus, b = value % modulus, x = 0, y = 1;
   while (b > 0) {
@@ -47,7 +47,7 @@ inline int64_t inverse_of(int64_t value, int64_t modulus) {
 inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Problem& forward,
                                                                     const Device&) {
   const Problem p = exchanged(forward);
-  // Without several channels a thread has one position, so that none waits for another's.
+  // A thread with one channel has one position, so that no position waits for another's taps.
   const auto base = GeneralPlan::make(p, /*one_position=*/true);
   if (!base) return {};
   GeneralGradientPlan plan;
@@ -62,7 +62,7 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
   args.place_step = p.dilation / common;
   args.dilation_steps = p.dilation / p.stride;
   args.dilation_rest = p.dilation % p.stride;
-  // A product of two numbers below the cycle takes 31 bits.
+  // The product of two numbers below tap_cycle fits into 31 bits.
   plan.narrow = strides_in_32_bits(forward) && args.tap_cycle <= 1 << 15;
   if (plan.narrow) {
     args.step = divide_by(p.stride);
@@ -78,7 +78,7 @@ inline Terms GeneralGradientPlan::terms(const Problem& forward, const Device& de
   const double fill = fill_of(launch, device);
   const double loads = positions * static_cast<double>(ceil_div(forward.taps, args.tap_cycle)) *
                        static_cast<double>(forward.to.channels);
-  // Positions, and loads of a thread and of an SM.
+  // Terms: positions, loads per thread, loads per SM.
   return {positions * fill, loads, loads * fill};
 }
 

@@ -1,4 +1,4 @@
-// Plan -> kernel, of input gradients that are no forward convolutions.
+// Starts the kernel of an input gradient that is not a forward convolution.
 #include "conv1d/conv1d.h"
 #include "conv1d/input_gradient/col2im.cuh"
 #include "conv1d/input_gradient/general.cuh"

@@ -1,9 +1,14 @@
-// Input gradients of other steps than 1 along contiguous rows, in chunks. Place i of the input is
-// under tap k of output place (i + padding - k * dilation) / step where that is whole. So taps 0 to
-// tap_cycle - 1 meet different places, each every `step`th, and tap k + tap_cycle meets those of
-// tap k. A lane takes one of these first taps and goes through the gradient under it, value by
-// value; what it makes lies in shared memory until the warp writes the chunk by packs. Places that
-// no tap meets are only filled with 0 there.
+// Input gradients of strides other than 1 along contiguous rows, in chunks. Input position i meets
+// tap k at gradient position (i + padding - k * dilation) / stride, if that is whole. The first
+// tap_cycle taps meet different positions. Tap k + tap_cycle meets those of tap k:
+//
+//   stride 3, dilation 1, padding 0, 6 taps
+//   position of the input    0  1  2  3  4  5  6  7  8
+//   taps that meet it        0  1  2  0  1  2  0  1  2
+//                                     3  4  5  3  4  5
+//
+// A thread takes one of the first taps and loops over its positions. Results lie in shared memory
+// until the warp stores them as vectors. Positions that meet no tap are 0.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -11,7 +16,7 @@
 
 namespace gpuopt::conv1d {
 
-// The chunk from shared memory to its row: whole packs, and values at the row's ends.
+// Stores the chunk from shared memory: whole vectors, then values at the row's ends.
 template <typename T, int kTile>
 __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const uint4* made,
                                             int32_t packs, int32_t size) {
@@ -22,7 +27,7 @@ __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const 
   for (int32_t q = whole.low + lane; q < whole.high; q += 32) {
     store_whole(chunk.to + chunk.begin + q * N, pack_of<T>(made[q]));
   }
-  // The pack before these and the one behind them.
+  // The vectors before and behind the whole ones.
   const int32_t q = lane < 16 ? whole.low - 1 : whole.high, i = lane % 16;
   const int32_t place = chunk.begin + q * N + i;
   if (i < N && static_cast<uint32_t>(q) < static_cast<uint32_t>(packs) &&
@@ -31,15 +36,13 @@ __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const 
   }
 }
 
-// Where a lane begins: a place of the chunk, and the place of the gradient that its tap lies on
-// there. It goes on `rows` places of the gradient and `apart` places of the chunk, up to the end of
-// these.
+// A thread's position `place` in the chunk, and `under` in the gradient. It moves on by `apart` and
+// `rows` until it reaches `places`.
 struct GatherLane {
   int32_t under, place, places, rows, apart;
 };
 
-// Of places with one tap at most, of one channel: `grads` begins at the lane's place of the
-// gradient.
+// Positions that meet at most one tap of one channel. `grads` is the thread's first gradient.
 template <typename T>
 __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t<T> weight,
                                               GatherLane lane, int32_t from_size) {
@@ -67,7 +70,7 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
   }
 }
 
-// Of any: the sums over all channels and the taps from `tap` on that meet the lane's places.
+// All other positions: sums over all channels and every tap_cycle-th tap from `tap` on.
 template <typename T, int kTile>
 __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* packs,
                                           const compute_t<T>* taps, int32_t tap, GatherLane lane,
@@ -93,7 +96,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
         const C weight = own_taps[k];
 #pragma unroll
         for (int j = 0; j < kStridedGradientPositions; ++j) {
-          // Nothing is added where the gradient has no place: 0 times an infinite tap is NaN.
+          // Missing gradients are skipped: 0 times an infinite tap is NaN.
           if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
             sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
           }
@@ -111,7 +114,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
   }
 }
 
-// Of kOneProduct a place has one tap at most, of one channel.
+// kOneProduct: each position meets at most one tap of one channel.
 template <typename T, bool kOneProduct>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     strided_gradient_kernel(const __grid_constant__ StridedGradientArgs own) {
@@ -134,6 +137,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   wait_for_grid_before();
   if (warp >= args.warps) return;
 
+  // Load gradients and taps.
   const Chunk<T, kTile> chunk(args, warp, [&](int32_t begin) {
     return own.steps_to(begin + args.padding - (args.taps - 1) * own.dilation);
   });
@@ -157,6 +161,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   copies.wait();
   __syncwarp();
 
+  // Multiply.
   auto row = static_cast<uint32_t>(lane);
   auto tap = static_cast<int32_t>(own.width.divmod(row));
   if (static_cast<int32_t>(row) >= own.rows) tap = own.first_taps;
@@ -174,6 +179,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     }
   }
   __syncwarp();
+  // Store.
   write_chunk(chunk, made, packs_made, args.to_size);
 }
 

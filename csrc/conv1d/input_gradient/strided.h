@@ -1,5 +1,5 @@
-// Input gradients of strides other than 1: a warp collects, for each tap, the positions of the
-// input that the tap meets.
+// Input gradients of strides other than 1: a thread takes a tap and the positions of the input that
+// it meets.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -10,14 +10,14 @@ namespace gpuopt::conv1d {
 constexpr int kStridedGradientPositions = 4;  // of a thread at once
 
 struct StridedGradientArgs {
-  ChunkArgs base;  // `from` is the gradient, `to` the input's
+  ChunkArgs base;  // `from` is the gradient, `to` the input's gradient
   FastDiv step, width;
-  int32_t lead_steps;  // so many steps before a row places are not negative
+  int32_t lead_steps;  // strides that make positions before a row non-negative
   int32_t dilation, tap_cycle, place_step;
-  // Of the first taps `width` are side by side in a warp, with `rows` places of each.
+  // A warp takes `width` of the first taps side by side, with `rows` positions each.
   int32_t first_taps, rows;
 
-  // The first multiple of the step from `place` on, in steps.
+  // The first multiple of the stride from `place` on, divided by the stride.
   GPUOPT_HOST_DEVICE int32_t steps_to(int32_t place) const {
     const auto size = static_cast<int32_t>(step.divisor);
     return static_cast<int32_t>(
@@ -31,20 +31,19 @@ struct StridedGradientPlan {
   static constexpr const Costs& kCosts = costs::kStridedGradient;
   LaunchShape launch;
   StridedGradientArgs args;
-  bool one_tap;  // each position of the input is under one tap of one channel at most
+  bool one_tap;  // each position meets at most one tap of one channel
 
-  // The forward problem.
+  // Terms of the forward problem.
   Terms terms(const Problem& forward, const Device& device) const;
   static std::optional<StridedGradientPlan> make(const Problem& forward, const Device& device);
 };
 
-// Taps side by side in a warp, so that few threads are idle; neighbours of them write neighbouring
-// positions.
+// The taps that a warp takes side by side, so that few threads are idle. Their threads write
+// neighbouring positions.
 inline int64_t taps_side_by_side(const Problem& p, int64_t first_taps, int64_t outputs) {
   const int64_t positions = ceil_div(outputs, p.stride);
   const auto turns_of = [&](int64_t width) {
-    // It costs half as much as kStridedGradientPositions of a thread to find a tap's first
-    // position.
+    // Finding a tap's first position costs half as much as kStridedGradientPositions positions.
     const int64_t turns = ceil_div(positions, 32 / width * kStridedGradientPositions);
     return ceil_div(first_taps, width) * (2 * turns + 1);
   };
@@ -101,7 +100,8 @@ inline Terms StridedGradientPlan::terms(const Problem& forward, const Device& de
   const double cycles = static_cast<double>(ceil_div<int64_t>(forward.taps, args.tap_cycle));
   const double more = 4 * in * first * static_cast<double>(turns) * cycles;
   const double fill = fill_of(args.base, device);
-  // Channels of an SM; first taps and further ones of a thread; taps of an SM; and taps.
+  // Terms: channels per SM, first taps per thread, multiply-adds per SM, taps, multiply-adds per
+  // thread.
   return {in * fill, in * first * static_cast<double>(2 * turns + 1), more * fill, in * taps, more};
 }
 
