@@ -1,5 +1,5 @@
-// Depthwise weight gradients of channels-last signals: a lane has a pack of neighbouring channels
-// and slides along a part of a row, with the inputs under some taps in registers.
+// Depthwise weight gradients of channels-last signals: a thread has a vector of channels and slides
+// along parts of rows, with inputs in registers.
 #pragma once
 
 #include "conv1d/weight_gradient/channels_last.h"
@@ -7,13 +7,13 @@
 
 namespace gpuopt::conv1d {
 
-// Gradients of up to kTaps taps, of step 1 and without dilation.
+// Gradients of up to kTaps taps, of stride 1 and without dilation.
 template <typename T, int kTaps>
 __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), kTaps))
     weight_channels_last_kernel(const __grid_constant__ WeightChannelsLastArgs args) {
   using C = compute_t<T>;
   constexpr int N = kPackSize<T>, kWarps = kChunkThreads / 32;
-  constexpr int U = 4;  // places at a time, whose loads are under way together
+  constexpr int U = 4;  // positions whose loads are in flight together
   __shared__ C shared_sums[kWarps][32][N + 1];
   let_next_grid_start();
   const WeightArgs& base = args.base;
@@ -39,18 +39,19 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
           static_cast<int32_t>(min(base.grad_size - begin, int64_t{kPartPositions}));
       const T* const own_from = from + image * base.from_batch;
       const T* own_grad = grad + image * base.grad_batch + begin * base.grad_stride;
-      int64_t under = begin + offset;  // of the first tap
+      int64_t under = begin + offset;  // the first tap
       const auto load = [&](int64_t place) {
         const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(base.from_size);
         return valid ? *reinterpret_cast<const uint4*>(own_from + place * base.from_stride)
                      : uint4{};
       };
-      // The inputs under the taps of U places.
+      // The inputs under the taps of U positions.
       uint4 window[kTaps + U - 1];
 #pragma unroll
       for (int k = 0; k < kTaps - 1; ++k) window[k] = load(under + k);
 #pragma unroll 1
       for (int32_t place = 0; place < places; place += U) {
+        // Load.
         uint4 grads[U];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
 #pragma unroll
         for (int u = 0; u < U; ++u) {
           if (place + u < places) {
+            // Multiply.
             C own[N];
             widen<T>(own, pack_of<T>(grads[u]));
 #pragma unroll
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
     }
   }
 
-  // Rows of lanes meet within their warp, then over the block's warps.
+  // Reduce rows of threads within each warp, then the block's warps.
 #pragma unroll
   for (int k = 0; k < kTaps; ++k) {
     for (uint32_t mask = width; mask < 32; mask *= 2) {

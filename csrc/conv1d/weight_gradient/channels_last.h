@@ -7,17 +7,18 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kPartPositions = 128;  // of a row at a time
+constexpr int kPartPositions = 128;  // positions per part of a row
 
-// Blocks of an SM, as registers allow.
+// Blocks per SM, limited by registers.
 constexpr int weight_pack_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
 
 struct WeightChannelsLastArgs {
   WeightArgs base;
-  uint32_t packs;        // of all channels
-  uint32_t width_shift;  // 2^width_shift lanes side by side, of which a block has several rows
-  uint32_t parts;     // of rows in all: of kPartPositions each, which a row of lanes takes in turn
-  FastDiv row_parts;  // of a row
+  uint32_t packs;  // of all channels
+  // A row of threads has 2^width_shift vectors side by side. A block has several such rows.
+  uint32_t width_shift;
+  uint32_t parts;     // parts of all rows, over which a row of threads loops
+  FastDiv row_parts;  // parts per row
 };
 
 struct WeightChannelsLastPlan {
@@ -25,7 +26,7 @@ struct WeightChannelsLastPlan {
   static constexpr const Costs& kCosts = costs::kWeightChannelsLast;
   LaunchShape launch;
   WeightChannelsLastArgs args;
-  int taps;  // of a block
+  int taps;  // per block
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
@@ -56,7 +57,7 @@ struct WeightChannelsLastPlan {
 };
 
 inline Terms WeightChannelsLastPlan::terms(const Problem&, const Device& device) const {
-  // A second launch, and taps of an SM.
+  // Terms: second launch, taps per SM.
   return {args.base.partial ? 1.0 : 0.0, taps * fill_of(launch, device)};
 }
 

@@ -1,4 +1,4 @@
-// Sums of weight gradients by multiply-adds: each lane has sums of its own places for all taps of a
+// Sums of weight gradients by multiply-adds: a thread sums its own positions for all taps of a
 // block.
 #pragma once
 
@@ -31,7 +31,7 @@ class LaneSums {
       if (place >= 0 && place <= size - kTile) {
         add_packs<kAhead>(input, grads, taps, [](int, int) { return true; });
       } else {
-        // Places that there are not are left out: 0 times an infinite value is NaN.
+        // Missing positions are skipped: 0 times an infinite value is NaN.
         const int32_t first = place + static_cast<int32_t>(lane) * N;
         add_packs<kAhead>(input, grads, taps, [&](int half, int i) {
           return static_cast<uint32_t>(first + half * kSecondPack * N + i) <
@@ -45,14 +45,14 @@ class LaneSums {
 
   __device__ __forceinline__ void finish(Scratch& scratch) {
     static_assert(kTaps <= 32);
-    constexpr int kLanes = 32 / kTaps;  // that have the same sum
+    constexpr int kLanes = 32 / kTaps;  // threads with the same sum
     sum_warp<kTaps>(sums_);
     if (threadIdx.x % kLanes == 0) scratch.sums[threadIdx.x % 32 / kLanes] = sums_[0];
   }
 
  private:
-  // The products of the lane's two packs of the gradient and a ring of three packs of the input for
-  // each, see slide_over().
+  // Multiplies a thread's two gradient vectors with a ring of three input vectors each (see
+  // Windows).
   template <int kAhead, typename Valid>
   __device__ __forceinline__ void add_packs(const uint4* input, const uint4* grads, uint32_t taps,
                                             const Valid& valid) {

@@ -1,8 +1,9 @@
-// Sums of weight gradients of the half types on tensor cores. Of blocks of 8 places each, the
-// values of the gradient are a row of B, and those of the input from the place under its first one
-// on a column of A: D = A B holds in row m and column n the sum of products of all places n of a
-// block with the input m places from its beginning on, so that a tap's gradient is the sum along a
-// diagonal (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+// Sums of weight gradients on tensor cores, in fp16 and bf16 (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16"). A row of B holds the gradient of a block of 8 positions. A column of A holds the
+// inputs from the position under the block's first one on.
+//
+//   D[m][n] = sum over blocks b of x[8 b + m] * grad[8 b + n]
+//   gradient of tap k = D[k][0] + D[k + 1][1] + ... + D[k + 7][7], a diagonal of D
 #pragma once
 
 #include "conv1d/weight_gradient/chunks.h"
@@ -10,7 +11,7 @@
 
 namespace gpuopt::conv1d {
 
-// Of kMatrices times 16 rows of D: taps up to 16 kMatrices - 15 places apart.
+// Has 16 * kMatrices rows of D, for taps up to 16 * kMatrices - 15 positions apart.
 template <typename T, int kMatrices>
 class MatrixSums {
  public:
@@ -59,7 +60,7 @@ class MatrixSums {
 #endif
   }
 
-  // The diagonals are where `ahead` says, and have to be summed up before it changes.
+  // Diagonals depend on `ahead` and are summed before it changes.
   __device__ __forceinline__ void turn(Scratch& scratch, int32_t ahead, bool changes, uint32_t taps,
                                        uint32_t dilation) {
     if (!changes) return;
@@ -93,13 +94,13 @@ class MatrixSums {
   }
 
  private:
-  static constexpr int kOwnTaps = (kMatrices + 1) / 2;  // of a lane: tap `lane` and every 32nd
+  static constexpr int kOwnTaps = (kMatrices + 1) / 2;  // per thread: tap `lane` and every 32nd
 
   __device__ __forceinline__ static uint32_t used_matrices(int32_t ahead, uint32_t taps,
                                                            uint32_t dilation) {
     return ((taps - 1) * dilation + ahead + 7) / 16 + 1;
   }
-  // Of D's value i of matrix m that the lane has.
+  // Row and column of the thread's value i of matrix m of D.
   __device__ __forceinline__ static uint32_t row_of(uint32_t m, uint32_t i) {
     return 16 * m + threadIdx.x % 32 / 4 + i / 2 * 8;
   }

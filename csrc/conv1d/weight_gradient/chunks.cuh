@@ -1,6 +1,5 @@
-// Weight gradients along contiguous rows of step 1, in chunks: a warp by itself copies a part of a
-// row of the gradient, and of the input under it, to shared memory while it works on the part
-// before.
+// Weight gradients along contiguous rows of stride 1, in chunks. A warp copies a chunk of a
+// gradient row, and the input under it, while it multiplies the previous chunk.
 #pragma once
 
 #include "common/async.cuh"
@@ -10,22 +9,24 @@
 
 namespace gpuopt::conv1d {
 
-// A part of a row of the gradient, and the input under it for a block's first tap.
+// A chunk of a gradient row, and the input under it at a block's first tap.
 template <typename T>
 struct WeightChunk {
-  const T *grads, *from;  // the rows
-  int32_t begin;          // the first place of the gradient: an aligned one
-  int32_t ahead;          // values in the input's first pack before the place under that
+  const T *grads, *from;
+  int32_t begin;  // first position of the gradient, aligned to a vector
+  int32_t ahead;  // values of the input's first vector before the position under `begin`
 };
 
-// Sums is what a warp's lanes have of the sums of its chunks:
-//   kTile, kMasks: places of a tile; whether places that there are not are left out of sums;
-//   Scratch: the warp's own shared memory;
-//   add(input, grads, ahead, place, size, taps, dilation): a tile, which begins at `place` of a row
-//     of `size`;
-//   turn(scratch, ahead, changes, taps, dilation): after each chunk, where it is the last one or
-//     `ahead` changes;
-//   finish(scratch): leaves the sum of tap i in scratch.sum(i).
+// Sums holds a warp's sums over its chunks:
+//   kTile               positions per tile
+//   kMasks              whether missing positions are skipped
+//   Scratch             the warp's own shared memory
+//   add(input, grads, ahead, place, size, taps, dilation)
+//                       adds a tile, which begins at `place` of a row of `size` values
+//   turn(scratch, ahead, changes, taps, dilation)
+//                       ends a chunk; `changes`: it is the last one, or the next has another
+//                       `ahead`
+//   finish(scratch)     leaves the sum of tap i in scratch.sum(i)
 template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
     weight_chunks_kernel(const __grid_constant__ WeightChunkArgs args) {
@@ -87,6 +88,7 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
              args.input_packs);
   };
 
+  // Multiply.
   Sums sums;
   uint32_t index = split * warps + warp;
   WeightChunk<T> next = chunk_of(min(index, args.chunks - 1));
@@ -116,11 +118,11 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   __syncthreads();
 
   for (uint32_t tap = threadIdx.x; tap < taps; tap += blockDim.x) {
+    // Reduce and store.
     C sum = scratch[0].sum(tap);
     for (uint32_t other = 1; other < warps; ++other) sum += scratch[other].sum(tap);
     if (!Sums::kMasks && sum != sum) {
-      // Perhaps an infinite input under a place that the gradient doesn't have: one place after
-      // another.
+      // Perhaps an infinite input under a missing position of the gradient. Sum again, one by one.
       sum = 0;
       for (uint32_t group_of_warps = split * warps; group_of_warps < args.chunks;
            group_of_warps += base.splits.divisor * warps) {

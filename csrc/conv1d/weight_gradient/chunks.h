@@ -10,16 +10,16 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kWeightWarps = 8;  // of a block at most
+constexpr int kWeightWarps = 8;  // per block, at most
 
-constexpr int64_t kChunkSums = 24;  // warps of an SM, as registers allow
+constexpr int64_t kChunkSums = 24;  // warps per SM, limited by registers
 
 struct WeightChunkArgs {
   WeightArgs base;
-  uint32_t chunks;       // in all, of which a warp takes one after another
-  uint32_t chunk_tiles;  // of Sums::kTile places
-  uint32_t input_packs;  // of a chunk
-  uint32_t tap_count;    // of a block
+  uint32_t chunks;       // in all; a warp loops over them
+  uint32_t chunk_tiles;  // of Sums::kTile positions, per chunk
+  uint32_t input_packs;  // per chunk
+  uint32_t tap_count;    // per block
   FastDiv row_chunks;
 };
 
@@ -28,15 +28,16 @@ struct WeightChunksPlan {
   static constexpr const Costs& kCosts = costs::kWeightChunks;
   LaunchShape launch;
   WeightChunkArgs args;
-  int products;  // taps that the kernel is compiled for; matrices in fp16 and bf16
+  // Taps that the kernel is compiled for or, in fp16 and bf16, matrices of 16 rows.
+  int products;
   size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChunksPlan> make(const Problem& p, const Device& device);
 };
 
-// Matrices of 16 rows hold taps up to 16 * matrices - 15 positions apart, see MatrixSums; threads
-// have sums for each tap.
+// Matrices hold taps up to 16 * matrices - 15 positions apart, see MatrixSums. In f32, threads have
+// a sum for each tap.
 inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
                                                               const Device& device) {
   const int64_t item = item_of(p), values = kAccessBytes / item;
@@ -53,8 +54,8 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   const int64_t taps = std::min(taps_of(products), p.taps), tap_parts = ceil_div(p.taps, taps);
   const int64_t outputs = half ? kMmaOutputs : 2 * 32 * values;
   const int64_t tiles = tiles_of_row(p, outputs);
-  // Chunks of 2 KB of the gradient: depthwise (32,768,1024) with 7 taps takes 56 us in f32 and 35
-  // in bf16 on an H200, 71 and 43 with 1 KB.
+  // Chunks have 2 KB of the gradient (depthwise (32,768,1024), 7 taps, f32 on an H200: 56 us,
+  // against 71 us with 1 KB).
   const int64_t chunk_tiles =
       ceil_div(tiles, ceil_div<int64_t>(tiles, (2 << 10) / (outputs * item)));
   const int64_t row_chunks = ceil_div(tiles, chunk_tiles), chunks = p.batch * row_chunks;
@@ -63,8 +64,7 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
       grad_packs + (half ? 2 * products - 1 : ceil_div<int64_t>(products, values) + 1);
   const int64_t warp_bytes =
       2 * (grad_packs + input_packs) * kAccessBytes + products * (half ? 16 * 8 * 4 : item);
-  // Warps of a block so that a block for each pair of channels fills the device; splits are for
-  // fewer pairs.
+  // With many pairs of channels, a block per pair fills the device. With fewer, sums are split.
   const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
   const int64_t most_shared = weight_shared_bytes(device), fitting = most_shared / warp_bytes;
   if (fitting < 4 || chunks >= kFar) return {};
@@ -90,7 +90,7 @@ inline Terms WeightChunksPlan::terms(const Problem&, const Device& device) const
   const double warps = launch.threads / 32;
   const double chunks = std::ceil(args.chunks / (args.base.splits.divisor * warps));
   const double tiles = chunks * args.chunk_tiles, per_sm = warps * blocks_per_sm(launch, device);
-  // A second launch, taps of a thread, chunks and taps of an SM, and tiles of a warp.
+  // Terms: second launch, taps per thread, chunks per SM, taps per SM, tiles per warp.
   return {args.base.partial ? 1.0 : 0.0, tiles * products, chunks * per_sm,
           tiles * products * per_sm, tiles};
 }

@@ -7,7 +7,7 @@
 
 namespace gpuopt::conv1d {
 
-// Weight gradients of any strides and steps, for kTaps taps and kChannels output channels at once.
+// Computes kTaps taps and kChannels output channels at once.
 template <typename T, int kChannels, int kTaps>
 __global__ void __launch_bounds__(kThreads)
     weight_general_kernel(const __grid_constant__ WeightArgs args) {
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// The same with lanes along the output channels, which are neighbours in memory.
+// The same with neighbouring threads along the output channels, which are neighbours in memory.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     weight_columns_kernel(const __grid_constant__ WeightArgs args) {

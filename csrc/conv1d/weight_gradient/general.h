@@ -6,7 +6,7 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kWeightTaps = 8;  // of a block, with neighbouring threads along the channels
+constexpr int kWeightTaps = 8;  // per block of weight_columns_kernel
 
 // Neighbouring threads have neighbouring positions.
 struct WeightGeneralPlan {
@@ -14,14 +14,14 @@ struct WeightGeneralPlan {
   static constexpr const Costs& kCosts = costs::kWeightGeneral;
   LaunchShape launch;
   WeightArgs args;
-  int channels;  // output channels of a thread: 1 or 4
-  int taps;      // of a block: 1, 4 or 8
+  int channels;  // output channels per thread: 1 or 4
+  int taps;      // per block: 1, 4 or 8
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightGeneralPlan> make(const Problem& p, const Device& device) {
     WeightGeneralPlan plan;
     plan.taps = p.taps == 1 ? 1 : p.taps <= 4 ? 4 : 8;
-    // f64 has no registers for more.
+    // f64 lacks the registers for more.
     plan.channels = p.to.channels >= 4 && p.taps > 1 && item_of(p) < 8 ? 4 : 1;
     const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
     const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
@@ -67,12 +67,12 @@ inline Terms WeightGeneralPlan::terms(const Problem& p, const Device& device) co
   const double positions = std::ceil(static_cast<double>(p.batch * p.to.size) /
                                      (static_cast<double>(args.splits.divisor) * kThreads));
   const double per_sm = blocks_per_sm(launch, device), loads = positions * taps;
-  // Blocks, positions of a thread, multiply-adds and loads of an SM, and loads of a thread.
+  // Terms: blocks, positions per thread, multiply-adds per SM, loads per SM and per thread.
   return {per_sm, positions, loads * channels * per_sm, loads * per_sm, loads};
 }
 
 inline Terms WeightColumnsPlan::terms(const Problem&, const Device& device) const {
-  // Blocks.
+  // Terms: blocks.
   return {blocks_per_sm(launch, device)};
 }
 

@@ -1,6 +1,9 @@
-// Weight gradients of groups of few input and many output channels, along contiguous rows of any
-// step and dilation: what lies under a place of the gradient is read once for many output channels.
-// Products are a tap of an input channel, numbered as weights are.
+// Weight gradients of many output channels by im2col: inputs under a position are read once for
+// many output channels. A product is a pair (c, k) of an input channel and a tap, in the order of
+// weights.
+//
+//   A: gradient of 16 channels     B: columns, never stored                  D: sums
+//   grad[o][j]                  x  x[c][j * stride + k * dilation - padding]  =  weight[o][(c, k)]
 #pragma once
 
 #include "conv1d/input_gradient/col2im.cuh"
@@ -9,8 +12,8 @@
 
 namespace gpuopt::conv1d {
 
-// What lies under a place for one product: the value of the group's input that is `delta` behind
-// the place's own in memory, if the one `at` further on is of its row.
+// Where a product's input lies: `at` positions and, in memory, `delta` values behind the output
+// position times the stride.
 struct FanProduct {
   int32_t at, delta;
 
@@ -19,7 +22,7 @@ struct FanProduct {
     const uint32_t c = args.taps.div(product), k = product - c * args.taps.divisor;
     at = static_cast<int32_t>(int64_t{k} * args.base.dilation - args.base.padding);
     delta = static_cast<int32_t>(c * args.base.from_channel + at);
-    if (product >= args.products) at = -kIm2colReach;  // before any row
+    if (product >= args.products) at = -kIm2colReach;  // outside any row
   }
 
   template <typename T>
@@ -28,8 +31,7 @@ struct FanProduct {
   }
 };
 
-// Four values of a row, of which the lower ones are `low`'s from value `ahead` on and the others
-// `high`'s.
+// Four values from value `ahead` of `low` on, the rest from `high`.
 __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uint32_t ahead) {
   const auto w0 = static_cast<uint32_t>(low), w1 = static_cast<uint32_t>(low >> 32);
   const auto w2 = static_cast<uint32_t>(high), w3 = static_cast<uint32_t>(high >> 32);
@@ -39,10 +41,9 @@ __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uin
   return __funnelshift_r(a0, a1, bits) | uint64_t{__funnelshift_r(a1, a2, bits)} << 32;
 }
 
-// Half types, on tensor cores: 16 * kRows channels are the rows of A, which lanes load from memory,
-// and kColumns times 8 products the columns of B. Warps have places of their own. kShifts: rows may
-// be aligned in any way, and what lanes load is shifted; else these are `cycle` channels apart,
-// which are aligned alike.
+// On tensor cores, for fp16 and bf16: 16 * kRows channels and 8 * kColumns products. Each warp has
+// its own positions. With kShifts, channels have any alignment, and threads shift what they load.
+// Without, a block's channels are `cycle` apart and aligned alike.
 template <typename T, int kRows, int kColumns, bool kShifts>
 __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     im2col_mma_kernel(const __grid_constant__ Im2colArgs args) {
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   const auto grad_size = static_cast<int32_t>(base.grad_size);
   const auto from_size = static_cast<uint32_t>(base.from_size);
   const auto step = static_cast<int32_t>(base.step);
-  const uint32_t row = lane / 4;  // and 8 more, of each 16
+  const uint32_t row = lane / 4;  // and row + 8, in each 16
   const int64_t pitch = 8 * cycle * base.grad_channel;
   FanProduct products[kColumns];
 #pragma unroll
@@ -84,6 +85,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   const uint32_t apart = base.splits.divisor * kWarps * 4 * kAtOnce;
 #pragma unroll 1
   for (uint32_t begin = (split * kWarps + warp) * 4 * kAtOnce; begin < args.units; begin += apart) {
+    // Load.
     uint64_t quads[kAtOnce][2 * kRows];
     uint32_t b[kAtOnce][kColumns][2];
 #pragma unroll
@@ -143,6 +145,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     for (int u = 0; u < kAtOnce; ++u) {
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
+        // Multiply.
         const uint64_t upper = quads[u][2 * m], lower = quads[u][2 * m + 1];
         const uint32_t a[4] = {static_cast<uint32_t>(upper), static_cast<uint32_t>(lower),
                                static_cast<uint32_t>(upper >> 32),
@@ -153,7 +156,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     }
   }
 
-  // Over the warps, in pairs.
+  // Reduce over the warps, in pairs.
 #pragma unroll 1
   for (uint32_t half = kWarps / 2; half > 0; half /= 2) {
     if (warp >= half && warp < 2 * half) {
@@ -174,6 +177,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   if (warp > 0) return;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
+    // Store.
     const uint32_t m = i / 4 / kColumns, n = i / 4 % kColumns;
     const uint32_t own = first_row + 16 * m + lane / 4 + i % 4 / 2 * 8;
     const uint32_t product = first_product + 8 * n + lane % 4 * 2 + i % 2;
@@ -183,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   }
 }
 
-// By multiply-adds: a lane has the sums of kRows channels and kProducts products for its places.
+// By multiply-adds: a thread sums kRows channels and kProducts products over its positions.
 template <typename T, int kRows, int kProducts>
 __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     im2col_lanes_kernel(const __grid_constant__ Im2colArgs args) {
@@ -206,7 +210,7 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
   const auto from_size = static_cast<uint32_t>(base.from_size);
   const auto step = static_cast<int32_t>(base.step);
 
-  // A place of the gradient in all channels, and what lies under it.
+  // A position of the gradient in all channels, and the inputs under it.
   struct Unit {
     T grads[kRows], under[kProducts];
   };
@@ -250,6 +254,7 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
   for (int i = 0; i < kSums; i += 32) {
+    // Reduce within the warp.
     C some[32];
 #pragma unroll
     for (int j = 0; j < 32; ++j) some[j] = sums[i + j];
@@ -257,6 +262,7 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     others[warp][i + lane] = some[0];
   }
   __syncthreads();
+  // Reduce over the warps and store.
   for (uint32_t i = threadIdx.x; i < kSums; i += kChunkThreads) {
     const uint32_t r = i / kProducts, product = first_product + i % kProducts;
     if (r >= rows || product >= args.products) continue;

@@ -1,5 +1,5 @@
-// Weight gradients of many output channels: products of the gradient's channels with the columns of
-// the input that lie under them.
+// Weight gradients of many output channels by im2col: the gradient's channels times the columns of
+// inputs that lie under them.
 #pragma once
 
 #include "conv1d/cost.h"
@@ -8,18 +8,19 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kIm2colReach = 1 << 29;  // positions of an input that are counted
-// Blocks of an SM, as registers allow.
+constexpr int kIm2colReach = 1 << 29;  // bound on positions and offsets of an input
+// Blocks per SM, limited by registers.
 constexpr int im2col_blocks(bool matrices) { return matrices ? 2 : 3; }
-// Products of 16 positions that a warp has in flight, with `rows` times 16 channels.
+// Steps of 16 positions that a warp has in flight, with 16 * `rows` channels.
 constexpr int im2col_steps(int rows) { return rows == 1 ? 4 : 1; }
 template <int kRows>
 constexpr int kIm2colSteps = im2col_steps(kRows);
 
 struct Im2colArgs {
-  WeightArgs base;  // tap_parts are of products, out_parts of the channels that are aligned alike
+  // tap_parts splits the products, out_parts the channels that are aligned alike.
+  WeightArgs base;
   uint32_t products;
-  uint32_t units;  // quads of all rows of a channel, or values
+  uint32_t units;  // quads (in f32: values) of all rows of a channel
   FastDiv row_units, cycle, taps;
 };
 
@@ -28,8 +29,8 @@ struct Im2colPlan {
   static constexpr const Costs& kCosts = costs::kIm2col;
   LaunchShape launch;
   Im2colArgs args;
-  int channels, products;  // of a block
-  bool shifts;             // channels are not aligned alike: fp16 and bf16
+  int channels, products;  // per block
+  bool shifts;             // fp16 and bf16 channels of any alignment
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<Im2colPlan> make(const Problem& p, const Device& device) {
@@ -46,7 +47,7 @@ struct Im2colPlan {
     const bool matrices = item == 2;
     if (matrices) {
       cycle = gradient_cycle(p);
-      // Of few channels that are aligned alike all are taken together, and shifted.
+      // If few channels are aligned alike, blocks take channels of any alignment and shift them.
       plan.shifts = cycle > 1 && p.to.channels < 16 * cycle;
       if (plan.shifts) cycle = 1;
       const bool whole = plan.shifts || has_aligned_rows(p, p.to, kGradientQuad);
@@ -86,7 +87,7 @@ inline Terms Im2colPlan::terms(const Problem& p, const Device& device) const {
   const double per_sm = blocks_per_sm(launch, device);
   const double own = products * channels / 100.0;
   const double waves = waves_of(launch, device, im2col_blocks(matrices));
-  // A second launch, sums of an SM, loads by index, and units and multiply-adds in waves.
+  // Terms: second launch, sums per SM, loads by index, units in waves, multiply-adds in waves.
   return {args.base.partial ? 1.0 : 0.0, own * per_sm, units * products * per_sm, units * waves,
           units * own * waves};
 }

@@ -1,4 +1,4 @@
-// Plan -> kernels, of weight gradients.
+// Starts the kernels of a weight gradient.
 #include "conv1d/conv1d.h"
 #include "conv1d/weight_gradient/channels_last.cuh"
 #include "conv1d/weight_gradient/chunks.cuh"
@@ -18,7 +18,7 @@ const WeightArgs& sums_of(const Plan& plan) {
   }
 }
 
-// Sums that are split go to the workspace, and a second launch adds them up.
+// Partial sums go to the workspace, and a second launch adds them up.
 template <typename T, typename Plan>
 cudaError_t launch_sums(const Plan& plan, void* to, Workspace& workspace, cudaStream_t stream) {
   const WeightArgs& sums = sums_of(plan);

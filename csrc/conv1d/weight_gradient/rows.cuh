@@ -1,4 +1,4 @@
-// Weight gradients along contiguous rows of stride 1, whose tiles lie in shared memory.
+// Weight gradients of stride 1 along short rows: tiles in shared memory hold several rows.
 #pragma once
 
 #include "conv1d/device/launch.cuh"
@@ -7,13 +7,13 @@
 
 namespace gpuopt::conv1d {
 
-// Places of a lane, from an aligned one on.
+// Neighbouring positions per thread, from an aligned one on.
 template <typename T>
 constexpr int kWeightOutputs = 32 / sizeof(T);
 
-// Gradients of kRowsTaps taps between one input and one output channel, along contiguous rows of
-// stride 1. Tiles of the gradient and of the input under it are copied to shared memory, one while
-// the one before is worked on. Each tap has a window of the input of its own.
+// Gradients of kRowsTaps taps between one input and one output channel. A block copies one tile of
+// the gradient, and the input under it, while it multiplies the previous one. Each tap has its own
+// window of inputs.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 3)
     weight_rows_kernel(const __grid_constant__ WeightArgs args) {
@@ -43,12 +43,12 @@ __global__ void __launch_bounds__(kThreads, 3)
   const uint32_t grad_packs = kThreads * (P / N);
   const uint32_t stage_packs = 2 * grad_packs + args.tile_rows * args.halo_packs;
 
-  // The segment of a tile that the lane is of.
+  // The thread's segment of a tile.
   struct Part {
     const T *grads, *row;
-    int32_t begin;   // the lane's place in the row of the gradient: an aligned one
-    int32_t first;   // of the lanes of the segment
-    uint32_t packs;  // the input's under the lane, in shared memory
+    int32_t begin;   // the thread's aligned position in the gradient row
+    int32_t first;   // position of the segment's first thread
+    uint32_t packs;  // the thread's inputs in shared memory
     int32_t index, lanes;
     bool valid;
   };
@@ -83,6 +83,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     end_copy_group();
   };
 
+  // Multiply.
   C sums[kTaps] = {};
   uint32_t tile = split, stage = 0;
   Part next = part_of(tile);
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         widen<T>(own + i * N, pack_of<T>(grads[i]));
       }
       const uint32_t ahead = ahead_of(part);
-      // Places that there are not are left out: 0 times an infinite value is NaN.
+      // Missing positions are skipped: 0 times an infinite value is NaN.
       const bool whole = begin >= 0 && begin <= grad_size - P;
 #pragma unroll
       for (int k = 0; k < kTaps; ++k) {
@@ -130,6 +131,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     __syncthreads();
     stage ^= 1;
   }
+  // Reduce and store.
   sum_block<kTaps>(sums, [&](uint32_t i, C sum) {
     if (static_cast<int32_t>(i) >= taps) return;
     const int64_t index =

@@ -8,9 +8,9 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kRowsTaps = 8;  // of a block
+constexpr int kRowsTaps = 8;  // per block
 
-constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }  // of a thread
+constexpr int64_t weight_outputs(int64_t item) { return 32 / item; }  // per thread
 
 struct WeightRowsPlan {
   static constexpr const char* kName = "weight_rows";
@@ -31,7 +31,7 @@ struct WeightRowsPlan {
     const int64_t own_taps = std::min<int64_t>(p.taps, kRowsTaps);
     const int64_t halo_packs = ceil_div(values - 1 + (own_taps - 1) * p.dilation, values);
     const int64_t block_rows = most_rows(kThreads, row_lanes, p.batch);
-    const int64_t margin = (8 / values + 4) * kAccessBytes;  // read behind a tile, not used
+    const int64_t margin = (8 / values + 4) * kAccessBytes;  // read but not used
     const int64_t tile_packs = 2 * kThreads * outputs / values + block_rows * halo_packs;
     const int64_t bytes = 2 * tile_packs * kAccessBytes + margin;
     const int64_t most_shared = weight_shared_bytes(device);
@@ -56,7 +56,7 @@ struct WeightRowsPlan {
 inline Terms WeightRowsPlan::terms(const Problem& p, const Device& device) const {
   const double tiles = std::ceil(static_cast<double>(args.tiles) / args.splits.divisor);
   const double per_sm = blocks_per_sm(launch, device);
-  // Tiles and taps of a block, tiles and taps of an SM, and tiles in waves.
+  // Terms: tiles and taps per block, tiles and taps per SM, tiles in waves.
   return {tiles, tiles * static_cast<double>(std::min<int64_t>(kRowsTaps, p.taps)), tiles * per_sm,
           tiles * kRowsTaps * per_sm, tiles * waves_of(launch, device, 3)};
 }

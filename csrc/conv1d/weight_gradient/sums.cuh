@@ -1,5 +1,5 @@
-// Weight gradients: sums over all places of all images of a gradient times the input under it.
-// Blocks make partial sums of some taps in a fixed order; a second launch adds them up.
+// Weight gradients on the device: sums over all positions of all images. Blocks compute partial
+// sums of some taps in a fixed order, and a second launch adds them up.
 #pragma once
 
 #include "common/warp.cuh"
@@ -9,8 +9,8 @@
 
 namespace gpuopt::conv1d {
 
-// The values of a warp's lanes are summed: lane i is left with the sums from i * kCount / 32 on, of
-// which there are max(kCount / 32, 1); of fewer than 32 values several lanes have each one.
+// Sums values over a warp. Lane i keeps the max(kCount / 32, 1) sums from i * kCount / 32 on. Below
+// 32 values, several lanes keep the same one.
 template <int kCount, int kMask = 16, typename C, int kSize>
 __device__ __forceinline__ void sum_warp(C (&values)[kSize]) {
   if constexpr (kCount > 1) {
@@ -27,11 +27,11 @@ __device__ __forceinline__ void sum_warp(C (&values)[kSize]) {
   if constexpr (kMask > 1) sum_warp<(kCount > 1 ? kCount / 2 : 1), kMask / 2>(values);
 }
 
-// The sums over the block of kCount values, by emit(i, sum) for each i.
+// Sums kCount values over the block and calls emit(i, sum) for each.
 template <int kCount, typename C, typename Emit>
 __device__ __forceinline__ void sum_block(C (&values)[kCount], Emit&& emit) {
   static_assert(kCount <= 32);
-  constexpr int kWarps = kThreads / 32, kLanes = 32 / kCount;  // that have the same value
+  constexpr int kWarps = kThreads / 32, kLanes = 32 / kCount;  // threads with the same value
   __shared__ C sums[kWarps][kCount];
   sum_warp<kCount>(values);
   if (threadIdx.x % kLanes == 0) sums[threadIdx.x / 32][threadIdx.x % 32 / kLanes] = values[0];
@@ -54,11 +54,11 @@ __device__ __forceinline__ void emit_weight(const WeightArgs& args, uint32_t spl
   }
 }
 
-// A place of the gradient, in the kernels below: of a lane one after another, always as far apart.
+// A thread's current position of the gradient, in kernels that read positions one by one.
 struct WeightUnit {
-  int64_t left, image, place;  // how many are left, this one included
+  int64_t left, image, place;  // left: including this one
 
-  // Every `apart`th from `unit` on.
+  // Visits every `apart`th position from `unit` on.
   __device__ __forceinline__ WeightUnit(const WeightArgs& args, int64_t unit, int64_t apart)
       : left((args.batch * args.grad_size - unit + apart - 1) / apart),
         image(unit / args.grad_size),
@@ -75,9 +75,9 @@ struct WeightUnit {
   }
 };
 
-// The values under a unit's taps, 0 for those outside of a row. All loads are under way at once: of
-// conditions the compiler may make branches, one load after the other (depthwise (1,4075,16) with
-// 14 taps and step 3, f32: 22 us; 15 without branches).
+// Loads the inputs under a position's taps, 0 outside the row. load_if has no branches, so all
+// loads are in flight at once (depthwise (1,4075,16), 14 taps, stride 3, f32: 15 us, 22 us with
+// branches).
 template <typename T, int kTaps>
 __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const WeightArgs& args,
                                            const T* row, int64_t under, uint32_t first_tap) {
@@ -93,7 +93,7 @@ __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const 
   for (int k = 0; k < kTaps; ++k) values[k] = to_compute(loaded[k]);
 }
 
-// A warp for each weight adds up its partial sums.
+// Adds up partial sums, with a warp per weight.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     finish_kernel(const compute_t<T>* sums, T* to, int64_t weights, uint32_t splits) {

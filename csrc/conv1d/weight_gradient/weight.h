@@ -1,5 +1,5 @@
 // Weight gradients: sums over all positions of all images. Blocks compute partial sums of some taps
-// in a fixed order; a second launch adds them up. Plain host C++.
+// in a fixed order, and a second launch adds them up. Plain host C++.
 #pragma once
 
 #include <cmath>
@@ -8,40 +8,39 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int64_t kSumBytes = 4 << 10;  // of shared memory, at most, for sums over a block
+constexpr int64_t kSumBytes = 4 << 10;  // shared memory for sums over a block, at most
 constexpr int64_t kMostSplits = kThreads * 16;
-constexpr int64_t kWeightBlocks = 6;  // per SM, in a launch that splits sums
-constexpr int64_t kWeightUnits = 4;   // of a thread at least, where sums are split
+constexpr int64_t kWeightBlocks = 6;  // per SM, if sums are split
+constexpr int64_t kWeightUnits = 4;   // positions per thread at least, if sums are split
 
-// [split][weight], or the gradient itself where there is one split.
+// `to` is [splits, weights] if `partial`, or the gradient itself.
 struct WeightArgs {
   const void *from, *grad;
   void* to;
-  const char *from_first_pack, *from_last_pack, *grad_first_pack, *grad_last_pack;  // see Rows
+  const char *from_first_pack, *from_last_pack, *grad_first_pack, *grad_last_pack;
   int64_t from_batch, from_channel, from_stride, grad_batch, grad_channel, grad_stride;
   int64_t from_size, grad_size, step, padding, dilation;
-  int64_t batch, weights;                    // weights of the gradient in all
-  int64_t unit_images, unit_places;          // to a lane's next place, of kernels by value
-  uint32_t taps, in_channels, out_channels;  // channels of a group
+  int64_t batch, weights;                    // weights: elements of the gradient
+  int64_t unit_images, unit_places;          // from a thread's position to its next
+  uint32_t taps, in_channels, out_channels;  // channels per group
   FastDiv splits, tap_parts, in_parts, out_parts;
-  // Of weight_rows_kernel: tiles in all; rows of one at most, and packs behind those under a row's
-  // lanes.
+  // For weight_rows_kernel: tiles in all, rows per tile at most, and halo vectors behind a row.
   uint32_t tiles, tile_rows, halo_packs;
   FastDiv row_lanes;
   bool partial;
 };
 
-// Shared memory of a block, without that for its sums.
+// Shared memory per block, without that for its sums.
 inline int64_t weight_shared_bytes(const Device& device) {
   return std::min<int64_t>(kMostSharedBytes, device.shared_bytes) - kSumBytes;
 }
 
-// How a sum is split: `blocks` times as often as fills `all` blocks, into `most` parts at most.
+// Splits sums until `blocks` times the splits fill `all` blocks, into `most` parts at most.
 inline int64_t splits_of(int64_t all, int64_t blocks, int64_t most) {
   return std::clamp<int64_t>(std::min(all / blocks, most), 1, kMostSplits);
 }
 
-// Units that a block has at once, of kernels by value: see WeightUnit.
+// `block_units` is the number of positions that a block has at once, see WeightUnit.
 inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_parts,
                               int64_t out_parts = 1, int64_t block_units = kThreads / 32) {
   WeightArgs args;
@@ -80,7 +79,7 @@ inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_part
   return args;
 }
 
-// Blocks are counted with 31 bits. Sums can't be split over launches.
+// Blocks are counted with 31 bits, and sums can't be split into launches.
 inline bool fits_grid(int64_t blocks) { return blocks <= kMaxIndex32; }
 
 }  // namespace gpuopt::conv1d
