@@ -14,7 +14,7 @@ constexpr int64_t kChunkWarps = 16;
 struct ChunkArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;
+  const char *first_pack, *last_pack;  // see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, taps;

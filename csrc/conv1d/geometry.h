@@ -57,8 +57,7 @@ inline bool has_plain_rows(const Problem& p) {
   return has_contiguous_rows(p) && positions_in_32_bits(p);
 }
 
-// Whether 32 bits hold all positions of a strided input gradient. They include the padding and all
-// taps on both sides of a row.
+// Whether 32 bits hold positions, with the padding and all taps on both sides of a row.
 inline bool strides_in_32_bits(const Problem& p) {
   return positions_in_32_bits(p) && std::abs(p.padding) + p.taps * p.dilation + p.stride < kFar / 2;
 }
@@ -66,8 +65,7 @@ inline bool strides_in_32_bits(const Problem& p) {
 // Taps k and k + tap_cycle lie a whole number of strides apart.
 inline int64_t tap_cycle_of(const Problem& p) { return p.stride / std::gcd(p.stride, p.dilation); }
 
-// This many strides span the padding, all taps, and a sector before a row. Added to a position,
-// they make it non-negative.
+// So many strides span the padding, all taps and a sector: positions plus these are non-negative.
 inline int32_t lead_steps(const Problem& p) {
   return static_cast<int32_t>(ceil_div(std::abs(p.padding) + span_of(p) + kSectorBytes, p.stride));
 }
@@ -84,8 +82,7 @@ inline bool has_aligned_rows(const Problem& p, const Signal& signal, int64_t val
          (p.batch == 1 || signal.batch_stride % values == 0);
 }
 
-// Outputs of a row, plus the gap before its first output unless all rows are aligned to `aligned`
-// bytes.
+// Outputs of a row, plus the gap before its first one unless rows are aligned to `aligned` bytes.
 inline int64_t aligned_size(const Problem& p, int aligned) {
   const int64_t values = aligned / item_of(p);
   return p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1);

@@ -50,10 +50,8 @@ const char* name_of(const Path& path) {
 struct Plan {
   std::variant<ForwardPath, InputGradientPath, WeightGradientPath> path;
   DType dtype = DType::kFloat32;
-  // Offset in bytes of this plan's part of the result.
-  int64_t offset = 0;
-  // The remaining launches of a problem that is split.
-  std::unique_ptr<Plan> rest;
+  int64_t offset = 0;          // of this part in the result, in bytes
+  std::unique_ptr<Plan> rest;  // further launches, if the problem is split
 
   const char* name() const {
     return std::visit([](const auto& of_pass) { return name_of(of_pass); }, path);
@@ -80,8 +78,7 @@ struct EachPlan<std::variant<AtenPlan, Plans...>> {
 
 }  // namespace detail
 
-// Calls visit(path, problem) for each path that supports this pass, with the problem as the path
-// sees it. Skips ATen, which supports every problem.
+// Calls visit(path, problem) for each path but ATen that supports a pass of a problem.
 template <typename Visit>
 void for_each_path(const Problem& p, Pass pass, const Device& device, const Visit& visit) {
   if (pass == Pass::kWeightGradient) {

@@ -124,8 +124,7 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device) {
   return made;
 }
 
-// The plan of the path with this name, for tests and measurements. ATen if that path does not
-// support the problem.
+// The path with this name, for tests and measurements. ATen if it does not support the problem.
 inline Plan plan_path(const Problem& p, Pass pass, const Device& device, std::string_view name) {
   Plan plan;
   plan.dtype = p.dtype;

@@ -1,5 +1,4 @@
-// A convolution as planners see it: operands, sizes, and strides of tensors in elements. Plain host
-// C++.
+// A convolution: operands, sizes, and strides of tensors in elements. Plain host C++.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct Signal {
   int64_t size = 1;      // positions in a row
 };
 
-struct Weight {
+struct Weight {  // [groups, output channels, input channels, taps]
   const void* data = nullptr;
   int64_t group_stride = 0, out_stride = 0, in_stride = 0, tap_stride = 1;
 };

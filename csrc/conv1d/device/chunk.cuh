@@ -1,5 +1,4 @@
-// Chunks on the device: one warp computes several tiles of one output row. It copies their input
-// and the taps of its channel to shared memory.
+// Chunks on the device: a warp copies the input and the taps of its tiles to shared memory.
 #pragma once
 
 #include "common/async.cuh"

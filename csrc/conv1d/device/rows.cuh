@@ -68,9 +68,8 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 #endif
 }
 
-// Loads four 8 x 8 matrices from shared memory as a thread's part of A (PTX ISA, "ldmatrix"). The
-// rows of matrix i begin at `own` + kPacks of lanes 8 i to 8 i + 7. All threads of the warp take
-// part.
+// Loads four 8 x 8 matrices as a thread's part of A (PTX ISA, "ldmatrix"). The rows of matrix i
+// begin at `own` + kPacks of lanes 8 i to 8 i + 7. All threads of the warp take part.
 template <int kPacks>
 __device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -116,8 +115,7 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 #endif
 }
 
-// Returns the value, or 0 if not `valid`. Has no branch, so that several loads are in flight at
-// once.
+// Returns the value, or 0 if not `valid`, without a branch: several loads are in flight at once.
 template <typename T>
 __device__ __forceinline__ T load_if(const T* address, bool valid) {
   using Word = std::conditional_t<sizeof(T) == 2, uint16_t,
@@ -180,8 +178,7 @@ struct Rows {
     return words;
   }
 
-  // The vectors [low, high) that lie entirely within the row, out of `packs` vectors from `begin`
-  // on.
+  // Of `packs` vectors from `begin` on, [low, high) lie entirely within the row.
   struct Whole {
     int32_t low, high;
   };
@@ -195,8 +192,8 @@ struct Rows {
     return {low, max(min(packs_in(size - begin), packs), low)};
   }
 
-  // Calls store(q, vector) for the remaining vectors, with 0 outside the row. Threads 0 to lanes -
-  // 1 take them in turn.
+  // Calls store(q, vector) for the other vectors, with 0 outside the row. `lanes` threads share
+  // them.
   template <typename Store>
   __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
                                              int32_t size, int32_t packs, int32_t lane,

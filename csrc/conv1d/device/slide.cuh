@@ -1,12 +1,11 @@
-// Neighbouring outputs of one thread along a contiguous row: taps slide over inputs in shared
-// memory.
+// A thread's neighbouring outputs along a contiguous row: taps slide over shared memory.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
 
 namespace gpuopt::conv1d {
 
-// Adds up to kTaps of `count` taps: sums[i] += taps[t] * window[t + i]. Missing taps are skipped,
+// sums[i] += taps[t] * window[t + i] for up to kTaps of `count` taps. Missing taps are skipped,
 // because 0 times an infinite value is NaN.
 template <int kTaps, int kOutputs, int kWindow, typename C>
 __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&window)[kWindow],
@@ -36,7 +35,7 @@ __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&wind
 }
 
 // Adds one input row of the tile to a thread's outputs, kRowTaps taps per iteration. The window
-// begins `shift` bytes into the first vector and then moves through registers.
+// begins `shift` bytes into the first vector and stays in registers.
 template <bool kOneStep, typename T, int P>
 __device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* packs, uint32_t shift,
                                       const compute_t<T>* taps, int32_t count) {

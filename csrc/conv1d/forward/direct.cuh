@@ -14,8 +14,8 @@ template <typename T>
 class TapWords {
  public:
   __device__ __forceinline__ TapWords(const T* weight, const ChunkArgs& args, int32_t ahead) {
-    // Each lane holds a tap, or 0 behind the last one. Rows before the first tap read these zeros,
-    // of which there are at least ten.
+    // Each lane holds a tap or 0. Rows before the first tap read zeros, of which there are ten or
+    // more.
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     const T tap = load_if(weight + lane * args.weight_tap, lane < args.taps);
     uint16_t bits;
@@ -52,8 +52,7 @@ struct BlockInputs {
   static constexpr int kCount = 2 * kMmaParts, kApart = kMmaOutputs / 2;
   uint64_t quads[kCount];  // little-endian: the first value is the lowest
 
-  // Loads quads from `own` on, position `at` of a row of `size` values. Quads outside the row are
-  // 0.
+  // Loads quads from `own` on, position `at` of a row of `size` values, with 0 outside the row.
   __device__ __forceinline__ void load(const T* own, int32_t at, int32_t size) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -81,8 +80,7 @@ constexpr int direct_blocks(int tiles, bool far) {
 #endif
 }
 
-// Hides `value` from the compiler. Rare code then recomputes what depends on it, instead of keeping
-// that in registers.
+// Hides `value` from the compiler: rare code recomputes what depends on it, which frees registers.
 __device__ __forceinline__ uint32_t launder(uint32_t value) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+r"(value));
@@ -90,9 +88,8 @@ __device__ __forceinline__ uint32_t launder(uint32_t value) {
   return value;
 }
 
-// One mma covers kDirectNear taps and values ahead. kFar adds a second one, 16 positions further
-// on. With two tiles per warp, the last warp of a row computes up to kDirectRest outputs behind its
-// tiles, one per thread.
+// One mma covers kDirectNear taps and values ahead. kFar adds one, 16 positions further on. With
+// two tiles per warp, a row's last warp computes up to kDirectRest further outputs, one per thread.
 template <typename T, int kTiles, bool kFar>
 __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, kFar))
     direct_kernel(const __grid_constant__ ChunkArgs args) {

@@ -1,5 +1,4 @@
-// Depthwise fp16 and bf16 with short filters: tensor cores, with inputs that go from memory
-// straight to registers.
+// Depthwise fp16 and bf16 with short filters on tensor cores; inputs go from memory to registers.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -8,9 +7,9 @@
 namespace gpuopt::conv1d {
 
 constexpr int kDirectQuad = 4;  // values per load
-// Taps at most: with 3 values ahead and 7 further outputs they span 32 positions.
+// Most taps: with 3 values ahead and 7 further outputs, they span 32 positions.
 constexpr int kDirectTaps = 22;
-// Taps and values ahead at most that one mma covers: with 7 further outputs, 16 positions.
+// Most taps and values ahead for one mma: with 7 further outputs, they span 16 positions.
 constexpr int kDirectNear = 9;
 constexpr int kDirectRest = 32;  // outputs behind a row's last tile, at most
 
@@ -29,15 +28,13 @@ struct DirectPlan {
   static std::optional<DirectPlan> make(const Problem& p, const Device& device);
 };
 
-// Whether two tiles per warp fill a row: its outputs against what could be computed in the same
-// time.
+// Whether two tiles per warp fill a row, compared to the outputs computed in the same time.
 struct DirectRow {
   int64_t tiles, pairs;
   bool far, few, filled;
 
   DirectRow(const Problem& p, const Device& device) {
-    // If all output rows begin at a quad, the first tap has the same offset within its quad
-    // everywhere.
+    // With output rows aligned to quads, the first tap has the same offset in its quad everywhere.
     const int64_t last = kDirectQuad - 1;
     const int64_t ahead = has_aligned_rows(p, p.to, kDirectQuad) ? -p.padding & last : last;
     const int64_t tile = tile_outputs(item_of(p)), size = aligned_size(p, kSectorBytes);

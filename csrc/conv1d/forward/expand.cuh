@@ -1,8 +1,8 @@
-// Expand: a thread keeps the inputs under a vector of N outputs and loops over the output channels.
+// Expand: a thread keeps the inputs of N outputs in registers and loops over the output channels.
 //
-//   window, in registers          taps of channel m         outputs
-//   x[i .. i+N-1] under tap 0  *  w[m][0]     +
-//   x[i .. i+N-1] under tap 1  *  w[m][1]     + ...    =    y[m][i .. i+N-1],  m = 0, 1, 2, ...
+//   registers, loaded once           taps of channel m
+//   inputs of N outputs, tap 0    *  w[m][0]  +
+//   inputs of N outputs, tap 1    *  w[m][1]  +  ...  =  N outputs of channel m,  m = 0, 1, 2, ...
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -13,8 +13,7 @@ namespace gpuopt::conv1d {
 template <typename T, int kProducts>
 constexpr int kExpandPitch = expand_pitch(kProducts, sizeof(T));
 
-// A block computes channels of one alignment class, `cycle` apart. An output has at most kProducts
-// multiply-adds.
+// A block has channels of one alignment class. An output has at most kProducts multiply-adds.
 template <typename T, int kProducts>
 __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof(T)))
     expand_kernel(const __grid_constant__ ExpandArgs args) {

@@ -1,5 +1,4 @@
-// Few input channels into many output channels: inputs stay in registers while a block loops over
-// the output channels.
+// Few into many channels: inputs stay in registers while a block loops over the output channels.
 #pragma once
 
 #include "conv1d/cost.h"
@@ -14,7 +13,7 @@ struct ExpandArgs {
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int64_t from_size, to_size, padding;
   int32_t step, dilation, taps;
-  const char *first_pack, *last_pack;
+  const char *first_pack, *last_pack;  // see Rows
   uint32_t row_packs;                  // vectors of an input row in shared memory
   uint32_t in_channels, out_channels;  // per group
   uint32_t block_channels;             // output channels per block

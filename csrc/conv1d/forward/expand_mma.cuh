@@ -104,8 +104,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   __syncthreads();
 
   const auto products = static_cast<int32_t>(base.in_channels) * base.taps;
-  // Offsets of the inputs in the thread's rows of B: rows 2 * (lane % 4), the next one, and both 8
-  // further on, for each step.
+  // Offsets of the inputs in the thread's rows of B: 2 * (lane % 4) + 0, 1, 8 and 9 of each step.
   int32_t offsets[kSteps][4];
 #pragma unroll
   for (int i = 0; i < 4 * kSteps; ++i) {
@@ -122,8 +121,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     const auto warp_begin =
         static_cast<int32_t>((turn * (kChunkThreads / 32) + warp) * 32 * kParts);
     if (block_begin + warp_begin >= base.to_size) break;
-    // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2 of 32, so that a thread holds 8
-    // neighbouring positions of D.
+    // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2 of 32: a thread has 8
+    // neighbours of D.
     uint32_t b[kParts][4][kSteps][2];
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {

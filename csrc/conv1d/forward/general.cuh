@@ -11,8 +11,7 @@ struct ValuesLane {
   uint32_t group, channel;
 };
 
-// Finds a thread's outputs. Neighbouring positions belong to neighbouring threads or, if
-// channels_first, to one thread.
+// Neighbouring positions belong to neighbouring threads or, if channels_first, to one thread.
 template <int kChannels, int kPlaces>
 __device__ __forceinline__ bool find_lane(ValuesLane& lane, const GeneralArgs& args) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -14,10 +14,8 @@ struct GeneralArgs {
   int64_t from_size, to_size, step, padding, dilation, taps;
   uint32_t in_channels, out_channels;  // per group
   int64_t lanes;                       // threads of the launch
-  FastDiv row_tiles, tiles,
-      groups;  // tiles of positions per row, tiles of channels per group, groups
-  // Neighbouring threads have neighbouring channels if channels_first. Otherwise 2^width_shift
-  // neighbouring threads have neighbouring positions.
+  FastDiv row_tiles, tiles, groups;    // tiles of a row, tiles of a group's channels, groups
+  // Neighbours among threads: channels if channels_first, else 2^width_shift positions.
   bool channels_first;
   uint32_t width_shift;
   Activation activation;

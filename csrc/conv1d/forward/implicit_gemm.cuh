@@ -10,8 +10,7 @@
 
 namespace gpuopt::conv1d {
 
-// A warp computes kGemmPositions positions of 16 * kRows channels. A block loads their taps once
-// and loops over tiles of inputs.
+// A warp computes kGemmPositions x 16 kRows outputs. A block loads taps once and loops over tiles.
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemmArgs args) {
@@ -124,8 +123,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
           load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, m < channels));
     }
   }
-  // Masks the products of the last step that do not exist. Their taps are 0, and an infinite input
-  // would make NaN of them.
+  // Masks missing products of the last step. Their taps are 0, but inputs may be infinite.
   const auto valid = [&](uint32_t row) {
     const uint32_t product = 16 * (steps - 1) + row + 2 * (lane % 4);
     return (product < args.products ? 0xffffu : 0) |

@@ -17,7 +17,7 @@ constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; 
 struct ImplicitGemmArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;
+  const char *first_pack, *last_pack;  // see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, dilation, taps;
@@ -103,8 +103,8 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   const int64_t turns =
       ceil_div(units, std::max<int64_t>(device.multiprocessors * resident / parts, 1));
   const int64_t unit_blocks = ceil_div(units, turns);
-  // In launches with few blocks, extra warps help to copy ((8,16,66) to 104, 4 groups, 41 taps:
-  // 11.3 us without them, 4.5 us with them).
+  // In launches with few blocks, extra warps help to copy ((8,16,66) to 104, 4 groups, 41 taps: 4.5
+  // us, without them 11.3 us).
   int threads = static_cast<int>(shape.threads);
   while (threads < kThreads &&
          parts * unit_blocks * threads < int64_t{device.multiprocessors} * kThreads) {

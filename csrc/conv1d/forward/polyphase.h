@@ -1,5 +1,4 @@
-// Polyphase decomposition for many taps. A row is split into phases, each of which is a convolution
-// of stride 1 without dilation.
+// Polyphase decomposition for many taps: phases of a row are convolutions with s = d = 1.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -30,22 +29,21 @@ struct PolyphaseArgs {
   uint32_t taps_pitch;  // distance in values between the taps of two phases
 };
 
-// Stride and dilation, divided by their greatest common divisor `gap`. Only every `gap`th value of
-// a row is read.
+// Stride and dilation divided by their common divisor `gap`. Every `gap`th value of a row is read.
 struct Cuts {
   int64_t gap, step, dilation;
   explicit Cuts(const Problem& p)
       : gap(std::gcd(p.stride, p.dilation)), step(p.stride / gap), dilation(p.dilation / gap) {}
 };
 
-// Distance in vectors between phases, at least `packs`. If the dilation splits the outputs,
-// neighbouring threads read one vector of each phase, then the next one of each. Eight of these
-// 16-byte vectors should lie in different banks.
+// Distance in vectors between phases, at least `packs`. If the dilation splits the outputs, eight
+// threads read one vector of each phase, then the next ones. All eight should lie in different
+// banks.
 inline int64_t phase_pitch(int64_t packs, int64_t phases) {
   if (phases == 1) return packs;
-  // If `phases` is even, a pitch of 8 / phases modulo 8 puts them there. If it is odd, phases times
-  // the pitch is 1 modulo 8: the next vector of phase 0 follows the last phase's. For 6 phases, 5
-  // has the fewest conflicts.
+  // An even number of phases needs 8 / phases modulo 8. With an odd number, phases times the pitch
+  // is 1 modulo 8: phase 0 goes on where the last phase ends. For 6 phases, 5 has the fewest
+  // conflicts.
   int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
   while (phases % 2 && rest * phases % 8 != 1) ++rest;
   while (packs % 8 != rest) ++packs;
@@ -86,7 +84,7 @@ struct PolyphasePlan {
 
 inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const Device& device) {
   const Cuts cuts(p);
-  // fp16 and bf16 with s' = 1 run on tensor cores (toeplitz).
+  // fp16 and bf16 are supported with a stride only. Tensor cores handle dilations.
   if (item_of(p) == 8 || !has_plain_rows(p) || std::min(cuts.step, cuts.dilation) > 1 ||
       cuts.dilation > 32 || cuts.gap > 1024 || (is_half(p) && cuts.step == 1)) {
     return {};
@@ -102,8 +100,7 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
     }
   }
   const int64_t warps = rows * shape.row_warps;
-  // All input channels are staged at once if they fit for all warps of an SM. Memory is then waited
-  // for once.
+  // If all input channels fit for all warps of an SM, memory is waited for only once.
   const int64_t channel_bytes = shape.warp_packs * kAccessBytes;
   const int64_t resident = ceil_div<int64_t>(warps, device.multiprocessors);
   int64_t stages = std::min<int64_t>(p.from.channels, 2);
@@ -148,8 +145,7 @@ inline Terms PolyphasePlan::terms(const Problem& p, const Device& device) const 
   const double macs = channels * (wide ? 2 : 1) * kSegmentOutputs *
                       static_cast<double>(ceil_div(p.taps, cuts.step) * cuts.step) / 4;
   const double read = channels * static_cast<double>(args.values) / 32;
-  // Terms: values per SM and per thread, multiply-adds per SM, values in output phases, values with
-  // gaps.
+  // Terms: values per SM and thread, multiply-adds per SM, values in output phases and with gaps.
   return {read * fill, read, macs * fill, cuts.dilation > 1 ? read * fill : 0,
           cuts.gap > 1 ? read * fill * static_cast<double>(std::min<int64_t>(cuts.gap, 8)) : 0};
 }

@@ -1,5 +1,4 @@
-// Stride 1 along short rows: a block copies the inputs under a tile to shared memory, and its
-// threads slide over them.
+// Stride 1 along short rows: a block copies inputs to shared memory, and threads slide over them.
 #pragma once
 
 #include "conv1d/device/slide.cuh"

@@ -15,7 +15,7 @@ enum class Taps : uint8_t {
 struct RowsArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;
+  const char *first_pack, *last_pack;  // see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, bias_stride;
   int32_t weight_tap, from_size, to_size, padding, dilation, taps;
@@ -96,8 +96,7 @@ inline Terms RowsPlan::terms(const Problem& p, const Device& device) const {
              own = 16.0 / static_cast<double>(item_of(p));
   const double per_sm = blocks_per_sm(launch, device), macs = in * static_cast<double>(p.taps);
   const double dilated = taps == Taps::kDilated ? macs * own : 0;
-  // Terms: multiply-adds per thread, taps per SM, shared memory, dilated taps per SM and per
-  // thread.
+  // Terms: multiply-adds per thread, taps per SM, shared memory, dilated taps per SM and thread.
   return {in * static_cast<double>(ceil_div<int64_t>(p.taps, 8) * 8) * own, macs * per_sm,
           static_cast<double>(launch.shared_bytes) * per_sm / 1e5,
           dilated * fill_of(launch, device), dilated};

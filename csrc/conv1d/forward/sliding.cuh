@@ -1,5 +1,4 @@
-// f32 and f64 of stride 1 along contiguous rows, in chunks: a warp computes one tile after another
-// from shared memory.
+// f32 and f64 of stride 1: a warp computes one tile after another from shared memory.
 #pragma once
 
 #include <type_traits>

@@ -8,10 +8,9 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kSmallThreads = 128;  // threads per block
-constexpr int kMostSmallThreads =
-    256;  // threads per block of large launches, as starting a block takes time
-constexpr int kSmallMacs = 24;  // multiply-adds per thread, at most
+constexpr int kSmallThreads = 128;      // per block
+constexpr int kMostSmallThreads = 256;  // per block in large launches
+constexpr int kSmallMacs = 24;          // multiply-adds per thread
 
 struct SmallArgs {
   const void *from, *weight, *bias;
@@ -21,8 +20,7 @@ struct SmallArgs {
   int32_t from_size, step, padding, dilation, products, part_products;
   uint32_t outputs;      // in the launch
   uint32_t width_shift;  // 2^width_shift outputs per warp
-  // Divisors of the faster and the slower index of outputs: positions and channels, or the reverse
-  // if channels_first.
+  // Divisors of the outputs' fast and slow index. channels_first: channels are the fast one.
   FastDiv inner, outer;
   bool channels_first;
   FastDiv group_channels;  // output channels per group

@@ -1,5 +1,5 @@
-// Strides other than 1 along contiguous rows, in chunks: threads compute neighbouring outputs and
-// read their inputs from shared memory.
+// Strides other than 1: threads compute neighbouring outputs and read their inputs in shared
+// memory.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"

@@ -10,15 +10,13 @@
 
 namespace gpuopt::conv1d {
 
-// A thread's taps of B in column lane / 4: `low` has rows 2 * (lane % 4) and the next, `high` both
-// 8 further on.
+// A thread's taps of B, column lane / 4: rows 2 * (lane % 4) + 0 and 1 in `low`, 8 and 9 in `high`.
 template <typename T>
 struct TapPairs {
   uint32_t low, high;
 };
 
-// The address of a thread's row for ldmatrix. The four matrices are the upper and the lower blocks,
-// then both one vector further on.
+// A thread's row for ldmatrix: upper and lower blocks, then both one vector further on.
 __device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
 #if defined(__CUDA_ARCH__)
   const uint32_t lane = threadIdx.x % 32;
@@ -28,8 +26,7 @@ __device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
 #endif
 }
 
-// C += A B. A is in shared memory, kPart parts behind `packs`, in rows of 16 bytes. `address` is
-// matrix_address(packs).
+// C += A B with rows of A in shared memory, kPart parts on. `address` is matrix_address(packs).
 template <int kPart, typename T>
 __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* packs,
                                          const TapPairs<T>& taps) {
@@ -83,9 +80,9 @@ __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
   }
 }
 
-// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `place` on. NaN may come
-// from a tap of 0 times an infinite input that is not under the output. sum_at(place) computes such
-// outputs again.
+// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `place` on. A tap of 0
+// times an infinite input beside the output's own makes NaN. sum_at(place) computes such outputs
+// again.
 template <typename T, typename SumAt>
 __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
                                            T* to, int32_t place, float bias, const SumAt& sum_at) {

@@ -19,8 +19,7 @@ __global__ void __launch_bounds__(kThreads)
   const T* const weight = static_cast<const T*>(args.weight) + channel * args.weight_stride;
   const T input = static_cast<const T*>(
       args.input)[image * args.input_batch_stride + channel * args.input_stride];
-  const int64_t old =
-      args.state_size - args.taps + 1;  // state values that are older than the window
+  const int64_t old = args.state_size - args.taps + 1;  // older than the window
   C sum = {};
 #pragma unroll 4
   for (int64_t i = 0; i < args.state_size; ++i) {

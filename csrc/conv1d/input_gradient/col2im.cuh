@@ -24,8 +24,7 @@ __device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int
   return quad;
 }
 
-// Columns on tensor cores: sums over a warp's channels, for 16 * kRows products and kPlaces
-// positions of the gradient.
+// Columns on tensor cores: a warp's sums of 16 * kRows products at kPlaces positions.
 template <typename T, int kRows>
 struct Col2imMatrices {
   using Tap = T;
@@ -38,9 +37,9 @@ struct Col2imMatrices {
 
   float sums[kRows][kParts][4][4] = {};
 
-  // Where a channel's tap lies in shared memory, so that a thread's part of A is one vector.
-  // Columns of A and rows of B are permuted alike: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, which one
-  // thread holds, are channels 4 t to 4 t + 3.
+  // Where a channel's tap lies in shared memory: a thread's part of A is one vector. Columns of A
+  // and rows of B are permuted alike: a thread's 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are channels 4 t
+  // to 4 t + 3.
   __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
     const uint32_t lane = product % 8 * 4 + channel % 16 / 4, e = channel % 4;
     const uint32_t matrix = channel / 16 * kRows + product / 16;
@@ -111,8 +110,7 @@ struct Col2imMatrices {
     }
   }
 
-  // Adds `channels` channels, whose gradient rows are `pitch` values apart. `at` is the warp's
-  // first position.
+  // Adds channels whose gradient rows are `pitch` apart. `at` is the warp's first position.
   __device__ __forceinline__ void add(const Col2imArgs& args, const Tap* taps, const T* grads,
                                       int64_t pitch, uint32_t channels, int32_t at) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -224,16 +222,14 @@ struct Col2imLanes {
   }
 };
 
-// Sums is Col2imMatrices or Col2imLanes. A block computes some input channels of a group and loops
-// over tiles of their positions.
+// A block computes some input channels of a group and loops over tiles of their positions.
 template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     col2im_kernel(const __grid_constant__ Col2imArgs args) {
   using Tap = typename Sums::Tap;
   constexpr uint32_t kThreads = 32 * kCol2imWarps, Q = Sums::kProducts;
   extern __shared__ uint4 shared[];
-  // For each position modulo the stride: the first tap that meets it, and that tap's distance in
-  // strides.
+  // By position modulo the stride: the first tap that meets it, and its distance in strides.
   __shared__ int32_t first_taps[kCol2imMostStride], steps_of_tap[kCol2imMostStride];
   let_next_grid_start();
   uint32_t group = blockIdx.x;
@@ -308,7 +304,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     };
     const int32_t at = first - ahead_of(split) + static_cast<int32_t>(row_part * Sums::kPlaces);
     const T* const grads = rows + split * args.grad_channel;
-    // Columns: multiply.
+    // Columns.
     Sums sums;
 #pragma unroll 1
     for (uint32_t some = 0; some * splits < args.out_channels; some += args.stage_channels) {
@@ -324,10 +320,9 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     }
 
     __syncthreads();
-    // Columns: store to shared memory.
     sums.store(made + split * Q * row_pitch + row_part * Sums::kPlaces, row_pitch);
     __syncthreads();
-    // Add up the columns and store.
+    // Add up and store.
     const auto end = min(static_cast<int32_t>(args.tile_places), args.to_size - begin);
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                   (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;

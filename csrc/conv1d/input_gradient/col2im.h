@@ -9,10 +9,10 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kCol2imWarps = 8;                    // per block
-constexpr int kCol2imMostStride = 64;              // whose first taps fit into shared memory
-constexpr int64_t kCol2imTapBytes = 40 << 10;      // shared memory for taps
-constexpr int64_t kCol2imSharedBytes = 112 << 10;  // for two blocks per SM on sm_90
+constexpr int kCol2imWarps = 8;                // per block
+constexpr int kCol2imMostStride = 64;          // strides whose first taps fit into shared memory
+constexpr int64_t kCol2imTapBytes = 40 << 10;  // shared memory for taps
+constexpr int64_t kCol2imSharedBytes = 112 << 10;             // for two blocks per SM on sm_90
 constexpr int64_t kCol2imStatic = 2 * 4 * kCol2imMostStride;  // declared by the kernel
 // Positions of the gradient per warp.
 constexpr int kCol2imPositions = 64;
@@ -53,7 +53,7 @@ struct Col2imPlan {
   LaunchShape launch;
   Col2imArgs args;
   bool matrices;
-  int products;  // the kernel is compiled for this many
+  int products;  // products (c, k) that the kernel is compiled for
   size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
@@ -101,7 +101,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const auto tap_bytes_of = [&](int64_t splits) {
     return splits * plan.products * (plan.matrices ? 2 : 4);
   };
-  // Warps share positions, with 16 channels each, while little is computed twice and all taps fit.
+  // Warps share positions and split the channels, while little is computed twice and all taps fit.
   int64_t splits = plan.matrices ? cycle : 1;
   while (splits < kCol2imWarps && p.to.channels >= 2 * splits * 16 && is_mostly_new(2 * splits) &&
          channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kCol2imTapBytes) {
@@ -114,8 +114,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
   const int64_t stage_channels = std::min(
       channels_of(splits), std::max<int64_t>(kCol2imTapBytes / tap_bytes / unit, 1) * unit);
-  // Taps that do not fit are read again for each tile, which must then be long (161 us against
-  // ATen's 135 us for (1,7,30416) to 336, 6 taps, dilation 3, bf16).
+  // Taps that do not fit are read again for each tile, which must then be long.
   if (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products) return {};
   const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
   const int64_t bytes = made + stage_channels * tap_bytes;

@@ -43,8 +43,7 @@ __device__ __forceinline__ FirstTap<int32_t> find_tap(const GeneralGradientArgs&
   return {static_cast<int32_t>(tap), static_cast<int32_t>(place) - args.lead_steps};
 }
 
-// Input position i meets tap k at gradient position (i + padding - k * dilation) / stride, if that
-// is whole.
+// Input position i meets tap k at gradient position (i + padding - k * dilation) / stride.
 template <typename T, int kChannels, int kPlaces, typename Index>
 __global__ void __launch_bounds__(kThreads)
     general_gradient_kernel(const __grid_constant__ GeneralGradientArgs own) {

@@ -8,8 +8,7 @@ namespace gpuopt::conv1d {
 
 struct GeneralGradientArgs {
   GeneralArgs base;
-  // Taps k and k + tap_cycle meet the same positions, place_step apart in the gradient. A
-  // position's first tap is below first_taps.
+  // Taps k and k + tap_cycle meet the same positions, place_step apart in the gradient.
   int64_t tap_cycle, place_step, first_taps;
   int64_t dilation_steps, dilation_rest;  // dilation = dilation_steps * step + dilation_rest
   // Only if 32 bits hold positions:

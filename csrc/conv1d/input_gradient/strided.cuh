@@ -36,8 +36,7 @@ __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const 
   }
 }
 
-// A thread's position `place` in the chunk, and `under` in the gradient. It moves on by `apart` and
-// `rows` until it reaches `places`.
+// A thread's position in the chunk and in the gradient. Both advance, by `apart` and by `rows`.
 struct GatherLane {
   int32_t under, place, places, rows, apart;
 };

@@ -1,5 +1,4 @@
-// Input gradients of strides other than 1: a thread takes a tap and the positions of the input that
-// it meets.
+// Input gradients of strides other than 1: a thread takes a tap and the positions that meet it.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -38,8 +37,7 @@ struct StridedGradientPlan {
   static std::optional<StridedGradientPlan> make(const Problem& forward, const Device& device);
 };
 
-// The taps that a warp takes side by side, so that few threads are idle. Their threads write
-// neighbouring positions.
+// How many taps a warp takes side by side, so that few threads are idle.
 inline int64_t taps_side_by_side(const Problem& p, int64_t first_taps, int64_t outputs) {
   const int64_t positions = ceil_div(outputs, p.stride);
   const auto turns_of = [&](int64_t width) {
@@ -100,8 +98,7 @@ inline Terms StridedGradientPlan::terms(const Problem& forward, const Device& de
   const double cycles = static_cast<double>(ceil_div<int64_t>(forward.taps, args.tap_cycle));
   const double more = 4 * in * first * static_cast<double>(turns) * cycles;
   const double fill = fill_of(args.base, device);
-  // Terms: channels per SM, first taps per thread, multiply-adds per SM, taps, multiply-adds per
-  // thread.
+  // Terms: channels per SM, first taps per thread, multiply-adds per SM, taps, multiply-adds.
   return {in * fill, in * first * static_cast<double>(2 * turns + 1), more * fill, in * taps, more};
 }
 

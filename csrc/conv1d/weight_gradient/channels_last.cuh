@@ -1,5 +1,4 @@
-// Depthwise weight gradients of channels-last signals: a thread has a vector of channels and slides
-// along parts of rows, with inputs in registers.
+// Depthwise weight gradients, channels last: a thread slides a vector of channels along a row.
 #pragma once
 
 #include "conv1d/weight_gradient/channels_last.h"
@@ -49,9 +48,9 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
       uint4 window[kTaps + U - 1];
 #pragma unroll
       for (int k = 0; k < kTaps - 1; ++k) window[k] = load(under + k);
+      // Load and multiply.
 #pragma unroll 1
       for (int32_t place = 0; place < places; place += U) {
-        // Load.
         uint4 grads[U];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
@@ -62,7 +61,6 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
 #pragma unroll
         for (int u = 0; u < U; ++u) {
           if (place + u < places) {
-            // Multiply.
             C own[N];
             widen<T>(own, pack_of<T>(grads[u]));
 #pragma unroll

@@ -1,5 +1,4 @@
-// Depthwise weight gradients with channels innermost, of stride 1: a thread has a vector of
-// channels.
+// Depthwise weight gradients, channels last, of stride 1: a thread has a vector of channels.
 #pragma once
 
 #include "conv1d/cost.h"

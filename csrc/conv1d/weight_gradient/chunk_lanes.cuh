@@ -1,5 +1,4 @@
-// Sums of weight gradients by multiply-adds: a thread sums its own positions for all taps of a
-// block.
+// Weight-gradient sums by multiply-adds: a thread sums its own positions for all taps of a block.
 #pragma once
 
 #include "conv1d/forward/sliding.cuh"
@@ -51,8 +50,7 @@ class LaneSums {
   }
 
  private:
-  // Multiplies a thread's two gradient vectors with a ring of three input vectors each (see
-  // Windows).
+  // Multiplies two gradient vectors with a ring of three input vectors for each, see Windows.
   template <int kAhead, typename Valid>
   __device__ __forceinline__ void add_packs(const uint4* input, const uint4* grads, uint32_t taps,
                                             const Valid& valid) {

@@ -117,12 +117,12 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   sums.finish(scratch[warp]);
   __syncthreads();
 
+  // Reduce over the warps and store.
   for (uint32_t tap = threadIdx.x; tap < taps; tap += blockDim.x) {
-    // Reduce and store.
     C sum = scratch[0].sum(tap);
     for (uint32_t other = 1; other < warps; ++other) sum += scratch[other].sum(tap);
     if (!Sums::kMasks && sum != sum) {
-      // Perhaps an infinite input under a missing position of the gradient. Sum again, one by one.
+      // Perhaps an infinite input under a missing gradient: sum again, position by position.
       sum = 0;
       for (uint32_t group_of_warps = split * warps; group_of_warps < args.chunks;
            group_of_warps += base.splits.divisor * warps) {

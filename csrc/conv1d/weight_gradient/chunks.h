@@ -1,5 +1,4 @@
-// Weight gradients of stride 1 along long rows: a warp multiplies chunks of a row of the gradient
-// with the input under them.
+// Weight gradients of stride 1 along long rows: a warp multiplies chunks of the gradient and input.
 #pragma once
 
 #include <cmath>
@@ -28,7 +27,7 @@ struct WeightChunksPlan {
   static constexpr const Costs& kCosts = costs::kWeightChunks;
   LaunchShape launch;
   WeightChunkArgs args;
-  // Taps that the kernel is compiled for or, in fp16 and bf16, matrices of 16 rows.
+  // Taps that the kernel is compiled for; in fp16 and bf16, matrices of 16 rows.
   int products;
   size_t most_shared_bytes;
 
@@ -36,8 +35,7 @@ struct WeightChunksPlan {
   static std::optional<WeightChunksPlan> make(const Problem& p, const Device& device);
 };
 
-// Matrices hold taps up to 16 * matrices - 15 positions apart, see MatrixSums. In f32, threads have
-// a sum for each tap.
+// Matrices hold taps up to 16 * matrices - 15 positions apart. In f32, threads have a sum per tap.
 inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
                                                               const Device& device) {
   const int64_t item = item_of(p), values = kAccessBytes / item;
@@ -54,8 +52,7 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   const int64_t taps = std::min(taps_of(products), p.taps), tap_parts = ceil_div(p.taps, taps);
   const int64_t outputs = half ? kMmaOutputs : 2 * 32 * values;
   const int64_t tiles = tiles_of_row(p, outputs);
-  // Chunks have 2 KB of the gradient (depthwise (32,768,1024), 7 taps, f32 on an H200: 56 us,
-  // against 71 us with 1 KB).
+  // Chunks have 2 KB of the gradient (7 taps in f32 on an H200: 56 us, 71 us with 1 KB).
   const int64_t chunk_tiles =
       ceil_div(tiles, ceil_div<int64_t>(tiles, (2 << 10) / (outputs * item)));
   const int64_t row_chunks = ceil_div(tiles, chunk_tiles), chunks = p.batch * row_chunks;

@@ -1,6 +1,5 @@
-// Weight gradients of many output channels by im2col: inputs under a position are read once for
-// many output channels. A product is a pair (c, k) of an input channel and a tap, in the order of
-// weights.
+// Weight gradients of many output channels by im2col: inputs are read once for many channels. A
+// product is a pair (c, k) of an input channel and a tap, in the order of weights.
 //
 //   A: gradient of 16 channels     B: columns, never stored                  D: sums
 //   grad[o][j]                  x  x[c][j * stride + k * dilation - padding]  =  weight[o][(c, k)]
@@ -12,8 +11,7 @@
 
 namespace gpuopt::conv1d {
 
-// Where a product's input lies: `at` positions and, in memory, `delta` values behind the output
-// position times the stride.
+// A product's input, relative to position j * stride: `at` in its row, `delta` in memory.
 struct FanProduct {
   int32_t at, delta;
 
@@ -141,11 +139,11 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
         }
       }
     }
+    // Multiply.
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
 #pragma unroll
       for (int m = 0; m < kRows; ++m) {
-        // Multiply.
         const uint64_t upper = quads[u][2 * m], lower = quads[u][2 * m + 1];
         const uint32_t a[4] = {static_cast<uint32_t>(upper), static_cast<uint32_t>(lower),
                                static_cast<uint32_t>(upper >> 32),
@@ -174,10 +172,10 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     }
     __syncthreads();
   }
+  // Store.
   if (warp > 0) return;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    // Store.
     const uint32_t m = i / 4 / kColumns, n = i / 4 % kColumns;
     const uint32_t own = first_row + 16 * m + lane / 4 + i % 4 / 2 * 8;
     const uint32_t product = first_product + 8 * n + lane % 4 * 2 + i % 2;
@@ -251,10 +249,10 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     }
   }
 
+  // Reduce within the warps, then over them, and store.
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
   for (int i = 0; i < kSums; i += 32) {
-    // Reduce within the warp.
     C some[32];
 #pragma unroll
     for (int j = 0; j < 32; ++j) some[j] = sums[i + j];
@@ -262,7 +260,6 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     others[warp][i + lane] = some[0];
   }
   __syncthreads();
-  // Reduce over the warps and store.
   for (uint32_t i = threadIdx.x; i < kSums; i += kChunkThreads) {
     const uint32_t r = i / kProducts, product = first_product + i % kProducts;
     if (r >= rows || product >= args.products) continue;

@@ -1,5 +1,4 @@
-// Weight gradients of many output channels by im2col: the gradient's channels times the columns of
-// inputs that lie under them.
+// Weight gradients of many output channels by im2col: gradient times columns of inputs.
 #pragma once
 
 #include "conv1d/cost.h"

@@ -11,9 +11,8 @@ namespace gpuopt::conv1d {
 template <typename T>
 constexpr int kWeightOutputs = 32 / sizeof(T);
 
-// Gradients of kRowsTaps taps between one input and one output channel. A block copies one tile of
-// the gradient, and the input under it, while it multiplies the previous one. Each tap has its own
-// window of inputs.
+// Gradients of kRowsTaps taps for a pair of channels. A block copies one tile of the gradient and
+// input while it multiplies the previous one. Each tap has its own window of inputs.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 3)
     weight_rows_kernel(const __grid_constant__ WeightArgs args) {

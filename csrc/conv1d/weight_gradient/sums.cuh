@@ -9,8 +9,7 @@
 
 namespace gpuopt::conv1d {
 
-// Sums values over a warp. Lane i keeps the max(kCount / 32, 1) sums from i * kCount / 32 on. Below
-// 32 values, several lanes keep the same one.
+// Sums values over a warp. Lane i keeps max(kCount / 32, 1) sums from i * kCount / 32 on.
 template <int kCount, int kMask = 16, typename C, int kSize>
 __device__ __forceinline__ void sum_warp(C (&values)[kSize]) {
   if constexpr (kCount > 1) {
@@ -75,9 +74,8 @@ struct WeightUnit {
   }
 };
 
-// Loads the inputs under a position's taps, 0 outside the row. load_if has no branches, so all
-// loads are in flight at once (depthwise (1,4075,16), 14 taps, stride 3, f32: 15 us, 22 us with
-// branches).
+// Loads the inputs under a position's taps, 0 outside the row. Without branches, all loads are in
+// flight at once (depthwise (1,4075,16), 14 taps, stride 3, f32: 15 us, 22 us with branches).
 template <typename T, int kTaps>
 __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const WeightArgs& args,
                                            const T* row, int64_t under, uint32_t first_tap) {

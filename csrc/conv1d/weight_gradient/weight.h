@@ -17,7 +17,7 @@ constexpr int64_t kWeightUnits = 4;   // positions per thread at least, if sums 
 struct WeightArgs {
   const void *from, *grad;
   void* to;
-  const char *from_first_pack, *from_last_pack, *grad_first_pack, *grad_last_pack;
+  const char *from_first_pack, *from_last_pack, *grad_first_pack, *grad_last_pack;  // see Rows
   int64_t from_batch, from_channel, from_stride, grad_batch, grad_channel, grad_stride;
   int64_t from_size, grad_size, step, padding, dilation;
   int64_t batch, weights;                    // weights: elements of the gradient
