@@ -192,8 +192,7 @@ struct Rows {
     return {low, max(min(packs_in(size - begin), packs), low)};
   }
 
-  // Calls store(q, vector) for the other vectors, with 0 outside the row. `lanes` threads share
-  // them.
+  // Calls store(q, vector) for the other vectors, 0 outside the row. `lanes` threads share them.
   template <typename Store>
   __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
                                              int32_t size, int32_t packs, int32_t lane,

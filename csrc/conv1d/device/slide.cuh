@@ -5,8 +5,8 @@
 
 namespace gpuopt::conv1d {
 
-// sums[i] += taps[t] * window[t + i] for up to kTaps of `count` taps. Missing taps are skipped,
-// because 0 times an infinite value is NaN.
+// sums[i] += taps[t] * window[t + i] for up to kTaps of `count` taps. Missing taps are skipped: 0
+// times an infinite value is NaN.
 template <int kTaps, int kOutputs, int kWindow, typename C>
 __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&window)[kWindow],
                                              const C* taps, int32_t count) {

@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     const auto warp_begin =
         static_cast<int32_t>((turn * (kChunkThreads / 32) + warp) * 32 * kParts);
     if (block_begin + warp_begin >= base.to_size) break;
-    // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2 of 32: a thread has 8
-    // neighbours of D.
+    // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2: a thread has 8 neighbours.
     uint32_t b[kParts][4][kSteps][2];
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {

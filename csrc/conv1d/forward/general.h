@@ -15,7 +15,7 @@ struct GeneralArgs {
   uint32_t in_channels, out_channels;  // per group
   int64_t lanes;                       // threads of the launch
   FastDiv row_tiles, tiles, groups;    // tiles of a row, tiles of a group's channels, groups
-  // Neighbours among threads: channels if channels_first, else 2^width_shift positions.
+  // Neighbouring threads have neighbouring channels or, 2^width_shift of them, positions.
   bool channels_first;
   uint32_t width_shift;
   Activation activation;

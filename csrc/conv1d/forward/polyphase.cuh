@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     end_copy_group();
   };
 
-  // Each segment's phase and index in it. Threads without a segment compute another's in vain.
+  // Each segment's phase and index in it. Threads without a segment repeat another's.
   uint32_t phase[kSegments], segment[kSegments];
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {
@@ -302,7 +302,7 @@ cudaError_t launch(const PolyphasePlan& plan, void* to, cudaStream_t stream) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
     if (plan.cut == Cut::kInputs) return start(polyphase_kernel<T, 1, Cut::kInputs>);
-    if constexpr (sizeof(T) == 4) {  // fp16 and bf16 are supported with a stride only
+    if constexpr (sizeof(T) == 4) {  // fp16 and bf16 run with kInputs only
       if (plan.cut == Cut::kOutputs) {
         return plan.wide ? start(polyphase_kernel<T, 2, Cut::kOutputs>)
                          : start(polyphase_kernel<T, 1, Cut::kOutputs>);

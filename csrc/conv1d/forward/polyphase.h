@@ -36,14 +36,12 @@ struct Cuts {
       : gap(std::gcd(p.stride, p.dilation)), step(p.stride / gap), dilation(p.dilation / gap) {}
 };
 
-// Distance in vectors between phases, at least `packs`. If the dilation splits the outputs, eight
-// threads read one vector of each phase, then the next ones. All eight should lie in different
-// banks.
+// Distance in vectors between phases, at least `packs`. If the dilation splits the outputs, threads
+// read one vector of each phase, then the next. Eight of these should lie in different banks.
 inline int64_t phase_pitch(int64_t packs, int64_t phases) {
   if (phases == 1) return packs;
-  // An even number of phases needs 8 / phases modulo 8. With an odd number, phases times the pitch
-  // is 1 modulo 8: phase 0 goes on where the last phase ends. For 6 phases, 5 has the fewest
-  // conflicts.
+  // Even number of phases: 8 / phases modulo 8. Odd: phases times the pitch is 1 modulo 8, so that
+  // phase 0 goes on behind the last phase. For 6 phases, 5 has the fewest conflicts.
   int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
   while (phases % 2 && rest * phases % 8 != 1) ++rest;
   while (packs % 8 != rest) ++packs;
@@ -84,7 +82,7 @@ struct PolyphasePlan {
 
 inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const Device& device) {
   const Cuts cuts(p);
-  // fp16 and bf16 are supported with a stride only. Tensor cores handle dilations.
+  // fp16 and bf16 run with Cut::kInputs only. Tensor cores compute dilations.
   if (item_of(p) == 8 || !has_plain_rows(p) || std::min(cuts.step, cuts.dilation) > 1 ||
       cuts.dilation > 32 || cuts.gap > 1024 || (is_half(p) && cuts.step == 1)) {
     return {};

@@ -1,6 +1,5 @@
-// Small problems: a thread per output, or several for many multiply-adds. Launches of 1 to 2 us
-// wait for instructions and memory: the code is short, and all inputs and taps are in flight at
-// once.
+// Small problems: a thread per output, or several for many multiply-adds. A launch of 1 to 2 us
+// waits for code and memory. So code is short, and all inputs and taps are in flight at once.
 #pragma once
 
 #include "conv1d/device/rows.cuh"

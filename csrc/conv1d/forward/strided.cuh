@@ -1,5 +1,4 @@
-// Strides other than 1: threads compute neighbouring outputs and read their inputs in shared
-// memory.
+// Strides other than 1: threads compute neighbouring outputs from inputs in shared memory.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"

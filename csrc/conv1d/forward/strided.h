@@ -34,8 +34,7 @@ inline Terms StridedPlan::terms(const Problem& p, const Device& device) const {
   // With even strides, threads read from the same banks.
   const auto banks =
       static_cast<double>(std::min<int64_t>(std::gcd<int64_t>(p.stride, 32) * item_of(p) / 4, 32));
-  // Terms: input bytes, multiply-adds per thread, taps per SM, bank conflicts, multiply-adds per
-  // SM.
+  // Terms: input bytes, multiply-adds per thread, taps per SM, bank conflicts, multiply-adds.
   return {
       channels * fill * tiles * static_cast<double>(kStridedOutputs * p.stride * item_of(p)) / 1000,
       macs, taps * channels * fill, macs * fill * banks, macs * fill};

@@ -80,9 +80,8 @@ __device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
   }
 }
 
-// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `place` on. A tap of 0
-// times an infinite input beside the output's own makes NaN. sum_at(place) computes such outputs
-// again.
+// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `place` on. NaN may stem
+// from a tap of 0 times an infinite input nearby: sum_at(place) computes such outputs again.
 template <typename T, typename SumAt>
 __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
                                            T* to, int32_t place, float bias, const SumAt& sum_at) {

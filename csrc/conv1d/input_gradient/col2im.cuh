@@ -37,9 +37,8 @@ struct Col2imMatrices {
 
   float sums[kRows][kParts][4][4] = {};
 
-  // Where a channel's tap lies in shared memory: a thread's part of A is one vector. Columns of A
-  // and rows of B are permuted alike: a thread's 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are channels 4 t
-  // to 4 t + 3.
+  // Where a channel's tap lies, so that a thread's part of A is one vector. Columns of A and rows
+  // of B are permuted alike: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are channels 4 t to 4 t + 3.
   __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
     const uint32_t lane = product % 8 * 4 + channel % 16 / 4, e = channel % 4;
     const uint32_t matrix = channel / 16 * kRows + product / 16;

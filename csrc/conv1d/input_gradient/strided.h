@@ -6,7 +6,7 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kStridedGradientPositions = 4;  // of a thread at once
+constexpr int kStridedGradientPositions = 4;  // per thread at once
 
 struct StridedGradientArgs {
   ChunkArgs base;  // `from` is the gradient, `to` the input's gradient

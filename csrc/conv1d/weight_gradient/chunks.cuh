@@ -24,8 +24,7 @@ struct WeightChunk {
 //   add(input, grads, ahead, place, size, taps, dilation)
 //                       adds a tile, which begins at `place` of a row of `size` values
 //   turn(scratch, ahead, changes, taps, dilation)
-//                       ends a chunk; `changes`: it is the last one, or the next has another
-//                       `ahead`
+//                       ends a chunk; `changes`: the next one has another `ahead`, or there is none
 //   finish(scratch)     leaves the sum of tap i in scratch.sum(i)
 template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
