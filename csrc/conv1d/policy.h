@@ -9,8 +9,8 @@
 namespace gpuopt::conv1d {
 
 // Up to this many input channels per group, all paths are tried. Groups of one output channel leave
-// tensor cores nearly empty, and may have more. Otherwise implicit GEMM is chosen if it supports the
-// problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels).
+// tensor cores nearly empty, and may have more. Otherwise implicit GEMM is chosen if it supports
+// the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels).
 constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
 // ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores (faster
 // than these kernels in 0.5 % of the measured problems).

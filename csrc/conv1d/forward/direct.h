@@ -31,9 +31,9 @@ struct DirectPlan {
 // Whether two tiles per warp fill a row, compared to the outputs computed in the same time.
 struct DirectRow {
   int64_t tiles, pairs;
-  bool far, few, filled;
+  bool far, filled;
 
-  DirectRow(const Problem& p, const Device& device) {
+  explicit DirectRow(const Problem& p) {
     // With output rows aligned to quads, the first tap has the same offset in its quad everywhere.
     const int64_t last = kDirectQuad - 1;
     const int64_t ahead = has_aligned_rows(p, p.to, kDirectQuad) ? -p.padding & last : last;
@@ -41,21 +41,20 @@ struct DirectRow {
     far = p.taps + ahead > kDirectNear;
     tiles = ceil_div(size, tile);
     pairs = ceil_div(std::max<int64_t>(size - kDirectRest, 1), 2 * tile);
-    few = out_rows(p) * tiles <= device.multiprocessors * 40;
     // With two mma per part, the rest of a row takes as long as a tile.
     const int64_t time = 2 * pairs * tile + (far && size > 2 * pairs * tile ? tile : 0);
     filled = pairs == 1 || p.to.size * 100 >= time * (far ? 84 : 65);
   }
 };
 
-inline std::optional<DirectPlan> DirectPlan::make(const Problem& p, const Device& device) {
+inline std::optional<DirectPlan> DirectPlan::make(const Problem& p, const Device&) {
   const bool whole_quads =
       p.from.size % kDirectQuad == 0 && has_aligned_rows(p, p.from, kDirectQuad);
   if (!is_half(p) || p.from.channels > 1 || has_dilation(p) || p.taps > kDirectTaps ||
       !whole_quads || !has_plain_rows(p) || !has_unit_stride(p)) {
     return {};
   }
-  const DirectRow row(p, device);
+  const DirectRow row(p);
   DirectPlan plan;
   plan.tiles = row.tiles > 1 && row.filled ? 2 : 1;
   plan.far = row.far;
