@@ -10,14 +10,25 @@
 
 namespace gpuopt::conv1d {
 
-// Runs a plan and writes its result to `to`. Fails for a plan that is_aten().
-GPUOPT_EXPORT cudaError_t launch(const Plan& plan, void* to, Workspace& workspace,
+// Each runs a path of its pass and writes its result to `to`. AtenPlan is an error.
+GPUOPT_EXPORT cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace&,
                                  cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const InputGradientPath& path, DType dtype, void* to, Workspace&,
+                                 cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const WeightGradientPath& path, DType dtype, void* to,
+                                 Workspace& workspace, cudaStream_t stream);
 
-cudaError_t launch(const ForwardPath& path, DType dtype, void* to, cudaStream_t stream);
-cudaError_t launch(const InputGradientPath& path, DType dtype, void* to, cudaStream_t stream);
-cudaError_t launch(const WeightGradientPath& path, DType dtype, void* to, Workspace& workspace,
-                   cudaStream_t stream);
+// Runs all parts of a plan.
+inline cudaError_t launch(const Plan& plan, void* to, Workspace& workspace, cudaStream_t stream) {
+  for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) {
+    void* const own = static_cast<char*>(to) + part->offset;
+    const cudaError_t error = std::visit(
+        [&](const auto& path) { return launch(path, part->dtype, own, workspace, stream); },
+        part->path);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
 // Computes one position of a causal depthwise convolution and updates its state.
 GPUOPT_EXPORT cudaError_t update(const UpdateProblem& problem, cudaStream_t stream);

@@ -21,7 +21,8 @@ cudaError_t launch(const AtenPlan&, void*, cudaStream_t) {
   return cudaErrorInvalidValue;
 }
 
-cudaError_t launch(const ForwardPath& path, DType dtype, void* to, cudaStream_t stream) {
+cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace&,
+                   cudaStream_t stream) {
   return with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     return std::visit([&](const auto& plan) { return launch<T>(plan, to, stream); }, path);
