@@ -31,6 +31,14 @@ class VmapLevel {
     at::Tensor value;
     std::optional<int64_t> batch_dim;
 
+    // The examples in front. A value that all examples share is repeated, without a copy.
+    at::Tensor in_front(const c10::SymInt& examples) const {
+      if (batch_dim.has_value()) return value.movedim(*batch_dim, 0);
+      auto sizes = value.sym_sizes().vec();
+      sizes.insert(sizes.begin(), examples);
+      return value.unsqueeze(0).expand_symint(sizes);
+    }
+
     int64_t logical_dim() const { return value.dim() - (batch_dim.has_value() ? 1 : 0); }
 
     // The batch dimension in front, then ones up to `rank` logical dimensions, so that it

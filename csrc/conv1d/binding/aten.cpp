@@ -1,4 +1,4 @@
-// See conv1d_aten.h.
+// See aten.h.
 #include "conv1d/binding/aten.h"
 
 #include <ATen/ATen.h>
@@ -10,14 +10,6 @@ namespace gpuopt::conv1d {
 using at::Tensor;
 
 namespace {
-
-Tensor empty(const Tensor& like, const Sizes& sizes, int64_t channels, int64_t size) {
-  const auto strides = result_strides(channels, size, sizes.channels_last);
-  const std::array<int64_t, 3> shape{sizes.batch, channels, size};
-  const size_t first = sizes.batched ? 0 : 1;
-  return unfilled_strided(at::IntArrayRef(shape).slice(first),
-                          at::IntArrayRef(strides).slice(first), like.options());
-}
 
 Tensor with_strides(const Tensor& tensor, at::IntArrayRef strides) {
   if (tensor.strides() == strides) return tensor;
@@ -75,133 +67,116 @@ Tensor as_image(const Tensor& signal, const Sizes& sizes) {
   return sizes.channels_last ? image.contiguous(at::MemoryFormat::ChannelsLast) : image;
 }
 
-// Contiguous, with the strides that go with it where there is one value, too: ATen's kernels for
-// images are not made for others (oneDNN's forward may fault, and gradients be wrong or refused).
-Tensor as_image_weight(const Tensor& weight) {
-  const auto strides = result_strides(weight.size(1), weight.size(2), /*channels_last=*/false);
-  return with_strides(weight, strides).unsqueeze(2);
+// A contiguous weight, also with the strides of one where a dimension has one value. ATen's kernels
+// for images support no others: oneDNN's forward may fault, and gradients be wrong or refused.
+Tensor contiguous(const Tensor& weight) {
+  return with_strides(weight, result_strides(weight.size(1), weight.size(2), false));
 }
 
-// Of no account where there is one tap, but cuDNN may get it wrong (torch 2.11, (1251,1,31) to 8
-// channels, bfloat16, dilation 16).
-int64_t dilation_of(const Tensor& weight, const Sizes& sizes) {
-  return weight.size(2) == 1 ? 1 : sizes.dilation;
-}
+// One tap has no dilation, but cuDNN may compute wrong values with one (torch 2.11, (1251,1,31) to
+// 8 channels, bfloat16, dilation 16).
+int64_t image_dilation(const Sizes& sizes) { return sizes.taps == 1 ? 1 : sizes.dilation; }
 
 void activate(Tensor& result, Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
-      return;
-    case Activation::kRelu:
-      at::relu_(result);
-      return;
-    case Activation::kSilu:
-      at::silu_(result);
-      return;
-    case Activation::kGelu:
-      at::gelu_(result);
-      return;
-  }
+  if (activation == Activation::kRelu) at::relu_(result);
+  if (activation == Activation::kSilu) at::silu_(result);
+  if (activation == Activation::kGelu) at::gelu_(result);
 }
 
-Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                   const Sizes& sizes) {
-  const Padded padded(batched(input, sizes), sizes);
-  if (input.is_complex()) {
-    return at::conv1d(padded.value, weight, bias, sizes.stride, padded.padding, sizes.dilation,
-                      sizes.groups);
+Tensor convolution(const ForwardCall& call, const Sizes& sizes) {
+  const Padded padded(batched(call.input, sizes), sizes);
+  if (call.input.is_complex()) {
+    return at::conv1d(padded.value, call.weight, call.bias, sizes.stride, padded.padding,
+                      sizes.dilation, sizes.groups);
   }
-  return at::convolution(as_image(padded.value, sizes), as_image_weight(weight), bias,
-                         {1, sizes.stride}, {0, padded.padding}, {1, dilation_of(weight, sizes)},
-                         /*transposed=*/false, /*output_padding=*/{0, 0}, sizes.groups)
+  return at::convolution(as_image(padded.value, sizes), contiguous(call.weight).unsqueeze(2),
+                         call.bias, {1, sizes.stride}, {0, padded.padding},
+                         {1, image_dilation(sizes)}, /*transposed=*/false,
+                         /*output_padding=*/{0, 0}, sizes.groups)
       .squeeze(2);
 }
 
 Gradients real_gradients(const Tensor& grad_output, const Tensor& input, const Tensor& weight,
                          const Sizes& sizes, Mask mask) {
   const Padded padded(batched(input, sizes), sizes);
-  auto [grad_input, grad_weight, none] = at::convolution_backward(
+  auto gradients = at::convolution_backward(
       as_image(batched(grad_output, sizes), sizes), as_image(padded.value, sizes),
-      as_image_weight(weight), /*bias_sizes=*/std::nullopt, {1, sizes.stride}, {0, padded.padding},
-      {1, dilation_of(weight, sizes)}, /*transposed=*/false, /*output_padding=*/{0, 0},
-      sizes.groups, {mask[0], mask[1], false});
+      contiguous(weight).unsqueeze(2), /*bias_sizes=*/std::nullopt, {1, sizes.stride},
+      {0, padded.padding}, {1, image_dilation(sizes)}, /*transposed=*/false,
+      /*output_padding=*/{0, 0}, sizes.groups, {mask[0], mask[1], false});
+  auto& [grad_input, grad_weight, none] = gradients;
   if (mask[0]) grad_input = grad_input.squeeze(2).narrow(2, padded.left, sizes.in_size);
   if (mask[1]) grad_weight = grad_weight.squeeze(2);
-  return {grad_input, grad_weight, none};
+  return gradients;
 }
 
-// Gradients are bilinear, in the output's gradient and the conjugate of the other operand: four
-// real ones make a complex one.
-Gradients complex_gradients(const Tensor& grad_output, const Tensor& input, const Tensor& weight,
-                            const Sizes& sizes, Mask mask) {
-  const auto part = [&](const Tensor& grad, const auto& of) {
-    return real_gradients(grad, of(input), of(weight), sizes, mask);
+// A gradient is bilinear in the output's gradient and the conjugate of the other operand, so four
+// real gradients make a complex one.
+Gradients complex_gradients(const BackwardCall& call, const Sizes& sizes, Mask mask) {
+  const auto part = [&](const auto& of_grad, const auto& of) {
+    return real_gradients(of_grad(call.grad_output), of(call.input), of(call.weight), sizes, mask);
   };
   const auto real = [](const Tensor& tensor) { return at::real(tensor); };
   const auto imag = [](const Tensor& tensor) { return at::imag(tensor); };
-  const Tensor grad_real = real(grad_output), grad_imag = imag(grad_output);
-  const auto rr = part(grad_real, real), ii = part(grad_imag, imag);
-  const auto ir = part(grad_imag, real), ri = part(grad_real, imag);
-  Gradients result;
-  const auto combine = [&](auto index) {
-    constexpr size_t k = decltype(index)::value;
-    if (!mask[k]) return;
-    std::get<k>(result) = at::complex(at::add(std::get<k>(rr), std::get<k>(ii)),
-                                      at::sub(std::get<k>(ir), std::get<k>(ri)));
+  const auto rr = part(real, real), ii = part(imag, imag);
+  const auto ir = part(imag, real), ri = part(real, imag);
+  const auto combine = [&]<size_t k>() {
+    if (!mask[k]) return Tensor();
+    return at::complex(at::add(std::get<k>(rr), std::get<k>(ii)),
+                       at::sub(std::get<k>(ir), std::get<k>(ri)));
   };
-  combine(std::integral_constant<size_t, 0>());
-  combine(std::integral_constant<size_t, 1>());
-  return result;
+  return { combine.template operator()<0>(), combine.template operator()<1>(), Tensor() };
 }
 
 }  // namespace
 
-Tensor empty_output(const Tensor& input, const Sizes& sizes) {
-  return empty(input, sizes, sizes.out_channels, sizes.out_size);
+Tensor empty_result(Pass pass, const Tensor& input, const Tensor& weight, const Sizes& sizes) {
+  if (pass == Pass::kWeightGradient) return unfilled(weight.sizes(), weight.options());
+  const bool forward = pass == Pass::kForward;
+  const std::array<int64_t, 3> shape{sizes.batch, forward ? sizes.out_channels : sizes.in_channels,
+                                     forward ? sizes.out_size : sizes.in_size};
+  const auto strides = result_strides(shape[1], shape[2], sizes.channels_last);
+  const size_t first = sizes.batched ? 0 : 1;
+  return unfilled_strided(at::IntArrayRef(shape).slice(first),
+                          at::IntArrayRef(strides).slice(first), input.options());
 }
 
-Tensor empty_grad_input(const Tensor& input, const Sizes& sizes) {
-  return empty(input, sizes, sizes.in_channels, sizes.in_size);
-}
-
-Tensor aten_forward(const char* op, const Tensor& input, const Tensor& weight,
-                    const OptionalTensor& bias, const Sizes& sizes, Activation activation) {
-  if (sizes.batch == 0 || sizes.in_channels == 0) return empty_output(input, sizes);
-  return call_aten(op, input, [&] {
-    Tensor result = convolution(input, weight, bias, sizes);
-    activate(result, activation);
+Tensor aten_forward(const ForwardCall& call, const Sizes& sizes) {
+  if (sizes.batch == 0 || sizes.in_channels == 0) {
+    return empty_result(Pass::kForward, call.input, call.weight, sizes);
+  }
+  return call_aten(call.op, call.input, [&] {
+    Tensor result = convolution(call, sizes);
+    activate(result, call.activation);
     return in_layout(result, sizes, sizes.out_channels, sizes.out_size);
   });
 }
 
-Gradients aten_backward(const char* op, const Tensor& grad_output, const Tensor& input,
-                        const Tensor& weight, const Sizes& sizes, Mask mask) {
+Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask) {
+  const auto& [grad_output, input, weight, geometry, all, keys] = call;
   Gradients result;
+  auto& [grad_input, grad_weight, none] = result;
   if (!mask[0] && !mask[1]) return result;
   if (sizes.batch == 0 || sizes.in_channels == 0) {
-    if (mask[0]) std::get<0>(result) = empty_grad_input(input, sizes);
-    if (mask[1]) std::get<1>(result) = at::zeros(weight.sizes(), weight.options());
+    if (mask[0]) grad_input = empty_result(Pass::kInputGradient, input, weight, sizes);
+    if (mask[1]) grad_weight = at::zeros(weight.sizes(), weight.options());
     return result;
   }
-  return call_aten(op, input, [&] {
-    result = input.is_complex() ? complex_gradients(grad_output, input, weight, sizes, mask)
+  return call_aten(kBackwardOp, input, [&] {
+    result = input.is_complex() ? complex_gradients(call, sizes, mask)
                                 : real_gradients(grad_output, input, weight, sizes, mask);
-    auto& [grad_input, grad_weight, none] = result;
     if (mask[0]) grad_input = in_layout(grad_input, sizes, sizes.in_channels, sizes.in_size);
-    if (mask[1]) {
-      const auto strides = result_strides(weight.size(1), weight.size(2), /*channels_last=*/false);
-      grad_weight = with_strides(grad_weight, strides);
-    }
+    if (mask[1]) grad_weight = contiguous(grad_weight);
     return result;
   });
 }
 
-Tensor aten_grad_bias(const char* op, const Tensor& grad_output, const Tensor& weight,
-                      const Sizes& sizes) {
-  if (grad_output.numel() == 0) return at::zeros({weight.size(0)}, weight.options());
-  return call_aten(op, grad_output, [&] {
-    return at::sum(batched(grad_output, sizes), at::IntArrayRef{0, 2},
-                   /*keepdim=*/false, weight.scalar_type());
+Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes) {
+  const Tensor &grad = call.grad_output, &weight = call.weight;
+  if (grad.numel() == 0) return at::zeros({weight.size(0)}, weight.options());
+  return call_aten(kBackwardOp, grad, [&] {
+    return at::sum(batched(grad, sizes), at::IntArrayRef{0, 2}, /*keepdim=*/false,
+                   weight.scalar_type());
   });
 }
 

@@ -1,29 +1,22 @@
-// The convolutions that ATen computes: all of the CPU's, and on CUDA those without a kernel here.
+// The convolutions that ATen computes: all of them on the CPU, and on CUDA those without a kernel
+// here.
 #pragma once
-
-#include <array>
-#include <tuple>
 
 #include "conv1d/binding/check.h"
 
 namespace gpuopt::conv1d {
 
-using Mask = std::array<bool, 3>;
-using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+// What `pass` computes, not written yet. A signal has the layout that `sizes` says, and no batch
+// where input has none.
+at::Tensor empty_result(Pass pass, const at::Tensor& input, const at::Tensor& weight,
+                        const Sizes& sizes);
 
-// A result that is not written yet, in the layout that `sizes` says; unbatched where input is.
-at::Tensor empty_output(const at::Tensor& input, const Sizes& sizes);
-at::Tensor empty_grad_input(const at::Tensor& input, const Sizes& sizes);
-
-// Both of a checked call, below autograd; `op` is for messages.
-at::Tensor aten_forward(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                        const OptionalTensor& bias, const Sizes& sizes, Activation activation);
+// Both compute a checked call, below autograd.
+at::Tensor aten_forward(const ForwardCall& call, const Sizes& sizes);
 
 // The gradients of input and weight that `mask` asks for.
-Gradients aten_backward(const char* op, const at::Tensor& grad_output, const at::Tensor& input,
-                        const at::Tensor& weight, const Sizes& sizes, Mask mask);
+Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask);
 
-at::Tensor aten_grad_bias(const char* op, const at::Tensor& grad_output, const at::Tensor& weight,
-                          const Sizes& sizes);
+at::Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes);
 
 }  // namespace gpuopt::conv1d

@@ -12,7 +12,6 @@
 #include "binding/grad_node.h"
 #include "binding/vmap.h"
 #include "conv1d/binding/check.h"
-#include "conv1d/binding/ops.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
@@ -86,7 +85,7 @@ Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
     return at::resolve_neg(at::resolve_conj(tensor));
   };
   OptionalTensor offset;
-  if (bias.has_value() && bias->defined()) offset = resolved(*bias);
+  if (is_given(bias)) offset = resolved(*bias);
   Tensor values = resolved(state);
   const Tensor out = ops::causal_conv1d_update().call(resolved(input), values, resolved(weight),
                                                       offset, activation);
@@ -102,10 +101,10 @@ TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { m.impl("causal_conv1d_update", update_
 Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
                        const Tensor& weight, const OptionalTensor& bias,
                        std::string_view activation) {
-  check_not_captured("gpuopt::causal_conv1d_update", {"state", state});
+  check_not_captured(kUpdateOp, {"state", state});
   const bool requires_grad = torch::autograd::compute_requires_grad(input, state, weight, bias);
   const bool tangent = has_tangent(input) || has_tangent(state) || has_tangent(weight) ||
-                       (bias.has_value() && bias->defined() && has_tangent(*bias));
+                       (is_given(bias) && has_tangent(*bias));
   if (requires_grad || tangent) {
     check_update_in_place(input, state, weight, bias, activation);
     torch::autograd::check_inplace(state, requires_grad);
@@ -116,31 +115,20 @@ Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
                                                 weight, bias, activation);
 }
 
-// The key below Autograd that counts writes, also in no_grad mode.
+// The key below Autograd counts writes, also in no_grad mode.
 Tensor update_version(DispatchKeySet keys, const Tensor& input, Tensor& state, const Tensor& weight,
                       const OptionalTensor& bias, std::string_view activation) {
-  Tensor out;
-  {
+  const Tensor out = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
-    out = ops::causal_conv1d_update().redispatch(keys & c10::after_ADInplaceOrView_keyset, input,
-                                                 state, weight, bias, activation);
-  }
+    return ops::causal_conv1d_update().redispatch(keys & c10::after_ADInplaceOrView_keyset, input,
+                                                  state, weight, bias, activation);
+  }();
   torch::autograd::increment_version(state);
   return out;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("causal_conv1d_update", update_autograd); }
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { m.impl("causal_conv1d_update", update_version); }
-
-// (examples, N, ...) as (examples * N, ...).
-Tensor fold(const VmapLevel::Operand& operand, const SymInt& examples) {
-  if (operand.batch_dim.has_value()) {
-    return operand.value.movedim(*operand.batch_dim, 0).flatten(0, 1);
-  }
-  auto sizes = operand.value.sym_sizes().vec();
-  sizes.insert(sizes.begin(), examples);
-  return operand.value.unsqueeze(0).expand_symint(sizes).flatten(0, 1);
-}
 
 // Whether folding a state with the examples in front gives a view, which can be written in its
 // place.
@@ -150,62 +138,59 @@ bool folds_as_view(const Tensor& front) {
          is_known_equal(strides[0], sizes[1] * strides[1]);
 }
 
-// The state can't be cast, as it is written to: the others are, to its dtype.
-struct CastToState {
-  CastToState(const Tensor& state, c10::DeviceType device) : state(state), device(device) {}
-
-  auto operator()(const auto& tensor) const {
+// Calls update(input, state, weight, bias) under autocast. The state can't be cast, as it is
+// written to: the others are cast to its dtype.
+Tensor call_cast(const Tensor& input, Tensor& state, const Tensor& weight,
+                 const OptionalTensor& bias, c10::DeviceType device, const auto& update) {
+  if (!state.is_floating_point()) return update(input, state, weight, bias);
+  const auto cast = [&](const auto& tensor) {
     return at::autocast::cached_cast(state.scalar_type(), tensor, device);
-  }
-
-  const Tensor& state;
-  c10::DeviceType device;
-};
+  };
+  return update(cast(input), state, cast(weight), cast(bias));
+}
 
 // Examples that share weight and bias go into the batch, where the state's strides allow it; else
 // the operator's parts have batching rules.
 Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
                       const OptionalTensor& bias, std::string_view activation) {
-  constexpr const char* op = "gpuopt::causal_conv1d_update";
   check_update(input, state, weight, bias, activation);
   {
     const VmapLevel level;
     const auto own_input = level.unwrap(input), own_weight = level.unwrap(weight);
+    const auto own_bias = level.unwrap(value_or_undefined(bias));
     auto own_state = level.unwrap(state);
-    VmapLevel::Operand own_bias;
-    if (bias.has_value() && bias->defined()) own_bias = level.unwrap(*bias);
+    const auto update = [&](const Tensor& values, Tensor& written) {
+      return ops::causal_conv1d_update().call(values, written, own_weight.value,
+                                              if_defined(own_bias.value), activation);
+    };
     const bool shares_weight = !own_weight.batch_dim.has_value() && !own_bias.batch_dim.has_value();
-    const OptionalTensor offset =
-        own_bias.value.defined() ? OptionalTensor(own_bias.value) : std::nullopt;
     if (!own_state.batch_dim.has_value()) {
-      TORCH_CHECK(!own_input.batch_dim.has_value() && shares_weight, op,
+      TORCH_CHECK(!own_input.batch_dim.has_value() && shares_weight, kUpdateOp,
                   ": state must be batched by torch.vmap when another argument is: expected a ",
                   "state that vmap maps over, got one shared by all examples");
-      return level.wrap(ops::causal_conv1d_update().call(own_input.value, own_state.value,
-                                                         own_weight.value, offset, activation),
-                        std::nullopt);
+      return level.wrap(update(own_input.value, own_state.value), std::nullopt);
     }
     const Tensor front = own_state.value.movedim(*own_state.batch_dim, 0);
     if (shares_weight && folds_as_view(front)) {
-      const SymInt examples = front.sym_size(0), batch = front.sym_size(1);
+      const std::array<SymInt, 2> batch{front.sym_size(0), front.sym_size(1)};
       Tensor folded = front.flatten(0, 1);
-      const Tensor out = ops::causal_conv1d_update().call(fold(own_input, examples), folded,
-                                                          own_weight.value, offset, activation);
-      return level.wrap(out.unflatten_symint(0, std::array<SymInt, 2>{examples, batch}), 0);
+      const Tensor out = update(own_input.in_front(batch[0]).flatten(0, 1), folded);
+      return level.wrap(out.unflatten_symint(0, batch), 0);
     }
   }
   return update_by_convolution(input, state, weight, bias, activation);
 }
 
-// vmap comes before autocast, whose casts it makes first.
+// vmap comes before autocast, whose casts are made here.
 Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
                    const OptionalTensor& bias, std::string_view activation) {
   const auto device = state.device().type();
-  if (!is_autocasting(device) || !state.is_floating_point()) {
-    return update_batched(input, state, weight, bias, activation);
-  }
-  const CastToState cast(state, device);
-  return update_batched(cast(input), state, cast(weight), cast(bias), activation);
+  const auto update = [&](const Tensor& x, Tensor& values, const Tensor& w,
+                          const OptionalTensor& b) {
+    return update_batched(x, values, w, b, activation);
+  };
+  if (!is_autocasting(device)) return update(input, state, weight, bias);
+  return call_cast(input, state, weight, bias, device, update);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d_update", update_vmap); }
@@ -214,10 +199,10 @@ template <c10::DeviceType device>
 Tensor update_autocast(const Tensor& input, Tensor& state, const Tensor& weight,
                        const OptionalTensor& bias, std::string_view activation) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto update = ops::causal_conv1d_update();
-  if (!state.is_floating_point()) return update.call(input, state, weight, bias, activation);
-  const CastToState cast(state, device);
-  return update.call(cast(input), state, cast(weight), cast(bias), activation);
+  return call_cast(input, state, weight, bias, device,
+                   [&](const auto& x, auto& values, const auto&... others) {
+                     return ops::causal_conv1d_update().call(x, values, others..., activation);
+                   });
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {

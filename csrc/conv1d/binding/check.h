@@ -6,17 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <string_view>
 
 #include "binding/check.h"
-#include "conv1d/problem.h"
+#include "conv1d/binding/call.h"
 
 namespace gpuopt::conv1d {
 
-using OptionalTensor = std::optional<at::Tensor>;
-
-// A call whose arguments are in order. Size is int64_t, or c10::SymInt where sizes may be symbolic.
+// The sizes of a checked call. Size is c10::SymInt, or int64_t for kernels.
 template <typename Size>
 struct BasicSizes {
   Size batch = 1, in_channels, in_size, out_channels, out_size, taps;
@@ -27,53 +23,46 @@ struct BasicSizes {
 using Sizes = BasicSizes<int64_t>;
 using SymSizes = BasicSizes<c10::SymInt>;
 
+inline Sizes concrete(const SymSizes& sizes) {
+  const auto value = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
+  return {value(sizes.batch),        value(sizes.in_channels), value(sizes.in_size),
+          value(sizes.out_channels), value(sizes.out_size),    value(sizes.taps),
+          value(sizes.stride),       value(sizes.left),        value(sizes.right),
+          value(sizes.dilation),     value(sizes.groups),      sizes.batched,
+          sizes.channels_last};
+}
+
 // ---------------------------------------------------------------- sizes, maybe symbolic
 
-inline bool is_known_below(int64_t size, int64_t least) { return size < least; }
 inline bool is_known_below(const c10::SymInt& size, int64_t least) {
   return TORCH_GUARD_OR_FALSE(size.sym_lt(least));
 }
-
-inline bool is_known_equal(int64_t a, int64_t b) { return a == b; }
 inline bool is_known_equal(const c10::SymInt& a, const c10::SymInt& b) {
   return TORCH_GUARD_OR_FALSE(a.sym_eq(b));
 }
 
 // What is not known becomes a guard, as in ATen.
-inline bool must_equal(int64_t a, int64_t b) { return a == b; }
 inline bool must_equal(const c10::SymInt& a, const c10::SymInt& b) {
   return a.sym_eq(b).expect_true(__FILE__, __LINE__);
 }
-inline bool must_not_exceed(int64_t a, int64_t b) { return a <= b; }
 inline bool must_not_exceed(const c10::SymInt& a, const c10::SymInt& b) {
   return a.sym_le(b).expect_true(__FILE__, __LINE__);
-}
-
-template <typename Size>
-c10::ArrayRef<Size> strides_of(const at::Tensor& tensor) {
-  if constexpr (std::is_same_v<Size, c10::SymInt>) {
-    return tensor.sym_strides();
-  } else {
-    return tensor.strides();
-  }
 }
 
 // ---------------------------------------------------------------- layouts
 
 // Whether a signal is (N, L, C) in memory and not (N, C, L) as well; dimensions of one value, or of
 // none, don't count.
-template <typename Size>
-bool is_channels_last(const at::Tensor& signal) {
-  const auto sizes = sizes_of<Size>(signal);
-  const auto strides = strides_of<Size>(signal);
+inline bool is_channels_last(const at::Tensor& signal) {
+  const auto sizes = signal.sym_sizes(), strides = signal.sym_strides();
   const size_t c = sizes.size() - 2, l = sizes.size() - 1;
-  const auto fits = [&](size_t d, const Size& stride) {
+  const auto fits = [&](size_t d, const c10::SymInt& stride) {
     return is_known_below(sizes[d], 2) || is_known_equal(strides[d], stride);
   };
-  const Size one = 1, row = sizes[c] * sizes[l];
+  const c10::SymInt one = 1, row = sizes[c] * sizes[l];
   if (c == 1 && !fits(0, row)) return false;
   // Of a contiguous tensor; at::empty counts no values as one.
-  const Size channel = is_known_zero(sizes[l]) ? one : sizes[l];
+  const c10::SymInt channel = is_known_zero(sizes[l]) ? one : sizes[l];
   return fits(c, one) && fits(l, sizes[c]) && !(fits(c, channel) && fits(l, one));
 }
 
@@ -89,18 +78,9 @@ std::array<Size, 3> result_strides(const Size& channels, const Size& size, bool 
 
 // ---------------------------------------------------------------- what is checked of each argument
 
-inline Activation to_activation(const char* op, std::string_view name) {
-  if (name == "none") return Activation::kNone;
-  if (name == "relu") return Activation::kRelu;
-  if (name == "silu") return Activation::kSilu;
-  if (name == "gelu") return Activation::kGelu;
-  TORCH_CHECK(false, op, ": activation must be known: expected 'none', 'relu', 'silu' or 'gelu', ",
-              "got '", name, "'");
-}
-
 // One number, at least `least`.
-template <typename Size>
-Size check_number(const char* op, const char* name, c10::ArrayRef<Size> values, int64_t least) {
+inline c10::SymInt check_number(const char* op, const char* name, c10::SymIntArrayRef values,
+                                int64_t least) {
   TORCH_CHECK(values.size() == 1, op, ": ", name, " must be one number: expected 1 value, got ",
               values);
   TORCH_CHECK(!is_known_below(values[0], least), op, ": ", name, " is too small: expected ", least,
@@ -121,10 +101,6 @@ inline void check_dtypes(const char* op, const at::Tensor& input,
   }
 }
 
-inline at::Tensor value_or_undefined(const OptionalTensor& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
-
 // Meta tensors are on a device that autocast doesn't know, and refuses to be asked about.
 inline bool is_autocasting(c10::DeviceType device) {
   return at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
@@ -137,30 +113,33 @@ inline void check_dtypes_before_autocast(const char* op, const at::Tensor& input
   check_dtypes(op, input, {{"weight", weight}, {"bias", value_or_undefined(bias)}});
 }
 
-inline void check_dimensions(const char* op, const at::Tensor& input, const at::Tensor& weight) {
-  TORCH_CHECK(input.defined(), op, ": input must be a tensor, got None");
-  TORCH_CHECK(weight.defined(), op, ": weight must be a tensor, got None");
+inline void check_signal(const char* op, const at::Tensor& input) {
   TORCH_CHECK(input.dim() == 2 || input.dim() == 3, op,
               ": input must be (N, C, L), or (C, L) without a batch: expected 2 or 3 dimensions, ",
               "got shape ", input.sym_sizes());
+}
+
+inline void check_dimensions(const char* op, const at::Tensor& input, const at::Tensor& weight) {
+  TORCH_CHECK(input.defined(), op, ": input must be a tensor, got None");
+  TORCH_CHECK(weight.defined(), op, ": weight must be a tensor, got None");
+  check_signal(op, input);
   TORCH_CHECK(weight.dim() == 3, op, ": weight must be (out channels, channels of a group, taps): ",
               "expected 3 dimensions, got shape ", weight.sym_sizes());
 }
 
-template <typename Size>
-void check_taps(const char* op, const Size& taps, const at::Tensor& weight) {
-  TORCH_CHECK(!is_known_below(taps, 1), op, ": weight must have taps: expected size 1 or ",
-              "more in dimension 2, got shape ", weight.sym_sizes());
+inline void check_taps(const char* op, const at::Tensor& weight) {
+  TORCH_CHECK(!is_known_below(weight.sym_size(2), 1), op,
+              ": weight must have taps: expected size 1 or ", "more in dimension 2, got shape ",
+              weight.sym_sizes());
 }
 
 // Of input against weight, and of weight against groups.
-template <typename Size>
-void check_channels(const char* op, const BasicSizes<Size>& sizes, const at::Tensor& weight) {
-  const Size of_group = sizes_of<Size>(weight)[1];
+inline void check_channels(const char* op, const SymSizes& sizes, const at::Tensor& weight) {
+  const c10::SymInt of_group = weight.sym_size(1);
   TORCH_CHECK(!is_known_below(sizes.out_channels, 1), op, ": weight must have out channels: ",
               "expected size 1 or more in dimension 0, got shape ", weight.sym_sizes());
-  check_taps(op, sizes.taps, weight);
-  TORCH_CHECK(must_equal(sizes.out_channels % sizes.groups, Size(0)), op,
+  check_taps(op, weight);
+  TORCH_CHECK(must_equal(sizes.out_channels % sizes.groups, 0), op,
               ": weight must have as many out channels in each group: expected a multiple of ",
               sizes.groups, " in dimension 0, got shape ", weight.sym_sizes());
   TORCH_CHECK(must_equal(sizes.in_channels, of_group * sizes.groups), op,
@@ -169,22 +148,21 @@ void check_channels(const char* op, const BasicSizes<Size>& sizes, const at::Ten
               sizes.in_channels);
 }
 
-template <typename Size>
-void check_bias(const char* op, const BasicSizes<Size>& sizes, const OptionalTensor& bias) {
-  if (!bias.has_value() || !bias->defined()) return;
-  TORCH_CHECK(bias->dim() == 1 && must_equal(sizes_of<Size>(*bias)[0], sizes.out_channels), op,
-              ": bias must have a value for each out channel: expected shape [", sizes.out_channels,
+inline void check_bias(const char* op, const c10::SymInt& channels, const OptionalTensor& bias,
+                       const char* channel) {
+  if (!is_given(bias)) return;
+  TORCH_CHECK(bias->dim() == 1 && must_equal(bias->sym_size(0), channels), op,
+              ": bias must have a value for each ", channel, ": expected shape [", channels,
               "], got shape ", bias->sym_sizes());
 }
 
 // The result's size, of an input that is long enough.
-template <typename Size>
-Size check_size(const char* op, const BasicSizes<Size>& sizes) {
+inline c10::SymInt check_size(const char* op, const SymSizes& sizes) {
   TORCH_CHECK(!is_known_zero(sizes.in_size) || is_known_zero(sizes.batch) ||
                   is_known_zero(sizes.in_channels),
               op, ": input must have values: expected size 1 or more in its last dimension, got 0");
-  const Size padded = sizes.in_size + sizes.left + sizes.right;
-  const Size span = sizes.dilation * (sizes.taps - 1) + 1;
+  const c10::SymInt padded = sizes.in_size + sizes.left + sizes.right;
+  const c10::SymInt span = sizes.dilation * (sizes.taps - 1) + 1;
   TORCH_CHECK(must_not_exceed(span, padded), op,
               ": weight must fit into the padded input: expected taps that span at most ", padded,
               " values, got ", sizes.taps, " taps that span ", span);
@@ -193,19 +171,18 @@ Size check_size(const char* op, const BasicSizes<Size>& sizes) {
 
 // ---------------------------------------------------------------- operators
 
-// All that is checked but dtypes and devices. The padding is one number for both ends, or, where
-// `two_paddings`, one for each.
-template <typename Size>
-BasicSizes<Size> check_shapes(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                              const OptionalTensor& bias, c10::ArrayRef<Size> stride,
-                              c10::ArrayRef<Size> padding, c10::ArrayRef<Size> dilation,
-                              const Size& groups, bool two_paddings) {
+// All checks except those of dtypes and devices.
+inline SymSizes check_shapes(const char* op, const at::Tensor& input, const at::Tensor& weight,
+                             const OptionalTensor& bias, const Geometry& geometry,
+                             bool two_paddings) {
   check_dimensions(op, input, weight);
-  BasicSizes<Size> sizes;
-  sizes.stride = check_number(op, "stride", stride, 1);
-  sizes.dilation = check_number(op, "dilation", dilation, 1);
+  const c10::SymIntArrayRef padding = geometry.padding;
+  const c10::SymInt& groups = geometry.groups;
+  SymSizes sizes;
+  sizes.stride = check_number(op, "stride", geometry.stride, 1);
+  sizes.dilation = check_number(op, "dilation", geometry.dilation, 1);
   TORCH_CHECK(!is_known_below(groups, 1), op,
-              ": groups must be at least 1: expected a number that ", "is, got ", groups);
+              ": groups must be at least 1: expected a number that is, got ", groups);
   sizes.groups = groups;
   TORCH_CHECK(padding.size() == 1 || (two_paddings && padding.size() == 2), op,
               ": padding must be one number", two_paddings ? ", or one for each end" : "",
@@ -213,51 +190,41 @@ BasicSizes<Size> check_shapes(const char* op, const at::Tensor& input, const at:
   sizes.left = check_number(op, "padding", padding.slice(0, 1), 0);
   sizes.right = check_number(op, "padding", padding.slice(padding.size() - 1), 0);
 
-  const auto in = sizes_of<Size>(input);
-  const auto taken = sizes_of<Size>(weight);
-  sizes.batched = in.size() == 3;
-  if (sizes.batched) sizes.batch = in[0];
-  sizes.in_channels = in[in.size() - 2];
-  sizes.in_size = in[in.size() - 1];
-  sizes.out_channels = taken[0];
-  sizes.taps = taken[2];
-  sizes.channels_last = is_channels_last<Size>(input);
+  sizes.batched = input.dim() == 3;
+  if (sizes.batched) sizes.batch = input.sym_size(0);
+  sizes.in_channels = input.sym_size(-2);
+  sizes.in_size = input.sym_size(-1);
+  sizes.out_channels = weight.sym_size(0);
+  sizes.taps = weight.sym_size(2);
+  sizes.channels_last = is_channels_last(input);
   check_channels(op, sizes, weight);
-  check_bias(op, sizes, bias);
+  check_bias(op, sizes.out_channels, bias, "out channel");
   sizes.out_size = check_size(op, sizes);
-  // ATen's rule: without channels none come out, whatever weight says.
+  // ATen's rule: without input channels there are no output channels, whatever weight says.
   if (is_known_zero(sizes.in_channels)) sizes.out_channels = 0;
   return sizes;
 }
 
-template <typename Size>
-BasicSizes<Size> check_forward(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                               const OptionalTensor& bias, c10::ArrayRef<Size> stride,
-                               c10::ArrayRef<Size> padding, c10::ArrayRef<Size> dilation,
-                               const Size& groups, bool two_paddings) {
+inline SymSizes check_forward(const ForwardCall& call) {
   const auto sizes =
-      check_shapes(op, input, weight, bias, stride, padding, dilation, groups, two_paddings);
-  check_dtypes(op, input, {{"weight", weight}, {"bias", value_or_undefined(bias)}});
+      check_shapes(call.op, call.input, call.weight, call.bias, call.geometry, call.two_paddings);
+  check_dtypes(call.op, call.input,
+               {{"weight", call.weight}, {"bias", value_or_undefined(call.bias)}});
   return sizes;
 }
 
-template <typename Size>
-BasicSizes<Size> check_backward(const at::Tensor& grad_output, const at::Tensor& input,
-                                const at::Tensor& weight, c10::ArrayRef<Size> stride,
-                                c10::ArrayRef<Size> padding, c10::ArrayRef<Size> dilation,
-                                const Size& groups) {
-  constexpr const char* op = "gpuopt::conv1d_backward";
-  const auto sizes = check_shapes(op, input, weight, std::nullopt, stride, padding, dilation,
-                                  groups, /*two_paddings=*/true);
-  const auto grad = sizes_of<Size>(grad_output);
-  TORCH_CHECK(grad_output.dim() == input.dim() &&
-                  (!sizes.batched || must_equal(grad[0], sizes.batch)) &&
-                  must_equal(grad[grad.size() - 2], sizes.out_channels) &&
-                  must_equal(grad[grad.size() - 1], sizes.out_size),
-              op, ": grad_output must have the shape of the output: expected (",
+inline SymSizes check_backward(const BackwardCall& call) {
+  const at::Tensor& grad = call.grad_output;
+  const auto sizes = check_shapes(kBackwardOp, call.input, call.weight, std::nullopt, call.geometry,
+                                  /*two_paddings=*/true);
+  TORCH_CHECK(grad.dim() == call.input.dim() &&
+                  (!sizes.batched || must_equal(grad.sym_size(0), sizes.batch)) &&
+                  must_equal(grad.sym_size(-2), sizes.out_channels) &&
+                  must_equal(grad.sym_size(-1), sizes.out_size),
+              kBackwardOp, ": grad_output must have the shape of the output: expected (",
               sizes.batched ? c10::str(sizes.batch, ", ") : std::string(), sizes.out_channels, ", ",
-              sizes.out_size, "), got shape ", grad);
-  check_dtypes(op, input, {{"weight", weight}, {"grad_output", grad_output}});
+              sizes.out_size, "), got shape ", grad.sym_sizes());
+  check_dtypes(kBackwardOp, call.input, {{"weight", call.weight}, {"grad_output", grad}});
   return sizes;
 }
 
@@ -272,19 +239,14 @@ inline void check_depthwise(const char* op, const c10::SymInt& channels, const a
   TORCH_CHECK(!is_known_below(channels, 1) && !is_known_below(weight.sym_size(1), 1), op,
               ": weight must have channels and taps: expected sizes of 1 or more, got shape ",
               weight.sym_sizes());
-  if (!bias.has_value() || !bias->defined()) return;
-  TORCH_CHECK(bias->dim() == 1 && must_equal(bias->sym_size(0), channels), op,
-              ": bias must have a value for each channel: expected shape [", channels,
-              "], got shape ", bias->sym_sizes());
+  check_bias(op, channels, bias, "channel");
 }
 
 inline void check_causal(const at::Tensor& input, const at::Tensor& weight,
                          const OptionalTensor& bias, std::string_view activation) {
   constexpr const char* op = "gpuopt::causal_conv1d";
   to_activation(op, activation);
-  TORCH_CHECK(input.dim() == 2 || input.dim() == 3, op,
-              ": input must be (N, C, L), or (C, L) without a batch: expected 2 or 3 dimensions, ",
-              "got shape ", input.sym_sizes());
+  check_signal(op, input);
   check_depthwise(op, input.sym_size(-2), weight, bias);
   TORCH_CHECK(
       !is_known_zero(input.sym_size(-1)) || (input.dim() == 3 && is_known_zero(input.sym_size(0))),
@@ -293,21 +255,22 @@ inline void check_causal(const at::Tensor& input, const at::Tensor& weight,
   check_dtypes_before_autocast(op, input, weight, bias);
 }
 
+constexpr const char* kUpdateOp = "gpuopt::causal_conv1d_update";
+
 inline void check_update(const at::Tensor& input, const at::Tensor& state, const at::Tensor& weight,
                          const OptionalTensor& bias, std::string_view activation) {
-  constexpr const char* op = "gpuopt::causal_conv1d_update";
-  to_activation(op, activation);
-  TORCH_CHECK(input.dim() == 2, op, ": input must be (N, C): expected 2 dimensions, got shape ",
-              input.sym_sizes());
+  to_activation(kUpdateOp, activation);
+  TORCH_CHECK(input.dim() == 2, kUpdateOp,
+              ": input must be (N, C): expected 2 dimensions, got shape ", input.sym_sizes());
   TORCH_CHECK(state.dim() == 3 && must_equal(state.sym_size(0), input.sym_size(0)) &&
                   must_equal(state.sym_size(1), input.sym_size(1)),
-              op, ": state must be (N, C, places): expected shape (", input.sym_size(0), ", ",
-              input.sym_size(1), ", places), got shape ", state.sym_sizes());
-  check_depthwise(op, input.sym_size(1), weight, bias);
-  TORCH_CHECK(must_not_exceed(weight.sym_size(1) - 1, state.sym_size(2)), op,
+              kUpdateOp, ": state must be (N, C, places): expected shape (", input.sym_size(0),
+              ", ", input.sym_size(1), ", places), got shape ", state.sym_sizes());
+  check_depthwise(kUpdateOp, input.sym_size(1), weight, bias);
+  TORCH_CHECK(must_not_exceed(weight.sym_size(1) - 1, state.sym_size(2)), kUpdateOp,
               ": state must hold what weight's taps reach back to: expected ",
               weight.sym_size(1) - 1, " places or more, got shape ", state.sym_sizes());
-  check_dtypes(op, input,
+  check_dtypes(kUpdateOp, input,
                {{"state", state}, {"weight", weight}, {"bias", value_or_undefined(bias)}});
 }
 
@@ -315,12 +278,9 @@ inline void check_update(const at::Tensor& input, const at::Tensor& state, const
 inline void check_update_in_place(const at::Tensor& input, const at::Tensor& state,
                                   const at::Tensor& weight, const OptionalTensor& bias,
                                   std::string_view activation) {
-  constexpr const char* op = "gpuopt::causal_conv1d_update";
   check_update(input, state, weight, bias, activation);
-  check_writable(op, {"state", state}, {{"input", input}, {"weight", weight}});
-  if (bias.has_value() && bias->defined()) {
-    check_writable(op, {"state", state}, {{"bias", *bias}});
-  }
+  check_writable(kUpdateOp, {"state", state}, {{"input", input}, {"weight", weight}});
+  if (is_given(bias)) check_writable(kUpdateOp, {"state", state}, {{"bias", *bias}});
 }
 
 }  // namespace gpuopt::conv1d

@@ -14,7 +14,6 @@
 namespace gpuopt::conv1d {
 namespace {
 
-using at::IntArrayRef;
 using at::Tensor;
 
 // The dtypes of the kernels here.
@@ -23,90 +22,55 @@ bool is_own_dtype(at::ScalarType dtype) {
          dtype == at::kDouble;
 }
 
-Plan plan_here(const Problem& problem, Pass pass) { return plan(problem, pass, this_device()); }
+bool may_have_kernel(const Tensor& input, const Sizes& sizes) {
+  return is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0;
+}
 
-// ---------------------------------------------------------------- forward
+// Undefined where no kernel here is chosen for the problem.
+Tensor compute(const Problem& problem, Pass pass, const auto& call, const char* op,
+               const Sizes& sizes) {
+  const Plan chosen = plan(problem, pass, this_device());
+  if (chosen.is_aten()) return {};
+  Tensor result = empty_result(pass, call.input, call.weight, sizes);
+  launch_plan(op, chosen, result);
+  return result;
+}
 
-Tensor forward_cuda(const char* op, const Tensor& input, const Tensor& weight,
-                    const OptionalTensor& bias, const Sizes& sizes, Activation activation) {
-  const c10::cuda::CUDAGuard guard(input.device());
-  if (!is_own_dtype(input.scalar_type()) || sizes.batch == 0 || sizes.in_channels == 0) {
-    return aten_forward(op, input, weight, bias, sizes, activation);
+Tensor forward_cuda(const ForwardCall& call) {
+  const Sizes sizes = concrete(check_forward(call));
+  const c10::cuda::CUDAGuard guard(call.input.device());
+  Tensor result;
+  if (may_have_kernel(call.input, sizes)) {
+    result = compute(forward_problem(call, sizes), Pass::kForward, call, call.op, sizes);
   }
-  const Plan plan =
-      plan_here(forward_problem(op, input, weight, bias, sizes, activation), Pass::kForward);
-  if (plan.is_aten()) return aten_forward(op, input, weight, bias, sizes, activation);
-  Tensor out = empty_output(input, sizes);
-  launch_plan(op, plan, out);
-  return out;
+  return result.defined() ? result : aten_forward(call, sizes);
 }
 
-Tensor conv1d_cuda(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                   IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, int64_t groups) {
-  constexpr const char* op = "gpuopt::conv1d";
-  const Sizes sizes = check_forward(op, input, weight, bias, stride, padding, dilation, groups,
-                                    /*two_paddings=*/false);
-  return forward_cuda(op, input, weight, bias, sizes, Activation::kNone);
-}
-
-Tensor conv1d_act_cuda(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
-                       IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                       int64_t groups, std::string_view activation) {
-  constexpr const char* op = "gpuopt::conv1d_act";
-  const Sizes sizes = check_forward(op, input, weight, bias, stride, padding, dilation, groups,
-                                    /*two_paddings=*/true);
-  return forward_cuda(op, input, weight, bias, sizes, to_activation(op, activation));
-}
-
-// ---------------------------------------------------------------- backward
-
-// The gradients that kernels here compute; undefined where none serves the problem.
-
-Tensor own_grad_input(const char* op, const Tensor& grad_output, const Tensor& input,
-                      const Tensor& weight, const Sizes& sizes) {
-  const Plan plan =
-      plan_here(input_gradient_problem(op, grad_output, weight, sizes), Pass::kInputGradient);
-  if (plan.is_aten()) return {};
-  Tensor grad_input = empty_grad_input(input, sizes);
-  launch_plan(op, plan, grad_input);
-  return grad_input;
-}
-
-Tensor own_grad_weight(const char* op, const Tensor& grad_output, const Tensor& input,
-                       const Tensor& weight, const Sizes& sizes) {
-  const Plan plan = plan_here(weight_gradient_problem(op, grad_output, input, weight, sizes),
-                              Pass::kWeightGradient);
-  if (plan.is_aten()) return {};
-  Tensor grad_weight = unfilled(weight.sizes(), weight.options());
-  launch_plan(op, plan, grad_weight);
-  return grad_weight;
-}
-
-Tensor grad_bias_of(const char* op, const Tensor& grad_output, const Tensor& weight,
-                    const Sizes& sizes) {
-  if (grad_output.numel() == 0) return aten_grad_bias(op, grad_output, weight, sizes);
+Tensor grad_bias_of(const BackwardCall& call, const Sizes& sizes) {
+  if (call.grad_output.numel() == 0) return aten_grad_bias(call, sizes);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   at::AutoDispatchBelowAutograd no_grad;
   const at::DimVector dims = sizes.batched ? at::DimVector{0, 2} : at::DimVector{1};
-  return gpuopt::reduce_sum(grad_output, dims, /*keepdim=*/false, weight.scalar_type());
+  return gpuopt::reduce_sum(call.grad_output, dims, /*keepdim=*/false, call.weight.scalar_type());
 }
 
-Gradients conv1d_backward_cuda(const Tensor& grad_output, const Tensor& input, const Tensor& weight,
-                               IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                               int64_t groups, Mask mask) {
-  constexpr const char* op = "gpuopt::conv1d_backward";
-  const Sizes sizes = check_backward(grad_output, input, weight, stride, padding, dilation, groups);
-  const c10::cuda::CUDAGuard guard(input.device());
+Gradients backward_cuda(const BackwardCall& call) {
+  const Sizes sizes = concrete(check_backward(call));
+  const c10::cuda::CUDAGuard guard(call.input.device());
+  const auto own = [&](Pass pass) {
+    return compute(gradient_problem(call, sizes, pass), pass, call, kBackwardOp, sizes);
+  };
+  const Mask& mask = call.mask;
   Tensor grad_input, grad_weight, grad_bias;
-  if (is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0) {
-    if (mask[0]) grad_input = own_grad_input(op, grad_output, input, weight, sizes);
-    if (mask[1]) grad_weight = own_grad_weight(op, grad_output, input, weight, sizes);
+  if (may_have_kernel(call.input, sizes)) {
+    if (mask[0]) grad_input = own(Pass::kInputGradient);
+    if (mask[1]) grad_weight = own(Pass::kWeightGradient);
   }
   const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
-  const Gradients others = aten_backward(op, grad_output, input, weight, sizes, left);
+  const Gradients others = aten_backward(call, sizes, left);
   if (left[0]) grad_input = std::get<0>(others);
   if (left[1]) grad_weight = std::get<1>(others);
-  if (mask[2]) grad_bias = grad_bias_of(op, grad_output, weight, sizes);
+  if (mask[2]) grad_bias = grad_bias_of(call, sizes);
   return {grad_input, grad_weight, grad_bias};
 }
 
@@ -130,47 +94,42 @@ Tensor apart_from(const Tensor& state, const Tensor& tensor) {
 Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
                                  const Tensor& given_weight, const OptionalTensor& given_bias,
                                  std::string_view activation) {
-  constexpr const char* op = "gpuopt::causal_conv1d_update";
   check_update_in_place(given_input, state, given_weight, given_bias, activation);
   const c10::cuda::CUDAGuard guard(given_input.device());
   const Tensor input = apart_from(state, given_input), weight = apart_from(state, given_weight);
   OptionalTensor bias;
-  if (given_bias.has_value() && given_bias->defined()) bias = apart_from(state, *given_bias);
+  if (is_given(given_bias)) bias = apart_from(state, *given_bias);
   if (!is_own_dtype(input.scalar_type())) {
     return update_by_convolution(input, state, weight, bias, activation);
   }
   const Tensor out = unfilled(input.sizes(), input.options());
   if (out.numel() == 0) return out;
-  UpdateProblem problem;
-  problem.input = input.const_data_ptr();
-  problem.input_batch_stride = input.stride(0);
-  problem.input_stride = input.stride(1);
-  problem.state = state.mutable_data_ptr();
-  problem.state_batch_stride = state.stride(0);
-  problem.state_channel_stride = state.stride(1);
-  problem.state_stride = state.stride(2);
-  problem.weight = weight.const_data_ptr();
-  problem.weight_stride = weight.stride(0);
-  problem.tap_stride = weight.stride(1);
-  if (bias.has_value()) {
-    problem.bias = bias->const_data_ptr();
-    problem.bias_stride = bias->stride(0);
-  }
-  problem.out = out.mutable_data_ptr();
-  problem.dtype = to_dtype(op, input.scalar_type());
-  problem.batch = input.size(0);
-  problem.channels = input.size(1);
-  problem.taps = weight.size(1);
-  problem.state_size = state.size(2);
-  problem.activation = to_activation(op, activation);
-  check_launch(op, update(problem, c10::cuda::getCurrentCUDAStream()));
+  const UpdateProblem problem{.input = input.const_data_ptr(),
+                              .input_batch_stride = input.stride(0),
+                              .input_stride = input.stride(1),
+                              .state = state.mutable_data_ptr(),
+                              .state_batch_stride = state.stride(0),
+                              .state_channel_stride = state.stride(1),
+                              .state_stride = state.stride(2),
+                              .weight = weight.const_data_ptr(),
+                              .weight_stride = weight.stride(0),
+                              .tap_stride = weight.stride(1),
+                              .bias = bias.has_value() ? bias->const_data_ptr() : nullptr,
+                              .bias_stride = bias.has_value() ? bias->stride(0) : 1,
+                              .out = out.mutable_data_ptr(),
+                              .dtype = to_dtype(kUpdateOp, input.scalar_type()),
+                              .batch = input.size(0),
+                              .channels = input.size(1),
+                              .taps = weight.size(1),
+                              .state_size = state.size(2),
+                              .activation = to_activation(kUpdateOp, activation)};
+  check_launch(kUpdateOp, update(problem, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("conv1d", conv1d_cuda);
-  m.impl("conv1d_act", conv1d_act_cuda);
-  m.impl("conv1d_backward", conv1d_backward_cuda);
+  register_forward<forward_cuda>(m);
+  register_backward<backward_cuda>(m);
   m.impl("causal_conv1d_update", causal_conv1d_update_cuda);
 }
 

@@ -43,54 +43,45 @@ inline Weight make_weight(const void* data, at::IntArrayRef strides, const Sizes
   return weight;
 }
 
-inline Weight make_weight(const at::Tensor& tensor, const Sizes& sizes) {
-  return make_weight(tensor.const_data_ptr(), tensor.strides(), sizes);
-}
-
 inline Problem make_problem(const char* op, at::ScalarType dtype, const Signal& from,
                             const Signal& to, const Weight& weight, const Sizes& sizes) {
-  Problem problem;
-  problem.from = from;
-  problem.to = to;
-  problem.weight = weight;
-  problem.dtype = to_dtype(op, dtype);
-  problem.batch = sizes.batch;
-  problem.groups = sizes.groups;
-  problem.taps = sizes.taps;
-  problem.stride = sizes.stride;
-  problem.padding = sizes.left;
-  problem.dilation = sizes.dilation;
-  return problem;
+  return {.from = from,
+          .to = to,
+          .weight = weight,
+          .dtype = to_dtype(op, dtype),
+          .batch = sizes.batch,
+          .groups = sizes.groups,
+          .taps = sizes.taps,
+          .stride = sizes.stride,
+          .padding = sizes.left,
+          .dilation = sizes.dilation};
 }
 
-inline Problem forward_problem(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                               const OptionalTensor& bias, const Sizes& sizes,
-                               Activation activation) {
-  Problem problem = make_problem(op, input.scalar_type(), make_signal(input, sizes),
-                                 make_result(sizes.out_channels, sizes.out_size, sizes),
-                                 make_weight(weight, sizes), sizes);
-  if (bias.has_value() && bias->defined()) {
-    problem.bias = bias->const_data_ptr();
-    problem.bias_stride = bias->stride(0);
+inline Problem forward_problem(const ForwardCall& call, const Sizes& sizes) {
+  Problem problem =
+      make_problem(call.op, call.input.scalar_type(), make_signal(call.input, sizes),
+                   make_result(sizes.out_channels, sizes.out_size, sizes),
+                   make_weight(call.weight.const_data_ptr(), call.weight.strides(), sizes), sizes);
+  if (is_given(call.bias)) {
+    problem.bias = call.bias->const_data_ptr();
+    problem.bias_stride = call.bias->stride(0);
   }
-  problem.activation = activation;
+  problem.activation = call.activation;
   return problem;
 }
 
-inline Problem input_gradient_problem(const char* op, const at::Tensor& grad_output,
-                                      const at::Tensor& weight, const Sizes& sizes) {
-  return make_problem(op, weight.scalar_type(),
-                      make_result(sizes.in_channels, sizes.in_size, sizes),
-                      make_signal(grad_output, sizes), make_weight(weight, sizes), sizes);
-}
-
-inline Problem weight_gradient_problem(const char* op, const at::Tensor& grad_output,
-                                       const at::Tensor& input, const at::Tensor& weight,
-                                       const Sizes& sizes) {
+// Of the input or of the weight. Only the result has no memory yet.
+inline Problem gradient_problem(const BackwardCall& call, const Sizes& sizes, Pass pass) {
+  const at::Tensor& weight = call.weight;
+  const bool of_input = pass == Pass::kInputGradient;
   const auto strides = result_strides(weight.size(1), weight.size(2), /*channels_last=*/false);
-  return make_problem(op, input.scalar_type(), make_signal(input, sizes),
-                      make_signal(grad_output, sizes),
-                      make_weight(/*data=*/nullptr, strides, sizes), sizes);
+  return make_problem(kBackwardOp, weight.scalar_type(),
+                      of_input ? make_result(sizes.in_channels, sizes.in_size, sizes)
+                               : make_signal(call.input, sizes),
+                      make_signal(call.grad_output, sizes),
+                      of_input ? make_weight(weight.const_data_ptr(), weight.strides(), sizes)
+                               : make_weight(/*data=*/nullptr, strides, sizes),
+                      sizes);
 }
 
 }  // namespace gpuopt::conv1d

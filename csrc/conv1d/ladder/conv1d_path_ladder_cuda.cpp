@@ -1,7 +1,6 @@
 // The CUDA kernel of gpuopt_ladder::conv1d_path.
 #include <torch/library.h>
 
-#include "binding/unfilled.h"
 #include "conv1d/binding/aten.h"
 #include "conv1d/binding/launch.h"
 #include "conv1d/ladder/path_call.h"
@@ -22,9 +21,7 @@ Tensor conv1d_path(const Tensor& input, const Tensor& weight, const OptionalTens
   const Plan plan = plan_path(call.problem, call.pass, this_device(), path);
   TORCH_CHECK_VALUE(!plan.is_aten(), kPathOp, ": path \"", path,
                     "\" does not support this problem; see gpuopt_ladder::conv1d_paths");
-  Tensor result = call.pass == Pass::kForward         ? empty_output(input, call.sizes)
-                  : call.pass == Pass::kInputGradient ? empty_grad_input(input, call.sizes)
-                                                      : unfilled(weight.sizes(), weight.options());
+  Tensor result = empty_result(call.pass, input, weight, call.sizes);
   if (result.numel() > 0) launch_plan(kPathOp, plan, result);
   return result;
 }

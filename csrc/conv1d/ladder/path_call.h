@@ -16,13 +16,16 @@ struct PathCall {
     TORCH_CHECK_VALUE(what == "output" || what == "grad_input" || what == "grad_weight", op,
                       ": what must be \"output\", \"grad_input\" or \"grad_weight\", got \"", what,
                       "\"");
-    const at::IntArrayRef strides(stride), paddings(padding), dilations(dilation);
+    const Geometry geometry({stride}, {padding}, {dilation}, groups);
+    const ForwardCall forward{op, /*two_paddings=*/false, input, weight, bias, geometry};
+    const at::Tensor grad = value_or_undefined(grad_output);
+    const BackwardCall backward{grad, input, weight, geometry};
     if (what == "output") {
-      sizes = check_forward(op, input, weight, bias, strides, paddings, dilations, groups,
-                            /*two_paddings=*/false);
+      sizes = concrete(check_forward(forward));
     } else {
-      TORCH_CHECK_VALUE(grad_output.has_value(), op, ": grad_output must be given for ", what);
-      sizes = check_backward(*grad_output, input, weight, strides, paddings, dilations, groups);
+      TORCH_CHECK_VALUE(grad.defined(), op, ": grad_output must be given for ", what);
+      pass = what == "grad_input" ? Pass::kInputGradient : Pass::kWeightGradient;
+      sizes = concrete(check_backward(backward));
     }
     const auto dtype = input.scalar_type();
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -30,15 +33,8 @@ struct PathCall {
         op, ": input must be float16, bfloat16, float32 or float64, got ", dtype);
     TORCH_CHECK(sizes.batch > 0 && sizes.in_channels > 0, op,
                 ": input must not be empty, got shape ", input.sizes());
-    if (what == "output") {
-      problem = forward_problem(op, input, weight, bias, sizes, Activation::kNone);
-    } else if (what == "grad_input") {
-      pass = Pass::kInputGradient;
-      problem = input_gradient_problem(op, *grad_output, weight, sizes);
-    } else {
-      pass = Pass::kWeightGradient;
-      problem = weight_gradient_problem(op, *grad_output, input, weight, sizes);
-    }
+    problem = pass == Pass::kForward ? forward_problem(forward, sizes)
+                                     : gradient_problem(backward, sizes, pass);
   }
 };
 
