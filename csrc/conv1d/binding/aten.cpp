@@ -7,8 +7,6 @@
 
 namespace gpuopt::conv1d {
 
-using at::Tensor;
-
 namespace {
 
 Tensor with_strides(const Tensor& tensor, at::IntArrayRef strides) {
@@ -162,7 +160,7 @@ Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask)
     if (mask[1]) grad_weight = at::zeros(weight.sizes(), weight.options());
     return result;
   }
-  return call_aten(kBackwardOp, input, [&] {
+  return call_aten(call.op, input, [&] {
     result = input.is_complex() ? complex_gradients(call, sizes, mask)
                                 : real_gradients(grad_output, input, weight, sizes, mask);
     if (mask[0]) grad_input = in_layout(grad_input, sizes, sizes.in_channels, sizes.in_size);
@@ -174,7 +172,7 @@ Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask)
 Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes) {
   const Tensor &grad = call.grad_output, &weight = call.weight;
   if (grad.numel() == 0) return at::zeros({weight.size(0)}, weight.options());
-  return call_aten(kBackwardOp, grad, [&] {
+  return call_aten(call.op, grad, [&] {
     return at::sum(batched(grad, sizes), at::IntArrayRef{0, 2}, /*keepdim=*/false,
                    weight.scalar_type());
   });

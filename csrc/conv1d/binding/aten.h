@@ -8,15 +8,19 @@ namespace gpuopt::conv1d {
 
 // What `pass` computes, not written yet. A signal has the layout that `sizes` says, and no batch
 // where input has none.
-at::Tensor empty_result(Pass pass, const at::Tensor& input, const at::Tensor& weight,
-                        const Sizes& sizes);
+Tensor empty_result(Pass pass, const Tensor& input, const Tensor& weight, const Sizes& sizes);
 
 // Both compute a checked call, below autograd.
-at::Tensor aten_forward(const ForwardCall& call, const Sizes& sizes);
+Tensor aten_forward(const ForwardCall& call, const Sizes& sizes);
 
 // The gradients of input and weight that `mask` asks for.
 Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask);
 
-at::Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes);
+Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes);
+
+// What a checked call of causal_conv1d_update does, by operators that are differentiable and have
+// batching rules.
+Tensor update_by_convolution(const Tensor& input, Tensor& state, const Tensor& weight,
+                             const OptionalTensor& bias, Activation activation);
 
 }  // namespace gpuopt::conv1d

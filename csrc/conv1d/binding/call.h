@@ -5,25 +5,34 @@
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "conv1d/binding/ops.h"
 #include "conv1d/problem.h"
 
 namespace gpuopt::conv1d {
 
-using OptionalTensor = std::optional<at::Tensor>;
-using Mask = std::array<bool, 3>;  // which gradients are computed: input's, weight's, the bias's
-using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using at::Tensor;
+using c10::DispatchKeySet;
+using c10::SymInt;
+using c10::SymIntArrayRef;
 
-constexpr const char* kBackwardOp = "gpuopt::conv1d_backward";
+using OptionalTensor = std::optional<Tensor>;
+using Mask = std::array<bool, 3>;  // which gradients are computed: input's, weight's, the bias's
+using Gradients = std::tuple<Tensor, Tensor, Tensor>;
+
+constexpr const char* kUpdateOp = "gpuopt::causal_conv1d_update";
+
+// In the order of Activation.
 constexpr std::array<std::string_view, 4> kActivations{"none", "relu", "silu", "gelu"};
 
 inline bool is_given(const OptionalTensor& tensor) {
   return tensor.has_value() && tensor->defined();
 }
-inline at::Tensor value_or_undefined(const OptionalTensor& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
+inline Tensor value_or_undefined(const OptionalTensor& tensor) {
+  return tensor.has_value() ? *tensor : Tensor();
 }
-inline OptionalTensor if_defined(const at::Tensor& tensor) {
+inline OptionalTensor if_defined(const Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
@@ -36,46 +45,45 @@ inline Activation to_activation(const char* op, std::string_view name) {
 
 // How taps lie on the input. It owns its numbers, because autograd nodes keep it.
 struct Geometry {
-  using Numbers = c10::SmallVector<c10::SymInt, 2>;
+  using Numbers = c10::SmallVector<SymInt, 2>;
 
-  Geometry(c10::SymIntArrayRef stride_, c10::SymIntArrayRef padding_, c10::SymIntArrayRef dilation_,
-           c10::SymInt groups_)
+  Geometry(SymIntArrayRef stride_, SymIntArrayRef padding_, SymIntArrayRef dilation_,
+           SymInt groups_)
       : stride(stride_), padding(padding_), dilation(dilation_), groups(std::move(groups_)) {}
 
-  Geometry with_groups(c10::SymInt other) const {
+  Geometry with_groups(SymInt other) const {
     return Geometry(stride, padding, dilation, std::move(other));
   }
 
-  at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
-                      Activation activation = Activation::kNone) const {
+  Tensor convolve(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                  Activation activation = Activation::kNone) const {
     return ops::conv1d_act().call(input, weight, bias, stride, padding, dilation, groups,
                                   kActivations[static_cast<size_t>(activation)]);
   }
-  Gradients backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+  Gradients backward(const Tensor& grad, const Tensor& input, const Tensor& weight,
                      Mask mask) const {
     return ops::conv1d_backward().call(grad, input, weight, stride, padding, dilation, groups,
                                        mask);
   }
 
   Numbers stride, padding, dilation;
-  c10::SymInt groups;
+  SymInt groups;
 };
 
 // A call of conv1d or conv1d_act.
 struct ForwardCall {
   const char* op;
   bool two_paddings;  // whether there may be a padding for each end, as for conv1d_act
-  const at::Tensor& input;
-  const at::Tensor& weight;
+  const Tensor& input;
+  const Tensor& weight;
   const OptionalTensor& bias;
   Geometry geometry;
   Activation activation = Activation::kNone;
-  c10::DispatchKeySet keys = {};
+  DispatchKeySet keys = {};
 
   // invoke(operator, arguments...) with other operands.
   template <typename Invoke>
-  at::Tensor again(Invoke invoke, const at::Tensor& x, const at::Tensor& w,
-                   const OptionalTensor& b) const {
+  Tensor again(Invoke invoke, const Tensor& x, const Tensor& w, const OptionalTensor& b) const {
     const auto& [stride, padding, dilation, groups] = geometry;
     if (!two_paddings) return invoke(ops::conv1d(), x, w, b, stride, padding, dilation, groups);
     return invoke(ops::conv1d_act(), x, w, b, stride, padding, dilation, groups,
@@ -84,32 +92,30 @@ struct ForwardCall {
 };
 
 struct BackwardCall {
-  const at::Tensor& grad_output;
-  const at::Tensor& input;
-  const at::Tensor& weight;
+  static constexpr const char* op = "gpuopt::conv1d_backward";
+  const Tensor& grad_output;
+  const Tensor& input;
+  const Tensor& weight;
   Geometry geometry;
   Mask mask = {};
-  c10::DispatchKeySet keys = {};
+  DispatchKeySet keys = {};
 };
 
 // ---------------------------------------------------------------- kernels of one dispatch key
 
 template <auto kernel>
-at::Tensor conv1d_kernel(c10::DispatchKeySet keys, const at::Tensor& input,
-                         const at::Tensor& weight, const OptionalTensor& bias,
-                         c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-                         c10::SymIntArrayRef dilation, c10::SymInt groups) {
+Tensor conv1d_kernel(DispatchKeySet keys, const Tensor& input, const Tensor& weight,
+                     const OptionalTensor& bias, SymIntArrayRef stride, SymIntArrayRef padding,
+                     SymIntArrayRef dilation, SymInt groups) {
   return kernel(ForwardCall{"gpuopt::conv1d", /*two_paddings=*/false, input, weight, bias,
                             Geometry(stride, padding, dilation, std::move(groups)),
                             Activation::kNone, keys});
 }
 
 template <auto kernel>
-at::Tensor conv1d_act_kernel(c10::DispatchKeySet keys, const at::Tensor& input,
-                             const at::Tensor& weight, const OptionalTensor& bias,
-                             c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-                             c10::SymIntArrayRef dilation, c10::SymInt groups,
-                             std::string_view activation) {
+Tensor conv1d_act_kernel(DispatchKeySet keys, const Tensor& input, const Tensor& weight,
+                         const OptionalTensor& bias, SymIntArrayRef stride, SymIntArrayRef padding,
+                         SymIntArrayRef dilation, SymInt groups, std::string_view activation) {
   constexpr const char* op = "gpuopt::conv1d_act";
   return kernel(ForwardCall{op, /*two_paddings=*/true, input, weight, bias,
                             Geometry(stride, padding, dilation, std::move(groups)),
@@ -117,10 +123,10 @@ at::Tensor conv1d_act_kernel(c10::DispatchKeySet keys, const at::Tensor& input,
 }
 
 template <auto kernel>
-Gradients conv1d_backward_kernel(c10::DispatchKeySet keys, const at::Tensor& grad_output,
-                                 const at::Tensor& input, const at::Tensor& weight,
-                                 c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-                                 c10::SymIntArrayRef dilation, c10::SymInt groups, Mask mask) {
+Gradients conv1d_backward_kernel(DispatchKeySet keys, const Tensor& grad_output,
+                                 const Tensor& input, const Tensor& weight, SymIntArrayRef stride,
+                                 SymIntArrayRef padding, SymIntArrayRef dilation, SymInt groups,
+                                 Mask mask) {
   return kernel(BackwardCall{grad_output, input, weight,
                              Geometry(stride, padding, dilation, std::move(groups)), mask, keys});
 }

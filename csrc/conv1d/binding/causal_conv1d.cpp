@@ -1,7 +1,5 @@
 // gpuopt::causal_conv1d and its one-step form causal_conv1d_update: schemas, the CPU and Meta
 // kernels, derivatives, vmap and autocast.
-#include "conv1d/binding/causal_conv1d.h"
-
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
@@ -11,7 +9,7 @@
 #include "binding/captured.h"
 #include "binding/grad_node.h"
 #include "binding/vmap.h"
-#include "conv1d/binding/check.h"
+#include "conv1d/binding/aten.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
@@ -27,18 +25,14 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
 
 namespace gpuopt::conv1d {
 
-using at::Tensor;
-using c10::DispatchKeySet;
-using c10::SymInt;
-
 Tensor update_by_convolution(const Tensor& input, Tensor& state, const Tensor& weight,
-                             const OptionalTensor& bias, std::string_view activation) {
+                             const OptionalTensor& bias, Activation activation) {
   const SymInt taps = weight.sym_size(1), places = state.sym_size(2);
   const Tensor window = at::cat({state, input.unsqueeze(2)}, 2);
-  const Tensor out =
-      gpuopt::conv1d_act(window.narrow_symint(2, places + 1 - taps, taps), weight.unsqueeze(1),
-                         bias, 1, {0}, 1, input.sym_size(1), activation)
-          .squeeze(2);
+  const Tensor values = window.narrow_symint(2, places + 1 - taps, taps);
+  const Tensor out = Geometry({1}, {0}, {1}, input.sym_size(1))
+                         .convolve(values, weight.unsqueeze(1), bias, activation)
+                         .squeeze(2);
   state.copy_(window.narrow_symint(2, 1, places));
   return out;
 }
@@ -49,10 +43,9 @@ namespace {
 
 Tensor causal_conv1d(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                      std::string_view activation) {
-  check_causal(input, weight, bias, activation);
-  const std::array<SymInt, 2> padding{weight.sym_size(1) - 1, 0};
-  return gpuopt::conv1d_act(input, weight.unsqueeze(1), bias, 1, padding, 1, input.sym_size(-2),
-                            activation);
+  const Activation known = check_causal(input, weight, bias, activation);
+  return Geometry({1}, {weight.sym_size(1) - 1, 0}, {1}, input.sym_size(-2))
+      .convolve(input, weight.unsqueeze(1), bias, known);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("causal_conv1d", causal_conv1d); }
@@ -64,8 +57,8 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d", causal
 
 Tensor update_cpu(const Tensor& input, Tensor& state, const Tensor& weight,
                   const OptionalTensor& bias, std::string_view activation) {
-  check_update_in_place(input, state, weight, bias, activation);
-  return update_by_convolution(input, state, weight, bias, activation);
+  const Activation known = check_update_in_place(input, state, weight, bias, activation);
+  return update_by_convolution(input, state, weight, bias, known);
 }
 
 Tensor update_meta(const Tensor& input, Tensor& state, const Tensor& weight,
@@ -106,9 +99,9 @@ Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
   const bool tangent = has_tangent(input) || has_tangent(state) || has_tangent(weight) ||
                        (is_given(bias) && has_tangent(*bias));
   if (requires_grad || tangent) {
-    check_update_in_place(input, state, weight, bias, activation);
+    const Activation known = check_update_in_place(input, state, weight, bias, activation);
     torch::autograd::check_inplace(state, requires_grad);
-    return update_by_convolution(input, state, weight, bias, activation);
+    return update_by_convolution(input, state, weight, bias, known);
   }
   at::AutoDispatchBelowAutograd guard;
   return ops::causal_conv1d_update().redispatch(keys & c10::after_autograd_keyset, input, state,
@@ -153,7 +146,7 @@ Tensor call_cast(const Tensor& input, Tensor& state, const Tensor& weight,
 // the operator's parts have batching rules.
 Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
                       const OptionalTensor& bias, std::string_view activation) {
-  check_update(input, state, weight, bias, activation);
+  const Activation known = check_update(input, state, weight, bias, activation);
   {
     const VmapLevel level;
     const auto own_input = level.unwrap(input), own_weight = level.unwrap(weight);
@@ -178,7 +171,7 @@ Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
       return level.wrap(out.unflatten_symint(0, batch), 0);
     }
   }
-  return update_by_convolution(input, state, weight, bias, activation);
+  return update_by_convolution(input, state, weight, bias, known);
 }
 
 // vmap comes before autocast, whose casts are made here.

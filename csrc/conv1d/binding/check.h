@@ -12,7 +12,7 @@
 
 namespace gpuopt::conv1d {
 
-// The sizes of a checked call. Size is c10::SymInt, or int64_t for kernels.
+// The sizes of a checked call. Size is SymInt, or int64_t for kernels.
 template <typename Size>
 struct BasicSizes {
   Size batch = 1, in_channels, in_size, out_channels, out_size, taps;
@@ -21,10 +21,10 @@ struct BasicSizes {
   bool channels_last = false;                  // input's layout, and the result's
 };
 using Sizes = BasicSizes<int64_t>;
-using SymSizes = BasicSizes<c10::SymInt>;
+using SymSizes = BasicSizes<SymInt>;
 
 inline Sizes concrete(const SymSizes& sizes) {
-  const auto value = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
+  const auto value = [](const SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
   return {value(sizes.batch),        value(sizes.in_channels), value(sizes.in_size),
           value(sizes.out_channels), value(sizes.out_size),    value(sizes.taps),
           value(sizes.stride),       value(sizes.left),        value(sizes.right),
@@ -34,18 +34,18 @@ inline Sizes concrete(const SymSizes& sizes) {
 
 // ---------------------------------------------------------------- sizes, maybe symbolic
 
-inline bool is_known_below(const c10::SymInt& size, int64_t least) {
+inline bool is_known_below(const SymInt& size, int64_t least) {
   return TORCH_GUARD_OR_FALSE(size.sym_lt(least));
 }
-inline bool is_known_equal(const c10::SymInt& a, const c10::SymInt& b) {
+inline bool is_known_equal(const SymInt& a, const SymInt& b) {
   return TORCH_GUARD_OR_FALSE(a.sym_eq(b));
 }
 
 // What is not known becomes a guard, as in ATen.
-inline bool must_equal(const c10::SymInt& a, const c10::SymInt& b) {
+inline bool must_equal(const SymInt& a, const SymInt& b) {
   return a.sym_eq(b).expect_true(__FILE__, __LINE__);
 }
-inline bool must_not_exceed(const c10::SymInt& a, const c10::SymInt& b) {
+inline bool must_not_exceed(const SymInt& a, const SymInt& b) {
   return a.sym_le(b).expect_true(__FILE__, __LINE__);
 }
 
@@ -53,16 +53,16 @@ inline bool must_not_exceed(const c10::SymInt& a, const c10::SymInt& b) {
 
 // Whether a signal is (N, L, C) in memory and not (N, C, L) as well; dimensions of one value, or of
 // none, don't count.
-inline bool is_channels_last(const at::Tensor& signal) {
+inline bool is_channels_last(const Tensor& signal) {
   const auto sizes = signal.sym_sizes(), strides = signal.sym_strides();
   const size_t c = sizes.size() - 2, l = sizes.size() - 1;
-  const auto fits = [&](size_t d, const c10::SymInt& stride) {
+  const auto fits = [&](size_t d, const SymInt& stride) {
     return is_known_below(sizes[d], 2) || is_known_equal(strides[d], stride);
   };
-  const c10::SymInt one = 1, row = sizes[c] * sizes[l];
+  const SymInt one = 1, row = sizes[c] * sizes[l];
   if (c == 1 && !fits(0, row)) return false;
   // Of a contiguous tensor; at::empty counts no values as one.
-  const c10::SymInt channel = is_known_zero(sizes[l]) ? one : sizes[l];
+  const SymInt channel = is_known_zero(sizes[l]) ? one : sizes[l];
   return fits(c, one) && fits(l, sizes[c]) && !(fits(c, channel) && fits(l, one));
 }
 
@@ -79,8 +79,7 @@ std::array<Size, 3> result_strides(const Size& channels, const Size& size, bool 
 // ---------------------------------------------------------------- what is checked of each argument
 
 // One number, at least `least`.
-inline c10::SymInt check_number(const char* op, const char* name, c10::SymIntArrayRef values,
-                                int64_t least) {
+inline SymInt check_number(const char* op, const char* name, SymIntArrayRef values, int64_t least) {
   TORCH_CHECK(values.size() == 1, op, ": ", name, " must be one number: expected 1 value, got ",
               values);
   TORCH_CHECK(!is_known_below(values[0], least), op, ": ", name, " is too small: expected ", least,
@@ -88,7 +87,13 @@ inline c10::SymInt check_number(const char* op, const char* name, c10::SymIntArr
   return values[0];
 }
 
-inline void check_dtypes(const char* op, const at::Tensor& input,
+// Whether kernels here compute with a dtype.
+inline bool is_own_dtype(at::ScalarType dtype) {
+  return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
+         dtype == at::kDouble;
+}
+
+inline void check_dtypes(const char* op, const Tensor& input,
                          std::initializer_list<NamedTensor> others) {
   for (const NamedTensor& other : others) {
     if (!other.tensor.defined()) continue;
@@ -107,19 +112,19 @@ inline bool is_autocasting(c10::DeviceType device) {
 }
 
 // For operators that are made of others: under autocast those are given operands of one dtype.
-inline void check_dtypes_before_autocast(const char* op, const at::Tensor& input,
-                                         const at::Tensor& weight, const OptionalTensor& bias) {
+inline void check_dtypes_before_autocast(const char* op, const Tensor& input, const Tensor& weight,
+                                         const OptionalTensor& bias) {
   if (is_autocasting(input.device().type())) return;
   check_dtypes(op, input, {{"weight", weight}, {"bias", value_or_undefined(bias)}});
 }
 
-inline void check_signal(const char* op, const at::Tensor& input) {
+inline void check_signal(const char* op, const Tensor& input) {
   TORCH_CHECK(input.dim() == 2 || input.dim() == 3, op,
               ": input must be (N, C, L), or (C, L) without a batch: expected 2 or 3 dimensions, ",
               "got shape ", input.sym_sizes());
 }
 
-inline void check_dimensions(const char* op, const at::Tensor& input, const at::Tensor& weight) {
+inline void check_dimensions(const char* op, const Tensor& input, const Tensor& weight) {
   TORCH_CHECK(input.defined(), op, ": input must be a tensor, got None");
   TORCH_CHECK(weight.defined(), op, ": weight must be a tensor, got None");
   check_signal(op, input);
@@ -127,15 +132,15 @@ inline void check_dimensions(const char* op, const at::Tensor& input, const at::
               "expected 3 dimensions, got shape ", weight.sym_sizes());
 }
 
-inline void check_taps(const char* op, const at::Tensor& weight) {
+inline void check_taps(const char* op, const Tensor& weight) {
   TORCH_CHECK(!is_known_below(weight.sym_size(2), 1), op,
               ": weight must have taps: expected size 1 or ", "more in dimension 2, got shape ",
               weight.sym_sizes());
 }
 
 // Of input against weight, and of weight against groups.
-inline void check_channels(const char* op, const SymSizes& sizes, const at::Tensor& weight) {
-  const c10::SymInt of_group = weight.sym_size(1);
+inline void check_channels(const char* op, const SymSizes& sizes, const Tensor& weight) {
+  const SymInt of_group = weight.sym_size(1);
   TORCH_CHECK(!is_known_below(sizes.out_channels, 1), op, ": weight must have out channels: ",
               "expected size 1 or more in dimension 0, got shape ", weight.sym_sizes());
   check_taps(op, weight);
@@ -148,7 +153,7 @@ inline void check_channels(const char* op, const SymSizes& sizes, const at::Tens
               sizes.in_channels);
 }
 
-inline void check_bias(const char* op, const c10::SymInt& channels, const OptionalTensor& bias,
+inline void check_bias(const char* op, const SymInt& channels, const OptionalTensor& bias,
                        const char* channel) {
   if (!is_given(bias)) return;
   TORCH_CHECK(bias->dim() == 1 && must_equal(bias->sym_size(0), channels), op,
@@ -157,12 +162,12 @@ inline void check_bias(const char* op, const c10::SymInt& channels, const Option
 }
 
 // The result's size, of an input that is long enough.
-inline c10::SymInt check_size(const char* op, const SymSizes& sizes) {
+inline SymInt check_size(const char* op, const SymSizes& sizes) {
   TORCH_CHECK(!is_known_zero(sizes.in_size) || is_known_zero(sizes.batch) ||
                   is_known_zero(sizes.in_channels),
               op, ": input must have values: expected size 1 or more in its last dimension, got 0");
-  const c10::SymInt padded = sizes.in_size + sizes.left + sizes.right;
-  const c10::SymInt span = sizes.dilation * (sizes.taps - 1) + 1;
+  const SymInt padded = sizes.in_size + sizes.left + sizes.right;
+  const SymInt span = sizes.dilation * (sizes.taps - 1) + 1;
   TORCH_CHECK(must_not_exceed(span, padded), op,
               ": weight must fit into the padded input: expected taps that span at most ", padded,
               " values, got ", sizes.taps, " taps that span ", span);
@@ -172,12 +177,11 @@ inline c10::SymInt check_size(const char* op, const SymSizes& sizes) {
 // ---------------------------------------------------------------- operators
 
 // All checks except those of dtypes and devices.
-inline SymSizes check_shapes(const char* op, const at::Tensor& input, const at::Tensor& weight,
-                             const OptionalTensor& bias, const Geometry& geometry,
-                             bool two_paddings) {
+inline SymSizes check_shapes(const ForwardCall& call) {
+  const auto& [op, two_paddings, input, weight, bias, geometry, activation, keys] = call;
+  const SymIntArrayRef padding = geometry.padding;
+  const SymInt& groups = geometry.groups;
   check_dimensions(op, input, weight);
-  const c10::SymIntArrayRef padding = geometry.padding;
-  const c10::SymInt& groups = geometry.groups;
   SymSizes sizes;
   sizes.stride = check_number(op, "stride", geometry.stride, 1);
   sizes.dilation = check_number(op, "dilation", geometry.dilation, 1);
@@ -206,30 +210,30 @@ inline SymSizes check_shapes(const char* op, const at::Tensor& input, const at::
 }
 
 inline SymSizes check_forward(const ForwardCall& call) {
-  const auto sizes =
-      check_shapes(call.op, call.input, call.weight, call.bias, call.geometry, call.two_paddings);
+  const SymSizes sizes = check_shapes(call);
   check_dtypes(call.op, call.input,
                {{"weight", call.weight}, {"bias", value_or_undefined(call.bias)}});
   return sizes;
 }
 
 inline SymSizes check_backward(const BackwardCall& call) {
-  const at::Tensor& grad = call.grad_output;
-  const auto sizes = check_shapes(kBackwardOp, call.input, call.weight, std::nullopt, call.geometry,
-                                  /*two_paddings=*/true);
+  const Tensor& grad = call.grad_output;
+  const OptionalTensor no_bias;
+  const SymSizes sizes = check_shapes(
+      {call.op, /*two_paddings=*/true, call.input, call.weight, no_bias, call.geometry});
   TORCH_CHECK(grad.dim() == call.input.dim() &&
                   (!sizes.batched || must_equal(grad.sym_size(0), sizes.batch)) &&
                   must_equal(grad.sym_size(-2), sizes.out_channels) &&
                   must_equal(grad.sym_size(-1), sizes.out_size),
-              kBackwardOp, ": grad_output must have the shape of the output: expected (",
+              call.op, ": grad_output must have the shape of the output: expected (",
               sizes.batched ? c10::str(sizes.batch, ", ") : std::string(), sizes.out_channels, ", ",
               sizes.out_size, "), got shape ", grad.sym_sizes());
-  check_dtypes(kBackwardOp, call.input, {{"weight", call.weight}, {"grad_output", grad}});
+  check_dtypes(call.op, call.input, {{"weight", call.weight}, {"grad_output", grad}});
   return sizes;
 }
 
 // A depthwise weight (C, taps) of an input with `channels`.
-inline void check_depthwise(const char* op, const c10::SymInt& channels, const at::Tensor& weight,
+inline void check_depthwise(const char* op, const SymInt& channels, const Tensor& weight,
                             const OptionalTensor& bias) {
   TORCH_CHECK(weight.dim() == 2, op, ": weight must be (channels, taps): expected 2 dimensions, ",
               "got shape ", weight.sym_sizes());
@@ -242,10 +246,10 @@ inline void check_depthwise(const char* op, const c10::SymInt& channels, const a
   check_bias(op, channels, bias, "channel");
 }
 
-inline void check_causal(const at::Tensor& input, const at::Tensor& weight,
-                         const OptionalTensor& bias, std::string_view activation) {
+inline Activation check_causal(const Tensor& input, const Tensor& weight,
+                               const OptionalTensor& bias, std::string_view activation) {
   constexpr const char* op = "gpuopt::causal_conv1d";
-  to_activation(op, activation);
+  const Activation known = to_activation(op, activation);
   check_signal(op, input);
   check_depthwise(op, input.sym_size(-2), weight, bias);
   TORCH_CHECK(
@@ -253,13 +257,12 @@ inline void check_causal(const at::Tensor& input, const at::Tensor& weight,
       op, ": input must have values: expected size 1 or more in its last dimension, got ", "shape ",
       input.sym_sizes());
   check_dtypes_before_autocast(op, input, weight, bias);
+  return known;
 }
 
-constexpr const char* kUpdateOp = "gpuopt::causal_conv1d_update";
-
-inline void check_update(const at::Tensor& input, const at::Tensor& state, const at::Tensor& weight,
-                         const OptionalTensor& bias, std::string_view activation) {
-  to_activation(kUpdateOp, activation);
+inline Activation check_update(const Tensor& input, const Tensor& state, const Tensor& weight,
+                               const OptionalTensor& bias, std::string_view activation) {
+  const Activation known = to_activation(kUpdateOp, activation);
   TORCH_CHECK(input.dim() == 2, kUpdateOp,
               ": input must be (N, C): expected 2 dimensions, got shape ", input.sym_sizes());
   TORCH_CHECK(state.dim() == 3 && must_equal(state.sym_size(0), input.sym_size(0)) &&
@@ -272,15 +275,17 @@ inline void check_update(const at::Tensor& input, const at::Tensor& state, const
               weight.sym_size(1) - 1, " places or more, got shape ", state.sym_sizes());
   check_dtypes(kUpdateOp, input,
                {{"state", state}, {"weight", weight}, {"bias", value_or_undefined(bias)}});
+  return known;
 }
 
 // The same where memory is written.
-inline void check_update_in_place(const at::Tensor& input, const at::Tensor& state,
-                                  const at::Tensor& weight, const OptionalTensor& bias,
-                                  std::string_view activation) {
-  check_update(input, state, weight, bias, activation);
+inline Activation check_update_in_place(const Tensor& input, const Tensor& state,
+                                        const Tensor& weight, const OptionalTensor& bias,
+                                        std::string_view activation) {
+  const Activation known = check_update(input, state, weight, bias, activation);
   check_writable(kUpdateOp, {"state", state}, {{"input", input}, {"weight", weight}});
   if (is_given(bias)) check_writable(kUpdateOp, {"state", state}, {{"bias", *bias}});
+  return known;
 }
 
 }  // namespace gpuopt::conv1d

@@ -6,33 +6,22 @@
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "conv1d/binding/aten.h"
-#include "conv1d/binding/causal_conv1d.h"
-#include "conv1d/binding/check.h"
 #include "conv1d/binding/launch.h"
 #include "reduce/reduce_ops.h"
 
 namespace gpuopt::conv1d {
 namespace {
 
-using at::Tensor;
-
-// The dtypes of the kernels here.
-bool is_own_dtype(at::ScalarType dtype) {
-  return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
-         dtype == at::kDouble;
-}
-
 bool may_have_kernel(const Tensor& input, const Sizes& sizes) {
   return is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0;
 }
 
 // Undefined where no kernel here is chosen for the problem.
-Tensor compute(const Problem& problem, Pass pass, const auto& call, const char* op,
-               const Sizes& sizes) {
+Tensor compute(const Problem& problem, Pass pass, const auto& call, const Sizes& sizes) {
   const Plan chosen = plan(problem, pass, this_device());
   if (chosen.is_aten()) return {};
   Tensor result = empty_result(pass, call.input, call.weight, sizes);
-  launch_plan(op, chosen, result);
+  launch_plan(call.op, chosen, result);
   return result;
 }
 
@@ -41,7 +30,7 @@ Tensor forward_cuda(const ForwardCall& call) {
   const c10::cuda::CUDAGuard guard(call.input.device());
   Tensor result;
   if (may_have_kernel(call.input, sizes)) {
-    result = compute(forward_problem(call, sizes), Pass::kForward, call, call.op, sizes);
+    result = compute(forward_problem(call, sizes), Pass::kForward, call, sizes);
   }
   return result.defined() ? result : aten_forward(call, sizes);
 }
@@ -58,7 +47,7 @@ Gradients backward_cuda(const BackwardCall& call) {
   const Sizes sizes = concrete(check_backward(call));
   const c10::cuda::CUDAGuard guard(call.input.device());
   const auto own = [&](Pass pass) {
-    return compute(gradient_problem(call, sizes, pass), pass, call, kBackwardOp, sizes);
+    return compute(gradient_problem(call, sizes, pass), pass, call, sizes);
   };
   const Mask& mask = call.mask;
   Tensor grad_input, grad_weight, grad_bias;
@@ -83,7 +72,7 @@ std::pair<const char*, const char*> memory_of(const Tensor& tensor) {
   return {begin, begin + (last + 1) * tensor.element_size()};
 }
 
-// A copy of what may lie in the state's memory, where other lanes write before it is read.
+// A copy of what may lie in the state's memory, where other threads write before it is read.
 Tensor apart_from(const Tensor& state, const Tensor& tensor) {
   if (tensor.numel() == 0 || state.numel() == 0) return tensor;
   const auto [begin, end] = memory_of(tensor);
@@ -94,13 +83,14 @@ Tensor apart_from(const Tensor& state, const Tensor& tensor) {
 Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
                                  const Tensor& given_weight, const OptionalTensor& given_bias,
                                  std::string_view activation) {
-  check_update_in_place(given_input, state, given_weight, given_bias, activation);
+  const Activation known =
+      check_update_in_place(given_input, state, given_weight, given_bias, activation);
   const c10::cuda::CUDAGuard guard(given_input.device());
   const Tensor input = apart_from(state, given_input), weight = apart_from(state, given_weight);
   OptionalTensor bias;
   if (is_given(given_bias)) bias = apart_from(state, *given_bias);
   if (!is_own_dtype(input.scalar_type())) {
-    return update_by_convolution(input, state, weight, bias, activation);
+    return update_by_convolution(input, state, weight, bias, known);
   }
   const Tensor out = unfilled(input.sizes(), input.options());
   if (out.numel() == 0) return out;
@@ -122,7 +112,7 @@ Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
                               .channels = input.size(1),
                               .taps = weight.size(1),
                               .state_size = state.size(2),
-                              .activation = to_activation(kUpdateOp, activation)};
+                              .activation = known};
   check_launch(kUpdateOp, update(problem, c10::cuda::getCurrentCUDAStream()));
   return out;
 }

@@ -15,7 +15,6 @@ namespace gpuopt::conv1d {
 namespace {
 
 using namespace autograd_names;
-using c10::SymInt;
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
@@ -35,18 +34,11 @@ Tensor silu_derivative(const Tensor& from) {
   return sigmoid * (1 + from * (1 - sigmoid));
 }
 
-// grad times the derivative, which is differentiable itself; of complex numbers its conjugate.
+// grad times the derivative, or its conjugate for complex numbers. Differentiable itself.
 Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
-      return grad;
-    case Activation::kRelu:
-      return at::threshold_backward(grad, from, 0);
-    case Activation::kGelu:
-      return at::gelu_backward(grad, from);
-    case Activation::kSilu:
-      break;
-  }
+  if (activation == Activation::kNone) return grad;
+  if (activation == Activation::kRelu) return at::threshold_backward(grad, from, 0);
+  if (activation == Activation::kGelu) return at::gelu_backward(grad, from);
   // silu_backward has no derivative of its own, in no mode, and is not for complex numbers.
   const bool differentiable =
       at::GradMode::is_enabled() || has_tangent(grad) || has_tangent(from) || from.is_complex();
@@ -135,8 +127,7 @@ struct Conv1dBackward : SavingNode<4> {
  private:
   Tensor grad_bias_of(const Tensor& grad) const {
     if (has_no_channels(grad)) return at::sum(grad).expand_symint({out_channels_});  // 0
-    return grad.dim() == 3 ? gpuopt::reduce_sum(grad, at::IntArrayRef{0, 2})
-                           : gpuopt::reduce_sum(grad, at::IntArrayRef{1});
+    return gpuopt::reduce_sum(grad, grad.dim() == 3 ? at::DimVector{0, 2} : at::DimVector{1});
   }
 
   // Convolves once more where the result doesn't give the derivative, which saves memory.

@@ -29,10 +29,6 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
 namespace gpuopt::conv1d {
 namespace {
 
-using at::Tensor;
-using c10::SymInt;
-using c10::SymIntArrayRef;
-
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
 Tensor forward_cpu(const ForwardCall& call) {
@@ -107,7 +103,7 @@ Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const OptionalT
   }
   // ATen, too, pads one more value on the right, but in a copy of the input.
   const Geometry geometry(stride, {left, right}, dilation, std::move(groups));
-  check_shapes(op, input, weight, bias, geometry, /*two_paddings=*/true);
+  check_shapes({op, /*two_paddings=*/true, input, weight, bias, geometry});
   check_dtypes_before_autocast(op, input, weight, bias);
   return geometry.convolve(input, weight, bias);
 }

@@ -12,8 +12,6 @@
 namespace gpuopt::conv1d {
 namespace {
 
-using at::Tensor;
-using c10::SymInt;
 using Operand = VmapLevel::Operand;
 
 // ATen's policy under autocast: convolutions are computed in the lower precision, and their

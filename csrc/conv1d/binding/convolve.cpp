@@ -9,7 +9,6 @@
 
 #include "conv1d/binding/check.h"
 #include "conv1d/binding/convolve_plan.h"
-#include "conv1d/binding/ops.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("convolve(Tensor a, Tensor v, str mode=\"full\") -> Tensor", {at::Tag::pt2_compliant_tag});
@@ -17,10 +16,6 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
 
 namespace gpuopt::conv1d {
 namespace {
-
-using at::Tensor;
-using c10::SymInt;
-using c10::SymIntArrayRef;
 
 constexpr const char* kOp = "gpuopt::convolve";
 
@@ -43,8 +38,7 @@ void check_convolve(const Tensor& a, const Tensor& v, std::string_view mode) {
 // Those that ATen computes with on one device or another.
 void check_convolve_dtype(at::ScalarType dtype) {
   const bool known = at::isIntegralType(dtype, /*includeBool=*/true) || at::isComplexType(dtype) ||
-                     dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
-                     dtype == at::kDouble;
+                     is_own_dtype(dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(known, kOp, ": the dtype of a and v is not implemented: expected an ",
                               "integer, bool, floating-point or complex one that ATen computes ",
                               "with, got ", dtype);
@@ -67,10 +61,9 @@ struct Part {
 // `signals` (rows, values) and `kernels` (rows, taps), one of which has one row, and no more taps
 // than values. The results of all are (rows, part.size).
 
-// Whether kernels here compute the gradient by its input of a correlation with one kernel, whatever
-// the number of taps: not where rows are short or strided, see pays_backward_input in
-// conv1d_pays.h. Sizes that aren't known would be guards. What is differentiated or batched keeps
-// the form that has kernels for its derivatives in every layout.
+// Whether kernels here compute the input gradient of a correlation with one kernel, whatever the
+// number of taps: not where rows are short or strided. Unknown sizes would become guards. Operands
+// that are differentiated or batched keep the form whose derivatives have kernels in every layout.
 bool takes_gradient(const Tensor& signals, const Tensor& kernels, const Part& part) {
   if (!signals.is_cuda() || signals.is_complex()) return false;
   for (const Tensor& operand : {signals, kernels}) {
@@ -90,18 +83,15 @@ Tensor by_taps(const Tensor& signals, const Tensor& kernels, const Part& part) {
     // Of the input only the shape is asked for.
     const Tensor input =
         signals.detach().narrow(1, 0, 1).unsqueeze(1).expand_symint({-1, 1, part.size});
-    const std::array<SymInt, 1> one{1};
-    const std::array<SymInt, 2> padding{taps - 1 - part.before, taps - 1 - part.after};
-    return std::get<0>(ops::conv1d_backward().call(signals.unsqueeze(1), input,
-                                                   kernels.unsqueeze(0), one, padding, one, 1,
-                                                   {true, false, false}))
-        .squeeze(1);
+    const Geometry geometry({1}, {taps - 1 - part.before, taps - 1 - part.after}, {1}, 1);
+    const Gradients gradients =
+        geometry.backward(signals.unsqueeze(1), input, kernels.unsqueeze(0), {true, false, false});
+    return std::get<0>(gradients).squeeze(1);
   }
   // Rows are the batch, or where they are the kernels', out channels.
-  const Tensor result =
-      gpuopt::conv1d_act(signals.unsqueeze(1), kernels.flip(1).unsqueeze(1), std::nullopt, 1,
-                         {part.before, part.after}, 1, 1, "none");
-  return result.flatten(0, 1);
+  return Geometry({1}, {part.before, part.after}, {1}, 1)
+      .convolve(signals.unsqueeze(1), kernels.flip(1).unsqueeze(1), std::nullopt)
+      .flatten(0, 1);
 }
 
 // Integers, whose sums wrap around, and bools, whose products are "and" and whose sums "or".
@@ -125,28 +115,18 @@ Tensor by_transforms(const Tensor& signals, const Tensor& kernels, const Part& p
   const SymInt blocks = (part.size + step - 1) / step;
   const std::array<SymInt, 2> padding{part.before, part.after + blocks * step - part.size};
   const Tensor windows = at::constant_pad_nd_symint(signals, padding).unfold(1, block, step);
-  Tensor result;
-  if (signals.is_complex()) {
-    result = at::fft_ifft(at::fft_fft(windows) * at::fft_fft(kernels, block).unsqueeze(1));
-  } else {
-    result =
-        at::fft_irfft(at::fft_rfft(windows) * at::fft_rfft(kernels, block).unsqueeze(1), block);
-  }
+  const Tensor result =
+      signals.is_complex()
+          ? at::fft_ifft(at::fft_fft(windows) * at::fft_fft(kernels, block).unsqueeze(1))
+          : at::fft_irfft(at::fft_rfft(windows) * at::fft_rfft(kernels, block).unsqueeze(1), block);
   return result.narrow(2, taps - 1, step).flatten(1, 2).narrow_symint(1, 0, part.size);
 }
 
 // Integers of the same width that ATen adds, modulo 2^bits as well.
 at::ScalarType added_as(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kUInt16:
-      return at::kShort;
-    case at::kUInt32:
-      return at::kInt;
-    case at::kUInt64:
-      return at::kLong;
-    default:
-      return dtype;
-  }
+  if (dtype == at::kUInt16) return at::kShort;
+  if (dtype == at::kUInt32) return at::kInt;
+  return dtype == at::kUInt64 ? at::kLong : dtype;
 }
 
 Tensor convolve_rows(const Tensor& signals, const Tensor& kernels, const Part& part) {

@@ -9,7 +9,7 @@ namespace gpuopt::conv1d {
 
 inline Device this_device() { return Device{multiprocessor_count(), most_shared_bytes()}; }
 
-inline void launch_plan(const char* op, const Plan& plan, const at::Tensor& result) {
+inline void launch_plan(const char* op, const Plan& plan, const Tensor& result) {
   TensorWorkspace workspace;
   check_launch(
       op, launch(plan, result.mutable_data_ptr(), workspace, c10::cuda::getCurrentCUDAStream()));

@@ -28,9 +28,9 @@ struct PathCall {
       sizes = concrete(check_backward(backward));
     }
     const auto dtype = input.scalar_type();
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat || dtype == at::kDouble,
-        op, ": input must be float16, bfloat16, float32 or float64, got ", dtype);
+    TORCH_CHECK_NOT_IMPLEMENTED(is_own_dtype(dtype), op,
+                                ": input must be float16, bfloat16, float32 or float64, got ",
+                                dtype);
     TORCH_CHECK(sizes.batch > 0 && sizes.in_channels > 0, op,
                 ": input must not be empty, got shape ", input.sizes());
     problem = pass == Pass::kForward ? forward_problem(forward, sizes)
