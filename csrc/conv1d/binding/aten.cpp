@@ -6,7 +6,6 @@
 #include "binding/unfilled.h"
 
 namespace gpuopt::conv1d {
-
 namespace {
 
 Tensor with_strides(const Tensor& tensor, at::IntArrayRef strides) {
@@ -47,7 +46,7 @@ Tensor batched(const Tensor& signal, const Sizes& sizes) {
   return sizes.batched ? signal : signal.unsqueeze(0);
 }
 
-// With as many values at both ends as ATen pads: what is asymmetric is padded by a copy.
+// ATen pads both ends alike. The rest of an asymmetric padding is a copy.
 struct Padded {
   Padded(const Tensor& input, const Sizes& sizes)
       : padding(std::min(sizes.left, sizes.right)), left(sizes.left - padding), value(input) {
@@ -55,11 +54,11 @@ struct Padded {
     if (left > 0 || right > 0) value = at::constant_pad_nd(input, {left, right});
   }
 
-  int64_t padding, left;  // what ATen pads, and what is copied before the first value
+  int64_t padding, left;  // what ATen pads, and what the copy adds before the first value
   Tensor value;
 };
 
-// cuDNN and oneDNN know channels-last images, of which these are rows.
+// An image of one row: cuDNN and oneDNN know channels-last images only.
 Tensor as_image(const Tensor& signal, const Sizes& sizes) {
   const Tensor image = signal.unsqueeze(2);
   return sizes.channels_last ? image.contiguous(at::MemoryFormat::ChannelsLast) : image;

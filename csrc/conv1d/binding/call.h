@@ -43,7 +43,7 @@ inline Activation to_activation(const char* op, std::string_view name) {
   return static_cast<Activation>(found - kActivations.begin());
 }
 
-// How taps lie on the input. It owns its numbers, because autograd nodes keep it.
+// How taps lie on the input. A geometry owns its numbers, because autograd nodes keep it.
 struct Geometry {
   using Numbers = c10::SmallVector<SymInt, 2>;
 
@@ -73,7 +73,7 @@ struct Geometry {
 // A call of conv1d or conv1d_act.
 struct ForwardCall {
   const char* op;
-  bool two_paddings;  // whether there may be a padding for each end, as for conv1d_act
+  bool two_paddings;  // conv1d_act: there may be a padding for each end
   const Tensor& input;
   const Tensor& weight;
   const OptionalTensor& bias;
@@ -81,7 +81,7 @@ struct ForwardCall {
   Activation activation = Activation::kNone;
   DispatchKeySet keys = {};
 
-  // invoke(operator, arguments...) with other operands.
+  // Returns invoke(operator, arguments...) for the operator that was called, with these operands.
   template <typename Invoke>
   Tensor again(Invoke invoke, const Tensor& x, const Tensor& w, const OptionalTensor& b) const {
     const auto& [stride, padding, dilation, groups] = geometry;
@@ -102,6 +102,8 @@ struct BackwardCall {
 };
 
 // ---------------------------------------------------------------- kernels of one dispatch key
+
+// A kernel is a function of a ForwardCall, for both conv1d and conv1d_act, or of a BackwardCall.
 
 template <auto kernel>
 Tensor conv1d_kernel(DispatchKeySet keys, const Tensor& input, const Tensor& weight,
@@ -137,9 +139,10 @@ void register_forward(torch::Library& m) {
   m.impl("conv1d_act", conv1d_act_kernel<kernel>);
 }
 
-template <auto kernel>
-void register_backward(torch::Library& m) {
-  m.impl("conv1d_backward", conv1d_backward_kernel<kernel>);
+template <auto forward, auto backward>
+void register_kernels(torch::Library& m) {
+  register_forward<forward>(m);
+  m.impl("conv1d_backward", conv1d_backward_kernel<backward>);
 }
 
 }  // namespace gpuopt::conv1d

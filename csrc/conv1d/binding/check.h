@@ -51,8 +51,8 @@ inline bool must_not_exceed(const SymInt& a, const SymInt& b) {
 
 // ---------------------------------------------------------------- layouts
 
-// Whether a signal is (N, L, C) in memory and not (N, C, L) as well; dimensions of one value, or of
-// none, don't count.
+// Whether a signal is (N, L, C) in memory and not also (N, C, L). Dimensions with fewer than two
+// values don't count.
 inline bool is_channels_last(const Tensor& signal) {
   const auto sizes = signal.sym_sizes(), strides = signal.sym_strides();
   const size_t c = sizes.size() - 2, l = sizes.size() - 1;
@@ -61,16 +61,16 @@ inline bool is_channels_last(const Tensor& signal) {
   };
   const SymInt one = 1, row = sizes[c] * sizes[l];
   if (c == 1 && !fits(0, row)) return false;
-  // Of a contiguous tensor; at::empty counts no values as one.
+  // The channel stride of a contiguous tensor. at::empty counts a size of 0 as 1.
   const SymInt channel = is_known_zero(sizes[l]) ? one : sizes[l];
   return fits(c, one) && fits(l, sizes[c]) && !(fits(c, channel) && fits(l, one));
 }
 
-// The strides of a result (N, C, L).
+// The strides of a result (N, C, L). Without channels they are those of at::empty, which counts
+// one.
 template <typename Size>
 std::array<Size, 3> result_strides(const Size& channels, const Size& size, bool channels_last) {
   const Size one = 1;
-  // Those of at::empty where there are no channels, which it counts as one.
   if (is_known_zero(channels)) return {size, size, one};
   if (channels_last) return {channels * size, one, channels};
   return {channels * size, size, one};
@@ -138,7 +138,7 @@ inline void check_taps(const char* op, const Tensor& weight) {
               weight.sym_sizes());
 }
 
-// Of input against weight, and of weight against groups.
+// The channels of input match weight's, and those of weight are split into groups.
 inline void check_channels(const char* op, const SymSizes& sizes, const Tensor& weight) {
   const SymInt of_group = weight.sym_size(1);
   TORCH_CHECK(!is_known_below(sizes.out_channels, 1), op, ": weight must have out channels: ",
@@ -161,7 +161,7 @@ inline void check_bias(const char* op, const SymInt& channels, const OptionalTen
               "], got shape ", bias->sym_sizes());
 }
 
-// The result's size, of an input that is long enough.
+// Checks that input is long enough, and returns the result's size.
 inline SymInt check_size(const char* op, const SymSizes& sizes) {
   TORCH_CHECK(!is_known_zero(sizes.in_size) || is_known_zero(sizes.batch) ||
                   is_known_zero(sizes.in_channels),
@@ -176,7 +176,7 @@ inline SymInt check_size(const char* op, const SymSizes& sizes) {
 
 // ---------------------------------------------------------------- operators
 
-// All checks except those of dtypes and devices.
+// Checks everything except dtypes and devices.
 inline SymSizes check_shapes(const ForwardCall& call) {
   const auto& [op, two_paddings, input, weight, bias, geometry, activation, keys] = call;
   const SymIntArrayRef padding = geometry.padding;

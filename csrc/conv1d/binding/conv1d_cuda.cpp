@@ -1,5 +1,5 @@
 // The CUDA kernels of gpuopt::conv1d, conv1d_act, conv1d_backward and causal_conv1d_update: a
-// checked call -> Problem -> launcher, or ATen where no kernel here serves the problem.
+// checked call -> Problem -> launch, or ATen where no kernel here is chosen.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -118,8 +118,7 @@ Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  register_forward<forward_cuda>(m);
-  register_backward<backward_cuda>(m);
+  register_kernels<forward_cuda, backward_cuda>(m);
   m.impl("causal_conv1d_update", causal_conv1d_update_cuda);
 }
 

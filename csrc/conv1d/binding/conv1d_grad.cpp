@@ -251,8 +251,7 @@ Gradients backward_autograd(const BackwardCall& call) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  register_forward<forward_autograd>(m);
-  register_backward<backward_autograd>(m);
+  register_kernels<forward_autograd, backward_autograd>(m);
 }
 
 }  // namespace

@@ -42,10 +42,7 @@ Gradients backward_cpu(const BackwardCall& call) {
   return gradients;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  register_forward<forward_cpu>(m);
-  register_backward<backward_cpu>(m);
-}
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { register_kernels<forward_cpu, backward_cpu>(m); }
 
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
 
@@ -73,10 +70,7 @@ Gradients backward_meta(const BackwardCall& call) {
   return {grad_input, grad_weight, grad_bias};
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  register_forward<forward_meta>(m);
-  register_backward<backward_meta>(m);
-}
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { register_kernels<forward_meta, backward_meta>(m); }
 
 // ---------------------------------------------------------------- .padding: 'valid' or 'same'
 

@@ -193,8 +193,7 @@ Gradients backward_vmap(const BackwardCall& call) {
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  register_forward<forward_vmap>(m);
-  register_backward<backward_vmap>(m);
+  register_kernels<forward_vmap, backward_vmap>(m);
 }
 
 // ---------------------------------------------------------------- autocast

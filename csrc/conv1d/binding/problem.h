@@ -63,7 +63,7 @@ inline Problem forward_problem(const ForwardCall& call, const Sizes& sizes) {
   return problem;
 }
 
-// Of the input or of the weight. Only the result has no memory yet.
+// The problem of the input gradient or the weight gradient. Only the result has no memory yet.
 inline Problem gradient_problem(const BackwardCall& call, const Sizes& sizes, Pass pass) {
   const Tensor& weight = call.weight;
   const bool of_input = pass == Pass::kInputGradient;
