@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -43,17 +42,9 @@ inline Activation to_activation(const char* op, std::string_view name) {
   return static_cast<Activation>(found - kActivations.begin());
 }
 
-// How taps lie on the input. A geometry owns its numbers, because autograd nodes keep it.
+// How taps lie on the input. A geometry refers to its numbers and must not outlive them.
 struct Geometry {
-  using Numbers = c10::SmallVector<SymInt, 2>;
-
-  Geometry(SymIntArrayRef stride_, SymIntArrayRef padding_, SymIntArrayRef dilation_,
-           SymInt groups_)
-      : stride(stride_), padding(padding_), dilation(dilation_), groups(std::move(groups_)) {}
-
-  Geometry with_groups(SymInt other) const {
-    return Geometry(stride, padding, dilation, std::move(other));
-  }
+  Geometry with_groups(SymInt other) const { return {stride, padding, dilation, std::move(other)}; }
 
   Tensor convolve(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                   Activation activation = Activation::kNone) const {
@@ -66,7 +57,7 @@ struct Geometry {
                                        mask);
   }
 
-  Numbers stride, padding, dilation;
+  SymIntArrayRef stride, padding, dilation;
   SymInt groups;
 };
 
@@ -110,7 +101,7 @@ Tensor conv1d_kernel(DispatchKeySet keys, const Tensor& input, const Tensor& wei
                      const OptionalTensor& bias, SymIntArrayRef stride, SymIntArrayRef padding,
                      SymIntArrayRef dilation, SymInt groups) {
   return kernel(ForwardCall{"gpuopt::conv1d", /*two_paddings=*/false, input, weight, bias,
-                            Geometry(stride, padding, dilation, std::move(groups)),
+                            Geometry{stride, padding, dilation, std::move(groups)},
                             Activation::kNone, keys});
 }
 
@@ -120,7 +111,7 @@ Tensor conv1d_act_kernel(DispatchKeySet keys, const Tensor& input, const Tensor&
                          SymIntArrayRef dilation, SymInt groups, std::string_view activation) {
   constexpr const char* op = "gpuopt::conv1d_act";
   return kernel(ForwardCall{op, /*two_paddings=*/true, input, weight, bias,
-                            Geometry(stride, padding, dilation, std::move(groups)),
+                            Geometry{stride, padding, dilation, std::move(groups)},
                             to_activation(op, activation), keys});
 }
 
@@ -130,7 +121,7 @@ Gradients conv1d_backward_kernel(DispatchKeySet keys, const Tensor& grad_output,
                                  SymIntArrayRef padding, SymIntArrayRef dilation, SymInt groups,
                                  Mask mask) {
   return kernel(BackwardCall{grad_output, input, weight,
-                             Geometry(stride, padding, dilation, std::move(groups)), mask, keys});
+                             Geometry{stride, padding, dilation, std::move(groups)}, mask, keys});
 }
 
 template <auto kernel>

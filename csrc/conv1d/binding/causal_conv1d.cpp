@@ -30,7 +30,7 @@ Tensor update_by_convolution(const Tensor& input, Tensor& state, const Tensor& w
   const SymInt taps = weight.sym_size(1), places = state.sym_size(2);
   const Tensor window = at::cat({state, input.unsqueeze(2)}, 2);
   const Tensor values = window.narrow_symint(2, places + 1 - taps, taps);
-  const Tensor out = Geometry({1}, {0}, {1}, input.sym_size(1))
+  const Tensor out = Geometry{{1}, {0}, {1}, input.sym_size(1)}
                          .convolve(values, weight.unsqueeze(1), bias, activation)
                          .squeeze(2);
   state.copy_(window.narrow_symint(2, 1, places));
@@ -44,8 +44,8 @@ namespace {
 Tensor causal_conv1d(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                      std::string_view activation) {
   const Activation known = check_causal(input, weight, bias, activation);
-  return Geometry({1}, {weight.sym_size(1) - 1, 0}, {1}, input.sym_size(-2))
-      .convolve(input, weight.unsqueeze(1), bias, known);
+  return Geometry{{1}, {weight.sym_size(1) - 1, 0}, {1}, input.sym_size(-2)}.convolve(
+      input, weight.unsqueeze(1), bias, known);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("causal_conv1d", causal_conv1d); }

@@ -24,7 +24,10 @@ using Sizes = BasicSizes<int64_t>;
 using SymSizes = BasicSizes<SymInt>;
 
 inline Sizes concrete(const SymSizes& sizes) {
-  const auto value = [](const SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
+  const auto value = [](const SymInt& size) {
+    const auto known = size.maybe_as_int();
+    return known.has_value() ? *known : size.guard_int(__FILE__, __LINE__);
+  };
   return {value(sizes.batch),        value(sizes.in_channels), value(sizes.in_size),
           value(sizes.out_channels), value(sizes.out_size),    value(sizes.taps),
           value(sizes.stride),       value(sizes.left),        value(sizes.right),

@@ -6,6 +6,7 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "binding/grad_node.h"
 #include "conv1d/binding/check.h"
@@ -71,7 +72,11 @@ Tensor product_rule(const Geometry& geometry, const Tensor& x, const Tensor& w, 
 template <size_t count>
 class SavingNode : public torch::autograd::Node {
  public:
-  explicit SavingNode(Geometry geometry) : geometry_(std::move(geometry)) {}
+  explicit SavingNode(const Geometry& geometry)
+      : stride_(geometry.stride.vec()),
+        padding_(geometry.padding.vec()),
+        dilation_(geometry.dilation.vec()),
+        groups_(geometry.groups) {}
 
   void save(size_t index, const Tensor& tensor, bool is_output = false) {
     saved_[index] = SavedVariable(tensor, is_output);
@@ -83,14 +88,19 @@ class SavingNode : public torch::autograd::Node {
   }
 
  protected:
-  Geometry geometry_;
+  Geometry geometry() const { return {stride_, padding_, dilation_, groups_}; }
+
   std::array<SavedVariable, count> saved_;
+
+ private:
+  std::vector<SymInt> stride_, padding_, dilation_;
+  SymInt groups_;
 };
 
 // It saves input, weight and bias, and the result.
 struct Conv1dBackward : SavingNode<4> {
-  Conv1dBackward(Geometry geometry, Activation activation)
-      : SavingNode(std::move(geometry)), activation_(activation) {}
+  Conv1dBackward(const Geometry& geometry, Activation activation)
+      : SavingNode(geometry), activation_(activation) {}
   std::string name() const override { return "GpuoptConv1DBackward"; }
 
   void save_operands(const Tensor& input, const Tensor& weight, const OptionalTensor& bias) {
@@ -117,7 +127,7 @@ struct Conv1dBackward : SavingNode<4> {
     const Tensor input = saved_[0].unpack(), weight = saved_[1].unpack();
     const Tensor grad = before_activation(grads[0], input, weight);
     if (mask[0] || mask[1]) {
-      std::tie(inputs[0], inputs[1], inputs[2]) = geometry_.backward(grad, input, weight, mask);
+      std::tie(inputs[0], inputs[1], inputs[2]) = geometry().backward(grad, input, weight, mask);
     } else if (mask[2]) {
       inputs[2] = grad_bias_of(grad);
     }
@@ -135,7 +145,7 @@ struct Conv1dBackward : SavingNode<4> {
     if (activation_ == Activation::kNone) return grad;
     const Tensor from = derives_from_result(activation_)
                             ? saved_[3].unpack(pointer_to(this))
-                            : geometry_.convolve(input, weight, if_defined(saved_[2].unpack()));
+                            : geometry().convolve(input, weight, if_defined(saved_[2].unpack()));
     return activation_backward(grad, from, activation_);
   }
 
@@ -194,13 +204,13 @@ struct Conv1dBackwardBackward : SavingNode<3> {
     const Tensor g = saved_[0].unpack(), x = saved_[1].unpack(), w = saved_[2].unpack();
     variable_list inputs(3);
     if (task_should_compute_output(0)) {
-      inputs[0] = product_rule(geometry_, x, w, ggx, ggw, ggb, g);
+      inputs[0] = product_rule(geometry(), x, w, ggx, ggw, ggb, g);
     }
     if (task_should_compute_output(1) && ggw.defined()) {
-      inputs[1] = std::get<0>(geometry_.backward(g, x, ggw, {true, false, false}));
+      inputs[1] = std::get<0>(geometry().backward(g, x, ggw, {true, false, false}));
     }
     if (task_should_compute_output(2) && ggx.defined()) {
-      inputs[2] = std::get<1>(geometry_.backward(g, ggx, w, {false, true, false}));
+      inputs[2] = std::get<1>(geometry().backward(g, ggx, w, {false, true, false}));
     }
     return inputs;
   }

@@ -96,7 +96,8 @@ Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const OptionalT
                               std::move(groups));
   }
   // ATen, too, pads one more value on the right, but in a copy of the input.
-  const Geometry geometry(stride, {left, right}, dilation, std::move(groups));
+  const std::array<SymInt, 2> ends{left, right};
+  const Geometry geometry{stride, ends, dilation, std::move(groups)};
   check_shapes({op, /*two_paddings=*/true, input, weight, bias, geometry});
   check_dtypes_before_autocast(op, input, weight, bias);
   return geometry.convolve(input, weight, bias);

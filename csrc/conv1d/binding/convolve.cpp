@@ -83,13 +83,13 @@ Tensor by_taps(const Tensor& signals, const Tensor& kernels, const Part& part) {
     // Of the input only the shape is asked for.
     const Tensor input =
         signals.detach().narrow(1, 0, 1).unsqueeze(1).expand_symint({-1, 1, part.size});
-    const Geometry geometry({1}, {taps - 1 - part.before, taps - 1 - part.after}, {1}, 1);
-    const Gradients gradients =
-        geometry.backward(signals.unsqueeze(1), input, kernels.unsqueeze(0), {true, false, false});
+    const std::array<SymInt, 2> padding{taps - 1 - part.before, taps - 1 - part.after};
+    const Gradients gradients = Geometry{{1}, padding, {1}, 1}.backward(
+        signals.unsqueeze(1), input, kernels.unsqueeze(0), {true, false, false});
     return std::get<0>(gradients).squeeze(1);
   }
   // Rows are the batch, or where they are the kernels', out channels.
-  return Geometry({1}, {part.before, part.after}, {1}, 1)
+  return Geometry{{1}, {part.before, part.after}, {1}, 1}
       .convolve(signals.unsqueeze(1), kernels.flip(1).unsqueeze(1), std::nullopt)
       .flatten(0, 1);
 }

@@ -16,7 +16,8 @@ struct PathCall {
     TORCH_CHECK_VALUE(what == "output" || what == "grad_input" || what == "grad_weight", op,
                       ": what must be \"output\", \"grad_input\" or \"grad_weight\", got \"", what,
                       "\"");
-    const Geometry geometry({stride}, {padding}, {dilation}, groups);
+    const SymInt strides = stride, paddings = padding, dilations = dilation;
+    const Geometry geometry{strides, paddings, dilations, groups};
     const ForwardCall forward{op, /*two_paddings=*/false, input, weight, bias, geometry};
     const at::Tensor grad = value_or_undefined(grad_output);
     const BackwardCall backward{grad, input, weight, geometry};
