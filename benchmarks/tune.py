@@ -195,6 +195,9 @@ def measure_part(arguments) -> None:
 
 def measure_all(arguments) -> None:
     """A process for each GPU."""
+    gpu = machine.slug(torch.cuda.get_device_name())
+    if arguments.out == EVIDENCE and gpu != EVIDENCE.parent.name:
+        sys.exit(f"benchmarks.tune: {EVIDENCE.relative_to(ROOT)} is not of {gpu}: name another file with --out")
     count = torch.cuda.device_count()
     command = [sys.executable, "-m", "benchmarks.tune", *sys.argv[1:]]
     runs = [

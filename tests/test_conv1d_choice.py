@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import torch
 
 import torch_ops  # noqa: F401
 from benchmarks import tune
@@ -30,3 +33,30 @@ def test_every_path_earns_its_place(measured):
 def test_the_tables_are_those_of_the_evidence(measured):
     written = tune.TABLE.read_text()
     assert tune.table(measured) in written, "python -m benchmarks.tune conv1d --table"
+
+
+@pytest.mark.parametrize(
+    "changed, message",
+    [
+        ({"what": "out"}, 'what must be "output", "grad_input" or "grad_weight", got "out"'),
+        ({"what": "grad_input"}, "grad_output must be given for grad_input"),
+        ({"multiprocessors": 0}, "multiprocessors must be that of a GPU: expected 1 to 1048576, got 0"),
+        ({"input": torch.empty(2**31, 3, 3, device="meta")}, "the result must fit into one launch"),
+    ],
+)
+def test_paths_refuse_bad_arguments(changed, message):
+    arguments = {
+        "input": torch.empty(2, 3, 10, device="meta"),
+        "weight": torch.empty(4, 3, 3, device="meta"),
+        "bias": None,
+        "grad_output": None,
+        "stride": 1,
+        "padding": 1,
+        "dilation": 1,
+        "groups": 1,
+        "what": "output",
+        "multiprocessors": 132,
+    }
+    assert torch.ops.gpuopt_ladder.conv1d_paths(**arguments).splitlines()[0] == "small"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        torch.ops.gpuopt_ladder.conv1d_paths(**(arguments | changed))

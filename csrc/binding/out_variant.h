@@ -1,4 +1,4 @@
-// Operators that write to an argument: what they owe to autograd.
+// Autograd kernels of operators that write to an argument.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

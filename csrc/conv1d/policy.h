@@ -12,8 +12,8 @@ namespace gpuopt::conv1d {
 // tensor cores nearly empty, and may have more. Otherwise implicit GEMM is chosen if it supports
 // the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels).
 constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
-// ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores (faster
-// than these kernels in 0.5 % of the measured problems).
+// ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores: it is
+// faster than all paths by over 2 % in 1.1 % of 2,168 measured problems.
 constexpr int64_t kDenseWeights = 96;
 
 namespace detail {
@@ -77,9 +77,9 @@ inline std::pair<Problem, Problem> halves_of(const Problem& problem) {
 
 inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device) {
   if (p.from.channels > (p.to.channels == 1 ? kMostIntoOne : kMostChannels)) {
-    if (pass == Pass::kWeightGradient || (pass == Pass::kInputGradient && !has_unit_stride(p)))
-      return;
-    const auto gemm = ImplicitGemmPlan::make(pass == Pass::kForward ? p : transposed(p), device);
+    const bool is_forward = pass == Pass::kForward;
+    if (!is_forward && (pass == Pass::kWeightGradient || !has_unit_stride(p))) return;
+    const auto gemm = ImplicitGemmPlan::make(is_forward ? p : transposed(p), device);
     if (gemm) plan.path = ForwardPath(*gemm);
     return;
   }
@@ -95,15 +95,19 @@ inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device
 
 }  // namespace detail
 
+// Whether a problem takes several launches. A weight gradient sums over all positions, so it is
+// never split.
+inline bool needs_split(const Problem& p, Pass pass, const Device& device) {
+  const Signal& result = pass == Pass::kForward ? p.to : p.from;
+  return pass != Pass::kWeightGradient && p.batch * p.groups > 1 &&
+         p.batch * p.groups * result.channels * result.size > device.launch_outputs;
+}
+
 // Plans one pass of a problem. See Problem for what each pass reads and writes.
 inline Plan plan(const Problem& p, Pass pass, const Device& device) {
-  const Signal& result = pass == Pass::kForward ? p.to : p.from;
   Plan made;
   made.dtype = p.dtype;
-  // A weight gradient sums over all positions, so it is never split.
-  const bool splits = pass != Pass::kWeightGradient && p.batch * p.groups > 1 &&
-                      p.batch * p.groups * result.channels * result.size > device.launch_outputs;
-  if (!splits) {
+  if (!needs_split(p, pass, device)) {
     detail::choose(made, p, pass, device);
     return made;
   }
@@ -112,6 +116,7 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device) {
   Plan* last = &made;
   while (last->rest) last = last->rest.get();
   last->rest = std::make_unique<Plan>(plan(second, pass, device));
+  const Signal& result = pass == Pass::kForward ? p.to : p.from;
   const Signal& half = pass == Pass::kForward ? second.to : second.from;
   const int64_t offset =
       static_cast<const char*>(half.data) - static_cast<const char*>(result.data);
@@ -124,7 +129,8 @@ inline Plan plan(const Problem& p, Pass pass, const Device& device) {
   return made;
 }
 
-// The path with this name, for tests and measurements. ATen if it does not support the problem.
+// The path with this name, for tests and measurements. ATen if it does not support the problem. The
+// problem must not need a split.
 inline Plan plan_path(const Problem& p, Pass pass, const Device& device, std::string_view name) {
   Plan plan;
   plan.dtype = p.dtype;

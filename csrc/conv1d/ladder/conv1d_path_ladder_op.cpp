@@ -18,6 +18,11 @@ std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
                          std::string_view what, int64_t multiprocessors) {
   const PathCall call("gpuopt_ladder::conv1d_paths", input, weight, bias, grad_output, stride,
                       padding, dilation, groups, what);
+  TORCH_CHECK_VALUE(
+      multiprocessors >= 1 && multiprocessors <= 1 << 20,
+      "gpuopt_ladder::conv1d_paths: multiprocessors must be that of a GPU: expected 1 "
+      "to 1048576, got ",
+      multiprocessors);
   Device device;
   device.multiprocessors = static_cast<int>(multiprocessors);
   std::ostringstream lines;
