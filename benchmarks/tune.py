@@ -188,7 +188,7 @@ def measure_part(arguments) -> None:
     torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = True, 4
     with arguments.out.with_suffix(f".{part}").open("w") as file:
         if part == 0:
-            print(json.dumps({"gpu": machine.gpu(), **machine.versions(), **machine.commit(None)}), file=file)
+            print(json.dumps({"gpu": machine.gpu(), **machine.versions(), **machine.commit(arguments.commit)}), file=file)
         for row in rows(cases(arguments.count)[part::parts]):
             print(json.dumps(row), file=file, flush=True)
 
@@ -422,6 +422,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="write csrc/conv1d/MEASUREMENTS.md")
     parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
     parser.add_argument("--out", type=Path, default=EVIDENCE, help="the evidence file")
+    parser.add_argument("--commit", help="the commit that is measured, where there is no git")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
