@@ -231,12 +231,13 @@ ATEN = {"output": "aten_forward", "grad_input": "aten_input_gradient", "grad_wei
 DENSE, MOST_CHANNELS = 96, 8  # kDenseWeights and kMostChannels of policy.h
 
 
-def aten_terms(p: Problem, item: int) -> list[float]:
+def aten_terms(p: Problem, item: int, scatter: bool) -> list[float]:
     """As policy.h has them."""
     outputs, inputs = p.batch * p.out_channels * p.out_length, p.batch * p.channels * p.length
     weights = p.out_channels * (p.channels // p.groups) * p.taps
     macs = outputs * (p.channels // p.groups) * p.taps
-    return [1, (inputs + outputs + weights) * item / 3e6, macs / 1e9, p.groups / 10, inputs / 1e6, p.taps / 10, 0]
+    traffic = (inputs + outputs + weights) * item / 3e6
+    return [1, traffic, macs / 1e9, p.groups / 10, inputs / 1e6, p.taps / 10, traffic * scatter]
 
 
 def evidence(path: Path) -> list[Measured]:
@@ -255,7 +256,7 @@ def evidence(path: Path) -> list[Measured]:
         chosen, terms = paths(problem, row["what"], tensors, multiprocessors=132)
         channels = problem.channels // problem.groups
         if channels * (problem.out_channels // problem.groups) >= DENSE or channels > MOST_CHANNELS:
-            terms["aten"] = aten_terms(problem, dtype.itemsize)
+            terms["aten"] = aten_terms(problem, dtype.itemsize, x.stride(2) != 1 and problem.length > 1)
         if terms.keys() & row["us"].keys():  # of some problems no path was measured that there is now
             measured.append(Measured(row, problem, row["us"], terms, chosen))
     return measured

@@ -19,7 +19,7 @@ def measured():
 def test_chosen_paths_are_near_the_best_ones(measured):
     found = tune.quality(measured, [m.chosen for m in measured])
     assert found.total < 1.06, found
-    assert found.beyond_3_percent < 0.08 and found.beyond_10_percent < 0.04, found
+    assert found.beyond_3_percent < 0.08 and found.beyond_10_percent < 0.045, found
     assert found.slower_than_aten < 0.015, found
 
 

@@ -23,6 +23,11 @@ inline double cost_of(const Costs& costs, const Problem& p, const Terms& terms) 
   return us;
 }
 
+// Whether neighbouring positions of a signal do not share sectors as they do in contiguous rows.
+inline double scatter_of(const Signal& signal) {
+  return signal.stride == 1 || signal.size == 1 ? 0.0 : 1.0;
+}
+
 // blocks_per_sm: blocks per SM. fill_of: threads of the launch, as a multiple of what all SMs hold.
 inline double blocks_per_sm(const LaunchShape& launch, const Device& device) {
   return static_cast<double>(launch.blocks) / device.multiprocessors;

@@ -23,18 +23,18 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 inline double cost_of_aten(const Problem& p, Pass pass) {
   const int64_t weights = p.from.channels * p.to.channels;
   const bool tried = weights >= kDenseWeights || p.from.channels > kMostChannels;
-  if (!tried || p.dtype == DType::kFloat64) return kNever;
+  if (!tried) return kNever;
   const Costs& costs = pass == Pass::kForward         ? costs::kAtenForward
                        : pass == Pass::kInputGradient ? costs::kAtenInputGradient
                                                       : costs::kAtenWeightGradient;
   const auto outputs = static_cast<double>(outputs_of(p));
   const auto inputs =
       static_cast<double>(p.batch * p.groups * p.from.channels) * static_cast<double>(p.from.size);
-  // Terms: multiply-adds, groups, inputs, taps.
+  // Terms: multiply-adds, groups, inputs, taps, bytes that cuDNN transposes.
   return cost_of(
       costs, p,
       {outputs * static_cast<double>(macs_per_output(p)) / 1e9, static_cast<double>(p.groups) / 10,
-       inputs / 1e6, static_cast<double>(p.taps) / 10});
+       inputs / 1e6, static_cast<double>(p.taps) / 10, traffic_of(p) * scatter_of(p.from)});
 }
 
 template <typename Path>

@@ -81,9 +81,10 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_p
 inline Terms GeneralPlan::terms(const Problem& p, const Device& device) const {
   const double fill = fill_of(launch, device);
   const auto in = static_cast<double>(p.from.channels);
-  // Terms: threads, dependent loads per thread, multiply-adds.
-  return {fill, in * static_cast<double>(p.taps / 4 + p.taps % 4),
-          in * static_cast<double>(p.taps) * positions * channels * fill};
+  const double loads = in * static_cast<double>(p.taps) * positions * fill;
+  // Terms: threads, dependent loads per thread, multiply-adds, scattered loads.
+  return {fill, in * static_cast<double>(p.taps / 4 + p.taps % 4), loads * channels,
+          args.channels_first ? 0 : loads * scatter_of(p.from)};
 }
 
 }  // namespace gpuopt::conv1d

@@ -110,9 +110,9 @@ inline std::optional<SmallPlan> SmallPlan::make(const Problem& p, const Device& 
 inline Terms SmallPlan::terms(const Problem& p, const Device& device) const {
   const auto parts = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), products));
   const double fill = fill_of(launch, device);
-  // Terms: blocks, sums over threads, multiply-adds per thread and per SM.
+  // Terms: blocks, sums over threads, multiply-adds per thread and per SM, scattered loads.
   return {blocks_per_sm(launch, device), std::log2(parts) * fill, static_cast<double>(products),
-          products * fill};
+          products * fill, args.channels_first ? 0 : products * fill * scatter_of(p.from)};
 }
 
 }  // namespace gpuopt::conv1d

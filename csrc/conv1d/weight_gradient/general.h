@@ -71,9 +71,12 @@ inline Terms WeightGeneralPlan::terms(const Problem& p, const Device& device) co
   return {per_sm, positions, loads * channels * per_sm, loads * per_sm, loads};
 }
 
-inline Terms WeightColumnsPlan::terms(const Problem&, const Device& device) const {
-  // Terms: blocks.
-  return {blocks_per_sm(launch, device)};
+inline Terms WeightColumnsPlan::terms(const Problem& p, const Device& device) const {
+  const double positions = std::ceil(static_cast<double>(p.batch * p.to.size) /
+                                     (static_cast<double>(args.splits.divisor) * (kThreads / 32)));
+  const double per_sm = blocks_per_sm(launch, device);
+  // Terms: blocks, positions per thread and per SM.
+  return {per_sm, positions, positions * per_sm};
 }
 
 }  // namespace gpuopt::conv1d
