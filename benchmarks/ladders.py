@@ -67,8 +67,8 @@ def _mul() -> list[Case]:
     n = 1 << 28
     operands = functools.partial(lambda m, n: (m(n), m(n)), n=n)
     return [
-        _case("mul", "2^28", F32, operands, "one_a_thread", "grid_stride", "packs"),
-        _case("mul", "2^28", F16, operands, "half_scalar", "half2", "half_packs"),
+        _case("mul", "2^28", F32, operands, "one_a_thread", "grid_stride", "vectors"),
+        _case("mul", "2^28", F16, operands, "half_scalar", "half2", "half_vectors"),
     ]
 
 

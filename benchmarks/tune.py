@@ -188,7 +188,9 @@ def measure_part(arguments) -> None:
     torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = True, 4
     with arguments.out.with_suffix(f".{part}").open("w") as file:
         if part == 0:
-            print(json.dumps({"gpu": machine.gpu(), **machine.versions(), **machine.commit(arguments.commit)}), file=file)
+            print(
+                json.dumps({"gpu": machine.gpu(), **machine.versions(), **machine.commit(arguments.commit)}), file=file
+            )
         for row in rows(cases(arguments.count)[part::parts]):
             print(json.dumps(row), file=file, flush=True)
 

@@ -41,13 +41,13 @@ class FakeTimer:
 
     def compare(self, contenders, build, case_bytes):
         results = {}
-        for place, (name, call) in enumerate(contenders.items()):
+        for position, (name, call) in enumerate(contenders.items()):
             try:
-                call(*build(place))
+                call(*build(position))
             except Exception as error:
                 results[name] = error
                 continue
-            results[name] = timer.summarise([100.0 * 1.1**place] * 5, "fake")
+            results[name] = timer.summarise([100.0 * 1.1**position] * 5, "fake")
         return results
 
     def free_bytes(self):
@@ -84,13 +84,13 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
         {
             "size": size,
             "pattern": pattern,
-            "gbps": gbps - 100 * place,
+            "gbps": gbps - 100 * position,
             "bytes": 1,
             "us": 1.0,
             "by": "Triton 2048x4",
             "failed": [],
         }
-        for place, size in enumerate(reversed(ceilings.SIZES))
+        for position, size in enumerate(reversed(ceilings.SIZES))
         for pattern, gbps in (("read", 4592.0), ("two reads, one write", 4360.0), ("copy", 4200.0), ("write", 4638.0))
     ]
     calls = room.calls()
@@ -128,7 +128,8 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
             "op": row.op,
             "name": row.name,
             "contenders": {
-                name: {"median": 6.0 + place, "iqr": 0.2, "samples": 9} for place, name in enumerate(row.statements)
+                name: {"median": 6.0 + position, "iqr": 0.2, "samples": 9}
+                for position, name in enumerate(row.statements)
             },
         }
         for row in room.call_times

@@ -8,7 +8,7 @@ from .cases import tensors
 
 GRADIENTS = ("input", "weight", "bias")
 
-# (signals, channels, places), output channels, groups.
+# (signals, channels, positions), output channels, groups.
 KINDS = {
     "depthwise": ((2, 40, 517), 40, 40),
     "depthwise, 768": ((1, 768, 133), 768, 768),
@@ -19,7 +19,7 @@ KINDS = {
     "one into many": ((4, 1, 1001), 33, 1),
     "many into one": ((2, 33, 515), 1, 1),
     "one channel": ((3, 1, 4001), 1, 1),
-    "one place": ((7, 40, 1), 40, 40),
+    "one position": ((7, 40, 1), 40, 40),
     "short": ((50, 17, 9), 17, 17),
     "dense": ((2, 32, 129), 48, 1),
 }
@@ -43,11 +43,11 @@ class Many:
 
     def make(self, dtype, device="cuda"):
         """(input, weight, bias), grad_output and the steps."""
-        (n, c, places), make = self.input_size, tensors.Maker(device, dtype)
+        (n, c, positions), make = self.input_size, tensors.Maker(device, dtype)
         reach = self.dilation * (self.taps - 1)
-        out = (places + 2 * self.padding - reach - 1) // self.stride + 1
+        out = (positions + 2 * self.padding - reach - 1) // self.stride + 1
         weight = make(self.out_channels, c // self.groups, self.taps), make(self.out_channels)
-        x, grad = (tensors.LAYOUTS[self.layout](make(n, *size)) for size in ((c, places), (self.out_channels, out)))
+        x, grad = (tensors.LAYOUTS[self.layout](make(n, *size)) for size in ((c, positions), (self.out_channels, out)))
         steps = {"stride": [self.stride], "padding": [self.padding], "dilation": [self.dilation], "groups": self.groups}
         return (x, *weight), grad, steps
 
@@ -103,11 +103,11 @@ MANY = (
 
 def make_call(kind: str, taps: int, dtype, stride=1, dilation=1, padding=None, layout="contiguous", seed=0):
     """(input, weight, bias), grad_output and the steps of a call."""
-    (n, c, places), out, groups = KINDS[kind]
+    (n, c, positions), out, groups = KINDS[kind]
     make, span = tensors.Maker("cuda", dtype, seed), dilation * (taps - 1) + 1
     left, right = padding or (span // 2, span // 2)
-    places = max(places, span - left - right)
-    x, w, b = make(n, c, places), make(out, c // groups, taps), make(out)
-    grad = make(n, out, (places + left + right - span) // stride + 1)
+    positions = max(positions, span - left - right)
+    x, w, b = make(n, c, positions), make(out, c // groups, taps), make(out)
+    grad = make(n, out, (positions + left + right - span) // stride + 1)
     x, grad = (tensors.LAYOUTS[layout](t) for t in (x, grad))
     return (x, w, b), grad, {"stride": [stride], "padding": [left, right], "dilation": [dilation], "groups": groups}

@@ -124,7 +124,7 @@ def test_wrong_convolutions_are_found(dtype):
         call = calls[backward.call]
 
         def ours(*args, wrong=wrong, right=call.ours):
-            return tuple(value * (1.01 + 0.1 * (place == wrong)) for place, value in enumerate(right(*args)))
+            return tuple(value * (1.01 + 0.1 * (position == wrong)) for position, value in enumerate(right(*args)))
 
         assert statuses(backward, dataclasses.replace(call, ours=ours)) == {"gpuopt": "wrong", "ATen": "ok"}
         call = dataclasses.replace(call, ours=lambda *args, right=call.ours: right(*args)[:1])

@@ -60,8 +60,8 @@ def made_up() -> dict:
     """A whole result of reduce_sum, of which a step failed and another is missing, the faster the higher the step."""
     result = synthetic(room=ROOMS["reduce_sum"])
     (row,) = result["rows"]
-    for place, name in enumerate(ladder_report.contenders(row)):
-        us = 1000.0 / (place + 1)
+    for position, name in enumerate(ladder_report.contenders(row)):
+        us = 1000.0 / (position + 1)
         row["contenders"][name]["us"]["median"] = us
         row["contenders"][name]["gbps"] = (row["read_bytes"] + row["written_bytes"]) / us / 1e3
     row["contenders"]["step 2 sequential"] = {"status": "failed", "reason": "RuntimeError: no"}
@@ -112,7 +112,7 @@ def ncu_output(cases: list[list[str]]) -> str:
 
 def test_counters_are_the_longest_kernel_s():
     cases = [ladder_profile.contenders_of(case) for case in ROOMS["mul"].cases]
-    assert cases[0] == ["step 0 one_a_thread", "step 1 grid_stride", "step 2 packs", "gpuopt"]
+    assert cases[0] == ["step 0 one_a_thread", "step 1 grid_stride", "step 2 vecs", "gpuopt"]
     counters = ladder_profile.assign(cases, ladder_profile.read(ncu_output(cases)))
     assert [list(of_case) for of_case in counters] == cases
     entry = counters[1]["gpuopt"]  # the eighth of all

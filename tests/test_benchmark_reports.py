@@ -95,8 +95,8 @@ def test_of_a_sample_the_worst_are_listed():
     sample = [case for case in CONV1D.values() if case.op == "conv1d-forward-sample"]
     result = synthetic(sample, bench_conv1d.ROOM)
     rows = result["rows"]
-    for place, row in enumerate(rows):
-        row["contenders"]["ATen"]["us"]["median"] = (place + 10) / 40 * row["contenders"]["gpuopt"]["us"]["median"]
+    for position, row in enumerate(rows):
+        row["contenders"]["ATen"]["us"]["median"] = (position + 10) / 40 * row["contenders"]["gpuopt"]["us"]["median"]
     rows[149]["contenders"]["gpuopt"] = {"status": "failed", "reason": "no kernel"}
     text = rendered(result)
     cases = [line.strip() for line in text.splitlines()]

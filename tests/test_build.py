@@ -346,7 +346,7 @@ def test_nvcc_is_installed_once_and_heals(pip, bare, tmp_path, some_torch, monke
     stamp.write_text(json.dumps({"inputs": "x"}))
     other = toolkit(tmp_path / "other", "12.8.93")
     monkeypatch.setenv("PATH", f"{other / 'bin'}:{os.environ['PATH']}")
-    pip.nvcc = ["installed"]  # takes the place of one on PATH that does not fit
+    pip.nvcc = ["installed"]  # takes the position of one on PATH that does not fit
     bootstrap.provide_nvcc(folder, bootstrap.read_stamp(folder))
     assert pip.nvcc == []
     monkeypatch.setenv("CUDA_HOME", str(other))
@@ -425,7 +425,7 @@ def test_build_with_nothing_to_do(config):
     assert seconds < 2, "an up-to-date build must not be felt"
 
 
-def test_two_builds_at_once_take_turns(config):
+def test_two_builds_at_once_take_iterations(config):
     command = [sys.executable, "-m", "tools.native_build"]
     with native_build.sole_builder(config):
         second = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)

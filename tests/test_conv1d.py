@@ -173,8 +173,8 @@ def test_layouts(device):
             said = f"{tuple(x.shape)} {name} {x.stride()} to {out}, {taps} taps"
             with failures.sample(said):
                 got = torch_ops.conv1d(x, w, padding=(taps - 1) // 2, groups=groups)
-                places, channels = got.shape[-1], got.shape[-2]
-                new = torch.empty(*got.shape[:-2], places, channels).mT if stays else torch.empty(got.shape)
+                positions, channels = got.shape[-1], got.shape[-2]
+                new = torch.empty(*got.shape[:-2], positions, channels).mT if stays else torch.empty(got.shape)
                 failures.add(
                     said, None if got.stride() == new.stride() else f"strides {got.stride()}, expected {new.stride()}"
                 )
@@ -325,7 +325,7 @@ def _streamed(x, w, b, activation, size: int, layout=lambda t: t):
 @each_device
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_steps_are_the_causal_convolution(activation, device):
-    """One place after another, in states of the least size and longer, in any layout; the state ends in the last places."""
+    """One position after another, in states of the least size and longer, in any layout; the state ends in the last positions."""
     make = tensors.Maker(device, torch.float64)
     for (n, c, taps), more in itertools.product(((1, 1, 1), (2, 3, 2), (3, 5, 4), (1, 4, 9)), (0, 1, 5)):
         x, w, b = make(n, c, 12), make(c, taps), make(c)
@@ -347,7 +347,9 @@ def test_steps_go_on_after_a_whole_signal(device):
         state = functional.pad(x, (taps - 1, 0))[..., x.shape[-1] :].clone()
         for k in range(size, size + 3):
             got = torch_ops.causal_conv1d_update(whole[..., k], state, w)
-            assert close(got, torch_ops.causal_conv1d(whole, w)[..., k], ulps=16) is None, f"{taps} taps, {size} places"
+            assert close(got, torch_ops.causal_conv1d(whole, w)[..., k], ulps=16) is None, (
+                f"{taps} taps, {size} positions"
+            )
 
 
 @each_device
@@ -390,7 +392,7 @@ def test_steps_write_the_state_alone(device):
 
 @each_device
 def test_steps_in_a_graph(device):
-    """ATen's rules for in-place operators, and gradients through a sequence of steps that equal the whole convolution's."""
+    """ATen's rules for in-position operators, and gradients through a sequence of steps that equal the whole convolution's."""
     make = tensors.Maker(device, torch.float64)
     x, w, b = make(2, 3, 6).requires_grad_(), make(3, 3).requires_grad_(), make(3).requires_grad_()
     first = make(2, 3, 2).requires_grad_()

@@ -94,18 +94,18 @@ def test_layouts(layout, dtype):
 
 @each_dtype
 def test_sizes(dtype):
-    """Every remainder of a pack and of a warp's packs, of places and of channels; and a bias that is expanded."""
+    """Every remainder of a vec and of a warp's vecs, of positions and of channels; and a bias that is expanded."""
     failures = Failures()
     make = tensors.Maker("cuda", dtype)
-    for places in (*range(1, 36), 63, 64, 65, 127, 129, 255, 257, 511, 513, 1023, 1025, 2047, 2049, 4097):
+    for positions in (*range(1, 36), 63, 64, 65, 127, 129, 255, 257, 511, 513, 1023, 1025, 2047, 2049, 4097):
         for channels, layout in ((3, "contiguous"), (8, "transposed"), (1, "contiguous")):
-            x, w = tensors.LAYOUTS[layout](make(2, channels, places)), make(channels, 1, 4)
+            x, w = tensors.LAYOUTS[layout](make(2, channels, positions)), make(channels, 1, 4)
             steps = {"stride": [1], "padding": [3, 0], "dilation": [1], "groups": channels}
             _check_all(
                 failures,
-                f"{places} places of {channels}",
+                f"{positions} positions of {channels}",
                 (x, w, make(1).expand(channels)),
-                make(2, channels, places),
+                make(2, channels, positions),
                 steps,
             )
     for channels in (*range(1, 36), 63, 64, 65, 127, 129, 255, 257, 1000):
@@ -120,16 +120,16 @@ def test_long_kernels(dtype):
     """Up to thousands of taps, longer than the signal, dilated, strided; windows that lie in the padding altogether."""
     failures = Failures()
     make = tensors.Maker("cuda", dtype)
-    for (n, c, places), taps, stride, dilation, padding in (
+    for (n, c, positions), taps, stride, dilation, padding in (
         ((1, 1, 5001), 1000, 1, 1, (500, 499)), ((1, 4, 4099), 4096, 1, 1, (0, 0)), ((2, 3, 300), 4096, 1, 1, (4095, 0)),
         ((1, 2, 2049), 513, 3, 2, (512, 512)), ((1, 1, 3001), 257, 8, 9, (0, 3)), ((2, 8, 1025), 255, 1, 4, (508, 508)),
         ((1, 5, 40), 3, 1, 1, (100, 90)), ((3, 4, 33), 5, 7, 16, (70, 70)), ((1, 33, 700), 129, 2, 1, (128, 0)),
     ):  # fmt: skip
-        out = (places + sum(padding) - dilation * (taps - 1) - 1) // stride + 1
+        out = (positions + sum(padding) - dilation * (taps - 1) - 1) // stride + 1
         steps = {"stride": [stride], "padding": list(padding), "dilation": [dilation], "groups": c}
         # Transposed ones go to ATen, whose half types have no such bounds.
         for layout in ("contiguous",) if dtype.itemsize == 2 else ("contiguous", "transposed"):
-            x, grad = (tensors.LAYOUTS[layout](make(n, c, size)) for size in (places, out))
+            x, grad = (tensors.LAYOUTS[layout](make(n, c, size)) for size in (positions, out))
             operands = x, make(c, 1, taps) / 8, make(c)
             _check_all(failures, f"{taps} taps over {tuple(x.shape)}, {layout}", operands, grad, steps)
     failures.check(at_least=36)
@@ -137,7 +137,7 @@ def test_long_kernels(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_types_add_up_in_float32(dtype):
-    """Ones, whose sum in the half type would stop at 256 or 2048: long kernels forward, and all places backward."""
+    """Ones, whose sum in the half type would stop at 256 or 2048: long kernels forward, and all positions backward."""
     x, w = torch.ones(2, 4, 9000, dtype=dtype, device="cuda"), torch.ones(4, 1, 4096, dtype=dtype, device="cuda")
     assert (
         torch_ops.conv1d(x[:1, :1], w[:1]) == 4096
@@ -183,7 +183,7 @@ def test_own_kernels_ignore_tf32():
 
 @each_dtype
 def test_steps_of_a_causal_convolution(dtype):
-    """States in any layout, longer than needed and as long; sizes around a pack and a block."""
+    """States in any layout, longer than needed and as long; sizes around a vec and a block."""
     failures, make = Failures(), tensors.Maker("cuda", dtype)
     for (n, c), (size, taps) in itertools.product(
         ((1, 1), (2, 3), (3, 33), (1, 1000), (70, 257), (2, 4096)),
@@ -227,10 +227,10 @@ def test_where_values_that_are_not_finite_get(kind, value):
         if dtype != torch.float64 and not is_depthwise(x, w, steps["stride"], steps["dilation"], steps["groups"]):
             continue
         w, ones = w.abs() + 0.5, torch.ones_like(w)
-        for place in (0, x.shape[2] // 2, x.shape[2] - 1):
+        for position in (0, x.shape[2] // 2, x.shape[2] - 1):
             bad = x.clone(memory_format=torch.preserve_format)
-            bad[-1, -1, place] = value
-            name = f"{kind}, {layout}, {taps}, {stride}, {dilation}, {dtype}, {place}"
+            bad[-1, -1, position] = value
+            name = f"{kind}, {layout}, {taps}, {stride}, {dilation}, {dtype}, {position}"
             with failures.sample(name):
                 mask = _reached(~bad.isfinite(), ones, steps)
                 got = FORWARD.op(bad, w, b, **steps)
@@ -246,10 +246,10 @@ def test_where_values_that_are_not_finite_get(kind, value):
                 failures.add(
                     name, None if torch.equal(~of_weight.isfinite(), mask > 0) else "weight's gradient differs"
                 )
-        for place in (0, grad.shape[2] // 2, grad.shape[2] - 1):
+        for position in (0, grad.shape[2] // 2, grad.shape[2] - 1):
             bad = grad.clone(memory_format=torch.preserve_format)
-            bad[-1, -1, place] = value
-            name = f"gradient of {kind}, {layout}, {taps}, {stride}, {dilation}, {dtype}, {place}"
+            bad[-1, -1, position] = value
+            name = f"gradient of {kind}, {layout}, {taps}, {stride}, {dilation}, {dtype}, {position}"
             with failures.sample(name):
                 of_input, of_weight, of_bias = torch_ops.conv1d_backward(bad, x, w, **steps)
                 marks = ~bad.isfinite() * torch.ones_like(grad)

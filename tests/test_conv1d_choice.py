@@ -23,7 +23,7 @@ def test_chosen_paths_are_near_the_best_ones(measured):
     assert found.slower_than_aten < 0.015, found
 
 
-def test_every_path_earns_its_place(measured):
+def test_every_path_earns_its_position(measured):
     """For some problems the next path takes over 10 % longer."""
     for name in {name for m in measured for name in m.us} - {"aten"}:
         others = [min(us for other, us in m.us.items() if other != name) / m.us[name] for m in measured if name in m.us]

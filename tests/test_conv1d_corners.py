@@ -20,8 +20,8 @@ from .params import each_device
 
 def _strided(shape: tuple[int, ...], order: tuple[int, ...], dtype, device: str) -> torch.Tensor:
     """Random values whose dimensions lie in memory in this order."""
-    place = [order.index(d) for d in range(len(order))]
-    return torch.randn([shape[d] for d in order], dtype=dtype, device=device).permute(place)
+    position = [order.index(d) for d in range(len(order))]
+    return torch.randn([shape[d] for d in order], dtype=dtype, device=device).permute(position)
 
 
 @each_device
@@ -220,7 +220,7 @@ def test_steps_whose_input_lies_in_the_state(device):
 
 @each_device
 def test_transforms_refuse_a_captured_state(device):
-    """They would not see what was written to it, as torch.func says of ATen's in-place operators."""
+    """They would not see what was written to it, as torch.func says of ATen's in-position operators."""
     state, w, x = torch.zeros(2, 4, 3, device=device), torch.ones(4, 3, device=device), torch.ones(2, 4, device=device)
 
     def steps(x, state=state):

@@ -83,7 +83,7 @@ def test_repeats_bit_for_bit():
     _calls().repeat(5)
 
 
-OWN = ("depthwise", "depthwise, 768", "one channel", "one place", "short")  # with a kernel here, at step 1
+OWN = ("depthwise", "depthwise, 768", "one channel", "one position", "short")  # with a kernel here, at step 1
 
 
 def test_own_kernels_repeat_whatever_cudnn_is_asked():
@@ -125,10 +125,10 @@ def test_graph_of_steps():
     with torch.cuda.graph(graph):
         result = torch_ops.causal_conv1d_update(x, state, w, None, "silu")
     state.zero_()
-    places = make(2, 40, 6)
-    want = torch_ops.causal_conv1d(places, w, None, "silu")
+    positions = make(2, 40, 6)
+    want = torch_ops.causal_conv1d(positions, w, None, "silu")
     for k in range(6):
-        x.copy_(places[..., k])
+        x.copy_(positions[..., k])
         graph.replay()
         assert close(result, want[..., k]) is None
 

@@ -26,7 +26,7 @@ def _weight_of(channel):
 
 
 def _filled(shape: tuple, last: bool) -> torch.Tensor:
-    """_x of each element's place in memory."""
+    """_x of each element's position in memory."""
     n, c, size = shape
     flat = filled(math.prod(shape), _x, BF16)
     return flat.view(n, size, c).mT if last else flat.view(shape)
@@ -38,16 +38,16 @@ def _memory(t: torch.Tensor, last: bool) -> torch.Tensor:
     return ordered.reshape(-1)
 
 
-def _place(i, shape: tuple, last: bool) -> tuple:
-    """(signal, channel, place) of places in memory."""
+def _position(i, shape: tuple, last: bool) -> tuple:
+    """(signal, channel, position) of positions in memory."""
     _, c, size = shape
     return (i // c // size, i % c, i // c % size) if last else (i // size // c, i // size % c, i % size)
 
 
-def _at(n, channel, place, shape: tuple, last: bool):
-    """The reverse of _place."""
+def _at(n, channel, position, shape: tuple, last: bool):
+    """The reverse of _position."""
     _, c, size = shape
-    return (n * size + place) * c + channel if last else (n * c + channel) * size + place
+    return (n * size + position) * c + channel if last else (n * c + channel) * size + position
 
 
 # (input, taps, stride, (left, right), dilation, channels-last). The last column is the memory that a test takes, in GiB.
@@ -90,10 +90,10 @@ def test_forward(call):
     assert got.shape == out
 
     def expected(i):
-        n, channel, place = _place(i, out, last)
+        n, channel, position = _position(i, out, last)
         total = torch.zeros_like(i)
         for k in range(taps):
-            at = place * stride - padding[0] + k * dilation
+            at = position * stride - padding[0] + k * dilation
             total += ((at >= 0) & (at < shape[2])) * _x(_at(n, channel, at, shape, last))
         return total * _weight_of(channel)
 
@@ -111,10 +111,10 @@ def test_gradient_of_input(call):
     got = torch_ops.conv1d_backward(_filled(out, last), x, _weight(c, taps), *given)[0]
 
     def expected(i):
-        n, channel, place = _place(i, shape, last)
+        n, channel, position = _position(i, shape, last)
         total = torch.zeros_like(i)
         for k in range(taps):
-            at = place + padding[0] - k * dilation
+            at = position + padding[0] - k * dilation
             inside = (at >= 0) & (at % stride == 0) & (at // stride < out[2])
             total += inside * _x(_at(n, channel, at // stride, out, last))
         return total * _weight_of(channel)
@@ -126,37 +126,37 @@ def test_gradient_of_input(call):
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels-last"])
 @pytest.mark.parametrize("shape", [(1, 1, PAST), (33, 65, 1_001_303)], ids=str)
 def test_gradient_of_weight(shape, last):
-    """Of a gradient that is one at a few places: each tap's is what it saw there. All others are products with 0."""
+    """Of a gradient that is one at a few positions: each tap's is what it saw there. All others are products with 0."""
     x, taps = _filled(shape, last), 5
     grad = torch.zeros_like(x)
     numel = math.prod(shape)
-    places = sorted({p for p in (*PLACES, 7, numel // 3, numel - 9) if p < numel})
+    positions = sorted({p for p in (*PLACES, 7, numel // 3, numel - 9) if p < numel})
     want = torch.zeros(shape[1], taps)
-    for p in places:
+    for p in positions:
         _memory(grad, last)[p] = 1
-        n, channel, place = _place(p, shape, last)
+        n, channel, position = _position(p, shape, last)
         for k in range(taps):
-            at = place - 2 + k
+            at = position - 2 + k
             want[channel, k] += _x(_at(n, channel, at, shape, last)) if 0 <= at < shape[2] else 0
     got = torch_ops.conv1d_backward(grad, x, x.new_zeros(shape[1], 1, taps), 1, 2, 1, shape[1], (False, True, True))
     assert torch.equal(got[1][:, 0].cpu().float(), want)
-    assert got[2].sum().item() == len(places)
+    assert got[2].sum().item() == len(positions)
 
 
 @gib(14)
-@pytest.mark.parametrize("places", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole packs"])
-def test_many_products(places):
+@pytest.mark.parametrize("positions", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole vecs"])
+def test_many_products(positions):
     """36 of each of more than 2^31 outputs, of 4 input and 16 output channels; their sums, up to 1296, are exact in float16."""
-    taps, ins, outs, size = 9, 4, 16, 2 * places - 1
+    taps, ins, outs, size = 9, 4, 16, 2 * positions - 1
     x = filled(ins * size, _x, torch.float16).view(1, ins, size)
     weight = _weight_of(torch.arange(outs, device="cuda")).half().view(-1, 1, 1).expand(outs, ins, taps)
     got = torch_ops.conv1d(x, weight, stride=2, padding=4)
 
     def expected(i):
-        channel, place = i // places, i % places
+        channel, position = i // positions, i % positions
         total = torch.zeros_like(i)
         for k in range(taps):
-            at = 2 * place - 4 + k
+            at = 2 * position - 4 + k
             inside = (at >= 0) & (at < size)
             for c in range(ins):
                 total += inside * _x(c * size + at)
@@ -166,14 +166,14 @@ def test_many_products(places):
 
 
 @gib(10)
-@pytest.mark.parametrize("places", [33_554_433, 33_554_436], ids=["odd rows", "whole quads"])
-def test_gradients_of_many_channels(places):
+@pytest.mark.parametrize("positions", [33_554_433, 33_554_436], ids=["odd rows", "whole quads"])
+def test_gradients_of_many_channels(positions):
     """Of a gradient of 65 channels, beyond 2^31 values, of which three have taps; and of their weights, as above."""
     channels, taps, ones = 65, 3, (0, 31, 64)
-    grad = filled(channels * places, _x, BF16).view(1, channels, places)
+    grad = filled(channels * positions, _x, BF16).view(1, channels, positions)
     weight = torch.zeros(channels, 1, taps, dtype=BF16, device="cuda")
     weight[list(ones)] = 1
-    size = 2 * places - 1
+    size = 2 * positions - 1
     x = filled(size, lambda i: i % 11, BF16).view(1, 1, size)
     got = torch_ops.conv1d_backward(grad, x, weight, 2, 1, 1, 1, (True, False, False))[0]
 
@@ -181,19 +181,19 @@ def test_gradients_of_many_channels(places):
         total = torch.zeros_like(i)
         for k in range(taps):
             at = i + 1 - k
-            inside = (at % 2 == 0) & (at >= 0) & (at // 2 < places)
+            inside = (at % 2 == 0) & (at >= 0) & (at // 2 < positions)
             for channel in ones:
-                total += inside * _x(channel * places + at // 2)
+                total += inside * _x(channel * positions + at // 2)
         return total
 
     check(got.view(-1), expected)
     grad.zero_()
-    spots = [(channel, place) for channel in (0, 30, 64) for place in (0, 5, places // 2, places - 1)]
+    spots = [(channel, position) for channel in (0, 30, 64) for position in (0, 5, positions // 2, positions - 1)]
     want = torch.zeros(channels, taps)
-    for channel, place in spots:
-        grad[0, channel, place] = 1
+    for channel, position in spots:
+        grad[0, channel, position] = 1
         for k in range(taps):
-            at = 2 * place - 1 + k
+            at = 2 * position - 1 + k
             want[channel, k] += at % 11 if 0 <= at < size else 0
     got = torch_ops.conv1d_backward(grad, x, weight, 2, 1, 1, 1, (False, True, False))[1]
     assert torch.equal(got[:, 0].cpu().float(), want)

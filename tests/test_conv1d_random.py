@@ -57,8 +57,8 @@ def problems(draw, device: str, many: bool = False):
     n = min(draw(st.sampled_from([1, 1, 2, 3, 5, 17])), max(1, MOST // (length * groups * max(channels, outputs))))
     stride = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8]))
     if many:
-        places = (length + sum(padding) - span) // stride + 1
-        n = MANY // (groups * outputs * places) + 1
+        positions = (length + sum(padding) - span) // stride + 1
+        n = MANY // (groups * outputs * positions) + 1
         hypothesis.assume(n * groups * channels * length < 16 * MANY)
         hypothesis.assume(dtype == torch.float64 or (stride == 1 and taps * dilation <= 16))
     return {
@@ -101,10 +101,10 @@ def _check_all(device: str, pass_: str, examples: int, many: bool) -> None:
             args = (x, w, make(len(w))) if problem["bias"] else (x, w)
             _check(CASE["conv1d_act"], device, problem, args, {**steps, "activation": problem["activation"]})
         else:
-            places = (x.shape[2] + sum(problem["padding"]) - problem["dilation"][0] * (w.shape[2] - 1) - 1) // problem[
-                "stride"
-            ][0] + 1
-            grad = _make(make, (len(x), len(w), places), problem["layouts"][2])
+            positions = (
+                x.shape[2] + sum(problem["padding"]) - problem["dilation"][0] * (w.shape[2] - 1) - 1
+            ) // problem["stride"][0] + 1
+            grad = _make(make, (len(x), len(w), positions), problem["layouts"][2])
             mask = {"output_mask": [k == problem["mask"] for k in range(3)]}
             _check(CASE["conv1d_backward"], device, problem, (grad, x, w), {**steps, **mask})
 

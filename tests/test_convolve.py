@@ -189,10 +189,10 @@ def _differentiable(a: torch.Tensor, v: torch.Tensor, mode: str) -> torch.Tensor
     m, n = a.shape[-1], v.shape[-1]
     full = torch.conv1d(a[:, None], v.flip(0)[None, None], padding=n - 1)[:, 0]
     size, taps = max(m, n), min(m, n)
-    start, places = {"full": (0, m + n - 1), "same": ((taps - 1) // 2, size), "valid": (taps - 1, size - taps + 1)}[
+    start, positions = {"full": (0, m + n - 1), "same": ((taps - 1) // 2, size), "valid": (taps - 1, size - taps + 1)}[
         mode
     ]
-    return full.narrow(-1, start, places)
+    return full.narrow(-1, start, positions)
 
 
 @each_device

@@ -153,16 +153,16 @@ def test_conjugated_views_are_not_copied(device):
 @pytest.mark.parametrize("n", [1, 2, 5, 1000, 2**17 + 3])
 def test_out_may_be_part_of_an_operand(case, device, n):
     """The right answer, wherever in an operand it goes, and no other element is written."""
-    for operand, place in itertools.product(range(2), (0, n // 2, n - 1)):
+    for operand, position in itertools.product(range(2), (0, n // 2, n - 1)):
         given = [tensors.Maker(device, torch.int64, seed=seed, small=True)(n).float() for seed in (1, 2)]
         want = case.op(*(t.clone() for t in given))  # whole numbers: exact in any order
-        for index in (place, slice(place, place + 1)):
+        for index in (position, slice(position, position + 1)):
             written = [t.clone() for t in given]
             out = written[operand][index]
             case.op(*written, out=out)
             assert out.shape == () and out.item() == want.item()
             expected = given[operand].clone()
-            expected[place] = want
+            expected[position] = want
             assert torch.equal(written[operand], expected) and torch.equal(written[1 - operand], given[1 - operand])
     x = given[0].clone()
     case.op(x, x, out=x[0])

@@ -207,8 +207,8 @@ def test_atomic_product_is_exact_where_its_additions_are(dtype):
     for n in FAST_SIZES:
         count = min(n, most)
         x = torch.zeros(n, dtype=dtype, device="cuda")
-        places = torch.randperm(n, generator=generator, device="cuda")[:count]
-        x[places] = torch.randint(0, 2, (count,), generator=generator, device="cuda").mul(2).sub(1).to(dtype)
+        positions = torch.randperm(n, generator=generator, device="cuda")[:count]
+        x[positions] = torch.randint(0, 2, (count,), generator=generator, device="cuda").mul(2).sub(1).to(dtype)
         y = torch.ones_like(x)
         for layout in ("contiguous", "misaligned1", "misaligned3", "step2", "step3", "column"):
             a, b = LAYOUTS[layout](x), LAYOUTS[layout](y)

@@ -57,17 +57,17 @@ def test_int8_with_itself():
 def test_half_types(dtype):
     """Bytes beyond 2^32. Sums are exact because nearly all products are zeros; NaN shows wherever it lies."""
     x, y = torch.zeros(PAST, dtype=dtype, device="cuda"), torch.ones(PAST, dtype=dtype, device="cuda")
-    for k, place in enumerate(PLACES):
-        x[place] = 2.0**k
-        y[place] = 3
+    for k, position in enumerate(PLACES):
+        x[position] = 2.0**k
+        y[position] = 3
     for op in (torch_ops.dot, torch_ops.vdot, torch_ops.dot_fast_atomic):
         assert op(x, y).item() == op(y, x).item() == 45
         assert op(x[1:], y[1:]).item() == 42
         assert op(x[:-3], y[3:]).item() == 1 + 2 + 4
-    for place in PLACES:
-        x[place] = float("nan")
+    for position in PLACES:
+        x[position] = float("nan")
         assert torch_ops.dot(x, y).isnan() and torch_ops.dot_rows(x[None], y[None]).isnan()
-        x[place] = 0
+        x[position] = 0
     x.fill_(2.0**-11)
     y.fill_(2.0**-7)
     assert torch_ops.dot(x, y).item() == 2.0**13
@@ -115,8 +115,8 @@ def test_complex():
     n = 2**30 + 4097
     x = torch.zeros(n, dtype=torch.complex64, device="cuda")
     y = torch.full((n,), 1 + 1j, dtype=torch.complex64, device="cuda")
-    for k, place in enumerate((0, 2**30 - 1, 2**30, n - 1)):
-        x[place] = 2j * 4**k
+    for k, position in enumerate((0, 2**30 - 1, 2**30, n - 1)):
+        x[position] = 2j * 4**k
     assert torch_ops.dot(x, y).item() == -170 + 170j
     assert torch_ops.vdot(x, y).item() == torch_ops.dot(x.conj(), y).item() == 170 - 170j
 

@@ -61,7 +61,7 @@ def test_broadcast(rows, columns):
 
 
 @gib(10)
-@pytest.mark.parametrize("n", [46343, 46352], ids=["ragged", "whole packs"])
+@pytest.mark.parametrize("n", [46343, 46352], ids=["ragged", "whole vecs"])
 def test_transposed(n):
     """Square, so that element (r, c) of the transposed operand is element c n + r of its memory."""
     x, y = filled(n * n, _x).view(n, n), filled(n * n, _y).view(n, n)

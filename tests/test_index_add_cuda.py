@@ -86,7 +86,7 @@ def test_repeats_bit_for_bit(dtype):
 
 @each_dtype
 def test_every_form_and_mode_under_deterministic_algorithms(dtype):
-    """In place, out= and functional, in all three modes, give the bits of mode 'deterministic'."""
+    """In position, out= and functional, in all three modes, give the bits of mode 'deterministic'."""
     wanted = _calls(dtype).sequential
     torch.use_deterministic_algorithms(True)
     try:

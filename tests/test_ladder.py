@@ -130,9 +130,9 @@ def test_reductions_of_what_the_steps_do_not_take():
     with pytest.raises(RuntimeError, match="reduce_sum: self must be contiguous, got strides"):
         ladder.run("reduce_sum", 0, x[::2])
     with pytest.raises(
-        RuntimeError, match="step packs: self must begin at a multiple of 16 bytes, got .* 4 bytes behind"
+        RuntimeError, match="step vecs: self must begin at a multiple of 16 bytes, got .* 4 bytes behind"
     ):
-        ladder.run("reduce_sum", "packs", x[1:])
+        ladder.run("reduce_sum", "vectors", x[1:])
     assert ladder.run("reduce_sum", "warp_shuffle", x[1:]) == 63
     assert ladder.run("reduce_sum", "production", x[::2].half()) == 32
     with pytest.raises((RuntimeError, IndexError)):
@@ -151,5 +151,5 @@ def test_upsampling_to_sizes_that_not_every_step_takes(shape, size):
     for step in (0, 1):
         assert torch.equal(ladder.run("upsample_nearest2d", step, x, size), forward)
         assert torch.equal(ladder.run("upsample_nearest2d_backward", step, grad, size, shape), backward)
-    with pytest.raises(RuntimeError, match="step packs_2x: output_size must be twice"):
-        ladder.run("upsample_nearest2d", "packs_2x", x, size)
+    with pytest.raises(RuntimeError, match="step vectors_2x: output_size must be twice"):
+        ladder.run("upsample_nearest2d", "vectors_2x", x, size)

@@ -21,10 +21,10 @@ def every_step(op: str, *skipped: str):
 
 
 def spikes(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """1, 2, 3 and 4 at the first place, on either side of 2^31, and at the last one."""
+    """1, 2, 3 and 4 at the first position, on either side of 2^31, and at the last one."""
     x = torch.zeros(*shape, dtype=dtype, device="cuda")
-    for k, place in enumerate((*PLACES[:-1], x.numel() - 1)):
-        x.view(-1)[place] = k + 1
+    for k, position in enumerate((*PLACES[:-1], x.numel() - 1)):
+        x.view(-1)[position] = k + 1
     return x
 
 
@@ -41,7 +41,7 @@ def test_products(step):
     dtype = F16 if step.startswith("half") else F32
     x = spikes(dtype, PAST)
     out = ladder.run("mul", step, x, x)
-    assert [out[place].item() for place in PLACES] == [1, 4, 9, 16]
+    assert [out[position].item() for position in PLACES] == [1, 4, 9, 16]
     assert torch.count_nonzero(out) == 4
 
 
@@ -82,8 +82,8 @@ def test_many_short_rows(step):
 def test_transposition(step, shape):
     x = spikes(F32, *shape)
     out = ladder.run("transpose2d", step, x)
-    for k, place in enumerate((*PLACES[:-1], x.numel() - 1)):
-        assert out[place % shape[1], place // shape[1]] == k + 1
+    for k, position in enumerate((*PLACES[:-1], x.numel() - 1)):
+        assert out[position % shape[1], position // shape[1]] == k + 1
     assert torch.count_nonzero(out) == 4
 
 

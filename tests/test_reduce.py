@@ -52,7 +52,7 @@ def test_forms_of_dim(case, device):
 @each_op
 @each_device
 def test_out_that_overlaps(case, device):
-    """ATen writes over values that it has still to read, or twice to one place; we refuse."""
+    """ATen writes over values that it has still to read, or twice to one position; we refuse."""
     x = tensors.Maker(device, torch.float32)(4, 4)
     before = x.clone()
     for out in (x[0], x[3], torch.zeros(1, device=device).expand(4)):
@@ -99,7 +99,7 @@ def _nans(dtype: torch.dtype, device: str) -> torch.Tensor:
         torch.float64: [0x7FF8 << 48, 0xFFF8 << 48, (0x7FF0 << 48) + 1, 2**64 - 1],
     }[dtype]  # fmt: skip
     code = {2: "H", 4: "I", 8: "Q"}[dtype.itemsize]
-    raw = bytearray(struct.pack(f"<{len(bits)}{code}", *bits))
+    raw = bytearray(struct.vec(f"<{len(bits)}{code}", *bits))
     return torch.frombuffer(raw, dtype=dtype).to(device)
 
 
@@ -107,7 +107,7 @@ def _nans(dtype: torch.dtype, device: str) -> torch.Tensor:
 @each_device
 @FLOATS
 def test_a_nan_anywhere_is_found(case, device, dtype):
-    """At every place of rows and columns, dense and strided: row i has its NaN at i, and the last row has none."""
+    """At every position of rows and columns, dense and strided: row i has its NaN at i, and the last row has none."""
     failures = Failures()
     nans = _nans(dtype, device)
     for n in (1, 2, 3, 5, 8, 17, 33, 64, 100, 257, *((1000, 1025, 4099) if device == "cuda" else ())):
@@ -133,11 +133,11 @@ def test_a_nan_in_a_long_vector_is_found(case, device, dtype):
         x = tensors.Maker(device, dtype)(n)
         assert not case.op(x).isnan()
         picked = torch.randint(0, n, (24,)).tolist()
-        for place in {0, 1, 7, 31, 32, n // 2 - 1, n // 2, n - 9, n - 2, n - 1, *picked}:
-            kept = x[place].clone()
-            x[place] = _nans(dtype, device)[place % 4]
-            assert case.op(x).isnan(), f"a NaN at {place} of {n} was lost"
-            x[place] = kept
+        for position in {0, 1, 7, 31, 32, n // 2 - 1, n // 2, n - 9, n - 2, n - 1, *picked}:
+            kept = x[position].clone()
+            x[position] = _nans(dtype, device)[position % 4]
+            assert case.op(x).isnan(), f"a NaN at {position} of {n} was lost"
+            x[position] = kept
 
 
 @pytest.mark.parametrize("case", EXTREMA, ids=str)

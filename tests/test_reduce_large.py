@@ -30,12 +30,12 @@ def test_full_sum():
 
 
 @gib(4)
-@pytest.mark.parametrize("place", PLACES)
-def test_full_extrema(place):
+@pytest.mark.parametrize("position", PLACES)
+def test_full_extrema(position):
     """One value apart from all others, wherever it lies."""
     x = torch.full((PAST,), 7, dtype=torch.int8, device="cuda")
     for value, op in ((8, torch_ops.reduce_max), (6, torch_ops.reduce_min)):
-        x[place] = value
+        x[position] = value
         assert op(x).item() == value
     assert torch_ops.reduce_sum(x).item() == 7 * PAST - 1
 
@@ -44,14 +44,14 @@ def test_full_extrema(place):
 def test_full_bfloat16():
     """Bytes beyond 2^32; sums that are exact because nearly all values are zeros; NaN at the ends."""
     x = torch.zeros(PAST, dtype=torch.bfloat16, device="cuda")
-    for k, place in enumerate(PLACES):
-        x[place] = 2.0**k
+    for k, position in enumerate(PLACES):
+        x[position] = 2.0**k
     assert torch_ops.reduce_sum(x).item() == 15
     assert torch_ops.reduce_max(x).item() == 8 and torch_ops.reduce_min(x).item() == 0
-    for place in PLACES:
-        x[place] = float("nan")
+    for position in PLACES:
+        x[position] = float("nan")
         assert all(op(x).isnan() for op in (torch_ops.reduce_sum, torch_ops.reduce_max, torch_ops.reduce_min))
-        x[place] = 0
+        x[position] = 0
     x.fill_(1)
     assert torch_ops.reduce_mean(x).item() == 1
     assert torch_ops.reduce_sum(x).item() == 2.0**31

@@ -57,7 +57,7 @@ def test_kernels_wait_for_the_grid_before(room):
         if test_build.is_ladder(path, room):
             continue
         text = path.read_text()
-        assert text.count("__global__") == text.count("  wait_for_grid_before();\n"), path.name
+        assert text.count("__global__") == text.count("  grid_dependency_wait();\n"), path.name
         kernels += text.count("__global__")
     assert kernels > 0
 
@@ -122,7 +122,7 @@ def tracked_files() -> list[Path]:
     return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).is_file()]
 
 
-def test_no_file_names_a_place_on_somebodys_machine():
+def test_no_file_names_a_position_on_somebodys_machine():
     place = re.compile(r"(?<![\w./])/(?:home|root|work|Users)/\w+")
     found = Counter()
     for path in tracked_files():

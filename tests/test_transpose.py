@@ -86,7 +86,7 @@ def test_it_is_always_a_copy(device):
 
 
 def _numbered(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    """Elements that tell their place modulo a prime."""
+    """Elements that tell their position modulo a prime."""
     flat = torch.empty(torch.Size(shape).numel(), dtype=dtype, device="cuda")
     for start in range(0, flat.numel(), CHUNK):
         part = flat[start : start + CHUNK]

@@ -26,7 +26,7 @@ def _x(i):
 
 
 def _filled(shape: tuple, layout: str, dtype: torch.dtype) -> torch.Tensor:
-    """_x of each element's place in memory."""
+    """_x of each element's position in memory."""
     n, c, h, w = shape
     flat = filled(math.prod(shape), _x, dtype)
     return flat.view(n, h, w, c).permute(0, 3, 1, 2) if layout == CHANNELS_LAST else flat.view(shape)
@@ -39,8 +39,8 @@ def _memory(t: torch.Tensor, layout: str) -> torch.Tensor:
     return ordered.reshape(-1)
 
 
-def _place(i: torch.Tensor, shape: tuple, layout: str) -> tuple:
-    """(image or plane, row, column, channel) of places in memory; planes of one channel have channel 0."""
+def _position(i: torch.Tensor, shape: tuple, layout: str) -> tuple:
+    """(image or plane, row, column, channel) of positions in memory; planes of one channel have channel 0."""
     _, c, h, w = shape
     inner = c if layout == CHANNELS_LAST else 1
     pixel = i // inner
@@ -48,7 +48,7 @@ def _place(i: torch.Tensor, shape: tuple, layout: str) -> tuple:
 
 
 def _at(plane, row, column, channel, shape: tuple, layout: str) -> torch.Tensor:
-    """The reverse of _place."""
+    """The reverse of _position."""
     _, c, h, w = shape
     return ((plane * h + row) * w + column) * (c if layout == CHANNELS_LAST else 1) + channel
 
@@ -65,7 +65,7 @@ def _check_forward(mode: str, size: tuple, out: tuple, layout: str, dtype: torch
     result = forward.op(_filled(size, layout, dtype), out)
 
     def expected(i):
-        plane, row, column, channel = _place(i, result.shape, layout)
+        plane, row, column, channel = _position(i, result.shape, layout)
         return _x(_at(plane, rows[row], columns[column], channel, size, layout))
 
     check(_memory(result, layout), expected)
@@ -81,7 +81,7 @@ def _check_backward(mode: str, size: tuple, out: tuple, layout: str, dtype: torc
     result = backward.op(_filled(grad_size, layout, dtype), out, size)
 
     def expected(i):
-        plane, row, column, channel = _place(i, size, layout)
+        plane, row, column, channel = _position(i, size, layout)
         total = torch.zeros_like(i)
         for down in range(2):
             for right in range(2):

@@ -76,7 +76,7 @@ inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> a
 }
 
 // A tensor that an operator writes to: every element at an address of its own, and no input
-// overlapping it in part (the same elements exactly are fine: that is in-place).
+// overlapping it in part (the same elements exactly are fine: that is in-position).
 inline void check_writable(const char* op, NamedTensor written,
                            std::initializer_list<NamedTensor> inputs) {
   if (has_symbolic_shape(written.tensor)) return;

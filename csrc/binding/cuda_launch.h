@@ -50,7 +50,7 @@ inline ScalarValue to_scalar_value(const at::Scalar& scalar) {
   return value;
 }
 
-inline int multiprocessor_count() {
+inline int sm_count() {
   int count = 0;
   C10_CUDA_CHECK(
       cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, c10::cuda::current_device()));
@@ -65,7 +65,7 @@ inline int most_shared_bytes() {
   return bytes;
 }
 
-inline Device current_device() { return {multiprocessor_count(), most_shared_bytes()}; }
+inline Device current_device() { return {sm_count(), most_shared_bytes()}; }
 
 // Workspace out of torch's allocator, on the current device: freed blocks are reused in stream
 // order, and inside CUDA graphs belong to the graph. (at::empty would fill them under

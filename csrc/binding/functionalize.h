@@ -1,5 +1,5 @@
 // Functionalization of operators that write to an argument: torch.compile and torch.export trace
-// the functional operator and put its result in the argument's place.
+// the functional operator and put its result in the argument's position.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -101,8 +101,8 @@ void check_ladder_operand(const char* op, const char* name, const at::Tensor& te
               " must be contiguous, got strides ", tensor.strides(), " of shape ", tensor.sizes());
 }
 
-void check_ladder_packs(const char* op, const char* step, const char* name,
-                        const at::Tensor& tensor) {
+void check_ladder_vecs(const char* op, const char* step, const char* name,
+                       const at::Tensor& tensor) {
   const auto behind = reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16;
   TORCH_CHECK(behind == 0, "gpuopt_ladder::", op, step != nullptr ? ", step " : "",
               step != nullptr ? step : "", ": ", name,

@@ -43,7 +43,7 @@ void check_ladder_operand(const char* op, const char* name, const at::Tensor& te
                           std::initializer_list<at::ScalarType> dtypes);
 
 // RuntimeError for memory that 16-byte accesses can't begin at. `step` is null where all take them.
-void check_ladder_packs(const char* op, const char* step, const char* name,
-                        const at::Tensor& tensor);
+void check_ladder_vecs(const char* op, const char* step, const char* name,
+                       const at::Tensor& tensor);
 
 }  // namespace gpuopt

@@ -20,7 +20,7 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
                  : "memory");
   }
 #else
-  store_pack(shared, load_pack<T, N>(global));
+  store_vec(shared, load_vec<T, N>(global));
 #endif
 }
 
@@ -60,7 +60,7 @@ __device__ __forceinline__ void wait_for_copy_groups() {
 #endif
 }
 
-// Copies of a whole warp, each of neighbouring aligned packs: in bulk (PTX ISA, "cp.async.bulk",
+// Copies of a whole warp, each of neighbouring aligned vectors: in bulk (PTX ISA, "cp.async.bulk",
 // and "mbarrier" for how they are counted), where a lane issues one instruction for each; sm_90 and
 // later, else by all lanes. They belong to kStages, whose copies are waited for in turns: copies,
 // then wait(), then copies again. All lanes call the same with the same arguments.
@@ -84,13 +84,13 @@ class WarpCopies {
 #endif
   }
 
-  __device__ __forceinline__ void copy(uint4* shared, const uint4* global, int32_t packs,
+  __device__ __forceinline__ void copy(uint4* shared, const uint4* global, int32_t vecs,
                                        uint32_t stage = 0) {
-    if (packs <= 0) return;
+    if (vecs <= 0) return;
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % 32 == 0) {
       const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-      const uint32_t bytes = static_cast<uint32_t>(packs) * kAccessBytes;
+      const uint32_t bytes = static_cast<uint32_t>(vecs) * kAccessBytes;
       asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier(stage)),
                    "r"(bytes)
                    : "memory");
@@ -101,7 +101,7 @@ class WarpCopies {
           : "memory");
     }
 #else
-    for (int32_t q = static_cast<int32_t>(threadIdx.x % 32); q < packs; q += 32) {
+    for (int32_t q = static_cast<int32_t>(threadIdx.x % 32); q < vecs; q += 32) {
       copy_async<uint4, 1>(shared + q, global + q);
     }
 #endif

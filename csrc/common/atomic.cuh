@@ -1,5 +1,5 @@
 // Additions to global memory that nobody waits for (PTX ISA, "red"): of single elements of every
-// type, of the half types by their aligned pair, and of whole 16-byte packs. All are relaxed, at
+// type, of the half types by their aligned pair, and of whole 16-byte vectors. All are relaxed, at
 // the scope of the device, and wait for nothing; which of several additions comes first is
 // undefined.
 //
@@ -112,10 +112,10 @@ __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, 
   }
 }
 
-// A pack at an aligned address: one instruction for 16 bytes of f32, f16 or bf16 on sm_90
+// A vector at an aligned address: one instruction for 16 bytes of f32, f16 or bf16 on sm_90
 // (red.add.v4), elsewhere by elements, pairs of halves, or words of narrow integers.
 template <typename T, int N>
-__device__ __forceinline__ void atomic_add_pack(T* aligned, const Pack<T, N>& pack) {
+__device__ __forceinline__ void atomic_add_vec(T* aligned, const Vec<T, N>& vec) {
 #if __CUDA_ARCH__ >= 900
   constexpr bool kVector =
       sizeof(T) * N == kAccessBytes && (kIsHalf<T> || std::is_same_v<T, float>);
@@ -124,7 +124,7 @@ __device__ __forceinline__ void atomic_add_pack(T* aligned, const Pack<T, N>& pa
 #endif
   if constexpr (kVector) {
     uint32_t words[4];
-    memcpy(words, &pack, sizeof(words));
+    memcpy(words, &vec, sizeof(words));
     if constexpr (std::is_same_v<T, __half>) {
       asm volatile(
           "red.relaxed.gpu.global.add.noftz.v4.f16x2 [%0], {%1, %2, %3, %4};" ::"l"(aligned),
@@ -143,7 +143,7 @@ __device__ __forceinline__ void atomic_add_pack(T* aligned, const Pack<T, N>& pa
   } else if constexpr (sizeof(T) < 4 && sizeof(T) * N >= 4 && !std::is_same_v<T, Bool>) {
     constexpr int kWords = sizeof(T) * N / 4;
     uint32_t words[kWords];
-    memcpy(words, &pack, sizeof(words));
+    memcpy(words, &vec, sizeof(words));
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
       if constexpr (kIsHalf<T>) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void atomic_add_pack(T* aligned, const Pack<T, N>& pa
   } else {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      atomic_add(aligned + i, pack.values[i], aligned, aligned + N);
+      atomic_add(aligned + i, vec.values[i], aligned, aligned + N);
     }
   }
 }

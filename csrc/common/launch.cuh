@@ -22,7 +22,7 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
 #else
   constexpr bool kOverlaps = true;
 #endif
-  if (kOverlaps && shape.overlaps_before) {
+  if (kOverlaps && shape.use_pdl) {
     config.numAttrs = 1;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -32,14 +32,14 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
 }
 
 // Lets the next grid be set up once all blocks of this one have come here.
-__device__ __forceinline__ void let_next_grid_start() {
+__device__ __forceinline__ void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
 // Waits until the grid before this one is complete and its writes are visible.
-__device__ __forceinline__ void wait_for_grid_before() {
+__device__ __forceinline__ void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

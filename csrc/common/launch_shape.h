@@ -9,7 +9,7 @@ struct LaunchShape {
   unsigned blocks = 1;
   unsigned threads = 1;
   size_t shared_bytes = 0;
-  bool overlaps_before = false;  // the kernel calls wait_for_grid_before()
+  bool use_pdl = false;  // the kernel calls grid_dependency_wait()
 };
 
 }  // namespace gpuopt

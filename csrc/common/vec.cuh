@@ -1,4 +1,4 @@
-// Packs: N values moved between memory and registers as one access of up to 16 bytes.
+// Vectors: N values moved between memory and registers as one access of up to 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -8,48 +8,48 @@
 
 namespace gpuopt {
 
-constexpr int kPackBytes = kAccessBytes;  // its name in conv1d's kernels
+constexpr int kVecBytes = kAccessBytes;  // its name in conv1d's kernels
 
 template <typename T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(sizeof(T) * N) Vec {
   T values[N];
 };
 
-// Values of T in a 16-byte pack.
+// Values of T in a 16-byte vector.
 template <typename T>
-constexpr int kPackSize = kAccessBytes / static_cast<int>(sizeof(T));
+constexpr int kVecSize = kAccessBytes / static_cast<int>(sizeof(T));
 
 template <typename T, int N>
-__device__ __forceinline__ Pack<T, N> load_pack(const T* aligned) {
-  return *reinterpret_cast<const Pack<T, N>*>(aligned);
+__device__ __forceinline__ Vec<T, N> load_vec(const T* aligned) {
+  return *reinterpret_cast<const Vec<T, N>*>(aligned);
 }
 
 template <typename T, int N>
-__device__ __forceinline__ void store_pack(T* aligned, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(aligned) = pack;
+__device__ __forceinline__ void store_vec(T* aligned, const Vec<T, N>& vec) {
+  *reinterpret_cast<Vec<T, N>*>(aligned) = vec;
 }
 
-// A pack of 4, 8 or 16 bytes by one access for certain: where another branch stores the values one
-// by one, the compiler may merge the two and take the pack apart (2^24 values of bf16: twice the
-// time).
+// A vector of 4, 8 or 16 bytes by one access for certain: where another branch stores the values
+// one by one, the compiler may merge the two and take the vector apart (2^24 values of bf16: twice
+// the time).
 template <typename T, int N>
-__device__ __forceinline__ void store_whole(T* aligned, const Pack<T, N>& pack) {
-  static_assert(sizeof(pack) == 4 || sizeof(pack) == 8 || sizeof(pack) == 16);
+__device__ __forceinline__ void store_whole(T* aligned, const Vec<T, N>& vec) {
+  static_assert(sizeof(vec) == 4 || sizeof(vec) == 8 || sizeof(vec) == 16);
 #if defined(__CUDA_ARCH__)
-  uint32_t words[sizeof(pack) / 4];
-  memcpy(words, &pack, sizeof(pack));
-  if constexpr (sizeof(pack) == 16) {
+  uint32_t words[sizeof(vec) / 4];
+  memcpy(words, &vec, sizeof(vec));
+  if constexpr (sizeof(vec) == 16) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(aligned), "r"(words[0]),
                  "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
-  } else if constexpr (sizeof(pack) == 8) {
+  } else if constexpr (sizeof(vec) == 8) {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(aligned), "r"(words[0]), "r"(words[1])
                  : "memory");
   } else {
     asm volatile("st.global.u32 [%0], %1;" ::"l"(aligned), "r"(words[0]) : "memory");
   }
 #else
-  store_pack(aligned, pack);
+  store_vec(aligned, vec);
 #endif
 }
 
@@ -125,16 +125,16 @@ __device__ __forceinline__ Word load_word(const void* aligned, bool valid) {
 }
 
 template <typename T>
-__device__ __forceinline__ Pack<T, kPackSize<T>> pack_of(const uint4& words) {
-  Pack<T, kPackSize<T>> pack;
-  memcpy(&pack, &words, sizeof(pack));
-  return pack;
+__device__ __forceinline__ Vec<T, kVecSize<T>> vec_of(const uint4& words) {
+  Vec<T, kVecSize<T>> vec;
+  memcpy(&vec, &words, sizeof(vec));
+  return vec;
 }
 
-// The 16 bytes from byte `shift` (0 to 15) of two neighbouring aligned packs on.
+// The 16 bytes from byte `shift` (0 to 15) of two neighbouring aligned vectors on.
 template <typename T>
-__device__ __forceinline__ Pack<T, kPackSize<T>> shift_packs(const uint4& low, const uint4& high,
-                                                             uint32_t shift) {
+__device__ __forceinline__ Vec<T, kVecSize<T>> shift_vecs(const uint4& low, const uint4& high,
+                                                          uint32_t shift) {
   // Drop shift / 4 whole words, then the bytes left over.
   const bool by_two = shift & 8;
   const uint32_t a0 = by_two ? low.z : low.x, a1 = by_two ? low.w : low.y;
@@ -146,27 +146,27 @@ __device__ __forceinline__ Pack<T, kPackSize<T>> shift_packs(const uint4& low, c
   const uint32_t left_over = 8 * (shift & 3);
   const uint4 words{__funnelshift_r(b0, b1, left_over), __funnelshift_r(b1, b2, left_over),
                     __funnelshift_r(b2, b3, left_over), __funnelshift_r(b3, b4, left_over)};
-  return pack_of<T>(words);
+  return vec_of<T>(words);
 }
 
-// A 16-byte pack at any element's address: the two aligned packs that hold it, shifted together.
-// `available` says how many values the caller may read from `address` on (at least a pack): where
-// the second aligned pack would reach past them, the values are read one by one.
+// A 16-byte vector at any element's address: the two aligned vectors that hold it, shifted
+// together. `available` says how many values the caller may read from `address` on (at least a
+// vector): where the second aligned vector would reach past them, the values are read one by one.
 template <typename T>
-__device__ __forceinline__ Pack<T, kPackSize<T>> load_pack_unaligned(const T* address,
-                                                                     uint32_t available) {
-  constexpr int N = kPackSize<T>;
+__device__ __forceinline__ Vec<T, kVecSize<T>> load_vec_unaligned(const T* address,
+                                                                  uint32_t available) {
+  constexpr int N = kVecSize<T>;
   const auto bits = reinterpret_cast<uintptr_t>(address);
   const auto* block = reinterpret_cast<const uint4*>(bits & ~uintptr_t{kAccessBytes - 1});
   const uint32_t shift = bits & (kAccessBytes - 1);
-  if (shift == 0) return load_pack<T, N>(address);
+  if (shift == 0) return load_vec<T, N>(address);
   if (available < 2 * N) {
-    Pack<T, N> pack;
+    Vec<T, N> vec;
 #pragma unroll
-    for (int i = 0; i < N; ++i) pack.values[i] = address[i];
-    return pack;
+    for (int i = 0; i < N; ++i) vec.values[i] = address[i];
+    return vec;
   }
-  return shift_packs<T>(block[0], block[1], shift);
+  return shift_vecs<T>(block[0], block[1], shift);
 }
 
 }  // namespace gpuopt

@@ -14,14 +14,14 @@ constexpr int64_t kChunkWarps = 16;
 struct ChunkArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;  // see Rows
+  const char *first_vec, *last_vec;  // see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, taps;
   uint32_t in_channels;  // per group
   uint32_t warps;        // in the launch
   uint32_t warp_tiles;   // tiles of outputs per warp
-  uint32_t warp_packs;   // vectors of an input row in a warp's shared memory
+  uint32_t warp_vecs;    // vectors of an input row in a warp's shared memory
   // Distance in values between the taps of two input channels in shared memory.
   uint32_t taps_pitch;
   FastDiv row_warps, dilation;       // row_warps: warps per row
@@ -31,7 +31,7 @@ struct ChunkArgs {
 
 struct ChunkShape {
   int64_t warp_tiles = 1;  // tiles of outputs per warp
-  int64_t warp_packs = 0;  // vectors of an input row in a warp's shared memory
+  int64_t warp_vecs = 0;   // vectors of an input row in a warp's shared memory
   int64_t row_warps = 1;
   int64_t warps = 1;  // in the launch
   int64_t taps_pitch = 0;
@@ -46,7 +46,7 @@ inline ChunkArgs chunk_args(const Problem& p, const ChunkShape& shape) {
   args.in_channels = static_cast<uint32_t>(p.from.channels);
   args.warps = static_cast<uint32_t>(shape.warps);
   args.warp_tiles = static_cast<uint32_t>(shape.warp_tiles);
-  args.warp_packs = static_cast<uint32_t>(shape.warp_packs);
+  args.warp_vecs = static_cast<uint32_t>(shape.warp_vecs);
   args.taps_pitch = static_cast<uint32_t>(shape.taps_pitch);
   args.row_warps = divide_by(shape.row_warps);
   args.channels = divide_by(p.groups * p.to.channels);
@@ -77,21 +77,21 @@ inline int64_t whole_taps(const Problem& p) {
 }
 
 // Plans chunks of up to `most` of a row's `tiles` per warp. Takes fewer if SMs would lack warps or
-// shared memory would not suffice. packs_of(n) is the number of input vectors that n tiles need.
+// shared memory would not suffice. vecs_of(n) is the number of input vectors that n tiles need.
 // made_bytes is the shared memory for outputs per tile. Returns nothing if one tile does not fit.
-template <typename PacksOf>
+template <typename VecsOf>
 std::optional<ChunkPlan> fit_chunks(const Problem& p, const Device& device, int64_t tiles,
                                     int64_t most, int64_t taps_pitch, int64_t tap_bytes,
-                                    const PacksOf& packs_of, int64_t made_bytes = 0) {
+                                    const VecsOf& vecs_of, int64_t made_bytes = 0) {
   ChunkShape shape;
   shape.taps_pitch = taps_pitch;
   const int64_t warps = kChunkThreads / 32, rows = out_rows(p);
-  most = std::clamp<int64_t>(rows * tiles / (device.multiprocessors * kChunkWarps), 1, most);
+  most = std::clamp<int64_t>(rows * tiles / (device.sms * kChunkWarps), 1, most);
   int64_t bytes = 0;
   for (;; most = ceil_div<int64_t>(most, 2)) {
     shape.warp_tiles = ceil_div(tiles, ceil_div(tiles, most));
-    shape.warp_packs = packs_of(shape.warp_tiles);
-    bytes = warps * (p.from.channels * (shape.warp_packs * kAccessBytes + tap_bytes) +
+    shape.warp_vecs = vecs_of(shape.warp_tiles);
+    bytes = warps * (p.from.channels * (shape.warp_vecs * kAccessBytes + tap_bytes) +
                      shape.warp_tiles * made_bytes);
     if (bytes <= (most > 1 ? kSharedBytes / 2 : kSharedBytes - kStaticBytes)) break;
     if (most == 1) return {};
@@ -104,7 +104,7 @@ std::optional<ChunkPlan> fit_chunks(const Problem& p, const Device& device, int6
 
 // Warps of the launch, as a multiple of what all SMs hold.
 inline double fill_of(const ChunkArgs& args, const Device& device) {
-  return static_cast<double>(args.warps) / device.multiprocessors / 64;
+  return static_cast<double>(args.warps) / device.sms / 64;
 }
 
 }  // namespace gpuopt::conv1d

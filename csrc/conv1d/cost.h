@@ -30,7 +30,7 @@ inline double scatter_of(const Signal& signal) {
 
 // blocks_per_sm: blocks per SM. fill_of: threads of the launch, as a multiple of what all SMs hold.
 inline double blocks_per_sm(const LaunchShape& launch, const Device& device) {
-  return static_cast<double>(launch.blocks) / device.multiprocessors;
+  return static_cast<double>(launch.blocks) / device.sms;
 }
 inline double fill_of(const LaunchShape& launch, const Device& device) {
   return blocks_per_sm(launch, device) * launch.threads / 2048;
@@ -38,8 +38,7 @@ inline double fill_of(const LaunchShape& launch, const Device& device) {
 
 // The number of waves, if each SM holds `blocks` blocks.
 inline double waves_of(const LaunchShape& launch, const Device& device, int blocks) {
-  return static_cast<double>(
-      ceil_div<int64_t>(launch.blocks, int64_t{device.multiprocessors} * blocks));
+  return static_cast<double>(ceil_div<int64_t>(launch.blocks, int64_t{device.sms} * blocks));
 }
 
 }  // namespace gpuopt::conv1d

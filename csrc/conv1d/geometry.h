@@ -114,7 +114,7 @@ inline LaunchShape launch_shape(int64_t blocks, int threads, int64_t shared_byte
   shape.blocks = static_cast<unsigned>(blocks);
   shape.threads = static_cast<unsigned>(threads);
   shape.shared_bytes = static_cast<size_t>(shared_bytes);
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   return shape;
 }
 
@@ -176,8 +176,8 @@ inline VectorRange vectors_of(const Problem& p, const Signal& signal) {
 template <typename Args>
 void set_rows(Args& args, const Problem& p) {
   const VectorRange range = vectors_of(p, p.from);
-  args.first_pack = range.first;
-  args.last_pack = range.last;
+  args.first_vec = range.first;
+  args.last_vec = range.last;
   args.from_size = static_cast<int32_t>(p.from.size);
   args.to_size = static_cast<int32_t>(p.to.size);
   args.padding = static_cast<int32_t>(p.padding);

@@ -67,7 +67,7 @@ struct UpdateProblem {
 };
 
 struct Device {
-  int multiprocessors = 1;
+  int sms = 1;
   // Shared memory that a block can opt in to (64 KiB on sm_75).
   int shared_bytes = 227 << 10;
   // Larger problems are split into several launches, since threads are counted with 31 bits.

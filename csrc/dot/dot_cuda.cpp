@@ -48,8 +48,7 @@ void dot_into(const char* op, const Tensor& self, bool conjugate_self, const Ten
   }
   TensorWorkspace workspace;
   const Problem problem = make_problem(op, self, conjugate_self, tensor, out);
-  check_launch(op, dot(problem, Device{multiprocessor_count()}, workspace,
-                       c10::cuda::getCurrentCUDAStream()));
+  check_launch(op, dot(problem, Device{sm_count()}, workspace, c10::cuda::getCurrentCUDAStream()));
 }
 
 // An out that shares memory with what is read is written when all of it has been, by a copy.
@@ -113,8 +112,7 @@ Tensor dot_fast_atomic_cuda(const Tensor& self, const Tensor& tensor) {
       half ? unfilled({2}, self.options()).select(0, 0) : unfilled({}, self.options());
   if (self.numel() == 0) return out.zero_();
   const Problem problem = make_problem(op, self, /*conjugate_self=*/false, tensor, out);
-  check_launch(op, dot_fast_atomic(problem, Device{multiprocessor_count()},
-                                   c10::cuda::getCurrentCUDAStream()));
+  check_launch(op, dot_fast_atomic(problem, Device{sm_count()}, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 

@@ -11,7 +11,7 @@
 
 namespace gpuopt::dot {
 
-// Blocks of a kernel that a multiprocessor must hold: fewer where sums need more than the registers
+// Blocks of a kernel that a SM must hold: fewer where sums need more than the registers
 // that kBlocks leave.
 template <typename T>
 constexpr int kBlocksOf = sizeof(sum_t<T>) > 8 ? kBlocks / 2 : kBlocks;
@@ -26,8 +26,8 @@ enum class Target : uint8_t {
 struct LineArgs {
   const void *self, *tensor;
   void* to;
-  int64_t packs;
-  uint32_t tail;  // values after the last pack
+  int64_t vecs;
+  uint32_t tail;  // values after the last vector
   Target target;
   bool read_once, conjugate_self, conjugate_out;
 };
@@ -89,8 +89,8 @@ __device__ __forceinline__ V sum_block(V value) {
 template <typename T>
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(const sum_t<T>* sums, T* out, uint32_t splits, bool conjugates) {
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   const sum_t<T>* own = sums + int64_t{blockIdx.x} * splits;
   sum_t<T> value = {};
   for (uint32_t split = threadIdx.x; split < splits; split += blockDim.x) {
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(kFinishThreads)
 // Writes the word that a sum starts, for atomic additions to it.
 template <typename T>
 __global__ void __launch_bounds__(1) zero_kernel(T* out) {
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   out[0] = T{};
   if constexpr (sizeof(T) == 2) out[1] = T{};
 }

@@ -82,15 +82,15 @@ __global__ void add_partial_sums(const float* partial, unsigned blocks, __half* 
 }
 // [f32_partial_sums]
 
-// [packs]
-__device__ float dot_of_packs(const Pack<__half, 8>& a, const Pack<__half, 8>& b) {
+// [vectors]
+__device__ float dot_of_vecs(const Vec<__half, 8>& a, const Vec<__half, 8>& b) {
   float sum = 0.f;
 #pragma unroll
   for (int k = 0; k < 8; ++k) sum += __half2float(a.values[k]) * __half2float(b.values[k]);
   return sum;
 }
 
-__global__ void packs(const __half* self, const __half* tensor, int64_t size, float* partial) {
+__global__ void vectors(const __half* self, const __half* tensor, int64_t size, float* partial) {
   float sum = 0.f;
   const int64_t step = int64_t{gridDim.x} * kThreads, whole = size / 8;
   int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -100,12 +100,12 @@ __global__ void packs(const __half* self, const __half* tensor, int64_t size, fl
   for (; i < whole; i += step) {
     const uint4 a = reinterpret_cast<const uint4*>(self)[i];
     const uint4 b = reinterpret_cast<const uint4*>(tensor)[i];
-    sum += dot_of_packs(pack_of<__half>(a), pack_of<__half>(b));
+    sum += dot_of_vecs(vec_of<__half>(a), vec_of<__half>(b));
   }
   sum = sum_block(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
-// [packs]
+// [vectors]
 
 using Kernel = void (*)(const __half*, const __half*, int64_t, __half*);
 
@@ -145,10 +145,10 @@ unsigned blocks_of(int64_t products, const LadderProblem& problem) {
   return static_cast<unsigned>(max(ceil_div(problem.size, products), int64_t{1}));
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where not
-// every thread would have a pack.
-unsigned blocks_of_packs(const LadderProblem& problem) {
-  const auto most = static_cast<unsigned>(problem.multiprocessors * (2048 / kThreads));
+// As many blocks as are on the GPU at a time, of 2048 threads a SM, or fewer where not
+// every thread would have a vector.
+unsigned blocks_of_vecs(const LadderProblem& problem) {
+  const auto most = static_cast<unsigned>(problem.sms * (2048 / kThreads));
   return min(blocks_of(8 * kThreads, problem), most);
 }
 
@@ -165,7 +165,7 @@ cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& worksp
     return launch_partial_sums(f32_partial_sums, blocks, problem, workspace, stream);
   }
   if (step == 5) {
-    return launch_partial_sums(packs, blocks_of_packs(problem), problem, workspace, stream);
+    return launch_partial_sums(vectors, blocks_of_vecs(problem), problem, workspace, stream);
   }
   return cudaErrorInvalidValue;
 }

@@ -42,7 +42,7 @@ inline constexpr LadderStep kLadder[] = {
     {"f32_partial_sums",
      "no atomic operation: the blocks of block_then_half_atomic leave their sums in f32, and a "
      "second launch of one block adds these, in order, and rounds once"},
-    {"packs",
+    {"vectors",
      "a grid that fills the GPU once takes all products, many a thread in 16-byte loads, so that "
      "few sums are left for the second launch"},
     {"production", "gpuopt::dot, see csrc/dot/README.md"},
@@ -54,11 +54,11 @@ struct LadderProblem {
   int64_t size = 0;
   // The first of two f16, at a multiple of 4 bytes. The second may be overwritten.
   void* out = nullptr;
-  int multiprocessors = 1;
+  int sms = 1;
 };
 
-// The sum of `size` products of f16, by any step but the last; 0 of none. For "packs" both vectors
-// must be aligned to 16 bytes.
+// The sum of `size` products of f16, by any step but the last; 0 of none. For "vectors" both
+// vectors must be aligned to 16 bytes.
 GPUOPT_EXPORT cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& workspace,
                                      cudaStream_t stream);
 

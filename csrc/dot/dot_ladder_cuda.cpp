@@ -21,8 +21,8 @@ Tensor dot_cuda(const Tensor& self, const Tensor& tensor, int64_t step) {
   check_operands(op, 1, self, {"tensor", tensor});
   for (const NamedTensor& argument : {NamedTensor{"self", self}, NamedTensor{"tensor", tensor}}) {
     check_ladder_operand("dot", argument.name, argument.tensor, {at::kHalf});
-    if (std::string_view(kLadder[step].name) == "packs") {
-      check_ladder_packs("dot", kLadder[step].name, argument.name, argument.tensor);
+    if (std::string_view(kLadder[step].name) == "vectors") {
+      check_ladder_vecs("dot", kLadder[step].name, argument.name, argument.tensor);
     }
   }
   const c10::cuda::CUDAGuard guard(self.device());
@@ -30,7 +30,7 @@ Tensor dot_cuda(const Tensor& self, const Tensor& tensor, int64_t step) {
   const Tensor out = at::empty({2}, self.options()).select(0, 0);
   TensorWorkspace workspace;
   const LadderProblem problem{self.const_data_ptr(), tensor.const_data_ptr(), self.numel(),
-                              out.mutable_data_ptr(), multiprocessor_count()};
+                              out.mutable_data_ptr(), sm_count()};
   check_launch(op, ladder_dot(static_cast<int>(step), problem, workspace,
                               c10::cuda::getCurrentCUDAStream()));
   return out;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "dot/dot.h"
-#include "dot/dot_packs.cuh"
 #include "dot/dot_rows.cuh"
 #include "dot/dot_values.cuh"
+#include "dot/dot_vectors.cuh"
 
 namespace gpuopt::dot {
 
@@ -38,20 +38,20 @@ cudaError_t launch_main(const Problem& problem, const Plan& plan, void* to, Targ
   shape.blocks = static_cast<unsigned>(plan.blocks());
   shape.threads = static_cast<unsigned>(plan.threads());
   shape.shared_bytes = plan.shared_bytes;
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   if (plan.path == Path::kLine) {
     LineArgs args;
     args.self = problem.self.data;
     args.tensor = problem.tensor.data;
     args.to = to;
-    args.packs = problem.size / kPackSize<T>;
-    args.tail = static_cast<uint32_t>(problem.size % kPackSize<T>);
+    args.vecs = problem.size / kVecSize<T>;
+    args.tail = static_cast<uint32_t>(problem.size % kVecSize<T>);
     args.target = target;
     args.read_once = plan.read_once;
     args.conjugate_self = plan.conjugate_self;
     args.conjugate_out = plan.conjugate_out;
     return plan.unroll == 1 ? launch_kernel(line_kernel<T, 1>, shape, stream, args)
-                            : launch_kernel(line_kernel<T, kPackUnroll>, shape, stream, args);
+                            : launch_kernel(line_kernel<T, kVecUnroll>, shape, stream, args);
   }
   const Args args = make_args(problem, plan, to, target);
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, args); };
@@ -79,7 +79,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, Workspace& memory,
   shape.blocks = static_cast<unsigned>(problem.rows);
   shape.threads =
       static_cast<unsigned>(std::clamp<int64_t>(pow2_ceil(plan.splits), kWarp, kFinishThreads));
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   return launch_kernel(finish_kernel<T>, shape, stream, static_cast<const sum_t<T>*>(workspace),
                        static_cast<T*>(problem.out), static_cast<uint32_t>(plan.splits),
                        plan.conjugate_out);
@@ -91,7 +91,7 @@ cudaError_t launch_atomic(const Problem& problem, const Plan& plan, cudaStream_t
   // Not cudaMemsetAsync, which takes longer than a kernel that the next one overlaps (2^17 values:
   // see README.md).
   LaunchShape shape;
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   const cudaError_t error =
       launch_kernel(zero_kernel<T>, shape, stream, static_cast<T*>(problem.out));
   if (error != cudaSuccess) return error;

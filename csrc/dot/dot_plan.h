@@ -30,9 +30,9 @@ struct Problem {
 
 enum class Path : uint8_t {
   kLine,  // one row, both operands aligned: a block, or many
-  // Contiguous rows: packs where self's aligned packs are. Those of tensor may lie across two.
+  // Contiguous rows: vectors where self's aligned vectors are. Those of tensor may lie across two.
   kRows,
-  kShortRows,  // aligned rows of few packs: several rows a thread
+  kShortRows,  // aligned rows of few vectors: several rows a thread
   // Other short rows, one after another in memory: copied to shared memory as one piece.
   kTile,
   kValues,  // any strides, value by value
@@ -40,7 +40,7 @@ enum class Path : uint8_t {
 
 struct Plan {
   Path path = Path::kLine;
-  bool shifted = false;     // kRows: a pack of self meets parts of two of tensor
+  bool shifted = false;     // kRows: a vector of self meets parts of two of tensor
   bool read_once = false;   // data makes way in the caches first
   bool rows_first = false;  // kValues: neighbouring lanes take neighbouring rows
   // conj(a) conj(b) is conj(a b), and a conj(b) is conj(conj(a) b).
@@ -50,11 +50,11 @@ struct Plan {
   // A block is x * y threads: y lanes along a row, x rows.
   int x = 1, y = 1;
   int threads() const { return x * y; }
-  int unroll = 1;         // kLine: packs of each operand that a lane has in flight
+  int unroll = 1;         // kLine: vectors of each operand that a lane has in flight
   int rows_per_lane = 1;  // kShortRows, kTile
   size_t shared_bytes = 0;
   int64_t tiles = 1;  // of x * rows_per_lane rows
-  // The units (packs or values) of a row are dealt to `splits` blocks, group by group of what a
+  // The units (vectors or values) of a row are dealt to `splits` blocks, group by group of what a
   // block has in flight. Their sums meet in a workspace that a second launch reads.
   int splits = 1;
   int64_t blocks() const { return tiles * splits; }
@@ -84,42 +84,42 @@ inline void shape_block(Plan& plan, const Problem& problem, int64_t units, int u
 
 inline void split(Plan& plan, const Device& device, int blocks, int64_t units, int unroll) {
   const int64_t groups = ceil_div<int64_t>(units, int64_t{plan.y} * unroll);
-  const int64_t wanted = int64_t{device.multiprocessors} * blocks;
+  const int64_t wanted = int64_t{device.sms} * blocks;
   const int64_t most = std::min(wanted / plan.tiles, groups);
   if (most > 1) plan.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
 }
 
-inline void plan_line(Plan& plan, const Device& device, const Tuning& tuning, int64_t packs) {
+inline void plan_line(Plan& plan, const Device& device, const Tuning& tuning, int64_t vecs) {
   plan.path = Path::kLine;
-  plan.unroll = kPackUnroll;
-  if (packs <= tuning.unsplit_packs) {
+  plan.unroll = kVecUnroll;
+  if (vecs <= tuning.unsplit_vecs) {
     plan.y = static_cast<int>(
-        std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(packs, kPackUnroll)), 32, 2 * kThreads));
+        std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(vecs, kVecUnroll)), 32, 2 * kThreads));
     return;
   }
-  // A pack a lane, as long as the device holds all of them.
-  if (packs <= int64_t{device.multiprocessors} * kBlocks * kThreads) plan.unroll = 1;
+  // A vector a lane, as long as the device holds all of them.
+  if (vecs <= int64_t{device.sms} * kBlocks * kThreads) plan.unroll = 1;
   plan.y = kThreads;
-  const int64_t blocks = int64_t{device.multiprocessors} * tuning.line_blocks;
-  while (plan.y < tuning.line_threads && packs > blocks * plan.y * plan.unroll) plan.y *= 2;
-  split(plan, device, tuning.line_blocks, packs, plan.unroll);
+  const int64_t blocks = int64_t{device.sms} * tuning.line_blocks;
+  while (plan.y < tuning.line_threads && vecs > blocks * plan.y * plan.unroll) plan.y *= 2;
+  split(plan, device, tuning.line_blocks, vecs, plan.unroll);
 }
 
 inline void plan_rows(Plan& plan, const Problem& problem, const Device& device,
-                      const Tuning& tuning, int64_t packs) {
+                      const Tuning& tuning, int64_t vecs) {
   plan.path = Path::kRows;
-  const int unroll = plan.shifted ? kShiftedUnroll : kPackUnroll;
-  shape_block(plan, problem, packs, unroll, 4);
-  if (packs > tuning.unsplit_packs) {
-    split(plan, device, plan.shifted ? tuning.shifted_blocks : tuning.row_blocks, packs, unroll);
+  const int unroll = plan.shifted ? kShiftedUnroll : kVecUnroll;
+  shape_block(plan, problem, vecs, unroll, 4);
+  if (vecs > tuning.unsplit_vecs) {
+    split(plan, device, plan.shifted ? tuning.shifted_blocks : tuning.row_blocks, vecs, unroll);
   }
 }
 
-inline void plan_short_rows(Plan& plan, const Problem& problem, int64_t packs) {
+inline void plan_short_rows(Plan& plan, const Problem& problem, int64_t vecs) {
   plan.path = Path::kShortRows;
-  plan.y = static_cast<int>(pow2_ceil(packs));
+  plan.y = static_cast<int>(pow2_ceil(vecs));
   plan.x = kThreads / plan.y;
-  plan.rows_per_lane = kPackUnroll;
+  plan.rows_per_lane = kVecUnroll;
   plan.tiles = ceil_div<int64_t>(problem.rows, int64_t{plan.x} * plan.rows_per_lane);
 }
 
@@ -131,7 +131,7 @@ inline void plan_tile(Plan& plan, const Problem& problem, const Tuning& tuning, 
   plan.y = static_cast<int>(pow2_ceil(
       std::max(ceil_div<int64_t>(problem.size, 32), ceil_div(kThreads * row_bytes, kShared))));
   plan.x = kThreads / plan.y;
-  // At least so many rows that every tile begins at a whole pack.
+  // At least so many rows that every tile begins at a whole vector.
   const int64_t least = std::max(1, values / plan.x);
   plan.rows_per_lane = static_cast<int>(
       std::clamp<int64_t>(tuning.tile_bytes / (plan.x * row_bytes) / least, 1, 16) * least);
@@ -156,10 +156,10 @@ inline void plan_values(Plan& plan, const Problem& problem, const Device& device
     plan.y = static_cast<int>(
         std::min<int64_t>(kThreads / plan.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll))));
     plan.x = std::max(plan.x, 32 / plan.y);
-    // A multiprocessor holds no more than 32 blocks: of one warp each they would be half of what it
+    // A SM holds no more than 32 blocks: of one warp each they would be half of what it
     // has room for. (Not measured.)
     while (2 * plan.x * plan.y <= kThreads &&
-           ceil_div<int64_t>(problem.rows, 2 * plan.x) >= int64_t{32} * device.multiprocessors) {
+           ceil_div<int64_t>(problem.rows, 2 * plan.x) >= int64_t{32} * device.sms) {
       plan.x *= 2;
     }
     plan.tiles = ceil_div<int64_t>(problem.rows, plan.x);
@@ -189,19 +189,19 @@ inline Plan make_plan(const Problem& problem, const Device& device, const Tuning
                           (one_row || (self.row_stride - tensor.row_stride) % values == 0);
   const bool aligned =
       same_shift && detail::misalignment(self) == 0 && (one_row || self.row_stride % values == 0);
-  const int64_t packs = problem.size / values;
+  const int64_t vecs = problem.size / values;
   const bool back_to_back = contiguous && !one_row && self.row_stride == problem.size &&
                             tensor.row_stride == problem.size && detail::starts_aligned(problem);
-  const bool whole_packs = aligned && problem.size % values == 0;
+  const bool whole_vecs = aligned && problem.size % values == 0;
   if (contiguous && aligned && one_row) {
-    detail::plan_line(plan, device, tuning, packs);
-  } else if (contiguous && whole_packs && packs <= tuning.short_row_packs) {
-    detail::plan_short_rows(plan, problem, packs);
-  } else if (back_to_back && !whole_packs && problem.size * item <= tuning.tile_row_bytes) {
+    detail::plan_line(plan, device, tuning, vecs);
+  } else if (contiguous && whole_vecs && vecs <= tuning.short_row_vecs) {
+    detail::plan_short_rows(plan, problem, vecs);
+  } else if (back_to_back && !whole_vecs && problem.size * item <= tuning.tile_row_bytes) {
     detail::plan_tile(plan, problem, tuning, static_cast<int>(values));
-  } else if (contiguous && (whole_packs || packs >= 4)) {
+  } else if (contiguous && (whole_vecs || vecs >= 4)) {
     plan.shifted = !same_shift;
-    detail::plan_rows(plan, problem, device, tuning, packs);
+    detail::plan_rows(plan, problem, device, tuning, vecs);
   } else {
     detail::plan_values(plan, problem, device, tuning);
   }

@@ -8,24 +8,24 @@ namespace gpuopt::dot {
 
 extern __shared__ uint4 shared[];
 
-// Aligned rows of few packs, a pack a lane: y lanes take kPackUnroll rows, which lie x apart so
+// Aligned rows of few vectors, a vector a lane: y lanes take kVecUnroll rows, which lie x apart so
 // that a block reads a run of rows at a time.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     short_rows_kernel(const __grid_constant__ Args args) {
   using V = sum_t<T>;
-  constexpr int N = kPackSize<T>, kRows = kPackUnroll;
-  let_next_grid_start();
-  wait_for_grid_before();
+  constexpr int N = kVecSize<T>, kRows = kVecUnroll;
+  launch_dependents();
+  grid_dependency_wait();
   const uint32_t lane = threadIdx.x & (args.y - 1);
   const int64_t first = int64_t{blockIdx.x} * (args.x * kRows) + threadIdx.x / args.y;
-  const bool has_pack = lane * N < args.size;
+  const bool has_vec = lane * N < args.size;
 
   uint4 a[kRows], b[kRows];
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
     const int64_t row = first + k * args.x;
-    const bool valid = has_pack && row < args.rows;
+    const bool valid = has_vec && row < args.rows;
     a[k] = load_16_bytes(static_cast<const T*>(args.self) + row * args.self_row_stride + lane * N,
                          valid, args.read_once);
     b[k] =
@@ -36,22 +36,22 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   for (int k = 0; k < kRows; ++k) {
     const int64_t row = first + k * args.x;
     const V own = dot_of<T>(a[k], b[k], args.conjugate_self);
-    const V sum = sum_lanes(has_pack ? own : V{}, args.y);
+    const V sum = sum_lanes(has_vec ? own : V{}, args.y);
     if (lane == 0 && row < args.rows) {
       emit<T>(args.to, args.target, row, 0, 1, sum, args.conjugate_out);
     }
   }
 }
 
-// Short rows one after another in memory that aren't whole packs: a block copies its rows of both
+// Short rows one after another in memory that aren't whole vectors: a block copies its rows of both
 // operands to shared memory, each as one piece, and y lanes a row sum there.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const __grid_constant__ Args args) {
   using V = sum_t<T>;
-  constexpr uint32_t N = kPackSize<T>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  constexpr uint32_t N = kVecSize<T>;
+  launch_dependents();
+  grid_dependency_wait();
   const uint32_t rows = args.x * args.rows_per_lane;
   const int64_t first = int64_t{blockIdx.x} * rows;
   const auto here = static_cast<uint32_t>(min(args.rows - first, int64_t{rows}));

@@ -37,13 +37,13 @@ __device__ __forceinline__ V sum_in_pairs(V (&values)[N]) {
   return values[0];
 }
 
-// The dot product of two packs.
+// The dot product of two vectors.
 template <typename T>
 __device__ __forceinline__ sum_t<T> dot_of(const uint4& self, const uint4& tensor,
                                            bool conjugates) {
   using V = sum_t<T>;
-  constexpr int N = kPackSize<T>;
-  const auto a = pack_of<T>(self), b = pack_of<T>(tensor);
+  constexpr int N = kVecSize<T>;
+  const auto a = vec_of<T>(self), b = vec_of<T>(tensor);
   const auto factor = [&](int i) { return conjugate(to_compute(a.values[i]), conjugates); };
   if constexpr (N == 1) {
     return multiply(factor(0), to_compute(b.values[0]));

@@ -14,8 +14,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     values_kernel(const __grid_constant__ Args args) {
   using V = sum_t<T>;
   constexpr int kUnroll = kUnrollOf<T>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile), splits = args.splits.divisor;
   const uint32_t x = args.rows_first ? threadIdx.x & (args.x - 1) : threadIdx.x / args.y;

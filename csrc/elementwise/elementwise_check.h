@@ -14,7 +14,7 @@ inline void check_inputs(const char* op, std::initializer_list<NamedTensor> inpu
   check_broadcast(op, inputs);
 }
 
-// In-place: the result must fit self's shape and dtype.
+// In-position: the result must fit self's shape and dtype.
 inline void check_inplace(const char* op, const at::Tensor& self, const at::Tensor& other) {
   check_inputs(op, {{"self", self}, {"other", other}});
   if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;

@@ -1,6 +1,6 @@
-// Derivatives of the element-wise operators: reverse mode, forward mode, and what in-place and out=
-// owe to autograd. Backward formulas call differentiable operators, so higher derivatives follow.
-// The engine itself sums a gradient to its input's shape and casts it to its dtype.
+// Derivatives of the element-wise operators: reverse mode, forward mode, and what in-position and
+// out= owe to autograd. Backward formulas call differentiable operators, so higher derivatives
+// follow. The engine itself sums a gradient to its input's shape and casts it to its dtype.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -111,8 +111,8 @@ struct FmaBackward : ProductNode {
 };
 
 // Sums the terms of a tangent and gives it the result's shape and dtype. `own` is an input's
-// tangent itself, of which the result's may not be an alias: in-place operators on the result write
-// to it.
+// tangent itself, of which the result's may not be an alias: in-position operators on the result
+// write to it.
 Tensor sum_tangents(const Tensor& result, std::initializer_list<Tensor> products,
                     const Tensor& own = {}) {
   Tensor sum;
@@ -199,7 +199,7 @@ Tensor fma_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b, const
   return result;
 }
 
-// ---------------------------------------------------------------- in-place
+// ---------------------------------------------------------------- in-position
 
 // A tangent that self already has is overwritten like self, since views of self may share it.
 void set_inplace_tangent(const Tensor& self, const Tensor& tangent) {

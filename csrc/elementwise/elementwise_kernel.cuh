@@ -20,35 +20,35 @@ struct VectorArgs {
   int64_t numel;
 };
 
-template <typename F, typename T, int kThreads, int kPacks>
+template <typename F, typename T, int kThreads, int kVecs>
 __global__ void __launch_bounds__(kThreads)
     vector_kernel(const F f, const VectorArgs<F::kInputs + 1> args) {
-  constexpr int N = kPackSize<T>;
-  const int64_t packs = args.numel / N;
-  const int64_t first = int64_t{blockIdx.x} * (kThreads * kPacks) + threadIdx.x;
+  constexpr int N = kVecSize<T>;
+  const int64_t vecs = args.numel / N;
+  const int64_t first = int64_t{blockIdx.x} * (kThreads * kVecs) + threadIdx.x;
   T* const out = static_cast<T*>(args.data[0]);
   // All loads of a thread are issued before the first value is used.
-  Pack<T, N> in[kPacks][F::kInputs];
+  Vec<T, N> in[kVecs][F::kInputs];
 #pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t pack = first + u * kThreads;
-    if (pack >= packs) break;
+  for (int u = 0; u < kVecs; ++u) {
+    const int64_t vec = first + u * kThreads;
+    if (vec >= vecs) break;
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
-      in[u][k] = load_pack<T, N>(static_cast<const T*>(args.data[k + 1]) + pack * N);
+      in[u][k] = load_vec<T, N>(static_cast<const T*>(args.data[k + 1]) + vec * N);
     }
   }
 #pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t pack = first + u * kThreads;
-    if (pack >= packs) break;
-    store_pack(out + pack * N, apply<F, T, N>(f, in[u]));
+  for (int u = 0; u < kVecs; ++u) {
+    const int64_t vec = first + u * kThreads;
+    if (vec >= vecs) break;
+    store_vec(out + vec * N, apply<F, T, N>(f, in[u]));
   }
 
-  // The last values that fill no pack: one thread each, in the last block.
-  const int64_t tail = packs * N + threadIdx.x;
+  // The last values that fill no vector: one thread each, in the last block.
+  const int64_t tail = vecs * N + threadIdx.x;
   if (blockIdx.x == gridDim.x - 1 && tail < args.numel) {
-    Pack<T, 1> x[F::kInputs];
+    Vec<T, 1> x[F::kInputs];
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       x[k].values[0] = static_cast<const T*>(args.data[k + 1])[tail];
@@ -94,43 +94,43 @@ __device__ __forceinline__ void find_offsets(const StridedArgs<kOperands>& args,
 }
 
 template <typename T, int N>
-__device__ __forceinline__ Pack<T, N> repeat(T value) {
-  Pack<T, N> pack;
+__device__ __forceinline__ Vec<T, N> repeat(T value) {
+  Vec<T, N> vec;
 #pragma unroll
-  for (int i = 0; i < N; ++i) pack.values[i] = value;
-  return pack;
+  for (int i = 0; i < N; ++i) vec.values[i] = value;
+  return vec;
 }
 
 template <typename T, int N>
-__device__ __forceinline__ void store_values(T* address, const Pack<T, N>& pack, int count) {
+__device__ __forceinline__ void store_values(T* address, const Vec<T, N>& vec, int count) {
   if (count == N) {
-    store_pack(address, pack);
+    store_vec(address, vec);
     return;
   }
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    if (i < count) address[i] = pack.values[i];
+    if (i < count) address[i] = vec.values[i];
   }
 }
 
 // ---------------------------------------------------------------- kRows
 
-template <typename T, Access kAccess, int N = kPackSize<T>>
-__device__ __forceinline__ Pack<T, N> load_row_pack(const void* data, DType dtype, uint32_t offset,
-                                                    uint32_t available) {
+template <typename T, Access kAccess, int N = kVecSize<T>>
+__device__ __forceinline__ Vec<T, N> load_row_vec(const void* data, DType dtype, uint32_t offset,
+                                                  uint32_t available) {
   if constexpr (kAccess == Access::kConverted) {
-    Pack<T, N> pack;
+    Vec<T, N> vec;
     with_input_type<T>(dtype, [&](auto type) {
       using S = decltype(type);
       const auto from = load_values<S, N>(static_cast<const S*>(data) + offset);
 #pragma unroll
-      for (int i = 0; i < N; ++i) pack.values[i] = convert<T>(from.values[i]);
+      for (int i = 0; i < N; ++i) vec.values[i] = convert<T>(from.values[i]);
     });
-    return pack;
+    return vec;
   } else if constexpr (kAccess == Access::kUnaligned) {
-    return load_pack_unaligned(static_cast<const T*>(data) + offset, available);
+    return load_vec_unaligned(static_cast<const T*>(data) + offset, available);
   } else {
-    return load_pack<T, N>(static_cast<const T*>(data) + offset);
+    return load_vec<T, N>(static_cast<const T*>(data) + offset);
   }
 }
 
@@ -147,25 +147,25 @@ __device__ __forceinline__ T load_value(const void* data, DType dtype, uint32_t 
   }
 }
 
-// args.sizes[0] counts packs; a stride along dimension 0 is that of a pack, or 0 to repeat a value.
-template <typename F, typename T, Access kAccess, int kThreads, int kPacks>
+// args.sizes[0] counts vectors; a stride along dimension 0 is that of a vector, or 0 to repeat a
+// value.
+template <typename F, typename T, Access kAccess, int kThreads, int kVecs>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
-  constexpr int N = kPackSize<T>;
-  const uint32_t packs = args.numel / N;
-  const uint32_t packs_per_row = args.num_dims == 1 ? packs : args.sizes[0].divisor;
-  const uint32_t first = blockIdx.x * (kThreads * kPacks) + threadIdx.x;
-  uint32_t offsets[kPacks][F::kInputs + 1];
-  Pack<T, N> in[kPacks][F::kInputs];
+  constexpr int N = kVecSize<T>;
+  const uint32_t vecs = args.numel / N;
+  const uint32_t vecs_per_row = args.num_dims == 1 ? vecs : args.sizes[0].divisor;
+  const uint32_t first = blockIdx.x * (kThreads * kVecs) + threadIdx.x;
+  uint32_t offsets[kVecs][F::kInputs + 1];
+  Vec<T, N> in[kVecs][F::kInputs];
 #pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const uint32_t pack = first + u * kThreads;
-    if (pack >= packs) break;
-    find_offsets(args, pack, offsets[u]);
-    // Values of the row from this pack on.
-    const uint32_t column =
-        args.num_dims == 1 ? pack : pack - args.sizes[0].div(pack) * packs_per_row;
-    const uint32_t available = (packs_per_row - column) * N;
+  for (int u = 0; u < kVecs; ++u) {
+    const uint32_t vec = first + u * kThreads;
+    if (vec >= vecs) break;
+    find_offsets(args, vec, offsets[u]);
+    // Values of the row from this vector on.
+    const uint32_t column = args.num_dims == 1 ? vec : vec - args.sizes[0].div(vec) * vecs_per_row;
+    const uint32_t available = (vecs_per_row - column) * N;
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       const void* const data = args.data[k + 1];
@@ -173,20 +173,20 @@ __global__ void __launch_bounds__(kThreads)
       if (args.strides[k + 1][0] == 0) {
         in[u][k] = repeat<T, N>(load_value<T, kAccess>(data, args.dtypes[k + 1], offset));
       } else {
-        in[u][k] = load_row_pack<T, kAccess>(data, args.dtypes[k + 1], offset, available);
+        in[u][k] = load_row_vec<T, kAccess>(data, args.dtypes[k + 1], offset, available);
       }
     }
   }
 #pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    if (first + u * kThreads >= packs) break;
-    store_pack(static_cast<T*>(args.data[0]) + offsets[u][0], apply<F, T, N>(f, in[u]));
+  for (int u = 0; u < kVecs; ++u) {
+    if (first + u * kThreads >= vecs) break;
+    store_vec(static_cast<T*>(args.data[0]) + offsets[u][0], apply<F, T, N>(f, in[u]));
   }
 
-  // A single row may end inside a pack: one thread each for the values left, in the last block.
-  const uint32_t tail = packs * N + threadIdx.x;
+  // A single row may end inside a vector: one thread each for the values left, in the last block.
+  const uint32_t tail = vecs * N + threadIdx.x;
   if (blockIdx.x == gridDim.x - 1 && tail < args.numel) {
-    Pack<T, 1> x[F::kInputs];
+    Vec<T, 1> x[F::kInputs];
 #pragma unroll
     for (int k = 0; k < F::kInputs; ++k) {
       const uint32_t offset = args.strides[k + 1][0] == 0 ? 0 : tail;
@@ -200,27 +200,27 @@ __global__ void __launch_bounds__(kThreads)
 
 // `count` of the `available` values from `address` on, `stride` apart.
 template <typename T, int N>
-__device__ __forceinline__ Pack<T, N> load_strided(const T* address, uint32_t stride, int count,
-                                                   uint32_t available) {
+__device__ __forceinline__ Vec<T, N> load_strided(const T* address, uint32_t stride, int count,
+                                                  uint32_t available) {
   if (count == N) {
     if (stride == 1) {
-      return load_pack_unaligned(address, available);
+      return load_vec_unaligned(address, available);
     }
     if (stride == 0) return repeat<T, N>(*address);
   }
-  Pack<T, N> pack{};
+  Vec<T, N> vec{};
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    if (i < count) pack.values[i] = address[i * stride];
+    if (i < count) vec.values[i] = address[i * stride];
   }
-  return pack;
+  return vec;
 }
 
-// Packs that run on from row to row of a dense, aligned output.
+// Vectors that run on from row to row of a dense, aligned output.
 template <typename F, typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     packed_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
-  constexpr int N = kPackSize<T>;
+  constexpr int N = kVecSize<T>;
   const int64_t from = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   if (from >= args.numel) return;
   const auto index = static_cast<uint32_t>(from);
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t row_offsets[F::kInputs + 1] = {};
   add_outer_offsets(args, 1, row, row_offsets);
 
-  Pack<T, N> in[F::kInputs];
+  Vec<T, N> in[F::kInputs];
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
     const T* const data = static_cast<const T*>(args.data[k + 1]);
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kThreads)
   if (column + count > inner) {
     // Value by value, every address known before the first value arrives. Rows follow each other by
     // the stride of dimension 1, until that wraps too: at most once, for the plan sends planes
-    // smaller than a pack to kGeneral.
+    // smaller than a vector to kGeneral.
     uint32_t plane = row;
     const uint32_t row_in_plane = args.num_dims == 2 ? row : args.sizes[1].divmod(plane);
     const uint32_t rows = args.sizes[1].divisor - row_in_plane;
@@ -274,25 +274,25 @@ __global__ void __launch_bounds__(kThreads)
   store_values(static_cast<T*>(args.data[0]) + index, apply<F, T, N>(f, in), count);
 }
 
-// Rows apart: each row is cut where its output crosses 16-byte boundaries, so that all packs but
+// Rows apart: each row is cut where its output crosses 16-byte boundaries, so that all vectors but
 // its first and last are stored whole, whatever the row's alignment.
 template <typename F, typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     packed_rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args,
-                       const FastDiv packs_per_row, const uint32_t packs) {
-  constexpr int N = kPackSize<T>;
+                       const FastDiv vecs_per_row, const uint32_t vecs) {
+  constexpr int N = kVecSize<T>;
   uint32_t row = blockIdx.x * kThreads + threadIdx.x;
-  if (row >= packs) return;
-  const uint32_t pack = packs_per_row.divmod(row);
+  if (row >= vecs) return;
+  const uint32_t vec = vecs_per_row.divmod(row);
 
   uint32_t offsets[F::kInputs + 1] = {};
   add_outer_offsets(args, 1, row, offsets);
   T* out = static_cast<T*>(args.data[0]) + offsets[0];
   const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out) / sizeof(T) % N);
-  const RowSpan span = row_span(pack, shift, N, args.sizes[0].divisor);
+  const RowSpan span = row_span(vec, shift, N, args.sizes[0].divisor);
   const int count = span.end - span.begin;
 
-  Pack<T, N> in[F::kInputs];
+  Vec<T, N> in[F::kInputs];
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
     const uint32_t stride = args.strides[k + 1][0];
@@ -300,7 +300,7 @@ __global__ void __launch_bounds__(kThreads)
     in[k] = load_strided<T, N>(data + span.begin * stride, stride, count,
                                args.sizes[0].divisor - span.begin);
   }
-  const Pack<T, N> result = apply<F, T, N>(f, in);
+  const Vec<T, N> result = apply<F, T, N>(f, in);
   store_values(out + span.begin, result, count);
 }
 
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kThreads)
     general_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kSteps) + threadIdx.x;
   uint32_t offsets[kSteps][F::kInputs + 1];
-  Pack<T, 1> in[kSteps][F::kInputs];
+  Vec<T, 1> in[kSteps][F::kInputs];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
     const int64_t index = first + s * kThreads;
@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     });
   }
-  Pack<T, 1> result[kSteps];
+  Vec<T, 1> result[kSteps];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) result[s] = apply<F, T, 1>(f, in[s]);
   with_output_type<T>(args.dtypes[0], [&](auto type) {

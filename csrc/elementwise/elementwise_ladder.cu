@@ -26,18 +26,18 @@ __global__ void grid_stride(const float* self, const float* other, float* out, i
 }
 // [grid_stride]
 
-// [packs]
-__global__ void packs(const float* self, const float* other, float* out, int64_t size) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x, packs = size / 4;
+// [vectors]
+__global__ void vectors(const float* self, const float* other, float* out, int64_t size) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x, vecs = size / 4;
   int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < size % 4) out[packs * 4 + i] = self[packs * 4 + i] * other[packs * 4 + i];
-  for (; i < packs; i += step) {
+  if (i < size % 4) out[vecs * 4 + i] = self[vecs * 4 + i] * other[vecs * 4 + i];
+  for (; i < vecs; i += step) {
     const float4 a = reinterpret_cast<const float4*>(self)[i];
     const float4 b = reinterpret_cast<const float4*>(other)[i];
     reinterpret_cast<float4*>(out)[i] = make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
   }
 }
-// [packs]
+// [vectors]
 
 // [half_scalar]
 __global__ void half_scalar(const __half* self, const __half* other, __half* out, int64_t size) {
@@ -58,7 +58,7 @@ __global__ void half2_pairs(const __half* self, const __half* other, __half* out
 }
 // [half2]
 
-// [half_packs]
+// [half_vectors]
 __device__ unsigned mul_pairs(unsigned a, unsigned b) {
   const __half2 both =
       __hmul2(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
@@ -67,27 +67,27 @@ __device__ unsigned mul_pairs(unsigned a, unsigned b) {
 
 // Of uint4, as an aligned struct of four __half2 is moved by four accesses: the class copies
 // itself.
-__global__ void half_packs(const __half* self, const __half* other, __half* out, int64_t size) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, packs = size / 8;
-  if (i < size % 8) out[packs * 8 + i] = __hmul(self[packs * 8 + i], other[packs * 8 + i]);
-  if (i >= packs) return;
+__global__ void half_vectors(const __half* self, const __half* other, __half* out, int64_t size) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, vecs = size / 8;
+  if (i < size % 8) out[vecs * 8 + i] = __hmul(self[vecs * 8 + i], other[vecs * 8 + i]);
+  if (i >= vecs) return;
   const uint4 a = reinterpret_cast<const uint4*>(self)[i];
   const uint4 b = reinterpret_cast<const uint4*>(other)[i];
   reinterpret_cast<uint4*>(out)[i] = make_uint4(mul_pairs(a.x, b.x), mul_pairs(a.y, b.y),
                                                 mul_pairs(a.z, b.z), mul_pairs(a.w, b.w));
 }
-// [half_packs]
+// [half_vectors]
 
 // A thread for every `values` elements.
 unsigned blocks_for_all(const LadderProblem& problem, int64_t values) {
   return static_cast<unsigned>(ceil_div(problem.size, kThreads * values));
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where each
+// As many blocks as are on the GPU at a time, of 2048 threads a SM, or fewer where each
 // thread would not have `values`.
 unsigned blocks_to_fill(const LadderProblem& problem, int64_t values) {
-  return static_cast<unsigned>(min(ceil_div(problem.size, kThreads * values),
-                                   int64_t{problem.multiprocessors} * (2048 / kThreads)));
+  return static_cast<unsigned>(
+      min(ceil_div(problem.size, kThreads * values), int64_t{problem.sms} * (2048 / kThreads)));
 }
 
 template <typename T>
@@ -105,10 +105,10 @@ cudaError_t ladder_mul(int step, const LadderProblem& problem, cudaStream_t stre
   if (problem.size == 0) return cudaSuccess;
   if (step == 0) return launch(one_a_thread, blocks_for_all(problem, 1), problem, stream);
   if (step == 1) return launch(grid_stride, blocks_to_fill(problem, 1), problem, stream);
-  if (step == 2) return launch(packs, blocks_to_fill(problem, 4), problem, stream);
+  if (step == 2) return launch(vectors, blocks_to_fill(problem, 4), problem, stream);
   if (step == 3) return launch(half_scalar, blocks_for_all(problem, 1), problem, stream);
   if (step == 4) return launch(half2_pairs, blocks_for_all(problem, 2), problem, stream);
-  if (step == 5) return launch(half_packs, blocks_for_all(problem, 8), problem, stream);
+  if (step == 5) return launch(half_vectors, blocks_for_all(problem, 8), problem, stream);
   return cudaErrorInvalidValue;
 }
 

@@ -36,13 +36,13 @@ Tensor mul_cuda(const Tensor& self, const Tensor& other, int64_t step) {
   for (const NamedTensor& argument : {NamedTensor{"self", self}, NamedTensor{"other", other}}) {
     check_ladder_operand("mul", argument.name, argument.tensor,
                          {known.starts_with("half") ? at::kHalf : at::kFloat});
-    if (known.ends_with("packs")) check_ladder_packs("mul", name, argument.name, argument.tensor);
+    if (known.ends_with("vectors")) check_ladder_vecs("mul", name, argument.name, argument.tensor);
     if (known == "half2") check_pairs(name, argument);
   }
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor out = at::empty(self.sizes(), self.options());
   const LadderProblem problem{self.const_data_ptr(), other.const_data_ptr(), out.mutable_data_ptr(),
-                              self.numel(), multiprocessor_count()};
+                              self.numel(), sm_count()};
   check_launch("gpuopt_ladder::mul",
                ladder_mul(static_cast<int>(step), problem, c10::cuda::getCurrentCUDAStream()));
   return out;

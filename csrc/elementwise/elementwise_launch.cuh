@@ -11,16 +11,16 @@
 namespace gpuopt::elementwise {
 
 // Launch shapes, measured on an H200 with mul (microseconds, f32 / bf16; L2 flushed):
-//   dense, 2^25:  128 threads x 1 pack 98.1 / 52.7, x 2 98.5 / 52.1, x 4 99.0 / 52.8;
+//   dense, 2^25:  128 threads x 1 vector 98.1 / 52.7, x 2 98.5 / 52.1, x 4 99.0 / 52.8;
 //                 256 x 1 98.4 / 53.0, 512 x 1 98.8 / 53.1, 1024 x 1 98.5 / 53.0
 //   dense, 2^28:  128 x 1 734.9 / 370.6, x 2 737.2 / 371.5
 //   dense, 2^14 (f32, CUDA graph): 128 x 1 1.41, x 2 1.44, x 4 1.54, 256 x 1 1.42
 //   rows, (64,256,56,56) * (256,1,1):  128 x 1 100.8 / 54.4, x 2 102.9 / 56.9
 //   rows, (16384,1) * (4096):  128 x 1 83.4 / 44.2, x 2 62.6 / 38.6
-// One pack a thread, but for half types of middling size, where ATen's two are 1% ahead of one, and
-// for rows whose traffic is mostly writes.
+// One vector a thread, but for half types of middling size, where ATen's two are 1% ahead of one,
+// and for rows whose traffic is mostly writes.
 constexpr int kThreads = 128;
-constexpr int64_t kTwoPacksFrom = 1 << 19, kTwoPacksBelow = 1 << 24;
+constexpr int64_t kTwoVecsFrom = 1 << 19, kTwoVecsBelow = 1 << 24;
 constexpr int kTileThreads = 256;
 
 template <int kOperands>
@@ -60,15 +60,15 @@ cudaError_t launch_vector(const F& f, const Problem& problem, const Plan& plan,
   VectorArgs<F::kInputs + 1> args{};
   for (int k = 0; k <= F::kInputs; ++k) args.data[k] = problem.operands[k].data;
   args.numel = plan.numel;
-  const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
+  const int64_t vecs = ceil_div<int64_t>(plan.numel, kVecSize<T>);
   if constexpr (sizeof(T) == 2) {
-    if (packs >= kTwoPacksFrom && packs < kTwoPacksBelow) {
+    if (vecs >= kTwoVecsFrom && vecs < kTwoVecsBelow) {
       vector_kernel<F, T, kThreads, 2>
-          <<<blocks_for(packs, kThreads * 2), kThreads, 0, stream>>>(f, args);
+          <<<blocks_for(vecs, kThreads * 2), kThreads, 0, stream>>>(f, args);
       return cudaGetLastError();
     }
   }
-  vector_kernel<F, T, kThreads, 1><<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
+  vector_kernel<F, T, kThreads, 1><<<blocks_for(vecs, kThreads), kThreads, 0, stream>>>(f, args);
   return cudaGetLastError();
 }
 
@@ -85,18 +85,18 @@ inline bool mostly_writes(const Problem& problem, const Plan& plan) {
 template <typename F, typename T, Access kAccess>
 cudaError_t launch_rows(const F& f, const Problem& problem, const Plan& plan, cudaStream_t stream) {
   auto args = strided_args<F::kInputs + 1>(problem, plan);
-  args.sizes[0] = divide_by(std::max<int64_t>(plan.sizes[0] / kPackSize<T>, 1));
-  for (auto& strides : args.strides) strides[0] *= kPackSize<T>;
-  const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
+  args.sizes[0] = divide_by(std::max<int64_t>(plan.sizes[0] / kVecSize<T>, 1));
+  for (auto& strides : args.strides) strides[0] *= kVecSize<T>;
+  const int64_t vecs = ceil_div<int64_t>(plan.numel, kVecSize<T>);
   if constexpr (kAccess == Access::kAligned && sizeof(T) >= 2) {
-    if (packs >= kTwoPacksFrom && mostly_writes(problem, plan)) {
+    if (vecs >= kTwoVecsFrom && mostly_writes(problem, plan)) {
       rows_kernel<F, T, kAccess, kThreads, 2>
-          <<<blocks_for(packs, kThreads * 2), kThreads, 0, stream>>>(f, args);
+          <<<blocks_for(vecs, kThreads * 2), kThreads, 0, stream>>>(f, args);
       return cudaGetLastError();
     }
   }
   rows_kernel<F, T, kAccess, kThreads, 1>
-      <<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
+      <<<blocks_for(vecs, kThreads), kThreads, 0, stream>>>(f, args);
   return cudaGetLastError();
 }
 
@@ -106,12 +106,12 @@ cudaError_t launch_packed(const F& f, const Problem& problem, const Plan& plan,
   const auto args = strided_args<F::kInputs + 1>(problem, plan);
   if (plan.by_rows) {
     const auto rows = static_cast<uint32_t>(plan.numel / plan.sizes[0]);
-    const uint32_t packs = rows * plan.packs_per_row;
-    packed_rows_kernel<F, T, kThreads><<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(
-        f, args, FastDiv(plan.packs_per_row), packs);
+    const uint32_t vecs = rows * plan.vecs_per_row;
+    packed_rows_kernel<F, T, kThreads><<<blocks_for(vecs, kThreads), kThreads, 0, stream>>>(
+        f, args, FastDiv(plan.vecs_per_row), vecs);
   } else {
-    const int64_t packs = ceil_div<int64_t>(plan.numel, kPackSize<T>);
-    packed_kernel<F, T, kThreads><<<blocks_for(packs, kThreads), kThreads, 0, stream>>>(f, args);
+    const int64_t vecs = ceil_div<int64_t>(plan.numel, kVecSize<T>);
+    packed_kernel<F, T, kThreads><<<blocks_for(vecs, kThreads), kThreads, 0, stream>>>(f, args);
   }
   return cudaGetLastError();
 }

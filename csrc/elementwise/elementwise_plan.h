@@ -23,7 +23,7 @@ struct Operand {
 };
 
 // operands[0] is written, operands[1 .. num_inputs] are read. Inputs may alias the output exactly
-// (in-place) but must not overlap it partially; the output has no two elements at one address.
+// (in-position) but must not overlap it partially; the output has no two elements at one address.
 struct Problem {
   int num_inputs = 0;
   int num_dims = 0;
@@ -34,16 +34,17 @@ struct Problem {
 
 // How a launch walks the output. Each path takes every problem that the ones before it refuse.
 enum class Path : uint8_t {
-  // All operands dense in the same order and aligned: straight 16-byte packs.
+  // All operands dense in the same order and aligned: straight 16-byte vectors.
   kVector,
-  // Rows of whole, aligned output packs; each input is a pack at the same place of its own row, or
+  // Rows of whole, aligned output vectors; each input is a vector at the same position of its own
+  // row, or
   // one value repeated (broadcasting along or across rows, slices, mixed types).
   kRows,
   // One type; some input is contiguous along another dimension than the output: square tiles that
   // turn through shared memory.
   kTiled,
-  // One type, output rows contiguous: packs that may cross from row to row of a dense output, or
-  // ragged rows of any other. Inputs are read as packs where they can be, else value by value.
+  // One type, output rows contiguous: vectors that may cross from row to row of a dense output, or
+  // ragged rows of any other. Inputs are read as vectors where they can be, else value by value.
   kPacked,
   // Anything: any strides, any mix of types, one value per thread and step.
   kGeneral,
@@ -53,7 +54,7 @@ enum class Path : uint8_t {
 enum class Access : uint8_t {
   kAligned,    // one type, every row of every input aligned to 16 bytes
   kUnaligned,  // one type, any alignment
-  kConverted,  // mixed types, every pack aligned to its size (at most 16 bytes)
+  kConverted,  // mixed types, every vector aligned to its size (at most 16 bytes)
 };
 
 struct Plan {
@@ -63,18 +64,18 @@ struct Plan {
   int64_t sizes[kMaxDims] = {};
   int64_t strides[kMaxOperands][kMaxDims] = {};
   int64_t numel = 1;
-  int values_per_pack = 1;
+  int values_per_vec = 1;
   bool linear[kMaxOperands] = {};  // element i of the iteration space is at data + i
-  // kPacked: rows of the innermost dimension are walked apart, each cut into packs where the
-  // output is aligned; otherwise packs run on from row to row of a dense output.
+  // kPacked: rows of the innermost dimension are walked apart, each cut into vectors where the
+  // output is aligned; otherwise vectors run on from row to row of a dense output.
   bool by_rows = false;
-  uint32_t packs_per_row = 0;
+  uint32_t vecs_per_row = 0;
   // kTiled
   int tile_dim = 0;                // the dimension the turned inputs are contiguous along
   bool turned[kMaxOperands] = {};  // inputs that go through shared memory
-  // The output and the turned inputs are accessed in packs. Otherwise value by value.
+  // The output and the turned inputs are accessed in vectors. Otherwise value by value.
   bool packed_tiles = false;
-  // With packed_tiles: inputs that are read along dimension 0 in packs.
+  // With packed_tiles: inputs that are read along dimension 0 in vectors.
   bool packed_input[kMaxOperands] = {};
 };
 
@@ -84,14 +85,14 @@ inline bool is_aligned(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % kAccessBytes == 0;
 }
 
-// Whether every row along `dim` of an operand starts at a pack of `values` values.
+// Whether every row along `dim` of an operand starts at a vector of `values` values.
 inline bool has_aligned_rows(const Problem& problem, const Plan& plan, int k, int dim) {
-  const auto values = static_cast<size_t>(plan.values_per_pack);
+  const auto values = static_cast<size_t>(plan.values_per_vec);
   const size_t bytes = size_of(problem.operands[k].dtype) * values;
   const auto address = reinterpret_cast<uintptr_t>(problem.operands[k].data);
   if (address % (bytes < kAccessBytes ? bytes : kAccessBytes) != 0) return false;
   for (int d = 0; d < plan.num_dims; ++d) {
-    if (d != dim && plan.strides[k][d] % plan.values_per_pack != 0) return false;
+    if (d != dim && plan.strides[k][d] % plan.values_per_vec != 0) return false;
   }
   return true;
 }
@@ -99,7 +100,7 @@ inline bool has_aligned_rows(const Problem& problem, const Plan& plan, int k, in
 // Sets the access of kRows, or returns false where the problem has no such rows.
 inline bool find_rows(const Problem& problem, Plan& plan, bool one_type) {
   if (problem.operands[0].dtype != problem.dtype || plan.strides[0][0] != 1) return false;
-  if (plan.num_dims > 1 && plan.sizes[0] % plan.values_per_pack != 0) return false;
+  if (plan.num_dims > 1 && plan.sizes[0] % plan.values_per_vec != 0) return false;
   if (!has_aligned_rows(problem, plan, 0, 0)) return false;
   plan.access = one_type ? Access::kAligned : Access::kConverted;
   for (int k = 1; k <= problem.num_inputs; ++k) {
@@ -155,7 +156,7 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
   // Below 8 values a side most of a tile is empty and reading value by value is faster.
   constexpr int64_t kMinSide = 8;
   if (plan.strides[0][0] != 1 || plan.sizes[0] < kMinSide) return false;
-  const auto values = plan.values_per_pack;
+  const auto values = plan.values_per_vec;
   for (int k = 1; k <= problem.num_inputs; ++k) {
     if (plan.strides[k][0] == 0 || plan.strides[k][0] == 1) continue;
     int best = 0;
@@ -182,11 +183,11 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
   plan.packed_tiles = plan.sizes[0] % values == 0 && plan.sizes[plan.tile_dim] % values == 0;
   for (int k = 0; k <= problem.num_inputs; ++k) {
     const int along = plan.turned[k] ? plan.tile_dim : 0;
-    const bool packs = plan.strides[k][along] == 1 && has_aligned_rows(problem, plan, k, along);
+    const bool vecs = plan.strides[k][along] == 1 && has_aligned_rows(problem, plan, k, along);
     if (k == 0 || plan.turned[k]) {
-      plan.packed_tiles = plan.packed_tiles && packs;
+      plan.packed_tiles = plan.packed_tiles && vecs;
     } else {
-      plan.packed_input[k] = packs;
+      plan.packed_input[k] = vecs;
     }
   }
   return true;
@@ -198,7 +199,7 @@ inline Plan make_plan(const Problem& problem) {
   Plan plan;
   const int operands = problem.num_inputs + 1;
   const size_t item = size_of(problem.dtype);
-  plan.values_per_pack = static_cast<int>(kAccessBytes / item);
+  plan.values_per_vec = static_cast<int>(kAccessBytes / item);
   detail::merge_dims(problem, plan);
 
   bool one_type = true, vector = true;
@@ -223,15 +224,15 @@ inline Plan make_plan(const Problem& problem) {
   }
   if (plan.strides[0][0] != 1) return plan;
   plan.by_rows = !(plan.linear[0] && detail::is_aligned(problem.operands[0].data));
-  // A pack that runs on may leave one plane (of dimensions 0 and 1), no more.
+  // A vector that runs on may leave one plane (of dimensions 0 and 1), no more.
   const bool small_planes =
-      plan.num_dims > 2 && plan.sizes[0] * plan.sizes[1] < plan.values_per_pack;
+      plan.num_dims > 2 && plan.sizes[0] * plan.sizes[1] < plan.values_per_vec;
   if (!plan.by_rows && small_planes) return plan;
   plan.path = Path::kPacked;
   if (plan.by_rows) {
-    // A row that starts inside a pack may touch one pack more.
-    plan.packs_per_row = static_cast<uint32_t>(
-        ceil_div<int64_t>(plan.sizes[0] + plan.values_per_pack - 1, plan.values_per_pack));
+    // A row that starts inside a vector may touch one vector more.
+    plan.vecs_per_row = static_cast<uint32_t>(
+        ceil_div<int64_t>(plan.sizes[0] + plan.values_per_vec - 1, plan.values_per_vec));
   }
   return plan;
 }
@@ -241,10 +242,10 @@ inline Plan make_plan(const Problem& problem) {
 // nothing.
 inline bool needs_split(const Problem& problem, const Plan& plan) {
   if (plan.path == Path::kVector) return false;
-  if (plan.sizes[0] > kMaxIndex32) return true;  // whose packs 32 bits may not count, either
-  // By rows, the count of packs (with the ragged ends) is what must fit.
+  if (plan.sizes[0] > kMaxIndex32) return true;  // whose vectors 32 bits may not count, either
+  // By rows, the count of vectors (with the ragged ends) is what must fit.
   const int64_t inner =
-      plan.by_rows ? int64_t{plan.packs_per_row} * plan.values_per_pack : plan.sizes[0];
+      plan.by_rows ? int64_t{plan.vecs_per_row} * plan.values_per_vec : plan.sizes[0];
   if (plan.numel / plan.sizes[0] > kMaxIndex32 / inner) return true;
   for (int k = 0; k <= problem.num_inputs; ++k) {
     int64_t extent = 0;
@@ -277,15 +278,15 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
   }
 }
 
-// kPacked by rows: the values [begin, end) of the row that pack number `pack` of it holds, when
+// kPacked by rows: the values [begin, end) of the row that vector number `vector` of it holds, when
 // the row's first value lies `shift` values past a 16-byte boundary. May be empty.
 struct RowSpan {
   uint32_t begin;
   uint32_t end;
 };
-GPUOPT_HOST_DEVICE RowSpan row_span(uint32_t pack, uint32_t shift, uint32_t values,
+GPUOPT_HOST_DEVICE RowSpan row_span(uint32_t vec, uint32_t shift, uint32_t values,
                                     uint32_t row_size) {
-  const uint32_t from = pack * values, to = from + values;
+  const uint32_t from = vec * values, to = from + values;
   const uint32_t begin = from > shift ? from - shift : 0;
   const uint32_t end = to - shift < row_size ? to - shift : row_size;
   return {begin < end ? begin : end, end};

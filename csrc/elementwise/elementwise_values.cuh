@@ -1,12 +1,12 @@
-// Values -> values: a functor on packs, and conversions between element types. A functor works in a
-// compute type C (f32 for the half types, common/types.cuh):
+// Values -> values: a functor on vectors, and conversions between element types. A functor works in
+// a compute type C (f32 for the half types, common/types.cuh):
 //
 //   template <typename C> struct Mul {
 //     static constexpr int kInputs = 2;
 //     __device__ C operator()(C a, C b) const { return a * b; }
 //   };
 //
-// An overload for __half2 or __nv_bfloat162 serves packs of that type. Write one only where it
+// An overload for __half2 or __nv_bfloat162 serves vectors of that type. Write one only where it
 // gives the same bits as the f32 arithmetic.
 #pragma once
 
@@ -45,10 +45,10 @@ constexpr bool kTakes<F, X, std::index_sequence<I...>> =
     std::is_invocable_r_v<X, const F&, decltype((void)I, X{})...>;
 
 template <typename F, typename T, int N>
-__device__ __forceinline__ Pack<T, N> apply(const F& f, const Pack<T, N>* inputs) {
+__device__ __forceinline__ Vec<T, N> apply(const F& f, const Vec<T, N>* inputs) {
   using Inputs = std::make_index_sequence<F::kInputs>;
   using Pair = typename PairOf<T>::type;
-  Pack<T, N> out;
+  Vec<T, N> out;
   if constexpr (N % 2 == 0 && kTakes<F, Pair, Inputs>) {
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
@@ -96,19 +96,19 @@ __device__ __forceinline__ void with_output_type(DType dtype, Body&& body) {
 
 // N neighbouring values, as 16-byte accesses when they fill some; `address` is aligned to N values.
 template <typename S, int N>
-__device__ __forceinline__ Pack<S, N> load_values(const S* address) {
+__device__ __forceinline__ Vec<S, N> load_values(const S* address) {
   if constexpr (sizeof(S) * N <= kAccessBytes) {
-    return load_pack<S, N>(address);
+    return load_vec<S, N>(address);
   } else {
     constexpr int kPart = kAccessBytes / sizeof(S);
-    Pack<S, N> pack;
+    Vec<S, N> vec;
 #pragma unroll
     for (int i = 0; i < N; i += kPart) {
-      const auto part = load_pack<S, kPart>(address + i);
+      const auto part = load_vec<S, kPart>(address + i);
 #pragma unroll
-      for (int j = 0; j < kPart; ++j) pack.values[i + j] = part.values[j];
+      for (int j = 0; j < kPart; ++j) vec.values[i + j] = part.values[j];
     }
-    return pack;
+    return vec;
   }
 }
 

@@ -137,7 +137,7 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
   const int count =
       threadIdx.x < rows ? static_cast<int>((rows - threadIdx.x - 1) / kThreads + 1) : 0;
   args.index.load(entries, count, bins);
-  RawPack<T, V> packs[kAtomicUnroll];
+  RawVec<T, V> vecs[kAtomicUnroll];
   uint32_t unit_rows[kAtomicUnroll], own_units[kAtomicUnroll];
   const auto load_batch = [&](int batch) {
 #pragma unroll
@@ -146,7 +146,7 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
       own_units[u] = args.units.divmod(unit_rows[u]);
       if (own_units[u] >= units) unit_rows[u] = rows;
       if (unit_rows[u] < rows) {
-        packs[u].load(source + unit_rows[u] * args.entry_stride + own_units[u] * V);
+        vecs[u].load(source + unit_rows[u] * args.entry_stride + own_units[u] * V);
       }
     }
   };
@@ -177,8 +177,8 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
       const uint32_t row = unit_rows[u];
       if (row >= rows || (repeated && tables.row_slots[row] != TileTables::kAlone)) continue;
       Sums<T, V> sums;
-      sums.add(packs[u].values(), alpha);
-      atomic_add_pack(address_of(tables.bins[row], own_units[u]), sums.rounded());
+      sums.add(vecs[u].values(), alpha);
+      atomic_add_vec(address_of(tables.bins[row], own_units[u]), sums.rounded());
     }
     if (batch == kAtomicThreads / kThreads) break;
     load_batch(batch);
@@ -195,9 +195,9 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
     if (unit < units) {
 #pragma unroll 4
       for (uint32_t i = lane / lanes; i < segment.count; i += kWarp / lanes) {
-        RawPack<T, V> pack;
-        pack.load(source + tables.list[segment.first + i] * args.entry_stride + unit * V);
-        sums.add(pack.values(), alpha);
+        RawVec<T, V> vec;
+        vec.load(source + tables.list[segment.first + i] * args.entry_stride + unit * V);
+        sums.add(vec.values(), alpha);
       }
     }
     for (uint32_t mask = lanes; mask < kWarp; mask *= 2) {
@@ -205,13 +205,13 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
     }
     if (lane >= lanes || unit >= units) continue;
     bool more = true;
-    while (more) atomic_add_pack(address_of(segment.bin, unit), sums.take(more));
+    while (more) atomic_add_vec(address_of(segment.bin, unit), sums.take(more));
   }
 }
 
 template <typename T>
 cudaError_t launch(const TilesPlan& plan, const Addition& addition) {
-  if constexpr (std::is_same_v<T, Bool> || kPackSize<T> > kMaxValues) {
+  if constexpr (std::is_same_v<T, Bool> || kVecSize<T> > kMaxValues) {
     return cudaErrorInvalidValue;
   } else {
     AtomicArgs args = make_atomic_args(addition, plan.units);
@@ -228,8 +228,8 @@ cudaError_t launch(const TilesPlan& plan, const Addition& addition) {
                    static_cast<unsigned>(addition.layout.outer_size);
     shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(plan.tile_rows));
     return launch_kernel(plan.tile_threads == kFewRowsThreads
-                             ? add_aggregated<T, kPackSize<T>, kFewRowsThreads>
-                             : add_aggregated<T, kPackSize<T>, kAtomicThreads>,
+                             ? add_aggregated<T, kVecSize<T>, kFewRowsThreads>
+                             : add_aggregated<T, kVecSize<T>, kAtomicThreads>,
                          shape, addition.stream, args, tile);
   }
 }

@@ -47,10 +47,10 @@ struct UnitOrigin {
 template <typename T, int V, int N>
 struct Addends {
   int count;  // that there are
-  RawPack<T, V> packs[N];
+  RawVec<T, V> vecs[N];
   int64_t bins[N];
   uint32_t entries[N];
-  uint32_t at[N];  // the first value's place in its row
+  uint32_t at[N];  // the first value's position in its row
   T* to[N];        // without what the bin adds
 
   // Units number, number + step, .. < end from the origin on; there is one.
@@ -70,8 +70,8 @@ struct Addends {
       }
       entries[u] = entry;
       const Offsets offsets = outer_offsets(args.outer, outer);
-      packs[u].load(static_cast<const T*>(args.source) + offsets.source +
-                    entry * args.entry_stride + at[u] * args.source_inner_stride);
+      vecs[u].load(static_cast<const T*>(args.source) + offsets.source + entry * args.entry_stride +
+                   at[u] * args.source_inner_stride);
       to[u] = static_cast<T*>(args.self) + offsets.self + at[u] * args.self_inner_stride;
     }
     args.index.load(entries, count, bins);
@@ -79,16 +79,16 @@ struct Addends {
   }
 
   __device__ __forceinline__ void add(const AtomicArgs& args, int u, Sum<T> alpha) {
-    Pack<T, V> pack = packs[u].values();
+    Vec<T, V> vec = vecs[u].values();
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      pack.values[i] = from_compute<T>(scaled(to_compute(pack.values[i]), alpha));
+      vec.values[i] = from_compute<T>(scaled(to_compute(vec.values[i]), alpha));
     }
     T* address = to[u] + bins[u] * args.bin_stride;
     if constexpr (V > 1) {
-      atomic_add_pack(address, pack);
+      atomic_add_vec(address, vec);
     } else {
-      atomic_add(address, pack.values[0], reinterpret_cast<const T*>(args.first_byte),
+      atomic_add(address, vec.values[0], reinterpret_cast<const T*>(args.first_byte),
                  reinterpret_cast<const T*>(args.end_byte));
     }
   }

@@ -17,7 +17,7 @@ constexpr uint32_t kAggregateFrom = 3;
 // Units of a tile's row, at most. (65536,1024) += (16384,1024) f32: uniform, 8 66.4, 16 62.3, all
 // 61.9; Zipf 1.1, 50, 48, 68.
 constexpr int64_t kTileUnits = 16;
-// Rows of one pack, (65536,4) += (2^21,4) f32: uniform, by tiles 51, with frequent bins apart 40.
+// Rows of one vector, (65536,4) += (2^21,4) f32: uniform, by tiles 51, with frequent bins apart 40.
 // Of two, 35 and 33; Zipf 1.1, 40 and 54.
 constexpr int64_t kMinTileUnits = 2;
 constexpr int64_t kMinTileEntries = 1024;  // not swept
@@ -70,7 +70,7 @@ inline int64_t tile_shared_bytes(int64_t rows) {
   return (int64_t{1} << tile_slot_bits(rows)) * 8 + rows * 4 + rows / kAggregateFrom * 8 + rows * 6;
 }
 
-// Whether blocks sum rows of one bin before they add them: rows of several whole packs. (Booleans
+// Whether blocks sum rows of one bin before they add them: rows of several whole vectors. (Booleans
 // are stored, so nothing queues up.)
 inline bool aggregates(const Problem& problem, const Layout& layout) {
   const int values = values_per_access(problem, layout);
@@ -91,7 +91,7 @@ inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, cons
   plan.values = values_per_access(problem, layout);
   plan.units = layout.inner.size / plan.values;
   // A thread has one of few units, so that none waits for another's.
-  const int64_t threads = int64_t{device.multiprocessors} * kAtomicThreads;
+  const int64_t threads = int64_t{device.sms} * kAtomicThreads;
   plan.thread_units = std::clamp<int64_t>(
       plan.units * problem.entries * layout.outer_size / threads, 1, kAtomicUnroll);
   return plan;

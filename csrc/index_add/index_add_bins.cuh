@@ -93,7 +93,7 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
   constexpr int kEntries = kBinValues / R > 2 ? kBinValues / R : 2;  // that a thread has under way
   extern __shared__ uint4 shared_bins[];
   auto* bins = reinterpret_cast<S*>(shared_bins);  // [bin][outer][copy]
-  let_next_grid_start();
+  launch_dependents();
   uint32_t first_outer = blockIdx.x;
   const uint32_t split = args.splits.divmod(first_outer);
   first_outer *= R;
@@ -136,10 +136,10 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
 #pragma unroll
     for (int i = 0; i < kEntries; ++i) {
       if (i >= count) break;
-      const uint32_t place = static_cast<uint32_t>(bin[i]) * args.width.divisor + at[i];
+      const uint32_t position = static_cast<uint32_t>(bin[i]) * args.width.divisor + at[i];
 #pragma unroll
       for (int r = 0; r < R; ++r) {
-        add_in_shared(copies[r] + (place << bin_bits), scaled(to_compute(values[i][r]), alpha));
+        add_in_shared(copies[r] + (position << bin_bits), scaled(to_compute(values[i][r]), alpha));
       }
     }
   }
@@ -150,20 +150,20 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
 // V neighbouring values, by accesses as wide as they are together, up to 16 bytes.
 template <typename T, int V>
 __device__ __forceinline__ void load_neighbours(const T* from, T (&values)[V]) {
-  constexpr int N = V < kPackSize<T> ? V : kPackSize<T>;
+  constexpr int N = V < kVecSize<T> ? V : kVecSize<T>;
 #pragma unroll
   for (int i = 0; i < V; i += N) {
-    const auto pack = load_pack<T, N>(from + i);
+    const auto vec = load_vec<T, N>(from + i);
 #pragma unroll
-    for (int k = 0; k < N; ++k) values[i + k] = pack.values[k];
+    for (int k = 0; k < N; ++k) values[i + k] = vec.values[k];
   }
 }
 
 // Neighbouring entries of an index of I and of a row of values that lie side by side.
 template <typename T, typename I>
 struct Neighbours {
-  I bins[kBinPack];
-  T values[kBinPack];
+  I bins[kBinVec];
+  T values[kBinVec];
 
   __device__ __forceinline__ void load(const I* index, const T* source) {
     load_neighbours(index, bins);
@@ -184,14 +184,14 @@ __device__ __forceinline__ void check(bool in_range) {
   __trap();
 }
 
-// Entries that lie side by side, in aligned packs. blockIdx: (outer index, split).
+// Entries that lie side by side, in aligned vectors. blockIdx: (outer index, split).
 template <typename T, typename I>
-__global__ __launch_bounds__(kBinThreads, 1) void add_packs_in_bins(const BinArgs args) {
+__global__ __launch_bounds__(kBinThreads, 1) void add_vecs_in_bins(const BinArgs args) {
   using S = Sum<T>;
-  constexpr uint32_t kStep = kBinThreads * kBinPack;
+  constexpr uint32_t kStep = kBinThreads * kBinVec;
   extern __shared__ uint4 shared_bins[];
   auto* bins = reinterpret_cast<S*>(shared_bins);  // [bin][copy]
-  let_next_grid_start();
+  launch_dependents();
   uint32_t outer = blockIdx.x;
   const uint32_t split = args.splits.divmod(outer);
   const auto alpha = from_scalar<S>(args.alpha);
@@ -199,10 +199,10 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_packs_in_bins(const BinArg
   const T* source = static_cast<const T*>(args.source) + outer_offsets(args.outer, outer).source;
   const uint32_t begin = min(args.values, split * args.split_values);
   const uint32_t end = min(args.values, begin + args.split_values);
-  const uint32_t packs_end = end - (end - begin) % kBinPack;
-  uint32_t at = begin + threadIdx.x * kBinPack;
+  const uint32_t vecs_end = end - (end - begin) % kBinVec;
+  uint32_t at = begin + threadIdx.x * kBinVec;
   Neighbours<T, I> next;
-  if (at < packs_end) next.load(index + at, source + at);
+  if (at < vecs_end) next.load(index + at, source + at);
   for (uint32_t i = threadIdx.x; i < args.bins << args.copy_bits; i += kBinThreads) {
     bins[i] = kNothing<S>;
   }
@@ -210,20 +210,20 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_packs_in_bins(const BinArg
 
   S* own = kept_in_register(bins + (threadIdx.x & ((1u << args.copy_bits) - 1)));
   const auto add = [&](uint32_t bin, S sum) { add_in_shared(&own[bin << args.copy_bits], sum); };
-  while (at < packs_end) {
+  while (at < vecs_end) {
     const Neighbours<T, I> now = next;
     at += kStep;
     // Under way while this step's values are added.
-    if (at < packs_end) next.load(index + at, source + at);
+    if (at < vecs_end) next.load(index + at, source + at);
     bool in_range = true;
 #pragma unroll
-    for (int i = 0; i < kBinPack; ++i) in_range = in_range && is_bin(args, now.bins[i]);
+    for (int i = 0; i < kBinVec; ++i) in_range = in_range && is_bin(args, now.bins[i]);
     check(in_range);
     // Equal neighbours are one addition: where all bins are equal, additions would queue up.
     auto bin = static_cast<uint32_t>(now.bins[0]);
     S sum = scaled(to_compute(now.values[0]), alpha);
 #pragma unroll
-    for (int i = 1; i < kBinPack; ++i) {
+    for (int i = 1; i < kBinVec; ++i) {
       const auto another = static_cast<uint32_t>(now.bins[i]);
       const S value = scaled(to_compute(now.values[i]), alpha);
       if (another != bin) add(bin, sum);
@@ -232,10 +232,10 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_packs_in_bins(const BinArg
     }
     add(bin, sum);
   }
-  if (packs_end + threadIdx.x < end) {
-    const I bin = index[packs_end + threadIdx.x];
+  if (vecs_end + threadIdx.x < end) {
+    const I bin = index[vecs_end + threadIdx.x];
     check(is_bin(args, bin));
-    add(static_cast<uint32_t>(bin), scaled(to_compute(source[packs_end + threadIdx.x]), alpha));
+    add(static_cast<uint32_t>(bin), scaled(to_compute(source[vecs_end + threadIdx.x]), alpha));
   }
   __syncthreads();
   add_up_copies<T, 1>(args, bins, outer, split);
@@ -252,7 +252,7 @@ __global__ __launch_bounds__(kBinSumsX* kBinSumsY) void add_split_sums(const Bin
   const uint32_t outer = blockIdx.x / blocks;
   const uint32_t x = threadIdx.x % kBinSumsX, y = threadIdx.x / kBinSumsX;
   const uint32_t bin = blockIdx.x % blocks * kBinSumsX + x;
-  wait_for_grid_before();
+  grid_dependency_wait();
   S sum = kNothing<S>;
   if (bin < args.bins) {
     const uint32_t splits = args.splits.divisor;
@@ -299,8 +299,8 @@ cudaError_t launch(const BinsPlan& plan, const Addition& addition) {
   };
   const auto add_in_shared_memory = [&] {
     if (plan.values > 1) {
-      return problem.long_index ? start(add_packs_in_bins<T, int64_t>)
-                                : start(add_packs_in_bins<T, int32_t>);
+      return problem.long_index ? start(add_vecs_in_bins<T, int64_t>)
+                                : start(add_vecs_in_bins<T, int32_t>);
     }
     return plan.outer_group == 1 ? start(add_in_bins<T, 1>) : start(add_in_bins<T, kBinOuterGroup>);
   };
@@ -309,7 +309,7 @@ cudaError_t launch(const BinsPlan& plan, const Addition& addition) {
   shape.blocks = args.outer_size * ceil_div<uint32_t>(args.bins, kBinSumsX);
   shape.threads = kBinSumsX * kBinSumsY;
   shape.shared_bytes = 0;
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   return launch_kernel(add_split_sums<T>, shape, addition.stream, args);
 }
 

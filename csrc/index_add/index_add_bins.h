@@ -10,7 +10,7 @@ namespace gpuopt::index_add {
 // 71.5. Eight entries per iteration instead of four: 65.0 uniform, 69.8 Zipf 1.1.
 constexpr int kBinThreads = 1024;
 constexpr int kBinValues = 4;  // that a thread has in flight
-constexpr int kBinPack = 4;    // entries of a thread's iteration, where they lie side by side
+constexpr int kBinVec = 4;     // entries of a thread's iteration, where they lie side by side
 constexpr int kMaxBinCopies = 128;
 constexpr uint32_t kMaxBitsOfOneThread = 5;  // log2 of copies that one thread adds up
 // Not swept: kMaxBinBytes.
@@ -45,15 +45,14 @@ inline BinsPlan plan_bins(const Problem& problem, const Layout& layout, const De
   const int64_t bytes =
       problem.bins * width * static_cast<int64_t>(accumulator_bytes(problem.dtype));
   const int64_t most = std::min(kBinSharedBytes, device.shared_bytes);
-  if (layout.outer_size >= int64_t{kBinOuterGroup} * device.multiprocessors &&
+  if (layout.outer_size >= int64_t{kBinOuterGroup} * device.sms &&
       bytes * kBinOuterGroup * kBinGroupCopies <= most) {
     plan.outer_group = kBinOuterGroup;
   }
   const int64_t values = problem.entries * width;
   const int64_t work = ceil_div<int64_t>(values, int64_t{2} * kBinThreads * kBinValues);
-  plan.splits = std::clamp<int64_t>(device.multiprocessors / layout.outer_size, 1,
-                                    std::max<int64_t>(work, 1));
-  plan.split_values = ceil_div<int64_t>(ceil_div(values, plan.splits), kBinPack) * kBinPack;
+  plan.splits = std::clamp<int64_t>(device.sms / layout.outer_size, 1, std::max<int64_t>(work, 1));
+  plan.split_values = ceil_div<int64_t>(ceil_div(values, plan.splits), kBinVec) * kBinVec;
   // Setting copies up and adding them up costs no more than adding the values.
   const int64_t one = bytes * plan.outer_group;
   const int copies = plan.outer_group == 1 ? kMaxBinCopies : kWarp;
@@ -63,8 +62,8 @@ inline BinsPlan plan_bins(const Problem& problem, const Layout& layout, const De
   }
   if (plan.outer_group == 1 && problem.index_stride == 1 &&
       reinterpret_cast<uintptr_t>(problem.index) % kAccessBytes == 0 &&
-      takes_neighbours(problem, layout, kBinPack)) {
-    plan.values = kBinPack;
+      takes_neighbours(problem, layout, kBinVec)) {
+    plan.values = kBinVec;
   }
   return plan;
 }

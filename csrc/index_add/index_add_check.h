@@ -104,7 +104,7 @@ inline Call check_index_add(const char* op, const at::Tensor& self, int64_t dim,
   return call;
 }
 
-// What the sum is written to: in-place does not allow the very same memory either.
+// What the sum is written to: in-position does not allow the very same memory either.
 inline void check_written(const char* op, NamedTensor written, const at::Tensor& index,
                           const at::Tensor& source) {
   check_writable(op, written, {});

@@ -1,5 +1,5 @@
-// Derivatives of index_add: reverse mode, forward mode, and what in-place and out= owe to autograd.
-// Backward formulas call differentiable operators, so higher derivatives follow.
+// Derivatives of index_add: reverse mode, forward mode, and what in-position and out= owe to
+// autograd. Backward formulas call differentiable operators, so higher derivatives follow.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -73,7 +73,7 @@ NodePtr<IndexAddBackward> make_backward(const Tensor& self, int64_t dim, const T
 // The tangents' own index_add, where at least one of the two exists.
 Tensor tangent(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                const Scalar& alpha, std::string_view mode) {
-  // Not self's tangent itself: a later in-place operator on the result writes to the result's.
+  // Not self's tangent itself: a later in-position operator on the result writes to the result's.
   if (!has_tangent(source)) return tangent_of(self).clone();
   const Tensor of_self = has_tangent(self) ? tangent_of(self) : at::zeros_like(self);
   return ops::index_add().call(of_self, dim, index, tangent_of(source), alpha, mode);

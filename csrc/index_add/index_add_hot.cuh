@@ -47,7 +47,7 @@ struct HotList {
   uint32_t bins[kMaxHotBins];
 };
 
-// Neighbouring samples are as far apart as there is room, at places in it that don't repeat.
+// Neighbouring samples are as far apart as there is room, at positions in it that don't repeat.
 __device__ __forceinline__ uint32_t sampled_entry(uint32_t sample, uint32_t entries) {
   uint32_t mixed = sample * 2654435761u;
   mixed = (mixed ^ mixed >> 15) * 2246822519u;
@@ -61,7 +61,7 @@ __global__ __launch_bounds__(Samples) void find_hot_bins(const Index index, uint
                                                          uint32_t max_hot, HotList* list) {
   __shared__ HotBins hot;
   __shared__ uint32_t num_hot;
-  let_next_grid_start();
+  launch_dependents();
   const uint32_t sampled[1] = {sampled_entry(threadIdx.x, entries)};
   int64_t bin[1];
   index.load(sampled, 1, bin);
@@ -92,7 +92,7 @@ __global__ __launch_bounds__(kAtomicThreads,
   auto* sums = reinterpret_cast<S*>(hot_sums);  // [hot bin][copy][value of the row]
   __shared__ HotBins hot;
   const uint32_t width = args.units.divisor * V;
-  wait_for_grid_before();
+  grid_dependency_wait();
   const uint32_t num_hot = list->count;
   if (num_hot > 0) {
     hot.clear();
@@ -123,10 +123,10 @@ __global__ __launch_bounds__(kAtomicThreads,
       }
       const uint32_t copy = number * kHotCopies + addends.entries[u] % kHotCopies;
       S* sum = sums + copy * width + addends.at[u];
-      const Pack<T, V> pack = addends.packs[u].values();
+      const Vec<T, V> vec = addends.vecs[u].values();
 #pragma unroll
       for (int i = 0; i < V; ++i) {
-        add_in_shared(sum + i, scaled(to_compute(pack.values[i]), alpha));
+        add_in_shared(sum + i, scaled(to_compute(vec.values[i]), alpha));
       }
     }
   }
@@ -159,14 +159,14 @@ cudaError_t launch(const HotPlan& plan, const Addition& addition) {
       launch_kernel(find_hot_bins<kHotSamples>, one_block, addition.stream, args.index,
                     args.entries, static_cast<uint32_t>(plan.hot_bins), list);
   if (error != cudaSuccess) return error;
-  const auto most_blocks = static_cast<uint64_t>(kHotBlocksPerSm * addition.device.multiprocessors);
+  const auto most_blocks = static_cast<uint64_t>(kHotBlocksPerSm * addition.device.sms);
   const auto block_units = static_cast<uint32_t>(ceil_div<uint64_t>(args.total_units, most_blocks));
   LaunchShape shape;
   shape.threads = kAtomicThreads;
   shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
   shape.shared_bytes =
       static_cast<size_t>(plan.hot_bins * addition.layout.inner.size) * kHotCopies * sizeof(Sum<T>);
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   return with_values<T>(plan.values, [&](auto values) {
     return launch_kernel(add_with_hot_bins<T, values>, shape, addition.stream, args, block_units,
                          list);

@@ -63,14 +63,14 @@ __global__ void half2_pairs(T* self, const uint32_t* source_pairs, Index index, 
 
 // [vector_reductions]
 template <typename T>
-__global__ void vector_reductions(T* self, const T* source, Index index, int64_t width_packs,
-                                  int64_t packs) {
-  constexpr int kPack = kPackSize<T>;
+__global__ void vector_reductions(T* self, const T* source, Index index, int64_t width_vecs,
+                                  int64_t vecs) {
+  constexpr int kVec = kVecSize<T>;
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= packs) return;
-  const int64_t entry = i / width_packs, column = i % width_packs;
-  atomic_add_pack(self + kPack * (row_of(index, entry) * width_packs + column),
-                  load_pack<T, kPack>(source + kPack * i));
+  if (i >= vecs) return;
+  const int64_t entry = i / width_vecs, column = i % width_vecs;
+  atomic_add_vec(self + kVec * (row_of(index, entry) * width_vecs + column),
+                 load_vec<T, kVec>(source + kVec * i));
 }
 // [vector_reductions]
 
@@ -146,7 +146,7 @@ cudaError_t launch_sorted(const Call& call) {
 
 cudaError_t launch_float(int step, const Call& call) {
   if (step == 0) return launch_atomic(atomic_per_element, 1, call);
-  if (step == 4) return launch_atomic(vector_reductions<float>, kPackSize<float>, call);
+  if (step == 4) return launch_atomic(vector_reductions<float>, kVecSize<float>, call);
   if (step == 5) return launch_sorted<float>(call);
   return cudaErrorInvalidValue;
 }
@@ -158,7 +158,7 @@ cudaError_t launch_half(int step, const Call& call) {
   }
   if (step == 2) return launch_atomic(fast_half_atomic<T>, 1, call);
   if (step == 3) return launch_atomic(half2_pairs<T>, 2, call);
-  if (step == 4) return launch_atomic(vector_reductions<T>, kPackSize<T>, call);
+  if (step == 4) return launch_atomic(vector_reductions<T>, kVecSize<T>, call);
   if (step == 5) return launch_sorted<T>(call);
   return cudaErrorInvalidValue;
 }

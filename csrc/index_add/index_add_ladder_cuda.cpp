@@ -42,13 +42,13 @@ void check_pairs(const char* step, NamedTensor rows) {
               " bytes behind one");
 }
 
-// Rows of whole packs, at addresses of packs.
-void check_packs(const char* step, NamedTensor rows) {
+// Rows of whole vectors, at addresses of vectors.
+void check_vecs(const char* step, NamedTensor rows) {
   const int64_t bytes = rows.tensor.size(1) * rows.tensor.element_size();
   TORCH_CHECK(bytes % kAccessBytes == 0, kFullName, ", step ", step, ": ", rows.name,
               " must have rows of a multiple of ", kAccessBytes, " bytes, got rows of ", bytes,
               " bytes in shape ", rows.tensor.sizes());
-  check_ladder_packs(kOp, step, rows.name, rows.tensor);
+  check_ladder_vecs(kOp, step, rows.name, rows.tensor);
 }
 
 void check_operands(const char* step, const Tensor& self, const Tensor& index,
@@ -63,7 +63,7 @@ void check_operands(const char* step, const Tensor& self, const Tensor& index,
   check_ladder_operand(kOp, "source", source, {self.scalar_type()});
   for (const NamedTensor& rows : {NamedTensor{"self", self}, NamedTensor{"source", source}}) {
     if (std::string_view(step) == "half2_pairs") check_pairs(step, rows);
-    if (std::string_view(step) == "vector_reductions") check_packs(step, rows);
+    if (std::string_view(step) == "vector_reductions") check_vecs(step, rows);
   }
 }
 

@@ -85,9 +85,9 @@ cudaError_t launch_shared(void (*kernel)(Args), const LaunchShape& shape, cudaSt
 // Calls f(std::integral_constant<int, values>) for the accesses of a thread that plans choose.
 template <typename T, typename F>
 cudaError_t with_values(int values, F&& f) {
-  constexpr int kPack = kPackSize<T>, kWord = 4 / static_cast<int>(sizeof(T));
-  if constexpr (kPack <= kMaxValues) {
-    if (values == kPack) return f(std::integral_constant<int, kPack>());
+  constexpr int kVec = kVecSize<T>, kWord = 4 / static_cast<int>(sizeof(T));
+  if constexpr (kVec <= kMaxValues) {
+    if (values == kVec) return f(std::integral_constant<int, kVec>());
   }
   if constexpr (kWord > 1) {
     if (values == kWord) return f(std::integral_constant<int, kWord>());

@@ -55,7 +55,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
   auto* keys = reinterpret_cast<uint32_t*>(line_memory);
   __shared__ uint32_t counts[kDigits * kPitch];
   __shared__ uint32_t totals[kDigits];
-  let_next_grid_start();
+  launch_dependents();
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const uint32_t steps = (args.entries - 1) / kOrderThreads + 1;
   const uint32_t begin = warp * steps * kWarp + lane;
@@ -138,11 +138,11 @@ struct LineArgs {
 // Copies R rows into shared memory, an entry's values side by side. load(row, pair) returns a pair.
 template <typename T, int R, typename Load>
 __device__ __forceinline__ void stage_lines(const LineArgs& args, const T* const (&sources)[R],
-                                            Pack<T, R>* cells, Load&& load) {
+                                            Vec<T, R>* cells, Load&& load) {
   constexpr int kPairs = kLinePairs<R>;
   const uint32_t pairs = args.entries / 2;
   for (uint32_t first = threadIdx.x; first < pairs; first += kLineThreads * kPairs) {
-    Pack<T, 2> loaded[kPairs][R];
+    Vec<T, 2> loaded[kPairs][R];
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       const uint32_t pair = first + i * kLineThreads;
@@ -154,13 +154,13 @@ __device__ __forceinline__ void stage_lines(const LineArgs& args, const T* const
     for (int i = 0; i < kPairs; ++i) {
       const uint32_t pair = first + i * kLineThreads;
       if (pair >= pairs) break;
-      Pack<T, 2 * R> both;
+      Vec<T, 2 * R> both;
 #pragma unroll
       for (int r = 0; r < R; ++r) {
         both.values[r] = loaded[i][r].values[0];
         both.values[R + r] = loaded[i][r].values[1];
       }
-      store_pack(cells[slot_of_pair(pair) * 2].values, both);
+      store_vec(cells[slot_of_pair(pair) * 2].values, both);
     }
   }
   if (args.entries % 2 != 0 && threadIdx.x == kLineThreads - 1) {
@@ -172,16 +172,16 @@ __device__ __forceinline__ void stage_lines(const LineArgs& args, const T* const
 }
 
 template <typename S, int R>
-__device__ __forceinline__ Pack<S, R> nothing() {
-  Pack<S, R> sums;
+__device__ __forceinline__ Vec<S, R> nothing() {
+  Vec<S, R> sums;
 #pragma unroll
   for (int r = 0; r < R; ++r) sums.values[r] = kNothing<S>;
   return sums;
 }
 
 template <typename S, int R>
-__device__ __forceinline__ Pack<S, R> plus(const Pack<S, R>& a, const Pack<S, R>& b) {
-  Pack<S, R> sums;
+__device__ __forceinline__ Vec<S, R> plus(const Vec<S, R>& a, const Vec<S, R>& b) {
+  Vec<S, R> sums;
 #pragma unroll
   for (int r = 0; r < R; ++r) sums.values[r] = plus(a.values[r], b.values[r]);
   return sums;
@@ -191,8 +191,8 @@ __device__ __forceinline__ Pack<S, R> plus(const Pack<S, R>& a, const Pack<S, R>
 // these, or kNoBin, and leaves what follows the last of them in `rest`.
 constexpr uint32_t kNoBin = ~0u;
 template <typename T, int R>
-__device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const Pack<T, R>* cells,
-                                                    Pack<Sum<T>, R>* sums, Pack<Sum<T>, R>& rest) {
+__device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const Vec<T, R>* cells,
+                                                    Vec<Sum<T>, R>* sums, Vec<Sum<T>, R>& rest) {
   const auto alpha = from_scalar<Sum<T>>(args.alpha);
   const uint4* order = args.order + threadIdx.x;
   uint32_t first_bin = kNoBin;
@@ -201,7 +201,7 @@ __device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const 
     const uint32_t words[4] = {next.x, next.y, next.z, next.w};
     order += kLineThreads;
     if (e + 4 < args.thread_entries) next = *order;
-    Pack<T, R> own[4];
+    Vec<T, R> own[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) own[i] = cells[words[i] & kSlotMask];
 #pragma unroll
@@ -223,15 +223,15 @@ __device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const 
 // Adds to the sum of each thread's first bin what the threads before it have of that bin, earlier
 // entries first: a segmented scan of a warp's rests, then of the warps'.
 template <typename S, int R>
-__device__ __forceinline__ void add_rests(uint32_t first_bin, Pack<S, R> rest, Pack<S, R>* sums) {
+__device__ __forceinline__ void add_rests(uint32_t first_bin, Vec<S, R> rest, Vec<S, R>* sums) {
   constexpr uint32_t kWarps = kLineThreads / kWarp;
-  __shared__ Pack<S, R> rests[kWarps];
+  __shared__ Vec<S, R> rests[kWarps];
   __shared__ bool any_end[kWarps];
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   bool ends = first_bin != kNoBin;  // a bin, since the entry where `rest` begins
 #pragma unroll
   for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
-    const Pack<S, R> before = shuffle_up(rest, distance);
+    const Vec<S, R> before = shuffle_up(rest, distance);
     const bool ended = shuffle_up(ends, distance);
     if (lane < distance || ends) continue;
     rest = plus(before, rest);
@@ -241,7 +241,7 @@ __device__ __forceinline__ void add_rests(uint32_t first_bin, Pack<S, R> rest, P
     rests[warp] = rest;
     any_end[warp] = ends;
   }
-  Pack<S, R> before = shuffle_up(rest, 1);
+  Vec<S, R> before = shuffle_up(rest, 1);
   bool ended = shuffle_up(ends, 1);
   if (lane == 0) {
     before = nothing<S, R>();
@@ -270,10 +270,10 @@ template <typename T, int R>
 __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const LineArgs args) {
   using S = Sum<T>;
   extern __shared__ uint4 line_memory[];
-  auto* sums = reinterpret_cast<Pack<S, R>*>(line_memory);  // [bin]
+  auto* sums = reinterpret_cast<Vec<S, R>*>(line_memory);  // [bin]
   // [entry], in the order of slots, behind the sums
-  auto* cells = reinterpret_cast<Pack<T, R>*>(
-      line_memory + (args.bins * sizeof(Pack<S, R>) + sizeof(uint4) - 1) / sizeof(uint4));
+  auto* cells = reinterpret_cast<Vec<T, R>*>(
+      line_memory + (args.bins * sizeof(Vec<S, R>) + sizeof(uint4) - 1) / sizeof(uint4));
   const uint32_t first_outer = blockIdx.x * R;
   {
     const T* sources[R];
@@ -283,20 +283,19 @@ __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const 
       sources[r] = static_cast<const T*>(args.source) + outer_offsets(args.outer, outer).source;
     }
     if (args.pairs) {
-      stage_lines(args, sources, cells, [](const T* source, uint32_t pair) {
-        return load_pack<T, 2>(source + 2 * pair);
-      });
+      stage_lines(args, sources, cells,
+                  [](const T* source, uint32_t pair) { return load_vec<T, 2>(source + 2 * pair); });
     } else {
       stage_lines(args, sources, cells, [&](const T* source, uint32_t pair) {
         const T* first = source + 2 * pair * args.entry_stride;
-        return Pack<T, 2>{{first[0], first[args.entry_stride]}};
+        return Vec<T, 2>{{first[0], first[args.entry_stride]}};
       });
     }
   }
   for (uint32_t i = threadIdx.x; i < args.bins; i += kLineThreads) sums[i] = nothing<S, R>();
   __syncthreads();
-  wait_for_grid_before();  // for the order
-  Pack<S, R> rest = nothing<S, R>();
+  grid_dependency_wait();  // for the order
+  Vec<S, R> rest = nothing<S, R>();
   const uint32_t first_bin = sum_own_entries<T, R>(args, cells, sums, rest);
   add_rests(first_bin, rest, sums);
   __syncthreads();
@@ -308,7 +307,7 @@ __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const 
     self[r] = static_cast<T*>(args.self) + outer_offsets(args.outer, outer).self;
   }
   for (uint32_t bin = threadIdx.x; bin < args.bins; bin += kLineThreads) {
-    const Pack<S, R> own = sums[bin];
+    const Vec<S, R> own = sums[bin];
     T values[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) values[r] = self[r][bin * args.bin_stride];
@@ -354,7 +353,7 @@ cudaError_t launch(const LinesPlan& plan, const Addition& addition) {
   shape.threads = kLineThreads;
   shape.blocks = ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group));
   shape.shared_bytes = static_cast<size_t>(line_shared_bytes(problem, plan.outer_group));
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   return plan.outer_group == 1 ? start(add_lines<T, 1>, args) : start(add_lines<T, kValues>, args);
 }
 

@@ -71,7 +71,7 @@ inline bool takes_lines(const Problem& problem, const Layout& layout, const Devi
 inline LinesPlan plan_lines(const Problem& problem, const Layout& layout, const Device& device) {
   LinesPlan plan;
   const int most = line_values(size_of(problem.dtype));
-  if (layout.outer_size >= int64_t{most} * device.multiprocessors &&
+  if (layout.outer_size >= int64_t{most} * device.sms &&
       line_shared_bytes(problem, most) <= device.shared_bytes - kOrderStaticBytes) {
     plan.outer_group = most;
   }

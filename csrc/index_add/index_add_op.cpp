@@ -105,7 +105,7 @@ Tensor& index_add_inplace_cpu(Tensor& self, int64_t dim, const Tensor& index, co
                               const Scalar& alpha, std::string_view mode) {
   constexpr const char* op = "gpuopt::index_add_";
   const Call call = check_inplace(op, self, dim, index, source, alpha, mode);
-  // ATen's in-place kernel has written what comes before an entry that it refuses.
+  // ATen's in-position kernel has written what comes before an entry that it refuses.
   const bool in_place = sum_dtype(self, call.mode) == self.scalar_type() &&
                         !out_of_range(index, bins_of(self, call.dim)).has_value();
   if (!in_place) return self.copy_(add(op, call, self, index, source, alpha));

@@ -108,7 +108,7 @@ inline Layout make_layout(const Problem& problem) {
   return layout;
 }
 
-// The widest access at which every row of self and source is aligned: a pack, 4 bytes or an
+// The widest access at which every row of self and source is aligned: a vector, 4 bytes or an
 // element. Sixteen bytes to sum, at 32 bits each, would not stay in registers.
 inline int values_per_access(const Problem& problem, const Layout& layout) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
@@ -129,7 +129,7 @@ inline int values_per_access(const Problem& problem, const Layout& layout) {
 }
 
 // Whether `count` neighbouring values of each row lie side by side, aligned to what they take, up
-// to a pack.
+// to a vector.
 inline bool takes_neighbours(const Problem& problem, const Layout& layout, int count) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t bytes = std::min<int64_t>(count * size, kAccessBytes);

@@ -154,27 +154,27 @@ __device__ __forceinline__ void sum_short_segments(const RowArgs& args, Sums<T, 
   Sums<T, V> sums;
   T* row = nullptr;
   for (uint32_t i = begin; i < end; i += kRows) {
-    RawPack<T, V> packs[kRows];
+    RawVec<T, V> vecs[kRows];
 #pragma unroll
     for (int u = 0; u < kRows; ++u) {
       if (i + u >= end) break;
       const uint64_t item = stage.items[i + u];
       const T* from_row = item & kOfSelf ? column.self : column.source;
-      packs[u].load(from_row + (item & ~kOfSelf));
+      vecs[u].load(from_row + (item & ~kOfSelf));
     }
 #pragma unroll
     for (int u = 0; u < kRows; ++u) {
       if (i + u >= end) break;
       const uint64_t item = stage.items[i + u];
       if (item & kOfSelf) {
-        if (row != nullptr) store_pack(row, sums.rounded());
+        if (row != nullptr) store_vec(row, sums.rounded());
         row = column.self + (item & ~kOfSelf);
         sums = Sums<T, V>();
       }
-      sums.add(packs[u].values(), item & kOfSelf ? one : alpha);
+      sums.add(vecs[u].values(), item & kOfSelf ? one : alpha);
     }
   }
-  if (row != nullptr) store_pack(row, sums.rounded());
+  if (row != nullptr) store_vec(row, sums.rounded());
 }
 
 // ---------------------------------------------------------------- long segments
@@ -222,16 +222,16 @@ __device__ __forceinline__ void sum_rows_of_warp(const RowArgs& args, const Colu
     }
     __syncwarp();
     for (uint32_t i = group; i < rows && column.valid; i += kRows * groups) {
-      RawPack<T, V> packs[kRows];
+      RawVec<T, V> vecs[kRows];
 #pragma unroll
       for (int u = 0; u < kRows; ++u) {
         if (i + u * groups >= rows) break;
-        packs[u].load(column.source + stage.items[i + u * groups]);
+        vecs[u].load(column.source + stage.items[i + u * groups]);
       }
 #pragma unroll
       for (int u = 0; u < kRows; ++u) {
         if (i + u * groups >= rows) break;
-        sums.add(packs[u].values(), alpha);
+        sums.add(vecs[u].values(), alpha);
       }
     }
     __syncwarp();
@@ -282,7 +282,7 @@ __device__ __forceinline__ void sum_part(const RowArgs& args, const Part& part, 
   if (group == 0 && column.valid) {
     const uint64_t bin = segments.bin(segments.entries[part.begin]);
     T* row = column.self + static_cast<int64_t>(bin) * args.bin_stride;
-    store_pack(row, sums.added_to(load_pack<T, V>(row)));
+    store_vec(row, sums.added_to(load_vec<T, V>(row)));
   }
 }
 
@@ -313,8 +313,8 @@ template <typename T, int V>
 __global__ __launch_bounds__(kRowThreads, kRowBlocksPerSm<V>) void sum_rows(const RowArgs args) {
   extern __shared__ uint4 staged[];
   auto* shared = reinterpret_cast<Sums<T, V>*>(staged);  // of each thread, then the stages
-  wait_for_grid_before();
-  let_next_grid_start();
+  grid_dependency_wait();
+  launch_dependents();
   if (blockIdx.x < args.workers) {
     sum_long_segments<T, V>(args, shared);
   } else {
@@ -382,13 +382,13 @@ cudaError_t launch_rows(const SortedPlan& plan, const Addition& addition, const 
 
   LaunchShape shape;
   shape.threads = kRowThreads;
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   if (problem.entries > kShortSegment) {
     const cudaError_t error = find_long_segments(segments, addition.stream);
     if (error != cudaSuccess) return error;
     const int64_t most = problem.entries / kShortSegment * plan.tiles * layout.outer_size;
     args.workers = static_cast<uint32_t>(
-        std::min<int64_t>(most, int64_t{kRowBlocksPerSm<V>} * addition.device.multiprocessors));
+        std::min<int64_t>(most, int64_t{kRowBlocksPerSm<V>} * addition.device.sms));
   }
   shape.blocks = args.workers + static_cast<unsigned>(ceil_div<int64_t>(plan.tasks, kRowWarps));
   const auto chunks = static_cast<size_t>(plan.range_entries / kShortSegment + 1);

@@ -61,8 +61,8 @@ __device__ __forceinline__ bool find_segment(const SegmentArgs& args, uint32_t i
 }
 
 __global__ __launch_bounds__(kRowThreads) void note_long_segments(const SegmentArgs args) {
-  wait_for_grid_before();
-  let_next_grid_start();
+  grid_dependency_wait();
+  launch_dependents();
   const uint32_t i = (blockIdx.x * kRowThreads + threadIdx.x) * kShortSegment;
   Part whole = {};
   uint32_t first = 0;
@@ -82,10 +82,10 @@ __global__ __launch_bounds__(kRowThreads) void note_long_segments(const SegmentA
     const auto of_lane = [&](uint32_t word) { return __shfl_sync(0xffffffffu, word, lane); };
     const uint32_t begin = of_lane(whole.begin), end = of_lane(whole.end);
     const uint32_t count = of_lane(whole.count), slot = of_lane(whole.slot);
-    const uint32_t place = of_lane(first);
+    const uint32_t position = of_lane(first);
     for (uint32_t p = threadIdx.x % 32; p < count; p += 32) {
       const uint32_t from = begin + p * args.part_rows;
-      args.block_part(place + p) = {from, min(end, from + args.part_rows), p, count, slot};
+      args.block_part(position + p) = {from, min(end, from + args.part_rows), p, count, slot};
     }
   }
 }
@@ -96,7 +96,7 @@ cudaError_t find_long_segments(const SegmentArgs& args, cudaStream_t stream) {
   LaunchShape shape;
   shape.threads = kRowThreads;
   shape.blocks = ceil_div(args.count, static_cast<uint32_t>(kRowThreads * kShortSegment));
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   return launch_kernel(note_long_segments, shape, stream, args);
 }
 

@@ -40,8 +40,8 @@ __device__ __forceinline__ void zero(uint32_t* words, uint32_t count) {
 
 __global__ __launch_bounds__(kSortThreads) void zero_counts(uint32_t* groups, uint32_t num_groups,
                                                             uint32_t* zeroed, uint32_t num_zeroed) {
-  wait_for_grid_before();
-  let_next_grid_start();
+  grid_dependency_wait();
+  launch_dependents();
   zero(groups, num_groups);
   zero(zeroed, num_zeroed);
 }
@@ -56,7 +56,7 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   __syncthreads();
   const bool is_first = args.source.packed == nullptr;
   // The kernel before has moved the entries, or but zeroed counts.
-  if (!is_first) wait_for_grid_before();
+  if (!is_first) grid_dependency_wait();
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);
   uint64_t entries[kMaxSortItems], sides[2] = {};
@@ -67,8 +67,8 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
     if (has_side) args.source.load(last, 1, args.count, sides);
   };
   load(begin);
-  wait_for_grid_before();
-  let_next_grid_start();
+  grid_dependency_wait();
+  launch_dependents();
   if (!is_first && __ldcg(args.unsorted) == 0) return;
   bool in_order = true;
   for (uint32_t tile = begin; tile < end; tile += kTile) {
@@ -79,7 +79,7 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
       const bool ascend = args.source.ascend(entries);  // all lanes, whatever they have found
       in_order = in_order && ascend && sides[0] <= sides[1];
     }
-    args.source.pack(first, kSortThreads, end, entries);
+    args.source.vec(first, kSortThreads, end, entries);
 #pragma unroll
     for (int i = 0; i < kMaxSortItems; ++i) {
       if (first + i * kSortThreads < end) atomicAdd(&counts[args.digit.of(entries[i])], 1u);
@@ -96,8 +96,8 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
 
 // distances[digit] becomes where in memory the block's first entry of the digit goes. The first
 // half of the threads sums up groups of blocks, the other one the blocks before in the own group.
-__device__ __forceinline__ void find_places(const PassArgs& args, uint32_t (&sums)[kSortWarps],
-                                            uint32_t (&distances)[kDigits]) {
+__device__ __forceinline__ void find_positions(const PassArgs& args, uint32_t (&sums)[kSortWarps],
+                                               uint32_t (&distances)[kDigits]) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, digit = threadIdx.x % kDigits;
   const bool sums_groups = threadIdx.x < kDigits;
   const uint32_t group = blockIdx.x / kSortGroup;
@@ -125,7 +125,7 @@ __device__ __forceinline__ void find_places(const PassArgs& args, uint32_t (&sum
 }
 
 // `ordered` and `also` are where entries of an index in order go: the first one is the last pass's
-// place, and later passes load from either before they know that they have nothing to do.
+// position, and later passes load from either before they know that they have nothing to do.
 template <int Items>
 __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args, uint64_t* to,
                                                              uint64_t* ordered, uint64_t* also) {
@@ -141,13 +141,13 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
   uint32_t ranks[Items];
   args.source.load(begin + own, 32, end, entries);
   clear_counts(counts);
-  wait_for_grid_before();
-  let_next_grid_start();
+  grid_dependency_wait();
+  launch_dependents();
   if (__ldcg(args.unsorted) == 0) {
     if (args.source.packed != nullptr) return;
     for (uint32_t tile = begin; tile < end; tile += kTile) {
       if (tile > begin) args.source.load(tile + own, 32, end, entries);
-      args.source.pack(tile + own, 32, end, entries);
+      args.source.vec(tile + own, 32, end, entries);
 #pragma unroll
       for (int i = 0; i < Items; ++i) {
         if (tile + own + i * 32 >= end) break;
@@ -157,10 +157,10 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
     }
     return;
   }
-  find_places(args, shared.sums, shared.distances);
+  find_positions(args, shared.sums, shared.distances);
   uint32_t ends_before = 0;  // of the own pair of digits, in the tile before
   for (uint32_t tile = begin; tile < end; tile += kTile) {
-    args.source.pack(tile + own, 32, end, entries);
+    args.source.vec(tile + own, 32, end, entries);
     rank_in_warp(entries, args.digit, counts, ranks);
     __syncthreads();
     const DigitPair digits = sum_up_warps(shared.counts, shared.sums);
@@ -199,13 +199,13 @@ __global__ __launch_bounds__(kSortThreads) void sort_tile(const SortSource sourc
   uint16_t* counts = shared.counts[warp];
   uint64_t entries[Items];
   uint32_t ranks[Items];
-  wait_for_grid_before();
-  let_next_grid_start();
+  grid_dependency_wait();
+  launch_dependents();
   source.load(own, 32, count, entries);
   zero(zeroed, num_zeroed);
   clear_counts(counts);
   source.check(own, 32, count, entries);
-  source.pack(own, 32, count, entries);
+  source.vec(own, 32, count, entries);
 #pragma unroll 1
   for (;; digit.shift += digit.bits) {
     rank_in_warp(entries, digit, counts, ranks);
@@ -267,8 +267,8 @@ cudaError_t sort_one_tile(const Call& call, const SortPlan& plan, const uint64_t
 
 cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_t** sorted) {
   const size_t bytes = sizeof(uint64_t) * call.count;
-  uint64_t* places[2] = {static_cast<uint64_t*>(call.workspace.allocate(bytes)), nullptr};
-  if (plan.passes > 1) places[1] = static_cast<uint64_t*>(call.workspace.allocate(bytes));
+  uint64_t* positions[2] = {static_cast<uint64_t*>(call.workspace.allocate(bytes)), nullptr};
+  if (plan.passes > 1) positions[1] = static_cast<uint64_t*>(call.workspace.allocate(bytes));
   const auto blocks = static_cast<uint32_t>(plan.blocks);
   const uint32_t pass_groups = ceil_div<uint32_t>(blocks, kSortGroup) * kDigits;
   const uint32_t num_groups = pass_groups * static_cast<uint32_t>(plan.passes);
@@ -289,11 +289,11 @@ cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_
   cudaError_t error = launch_kernel(zero_counts, shape, call.stream, args.groups, num_zero,
                                     call.zeroed, call.num_zeroed);
   shape.blocks = blocks;
-  shape.overlaps_before = true;
-  uint64_t* const ordered = places[(plan.passes - 1) % 2];
-  uint64_t* const also = places[plan.passes % 2];  // none of one pass
+  shape.use_pdl = true;
+  uint64_t* const ordered = positions[(plan.passes - 1) % 2];
+  uint64_t* const also = positions[plan.passes % 2];  // none of one pass
   for (int pass = 0; pass < plan.passes && error == cudaSuccess; ++pass) {
-    uint64_t* to = places[pass % 2];
+    uint64_t* to = positions[pass % 2];
     error = launch_kernel(count_digits, shape, call.stream, args);
     if (error != cudaSuccess) return error;
     error = with_constant<kMaxSortItems>(plan.items, [&](auto items) {

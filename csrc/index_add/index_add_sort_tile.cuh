@@ -21,7 +21,8 @@ struct SortTile {
   uint64_t ordered[kSortThreads * Items];
   // [warp][digit]: how many entries of a digit a warp has had, then where in the tile they begin.
   alignas(4) uint16_t counts[kSortWarps][kCountStride];
-  uint32_t distances[kDigits];  // from the place of a digit in the ordered tile to that in memory
+  uint32_t
+      distances[kDigits];  // from the position of a digit in the ordered tile to that in memory
   uint32_t sums[kSortWarps];
 };
 static_assert(sizeof(SortTile<1>) == sort_shared_bytes(1));
@@ -83,8 +84,8 @@ struct SortSource {
 
   // Of what load() has left there, makes entries.
   template <int Items>
-  __device__ __forceinline__ void pack(uint32_t first, uint32_t step, uint32_t end,
-                                       uint64_t (&entries)[Items]) const {
+  __device__ __forceinline__ void vec(uint32_t first, uint32_t step, uint32_t end,
+                                      uint64_t (&entries)[Items]) const {
     if (packed != nullptr) return;
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
@@ -93,7 +94,7 @@ struct SortSource {
     }
   }
 
-  // Before pack(). Anything out of range ends the kernel.
+  // Before vector(). Anything out of range ends the kernel.
   template <int Items>
   __device__ __forceinline__ void check(uint32_t first, uint32_t step, uint32_t end,
                                         const uint64_t (&bins)[Items]) const {
@@ -206,7 +207,7 @@ __device__ __forceinline__ DigitPair sum_up_warps(uint16_t (*counts)[kCountStrid
   return digits;
 }
 
-// Into their places in the ordered tile; read them after a barrier.
+// Into their positions in the ordered tile; read them after a barrier.
 template <int Items>
 __device__ __forceinline__ void order(const uint64_t (&entries)[Items],
                                       const uint32_t (&ranks)[Items], const Digit& digit,

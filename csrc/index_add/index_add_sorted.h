@@ -46,8 +46,8 @@ constexpr int kMaxParts = 1024;
 // ---------------------------------------------------------------- from where on it pays
 // Of rows that tiles aggregate, by what either way takes of memory's time, in bytes. The sort and
 // the launches after it take as long as kSortTraffic, and kSortEntryTraffic for each entry: 28 us
-// and 30 for 2^20. Additions take as long as several times the source: each pack in the L2 as
-// kCachedTraffic times its bytes (107 packs a ns), and where self is not held there (uniform,
+// and 30 for 2^20. Additions take as long as several times the source: each vector in the L2 as
+// kCachedTraffic times its bytes (107 vectors a ns), and where self is not held there (uniform,
 // kAddedTraffic) it is read and written for each. Uniform, by tiles and sorted: (65536,256) +=
 // (131072,256) bf16 54 and 64, (169343,128) += (2^20,128) bf16 186 and 142, (32768,128) +=
 // (262144,128) f32 76 and 79, (65536,128) 90 and 84, (16384,512) += (65536,512) 91 and 75,
@@ -119,7 +119,7 @@ inline bool sorting_pays(const Problem& problem, const Layout& layout) {
   const double slice = static_cast<double>(row_bytes) * static_cast<double>(layout.outer_size);
   const auto entries = static_cast<double>(problem.entries);
   const auto bins = static_cast<double>(problem.bins);
-  // Packs of these are added by one instruction on sm_90.
+  // Vectors of these are added by one instruction on sm_90.
   const bool vector_additions = is_half(problem.dtype) || problem.dtype == DType::kFloat32;
   if (aggregates(problem, layout) && vector_additions) {
     // If all bins are as frequent.
@@ -148,7 +148,7 @@ inline SortPlan plan_sort(int64_t entries, int64_t bins, const Device& device) {
   sort.digit_bits = ceil_div(bits, sort.passes);
   sort.one_tile =
       entries <= kMaxTileEntries && sort_shared_bytes(kMaxTileItems) <= device.shared_bytes;
-  const int most_blocks = sort.one_tile ? 1 : std::min(device.multiprocessors, kMaxSortBlocks);
+  const int most_blocks = sort.one_tile ? 1 : std::min(device.sms, kMaxSortBlocks);
   while (sort.items < kMaxSortItems && sort.tile() * most_blocks < entries &&
          sort_shared_bytes(2 * sort.items) <= device.shared_bytes) {
     sort.items *= 2;

@@ -66,10 +66,10 @@ struct alignas(sizeof(Sum<T>) * V < kAccessBytes ? sizeof(Sum<T>) * V : kAccessB
     for (int i = 0; i < V; ++i) values[i] = kNothing<Sum<T>>;
   }
 
-  __device__ __forceinline__ void add(const Pack<T, V>& pack, Sum<T> alpha) {
+  __device__ __forceinline__ void add(const Vec<T, V>& vec, Sum<T> alpha) {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      values[i] = plus(values[i], scaled(to_compute(pack.values[i]), alpha));
+      values[i] = plus(values[i], scaled(to_compute(vec.values[i]), alpha));
     }
   }
 
@@ -78,37 +78,37 @@ struct alignas(sizeof(Sum<T>) * V < kAccessBytes ? sizeof(Sum<T>) * V : kAccessB
     for (int i = 0; i < V; ++i) values[i] = plus(values[i], other.values[i]);
   }
 
-  __device__ __forceinline__ Pack<T, V> rounded() const {
-    Pack<T, V> pack;
+  __device__ __forceinline__ Vec<T, V> rounded() const {
+    Vec<T, V> vec;
 #pragma unroll
-    for (int i = 0; i < V; ++i) pack.values[i] = from_compute<T>(values[i]);
-    return pack;
+    for (int i = 0; i < V; ++i) vec.values[i] = from_compute<T>(values[i]);
+    return vec;
   }
 
   // What T holds of these sums; there is `more` of them than that.
-  __device__ __forceinline__ Pack<T, V> take(bool& more) {
-    Pack<T, V> pack;
+  __device__ __forceinline__ Vec<T, V> take(bool& more) {
+    Vec<T, V> vec;
     more = false;
 #pragma unroll
-    for (int i = 0; i < V; ++i) pack.values[i] = from_compute<T>(take_part<T>(values[i], more));
-    return pack;
+    for (int i = 0; i < V; ++i) vec.values[i] = from_compute<T>(take_part<T>(values[i], more));
+    return vec;
   }
 
   // What is in self already, and these sums.
-  __device__ __forceinline__ Pack<T, V> added_to(const Pack<T, V>& self) const {
-    Pack<T, V> pack;
+  __device__ __forceinline__ Vec<T, V> added_to(const Vec<T, V>& self) const {
+    Vec<T, V> vec;
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      pack.values[i] = from_compute<T>(plus(to_compute(self.values[i]), values[i]));
+      vec.values[i] = from_compute<T>(plus(to_compute(self.values[i]), values[i]));
     }
-    return pack;
+    return vec;
   }
 };
 
-// A pack as it comes from memory. The compiler would take narrow values apart as soon as they are
+// A vector as it comes from memory. The compiler would take narrow values apart as soon as they are
 // loaded, and so give each a register.
 template <typename T, int V>
-struct RawPack {
+struct RawVec {
   static constexpr int kBytes = sizeof(T) * V;
   std::conditional_t<
       kBytes == 16, uint4,
@@ -120,10 +120,10 @@ struct RawPack {
   __device__ __forceinline__ void load(const T* aligned) {
     words = *reinterpret_cast<const decltype(words)*>(aligned);
   }
-  __device__ __forceinline__ Pack<T, V> values() const {
-    Pack<T, V> pack;
-    memcpy(&pack, &words, sizeof(pack));
-    return pack;
+  __device__ __forceinline__ Vec<T, V> values() const {
+    Vec<T, V> vec;
+    memcpy(&vec, &words, sizeof(vec));
+    return vec;
   }
 };
 

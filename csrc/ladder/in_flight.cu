@@ -23,11 +23,11 @@ __global__ void copy_kernel(const Word* from, Word* to, int64_t words) {
 // [copy_in_flight]
 
 template <typename Word, int kLoads>
-cudaError_t launch(const void* from, void* to, int64_t bytes, int warps, int multiprocessors,
+cudaError_t launch(const void* from, void* to, int64_t bytes, int warps, int sms,
                    cudaStream_t stream) {
   constexpr int kMostWarps = 8;  // of a block
   const int block_warps = warps < kMostWarps ? warps : kMostWarps;
-  const auto blocks = static_cast<unsigned>(multiprocessors * (warps / block_warps));
+  const auto blocks = static_cast<unsigned>(sms * (warps / block_warps));
   const int threads = 32 * block_warps;
   copy_kernel<Word, kLoads><<<blocks, threads, 0, stream>>>(
       static_cast<const Word*>(from), static_cast<Word*>(to), bytes / int64_t{sizeof(Word)});
@@ -35,17 +35,17 @@ cudaError_t launch(const void* from, void* to, int64_t bytes, int warps, int mul
 }
 
 template <typename Word>
-cudaError_t launch_loads(const void* from, void* to, int64_t bytes, const Shape& shape,
-                         int multiprocessors, cudaStream_t stream) {
+cudaError_t launch_loads(const void* from, void* to, int64_t bytes, const Shape& shape, int sms,
+                         cudaStream_t stream) {
   switch (shape.loads) {
     case 1:
-      return launch<Word, 1>(from, to, bytes, shape.warps, multiprocessors, stream);
+      return launch<Word, 1>(from, to, bytes, shape.warps, sms, stream);
     case 2:
-      return launch<Word, 2>(from, to, bytes, shape.warps, multiprocessors, stream);
+      return launch<Word, 2>(from, to, bytes, shape.warps, sms, stream);
     case 4:
-      return launch<Word, 4>(from, to, bytes, shape.warps, multiprocessors, stream);
+      return launch<Word, 4>(from, to, bytes, shape.warps, sms, stream);
     default:
-      return launch<Word, 8>(from, to, bytes, shape.warps, multiprocessors, stream);
+      return launch<Word, 8>(from, to, bytes, shape.warps, sms, stream);
   }
 }
 
@@ -54,7 +54,7 @@ __global__ void copy_bytes(const char* from, char* to) { to[threadIdx.x] = from[
 
 }  // namespace
 
-cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape, int multiprocessors,
+cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape, int sms,
                  cudaStream_t stream) {
   if (!is_shape(shape)) return cudaErrorInvalidValue;
   const int64_t rest = bytes % shape.access_bytes;
@@ -64,12 +64,12 @@ cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape, 
         last, static_cast<char*>(to) + bytes - rest);
   }
   if (shape.access_bytes == 4) {
-    return launch_loads<uint32_t>(from, to, bytes, shape, multiprocessors, stream);
+    return launch_loads<uint32_t>(from, to, bytes, shape, sms, stream);
   }
   if (shape.access_bytes == 8) {
-    return launch_loads<uint2>(from, to, bytes, shape, multiprocessors, stream);
+    return launch_loads<uint2>(from, to, bytes, shape, sms, stream);
   }
-  return launch_loads<uint4>(from, to, bytes, shape, multiprocessors, stream);
+  return launch_loads<uint4>(from, to, bytes, shape, sms, stream);
 }
 
 }  // namespace gpuopt::in_flight

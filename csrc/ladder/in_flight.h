@@ -17,7 +17,7 @@ namespace gpuopt::in_flight {
 struct Shape {
   int access_bytes = 16;  // 4, 8 or 16
   int loads = 1;          // of a thread before its first store: 1, 2, 4 or 8
-  int warps = 1;          // of a multiprocessor: a power of 2, 1 to 64
+  int warps = 1;          // of a SM: a power of 2, 1 to 64
 };
 
 constexpr bool is_shape(const Shape& shape) {
@@ -29,9 +29,9 @@ constexpr bool is_shape(const Shape& shape) {
 }
 
 // to = from, `bytes` of them, both aligned to 16 bytes, by one grid of so many warps for each
-// multiprocessor. They are there at a time where registers allow it: 64 warps of 8 loads of 16
+// SM. They are there at a time where registers allow it: 64 warps of 8 loads of 16
 // bytes each are not.
 GPUOPT_EXPORT cudaError_t copy(const void* from, void* to, int64_t bytes, const Shape& shape,
-                               int multiprocessors, cudaStream_t stream);
+                               int sms, cudaStream_t stream);
 
 }  // namespace gpuopt::in_flight

@@ -25,13 +25,13 @@ Tensor copy_in_flight_cuda(const Tensor& self, int64_t access_bytes, int64_t loa
   TORCH_CHECK(self.is_contiguous(),
               "gpuopt_ladder::copy_in_flight: self must be contiguous, got strides ",
               self.strides(), " of shape ", self.sizes());
-  check_ladder_packs(kOp, nullptr, "self", self);
+  check_ladder_vecs(kOp, nullptr, "self", self);
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor out = at::empty(self.sizes(), self.options());
   if (out.numel() == 0) return out;
   const auto bytes = static_cast<int64_t>(self.nbytes());
-  check_launch(kOp, copy(self.const_data_ptr(), out.mutable_data_ptr(), bytes, shape,
-                         multiprocessor_count(), c10::cuda::getCurrentCUDAStream()));
+  check_launch(kOp, copy(self.const_data_ptr(), out.mutable_data_ptr(), bytes, shape, sm_count(),
+                         c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 

@@ -22,7 +22,7 @@ __device__ __forceinline__ void combine_groups(const Op& op, typename Op::Value*
   __syncthreads();
 }
 
-// x lanes run along packs of columns, y along the units, z along the other kept dimensions. With
+// x lanes run along vectors of columns, y along the units, z along the other kept dimensions. With
 // kOneRow, there is one dimension of units.
 template <typename Op, typename In, typename Mid, int kValues, Read kRead, bool kOneRow>
 __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRow
@@ -30,14 +30,14 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
                                                 : kBlocksOf<In, typename Op::Value, kValues>)
     columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  // An unaligned pack is two loads.
-  constexpr int kPacks = kRead == Read::kUnaligned ? kPackUnroll / 2 : kPackUnroll;
-  constexpr int kUnroll = kValues > 1 ? kPacks : kUnrollOf<In>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  // An unaligned vector is two loads.
+  constexpr int kVecs = kRead == Read::kUnaligned ? kVecUnroll / 2 : kVecUnroll;
+  constexpr int kUnroll = kValues > 1 ? kVecs : kUnrollOf<In>;
+  launch_dependents();
+  grid_dependency_wait();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile);
-  const uint32_t first_pack = args.column_tiles.divmod(tile) * args.x.divisor;
+  const uint32_t first_vec = args.column_tiles.divmod(tile) * args.x.divisor;
   uint32_t z = threadIdx.x;
   const uint32_t x = args.x.divmod(z);
   const uint32_t y = args.y.divmod(z);
@@ -45,10 +45,10 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
   const uint32_t outer = tile * args.z + z;
   const bool folded = args.fold > 1;
 
-  const uint32_t pack = first_pack + x;
-  const bool active = pack < args.column_packs && outer < args.outer_outputs;
-  // The last pack of a row that isn't whole packs is moved back into the row.
-  uint32_t column = pack * kValues;
+  const uint32_t vec = first_vec + x;
+  const bool active = vec < args.column_vecs && outer < args.outer_outputs;
+  // The last vector of a row that isn't whole vectors is moved back into the row.
+  uint32_t column = vec * kValues;
   if (kRead == Read::kUnaligned && !folded && column + kValues > args.columns) {
     column = args.columns - kValues;
   }
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
       for (int v = 0; v < kValues; ++v) acc[v] = s[z * width + x * kValues + v];
     }
     const bool packed = args.packed_out && column % kValues == 0;
-    emit_pack<kValues>(op, args, outer * args.columns + column, split, packed, acc);
+    emit_vec<kValues>(op, args, outer * args.columns + column, split, packed, acc);
   }
 }
 

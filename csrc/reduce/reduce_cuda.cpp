@@ -43,15 +43,15 @@ constexpr int64_t kMostSlices = 16;
 
 // A copy whose reduced dimensions lie innermost, so that the dimensions of either kind merge.
 Tensor in_rows(const Tensor& self, const Reduction& reduction) {
-  std::vector<int64_t> order, places(self.dim());
+  std::vector<int64_t> order, positions(self.dim());
   for (const bool reduced : {false, true}) {
     for (int64_t d = 0; d < self.dim(); ++d) {
       if (reduction.mask[d] != reduced) continue;
-      places[d] = static_cast<int64_t>(order.size());
+      positions[d] = static_cast<int64_t>(order.size());
       order.push_back(d);
     }
   }
-  return self.permute(order).contiguous().permute(places);
+  return self.permute(order).contiguous().permute(positions);
 }
 
 // Runs start(problem, device, workspace, stream).
@@ -67,7 +67,7 @@ void launch(const char* op, const Tensor& self, const Reduction& reduction, cons
     problem = make_problem(op, copy, reduction, out);
   }
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
-  check_launch(op, start(problem, Device{multiprocessor_count()}, workspace, stream));
+  check_launch(op, start(problem, Device{sm_count()}, workspace, stream));
 }
 
 int64_t values_per_result(const Tensor& self, const Reduction& reduction) {

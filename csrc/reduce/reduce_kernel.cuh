@@ -41,7 +41,7 @@ struct Args {
   uint32_t outputs = 1;
   uint32_t outer_units = 1;
   uint32_t outer_outputs = 1;  // outputs / columns
-  uint32_t column_packs = 1;
+  uint32_t column_vecs = 1;
   uint32_t columns = 1;
   uint32_t fold = 1;
   uint32_t rows_per_lane = 1;
@@ -57,7 +57,7 @@ struct LineArgs {
   const void* in = nullptr;
   void* to = nullptr;      // the outputs one after another, or the first slot of the workspace
   int64_t row_stride = 0;  // in values
-  int64_t packs = 0;       // of a row
+  int64_t vecs = 0;        // of a row
   FastDiv splits;
   uint32_t outputs = 1;
   DType out_dtype = DType::kFloat32;
@@ -72,7 +72,7 @@ template <typename In>
 constexpr int kUnrollOf =
     std::is_same_v<In, AnyType> || sizeof(In) >= 8 ? kWideUnroll : kValueUnroll;
 
-// Blocks of a kernel that a multiprocessor must hold: fewer where a lane's partial results, or a
+// Blocks of a kernel that a SM must hold: fewer where a lane's partial results, or a
 // switch over types, need more than the 64 registers that kBlocks leave.
 template <typename In, typename V, int kValues>
 constexpr int kBlocksOf =
@@ -80,7 +80,7 @@ constexpr int kBlocksOf =
 
 // ---------------------------------------------------------------- where things are
 
-// The place of index `linear`, counted over the dimensions from `first` on.
+// The position of index `linear`, counted over the dimensions from `first` on.
 __device__ __forceinline__ int64_t in_offset(const KernelDims& dims, int first, uint32_t linear) {
   int64_t offset = 0;
 #pragma unroll 1
@@ -162,11 +162,11 @@ __device__ __forceinline__ void emit(const Op& op, const Args& args, uint32_t ou
   }
 }
 
-// kCount neighbouring outputs; with `packed`, an aligned pack of them in memory.
+// kCount neighbouring outputs; with `packed`, an aligned vector of them in memory.
 template <int kCount, typename Op>
-__device__ __forceinline__ void emit_pack(const Op& op, const Args& args, uint32_t output,
-                                          uint32_t split, bool packed,
-                                          const typename Op::Value* values) {
+__device__ __forceinline__ void emit_vec(const Op& op, const Args& args, uint32_t output,
+                                         uint32_t split, bool packed,
+                                         const typename Op::Value* values) {
   using V = typename Op::Value;
   if (args.workspace != nullptr) {
     V* slot = slot_of<V>(args, output, split);
@@ -181,10 +181,10 @@ __device__ __forceinline__ void emit_pack(const Op& op, const Args& args, uint32
       T* out = static_cast<T*>(args.out) + offset;
 #pragma unroll
       for (int i = 0; i < kCount; i += kPart) {
-        Pack<T, kPart> pack;
+        Vec<T, kPart> vec;
 #pragma unroll
-        for (int v = 0; v < kPart; ++v) pack.values[v] = convert<T>(op.finish(values[i + v]));
-        store_pack(out + i, pack);
+        for (int v = 0; v < kPart; ++v) vec.values[v] = convert<T>(op.finish(values[i + v]));
+        store_vec(out + i, vec);
       }
     });
   } else {
@@ -226,7 +226,7 @@ __device__ __forceinline__ typename Op::Value combine_lanes(const Op& op, typena
 // How a unit, kValues neighbouring values, is read.
 enum class Read {
   kAligned,    // at an address that is aligned to it
-  kUnaligned,  // a 16-byte pack at any address
+  kUnaligned,  // a 16-byte vector at any address
 };
 
 // Loads the valid ones of kUnroll units and calls consume(values) with their combination: kValues
@@ -255,23 +255,23 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
       consume(&total);
     });
   } else {
-    const auto use = [&](const Pack<In, kValues>(&packs)[kUnroll]) {
+    const auto use = [&](const Vec<In, kValues>(&vecs)[kUnroll]) {
       V totals[kValues];
 #pragma unroll
       for (int v = 0; v < kValues; ++v) {
         V values[kUnroll];
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-          values[u] = valid[u] ? convert<V>(packs[u].values[v]) : op.identity();
+          values[u] = valid[u] ? convert<V>(vecs[u].values[v]) : op.identity();
         }
         totals[v] = combine_all<kUnroll>(op, values);
       }
       consume(totals);
     };
     const In* in = static_cast<const In*>(args.in);
-    Pack<In, kValues> packs[kUnroll];
+    Vec<In, kValues> vecs[kUnroll];
     if constexpr (kRead == Read::kUnaligned) {
-      // The second aligned pack may reach past the input, though not past its last 16-byte block.
+      // The second aligned vector may reach past the input, though not past its last 16-byte block.
       bool inside = true;
       uintptr_t blocks[kUnroll];
       uint32_t shifts[kUnroll];
@@ -292,13 +292,13 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
           high[u] = load_16_bytes(block + 1, valid[u], args.read_once);
         }
 #pragma unroll
-        for (int u = 0; u < kUnroll; ++u) packs[u] = shift_packs<In>(low[u], high[u], shifts[u]);
+        for (int u = 0; u < kUnroll; ++u) vecs[u] = shift_vecs<In>(low[u], high[u], shifts[u]);
       } else {
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
           for (int v = 0; v < kValues; ++v) {
-            if (valid[u]) packs[u].values[v] = in[offsets[u] + v];
+            if (valid[u]) vecs[u].values[v] = in[offsets[u] + v];
           }
         }
       }
@@ -306,13 +306,13 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         if constexpr (sizeof(In) * kValues == kAccessBytes) {
-          packs[u] = pack_of<In>(load_16_bytes(in + offsets[u], valid[u], args.read_once));
+          vecs[u] = vec_of<In>(load_16_bytes(in + offsets[u], valid[u], args.read_once));
         } else {
-          if (valid[u]) packs[u] = load_pack<In, kValues>(in + offsets[u]);
+          if (valid[u]) vecs[u] = load_vec<In, kValues>(in + offsets[u]);
         }
       }
     }
-    use(packs);
+    use(vecs);
   }
 }
 
@@ -348,13 +348,13 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
   load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
 }
 
-// The same over several rows of units. `place(row_offset, inner, valid)` returns where unit `inner`
-// of the row at row_offset is, and may clear `valid`.
+// The same over several rows of units. `position(row_offset, inner, valid)` returns where unit
+// `inner` of the row at row_offset is, and may clear `valid`.
 template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
-          typename Place, typename Consume>
+          typename Position, typename Consume>
 __device__ __forceinline__ void walk_rows(const Op& op, const Args& args, int64_t base,
                                           uint32_t lane, uint32_t lanes, uint32_t split,
-                                          Place&& place, Consume&& consume) {
+                                          Position&& position, Consume&& consume) {
   const auto units = static_cast<uint32_t>(args.units);
   const uint32_t group = kUnroll * lanes;
   for (uint32_t first = split * group; first < units; first += args.splits.divisor * group) {
@@ -365,7 +365,7 @@ __device__ __forceinline__ void walk_rows(const Op& op, const Args& args, int64_
       uint32_t outer = first + lane + u * lanes;
       valid[u] = outer < units;
       const uint32_t inner = args.inner_units.divmod(outer);
-      offsets[u] = place(base + in_offset(args.reduced, 1, outer), inner, valid[u]);
+      offsets[u] = position(base + in_offset(args.reduced, 1, outer), inner, valid[u]);
     }
     load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
   }

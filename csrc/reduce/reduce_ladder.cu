@@ -204,33 +204,33 @@ __global__ void warp_shuffle(const float* in, int64_t size, float* out) {
 }
 // [warp_shuffle]
 
-// [packs]
+// [vectors]
 template <typename Op>
-__device__ float combine_packs(const float* in, int64_t size) {
+__device__ float combine_vecs(const float* in, int64_t size) {
   float value = Op::kIdentity;
-  const int64_t step = int64_t{gridDim.x} * kThreads, packs = size / 4;
+  const int64_t step = int64_t{gridDim.x} * kThreads, vecs = size / 4;
   int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < size % 4) value = in[packs * 4 + i];
-  for (; i < packs; i += step) {
-    const float4 pack = reinterpret_cast<const float4*>(in)[i];
-    value = Op()(value, Op()(Op()(pack.x, pack.y), Op()(pack.z, pack.w)));
+  if (i < size % 4) value = in[vecs * 4 + i];
+  for (; i < vecs; i += step) {
+    const float4 vec = reinterpret_cast<const float4*>(in)[i];
+    value = Op()(value, Op()(Op()(vec.x, vec.y), Op()(vec.z, vec.w)));
   }
   return value;
 }
 
 template <typename Op>
-__global__ void packs(const float* in, int64_t size, float* out) {
-  const float value = combine_block<Op>(combine_packs<Op>(in, size));
+__global__ void vectors(const float* in, int64_t size, float* out) {
+  const float value = combine_block<Op>(combine_vecs<Op>(in, size));
   if (threadIdx.x == 0) out[blockIdx.x] = value;
 }
-// [packs]
+// [vectors]
 
 // [float_atomic]
 __global__ void set(float* out, float value) { *out = value; }
 
 template <typename Op>
 __global__ void float_atomic(const float* in, int64_t size, float* out) {
-  const float value = combine_block<Op>(combine_packs<Op>(in, size));
+  const float value = combine_block<Op>(combine_vecs<Op>(in, size));
   if (threadIdx.x == 0) Op::atomic(out, value);
 }
 // [float_atomic]
@@ -240,7 +240,7 @@ template <typename Op>
 __global__ void last_block_ticket(const float* in, int64_t size, float* partial, unsigned* tickets,
                                   float* out) {
   __shared__ bool is_last;
-  const float value = combine_block<Op>(combine_packs<Op>(in, size));
+  const float value = combine_block<Op>(combine_vecs<Op>(in, size));
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = value;
     __threadfence();  // whoever sees the ticket sees the partial result
@@ -273,12 +273,12 @@ cudaError_t launch_tree(Kernel kernel, int64_t block_values, const LadderProblem
   }
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a multiprocessor, or fewer where each
+// As many blocks as are on the GPU at a time, of 2048 threads a SM, or fewer where each
 // thread would not have `values`.
 unsigned blocks_to_fill(const LadderProblem& problem, int64_t values) {
   const int64_t needed = ceil_div(problem.size, kThreads * values);
   return static_cast<unsigned>(
-      min(max(needed, int64_t{1}), int64_t{problem.multiprocessors} * (2048 / kThreads)));
+      min(max(needed, int64_t{1}), int64_t{problem.sms} * (2048 / kThreads)));
 }
 
 // A launch for all values and one of a single block for what its blocks leave.
@@ -323,7 +323,7 @@ cudaError_t launch_step(int step, const LadderProblem& problem, Workspace& works
   }
   if (step == 6) return launch_two(grid_stride<Op>, 1, problem, workspace, stream);
   if (step == 7) return launch_two(warp_shuffle<Op>, 1, problem, workspace, stream);
-  if (step == 8) return launch_two(packs<Op>, 4, problem, workspace, stream);
+  if (step == 8) return launch_two(vectors<Op>, 4, problem, workspace, stream);
   if (step == 9) return launch_atomic<Op>(problem, stream);
   if (step == 10) return launch_ticket<Op>(problem, workspace, stream);
   return cudaErrorInvalidValue;

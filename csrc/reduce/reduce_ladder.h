@@ -37,7 +37,7 @@ inline constexpr LadderStep kLadder[] = {
      "instead of a tree of them"},
     {"warp_shuffle",
      "lanes exchange registers: shared memory and barriers are left for one value a warp"},
-    {"packs", "16 bytes a load: a quarter of the loads, and four times the bytes in flight"},
+    {"vectors", "16 bytes a load: a quarter of the loads, and four times the bytes in flight"},
     {"float_atomic",
      "blocks add what they have to the result by an atomic operation instead of a second launch; "
      "in any order, so sums are not repeatable",
@@ -69,11 +69,11 @@ struct LadderProblem {
   const float* in = nullptr;
   int64_t size = 0;
   float* out = nullptr;
-  int multiprocessors = 1;
+  int sms = 1;
 };
 
 // One value of f32 from `size` ones, by any step but the last. An empty sum is 0, and the largest
-// of no values -inf. From "packs" on `in` must be aligned to 16 bytes.
+// of no values -inf. From "vectors" on `in` must be aligned to 16 bytes.
 GPUOPT_EXPORT cudaError_t ladder_sum(int step, const LadderProblem& problem, Workspace& workspace,
                                      cudaStream_t stream);
 // NaN if any of them is.

@@ -14,21 +14,21 @@ namespace {
 using at::Tensor;
 using Launcher = cudaError_t (*)(int, const LadderProblem&, Workspace&, cudaStream_t);
 
-bool reads_packs(int64_t step) {
+bool reads_vecs(int64_t step) {
   for (int64_t i = 0; i <= step; ++i) {
-    if (std::strcmp(kLadder[i].name, "packs") == 0) return true;
+    if (std::strcmp(kLadder[i].name, "vectors") == 0) return true;
   }
   return false;
 }
 
 Tensor climb(const char* op, Launcher launcher, const Tensor& self, int64_t step) {
   check_ladder_operand(op, "self", self, {at::kFloat});
-  if (reads_packs(step)) check_ladder_packs(op, kLadder[step].name, "self", self);
+  if (reads_vecs(step)) check_ladder_vecs(op, kLadder[step].name, "self", self);
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor out = at::empty({}, self.options());
   TensorWorkspace workspace;
   const LadderProblem problem{self.const_data_ptr<float>(), self.numel(),
-                              out.mutable_data_ptr<float>(), multiprocessor_count()};
+                              out.mutable_data_ptr<float>(), sm_count()};
   check_launch(
       op, launcher(static_cast<int>(step), problem, workspace, c10::cuda::getCurrentCUDAStream()));
   return out;

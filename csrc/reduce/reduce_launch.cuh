@@ -57,12 +57,12 @@ inline Args make_args(const Problem& problem, const Plan& plan, int values) {
   args.inner_stride = plan.reduced[0].in_stride;
   if (plan.path == Path::kColumns) {
     args.column_tiles = divide_by(plan.column_tiles);
-    args.column_packs = static_cast<uint32_t>(plan.column_packs);
+    args.column_vecs = static_cast<uint32_t>(plan.column_vecs);
     args.columns = static_cast<uint32_t>(plan.kept[0].size);
     args.outer_outputs = args.outputs / args.columns;
     args.fold = static_cast<uint32_t>(plan.fold);
     args.inner_stride *= plan.fold;
-  } else if (plan.packs) {
+  } else if (plan.vecs) {
     args.inner_stride = values;
   }
   return args;
@@ -76,7 +76,7 @@ inline LineArgs line_args(const Args& all, const Plan& plan, size_t accumulator_
                                     accumulator_bytes * all.first_slot * all.outputs
                               : all.out;
   args.row_stride = plan.num_kept > 0 ? plan.kept[0].in_stride : 0;
-  args.packs = plan.inner_units;
+  args.vecs = plan.inner_units;
   args.splits = all.splits;
   args.outputs = all.outputs;
   args.out_dtype = all.out_dtype;
@@ -85,27 +85,27 @@ inline LineArgs line_args(const Args& all, const Plan& plan, size_t accumulator_
 }
 
 template <typename Op, typename In, typename Start>
-cudaError_t launch_rows_in_packs(const Plan& plan, Start&& start) {
-  constexpr int kValues = kPackSize<In>;
+cudaError_t launch_rows_in_vecs(const Plan& plan, Start&& start) {
+  constexpr int kValues = kVecSize<In>;
   if constexpr (kValues > 8) {
-    if (plan.reduced[0].size == 8) return start(rows_in_packs_kernel<Op, In, 8>);
+    if (plan.reduced[0].size == 8) return start(rows_in_vecs_kernel<Op, In, 8>);
   }
   if constexpr (kValues > 4) {
-    if (plan.reduced[0].size == 4) return start(rows_in_packs_kernel<Op, In, 4>);
+    if (plan.reduced[0].size == 4) return start(rows_in_vecs_kernel<Op, In, 4>);
   }
   if constexpr (kValues > 2) {
-    if (plan.reduced[0].size == 2) return start(rows_in_packs_kernel<Op, In, 2>);
+    if (plan.reduced[0].size == 2) return start(rows_in_vecs_kernel<Op, In, 2>);
   }
-  return start(rows_in_packs_kernel<Op, In, 1>);
+  return start(rows_in_vecs_kernel<Op, In, 1>);
 }
 
 template <typename Op, typename In, typename Mid>
 cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, void* workspace,
                         uint32_t first_slot, cudaStream_t stream) {
-  constexpr bool kPacks = !std::is_same_v<In, AnyType>;
+  constexpr bool kVecs = !std::is_same_v<In, AnyType>;
   constexpr int kValues = [] {
-    if constexpr (kPacks) {
-      return kPackSize<In>;
+    if constexpr (kVecs) {
+      return kVecSize<In>;
     } else {
       return 1;
     }
@@ -117,7 +117,7 @@ cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, 
   shape.blocks = static_cast<unsigned>(plan.blocks());
   shape.threads = static_cast<unsigned>(plan.threads());
   shape.shared_bytes = plan.shared_bytes;
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
   if constexpr (kValues > 1) {
     const bool one_row = plan.outer_units == 1;
@@ -126,21 +126,21 @@ cudaError_t launch_main(const Op& op, const Problem& problem, const Plan& plan, 
                            line_args(args, plan, sizeof(typename Op::Value)));
     }
     if (plan.path == Path::kShortRows) return start(short_rows_kernel<Op, In>);
-    if (plan.path == Path::kRowsInPacks) return launch_rows_in_packs<Op, In>(plan, start);
+    if (plan.path == Path::kRowsInVecs) return launch_rows_in_vecs<Op, In>(plan, start);
     if (plan.path == Path::kTile) return start(tile_kernel<Op, In>);
-    if (plan.path == Path::kRows && plan.packs && plan.unaligned) {
+    if (plan.path == Path::kRows && plan.vecs && plan.unaligned) {
       return one_row ? start(rows_kernel<Op, In, Mid, kValues, true, true>)
                      : start(rows_kernel<Op, In, Mid, kValues, true, false>);
     }
-    if (plan.path == Path::kRows && plan.packs) {
+    if (plan.path == Path::kRows && plan.vecs) {
       return one_row ? start(rows_kernel<Op, In, Mid, kValues, false, true>)
                      : start(rows_kernel<Op, In, Mid, kValues, false, false>);
     }
-    if (plan.packs && plan.unaligned) {
+    if (plan.vecs && plan.unaligned) {
       return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, true>)
                      : start(columns_kernel<Op, In, Mid, kValues, Read::kUnaligned, false>);
     }
-    if (plan.packs) {
+    if (plan.vecs) {
       return one_row ? start(columns_kernel<Op, In, Mid, kValues, Read::kAligned, true>)
                      : start(columns_kernel<Op, In, Mid, kValues, Read::kAligned, false>);
     }
@@ -165,7 +165,7 @@ cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan
   shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(plan.outputs, args.x.divisor));
   shape.threads = args.x.divisor * args.y.divisor;
   shape.shared_bytes = shape.threads * sizeof(typename Op::Value);
-  shape.overlaps_before = true;
+  shape.use_pdl = true;
   return launch_kernel(finish_kernel<Op>, shape, stream, op, args, slots);
 }
 

@@ -50,10 +50,10 @@ enum class Path : uint8_t {
   kRows,
   // The same where a whole block reads one aligned row, or a split of it.
   kLine,
-  // Aligned rows of few packs: several rows a lane.
+  // Aligned rows of few vectors: several rows a lane.
   kShortRows,
-  // Several rows in each pack.
-  kRowsInPacks,
+  // Several rows in each vector.
+  kRowsInVecs,
   // Other short rows, one after another in memory: copied to shared memory as one piece.
   kTile,
   // The innermost dimension is kept: each lane keeps neighbouring columns.
@@ -62,9 +62,9 @@ enum class Path : uint8_t {
 
 struct Plan {
   Path path = Path::kRows;
-  // How a lane reads: packs of 16 bytes or single values, and whether rows may begin at any
+  // How a lane reads: vectors of 16 bytes or single values, and whether rows may begin at any
   // address.
-  bool packs = false;
+  bool vecs = false;
   bool unaligned = false;
   bool read_once = false;  // data makes way in the caches first
 
@@ -74,8 +74,8 @@ struct Plan {
   int64_t outputs = 1;
   bool linear_out = false;  // output i is at out + i
 
-  // The reduced space of an output: `units` steps, each a pack or a value of every lane. A unit is
-  // (outer, inner): `inner_units` along reduced[0], the dimensions after it outside.
+  // The reduced space of an output: `units` steps, each a vector or a value of every lane. A unit
+  // is (outer, inner): `inner_units` along reduced[0], the dimensions after it outside.
   int num_reduced = 0;
   Dim reduced[kMaxDims];
   int64_t outer_units = 1;
@@ -86,11 +86,11 @@ struct Plan {
   // of outputs).
   int x = 1, y = 1, z = 1;
   int threads() const { return x * y * z; }
-  int64_t column_packs = 1;  // kColumns: what x runs over
+  int64_t column_vecs = 1;  // kColumns: what x runs over
   int64_t column_tiles = 1;
-  // kColumns: rows of columns in one row of packs, where columns don't fill packs.
+  // kColumns: rows of columns in one row of vectors, where columns don't fill vectors.
   int fold = 1;
-  // Neighbouring outputs of a thread are aligned packs in memory, too.
+  // Neighbouring outputs of a thread are aligned vectors in memory, too.
   bool packed_out = false;
   int rows_per_lane = 1;  // kTile
   int64_t tiles = 1;      // blocks of outputs
@@ -149,12 +149,13 @@ inline bool starts_aligned(const Problem& problem) {
   return reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
 }
 
-// Whether packs along the innermost dimension are possible. Values of 16 bytes are packs already.
-inline bool packs_are_possible(const Merged& merged, const Kernels& kernels, int values) {
+// Whether vectors along the innermost dimension are possible. Values of 16 bytes are vectors
+// already.
+inline bool vecs_are_possible(const Merged& merged, const Kernels& kernels, int values) {
   return kernels.native && values > 1 && merged.count > 0 && merged.dims[0].in_stride == 1;
 }
 
-// Whether packs stay aligned from step to step of the dimensions beyond the first `skip`.
+// Whether vectors stay aligned from step to step of the dimensions beyond the first `skip`.
 inline bool is_aligned(const Problem& problem, const Merged& merged, int values, int skip) {
   if (!starts_aligned(problem)) return false;
   for (int d = skip; d < merged.count; ++d) {
@@ -163,7 +164,7 @@ inline bool is_aligned(const Problem& problem, const Merged& merged, int values,
   return true;
 }
 
-// Whether packs of `values` outputs of neighbouring columns are aligned packs in memory.
+// Whether vectors of `values` outputs of neighbouring columns are aligned vectors in memory.
 inline bool has_packed_out(const Problem& problem, const Plan& plan, int values) {
   const size_t bytes = std::min<size_t>(kAccessBytes, size_of(problem.dtype) * values);
   if (reinterpret_cast<uintptr_t>(problem.out) % bytes != 0) return false;
@@ -175,13 +176,13 @@ inline bool has_packed_out(const Problem& problem, const Plan& plan, int values)
 }
 
 inline int units_in_flight(const Plan& plan, const Kernels& kernels) {
-  return plan.packs ? kPackUnroll : kernels.values_in_flight;
+  return plan.vecs ? kVecUnroll : kernels.values_in_flight;
 }
 
 // Deals the units of each output to blocks until the launch fills the device.
 inline void split(Plan& plan, const Device& device, const Tuning& tuning, int unroll,
                   int blocks_per_multiprocessor) {
-  const int64_t wanted = int64_t{device.multiprocessors} * blocks_per_multiprocessor;
+  const int64_t wanted = int64_t{device.sms} * blocks_per_multiprocessor;
   const int64_t groups = ceil_div<int64_t>(plan.units(), int64_t{plan.y} * unroll);
   if (groups <= tuning.unsplit_groups) return;
   const int64_t most = std::min(wanted / plan.tiles, groups);
@@ -201,9 +202,9 @@ inline void plan_rows(Plan& plan, const Kernels& kernels, const Device& device,
   const int64_t units = plan.units();
   // Enough lanes for a lane's share to be in flight at once, and rows read in whole sectors.
   int64_t y = std::max(pow2_ceil(ceil_div<int64_t>(units, unroll)),
-                       std::min<int64_t>(pow2_ceil(units), plan.packs ? 4 : 8));
+                       std::min<int64_t>(pow2_ceil(units), plan.vecs ? 4 : 8));
   // Few outputs: more lanes each, down to one unit a lane.
-  const int64_t threads = int64_t{device.multiprocessors} * tuning.row_threads;
+  const int64_t threads = int64_t{device.sms} * tuning.row_threads;
   y = std::max(y, std::min(pow2_ceil(units), pow2_ceil(threads / plan.outputs)));
   plan.y = static_cast<int>(std::min<int64_t>(y, kThreads));
   plan.z = kThreads / plan.y;
@@ -217,14 +218,14 @@ inline void plan_short_rows(Plan& plan) {
   plan.path = Path::kShortRows;
   plan.y = static_cast<int>(pow2_ceil(plan.units()));
   plan.z = kThreads / plan.y;
-  plan.tiles = ceil_div<int64_t>(plan.outputs, int64_t{plan.z} * kPackUnroll);
+  plan.tiles = ceil_div<int64_t>(plan.outputs, int64_t{plan.z} * kVecUnroll);
 }
 
-inline void plan_rows_in_packs(Plan& plan, int values) {
-  plan.path = Path::kRowsInPacks;
+inline void plan_rows_in_vecs(Plan& plan, int values) {
+  plan.path = Path::kRowsInVecs;
   plan.z = kThreads;
   const int64_t rows = values / plan.reduced[0].size;
-  plan.tiles = ceil_div<int64_t>(plan.outputs, rows * kThreads * kPackUnroll);
+  plan.tiles = ceil_div<int64_t>(plan.outputs, rows * kThreads * kVecUnroll);
 }
 
 inline void plan_tile(Plan& plan, const Tuning& tuning, int64_t row_bytes, int values) {
@@ -234,7 +235,7 @@ inline void plan_tile(Plan& plan, const Tuning& tuning, int64_t row_bytes, int v
   plan.y = static_cast<int>(pow2_ceil(std::max(ceil_div<int64_t>(plan.reduced[0].size, 32),
                                                ceil_div(kThreads * row_bytes, kShared))));
   plan.z = kThreads / plan.y;
-  // At least so many rows that every tile begins at a whole pack.
+  // At least so many rows that every tile begins at a whole vector.
   const int64_t least = std::max(1, values / plan.z);
   plan.rows_per_lane = static_cast<int>(
       std::clamp<int64_t>(tuning.tile_bytes / (plan.z * row_bytes) / least, 1, 16) * least);
@@ -248,8 +249,8 @@ inline void plan_columns(Plan& plan, const Kernels& kernels, const Device& devic
   const int unroll = units_in_flight(plan, kernels);
   const int64_t outer = plan.outputs / plan.kept[0].size;
   const int64_t groups = ceil_div<int64_t>(plan.units(), unroll);
-  const int64_t width = plan.column_packs;
-  const int64_t wide = !plan.packs                           ? tuning.wide_values
+  const int64_t width = plan.column_vecs;
+  const int64_t wide = !plan.vecs                            ? tuning.wide_values
                        : plan.units() <= tuning.short_column ? tuning.wide_short
                                                              : tuning.wide;
   if (plan.fold == 1 && width > wide) {
@@ -273,32 +274,32 @@ inline void plan_inner_reduced(Plan& plan, const Problem& problem, const Merged&
   const int values = kAccessBytes / static_cast<int>(item);
   const int64_t row = plan.reduced[0].size;
   const int64_t row_bytes = row * static_cast<int64_t>(item);
-  const bool can_pack = packs_are_possible(merged, kernels, values);
-  const bool whole_packs = is_aligned(problem, merged, values, 1) && row % values == 0;
+  const bool can_vec = vecs_are_possible(merged, kernels, values);
+  const bool whole_vecs = is_aligned(problem, merged, values, 1) && row % values == 0;
   const bool back_to_back = plan.num_kept == 1 && plan.num_reduced == 1 &&
                             plan.kept[0].in_stride == row && starts_aligned(problem);
-  if (can_pack && whole_packs && plan.outer_units == 1 && row / values <= tuning.short_row_packs) {
-    plan.packs = true;
+  if (can_vec && whole_vecs && plan.outer_units == 1 && row / values <= tuning.short_row_vecs) {
+    plan.vecs = true;
     plan.inner_units = row / values;
     plan_short_rows(plan);
     return;
   }
-  if (can_pack && back_to_back && row < values && values % row == 0) {
+  if (can_vec && back_to_back && row < values && values % row == 0) {
     plan.packed_out = has_packed_out(problem, plan, values / static_cast<int>(row));
-    plan_rows_in_packs(plan, values);
+    plan_rows_in_vecs(plan, values);
     return;
   }
-  if (can_pack && back_to_back && !whole_packs && row_bytes <= tuning.tile_row_bytes) {
+  if (can_vec && back_to_back && !whole_vecs && row_bytes <= tuning.tile_row_bytes) {
     plan_tile(plan, tuning, row_bytes, values);
     return;
   }
-  plan.packs = can_pack && (whole_packs || row >= 2 * values);
-  plan.unaligned = plan.packs && !whole_packs;
-  plan.inner_units = plan.packs ? row / values : row;
+  plan.vecs = can_vec && (whole_vecs || row >= 2 * values);
+  plan.unaligned = plan.vecs && !whole_vecs;
+  plan.inner_units = plan.vecs ? row / values : row;
   plan.read_once = reads_once(plan, tuning, item);
   plan_rows(plan, kernels, device, tuning);
   plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads());
-  if (plan.packs && whole_packs && plan.outer_units == 1 && plan.num_kept <= 1 && plan.z == 1 &&
+  if (plan.vecs && whole_vecs && plan.outer_units == 1 && plan.num_kept <= 1 && plan.z == 1 &&
       (plan.linear_out || plan.splits > 1)) {
     plan.path = Path::kLine;
   }
@@ -309,38 +310,38 @@ inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& me
                             const Kernels& kernels, const Device& device, const Tuning& tuning) {
   const int values = kAccessBytes / static_cast<int>(size_of(problem.in_dtype));
   const int64_t columns = plan.kept[0].size;
-  const bool can_pack = packs_are_possible(merged, kernels, values);
-  if (can_pack && merged.count == 1 && starts_aligned(problem)) {  // nothing to combine
+  const bool can_vec = vecs_are_possible(merged, kernels, values);
+  if (can_vec && merged.count == 1 && starts_aligned(problem)) {  // nothing to combine
     plan.packed_out = has_packed_out(problem, plan, values);
-    plan_rows_in_packs(plan, values);
+    plan_rows_in_vecs(plan, values);
     return;
   }
   plan.path = Path::kColumns;
   plan.inner_units = plan.reduced[0].size;
-  plan.column_packs = columns;
+  plan.column_vecs = columns;
   const int64_t common = std::gcd(columns, int64_t{values});
   const bool back_to_back =
       merged.count > 1 && merged.dims[1].reduced && merged.dims[1].in_stride == columns;
-  constexpr int64_t kMostFoldedPacks = 128;
-  if (can_pack && columns % values == 0 && is_aligned(problem, merged, values, 1)) {
-    plan.packs = true;
-    plan.column_packs = columns / values;
-  } else if (can_pack && back_to_back && columns / common <= kMostFoldedPacks &&
+  constexpr int64_t kMostFoldedVecs = 128;
+  if (can_vec && columns % values == 0 && is_aligned(problem, merged, values, 1)) {
+    plan.vecs = true;
+    plan.column_vecs = columns / values;
+  } else if (can_vec && back_to_back && columns / common <= kMostFoldedVecs &&
              plan.reduced[0].size * common >= values) {
-    // Rows of columns one after another: `fold` of them are a row of whole packs.
-    plan.packs = true;
+    // Rows of columns one after another: `fold` of them are a row of whole vectors.
+    plan.vecs = true;
     plan.fold = static_cast<int>(values / common);
-    plan.column_packs = columns / common;
+    plan.column_vecs = columns / common;
     plan.inner_units = plan.reduced[0].size / plan.fold;
     plan.unaligned = !is_aligned(problem, merged, values, 2);
-  } else if (can_pack && columns >= values) {
-    plan.packs = plan.unaligned = true;
-    plan.column_packs = ceil_div<int64_t>(columns, values);
+  } else if (can_vec && columns >= values) {
+    plan.vecs = plan.unaligned = true;
+    plan.column_vecs = ceil_div<int64_t>(columns, values);
   }
-  plan.packed_out = plan.packs && plan.fold == 1 && has_packed_out(problem, plan, values);
-  plan.read_once = plan.packs && reads_once(plan, tuning, size_of(problem.in_dtype)) &&
+  plan.packed_out = plan.vecs && plan.fold == 1 && has_packed_out(problem, plan, values);
+  plan.read_once = plan.vecs && reads_once(plan, tuning, size_of(problem.in_dtype)) &&
                    !(plan.unaligned && plan.units() <= tuning.unaligned_once_above);
-  plan_columns(plan, kernels, device, tuning, plan.packs ? values : 1);
+  plan_columns(plan, kernels, device, tuning, plan.vecs ? values : 1);
 }
 
 }  // namespace detail
@@ -372,7 +373,7 @@ inline Plan make_plan(const Problem& problem, const Kernels& kernels, const Devi
   return plan;
 }
 
-// Counts are 32 bits wide inside a launch, but for the packs of a single row. Problems beyond are
+// Counts are 32 bits wide inside a launch, but for the vectors of a single row. Problems beyond are
 // cut in two until the parts fit: along a kept dimension, or along a reduced one when it is an
 // output's own units that are too many.
 inline bool has_too_many_outputs(const Plan& plan, int64_t limit = kMaxIndex32) {
@@ -381,7 +382,7 @@ inline bool has_too_many_outputs(const Plan& plan, int64_t limit = kMaxIndex32) 
 
 inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
   const int64_t edges = plan.outer_units * 2 * kAccessBytes;  // values at the ends of rows
-  const bool one_row = plan.packs && plan.outer_units == 1;   // its units are counted in 64 bits
+  const bool one_row = plan.vecs && plan.outer_units == 1;    // its units are counted in 64 bits
   return plan.num_reduced > kMaxKernelDims || (!one_row && (plan.units() > limit || edges > limit));
 }
 

@@ -8,13 +8,14 @@ namespace gpuopt::reduce {
 
 extern __shared__ uint4 shared[];
 
-// The values before the first whole aligned pack.
+// The values before the first whole aligned vector.
 template <typename In>
 __device__ __forceinline__ uint32_t head_of(const In* row) {
   return static_cast<uint32_t>(-reinterpret_cast<uintptr_t>(row) % kAccessBytes / sizeof(In));
 }
 
-// The values of each row that aligned packs leave out, at both its ends: at most kValues - 1 each.
+// The values of each row that aligned vectors leave out, at both its ends: at most kValues - 1
+// each.
 template <typename Op, typename In, int kValues>
 __device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const Args& args,
                                                             int64_t base, uint32_t lane,
@@ -23,14 +24,14 @@ __device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const 
   V value = op.identity();
   const uint32_t edges = args.outer_units * 2 * kValues;
   for (uint32_t e = lane; e < edges; e += lanes) {
-    const uint32_t outer = e / (2 * kValues), place = e % (2 * kValues);
+    const uint32_t outer = e / (2 * kValues), position = e % (2 * kValues);
     const In* row = static_cast<const In*>(args.in) + base + in_offset(args.reduced, 1, outer);
     const uint32_t head = head_of(row);
     const auto tail = static_cast<uint32_t>((args.row_size - head) % kValues);
-    if (place < kValues) {
-      if (place < head) value = op.combine(value, convert<V>(row[place]));
-    } else if (place - kValues < tail) {
-      value = op.combine(value, convert<V>(row[args.row_size - tail + (place - kValues)]));
+    if (position < kValues) {
+      if (position < head) value = op.combine(value, convert<V>(row[position]));
+    } else if (position - kValues < tail) {
+      value = op.combine(value, convert<V>(row[args.row_size - tail + (position - kValues)]));
     }
   }
   return value;
@@ -40,13 +41,13 @@ __device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const 
 // from rows_kernel because small reductions are mostly prologue: 2^10 values in f32 take 1.24 us
 // here and took 1.55 there (CUDA graph, H200).
 template <typename Op, typename In>
-__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kPackSize<In>>)
+__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kVecSize<In>>)
     line_kernel(const Op op, const __grid_constant__ LineArgs args) {
   using V = typename Op::Value;
-  constexpr int kValues = kPackSize<In>;
-  constexpr int kGroup = kThreads * kPackUnroll;
-  let_next_grid_start();
-  wait_for_grid_before();
+  constexpr int kValues = kVecSize<In>;
+  constexpr int kGroup = kThreads * kVecUnroll;
+  launch_dependents();
+  grid_dependency_wait();
   uint32_t row = blockIdx.x;
   const uint32_t split = args.splits.divmod(row);
   const auto* in =
@@ -54,36 +55,36 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
       threadIdx.x;
   V value = op.identity();
   const auto combined = [&](const uint4& words) {
-    const auto pack = pack_of<In>(words);
+    const auto vec = vec_of<In>(words);
     V values[kValues];
 #pragma unroll
-    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
+    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(vec.values[v]);
     return combine_all<kValues>(op, values);
   };
-  uint4 words[kPackUnroll];
-  V totals[kPackUnroll];
+  uint4 words[kVecUnroll];
+  V totals[kVecUnroll];
   int64_t begin = int64_t{split} * kGroup;
   const int64_t jump = int64_t{args.splits.divisor} * kGroup;
-  for (; begin + kGroup <= args.packs; begin += jump) {
+  for (; begin + kGroup <= args.vecs; begin += jump) {
 #pragma unroll
-    for (int u = 0; u < kPackUnroll; ++u) {
+    for (int u = 0; u < kVecUnroll; ++u) {
       words[u] = load_16_bytes(in + begin + u * kThreads, true, args.read_once);
     }
 #pragma unroll
-    for (int u = 0; u < kPackUnroll; ++u) totals[u] = combined(words[u]);
-    value = op.combine(value, combine_all<kPackUnroll>(op, totals));
+    for (int u = 0; u < kVecUnroll; ++u) totals[u] = combined(words[u]);
+    value = op.combine(value, combine_all<kVecUnroll>(op, totals));
   }
-  if (begin < args.packs) {
-    const auto left = static_cast<int>(args.packs - begin) - static_cast<int>(threadIdx.x);
+  if (begin < args.vecs) {
+    const auto left = static_cast<int>(args.vecs - begin) - static_cast<int>(threadIdx.x);
 #pragma unroll
-    for (int u = 0; u < kPackUnroll; ++u) {
+    for (int u = 0; u < kVecUnroll; ++u) {
       words[u] = load_16_bytes(in + begin + u * kThreads, u * kThreads < left, args.read_once);
     }
 #pragma unroll
-    for (int u = 0; u < kPackUnroll; ++u) {
+    for (int u = 0; u < kVecUnroll; ++u) {
       totals[u] = u * kThreads < left ? combined(words[u]) : op.identity();
     }
-    value = op.combine(value, combine_all<kPackUnroll>(op, totals));
+    value = op.combine(value, combine_all<kVecUnroll>(op, totals));
   }
 
   constexpr int kWarps = kThreads / kWarp;
@@ -106,15 +107,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
 }
 
 // y lanes, a power of two, run along the units of an output; z outputs in a block. With kRagged,
-// rows begin and end anywhere: their aligned packs are units, the values at both ends are extra.
+// rows begin and end anywhere: their aligned vectors are units, the values at both ends are extra.
 // With kOneRow, all units of an output are in one row.
 template <typename Op, typename In, typename Mid, int kValues, bool kRagged, bool kOneRow>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kValues>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  constexpr int kUnroll = kValues > 1 ? kPackUnroll : kUnrollOf<In>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  constexpr int kUnroll = kValues > 1 ? kVecUnroll : kUnrollOf<In>;
+  launch_dependents();
+  grid_dependency_wait();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile);
   const uint32_t lanes = args.y.divisor;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
           op, args, base, lane, lanes, split,
           [&](int64_t row, uint32_t inner, bool& valid) {
             if constexpr (kRagged) {
-              // A row with a long head has one pack less.
+              // A row with a long head has one vector less.
               const uint32_t head = head_of(static_cast<const In*>(args.in) + row);
               row += head;
               valid = valid && (int64_t{inner} + 1) * kValues + head <= args.row_size;
@@ -171,20 +172,20 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   if (active && lane == 0) emit(op, args, output, split, value);
 }
 
-// Rows of at most kWarp packs: every group of y lanes takes kRows rows, a pack a lane. The rows of
-// a group are z apart, so that a block reads a run of rows at a time.
+// Rows of at most kWarp vectors: every group of y lanes takes kRows rows, a vector a lane. The rows
+// of a group are z apart, so that a block reads a run of rows at a time.
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     short_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  constexpr int kValues = kPackSize<In>;
-  constexpr int kRows = kPackUnroll;
-  let_next_grid_start();
-  wait_for_grid_before();
+  constexpr int kValues = kVecSize<In>;
+  constexpr int kRows = kVecUnroll;
+  launch_dependents();
+  grid_dependency_wait();
   const uint32_t lanes = args.y.divisor;
   const uint32_t lane = threadIdx.x & (lanes - 1);
   const uint32_t first = blockIdx.x * (args.z * kRows) + threadIdx.x / lanes;
-  const bool has_pack = lane < static_cast<uint32_t>(args.units);
+  const bool has_vec = lane < static_cast<uint32_t>(args.units);
 
   uint4 words[kRows];
 #pragma unroll
@@ -192,16 +193,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     const uint32_t row = first + k * args.z;
     const int64_t offset = in_offset(args.kept, 0, row) + lane * kValues;
     words[k] = load_16_bytes(static_cast<const In*>(args.in) + offset,
-                             has_pack && row < args.outputs, /*once=*/false);
+                             has_vec && row < args.outputs, /*once=*/false);
   }
   V results[kRows];
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
-    const auto pack = pack_of<In>(words[k]);
+    const auto vec = vec_of<In>(words[k]);
     V values[kValues];
 #pragma unroll
-    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
-    results[k] = has_pack ? combine_all<kValues>(op, values) : op.identity();
+    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(vec.values[v]);
+    results[k] = has_vec ? combine_all<kValues>(op, values) : op.identity();
   }
 #pragma unroll
   for (int k = 0; k < kRows; ++k) results[k] = combine_lanes(op, results[k], 1, lanes);
@@ -217,36 +218,36 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Several rows in a pack, kRow values each, one after another in memory.
+// Several rows in a vector, kRow values each, one after another in memory.
 template <typename Op, typename In, int kRow>
-__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kPackSize<In>>)
-    rows_in_packs_kernel(const Op op, const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kVecSize<In>>)
+    rows_in_vecs_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  constexpr int kValues = kPackSize<In>, kRows = kValues / kRow;
-  let_next_grid_start();
-  wait_for_grid_before();
-  const int64_t packs = args.outputs / kRows;
-  const int64_t first = int64_t{blockIdx.x} * (kThreads * kPackUnroll) + threadIdx.x;
+  constexpr int kValues = kVecSize<In>, kRows = kValues / kRow;
+  launch_dependents();
+  grid_dependency_wait();
+  const int64_t vecs = args.outputs / kRows;
+  const int64_t first = int64_t{blockIdx.x} * (kThreads * kVecUnroll) + threadIdx.x;
   const auto* in = static_cast<const uint4*>(args.in) + first;
-  uint4 words[kPackUnroll];
+  uint4 words[kVecUnroll];
 #pragma unroll
-  for (int u = 0; u < kPackUnroll; ++u) {
-    words[u] = load_16_bytes(in + u * kThreads, first + u * kThreads < packs, /*once=*/false);
+  for (int u = 0; u < kVecUnroll; ++u) {
+    words[u] = load_16_bytes(in + u * kThreads, first + u * kThreads < vecs, /*once=*/false);
   }
 #pragma unroll
-  for (int u = 0; u < kPackUnroll; ++u) {
-    if (first + u * kThreads >= packs) break;
-    const auto pack = pack_of<In>(words[u]);
+  for (int u = 0; u < kVecUnroll; ++u) {
+    if (first + u * kThreads >= vecs) break;
+    const auto vec = vec_of<In>(words[u]);
     V values[kValues], results[kRows];
 #pragma unroll
-    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(pack.values[v]);
+    for (int v = 0; v < kValues; ++v) values[v] = convert<V>(vec.values[v]);
 #pragma unroll
     for (int row = 0; row < kRows; ++row) results[row] = combine_all<kRow>(op, values + row * kRow);
     const auto output = static_cast<uint32_t>(first + u * kThreads) * kRows;
-    emit_pack<kRows>(op, args, output, 0, args.packed_out, results);
+    emit_vec<kRows>(op, args, output, 0, args.packed_out, results);
   }
-  // The rows of the last, unfilled pack.
-  const auto rest = static_cast<uint32_t>(packs) * kRows + threadIdx.x;
+  // The rows of the last, unfilled vector.
+  const auto rest = static_cast<uint32_t>(vecs) * kRows + threadIdx.x;
   if (blockIdx.x == 0 && rest < args.outputs) {
     V value = op.identity();
     for (int i = 0; i < kRow; ++i) {
@@ -257,15 +258,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kP
   }
 }
 
-// Short rows one after another in memory that aren't whole packs: a block copies its rows to shared
-// memory as one piece and sums them there, y lanes a row.
+// Short rows one after another in memory that aren't whole vectors: a block copies its rows to
+// shared memory as one piece and sums them there, y lanes a row.
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  constexpr int kValues = kPackSize<In>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  constexpr int kValues = kVecSize<In>;
+  launch_dependents();
+  grid_dependency_wait();
   auto* s = reinterpret_cast<In*>(shared);
   const uint32_t rows = args.z * args.rows_per_lane;
   const uint32_t first = blockIdx.x * rows;
@@ -312,8 +313,8 @@ __global__ void __launch_bounds__(kFinishThreads)
   const uint32_t y = threadIdx.x / width;
   const uint32_t output = blockIdx.x * width + x;
   V value = op.identity();
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   if (output < args.outputs) {
     const V* in = static_cast<const V*>(args.workspace) + output;
     for (uint32_t slot = y; slot < slots; slot += kUnroll * args.y.divisor) {

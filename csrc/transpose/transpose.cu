@@ -45,7 +45,7 @@ template <typename T, int N>
 void launch_strips(const Args& args, const Plan& plan, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(plan.blocks);
   if (plan.out_bytes == kAccessBytes) {
-    strips_kernel<T, N, kPackSize<T>><<<blocks, kThreads, 0, stream>>>(args);
+    strips_kernel<T, N, kVecSize<T>><<<blocks, kThreads, 0, stream>>>(args);
   } else if (sizeof(T) < 4 && plan.out_bytes == 4) {
     strips_kernel<T, N, kWord<T>><<<blocks, kThreads, 0, stream>>>(args);
   } else {
@@ -58,7 +58,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, cudaStream_t stream
   const Args args = make_args(problem, plan);
   if (plan.path == Path::kStrips) {
     if (plan.in_bytes == kAccessBytes) {
-      launch_strips<T, kPackSize<T>>(args, plan, stream);
+      launch_strips<T, kVecSize<T>>(args, plan, stream);
     } else if (sizeof(T) < 4 && plan.in_bytes == 4) {
       launch_strips<T, kWord<T>>(args, plan, stream);
     } else {

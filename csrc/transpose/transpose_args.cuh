@@ -30,7 +30,7 @@ struct Args {
   // kStrips: of a strip.
   FastDiv strip_rows, strip_columns;
   uint32_t strip_matrices, matrices;
-  uint32_t room_shift;  // a pack of room after 2^room_shift elements
+  uint32_t room_shift;  // a vector of room after 2^room_shift elements
   bool in_flat, out_flat;
 };
 

@@ -30,7 +30,7 @@ __global__ void write_coalesced(const float* in, float* out, int64_t rows, int64
 // [shared_tile]
 // A warp has a row of the tile, and takes the row 8 below next.
 template <int kPitch>
-__device__ void turn(const float* in, float* out, int64_t rows, int64_t columns) {
+__device__ void iteration(const float* in, float* out, int64_t rows, int64_t columns) {
   __shared__ float tile[32][kPitch];
   const int64_t tiles = (columns + 31) / 32;
   const int64_t i0 = blockIdx.x / tiles * 32, j0 = blockIdx.x % tiles * 32;
@@ -47,50 +47,51 @@ __device__ void turn(const float* in, float* out, int64_t rows, int64_t columns)
 }
 
 __global__ void shared_tile(const float* in, float* out, int64_t rows, int64_t columns) {
-  turn<32>(in, out, rows, columns);
+  iteration<32>(in, out, rows, columns);
 }
 // [shared_tile]
 
 // [padded_tile]
 __global__ void padded_tile(const float* in, float* out, int64_t rows, int64_t columns) {
-  turn<33>(in, out, rows, columns);
+  iteration<33>(in, out, rows, columns);
 }
 // [padded_tile]
 
-// [packs]
-// Row i of the tile begins at pack 16 * i + i / 4. Lanes p, of eight packs of an output row, read
-// rows 4 * p + e: 65 packs apart, which are eight different groups of four banks, and the four
-// output rows of a warp are the banks of a group.
-__global__ void packs(const float* in, float* out, int64_t rows, int64_t columns) {
+// [vectors]
+// Row i of the tile begins at vector 16 * i + i / 4. Lanes p, of eight vectors of an output row,
+// read rows 4 * p + e: 65 vectors apart, which are eight different groups of four banks, and the
+// four output rows of a warp are the banks of a group.
+__global__ void vectors(const float* in, float* out, int64_t rows, int64_t columns) {
   __shared__ float4 tile[64 * 16 + 16];
   const int64_t tiles = (columns + 63) / 64;
   const int64_t i0 = blockIdx.x / tiles * 64, j0 = blockIdx.x % tiles * 64;
   for (int q = threadIdx.x; q < 64 * 16; q += kBlock) {
-    const int row = q / 16, pack = q % 16;
-    const int64_t i = i0 + row, j = j0 + pack * 4;
+    const int row = q / 16, vec = q % 16;
+    const int64_t i = i0 + row, j = j0 + vec * 4;
     if (i < rows && j < columns) {
-      tile[row * 16 + row / 4 + pack] = *reinterpret_cast<const float4*>(in + i * columns + j);
+      tile[row * 16 + row / 4 + vec] = *reinterpret_cast<const float4*>(in + i * columns + j);
     }
   }
   __syncthreads();
   const float* values = reinterpret_cast<const float*>(tile);
   for (int q = threadIdx.x; q < 64 * 16; q += kBlock) {
-    const int pack = q % 8 + q / 512 * 8, column = q / 8 % 64;
-    const int64_t i = i0 + pack * 4, j = j0 + column;
+    const int vec = q % 8 + q / 512 * 8, column = q / 8 % 64;
+    const int64_t i = i0 + vec * 4, j = j0 + column;
     if (i >= rows || j >= columns) continue;
-    const float* first = values + 4 * (pack * 65) + column;
+    const float* first = values + 4 * (vec * 65) + column;
     // The compiler would take an assignment of a float4 apart into four stores.
-    store_whole(out + j * rows + i, Pack<float, 4>{first[0], first[64], first[128], first[192]});
+    store_whole(out + j * rows + i, Vec<float, 4>{first[0], first[64], first[128], first[192]});
   }
 }
-// [packs]
+// [vectors]
 
 using Kernel = void (*)(const float*, float*, int64_t, int64_t);
 
 }  // namespace
 
 cudaError_t ladder_transpose(int step, const LadderProblem& problem, cudaStream_t stream) {
-  constexpr Kernel kKernels[] = {read_coalesced, write_coalesced, shared_tile, padded_tile, packs};
+  constexpr Kernel kKernels[] = {read_coalesced, write_coalesced, shared_tile, padded_tile,
+                                 vectors};
   if (step < 0 || step > 4) return cudaErrorInvalidValue;
   const int64_t rows = problem.rows, columns = problem.columns, side = step == 4 ? 64 : 32;
   const int64_t blocks = step < 2 ? ceil_div(rows * columns, int64_t{kBlock})

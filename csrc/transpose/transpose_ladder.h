@@ -24,10 +24,10 @@ inline constexpr LadderStep kLadder[] = {
      "turned tile are written, both by neighbouring lanes; but a column lies in one bank"},
     {"padded_tile",
      "a row of the tile is a word longer, so that the words of a column lie in different banks"},
-    {"packs",
+    {"vectors",
      "16 bytes an access on both sides: a tile of 64 x 64, whose rows are a pack of room apart "
      "after "
-     "every fourth, as one word would leave no packs aligned"},
+     "every fourth, as one word would leave no vectors aligned"},
     {"production", "gpuopt::transpose2d, see csrc/transpose/README.md"},
 };
 
@@ -38,8 +38,8 @@ struct LadderProblem {
   int64_t columns = 0;
 };
 
-// out[j][i] = in[i][j] for a matrix that has elements, by any step but the last. "packs" takes rows
-// and columns that are multiples of 4, in memory that is aligned to 16 bytes.
+// out[j][i] = in[i][j] for a matrix that has elements, by any step but the last. "vectors" takes
+// rows and columns that are multiples of 4, in memory that is aligned to 16 bytes.
 GPUOPT_EXPORT cudaError_t ladder_transpose(int step, const LadderProblem& problem,
                                            cudaStream_t stream);
 

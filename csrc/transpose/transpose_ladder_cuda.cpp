@@ -24,11 +24,11 @@ Tensor transpose2d_cuda(const Tensor& self, int64_t step) {
       self.sizes());
   check_ladder_operand(kOp, "self", self, {at::kFloat});
   const int64_t rows = self.size(0), columns = self.size(1);
-  if (std::strcmp(kLadder[step].name, "packs") == 0) {
-    check_ladder_packs(kOp, kLadder[step].name, "self", self);
+  if (std::strcmp(kLadder[step].name, "vectors") == 0) {
+    check_ladder_vecs(kOp, kLadder[step].name, "self", self);
     TORCH_CHECK(rows % 4 == 0 && columns % 4 == 0,
-                "gpuopt_ladder::transpose2d, step packs: self must have rows and columns "
-                "of whole packs: expected sizes that are multiples of 4, got shape ",
+                "gpuopt_ladder::transpose2d, step vectors: self must have rows and columns "
+                "of whole vectors: expected sizes that are multiples of 4, got shape ",
                 self.sizes());
   }
   const c10::cuda::CUDAGuard guard(self.device());

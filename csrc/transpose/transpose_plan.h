@@ -50,16 +50,16 @@ constexpr int64_t kLeastTile = 64;
 // Of strips, in elements.
 constexpr int64_t kMostColumnStride = 4;
 
-// After so many packs of a strip there is a pack of room, or after more.
+// After so many vectors of a strip there is a vector of room, or after more.
 constexpr int64_t kLeastRoom = 8;
 
-// Of a strip; the less where there would be too few strips for all multiprocessors.
+// Of a strip; the less where there would be too few strips for all SMs.
 constexpr int64_t kStripBytes = 16 << 10, kSmallStripBytes = 4 << 10;
 constexpr int64_t kManyBytes = 8 << 20;
 
 struct Plan {
   Path path = Path::kEngine;
-  // kTiles: every row of the input and of the output is made of whole packs.
+  // kTiles: every row of the input and of the output is made of whole vectors.
   bool aligned = false;
   int64_t row_tiles = 0, column_tiles = 0;
   int64_t matrices = 1;
@@ -67,7 +67,7 @@ struct Plan {
   // kStrips: so many matrices, rows and columns of each, and bytes of an access.
   int64_t strip_matrices = 1, strip_rows = 0, strip_columns = 0;
   int64_t in_bytes = 0, out_bytes = 0;
-  int room_shift = 0;  // a pack of room after 2^room_shift elements
+  int room_shift = 0;  // a vector of room after 2^room_shift elements
   // The strip is one contiguous run, of the input or of the output.
   bool in_flat = false, out_flat = false;
 };
@@ -107,7 +107,7 @@ inline void plan_strips(Plan& plan, const Problem& p) {
   };
   if (matrix <= most) {
     plan.strip_matrices = std::min(plan.matrices, most / matrix);
-    // Every strip begins at a pack, if it can be.
+    // Every strip begins at a vector, if it can be.
     const int64_t unit = kAccessBytes / std::gcd(kAccessBytes, matrix);
     if (plan.strip_matrices > unit) plan.strip_matrices -= plan.strip_matrices % unit;
   } else if (p.rows >= kLeastTile && p.columns >= kLeastTile) {

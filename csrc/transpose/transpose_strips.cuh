@@ -8,18 +8,18 @@
 
 namespace gpuopt::transpose {
 
-// A place in the strip. Lanes that assemble packs below each other pick elements so many packs
-// apart as a row has elements, so that room of a pack after every 2^n packs, the power of 2 in that
-// number, leaves at most four of them in the same bank.
+// A position in the strip. Lanes that assemble vectors below each other pick elements so many
+// vectors apart as a row has elements, so that room of a vector after every 2^n vectors, the power
+// of 2 in that number, leaves at most four of them in the same bank.
 template <typename T>
-__device__ __forceinline__ uint32_t strip_place(uint32_t element, const Args& args) {
-  return element + (element >> args.room_shift) * kPackSize<T>;
+__device__ __forceinline__ uint32_t strip_position(uint32_t element, const Args& args) {
+  return element + (element >> args.room_shift) * kVecSize<T>;
 }
 
 template <typename T, int N>
 __device__ __forceinline__ void copy_to_strip(T* strip, uint32_t element, const T* from,
                                               const Args& args) {
-  T* const to = strip + strip_place<T>(element, args);
+  T* const to = strip + strip_position<T>(element, args);
   if constexpr (sizeof(T) * N >= 4) {
     copy_async<T, N>(to, from);
   } else {
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
       if (k + N <= end) {
         copy_to_strip<T, N>(strip, k, from + k, args);
       } else {
-        for (uint32_t e = k; e < end; ++e) strip[strip_place<T>(e, args)] = from[e];
+        for (uint32_t e = k; e < end; ++e) strip[strip_position<T>(e, args)] = from[e];
       }
     }
   } else {
@@ -86,11 +86,11 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
       to = (matrix * args.columns + j) * args.rows + i;
       valid = i < rows && j < columns;
     }
-    Pack<T, M> values;
+    Vec<T, M> values;
     uint32_t element = (matrix * strip_rows + i) * strip_columns + j;
 #pragma unroll
     for (int e = 0; e < M; ++e) {
-      values.values[e] = strip[strip_place<T>(element, args)];
+      values.values[e] = strip[strip_position<T>(element, args)];
       // One down the column; behind its end, to the next one's top.
       element += strip_columns;
       if (++i == strip_rows) {

@@ -8,19 +8,19 @@
 
 namespace gpuopt::transpose {
 
-// Rows of packs. A row has one pack more where rows don't begin at a pack, and the tile a sector's
-// rows more before it where those of the output don't begin at a sector. After every N rows there
-// is a pack of room: 8 lanes that read a column for 8 neighbouring output packs are at rows N
-// apart, and so in different banks.
+// Rows of vectors. A row has one vector more where rows don't begin at a vector, and the tile a
+// sector's rows more before it where those of the output don't begin at a sector. After every N
+// rows there is a vector of room: 8 lanes that read a column for 8 neighbouring output vectors are
+// at rows N apart, and so in different banks.
 template <typename T, bool kAligned>
 struct Tile {
-  static constexpr int N = kPackSize<T>;
+  static constexpr int N = kVecSize<T>;
   static constexpr int kRows = tile_rows(sizeof(T)), kColumns = tile_columns(sizeof(T));
-  static constexpr int kPacks = kColumns / N;           // of a row, and copied by so many lanes
-  static constexpr int kLanesRows = kThreads / kPacks;  // rows that a block copies at a time
+  static constexpr int kVecs = kColumns / N;           // of a row, and copied by so many lanes
+  static constexpr int kLanesRows = kThreads / kVecs;  // rows that a block copies at a time
   static constexpr int kSector = kSectorBytes / sizeof(T);
-  static constexpr int kBefore = kAligned ? 0 : kSector;      // rows
-  static constexpr int kPitch = kPacks + (kAligned ? 0 : 1);  // packs
+  static constexpr int kBefore = kAligned ? 0 : kSector;     // rows
+  static constexpr int kPitch = kVecs + (kAligned ? 0 : 1);  // vectors
   static constexpr int kAllRows = kBefore + kRows;
   static constexpr int kSize = kAllRows * kPitch + kAllRows / N;
   static constexpr int kCopies = ceil_div(kAllRows, kLanesRows);  // of a thread
@@ -28,28 +28,28 @@ struct Tile {
   // one is true of all.
   static_assert(kLanesRows % N == 0 && kThreads / 8 % kSector == 0 && kAllRows <= kThreads);
 
-  static __device__ __forceinline__ int place(int row, int pack) {
-    return row * kPitch + row / N + pack;
+  static __device__ __forceinline__ int position(int row, int vec) {
+    return row * kPitch + row / N + vec;
   }
 };
 
-// How many elements behind a pack's beginning an address lies.
+// How many elements behind a vector's beginning an address lies.
 template <typename T>
-__device__ __forceinline__ int pack_shift(const T* address) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(address) / sizeof(T)) & (kPackSize<T> - 1);
+__device__ __forceinline__ int vec_shift(const T* address) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(address) / sizeof(T)) & (kVecSize<T> - 1);
 }
 
-// The pack at `from`, of which what lies outside of the tensor's memory is not touched.
+// The vector at `from`, of which what lies outside of the tensor's memory is not touched.
 template <typename T>
 __device__ __forceinline__ void copy_inside(uint4* tile, const T* from, const Args& args) {
   const T* const first = static_cast<const T*>(args.in);
   const T* const end = static_cast<const T*>(args.in_end);
-  if (from >= first && from + kPackSize<T> <= end) {
-    copy_async<T, kPackSize<T>>(reinterpret_cast<T*>(tile), from);
+  if (from >= first && from + kVecSize<T> <= end) {
+    copy_async<T, kVecSize<T>>(reinterpret_cast<T*>(tile), from);
     return;
   }
 #pragma unroll
-  for (int e = 0; e < kPackSize<T>; ++e) {
+  for (int e = 0; e < kVecSize<T>; ++e) {
     if (from + e >= first && from + e < end) reinterpret_cast<T*>(tile)[e] = from[e];
   }
 }
@@ -71,17 +71,17 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__
   const auto columns = static_cast<int>(min(args.columns - j0, int64_t{Own::kColumns}));
   const T* const in =
       static_cast<const T*>(args.in) + args.batch.offset(matrix) + i0 * args.row_stride + j0;
-  // Where rows begin in their packs: so much on with every row.
-  const int shift = kAligned ? 0 : pack_shift(in),
+  // Where rows begin in their vectors: so much on with every row.
+  const int shift = kAligned ? 0 : vec_shift(in),
             step = static_cast<int>(args.row_stride & (N - 1));
 
   {
-    const int pack = static_cast<int>(threadIdx.x % Own::kPacks);
-    int row = static_cast<int>(threadIdx.x / Own::kPacks);
+    const int vec = static_cast<int>(threadIdx.x % Own::kVecs);
+    int row = static_cast<int>(threadIdx.x / Own::kVecs);
     const int own_shift = (shift + row * step) & (N - 1);
-    const T* from = in + row * args.row_stride + (pack * N - own_shift);
-    uint4* to = tile + Own::place(row, pack);
-    const bool any = pack * N - own_shift < columns;
+    const T* from = in + row * args.row_stride + (vec * N - own_shift);
+    uint4* to = tile + Own::position(row, vec);
+    const bool any = vec * N - own_shift < columns;
 #pragma unroll
     for (int s = 0; s < Own::kCopies; ++s) {
       if (any && row >= first_row && row < end_row) {
@@ -93,32 +93,33 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__
       }
       row += Own::kLanesRows;
       from += Own::kLanesRows * args.row_stride;
-      to += Own::place(Own::kLanesRows, 0);
+      to += Own::position(Own::kLanesRows, 0);
     }
   }
-  if constexpr (!kAligned) {  // the last pack of each row
+  if constexpr (!kAligned) {  // the last vector of each row
     const int row = static_cast<int>(threadIdx.x);
     const int offset = Own::kColumns - ((shift + row * step) & (N - 1));
     if (offset < columns && row >= first_row && row < end_row) {
-      copy_inside(tile + Own::place(row, Own::kPacks), in + row * args.row_stride + offset, args);
+      copy_inside(tile + Own::position(row, Own::kVecs), in + row * args.row_stride + offset, args);
     }
   }
   wait_for_copies();
   __syncthreads();
 
-  // 8 neighbouring threads write 8 packs of a row of the output, the next 8 those of the next row.
-  const int pack = static_cast<int>(threadIdx.x % 8);
+  // 8 neighbouring threads write 8 vectors of a row of the output, the next 8 those of the next
+  // row.
+  const int vec = static_cast<int>(threadIdx.x % 8);
   int j = static_cast<int>(threadIdx.x / 8);
   T* to = static_cast<T*>(args.out) + (int64_t{matrix} * args.columns + j0 + j) * args.rows + i0;
   const int sector_shift =
       static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(T)) & (Own::kSector - 1);
-  const int first = Own::kBefore + pack * N - (kAligned ? 0 : sector_shift);
+  const int first = Own::kBefore + vec * N - (kAligned ? 0 : sector_shift);
   to += first;
-  int places[N];  // of the pack's elements in the first column
+  int positions[N];  // of the vector's elements in the first column
 #pragma unroll
   for (int e = 0; e < N; ++e) {
     const int row = first + e;
-    places[e] = Own::place(row, 0) * N + (kAligned ? 0 : (shift + row * step) & (N - 1));
+    positions[e] = Own::position(row, 0) * N + (kAligned ? 0 : (shift + row * step) & (N - 1));
   }
 #pragma unroll
   for (int s = 0; s < Own::kColumns / (kThreads / 8); ++s) {
@@ -126,11 +127,11 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__
 #pragma unroll
       for (int part = 0; part < Own::kRows / N / 8; ++part) {
         const int row = first + part * 8 * N;
-        Pack<T, N> values;
+        Vec<T, N> values;
 #pragma unroll
         for (int e = 0; e < N; ++e) {
-          values.values[e] =
-              reinterpret_cast<const T*>(tile)[places[e] + part * Own::place(8 * N, 0) * N + j];
+          values.values[e] = reinterpret_cast<const T*>(
+              tile)[positions[e] + part * Own::position(8 * N, 0) * N + j];
         }
         if (row >= first_row && row + N <= end_row) {
           store_whole(to + part * 8 * N, values);

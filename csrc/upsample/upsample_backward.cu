@@ -30,7 +30,7 @@ BackwardArgs make_args(const Problem& problem, const BackwardPlan& plan) {
   args.row_stride = layout.row_stride * elements;
   args.pixel_stride = layout.pixel_stride * elements;
   args.unit_stride = layout.unit_stride * elements;
-  args.packs = divide_by(plan.packs);
+  args.vecs = divide_by(plan.vecs);
   args.lanes = static_cast<uint32_t>(plan.lanes);
   args.split_count = divide_by(plan.splits);
   args.tiles = divide_by(plan.tiles);
@@ -51,10 +51,10 @@ LaunchShape blocks_of(int64_t threads) {
   return shape;
 }
 
-// Calls f with whether gradients that a thread loads in packs make way in the caches first.
-template <bool kPacks, typename F>
+// Calls f with whether gradients that a thread loads in vectors make way in the caches first.
+template <bool kVecs, typename F>
 cudaError_t with_once(const BackwardPlan& plan, F&& f) {
-  if constexpr (kPacks) {
+  if constexpr (kVecs) {
     if (plan.read_once) return f(std::true_type{});
   }
   return f(std::false_type{});
@@ -62,7 +62,7 @@ cudaError_t with_once(const BackwardPlan& plan, F&& f) {
 
 template <typename T, int kFactor, int kRows>
 cudaError_t launch_factor(const BackwardPlan& plan, const BackwardArgs& args, cudaStream_t stream) {
-  const LaunchShape shape = blocks_of(ceil_div<int64_t>(args.rows, kRows) * plan.packs);
+  const LaunchShape shape = blocks_of(ceil_div<int64_t>(args.rows, kRows) * plan.vecs);
   if (!plan.aligned) {
     return launch_kernel(backward_factor_kernel<T, kFactor, kRows, false, false>, shape, stream,
                          args);
@@ -81,10 +81,10 @@ cudaError_t launch_factor(const BackwardPlan& plan, const BackwardArgs& args, cu
 
 template <typename T>
 cudaError_t launch_factor(const BackwardPlan& plan, const BackwardArgs& args, cudaStream_t stream) {
-  if constexpr (kPackSize<T> >= 8) {
+  if constexpr (kVecSize<T> >= 8) {
     if (plan.factor == 8) return launch_factor<T, 8>(plan, args, stream);
   }
-  if constexpr (kPackSize<T> >= 4) {
+  if constexpr (kVecSize<T> >= 4) {
     if (plan.factor == 4) return launch_factor<T, 4>(plan, args, stream);
   }
   return launch_factor<T, 2>(plan, args, stream);
@@ -97,7 +97,7 @@ cudaError_t launch_rows(const BackwardPlan& plan, const BackwardArgs& args, cuda
       static_cast<unsigned>(ceil_div<int64_t>(args.rows, 2 * plan.block_row_pairs) * plan.tiles);
   shape.threads = kBackwardThreads;
   shape.shared_bytes =
-      2 * plan.splits * plan.block_row_pairs * plan.packs * kPackSize<T> * sizeof(compute_t<T>) +
+      2 * plan.splits * plan.block_row_pairs * plan.vecs * kVecSize<T> * sizeof(compute_t<T>) +
       (plan.tile_columns + 1) * sizeof(int32_t);
   return plan.aligned ? launch_kernel(backward_rows_kernel<T, true>, shape, stream, args)
                       : launch_kernel(backward_rows_kernel<T, false>, shape, stream, args);
@@ -109,9 +109,9 @@ cudaError_t launch_windows(const BackwardPlan& plan, BackwardArgs args, cudaStre
   args.threads = args.units / args.images * args.image_step;
   constexpr int kBytes = sizeof(T) * kElements;
   constexpr int kAtOnce = images_at_once(kBytes, kMost);
-  constexpr bool kPacks = kBytes == kAccessBytes;
+  constexpr bool kVecs = kBytes == kAccessBytes;
   const LaunchShape shape = blocks_of(args.threads);
-  return with_once<kPacks>(plan, [&](auto once) {
+  return with_once<kVecs>(plan, [&](auto once) {
     return plan.images_per_thread >= kAtOnce
                ? launch_kernel(backward_windows_kernel<T, kElements, kMost, kAtOnce, once.value>,
                                shape, stream, args)
@@ -123,9 +123,9 @@ cudaError_t launch_windows(const BackwardPlan& plan, BackwardArgs args, cudaStre
 template <typename T, int kElements>
 cudaError_t launch_units(const BackwardPlan& plan, const BackwardArgs& args, cudaStream_t stream) {
   if (plan.path == BackwardPath::kPixels) {
-    constexpr bool kPacks = sizeof(T) * kElements == kAccessBytes;
+    constexpr bool kVecs = sizeof(T) * kElements == kAccessBytes;
     const LaunchShape shape = blocks_of(int64_t{args.units} * plan.splits);
-    return with_once<kPacks>(plan, [&](auto once) {
+    return with_once<kVecs>(plan, [&](auto once) {
       return launch_kernel(backward_pixels_kernel<T, kElements, once.value>, shape, stream, args);
     });
   }
@@ -140,10 +140,10 @@ cudaError_t launch(const BackwardPlan& plan, const BackwardArgs& args, cudaStrea
     if (plan.path == BackwardPath::kFactor) return launch_factor<T>(plan, args, stream);
     if (plan.path == BackwardPath::kRows) return launch_rows<T>(plan, args, stream);
     const int elements = plan.layout.unit_bytes / static_cast<int>(sizeof(T));
-    if constexpr (kPackSize<T> >= 8) {
+    if constexpr (kVecSize<T> >= 8) {
       if (elements == 8) return launch_units<T, 8>(plan, args, stream);
     }
-    if constexpr (kPackSize<T> >= 4) {
+    if constexpr (kVecSize<T> >= 4) {
       if (elements == 4) return launch_units<T, 4>(plan, args, stream);
     }
     if (elements == 2) return launch_units<T, 2>(plan, args, stream);
@@ -159,7 +159,7 @@ cudaError_t run(const Problem& problem, const Device& device, cudaStream_t strea
   // Kernels count with 31 bits: parts of whole images, or of some rows of one.
   const int64_t height = problem.height.in;
   const int64_t row_threads =
-      std::max<int64_t>(plan.row_units * plan.splits, plan.packs * plan.tiles);
+      std::max<int64_t>(plan.row_units * plan.splits, plan.vecs * plan.tiles);
   const int64_t most_rows = std::clamp<int64_t>(kMaxPartUnits / row_threads, 1, height);
   const int64_t most_images =
       most_rows < height ? 1 : std::max<int64_t>(kMaxPartUnits / (row_threads * height), 1);

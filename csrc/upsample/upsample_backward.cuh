@@ -21,7 +21,7 @@ struct BackwardArgs {
   FastDiv image_rows;
   uint32_t first_row = 0, first_image = 0;
   uint32_t rows = 0, images = 0, units = 0;
-  FastDiv packs;        // of a row of gradients, or of a tile of it
+  FastDiv vecs;         // of a row of gradients, or of a tile of it
   uint32_t lanes = 1;   // threads side by side that share a window's columns
   FastDiv split_count;  // threads of a block that share a window's rows or pixels
 
@@ -52,30 +52,30 @@ __device__ __forceinline__ const T* image_at(const BackwardArgs& args, uint32_t 
 // kElements values, or anything where not `valid`. kOnce: they make way in the caches first. A
 // template's, since a flag's second load in front of each takes up to a third longer.
 template <typename T, int kElements, bool kOnce>
-__device__ __forceinline__ Pack<T, kElements> load_valid(const T* aligned, bool valid) {
+__device__ __forceinline__ Vec<T, kElements> load_valid(const T* aligned, bool valid) {
   if constexpr (sizeof(T) * kElements == kAccessBytes) {
-    return pack_of<T>(load_16_bytes(aligned, valid, kOnce));
+    return vec_of<T>(load_16_bytes(aligned, valid, kOnce));
   } else if constexpr (sizeof(T) > 1) {
     using Word =
         std::conditional_t<sizeof(T) * kElements == 8, uint64_t,
                            std::conditional_t<sizeof(T) * kElements == 4, uint32_t, uint16_t>>;
     const Word word = load_word<Word>(aligned, valid);
-    Pack<T, kElements> pack;
-    memcpy(&pack, &word, sizeof(pack));
-    return pack;
+    Vec<T, kElements> vec;
+    memcpy(&vec, &word, sizeof(vec));
+    return vec;
   } else {
-    Pack<T, kElements> pack;
-    if (valid) pack = load_pack<T, kElements>(aligned);
-    return pack;
+    Vec<T, kElements> vec;
+    if (valid) vec = load_vec<T, kElements>(aligned);
+    return vec;
   }
 }
 
 template <typename T, int kElements>
 __device__ __forceinline__ void accumulate(compute_t<T> (&sums)[kElements],
-                                           const Pack<T, kElements>& pack, bool valid) {
+                                           const Vec<T, kElements>& vec, bool valid) {
 #pragma unroll
   for (int i = 0; i < kElements; ++i) {
-    if (valid) sums[i] += to_compute(pack.values[i]);
+    if (valid) sums[i] += to_compute(vec.values[i]);
   }
 }
 

@@ -6,13 +6,13 @@
 namespace gpuopt::upsample {
 
 // Where a unit of an input pixel is.
-struct Place {
+struct Position {
   uint32_t image, y, x, unit;
 };
 
-__device__ __forceinline__ Place place_of(const BackwardArgs& args, uint32_t place) {
-  Place own;
-  own.image = place;
+__device__ __forceinline__ Position position_of(const BackwardArgs& args, uint32_t position) {
+  Position own;
+  own.image = position;
   own.unit = args.pixel_units.divmod(own.image);
   own.x = args.in_width.divmod(own.image);
   own.y = args.first_row + args.image_rows.divmod(own.image);
@@ -20,12 +20,12 @@ __device__ __forceinline__ Place place_of(const BackwardArgs& args, uint32_t pla
 }
 
 template <typename T, int kElements>
-__device__ __forceinline__ void store_sums(const BackwardArgs& args, uint32_t place,
+__device__ __forceinline__ void store_sums(const BackwardArgs& args, uint32_t position,
                                            const compute_t<T> (&sums)[kElements]) {
-  Pack<T, kElements> result;
+  Vec<T, kElements> result;
 #pragma unroll
   for (int i = 0; i < kElements; ++i) result.values[i] = from_compute<T>(sums[i]);
-  store_pack(static_cast<T*>(args.out) + uint64_t{place} * kElements, result);
+  store_vec(static_cast<T*>(args.out) + uint64_t{position} * kElements, result);
 }
 
 // The bits of `value` that are in `mask`: all, or none, which is 0.
@@ -46,7 +46,7 @@ __device__ __forceinline__ double masked(double value, uint32_t mask) {
 }
 __device__ __forceinline__ uint32_t masked(uint32_t value, uint32_t mask) { return value & mask; }
 
-// How the pixels of a window are loaded and added. Packs are only loaded where they are in the
+// How the pixels of a window are loaded and added. Vectors are only loaded where they are in the
 // window. With one value to a load the instructions around each are the limit (71 to 76% of the
 // issue slots against 22 to 24% of the memory pipes, by ncu): it is always loaded, from the nearest
 // pixel that is in the window or, where none is, in the image, and masked.
@@ -55,7 +55,8 @@ struct WindowLoads {
   int64_t offset;
   bool row_valid[kMost], column_valid[kMost];
 
-  __device__ WindowLoads(const BackwardArgs& args, const Place& own, Window rows, Window columns) {
+  __device__ WindowLoads(const BackwardArgs& args, const Position& own, Window rows,
+                         Window columns) {
     offset = rows.begin * args.row_stride + columns.begin * args.pixel_stride +
              own.unit * args.unit_stride;
 #pragma unroll
@@ -65,15 +66,15 @@ struct WindowLoads {
     }
   }
 
-  __device__ __forceinline__ Pack<T, kElements> load(const BackwardArgs& args, const T* image,
-                                                     int y, int x, bool valid) const {
+  __device__ __forceinline__ Vec<T, kElements> load(const BackwardArgs& args, const T* image, int y,
+                                                    int x, bool valid) const {
     const T* from = image + offset + y * args.row_stride + x * args.pixel_stride;
     return load_valid<T, kElements, kOnce>(from, valid && row_valid[y] && column_valid[x]);
   }
 
-  __device__ __forceinline__ void add(compute_t<T> (&sums)[kElements],
-                                      const Pack<T, kElements>& pack, int y, int x) const {
-    accumulate(sums, pack, row_valid[y] && column_valid[x]);
+  __device__ __forceinline__ void add(compute_t<T> (&sums)[kElements], const Vec<T, kElements>& vec,
+                                      int y, int x) const {
+    accumulate(sums, vec, row_valid[y] && column_valid[x]);
   }
 };
 
@@ -82,7 +83,8 @@ struct WindowLoads<T, 1, kMost, kOnce> {
   int32_t offsets[kMost][kMost];
   uint32_t rows_in[kMost], columns_in[kMost];
 
-  __device__ WindowLoads(const BackwardArgs& args, const Place& own, Window rows, Window columns) {
+  __device__ WindowLoads(const BackwardArgs& args, const Position& own, Window rows,
+                         Window columns) {
     int32_t row_offsets[kMost], column_offsets[kMost];
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
@@ -101,14 +103,14 @@ struct WindowLoads<T, 1, kMost, kOnce> {
     }
   }
 
-  __device__ __forceinline__ Pack<T, 1> load(const BackwardArgs&, const T* image, int y, int x,
-                                             bool) const {
-    return load_pack<T, 1>(image + offsets[y][x]);
+  __device__ __forceinline__ Vec<T, 1> load(const BackwardArgs&, const T* image, int y, int x,
+                                            bool) const {
+    return load_vec<T, 1>(image + offsets[y][x]);
   }
 
-  __device__ __forceinline__ void add(compute_t<T> (&sums)[1], const Pack<T, 1>& pack, int y,
+  __device__ __forceinline__ void add(compute_t<T> (&sums)[1], const Vec<T, 1>& vec, int y,
                                       int x) const {
-    sums[0] += masked(to_compute(pack.values[0]), rows_in[y] & columns_in[x]);
+    sums[0] += masked(to_compute(vec.values[0]), rows_in[y] & columns_in[x]);
   }
 };
 
@@ -118,14 +120,14 @@ struct WindowLoads<T, 1, kMost, kOnce> {
 template <typename T, int kElements, int kMost, int kAtOnce, bool kOnce>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_windows_kernel(const __grid_constant__ BackwardArgs args) {
-  uint32_t place = blockIdx.x * kBackwardThreads + threadIdx.x;
-  if (place >= args.threads) return;
-  const Place own = place_of(args, place);
+  uint32_t position = blockIdx.x * kBackwardThreads + threadIdx.x;
+  if (position >= args.threads) return;
+  const Position own = position_of(args, position);
   const WindowLoads<T, kElements, kMost, kOnce> window(args, own, copies_of(args.height, own.y),
                                                        copies_of(args.width, own.x));
   uint32_t image = own.image;
   do {
-    Pack<T, kElements> loaded[kAtOnce][kMost][kMost];
+    Vec<T, kElements> loaded[kAtOnce][kMost][kMost];
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
       const uint32_t from_image = image + k * args.image_step;
@@ -146,9 +148,9 @@ __global__ void __launch_bounds__(kBackwardThreads)
 #pragma unroll
         for (int x = 0; x < kMost; ++x) window.add(sums, loaded[k][y][x], y, x);
       }
-      store_sums<T>(args, place, sums);
+      store_sums<T>(args, position, sums);
       image += args.image_step;
-      place += args.threads;
+      position += args.threads;
     }
   } while (image < args.images);
 }
@@ -161,11 +163,11 @@ __global__ void __launch_bounds__(kBackwardThreads)
   __shared__ Sum parts[kBackwardThreads * kElements];
   uint32_t split = threadIdx.x;
   const uint32_t own_unit = args.block_units.divmod(split);
-  const uint32_t place = blockIdx.x * args.block_units.divisor + own_unit;
+  const uint32_t position = blockIdx.x * args.block_units.divisor + own_unit;
   const uint32_t splits = args.split_count.divisor;
   Sum sums[kElements] = {};
-  if (place < args.units) {
-    const Place own = place_of(args, place);
+  if (position < args.units) {
+    const Position own = position_of(args, position);
     const Window rows = copies_of(args.height, own.y), columns = copies_of(args.width, own.x);
     const T* image = image_at<T>(args, own.image) + own.unit * args.unit_stride;
     const int32_t width = columns.end - columns.begin;
@@ -183,7 +185,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
         from[i] = image + y * args.row_stride + x * args.pixel_stride;
         x += splits;
       }
-      Pack<T, kElements> loaded[kPixelLoads];
+      Vec<T, kElements> loaded[kPixelLoads];
 #pragma unroll
       for (int i = 0; i < kPixelLoads; ++i) {
         loaded[i] = load_valid<T, kElements, kOnce>(from[i], valid[i]);
@@ -203,7 +205,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       for (int i = 0; i < kElements; ++i) sums[i] += parts[thread * kElements + i];
     }
   }
-  if (place < args.units) store_sums<T>(args, place, sums);
+  if (position < args.units) store_sums<T>(args, position, sums);
 }
 
 }  // namespace gpuopt::upsample

@@ -1,5 +1,5 @@
-// Backward kernels that read packs of a row of gradients: windows of kFactor columns are summed in
-// registers, others in shared memory.
+// Backward kernels that read vectors of a row of gradients: windows of kFactor columns are summed
+// in registers, others in shared memory.
 #pragma once
 
 #include "common/warp.cuh"
@@ -10,36 +10,37 @@ namespace gpuopt::upsample {
 // ---------------------------------------------------------------- windows of kFactor columns
 
 template <typename T, bool kAligned, bool kOnce>
-__device__ __forceinline__ Pack<T, kPackSize<T>> load_columns(const BackwardArgs& args,
-                                                              const T* from, bool valid) {
-  constexpr int kValues = kPackSize<T>;
+__device__ __forceinline__ Vec<T, kVecSize<T>> load_columns(const BackwardArgs& args, const T* from,
+                                                            bool valid) {
+  constexpr int kValues = kVecSize<T>;
   if constexpr (kAligned) {
     return load_valid<T, kValues, kOnce>(from, valid);
   } else {
-    Pack<T, kValues> pack = {};
-    if (!valid) return pack;
+    Vec<T, kValues> vec = {};
+    if (!valid) return vec;
     // Columns behind a row's last are read, and not used, where there is memory.
     const auto* end = static_cast<const T*>(args.in_end);
     const auto available = static_cast<uint32_t>(min(end - from, int64_t{2 * kValues}));
-    if (available >= kValues) return load_pack_unaligned(from, available);
+    if (available >= kValues) return load_vec_unaligned(from, available);
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      if (i < available) pack.values[i] = from[i];
+      if (i < available) vec.values[i] = from[i];
     }
-    return pack;
+    return vec;
   }
 }
 
-// A pack of columns of gradients to a thread, for kRows rows of the input. kFactor columns have one
-// sum, or, where a pack has fewer, the columns of several threads side by side do: args.lanes.
+// A vector of columns of gradients to a thread, for kRows rows of the input. kFactor columns have
+// one sum, or, where a vector has fewer, the columns of several threads side by side do:
+// args.lanes.
 template <typename T, int kFactor, int kRows, bool kAligned, bool kOnce>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_factor_kernel(const __grid_constant__ BackwardArgs args) {
   using Sum = compute_t<T>;
-  constexpr int kValues = kPackSize<T>, kSums = kValues / kFactor;
+  constexpr int kValues = kVecSize<T>, kSums = kValues / kFactor;
   constexpr int kAtOnce = kColumnLoads / kRows;  // of a window's rows
   uint32_t first = blockIdx.x * kBackwardThreads + threadIdx.x;
-  const uint32_t pack = args.packs.divmod(first);
+  const uint32_t vec = args.vecs.divmod(first);
   first *= kRows;
   const T* from[kRows];
   int32_t left[kRows], tallest = 0;
@@ -50,14 +51,14 @@ __global__ void __launch_bounds__(kBackwardThreads)
     if (image >= args.rows) continue;
     const uint32_t y = args.first_row + args.image_rows.divmod(image);
     const Window window = copies_of(args.height, y);
-    from[j] = image_at<T>(args, image) + window.begin * args.row_stride + pack * kValues;
+    from[j] = image_at<T>(args, image) + window.begin * args.row_stride + vec * kValues;
     left[j] = window.end - window.begin;
     tallest = max(tallest, left[j]);
   }
   // Row after row and column after column, as ATen adds them.
   Sum totals[kRows][kSums] = {};
   for (int32_t y = 0; y < tallest; y += kAtOnce) {
-    Pack<T, kValues> loaded[kRows][kAtOnce];
+    Vec<T, kValues> loaded[kRows][kAtOnce];
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
 #pragma unroll
@@ -86,14 +87,14 @@ __global__ void __launch_bounds__(kBackwardThreads)
       }
     }
     const uint32_t row = first + j, width = args.in_width.divisor;
-    if (row >= args.rows || pack % args.lanes != 0) continue;
-    const uint32_t x = pack / args.lanes * kSums;
+    if (row >= args.rows || vec % args.lanes != 0) continue;
+    const uint32_t x = vec / args.lanes * kSums;
     T* to = static_cast<T*>(args.out) + uint64_t{row} * width + x;
-    Pack<T, kSums> result;
+    Vec<T, kSums> result;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) result.values[i] = from_compute<T>(totals[j][i]);
     if constexpr (kAligned) {
-      store_pack(to, result);
+      store_vec(to, result);
     } else {
 #pragma unroll
       for (int i = 0; i < kSums; ++i) {
@@ -105,18 +106,18 @@ __global__ void __launch_bounds__(kBackwardThreads)
 
 // ---------------------------------------------------------------- rows
 
-// Rows of pixels of few channels: first the rows of each input row's window are summed, a pack of
+// Rows of pixels of few channels: first the rows of each input row's window are summed, a vector of
 // their columns to a thread and two input rows at once, then in shared memory the columns of each
 // input pixel.
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_rows_kernel(const __grid_constant__ BackwardArgs args) {
   using Sum = compute_t<T>;
-  constexpr int kValues = kPackSize<T>;
+  constexpr int kValues = kVecSize<T>;
   extern __shared__ uint4 shared[];
   Sum* sums = reinterpret_cast<Sum*>(shared);
-  const uint32_t packs = args.packs.divisor, splits = args.split_count.divisor;
-  const uint32_t pitch = packs * kValues, block_rows = 2 * args.block_row_pairs;
+  const uint32_t vecs = args.vecs.divisor, splits = args.split_count.divisor;
+  const uint32_t pitch = vecs * kValues, block_rows = 2 * args.block_row_pairs;
   auto* window_ends = reinterpret_cast<int32_t*>(sums + splits * block_rows * pitch);
 
   uint32_t block = blockIdx.x;
@@ -131,10 +132,10 @@ __global__ void __launch_bounds__(kBackwardThreads)
   }
 
   uint32_t own_row = threadIdx.x;
-  const uint32_t pack = args.packs.divmod(own_row);
+  const uint32_t vec = args.vecs.divmod(own_row);
   const uint32_t split = args.split_count.divmod(own_row);
   if (own_row < args.block_row_pairs) {
-    const uint32_t column = begin + pack * kValues;
+    const uint32_t column = begin + vec * kValues;
     const T* from[2];
     int32_t left[2] = {0, 0};
 #pragma unroll
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
     }
     Sum totals[2][kValues] = {};
     for (int32_t y = 2 * split; y < max(left[0], left[1]); y += 2 * splits) {
-      Pack<T, kValues> loaded[4];
+      Vec<T, kValues> loaded[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int32_t own = y + i % 2;
@@ -158,17 +159,17 @@ __global__ void __launch_bounds__(kBackwardThreads)
 #pragma unroll
       for (int i = 0; i < 4; ++i) accumulate(totals[i / 2], loaded[i], y + i % 2 < left[i / 2]);
     }
-    constexpr int kWords = kPackSize<Sum>;
+    constexpr int kWords = kVecSize<Sum>;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       Sum* to =
-          sums + (split * block_rows + j * args.block_row_pairs + own_row) * pitch + pack * kValues;
+          sums + (split * block_rows + j * args.block_row_pairs + own_row) * pitch + vec * kValues;
 #pragma unroll
       for (int i = 0; i < kValues; i += kWords) {
-        Pack<Sum, kWords> words;
+        Vec<Sum, kWords> words;
 #pragma unroll
         for (int w = 0; w < kWords; ++w) words.values[w] = totals[j][i + w];
-        store_pack(to + i, words);
+        store_vec(to + i, words);
       }
     }
   }
@@ -179,9 +180,9 @@ __global__ void __launch_bounds__(kBackwardThreads)
   const uint32_t row_units = columns * pixel_units, step = kBackwardThreads / lanes;
   const FastDiv& divide = columns == args.tile_columns ? args.tile_units : args.last_tile_units;
   uint32_t row = threadIdx.x / lanes;
-  uint32_t place = divide.divmod(row);
+  uint32_t position = divide.divmod(row);
   uint32_t step_rows = step;
-  const uint32_t step_places = divide.divmod(step_rows);
+  const uint32_t step_positions = divide.divmod(step_rows);
   const uint32_t first_row = block * block_rows;
   const uint32_t rows = min(block_rows, args.rows - first_row);
   T* out = static_cast<T*>(args.out) + uint64_t{first_row} * (args.in_width.divisor * pixel_units) +
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   const uint32_t rounds = (rows * row_units + step - 1) / step;
 #pragma unroll 1
   for (uint32_t round = 0; round < rounds; ++round) {
-    uint32_t x = place, unit = 0;
+    uint32_t x = position, unit = 0;
     if (pixel_units > 1) unit = args.pixel_units.divmod(x);
     Sum total = 0;
     if (row < rows) {
@@ -210,11 +211,11 @@ __global__ void __launch_bounds__(kBackwardThreads)
     if (lanes > 1) {
       for (uint32_t mask = 1; mask < lanes; mask *= 2) total += shuffle_xor(total, mask);
     }
-    if (row < rows && lane == 0) out[row * out_pitch + place] = from_compute<T>(total);
-    place += step_places;
+    if (row < rows && lane == 0) out[row * out_pitch + position] = from_compute<T>(total);
+    position += step_positions;
     row += step_rows;
-    if (place >= row_units) {
-      place -= row_units;
+    if (position >= row_units) {
+      position -= row_units;
       ++row;
     }
   }

@@ -83,8 +83,7 @@ void launch_into(const char* op, const Tensor& from, const Tensor& result, const
   }
   const Tensor source = with_short_strides(from, result);
   const Problem problem = make_problem(op, source, result, sizes, scales_h, scales_w, exact);
-  check_launch(op,
-               start(problem, Device{multiprocessor_count()}, c10::cuda::getCurrentCUDAStream()));
+  check_launch(op, start(problem, Device{sm_count()}, c10::cuda::getCurrentCUDAStream()));
 }
 
 Tensor forward_cuda(const char* op, const Tensor& self, at::IntArrayRef output_size, Scale scales_h,

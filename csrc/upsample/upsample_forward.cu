@@ -13,17 +13,17 @@ ForwardArgs make_args(const Problem& problem, const ForwardPlan& plan) {
   args.out = problem.to;
   args.height = problem.height;
   args.width = problem.width;
-  args.packs_per_row = divide_by(std::max<int64_t>(plan.packs_per_row, 1));
+  args.vecs_per_row = divide_by(std::max<int64_t>(plan.vecs_per_row, 1));
   args.pixel_units = divide_by(layout.pixel_units);
   args.out_width = divide_by(problem.width.out);
   args.out_height = divide_by(problem.height.out);
   args.channels = divide_by(layout.channels);
   args.row_groups = divide_by(ceil_div<int64_t>(problem.height.out, kRowsAtOnce));
-  args.packs = static_cast<uint32_t>(plan.packs);
+  args.vecs = static_cast<uint32_t>(plan.vecs);
   args.units = static_cast<uint32_t>(plan.units());
   args.rows = static_cast<uint32_t>(std::min(plan.rows, kMaxIndex32));
-  args.packs_at_once = plan.packs_at_once;
-  args.packs_per_group = divide_by(std::clamp<int64_t>(
+  args.vecs_at_once = plan.vecs_at_once;
+  args.vecs_per_group = divide_by(std::clamp<int64_t>(
       plan.group_images * problem.height.out * plan.row_units * layout.unit_bytes / kAccessBytes, 1,
       kMaxIndex32));
   args.group_images = static_cast<uint32_t>(plan.group_images);
@@ -44,21 +44,21 @@ cudaError_t launch(const ForwardPlan& plan, const ForwardArgs& args, cudaStream_
   if (plan.path == Path::kRows) {
     if constexpr (sizeof(Unit) <= 4 && kRepeat == 1) {
       shape.threads = kRowThreads;
-      shape.blocks = ceil_div<unsigned>(args.packs, kRowThreads);
+      shape.blocks = ceil_div<unsigned>(args.vecs, kRowThreads);
       return start(forward_rows_kernel<Unit>);
     }
   }
   shape.threads = kForwardThreads;
-  shape.blocks = ceil_div<unsigned>(std::max(args.packs, 1u), kForwardThreads * args.packs_at_once);
+  shape.blocks = ceil_div<unsigned>(std::max(args.vecs, 1u), kForwardThreads * args.vecs_at_once);
   if (plan.path == Path::kImages) {
     if constexpr (sizeof(Unit) <= 4 && kRepeat == 1) {
-      shape.blocks = ceil_div<unsigned>(args.packs, kForwardThreads);
+      shape.blocks = ceil_div<unsigned>(args.vecs, kForwardThreads);
       return start(forward_images_kernel<Unit>);
     }
   }
-  if (plan.path == Path::kPacks) {
+  if (plan.path == Path::kVecs) {
     if constexpr (kRepeat > 1 || sizeof(Unit) == kAccessBytes) {
-      return start(forward_packs_kernel<Unit, kRepeat>);
+      return start(forward_vecs_kernel<Unit, kRepeat>);
     }
   }
   if constexpr (kRepeat > 1) {
@@ -116,7 +116,7 @@ ForwardArgs part_of(const ForwardArgs& args, const ForwardPlan& plan, int64_t fi
   part.first_row = static_cast<uint32_t>(row % height);
   part.first_image = static_cast<uint32_t>(image % layout.channels);
   part.units = static_cast<uint32_t>(units);
-  part.packs = static_cast<uint32_t>(units * layout.unit_bytes / kAccessBytes);
+  part.vecs = static_cast<uint32_t>(units * layout.unit_bytes / kAccessBytes);
   part.rows = static_cast<uint32_t>(std::min(plan.rows - row, kMaxIndex32));
   return part;
 }

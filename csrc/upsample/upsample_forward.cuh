@@ -12,15 +12,15 @@ struct ForwardArgs {
   const void* in = nullptr;
   void* out = nullptr;
   Axis height, width;
-  FastDiv packs_per_row, pixel_units, out_width, out_height, channels, row_groups;
-  uint32_t packs = 0;  // whole ones of the output; in forward_rows_kernel, of groups of rows
+  FastDiv vecs_per_row, pixel_units, out_width, out_height, channels, row_groups;
+  uint32_t vecs = 0;   // whole ones of the output; in forward_rows_kernel, of groups of rows
   uint32_t units = 0;  // of the output
   // Where a launch begins that isn't the first of its problem: at a unit of a row of an image.
   uint32_t first_unit = 0, first_row = 0, first_image = 0;
   uint32_t rows = 0;  // from the first row on to the end of the output
-  uint32_t packs_at_once = 1;
-  // forward_images_kernel: packs counts those of group_step groups
-  FastDiv packs_per_group;
+  uint32_t vecs_at_once = 1;
+  // forward_images_kernel: vectors counts those of group_step groups
+  FastDiv vecs_per_group;
   uint32_t group_images = 1, groups = 0, group_step = 1;
   int64_t batch_stride = 0, channel_stride = 0, row_stride = 0;
   int32_t pixel_stride = 0, unit_stride = 0;
@@ -43,59 +43,58 @@ __device__ __forceinline__ void store_once(void* aligned, const uint4& words) {
 }
 
 template <typename Unit, int kUnits>
-__device__ __forceinline__ uint4 words_of(const Pack<Unit, kUnits>& pack) {
+__device__ __forceinline__ uint4 words_of(const Vec<Unit, kUnits>& vec) {
   uint4 words;
-  static_assert(sizeof(pack) == sizeof(words));
-  memcpy(&words, &pack, sizeof(words));
+  static_assert(sizeof(vec) == sizeof(words));
+  memcpy(&words, &vec, sizeof(words));
   return words;
 }
 
-// A thread's packs, kPacksAtOnce of them or one: pack_at(pack) of each, all loaded before any is
+// A thread's vectors, kVecsAtOnce of them or one: vec_at(vector) of each, all loaded before any is
 // stored.
-template <typename PackAt>
-__device__ __forceinline__ void copy_packs(const ForwardArgs& args, PackAt&& pack_at) {
-  const uint32_t first = blockIdx.x * (kForwardThreads * args.packs_at_once) + threadIdx.x;
-  uint4 words[kPacksAtOnce];
+template <typename VecAt>
+__device__ __forceinline__ void copy_vecs(const ForwardArgs& args, VecAt&& vec_at) {
+  const uint32_t first = blockIdx.x * (kForwardThreads * args.vecs_at_once) + threadIdx.x;
+  uint4 words[kVecsAtOnce];
 #pragma unroll
-  for (int k = 0; k < kPacksAtOnce; ++k) {
-    const uint32_t pack = first + k * kForwardThreads;
-    if (k < args.packs_at_once && pack < args.packs) words[k] = pack_at(pack);
+  for (int k = 0; k < kVecsAtOnce; ++k) {
+    const uint32_t vec = first + k * kForwardThreads;
+    if (k < args.vecs_at_once && vec < args.vecs) words[k] = vec_at(vec);
   }
   auto* out = static_cast<uint4*>(args.out) + first;
 #pragma unroll
-  for (int k = 0; k < kPacksAtOnce; ++k) {
-    const uint32_t pack = first + k * kForwardThreads;
-    if (k < args.packs_at_once && pack < args.packs)
-      store_once(out + k * kForwardThreads, words[k]);
+  for (int k = 0; k < kVecsAtOnce; ++k) {
+    const uint32_t vec = first + k * kForwardThreads;
+    if (k < args.vecs_at_once && vec < args.vecs) store_once(out + k * kForwardThreads, words[k]);
   }
 }
 
-// Each unit of one aligned word of the input, kRepeat times. Rows are whole packs.
+// Each unit of one aligned word of the input, kRepeat times. Rows are whole vectors.
 template <typename Unit, int kRepeat>
 __global__ void __launch_bounds__(kForwardThreads)
-    forward_packs_kernel(const __grid_constant__ ForwardArgs args) {
-  constexpr int kUnits = kPackSize<Unit>;
+    forward_vecs_kernel(const __grid_constant__ ForwardArgs args) {
+  constexpr int kUnits = kVecSize<Unit>;
   constexpr int kSources = kUnits / kRepeat;
-  copy_packs(args, [&](uint32_t pack) {
-    uint32_t row = pack + args.first_unit / kUnits;
-    uint32_t x = args.packs_per_row.divmod(row);  // in packs
+  copy_vecs(args, [&](uint32_t vec) {
+    uint32_t row = vec + args.first_unit / kUnits;
+    uint32_t x = args.vecs_per_row.divmod(row);  // in vectors
     const Unit* from = source_row<Unit>(args, row);
     if constexpr (kUnits == 1) {
       const uint32_t unit = args.pixel_units.divmod(x);
       from += source_of(args.width, x) * int64_t{args.pixel_stride} + unit;
-      return words_of(load_pack<Unit, 1>(from));
+      return words_of(load_vec<Unit, 1>(from));
     } else {
-      const auto sources = load_pack<Unit, kSources>(from + source_of(args.width, x * kUnits));
-      Pack<Unit, kUnits> pack;
+      const auto sources = load_vec<Unit, kSources>(from + source_of(args.width, x * kUnits));
+      Vec<Unit, kUnits> vec;
 #pragma unroll
-      for (int i = 0; i < kUnits; ++i) pack.values[i] = sources.values[i / kRepeat];
-      return words_of(pack);
+      for (int i = 0; i < kUnits; ++i) vec.values[i] = sources.values[i / kRepeat];
+      return words_of(vec);
     }
   });
 }
 
-// Unit by unit: rows that aren't whole packs, or whose sources aren't words. kRepeat: units side by
-// side with one source. kLong: rows that float32 or 32-bit offsets are too short for.
+// Unit by unit: rows that aren't whole vectors, or whose sources aren't words. kRepeat: units side
+// by side with one source. kLong: rows that float32 or 32-bit offsets are too short for.
 template <typename Unit, int kRepeat, bool kPixels, bool kLong>
 struct Gather {
   static_assert(kRepeat == 1 || !kPixels);
@@ -117,7 +116,7 @@ struct Gather {
     return from + source_at(args.width, center) * args.pixel_stride;
   }
 
-  // By kRepeat pixels, which rows are a multiple of. Stays in the last row, for packs that reach
+  // By kRepeat pixels, which rows are a multiple of. Stays in the last row, for vectors that reach
   // past the end.
   __device__ __forceinline__ void advance() {
     if constexpr (kLong) {
@@ -133,19 +132,19 @@ struct Gather {
 };
 
 template <typename Unit, int kRepeat, bool kPixels, bool kLong>
-__device__ __forceinline__ Pack<Unit, kPackSize<Unit>> gather(const ForwardArgs& args,
-                                                              uint32_t place) {
-  constexpr int kUnits = kPackSize<Unit>;
-  place += args.first_unit;
-  Pack<Unit, kUnits> pack;
+__device__ __forceinline__ Vec<Unit, kVecSize<Unit>> gather(const ForwardArgs& args,
+                                                            uint32_t position) {
+  constexpr int kUnits = kVecSize<Unit>;
+  position += args.first_unit;
+  Vec<Unit, kUnits> vec;
   if constexpr (kPixels) {
-    uint32_t unit = args.pixel_units.divmod(place);
-    Gather<Unit, 1, true, kLong> pixel(args, place);
+    uint32_t unit = args.pixel_units.divmod(position);
+    Gather<Unit, 1, true, kLong> pixel(args, position);
     const Unit* source = pixel.source();
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
       using Offset = std::conditional_t<kLong, int64_t, int32_t>;
-      pack.values[i] = source[static_cast<Offset>(unit) * args.unit_stride];
+      vec.values[i] = source[static_cast<Offset>(unit) * args.unit_stride];
       if (i + 1 < kUnits && ++unit == args.pixel_units.divisor) {
         unit = 0;
         pixel.advance();
@@ -153,45 +152,45 @@ __device__ __forceinline__ Pack<Unit, kPackSize<Unit>> gather(const ForwardArgs&
       }
     }
   } else {
-    Gather<Unit, kRepeat, false, kLong> pixel(args, place);
+    Gather<Unit, kRepeat, false, kLong> pixel(args, position);
 #pragma unroll
     for (int i = 0; i < kUnits; i += kRepeat) {
       const Unit value = *pixel.source();
 #pragma unroll
-      for (int j = 0; j < kRepeat; ++j) pack.values[i + j] = value;
+      for (int j = 0; j < kRepeat; ++j) vec.values[i + j] = value;
       if (i + kRepeat < kUnits) pixel.advance();
     }
   }
-  return pack;
+  return vec;
 }
 
 template <typename Unit, int kRepeat, bool kPixels, bool kLong>
 __global__ void __launch_bounds__(kForwardThreads)
     forward_gather_kernel(const __grid_constant__ ForwardArgs args) {
-  constexpr int kUnits = kPackSize<Unit>;
-  copy_packs(args, [&](uint32_t pack) {
-    return words_of(gather<Unit, kRepeat, kPixels, kLong>(args, pack * kUnits));
+  constexpr int kUnits = kVecSize<Unit>;
+  copy_vecs(args, [&](uint32_t vec) {
+    return words_of(gather<Unit, kRepeat, kPixels, kLong>(args, vec * kUnits));
   });
-  // What is left when all packs are full, unit by unit.
-  const uint32_t rest = args.packs * kUnits + threadIdx.x;
+  // What is left when all vectors are full, unit by unit.
+  const uint32_t rest = args.vecs * kUnits + threadIdx.x;
   if (blockIdx.x == 0 && rest < args.units) {
     static_cast<Unit*>(args.out)[rest] = gather<Unit, 1, kPixels, kLong>(args, rest).values[0];
   }
 }
 
-// A pack of columns in kRowsAtOnce rows of an image, of which those with one source load it once:
+// A vector of columns in kRowsAtOnce rows of an image, of which those with one source load it once:
 // for small units, whose loads, one for each, are what limits the gather kernel.
 template <typename Unit>
 __global__ void __launch_bounds__(kRowThreads)
     forward_rows_kernel(const __grid_constant__ ForwardArgs args) {
-  constexpr int kUnits = kPackSize<Unit>;
+  constexpr int kUnits = kVecSize<Unit>;
   uint32_t group = blockIdx.x * kRowThreads + threadIdx.x;
-  if (group >= args.packs) return;
-  const uint32_t pack = args.packs_per_row.divmod(group);
+  if (group >= args.vecs) return;
+  const uint32_t vec = args.vecs_per_row.divmod(group);
   uint32_t image = group;
   const uint32_t y = args.row_groups.divmod(image) * kRowsAtOnce;
 
-  uint32_t x = pack * kUnits;
+  uint32_t x = vec * kUnits;
   uint32_t unit = args.pixel_units.divmod(x);
   float center = static_cast<float>(x) + args.width.center;
   int32_t offsets[kUnits];
@@ -218,7 +217,7 @@ __global__ void __launch_bounds__(kRowThreads)
       words[k] = words[k - 1];
       continue;
     }
-    Pack<Unit, kUnits> sources;
+    Vec<Unit, kUnits> sources;
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
       sources.values[i] = (from + source * args.row_stride)[offsets[i]];
@@ -226,25 +225,25 @@ __global__ void __launch_bounds__(kRowThreads)
     words[k] = words_of(sources);
   }
   const uint32_t height = args.out_height.divisor;
-  auto* out = static_cast<uint4*>(args.out) + pack +
-              (uint64_t{out_image} * height + y) * args.packs_per_row.divisor;
+  auto* out = static_cast<uint4*>(args.out) + vec +
+              (uint64_t{out_image} * height + y) * args.vecs_per_row.divisor;
 #pragma unroll
   for (int k = 0; k < kRowsAtOnce; ++k) {
-    if (y + k < height) store_once(out + k * args.packs_per_row.divisor, words[k]);
+    if (y + k < height) store_once(out + k * args.vecs_per_row.divisor, words[k]);
   }
 }
 
-// A pack of a group of images, in every args.group_step-th group, kGroupsAtOnce of them together:
-// where its units come from is the same in all. A group is as many images as whole packs take.
+// A vector of a group of images, in every args.group_step-th group, kGroupsAtOnce of them together:
+// where its units come from is the same in all. A group is as many images as whole vectors take.
 template <typename Unit>
 __global__ void __launch_bounds__(kForwardThreads)
     forward_images_kernel(const __grid_constant__ ForwardArgs args) {
-  constexpr int kUnits = kPackSize<Unit>;
+  constexpr int kUnits = kVecSize<Unit>;
   uint32_t group = blockIdx.x * kForwardThreads + threadIdx.x;
-  if (group >= args.packs) return;
-  const uint32_t pack = args.packs_per_group.divmod(group);
+  if (group >= args.vecs) return;
+  const uint32_t vec = args.vecs_per_group.divmod(group);
 
-  uint32_t row = pack * kUnits;
+  uint32_t row = vec * kUnits;
   uint32_t unit = args.pixel_units.divmod(row);
   const uint32_t x = args.out_width.divmod(row);
   uint32_t image = row;
@@ -272,8 +271,8 @@ __global__ void __launch_bounds__(kForwardThreads)
     from_row = row_offset();
   }
 
-  const uint64_t group_packs = args.packs_per_group.divisor;
-  auto* out = static_cast<uint4*>(args.out) + pack;
+  const uint64_t group_vecs = args.vecs_per_group.divisor;
+  auto* out = static_cast<uint4*>(args.out) + vec;
   const auto from = [&](uint32_t group) {
     uint32_t batch = group * args.group_images;
     const uint32_t channel = args.channels.divmod(batch);
@@ -286,7 +285,7 @@ __global__ void __launch_bounds__(kForwardThreads)
     for (int k = 0; k < kGroupsAtOnce; ++k) {
       const uint32_t own = group + k * args.group_step;
       const Unit* images = from(own < args.groups ? own : group);
-      Pack<Unit, kUnits> sources;
+      Vec<Unit, kUnits> sources;
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) sources.values[i] = images[offsets[i]];
       words[k] = words_of(sources);
@@ -294,7 +293,7 @@ __global__ void __launch_bounds__(kForwardThreads)
 #pragma unroll
     for (int k = 0; k < kGroupsAtOnce; ++k) {
       const uint32_t own = group + k * args.group_step;
-      if (own < args.groups) store_once(out + own * group_packs, words[k]);
+      if (own < args.groups) store_once(out + own * group_vecs, words[k]);
     }
   }
 }

@@ -7,9 +7,10 @@
 namespace gpuopt::upsample {
 
 // Forward, with the times of (2,512,256,256) x2 in f32 or bf16 on an H200. Small blocks of threads
-// that load two packs before they store them: 326 us; blocks of 256 335, one pack 348, four 332.
+// that load two vectors before they store them: 326 us; blocks of 256 335, one vector 348, four
+// 332.
 constexpr int kForwardThreads = 128;
-constexpr int kPacksAtOnce = 2;
+constexpr int kVecsAtOnce = 2;
 // forward_rows_kernel: 16.0 us for a photograph of bytes, (1,3,1080,1920) x2; two rows 18.2, eight
 // 16.4 and slower for images of fewer rows.
 constexpr int kRowThreads = 256;
@@ -18,7 +19,7 @@ constexpr int kRowsAtOnce = 4;
 constexpr int kGroupsAtOnce = 4;
 
 enum class Path : uint8_t {
-  kPacks,   // what a pack of the output holds is one aligned word of the input
+  kVecs,    // what a vector of the output holds is one aligned word of the input
   kRows,    // a thread keeps its columns for several rows, which share their loads
   kImages,  // a thread keeps its pixels for several images
   kGather,  // everything else
@@ -29,9 +30,9 @@ struct ForwardPlan {
   Layout layout;
   int repeat = 1;          // units of the output side by side that have one source: a power of two
   bool long_rows = false;  // too long for float32 or 32-bit offsets
-  int64_t rows = 0, row_units = 0, packs_per_row = 0;
-  int64_t packs = 0;  // whole ones; with kRows packs of groups of rows
-  int packs_at_once = 1;
+  int64_t rows = 0, row_units = 0, vecs_per_row = 0;
+  int64_t vecs = 0;  // whole ones; with kRows vectors of groups of rows
+  int vecs_at_once = 1;
   int64_t group_images = 1, groups = 1, group_step = 1;  // kImages
 
   int64_t units() const { return rows * row_units; }
@@ -42,47 +43,46 @@ inline ForwardPlan plan_forward(const Problem& problem, const Device& device) {
   plan.layout = make_layout(problem);
   const Layout& layout = plan.layout;
   const Axis &height = problem.height, &width = problem.width;
-  const int64_t pack_units = kAccessBytes / layout.unit_bytes;
+  const int64_t vec_units = kAccessBytes / layout.unit_bytes;
   plan.rows = layout.images * height.out;
   plan.row_units = width.out * layout.pixel_units;
-  plan.packs_per_row = plan.row_units / pack_units;
-  plan.packs = plan.units() / pack_units;
+  plan.vecs_per_row = plan.row_units / vec_units;
+  plan.vecs = plan.units() / vec_units;
   const int64_t reach =
       (width.in - 1) * layout.pixel_stride + (layout.pixel_units - 1) * layout.unit_stride;
   plan.long_rows = std::max(width.in, width.out) >= kShortAxis || reach > INT32_MAX;
   if (plan.long_rows) return plan;
 
   if (layout.pixel_units == 1 && width.factor > 0) {
-    while (plan.repeat < std::min<int64_t>(pack_units, 8) &&
-           width.factor % (2 * plan.repeat) == 0) {
+    while (plan.repeat < std::min<int64_t>(vec_units, 8) && width.factor % (2 * plan.repeat) == 0) {
       plan.repeat *= 2;
     }
   }
-  const bool rows_of_packs = plan.row_units % pack_units == 0;
+  const bool rows_of_vecs = plan.row_units % vec_units == 0;
   const int64_t word_bytes = kAccessBytes / plan.repeat;
   const bool words = layout.pixel_stride == 1 && alignment_of_rows(problem, layout) >= word_bytes &&
-                     (plan.repeat == width.factor || plan.repeat == pack_units);
-  const bool whole_packs = layout.unit_bytes == kAccessBytes;  // wide pixels
-  // All threads of one pack are resident at once: two packs each would only take longer.
-  const int64_t resident = int64_t{2048} * device.multiprocessors;
-  plan.packs_at_once = plan.packs <= resident ? 1 : kPacksAtOnce;
-  if (rows_of_packs && (whole_packs || (plan.repeat > 1 && words))) {
-    plan.path = Path::kPacks;
+                     (plan.repeat == width.factor || plan.repeat == vec_units);
+  const bool whole_vecs = layout.unit_bytes == kAccessBytes;  // wide pixels
+  // All threads of one vector are resident at once: two vectors each would only take longer.
+  const int64_t resident = int64_t{2048} * device.sms;
+  plan.vecs_at_once = plan.vecs <= resident ? 1 : kVecsAtOnce;
+  if (rows_of_vecs && (whole_vecs || (plan.repeat > 1 && words))) {
+    plan.path = Path::kVecs;
     return plan;
   }
   const bool enlarges = 2 * int64_t{height.out} >= 3 * int64_t{height.in};
   const int64_t groups = ceil_div<int64_t>(height.out, kRowsAtOnce) * layout.images;
   const int widest_in_rows = layout.pixel_units > 1 ? 4 : 2;
-  if (rows_of_packs && layout.unit_bytes <= widest_in_rows && enlarges && height.out < kShortAxis &&
-      groups * plan.packs_per_row >= resident && plan.units() <= kMaxPartUnits) {
+  if (rows_of_vecs && layout.unit_bytes <= widest_in_rows && enlarges && height.out < kShortAxis &&
+      groups * plan.vecs_per_row >= resident && plan.units() <= kMaxPartUnits) {
     plan.path = Path::kRows;
     plan.repeat = 1;
-    plan.packs = groups * plan.packs_per_row;
+    plan.vecs = groups * plan.vecs_per_row;
     return plan;
   }
-  // Images make groups of whole packs, whose images follow each other at even distances.
+  // Images make groups of whole vectors, whose images follow each other at even distances.
   const int64_t image_units = height.out * plan.row_units;
-  while (plan.group_images * image_units % pack_units != 0) plan.group_images *= 2;
+  while (plan.group_images * image_units % vec_units != 0) plan.group_images *= 2;
   plan.groups = layout.images / plan.group_images;
   plan.group_step = ceil_div<int64_t>(plan.groups, kGroupsAtOnce);
   const bool even = layout.channels % plan.group_images == 0 ||
@@ -90,17 +90,18 @@ inline ForwardPlan plan_forward(const Problem& problem, const Device& device) {
                      layout.batch_stride == layout.channels * layout.channel_stride);
   const int64_t group_reach =
       (plan.group_images - 1) * layout.channel_stride + (height.in - 1) * layout.row_stride + reach;
-  const int64_t group_packs = plan.group_images * image_units / pack_units;
+  const int64_t group_vecs = plan.group_images * image_units / vec_units;
   if (even && plan.groups >= kGroupsAtOnce && plan.repeat == 1 && layout.unit_bytes <= 4 &&
       group_reach <= INT32_MAX && plan.units() <= kMaxPartUnits &&
-      plan.group_step * group_packs >= resident) {
+      plan.group_step * group_vecs >= resident) {
     plan.path = Path::kImages;
-    plan.packs = plan.group_step * group_packs;
+    plan.vecs = plan.group_step * group_vecs;
   }
   return plan;
 }
 
-// How many units the launch takes that begins at unit `first`: a multiple of every pack's, or all.
+// How many units the launch takes that begins at unit `first`: a multiple of every vector's, or
+// all.
 inline int64_t part_units(const Problem& problem, const ForwardPlan& plan, int64_t first) {
   const int64_t row = first / plan.row_units;
   const int64_t in_row = kMaxIndex32 - first % plan.row_units;

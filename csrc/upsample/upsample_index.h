@@ -63,8 +63,8 @@ GPUOPT_HOST_DEVICE int32_t first_copy_of(const Axis& axis, int32_t in) {
   const float estimate = source * axis.outs_per_in - axis.center;
   const float clamped = fmaxf(fminf(estimate, out_size), 0.0f);
   if (axis.out < kShortAxis && axis.in < kShortAxis) {
-    // floor(place) >= in is place >= in. The estimate is exact to a few roundings of numbers below
-    // 2^22, so to less than 1.
+    // floor(position) >= in is position >= in. The estimate is exact to a few roundings of numbers
+    // below 2^22, so to less than 1.
     const int32_t floor = floor_below_2_23(clamped);
     const float out = static_cast<float>(floor);
     const auto reaches = [&](float o) { return (o + axis.center) * axis.step >= source; };

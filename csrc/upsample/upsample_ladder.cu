@@ -28,33 +28,33 @@ __global__ void hoisted(const T* in, T* out, int64_t planes, Axis height, Axis w
   const int64_t in_size = int64_t{height.in} * width.in;
   const int64_t out_size = int64_t{height.out} * width.out;
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t first = i / out_size * kPlanes, place = i % out_size;
-  const int y = static_cast<int>(place / width.out), x = static_cast<int>(place % width.out);
+  const int64_t first = i / out_size * kPlanes, position = i % out_size;
+  const int y = static_cast<int>(position / width.out), x = static_cast<int>(position % width.out);
   const int64_t source = int64_t{source_of(height, y)} * width.in + source_of(width, x);
   const int64_t end = min(first + kPlanes, planes);
   for (int64_t plane = first; plane < end; ++plane) {
-    out[plane * out_size + place] = in[plane * in_size + source];
+    out[plane * out_size + position] = in[plane * in_size + source];
   }
 }
 // [hoisted]
 
-// [packs_2x]
-// kInputs divides the width, so that every pack lies in one row and is aligned: half of a pack, or
-// less for other widths.
+// [vectors_2x]
+// kInputs divides the width, so that every vector lies in one row and is aligned: half of a vector,
+// or less for other widths.
 template <typename T, int kInputs>
-__global__ void packs_2x(const T* in, T* out, int64_t rows, int64_t width) {
+__global__ void vectors_2x(const T* in, T* out, int64_t rows, int64_t width) {
   const int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kInputs;
   if (i >= rows * width) return;
   const int64_t row = i / width, x = i % width;
-  const Pack<T, kInputs> inputs = load_pack<T, kInputs>(in + i);
-  Pack<T, 2 * kInputs> outputs;
+  const Vec<T, kInputs> inputs = load_vec<T, kInputs>(in + i);
+  Vec<T, 2 * kInputs> outputs;
 #pragma unroll
   for (int k = 0; k < 2 * kInputs; ++k) outputs.values[k] = inputs.values[k / 2];
   T* to = out + (2 * row) * (2 * width) + 2 * x;
-  store_pack(to, outputs);
-  store_pack(to + 2 * width, outputs);
+  store_vec(to, outputs);
+  store_vec(to + 2 * width, outputs);
 }
-// [packs_2x]
+// [vectors_2x]
 
 // [atomics]
 // In global memory the operation takes subnormal numbers for 0 (PTX ISA, "red").
@@ -88,7 +88,7 @@ __global__ void gather(const float* grad_output, float* grad_input, int64_t plan
 // [gather]
 
 // [gather_2x]
-// kPixels divides the width, so that every pack lies in one row and is aligned: 2, or 1 for odd
+// kPixels divides the width, so that every vector lies in one row and is aligned: 2, or 1 for odd
 // widths.
 template <int kPixels>
 __global__ void gather_2x(const float* grad_output, float* grad_input, int64_t rows,
@@ -97,14 +97,14 @@ __global__ void gather_2x(const float* grad_output, float* grad_input, int64_t r
   if (i >= rows * width) return;
   const int64_t row = i / width, x = i % width;
   const float* from = grad_output + (2 * row) * (2 * width) + 2 * x;
-  const Pack<float, 2 * kPixels> upper = load_pack<float, 2 * kPixels>(from);
-  const Pack<float, 2 * kPixels> lower = load_pack<float, 2 * kPixels>(from + 2 * width);
-  Pack<float, kPixels> sums = {};
+  const Vec<float, 2 * kPixels> upper = load_vec<float, 2 * kPixels>(from);
+  const Vec<float, 2 * kPixels> lower = load_vec<float, 2 * kPixels>(from + 2 * width);
+  Vec<float, kPixels> sums = {};
 #pragma unroll
   for (int k = 0; k < 2 * kPixels; ++k) sums.values[k / 2] += upper.values[k];
 #pragma unroll
   for (int k = 0; k < 2 * kPixels; ++k) sums.values[k / 2] += lower.values[k];
-  store_pack(grad_input + i, sums);
+  store_vec(grad_input + i, sums);
 }
 // [gather_2x]
 
@@ -113,14 +113,14 @@ unsigned blocks_of(int64_t threads) {
 }
 
 template <typename T, int kInputs>
-void launch_packs_2x(const T* in, T* out, int64_t rows, int64_t width, cudaStream_t stream) {
+void launch_vectors_2x(const T* in, T* out, int64_t rows, int64_t width, cudaStream_t stream) {
   if constexpr (kInputs > 1) {
     if (width % kInputs != 0) {
-      return launch_packs_2x<T, kInputs / 2>(in, out, rows, width, stream);
+      return launch_vectors_2x<T, kInputs / 2>(in, out, rows, width, stream);
     }
   }
   const unsigned blocks = blocks_of(rows * width / kInputs);
-  packs_2x<T, kInputs><<<blocks, kThreads, 0, stream>>>(in, out, rows, width);
+  vectors_2x<T, kInputs><<<blocks, kThreads, 0, stream>>>(in, out, rows, width);
 }
 
 template <typename T>
@@ -136,7 +136,7 @@ cudaError_t launch_forward(int step, const LadderProblem& problem, cudaStream_t 
     const unsigned blocks = blocks_of(ceil_div(planes, int64_t{kPlanes}) * out_size);
     hoisted<T><<<blocks, kThreads, 0, stream>>>(in, out, planes, height, width);
   } else if (step == 2) {
-    launch_packs_2x<T, kPackSize<T> / 2>(in, out, planes * height.in, width.in, stream);
+    launch_vectors_2x<T, kVecSize<T> / 2>(in, out, planes * height.in, width.in, stream);
   } else {
     return cudaErrorInvalidValue;
   }

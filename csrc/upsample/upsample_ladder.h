@@ -1,5 +1,5 @@
 // The optimisation ladders of nearest-neighbour upsampling, forward and backward. Sources: for
-// "hoisted" and "gather" the kernels in aten/src/ATen/native/cuda/UpSampleNearest2d.cu; for packs
+// "hoisted" and "gather" the kernels in aten/src/ATen/native/cuda/UpSampleNearest2d.cu; for vectors
 // Justin Luitjens, "CUDA Pro Tip: Increase Performance with Vectorized Memory Access" (NVIDIA,
 // 2013).
 #pragma once
@@ -21,7 +21,7 @@ inline constexpr LadderStep kForwardLadder[] = {
     {"hoisted",
      "a thread takes one place in up to eight planes: where its values come from is the same in "
      "all of them, so only the first takes divisions, and any other an addition"},
-    {"packs_2x",
+    {"vectors_2x",
      "twice the size: a thread loads 8 bytes and stores each value twice in each of two rows, "
      "16 bytes a store, and has no sources to compute"},
     {"production", "gpuopt::upsample_nearest2d, see csrc/upsample/README.md"},
@@ -55,13 +55,13 @@ inline Axis ladder_axis(int64_t in, int64_t out) {
   return make_axis(in, out, static_cast<float>(in) / static_cast<float>(out), /*exact=*/false);
 }
 
-// to[plane, y, x] = from[plane, source(y), source(x)], by any step but the last. "packs_2x" is for
-// axes of factor 2 and memory that is aligned to 16 bytes; its accesses are narrower where rows
-// aren't whole packs.
+// to[plane, y, x] = from[plane, source(y), source(x)], by any step but the last. "vectors_2x" is
+// for axes of factor 2 and memory that is aligned to 16 bytes; its accesses are narrower where rows
+// aren't whole vectors.
 GPUOPT_EXPORT cudaError_t ladder_forward(int step, const LadderProblem& problem,
                                          cudaStream_t stream);
 // to[plane, y, x] = the sum of all from[plane, oy, ox] with source(oy) == y and source(ox) == x.
-// "gather_2x" has the limits of "packs_2x".
+// "gather_2x" has the limits of "vectors_2x".
 GPUOPT_EXPORT cudaError_t ladder_backward(int step, const LadderProblem& problem,
                                           cudaStream_t stream);
 

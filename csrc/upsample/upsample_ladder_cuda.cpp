@@ -35,7 +35,7 @@ void check_2x(const char* op, const char* step, const char* name, const Tensor& 
               "expected ",
               2 * int64_t{height.in}, " and ", 2 * int64_t{width.in}, ", got ", height.out, " and ",
               width.out);
-  check_ladder_packs(op, step, name, tensor);
+  check_ladder_vecs(op, step, name, tensor);
 }
 
 Tensor upsample_nearest2d_cuda(const Tensor& input, IntArrayRef output_size, int64_t step) {
@@ -53,7 +53,7 @@ Tensor upsample_nearest2d_cuda(const Tensor& input, IntArrayRef output_size, int
                     input.size(3), output_size[0], output_size[1]};
   LadderProblem problem = make_problem(input, sizes);
   const char* name = kForwardLadder[step].name;
-  if (std::strcmp(name, "packs_2x") == 0) check_2x(op, name, "input", input, problem);
+  if (std::strcmp(name, "vectors_2x") == 0) check_2x(op, name, "input", input, problem);
   const c10::cuda::CUDAGuard guard(input.device());
   Tensor out =
       at::empty({sizes.batch, sizes.channels, sizes.out_height, sizes.out_width}, input.options());

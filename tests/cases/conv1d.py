@@ -91,7 +91,7 @@ def update_reference(input, state, weight, bias=None, activation="none") -> torc
 
 
 def _slid(a, v, mode: str) -> torch.Tensor:
-    """numpy's definition: every place of the shorter one, reversed, over the longer one."""
+    """numpy's definition: every position of the shorter one, reversed, over the longer one."""
     if v.shape[-1] > a.shape[-1]:
         a, v = v.expand(*a.shape[:-1], -1), a
     taps = v.shape[-1]
@@ -354,13 +354,13 @@ def _aten_convolve(a, v, mode="full"):
         added = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}.get(dtype, dtype)
         return _slid(a.to(added), v.to(added), mode).to(dtype)
     size, taps = sorted((a.shape[-1], len(v)), reverse=True)
-    start, places = {
+    start, positions = {
         "full": (0, size + taps - 1),
         "same": ((taps - 1) // 2, size),
         "valid": (taps - 1, size - taps + 1),
     }[mode]
     full = torch.conv1d(a.reshape(-1, 1, a.shape[-1]), v.flip(0)[None, None], padding=len(v) - 1)
-    return _contiguous(full.narrow(-1, start, places).reshape(*a.shape[:-1], places))
+    return _contiguous(full.narrow(-1, start, positions).reshape(*a.shape[:-1], positions))
 
 
 # ---------------------------------------------------------------- the cases

@@ -35,8 +35,8 @@ class Call:
 
     @property
     def grad_size(self) -> tuple[int, ...]:
-        places = self.input_size[-1] + sum(self.padding) - self.dilation * (self.taps - 1) - 1
-        return *self.input_size[:-2], self.out_channels, places // self.stride + 1
+        positions = self.input_size[-1] + sum(self.padding) - self.dilation * (self.taps - 1) - 1
+        return *self.input_size[:-2], self.out_channels, positions // self.stride + 1
 
     @property
     def same(self) -> bool:
@@ -172,7 +172,7 @@ def special_signals(dtype: torch.dtype, device: str) -> Iterator[tuple[Call, tor
 
 
 # One small call of every kind, the plainest first. Weights and inputs have at most 12 values: second derivatives are checked by
-# differences. Sizes that grow (signals and places, of the output too) are none of those that don't: torch.compile takes sizes that are
+# differences. Sizes that grow (signals and positions, of the output too) are none of those that don't: torch.compile takes sizes that are
 # equal for one. Calls of no signals are in tests/test_conv1d.py: ATen has no Jacobians of them.
 FEW = (
     Call("plain", (1, 2, 5), 2, 2, bias=False),

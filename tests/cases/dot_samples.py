@@ -12,7 +12,7 @@ from . import Sample, tensors
 from .reduce_samples import LAYOUTS as MATRIX_LAYOUTS
 from .tensors import Maker
 
-# Every remainder of a pack of 1 to 16 values, and of a warp's 32 lanes; then around a warp's and a block's worth of packs.
+# Every remainder of a vec of 1 to 16 values, and of a warp's 32 lanes; then around a warp's and a block's worth of vecs.
 SIZES = (
     *range(0, 35), 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 8193,
 )  # fmt: skip
@@ -131,11 +131,11 @@ def _values(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     dtype, device = make.dtype, make.device
     info, generator = torch.finfo(dtype), torch.Generator().manual_seed(1)
     for value, n in itertools.product((math.nan, math.inf, -math.inf), (3, 33, 300, 5003)):
-        for place in (0, n // 2, n - 1):
+        for position in (0, n // 2, n - 1):
             x = make(n)
-            x[place] = value
-            yield f"{value} at {place}", x, make(n)
-            yield f"{value} at {place} of both", x, x
+            x[position] = value
+            yield f"{value} at {position}", x, make(n)
+            yield f"{value} at {position} of both", x, x
     for n in (2, 40, 1000):
         x, ones = make(n), torch.ones(n, device=device).to(dtype)
         x[0], x[n - 1] = math.inf, -math.inf

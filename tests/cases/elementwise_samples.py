@@ -10,7 +10,7 @@ import torch
 from . import tensors
 from .tensors import ALL, Maker, in_layout, specials
 
-# One below, at and above: a value, a 16-byte pack of every dtype, a warp, a block, a block's worth of packs.
+# One below, at and above: a value, a 16-byte vec of every dtype, a warp, a block, a block's worth of vecs.
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 255, 257, 1023, 1025, 4097, 70001)
 
 # Every pair of layouts runs on these: short and long rows, ragged and whole 32/64/128 tiles, with and without outer dimensions.
@@ -46,7 +46,7 @@ def _shapes(arity: int) -> Iterator[tuple]:
 
 
 def _layouts(shape: tuple, arity: int) -> Iterator[tuple[str, ...]]:
-    """Every pair of layouts for two operands; for three, every layout in every place beside contiguous and beside transposed ones."""
+    """Every pair of layouts for two operands; for three, every layout in every position beside contiguous and beside transposed ones."""
     names = list(tensors.LAYOUTS)
     if arity == 2:
         yield from itertools.product(names, repeat=2)

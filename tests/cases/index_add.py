@@ -19,7 +19,7 @@ from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes, real_of, wide
 
 
 def _rows(t: torch.Tensor, dim: int) -> torch.Tensor:
-    """A matrix with a row for each place along `dim`; a 0-d tensor has one row."""
+    """A matrix with a row for each position along `dim`; a 0-d tensor has one row."""
     t = t.reshape(1) if t.dim() == 0 else t.movedim(dim, 0)
     return t.reshape(t.shape[0], math.prod(t.shape[1:]))
 
@@ -31,8 +31,8 @@ def _summed(into: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Ten
     bins, order = index.reshape(-1).long().sort(stable=True)
     rows = _rows(values, dim)[order]
     while True:
-        place = torch.arange(len(bins), device=bins.device) - torch.searchsorted(bins, bins)
-        odd = place % 2 == 1
+        position = torch.arange(len(bins), device=bins.device) - torch.searchsorted(bins, bins)
+        odd = position % 2 == 1
         if not odd.any():
             break
         second = odd.nonzero()[:, 0]

@@ -14,7 +14,7 @@ from .tensors import ALL, Maker
 
 MODES = ("fast", "deterministic", "accurate")
 
-# Values in a row: under and around a 16-byte pack of every dtype, a warp's 32 lanes, a block and several of its passes.
+# Values in a row: under and around a 16-byte vec of every dtype, a warp's 32 lanes, a block and several of its passes.
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 64, 100, 128, 129, 255, 256, 1000, 1024, 4096)
 
 # Bins that are one bit of a sort key, that fit in shared memory or do not, and that take a second digit; indices that fill a warp or a
@@ -35,7 +35,7 @@ def _permutation(bins, count, generator):
 
 
 def _hot(bins, count, generator):
-    """Half of them name one bin, at random places among the others."""
+    """Half of them name one bin, at random positions among the others."""
     return torch.where(_uniform(2, count, generator) == 0, bins - 1, _uniform(bins, count, generator))
 
 
@@ -124,7 +124,7 @@ def _bins_and_counts() -> Iterator[Call]:
         dtype = (torch.int64, torch.int32)[k % 5 == 0]
         large = max(bins, count) > 1000
         yield Call("bins", shape, 0, count, index=next(distributions), index_dtype=dtype, sanitize=large and k % 3 == 0)
-    # Paths that only many values take: frequent bins apart, packs of entries, rows of entries in shared memory.
+    # Paths that only many values take: frequent bins apart, vecs of entries, rows of entries in shared memory.
     yield Call("many", (13_000, 64), 0, 16_500, index="zipf", sanitize=True)
     yield Call("many", (13_000, 33), 0, 32_000, index="zipf", sanitize=True)
     # An index in order, sorted in three passes.

@@ -11,7 +11,7 @@ import torch
 from . import Sample, tensors
 from .tensors import COMPLEX, FLOATS, INTEGERS, Maker
 
-# Every remainder of a pack, of a warp's 32 lanes and of short rows; then around a warp's and a block's worth of packs.
+# Every remainder of a vec, of a warp's 32 lanes and of short rows; then around a warp's and a block's worth of vecs.
 LENGTHS = (*range(1, 41), 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097)
 SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
 MATRICES = ((1, 5), (5, 1), (2, 1000), (1000, 2), (4099, 3), (3, 4099), (33, 65), (257, 31), (64, 128), (128, 64))
@@ -172,7 +172,7 @@ def _float_values(make: Maker) -> Iterator[Sample]:
     for value in (math.nan, math.inf, -math.inf):
         for n in (5, 33, 129, 300):
             x = make(n + 1, n)
-            x.fill_diagonal_(value)  # at another place in every row; the last row has none
+            x.fill_diagonal_(value)  # at another position in every row; the last row has none
             yield _call(f"{value} on the diagonal", x, 1)
             yield _call(f"{value} on the diagonal", x, 0)
         yield _call(f"{value} in the middle", torch.cat([make(5003), torch.full_like(x[0, :1], value), make(5003)]))

@@ -36,7 +36,7 @@ def wide(x, dtype: torch.dtype) -> torch.Tensor:
 
 
 def finite_sizes(t: torch.Tensor) -> torch.Tensor:
-    """Absolute values, with 0 in the place of infinities and NaN: what a rounding error is relative to."""
+    """Absolute values, with 0 in the position of infinities and NaN: what a rounding error is relative to."""
     size = t.abs()
     return torch.where(size.isfinite(), size, 0.0)
 

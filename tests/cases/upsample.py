@@ -24,9 +24,9 @@ def _by_formula(n_in: int, n_out: int, scale: float | None, exact: bool, dtype: 
         step = torch.tensor(1.0 / scale, dtype=torch.float64).to(dtype)
     else:
         step = torch.tensor(n_in, dtype=dtype) / torch.tensor(n_out, dtype=dtype)
-    place = (torch.arange(n_out).to(dtype) + (0.5 if exact else 0.0)) * step
+    position = (torch.arange(n_out).to(dtype) + (0.5 if exact else 0.0)) * step
     # An infinite step makes a NaN of pixel 0, which becomes 0 on CUDA.
-    return place.float().double().floor().nan_to_num(nan=0.0).clamp(max=n_in - 1).long()
+    return position.float().double().floor().nan_to_num(nan=0.0).clamp(max=n_in - 1).long()
 
 
 def source_index(n_in: int, n_out: int, scale: float | None, exact: bool, device: str) -> torch.Tensor:

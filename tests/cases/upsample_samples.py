@@ -41,7 +41,7 @@ WIDTHS = (
     63,
     64,
     65,
-)  # under and around a 16-byte pack of every dtype, and a warp's
+)  # under and around a 16-byte vec of every dtype, and a warp's
 CHANNELS = (1, 2, 3, 4, 5, 8, 16, 33)
 
 # Scale factors that decide the output's sizes, as scale_factors= does.

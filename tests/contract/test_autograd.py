@@ -116,7 +116,7 @@ def test_second_derivatives_equal_atens(case, device, dtype):
                 first = torch.autograd.grad(result, inputs, weights, create_graph=True, allow_unused=True)
                 total = sum((g * g.conj()).real.sum().float() for g in first if g is not None)
                 second.append(torch.autograd.grad(total, [*inputs, weights], allow_unused=True))
-            # ATen leaves out gradients it knows to be zero; zeros of ours in their place are the same answer.
+            # ATen leaves out gradients it knows to be zero; zeros of ours in their position are the same answer.
             for k, (ours, theirs) in enumerate(zip(*second, strict=True)):
                 if theirs is None or ours is None:
                     given = ours if theirs is None else theirs

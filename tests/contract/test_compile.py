@@ -1,4 +1,4 @@
-"""torch.compile(fullgraph=True): static and dynamic shapes, gradients, in-place and out= inside compiled functions, and any layout.
+"""torch.compile(fullgraph=True): static and dynamic shapes, gradients, in-position and out= inside compiled functions, and any layout.
 
 Tracing, functionalization and Meta kernels are the same for every backend, and "aot_eager" runs them all. Inductor takes seconds a
 compilation on the CPU, so that one case of each kind meets it there."""
@@ -157,14 +157,14 @@ def test_inplace_inside(case, device, backend):
             "rows",
         ):
             continue
-        places = [k for k, a in enumerate(sample.args) if isinstance(a, torch.Tensor)]
+        positions = [k for k, a in enumerate(sample.args) if isinstance(a, torch.Tensor)]
         for function in (temporary, argument, view):
             with failures.sample(f"{sample.name}, {function.__name__}"):
                 given, wanted = sample.twin(), sample.twin()
 
-                def call(*given, f=function, args=sample.args, places=places):
+                def call(*given, f=function, args=sample.args, positions=positions):
                     args = list(args)
-                    for k, t in zip(places, given):
+                    for k, t in zip(positions, given):
                         args[k] = t
                     return f(*args)
 

@@ -50,7 +50,7 @@ def _message_lacks(message: str, operator: str, patterns) -> str | None:
 
 @each_case
 def test_wrong_kinds_of_argument(case, device):
-    """None, a string, or an argument too few in the place of a tensor."""
+    """None, a string, or an argument too few in the position of a tensor."""
     sample = next(iter(case.few(device, torch.float32)))
     for k, argument in enumerate(sample.args):
         if not isinstance(argument, torch.Tensor):

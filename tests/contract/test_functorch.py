@@ -113,7 +113,7 @@ def test_nested_vmap(case, device):
 @each_device
 @pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
 def test_vmap_inplace(case, device):
-    """A batched self is written as the loop over examples writes it; an unbatched self with a batched operand has no place for the
+    """A batched self is written as the loop over examples writes it; an unbatched self with a batched operand has no position for the
     result, and is refused as by ATen."""
     failures = Failures()
     for sample in case.few(device, torch.float32):

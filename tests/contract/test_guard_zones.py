@@ -11,7 +11,9 @@ from ..compare import Failures, different_bits, different_results, raised_by
 from ..params import each_device, each_dtype, kept, thinned, with_variant
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
-GUARD = 64  # elements on each side: more than a 16-byte pack of the smallest dtype and all its neighbours in a warp's access
+GUARD = (
+    64  # elements on each side: more than a 16-byte vec of the smallest dtype and all its neighbours in a warp's access
+)
 DTYPES = (torch.float32, torch.bfloat16, torch.int8, torch.float64, torch.complex64)
 ON_CPU = (torch.float32,)
 
@@ -28,7 +30,7 @@ class Guarded:
             self.tensor.copy_(like)
 
     def problem(self, expected: torch.Tensor | None) -> str | None:
-        """What differs in the whole buffer from poison with `expected` in the tensor's place (None: poison alone, or as filled)."""
+        """What differs in the whole buffer from poison with `expected` in the tensor's position (None: poison alone, or as filled)."""
         want = tensors.poison(self.buffer.shape, self.buffer.dtype, self.buffer.device)
         inside = want.as_strided(self.tensor.shape, self.tensor.stride(), self.tensor.storage_offset())
         if expected is not None:

@@ -6,9 +6,9 @@ using namespace gpuopt;
 using namespace gpuopt::dot;
 
 extern "C" int run(int step, const void* self, const void* tensor, int64_t size, void* out,
-                   int multiprocessors) {
+                   int sms) {
   PoisonedBlocks workspace;
-  const LadderProblem problem{self, tensor, size, out, multiprocessors};
+  const LadderProblem problem{self, tensor, size, out, sms};
   const cudaError_t error = ladder_dot(step, problem, workspace, nullptr);
   return workspace.intact() ? error : -1;
 }

@@ -18,8 +18,8 @@ constexpr char kPoison = char(0xcd);
 }  // namespace
 
 struct Limits {
-  int64_t line_blocks, row_blocks, shifted_blocks, value_blocks, unsplit_packs, unsplit_values,
-      short_row_packs, tile_row_bytes, tile_bytes, launch_blocks;
+  int64_t line_blocks, row_blocks, shifted_blocks, value_blocks, unsplit_vecs, unsplit_values,
+      short_row_vecs, tile_row_bytes, tile_bytes, launch_blocks;
 };
 
 // The limits that small problems would not reach.
@@ -28,9 +28,9 @@ extern "C" void set_limits(const Limits* limits) {
   Tuning::default_row_blocks = static_cast<int>(limits->row_blocks);
   Tuning::default_shifted_blocks = static_cast<int>(limits->shifted_blocks);
   Tuning::default_value_blocks = static_cast<int>(limits->value_blocks);
-  Tuning::default_unsplit_packs = limits->unsplit_packs;
+  Tuning::default_unsplit_vecs = limits->unsplit_vecs;
   Tuning::default_unsplit_values = limits->unsplit_values;
-  Tuning::default_short_row_packs = limits->short_row_packs;
+  Tuning::default_short_row_vecs = limits->short_row_vecs;
   Tuning::default_tile_row_bytes = limits->tile_row_bytes;
   Tuning::default_tile_bytes = limits->tile_bytes;
   kMaxIndex32 = limits->launch_blocks;
@@ -40,9 +40,9 @@ struct Taken {
   int path, shifted, rows_first, y, unroll, splits, workspaces, intact;
 };
 
-extern "C" int run(const Given* given, int multiprocessors, int atomic, Taken* taken) {
+extern "C" int run(const Given* given, int sms, int atomic, Taken* taken) {
   const Problem problem = make_problem(*given);
-  const Device device{multiprocessors};
+  const Device device{sms};
   const Plan plan = make_plan(problem, device, atomic ? atomic_tuning() : Tuning{});
   std::fill_n(reinterpret_cast<char*>(shared), sizeof(shared), kPoison);
   PoisonedWorkspace workspace(kPoison);

@@ -6,6 +6,6 @@ using namespace gpuopt;
 using namespace gpuopt::elementwise;
 
 extern "C" int run(int step, const void* self, const void* other, void* out, int64_t size,
-                   int multiprocessors) {
-  return ladder_mul(step, LadderProblem{self, other, out, size, multiprocessors}, nullptr);
+                   int sms) {
+  return ladder_mul(step, LadderProblem{self, other, out, size, sms}, nullptr);
 }

@@ -169,7 +169,7 @@ struct Fiber {
   Context context;
   Wait wait = Wait::kNone;
   uint32_t mask = 0;
-  int turn = 0;
+  int iteration = 0;
 
   void make() {
     stack.reset(new char[kStack]);
@@ -194,18 +194,18 @@ inline void run_fiber() {
   }
 }
 
-// Words of the lanes of a warp. Two sets of places take turns, so that none is overwritten before
-// it has been read.
-inline uint32_t places[2][1024];
+// Words of the lanes of a warp. Two sets of positions take turns, so that none is overwritten
+// before it has been read.
+inline uint32_t positions[2][1024];
 
 // Leaves a word for the lanes of `mask`, waits for theirs and returns that of `lane`.
 inline uint32_t exchange(uint32_t word, uint32_t mask, unsigned lane) {
-  auto& own = places[running->turn];
+  auto& own = positions[running->iteration];
   const unsigned thread = threadIdx.x;
   own[thread] = word;
   running->mask = mask;
   wait(Wait::kWarp);
-  running->turn ^= 1;
+  running->iteration ^= 1;
   return own[(thread & ~31u) + (lane & 31)];
 }
 
@@ -246,7 +246,7 @@ inline void run_block(unsigned threads) {
     Fiber& fiber = fibers[thread];
     if (!fiber.stack) fiber.make();
     fiber.wait = Wait::kNone;
-    fiber.turn = 0;
+    fiber.iteration = 0;
   }
   const unsigned warps = (threads + 31) / 32;
   unsigned done = 0;
@@ -371,7 +371,7 @@ inline T __shfl_down_sync(uint32_t mask, T value, unsigned distance) {
   return value;
 }
 inline uint32_t __match_any_sync(uint32_t mask, uint32_t word) {
-  const auto& words = emulator::places[emulator::running->turn];
+  const auto& words = emulator::positions[emulator::running->iteration];
   (void)emulator::exchange(word, mask, 0);
   uint32_t equal = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -382,7 +382,7 @@ inline uint32_t __match_any_sync(uint32_t mask, uint32_t word) {
 }
 
 inline uint32_t __ballot_sync(uint32_t mask, bool predicate) {
-  const auto& words = emulator::places[emulator::running->turn];
+  const auto& words = emulator::positions[emulator::running->iteration];
   (void)emulator::exchange(predicate, mask, 0);
   uint32_t ballot = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {

@@ -14,7 +14,7 @@ using namespace gpuopt::index_add;
 extern "C" void set_position_bits(int bits) { kMaxPositionBits = bits; }
 
 extern "C" int run(int step, int dtype, uint64_t self, uint64_t source, const int64_t* index,
-                   int64_t rows, int64_t width, int64_t entries, int multiprocessors) {
+                   int64_t rows, int64_t width, int64_t entries, int sms) {
   PoisonedBlocks workspace;
   emulator::always_fibers = false;  // in the ladder itself no thread waits for another
   const LadderProblem problem{reinterpret_cast<void*>(self),
@@ -24,7 +24,7 @@ extern "C" int run(int step, int dtype, uint64_t self, uint64_t source, const in
                               rows,
                               width,
                               entries};
-  const Device device{multiprocessors, 227 << 10};
+  const Device device{sms, 227 << 10};
   const cudaError_t error = ladder_index_add(step, problem, device, workspace, nullptr);
   return workspace.intact() ? error : -1;
 }

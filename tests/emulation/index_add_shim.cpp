@@ -56,11 +56,11 @@ extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, in
 extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
                    const int64_t* self_strides, const int64_t* source_strides, uint64_t self,
                    uint64_t source, uint64_t index, int64_t index_stride, int long_index, int dtype,
-                   int mode, int64_t alpha, int multiprocessors, Taken* taken) {
+                   int mode, int64_t alpha, int sms, Taken* taken) {
   const Problem problem =
       make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self, source, index,
                    index_stride, long_index, dtype, mode, alpha);
-  const Device device{multiprocessors, 227 << 10};
+  const Device device{sms, 227 << 10};
   const Layout layout = make_layout(problem);
   const Path path = choose_path(problem, layout, device);
   *taken = {};
@@ -97,14 +97,13 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
 
 // The index in order: its bins and their positions. Returns how many blocks the sort took, or -1.
 extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t count, int64_t bins,
-                    int multiprocessors, int shared_bytes, int64_t* sorted_bins,
-                    int64_t* positions) {
+                    int sms, int shared_bytes, int64_t* sorted_bins, int64_t* positions) {
   Index index;
   index.values = reinterpret_cast<const void*>(values);
   index.is_long = long_index != 0;
   index.stride = stride;
   index.bins = bins;
-  const Device device{multiprocessors, shared_bytes};
+  const Device device{sms, shared_bytes};
   PoisonedWorkspace workspace(kPoison);
   std::vector<uint32_t> zeroed(3001, ~0u);
   SortedIndex sorted;

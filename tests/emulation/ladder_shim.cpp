@@ -4,6 +4,6 @@
 using namespace gpuopt::in_flight;
 
 extern "C" int run(const void* from, void* to, int64_t bytes, int access_bytes, int loads,
-                   int warps, int multiprocessors) {
-  return copy(from, to, bytes, Shape{access_bytes, loads, warps}, multiprocessors, nullptr);
+                   int warps, int sms) {
+  return copy(from, to, bytes, Shape{access_bytes, loads, warps}, sms, nullptr);
 }

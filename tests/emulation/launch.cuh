@@ -26,7 +26,7 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
   return cudaSuccess;
 }
 
-inline void let_next_grid_start() {}
-inline void wait_for_grid_before() {}
+inline void launch_dependents() {}
+inline void grid_dependency_wait() {}
 
 }  // namespace gpuopt

@@ -5,10 +5,9 @@
 using namespace gpuopt;
 using namespace gpuopt::reduce;
 
-extern "C" int run(int is_max, int step, const float* in, int64_t size, float* out,
-                   int multiprocessors) {
+extern "C" int run(int is_max, int step, const float* in, int64_t size, float* out, int sms) {
   PoisonedBlocks workspace;
-  const LadderProblem problem{in, size, out, multiprocessors};
+  const LadderProblem problem{in, size, out, sms};
   const cudaError_t error = is_max ? ladder_max(step, problem, workspace, nullptr)
                                    : ladder_sum(step, problem, workspace, nullptr);
   return workspace.intact() ? error : -1;

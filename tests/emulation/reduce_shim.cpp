@@ -14,11 +14,11 @@ using namespace gpuopt::reduce;
 // the path that its plan takes, *splits how many blocks share an output.
 extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* sizes,
                    const int64_t* in_strides, const int64_t* out_strides, const int* reduced,
-                   uint64_t in, uint64_t out, int in_dtype, int dtype, int multiprocessors,
-                   int* path, int* splits) {
+                   uint64_t in, uint64_t out, int in_dtype, int dtype, int sms, int* path,
+                   int* splits) {
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype);
-  const Device device{multiprocessors};
+  const Device device{sms};
   const Plan plan = make_plan(problem, {true, sizeof(double)}, device);
   *path = static_cast<int>(plan.path);
   *splits = plan.splits;
@@ -44,5 +44,5 @@ extern "C" int64_t prepare(int num_dims, const int64_t* sizes, const int64_t* in
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, 0, 0, dtype, dtype);
   const Plan plan = make_plan(problem, {true, sizeof(double)}, Device{132});
-  return make_args(problem, plan, plan.packs ? 16 : 1).units;
+  return make_args(problem, plan, plan.vecs ? 16 : 1).units;
 }

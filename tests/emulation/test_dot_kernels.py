@@ -21,8 +21,8 @@ SUMMED = [*(t for t in TYPES if t.category != BOOL), BF16]
 ATOMIC = [t for t in SUMMED if t.category == FLOAT]
 F64, C64, C128 = TYPES[8], TYPES[9], TYPES[10]
 GUARD, POISON = 256, 0xCD
-LIMITS = {"line_blocks": 8, "row_blocks": 64, "shifted_blocks": 32, "value_blocks": 4, "unsplit_packs": 2048}
-LIMITS |= {"unsplit_values": 2048, "short_row_packs": 16, "tile_row_bytes": 1024, "tile_bytes": 16 << 10}
+LIMITS = {"line_blocks": 8, "row_blocks": 64, "shifted_blocks": 32, "value_blocks": 4, "unsplit_vecs": 2048}
+LIMITS |= {"unsplit_values": 2048, "short_row_vecs": 16, "tile_row_bytes": 1024, "tile_bytes": 16 << 10}
 LIMITS |= {"kMaxIndex32": 2**31 - 1}
 
 
@@ -59,7 +59,7 @@ def some(dtype: DType, random: np.random.Generator, count: int, atomic: bool) ->
 
 
 class Operand:
-    """How values lie: strides in elements, and the elements before the first or after the last one in its aligned pack, where the memory
+    """How values lie: strides in elements, and the elements before the first or after the last one in its aligned vec, where the memory
     begins or ends."""
 
     def __init__(self, stride: int, row_stride: int, offset: int = 0, at_end: bool = False, conjugate: bool = False):
@@ -74,7 +74,7 @@ class Operand:
     def __repr__(self):
         return f"Operand({self.stride}, {self.row_stride}, {self.offset}, {self.at_end}, {self.conjugate})"
 
-    def place(self, memory: Memory, dtype: DType, rows: int, size: int) -> np.ndarray:
+    def position(self, memory: Memory, dtype: DType, rows: int, size: int) -> np.ndarray:
         """A (rows, size) view. All bytes near it that are not in it are poisoned."""
         item = dtype.numpy.itemsize
         count = (rows - 1) * self.row_stride + (size - 1) * self.stride + 1
@@ -104,7 +104,7 @@ def run_and_compare(
     item = dtype.numpy.itemsize
     views = []
     for operand, memory in zip((self, tensor), memories):
-        view = operand.place(memory, dtype, rows, size)
+        view = operand.position(memory, dtype, rows, size)
         view[...] = some(dtype, random, rows * size, atomic).reshape(rows, size)
         views.append(view)
     before = [view.copy() for view in views]
@@ -187,9 +187,9 @@ def some_limits(draw):
         "row_blocks": draw(st.sampled_from([2, 64])),
         "shifted_blocks": draw(st.sampled_from([2, 32])),
         "value_blocks": draw(st.sampled_from([2, 4])),
-        "unsplit_packs": draw(st.sampled_from([8, 64, 4096])),
+        "unsplit_vecs": draw(st.sampled_from([8, 64, 4096])),
         "unsplit_values": draw(st.sampled_from([16, 256, 4096])),
-        "short_row_packs": draw(st.sampled_from([1, 16])),
+        "short_row_vecs": draw(st.sampled_from([1, 16])),
         "tile_row_bytes": draw(st.sampled_from([0, 256, 1024])),
         "tile_bytes": draw(st.sampled_from([1 << 10, 16 << 10])),
     }
@@ -267,14 +267,14 @@ def test_every_path_of_a_dtype(kernels, memories, dtype):
         (VALUES, 70, 300, (70, 1), (71, 1)),
     ]
     for path, rows, size, self, tensor in paths:
-        if dtype is C128 and path == TILE:  # its values are whole packs
+        if dtype is C128 and path == TILE:  # its values are whole vecs
             continue
-        for limits in ({}, {"unsplit_packs": 256, "unsplit_values": 256, "row_blocks": 8}):
+        for limits in ({}, {"unsplit_vecs": 256, "unsplit_values": 256, "row_blocks": 8}):
             taken = run_and_compare(
                 kernels, memories, dtype, rows, size, Operand(*self), Operand(*tensor), sms=2, **limits
             )
             if dtype is C128 and path == ROWS:
-                continue  # one row's packs are aligned, whatever the offset
+                continue  # one row's vecs are aligned, whatever the offset
             assert taken.path == path and (taken.splits > 1 or not limits or path in (SHORT_ROWS, TILE))
 
 
@@ -291,7 +291,7 @@ def test_every_path_of_a_dtype(kernels, memories, dtype):
 def test_atomic_sums_of_every_path(kernels, memories, dtype, path, self, tensor):
     size = 1100 * (16 // dtype.numpy.itemsize) + 3
     for unsplit in (1 << 20, 16):
-        limits = {"unsplit_packs": unsplit, "unsplit_values": unsplit}
+        limits = {"unsplit_vecs": unsplit, "unsplit_values": unsplit}
         taken = run_and_compare(
             kernels, memories, dtype, 1, size, Operand(*self), Operand(*tensor), sms=2, atomic=True, **limits
         )
@@ -303,7 +303,7 @@ def test_atomic_sums_of_every_path(kernels, memories, dtype, path, self, tensor)
 @pytest.mark.parametrize("size", [*range(1, 20), 31, 33, 47, 48, 49, 63, 64, 65])
 @pytest.mark.parametrize("dtype", [TYPES[1], F16, F32, C64], ids=str)
 def test_every_end_of_a_row(kernels, memories, dtype, size):
-    """Vectors and rows that begin and end anywhere in their packs, in memory that begins and ends there too."""
+    """Vectors and rows that begin and end anywhere in their vecs, in memory that begins and ends there too."""
     values = 16 // dtype.numpy.itemsize
     for own, other in {(0, 0), (0, 1), (1, 0), (1, 1), (1, values - 1), (values - 1, values - 1), (values // 2, 0)}:
         for at_end in (False, True):
@@ -315,9 +315,9 @@ def test_every_end_of_a_row(kernels, memories, dtype, size):
                 1 + size % 3,
                 size,
                 *operands,
-                unsplit_packs=2,
+                unsplit_vecs=2,
                 row_blocks=8,
-                short_row_packs=0,
+                short_row_vecs=0,
             )
 
 
@@ -333,11 +333,11 @@ def test_every_end_of_a_row(kernels, memories, dtype, size):
     ],
 )
 def test_conjugates(kernels, memories, rows, size, strides, offsets, path, conjugate):
-    for limits in ({"unsplit_packs": 64, "unsplit_values": 64}, {"unsplit_packs": 1 << 20, "unsplit_values": 1 << 20}):
+    for limits in ({"unsplit_vecs": 64, "unsplit_values": 64}, {"unsplit_vecs": 1 << 20, "unsplit_values": 1 << 20}):
         operands = (Operand(s, s * size, o, False, c) for s, o, c in zip(strides, offsets, conjugate))
         taken = run_and_compare(kernels, memories, C64, rows, size, *operands, sms=2, **limits)
         assert taken.path == path and (taken.splits > 1) == (
-            path in (LINE, ROWS, VALUES) and limits["unsplit_packs"] == 64
+            path in (LINE, ROWS, VALUES) and limits["unsplit_vecs"] == 64
         )
 
 
@@ -345,7 +345,7 @@ def test_conjugates(kernels, memories, rows, size, strides, offsets, path, conju
 def test_the_second_launch_adds_any_number_of_sums(kernels, memories, splits):
     size = 4 * 256 * splits
     taken = run_and_compare(
-        kernels, memories, F32, 1, size, Operand(1, size), Operand(1, size), sms=splits, line_blocks=1, unsplit_packs=1
+        kernels, memories, F32, 1, size, Operand(1, size), Operand(1, size), sms=splits, line_blocks=1, unsplit_vecs=1
     )
     assert taken.splits == splits and taken.path == LINE
 

@@ -1,4 +1,4 @@
-"""The ladder of dot products, run on the CPU: every step, over sizes at the ends of blocks and packs, against numpy."""
+"""The ladder of dot products, run on the CPU: every step, over sizes at the ends of blocks and vecs, against numpy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import SIZES, place, steps
+from .ladders import SIZES, position, steps
 from .memory import Memory
 
 POINTER = ctypes.c_void_p
 STEPS = steps("dot")
-PACKS = [step for step in STEPS if step.id == "packs"]
-IN_F32 = [step for step in STEPS if step.id in ("f32_partial_sums", "packs")]
+PACKS = [step for step in STEPS if step.id == "vectors"]
+IN_F32 = [step for step in STEPS if step.id in ("f32_partial_sums", "vectors")]
 MORE_SIZES = [*range(6, 18), 2047, 2048, 2049, 2055]
 
 
@@ -32,7 +32,7 @@ def dot(memories):
         """Operands begin at no more than what the step must have, and end where their memory does if that allows."""
         align = 16 if STEPS[step] in PACKS else 2
         self, tensor = (
-            place(memory, values.astype(np.float16), align) for memory, values in zip(memories, (self, tensor))
+            position(memory, values.astype(np.float16), align) for memory, values in zip(memories, (self, tensor))
         )
         guarded = np.full(8, 7, np.float16)
         out = guarded[2:4]  # a pair
@@ -86,9 +86,9 @@ def test_ones_that_f16_does_not_count(dot, step):
 def test_dot_of_special_values(dot, step):
     for size in (2, 300, 3000):
         for first, second in ((np.inf, 1), (-np.inf, 1), (np.inf, -np.inf), (np.nan, 1), (1, np.nan), (300, 300)):
-            for places in ((0, 1), (size - 1, size - 2), (0, size - 1)):
+            for positions in ((0, 1), (size - 1, size - 2), (0, size - 1)):
                 self = np.zeros(size)
-                self[list(places)] = first, second
+                self[list(positions)] = first, second
                 tensor = np.where(self == 300, 300, 1)  # whose product f16 has no number for
                 with np.errstate(invalid="ignore", over="ignore"):
                     expected = np.float64(np.float16((self * tensor).sum()))

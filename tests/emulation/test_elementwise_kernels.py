@@ -132,11 +132,11 @@ def test_any_copy(kernels):
 @pytest.mark.parametrize(
     "sizes, strides, path",
     [
-        ([2**22 + 13], [[1], [1]], VECTOR),  # more than one pack a thread, and a tail
-        ([24, 175001], [[0, 1], [1, 0]], ROWS),  # all inputs broadcast: more than one pack a thread
+        ([2**22 + 13], [[1], [1]], VECTOR),  # more than one vec a thread, and a tail
+        ([24, 175001], [[0, 1], [1, 0]], ROWS),  # all inputs broadcast: more than one vec a thread
         ([200, 136], [[136, 1], [1, 200]], TILED),  # several tiles, the last ones not full
         ([201, 137], [[137, 1], [1, 201]], TILED),  # the same, value by value
-        ([3, 4097], [[1, 3], [1, 0]], PACKED),  # every pack crosses rows
+        ([3, 4097], [[1, 3], [1, 0]], PACKED),  # every vec crosses rows
         ([5, 3, 101], [[1, 5, 15], [0, 1, 3]], PACKED),  # and planes
     ],
 )

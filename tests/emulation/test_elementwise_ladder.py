@@ -1,4 +1,4 @@
-"""The ladder of products, run on the CPU: every step, over sizes at the ends of blocks and packs, against numpy."""
+"""The ladder of products, run on the CPU: every step, over sizes at the ends of blocks and vecs, against numpy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import POISON, SIZES, place, steps
+from .ladders import POISON, SIZES, position, steps
 from .memory import Memory
 
 POINTER = ctypes.c_void_p
 GUARD = 64
-ALIGN = {"packs": 16, "half2": 4, "half_packs": 16}
+ALIGN = {"vectors": 16, "half2": 4, "half_vectors": 16}
 STEPS = steps("elementwise")
 
 
@@ -30,8 +30,8 @@ def mul(memories):
     def run(step: int, self: np.ndarray, other: np.ndarray, multiprocessors: int) -> np.ndarray:
         """Operands begin at no more than what the step must have, and end where their memory does if that allows."""
         align = ALIGN.get(STEPS[step].id, self.itemsize)
-        self, other = (place(memory, values, align) for memory, values in zip(memories, (self, other)))
-        out = place(memories[2], np.full(len(self), -7, self.dtype), 16)
+        self, other = (position(memory, values, align) for memory, values in zip(memories, (self, other)))
+        out = position(memories[2], np.full(len(self), -7, self.dtype), 16)
         begin = out.ctypes.data - memories[2].bytes.ctypes.data
         error = library.run(step, self.ctypes.data, other.ctypes.data, out.ctypes.data, len(self), multiprocessors)
         assert error == 0

@@ -122,8 +122,8 @@ def test_rows_by_few_and_many_lanes(index_add, distribution, width, lanes):
 
 @pytest.mark.parametrize("mode, path", [(FAST, ATOMIC), (DETERMINISTIC, SORTED)])
 @pytest.mark.parametrize("dtype, width", [(TYPES[6], 64), (TYPES[7], 64), (TYPES[8], 52)], ids=str)
-def test_slices_of_packs(index_add, mode, path, dtype, width):
-    """Rows that one launch does not take, in halves that are whole packs."""
+def test_slices_of_vecs(index_add, mode, path, dtype, width):
+    """Rows that one launch does not take, in halves that are whole vecs."""
     set_limits(index_add, kMaxLaunchSize=50)
     random = np.random.default_rng(width)
     self = Operand(dtype, [width, 70], [1, width], 0, random)

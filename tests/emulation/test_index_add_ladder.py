@@ -1,4 +1,4 @@
-"""The ladder of index_add, run on the CPU: every step and dtype, at the ends of blocks and packs, against numpy."""
+"""The ladder of index_add, run on the CPU: every step and dtype, at the ends of blocks and vecs, against numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from .build import load
 from .dtypes import BF16, F16, F32, DType
-from .ladders import place, steps
+from .ladders import position, steps
 from .memory import Memory, decode, encode
 
 POINTER = ctypes.c_uint64
@@ -33,8 +33,8 @@ GUARD = 0x7F81  # a NaN in every dtype, which an addition would change
 def widths(step: str, dtype: DType) -> list[int]:
     if step == "half2_pairs":
         return [2, 4, 6, 34, 64, 66, 130]
-    pack = 16 // dtype.numpy.itemsize
-    return [pack, 3 * pack, 32, 31 * pack, 33 * pack] if step == "vector_reductions" else [1, 2, 3, 31, 32, 33, 100]
+    vec = 16 // dtype.numpy.itemsize
+    return [vec, 3 * vec, 32, 31 * vec, 33 * vec] if step == "vector_reductions" else [1, 2, 3, 31, 32, 33, 100]
 
 
 def alignments(step: str, dtype: DType) -> list[int]:
@@ -88,9 +88,9 @@ def call(library, step: str, dtype: DType, self, index, source, multiprocessors=
     )
 
 
-def place_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np.ndarray, np.ndarray]:
+def position_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np.ndarray, np.ndarray]:
     """The placed values, and which bytes of the memory aren't theirs."""
-    placed = place(memory, values, align)
+    placed = position(memory, values, align)
     begin = placed.ctypes.data - memory.bytes.ctypes.data
     outside = np.ones(len(memory.bytes), bool)
     outside[begin : begin + values.nbytes] = False
@@ -100,10 +100,10 @@ def place_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np.nd
 
 
 def check(library, memories, step, dtype, before, index, source, align, multiprocessors=3):
-    self, outside = place_guarded(memories[0], before, align)
+    self, outside = position_guarded(memories[0], before, align)
     guards = memories[0].bytes[outside].copy()
-    placed = place(memories[1], source, align)
-    placed_index = place(memories[2], index.astype(np.int64), 8)
+    placed = position(memories[1], source, align)
+    placed_index = position(memories[2], index.astype(np.int64), 8)
     total = decode(dtype, before)
     largest = np.abs(total)
     np.add.at(total, index, decode(dtype, source))
@@ -119,10 +119,10 @@ def check(library, memories, step, dtype, before, index, source, align, multipro
 @pytest.mark.parametrize("step, dtype", KINDS)
 def test_index_add(library, memories, step, dtype):
     random = np.random.default_rng(STEPS[step])
-    pack = {"half2_pairs": 2, "vector_reductions": 16 // dtype.numpy.itemsize}.get(step, 1)
+    vec = {"half2_pairs": 2, "vector_reductions": 16 // dtype.numpy.itemsize}.get(step, 1)
     number = 0
     for width in widths(step, dtype):
-        for entries in counts(width, pack):
+        for entries in counts(width, vec):
             for rows in (1, 3, 50):
                 kind = DISTRIBUTIONS[number % len(DISTRIBUTIONS)]
                 align = alignments(step, dtype)[number % len(alignments(step, dtype))]
@@ -148,8 +148,8 @@ def test_many_entries(library, memories, step, dtype, distribution):
 
 @pytest.mark.parametrize("step, dtype", KINDS)
 def test_nothing_to_add(library, memories, step, dtype):
-    pack = 16 // dtype.numpy.itemsize
-    for rows, width, entries in ((0, pack, 0), (5, 0, 3), (5, pack, 0)):
+    vec = 16 // dtype.numpy.itemsize
+    for rows, width, entries in ((0, vec, 0), (5, 0, 3), (5, vec, 0)):
         before, source = (some(dtype, np.random.default_rng(0), (n, width), 1) for n in (rows, entries))
         check(library, memories, step, dtype, before, np.zeros(entries, np.int64), source, 16)
 
@@ -157,8 +157,8 @@ def test_nothing_to_add(library, memories, step, dtype):
 @pytest.mark.parametrize("step, dtype", KINDS)
 def test_special_values(library, memories, step, dtype):
     """Infinities and NaN are added as numbers are, and stay in their columns."""
-    pack = 16 // dtype.numpy.itemsize
-    before, source = np.zeros((2, pack)), np.zeros((4, pack))
+    vec = 16 // dtype.numpy.itemsize
+    before, source = np.zeros((2, vec)), np.zeros((4, vec))
     source[:, 0] = np.inf, -np.inf, np.inf, 1
     source[:, 1] = np.nan, 1, -np.inf, 2
     source[:, 2] = -np.inf, 3, 4, 5
@@ -182,8 +182,8 @@ def test_sorted_sums_are_in_order_and_rounded_once(library, memories, dtype):
     for entry, row in enumerate(index):
         total[row] += decode(dtype, source[entry]).astype(np.float32)
     for multiprocessors in (1, 5):
-        self = place(memories[0], before)
-        assert call(library, "sorted_segments", dtype, self, index, place(memories[1], source), multiprocessors) == 0
+        self = position(memories[0], before)
+        assert call(library, "sorted_segments", dtype, self, index, position(memories[1], source), multiprocessors) == 0
         np.testing.assert_array_equal(self, encode(dtype, total))
 
 
@@ -204,10 +204,10 @@ def test_more_entries_than_are_sorted_at_once(library, memories, dtype):
 @pytest.mark.parametrize("step, dtype", KINDS)
 def test_an_index_out_of_range_ends_the_kernel(library, memories, step, dtype, row):
     """And writes nothing outside of self."""
-    pack = 16 // dtype.numpy.itemsize
-    self, outside = place_guarded(memories[0], some(dtype, np.random.default_rng(0), (4, pack), 1), 16)
+    vec = 16 // dtype.numpy.itemsize
+    self, outside = position_guarded(memories[0], some(dtype, np.random.default_rng(0), (4, vec), 1), 16)
     guards = memories[0].bytes[outside].copy()
-    source = encode(dtype, np.ones((3, pack)))
+    source = encode(dtype, np.ones((3, vec)))
     index = np.array([2, row, 1])
     child = os.fork()
     if child == 0:  # the memory is shared

@@ -56,7 +56,7 @@ def test_few_bins(index_add, distribution, outer, bins, values, group):
 @pytest.mark.parametrize("bins", [2, 16, 300, 6000])
 @pytest.mark.parametrize("entries", [36000, 36003])
 @pytest.mark.parametrize("long", [True, False])
-def test_few_bins_by_packs(index_add, bins, entries, long):
+def test_few_bins_by_vecs(index_add, bins, entries, long):
     """Entries that lie side by side, with some left over; rows or an index that are not aligned are read one by one."""
     set_limits(index_add)
     random = np.random.default_rng(entries)

@@ -148,13 +148,13 @@ def test_any_problem(kernels):
 @pytest.mark.parametrize(
     "sizes, strides, reduced, path, split",
     [
-        ([2**17 + 13], [1], [1], ROWS, True),  # whole groups of packs, then a part of one, and single values
+        ([2**17 + 13], [1], [1], ROWS, True),  # whole groups of vecs, then a part of one, and single values
         ([2**17 + 24], [1], [1], LINE, True),
         ([40000, 3], [1, 40000], [1, 0], LINE, True),
         ([20011, 2, 3], [1, 20011, 40023], [1, 0, 1], ROWS, True),  # ragged rows, several to an output
         ([64, 700], [1, 64], [0, 1], COLUMNS, True),
         ([300, 500], [1, 300], [0, 1], COLUMNS, True),
-        ([3, 30001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows in a row of packs
+        ([3, 30001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows in a row of vecs
         ([3, 901, 4, 5], [1, 3, 2703, 2703 * 4], [0, 1, 0, 1], COLUMNS, None),  # folded, outer reduced rows
         ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, None),
         ([1027, 40], [1, 1027], [0, 1], COLUMNS, None),  # columns that begin anywhere
@@ -182,9 +182,9 @@ def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, reduce
 def test_nan_wins(kernels, dtype, sizes, reduced):
     random = np.random.default_rng(1)
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
-    for place in range(0, math.prod(sizes), 97):
+    for position in range(0, math.prod(sizes), 97):
         source = Operand(dtype, sizes, strides, 0, random)
-        source.buffer[place] = source.before[place] = np.nan
+        source.buffer[position] = source.before[position] = np.nan
         out = make_out(dtype, sizes, reduced, random)
         for op in ("max", "min", "sum"):
             run_and_compare(kernels, op, source, dtype, reduced, out)

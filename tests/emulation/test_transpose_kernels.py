@@ -43,9 +43,9 @@ def memory():
 def given_of(address: int, out: int, item: int, shape: tuple, strides: tuple) -> Given:
     """Of a shape and strides in elements, outermost dimension first."""
     *batch, rows, columns = shape
-    places = ctypes.c_int64 * 4
+    positions = ctypes.c_int64 * 4
     return Given(
-        address, out, item, rows, columns, *strides[-2:], len(batch), places(*batch[::-1]), places(*strides[-3::-1])
+        address, out, item, rows, columns, *strides[-2:], len(batch), positions(*batch[::-1]), positions(*strides[-3::-1])
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def dense(shape: tuple) -> tuple:
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_rows_of_whole_packs_are_aligned(kernels, item):
+def test_rows_of_whole_vecs_are_aligned(kernels, item):
     values = 16 // item
     size = 64 * values
     shape = (2, size, 2 * size)
@@ -113,7 +113,7 @@ def test_strips(kernels):
     many = 1 << 20
     # Whole matrices: contiguous on both sides.
     assert strips_of(kernels, 4, (many, 8, 8)) == ((64, 8, 8), (16, 16), (1, 1))
-    assert strips_of(kernels, 2, (many, 7, 9)) == ((128, 7, 9), (16, 16), (1, 1))  # 8 of them are whole packs
+    assert strips_of(kernels, 2, (many, 7, 9)) == ((128, 7, 9), (16, 16), (1, 1))  # 8 of them are whole vecs
     assert strips_of(kernels, 1, (many, 3, 3), address=(1 << 20) + 4) == ((1808, 3, 3), (4, 16), (1, 1))
     assert strips_of(kernels, 1, (many, 3, 3), address=(1 << 20) + 1) == ((1808, 3, 3), (1, 16), (1, 1))
     assert strips_of(kernels, 8, (many, 8, 8)) == ((32, 8, 8), (16, 16), (1, 1))
@@ -134,7 +134,7 @@ def test_strips(kernels):
     assert strips_of(kernels, 4, (32, 3, 150528)) == ((1, 3, 1344), (16, 16), (0, 1))
     assert strips_of(kernels, 2, (32, 3, 150527)) == ((1, 3, 2688), (2, 2), (0, 1))
     assert strips_of(kernels, 2, (512, 50, 1000)) == ((1, 50, 128), (16, 16), (0, 1))
-    # Elements that are packs.
+    # Elements that are vecs.
     assert strips_of(kernels, 16, (4096, 4096)) == ((1, 32, 32), (16, 16), (0, 0))
 
 
@@ -237,7 +237,7 @@ STRIPS_OF = [
 @pytest.mark.parametrize("item", [*ITEMS, 16])
 @pytest.mark.parametrize("shape", STRIPS_OF, ids=str)
 def test_matrices_in_strips(kernels, memory, item, shape):
-    """Dense, with a gap behind every row, with one of a pack or of an element behind every matrix, and of values apart."""
+    """Dense, with a gap behind every row, with one of a vec or of an element behind every matrix, and of values apart."""
     _, rows, columns = shape
     layouts = [
         dense(shape),
@@ -264,8 +264,8 @@ def test_large_elements(kernels, memory):
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_last_strips_end_anywhere_in_a_pack(kernels, memory, item):
-    """Those of a batch that is contiguous on both sides: matrices of 15 elements are one short of whole packs."""
+def test_last_strips_end_anywhere_in_a_vec(kernels, memory, item):
+    """Those of a batch that is contiguous on both sides: matrices of 15 elements are one short of whole vecs."""
     strip = plan_of(kernels, item, (1000, 3, 5), dense((1000, 3, 5))).strip_matrices
     assert 1 < strip < 1000 and strip % (16 // item) == 0
     for left in range(1, 16 // item + 1):
@@ -276,7 +276,7 @@ def test_last_strips_end_anywhere_in_a_pack(kernels, memory, item):
 
 @pytest.mark.parametrize("item", [*ITEMS, 16])
 def test_large_strips(kernels, item):
-    """Of 16 KB, where there are many: with the room between packs they fill shared memory."""
+    """Of 16 KB, where there are many: with the room between vecs they fill shared memory."""
     dtype, matrix = np.dtype(f"u{item}" if item <= 8 else "V16"), 7 * 9 * item
     count = -(-(8 << 20) // matrix)
     values = np.random.default_rng(item).integers(0, 256, count * matrix, np.uint8).view(dtype)

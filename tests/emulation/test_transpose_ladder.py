@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import place, steps
+from .ladders import position, steps
 from .memory import Memory
 
 PACKS = 4  # the step that takes multiples of 4
@@ -34,8 +34,8 @@ def test_transpose(kernels, memories, step):
         for columns in sides:
             if step == PACKS and (rows % 4 or columns % 4):
                 continue
-            values = place(memories[0], random.random((rows, columns), np.float32))
-            out = place(memories[1], np.zeros((columns, rows), np.float32))
+            values = position(memories[0], random.random((rows, columns), np.float32))
+            out = position(memories[1], np.zeros((columns, rows), np.float32))
             before = memories[1].bytes[: -out.nbytes - 16].copy()
             assert kernels.run(step, values.ctypes.data, out.ctypes.data, rows, columns) == 0
             np.testing.assert_array_equal(out, values.T)

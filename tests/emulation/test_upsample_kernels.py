@@ -22,7 +22,7 @@ VARIABLES = ("kMaxPartUnits", "kShortAxis", "kReadOnceFrom")
 PART, SHORT, ONCE = 2**30, 2**22, 2**20
 UNTOUCHED = 0xCD
 FIELDS = (
-    "path unit_bytes repeat long_rows packs_at_once group_images aligned rows_per_thread most lanes splits tiles images_per_thread "
+    "path unit_bytes repeat long_rows vecs_at_once group_images aligned rows_per_thread most lanes splits tiles images_per_thread "
     "read_once"
 ).split()
 
@@ -66,8 +66,8 @@ class Axis:
         outs = np.arange(self.out)
         if self.n == self.out:
             return outs
-        places = (outs.astype(np.float32) + np.float32(0.5 if exact else 0)) * self.step
-        return np.minimum(np.floor(places.astype(np.float64)), self.n - 1).astype(np.int64)
+        positions = (outs.astype(np.float32) + np.float32(0.5 if exact else 0)) * self.step
+        return np.minimum(np.floor(positions.astype(np.float64)), self.n - 1).astype(np.int64)
 
 
 class Problem:
@@ -274,14 +274,14 @@ NHWC, SEVERAL = True, -1
 @pytest.mark.parametrize(
     "shape, out, dtype, channels_last, path, expected",
     [
-        ((1, 1, 16, 66), (32, 132), F32, False, PACKS, {"repeat": 2, "packs_at_once": 1}),
-        ((1, 2, 64, 66), (128, 132), F32, False, PACKS, {"repeat": 2, "packs_at_once": 2}),
+        ((1, 1, 16, 66), (32, 132), F32, False, PACKS, {"repeat": 2, "vecs_at_once": 1}),
+        ((1, 2, 64, 66), (128, 132), F32, False, PACKS, {"repeat": 2, "vecs_at_once": 2}),
         ((1, 2, 9, 16), (13, 64), F16, False, PACKS, {"repeat": 4}),
         ((2, 1, 9, 16), (72, 128), U8, False, PACKS, {"repeat": 8}),
-        ((2, 1, 3, 8), (48, 128), F16, False, PACKS, {"repeat": 8}),  # a pack of one pixel
+        ((2, 1, 3, 8), (48, 128), F16, False, PACKS, {"repeat": 8}),  # a vec of one pixel
         ((2, 1, 3, 8), (48, 32), F64, False, PACKS, {"repeat": 2}),
         ((2, 8, 5, 7), (9, 10), F16, NHWC, PACKS, {"unit_bytes": 16}),
-        ((3, 16, 40, 9), (70, 20), F32, NHWC, PACKS, {"unit_bytes": 16, "packs_at_once": 2}),
+        ((3, 16, 40, 9), (70, 20), F32, NHWC, PACKS, {"unit_bytes": 16, "vecs_at_once": 2}),
         ((2, 8, 40, 100), (62, 160), U8, False, ROWS, {"unit_bytes": 1}),
         ((2, 4, 40, 100), (61, 160), F16, False, ROWS, {"unit_bytes": 2}),
         ((2, 3, 40, 60), (140, 160), U8, NHWC, ROWS, {"unit_bytes": 1}),
@@ -294,9 +294,9 @@ NHWC, SEVERAL = True, -1
         ((12, 8, 21, 31), (27, 29), F16, False, IMAGES, {"group_images": 8}),
         ((12, 16, 21, 31), (27, 29), U8, False, IMAGES, {"group_images": 16}),
         ((13, 2, 50, 70), (49, 64), F16, NHWC, IMAGES, {"unit_bytes": 4, "group_images": 1}),
-        ((3, 4, 64, 33), (128, 66), F16, False, GATHER, {"repeat": 2, "packs_at_once": 2}),
+        ((3, 4, 64, 33), (128, 66), F16, False, GATHER, {"repeat": 2, "vecs_at_once": 2}),
         ((3, 1, 5, 9), (10, 144), U8, False, GATHER, {"repeat": 8}),
-        ((3, 5, 50, 33), (20, 43), F64, NHWC, GATHER, {"unit_bytes": 8, "packs_at_once": 2}),
+        ((3, 5, 50, 33), (20, 43), F64, NHWC, GATHER, {"unit_bytes": 8, "vecs_at_once": 2}),
         ((1, 1, 2, SHORT // 2), (3, SHORT + 9), U8, False, GATHER, {"long_rows": 1}),
     ],
 )
@@ -333,7 +333,7 @@ def test_images_at_uneven_distances(kernels, memory):
             False,
             BACKWARD_ROWS,
             {"aligned": 1, "tiles": 4},
-        ),  # which begin inside packs
+        ),  # which begin inside vecs
         ((1, 1, 3, 2500), (14, 3000), F64, False, BACKWARD_ROWS, {"aligned": 1}),
         ((11, 3, 40, 41), (60, 61), F32, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         ((11, 3, 40, 41), (60, 61), F16, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
@@ -378,5 +378,5 @@ def test_large_problems_are_launched_in_parts(kernels, shape, out, dtype, channe
         count = kernels.launches(*problem.arguments(), dtype.number, 132, ctypes.byref(blocks))
         values = math.prod(shape[:2]) * math.prod(shape[2:] if backward else out)
         assert 1 <= count <= values >> 25 and 1 <= blocks.value < 2**31
-        # A thread has at most two packs, or, in the backward, a pack in each of 16 images.
+        # A thread has at most two vecs, or, in the backward, a vec in each of 16 images.
         assert count * blocks.value * 256 * 16 * (16 if backward else 2) >= values

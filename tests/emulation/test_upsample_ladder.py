@@ -1,4 +1,4 @@
-"""The ladders of upsampling, run on the CPU: every step, over sizes at the ends of blocks and packs, against numpy."""
+"""The ladders of upsampling, run on the CPU: every step, over sizes at the ends of blocks and vecs, against numpy."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import POISON, place, steps
+from .ladders import POISON, position, steps
 from .memory import Memory, scatter
 from .test_upsample_kernels import Axis
 
 POINTER = ctypes.c_void_p
 FORWARD, BACKWARD = steps("upsample", "kForwardLadder"), steps("upsample", "kBackwardLadder")
 ANY_SIZE, TWICE = range(2), 2  # the numbers of steps for any sizes, and of the one for twice the size
-assert FORWARD[TWICE].id == "packs_2x" and BACKWARD[TWICE].id == "gather_2x"
+assert FORWARD[TWICE].id == "vectors_2x" and BACKWARD[TWICE].id == "gather_2x"
 GUARD, PLANES = 64, [1, 2, 7, 8, 9, 17]  # a thread of "hoisted" takes 8 planes
 
 PAIRS = [(1, 1), (1, 2), (1, 7), (11, 1), (2, 1), (3, 2), (2, 3), (4, 8), (5, 10), (7, 13), (13, 7), (10, 27)]
@@ -47,14 +47,14 @@ def sizes(height: Axis, width: Axis):
 
 
 def upsample(library, memory, backward: bool, step: int, height: Axis, width: Axis, values: np.ndarray) -> np.ndarray:
-    """What a step makes of planes. Steps without packs are given what lies at no multiple of them."""
+    """What a step makes of planes. Steps without vecs are given what lies at no multiple of them."""
     planes, item = len(values), values.itemsize
-    with_packs = step == TWICE
-    values = place(memory, values, 16 if with_packs else item)
+    with_vecs = step == TWICE
+    values = position(memory, values, 16 if with_vecs else item)
     shape = (planes, height.n, width.n) if backward else (planes, height.out, width.out)
     size = int(np.prod(shape)) * item
     raw = np.full(size + 2 * GUARD + 32, POISON, np.uint8)
-    begin = GUARD + -(raw.ctypes.data + GUARD) % 16 + (0 if with_packs else item)
+    begin = GUARD + -(raw.ctypes.data + GUARD) % 16 + (0 if with_vecs else item)
     out = raw[begin : begin + size].view(values.dtype)
     error = library.run(backward, step, values.ctypes.data, out.ctypes.data, item, planes, sizes(height, width))
     assert error == 0

@@ -12,7 +12,7 @@ using namespace gpuopt;
 using namespace gpuopt::upsample;
 
 struct Taken {
-  int path, unit_bytes, repeat, long_rows, packs_at_once, group_images;
+  int path, unit_bytes, repeat, long_rows, vecs_at_once, group_images;
   int aligned, rows_per_thread, most, lanes, splits, tiles, images_per_thread, read_once;
   int64_t units;
 };
@@ -22,8 +22,8 @@ struct Taken {
 // what tells its plan from others.
 extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, int exact,
                    const int64_t* strides, int channels_last, uint64_t from, uint64_t to, int dtype,
-                   int multiprocessors, int64_t part_units, int64_t short_axis,
-                   int64_t read_once_from, Taken* taken) {
+                   int sms, int64_t part_units, int64_t short_axis, int64_t read_once_from,
+                   Taken* taken) {
   kMaxPartUnits = part_units;
   kShortAxis = short_axis;
   kReadOnceFrom = read_once_from;
@@ -31,7 +31,7 @@ extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, in
   memset(shared, 0xff, sizeof(shared));
   const Problem problem =
       make_problem(sizes, steps, exact, strides, channels_last, from, to, dtype);
-  const Device device{multiprocessors};
+  const Device device{sms};
   *taken = {};
   if (is_backward) {
     const BackwardPlan plan = plan_backward(problem, device);
@@ -53,7 +53,7 @@ extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, in
   taken->unit_bytes = plan.layout.unit_bytes;
   taken->repeat = plan.repeat;
   taken->long_rows = plan.long_rows;
-  taken->packs_at_once = plan.packs_at_once;
+  taken->vecs_at_once = plan.vecs_at_once;
   taken->group_images = static_cast<int>(plan.group_images);
   taken->units = plan.units();
   return forward(problem, device, nullptr);
@@ -61,7 +61,7 @@ extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, in
 
 // The launches of a problem that is too large to run: their number, and *blocks of the largest.
 extern "C" int launches(int is_backward, const int64_t* sizes, const float* steps, int exact,
-                        const int64_t* strides, int channels_last, int dtype, int multiprocessors,
+                        const int64_t* strides, int channels_last, int dtype, int sms,
                         int64_t* blocks) {
   constexpr uint64_t kAddress = 1 << 20;
   kMaxPartUnits = int64_t{1} << 30;
@@ -70,7 +70,7 @@ extern "C" int launches(int is_backward, const int64_t* sizes, const float* step
       make_problem(sizes, steps, exact, strides, channels_last, kAddress, kAddress, dtype);
   std::vector<unsigned> noted;
   emulator::noted = &noted;
-  const Device device{multiprocessors};
+  const Device device{sms};
   const cudaError_t error =
       is_backward ? backward(problem, device, nullptr) : forward(problem, device, nullptr);
   emulator::noted = nullptr;

@@ -26,7 +26,7 @@ def conv1d(device: str) -> Cases:
     for rows, size, taps in shapes:
         x, weight = few_digits(device, rows, 1, size, seed=size), few_digits(device, 1, 1, taps, seed=taps)
         yield (x, weight), reference(x.double(), weight.double(), padding=taps // 2), 1e-5
-    # Rows that begin anywhere in their packs of 16 bytes.
+    # Rows that begin anywhere in their vecs of 16 bytes.
     for skipped in (1, 2, 3):
         x, weight = few_digits(device, 3 * 1001 + skipped)[skipped:].view(3, 1, 1001), few_digits(device, 1, 1, 7)
         yield (x, weight), reference(x.double(), weight.double(), padding=3), 1e-5

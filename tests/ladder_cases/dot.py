@@ -39,7 +39,7 @@ def dot(device: str) -> Cases:
 
 
 def takes(step: str, self: Tensor, tensor: Tensor) -> bool:
-    return step != "packs" or all(x.data_ptr() % 16 == 0 for x in (self, tensor))
+    return step != "vectors" or all(x.data_ptr() % 16 == 0 for x in (self, tensor))
 
 
 CASES = {"dot": dot}

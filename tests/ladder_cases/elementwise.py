@@ -1,4 +1,4 @@
-"""Products, rounded once. Steps are of float32 or float16, and some of packs: TAKES says whether a step has a case."""
+"""Products, rounded once. Steps are of float32 or float16, and some of vecs: TAKES says whether a step has a case."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rounded(self: Tensor, other: Tensor) -> Tensor:
 
 def mul(device: str) -> Cases:
     for dtype in (torch.float32, torch.float16):
-        # From every first element of a pack on, of both or of one of the two.
+        # From every first element of a vec on, of both or of one of the two.
         for skipped in range(1, 16 // dtype.itemsize):
             self, other = (values(device, 1000 + skipped, dtype=dtype, seed=seed) - 0.25 for seed in (1, 2))
             yield (self[skipped:], other[skipped:]), rounded(self[skipped:], other[skipped:]), 0.0
@@ -37,7 +37,7 @@ def takes(step: str, self: Tensor, other: Tensor) -> bool:
         return True
     if self.dtype != (torch.float16 if step.startswith("half") else torch.float32):
         return False
-    align = {"packs": 16, "half2": 4, "half_packs": 16}.get(step, self.itemsize)
+    align = {"vectors": 16, "half2": 4, "half_vectors": 16}.get(step, self.itemsize)
     return all(x.data_ptr() % align == 0 for x in (self, other))
 
 

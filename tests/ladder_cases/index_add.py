@@ -8,7 +8,7 @@ from torch import Tensor
 
 from . import Cases
 
-# Rows of self, width, entries: at the ends of blocks of values, pairs and packs, and of what one block sorts.
+# Rows of self, width, entries: at the ends of blocks of values, pairs and vecs, and of what one block sorts.
 SHAPES = [
     (5, 1, 257),
     (5, 1, 256),

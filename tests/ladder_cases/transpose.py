@@ -19,7 +19,7 @@ def transpose2d(device: str) -> Cases:
 
 
 def takes(step: str, x: torch.Tensor) -> bool:
-    return step != "packs" or (x.shape[0] % 4 == 0 and x.shape[1] % 4 == 0)
+    return step != "vectors" or (x.shape[0] % 4 == 0 and x.shape[1] % 4 == 0)
 
 
 CASES = {"transpose2d": transpose2d}

@@ -11,9 +11,9 @@ struct PlanView {
 
 extern "C" {
 
-void plan(const Given* given, int multiprocessors, int atomic, PlanView* view) {
+void plan(const Given* given, int sms, int atomic, PlanView* view) {
   const Plan plan =
-      make_plan(make_problem(*given), Device{multiprocessors}, atomic ? atomic_tuning() : Tuning{});
+      make_plan(make_problem(*given), Device{sms}, atomic ? atomic_tuning() : Tuning{});
   *view = {static_cast<int64_t>(plan.path),
            plan.shifted,
            plan.read_once,

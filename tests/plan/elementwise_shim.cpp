@@ -5,7 +5,7 @@ using namespace gpuopt;
 using namespace gpuopt::elementwise;
 
 struct PlanView {
-  int64_t path, access, num_dims, numel, values_per_pack, by_rows, packs_per_row, tile_dim,
+  int64_t path, access, num_dims, numel, values_per_vec, by_rows, vecs_per_row, tile_dim,
       packed_tiles, needs_split;
   int64_t sizes[kMaxDims];
   int64_t strides[kMaxOperands][kMaxDims];
@@ -23,9 +23,9 @@ void plan(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* str
            static_cast<int64_t>(made.access),
            made.num_dims,
            made.numel,
-           made.values_per_pack,
+           made.values_per_vec,
            made.by_rows,
-           made.packs_per_row,
+           made.vecs_per_row,
            made.tile_dim,
            made.packed_tiles,
            needs_split(problem, made),
@@ -71,8 +71,8 @@ int parts(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* str
 
 uint32_t fast_div(uint32_t n, uint32_t divisor) { return FastDiv(divisor).div(n); }
 
-void span(uint32_t pack, uint32_t shift, uint32_t values, uint32_t row_size, uint32_t* begin_end) {
-  const RowSpan made = row_span(pack, shift, values, row_size);
+void span(uint32_t vec, uint32_t shift, uint32_t values, uint32_t row_size, uint32_t* begin_end) {
+  const RowSpan made = row_span(vec, shift, values, row_size);
   begin_end[0] = made.begin;
   begin_end[1] = made.end;
 }

@@ -79,13 +79,12 @@ int64_t max_line_entries() { return int64_t{kOrderThreads} * kOrderItems; }
 // every slice of every stretch. Addresses are numbers that nobody follows.
 void for_each(int num_dims, int dim, const int64_t* sizes, int64_t entries,
               const int64_t* self_strides, const int64_t* source_strides, uint64_t self,
-              uint64_t source, uint64_t index, int dtype, int mode, int multiprocessors,
-              int shared_bytes,
+              uint64_t source, uint64_t index, int dtype, int mode, int sms, int shared_bytes,
               void (*each)(int64_t entries, int64_t index_offset, int64_t self_offset,
                            int64_t source_offset, const View*)) {
   const Problem problem = make_problem(num_dims, dim, sizes, entries, self_strides, source_strides,
                                        self, source, index, 1, 1, dtype, mode, 1);
-  const Device device{multiprocessors, shared_bytes};
+  const Device device{sms, shared_bytes};
   const Layout layout = make_layout(problem);
   const Path path = choose_path(problem, layout, device);
   for_each_part(problem, layout, [&](const Problem& part, const Layout& part_layout) {

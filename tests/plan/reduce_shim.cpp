@@ -5,8 +5,8 @@ using namespace gpuopt;
 using namespace gpuopt::reduce;
 
 struct PlanView {
-  int64_t path, packs, unaligned, packed_out, num_kept, num_reduced, outputs, outer_units,
-      inner_units, x, y, z, column_packs, column_tiles, fold, rows_per_lane, tiles, splits,
+  int64_t path, vecs, unaligned, packed_out, num_kept, num_reduced, outputs, outer_units,
+      inner_units, x, y, z, column_vecs, column_tiles, fold, rows_per_lane, tiles, splits,
       shared_bytes, columns, row_size, too_many_outputs, too_many_units;
 };
 
@@ -14,7 +14,7 @@ namespace {
 
 PlanView view_of(const Plan& plan, int64_t limit) {
   return {static_cast<int64_t>(plan.path),
-          plan.packs,
+          plan.vecs,
           plan.unaligned,
           plan.packed_out,
           plan.num_kept,
@@ -25,7 +25,7 @@ PlanView view_of(const Plan& plan, int64_t limit) {
           plan.x,
           plan.y,
           plan.z,
-          plan.column_packs,
+          plan.column_vecs,
           plan.column_tiles,
           plan.fold,
           plan.rows_per_lane,
@@ -44,11 +44,11 @@ extern "C" {
 
 void plan(int num_dims, const int64_t* sizes, const int64_t* in_strides, const int64_t* out_strides,
           const int* reduced, uint64_t in, uint64_t out, int in_dtype, int dtype, int native,
-          int accumulator_bytes, int multiprocessors, int64_t limit, PlanView* view) {
+          int accumulator_bytes, int sms, int64_t limit, PlanView* view) {
   const Problem problem =
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype);
   const Kernels kernels{native != 0, static_cast<size_t>(accumulator_bytes)};
-  *view = view_of(make_plan(problem, kernels, Device{multiprocessors}), limit);
+  *view = view_of(make_plan(problem, kernels, Device{sms}), limit);
 }
 
 int64_t slices(int num_dims, const int64_t* sizes, const int64_t* in_strides,

@@ -85,7 +85,7 @@ def planner():
 
 
 def units_in_flight(problem: Problem, plan: PlanView) -> int:
-    """Of a lane: packs, or single values."""
+    """Of a lane: vecs, or single values."""
     if plan.path == VALUES:
         return 4 if problem.item >= 8 else 8
     if plan.path == ROWS:
@@ -99,7 +99,7 @@ def is_power_of_two(n: int) -> bool:
 
 def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = False) -> None:
     values = 16 // problem.item
-    packs = problem.size // values
+    vecs = problem.size // values
     contiguous = problem.size == 1 or problem.self_stride == problem.tensor_stride == 1
     starts = problem.self % 16, problem.tensor % 16
     strides = (problem.self_row_stride, problem.tensor_row_stride) if problem.rows > 1 else (0, 0)
@@ -113,7 +113,7 @@ def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = Fals
     assert plan.unroll in (1, PACKS_IN_FLIGHT) if plan.path == LINE else plan.unroll == 1
 
     # Every split has something to do, and the device can hold them.
-    units = problem.size if plan.path == VALUES else max(packs, 1)
+    units = problem.size if plan.path == VALUES else max(vecs, 1)
     group = plan.y * units_in_flight(problem, plan)
     groups = -(-units // group)
     assert 1 <= plan.splits <= groups
@@ -125,12 +125,12 @@ def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = Fals
         assert problem.rows == plan.tiles == plan.x == 1 and plan.y >= WARP
         assert contiguous and starts == (0, 0) and problem.size % values <= plan.threads
     elif plan.path == ROWS:
-        assert contiguous and packs > 0
-        if not plan.shifted:  # an aligned pack of self's is one of tensor's
+        assert contiguous and vecs > 0
+        if not plan.shifted:  # an aligned vec of self's is one of tensor's
             assert starts[0] == starts[1] and (strides[0] - strides[1]) % values == 0
     elif plan.path == SHORT_ROWS:
         assert contiguous and starts == (0, 0) and all(s % values == 0 for s in strides)
-        assert problem.size == packs * values and packs <= plan.y <= WARP
+        assert problem.size == vecs * values and vecs <= plan.y <= WARP
         assert plan.threads == THREADS and plan.rows_per_lane == PACKS_IN_FLIGHT
     elif plan.path == TILE:
         assert contiguous and starts == (0, 0) and strides == (problem.size, problem.size)
@@ -146,9 +146,9 @@ def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = Fals
 # ---------------------------------------------------------------- the kernels' index arithmetic
 
 
-def once(places: np.ndarray, count: int) -> bool:
-    """Whether the places are 0 ... count - 1, each once."""
-    return len(places) == count and np.array_equal(np.sort(places), np.arange(count))
+def once(positions: np.ndarray, count: int) -> bool:
+    """Whether the positions are 0 ... count - 1, each once."""
+    return len(positions) == count and np.array_equal(np.sort(positions), np.arange(count))
 
 
 def grouped(begins: np.ndarray, step: int, unroll: int, jump: int, units: int) -> np.ndarray:
@@ -168,18 +168,18 @@ def rows_met(problem: Problem, plan: PlanView) -> np.ndarray:
     return met[met < problem.rows]
 
 
-def values_of_packs(packs: np.ndarray, first: int, values: int) -> np.ndarray:
-    return (first + packs[:, None] * values + np.arange(values)[None, :]).ravel()
+def values_of_vecs(vecs: np.ndarray, first: int, values: int) -> np.ndarray:
+    return (first + vecs[:, None] * values + np.arange(values)[None, :]).ravel()
 
 
 def line_values(problem: Problem, plan: PlanView) -> np.ndarray:
     values = 16 // problem.item
-    packs, tail = divmod(problem.size, values)
+    vecs, tail = divmod(problem.size, values)
     threads, group = np.arange(plan.threads), plan.threads * plan.unroll
-    places = threads // WARP * (WARP * plan.unroll) + threads % WARP
-    begins = (np.arange(plan.splits)[:, None] * group + places[None, :]).ravel()
-    met = values_of_packs(grouped(begins, WARP, plan.unroll, plan.splits * group, packs), 0, values)
-    return np.concatenate([met, packs * values + threads[threads < tail]])
+    positions = threads // WARP * (WARP * plan.unroll) + threads % WARP
+    begins = (np.arange(plan.splits)[:, None] * group + positions[None, :]).ravel()
+    met = values_of_vecs(grouped(begins, WARP, plan.unroll, plan.splits * group, vecs), 0, values)
+    return np.concatenate([met, vecs * values + threads[threads < tail]])
 
 
 def row_values(problem: Problem, plan: PlanView, row: int) -> np.ndarray:
@@ -191,18 +191,18 @@ def row_values(problem: Problem, plan: PlanView, row: int) -> np.ndarray:
     head = min(-addresses[0] % 16 // problem.item, problem.size)
     after = problem.size - head
     shift = (addresses[1] + head * problem.item) % 16
-    packs = after // values
+    vecs = after // values
     if plan.shifted and shift != 0:
-        packs = max((after + shift // problem.item) // values - 1, 0)
-        # The last value of the second pack of tensor's is one of the row.
-        assert packs == 0 or (packs + 1) * values - shift // problem.item <= after
-    elif packs > 0:
+        vecs = max((after + shift // problem.item) // values - 1, 0)
+        # The last value of the second vec of tensor's is one of the row.
+        assert vecs == 0 or (vecs + 1) * values - shift // problem.item <= after
+    elif vecs > 0:
         assert shift == 0
     unroll = units_in_flight(problem, plan)
     lanes = (np.arange(plan.splits)[:, None] * plan.y * unroll + np.arange(plan.y)[None, :]).ravel()
-    met = values_of_packs(grouped(lanes, plan.y, unroll, plan.splits * plan.y * unroll, packs), head, values)
-    left = np.arange(problem.size - packs * values)  # dealt to all lanes of all splits
-    return np.concatenate([met, np.where(left < head, left, packs * values + left)])
+    met = values_of_vecs(grouped(lanes, plan.y, unroll, plan.splits * plan.y * unroll, vecs), head, values)
+    left = np.arange(problem.size - vecs * values)  # dealt to all lanes of all splits
+    return np.concatenate([met, np.where(left < head, left, vecs * values + left)])
 
 
 def lane_values(problem: Problem, plan: PlanView) -> np.ndarray:
@@ -225,12 +225,12 @@ def check_coverage(problem: Problem, plan: PlanView) -> None:
             assert once(row_values(problem, plan, row), problem.size)
     elif plan.path == SHORT_ROWS:
         lanes = np.arange(plan.y)
-        assert once(values_of_packs(lanes[lanes * values < problem.size], 0, values), problem.size)
+        assert once(values_of_vecs(lanes[lanes * values < problem.size], 0, values), problem.size)
     elif plan.path == TILE:
         rows = plan.x * plan.rows_per_lane
         for here in {min(rows, problem.rows), problem.rows - (plan.tiles - 1) * rows}:
             count = here * problem.size
-            whole = values_of_packs(np.arange(count // values), 0, values)
+            whole = values_of_vecs(np.arange(count // values), 0, values)
             assert once(np.concatenate([whole, np.arange(count // values * values, count)]), count)
         assert once(lane_values_of_tile(problem, plan), problem.size)
     else:
@@ -400,11 +400,11 @@ def test_paths(planner, rows, size, layout, path, shifted, splits):
     assert (plan.path, bool(plan.shifted), plan.splits > 1) == (path, shifted, splits)
 
 
-def test_packs_of_a_line_that_the_device_holds_at_once_are_a_lane_each(planner):
+def test_vecs_of_a_line_that_the_device_holds_at_once_are_a_lane_each(planner):
     most = 132 * 4 * THREADS
-    for packs, unroll in ((2048, 4), (2049, 1), (most, 1), (most + 1, 4)):
-        plan = problem_of(1, 4 * packs).plan(planner)
-        assert plan.unroll == unroll and (plan.splits == -(-packs // THREADS) or unroll == 4)
+    for vecs, unroll in ((2048, 4), (2049, 1), (most, 1), (most + 1, 4)):
+        plan = problem_of(1, 4 * vecs).plan(planner)
+        assert plan.unroll == unroll and (plan.splits == -(-vecs // THREADS) or unroll == 4)
 
 
 def test_atomic_sums_of_a_line_take_one_large_block_a_multiprocessor(planner):

@@ -24,7 +24,7 @@ class PlanView(ctypes.Structure):
     _fields_ = [
         *(
             (name, ctypes.c_int64)
-            for name in "path access num_dims numel values_per_pack by_rows packs_per_row tile_dim packed_tiles needs_split".split()
+            for name in "path access num_dims numel values_per_vec by_rows vecs_per_row tile_dim packed_tiles needs_split".split()
         ),
         ("sizes", ctypes.c_int64 * MAX_DIMS),
         ("strides", (ctypes.c_int64 * MAX_DIMS) * MAX_OPERANDS),
@@ -113,7 +113,7 @@ def problems(draw):
 
 
 def starts_are_aligned(problem, plan, operand, dim, values):
-    """Every pack of `values` along `dim` starts at an address that one access can take."""
+    """Every vec of `values` along `dim` starts at an address that one access can take."""
     item = ITEM[problem.dtypes[operand]]
     access = min(item * values, 16)
     others = [d for d in range(plan.num_dims) if d != dim]
@@ -131,7 +131,7 @@ def check_plan(problem, plan):
     visited = visits(problem.sizes, problem.strides)
     assert np.array_equal(visits(sizes, strides), visited)
     assert plan.numel == visited.shape[1]
-    values = plan.values_per_pack
+    values = plan.values_per_vec
     assert values == 16 // ITEM[problem.dtype]
     one_type = all(d == problem.dtype for d in problem.dtypes)
     for k in operands:
@@ -165,7 +165,7 @@ def check_plan(problem, plan):
     elif plan.path == PACKED:
         assert one_type and strides[0][0] == 1
         if plan.by_rows:
-            assert plan.packs_per_row * values >= sizes[0] + values - 1
+            assert plan.vecs_per_row * values >= sizes[0] + values - 1
         else:
             assert plan.linear[0] and problem.addresses[0] % 16 == 0
             assert plan.num_dims <= 2 or sizes[0] * sizes[1] >= values  # RowWalk
@@ -192,12 +192,12 @@ def test_a_plan_visits_the_same_elements_and_keeps_its_promises(planner):
     values=st.sampled_from([1, 2, 4, 8, 16]),
     size=st.integers(1, 200),
 )
-def test_spans_cover_a_row_once_and_inner_ones_are_whole_aligned_packs(planner, shift, values, size):
+def test_spans_cover_a_row_once_and_inner_ones_are_whole_aligned_vecs(planner, shift, values, size):
     shift %= values
     spans = []
     pair = (ctypes.c_uint32 * 2)()
-    for pack in range((size + values - 1 + values - 1) // values):
-        planner.span(pack, shift, values, size, pair)
+    for vec in range((size + values - 1 + values - 1) // values):
+        planner.span(vec, shift, values, size, pair)
         spans.append((pair[0], pair[1]))
     covered = [i for begin, end in spans for i in range(begin, end)]
     assert covered == list(range(size))
@@ -238,7 +238,7 @@ def test_fast_division_is_division(planner, n, divisor):
         ([2**32 + 5], [[2], [1], [1]], 0),  # a strided output
         ([7, 2**30, 3], [[1, 8, 2**34], [1, 7, 0], [0, 1, 0]], 0),  # ragged rows
         ([2, 4], [[1, 2**33], [1, 2], [1, 2]], 0),  # few elements, far apart
-        ([2**36 - 29], [[1], [1]], 1),  # a misaligned row of 2^32 packs
+        ([2**36 - 29], [[1], [1]], 1),  # a misaligned row of 2^32 vecs
     ],
 )
 def test_large_problems_are_cut_into_parts_that_32_bits_index(planner, sizes, strides, offset):
@@ -275,7 +275,7 @@ def test_known_layouts_take_the_path_made_for_them(planner):
     assert path([4096, 64], [[1, 4096], [1, 4096], [0, 1]]) == (ROWS, ALIGNED)
     assert path([4095, 64], [[1, 4095], [1, 4095], [1, 0]]) == (PACKED, None)
     assert path([256, 256], [[1, 256], [1, 256], [256, 1]]) == (TILED, None)
-    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]]) == (PACKED, None)  # a plane of 6 holds a pack of 4 ...
+    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]]) == (PACKED, None)  # a plane of 6 holds a vec of 4 ...
     small = {"dtype": FLOAT16}
     assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]], **small) == (GENERAL, None)  # ... and not one of 8
     assert path([256, 4], [[1, 256], [1, 256], [4, 1]]) == (PACKED, None)  # too narrow for tiles

@@ -23,7 +23,7 @@ BASE = 1 << 20
 LIMIT = 2**31 - 1
 THREADS, PACKS_IN_FLIGHT, MOST_DIMS, SHARED = 256, 4, 6, 48 << 10
 FIELDS = (
-    "path packs unaligned packed_out num_kept num_reduced outputs outer_units inner_units x y z column_packs column_tiles fold "
+    "path vecs unaligned packed_out num_kept num_reduced outputs outer_units inner_units x y z column_vecs column_tiles fold "
     "rows_per_lane tiles splits shared_bytes columns row_size too_many_outputs too_many_units"
 ).split()
 
@@ -89,7 +89,7 @@ class Problem:
             return sum(part.launches(planner) for part in self.cut(planner, not plan.too_many_outputs))
         return 1
 
-    def places(self, which: int) -> list[int]:
+    def positions(self, which: int) -> list[int]:
         """Addresses of all values (0) or outputs (1)."""
         found = [self.addresses[which]]
         strides = self.strides if which == 0 else self.out_strides
@@ -112,32 +112,30 @@ def check(problem: Problem, plan: PlanView) -> None:
     assert plan.outputs == kept and plan.outer_units * plan.row_size == reduced
     assert 1 <= plan.x * plan.y * plan.z <= THREADS and plan.shared_bytes <= SHARED
     assert plan.tiles >= 1 and plan.splits >= 1
-    if plan.packs or plan.path in (ROWS_IN_PACKS, TILE):
+    if plan.vecs or plan.path in (ROWS_IN_PACKS, TILE):
         assert problem.native and values > 1
     if not plan.too_many_outputs:
         assert plan.tiles * plan.splits <= LIMIT and plan.outputs <= LIMIT and plan.num_kept <= MOST_DIMS
     if not plan.too_many_units:
         assert plan.num_reduced <= MOST_DIMS and plan.outer_units <= LIMIT
-    if plan.packs and not plan.unaligned:
+    if plan.vecs and not plan.unaligned:
         assert problem.addresses[0] % 16 == 0
     if plan.splits > 1:  # every split has units, and is alone in its blocks
-        in_flight = PACKS_IN_FLIGHT if plan.packs else 1
+        in_flight = PACKS_IN_FLIGHT if plan.vecs else 1
         assert plan.z == 1 and (plan.splits - 1) * plan.y * in_flight < units
 
     if plan.path == COLUMNS:
         outers = plan.outputs // plan.columns
-        assert covers(plan.column_tiles, plan.x, plan.column_packs)
+        assert covers(plan.column_tiles, plan.x, plan.column_vecs)
         assert covers(plan.tiles // plan.column_tiles, plan.z, outers) and plan.tiles % plan.column_tiles == 0
-        assert (
-            plan.shared_bytes >= plan.x * plan.y * plan.z * (values if plan.packs else 1) * ACCUMULATOR[problem.dtype]
-        )
-        if plan.fold > 1:  # whole packs, however the columns lie in them
-            assert plan.column_packs * values == plan.fold * plan.columns and plan.column_tiles == 1
+        assert plan.shared_bytes >= plan.x * plan.y * plan.z * (values if plan.vecs else 1) * ACCUMULATOR[problem.dtype]
+        if plan.fold > 1:  # whole vecs, however the columns lie in them
+            assert plan.column_vecs * values == plan.fold * plan.columns and plan.column_tiles == 1
             assert plan.inner_units == plan.row_size // plan.fold >= 1
         else:
-            assert covers(plan.column_packs, values if plan.packs else 1, plan.columns)
-            assert plan.inner_units == plan.row_size and (plan.columns >= values or not plan.packs)
-            if plan.packs and not plan.unaligned:
+            assert covers(plan.column_vecs, values if plan.vecs else 1, plan.columns)
+            assert plan.inner_units == plan.row_size and (plan.columns >= values or not plan.vecs)
+            if plan.vecs and not plan.unaligned:
                 assert plan.columns % values == 0
         return
     assert plan.x == 1 and plan.y & (plan.y - 1) == 0
@@ -154,8 +152,8 @@ def check(problem: Problem, plan: PlanView) -> None:
         assert units * values == plan.row_size and units <= plan.y <= 32 and plan.y * plan.z == THREADS
     else:
         assert covers(plan.tiles, plan.z, plan.outputs) and plan.y * plan.z == THREADS
-        assert plan.inner_units == (plan.row_size // values if plan.packs else plan.row_size)
-        if plan.path == LINE or plan.packs and not plan.unaligned:
+        assert plan.inner_units == (plan.row_size // values if plan.vecs else plan.row_size)
+        if plan.path == LINE or plan.vecs and not plan.unaligned:
             assert plan.row_size % values == 0
         if plan.path == LINE:
             assert plan.y == THREADS and plan.outer_units == 1 and plan.num_kept <= 1
@@ -228,7 +226,7 @@ def test_any_launch_is_valid(planner):
     def check_one(problem, sms):
         plan = problem.plan(planner, sms)
         check(problem, plan)
-        taken.add((plan.path, plan.packs, plan.unaligned, plan.fold > 1, plan.splits > 1))
+        taken.add((plan.path, plan.vecs, plan.unaligned, plan.fold > 1, plan.splits > 1))
 
     check_one()
     assert {path for path, *_ in taken} == {ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS} and len(taken) >= 16
@@ -253,14 +251,14 @@ def test_problems_beyond_the_limit_are_cut_into_parts_that_fit(planner, problem,
         return [leaf for half in part.cut(planner, True) for leaf in pieces(half)]
 
     by_outputs = leaves(problem)
-    assert sorted(p for leaf in by_outputs for p in leaf.places(1)) == problem.places(1)
+    assert sorted(p for leaf in by_outputs for p in leaf.positions(1)) == problem.positions(1)
     every = []
     for leaf in by_outputs:
         for piece in pieces(leaf):
-            assert piece.places(1) == leaf.places(1)
-            every += piece.places(0)
+            assert piece.positions(1) == leaf.positions(1)
+            every += piece.positions(0)
             check(piece, piece.plan(planner, limit=limit))
-    assert sorted(every) == problem.places(0)
+    assert sorted(every) == problem.positions(0)
 
 
 @pytest.mark.parametrize(
@@ -279,9 +277,9 @@ def test_problems_beyond_the_limit_are_cut_into_parts_that_fit(planner, problem,
         ([1024, 4096, 16], [1, 1024, 2**22], [0, 1, 0], FLOAT32, COLUMNS),
     ],
 )
-def test_common_shapes_take_their_paths_in_packs(planner, sizes, strides, reduced, dtype, path):
+def test_common_shapes_take_their_paths_in_vecs(planner, sizes, strides, reduced, dtype, path):
     plan = Problem(sizes, strides, reduced, dtype).plan(planner)
-    assert plan.path == path and (plan.packs or path in (ROWS_IN_PACKS, TILE))
+    assert plan.path == path and (plan.vecs or path in (ROWS_IN_PACKS, TILE))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_factors_of_small_sizes(planner):
 
 
 def test_factors_of_scales(planner):
-    """Scales of whole factors, and steps beside theirs, which are whole at some places and not at others."""
+    """Scales of whole factors, and steps beside theirs, which are whole at some positions and not at others."""
     found = 0
     for exact in (False, True):
         for factor in range(1, 41):

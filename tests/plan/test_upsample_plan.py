@@ -130,8 +130,8 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
     whole_rows = plan.row_units * unit % 16 == 0
     reach = (width.n - 1) * plan.pixel_stride + (plan.pixel_units - 1) * plan.unit_stride
     assert plan.rows == plan.images * height.out and plan.row_units == width.out * plan.pixel_units
-    assert plan.packs_per_row == plan.row_units // values and plan.row_units <= PART
-    assert plan.packs_at_once in (1, 2)
+    assert plan.vecs_per_row == plan.row_units // values and plan.row_units <= PART
+    assert plan.vecs_at_once in (1, 2)
     assert is_power(plan.repeat) and plan.repeat <= min(values, 8)
     if plan.repeat > 1:
         assert plan.pixel_units == 1 and not plan.long_rows
@@ -142,33 +142,33 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
     else:
         assert max(width.n, width.out) < SHORT and reach <= INT32
     if plan.path == PACKS:
-        assert whole_rows and plan.packs == units // values
-        if unit < 16:  # a pack's sources are an aligned word
+        assert whole_rows and plan.vecs == units // values
+        if unit < 16:  # a vec's sources are an aligned word
             assert plan.repeat > 1 and plan.pixel_stride == 1 and rows_are_aligned(problem, plan, 16 // plan.repeat)
             assert width.out % width.n == 0 and plan.repeat in (width.out // width.n, values)
     elif plan.path == ROWS:
         assert whole_rows and unit <= 4 and plan.repeat == 1 and units <= PART
         assert max(height.n, height.out) < SHORT
-        assert plan.packs == -(-height.out // 4) * plan.images * plan.packs_per_row
+        assert plan.vecs == -(-height.out // 4) * plan.images * plan.vecs_per_row
     elif plan.path == IMAGES:
         assert unit <= 4 and plan.repeat == 1 and units <= PART
         image_units = height.out * plan.row_units
         assert plan.group_images * image_units % values == 0 and plan.group_images * plan.groups == plan.images
         assert plan.groups >= 4 and 4 * (plan.group_step - 1) < plan.groups <= 4 * plan.group_step
-        assert plan.packs == plan.group_step * (plan.group_images * image_units // values)
+        assert plan.vecs == plan.group_step * (plan.group_images * image_units // values)
         assert (plan.group_images - 1) * plan.channel_stride + (height.n - 1) * plan.row_stride + reach <= INT32
         # The images of a group lie at even distances, of whole groups or across batch entries.
         images = np.concatenate([np.arange(min(plan.images, 4096)), plan.images - 1 - np.arange(min(plan.images, 64))])
         firsts = images // plan.group_images * plan.group_images
 
-        def place(image):
+        def position(image):
             return image // plan.channels * plan.batch_stride + image % plan.channels * plan.channel_stride
 
-        assert np.array_equal(place(images), place(firsts) + (images - firsts) * plan.channel_stride)
+        assert np.array_equal(position(images), position(firsts) + (images - firsts) * plan.channel_stride)
     else:
-        assert plan.packs == units // values
+        assert plan.vecs == units // values
     if plan.path in (ROWS, IMAGES):  # worth their while only where every processor has work
-        assert plan.packs >= 2048 * sms
+        assert plan.vecs >= 2048 * sms
     # What the kernels number in a launch, in 31 bits: its units, beginning inside a row, and its rows, beginning inside an image.
     part = min(units, PART)
     assert part + plan.row_units <= 2**31 and -(-part // plan.row_units) + height.out <= 2**31
@@ -190,24 +190,24 @@ def check_backward(problem: Problem, planner, plan: BackwardView) -> None:
         if plan.aligned:
             assert row_values % values == 0 and rows_are_aligned(problem, plan, 16)
     if plan.path == FACTOR:
-        assert units == 1 and plan.packs == -(-row_values // values) and plan.splits == 1
+        assert units == 1 and plan.vecs == -(-row_values // values) and plan.splits == 1
         assert plan.factor > 1 and values % plan.factor == 0 and plan.factor * plan.lanes * width.n == width.out
-        threads = plan.packs
-        if plan.lanes > 1:  # whole packs, whose threads lie side by side in one warp
-            assert plan.factor == values and plan.aligned and plan.packs % plan.lanes == 0
+        threads = plan.vecs
+        if plan.lanes > 1:  # whole vecs, whose threads lie side by side in one warp
+            assert plan.factor == values and plan.aligned and plan.vecs % plan.lanes == 0
     elif plan.path == BACKWARD_ROWS:
-        assert plan.packs * plan.splits * plan.block_row_pairs <= THREADS and plan.block_row_pairs >= 1
+        assert plan.vecs * plan.splits * plan.block_row_pairs <= THREADS and plan.block_row_pairs >= 1
         assert (plan.tiles - 1) * plan.tile_columns < width.n <= plan.tiles * plan.tile_columns
         sum_bytes = 8 if problem.dtype == FLOAT64 else 4
-        sums = 2 * plan.splits * plan.block_row_pairs * plan.packs * values
+        sums = 2 * plan.splits * plan.block_row_pairs * plan.vecs * values
         assert sums * sum_bytes + (plan.tile_columns + 1) * 4 <= SHARED
-        # The packs hold every tile.
+        # The vecs hold every tile.
         tiles = np.unique(np.concatenate([np.arange(min(plan.tiles, 500)), [plan.tiles - 1]]))
         ends = [np.minimum(tiles + last, plan.tiles) * plan.tile_columns for last in (0, 1)]
         begin, end = (width.ask(planner.first_copies, np.minimum(edge, width.n)) * units for edge in ends)
         if plan.aligned:
             begin = begin // values * values
-        assert (end - begin <= plan.packs * values).all()
+        assert (end - begin <= plan.vecs * values).all()
         threads = plan.tiles  # blocks are what is numbered
     elif plan.path == WINDOWS:
         assert max(tall, wide) <= plan.most <= 3 and plan.images_per_thread <= plan.images
@@ -287,9 +287,9 @@ def planes(shape, out, dtype=FLOAT32, channels_last=False, scale=None, **rest) -
         (planes((8, 64, 128, 128), (256, 256), scale=2.0), PACKS, 4, 2),
         (planes((8, 64, 128, 128), (512, 512), UINT8), PACKS, 1, 4),
         (planes((8, 64, 128, 128), (1024, 1024), FLOAT16), PACKS, 2, 8),
-        (planes((8, 64, 128, 128), (2048, 2048), FLOAT16), PACKS, 2, 8),  # a pack of one pixel
-        (planes((8, 64, 128, 128), (2048, 2048), UINT8), GATHER, 1, 8),  # packs of 16 have no kernel
-        (planes((8, 64, 127, 127), (254, 254)), GATHER, 4, 2),  # rows of no whole packs
+        (planes((8, 64, 128, 128), (2048, 2048), FLOAT16), PACKS, 2, 8),  # a vec of one pixel
+        (planes((8, 64, 128, 128), (2048, 2048), UINT8), GATHER, 1, 8),  # vecs of 16 have no kernel
+        (planes((8, 64, 127, 127), (254, 254)), GATHER, 4, 2),  # rows of no whole vecs
         (planes((8, 64, 128, 128), (256, 256), offset=4), GATHER, 4, 2),  # nor words
         (planes((8, 64, 128, 128), (384, 384)), IMAGES, 4, 1),
         (planes((1, 3, 128, 128), (384, 384)), GATHER, 4, 1),
@@ -335,7 +335,7 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
             planes((1, 1, 3, 1332), (14, 3996)),
             BACKWARD_ROWS,
             {"tiles": 4, "tile_columns": 333},
-        ),  # which begin inside packs
+        ),  # which begin inside vecs
         (planes((1, 3, 300, 3000), (1200, 9000)), BACKWARD_ROWS, {"tiles": 9, "tile_columns": 334, "splits": 1}),
     ],
 )

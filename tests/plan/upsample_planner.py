@@ -20,11 +20,9 @@ THREADS, SHARED, SEVERAL = 256, 48 << 10, -1
 LAYOUT = (
     "unit_bytes images channels pixel_units batch_stride channel_stride row_stride pixel_stride unit_stride".split()
 )
-FORWARD = (
-    "path repeat long_rows rows row_units packs_per_row packs packs_at_once group_images groups group_step".split()
-)
+FORWARD = "path repeat long_rows rows row_units vecs_per_row vecs vecs_at_once group_images groups group_step".split()
 BACKWARD = (
-    "path rows row_units aligned factor rows_per_thread most lanes splits packs tiles tile_columns block_row_pairs images_per_thread "
+    "path rows row_units aligned factor rows_per_thread most lanes splits vecs tiles tile_columns block_row_pairs images_per_thread "
     "read_once"
 ).split()
 
@@ -61,16 +59,16 @@ class Axis:
         if self.n == self.out:
             return outs
         with np.errstate(all="ignore"):
-            place = (outs.astype(np.float32) + np.float32(0.5 if self.exact else 0)) * self.step
-        return np.minimum(np.nan_to_num(np.floor(place.astype(np.float64)), nan=0.0), self.n - 1).astype(np.int64)
+            position = (outs.astype(np.float32) + np.float32(0.5 if self.exact else 0)) * self.step
+        return np.minimum(np.nan_to_num(np.floor(position.astype(np.float64)), nan=0.0), self.n - 1).astype(np.int64)
 
     def arguments(self):
         return ctypes.c_int64(self.n), ctypes.c_int64(self.out), ctypes.c_float(self.step), int(self.exact)
 
-    def ask(self, function, places: np.ndarray) -> np.ndarray:
-        given, found = np.ascontiguousarray(places, np.int32), np.empty(len(places), np.int32)
+    def ask(self, function, positions: np.ndarray) -> np.ndarray:
+        given, found = np.ascontiguousarray(positions, np.int32), np.empty(len(positions), np.int32)
         pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (given, found))
-        function(*self.arguments(), len(places), *pointers)
+        function(*self.arguments(), len(positions), *pointers)
         return found.astype(np.int64)
 
     def factor(self, planner) -> int:

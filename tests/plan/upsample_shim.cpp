@@ -14,14 +14,14 @@ struct LayoutView {
 
 struct ForwardView {
   LayoutView layout;
-  int64_t path, repeat, long_rows, rows, row_units, packs_per_row, packs, packs_at_once,
-      group_images, groups, group_step;
+  int64_t path, repeat, long_rows, rows, row_units, vecs_per_row, vecs, vecs_at_once, group_images,
+      groups, group_step;
 };
 
 struct BackwardView {
   LayoutView layout;
-  int64_t path, rows, row_units, aligned, factor, rows_per_thread, most, lanes, splits, packs,
-      tiles, tile_columns, block_row_pairs, images_per_thread, read_once;
+  int64_t path, rows, row_units, aligned, factor, rows_per_thread, most, lanes, splits, vecs, tiles,
+      tile_columns, block_row_pairs, images_per_thread, read_once;
 };
 
 namespace {
@@ -66,29 +66,27 @@ void first_copies(int64_t in, int64_t out, float step, int exact, int count, con
 }
 
 void forward_plan(const int64_t* sizes, const float* steps, int exact, const int64_t* strides,
-                  int channels_last, uint64_t from, int dtype, int multiprocessors,
-                  ForwardView* view) {
+                  int channels_last, uint64_t from, int dtype, int sms, ForwardView* view) {
   const Problem problem = make_problem(sizes, steps, exact, strides, channels_last, from, 0, dtype);
-  const ForwardPlan plan = plan_forward(problem, Device{multiprocessors});
+  const ForwardPlan plan = plan_forward(problem, Device{sms});
   *view = {view_of(plan.layout),
            static_cast<int64_t>(plan.path),
            plan.repeat,
            plan.long_rows,
            plan.rows,
            plan.row_units,
-           plan.packs_per_row,
-           plan.packs,
-           plan.packs_at_once,
+           plan.vecs_per_row,
+           plan.vecs,
+           plan.vecs_at_once,
            plan.group_images,
            plan.groups,
            plan.group_step};
 }
 
 void backward_plan(const int64_t* sizes, const float* steps, int exact, const int64_t* strides,
-                   int channels_last, uint64_t from, int dtype, int multiprocessors,
-                   BackwardView* view) {
+                   int channels_last, uint64_t from, int dtype, int sms, BackwardView* view) {
   const Problem problem = make_problem(sizes, steps, exact, strides, channels_last, from, 0, dtype);
-  const BackwardPlan plan = plan_backward(problem, Device{multiprocessors});
+  const BackwardPlan plan = plan_backward(problem, Device{sms});
   *view = {view_of(plan.layout),
            static_cast<int64_t>(plan.path),
            plan.rows,
@@ -99,7 +97,7 @@ void backward_plan(const int64_t* sizes, const float* steps, int exact, const in
            plan.most,
            plan.lanes,
            plan.splits,
-           plan.packs,
+           plan.vecs,
            plan.tiles,
            plan.tile_columns,
            plan.block_row_pairs,

@@ -27,13 +27,13 @@ namespace gpuopt::conv1d {
 
 Tensor update_by_convolution(const Tensor& input, Tensor& state, const Tensor& weight,
                              const OptionalTensor& bias, Activation activation) {
-  const SymInt taps = weight.sym_size(1), places = state.sym_size(2);
+  const SymInt taps = weight.sym_size(1), positions = state.sym_size(2);
   const Tensor window = at::cat({state, input.unsqueeze(2)}, 2);
-  const Tensor values = window.narrow_symint(2, places + 1 - taps, taps);
+  const Tensor values = window.narrow_symint(2, positions + 1 - taps, taps);
   const Tensor out = Geometry{{1}, {0}, {1}, input.sym_size(1)}
                          .convolve(values, weight.unsqueeze(1), bias, activation)
                          .squeeze(2);
-  state.copy_(window.narrow_symint(2, 1, places));
+  state.copy_(window.narrow_symint(2, 1, positions));
   return out;
 }
 
@@ -89,8 +89,8 @@ Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
 TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) { m.impl("causal_conv1d_update", update_resolved); }
 TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { m.impl("causal_conv1d_update", update_resolved); }
 
-// Where something is differentiated, ATen's rules for in-place operators are those of the copy that
-// ends the convolution.
+// Where something is differentiated, ATen's rules for in-position operators are those of the copy
+// that ends the convolution.
 Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
                        const Tensor& weight, const OptionalTensor& bias,
                        std::string_view activation) {
@@ -124,7 +124,7 @@ TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("causal_conv1d_update", update_
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { m.impl("causal_conv1d_update", update_version); }
 
 // Whether folding a state with the examples in front gives a view, which can be written in its
-// place.
+// position.
 bool folds_as_view(const Tensor& front) {
   const auto sizes = front.sym_sizes(), strides = front.sym_strides();
   return is_known_equal(sizes[0], SymInt(1)) || is_known_equal(sizes[1], SymInt(1)) ||

@@ -7,7 +7,7 @@
 
 namespace gpuopt::conv1d {
 
-inline Device this_device() { return Device{multiprocessor_count(), most_shared_bytes()}; }
+inline Device this_device() { return Device{sm_count(), most_shared_bytes()}; }
 
 inline void launch_plan(const char* op, const Plan& plan, const Tensor& result) {
   TensorWorkspace workspace;

@@ -27,7 +27,7 @@ struct Chunk {
   uint32_t origin;
 
   __device__ __forceinline__ Chunk(const ChunkArgs& args, uint32_t warp)
-      : Chunk(args, warp, [&](int32_t place) { return place * args.step - args.padding; }) {}
+      : Chunk(args, warp, [&](int32_t position) { return position * args.step - args.padding; }) {}
 
   // first_of(begin) returns the first input position that the chunk reads.
   template <typename FirstOf>
@@ -53,21 +53,21 @@ struct Chunk {
   // Distance in values from the aligned vector below input position `first` to `first`.
   __device__ __forceinline__ int32_t ahead(const ChunkArgs& args, uint32_t in_channel) const {
     return static_cast<int32_t>((origin + in_channel * static_cast<uint32_t>(args.from_channel)) %
-                                kPackSize<T>);
+                                kVecSize<T>);
   }
 
   // Starts copying the first `count` vectors of an input row. Values outside the row become 0.
-  __device__ __forceinline__ void copy(const ChunkArgs& args, WarpCopies<1>& copies, uint4* packs,
+  __device__ __forceinline__ void copy(const ChunkArgs& args, WarpCopies<1>& copies, uint4* vecs,
                                        uint32_t in_channel, int32_t count) const {
     const T* const row = from + in_channel * args.from_channel;
-    const Rows<T> rows{args.first_pack, args.last_pack};
-    const int32_t place = first - ahead(args, in_channel);
-    const auto whole = rows.whole_packs(place, args.from_size, count);
-    copies.copy(packs + whole.low, reinterpret_cast<const uint4*>(row + place) + whole.low,
+    const Rows<T> rows{args.first_vec, args.last_vec};
+    const int32_t position = first - ahead(args, in_channel);
+    const auto whole = rows.whole_vecs(position, args.from_size, count);
+    copies.copy(vecs + whole.low, reinterpret_cast<const uint4*>(row + position) + whole.low,
                 whole.high - whole.low);
-    rows.fill_edges(whole, row, place, args.from_size, count,
+    rows.fill_edges(whole, row, position, args.from_size, count,
                     static_cast<int32_t>(threadIdx.x % 32), 32,
-                    [&](int32_t q, const uint4& pack) { packs[q] = pack; });
+                    [&](int32_t q, const uint4& vec) { vecs[q] = vec; });
   }
 };
 

@@ -69,17 +69,16 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
 }
 
 // Loads four 8 x 8 matrices as a thread's part of A (PTX ISA, "ldmatrix"). The rows of matrix i
-// begin at `own` + kPacks of lanes 8 i to 8 i + 7. All threads of the warp take part.
-template <int kPacks>
+// begin at `own` + kVecs of lanes 8 i to 8 i + 7. All threads of the warp take part.
+template <int kVecs>
 __device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const uint4* own) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4+%5];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))),
-                 "n"(kPacks * kPackBytes));
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))), "n"(kVecs * kVecBytes));
 #else
-  const uint4 pack = own[kPacks];
-  const uint32_t words[4] = {pack.x, pack.y, pack.z, pack.w};
+  const uint4 vec = own[kVecs];
+  const uint32_t words[4] = {vec.x, vec.y, vec.z, vec.w};
   const uint32_t lane = threadIdx.x % 32;
   for (uint32_t i = 0; i < 4; ++i) {
     for (uint32_t word = 0; word < 4; ++word) {
@@ -147,77 +146,77 @@ __device__ __forceinline__ void activate(C (&values)[Count], Activation activati
 // values are replaced by 0. No vector reaches out of the signal's memory.
 template <typename T>
 struct Rows {
-  const char* first_pack;  // first and last whole vector of the signal
-  const char* last_pack;
+  const char* first_vec;  // first and last whole vector of the signal
+  const char* last_vec;
 
   // Loads the vector at position `begin` of a row that does not fill it. Values outside are 0.
   __device__ __forceinline__ uint4 load_edge(const T* row, int32_t begin, int32_t size) const {
-    constexpr int N = kPackSize<T>;
+    constexpr int N = kVecSize<T>;
     uint4 words = {};
     if (begin <= -N || begin >= size) return words;
     const auto* address = reinterpret_cast<const char*>(row + begin);
-    if (address >= first_pack && address <= last_pack) {
+    if (address >= first_vec && address <= last_vec) {
       words = *reinterpret_cast<const uint4*>(address);
-      auto pack = pack_of<T>(words);
+      auto vec = vec_of<T>(words);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const bool valid = static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size);
-        if (!valid) pack.values[i] = T{};
+        if (!valid) vec.values[i] = T{};
       }
-      memcpy(&words, &pack, sizeof(words));
+      memcpy(&words, &vec, sizeof(words));
       return words;
     }
     // Rare: one value at a time, with all loads in flight at once.
-    Pack<T, N> pack;
+    Vec<T, N> vec;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const bool valid = static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(size);
-      pack.values[i] = load_if(row + begin + i, valid);
+      vec.values[i] = load_if(row + begin + i, valid);
     }
-    memcpy(&words, &pack, sizeof(words));
+    memcpy(&words, &vec, sizeof(words));
     return words;
   }
 
-  // Of `packs` vectors from `begin` on, [low, high) lie entirely within the row.
+  // Of `vectors` vectors from `begin` on, [low, high) lie entirely within the row.
   struct Whole {
     int32_t low, high;
   };
-  __device__ __forceinline__ static Whole whole_packs(int32_t begin, int32_t size, int32_t packs) {
-    constexpr int N = kPackSize<T>;
+  __device__ __forceinline__ static Whole whole_vecs(int32_t begin, int32_t size, int32_t vecs) {
+    constexpr int N = kVecSize<T>;
     // Unsigned division saves the instructions that round towards 0.
-    const auto packs_in = [](int32_t values) {
+    const auto vecs_in = [](int32_t values) {
       return static_cast<int32_t>(static_cast<uint32_t>(max(values, 0)) / N);
     };
-    const int32_t low = min(packs_in(N - 1 - begin), packs);
-    return {low, max(min(packs_in(size - begin), packs), low)};
+    const int32_t low = min(vecs_in(N - 1 - begin), vecs);
+    return {low, max(min(vecs_in(size - begin), vecs), low)};
   }
 
   // Calls store(q, vector) for the other vectors, 0 outside the row. `lanes` threads share them.
   template <typename Store>
   __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
-                                             int32_t size, int32_t packs, int32_t lane,
+                                             int32_t size, int32_t vecs, int32_t lane,
                                              int32_t lanes, const Store& store) const {
-    if (whole.low == 0 && whole.high == packs) return;
-    const int32_t edges = packs - whole.high + whole.low;
+    if (whole.low == 0 && whole.high == vecs) return;
+    const int32_t edges = vecs - whole.high + whole.low;
 #pragma unroll 1
     for (int32_t i = lane; i < edges; i += lanes) {
       const int32_t q = i < whole.low ? i : whole.high - whole.low + i;
-      store(q, load_edge(row, begin + q * kPackSize<T>, size));
+      store(q, load_edge(row, begin + q * kVecSize<T>, size));
     }
   }
 
-  // Starts copying `packs` vectors to shared memory. wait_for_copies() waits for them.
-  __device__ __forceinline__ void copy_packs(uint4* shared, const T* row, int32_t begin,
-                                             int32_t size, int32_t packs, int32_t lane,
-                                             int32_t lanes) const {
-    const Whole whole = whole_packs(begin, size, packs);
+  // Starts copying `vectors` vectors to shared memory. wait_for_copies() waits for them.
+  __device__ __forceinline__ void copy_vecs(uint4* shared, const T* row, int32_t begin,
+                                            int32_t size, int32_t vecs, int32_t lane,
+                                            int32_t lanes) const {
+    const Whole whole = whole_vecs(begin, size, vecs);
     const auto* from = reinterpret_cast<const uint4*>(row + begin);
 #pragma unroll 4
     for (int32_t q = whole.low + lane; q < whole.high; q += lanes) {
       copy_async<uint4, 1>(shared + q, from + q);
     }
-    fill_edges(whole, row, begin, size, packs, lane, lanes,
-               [&](int32_t q, const uint4& pack) { shared[q] = pack; });
+    fill_edges(whole, row, begin, size, vecs, lane, lanes,
+               [&](int32_t q, const uint4& vec) { shared[q] = vec; });
   }
 };
 
@@ -247,69 +246,69 @@ struct Segment {
 };
 
 template <int Count>
-__device__ __forceinline__ void read_packs(uint4 (&packs)[Count], const uint4* shared) {
+__device__ __forceinline__ void read_vecs(uint4 (&vecs)[Count], const uint4* shared) {
 #pragma unroll
-  for (int i = 0; i < Count; ++i) packs[i] = shared[i];
+  for (int i = 0; i < Count; ++i) vecs[i] = shared[i];
 }
 
 template <typename T>
-__device__ __forceinline__ void widen(compute_t<T>* to, const Pack<T, kPackSize<T>>& pack) {
+__device__ __forceinline__ void widen(compute_t<T>* to, const Vec<T, kVecSize<T>>& vec) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     // A bf16 in the upper half of a word is an f32 once the lower half is 0.
-    uint32_t words[kPackBytes / 4];
-    memcpy(words, &pack, sizeof(words));
+    uint32_t words[kVecBytes / 4];
+    memcpy(words, &vec, sizeof(words));
 #pragma unroll
-    for (int i = 0; i < kPackBytes / 4; ++i) {
+    for (int i = 0; i < kVecBytes / 4; ++i) {
       const uint32_t low = words[i] << 16, high = words[i] & 0xffff0000u;
       memcpy(to + 2 * i, &low, sizeof(low));
       memcpy(to + 2 * i + 1, &high, sizeof(high));
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kPackSize<T>; ++i) to[i] = to_compute(pack.values[i]);
+    for (int i = 0; i < kVecSize<T>; ++i) to[i] = to_compute(vec.values[i]);
   }
 }
 
-// shift_packs() for values of 4 or 8 bytes.
+// shift_vecs() for values of 4 or 8 bytes.
 template <typename T>
-__device__ __forceinline__ Pack<T, kPackSize<T>> shift_words(const uint4& low, const uint4& high,
-                                                             uint32_t shift) {
+__device__ __forceinline__ Vec<T, kVecSize<T>> shift_words(const uint4& low, const uint4& high,
+                                                           uint32_t shift) {
   const bool by_two = shift & 8;
   const uint32_t a0 = by_two ? low.z : low.x, a1 = by_two ? low.w : low.y;
   const uint32_t a2 = by_two ? high.x : low.z, a3 = by_two ? high.y : low.w;
-  if constexpr (sizeof(T) == 8) return pack_of<T>(uint4{a0, a1, a2, a3});
+  if constexpr (sizeof(T) == 8) return vec_of<T>(uint4{a0, a1, a2, a3});
   const uint32_t a4 = by_two ? high.z : high.x;
   const bool by_one = shift & 4;
-  return pack_of<T>(uint4{by_one ? a1 : a0, by_one ? a2 : a1, by_one ? a3 : a2, by_one ? a4 : a3});
+  return vec_of<T>(uint4{by_one ? a1 : a0, by_one ? a2 : a1, by_one ? a3 : a2, by_one ? a4 : a3});
 }
 
 // Converts Count vectors of values that begin `shift` bytes into the first of Count + 1 vectors.
 template <typename T, int Count>
-__device__ __forceinline__ void shift_in(compute_t<T>* to, const uint4 (&packs)[Count + 1],
+__device__ __forceinline__ void shift_in(compute_t<T>* to, const uint4 (&vecs)[Count + 1],
                                          uint32_t shift) {
 #pragma unroll
   for (int i = 0; i < Count; ++i) {
     if constexpr (sizeof(T) >= 4) {
-      widen<T>(to + i * kPackSize<T>, shift_words<T>(packs[i], packs[i + 1], shift));
+      widen<T>(to + i * kVecSize<T>, shift_words<T>(vecs[i], vecs[i + 1], shift));
     } else {
-      widen<T>(to + i * kPackSize<T>, shift_packs<T>(packs[i], packs[i + 1], shift));
+      widen<T>(to + i * kVecSize<T>, shift_vecs<T>(vecs[i], vecs[i + 1], shift));
     }
   }
 }
 
 template <typename T, int N>
-__device__ __forceinline__ Pack<T, N> narrow(const compute_t<T>* values) {
-  Pack<T, N> pack;
+__device__ __forceinline__ Vec<T, N> narrow(const compute_t<T>* values) {
+  Vec<T, N> vec;
 #pragma unroll
-  for (int i = 0; i < N; ++i) pack.values[i] = from_compute<T>(values[i]);
-  return pack;
+  for (int i = 0; i < N; ++i) vec.values[i] = from_compute<T>(values[i]);
+  return vec;
 }
 
 // Stores values at the aligned position `begin` of a row. Positions outside [0, size) are skipped.
 template <typename T, int Count>
 __device__ __forceinline__ void store_values(T* row, int32_t begin, int32_t size,
                                              const compute_t<T> (&values)[Count]) {
-  constexpr int N = kPackSize<T>;
+  constexpr int N = kVecSize<T>;
   if (begin >= 0 && begin <= size - Count) {
 #pragma unroll
     for (int i = 0; i < Count; i += N) {

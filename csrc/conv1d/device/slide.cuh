@@ -10,11 +10,11 @@ namespace gpuopt::conv1d {
 template <int kTaps, int kOutputs, int kWindow, typename C>
 __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&window)[kWindow],
                                              const C* taps, int32_t count) {
-  constexpr int kStep = kPackBytes / sizeof(C);
+  constexpr int kStep = kVecBytes / sizeof(C);
 #pragma unroll
   for (int first = 0; first < kTaps; first += kStep) {
     if (first < count) {
-      const auto own = load_pack<C, kStep>(taps + first);
+      const auto own = load_vec<C, kStep>(taps + first);
       const auto add = [&](int t) {
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) {
@@ -37,18 +37,18 @@ __device__ __forceinline__ void add_products(C (&sums)[kOutputs], const C (&wind
 // Adds one input row of the tile to a thread's outputs, kRowTaps taps per iteration. The window
 // begins `shift` bytes into the first vector and stays in registers.
 template <bool kOneStep, typename T, int P>
-__device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* packs, uint32_t shift,
+__device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* vecs, uint32_t shift,
                                       const compute_t<T>* taps, int32_t count) {
-  constexpr int N = kPackSize<T>, K = kRowTaps<T>;
+  constexpr int N = kVecSize<T>, K = kRowTaps<T>;
   compute_t<T> window[P + K];
   uint4 last;
   {
     uint4 raw[(P + K) / N + 1];
-    read_packs(raw, packs);
+    read_vecs(raw, vecs);
     shift_in<T, (P + K) / N>(window, raw, shift);
     last = raw[(P + K) / N];
   }
-  packs += (P + K) / N + 1;
+  vecs += (P + K) / N + 1;
   for (;;) {
     add_products<K>(sums, window, taps, count);
     if (kOneStep || count <= K) return;
@@ -57,8 +57,8 @@ __device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* pack
     uint4 raw[K / N + 1];
     raw[0] = last;
 #pragma unroll
-    for (int i = 0; i < K / N; ++i) raw[i + 1] = packs[i];
-    packs += K / N;
+    for (int i = 0; i < K / N; ++i) raw[i + 1] = vecs[i];
+    vecs += K / N;
 #pragma unroll
     for (int i = 0; i < P; ++i) window[i] = window[i + K];
     shift_in<T, K / N>(window + P, raw, shift);
@@ -66,21 +66,22 @@ __device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* pack
   }
 }
 
-// The same for dilated taps. Each tap loads its own window, from byte `place` of the tile's row on.
+// The same for dilated taps. Each tap loads its own window, from byte `position` of the tile's row
+// on.
 template <typename T, int P>
-__device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[P], const uint4* packs,
-                                           uint32_t place, uint32_t step, const compute_t<T>* taps,
-                                           int32_t count) {
-  constexpr int N = kPackSize<T>;
+__device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[P], const uint4* vecs,
+                                           uint32_t position, uint32_t step,
+                                           const compute_t<T>* taps, int32_t count) {
+  constexpr int N = kVecSize<T>;
 #pragma unroll 2
   for (int32_t k = 0; k < count; ++k) {
     uint4 raw[P / N + 1];
-    read_packs(raw, packs + place / kPackBytes);
+    read_vecs(raw, vecs + position / kVecBytes);
     compute_t<T> window[P];
-    shift_in<T, P / N>(window, raw, place % kPackBytes);
+    shift_in<T, P / N>(window, raw, position % kVecBytes);
 #pragma unroll
     for (int i = 0; i < P; ++i) sums[i] = multiply_add(taps[k], window[i], sums[i]);
-    place += step;
+    position += step;
   }
 }
 

@@ -6,25 +6,25 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kColumnPacks = 8;   // vectors of channels per block
-constexpr int kColumnPlaces = 4;  // neighbouring positions per thread
-constexpr int kColumnTile = kThreads / kColumnPacks * kColumnPlaces;
+constexpr int kColumnVecs = 8;       // vectors of channels per block
+constexpr int kColumnPositions = 4;  // neighbouring positions per thread
+constexpr int kColumnTile = kThreads / kColumnVecs * kColumnPositions;
 
 // Taps per iteration of the sliding window.
 template <typename T>
 constexpr int kColumnTaps = sizeof(T) == 2 ? 2 : 4;
 
 template <typename T>
-constexpr int kColumnChannels = kColumnPacks * kPackSize<T>;
+constexpr int kColumnChannels = kColumnVecs * kVecSize<T>;
 
 template <typename C, int N>
 __device__ __forceinline__ void load_taps(C (&taps)[N], const C* from) {
-  constexpr int V = kPackBytes / sizeof(C);
+  constexpr int V = kVecBytes / sizeof(C);
 #pragma unroll
   for (int i = 0; i < N; i += V) {
-    const auto pack = load_pack<C, V>(from + i);
+    const auto vec = load_vec<C, V>(from + i);
 #pragma unroll
-    for (int j = 0; j < V; ++j) taps[i + j] = pack.values[j];
+    for (int j = 0; j < V; ++j) taps[i + j] = vec.values[j];
   }
 }
 
@@ -33,15 +33,15 @@ template <typename T, bool kSliding>
 __global__ void __launch_bounds__(kThreads, 2)
     channels_last_kernel(const __grid_constant__ ChannelsLastArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, R = kColumnPlaces, K = kColumnTaps<T>;
+  constexpr int N = kVecSize<T>, R = kColumnPositions, K = kColumnTaps<T>;
   extern __shared__ uint4 shared[];
   C* const taps = reinterpret_cast<C*>(shared);
-  let_next_grid_start();
+  launch_dependents();
   uint32_t image = blockIdx.x;
   const uint32_t channel_tile = args.channel_tiles.divmod(image);
   const uint32_t tile = args.row_tiles.divmod(image);
   const uint32_t tile_channel = channel_tile * kColumnChannels<T>;
-  wait_for_grid_before();
+  grid_dependency_wait();
 
   // Load taps.
   const T* const weight = static_cast<const T*>(args.weight);
@@ -53,14 +53,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   __syncthreads();
 
-  const uint32_t own_channel = threadIdx.x % kColumnPacks * N;
+  const uint32_t own_channel = threadIdx.x % kColumnVecs * N;
   const uint32_t channel = tile_channel + own_channel;
-  const int64_t begin = int64_t{tile} * kColumnTile + threadIdx.x / kColumnPacks * kColumnPlaces;
+  const int64_t begin = int64_t{tile} * kColumnTile + threadIdx.x / kColumnVecs * kColumnPositions;
   if (channel >= args.channels || begin >= args.to_size) return;
   const T* const from = static_cast<const T*>(args.from) + image * args.from_batch + channel;
-  const auto load = [&](int64_t place) {
-    const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
-    uint4 words = load_16_bytes(from + place * args.from_stride, valid, /*once=*/false);
+  const auto load = [&](int64_t position) {
+    const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(args.from_size);
+    uint4 words = load_16_bytes(from + position * args.from_stride, valid, /*once=*/false);
     if (!valid) words = uint4{};
     return words;
   };
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
     for (int i = 0; i < R + K - 1; ++i) raw[i] = load(first + i);
 #pragma unroll
-    for (int i = 0; i < R + K - 1; ++i) widen<T>(window[i], pack_of<T>(raw[i]));
+    for (int i = 0; i < R + K - 1; ++i) widen<T>(window[i], vec_of<T>(raw[i]));
     for (int32_t k = 0;; k += K) {
       const int32_t left = args.taps - k;
       uint4 next[K];
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         for (int j = 0; j < N; ++j) window[i][j] = window[i + K][j];
       }
 #pragma unroll
-      for (int i = 0; i < K; ++i) widen<T>(window[R - 1 + i], pack_of<T>(next[i]));
+      for (int i = 0; i < K; ++i) widen<T>(window[R - 1 + i], vec_of<T>(next[i]));
     }
   } else {
     for (int32_t k = 0; k < args.taps; ++k) {
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
       for (int j = 0; j < R; ++j) {
         C values[N];
-        widen<T>(values, pack_of<T>(raw[j]));
+        widen<T>(values, vec_of<T>(raw[j]));
 #pragma unroll
         for (int i = 0; i < N; ++i) sums[j][i] = multiply_add(own[i], values[i], sums[j][i]);
       }
@@ -138,10 +138,10 @@ __global__ void __launch_bounds__(kThreads, 2)
       for (int i = 0; i < N; ++i) sums[j][i] += bias[i];
     }
     activate(sums[j], args.activation);
-    Pack<T, N> pack;
+    Vec<T, N> vec;
 #pragma unroll
-    for (int i = 0; i < N; ++i) pack.values[i] = from_compute<T>(sums[j][i]);
-    if (begin + j < args.to_size) store_whole(to + (begin + j) * args.to_stride, pack);
+    for (int i = 0; i < N; ++i) vec.values[i] = from_compute<T>(sums[j][i]);
+    if (begin + j < args.to_size) store_whole(to + (begin + j) * args.to_stride, vec);
   }
 }
 

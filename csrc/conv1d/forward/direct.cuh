@@ -93,10 +93,10 @@ template <typename T, int kTiles, bool kFar>
 __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, kFar))
     direct_kernel(const __grid_constant__ ChunkArgs args) {
   constexpr int kTile = kMmaParts * kMmaOutputs;
-  let_next_grid_start();
+  launch_dependents();
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
   const uint32_t warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-  wait_for_grid_before();
+  grid_dependency_wait();
   if (warp >= args.warps) return;
 
   // Load.
@@ -120,12 +120,12 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
   }
 
   // Multiply and store.
-  const auto sum_at = [&](int32_t place) {
+  const auto sum_at = [&](int32_t position) {
     const Chunk<T, kTile> again(args, launder(warp));
     float sum = 0;
 #pragma unroll 1
     for (int32_t k = 0; k < args.taps; ++k) {
-      const int32_t from = place - args.padding + k;
+      const int32_t from = position - args.padding + k;
       const bool inside = static_cast<uint32_t>(from) < static_cast<uint32_t>(args.from_size);
       sum = multiply_add(to_compute(load_if(again.from + from, inside)),
                          to_compute(again.weight[k * args.weight_tap]), sum);
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
     const int32_t behind = chunk.begin + kTiles * kTile;
     if (!chunk.is_last || behind >= args.to_size) return;
     const Chunk<T, kTile> again(args, launder(warp));
-    const int32_t place = behind + lane, under = place - args.padding;
+    const int32_t position = behind + lane, under = position - args.padding;
     const TapWords<T> all_taps(again.weight, args, 0);
     float sum[1] = {};
 #pragma unroll 4
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
     }
     sum[0] += load_bias<T>(args, again.channel);
     activate(sum, args.activation);
-    if (place < args.to_size) again.to[place] = from_compute<T>(sum[0]);
+    if (position < args.to_size) again.to[position] = from_compute<T>(sum[0]);
   }
 }
 

@@ -18,20 +18,20 @@ template <typename T, int kProducts>
 __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof(T)))
     expand_kernel(const __grid_constant__ ExpandArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, kPitch = kExpandPitch<T, kProducts>;
+  constexpr int N = kVecSize<T>, kPitch = kExpandPitch<T, kProducts>;
   extern __shared__ uint4 shared[];
-  let_next_grid_start();
+  launch_dependents();
   uint32_t image = blockIdx.x;
   const uint32_t channel_class = args.cycle.divmod(image);
   const uint32_t tile = args.tiles.divmod(image);
   const uint32_t part = args.parts.divmod(image);
   const uint32_t group = args.groups.divmod(image);
   const uint32_t cycle = args.cycle.divisor;
-  wait_for_grid_before();
+  grid_dependency_wait();
 
   // Shared memory: each channel's taps and bias, then the inputs under the block's outputs.
   C* const taps = reinterpret_cast<C*>(shared);
-  uint4* const packs = shared + args.block_channels * kPitch / (kPackBytes / sizeof(C));
+  uint4* const vecs = shared + args.block_channels * kPitch / (kVecBytes / sizeof(C));
   const uint32_t first_channel = channel_class + part * args.block_channels * cycle;
   if (first_channel >= args.out_channels) return;
   const uint32_t channels =
@@ -66,20 +66,20 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
     return static_cast<int32_t>(
         reinterpret_cast<uintptr_t>(from + c * args.from_channel + first_value) / sizeof(T) % N);
   };
-  const Rows<T> rows{args.first_pack, args.last_pack};
+  const Rows<T> rows{args.first_vec, args.last_vec};
   // Load inputs.
   for (uint32_t c = 0; c < args.in_channels; ++c) {
-    rows.copy_packs(packs + c * args.row_packs, from + c * args.from_channel,
-                    first_value - ahead_of(c), static_cast<int32_t>(args.from_size),
-                    static_cast<int32_t>(args.row_packs), static_cast<int32_t>(threadIdx.x),
-                    kChunkThreads);
+    rows.copy_vecs(vecs + c * args.row_vecs, from + c * args.from_channel,
+                   first_value - ahead_of(c), static_cast<int32_t>(args.from_size),
+                   static_cast<int32_t>(args.row_vecs), static_cast<int32_t>(threadIdx.x),
+                   kChunkThreads);
   }
   wait_for_copies();
   __syncthreads();
 
   C window[kProducts][N];
   {
-    const T* const values = reinterpret_cast<const T*>(packs);
+    const T* const values = reinterpret_cast<const T*>(vecs);
     const auto first = static_cast<int32_t>(threadIdx.x) * N * args.step;
     uint32_t c = 0;
     int32_t offset = first + ahead_of(0), k = 0;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
       if (++k == args.taps) {
         k = 0;
         ++c;
-        offset = first + static_cast<int32_t>(c * args.row_packs) * N + ahead_of(c);
+        offset = first + static_cast<int32_t>(c * args.row_vecs) * N + ahead_of(c);
       }
     }
   }
@@ -107,12 +107,12 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
 #pragma unroll 1
   for (uint32_t m = 0; m < channels; ++m) {
     C own[kPitch];
-    constexpr int V = kPackBytes / static_cast<int>(sizeof(C));
+    constexpr int V = kVecBytes / static_cast<int>(sizeof(C));
 #pragma unroll
     for (int i = 0; i < kPitch; i += V) {
-      const auto pack = load_pack<C, V>(taps + m * kPitch + i);
+      const auto vec = load_vec<C, V>(taps + m * kPitch + i);
 #pragma unroll
-      for (int j = 0; j < V; ++j) own[i + j] = pack.values[j];
+      for (int j = 0; j < V; ++j) own[i + j] = vec.values[j];
     }
     C sums[N] = {};
     // Missing products are 0 times 0.

@@ -13,8 +13,8 @@ struct ExpandArgs {
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int64_t from_size, to_size, padding;
   int32_t step, dilation, taps;
-  const char *first_pack, *last_pack;  // see Rows
-  uint32_t row_packs;                  // vectors of an input row in shared memory
+  const char *first_vec, *last_vec;    // see Rows
+  uint32_t row_vecs;                   // vectors of an input row in shared memory
   uint32_t in_channels, out_channels;  // per group
   uint32_t block_channels;             // output channels per block
   uint32_t aligned;                    // alignment of a block's outputs, in values
@@ -54,8 +54,7 @@ struct ExpandChannels {
 
   // Shrinks `block` to no less than `least` until there are two blocks per SM. Returns the blocks.
   int64_t share(const Device& device, int64_t others, int64_t least) {
-    while (block >= 2 * least &&
-           others * ceil_div(in_class, block) < int64_t{2} * device.multiprocessors) {
+    while (block >= 2 * least && others * ceil_div(in_class, block) < int64_t{2} * device.sms) {
       block = ceil_div(block, 2 * least) * least;
     }
     parts = ceil_div(in_class, block);
@@ -69,14 +68,14 @@ struct ExpandChannels {
 };
 
 inline ExpandArgs expand_args(const Problem& p, const ExpandChannels& channels, int64_t row_tiles,
-                              int64_t row_packs) {
+                              int64_t row_vecs) {
   ExpandArgs args;
   set_operands(args, p);
   set_strides(args, p);
   set_channels(args, p);
   const VectorRange range = vectors_of(p, p.from);
-  args.first_pack = range.first;
-  args.last_pack = range.last;
+  args.first_vec = range.first;
+  args.last_vec = range.last;
   args.groups = divide_by(p.groups);
   args.from_size = p.from.size;
   args.to_size = p.to.size;
@@ -84,7 +83,7 @@ inline ExpandArgs expand_args(const Problem& p, const ExpandChannels& channels, 
   args.step = static_cast<int32_t>(p.stride);
   args.dilation = static_cast<int32_t>(p.dilation);
   args.taps = static_cast<int32_t>(p.taps);
-  args.row_packs = static_cast<uint32_t>(row_packs);
+  args.row_vecs = static_cast<uint32_t>(row_vecs);
   args.block_channels = static_cast<uint32_t>(channels.block);
   args.aligned = static_cast<uint32_t>(channels.aligned);
   args.tiles = divide_by(row_tiles);
@@ -115,20 +114,20 @@ inline std::optional<ExpandPlan> ExpandPlan::make(const Problem& p, const Device
   if (plan.products == 14) plan.products = 16;
   const int64_t tile_outputs = kChunkThreads * values;
   const int64_t row_tiles = ceil_div(p.to.size + channels.slack(p), tile_outputs);
-  const int64_t row_packs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);
+  const int64_t row_vecs = ceil_div((tile_outputs - 1) * p.stride + span_of(p) + values, values);
   channels.block = std::min<int64_t>(channels.in_class, 128);
   const int64_t bytes = channels.block * expand_pitch(plan.products, item) * item +
-                        p.from.channels * row_packs * kAccessBytes;
+                        p.from.channels * row_vecs * kAccessBytes;
   if (bytes > kSharedBytes) return {};
   const int64_t others = p.batch * p.groups * channels.cycle * row_tiles;
   // More blocks shorten the tail in which some SMs are idle.
-  while (channels.block >= 32 && others * ceil_div(channels.in_class, channels.block) <=
-                                     int64_t{device.multiprocessors} * 48) {
+  while (channels.block >= 32 &&
+         others * ceil_div(channels.in_class, channels.block) <= int64_t{device.sms} * 48) {
     channels.block = ceil_div<int64_t>(channels.block, 8) * 4;
   }
   const int64_t blocks = channels.share(device, others, 4);
   plan.launch = launch_shape(blocks, kChunkThreads, bytes);
-  plan.args = expand_args(p, channels, row_tiles, row_packs);
+  plan.args = expand_args(p, channels, row_tiles, row_vecs);
   return plan;
 }
 

@@ -10,23 +10,23 @@
 
 namespace gpuopt::conv1d {
 
-// Loads the taps of 16 channels. `packs` is row lane % 16, at vector lane / 16.
+// Loads the taps of 16 channels. `vectors` is row lane % 16, at vector lane / 16.
 template <int kSteps>
-__device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* packs) {
+__device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* vecs) {
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) load_matrices<0>(a[s], packs + 2 * s);
+  for (int s = 0; s < kSteps; ++s) load_matrices<0>(a[s], vecs + 2 * s);
 }
 
 // An output has up to 16 * kSteps multiply-adds. Missing taps and inputs are 0.
 template <typename T, int kSteps, bool kActivates>
 __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 6)
     expand_mma_kernel(const __grid_constant__ ExpandMmaArgs args) {
-  constexpr int N = kPackSize<T>;
+  constexpr int N = kVecSize<T>;
   // A row of taps has an extra vector, so that ldmatrix has no bank conflicts.
-  constexpr int kPitch = 16 * kSteps + N, kRowPacks = kPitch / N;
+  constexpr int kPitch = 16 * kSteps + N, kRowVecs = kPitch / N;
   constexpr int kParts = kExpandMmaParts;
   extern __shared__ uint4 shared[];
-  let_next_grid_start();
+  launch_dependents();
   const ExpandArgs& base = args.base;
   uint32_t image = blockIdx.x;
   const uint32_t channel_class = base.cycle.divmod(image);
@@ -36,22 +36,22 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   const uint32_t cycle = base.cycle.divisor;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const uint32_t first_channel = channel_class + part * base.block_channels * cycle;
-  wait_for_grid_before();
+  grid_dependency_wait();
   if (first_channel >= base.out_channels) return;
 
   const uint32_t channels =
       min(base.block_channels, (base.out_channels - first_channel + cycle - 1) / cycle);
   const uint32_t rows = (channels + 15) / 16 * 16;
   T* const taps = reinterpret_cast<T*>(shared);
-  float* const biases = reinterpret_cast<float*>(shared + base.block_channels * kRowPacks);
-  uint4* const packs = shared + base.block_channels * kRowPacks + base.block_channels / 4;
+  float* const biases = reinterpret_cast<float*>(shared + base.block_channels * kRowVecs);
+  uint4* const vecs = shared + base.block_channels * kRowVecs + base.block_channels / 4;
   T* const to = static_cast<T*>(base.to) + image * base.to_batch +
                 (int64_t{group} * base.out_channels + first_channel) * base.to_channel;
   const auto misaligned =
       static_cast<int32_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T) % base.aligned);
-  const int32_t block_places =
-      static_cast<int32_t>(args.turns) * (kChunkThreads / 32) * 32 * kParts;
-  const int32_t block_begin = static_cast<int32_t>(tile) * block_places - misaligned;
+  const int32_t block_positions =
+      static_cast<int32_t>(args.iterations) * (kChunkThreads / 32) * 32 * kParts;
+  const int32_t block_begin = static_cast<int32_t>(tile) * block_positions - misaligned;
   const int32_t first = block_begin * base.step - static_cast<int32_t>(base.padding);
   const T* const from = static_cast<const T*>(base.from) + image * base.from_batch +
                         int64_t{group} * base.in_channels * base.from_channel;
@@ -60,20 +60,20 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
                                 sizeof(T) % N);
   };
   // Load inputs.
-  const Rows<T> input_rows{base.first_pack, base.last_pack};
+  const Rows<T> input_rows{base.first_vec, base.last_vec};
   for (uint32_t c = 0; c < base.in_channels; ++c) {
-    input_rows.copy_packs(packs + c * base.row_packs, from + c * base.from_channel,
-                          first - ahead_of(c), static_cast<int32_t>(base.from_size),
-                          static_cast<int32_t>(base.row_packs), static_cast<int32_t>(threadIdx.x),
-                          kChunkThreads);
+    input_rows.copy_vecs(vecs + c * base.row_vecs, from + c * base.from_channel,
+                         first - ahead_of(c), static_cast<int32_t>(base.from_size),
+                         static_cast<int32_t>(base.row_vecs), static_cast<int32_t>(threadIdx.x),
+                         kChunkThreads);
   }
   const T* const weight = static_cast<const T*>(base.weight) + group * base.weight_group +
                           first_channel * base.weight_out;
   // Load taps and biases.
   for (uint32_t m = threadIdx.x; m < rows; m += kChunkThreads) {
-    uint4* const row = shared + m * kRowPacks;
+    uint4* const row = shared + m * kRowVecs;
 #pragma unroll
-    for (int i = 0; i < kRowPacks; ++i) row[i] = uint4{};
+    for (int i = 0; i < kRowVecs; ++i) row[i] = uint4{};
     float bias = 0;
     if (m < channels) {
       T* own = taps + m * kPitch;
@@ -110,16 +110,16 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   for (int i = 0; i < 4 * kSteps; ++i) {
     const auto product = static_cast<int32_t>(i / 4 * 16 + i / 2 % 2 * 8 + 2 * (lane % 4) + i % 2);
     const int32_t c = product / base.taps, k = product - c * base.taps;
-    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(base.row_packs) * N +
+    offsets[i / 4][i % 4] = product < products ? c * static_cast<int32_t>(base.row_vecs) * N +
                                                      ahead_of(c) + k * base.dilation
                                                : -1;
   }
-  const T* const values = reinterpret_cast<const T*>(packs);
+  const T* const values = reinterpret_cast<const T*>(vecs);
 
 #pragma unroll 1
-  for (uint32_t turn = 0; turn < args.turns; ++turn) {
+  for (uint32_t iteration = 0; iteration < args.iterations; ++iteration) {
     const auto warp_begin =
-        static_cast<int32_t>((turn * (kChunkThreads / 32) + warp) * 32 * kParts);
+        static_cast<int32_t>((iteration * (kChunkThreads / 32) + warp) * 32 * kParts);
     if (block_begin + warp_begin >= base.to_size) break;
     // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2: a thread has 8 neighbours.
     uint32_t b[kParts][4][kSteps][2];
@@ -127,13 +127,13 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     for (int p = 0; p < kParts; ++p) {
 #pragma unroll
       for (int t = 0; t < 4; ++t) {
-        const auto place = static_cast<int32_t>(lane / 8 * 8 + lane / 4 % 2 + 2 * t + 32 * p);
-        const T* const own = values + (warp_begin + place) * base.step;
+        const auto position = static_cast<int32_t>(lane / 8 * 8 + lane / 4 % 2 + 2 * t + 32 * p);
+        const T* const own = values + (warp_begin + position) * base.step;
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            Pack<T, 2> pair;
+            Vec<T, 2> pair;
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
               const int32_t offset = offsets[s][2 * half + i];
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
 #pragma unroll 1
     for (uint32_t m = 0; m < channels; m += 16) {
       uint32_t a[kSteps][4];
-      read_taps(a, shared + (m + lane % 16) * kRowPacks + lane / 16);
+      read_taps(a, shared + (m + lane % 16) * kRowVecs + lane / 16);
       float sums[kParts][4][4] = {};
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {

@@ -10,7 +10,7 @@ constexpr int kExpandMmaParts = 2;  // times 32 positions that a warp computes a
 
 struct ExpandMmaArgs {
   ExpandArgs base;
-  uint32_t turns;  // iterations of a warp over positions
+  uint32_t iterations;  // iterations of a warp over positions
 };
 
 struct ExpandMmaPlan {
@@ -31,31 +31,31 @@ inline std::optional<ExpandMmaPlan> ExpandMmaPlan::make(const Problem& p, const 
   if (channels.in_class < kExpandChannels) return {};
   ExpandMmaPlan plan;
   plan.steps = products <= 16 ? 1 : 2;
-  const int64_t turn_places = kChunkThreads * kExpandMmaParts, slack = channels.slack(p);
+  const int64_t iteration_positions = kChunkThreads * kExpandMmaParts, slack = channels.slack(p);
   channels.block = std::min<int64_t>(ceil_div<int64_t>(channels.in_class, 16) * 16, 256);
-  const auto tiles_of = [&](int64_t turns) {
-    return ceil_div(p.to.size + slack, turns * turn_places);
+  const auto tiles_of = [&](int64_t iterations) {
+    return ceil_div(p.to.size + slack, iterations * iteration_positions);
   };
-  const auto packs_of = [&](int64_t turns) {
-    return ceil_div<int64_t>((turns * turn_places - 1) * p.stride + span_of(p) + 8, 8);
+  const auto vecs_of = [&](int64_t iterations) {
+    return ceil_div<int64_t>((iterations * iteration_positions - 1) * p.stride + span_of(p) + 8, 8);
   };
-  const auto bytes_of = [&](int64_t turns) {
+  const auto bytes_of = [&](int64_t iterations) {
     return channels.block * ((16 * plan.steps + 8) * 2 + 4) +
-           p.from.channels * packs_of(turns) * kAccessBytes;
+           p.from.channels * vecs_of(iterations) * kAccessBytes;
   };
   const int64_t others = p.batch * p.groups * channels.cycle;
   // More iterations amortise the load of the taps, as long as there are enough blocks.
-  int64_t turns = 1;
-  while ((turns + 1) * channels.block <= 96 && bytes_of(turns + 1) <= kSharedBytes / 2 &&
-         others * tiles_of(turns + 1) >= 8 * device.multiprocessors) {
-    ++turns;
+  int64_t iterations = 1;
+  while ((iterations + 1) * channels.block <= 96 && bytes_of(iterations + 1) <= kSharedBytes / 2 &&
+         others * tiles_of(iterations + 1) >= 8 * device.sms) {
+    ++iterations;
   }
-  const int64_t bytes = bytes_of(turns);
+  const int64_t bytes = bytes_of(iterations);
   if (bytes > kSharedBytes) return {};
-  const int64_t blocks = channels.share(device, others * tiles_of(turns), 16);
+  const int64_t blocks = channels.share(device, others * tiles_of(iterations), 16);
   plan.launch = launch_shape(blocks, kChunkThreads, bytes);
-  plan.args.base = expand_args(p, channels, tiles_of(turns), packs_of(turns));
-  plan.args.turns = static_cast<uint32_t>(turns);
+  plan.args.base = expand_args(p, channels, tiles_of(iterations), vecs_of(iterations));
+  plan.args.iterations = static_cast<uint32_t>(iterations);
   return plan;
 }
 

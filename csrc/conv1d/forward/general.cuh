@@ -7,12 +7,12 @@
 namespace gpuopt::conv1d {
 
 struct ValuesLane {
-  int64_t image, place, place_stride;
+  int64_t image, position, position_stride;
   uint32_t group, channel;
 };
 
 // Neighbouring positions belong to neighbouring threads or, if channels_first, to one thread.
-template <int kChannels, int kPlaces>
+template <int kChannels, int kPositions>
 __device__ __forceinline__ bool find_lane(ValuesLane& lane, const GeneralArgs& args) {
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= args.lanes) return false;
@@ -21,14 +21,14 @@ __device__ __forceinline__ bool find_lane(ValuesLane& lane, const GeneralArgs& a
     rest = static_cast<uint32_t>(index);
     part = args.tiles.divmod(rest);
     lane.group = args.groups.divmod(rest);
-    lane.place = int64_t{args.row_tiles.divmod(rest)} * kPlaces;
-    lane.place_stride = 1;
+    lane.position = int64_t{args.row_tiles.divmod(rest)} * kPositions;
+    lane.position_stride = 1;
   } else {
     const uint32_t width = 1u << args.width_shift;
     rest = static_cast<uint32_t>(index >> args.width_shift);
-    lane.place =
-        int64_t{args.row_tiles.divmod(rest)} * (width * kPlaces) + (threadIdx.x & (width - 1));
-    lane.place_stride = width;
+    lane.position =
+        int64_t{args.row_tiles.divmod(rest)} * (width * kPositions) + (threadIdx.x & (width - 1));
+    lane.position_stride = width;
     part = args.tiles.divmod(rest);
     lane.group = args.groups.divmod(rest);
   }
@@ -37,8 +37,8 @@ __device__ __forceinline__ bool find_lane(ValuesLane& lane, const GeneralArgs& a
   return true;
 }
 
-template <typename T, int kChannels, int kPlaces>
-__device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kPlaces],
+template <typename T, int kChannels, int kPositions>
+__device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kPositions],
                                               const ValuesLane& lane, const GeneralArgs& args) {
   using C = compute_t<T>;
 #pragma unroll
@@ -51,13 +51,13 @@ __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kP
     T* const to = static_cast<T*>(args.to) + lane.image * args.to_batch + channel * args.to_channel;
     if (args.bias != nullptr) {
 #pragma unroll
-      for (int j = 0; j < kPlaces; ++j) sums[m][j] += bias;
+      for (int j = 0; j < kPositions; ++j) sums[m][j] += bias;
     }
     activate(sums[m], args.activation);
 #pragma unroll
-    for (int j = 0; j < kPlaces; ++j) {
-      const int64_t place = lane.place + j * lane.place_stride;
-      if (place < args.to_size) to[place * args.to_stride] = from_compute<T>(sums[m][j]);
+    for (int j = 0; j < kPositions; ++j) {
+      const int64_t position = lane.position + j * lane.position_stride;
+      if (position < args.to_size) to[position * args.to_stride] = from_compute<T>(sums[m][j]);
     }
   }
 }
@@ -79,23 +79,23 @@ __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], con
 constexpr int kTapsTogether = 4;
 
 // Adds taps k to k + kTaps - 1. Tap k lies on position `first` of the input.
-template <typename T, int kChannels, int kPlaces, int kTaps>
-__device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces], const T* from,
+template <typename T, int kChannels, int kPositions, int kTaps>
+__device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPositions], const T* from,
                                          const T* const (&weights)[kChannels], int64_t first,
                                          int64_t k, const ValuesLane& lane,
                                          const GeneralArgs& args) {
-  T values[kTaps][kPlaces], taps[kTaps][kChannels];
+  T values[kTaps][kPositions], taps[kTaps][kChannels];
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
 #pragma unroll
-    for (int j = 0; j < kPlaces; ++j) {
-      const int64_t place = first + t * args.dilation + j * lane.place_stride * args.step;
-      const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(args.from_size);
+    for (int j = 0; j < kPositions; ++j) {
+      const int64_t position = first + t * args.dilation + j * lane.position_stride * args.step;
+      const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(args.from_size);
       // A single tap is left to the compiler, which mixes it with the next channel's.
       if constexpr (kTaps > 1) {
-        values[t][j] = load_if(from + place * args.from_stride, valid);
+        values[t][j] = load_if(from + position * args.from_stride, valid);
       } else {
-        values[t][j] = valid ? from[place * args.from_stride] : T(0);
+        values[t][j] = valid ? from[position * args.from_stride] : T(0);
       }
     }
 #pragma unroll
@@ -106,42 +106,42 @@ __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPlaces
 #pragma unroll
     for (int m = 0; m < kChannels; ++m) {
 #pragma unroll
-      for (int j = 0; j < kPlaces; ++j) {
+      for (int j = 0; j < kPositions; ++j) {
         sums[m][j] = multiply_add(to_compute(taps[t][m]), to_compute(values[t][j]), sums[m][j]);
       }
     }
   }
 }
 
-template <typename T, int kChannels, int kPlaces>
+template <typename T, int kChannels, int kPositions>
 __global__ void __launch_bounds__(kThreads)
     general_kernel(const __grid_constant__ GeneralArgs args) {
   using C = compute_t<T>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   ValuesLane lane;
-  if (!find_lane<kChannels, kPlaces>(lane, args)) return;
+  if (!find_lane<kChannels, kPositions>(lane, args)) return;
   const T* from = static_cast<const T*>(args.from) + lane.image * args.from_batch +
                   int64_t{lane.group} * args.in_channels * args.from_channel;
   const T* weights[kChannels];
   find_weights(weights, lane, args);
-  C sums[kChannels][kPlaces] = {};
+  C sums[kChannels][kPositions] = {};
   for (uint32_t c = 0; c < args.in_channels; ++c) {
-    int64_t first = lane.place * args.step - args.padding, k = 0;
+    int64_t first = lane.position * args.step - args.padding, k = 0;
     for (; k + kTapsTogether <= args.taps; k += kTapsTogether) {
-      add_taps<T, kChannels, kPlaces, kTapsTogether>(sums, from, weights, first, k, lane, args);
+      add_taps<T, kChannels, kPositions, kTapsTogether>(sums, from, weights, first, k, lane, args);
       first += kTapsTogether * args.dilation;
     }
 #pragma unroll 2
     for (; k < args.taps; ++k) {
-      add_taps<T, kChannels, kPlaces, 1>(sums, from, weights, first, k, lane, args);
+      add_taps<T, kChannels, kPositions, 1>(sums, from, weights, first, k, lane, args);
       first += args.dilation;
     }
     from += args.from_channel;
 #pragma unroll
     for (int m = 0; m < kChannels; ++m) weights[m] += args.weight_in;
   }
-  finish_values<T, kChannels, kPlaces>(sums, lane, args);
+  finish_values<T, kChannels, kPositions>(sums, lane, args);
 }
 
 template <typename T>

@@ -14,45 +14,45 @@ namespace gpuopt::conv1d {
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemmArgs args) {
-  constexpr int N = kPackSize<T>, kParts = kGemmPositions / 8;
+  constexpr int N = kVecSize<T>, kParts = kGemmPositions / 8;
   constexpr uint32_t kChannels = 16 * kRows;
   extern __shared__ uint4 shared[];
-  let_next_grid_start();
+  launch_dependents();
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, threads = blockDim.x;
   uint32_t group = blockIdx.x;
   const uint32_t first_unit = args.unit_blocks.divmod(group);
   const uint32_t part = args.parts.divmod(group);
   const uint32_t first_channel = part * kChannels;
   const uint32_t channels = min(kChannels, args.out_channels - first_channel);
-  const uint32_t in_packs = args.in_channels * args.row_packs.divisor;
+  const uint32_t in_vecs = args.in_channels * args.row_vecs.divisor;
   // Rows of taps are an odd number of vectors apart, so that ldmatrix has no bank conflicts.
-  const uint32_t steps = args.row_taps.divisor / 16, pitch_packs = 2 * steps + 1;
+  const uint32_t steps = args.row_taps.divisor / 16, pitch_vecs = 2 * steps + 1;
 
   T* const taps = reinterpret_cast<T*>(shared);
-  uint4* const packs = shared + kChannels * pitch_packs;
+  uint4* const vecs = shared + kChannels * pitch_vecs;
   // The offset of each product's input from its position. A thread's four per step are adjacent.
-  auto* const offsets = reinterpret_cast<uint16_t*>(packs + in_packs);
+  auto* const offsets = reinterpret_cast<uint16_t*>(vecs + in_vecs);
   // Outputs of a tile overwrite its inputs. Their rows are aligned as in memory.
-  T* const made = reinterpret_cast<T*>(packs);
+  T* const made = reinterpret_cast<T*>(vecs);
   // Values between the aligned vector below an address and the address.
   const auto ahead_of = [](const T* address) {
     return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % N);
   };
-  wait_for_grid_before();
+  grid_dependency_wait();
 
-  const int32_t places = args.places;
-  const Rows<T> rows{args.first_pack, args.last_pack};
+  const int32_t positions = args.positions;
+  const Rows<T> rows{args.first_vec, args.last_vec};
   // Starts copying inputs. wait_for_copies() waits for them.
   const auto copy = [&](const T* from, int32_t first) {
-    for (uint32_t i = threadIdx.x; i < in_packs; i += threads) {
+    for (uint32_t i = threadIdx.x; i < in_vecs; i += threads) {
       uint32_t c = i;
-      const auto q = static_cast<int32_t>(args.row_packs.divmod(c));
+      const auto q = static_cast<int32_t>(args.row_vecs.divmod(c));
       const T* const row = from + c * args.from_channel;
-      const int32_t place = first - ahead_of(row + first) + q * N;
-      if (place >= 0 && place <= args.from_size - N) {
-        copy_async<uint4, 1>(packs + i, reinterpret_cast<const uint4*>(row + place));
+      const int32_t position = first - ahead_of(row + first) + q * N;
+      if (position >= 0 && position <= args.from_size - N) {
+        copy_async<uint4, 1>(vecs + i, reinterpret_cast<const uint4*>(row + position));
       } else {
-        packs[i] = rows.load_edge(row, place, args.from_size);
+        vecs[i] = rows.load_edge(row, position, args.from_size);
       }
     }
     for (uint32_t i = threadIdx.x; i < 16 * steps; i += threads) {
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       uint32_t c = min(product, args.products - 1);
       const uint32_t k = args.taps_div.divmod(c);
       const auto ahead = static_cast<uint32_t>(ahead_of(from + c * args.from_channel + first));
-      offsets[i] = static_cast<uint16_t>(c * args.row_packs.divisor * N + ahead +
+      offsets[i] = static_cast<uint16_t>(c * args.row_vecs.divisor * N + ahead +
                                          k * static_cast<uint32_t>(args.dilation));
     }
   };
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     for (uint32_t i = threadIdx.x; i < kChannels * 16 / kSome * steps; i += threads) {
       uint32_t m = kSome * i;
       const uint32_t product = args.row_taps.divmod(m);
-      copy_async_if(reinterpret_cast<Some*>(taps + m * pitch_packs * N + product),
+      copy_async_if(reinterpret_cast<Some*>(taps + m * pitch_vecs * N + product),
                     reinterpret_cast<const Some*>(weight + int64_t{m} * args.weight_out + product),
                     m < channels && product < args.products);
     }
@@ -83,18 +83,18 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
   const auto read_taps = [&] {
     constexpr int kSome = kRows > 1 ? 8 : 4;  // loads in flight, limited by registers
     const uint32_t count = kChannels * 8 * steps;
-    const auto place_of = [&](uint32_t i, uint32_t& product) {
+    const auto position_of = [&](uint32_t i, uint32_t& product) {
       uint32_t m = 2 * i;
       product = args.row_taps.divmod(m);
       return m;
     };
 #pragma unroll 1
     for (uint32_t begin = threadIdx.x; begin < count; begin += kSome * threads) {
-      Pack<T, 2> some[kSome];
+      Vec<T, 2> some[kSome];
 #pragma unroll
       for (int j = 0; j < kSome; ++j) {
         uint32_t product;
-        const uint32_t m = place_of(begin + j * threads, product);
+        const uint32_t m = position_of(begin + j * threads, product);
         uint32_t c = product;
         const uint32_t k = args.taps_div.divmod(c);
         const T* const tap =
@@ -108,8 +108,8 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 #pragma unroll
       for (int j = 0; j < kSome; ++j) {
         uint32_t product;
-        const uint32_t m = place_of(begin + j * threads, product);
-        if (m < kChannels) store_pack(taps + m * pitch_packs * N + product, some[j]);
+        const uint32_t m = position_of(begin + j * threads, product);
+        if (m < kChannels) store_vec(taps + m * pitch_vecs * N + product, some[j]);
       }
     }
   };
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 #pragma unroll 1
   for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
     uint32_t image = unit;
-    const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * places;
+    const int32_t begin = static_cast<int32_t>(args.tiles.divmod(image)) * positions;
     if (unit != first_unit) __syncthreads();  // the previous tile is stored
     // Load inputs and, once, taps.
     copy(static_cast<const T*>(args.from) + image * args.from_batch +
@@ -161,12 +161,12 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     // Multiply.
     float sums[kRows][kParts][4] = {};
     const int32_t warp_begin = static_cast<int32_t>(warp) * kGemmPositions;
-    const bool has_places = warp_begin < places;  // other warps only copy
-    if (has_places && begin + warp_begin < args.to_size) {
+    const bool has_positions = warp_begin < positions;  // other warps only copy
+    if (has_positions && begin + warp_begin < args.to_size) {
       // Column n of mma t is position 8 t + n.
-      const T* const own = reinterpret_cast<const T*>(packs) +
+      const T* const own = reinterpret_cast<const T*>(vecs) +
                            (warp_begin + static_cast<int32_t>(lane / 4)) * args.step;
-      const uint4* const a_packs = shared + lane % 16 * pitch_packs + lane / 16;
+      const uint4* const a_vecs = shared + lane % 16 * pitch_vecs + lane / 16;
 #pragma unroll 2
       for (uint32_t s = 0; s < steps; ++s) {
         const uint2 four = *reinterpret_cast<const uint2*>(offsets + 16 * s + 4 * (lane % 4));
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
           const T* const column = own + 8 * t * args.step;
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const Pack<T, 2> pair{column[at[2 * half]], column[at[2 * half + 1]]};
+            const Vec<T, 2> pair{column[at[2 * half]], column[at[2 * half + 1]]};
             memcpy(&b[t][half], &pair, sizeof(pair));
           }
         }
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 #pragma unroll
         for (int m = 0; m < kRows; ++m) {
           uint32_t a[4];
-          load_matrices<0>(a, a_packs + m * 16 * pitch_packs + 2 * s);
+          load_matrices<0>(a, a_vecs + m * 16 * pitch_vecs + 2 * s);
 #pragma unroll
           for (int t = 0; t < kParts; ++t) multiply_add_matrices<T>(sums[m][t], a, b[t]);
         }
@@ -210,15 +210,15 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
                   (int64_t{group} * args.out_channels + first_channel) * args.to_channel + begin;
 #pragma unroll
     for (int i = 0; i < 2 * kRows; ++i) {
-      if (!has_places) break;
+      if (!has_positions) break;
       const uint32_t m = 8 * i + lane / 4;
       const int32_t ahead = ahead_of(to + int64_t{m} * args.to_channel);
-      T* const own = made + m * args.made_packs.divisor * N + 2 * (lane % 4) + warp_begin + ahead;
+      T* const own = made + m * args.made_vecs.divisor * N + 2 * (lane % 4) + warp_begin + ahead;
 #pragma unroll
       for (int t = 0; t < kParts; ++t) {
         const auto pair = narrow<T, 2>(sums[i / 2][t] + i % 2 * 2);
         if (ahead % 2 == 0) {
-          store_pack(own + 8 * t, pair);
+          store_vec(own + 8 * t, pair);
         } else {
           own[8 * t] = pair.values[0];
           own[8 * t + 1] = pair.values[1];
@@ -226,20 +226,20 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       }
     }
     __syncthreads();
-    const int32_t size = min(places, args.to_size - begin);
-    for (uint32_t i = threadIdx.x; i < channels * args.made_packs.divisor; i += threads) {
+    const int32_t size = min(positions, args.to_size - begin);
+    for (uint32_t i = threadIdx.x; i < channels * args.made_vecs.divisor; i += threads) {
       uint32_t m = i;
-      const auto q = static_cast<int32_t>(args.made_packs.divmod(m));
+      const auto q = static_cast<int32_t>(args.made_vecs.divmod(m));
       T* const row = to + int64_t{m} * args.to_channel;
-      const int32_t place = q * N - ahead_of(row);
-      const auto pack = load_pack<T, N>(made + i * N);
-      if (place >= 0 && place <= size - N) {
-        store_whole(row + place, pack);
+      const int32_t position = q * N - ahead_of(row);
+      const auto vec = load_vec<T, N>(made + i * N);
+      if (position >= 0 && position <= size - N) {
+        store_whole(row + position, vec);
       } else {
 #pragma unroll
         for (int j = 0; j < N; ++j) {
-          if (static_cast<uint32_t>(place + j) < static_cast<uint32_t>(size)) {
-            row[place + j] = pack.values[j];
+          if (static_cast<uint32_t>(position + j) < static_cast<uint32_t>(size)) {
+            row[position + j] = vec.values[j];
           }
         }
       }

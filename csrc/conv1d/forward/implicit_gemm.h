@@ -17,11 +17,11 @@ constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; 
 struct ImplicitGemmArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;  // see Rows
+  const char *first_vec, *last_vec;  // see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, dilation, taps;
-  int32_t places;                      // positions per tile
+  int32_t positions;                   // positions per tile
   uint32_t in_channels, out_channels;  // per group
   uint32_t products;                   // multiply-adds per output
   // Taps of an output that are adjacent and aligned: 1, 2, 4 or 8 are copied at once.
@@ -29,7 +29,7 @@ struct ImplicitGemmArgs {
   uint32_t units;  // tiles of all images
   FastDiv unit_blocks, tiles, parts, taps_div;
   // Per row in shared memory: vectors of inputs, vectors of outputs, and taps padded to 16.
-  FastDiv row_packs, made_packs, row_taps;
+  FastDiv row_vecs, made_vecs, row_taps;
   Activation activation;
 };
 
@@ -62,20 +62,20 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   const int64_t steps = ceil_div<int64_t>(macs_per_output(p), 16);
   const int64_t most_shared = std::min<int64_t>(device.shared_bytes, kMostSharedBytes);
   struct Shape {
-    int64_t threads, places, parts, rows, row_tiles, row_packs, made_packs, bytes;
+    int64_t threads, positions, parts, rows, row_tiles, row_vecs, made_vecs, bytes;
   };
   const auto shape_of = [&](int64_t warps, int64_t rows) {
     Shape shape;
     shape.threads = 32 * warps;
-    shape.places = warps * kGemmPositions;
+    shape.positions = warps * kGemmPositions;
     shape.parts = ceil_div(all_rows, rows);
     shape.rows = ceil_div(all_rows, shape.parts);
-    shape.row_tiles = ceil_div(p.to.size, shape.places);
-    shape.row_packs = ceil_div((shape.places - 1) * p.stride + span_of(p) + kValues, kValues);
-    shape.made_packs = shape.places / kValues + 1;
+    shape.row_tiles = ceil_div(p.to.size, shape.positions);
+    shape.row_vecs = ceil_div((shape.positions - 1) * p.stride + span_of(p) + kValues, kValues);
+    shape.made_vecs = shape.positions / kValues + 1;
     const int64_t channels = 16 * shape.rows;
-    const int64_t inputs = p.from.channels * shape.row_packs * kAccessBytes + 32 * steps;
-    const int64_t made = channels * shape.made_packs * kAccessBytes;
+    const int64_t inputs = p.from.channels * shape.row_vecs * kAccessBytes + 32 * steps;
+    const int64_t made = channels * shape.made_vecs * kAccessBytes;
     shape.bytes = channels * (32 * steps + kAccessBytes) + std::max(inputs, made);
     return shape;
   };
@@ -87,8 +87,8 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
     return p.batch * p.groups * ceil_div(all_rows, rows) *
            ceil_div(p.to.size, warps * kGemmPositions);
   };
-  while (rows > 1 && blocks() < device.multiprocessors) --rows;
-  while (warps > 2 && 2 * blocks() < device.multiprocessors * (warps > 4 ? 2 : 3)) warps /= 2;
+  while (rows > 1 && blocks() < device.sms) --rows;
+  while (warps > 2 && 2 * blocks() < device.sms * (warps > 4 ? 2 : 3)) warps /= 2;
   while (warps > 2 && shape_of(warps, rows).bytes > most_shared) warps /= 2;
   while (rows > 1 && shape_of(warps, rows).bytes > most_shared) --rows;
   const Shape shape = shape_of(warps, rows);
@@ -100,14 +100,12 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   const int64_t resident =
       std::min<int64_t>(gemm_blocks(static_cast<int>(shape.rows)) * (kThreads / shape.threads),
                         std::max<int64_t>(device.shared_bytes / (shape.bytes + 1024), 1));
-  const int64_t turns =
-      ceil_div(units, std::max<int64_t>(device.multiprocessors * resident / parts, 1));
-  const int64_t unit_blocks = ceil_div(units, turns);
+  const int64_t iterations = ceil_div(units, std::max<int64_t>(device.sms * resident / parts, 1));
+  const int64_t unit_blocks = ceil_div(units, iterations);
   // In small launches, extra warps help to copy ((8,16,66) to 104, 41 taps: 4.5 us instead of
   // 11.3).
   int threads = static_cast<int>(shape.threads);
-  while (threads < kThreads &&
-         parts * unit_blocks * threads < int64_t{device.multiprocessors} * kThreads) {
+  while (threads < kThreads && parts * unit_blocks * threads < int64_t{device.sms} * kThreads) {
     threads *= 2;
   }
 
@@ -123,15 +121,15 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   args.step = static_cast<int32_t>(p.stride);
   args.dilation = static_cast<int32_t>(p.dilation);
   args.products = static_cast<uint32_t>(macs_per_output(p));
-  args.places = static_cast<int32_t>(shape.places);
+  args.positions = static_cast<int32_t>(shape.positions);
   args.tap_values = tap_values_of(p);
   args.units = static_cast<uint32_t>(units);
   args.unit_blocks = divide_by(unit_blocks);
   args.tiles = divide_by(shape.row_tiles);
   args.parts = divide_by(shape.parts);
   args.taps_div = divide_by(p.taps);
-  args.row_packs = divide_by(shape.row_packs);
-  args.made_packs = divide_by(shape.made_packs);
+  args.row_vecs = divide_by(shape.row_vecs);
+  args.made_vecs = divide_by(shape.made_vecs);
   args.row_taps = divide_by(16 * steps);
   return plan;
 }
@@ -140,7 +138,7 @@ inline Terms ImplicitGemmPlan::terms(const Problem& p, const Device& device) con
   const auto steps = static_cast<double>(ceil_div<int64_t>(macs_per_output(p), 16));
   const double blocks = launch.blocks, threads = launch.threads;
   const double mean = static_cast<double>(args.units) / args.unit_blocks.divisor;
-  const double units = std::ceil(mean), sms = device.multiprocessors;
+  const double units = std::ceil(mean), sms = device.sms;
   // Terms: inputs read by index, outputs, taps, tiles per block, steps of 16 multiply-adds.
   return {blocks * mean * steps * threads / sms / 2048,
           blocks * mean * rows * 16 * threads / sms / 1e4,

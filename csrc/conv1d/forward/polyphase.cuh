@@ -19,8 +19,8 @@ struct Phases {
   uint32_t phases, pitch;
 
   __device__ __forceinline__ float* at(uint32_t phase, uint32_t index) const {
-    const uint32_t pack = index / 4;
-    return first + ((pack % 2 * phases + phase) * pitch + pack / 2) * 4 + index % 4;
+    const uint32_t vec = index / 4;
+    return first + ((vec % 2 * phases + phase) * pitch + vec / 2) * 4 + index % 4;
   }
   // Distance in shared memory of values 32 apart in one phase.
   static constexpr int kFurther = 32 / 8 * 4;
@@ -62,15 +62,15 @@ struct PhaseWindows {
   static constexpr int kRing = 16;
   float values[kSegments][kRing];
 
-  // Reads vector `pack` of each segment. `even` points to the segments' even vectors.
-  __device__ __forceinline__ void read(int pack, const uint4* const (&even)[kSegments],
+  // Reads vector `vector` of each segment. `even` points to the segments' even vectors.
+  __device__ __forceinline__ void read(int vec, const uint4* const (&even)[kSegments],
                                        uint32_t to_odd) {
 #pragma unroll
     for (int s = 0; s < kSegments; ++s) {
-      const uint4* const from = even[s] + (pack % 2 == 0 ? 0 : to_odd) + pack / 2;
-      const auto own = pack_of<float>(load_shared_whole(from));
+      const uint4* const from = even[s] + (vec % 2 == 0 ? 0 : to_odd) + vec / 2;
+      const auto own = vec_of<float>(load_shared_whole(from));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) values[s][(pack * 4 + i) % kRing] = own.values[i];
+      for (int i = 0; i < 4; ++i) values[s][(vec * 4 + i) % kRing] = own.values[i];
     }
   }
 
@@ -78,7 +78,7 @@ struct PhaseWindows {
   template <bool kAll>
   __device__ __forceinline__ void add(float (&sums)[kSegments][kSegmentOutputs], int step,
                                       const float* taps, int32_t left) const {
-    const auto own = pack_of<float>(load_shared_whole(reinterpret_cast<const uint4*>(taps) + step));
+    const auto own = vec_of<float>(load_shared_whole(reinterpret_cast<const uint4*>(taps) + step));
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       // Missing taps are skipped: 0 times an infinite value is NaN.
@@ -107,7 +107,7 @@ __device__ __forceinline__ void slide_over_phase(float (&sums)[kSegments][kSegme
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) even[s] = first[s];
 #pragma unroll
-  for (int pack = 0; pack < 3; ++pack) windows.read(pack, even, to_odd);
+  for (int vec = 0; vec < 3; ++vec) windows.read(vec, even, to_odd);
 #pragma unroll 1
   for (; count >= 16; count -= 16, taps += 16) {
 #pragma unroll
@@ -132,22 +132,22 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     polyphase_kernel(const __grid_constant__ PolyphaseArgs args) {
   static_assert(std::is_same_v<compute_t<T>, float>);
   extern __shared__ uint4 shared[];
-  let_next_grid_start();
+  launch_dependents();
   const ChunkArgs& signal = args.chunk;
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
   const uint32_t warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   const uint32_t phases = kCut == Cut::kOne ? 1 : args.phases.divisor;
-  const uint32_t channel_packs = signal.warp_packs;
-  uint4* const packs = shared + threadIdx.x / 32 * args.stages * channel_packs;
+  const uint32_t channel_vecs = signal.warp_vecs;
+  uint4* const vecs = shared + threadIdx.x / 32 * args.stages * channel_vecs;
   const uint32_t to_odd = phases * args.phase_pitch, to_taps = 2 * to_odd;
-  wait_for_grid_before();
+  grid_dependency_wait();
   if (warp >= signal.warps) return;
 
   const Chunk<T, 1> chunk(signal, warp);
   const bool whole =
       chunk.first >= 0 && chunk.first + (args.values - 1) * args.gap < signal.from_size;
   const auto stage_of = [&](uint32_t c) {
-    return packs + (args.stages == 2 ? c % 2 : c) * channel_packs;
+    return vecs + (args.stages == 2 ? c % 2 : c) * channel_vecs;
   };
   // Load the inputs and taps of one channel.
   const auto copy = [&](uint32_t c) {
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     const T* const row = chunk.from + c * signal.from_channel;
     const auto copy_inputs = [&](auto is_inside) {
       const auto copy_input = [&](float* to, int32_t number) {
-        const int32_t place = chunk.first + number * args.gap;
-        copy_value(to, row + place, is_inside(place));
+        const int32_t position = chunk.first + number * args.gap;
+        copy_value(to, row + position, is_inside(position));
       };
       if constexpr (kCut == Cut::kOutputs) {
         visit_phases(lane, args.values, args.phases,
@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
               T some[kSome];
 #pragma unroll
               for (int i = 0; i < kSome; ++i) {
-                const int32_t own = number + i * apart, place = chunk.first + own * args.gap;
-                some[i] = load_if(row + place, own < args.values && is_inside(place));
+                const int32_t own = number + i * apart, position = chunk.first + own * args.gap;
+                some[i] = load_if(row + position, own < args.values && is_inside(position));
               }
 #pragma unroll
               for (int i = 0; i < kSome; ++i) {
@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     if (whole) {
       copy_inputs([](int32_t) { return true; });
     } else {
-      copy_inputs([&](int32_t place) {
-        return static_cast<uint32_t>(place) < static_cast<uint32_t>(signal.from_size);
+      copy_inputs([&](int32_t position) {
+        return static_cast<uint32_t>(position) < static_cast<uint32_t>(signal.from_size);
       });
     }
     auto* const taps = reinterpret_cast<float*>(stage + to_taps);
@@ -275,18 +275,19 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     activate(sums[s], signal.activation);
     if (segment[s] >= args.phase_segments) continue;
     const auto apart = static_cast<int32_t>(kCut == Cut::kOutputs ? phases : 1);
-    const int32_t place = chunk.begin + static_cast<int32_t>(segment[s]) * kSegmentOutputs * apart +
-                          static_cast<int32_t>(phase[s]);
+    const int32_t position = chunk.begin +
+                             static_cast<int32_t>(segment[s]) * kSegmentOutputs * apart +
+                             static_cast<int32_t>(phase[s]);
     if constexpr (kCut == Cut::kOutputs) {
 #pragma unroll
       for (int i = 0; i < kSegmentOutputs; ++i) {
-        const int32_t at = place + i * apart;
+        const int32_t at = position + i * apart;
         if (static_cast<uint32_t>(at) < static_cast<uint32_t>(signal.to_size)) {
           chunk.to[at] = from_compute<T>(sums[s][i]);
         }
       }
     } else {
-      store_values<T, kSegmentOutputs>(chunk.to, place, signal.to_size, sums[s]);
+      store_values<T, kSegmentOutputs>(chunk.to, position, signal.to_size, sums[s]);
     }
   }
 }

@@ -16,7 +16,7 @@ enum class Cut : uint8_t {
 };
 
 struct PolyphaseArgs {
-  // warp_tiles counts outputs per warp, warp_packs the vectors of an input channel and its taps.
+  // warp_tiles counts outputs per warp, warp_vecs the vectors of an input channel and its taps.
   ChunkArgs chunk;
   int32_t gap;  // distance between the values of a row that are read
   FastDiv phases;
@@ -36,21 +36,22 @@ struct Cuts {
       : gap(std::gcd(p.stride, p.dilation)), step(p.stride / gap), dilation(p.dilation / gap) {}
 };
 
-// Distance in vectors between phases, at least `packs`. If the dilation splits the outputs, threads
-// read one vector of each phase, then the next. Eight of these should lie in different banks.
-inline int64_t phase_pitch(int64_t packs, int64_t phases) {
-  if (phases == 1) return packs;
+// Distance in vectors between phases, at least `vectors`. If the dilation splits the outputs,
+// threads read one vector of each phase, then the next. Eight of these should lie in different
+// banks.
+inline int64_t phase_pitch(int64_t vecs, int64_t phases) {
+  if (phases == 1) return vecs;
   // Even number of phases: 8 / phases modulo 8. Odd: phases times the pitch is 1 modulo 8, so that
   // phase 0 goes on behind the last phase. For 6 phases, 5 has the fewest conflicts.
   int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
   while (phases % 2 && rest * phases % 8 != 1) ++rest;
-  while (packs % 8 != rest) ++packs;
-  return packs;
+  while (vecs % 8 != rest) ++vecs;
+  return vecs;
 }
 
 // The layout of a warp whose threads have `segments` segments each.
 struct PolyphaseShape {
-  int64_t segments, phases, phase_segments, phase_pitch, taps_pitch, warp_packs, outputs, row_warps;
+  int64_t segments, phases, phase_segments, phase_pitch, taps_pitch, warp_vecs, outputs, row_warps;
 
   PolyphaseShape(const Problem& p, const Cuts& cuts, int64_t segments)
       : segments(segments), phases(std::max(cuts.step, cuts.dilation)) {
@@ -62,7 +63,7 @@ struct PolyphaseShape {
     phase_pitch =
         conv1d::phase_pitch(ceil_div<int64_t>(phase_outputs / 4 + 1 + taps, 2), cuts.dilation);
     taps_pitch = 4 * taps;
-    warp_packs = phases * 2 * phase_pitch + cuts.step * taps;
+    warp_vecs = phases * 2 * phase_pitch + cuts.step * taps;
     outputs = phase_outputs * cuts.dilation;
     row_warps = tiles_of_row(p, outputs, kSectorBytes);
   }
@@ -92,15 +93,14 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
   if (cuts.step == 1) {
     const PolyphaseShape wide(p, cuts, 2);
     const bool fills = wide.row_warps * wide.outputs * 20 <= shape.row_warps * shape.outputs * 21;
-    if (cuts.dilation >= 6 ||
-        (fills && rows * shape.row_warps >= int64_t{device.multiprocessors} * 64)) {
+    if (cuts.dilation >= 6 || (fills && rows * shape.row_warps >= int64_t{device.sms} * 64)) {
       shape = wide;
     }
   }
   const int64_t warps = rows * shape.row_warps;
   // If all input channels fit for all warps of an SM, memory is waited for only once.
-  const int64_t channel_bytes = shape.warp_packs * kAccessBytes;
-  const int64_t resident = ceil_div<int64_t>(warps, device.multiprocessors);
+  const int64_t channel_bytes = shape.warp_vecs * kAccessBytes;
+  const int64_t resident = ceil_div<int64_t>(warps, device.sms);
   int64_t stages = std::min<int64_t>(p.from.channels, 2);
   if (p.from.channels * channel_bytes * resident <= kMostSharedBytes &&
       p.from.channels * channel_bytes <= kSharedBytes) {
@@ -118,7 +118,7 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
   plan.wide = shape.segments > 1;
   ChunkShape chunk;
   chunk.warp_tiles = shape.outputs;
-  chunk.warp_packs = shape.warp_packs;
+  chunk.warp_vecs = shape.warp_vecs;
   chunk.row_warps = shape.row_warps;
   chunk.warps = warps;
   chunk.taps_pitch = shape.taps_pitch;

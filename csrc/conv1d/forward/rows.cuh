@@ -13,9 +13,9 @@ constexpr int kTapsAtOnce = 4;
 template <typename T, Taps kTaps>
 __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant__ RowsArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, P = N;
+  constexpr int N = kVecSize<T>, P = N;
   extern __shared__ uint4 shared[];
-  let_next_grid_start();
+  launch_dependents();
   const Segment segment(blockIdx.x, blockDim.x, args.row_lanes);
   uint32_t image = segment.row;
   const uint32_t channel = args.parts.divmod(image);
@@ -32,22 +32,21 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
                         int64_t{group} * args.in_channels * args.from_channel;
   const uint32_t row_taps = args.in_channels * args.taps_pitch;  // per output channel
   C* const taps = reinterpret_cast<C*>(shared) + segment.block_row * row_taps;
-  const uint32_t lane_packs = threadIdx.x * (P / N) + segment.block_row * args.halo_packs;
-  uint4* const packs = shared + args.block_rows * row_taps / (kPackBytes / sizeof(C)) + lane_packs;
-  const uint32_t tile_packs = blockDim.x * (P / N) + args.block_rows * args.halo_packs;
-  wait_for_grid_before();
+  const uint32_t lane_vecs = threadIdx.x * (P / N) + segment.block_row * args.halo_vecs;
+  uint4* const vecs = shared + args.block_rows * row_taps / (kVecBytes / sizeof(C)) + lane_vecs;
+  const uint32_t tile_vecs = blockDim.x * (P / N) + args.block_rows * args.halo_vecs;
+  grid_dependency_wait();
 
   if (works) {
     // Load inputs.
-    const Rows<T> rows{args.first_pack, args.last_pack};
+    const Rows<T> rows{args.first_vec, args.last_vec};
     for (uint32_t c = 0; c < args.in_channels; ++c) {
       const T* const input = from + c * args.from_channel;
       const auto ahead =
           static_cast<int32_t>(reinterpret_cast<uintptr_t>(input + first) / sizeof(T) % N);
-      rows.copy_packs(packs + c * tile_packs - segment.index() * (P / N), input, first - ahead,
-                      args.from_size,
-                      static_cast<int32_t>(segment.lanes * (P / N) + args.halo_packs),
-                      segment.index(), static_cast<int32_t>(segment.lanes));
+      rows.copy_vecs(vecs + c * tile_vecs - segment.index() * (P / N), input, first - ahead,
+                     args.from_size, static_cast<int32_t>(segment.lanes * (P / N) + args.halo_vecs),
+                     segment.index(), static_cast<int32_t>(segment.lanes));
     }
     // Load taps, several at once: a single thread may load all taps of a short row.
     const T* const weight =
@@ -56,18 +55,18 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
 #pragma unroll 1
     for (uint32_t i = segment.index(); i < count; i += kTapsAtOnce * segment.lanes) {
       C values[kTapsAtOnce];
-      uint32_t places[kTapsAtOnce];
+      uint32_t positions[kTapsAtOnce];
 #pragma unroll
       for (int b = 0; b < kTapsAtOnce; ++b) {
         uint32_t c = i + b * segment.lanes;
         if (c >= count) break;
         const uint32_t k = args.taps_div.divmod(c);
         values[b] = to_compute(weight[c * args.weight_in + int64_t{args.weight_tap} * k]);
-        places[b] = c * args.taps_pitch + k;
+        positions[b] = c * args.taps_pitch + k;
       }
 #pragma unroll
       for (int b = 0; b < kTapsAtOnce; ++b) {
-        if (i + b * segment.lanes < count) taps[places[b]] = values[b];
+        if (i + b * segment.lanes < count) taps[positions[b]] = values[b];
       }
     }
   }
@@ -79,8 +78,8 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
   C sums[P] = {};
   for (uint32_t c = 0; c < args.in_channels; ++c) {
     const auto ahead = static_cast<uint32_t>(
-        reinterpret_cast<uintptr_t>(from + c * args.from_channel + first) % kPackBytes);
-    const uint4* const own = packs + c * tile_packs;
+        reinterpret_cast<uintptr_t>(from + c * args.from_channel + first) % kVecBytes);
+    const uint4* const own = vecs + c * tile_vecs;
     if constexpr (kTaps == Taps::kDilated) {
       visit_taps<T>(sums, own, ahead, args.dilation * sizeof(T), taps + c * args.taps_pitch,
                     args.taps);

@@ -15,14 +15,14 @@ enum class Taps : uint8_t {
 struct RowsArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_pack, *last_pack;  // see Rows
+  const char *first_vec, *last_vec;  // see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, bias_stride;
   int32_t weight_tap, from_size, to_size, padding, dilation, taps;
   uint32_t in_channels, out_channels;  // per group
   uint32_t rows;                       // in the launch
   uint32_t block_rows;                 // per block, at most
-  uint32_t halo_packs;                 // halo vectors behind a segment
+  uint32_t halo_vecs;                  // halo vectors behind a segment
   uint32_t taps_pitch;                 // values between rows of taps in shared memory
   uint32_t in_taps;
   FastDiv row_lanes;  // threads per row
@@ -52,9 +52,9 @@ inline std::optional<RowsPlan> RowsPlan::make(const Problem& p, const Device&) {
   const int64_t item = item_of(p), values = kAccessBytes / item;
   if (item == 8 || !has_plain_rows(p) || !has_unit_stride(p)) return {};
   const int64_t row_lanes = tiles_of_row(p, values), rows = out_rows(p);
-  const int64_t halo_packs = ceil_div(values - 1 + span_of(p), values), taps_pitch = whole_taps(p);
+  const int64_t halo_vecs = ceil_div(values - 1 + span_of(p), values), taps_pitch = whole_taps(p);
   const int64_t row_bytes =
-      p.from.channels * (taps_pitch * compute_bytes(p) + halo_packs * kAccessBytes);
+      p.from.channels * (taps_pitch * compute_bytes(p) + halo_vecs * kAccessBytes);
   const int64_t lane_bytes = p.from.channels * kAccessBytes;
   // Threads read this far behind a tile without using the values.
   const int64_t margin = (taps_pitch / values + 4) * kAccessBytes;
@@ -82,7 +82,7 @@ inline std::optional<RowsPlan> RowsPlan::make(const Problem& p, const Device&) {
   args.dilation = static_cast<int32_t>(p.dilation);
   args.rows = static_cast<uint32_t>(rows);
   args.block_rows = static_cast<uint32_t>(block_rows_of(threads));
-  args.halo_packs = static_cast<uint32_t>(halo_packs);
+  args.halo_vecs = static_cast<uint32_t>(halo_vecs);
   args.taps_pitch = static_cast<uint32_t>(taps_pitch);
   args.in_taps = static_cast<uint32_t>(macs_per_output(p));
   args.taps_div = divide_by(p.taps);

@@ -9,15 +9,15 @@
 
 namespace gpuopt::conv1d {
 
-// A thread has two vectors of a tile's outputs. The second is kSecondPack vectors behind the first.
+// A thread has two vectors of a tile's outputs. The second is kSecondVec vectors behind the first.
 template <typename T>
-constexpr int kTileOutputs = 64 * kPackSize<T>;
-constexpr int kSecondPack = 32;
+constexpr int kTileOutputs = 64 * kVecSize<T>;
+constexpr int kSecondVec = 32;
 
 // Calls visit with `ahead` as a constant, so that register indices are constants.
 template <typename T, typename Visit>
 __device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
-  constexpr int N = kPackSize<T>;
+  constexpr int N = kVecSize<T>;
   static_assert(N == 2 || N == 4);
   if (N == 2 || ahead < 2) {
     ahead == 0 ? visit(std::integral_constant<int, 0>()) : visit(std::integral_constant<int, 1>());
@@ -38,7 +38,7 @@ __device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
 template <typename T, int kAhead>
 struct Windows {
   using C = compute_t<T>;
-  static constexpr int N = kPackSize<T>;
+  static constexpr int N = kVecSize<T>;
   C values[2][3 * N];
 
   // Reads vector i of the row into the ring.
@@ -46,16 +46,16 @@ struct Windows {
   __device__ __forceinline__ void read(const uint4* row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const auto pack = pack_of<T>(load_shared_whole(row + half * kSecondPack + i));
+      const auto vec = vec_of<T>(load_shared_whole(row + half * kSecondVec + i));
 #pragma unroll
-      for (int j = 0; j < N; ++j) values[half][i % 3 * N + j] = pack.values[j];
+      for (int j = 0; j < N; ++j) values[half][i % 3 * N + j] = vec.values[j];
     }
   }
 
   // Adds N taps, or the `count` that are left if not kAll. The oldest vector is kFirst.
   template <int kFirst, bool kAll>
   __device__ __forceinline__ void add(C (&sums)[2][N], const C* taps, int32_t count) const {
-    const auto own = load_pack<C, N>(taps);
+    const auto own = load_vec<C, N>(taps);
 #pragma unroll
     for (int t = 0; t < N; ++t) {
       // Missing taps are skipped: 0 times an infinite value is NaN.
@@ -64,8 +64,8 @@ struct Windows {
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
           for (int i = 0; i < N; ++i) {
-            const int place = (kFirst * N + kAhead + t + i) % (3 * N);
-            sums[half][i] = multiply_add(own.values[t], values[half][place], sums[half][i]);
+            const int position = (kFirst * N + kAhead + t + i) % (3 * N);
+            sums[half][i] = multiply_add(own.values[t], values[half][position], sums[half][i]);
           }
         }
       }
@@ -111,23 +111,23 @@ template <typename T, bool kDilated>
 __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
     sliding_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, kTile = kTileOutputs<T>;
+  constexpr int N = kVecSize<T>, kTile = kTileOutputs<T>;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
   __shared__ C biases[kChunkThreads / 32];
-  let_next_grid_start();
+  launch_dependents();
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  const uint32_t tap_packs = args.taps_pitch / (kPackBytes / sizeof(C));
-  const uint32_t first_pack = threadIdx.x / 32 * (args.warp_packs + tap_packs);
-  const uint32_t first_taps = first_pack + args.warp_packs;
+  const uint32_t tap_vecs = args.taps_pitch / (kVecBytes / sizeof(C));
+  const uint32_t first_vec = threadIdx.x / 32 * (args.warp_vecs + tap_vecs);
+  const uint32_t first_taps = first_vec + args.warp_vecs;
   WarpCopies<1> copies(barriers[threadIdx.x / 32]);
-  wait_for_grid_before();
+  grid_dependency_wait();
   if (warp >= args.warps) return;
 
   // Load.
   const Chunk<T, kTile> chunk(args, warp);
-  chunk.copy(args, copies, shared + first_pack, 0, static_cast<int32_t>(args.warp_packs));
+  chunk.copy(args, copies, shared + first_vec, 0, static_cast<int32_t>(args.warp_vecs));
   C* const taps = reinterpret_cast<C*>(shared + first_taps);
 #pragma unroll 4
   for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
@@ -146,13 +146,12 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     // Multiply.
     C sums[2][N] = {};
-    const uint4* const row = shared + (first_pack + tile * (2 * kSecondPack) + lane);
+    const uint4* const row = shared + (first_vec + tile * (2 * kSecondVec) + lane);
     if constexpr (kDilated) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        visit_taps<T>(sums[half], row + half * kSecondPack,
-                      static_cast<uint32_t>(ahead) * sizeof(T), args.dilation.divisor * sizeof(T),
-                      taps, args.taps);
+        visit_taps<T>(sums[half], row + half * kSecondVec, static_cast<uint32_t>(ahead) * sizeof(T),
+                      args.dilation.divisor * sizeof(T), taps, args.taps);
       }
     } else {
       with_ahead<T>(ahead, [&](auto constant) {
@@ -172,10 +171,10 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
     const int32_t tile_begin = begin - static_cast<int32_t>(lane) * N;
     if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
       store_whole(chunk.to + begin, narrow<T, N>(sums[0]));
-      store_whole(chunk.to + begin + kSecondPack * N, narrow<T, N>(sums[1]));
+      store_whole(chunk.to + begin + kSecondVec * N, narrow<T, N>(sums[1]));
     } else {
       store_values<T, N>(chunk.to, begin, args.to_size, sums[0]);
-      store_values<T, N>(chunk.to, begin + kSecondPack * N, args.to_size, sums[1]);
+      store_values<T, N>(chunk.to, begin + kSecondVec * N, args.to_size, sums[1]);
     }
     begin += kTile;
   }

@@ -19,9 +19,9 @@ struct SlidingPlan : ChunkPlan {
     const int64_t taps_pitch = whole_taps(p);
     const int64_t halo = dilated ? (span_of(p) + values - 1) / values + 1
                                  : taps_pitch / values + row_taps(item) / values;
-    const auto packs_of = [&](int64_t tiles) { return tiles * outputs / values + halo; };
+    const auto vecs_of = [&](int64_t tiles) { return tiles * outputs / values + halo; };
     const auto chunks = fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), /*most=*/3,
-                                   taps_pitch, taps_pitch * compute_bytes(p), packs_of);
+                                   taps_pitch, taps_pitch * compute_bytes(p), vecs_of);
     if (!chunks) return {};
     return SlidingPlan{*chunks, dilated};
   }

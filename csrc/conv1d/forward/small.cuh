@@ -12,8 +12,8 @@ namespace gpuopt::conv1d {
 template <typename T, int kProducts, bool kOneChannel>
 __global__ void __launch_bounds__(kMostSmallThreads, 1)
     small_kernel(const __grid_constant__ SmallArgs args) {
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   const uint32_t lane = threadIdx.x % 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   const uint32_t width = 1u << args.width_shift, part = lane >> args.width_shift;
   const uint32_t index = (warp << args.width_shift) + (lane & (width - 1));
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
   const auto inner = static_cast<int32_t>(args.inner.divmod(rest));
   const auto outer = static_cast<int32_t>(args.outer.divmod(rest));
   const auto image = static_cast<int32_t>(rest);
-  const int32_t place = args.channels_first ? outer : inner;
+  const int32_t position = args.channels_first ? outer : inner;
   const int32_t channel = args.channels_first ? inner : outer;
   auto quotient = static_cast<uint32_t>(channel);
   const auto out = static_cast<int32_t>(args.group_channels.divmod(quotient));
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
     tap = static_cast<int32_t>(args.taps.divmod(quotient));
     in_channel = static_cast<int32_t>(quotient);
   }
-  const int32_t first = place * args.step - args.padding;
+  const int32_t first = position * args.step - args.padding;
   int32_t under = first + tap * args.dilation;
   const T* from = static_cast<const T*>(args.from) + image * args.from_batch +
                   group * args.from_group + in_channel * args.from_channel +
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
   if (args.bias != nullptr) sum[0] += to_compute(bias);
   activate(sum, args.activation);
   static_cast<T*>(
-      args.to)[image * args.to_batch + channel * args.to_channel + place * args.to_stride] =
+      args.to)[image * args.to_batch + channel * args.to_channel + position * args.to_stride] =
       from_compute<T>(sum[0]);
 }
 

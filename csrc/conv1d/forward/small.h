@@ -66,7 +66,7 @@ inline std::optional<SmallPlan> SmallPlan::make(const Problem& p, const Device& 
   int64_t parts = 1;
   while (parts * kSmallMacs < products) parts *= 2;
   const int64_t lanes = ceil_div(outputs, 32 / parts) * 32;
-  const bool many = lanes > int64_t{device.multiprocessors} * 8 * kSmallThreads;
+  const bool many = lanes > int64_t{device.sms} * 8 * kSmallThreads;
   const int threads = many ? kMostSmallThreads : kSmallThreads;
   SmallPlan plan;
   plan.launch = launch_shape(ceil_div<int64_t>(lanes, threads), threads);

@@ -10,25 +10,25 @@ template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     strided_kernel(const __grid_constant__ ChunkArgs args) {
   using C = compute_t<T>;
-  constexpr int kPlaces = kStridedOutputs / 32;  // outputs per thread, 32 positions apart
-  constexpr int kStep = kPackBytes / static_cast<int>(sizeof(C));  // taps per iteration
+  constexpr int kPositions = kStridedOutputs / 32;  // outputs per thread, 32 positions apart
+  constexpr int kStep = kVecBytes / static_cast<int>(sizeof(C));  // taps per iteration
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
-  let_next_grid_start();
+  launch_dependents();
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  const uint32_t tap_packs = args.taps_pitch / kStep;
-  uint4* const packs = shared + threadIdx.x / 32 * args.in_channels * (args.warp_packs + tap_packs);
-  C* const taps = reinterpret_cast<C*>(packs + args.in_channels * args.warp_packs);
+  const uint32_t tap_vecs = args.taps_pitch / kStep;
+  uint4* const vecs = shared + threadIdx.x / 32 * args.in_channels * (args.warp_vecs + tap_vecs);
+  C* const taps = reinterpret_cast<C*>(vecs + args.in_channels * args.warp_vecs);
   WarpCopies<1> copies(barriers[threadIdx.x / 32]);
-  wait_for_grid_before();
+  grid_dependency_wait();
   if (warp >= args.warps) return;
 
   // Load.
   const Chunk<T, kStridedOutputs> chunk(args, warp);
 #pragma unroll 1
   for (uint32_t c = 0; c < args.in_channels; ++c) {
-    chunk.copy(args, copies, packs + c * args.warp_packs, c, static_cast<int32_t>(args.warp_packs));
+    chunk.copy(args, copies, vecs + c * args.warp_vecs, c, static_cast<int32_t>(args.warp_vecs));
 #pragma unroll 1
     for (auto k = static_cast<int32_t>(lane); k < args.taps; k += 32) {
       taps[c * args.taps_pitch + k] =
@@ -47,21 +47,21 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     const auto first = static_cast<int32_t>(tile * kStridedOutputs + lane);
     // Multiply.
-    C sums[kPlaces] = {};
+    C sums[kPositions] = {};
 #pragma unroll 1
     for (uint32_t c = 0; c < args.in_channels; ++c) {
-      const T* input = reinterpret_cast<const T*>(packs + c * args.warp_packs) +
+      const T* input = reinterpret_cast<const T*>(vecs + c * args.warp_vecs) +
                        chunk.ahead(args, c) + first * args.step;
       const C* const own_taps = taps + c * args.taps_pitch;
 #pragma unroll 1
       for (int32_t k = 0; k < args.taps; k += kStep) {
-        const auto own = load_pack<C, kStep>(own_taps + k);
+        const auto own = load_vec<C, kStep>(own_taps + k);
 #pragma unroll
         for (int t = 0; t < kStep; ++t) {
           // Missing taps are skipped: 0 times an infinite value is NaN.
           if (t == 0 || k + t < args.taps) {
 #pragma unroll
-            for (int j = 0; j < kPlaces; ++j) {
+            for (int j = 0; j < kPositions; ++j) {
               sums[j] = multiply_add(own.values[t], to_compute(input[j * 32 * args.step]), sums[j]);
             }
           }
@@ -72,14 +72,14 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     // Store.
     if (args.bias != nullptr) {
 #pragma unroll
-      for (int j = 0; j < kPlaces; ++j) sums[j] += bias;
+      for (int j = 0; j < kPositions; ++j) sums[j] += bias;
     }
     activate(sums, args.activation);
 #pragma unroll
-    for (int j = 0; j < kPlaces; ++j) {
-      const int32_t place = chunk.begin + first + 32 * j;
-      if (static_cast<uint32_t>(place) < static_cast<uint32_t>(args.to_size)) {
-        chunk.to[place] = from_compute<T>(sums[j]);
+    for (int j = 0; j < kPositions; ++j) {
+      const int32_t position = chunk.begin + first + 32 * j;
+      if (static_cast<uint32_t>(position) < static_cast<uint32_t>(args.to_size)) {
+        chunk.to[position] = from_compute<T>(sums[j]);
       }
     }
   }

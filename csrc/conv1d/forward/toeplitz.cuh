@@ -17,18 +17,18 @@ struct TapPairs {
 };
 
 // A thread's row for ldmatrix: upper and lower blocks, then both one vector further on.
-__device__ __forceinline__ uint32_t matrix_address(const uint4* packs) {
+__device__ __forceinline__ uint32_t matrix_address(const uint4* vecs) {
 #if defined(__CUDA_ARCH__)
   const uint32_t lane = threadIdx.x % 32;
-  return static_cast<uint32_t>(__cvta_generic_to_shared(packs + lane % 16 + lane / 16));
+  return static_cast<uint32_t>(__cvta_generic_to_shared(vecs + lane % 16 + lane / 16));
 #else
   return 0;
 #endif
 }
 
-// C += A B with rows of A in shared memory, kPart parts on. `address` is matrix_address(packs).
+// C += A B with rows of A in shared memory, kPart parts on. `address` is matrix_address(vectors).
 template <int kPart, typename T>
-__device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* packs,
+__device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* vecs,
                                          const TapPairs<T>& taps) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   uint32_t a[4];
@@ -40,7 +40,7 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, con
 #else
   // Without bf16 tensor cores, threads exchange their taps by shuffles.
   const uint32_t lane = threadIdx.x % 32;
-  const T* const values = reinterpret_cast<const T*>(packs) + kPart * kMmaOutputs;
+  const T* const values = reinterpret_cast<const T*>(vecs) + kPart * kMmaOutputs;
   const auto tap_of = [](uint32_t word, uint32_t half) {
     const auto bits = static_cast<uint16_t>(word >> (16 * half));
     T tap;
@@ -67,24 +67,25 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, con
 // Zeros before the first tap in shared memory.
 constexpr int32_t kTapsBefore = 14;
 
-// Stores two outputs from `place` on, an even address. Outputs outside the row are skipped.
+// Stores two outputs from `position` on, an even address. Outputs outside the row are skipped.
 template <typename T>
-__device__ __forceinline__ void store_pair(T* row, int32_t place, int32_t size,
-                                           const Pack<T, 2>& pair) {
-  if (place >= 0 && place + 1 < size) {
-    store_pack(row + place, pair);
-  } else if (place >= 0 && place < size) {
-    row[place] = pair.values[0];
-  } else if (place == -1) {
+__device__ __forceinline__ void store_pair(T* row, int32_t position, int32_t size,
+                                           const Vec<T, 2>& pair) {
+  if (position >= 0 && position + 1 < size) {
+    store_vec(row + position, pair);
+  } else if (position >= 0 && position < size) {
+    row[position] = pair.values[0];
+  } else if (position == -1) {
     row[0] = pair.values[1];
   }
 }
 
-// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `place` on. NaN may stem
-// from a tap of 0 times an infinite input nearby: sum_at(place) computes such outputs again.
+// Stores a thread's outputs of a tile: pairs kMmaOutputs / 2 apart from `position` on. NaN may stem
+// from a tap of 0 times an infinite input nearby: sum_at(position) computes such outputs again.
 template <typename T, typename SumAt>
 __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const ChunkArgs& args,
-                                           T* to, int32_t place, float bias, const SumAt& sum_at) {
+                                           T* to, int32_t position, float bias,
+                                           const SumAt& sum_at) {
   constexpr int kTile = kMmaParts * kMmaOutputs;
   float total = 0;
 #pragma unroll
@@ -93,7 +94,7 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
     // Not unrolled: these rare instructions are fetched with those around them.
 #pragma unroll 1
     for (int i = 0; i < 4 * kMmaParts; ++i) {
-      const float alone = sum_at(place + i / 2 * (kMmaOutputs / 2) + i % 2);
+      const float alone = sum_at(position + i / 2 * (kMmaOutputs / 2) + i % 2);
 #pragma unroll
       for (int j = 0; j < 4 * kMmaParts; ++j) {
         float& sum = sums[j / 4][j % 4];
@@ -109,22 +110,22 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
 #pragma unroll
     for (auto& part : sums) activate(part, args.activation);
   }
-  Pack<T, 2> rounded[2 * kMmaParts];
+  Vec<T, 2> rounded[2 * kMmaParts];
 #pragma unroll
   for (int i = 0; i < 2 * kMmaParts; ++i) {
     rounded[i].values[0] = from_compute<T>(sums[i / 2][i % 2 * 2]);
     rounded[i].values[1] = from_compute<T>(sums[i / 2][i % 2 * 2 + 1]);
   }
-  const int32_t tile_begin = place - static_cast<int32_t>(2 * (threadIdx.x % 32));
+  const int32_t tile_begin = position - static_cast<int32_t>(2 * (threadIdx.x % 32));
   if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {
 #pragma unroll
     for (int i = 0; i < 2 * kMmaParts; ++i) {
-      store_whole(to + place + i * (kMmaOutputs / 2), rounded[i]);
+      store_whole(to + position + i * (kMmaOutputs / 2), rounded[i]);
     }
   } else {
 #pragma unroll
     for (int i = 0; i < 2 * kMmaParts; ++i) {
-      store_pair(to, place + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
+      store_pair(to, position + i * (kMmaOutputs / 2), args.to_size, rounded[i]);
     }
   }
 }
@@ -132,8 +133,8 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
 // A thread's operands in one input channel.
 template <typename T>
 struct MmaRow {
-  uint32_t address;  // matrix_address(packs)
-  const uint4* packs;
+  uint32_t address;  // matrix_address(vectors)
+  const uint4* vecs;
   const T* taps;  // the thread's part of B
   int32_t last;   // last row of B with taps
 };
@@ -141,18 +142,18 @@ struct MmaRow {
 template <typename T>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     toeplitz_kernel(const __grid_constant__ ChunkArgs args) {
-  constexpr int N = kPackSize<T>, kTile = kMmaParts * kMmaOutputs;
+  constexpr int N = kVecSize<T>, kTile = kMmaParts * kMmaOutputs;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
-  let_next_grid_start();
+  launch_dependents();
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  uint4* const packs =
-      shared + threadIdx.x / 32 * args.in_channels * (args.warp_packs + args.taps_pitch / N);
-  uint4* const tap_packs = packs + args.in_channels * args.warp_packs;
-  T* const taps = reinterpret_cast<T*>(tap_packs) + kTapsBefore;
+  uint4* const vecs =
+      shared + threadIdx.x / 32 * args.in_channels * (args.warp_vecs + args.taps_pitch / N);
+  uint4* const tap_vecs = vecs + args.in_channels * args.warp_vecs;
+  T* const taps = reinterpret_cast<T*>(tap_vecs) + kTapsBefore;
   WarpCopies<1> copies(barriers[threadIdx.x / 32]);
-  wait_for_grid_before();
+  grid_dependency_wait();
   if (warp >= args.warps) return;
 
   // Load inputs and taps.
@@ -161,13 +162,13 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 #pragma unroll 1
   for (uint32_t c = 0; c < args.in_channels; ++c) {
     const int32_t steps = (span + chunk.ahead(args, c) + 7) / 16;
-    chunk.copy(args, copies, packs + c * args.warp_packs, c,
+    chunk.copy(args, copies, vecs + c * args.warp_vecs, c,
                static_cast<int32_t>(args.warp_tiles) * (kTile / N) + 2 * steps + 1);
   }
   // Zeros before, behind and (with dilation) between the taps.
 #pragma unroll 1
   for (uint32_t i = lane; i < args.in_channels * (args.taps_pitch / N); i += 32) {
-    tap_packs[i] = uint4{};
+    tap_vecs[i] = uint4{};
   }
   __syncwarp();
 #pragma unroll 1
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 
   const auto row_of = [&](uint32_t c) {
     const int32_t ahead = chunk.ahead(args, c);
-    const uint4* const own = packs + c * args.warp_packs;
+    const uint4* const own = vecs + c * args.warp_vecs;
     // Row j and column n of B hold the tap that lies j - n - ahead positions behind the first.
     return MmaRow<T>{
         matrix_address(own), own,
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   };
   const auto pairs_at = [](const T* own) {
     const auto pair_of = [](const T& first, const T& second) {
-      const Pack<T, 2> pair{first, second};
+      const Vec<T, 2> pair{first, second};
       uint32_t word;
       memcpy(&word, &pair, sizeof(word));
       return word;
@@ -205,7 +206,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   };
   MmaRow<T> row = row_of(0);
   const TapPairs<T> first = pairs_at(row.taps);
-  int32_t place = chunk.begin + static_cast<int32_t>(2 * lane);
+  int32_t position = chunk.begin + static_cast<int32_t>(2 * lane);
 #pragma unroll 1
   for (uint32_t tile = 0; tile < args.warp_tiles; ++tile) {
     // Multiply.
@@ -216,8 +217,8 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 #pragma unroll 1
       for (int32_t step = 0;;) {
         const uint32_t offset = tile * kTile + step;
-        multiply<0, T>(sums[0], row.address + offset * sizeof(T), row.packs + offset / N, pairs);
-        multiply<1, T>(sums[1], row.address + offset * sizeof(T), row.packs + offset / N, pairs);
+        multiply<0, T>(sums[0], row.address + offset * sizeof(T), row.vecs + offset / N, pairs);
+        multiply<1, T>(sums[1], row.address + offset * sizeof(T), row.vecs + offset / N, pairs);
         step += 16;
         if (step > row.last) break;
         pairs = pairs_at(row.taps + step);
@@ -230,10 +231,10 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
     }
 
     // Store.
-    store_tile(sums, args, chunk.to, place, bias, [&](int32_t output) {
+    store_tile(sums, args, chunk.to, position, bias, [&](int32_t output) {
       float sum = 0;
       for (uint32_t c = 0; c < args.in_channels; ++c) {
-        const T* const input = reinterpret_cast<const T*>(packs + c * args.warp_packs) +
+        const T* const input = reinterpret_cast<const T*>(vecs + c * args.warp_vecs) +
                                chunk.ahead(args, c) + (output - chunk.begin);
         const T* const own_taps = taps + c * args.taps_pitch;
 #pragma unroll 1
@@ -243,7 +244,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
       }
       return sum;
     });
-    place += kTile;
+    position += kTile;
   }
 }
 

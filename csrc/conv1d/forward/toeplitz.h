@@ -17,11 +17,11 @@ struct ToeplitzPlan : ChunkPlan {
     const int64_t span = span_of(p);
     // An mma covers 16 positions, so taps have zeros before and behind them.
     const int64_t taps_pitch = ceil_div<int64_t>(span + 38, values) * values;
-    const auto packs_of = [&](int64_t tiles) {
+    const auto vecs_of = [&](int64_t tiles) {
       return tiles * outputs / values + (span + 14) / 16 * 2 + 1;
     };
     const auto chunks = fit_chunks(p, device, tiles_of_row(p, outputs, kSectorBytes), /*most=*/6,
-                                   taps_pitch, taps_pitch * item_of(p), packs_of);
+                                   taps_pitch, taps_pitch * item_of(p), vecs_of);
     if (!chunks) return {};
     return ToeplitzPlan{*chunks};
   }

@@ -9,8 +9,8 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const __grid_constant__ UpdateProblem args) {
   using C = compute_t<T>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= args.batch * args.channels) return;
   const int64_t image = index / args.channels, channel = index - image * args.channels;

@@ -14,32 +14,32 @@ namespace gpuopt::conv1d {
 // Loads four values of a row from position `at` on. Values outside the row are 0.
 template <typename T>
 __device__ __forceinline__ uint64_t load_edge_quad(const T* own, int32_t at, int32_t size) {
-  Pack<T, kGradientQuad> pack;
+  Vec<T, kGradientQuad> vec;
 #pragma unroll
   for (int i = 0; i < kGradientQuad; ++i) {
-    pack.values[i] = load_if(own + i, static_cast<uint32_t>(at + i) < static_cast<uint32_t>(size));
+    vec.values[i] = load_if(own + i, static_cast<uint32_t>(at + i) < static_cast<uint32_t>(size));
   }
   uint64_t quad;
-  memcpy(&quad, &pack, sizeof(quad));
+  memcpy(&quad, &vec, sizeof(quad));
   return quad;
 }
 
-// Columns on tensor cores: a warp's sums of 16 * kRows products at kPlaces positions.
+// Columns on tensor cores: a warp's sums of 16 * kRows products at kPositions positions.
 template <typename T, int kRows>
 struct Col2imMatrices {
   using Tap = T;
   static constexpr int kProducts = 16 * kRows;
-  static constexpr int kPlaces = col2im_matrix_positions(kRows);
+  static constexpr int kPositions = col2im_matrix_positions(kRows);
   static constexpr int kBlocks = col2im_blocks(kProducts);
   static constexpr int kStep = 16;  // channels per mma
-  static constexpr int kParts = kPlaces / 32;
+  static constexpr int kParts = kPositions / 32;
   static constexpr int kAligned = kGradientQuad;
 
   float sums[kRows][kParts][4][4] = {};
 
   // Where a channel's tap lies, so that a thread's part of A is one vector. Columns of A and rows
   // of B are permuted alike: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are channels 4 t to 4 t + 3.
-  __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
+  __device__ __forceinline__ static uint32_t position_of_tap(uint32_t channel, uint32_t product) {
     const uint32_t lane = product % 8 * 4 + channel % 16 / 4, e = channel % 4;
     const uint32_t matrix = channel / 16 * kRows + product / 16;
     return ((matrix * 32 + lane) * 4 + e / 2 * 2 + product / 8 % 2) * 2 + e % 2;
@@ -114,12 +114,12 @@ struct Col2imMatrices {
                                       int64_t pitch, uint32_t channels, int32_t at) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     const int32_t size = args.grad_size;
-    const int32_t place = at + lane / 4 * kGradientQuad;
-    const auto* const packs = reinterpret_cast<const uint4*>(taps);
-    if (at >= 0 && at + kPlaces <= size) {
-      add_channels<false>(packs, grads + place, pitch, channels, place, size);
+    const int32_t position = at + lane / 4 * kGradientQuad;
+    const auto* const vecs = reinterpret_cast<const uint4*>(taps);
+    if (at >= 0 && at + kPositions <= size) {
+      add_channels<false>(vecs, grads + position, pitch, channels, position, size);
     } else {
-      add_channels<true>(packs, grads + place, pitch, channels, place, size);
+      add_channels<true>(vecs, grads + position, pitch, channels, position, size);
     }
   }
 
@@ -135,10 +135,10 @@ struct Col2imMatrices {
         for (int p = 0; p < kParts; ++p) {
 #pragma unroll
           for (int column = 0; column < 2; ++column) {
-            const Pack<float, 4> pack{
+            const Vec<float, 4> vec{
                 {sums[m][p][0][2 * half + column], sums[m][p][1][2 * half + column],
                  sums[m][p][2][2 * half + column], sums[m][p][3][2 * half + column]}};
-            store_pack(row + 32 * p + 4 * column, pack);
+            store_vec(row + 32 * p + 4 * column, vec);
           }
         }
       }
@@ -151,15 +151,15 @@ template <typename T, int kMostProducts>
 struct Col2imLanes {
   using Tap = float;
   static constexpr int kProducts = kMostProducts;
-  static constexpr int kPlaces = kCol2imPositions;
-  static constexpr int kParts = kPlaces / 32;
+  static constexpr int kPositions = kCol2imPositions;
+  static constexpr int kParts = kPositions / 32;
   static constexpr int kAligned = 1;
   static constexpr int kBlocks = col2im_blocks(kProducts);
   static constexpr int kAtOnce = 4;  // channels in flight
 
   float sums[kParts][kProducts] = {};
 
-  __device__ __forceinline__ static uint32_t place_of_tap(uint32_t channel, uint32_t product) {
+  __device__ __forceinline__ static uint32_t position_of_tap(uint32_t channel, uint32_t product) {
     return channel * kProducts + product;
   }
 
@@ -197,14 +197,14 @@ struct Col2imLanes {
         if (begin + c >= channels) break;
 #pragma unroll
         for (int q = 0; q < kProducts; q += 4) {
-          const auto pack = pack_of<float>(load_shared_whole(
+          const auto vec = vec_of<float>(load_shared_whole(
               reinterpret_cast<const uint4*>(taps + (begin + c) * kProducts + q)));
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
 #pragma unroll
             for (int p = 0; p < kParts; ++p) {
               sums[p][q + i] =
-                  multiply_add(pack.values[i], to_compute(some.values[c][p]), sums[p][q + i]);
+                  multiply_add(vec.values[i], to_compute(some.values[c][p]), sums[p][q + i]);
             }
           }
         }
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   extern __shared__ uint4 shared[];
   // By position modulo the stride: the first tap that meets it, and its distance in strides.
   __shared__ int32_t first_taps[kCol2imMostStride], steps_of_tap[kCol2imMostStride];
-  let_next_grid_start();
+  launch_dependents();
   uint32_t group = blockIdx.x;
   const uint32_t first_unit = args.unit_blocks.divmod(group);
   const uint32_t part = args.parts.divmod(group);
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     first_taps[rest] = k;
     steps_of_tap[rest] = static_cast<int32_t>(steps);
   }
-  wait_for_grid_before();
+  grid_dependency_wait();
 
   const T* const weight = static_cast<const T*>(args.weight) + group * args.weight_group +
                           first_channel * args.weight_in;
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
           load_if(weight + out * args.weight_out + c * args.weight_in + k * args.weight_tap,
                   product < products && out < args.out_channels);
       Tap* const to =
-          taps + channel % splits * split_taps + Sums::place_of_tap(channel / splits, product);
+          taps + channel % splits * split_taps + Sums::position_of_tap(channel / splits, product);
       if constexpr (std::is_same_v<Tap, T>) {
         *to = value;
       } else {
@@ -284,11 +284,11 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   const bool at_once = args.stage_channels * splits >= args.out_channels;
   const int64_t pitch = splits * args.grad_channel;
   // Four values behind each row keep threads' vectors in different banks.
-  const uint32_t row_pitch = kCol2imWarps / splits * Sums::kPlaces + 4;
+  const uint32_t row_pitch = kCol2imWarps / splits * Sums::kPositions + 4;
 #pragma unroll 1
   for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
     uint32_t image = unit;
-    const auto begin = static_cast<int32_t>(args.tiles.divmod(image) * args.tile_places);
+    const auto begin = static_cast<int32_t>(args.tiles.divmod(image) * args.tile_positions);
     // The first position of the gradient that a tap of the tile meets.
     const int32_t reach = begin + args.padding - (args.taps - 1) * args.dilation;
     const int32_t first = static_cast<int32_t>(args.step.div(
@@ -297,11 +297,11 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     const T* const rows = static_cast<const T*>(args.grad) + image * args.grad_batch +
                           int64_t{group} * args.out_channels * args.grad_channel;
     const auto ahead_of = [&](uint32_t other) {
-      const auto place = reinterpret_cast<uintptr_t>(rows + first) / sizeof(T) +
-                         static_cast<uintptr_t>(other * args.grad_channel);
-      return static_cast<int32_t>(place % Sums::kAligned);
+      const auto position = reinterpret_cast<uintptr_t>(rows + first) / sizeof(T) +
+                            static_cast<uintptr_t>(other * args.grad_channel);
+      return static_cast<int32_t>(position % Sums::kAligned);
     };
-    const int32_t at = first - ahead_of(split) + static_cast<int32_t>(row_part * Sums::kPlaces);
+    const int32_t at = first - ahead_of(split) + static_cast<int32_t>(row_part * Sums::kPositions);
     const T* const grads = rows + split * args.grad_channel;
     // Columns.
     Sums sums;
@@ -319,20 +319,20 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     }
 
     __syncthreads();
-    sums.store(made + split * Q * row_pitch + row_part * Sums::kPlaces, row_pitch);
+    sums.store(made + split * Q * row_pitch + row_part * Sums::kPositions, row_pitch);
     __syncthreads();
     // Add up and store.
-    const auto end = min(static_cast<int32_t>(args.tile_places), args.to_size - begin);
+    const auto end = min(static_cast<int32_t>(args.tile_positions), args.to_size - begin);
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                   (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;
     // Neighbouring threads take positions `every` apart: either all of them meet taps, or none.
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < args.tile_turns.divisor * args.every; i += kThreads) {
+    for (uint32_t i = threadIdx.x; i < args.tile_iterations.divisor * args.every; i += kThreads) {
       uint32_t rest_of_every = i;
-      const auto turn = static_cast<int32_t>(args.tile_turns.divmod(rest_of_every));
-      const int32_t place = turn * args.every + static_cast<int32_t>(rest_of_every);
-      if (place >= end) continue;
-      auto steps = static_cast<uint32_t>(begin + place + args.padding + args.lead_steps * step);
+      const auto iteration = static_cast<int32_t>(args.tile_iterations.divmod(rest_of_every));
+      const int32_t position = iteration * args.every + static_cast<int32_t>(rest_of_every);
+      if (position >= end) continue;
+      auto steps = static_cast<uint32_t>(begin + position + args.padding + args.lead_steps * step);
       const uint32_t rest = args.step.divmod(steps);
       const int32_t first_tap = first_taps[rest];
       const int32_t first_under =
@@ -342,7 +342,8 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
         float sum = 0;
         int32_t under = first_under;
 #pragma unroll 1
-        for (int32_t k = first_tap; k < args.taps; k += args.tap_cycle, under -= args.place_step) {
+        for (int32_t k = first_tap; k < args.taps;
+             k += args.tap_cycle, under -= args.position_step) {
           if (static_cast<uint32_t>(under) >= static_cast<uint32_t>(args.grad_size)) continue;
           const float* own =
               made + (c * static_cast<uint32_t>(args.taps) + k) * row_pitch + (under - first);
@@ -351,7 +352,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
             own += Q * row_pitch;
           }
         }
-        to[c * args.to_channel + place] = from_compute<T>(sum);
+        to[c * args.to_channel + position] = from_compute<T>(sum);
       }
     }
   }

@@ -27,19 +27,19 @@ struct Col2imArgs {
   int64_t grad_batch, grad_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap;
   int32_t grad_size, to_size, padding, dilation;
-  // Taps k and k + tap_cycle are place_step positions of the gradient apart.
-  int32_t taps, tap_cycle, place_step;
+  // Taps k and k + tap_cycle are position_step positions of the gradient apart.
+  int32_t taps, tap_cycle, position_step;
   int32_t lead_steps;                  // strides that make positions before a row non-negative
   uint32_t in_channels, out_channels;  // per group
   uint32_t part_channels;              // input channels per block
-  uint32_t tile_places;                // positions of the input per tile
+  uint32_t tile_positions;             // positions of the input per tile
   uint32_t split_shift;     // log2 of the warps that share positions and split the output channels
   uint32_t stage_channels;  // per warp, with their taps in shared memory at once
   uint32_t units;           // tiles of all images
   FastDiv unit_blocks, step, taps_div, tiles, parts;
-  // Only one in `every` positions of the input meets taps. A tile has `tile_turns` of these.
+  // Only one in `every` positions of the input meets taps. A tile has `tile_iterations` of these.
   int32_t every;
-  FastDiv tile_turns;
+  FastDiv tile_iterations;
 };
 
 // Channels this far apart are aligned alike for quads.
@@ -125,7 +125,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   // A block computes some input channels of a group and loops over tiles of all images.
   const int64_t units = p.batch * row_tiles;
   if (units >= kFar) return {};
-  const int64_t resident = int64_t{device.multiprocessors} * col2im_blocks(plan.products);
+  const int64_t resident = int64_t{device.sms} * col2im_blocks(plan.products);
   const int64_t unit_blocks = std::min(units, std::max<int64_t>(resident / (p.groups * parts), 1));
   plan.launch = launch_shape(p.groups * parts * unit_blocks, 32 * kCol2imWarps, bytes);
 
@@ -149,12 +149,12 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   args.tap_cycle = static_cast<int32_t>(tap_cycle_of(p));
   const int64_t every = std::gcd(p.stride, p.dilation);
   args.every = static_cast<int32_t>(every);
-  args.place_step = static_cast<int32_t>(p.dilation / every);
-  args.tile_turns = divide_by(ceil_div(tile, every));
+  args.position_step = static_cast<int32_t>(p.dilation / every);
+  args.tile_iterations = divide_by(ceil_div(tile, every));
   args.lead_steps = lead_steps(p);
   set_channels(args, p);
   args.part_channels = static_cast<uint32_t>(part_channels);
-  args.tile_places = static_cast<uint32_t>(tile);
+  args.tile_positions = static_cast<uint32_t>(tile);
   args.split_shift = shift_of(splits);
   args.stage_channels = static_cast<uint32_t>(stage_channels);
   args.units = static_cast<uint32_t>(units);
@@ -170,7 +170,7 @@ inline Terms Col2imPlan::terms(const Problem& p, const Device& device) const {
   const double tiles = std::ceil(static_cast<double>(args.units) / args.unit_blocks.divisor);
   const double channels = static_cast<double>(p.to.channels) / (1 << args.split_shift);
   const int64_t met = p.stride / std::gcd(p.stride, p.dilation);
-  const double added = tiles * args.tile_places * args.part_channels *
+  const double added = tiles * args.tile_positions * args.part_channels *
                        static_cast<double>(ceil_div(p.taps, met)) / 256;
   // Terms: additions per SM and per thread, multiply-adds per thread, tiles, taps.
   return {added * blocks_per_sm(launch, device), added, tiles * channels * products, tiles,

@@ -10,22 +10,22 @@ namespace gpuopt::conv1d {
 // If there is none, `tap` is not below the number of taps.
 template <typename Index>
 struct FirstTap {
-  Index tap, place;
+  Index tap, position;
 };
 
 __device__ __forceinline__ FirstTap<int64_t> find_tap(const GeneralGradientArgs& args,
                                                       int64_t reach) {
   const int64_t step = args.base.step;
-  int64_t place = reach / step, rest = reach - place * step, tap = 0;
+  int64_t position = reach / step, rest = reach - position * step, tap = 0;
   for (; rest != 0 && tap < args.first_taps; ++tap) {
-    place -= args.dilation_steps;
+    position -= args.dilation_steps;
     rest -= args.dilation_rest;
     if (rest < 0) {
-      --place;
+      --position;
       rest += step;
     }
   }
-  return {rest == 0 ? tap : args.base.taps, place};
+  return {rest == 0 ? tap : args.base.taps, position};
 }
 
 __device__ __forceinline__ FirstTap<int32_t> find_tap(const GeneralGradientArgs& args,
@@ -39,32 +39,32 @@ __device__ __forceinline__ FirstTap<int32_t> find_tap(const GeneralGradientArgs&
   uint32_t tap = whole * args.inverse;
   tap = args.cycle.divmod(tap);
   if (tap >= static_cast<uint32_t>(taps)) return {taps, 0};
-  const uint32_t place = args.step.div(from - tap * static_cast<uint32_t>(args.base.dilation));
-  return {static_cast<int32_t>(tap), static_cast<int32_t>(place) - args.lead_steps};
+  const uint32_t position = args.step.div(from - tap * static_cast<uint32_t>(args.base.dilation));
+  return {static_cast<int32_t>(tap), static_cast<int32_t>(position) - args.lead_steps};
 }
 
 // Input position i meets tap k at gradient position (i + padding - k * dilation) / stride.
-template <typename T, int kChannels, int kPlaces, typename Index>
+template <typename T, int kChannels, int kPositions, typename Index>
 __global__ void __launch_bounds__(kThreads)
     general_gradient_kernel(const __grid_constant__ GeneralGradientArgs own) {
   using C = compute_t<T>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   const GeneralArgs& args = own.base;
   ValuesLane lane;
-  if (!find_lane<kChannels, kPlaces>(lane, args)) return;
+  if (!find_lane<kChannels, kPositions>(lane, args)) return;
   const T* const from = static_cast<const T*>(args.from) + lane.image * args.from_batch +
                         int64_t{lane.group} * args.in_channels * args.from_channel;
   const T* weights[kChannels];
   find_weights(weights, lane, args);
-  C sums[kChannels][kPlaces] = {};
+  C sums[kChannels][kPositions] = {};
 #pragma unroll
-  for (int j = 0; j < kPlaces; ++j) {
-    const int64_t reach = lane.place + j * lane.place_stride + args.padding;
-    auto [tap, place] = find_tap(own, static_cast<Index>(reach));
+  for (int j = 0; j < kPositions; ++j) {
+    const int64_t reach = lane.position + j * lane.position_stride + args.padding;
+    auto [tap, position] = find_tap(own, static_cast<Index>(reach));
     for (; tap < static_cast<Index>(args.taps); tap += static_cast<Index>(own.tap_cycle)) {
-      if (place >= 0 && place < static_cast<Index>(args.from_size)) {
-        const T* value = from + place * args.from_stride;
+      if (position >= 0 && position < static_cast<Index>(args.from_size)) {
+        const T* value = from + position * args.from_stride;
         int64_t offset = tap * args.weight_tap;
         for (uint32_t c = 0; c < args.in_channels; ++c) {
           const C grad = to_compute(*value);
@@ -76,10 +76,10 @@ __global__ void __launch_bounds__(kThreads)
           offset += args.weight_in;
         }
       }
-      place -= static_cast<Index>(own.place_step);
+      position -= static_cast<Index>(own.position_step);
     }
   }
-  finish_values<T, kChannels, kPlaces>(sums, lane, args);
+  finish_values<T, kChannels, kPositions>(sums, lane, args);
 }
 
 template <typename T>

@@ -8,8 +8,8 @@ namespace gpuopt::conv1d {
 
 struct GeneralGradientArgs {
   GeneralArgs base;
-  // Taps k and k + tap_cycle meet the same positions, place_step apart in the gradient.
-  int64_t tap_cycle, place_step, first_taps;
+  // Taps k and k + tap_cycle meet the same positions, position_step apart in the gradient.
+  int64_t tap_cycle, position_step, first_taps;
   int64_t dilation_steps, dilation_rest;  // dilation = dilation_steps * step + dilation_rest
   // Only if 32 bits hold positions:
   FastDiv step, common, cycle;  // common: gcd(step, dilation)
@@ -58,7 +58,7 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
   const int64_t common = std::gcd(p.stride, p.dilation);
   args.tap_cycle = p.stride / common;
   args.first_taps = std::min(p.taps, args.tap_cycle);
-  args.place_step = p.dilation / common;
+  args.position_step = p.dilation / common;
   args.dilation_steps = p.dilation / p.stride;
   args.dilation_rest = p.dilation % p.stride;
   // The product of two numbers below tap_cycle fits into 31 bits.
@@ -67,7 +67,7 @@ inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Proble
     args.step = divide_by(p.stride);
     args.common = divide_by(common);
     args.cycle = divide_by(args.tap_cycle);
-    args.inverse = static_cast<uint32_t>(inverse_of(args.place_step, args.tap_cycle));
+    args.inverse = static_cast<uint32_t>(inverse_of(args.position_step, args.tap_cycle));
     args.lead_steps = lead_steps(p);
   }
   return plan;

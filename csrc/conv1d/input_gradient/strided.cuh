@@ -19,26 +19,26 @@ namespace gpuopt::conv1d {
 // Stores the chunk from shared memory: whole vectors, then values at the row's ends.
 template <typename T, int kTile>
 __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const uint4* made,
-                                            int32_t packs, int32_t size) {
-  constexpr int N = kPackSize<T>;
+                                            int32_t vecs, int32_t size) {
+  constexpr int N = kVecSize<T>;
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
-  const auto whole = Rows<T>::whole_packs(chunk.begin, size, packs);
+  const auto whole = Rows<T>::whole_vecs(chunk.begin, size, vecs);
 #pragma unroll 2
   for (int32_t q = whole.low + lane; q < whole.high; q += 32) {
-    store_whole(chunk.to + chunk.begin + q * N, pack_of<T>(made[q]));
+    store_whole(chunk.to + chunk.begin + q * N, vec_of<T>(made[q]));
   }
   // The vectors before and behind the whole ones.
   const int32_t q = lane < 16 ? whole.low - 1 : whole.high, i = lane % 16;
-  const int32_t place = chunk.begin + q * N + i;
-  if (i < N && static_cast<uint32_t>(q) < static_cast<uint32_t>(packs) &&
-      static_cast<uint32_t>(place) < static_cast<uint32_t>(size)) {
-    chunk.to[place] = reinterpret_cast<const T*>(made)[q * N + i];
+  const int32_t position = chunk.begin + q * N + i;
+  if (i < N && static_cast<uint32_t>(q) < static_cast<uint32_t>(vecs) &&
+      static_cast<uint32_t>(position) < static_cast<uint32_t>(size)) {
+    chunk.to[position] = reinterpret_cast<const T*>(made)[q * N + i];
   }
 }
 
 // A thread's position in the chunk and in the gradient. Both advance, by `apart` and by `rows`.
 struct GatherLane {
-  int32_t under, place, places, rows, apart;
+  int32_t under, position, positions, rows, apart;
 };
 
 // Positions that meet at most one tap of one channel. `grads` is the thread's first gradient.
@@ -46,20 +46,20 @@ template <typename T>
 __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t<T> weight,
                                               GatherLane lane, int32_t from_size) {
   using C = compute_t<T>;
-  T* to = made + lane.place;
+  T* to = made + lane.position;
 #pragma unroll 1
-  for (; lane.place < lane.places; lane.place += kStridedGradientPositions * lane.apart) {
+  for (; lane.position < lane.positions; lane.position += kStridedGradientPositions * lane.apart) {
     C products[kStridedGradientPositions];
 #pragma unroll
     for (int j = 0; j < kStridedGradientPositions; ++j) {
       const bool valid =
-          lane.place + j * lane.apart < lane.places &&
+          lane.position + j * lane.apart < lane.positions &&
           static_cast<uint32_t>(lane.under + j * lane.rows) < static_cast<uint32_t>(from_size);
       products[j] = valid ? weight * to_compute(grads[j * lane.rows]) : C(0);
     }
 #pragma unroll
     for (int j = 0; j < kStridedGradientPositions; ++j) {
-      if (lane.place + j * lane.apart < lane.places) {
+      if (lane.position + j * lane.apart < lane.positions) {
         to[j * lane.apart] = from_compute<T>(products[j]);
       }
     }
@@ -71,24 +71,25 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
 
 // All other positions: sums over all channels and every tap_cycle-th tap from `tap` on.
 template <typename T, int kTile>
-__device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* packs,
+__device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* vecs,
                                           const compute_t<T>* taps, int32_t tap, GatherLane lane,
                                           const StridedGradientArgs& own) {
   using C = compute_t<T>;
   constexpr int32_t kNowhere = INT32_MIN / 2;
   const ChunkArgs& args = own.base;
 #pragma unroll 1
-  for (; lane.place < lane.places; lane.place += kStridedGradientPositions * lane.apart) {
+  for (; lane.position < lane.positions; lane.position += kStridedGradientPositions * lane.apart) {
     C sums[kStridedGradientPositions] = {};
 #pragma unroll 1
     for (uint32_t c = 0; c < args.in_channels; ++c) {
-      const T* const grads = reinterpret_cast<const T*>(packs + c * args.warp_packs);
+      const T* const grads = reinterpret_cast<const T*>(vecs + c * args.warp_vecs);
       const C* const own_taps = taps + c * args.taps_pitch;
       const int32_t ahead = chunk.ahead(args, c) - chunk.first;
       int32_t at[kStridedGradientPositions];
 #pragma unroll
       for (int j = 0; j < kStridedGradientPositions; ++j) {
-        at[j] = lane.place + j * lane.apart < lane.places ? lane.under + j * lane.rows : kNowhere;
+        at[j] =
+            lane.position + j * lane.apart < lane.positions ? lane.under + j * lane.rows : kNowhere;
       }
 #pragma unroll 1
       for (int32_t k = tap; k < args.taps; k += own.tap_cycle) {
@@ -99,14 +100,14 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
           if (static_cast<uint32_t>(at[j]) < static_cast<uint32_t>(args.from_size)) {
             sums[j] = multiply_add(weight, to_compute(grads[at[j] + ahead]), sums[j]);
           }
-          at[j] -= own.place_step;
+          at[j] -= own.position_step;
         }
       }
     }
 #pragma unroll
     for (int j = 0; j < kStridedGradientPositions; ++j) {
-      if (lane.place + j * lane.apart < lane.places) {
-        made[lane.place + j * lane.apart] = from_compute<T>(sums[j]);
+      if (lane.position + j * lane.apart < lane.positions) {
+        made[lane.position + j * lane.apart] = from_compute<T>(sums[j]);
       }
     }
     lane.under += kStridedGradientPositions * lane.rows;
@@ -118,22 +119,22 @@ template <typename T, bool kOneProduct>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     strided_gradient_kernel(const __grid_constant__ StridedGradientArgs own) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, kTile = 32 * N;
+  constexpr int N = kVecSize<T>, kTile = 32 * N;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<1>::Barriers barriers[kChunkThreads / 32];
-  let_next_grid_start();
+  launch_dependents();
   const ChunkArgs& args = own.base;
   const uint32_t in_channels = kOneProduct ? 1 : args.in_channels;
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
   const uint32_t warp = blockIdx.x * (kChunkThreads / 32) + threadIdx.x / 32;
-  const uint32_t tap_packs = args.taps_pitch / (kPackBytes / static_cast<uint32_t>(sizeof(C)));
-  const uint32_t made_packs = args.warp_tiles * 32;
+  const uint32_t tap_vecs = args.taps_pitch / (kVecBytes / static_cast<uint32_t>(sizeof(C)));
+  const uint32_t made_vecs = args.warp_tiles * 32;
   uint4* const made =
-      shared + threadIdx.x / 32 * (made_packs + in_channels * (args.warp_packs + tap_packs));
-  uint4* const packs = made + made_packs;
-  C* const taps = reinterpret_cast<C*>(packs + in_channels * args.warp_packs);
+      shared + threadIdx.x / 32 * (made_vecs + in_channels * (args.warp_vecs + tap_vecs));
+  uint4* const vecs = made + made_vecs;
+  C* const taps = reinterpret_cast<C*>(vecs + in_channels * args.warp_vecs);
   WarpCopies<1> copies(barriers[threadIdx.x / 32]);
-  wait_for_grid_before();
+  grid_dependency_wait();
   if (warp >= args.warps) return;
 
   // Load gradients and taps.
@@ -142,20 +143,20 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   });
 #pragma unroll 1
   for (uint32_t c = 0; c < in_channels; ++c) {
-    chunk.copy(args, copies, packs + c * args.warp_packs, c, static_cast<int32_t>(args.warp_packs));
+    chunk.copy(args, copies, vecs + c * args.warp_vecs, c, static_cast<int32_t>(args.warp_vecs));
 #pragma unroll 1
     for (int32_t k = lane; k < args.taps; k += 32) {
       taps[c * args.taps_pitch + k] =
           to_compute(chunk.weight[c * args.weight_in + k * args.weight_tap]);
     }
   }
-  const int32_t places =
+  const int32_t positions =
       max(min(static_cast<int32_t>(args.warp_tiles * kTile), args.to_size - chunk.begin), 0);
-  const int32_t packs_made = (places + N - 1) / N;
+  const int32_t vecs_made = (positions + N - 1) / N;
   const auto step = static_cast<int32_t>(own.step.divisor);
   if (own.first_taps < step) {
 #pragma unroll 2
-    for (int32_t q = lane; q < packs_made; q += 32) made[q] = uint4{};
+    for (int32_t q = lane; q < vecs_made; q += 32) made[q] = uint4{};
   }
   copies.wait();
   __syncwarp();
@@ -168,18 +169,18 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
   for (; tap < own.first_taps; tap += static_cast<int32_t>(own.width.divisor)) {
     const int32_t reach = chunk.begin + args.padding - tap * own.dilation;
     const int32_t under = own.steps_to(reach) + static_cast<int32_t>(row);
-    const GatherLane gather{under, under * step - reach, places, own.rows, own.rows * step};
+    const GatherLane gather{under, under * step - reach, positions, own.rows, own.rows * step};
     T* const to = reinterpret_cast<T*>(made);
     if constexpr (kOneProduct) {
-      const T* const grads = reinterpret_cast<const T*>(packs) + chunk.ahead(args, 0) - chunk.first;
+      const T* const grads = reinterpret_cast<const T*>(vecs) + chunk.ahead(args, 0) - chunk.first;
       make_products(to, grads + under, taps[tap], gather, args.from_size);
     } else {
-      make_sums(to, chunk, packs, taps, tap, gather, own);
+      make_sums(to, chunk, vecs, taps, tap, gather, own);
     }
   }
   __syncwarp();
   // Store.
-  write_chunk(chunk, made, packs_made, args.to_size);
+  write_chunk(chunk, made, vecs_made, args.to_size);
 }
 
 template <typename T>

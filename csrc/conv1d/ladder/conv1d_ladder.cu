@@ -14,7 +14,7 @@ struct Tiles {
   int64_t of_row, first;
 };
 
-// A block's tile: its row, and the place in it of the tile's first value.
+// A block's tile: its row, and the position in it of the tile's first value.
 struct Tile {
   const float* in;
   float* out;
@@ -28,20 +28,20 @@ __device__ Tile own_tile(const LadderProblem& problem, const Tiles& tiles, int o
 }
 
 // Beside a row are zeros. They are multiplied as any value, as by the production operator.
-__device__ float value_at(const float* row, int64_t place, int64_t size) {
-  return place >= 0 && place < size ? row[place] : 0.f;
+__device__ float value_at(const float* row, int64_t position, int64_t size) {
+  return position >= 0 && position < size ? row[position] : 0.f;
 }
 
 // [global_memory]
 __global__ void global_memory(LadderProblem problem, Tiles tiles) {
   const Tile tile = own_tile(problem, tiles, kThreads);
-  const int64_t place = tile.begin + threadIdx.x;
-  if (place >= problem.size) return;
+  const int64_t position = tile.begin + threadIdx.x;
+  if (position >= problem.size) return;
   float sum = 0.f;
   for (int64_t k = 0; k < problem.taps; ++k) {
-    sum += problem.weight[k] * value_at(tile.in, place + k - problem.taps / 2, problem.size);
+    sum += problem.weight[k] * value_at(tile.in, position + k - problem.taps / 2, problem.size);
   }
-  tile.out[place] = sum;
+  tile.out[position] = sum;
 }
 // [global_memory]
 
@@ -50,14 +50,14 @@ __constant__ float constant_weight[kMostTaps];
 
 __global__ void constant_taps(LadderProblem problem, Tiles tiles) {
   const Tile tile = own_tile(problem, tiles, kThreads);
-  const int64_t place = tile.begin + threadIdx.x;
-  if (place >= problem.size) return;
+  const int64_t position = tile.begin + threadIdx.x;
+  if (position >= problem.size) return;
   const int taps = static_cast<int>(problem.taps);
   float sum = 0.f;
   for (int k = 0; k < taps; ++k) {
-    sum += constant_weight[k] * value_at(tile.in, place + k - taps / 2, problem.size);
+    sum += constant_weight[k] * value_at(tile.in, position + k - taps / 2, problem.size);
   }
-  tile.out[place] = sum;
+  tile.out[position] = sum;
 }
 // [constant_taps]
 
@@ -65,16 +65,16 @@ __global__ void constant_taps(LadderProblem problem, Tiles tiles) {
 __global__ void shared_tile(LadderProblem problem, Tiles tiles) {
   __shared__ float values[kThreads + kMostTaps - 1];
   const Tile tile = own_tile(problem, tiles, kThreads);
-  const int64_t place = tile.begin + threadIdx.x;
+  const int64_t position = tile.begin + threadIdx.x;
   const int own = static_cast<int>(threadIdx.x), taps = static_cast<int>(problem.taps);
   for (int i = own; i < kThreads + taps - 1; i += kThreads) {
     values[i] = value_at(tile.in, tile.begin + i - taps / 2, problem.size);
   }
   __syncthreads();
-  if (place >= problem.size) return;
+  if (position >= problem.size) return;
   float sum = 0.f;
   for (int k = 0; k < taps; ++k) sum += constant_weight[k] * values[own + k];
-  tile.out[place] = sum;
+  tile.out[position] = sum;
 }
 // [shared_tile]
 
@@ -82,11 +82,11 @@ __global__ void shared_tile(LadderProblem problem, Tiles tiles) {
 __global__ void cached_halo(LadderProblem problem, Tiles tiles) {
   __shared__ float values[kThreads];
   const Tile tile = own_tile(problem, tiles, kThreads);
-  const int64_t place = tile.begin + threadIdx.x;
+  const int64_t position = tile.begin + threadIdx.x;
   const int own = static_cast<int>(threadIdx.x), taps = static_cast<int>(problem.taps);
-  values[own] = value_at(tile.in, place, problem.size);
+  values[own] = value_at(tile.in, position, problem.size);
   __syncthreads();
-  if (place >= problem.size) return;
+  if (position >= problem.size) return;
   float sum = 0.f;
   for (int k = 0; k < taps; ++k) {
     const int i = own + k - taps / 2;
@@ -94,36 +94,36 @@ __global__ void cached_halo(LadderProblem problem, Tiles tiles) {
     sum += constant_weight[k] *
            (is_halo ? value_at(tile.in, tile.begin + i, problem.size) : values[i]);
   }
-  tile.out[place] = sum;
+  tile.out[position] = sum;
 }
 // [cached_halo]
 
 // [register_window]
 constexpr int kOutputs = 8;  // of a thread
 
-// The values from `place` on, whose address is a multiple of 16 bytes.
-__device__ void load_four(float* to, const float* row, int64_t place, int64_t size) {
-  if (place >= 0 && place + 4 <= size) {
-    const Pack<float, 4> pack = load_pack<float, 4>(row + place);
+// The values from `position` on, whose address is a multiple of 16 bytes.
+__device__ void load_four(float* to, const float* row, int64_t position, int64_t size) {
+  if (position >= 0 && position + 4 <= size) {
+    const Vec<float, 4> vec = load_vec<float, 4>(row + position);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) to[i] = pack.values[i];
+    for (int i = 0; i < 4; ++i) to[i] = vec.values[i];
   } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) to[i] = value_at(row, place + i, size);
+    for (int i = 0; i < 4; ++i) to[i] = value_at(row, position + i, size);
   }
 }
 
-// Four taps at a time, and four values that are loaded before the taps come to them. At `place` a
-// pack begins, and kSkipped values after it those under the first tap: a template argument, as a
-// variable can't index registers.
+// Four taps at a time, and four values that are loaded before the taps come to them. At `position`
+// a vector begins, and kSkipped values after it those under the first tap: a template argument, as
+// a variable can't index registers.
 template <int kSkipped>
-__device__ void slide(float (&sums)[kOutputs], const float* row, int64_t place, int64_t size,
+__device__ void slide(float (&sums)[kOutputs], const float* row, int64_t position, int64_t size,
                       int taps) {
   float window[kOutputs + 8];
 #pragma unroll
-  for (int i = 0; i < kOutputs + 4; i += 4) load_four(window + i, row, place + i, size);
+  for (int i = 0; i < kOutputs + 4; i += 4) load_four(window + i, row, position + i, size);
   for (int k = 0; k < taps; k += 4) {
-    load_four(window + kOutputs + 4, row, place + k + kOutputs + 4, size);
+    load_four(window + kOutputs + 4, row, position + k + kOutputs + 4, size);
 #pragma unroll
     for (int next = 0; next < 4; ++next) {
       if (k + next < taps) {  // never a tap of 0 instead, which infinite values would make NaN
@@ -140,27 +140,27 @@ __device__ void slide(float (&sums)[kOutputs], const float* row, int64_t place, 
 
 __global__ void register_window(LadderProblem problem, Tiles tiles) {
   const Tile tile = own_tile(problem, tiles, kThreads * kOutputs);
-  const int64_t place = tile.begin + threadIdx.x * kOutputs;
-  if (place >= problem.size) return;
+  const int64_t position = tile.begin + threadIdx.x * kOutputs;
+  if (position >= problem.size) return;
   const int taps = static_cast<int>(problem.taps);
-  // Rows may begin anywhere: the packs that hold the window's values are the same for all of a
+  // Rows may begin anywhere: the vectors that hold the window's values are the same for all of a
   // row's threads.
   const auto skipped =
       static_cast<unsigned>(reinterpret_cast<uintptr_t>(tile.in) / sizeof(float) - taps / 2) % 4;
-  const int64_t first = place - taps / 2 - skipped;
+  const int64_t first = position - taps / 2 - skipped;
   float sums[kOutputs] = {};
   if (skipped == 0) slide<0>(sums, tile.in, first, problem.size, taps);
   if (skipped == 1) slide<1>(sums, tile.in, first, problem.size, taps);
   if (skipped == 2) slide<2>(sums, tile.in, first, problem.size, taps);
   if (skipped == 3) slide<3>(sums, tile.in, first, problem.size, taps);
-  float* out = tile.out + place;
-  if (reinterpret_cast<uintptr_t>(out) % 16 == 0 && place + kOutputs <= problem.size) {
-    store_whole(out, Pack<float, 4>{sums[0], sums[1], sums[2], sums[3]});
-    store_whole(out + 4, Pack<float, 4>{sums[4], sums[5], sums[6], sums[7]});
+  float* out = tile.out + position;
+  if (reinterpret_cast<uintptr_t>(out) % 16 == 0 && position + kOutputs <= problem.size) {
+    store_whole(out, Vec<float, 4>{sums[0], sums[1], sums[2], sums[3]});
+    store_whole(out + 4, Vec<float, 4>{sums[4], sums[5], sums[6], sums[7]});
   } else {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) {
-      if (place + i < problem.size) out[i] = sums[i];
+      if (position + i < problem.size) out[i] = sums[i];
     }
   }
 }

@@ -15,16 +15,16 @@ namespace {
 std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
                          const OptionalTensor& bias, const OptionalTensor& grad_output,
                          int64_t stride, int64_t padding, int64_t dilation, int64_t groups,
-                         std::string_view what, int64_t multiprocessors) {
+                         std::string_view what, int64_t sms) {
   const PathCall call("gpuopt_ladder::conv1d_paths", input, weight, bias, grad_output, stride,
                       padding, dilation, groups, what);
   TORCH_CHECK_VALUE(
-      multiprocessors >= 1 && multiprocessors <= 1 << 20,
+      sms >= 1 && sms <= 1 << 20,
       "gpuopt_ladder::conv1d_paths: multiprocessors must be that of a GPU: expected 1 "
       "to 1048576, got ",
-      multiprocessors);
+      sms);
   Device device;
-  device.multiprocessors = static_cast<int>(multiprocessors);
+  device.sms = static_cast<int>(sms);
   std::ostringstream lines;
   lines << plan(call.problem, call.pass, device).name();
   for_each_path(call.problem, call.pass, device, [&](const auto& path, const Problem& laid) {

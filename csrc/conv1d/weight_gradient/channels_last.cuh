@@ -8,13 +8,13 @@ namespace gpuopt::conv1d {
 
 // Gradients of up to kTaps taps, of stride 1 and without dilation.
 template <typename T, int kTaps>
-__global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), kTaps))
+__global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kTaps))
     weight_channels_last_kernel(const __grid_constant__ WeightChannelsLastArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, kWarps = kChunkThreads / 32;
+  constexpr int N = kVecSize<T>, kWarps = kChunkThreads / 32;
   constexpr int U = 4;  // positions whose loads are in flight together
   __shared__ C shared_sums[kWarps][32][N + 1];
-  let_next_grid_start();
+  launch_dependents();
   const WeightArgs& base = args.base;
   uint32_t tile = blockIdx.x;
   const uint32_t split = base.splits.divmod(tile);
@@ -22,26 +22,26 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
   const uint32_t taps = min(base.taps - first_tap, static_cast<uint32_t>(kTaps));
   const uint32_t width = 1u << args.width_shift, rows = kChunkThreads >> args.width_shift;
   const uint32_t row = threadIdx.x >> args.width_shift;
-  const uint32_t pack = tile * width + (threadIdx.x & (width - 1));
-  wait_for_grid_before();
+  const uint32_t vec = tile * width + (threadIdx.x & (width - 1));
+  grid_dependency_wait();
 
   C sums[kTaps][N] = {};
-  if (pack < args.packs) {
-    const T* const from = static_cast<const T*>(base.from) + int64_t{pack} * N;
-    const T* const grad = static_cast<const T*>(base.grad) + int64_t{pack} * N;
+  if (vec < args.vecs) {
+    const T* const from = static_cast<const T*>(base.from) + int64_t{vec} * N;
+    const T* const grad = static_cast<const T*>(base.grad) + int64_t{vec} * N;
     const int64_t offset = int64_t{first_tap} - base.padding;
     for (uint32_t part = split * rows + row; part < args.parts;
          part += base.splits.divisor * rows) {
       uint32_t image = part;
       const int64_t begin = int64_t{args.row_parts.divmod(image)} * kPartPositions;
-      const auto places =
+      const auto positions =
           static_cast<int32_t>(min(base.grad_size - begin, int64_t{kPartPositions}));
       const T* const own_from = from + image * base.from_batch;
       const T* own_grad = grad + image * base.grad_batch + begin * base.grad_stride;
       int64_t under = begin + offset;  // the first tap
-      const auto load = [&](int64_t place) {
-        const bool valid = static_cast<uint64_t>(place) < static_cast<uint64_t>(base.from_size);
-        return valid ? *reinterpret_cast<const uint4*>(own_from + place * base.from_stride)
+      const auto load = [&](int64_t position) {
+        const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(base.from_size);
+        return valid ? *reinterpret_cast<const uint4*>(own_from + position * base.from_stride)
                      : uint4{};
       };
       // The inputs under the taps of U positions.
@@ -50,23 +50,23 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
       for (int k = 0; k < kTaps - 1; ++k) window[k] = load(under + k);
       // Load and multiply.
 #pragma unroll 1
-      for (int32_t place = 0; place < places; place += U) {
+      for (int32_t position = 0; position < positions; position += U) {
         uint4 grads[U];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-          const bool valid = place + u < places;
+          const bool valid = position + u < positions;
           grads[u] = *reinterpret_cast<const uint4*>(own_grad + (valid ? u : 0) * base.grad_stride);
           window[kTaps - 1 + u] = load(under + kTaps - 1 + u);
         }
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-          if (place + u < places) {
+          if (position + u < positions) {
             C own[N];
-            widen<T>(own, pack_of<T>(grads[u]));
+            widen<T>(own, vec_of<T>(grads[u]));
 #pragma unroll
             for (int k = 0; k < kTaps; ++k) {
               C values[N];
-              widen<T>(values, pack_of<T>(window[u + k]));
+              widen<T>(values, vec_of<T>(window[u + k]));
 #pragma unroll
               for (int i = 0; i < N; ++i) sums[k][i] = multiply_add(own[i], values[i], sums[k][i]);
             }
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kChunkThreads, weight_pack_blocks(sizeof(T), k
     for (uint32_t value = threadIdx.x; value < width * N; value += kChunkThreads) {
       const uint32_t lane = value / N, i = value % N;
       const uint32_t channel = (tile * width + lane) * N + i;
-      if (channel >= args.packs * N) break;
+      if (channel >= args.vecs * N) break;
       C sum = shared_sums[0][lane][i];
 #pragma unroll
       for (int warp = 1; warp < kWarps; ++warp) sum += shared_sums[warp][lane][i];

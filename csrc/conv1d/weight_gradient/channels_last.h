@@ -9,11 +9,11 @@ namespace gpuopt::conv1d {
 constexpr int kPartPositions = 128;  // positions per part of a row
 
 // Blocks per SM, limited by registers.
-constexpr int weight_pack_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
+constexpr int weight_vec_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
 
 struct WeightChannelsLastArgs {
   WeightArgs base;
-  uint32_t packs;  // of all channels
+  uint32_t vecs;  // of all channels
   // A row of threads has 2^width_shift vectors side by side. A block has several such rows.
   uint32_t width_shift;
   uint32_t parts;     // parts of all rows, over which a row of threads loops
@@ -37,17 +37,17 @@ struct WeightChannelsLastPlan {
     WeightChannelsLastPlan plan;
     plan.taps = p.taps <= 4 ? 4 : 8;
     const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
-    const int64_t packs = p.groups / (kAccessBytes / item_of(p));
+    const int64_t vecs = p.groups / (kAccessBytes / item_of(p));
     int64_t width = 1;
-    while (width < 32 && width < packs) width *= 2;
-    const int64_t tiles = ceil_div(packs, width), parts = p.batch * row_parts;
-    const int64_t all = device.multiprocessors * weight_pack_blocks(item_of(p), plan.taps);
+    while (width < 32 && width < vecs) width *= 2;
+    const int64_t tiles = ceil_div(vecs, width), parts = p.batch * row_parts;
+    const int64_t all = device.sms * weight_vec_blocks(item_of(p), plan.taps);
     const int64_t splits =
         splits_of(all, tiles * tap_parts, ceil_div(parts, kChunkThreads / width));
     if (!fits_grid(tiles * tap_parts * splits)) return {};
     plan.launch = launch_shape(tiles * tap_parts * splits, kChunkThreads);
     plan.args.base = weight_args(p, splits, tap_parts, tiles);
-    plan.args.packs = static_cast<uint32_t>(packs);
+    plan.args.vecs = static_cast<uint32_t>(vecs);
     plan.args.width_shift = shift_of(width);
     plan.args.parts = static_cast<uint32_t>(parts);
     plan.args.row_parts = divide_by(row_parts);

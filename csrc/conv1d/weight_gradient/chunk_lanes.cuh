@@ -9,10 +9,10 @@ namespace gpuopt::conv1d {
 template <typename T, int kTaps>
 class LaneSums {
   using C = compute_t<T>;
-  static constexpr int N = kPackSize<T>;
+  static constexpr int N = kVecSize<T>;
 
  public:
-  static constexpr int kTile = 2 * kSecondPack * N;
+  static constexpr int kTile = 2 * kSecondVec * N;
   static constexpr bool kMasks = true;
 
   struct Scratch {
@@ -21,26 +21,26 @@ class LaneSums {
   };
 
   __device__ __forceinline__ void add(const uint4* input, const uint4* grads, int32_t ahead,
-                                      int32_t place, int32_t size, uint32_t taps, uint32_t) {
+                                      int32_t position, int32_t size, uint32_t taps, uint32_t) {
     const uint32_t lane = threadIdx.x % 32;
     input += lane;
     grads += lane;
     with_ahead<T>(ahead, [&](auto constant) {
       constexpr int kAhead = decltype(constant)::value;
-      if (place >= 0 && place <= size - kTile) {
-        add_packs<kAhead>(input, grads, taps, [](int, int) { return true; });
+      if (position >= 0 && position <= size - kTile) {
+        add_vecs<kAhead>(input, grads, taps, [](int, int) { return true; });
       } else {
         // Missing positions are skipped: 0 times an infinite value is NaN.
-        const int32_t first = place + static_cast<int32_t>(lane) * N;
-        add_packs<kAhead>(input, grads, taps, [&](int half, int i) {
-          return static_cast<uint32_t>(first + half * kSecondPack * N + i) <
+        const int32_t first = position + static_cast<int32_t>(lane) * N;
+        add_vecs<kAhead>(input, grads, taps, [&](int half, int i) {
+          return static_cast<uint32_t>(first + half * kSecondVec * N + i) <
                  static_cast<uint32_t>(size);
         });
       }
     });
   }
 
-  __device__ __forceinline__ void turn(Scratch&, int32_t, bool, uint32_t, uint32_t) const {}
+  __device__ __forceinline__ void iteration(Scratch&, int32_t, bool, uint32_t, uint32_t) const {}
 
   __device__ __forceinline__ void finish(Scratch& scratch) {
     static_assert(kTaps <= 32);
@@ -52,22 +52,22 @@ class LaneSums {
  private:
   // Multiplies two gradient vectors with a ring of three input vectors for each, see Windows.
   template <int kAhead, typename Valid>
-  __device__ __forceinline__ void add_packs(const uint4* input, const uint4* grads, uint32_t taps,
-                                            const Valid& valid) {
+  __device__ __forceinline__ void add_vecs(const uint4* input, const uint4* grads, uint32_t taps,
+                                           const Valid& valid) {
     C own[2][N], ring[2][3 * N];
     const auto read = [&](int i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const auto pack = pack_of<T>(load_shared_whole(input + half * kSecondPack + i));
+        const auto vec = vec_of<T>(load_shared_whole(input + half * kSecondVec + i));
 #pragma unroll
-        for (int j = 0; j < N; ++j) ring[half][i % 3 * N + j] = pack.values[j];
+        for (int j = 0; j < N; ++j) ring[half][i % 3 * N + j] = vec.values[j];
       }
     };
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const auto pack = pack_of<T>(load_shared_whole(grads + half * kSecondPack));
+      const auto vec = vec_of<T>(load_shared_whole(grads + half * kSecondVec));
 #pragma unroll
-      for (int j = 0; j < N; ++j) own[half][j] = pack.values[j];
+      for (int j = 0; j < N; ++j) own[half][j] = vec.values[j];
     }
     read(0);
     read(1);

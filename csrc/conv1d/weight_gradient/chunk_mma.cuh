@@ -28,8 +28,8 @@ class MatrixSums {
     const uint32_t used = used_matrices(ahead, taps, dilation);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     const uint32_t lane = threadIdx.x % 32;
-    const auto address_of = [](const uint4* packs) {
-      return static_cast<uint32_t>(__cvta_generic_to_shared(packs));
+    const auto address_of = [](const uint4* vecs) {
+      return static_cast<uint32_t>(__cvta_generic_to_shared(vecs));
     };
     uint32_t b[2];
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
@@ -42,7 +42,7 @@ class MatrixSums {
         uint32_t a[4];
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                     : "r"(address + m * 2 * kPackBytes));
+                     : "r"(address + m * 2 * kVecBytes));
         multiply_add_matrices<T>(sums_[m], a, b);
       }
     }
@@ -61,8 +61,8 @@ class MatrixSums {
   }
 
   // Diagonals depend on `ahead` and are summed before it changes.
-  __device__ __forceinline__ void turn(Scratch& scratch, int32_t ahead, bool changes, uint32_t taps,
-                                       uint32_t dilation) {
+  __device__ __forceinline__ void iteration(Scratch& scratch, int32_t ahead, bool changes,
+                                            uint32_t taps, uint32_t dilation) {
     if (!changes) return;
 #pragma unroll
     for (int m = 0; m < kMatrices; ++m) {

@@ -21,8 +21,8 @@ struct WeightChunk {
 //   kTile               positions per tile
 //   kMasks              whether missing positions are skipped
 //   Scratch             the warp's own shared memory
-//   add(input, grads, ahead, place, size, taps, dilation)
-//                       adds a tile, which begins at `place` of a row of `size` values
+//   add(input, grads, ahead, position, size, taps, dilation)
+//                       adds a tile, which begins at `position` of a row of `size` values
 //   turn(scratch, ahead, changes, taps, dilation)
 //                       ends a chunk; `changes`: the next one has another `ahead`, or there is none
 //   finish(scratch)     leaves the sum of tap i in scratch.sum(i)
@@ -30,10 +30,10 @@ template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
     weight_chunks_kernel(const __grid_constant__ WeightChunkArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, kTilePacks = Sums::kTile / N;
+  constexpr int N = kVecSize<T>, kTileVecs = Sums::kTile / N;
   extern __shared__ uint4 shared[];
   __shared__ WarpCopies<2>::Barriers barriers[kWeightWarps];
-  let_next_grid_start();
+  launch_dependents();
   const WeightArgs& base = args.base;
   uint32_t out_channel = blockIdx.x;
   const uint32_t split = base.splits.divmod(out_channel);
@@ -42,13 +42,13 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   const uint32_t group = out_channel / base.out_channels;
   const uint32_t taps = min(base.taps - first_tap, args.tap_count);
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const uint32_t grad_packs = args.chunk_tiles * kTilePacks;
-  const uint32_t stage_packs = grad_packs + args.input_packs;
-  uint4* const stages = shared + warp * 2 * stage_packs;
+  const uint32_t grad_vecs = args.chunk_tiles * kTileVecs;
+  const uint32_t stage_vecs = grad_vecs + args.input_vecs;
+  uint4* const stages = shared + warp * 2 * stage_vecs;
   auto* const scratch =
-      reinterpret_cast<typename Sums::Scratch*>(shared + blockDim.x / 32 * 2 * stage_packs);
+      reinterpret_cast<typename Sums::Scratch*>(shared + blockDim.x / 32 * 2 * stage_vecs);
   WarpCopies<2> copies(barriers[warp]);
-  wait_for_grid_before();
+  grid_dependency_wait();
 
   const T* const from = static_cast<const T*>(base.from) +
                         (int64_t{group} * base.in_channels + in_channel) * base.from_channel;
@@ -63,28 +63,27 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
     WeightChunk<T> chunk;
     chunk.grads = grad + image * base.grad_batch;
     chunk.from = from + image * base.from_batch;
-    chunk.begin = static_cast<int32_t>(part * grad_packs * N) -
+    chunk.begin = static_cast<int32_t>(part * grad_vecs * N) -
                   static_cast<int32_t>(reinterpret_cast<uintptr_t>(chunk.grads) / sizeof(T) % N);
     chunk.ahead = static_cast<int32_t>(
         reinterpret_cast<uintptr_t>(chunk.from + chunk.begin + offset) / sizeof(T) % N);
     return chunk;
   };
   const auto copy_row = [&](uint32_t stage, const Rows<T>& rows, uint4* to, const T* row,
-                            int32_t begin, int32_t size, uint32_t packs) {
-    const auto whole = rows.whole_packs(begin, size, static_cast<int32_t>(packs));
+                            int32_t begin, int32_t size, uint32_t vecs) {
+    const auto whole = rows.whole_vecs(begin, size, static_cast<int32_t>(vecs));
     copies.copy(to + whole.low, reinterpret_cast<const uint4*>(row + begin) + whole.low,
                 whole.high - whole.low, stage);
-    rows.fill_edges(whole, row, begin, size, static_cast<int32_t>(packs),
-                    static_cast<int32_t>(lane), 32,
-                    [&](int32_t q, const uint4& pack) { to[q] = pack; });
+    rows.fill_edges(whole, row, begin, size, static_cast<int32_t>(vecs), static_cast<int32_t>(lane),
+                    32, [&](int32_t q, const uint4& vec) { to[q] = vec; });
   };
   const auto copy = [&](const WeightChunk<T>& chunk, uint32_t stage) {
-    uint4* const to = stages + stage * stage_packs;
-    copy_row(stage, {base.grad_first_pack, base.grad_last_pack}, to, chunk.grads, chunk.begin,
-             grad_size, grad_packs);
-    copy_row(stage, {base.from_first_pack, base.from_last_pack}, to + grad_packs, chunk.from,
+    uint4* const to = stages + stage * stage_vecs;
+    copy_row(stage, {base.grad_first_vec, base.grad_last_vec}, to, chunk.grads, chunk.begin,
+             grad_size, grad_vecs);
+    copy_row(stage, {base.from_first_vec, base.from_last_vec}, to + grad_vecs, chunk.from,
              chunk.begin + offset - chunk.ahead, static_cast<int32_t>(base.from_size),
-             args.input_packs);
+             args.input_vecs);
   };
 
   // Multiply.
@@ -93,24 +92,24 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
   WeightChunk<T> next = chunk_of(min(index, args.chunks - 1));
   if (index < args.chunks) copy(next, 0);
 #pragma unroll 1
-  for (uint32_t turn = 0; index < args.chunks; ++turn) {
+  for (uint32_t iteration = 0; index < args.chunks; ++iteration) {
     const WeightChunk<T> chunk = next;
-    const uint32_t stage = turn % 2;
+    const uint32_t stage = iteration % 2;
     index += base.splits.divisor * warps;
     const bool last = index >= args.chunks;
     if (!last) {
       next = chunk_of(index);
       copy(next, stage ^ 1);
     }
-    copies.wait(stage, turn / 2 % 2);
+    copies.wait(stage, iteration / 2 % 2);
     __syncwarp();
-    const uint4* const packs = stages + stage * stage_packs;
+    const uint4* const vecs = stages + stage * stage_vecs;
 #pragma unroll 1
     for (uint32_t tile = 0; tile < args.chunk_tiles; ++tile) {
-      sums.add(packs + grad_packs + tile * kTilePacks, packs + tile * kTilePacks, chunk.ahead,
+      sums.add(vecs + grad_vecs + tile * kTileVecs, vecs + tile * kTileVecs, chunk.ahead,
                chunk.begin + static_cast<int32_t>(tile) * Sums::kTile, grad_size, taps, dilation);
     }
-    sums.turn(scratch[warp], chunk.ahead, last || next.ahead != chunk.ahead, taps, dilation);
+    sums.iteration(scratch[warp], chunk.ahead, last || next.ahead != chunk.ahead, taps, dilation);
     copies.release();
   }
   sums.finish(scratch[warp]);
@@ -127,11 +126,11 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
            group_of_warps += base.splits.divisor * warps) {
         for (uint32_t i = group_of_warps; i < min(group_of_warps + warps, args.chunks); ++i) {
           const WeightChunk<T> chunk = chunk_of(i);
-          const int32_t end = min(chunk.begin + static_cast<int32_t>(grad_packs) * N, grad_size);
-          for (int32_t place = max(chunk.begin, 0); place < end; ++place) {
-            const int64_t under = int64_t{place} + offset + tap * dilation;
+          const int32_t end = min(chunk.begin + static_cast<int32_t>(grad_vecs) * N, grad_size);
+          for (int32_t position = max(chunk.begin, 0); position < end; ++position) {
+            const int64_t under = int64_t{position} + offset + tap * dilation;
             const bool valid = static_cast<uint64_t>(under) < static_cast<uint64_t>(base.from_size);
-            sum = multiply_add(to_compute(chunk.grads[place]),
+            sum = multiply_add(to_compute(chunk.grads[position]),
                                valid ? to_compute(chunk.from[under]) : C(0), sum);
           }
         }

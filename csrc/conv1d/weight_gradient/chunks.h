@@ -17,7 +17,7 @@ struct WeightChunkArgs {
   WeightArgs base;
   uint32_t chunks;       // in all; a warp loops over them
   uint32_t chunk_tiles;  // of Sums::kTile positions, per chunk
-  uint32_t input_packs;  // per chunk
+  uint32_t input_vecs;   // per chunk
   uint32_t tap_count;    // per block
   FastDiv row_chunks;
 };
@@ -56,16 +56,16 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   const int64_t chunk_tiles =
       ceil_div(tiles, ceil_div<int64_t>(tiles, (2 << 10) / (outputs * item)));
   const int64_t row_chunks = ceil_div(tiles, chunk_tiles), chunks = p.batch * row_chunks;
-  const int64_t grad_packs = chunk_tiles * outputs / values;
-  const int64_t input_packs =
-      grad_packs + (half ? 2 * products - 1 : ceil_div<int64_t>(products, values) + 1);
+  const int64_t grad_vecs = chunk_tiles * outputs / values;
+  const int64_t input_vecs =
+      grad_vecs + (half ? 2 * products - 1 : ceil_div<int64_t>(products, values) + 1);
   const int64_t warp_bytes =
-      2 * (grad_packs + input_packs) * kAccessBytes + products * (half ? 16 * 8 * 4 : item);
+      2 * (grad_vecs + input_vecs) * kAccessBytes + products * (half ? 16 * 8 * 4 : item);
   // With many pairs of channels, a block per pair fills the device. With fewer, sums are split.
   const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
   const int64_t most_shared = weight_shared_bytes(device), fitting = most_shared / warp_bytes;
   if (fitting < 4 || chunks >= kFar) return {};
-  const int64_t all = device.multiprocessors * kChunkSums;
+  const int64_t all = device.sms * kChunkSums;
   const int64_t warps =
       std::clamp<int64_t>(all / pairs, 4, std::min<int64_t>(kWeightWarps, fitting));
   const int64_t splits = splits_of(all / warps, pairs, ceil_div(chunks, warps));
@@ -77,7 +77,7 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   plan.args.base = weight_args(p, splits, tap_parts);
   plan.args.chunks = static_cast<uint32_t>(chunks);
   plan.args.chunk_tiles = static_cast<uint32_t>(chunk_tiles);
-  plan.args.input_packs = static_cast<uint32_t>(input_packs);
+  plan.args.input_vecs = static_cast<uint32_t>(input_vecs);
   plan.args.tap_count = static_cast<uint32_t>(taps);
   plan.args.row_chunks = divide_by(row_chunks);
   return plan;

@@ -13,13 +13,13 @@ __global__ void __launch_bounds__(kThreads)
     weight_general_kernel(const __grid_constant__ WeightArgs args) {
   using C = compute_t<T>;
   constexpr int K = kTaps;
-  let_next_grid_start();
+  launch_dependents();
   uint32_t group = blockIdx.x;
   const uint32_t split = args.splits.divmod(group);
   const uint32_t first_tap = args.tap_parts.divmod(group) * K;
   const uint32_t in_channel = args.in_parts.divmod(group);
   const uint32_t channel = args.out_parts.divmod(group) * kChannels;
-  wait_for_grid_before();
+  grid_dependency_wait();
   const T* const from = static_cast<const T*>(args.from) +
                         (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
   const T* const grad = static_cast<const T*>(args.grad) +
@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(kThreads)
   WeightUnit unit(args, int64_t{split} * kThreads + threadIdx.x,
                   int64_t{args.splits.divisor} * kThreads);
   for (; unit.left > 0; unit.move_on(args)) {
-    const int64_t image = unit.image, place = unit.place;
-    const T* const grads = grad + image * args.grad_batch + place * args.grad_stride;
+    const int64_t image = unit.image, position = unit.position;
+    const T* const grads = grad + image * args.grad_batch + position * args.grad_stride;
     C own[kChannels];
 #pragma unroll
     for (int m = 0; m < kChannels; ++m) {
@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(kThreads)
       own[m] = to_compute(grads[valid ? m * args.grad_channel : 0]);
     }
     C values[K];
-    load_under(values, args, from + image * args.from_batch, place * args.step + offset, first_tap);
+    load_under(values, args, from + image * args.from_batch, position * args.step + offset,
+               first_tap);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
 #pragma unroll
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   using C = compute_t<T>;
   constexpr int K = kWeightTaps, kRows = kThreads / 32;
   __shared__ C shared_sums[kRows][32][K + 1];
-  let_next_grid_start();
+  launch_dependents();
   uint32_t part = blockIdx.x;
   const uint32_t split = args.splits.divmod(part);
   const uint32_t first_tap = args.tap_parts.divmod(part) * K;
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t lane = threadIdx.x % 32, y = threadIdx.x / 32;
   const uint32_t channel = part * 32 + lane;
   const auto channels = static_cast<uint32_t>(args.weights / args.in_channels / args.taps);
-  wait_for_grid_before();
+  grid_dependency_wait();
   C sums[K] = {};
   if (channel < channels) {
     const uint32_t group = channel / args.out_channels;
@@ -81,10 +82,10 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t offset = int64_t{first_tap} * args.dilation - args.padding;
     WeightUnit unit(args, int64_t{split} * kRows + y, int64_t{args.splits.divisor} * kRows);
     for (; unit.left > 0; unit.move_on(args)) {
-      const int64_t image = unit.image, place = unit.place;
-      const C own = to_compute(grad[image * args.grad_batch + place * args.grad_stride]);
+      const int64_t image = unit.image, position = unit.position;
+      const C own = to_compute(grad[image * args.grad_batch + position * args.grad_stride]);
       C values[K];
-      load_under(values, args, from + image * args.from_batch, place * args.step + offset,
+      load_under(values, args, from + image * args.from_batch, position * args.step + offset,
                  first_tap);
 #pragma unroll
       for (int k = 0; k < K; ++k) sums[k] = multiply_add(own, values[k], sums[k]);

@@ -27,7 +27,7 @@ struct WeightGeneralPlan {
     const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
     const int64_t pairs = p.groups * tiles * p.from.channels * tap_parts;
     const int64_t splits =
-        splits_of(device.multiprocessors * kWeightBlocks, pairs,
+        splits_of(device.sms * kWeightBlocks, pairs,
                   ceil_div<int64_t>(p.batch * p.to.size, kThreads) / kWeightUnits);
     if (!fits_grid(pairs * splits)) return {};
     plan.launch = launch_shape(pairs * splits, kThreads);
@@ -53,7 +53,7 @@ struct WeightColumnsPlan {
     const int64_t tiles = ceil_div<int64_t>(channels, 32);
     const int64_t pairs = tiles * p.from.channels * tap_parts;
     const int64_t splits =
-        splits_of(device.multiprocessors * kWeightBlocks, pairs,
+        splits_of(device.sms * kWeightBlocks, pairs,
                   ceil_div<int64_t>(p.batch * p.to.size, kThreads / 32) / kWeightUnits);
     if (!fits_grid(pairs * splits)) return {};
     WeightColumnsPlan plan;

@@ -24,8 +24,8 @@ struct FanProduct {
   }
 
   template <typename T>
-  __device__ __forceinline__ T load(const T* from, int32_t place, uint32_t size) const {
-    return load_if(from + (place + delta), static_cast<uint32_t>(place + at) < size);
+  __device__ __forceinline__ T load(const T* from, int32_t position, uint32_t size) const {
+    return load_if(from + (position + delta), static_cast<uint32_t>(position + at) < size);
   }
 };
 
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   constexpr int kWarps = kThreads / 32, kSums = kRows * kColumns * 4;
   constexpr int kAtOnce = kIm2colSteps<kRows>;
   __shared__ float others[kWarps / 2][kSums][32];
-  let_next_grid_start();
+  launch_dependents();
   const WeightArgs& base = args.base;
   uint32_t group = blockIdx.x;
   const uint32_t split = base.splits.divmod(group);
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   const uint32_t channel_class = args.cycle.divmod(group);
   const uint32_t cycle = args.cycle.divisor;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  wait_for_grid_before();
+  grid_dependency_wait();
   const uint32_t rows = channel_class < base.out_channels
                             ? (base.out_channels - channel_class + cycle - 1) / cycle
                             : 0;
@@ -96,10 +96,11 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
       const auto ahead_of = [&](const T* of) {
         return static_cast<int32_t>(reinterpret_cast<uintptr_t>(of) / sizeof(T) % kGradientQuad);
       };
-      const int32_t place = quad * kGradientQuad - (kShifts ? 0 : ahead_of(grads));
-      const bool whole = kShifts ? place >= kGradientQuad && place + 2 * kGradientQuad <= grad_size
-                                 : place >= 0 && place + kGradientQuad <= grad_size;
-      const T* own = grads + place + row * cycle * base.grad_channel;
+      const int32_t position = quad * kGradientQuad - (kShifts ? 0 : ahead_of(grads));
+      const bool whole =
+          kShifts ? position >= kGradientQuad && position + 2 * kGradientQuad <= grad_size
+                  : position >= 0 && position + kGradientQuad <= grad_size;
+      const T* own = grads + position + row * cycle * base.grad_channel;
       if (__ballot_sync(0xffffffffu, exists && !whole) == 0) {
 #pragma unroll
         for (int r = 0; r < 2 * kRows; ++r) {
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
 #pragma unroll
         for (int r = 0; r < 2 * kRows; ++r) {
           const bool valid = exists && first_row + row + 8 * r < rows;
-          quads[u][r] = load_edge_quad(own + r * pitch, place, valid ? grad_size : 0);
+          quads[u][r] = load_edge_quad(own + r * pitch, position, valid ? grad_size : 0);
         }
       }
       const T* const under = from + image * base.from_batch;
@@ -127,10 +128,10 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
       for (int n = 0; n < kColumns; ++n) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          Pack<T, 2> pair;
+          Vec<T, 2> pair;
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            const int32_t at = place + 2 * half + i;
+            const int32_t at = position + 2 * half + i;
             const bool valid =
                 exists && static_cast<uint32_t>(at) < static_cast<uint32_t>(grad_size);
             pair.values[i] = products[n].load(under, at * step, valid ? from_size : 0);
@@ -193,13 +194,13 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
   constexpr int kWarps = kChunkThreads / 32, kSums = kRows * kProducts;
   static_assert(kSums % 32 == 0);
   __shared__ C others[kWarps][kSums];
-  let_next_grid_start();
+  launch_dependents();
   const WeightArgs& base = args.base;
   uint32_t group = blockIdx.x;
   const uint32_t split = base.splits.divmod(group);
   const uint32_t first_product = base.tap_parts.divmod(group) * kProducts;
   const uint32_t first_row = base.out_parts.divmod(group) * kRows;
-  wait_for_grid_before();
+  grid_dependency_wait();
   const T* const from =
       static_cast<const T*>(base.from) + int64_t{group} * base.in_channels * base.from_channel;
   const T* const grad = static_cast<const T*>(base.grad) +
@@ -216,8 +217,8 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     uint32_t image = index;
     const bool exists = image < args.units;
     if (!exists) image = 0;
-    const auto place = static_cast<int32_t>(args.row_units.divmod(image));
-    const T* own = grad + image * base.grad_batch + place;
+    const auto position = static_cast<int32_t>(args.row_units.divmod(image));
+    const T* own = grad + image * base.grad_batch + position;
 #pragma unroll
     for (uint32_t r = 0; r < kRows; ++r) {
       unit.grads[r] = load_if(own, exists && r < rows);
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
 #pragma unroll
     for (int q = 0; q < kProducts; ++q) {
       const FanProduct product(args, first_product + q);
-      unit.under[q] = product.load(inputs, place * step, exists ? from_size : 0);
+      unit.under[q] = product.load(inputs, position * step, exists ? from_size : 0);
     }
   };
   C sums[kSums] = {};

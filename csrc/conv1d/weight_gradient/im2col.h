@@ -64,7 +64,7 @@ struct Im2colPlan {
     const int64_t tap_parts = ceil_div<int64_t>(products, plan.products);
     const int64_t tiles = ceil_div<int64_t>(ceil_div(p.to.channels, cycle), plan.channels);
     const int64_t blocks = p.groups * cycle * tiles * tap_parts;
-    const int64_t resident = int64_t{device.multiprocessors} * im2col_blocks(matrices);
+    const int64_t resident = int64_t{device.sms} * im2col_blocks(matrices);
     const int64_t splits = splits_of(resident, blocks, units / (threads / 32 * warp_units));
     if (!fits_grid(blocks * splits)) return {};
     plan.launch = launch_shape(blocks * splits, threads);

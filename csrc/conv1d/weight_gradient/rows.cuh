@@ -17,10 +17,10 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads, 3)
     weight_rows_kernel(const __grid_constant__ WeightArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kPackSize<T>, P = kWeightOutputs<T>;
+  constexpr int N = kVecSize<T>, P = kWeightOutputs<T>;
   constexpr int kTaps = kRowsTaps;
   extern __shared__ uint4 shared[];
-  let_next_grid_start();
+  launch_dependents();
   uint32_t out_channel = blockIdx.x;
   const uint32_t split = args.splits.divmod(out_channel);
   const uint32_t tap_part = args.tap_parts.divmod(out_channel);
@@ -28,10 +28,10 @@ __global__ void __launch_bounds__(kThreads, 3)
   const uint32_t group = out_channel / args.out_channels;
   const auto first_tap = static_cast<int32_t>(tap_part * kTaps);
   const int32_t taps = min(static_cast<int32_t>(args.taps) - first_tap, kTaps);
-  wait_for_grid_before();
+  grid_dependency_wait();
 
-  const Rows<T> from_rows{args.from_first_pack, args.from_last_pack};
-  const Rows<T> grad_rows{args.grad_first_pack, args.grad_last_pack};
+  const Rows<T> from_rows{args.from_first_vec, args.from_last_vec};
+  const Rows<T> grad_rows{args.grad_first_vec, args.grad_last_vec};
   const T* const from = static_cast<const T*>(args.from) +
                         (int64_t{group} * args.in_channels + in_channel) * args.from_channel;
   const T* const grad = static_cast<const T*>(args.grad) + out_channel * args.grad_channel;
@@ -39,15 +39,15 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto grad_size = static_cast<int32_t>(args.grad_size);
   const auto dilation = static_cast<int32_t>(args.dilation);
   const int32_t offset = first_tap * dilation - static_cast<int32_t>(args.padding);
-  const uint32_t grad_packs = kThreads * (P / N);
-  const uint32_t stage_packs = 2 * grad_packs + args.tile_rows * args.halo_packs;
+  const uint32_t grad_vecs = kThreads * (P / N);
+  const uint32_t stage_vecs = 2 * grad_vecs + args.tile_rows * args.halo_vecs;
 
   // The thread's segment of a tile.
   struct Part {
     const T *grads, *row;
-    int32_t begin;   // the thread's aligned position in the gradient row
-    int32_t first;   // position of the segment's first thread
-    uint32_t packs;  // the thread's inputs in shared memory
+    int32_t begin;  // the thread's aligned position in the gradient row
+    int32_t first;  // position of the segment's first thread
+    uint32_t vecs;  // the thread's inputs in shared memory
     int32_t index, lanes;
     bool valid;
   };
@@ -62,22 +62,22 @@ __global__ void __launch_bounds__(kThreads, 3)
     part.begin = static_cast<int32_t>(segment.lane) * P -
                  static_cast<int32_t>(reinterpret_cast<uintptr_t>(part.grads) / sizeof(T) % N);
     part.first = part.begin - part.index * P;
-    part.packs = grad_packs + threadIdx.x * (P / N) + segment.block_row * args.halo_packs;
+    part.vecs = grad_vecs + threadIdx.x * (P / N) + segment.block_row * args.halo_vecs;
     return part;
   };
   const auto ahead_of = [&](const Part& part) {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(part.row + part.begin + offset) %
-                                 kPackBytes);
+                                 kVecBytes);
   };
   const auto copy = [&](const Part& part, uint4* to) {
     if (part.valid) {
       const int32_t under = part.lanes * (P / N), before = part.index * (P / N);
-      grad_rows.copy_packs(to + threadIdx.x * (P / N) - before, part.grads, part.first, grad_size,
-                           under, part.index, part.lanes);
-      from_rows.copy_packs(to + part.packs - before, part.row,
-                           part.first + offset - static_cast<int32_t>(ahead_of(part) / sizeof(T)),
-                           from_size, under + static_cast<int32_t>(args.halo_packs), part.index,
-                           part.lanes);
+      grad_rows.copy_vecs(to + threadIdx.x * (P / N) - before, part.grads, part.first, grad_size,
+                          under, part.index, part.lanes);
+      from_rows.copy_vecs(to + part.vecs - before, part.row,
+                          part.first + offset - static_cast<int32_t>(ahead_of(part) / sizeof(T)),
+                          from_size, under + static_cast<int32_t>(args.halo_vecs), part.index,
+                          part.lanes);
     }
     end_copy_group();
   };
@@ -92,20 +92,20 @@ __global__ void __launch_bounds__(kThreads, 3)
     tile += args.splits.divisor;
     if (tile < args.tiles) {
       next = part_of(tile);
-      copy(next, shared + (stage ^ 1) * stage_packs);
+      copy(next, shared + (stage ^ 1) * stage_vecs);
       wait_for_copy_groups<1>();
     } else {
       wait_for_copy_groups<0>();
     }
     __syncthreads();
-    const uint4* const grads = shared + stage * stage_packs + threadIdx.x * (P / N);
-    const uint4* const packs = shared + stage * stage_packs + part.packs;
+    const uint4* const grads = shared + stage * stage_vecs + threadIdx.x * (P / N);
+    const uint4* const vecs = shared + stage * stage_vecs + part.vecs;
     const int32_t begin = part.begin;
     if (part.valid && begin < grad_size) {
       C own[P];
 #pragma unroll
       for (int i = 0; i < P / N; ++i) {
-        widen<T>(own + i * N, pack_of<T>(grads[i]));
+        widen<T>(own + i * N, vec_of<T>(grads[i]));
       }
       const uint32_t ahead = ahead_of(part);
       // Missing positions are skipped: 0 times an infinite value is NaN.
@@ -113,11 +113,11 @@ __global__ void __launch_bounds__(kThreads, 3)
 #pragma unroll
       for (int k = 0; k < kTaps; ++k) {
         if (k < taps) {
-          const uint32_t place = ahead + static_cast<uint32_t>(k * dilation) * sizeof(T);
+          const uint32_t position = ahead + static_cast<uint32_t>(k * dilation) * sizeof(T);
           uint4 raw[P / N + 1];
-          read_packs(raw, packs + place / kPackBytes);
+          read_vecs(raw, vecs + position / kVecBytes);
           C window[P];
-          shift_in<T, P / N>(window, raw, place % kPackBytes);
+          shift_in<T, P / N>(window, raw, position % kVecBytes);
 #pragma unroll
           for (int i = 0; i < P; ++i) {
             if (whole || static_cast<uint32_t>(begin + i) < static_cast<uint32_t>(grad_size)) {

@@ -29,25 +29,24 @@ struct WeightRowsPlan {
     const int64_t item = item_of(p), values = kAccessBytes / item, outputs = weight_outputs(item);
     const int64_t row_lanes = tiles_of_row(p, outputs);
     const int64_t own_taps = std::min<int64_t>(p.taps, kRowsTaps);
-    const int64_t halo_packs = ceil_div(values - 1 + (own_taps - 1) * p.dilation, values);
+    const int64_t halo_vecs = ceil_div(values - 1 + (own_taps - 1) * p.dilation, values);
     const int64_t block_rows = most_rows(kThreads, row_lanes, p.batch);
     const int64_t margin = (8 / values + 4) * kAccessBytes;  // read but not used
-    const int64_t tile_packs = 2 * kThreads * outputs / values + block_rows * halo_packs;
-    const int64_t bytes = 2 * tile_packs * kAccessBytes + margin;
+    const int64_t tile_vecs = 2 * kThreads * outputs / values + block_rows * halo_vecs;
+    const int64_t bytes = 2 * tile_vecs * kAccessBytes + margin;
     const int64_t most_shared = weight_shared_bytes(device);
     if (bytes > most_shared || p.batch * row_lanes >= kFar) return {};
     const int64_t tap_parts = ceil_div<int64_t>(p.taps, kRowsTaps);
     const int64_t tiles = ceil_div<int64_t>(p.batch * row_lanes, kThreads);
     const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
-    const int64_t splits =
-        splits_of(device.multiprocessors * kWeightBlocks, pairs, tiles / kWeightUnits);
+    const int64_t splits = splits_of(device.sms * kWeightBlocks, pairs, tiles / kWeightUnits);
     if (!fits_grid(pairs * splits)) return {};
     plan.launch = launch_shape(pairs * splits, kThreads, bytes);
     plan.most_shared_bytes = static_cast<size_t>(most_shared);
     plan.args = weight_args(p, splits, tap_parts);
     plan.args.tiles = static_cast<uint32_t>(tiles);
     plan.args.tile_rows = static_cast<uint32_t>(block_rows);
-    plan.args.halo_packs = static_cast<uint32_t>(halo_packs);
+    plan.args.halo_vecs = static_cast<uint32_t>(halo_vecs);
     plan.args.row_lanes = divide_by(row_lanes);
     return plan;
   }

@@ -55,20 +55,20 @@ __device__ __forceinline__ void emit_weight(const WeightArgs& args, uint32_t spl
 
 // A thread's current position of the gradient, in kernels that read positions one by one.
 struct WeightUnit {
-  int64_t left, image, place;  // left: including this one
+  int64_t left, image, position;  // left: including this one
 
   // Visits every `apart`th position from `unit` on.
   __device__ __forceinline__ WeightUnit(const WeightArgs& args, int64_t unit, int64_t apart)
       : left((args.batch * args.grad_size - unit + apart - 1) / apart),
         image(unit / args.grad_size),
-        place(unit - image * args.grad_size) {}
+        position(unit - image * args.grad_size) {}
 
   __device__ __forceinline__ void move_on(const WeightArgs& args) {
     --left;
     image += args.unit_images;
-    place += args.unit_places;
-    if (place >= args.grad_size) {
-      place -= args.grad_size;
+    position += args.unit_positions;
+    if (position >= args.grad_size) {
+      position -= args.grad_size;
       ++image;
     }
   }
@@ -95,8 +95,8 @@ __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     finish_kernel(const compute_t<T>* sums, T* to, int64_t weights, uint32_t splits) {
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   const int64_t weight = int64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32;
   if (weight >= weights) return;
   compute_t<T> sum = {};

@@ -17,15 +17,15 @@ constexpr int64_t kWeightUnits = 4;   // positions per thread at least, if sums 
 struct WeightArgs {
   const void *from, *grad;
   void* to;
-  const char *from_first_pack, *from_last_pack, *grad_first_pack, *grad_last_pack;  // see Rows
+  const char *from_first_vec, *from_last_vec, *grad_first_vec, *grad_last_vec;  // see Rows
   int64_t from_batch, from_channel, from_stride, grad_batch, grad_channel, grad_stride;
   int64_t from_size, grad_size, step, padding, dilation;
   int64_t batch, weights;                    // weights: elements of the gradient
-  int64_t unit_images, unit_places;          // from a thread's position to its next
+  int64_t unit_images, unit_positions;       // from a thread's position to its next
   uint32_t taps, in_channels, out_channels;  // channels per group
   FastDiv splits, tap_parts, in_parts, out_parts;
   // For weight_rows_kernel: tiles in all, rows per tile at most, and halo vectors behind a row.
-  uint32_t tiles, tile_rows, halo_packs;
+  uint32_t tiles, tile_rows, halo_vecs;
   FastDiv row_lanes;
   bool partial;
 };
@@ -48,10 +48,10 @@ inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_part
   args.grad = p.to.data;
   args.to = nullptr;
   const VectorRange from = vectors_of(p, p.from), grad = vectors_of(p, p.to);
-  args.from_first_pack = from.first;
-  args.from_last_pack = from.last;
-  args.grad_first_pack = grad.first;
-  args.grad_last_pack = grad.last;
+  args.from_first_vec = from.first;
+  args.from_last_vec = from.last;
+  args.grad_first_vec = grad.first;
+  args.grad_last_vec = grad.last;
   args.from_batch = p.from.batch_stride;
   args.from_channel = p.from.channel_stride;
   args.from_stride = p.from.stride;
@@ -67,14 +67,14 @@ inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_part
   args.weights = p.groups * p.to.channels * p.from.channels * p.taps;
   const int64_t apart = splits * block_units;
   args.unit_images = apart / p.to.size;
-  args.unit_places = apart % p.to.size;
+  args.unit_positions = apart % p.to.size;
   args.taps = static_cast<uint32_t>(p.taps);
   set_channels(args, p);
   args.splits = divide_by(splits);
   args.tap_parts = divide_by(tap_parts);
   args.in_parts = divide_by(p.from.channels);
   args.out_parts = divide_by(out_parts);
-  args.tiles = args.tile_rows = args.halo_packs = 0;
+  args.tiles = args.tile_rows = args.halo_vecs = 0;
   args.partial = splits > 1;
   return args;
 }

@@ -1,17 +1,18 @@
-// Kernels for contiguous vectors, which are read in 16-byte packs.
+// Kernels for contiguous vectors, which are read in 16-byte vectors.
 #pragma once
 
 #include "dot/dot_kernel.cuh"
 
 namespace gpuopt::dot {
 
-// Adds the dot products of packs first + u * step for u < kUnroll, as far as there are packs. All
-// loads are under way before the first is used: load(pack, valid) gives a pack of each operand.
+// Adds the dot products of vectors first + u * step for u < kUnroll, as far as there are vectors.
+// All loads are under way before the first is used: load(vector, valid) gives a vector of each
+// operand.
 template <typename T, int kUnroll, typename Load>
-__device__ __forceinline__ sum_t<T> dot_of_group(int64_t first, uint32_t step, int64_t packs,
+__device__ __forceinline__ sum_t<T> dot_of_group(int64_t first, uint32_t step, int64_t vecs,
                                                  bool conjugates, Load load) {
   using V = sum_t<T>;
-  const auto left = static_cast<uint32_t>(min(packs - first, int64_t{kMaxIndex32}));
+  const auto left = static_cast<uint32_t>(min(vecs - first, int64_t{kMaxIndex32}));
   decltype(load(first, true)) loaded[kUnroll];
   V sums[kUnroll];
 #pragma unroll
@@ -24,7 +25,7 @@ __device__ __forceinline__ sum_t<T> dot_of_group(int64_t first, uint32_t step, i
   return sum_in_pairs(sums);
 }
 
-struct AlignedPacks {
+struct AlignedVecs {
   uint4 a, b;
   __device__ const uint4& self() const { return a; }
   __device__ const uint4& tensor() const { return b; }
@@ -40,32 +41,31 @@ template <typename T, int kUnroll>
 __global__ void __launch_bounds__(kMostThreadsOf<T>)
     line_kernel(const __grid_constant__ LineArgs args) {
   using V = sum_t<T>;
-  let_next_grid_start();
-  wait_for_grid_before();
+  launch_dependents();
+  grid_dependency_wait();
   const auto* self = static_cast<const uint4*>(args.self);
   const auto* tensor = static_cast<const uint4*>(args.tensor);
 
-  // The values after the last pack are on their way with the first packs.
+  // The values after the last vector are on their way with the first vectors.
   const bool has_tail = threadIdx.x < args.tail && blockIdx.x + 1 == gridDim.x;
   T tail_self = {}, tail_tensor = {};
   if (has_tail) {
-    tail_self = reinterpret_cast<const T*>(self + args.packs)[threadIdx.x];
-    tail_tensor = reinterpret_cast<const T*>(tensor + args.packs)[threadIdx.x];
+    tail_self = reinterpret_cast<const T*>(self + args.vecs)[threadIdx.x];
+    tail_tensor = reinterpret_cast<const T*>(tensor + args.vecs)[threadIdx.x];
   }
 
   V value = {};
-  // A warp's packs lie one after another, so that offsets between them are constants: 2^12 values
-  // in f32 take 1.4 us, and 1.8 where packs of a lane are a grid apart (H200).
+  // A warp's vectors lie one after another, so that offsets between them are constants: 2^12 values
+  // in f32 take 1.4 us, and 1.8 where vectors of a lane are a grid apart (H200).
   const uint32_t group = blockDim.x * kUnroll;
-  const uint32_t place = threadIdx.x / kWarp * (kWarp * kUnroll) + threadIdx.x % kWarp;
-  for (int64_t first = int64_t{blockIdx.x} * group + place; first < args.packs;
+  const uint32_t position = threadIdx.x / kWarp * (kWarp * kUnroll) + threadIdx.x % kWarp;
+  for (int64_t first = int64_t{blockIdx.x} * group + position; first < args.vecs;
        first += int64_t{gridDim.x} * group) {
-    value =
-        value + dot_of_group<T, kUnroll>(
-                    first, kWarp, args.packs, args.conjugate_self, [&](int64_t pack, bool valid) {
-                      return AlignedPacks{load_16_bytes(self + pack, valid, args.read_once),
-                                          load_16_bytes(tensor + pack, valid, args.read_once)};
-                    });
+    value = value + dot_of_group<T, kUnroll>(
+                        first, kWarp, args.vecs, args.conjugate_self, [&](int64_t vec, bool valid) {
+                          return AlignedVecs{load_16_bytes(self + vec, valid, args.read_once),
+                                             load_16_bytes(tensor + vec, valid, args.read_once)};
+                        });
   }
   if (has_tail) {
     value = multiply_add(conjugate(to_compute(tail_self), args.conjugate_self),
@@ -78,27 +78,28 @@ __global__ void __launch_bounds__(kMostThreadsOf<T>)
 }
 
 template <typename T>
-struct ShiftedPacks {
+struct ShiftedVecs {
   uint4 a, low, high;
   uint32_t shift;
   __device__ const uint4& self() const { return a; }
   __device__ uint4 tensor() const {
     uint4 words;
-    const auto pack = shift_packs<T>(low, high, shift);
-    memcpy(&words, &pack, sizeof(words));
+    const auto vec = shift_vecs<T>(low, high, shift);
+    memcpy(&words, &vec, sizeof(words));
     return words;
   }
 };
 
-// Contiguous rows that begin at any address, y lanes each, x rows a block. Packs are self's aligned
-// ones. With kShifted, tensor's values beside them lie in two aligned packs; otherwise in one.
+// Contiguous rows that begin at any address, y lanes each, x rows a block. Vectors are self's
+// aligned ones. With kShifted, tensor's values beside them lie in two aligned vectors; otherwise in
+// one.
 template <typename T, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
     rows_kernel(const __grid_constant__ Args args) {
   using V = sum_t<T>;
-  constexpr int N = kPackSize<T>, kUnroll = kShifted ? kShiftedUnroll : kPackUnroll;
-  let_next_grid_start();
-  wait_for_grid_before();
+  constexpr int N = kVecSize<T>, kUnroll = kShifted ? kShiftedUnroll : kVecUnroll;
+  launch_dependents();
+  grid_dependency_wait();
   uint32_t tile = blockIdx.x;
   const uint32_t split = args.splits.divmod(tile), splits = args.splits.divisor;
   const uint32_t lane = threadIdx.x & (args.y - 1);
@@ -112,36 +113,36 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
         static_cast<int64_t>(-reinterpret_cast<uintptr_t>(self) % kAccessBytes / sizeof(T));
     const int64_t head = before < args.size ? before : args.size;
     const int64_t after = args.size - head;
-    const auto* packs_of_self = reinterpret_cast<const uint4*>(self + head);
-    const auto place = reinterpret_cast<uintptr_t>(tensor + head);
-    const auto* packs_of_tensor =
-        reinterpret_cast<const uint4*>(place & ~uintptr_t{kAccessBytes - 1});
-    const auto shift = static_cast<uint32_t>(place & (kAccessBytes - 1));
-    // The second of tensor's packs must not reach past its end.
-    int64_t packs = after / N;
-    if (kShifted && shift != 0) packs = (after + shift / sizeof(T)) / N - 1;
-    packs = packs < 0 ? 0 : packs;
+    const auto* vecs_of_self = reinterpret_cast<const uint4*>(self + head);
+    const auto position = reinterpret_cast<uintptr_t>(tensor + head);
+    const auto* vecs_of_tensor =
+        reinterpret_cast<const uint4*>(position & ~uintptr_t{kAccessBytes - 1});
+    const auto shift = static_cast<uint32_t>(position & (kAccessBytes - 1));
+    // The second of tensor's vectors must not reach past its end.
+    int64_t vecs = after / N;
+    if (kShifted && shift != 0) vecs = (after + shift / sizeof(T)) / N - 1;
+    vecs = vecs < 0 ? 0 : vecs;
 
-    for (int64_t first = int64_t{split} * args.y * kUnroll + lane; first < packs;
+    for (int64_t first = int64_t{split} * args.y * kUnroll + lane; first < vecs;
          first += int64_t{splits} * args.y * kUnroll) {
       value = value +
               dot_of_group<T, kUnroll>(
-                  first, args.y, packs, args.conjugate_self, [&](int64_t pack, bool valid) {
-                    const uint4 a = load_16_bytes(packs_of_self + pack, valid, args.read_once);
-                    const uint4 low = load_16_bytes(packs_of_tensor + pack, valid, args.read_once);
+                  first, args.y, vecs, args.conjugate_self, [&](int64_t vec, bool valid) {
+                    const uint4 a = load_16_bytes(vecs_of_self + vec, valid, args.read_once);
+                    const uint4 low = load_16_bytes(vecs_of_tensor + vec, valid, args.read_once);
                     if constexpr (kShifted) {
-                      const uint4 high = load_16_bytes(packs_of_tensor + pack + 1,
+                      const uint4 high = load_16_bytes(vecs_of_tensor + vec + 1,
                                                        valid && shift != 0, args.read_once);
-                      return ShiftedPacks<T>{a, low, high, shift};
+                      return ShiftedVecs<T>{a, low, high, shift};
                     } else {
-                      return AlignedPacks{a, low};
+                      return AlignedVecs{a, low};
                     }
                   });
     }
-    // The values before the first pack and after the last.
-    const auto left = static_cast<uint32_t>(args.size - packs * N);
+    // The values before the first vector and after the last.
+    const auto left = static_cast<uint32_t>(args.size - vecs * N);
     for (uint32_t i = split * args.y + lane; i < left; i += splits * args.y) {
-      const int64_t at = i < head ? i : packs * N + i;
+      const int64_t at = i < head ? i : vecs * N + i;
       value = multiply_add(conjugate(to_compute(self[at]), args.conjugate_self),
                            to_compute(tensor[at]), value);
     }
