@@ -99,7 +99,7 @@ def _nans(dtype: torch.dtype, device: str) -> torch.Tensor:
         torch.float64: [0x7FF8 << 48, 0xFFF8 << 48, (0x7FF0 << 48) + 1, 2**64 - 1],
     }[dtype]  # fmt: skip
     code = {2: "H", 4: "I", 8: "Q"}[dtype.itemsize]
-    raw = bytearray(struct.vec(f"<{len(bits)}{code}", *bits))
+    raw = bytearray(struct.pack(f"<{len(bits)}{code}", *bits))
     return torch.frombuffer(raw, dtype=dtype).to(device)
 
 
