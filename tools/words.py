@@ -78,7 +78,9 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
     """The sentences of a page with the lines they begin on. Tables, headings and items of lists end a sentence."""
     start, words = 0, []
     for i, line in [*_markdown(text), (0, "")]:
-        apart = not line.strip() or line.lstrip().startswith(("|", "#", "- ", "* ", ">")) or re.match(r"\s*\d+\. ", line)
+        apart = (
+            not line.strip() or line.lstrip().startswith(("|", "#", "- ", "* ", ">")) or re.match(r"\s*\d+\. ", line)
+        )
         if apart and words:
             yield start, " ".join(words)
             words = []
@@ -108,7 +110,10 @@ def faults(path: Path) -> list[str]:
                 found.append((line, f"a sentence of {len(sentence.split())} words: {sentence[:60]}..."))
         lines = text.count("\n")
         for pattern, most in MOST_LINES.items():
-            if path.relative_to(ROOT).match(pattern) and path.relative_to(ROOT).parts.__len__() == pattern.count("/") + 1:
+            if (
+                path.relative_to(ROOT).match(pattern)
+                and path.relative_to(ROOT).parts.__len__() == pattern.count("/") + 1
+            ):
                 found += [(lines, f"{lines} lines, {most} at most")] if lines > most else []
     return [f"{name}:{line}: {fault}" for line, fault in sorted(found)]
 

@@ -1,0 +1,282 @@
+"""Measures random problems of every operator beside ATen and Inductor.
+
+    python -m benchmarks.sweep                          every family
+    python -m benchmarks.sweep mul "conv1d backward"    some families
+    python -m benchmarks.sweep --count 200 --seed 1     more problems, or others
+    python -m benchmarks.sweep --write                  docs/random.md, the README's table and the plot, from committed results
+
+Uses every GPU there is, one process each, and writes benchmarks/results/<gpu>/sweep.json. Times are device times as in
+:mod:`benchmarks.timer`; errors are checked against float64 as in :mod:`benchmarks.room`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks import ceilings, machine, pages, problems, report
+from benchmarks.peers import Setting
+from benchmarks.room import rooms, run_case
+from benchmarks.timer import DeviceTimer
+
+RESULTS = machine.REPOSITORY / "benchmarks" / "results"
+PUBLISHED = RESULTS / "nvidia-h100-80gb-hbm3" / "sweep.json"
+PAGE = machine.REPOSITORY / "docs" / "random.md"
+README = machine.REPOSITORY / "README.md"
+PLOT = PUBLISHED.with_suffix(".png")
+LARGE = 64 << 20  # bytes; from here on the share of the ceiling tells something
+SLOWER = 0.95
+
+# ---------------------------------------------------------------- measuring
+
+
+def chosen(arguments: argparse.Namespace) -> list[tuple[str, object]]:
+    """Families take turns, so that a run that is stopped has some of each."""
+    lists = [problems.problems(family, arguments.count, arguments.seed) for family in arguments.families]
+    return [problem for of_rank in zip(*lists) for problem in of_rank]
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    part, parts = map(int, arguments.part.split("/"))
+    timer = DeviceTimer(budget_s=0.015)
+    setting = Setting(timer, "cuda", tune=False)
+    settings = {"count": arguments.count, "seed": arguments.seed, "budget_us": timer.budget_us}
+    result = report.document(
+        "sweep", machine.gpu(), machine.versions(), machine.commit(arguments.commit), machine.library(), settings
+    )
+    result["ceilings"] = ceilings.measure(timer, list(ceilings.SIZES), "cuda", True, lambda text: None)
+    calls = {name: room.calls() for name, room in rooms().items()}
+    path = arguments.out.with_suffix(f".{part}.json")
+    for room, case in chosen(arguments)[part::parts]:
+        try:
+            row = run_case(case, calls[room][case.call], (), setting, result["ceilings"])
+        except torch.OutOfMemoryError:
+            result["left_out"].append(f"{case.title}: this GPU has too little memory")
+            continue
+        finally:
+            timer.release_memory()
+        result["rows"].append(row)
+        report.save(path, result)
+    result["complete"] = True
+    report.save(path, result)
+
+
+def measure_all(arguments: argparse.Namespace) -> None:
+    count = torch.cuda.device_count()
+    if not count:
+        sys.exit("benchmarks.sweep: this machine has no CUDA device that PyTorch can use; nothing was measured.")
+    arguments.out = arguments.out or RESULTS / machine.slug(machine.gpu()["name"]) / "sweep.json"
+    command = [sys.executable, "-m", "benchmarks.sweep", *arguments.families, "--out", str(arguments.out)]
+    command += ["--count", str(arguments.count), "--seed", str(arguments.seed)]
+    command += ["--commit", arguments.commit] if arguments.commit else []
+    runs = [
+        subprocess.Popen([*command, "--part", f"{i}/{count}"], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)})
+        for i in range(count)
+    ]
+    codes = [run.wait() for run in runs]
+    paths = [arguments.out.with_suffix(f".{i}.json") for i in range(count)]
+    parts = [json.loads(path.read_text()) for path in paths if path.exists()]
+    if not parts:
+        sys.exit("benchmarks.sweep: nothing was measured")
+    merged = parts[0]
+    for part in parts[1:]:
+        merged["rows"] += part["rows"]
+        merged["left_out"] += part["left_out"]
+        merged["complete"] &= part["complete"]
+    report.save(arguments.out, merged)
+    for path in paths:
+        path.unlink(missing_ok=True)
+    print(table(merged))
+    if any(codes):
+        sys.exit("benchmarks.sweep: a process failed; what it had measured is kept")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def us_of(row: dict, name: str) -> float | None:
+    entry = row["contenders"].get(name)
+    return entry["us"]["median"] if entry and entry["status"] == "ok" else None
+
+
+def ratio(row: dict, *names: str) -> float | None:
+    """The time of the first of these peers that ran, over gpuopt's."""
+    ours = us_of(row, "gpuopt")
+    theirs = next((us for name in names if (us := us_of(row, name)) is not None), None)
+    return None if ours is None or theirs is None else theirs / ours
+
+
+def aten_ratio(row: dict) -> float | None:
+    return ratio(row, "ATen deterministic", "ATen")
+
+
+def share(row: dict) -> float | None:
+    entry = row["contenders"]["gpuopt"]
+    return entry["gbps"] / row["ceiling"]["gbps"] if entry["status"] == "ok" and row["ceiling"] else None
+
+
+def bytes_of(row: dict) -> int:
+    return row["read_bytes"] + row["written_bytes"]
+
+
+HEADER = """\
+| operator | problems | median speed-up over ATen | slower than ATen | worst | median over Inductor | worst | share of the ceiling from 64 MB on: median | worst |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
+
+
+def families_of(result: dict) -> list[str]:
+    return [name for name in problems.FAMILIES if any(row["op"] == name for row in result["rows"])]
+
+
+def table(result: dict) -> str:
+    lines = [HEADER]
+    for family in families_of(result):
+        rows = [row for row in result["rows"] if row["op"] == family]
+        aten = [r for row in rows if (r := aten_ratio(row)) is not None]
+        inductor = [r for row in rows if (r := ratio(row, "Inductor")) is not None]
+        shares = [s for row in rows if bytes_of(row) >= LARGE and (s := share(row)) is not None]
+
+        def cells(found: list[float], form: str) -> list[str]:
+            return [f"{statistics.median(found):{form}}", f"{min(found):{form}}"] if found else ["-", "-"]
+
+        median, worst = cells(aten, ".2f")
+        slower = f"{sum(r < SLOWER for r in aten) / len(aten):.0%}" if aten else "-"
+        columns = [family, str(len(rows)), median, slower, worst, *cells(inductor, ".2f"), *cells(shares, ".0%")]
+        lines.append(f"| {' | '.join(columns)} |")
+    return "\n".join(lines)
+
+
+def worst(result: dict, count: int = 5) -> str:
+    """The problems that are slowest beside ATen, of each operator."""
+    lines = [
+        "| operator | problem | dtype | gpuopt us | ATen us | speed-up | share of the ceiling |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
+    for family in families_of(result):
+        rows = [row for row in result["rows"] if row["op"] == family and aten_ratio(row) is not None]
+        for row in sorted(rows, key=aten_ratio)[:count]:
+            if aten_ratio(row) >= SLOWER:
+                break
+            ours = us_of(row, "gpuopt")
+            lines.append(
+                f"| {family} | {row['case']} | {row['dtype']} | {ours:.1f} | {ours * aten_ratio(row):.1f}"
+                f" | {aten_ratio(row):.2f} | {pages.cell(share(row), '.0%')} |"
+            )
+    return "\n".join(lines)
+
+
+def conditions(result: dict) -> str:
+    gpu, versions = result["gpu"], result["versions"]
+    return (
+        f"{len(result['rows'])} problems (seed {result['settings']['seed']}), {gpu['name']}, torch {versions['torch']}, "
+        f"CUDA {versions['cuda']}, {result['date'][:10]}, commit {(result['source']['commit'] or 'unknown')[:7]}."
+    )
+
+
+# ---------------------------------------------------------------- plot
+
+
+def plot(result: dict, path: Path) -> None:
+    """A panel for each operator, a point for each problem: traffic against the share of the ceiling, coloured by speed-up."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import colors, pyplot
+
+    families = families_of(result)
+    columns = 5
+    figure, axes = pyplot.subplots(
+        math.ceil(len(families) / columns), columns, figsize=(13, 7.2), sharex=True, sharey=True, layout="constrained"
+    )
+    norm = colors.TwoSlopeNorm(vmin=-2, vcenter=0, vmax=3)
+    for axis, family in zip(axes.flat, families):
+        rows = [row for row in result["rows"] if row["op"] == family]
+        points = [(bytes_of(r), share(r), aten_ratio(r)) for r in rows if share(r) is not None and aten_ratio(r)]
+        drawn = axis.scatter(
+            [b / 1e6 for b, _, _ in points],
+            [min(1.15, s) for _, s, _ in points],
+            c=[math.log2(r) for _, _, r in points],
+            cmap="RdBu",
+            norm=norm,
+            s=16,
+            edgecolors="0.3",
+            linewidths=0.3,
+        )
+        axis.axhline(1, color="black", linewidth=0.8)
+        median = statistics.median(r for _, _, r in points)
+        axis.set_title(f"{family}: {median:.1f} x ATen (median)", fontsize=9)
+        axis.set_xscale("log")
+        axis.set_ylim(0, 1.2)
+    for axis in axes.flat[len(families) :]:
+        axis.axis("off")
+    figure.supxlabel("bytes that the problem must move (MB)")
+    figure.supylabel("share of the measured bandwidth ceiling")
+    bar = figure.colorbar(drawn, ax=axes, ticks=[-2, -1, 0, 1, 2, 3], shrink=0.6)
+    bar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4", "8"])
+    bar.set_label("speed-up over ATen")
+    figure.suptitle(f"Random problems on {result['gpu']['name']}, torch {result['versions']['torch']}")
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+# ---------------------------------------------------------------- pages
+
+
+def made() -> dict[Path, str]:
+    result = report.load(PUBLISHED)
+    found = {}
+    parts = {
+        PAGE: {"conditions": conditions(result), "table": table(result), "worst": worst(result)},
+        README: {"random": f"{table(result)}\n\n{conditions(result)}"},
+    }
+    for path, texts in parts.items():
+        page = path.read_text()
+        for name, text in texts.items():
+            if f"<!-- begin: {name} -->" not in page:
+                raise SystemExit(f"benchmarks.sweep: {path.name} has no part {name}")
+            page = pages.PART.sub(
+                lambda match, name=name, text=text: pages.part(name, text) if match["name"] == name else match[0], page
+            )
+        found[path] = page
+    return found
+
+
+def write() -> None:
+    for path, text in made().items():
+        path.write_text(text)
+    plot(report.load(PUBLISHED), PLOT)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("families", nargs="*", help=f"of {', '.join(problems.FAMILIES)}")
+    parser.add_argument("--count", type=int, default=60, help="problems of each family")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="the JSON to write")
+    parser.add_argument("--commit", help="the commit that is measured, where there is no git")
+    parser.add_argument("--write", action="store_true", help="write the pages and the plot from the committed results")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.families = arguments.families or list(problems.FAMILIES)
+    if unknown := [name for name in arguments.families if name not in problems.FAMILIES]:
+        parser.error(f"no family is called {unknown[0]!r}; there are: {', '.join(problems.FAMILIES)}")
+    if arguments.write:
+        write()
+    elif arguments.part:
+        measure(arguments)
+    else:
+        measure_all(arguments)
+
+
+if __name__ == "__main__":
+    main()
