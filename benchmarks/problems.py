@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks import bench_index_add, convolutions
+from benchmarks import bench_conv1d, bench_index_add, convolutions
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.peers import INDUCTOR, Peer
 from benchmarks.room import Case
@@ -64,12 +64,13 @@ class Problem:
     build: Callable[[str, int], tuple] | None = None
     moved: Callable[[], tuple[int, int]] | None = None
     peers: tuple[Peer, ...] | None = None
+    inductor: Peer = INDUCTOR
 
     def case(self, family: str, inductor: bool) -> Case:
         def build(device: str, seed: int) -> tuple:
             return self.operands(Maker(device, self.dtype, seed, uniform=self.room == "reduce"))
 
-        peers = self.peers if self.peers is not None else (INDUCTOR,) if inductor else ()
+        peers = self.peers if self.peers is not None else (self.inductor,) if inductor else ()
         return Case(
             family, self.call, self.name, DTYPE_NAMES[self.dtype], self.build or build, peers=peers, moved=self.moved
         )
@@ -265,7 +266,7 @@ def causal_conv1d(draw: Draw) -> Problem:
         return x, weight, Maker(device, dtype, seed + 1)(channels), *rest, "silu"
 
     name = " ".join(filter(None, (layout, problem.name, "silu")))
-    return Problem("conv1d", "conv1d_act", name, dtype, None, build)
+    return Problem("conv1d", "conv1d_act", name, dtype, None, build, inductor=bench_conv1d.INDUCTOR_ACT)
 
 
 def convolve(draw: Draw) -> Problem:
