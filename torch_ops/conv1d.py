@@ -10,13 +10,13 @@ function                                 computes
 :func:`convolve`                         :func:`numpy.convolve`
 =======================================  ===========================================================================
 
-CUDA tensors of float16, bfloat16, float32 and float64 are computed by kernels of this library if channels are few. Weights are reused
-little there, and the kernels read and write each value about once. They support up to 8 input channels per group, or 64 into one
-output channel. In float16 and bfloat16 the forward supports 16 input channels per group, and the input's gradient with stride 1
+CUDA tensors of float16, bfloat16, float32 and float64 are computed by kernels of this library if channels are few. Weights are
+reused little there, and the kernels read and write each value about once. They support up to 8 input channels per group, or 64 into
+one output channel. In float16 and bfloat16 the forward supports 16 input channels per group, and the input's gradient with stride 1
 supports 16 output channels per group.
 
-float16 and bfloat16 are summed in float32. float32 is summed in float32, never in TF32. Results are bitwise reproducible on one kind
-of GPU.
+float16 and bfloat16 are summed in float32. float32 is summed in float32, never in TF32. Results are bitwise reproducible on one
+kind of GPU.
 
 Other convolutions on CUDA fall back to ATen, which calls cuDNN. They obey PyTorch's flags (``torch.backends.cudnn``, TF32,
 determinism). On CPU tensors the operators call ATen.
