@@ -1,19 +1,34 @@
-"""One-dimensional convolutions: ``conv1d`` with its backward, ``conv1d_act`` with an activation, causal depthwise convolutions and
-their one-step form, and ``convolve``.
+"""One-dimensional convolutions.
 
-Where weights are reused little, which is in depthwise convolutions and in those of few channels (up to 8 of the input a group; in half
-types the forward takes up to 16, and the input's gradient with stride 1 up to 16 of the output), CUDA tensors of float16, bfloat16,
-float32 and float64 go to kernels of this library, which read and write every value about once; half types are summed in float32,
-float32 in float32 (no TF32), and results are bitwise repeatable. Dense convolutions, and other dtypes, are ATen's: cuDNN obeys
-PyTorch's flags (``torch.backends.cudnn``, TF32, determinism) there. On CPU tensors the operators call ATen.
+=======================================  ===========================================================================
+function                                 computes
+=======================================  ===========================================================================
+:func:`conv1d`, :func:`conv1d_backward`  :func:`torch.nn.functional.conv1d` and its gradients
+:func:`conv1d_act`                       a convolution, then an activation, in one kernel
+:func:`causal_conv1d`                    a depthwise convolution of each position and the positions on its left
+:func:`causal_conv1d_update`             one position of :func:`causal_conv1d`, with a state
+:func:`convolve`                         :func:`numpy.convolve`
+=======================================  ===========================================================================
 
-A result is contiguous, or channels-last where ``input`` is: where the values of a place are neighbours in memory, as in
-``x.transpose(1, 2)`` of a contiguous (N, L, C).
+CUDA tensors of float16, bfloat16, float32 and float64 are computed by kernels of this library if channels are few. Weights are
+reused little there, and the kernels read and write each value about once. They support up to 8 input channels per group, or 64 into
+one output channel. In float16 and bfloat16 the forward supports 16 input channels per group, and the input's gradient with stride 1
+supports 16 output channels per group.
+
+float16 and bfloat16 are summed in float32. float32 is summed in float32, never in TF32. Results are bitwise reproducible on one
+kind of GPU.
+
+Other convolutions on CUDA fall back to ATen, which calls cuDNN. They obey PyTorch's flags (``torch.backends.cudnn``, TF32,
+determinism). On CPU tensors the operators call ATen.
+
+A result is contiguous, or channels last if ``input`` is. In a channels-last tensor the channels of one position are neighbours in
+memory, as in ``x.transpose(1, 2)`` of a contiguous (N, L, C).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,12 +42,18 @@ __all__ = [
     "convolve",
 ]
 
+Activation = Literal["none", "relu", "silu", "gelu"]
+
 _ops = torch.ops.gpuopt
 
 
 def _list(value: int | Sequence[int]) -> Sequence[int]:
-    # A word is passed on as it is: the operator's error then tells what it is.
+    # A string goes to the operator unchanged, whose error message then quotes it.
     return value if isinstance(value, (list, tuple, str)) else [value]
+
+
+def _name(activation: Activation | None) -> str:
+    return "none" if activation is None else activation
 
 
 def conv1d(
@@ -40,35 +61,36 @@ def conv1d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] | str = 0,
+    padding: int | Sequence[int] | Literal["valid", "same"] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """One-dimensional convolution (cross-correlation), the semantics of :func:`torch.nn.functional.conv1d` (``aten::conv1d``).
+    """Convolves each row (cross-correlation), with the semantics of :func:`torch.nn.functional.conv1d` (``aten::conv1d``).
 
     Args:
-        input: tensor (N, C, L), or (C, L) without a batch, of float16, bfloat16, float32, float64 or a complex type; on the CPU
-            also integers. N may be 0. Where C is 0, no channels come out, as from ATen.
+        input: tensor (N, C, L), or (C, L) without a batch, of float16, bfloat16, float32, float64 or a complex dtype; on the CPU
+            also of an integer dtype. N may be 0. If C is 0, the result has no channels, as in ATen.
         weight: tensor (O, C / groups, K) of ``input``'s dtype.
         bias: tensor (O) of ``input``'s dtype.
-        stride: distance, in values of the input, between the first taps of neighbouring outputs.
-        padding: zeros at either end; ``'valid'`` for none, or ``'same'`` for as many as keep L, of which an odd one goes to the
-            right end (without a padded copy).
-        dilation: distance, in values of the input, between neighbouring taps.
-        groups: how many groups the channels are in, each convolved by itself.
+        stride: distance between neighbouring outputs, in input values.
+        padding: zeros at each end; ``'valid'`` for none, or ``'same'`` for as many as keep L. If ``'same'`` needs an odd number of
+            zeros, the odd one goes to the right end. The input is not copied.
+        dilation: distance between neighbouring taps, in input values.
+        groups: number of groups of channels, each convolved on its own.
 
     Returns:
         Tensor (N, O, floor((L + 2 padding - dilation (K - 1) - 1) / stride) + 1), or without N, of ``input``'s dtype and layout.
-        Under autocast operands are cast to the lower precision, as ATen's. Differentiable any number of times, forwards and
-        backwards.
+        Under autocast operands are cast to the lower precision, as for ATen's operator. Derivatives of any order exist, in reverse
+        and forward mode.
 
     Raises:
-        RuntimeError: an ``input`` that is not 2-D or 3-D or, with a batch and channels, has no values; a ``weight`` that is not
-            3-D, has other channels than ``input``, no output channels or no taps, or has taps that span more than the padded
-            input; output channels that aren't a multiple of ``groups``; a ``bias`` of another shape; dtypes or devices that
-            differ; ``stride``, ``dilation`` or ``groups`` below 1; ``padding`` below 0, an unknown word, or ``'same'`` with a
-            ``stride`` above 1; not one value of ``stride``, ``padding`` or ``dilation``.
-        RuntimeError, NotImplementedError: dtypes that ATen doesn't take on the device.
+        RuntimeError: ``input`` is not 2-D or 3-D, or its rows are empty although it has a batch and channels.
+        RuntimeError: ``weight`` is not 3-D, has no output channels or taps, does not match ``input``'s channels or ``groups``, or
+            its taps span more than the padded input.
+        RuntimeError: ``bias`` has another shape than (O). dtypes or devices differ.
+        RuntimeError: ``stride``, ``dilation`` or ``groups`` is below 1. ``padding`` is below 0, an unknown word, or ``'same'`` with
+            a ``stride`` above 1. ``stride``, ``padding`` or ``dilation`` has more than one value.
+        NotImplementedError, RuntimeError: ATen does not support the dtype on this device.
     """
     if isinstance(padding, str):
         return _ops.conv1d.padding(input, weight, bias, _list(stride), padding, _list(dilation), groups)
@@ -83,31 +105,33 @@ def conv1d_act(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-    activation: str = "none",
+    activation: Activation | None = "none",
 ) -> Tensor:
-    """:func:`conv1d` followed by an activation, in one kernel where the convolution is one of this library's.
+    """Applies an activation to :func:`conv1d`, in the same kernel if this library computes the convolution.
 
     Args:
         input: tensor (N, C, L) or (C, L), as in :func:`conv1d`.
         weight: tensor (O, C / groups, K).
         bias: tensor (O).
         stride: as in :func:`conv1d`.
-        padding: zeros at either end, or two numbers, of those on the left and of those on the right. It takes no words:
-            ``'same'`` is ``(t // 2, t - t // 2)``, where t is ``dilation * (K - 1)``.
+        padding: zeros at each end, or the two numbers (left, right). Words are not accepted: ``'same'`` is ``(t // 2, t - t // 2)``
+            with t = ``dilation * (K - 1)``.
         dilation: as in :func:`conv1d`.
         groups: as in :func:`conv1d`.
-        activation: ``'none'``, ``'relu'``, ``'silu'`` or ``'gelu'`` (the exact one, by erf), as :func:`torch.relu`,
-            :func:`torch.nn.functional.silu` and :func:`torch.nn.functional.gelu`. In half types the sum isn't rounded before it.
+        activation: ``'none'`` or None, ``'relu'``, ``'silu'`` or ``'gelu'`` (exact, by erf). They are :func:`torch.relu`,
+            :func:`torch.nn.functional.silu` and :func:`torch.nn.functional.gelu`. The kernels do not round float16 and bfloat16
+            sums before they apply it.
 
     Returns:
-        As :func:`conv1d`. The backward of ``'silu'`` and ``'gelu'`` convolves once more, in place of keeping a tensor.
+        Tensor as from :func:`conv1d`. The backward of ``'silu'`` and ``'gelu'`` convolves once more, which saves the memory of a
+        tensor.
 
     Raises:
-        RuntimeError: as :func:`conv1d`; an unknown ``activation``; not one or two values of ``padding``.
-        RuntimeError, NotImplementedError: dtypes that ATen doesn't take on the device, or not with the activation.
+        RuntimeError: as :func:`conv1d`; ``activation`` is unknown; ``padding`` has neither one nor two values.
+        NotImplementedError, RuntimeError: ATen does not support the dtype on this device, or not with the activation.
     """
     return _ops.conv1d_act.default(
-        input, weight, bias, _list(stride), _list(padding), _list(dilation), groups, activation
+        input, weight, bias, _list(stride), _list(padding), _list(dilation), groups, _name(activation)
     )
 
 
@@ -121,7 +145,7 @@ def conv1d_backward(
     groups: int = 1,
     output_mask: Sequence[bool] = (True, True, True),
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of :func:`conv1d`, the semantics of ``aten::convolution_backward``.
+    """Computes the gradients of :func:`conv1d`, with the semantics of ``aten::convolution_backward``.
 
     Args:
         grad_output: tensor of the output's shape.
@@ -131,97 +155,106 @@ def conv1d_backward(
         padding: as in :func:`conv1d_act`.
         dilation: as in :func:`conv1d`.
         groups: as in :func:`conv1d`.
-        output_mask: which gradients are wanted, of ``input``, of ``weight`` and of the bias.
+        output_mask: which gradients to compute: of ``input``, of ``weight`` and of the bias.
 
     Returns:
-        The gradients, with None for what isn't wanted. That of ``input`` has ``input``'s layout (contiguous, or channels-last),
-        that of ``weight`` is contiguous. Half types are summed in float32 and rounded once. Differentiable any number of times,
-        forwards and backwards.
+        The three gradients, with None for each that was not asked for. The gradient of ``input`` has ``input``'s layout
+        (contiguous, or channels last), that of ``weight`` is contiguous. float16 and bfloat16 are summed in float32 and rounded
+        once. Derivatives of any order exist, in reverse and forward mode.
 
     Raises:
-        RuntimeError: a ``grad_output`` that hasn't the output's shape; what :func:`conv1d` refuses.
-        RuntimeError, NotImplementedError: dtypes that ATen doesn't take on the device.
+        RuntimeError: ``grad_output`` does not have the output's shape; as :func:`conv1d`.
+        NotImplementedError, RuntimeError: ATen does not support the dtype on this device.
     """
     return _ops.conv1d_backward.default(
         grad_output, input, weight, _list(stride), _list(padding), _list(dilation), groups, output_mask
     )
 
 
-def causal_conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
-    """Causal depthwise convolution: every output sees its own place and the K - 1 before it, of its own channel.
+def causal_conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Activation | None = "none"
+) -> Tensor:
+    """Causal depthwise convolution: an output depends on its own position and the K - 1 positions on its left, in its own channel.
 
     Args:
         input: tensor (N, C, L), or (C, L) without a batch.
-        weight: tensor (C, K); its last tap is that of the output's own place.
+        weight: tensor (C, K). The last tap is multiplied with the output's own position.
         bias: tensor (C).
-        activation: as in :func:`conv1d_act` (``'none'``, not None; swish is ``'silu'``).
+        activation: as in :func:`conv1d_act`. Swish is ``'silu'``.
 
     Returns:
         Tensor of ``input``'s shape: ``conv1d_act(input, weight[:, None], bias, padding=(K - 1, 0), groups=C,
         activation=activation)``.
 
     Raises:
-        RuntimeError: a ``weight`` that is not 2-D, has other channels than ``input``, or no taps; else as :func:`conv1d_act`.
-        RuntimeError, NotImplementedError: dtypes that ATen doesn't take on the device, or not with the activation.
+        RuntimeError: ``weight`` is not 2-D, does not have ``input``'s channels, or has no taps; as :func:`conv1d_act`.
+        NotImplementedError, RuntimeError: ATen does not support the dtype on this device, or not with the activation.
     """
-    return _ops.causal_conv1d.default(input, weight, bias, activation)
+    return _ops.causal_conv1d.default(input, weight, bias, _name(activation))
 
 
 def causal_conv1d_update(
-    input: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
+    input: Tensor,
+    state: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: Activation | None = "none",
 ) -> Tensor:
-    """One step of :func:`causal_conv1d`, for models that see a place at a time. ``state`` is written: it moves one place on and
-    ends in ``input``. After :func:`causal_conv1d` of a whole ``x`` it is
-    ``torch.nn.functional.pad(x, (K - 1, 0))[..., x.shape[-1]:].clone()``.
+    """Computes one position of :func:`causal_conv1d`, for models that generate one position per call.
+
+    ``state`` is written in place. It shifts by one position, and ``input`` becomes its last value. After :func:`causal_conv1d` of a
+    whole ``x``, the state is ``torch.nn.functional.pad(x, (K - 1, 0))[..., x.shape[-1]:].clone()``.
 
     Args:
-        input: tensor (N, C), the next place. Without a batch: ``input[None]`` and ``state[None]``.
-        state: tensor (N, C, S) of ``input``'s dtype with the places before, the latest last; S is at least K - 1, and zeros are
-            what :func:`causal_conv1d` starts from. Each value has memory of its own.
+        input: tensor (N, C), the next position. Without a batch, pass ``input[None]`` and ``state[None]``.
+        state: tensor (N, C, S) of ``input``'s dtype: the S previous positions, the latest last. S is at least K - 1. Zeros are the
+            state that :func:`causal_conv1d` starts from. No two of its elements may share memory.
         weight: tensor (C, K), as in :func:`causal_conv1d`.
         bias: tensor (C).
         activation: as in :func:`conv1d_act`.
 
     Returns:
-        Tensor (N, C), the same place of what :func:`causal_conv1d` gives. Differentiable any number of times, forwards and
-        backwards; where a gradient is wanted, ``state`` follows the rules of in-place operators, such as that a leaf that
-        requires a gradient can't be written. A function that :func:`torch.func.grad` and the like transform takes ``state`` as
-        an argument or makes it. Under autocast what autocast casts of the others is cast to ``state``'s dtype, if that is a
-        floating-point one.
+        Tensor (N, C), the values of :func:`causal_conv1d` at this position. Derivatives of any order exist, in reverse and forward
+        mode. If a gradient is needed, ``state`` follows the rules of in-place operators: a leaf that requires a gradient cannot be
+        written. A function that :func:`torch.func.grad` or a similar transform differentiates must take ``state`` as an argument or
+        make it. Under autocast the other operands are cast to ``state``'s dtype, if that is a floating-point dtype.
 
     Raises:
-        RuntimeError: shapes that don't go together as above; dtypes or devices that differ; an unknown ``activation``; a
-            ``state`` that overlaps itself or, in part, another argument, where ATen can tell; a ``state`` that a transformed
-            function has captured.
-        RuntimeError, NotImplementedError: dtypes that ATen doesn't take on the device, or not with the activation.
+        RuntimeError: shapes do not match as above; dtypes or devices differ; ``activation`` is unknown.
+        RuntimeError: ``state`` overlaps itself, or overlaps another argument in part, where ATen can tell.
+        RuntimeError: a transformed function has captured ``state``.
+        NotImplementedError, RuntimeError: ATen does not support the dtype on this device, or not with the activation.
     """
-    return _ops.causal_conv1d_update.default(input, state, weight, bias, activation)
+    return _ops.causal_conv1d_update.default(input, state, weight, bias, _name(activation))
 
 
-def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
-    """Discrete convolution, the semantics of :func:`numpy.convolve`: ``full[i]`` is the sum over j of ``a[i - j] v[j]``.
+def convolve(a: Tensor, v: Tensor, mode: Literal["full", "same", "valid"] = "full") -> Tensor:
+    """Discrete convolution, with the semantics of :func:`numpy.convolve`: ``full[i]`` is the sum over j of ``a[i - j] v[j]``.
+
+    If the shorter operand has fewer than 512 values, this is a :func:`conv1d` with reversed taps. Otherwise it multiplies Fourier
+    transforms of overlapping blocks (overlap-save, :func:`torch.fft.rfft`; float16 and bfloat16 in float32). Errors are then
+    relative to the largest values of a block, and a NaN or an infinity makes its whole block NaN.
+
+    Integers are exact and wrap around. Bools are combined by "and" and "or". Both compute one shifted product per tap, which is
+    slow.
+
+    With symbolic sizes (:func:`torch.export`), some sizes are fixed at the example's. The number of taps is fixed for integers, and
+    for all dtypes from 512 taps on. The length of ``a`` is then limited to a range whose blocks have the same length. Which operand
+    is shorter, and on which side of 512 it lies, becomes a guard.
 
     Args:
-        a: tensor (..., M), each row of which is convolved.
-        v: tensor (N), the same for all rows; for one each, ``torch.vmap(convolve)(a, v)``.
-        mode: ``'full'`` for all M + N - 1 values; ``'same'`` for max(M, N) from the middle; ``'valid'`` for the
-            max(M, N) - min(M, N) + 1 where the shorter one is in the longer one altogether.
+        a: tensor (..., M). Each row is convolved.
+        v: tensor (N), the same for all rows. For one ``v`` per row use ``torch.vmap(convolve)(a, v)``.
+        mode: ``'full'`` for all M + N - 1 values, ``'same'`` for the middle max(M, N) of them, or ``'valid'`` for the
+            max(M, N) - min(M, N) + 1 values at which the shorter operand lies within the longer one.
 
     Returns:
-        Contiguous tensor (..., size) of :func:`torch.result_type` of the two. Differentiable any number of times, forwards and backwards.
-        Autocast leaves it alone.
-
-        Where the shorter one has fewer than 512 values, this is a :func:`conv1d` with the taps reversed. From 512 on it is
-        computed by Fourier transforms of overlapping blocks (:func:`torch.fft.rfft`; half types in float32). Errors are then
-        relative to the largest values of a block, not to each result, and a NaN or infinity makes its whole block NaN. Integers
-        are exact and wrap around, and bools are combined by "and" and "or": one product after another, which is slow. Where
-        sizes are symbolic (:func:`torch.export`), the number of taps of integers, and from 512 on of all dtypes, is fixed at the
-        example's, and the length of ``a`` to a range whose blocks have the same length; which operand is shorter, and on which
-        side of 512, becomes a guard.
+        Contiguous tensor (..., size) of :func:`torch.result_type` of the operands. Derivatives of any order exist, in reverse and
+        forward mode. Autocast does not change the dtype.
 
     Raises:
-        RuntimeError: an unknown ``mode``; an ``a`` or ``v`` without values (numpy: ValueError); a ``v`` that is not 1-D, an ``a``
-            without dimensions; devices that differ.
-        NotImplementedError: dtypes that ATen doesn't compute with.
+        RuntimeError: ``mode`` is unknown; ``a`` or ``v`` is empty (numpy raises ValueError); ``v`` is not 1-D; ``a`` has no
+            dimensions; devices differ.
+        NotImplementedError: ATen does not compute with the dtype.
     """
     return _ops.convolve.default(a, v, mode)
