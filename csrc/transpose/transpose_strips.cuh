@@ -1,7 +1,7 @@
 // Transposes small matrices, and matrices with few rows or few columns. A block handles a strip:
-// several matrices, or whole rows or columns of one matrix. The strip of a dense input is a long run
-// of the input, of the output or of both. It is copied to shared memory in the order of the input
-// and read from there in the order of the output.
+// several matrices, or whole rows or columns of one matrix. The strip of a dense input is a long
+// run of the input, of the output or of both. It is copied to shared memory in the order of the
+// input and read from there in the order of the output.
 #pragma once
 
 #include "common/async.cuh"
