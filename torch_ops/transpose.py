@@ -1,8 +1,8 @@
 """Transposition into new memory: ``transpose2d``.
 
-A batch of matrices whose rows lie in memory is turned through shared memory, read and written 16 bytes at a time: large ones tile by
-tile, small ones several at a time (csrc/transpose/README.md); other strides are copied by the engine of the element-wise operators.
-Elements are bits, whatever their dtype. On CPU tensors it calls ATen.
+Matrices whose rows are contiguous in memory are transposed through shared memory, 16 bytes at a time. Large matrices are transposed tile by
+tile, small ones several at a time (csrc/transpose/README.md). Other strides are copied by the engine of the element-wise operators.
+Elements are moved as bits, whatever their dtype. On CPU tensors the operator calls ATen.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ __all__ = ["transpose2d"]
 _ops = torch.ops.gpuopt
 
 
-def transpose2d(self: Tensor) -> Tensor:
-    """The last two dimensions exchanged, in memory too: ``self.mT.contiguous()``, but always a copy.
+def transpose2d(input: Tensor) -> Tensor:
+    """Exchanges the last two dimensions, in memory too: ``input.mT.contiguous()``, but always a copy.
+
+    The method for tiles is from Ruetsch and Micikevicius, "Optimizing Matrix Transpose in CUDA" (NVIDIA, 2009).
 
     Args:
-        self: tensor (..., rows, columns) of any dtype and strides. Any size may be 0. Conjugated and negated views are read by way of
-            a copy.
+        input: Tensor (..., rows, columns) of any dtype and strides. Any size may be 0. Conjugated and negated views are
+            copied first.
 
     Returns:
-        Contiguous tensor (..., columns, rows) of ``self``'s dtype. Differentiable any number of times, forwards and backwards. Under
-        :func:`torch.vmap` all examples are one call. Autocast changes nothing.
+        Contiguous tensor (..., columns, rows) with the dtype of ``input``. It is differentiable any number of times, in
+        reverse and forward mode. Under :func:`torch.vmap` all examples are one call. Autocast doesn't change it.
 
     Raises:
-        RuntimeError: fewer than two dimensions.
-        NotImplementedError: quantized and sparse tensors.
+        RuntimeError: ``input`` has fewer than two dimensions.
+        NotImplementedError: ``input`` is quantized or sparse.
     """
-    return _ops.transpose2d.default(self)
+    return _ops.transpose2d.default(input)

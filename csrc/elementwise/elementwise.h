@@ -1,5 +1,6 @@
 // Element-wise operations on strided operands: the contract between bindings and kernels.
-// Launchers enqueue on `stream` of the current device, never synchronise, allocate nothing.
+// A launcher enqueues on `stream` of the current device. It never synchronises and allocates
+// nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,9 +10,10 @@
 
 namespace gpuopt::elementwise {
 
-// out = a * b
+// out = a * b, operands (out, a, b)
 GPUOPT_EXPORT cudaError_t mul(const Problem& problem, cudaStream_t stream);
-// out = a * other; half types compute in f32 with an unrounded other
+// out = a * other, operands (out, a). fp16 and bf16 values are multiplied in fp32, and `other` is
+// not rounded to their type.
 GPUOPT_EXPORT cudaError_t mul_scalar(const Problem& problem, const ScalarValue& other,
                                      cudaStream_t stream);
 // out = alpha * x + y, operands (out, x, y)

@@ -14,7 +14,7 @@ inline void check_inputs(const char* op, std::initializer_list<NamedTensor> inpu
   check_broadcast(op, inputs);
 }
 
-// In-position: the result must fit self's shape and dtype.
+// In-place: the result must have self's shape, and a dtype that casts to self's.
 inline void check_inplace(const char* op, const at::Tensor& self, const at::Tensor& other) {
   check_inputs(op, {{"self", self}, {"other", other}});
   if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;
@@ -25,8 +25,8 @@ inline void check_inplace(const char* op, const at::Tensor& self, const at::Tens
   check_writable(op, {"self", self}, {{"other", other}});
 }
 
-// A number of the same kind where it isn't known while a graph is traced; at::result_type would ask
-// for it.
+// The number, or a stand-in of the same kind while a graph is traced and the value is unknown. Type
+// promotion depends only on the kind, but at::result_type would ask for the value.
 inline at::Scalar known_number(const at::Scalar& number) {
   if (!number.isSymbolic()) return number;
   return number.isFloatingPoint() ? at::Scalar(1.0) : at::Scalar(1);
@@ -61,7 +61,7 @@ inline void check_out(const char* op, const at::Tensor& self, const at::Scalar& 
 
 // Whether a number is in the range of a dtype, as at::Scalar::to checks it.
 inline bool fits(const at::Scalar& number, at::ScalarType dtype) {
-  // Not known while a graph is traced: the kernels look again.
+  // The value is unknown while a graph is traced. The check runs again when the graph is run.
   if (number.isSymbolic()) return true;
   switch (dtype) {
     case at::kByte:
@@ -113,8 +113,9 @@ inline at::Tensor meta_of(const at::Tensor& tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
 
-// Calls build(output, inputs), which makes an iterator. Where that would have to fill the output
-// first, it is made here, as one over tensors on Meta has it.
+// Calls build(output, inputs), which makes an ATen iterator. In deterministic mode the iterator
+// would allocate the output and fill it. The output is then allocated here, unfilled, with the
+// sizes and strides that an iterator over Meta tensors gives it.
 template <typename Build>
 at::TensorIterator with_output(const at::Tensor& out, at::TensorList inputs, const Build& build) {
   if (out.defined() || !empty_is_filled()) return build(out, inputs);
@@ -129,8 +130,8 @@ at::TensorIterator with_output(const at::Tensor& out, at::TensorList inputs, con
                inputs);
 }
 
-// ATen's iterator over an output and its inputs: broadcasting, type promotion, the output's memory
-// format and the order of dimensions are ATen's own. `out` may be undefined.
+// ATen's iterator over an output and its inputs. ATen decides on broadcasting, type promotion, the
+// output's memory format and the order of dimensions. `out` may be undefined.
 inline at::TensorIterator make_iterator(const at::Tensor& out, at::TensorList inputs) {
   return with_output(out, inputs, [](const at::Tensor& output, at::TensorList operands) {
     at::TensorIteratorConfig config;

@@ -1,11 +1,12 @@
-// Copies of any strides on the element-wise engine, for other rooms: values are bits of their size.
+// A copy between tensors of any strides, on the element-wise engine. transpose2d calls it. Elements
+// are moved as bits, so only their size matters.
 #include "elementwise/elementwise.h"
 #include "elementwise/elementwise_launch.cuh"
 
 namespace gpuopt::elementwise {
 namespace {
 
-// Each type stands for all of its size, the floating-point ones too.
+// One type per element size stands for all dtypes of that size, so every type needs every path.
 template <typename C>
 struct Copy : EveryType {
   static constexpr int kInputs = 1;

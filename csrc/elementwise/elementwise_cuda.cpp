@@ -1,4 +1,5 @@
-// The CUDA kernels of gpuopt::mul, mul_, axpy and fma: ATen's iterator -> Problem -> launcher.
+// The CUDA bindings of gpuopt::mul, mul_, axpy and fma. Each makes a Problem of ATen's iterator
+// and calls a launcher.
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
 #include <torch/library.h>
@@ -23,7 +24,7 @@ Operand make_operand(const char* op, const TensorIterator& iterator, int argumen
   return operand;
 }
 
-// inputs: the iterator's arguments in the order of the launcher's operands.
+// `inputs` lists the iterator's arguments in the order of the launcher's operands.
 Problem make_problem(const char* op, const TensorIterator& iterator,
                      std::initializer_list<int> inputs, at::ScalarType dtype) {
   TORCH_CHECK(iterator.ndim() <= kMaxDims, op,
@@ -41,14 +42,14 @@ Problem make_problem(const char* op, const TensorIterator& iterator,
   return problem;
 }
 
-// A zero-dimensional CPU tensor as one on `device`, by a fill: no copy that would synchronise or
-// could not be captured in a CUDA graph.
+// Moves a zero-dimensional CPU tensor to `device` with a fill kernel, and returns other tensors
+// unchanged. A copy would synchronise and could not be captured in a CUDA graph.
 Tensor on_device(const Tensor& tensor, c10::Device device) {
   if (!is_cpu_scalar(tensor) || device.is_cpu()) return tensor;
   return unfilled({}, tensor.options().device(device)).fill_(tensor.item());
 }
 
-// out = self * other, out defined or not.
+// out = self * other. An undefined `out` is allocated.
 Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const Tensor& out) {
   TensorIterator iterator = make_iterator(out, {self, other});
   const Tensor result = iterator.output();
@@ -56,7 +57,8 @@ Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const T
   const c10::cuda::CUDAGuard guard(result.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
   const at::ScalarType dtype = iterator.common_dtype();
-  // A CPU scalar is an argument of the launch, as in ATen: half types multiply by it unrounded.
+  // A CPU scalar becomes an argument of the launch, as in ATen. fp16 and bf16 values are then
+  // multiplied by the unrounded scalar.
   for (const int scalar : {2, 1}) {
     if (!iterator.is_cpu_scalar(scalar)) continue;
     const int tensor = 3 - scalar;
@@ -71,7 +73,7 @@ Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const T
   return result;
 }
 
-// out = self * other for a number, out defined or not.
+// out = self * other for a number. An undefined `out` is allocated.
 Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& other,
                        const Tensor& out) {
   const at::ScalarType dtype = at::result_type(self, other);
@@ -98,8 +100,8 @@ Tensor mul_cuda(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul_scalar_cuda(const Tensor& self, const at::Scalar& other) {
-  // ATen's strides of nothing: it orders the dimensions of an empty product by an iterator over
-  // two operands, which differs from that over one where sizes are 0 and 1.
+  // ATen computes the strides of an empty product with an iterator over two operands. The iterator
+  // over one operand would order dimensions of sizes 0 and 1 differently.
   if (self.numel() == 0) return at::mul(self, other);
   return mul_scalar_into("gpuopt::mul", self, other, {});
 }

@@ -1,6 +1,7 @@
-// Derivatives of the element-wise operators: reverse mode, forward mode, and what in-position and
-// out= owe to autograd. Backward formulas call differentiable operators, so higher derivatives
-// follow. The engine itself sums a gradient to its input's shape and casts it to its dtype.
+// Derivatives of the element-wise operators: reverse mode, forward mode, and the autograd duties of
+// in-place and out= variants. Backward formulas call differentiable operators, so higher
+// derivatives work. Autograd's engine sums a gradient to its input's shape and casts it to the
+// input's dtype.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -12,7 +13,7 @@ namespace {
 
 using namespace autograd_names;
 
-// The gradient of a real input is the real part of what a complex result sends back.
+// The gradient of a real input is the real part of the gradient that a complex result gives it.
 Tensor for_input(const Tensor& grad, bool input_is_complex) {
   return grad.is_complex() && !input_is_complex ? at::real(grad) : grad;
 }
@@ -110,9 +111,9 @@ struct FmaBackward : ProductNode {
   bool a_is_complex_ = false, b_is_complex_ = false, c_is_complex_ = false;
 };
 
-// Sums the terms of a tangent and gives it the result's shape and dtype. `own` is an input's
-// tangent itself, of which the result's may not be an alias: in-position operators on the result
-// write to it.
+// Sums the terms of a tangent and gives the sum the result's shape and dtype. `own` is the tangent
+// of an input, which the result's tangent must not alias: in-place operators on the result write to
+// the result's tangent.
 Tensor sum_tangents(const Tensor& result, std::initializer_list<Tensor> products,
                     const Tensor& own = {}) {
   Tensor sum;
@@ -199,9 +200,9 @@ Tensor fma_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b, const
   return result;
 }
 
-// ---------------------------------------------------------------- in-position
+// ---------------------------------------------------------------- in-place
 
-// A tangent that self already has is overwritten like self, since views of self may share it.
+// Overwrites a tangent that self already has, because views of self may share it.
 void set_inplace_tangent(const Tensor& self, const Tensor& tangent) {
   if (!tangent.defined()) return;
   const Tensor own = tangent_of(self);

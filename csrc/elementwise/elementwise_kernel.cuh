@@ -1,5 +1,6 @@
-// The element-wise engine's kernels: they walk the operands of any problem and call a functor on
-// the values. One for each path of the plan; kTiled's is in elementwise_tiled.cuh.
+// The kernels of the element-wise engine. A kernel walks the operands of a problem and calls a
+// functor on their values. Each path of the plan has its kernels here, except kTiled
+// (elementwise_tiled.cuh).
 #pragma once
 
 #include <type_traits>
@@ -13,6 +14,8 @@
 namespace gpuopt::elementwise {
 
 // ---------------------------------------------------------------- kVector
+
+// Every operand is one contiguous, aligned run of `numel` values in the same order.
 
 template <int kOperands>
 struct VectorArgs {
@@ -45,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
     store_vec(out + vec * N, apply<F, T, N>(f, in[u]));
   }
 
-  // The last values that fill no vector: one thread each, in the last block.
+  // Store the values after the last whole vector: one per thread, in the last block.
   const int64_t tail = vecs * N + threadIdx.x;
   if (blockIdx.x == gridDim.x - 1 && tail < args.numel) {
     Vec<T, 1> x[F::kInputs];
@@ -59,12 +62,13 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---------------------------------------------------------------- strided operands
 
-// All offsets of a launch fit 32 bits (needs_split).
+// Operands with strides, in elements. Counts and offsets fit 32 bits: larger problems are split
+// (needs_split).
 template <int kOperands>
 struct StridedArgs {
   void* data[kOperands];
   DType dtypes[kOperands];
-  bool linear[kOperands];
+  bool linear[kOperands];  // element i of the iteration space is at data + i
   DType dtype;
   int num_dims;
   uint32_t numel;
@@ -72,7 +76,8 @@ struct StridedArgs {
   uint32_t strides[kOperands][kMaxDims];
 };
 
-// Adds the offsets of dimensions first_dim.. at linear index `rest` over them.
+// Adds the offsets in dimensions first_dim and above. `rest` is the linear index over those
+// dimensions.
 template <int kOperands>
 __device__ __forceinline__ void add_outer_offsets(const StridedArgs<kOperands>& args, int first_dim,
                                                   uint32_t rest, uint32_t (&offsets)[kOperands]) {
@@ -83,6 +88,7 @@ __device__ __forceinline__ void add_outer_offsets(const StridedArgs<kOperands>& 
   }
 }
 
+// The offset of every operand at linear index `index`.
 template <int kOperands>
 __device__ __forceinline__ void find_offsets(const StridedArgs<kOperands>& args, uint32_t index,
                                              uint32_t (&offsets)[kOperands]) {
@@ -101,6 +107,7 @@ __device__ __forceinline__ Vec<T, N> repeat(T value) {
   return vec;
 }
 
+// Stores the first `count` values of a vector. `address` is aligned to a vector if count is N.
 template <typename T, int N>
 __device__ __forceinline__ void store_values(T* address, const Vec<T, N>& vec, int count) {
   if (count == N) {
@@ -147,8 +154,9 @@ __device__ __forceinline__ T load_value(const void* data, DType dtype, uint32_t 
   }
 }
 
-// args.sizes[0] counts vectors; a stride along dimension 0 is that of a vector, or 0 to repeat a
-// value.
+// Output rows are whole, aligned vectors, so a thread's vector lies in one row. args.sizes[0]
+// counts vectors. args.strides[k][0] is the distance between vectors, or 0 for an input that
+// repeats one value along the row.
 template <typename F, typename T, Access kAccess, int kThreads, int kVecs>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
@@ -163,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t vec = first + u * kThreads;
     if (vec >= vecs) break;
     find_offsets(args, vec, offsets[u]);
-    // Values of the row from this vector on.
+    // Values from here to the end of the row. An unaligned load must not read beyond them.
     const uint32_t column = args.num_dims == 1 ? vec : vec - args.sizes[0].div(vec) * vecs_per_row;
     const uint32_t available = (vecs_per_row - column) * N;
 #pragma unroll
@@ -183,7 +191,8 @@ __global__ void __launch_bounds__(kThreads)
     store_vec(static_cast<T*>(args.data[0]) + offsets[u][0], apply<F, T, N>(f, in[u]));
   }
 
-  // A single row may end inside a vector: one thread each for the values left, in the last block.
+  // A problem of a single row may end inside a vector. Store the values that are left: one per
+  // thread, in the last block.
   const uint32_t tail = vecs * N + threadIdx.x;
   if (blockIdx.x == gridDim.x - 1 && tail < args.numel) {
     Vec<T, 1> x[F::kInputs];
@@ -198,7 +207,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---------------------------------------------------------------- kPacked
 
-// `count` of the `available` values from `address` on, `stride` apart.
+// Loads `count` values that lie `stride` elements apart, from `address` on. The row has `available`
+// values from there.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> load_strided(const T* address, uint32_t stride, int count,
                                                   uint32_t available) {
@@ -216,7 +226,8 @@ __device__ __forceinline__ Vec<T, N> load_strided(const T* address, uint32_t str
   return vec;
 }
 
-// Vectors that run on from row to row of a dense, aligned output.
+// The output is dense and aligned. A thread stores one of its vectors, which may cross from one row
+// into the next.
 template <typename F, typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     packed_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args) {
@@ -232,6 +243,7 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t row_offsets[F::kInputs + 1] = {};
   add_outer_offsets(args, 1, row, row_offsets);
 
+  // Load a vector of each input that is linear, or of all inputs if the vector lies in one row.
   Vec<T, N> in[F::kInputs];
 #pragma unroll
   for (int k = 0; k < F::kInputs; ++k) {
@@ -245,9 +257,10 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (column + count > inner) {
-    // Value by value, every address known before the first value arrives. Rows follow each other by
-    // the stride of dimension 1, until that wraps too: at most once, for the plan sends planes
-    // smaller than a vector to kGeneral.
+    // The vector crosses rows: load the other inputs value by value. All addresses are computed
+    // before the first value arrives, so the loads are in flight together. Within a plane
+    // (dimensions 0 and 1) the next row is one stride of dimension 1 away. A vector leaves its
+    // plane at most once, because the plan sends planes smaller than a vector to kGeneral.
     uint32_t plane = row;
     const uint32_t row_in_plane = args.num_dims == 2 ? row : args.sizes[1].divmod(plane);
     const uint32_t rows = args.sizes[1].divisor - row_in_plane;
@@ -274,8 +287,9 @@ __global__ void __launch_bounds__(kThreads)
   store_values(static_cast<T*>(args.data[0]) + index, apply<F, T, N>(f, in), count);
 }
 
-// Rows apart: each row is cut where its output crosses 16-byte boundaries, so that all vectors but
-// its first and last are stored whole, whatever the row's alignment.
+// Each row is split where its output crosses a 16-byte boundary. Every vector except the first and
+// the last of a row is then stored whole, whatever the row's alignment. A thread handles one
+// vector.
 template <typename F, typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     packed_rows_kernel(const F f, const __grid_constant__ StridedArgs<F::kInputs + 1> args,
@@ -305,6 +319,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // ---------------------------------------------------------------- kGeneral
+
+// A thread handles kSteps values, kThreads apart. Loads are not predicated: threads past the end
+// load the last element and do not store it.
 
 template <typename F, typename T, int kThreads, int kSteps>
 __global__ void __launch_bounds__(kThreads)
@@ -337,7 +354,7 @@ __global__ void __launch_bounds__(kThreads)
       if (first + s * kThreads >= args.numel) break;
       S* const out = static_cast<S*>(args.data[0]) + offsets[s][0];
       if constexpr (std::is_same_v<T, uint8_t>) {
-        // int8 shares uint8's arithmetic; its sign matters once the result is widened.
+        // int8 shares the arithmetic of uint8. Its sign matters when the result is widened.
         *out = args.dtype == DType::kInt8 ? convert<S>(static_cast<int8_t>(result[s].values[0]))
                                           : convert<S>(result[s].values[0]);
       } else if constexpr (std::is_unsigned_v<T>) {

@@ -1,4 +1,4 @@
-// Plan -> kernel instantiation -> launch, for any functor of the element-wise engine.
+// Launches the kernel that a plan names, for any functor of the element-wise engine.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,18 +10,19 @@
 
 namespace gpuopt::elementwise {
 
-// Launch shapes, measured on an H200 with mul (microseconds, f32 / bf16; L2 flushed):
+// Launch shapes, measured on an H200 with mul (microseconds, fp32 / bf16; L2 flushed):
 //   dense, 2^25:  128 threads x 1 vector 98.1 / 52.7, x 2 98.5 / 52.1, x 4 99.0 / 52.8;
 //                 256 x 1 98.4 / 53.0, 512 x 1 98.8 / 53.1, 1024 x 1 98.5 / 53.0
 //   dense, 2^28:  128 x 1 734.9 / 370.6, x 2 737.2 / 371.5
-//   dense, 2^14 (f32, CUDA graph): 128 x 1 1.41, x 2 1.44, x 4 1.54, 256 x 1 1.42
+//   dense, 2^14 (fp32, CUDA graph): 128 x 1 1.41, x 2 1.44, x 4 1.54, 256 x 1 1.42
 //   rows, (64,256,56,56) * (256,1,1):  128 x 1 100.8 / 54.4, x 2 102.9 / 56.9
 //   rows, (16384,1) * (4096):  128 x 1 83.4 / 44.2, x 2 62.6 / 38.6
-// One vector a thread, but for half types of middling size, where ATen's two are 1% ahead of one,
-// and for rows whose traffic is mostly writes.
+// A thread handles one vector. Two cases use two vectors per thread: dense fp16 and bf16 operands
+// from kTwoVecsFrom to kTwoVecsBelow vectors, where ATen's two vectors are 1% faster than one, and
+// rows whose traffic is mostly writes.
 constexpr int kThreads = 128;
 constexpr int64_t kTwoVecsFrom = 1 << 19, kTwoVecsBelow = 1 << 24;
-constexpr int kTileThreads = 256;
+constexpr int kTileThreads = 256;  // not swept
 
 template <int kOperands>
 StridedArgs<kOperands> strided_args(const Problem& problem, const Plan& plan) {
@@ -29,7 +30,7 @@ StridedArgs<kOperands> strided_args(const Problem& problem, const Plan& plan) {
   args.dtype = problem.dtype;
   args.num_dims = plan.num_dims;
   args.numel = static_cast<uint32_t>(plan.numel);
-  // The tiled path wants its second dimension next to the first.
+  // The tiled kernel expects the second dimension of a tile at index 1.
   int order[kMaxDims];
   for (int d = 0; d < plan.num_dims; ++d) order[d] = d;
   if (plan.path == Path::kTiled) {
@@ -149,9 +150,11 @@ cudaError_t launch_tiles(const F& f, const Problem& problem, const Plan& plan,
       error = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     }
     if (error != cudaSuccess) return error;
-    // Three turned inputs of half types don't fit into sm_75's 64 KiB.
+    // Three transposed inputs of 2 bytes per element need 96 KiB, and sm_75 has 64 KiB. Tiles that
+    // are accessed value by value are smaller.
     if (bytes > limit) return launch_tiles<F, T, false>(f, problem, plan, stream);
-    // The same in every call, as host threads may be between this and their launch.
+    // Every call sets the same value, because another host thread may be between this call and its
+    // launch.
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  std::min(limit, kMostBytes));
     if (error != cudaSuccess) return error;
@@ -164,14 +167,15 @@ template <typename F, typename T>
 cudaError_t launch_general(const F& f, const Problem& problem, const Plan& plan,
                            cudaStream_t stream) {
   const auto args = strided_args<F::kInputs + 1>(problem, plan);
-  constexpr int kSteps = 4;
+  constexpr int kSteps = 4;  // not swept
   general_kernel<F, T, kThreads, kSteps>
       <<<blocks_for(plan.numel, kThreads * kSteps), kThreads, 0, stream>>>(f, args);
   return cudaGetLastError();
 }
 
-// The base of a functor that has all paths for all types. Others have them for the floating-point
-// types alone, and for the rest dense operands, aligned rows and the general path.
+// A functor derived from EveryType is compiled with every path for every type. Other functors have
+// every path for floating-point types only. Their integer, bool and complex problems use kVector,
+// aligned kRows or kGeneral.
 struct EveryType {};
 
 template <typename F, typename T>
@@ -206,7 +210,8 @@ cudaError_t run(const F& f, const Problem& problem, cudaStream_t stream) {
   return launch_general<F, T>(f, problem, plan, stream);
 }
 
-// Inputs are promoted to the problem's type, and its values to the output's.
+// Whether the dtypes obey type promotion. Inputs convert to the problem's dtype, and its values to
+// the output's dtype, never to a lower category.
 inline bool check_types(const Problem& problem) {
   const Category own = category_of(problem.dtype);
   for (int k = 1; k <= problem.num_inputs; ++k) {
@@ -215,8 +220,8 @@ inline bool check_types(const Problem& problem) {
   return category_of(problem.operands[0].dtype) >= own;
 }
 
-// The launcher of an operation: F is its functor template over the compute type, scalars are the
-// numbers its constructor takes.
+// Launches an operator. F is its functor, a template over the compute type. `scalars` initialise
+// the functor's fields.
 template <template <typename> class F, typename... Scalars>
 cudaError_t launch(const Problem& problem, cudaStream_t stream, const Scalars&... scalars) {
   if (!check_types(problem)) return cudaErrorInvalidValue;

@@ -5,9 +5,10 @@
 namespace gpuopt::elementwise {
 namespace {
 
-// A product of two f16 or bf16 values is exact in f32 (22 and 16 significant bits), so the packed
-// instructions, which round the exact product once, give the same bits as f32 arithmetic. Masks,
-// counts and spectra are multiplied too.
+// A product of two fp16 or bf16 values is exact in fp32 (22 and 16 significant bits). The two-value
+// instructions round the exact product once, so they give the same bits as fp32 arithmetic.
+// EveryType: masks, counts and spectra (bool, integer, complex) are multiplied in every layout,
+// too.
 template <typename C>
 struct Mul : EveryType {
   static constexpr int kInputs = 2;

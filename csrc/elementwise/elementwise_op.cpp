@@ -26,17 +26,19 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
 namespace gpuopt::elementwise {
 namespace {
 
-// The CPU kernels delegate to ATen, and so do the Meta kernels of operators that write to an
-// argument.
+// The CPU kernels call ATen, except fma in floating-point types. Meta kernels of operators that
+// write to an argument call ATen, too.
 
 bool has_symbolic_shape_in(at::TensorList tensors) {
   return std::any_of(tensors.begin(), tensors.end(),
                      [](const at::Tensor& tensor) { return has_symbolic_shape(tensor); });
 }
 
-// The result of two or three operands, in the layout that ATen's iterator gives it on CUDA. It
-// doesn't know symbolic shapes, and at::mul on Meta loses the dimension order of half types and of
-// two dtypes (expanded * transposed, torch 2.11), at::addcmul that of all types.
+// The result of two or three operands on Meta, in the layout that ATen's iterator gives it on CUDA.
+// The iterator doesn't know symbolic shapes, so they go through at::mul or at::addcmul of fp32
+// operands. Other shapes don't, because these functions lose the order of dimensions on Meta, for
+// example of expanded * transposed (torch 2.11): at::mul in fp16, bf16 and two different dtypes,
+// at::addcmul in all dtypes.
 at::Tensor result_meta(at::TensorList operands) {
   if (!has_symbolic_shape_in(operands)) return make_iterator({}, operands).output();
   std::vector<at::Tensor> floats;
@@ -55,9 +57,10 @@ at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
   return result_meta({self, other});
 }
 
-// For operands of several dtypes on the CPU: ATen casts some of them first there and lays the
-// result out like these copies, which it does neither on CUDA nor on Meta (expanded * transposed,
-// torch 2.11). Else undefined.
+// The output for CPU operands of several dtypes, in the layout that it has on CUDA and Meta. ATen's
+// CPU kernels cast some operands first and lay the result out like the casts, for example of
+// expanded * transposed (torch 2.11). Undefined if all operands have one dtype, or are contiguous
+// and of one shape.
 at::Tensor result_of_casts(at::TensorList operands) {
   const at::Tensor* widest = nullptr;
   bool same = true, plain = true;
@@ -96,7 +99,8 @@ at::Tensor& mul_inplace_aten(at::Tensor& self, const at::Tensor& other) {
 
 at::Tensor& mul_inplace_scalar_aten(at::Tensor& self, const at::Scalar& other) {
   check_inplace("gpuopt::mul_", self, other);
-  // As Python's x.mul_(number) calls it: at::mul_(Scalar) rounds the number to half types first.
+  // Python's x.mul_(number) passes a tensor, too. mul_(Scalar) would round the number to fp16 or
+  // bf16 first.
   return self.mul_(at::native::wrapped_scalar_tensor(other));
 }
 
@@ -105,7 +109,7 @@ at::Tensor& mul_inplace_scalar_meta(at::Tensor& self, const at::Scalar& other) {
   return self;
 }
 
-// A tensor that keeps the number's digits and promotes as a number.
+// wrapped_scalar_tensor keeps the number's precision, and promotes as a number.
 at::Tensor& mul_scalar_out_aten(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
   return mul_out_aten(self, at::native::wrapped_scalar_tensor(other), out);
 }
@@ -126,7 +130,7 @@ at::Tensor fma_meta(const at::Tensor& a, const at::Tensor& b, const at::Tensor& 
   return result_meta({c, a, b});
 }
 
-// at::addcmul rounds twice, so floating-point types go through std::fma.
+// at::addcmul rounds twice, so floating-point types use std::fma.
 at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
   check_fma(a, b, c);
   const auto dtype = at::native::result_type(at::TensorList{c, a, b});

@@ -1,5 +1,5 @@
-// The element-wise operators from C++: calls through the dispatcher, so autograd, vmap, autocast
-// and tracing all see them.
+// The element-wise operators for C++ callers. They call through the dispatcher, so autograd, vmap,
+// autocast and tracing see the calls.
 #pragma once
 
 #include "binding/op_handle.h"

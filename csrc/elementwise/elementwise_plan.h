@@ -1,5 +1,6 @@
-// Shape, strides, dtypes and alignment -> how an element-wise launch walks its operands.
-// Plain host C++ (the index functions also compile for the device): tests run it without a GPU.
+// Plans an element-wise launch: chooses, from shape, strides, dtypes and alignment, how it walks
+// its operands. This is plain host C++, so tests run it without a GPU. The index functions at the
+// end also compile for the device.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@ struct Operand {
   int64_t strides[kMaxDims] = {};  // in elements, innermost dimension first
 };
 
-// operands[0] is written, operands[1 .. num_inputs] are read. Inputs may alias the output exactly
-// (in-position) but must not overlap it partially; the output has no two elements at one address.
+// operands[0] is written, operands[1 .. num_inputs] are read. An input may be the output itself
+// (in-place), but must not overlap it in part. No two elements of the output share an address.
 struct Problem {
   int num_inputs = 0;
   int num_dims = 0;
@@ -32,21 +33,24 @@ struct Problem {
   Operand operands[kMaxOperands];
 };
 
-// How a launch walks the output. Each path takes every problem that the ones before it refuse.
+// How a launch walks the output. make_plan() chooses the first path in this order that supports the
+// problem. kGeneral supports all.
 enum class Path : uint8_t {
-  // All operands dense in the same order and aligned: straight 16-byte vectors.
+  // All operands have one type, are dense in the same order and aligned. Each is read or written as
+  // one run of 16-byte vectors.
   kVector,
-  // Rows of whole, aligned output vectors; each input is a vector at the same position of its own
-  // row, or
-  // one value repeated (broadcasting along or across rows, slices, mixed types).
+  // Output rows are whole, aligned vectors. Each input supplies the vector at the same position of
+  // its own row, or repeats one value along the row. This covers broadcasting in both directions,
+  // slices and mixed types.
   kRows,
-  // One type; some input is contiguous along another dimension than the output: square tiles that
-  // turn through shared memory.
+  // All operands have one type, and some input is contiguous along another dimension than the
+  // output. Square tiles of it are transposed through shared memory.
   kTiled,
-  // One type, output rows contiguous: vectors that may cross from row to row of a dense output, or
-  // ragged rows of any other. Inputs are read as vectors where they can be, else value by value.
+  // All operands have one type, and output rows are contiguous. Vectors cross from row to row of a
+  // dense output. Rows of other outputs begin and end with partial vectors. Inputs are read as
+  // vectors where possible, otherwise value by value.
   kPacked,
-  // Anything: any strides, any mix of types, one value per thread and step.
+  // Any strides and any mix of types, one value at a time.
   kGeneral,
 };
 
@@ -66,16 +70,16 @@ struct Plan {
   int64_t numel = 1;
   int values_per_vec = 1;
   bool linear[kMaxOperands] = {};  // element i of the iteration space is at data + i
-  // kPacked: rows of the innermost dimension are walked apart, each cut into vectors where the
-  // output is aligned; otherwise vectors run on from row to row of a dense output.
+  // kPacked: true if each row is split into vectors by itself, at the output's 16-byte boundaries.
+  // False if vectors run on from row to row of a dense output.
   bool by_rows = false;
-  uint32_t vecs_per_row = 0;
-  // kTiled
-  int tile_dim = 0;                // the dimension the turned inputs are contiguous along
-  bool turned[kMaxOperands] = {};  // inputs that go through shared memory
-  // The output and the turned inputs are accessed in vectors. Otherwise value by value.
+  uint32_t vecs_per_row = 0;  // kPacked, by_rows: partial vectors included
+  int tile_dim = 0;           // kTiled: the dimension along which `turned` inputs are contiguous
+  bool turned[kMaxOperands] = {};  // kTiled: inputs that are transposed through shared memory
+  // kTiled: true if the output and the transposed inputs are accessed in vectors, false if they are
+  // accessed value by value.
   bool packed_tiles = false;
-  // With packed_tiles: inputs that are read along dimension 0 in vectors.
+  // kTiled, packed_tiles: inputs that are read along dimension 0 in vectors.
   bool packed_input[kMaxOperands] = {};
 };
 
@@ -85,7 +89,8 @@ inline bool is_aligned(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % kAccessBytes == 0;
 }
 
-// Whether every row along `dim` of an operand starts at a vector of `values` values.
+// Whether vectors may be accessed from the start of every row along `dim` of operand k. A vector of
+// values_per_vec values is aligned to its size, or to 16 bytes if it is larger.
 inline bool has_aligned_rows(const Problem& problem, const Plan& plan, int k, int dim) {
   const auto values = static_cast<size_t>(plan.values_per_vec);
   const size_t bytes = size_of(problem.operands[k].dtype) * values;
@@ -97,7 +102,7 @@ inline bool has_aligned_rows(const Problem& problem, const Plan& plan, int k, in
   return true;
 }
 
-// Sets the access of kRows, or returns false where the problem has no such rows.
+// Whether kRows supports the problem. If so, sets its access.
 inline bool find_rows(const Problem& problem, Plan& plan, bool one_type) {
   if (problem.operands[0].dtype != problem.dtype || plan.strides[0][0] != 1) return false;
   if (plan.num_dims > 1 && plan.sizes[0] % plan.values_per_vec != 0) return false;
@@ -113,7 +118,8 @@ inline bool find_rows(const Problem& problem, Plan& plan, bool one_type) {
   return true;
 }
 
-// Drops dimensions of size 1 and merges neighbours that every operand steps through as one.
+// Drops dimensions of size 1. Merges neighbouring dimensions if every operand can step through both
+// with one stride.
 inline void merge_dims(const Problem& problem, Plan& plan) {
   const int operands = problem.num_inputs + 1;
   for (int d = 0; d < problem.num_dims; ++d) {
@@ -150,10 +156,11 @@ inline bool is_linear(const Plan& plan, int operand) {
   return true;
 }
 
-// Looks for inputs that a warp walking along dimension 0 would read with a stride although another
-// dimension is (nearly) contiguous for them. Returns false when there are none.
+// Finds inputs that a warp, walking along dimension 0, would read with a large stride although
+// another dimension is contiguous or nearly so. Returns false if there are none, or if tiles would
+// be mostly empty.
 inline bool find_tiles(const Problem& problem, Plan& plan) {
-  // Below 8 values a side most of a tile is empty and reading value by value is faster.
+  // With sides below 8 values most of a tile is empty, and reading value by value is faster.
   constexpr int64_t kMinSide = 8;
   if (plan.strides[0][0] != 1 || plan.sizes[0] < kMinSide) return false;
   const auto values = plan.values_per_vec;
@@ -164,16 +171,17 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
       const bool closer = plan.strides[k][d] != 0 && plan.strides[k][d] < plan.strides[k][best];
       if (closer && plan.sizes[d] >= kMinSide) best = d;
     }
-    // One tile dimension serves the launch; an input that wants another is read value by value.
+    // A launch has one tile dimension. An input that is contiguous along a different one is read
+    // value by value.
     if (best == 0 || (plan.tile_dim != 0 && best != plan.tile_dim)) continue;
     plan.tile_dim = best;
     plan.turned[k] = true;
   }
   if (plan.tile_dim == 0) return false;
-  // A block has a tile of one matrix, of 128 x 128 halves or 64 x 64: of many small matrices it
-  // would be mostly empty, and their rows stay in the L1 cache while they are read value by value.
-  // (By the count of blocks, 8 x 8 in bf16 would take 20 times as long as memory does; not
-  // measured.)
+  // A block transposes a tile of one matrix: at most 128 x 128 values of 2 bytes, 64 x 64 values of
+  // other sizes. A tile of a small matrix would be mostly empty. Read value by value, the rows of
+  // small matrices stay in the L1 cache. (Judged by the number of blocks, 8 x 8 matrices in bf16
+  // would take 20 times as long as their memory traffic. Not measured.)
   const int64_t small = size_of(problem.dtype) == 2 ? 32 : 16;
   if (plan.num_dims > 2 && std::max(plan.sizes[0], plan.sizes[plan.tile_dim]) <= small) {
     std::fill_n(plan.turned, kMaxOperands, false);
@@ -224,26 +232,26 @@ inline Plan make_plan(const Problem& problem) {
   }
   if (plan.strides[0][0] != 1) return plan;
   plan.by_rows = !(plan.linear[0] && detail::is_aligned(problem.operands[0].data));
-  // A vector that runs on may leave one plane (of dimensions 0 and 1), no more.
+  // A vector that runs on may leave a plane (dimensions 0 and 1) once, not twice.
   const bool small_planes =
       plan.num_dims > 2 && plan.sizes[0] * plan.sizes[1] < plan.values_per_vec;
   if (!plan.by_rows && small_planes) return plan;
   plan.path = Path::kPacked;
   if (plan.by_rows) {
-    // A row that starts inside a vector may touch one vector more.
+    // A row that starts inside a 16-byte vector may touch one vector more.
     plan.vecs_per_row = static_cast<uint32_t>(
         ceil_div<int64_t>(plan.sizes[0] + plan.values_per_vec - 1, plan.values_per_vec));
   }
   return plan;
 }
 
-// Counts and offsets are 32 bits wide inside a launch of every path but kVector. Larger problems
-// are cut in two until each part fits; the parts stay so large that the extra launches cost
-// nothing.
+// Whether the problem is too large for one launch: counts and offsets are 32 bits wide in every
+// path except kVector. halve() then splits the problem until each part fits. The parts stay so
+// large that the extra launches cost nothing.
 inline bool needs_split(const Problem& problem, const Plan& plan) {
   if (plan.path == Path::kVector) return false;
-  if (plan.sizes[0] > kMaxIndex32) return true;  // whose vectors 32 bits may not count, either
-  // By rows, the count of vectors (with the ragged ends) is what must fit.
+  if (plan.sizes[0] > kMaxIndex32) return true;  // vecs_per_row may have overflowed, too
+  // By rows, the number of vectors must fit, partial vectors included.
   const int64_t inner =
       plan.by_rows ? int64_t{plan.vecs_per_row} * plan.values_per_vec : plan.sizes[0];
   if (plan.numel / plan.sizes[0] > kMaxIndex32 / inner) return true;
@@ -255,8 +263,8 @@ inline bool needs_split(const Problem& problem, const Plan& plan) {
   return false;
 }
 
+// Splits along the dimension that reaches farthest in any operand.
 inline void halve(const Problem& problem, Problem& first, Problem& second) {
-  // Along the dimension that reaches farthest in any operand.
   int widest = 0;
   int64_t reach = -1;
   for (int d = 0; d < problem.num_dims; ++d) {
@@ -267,7 +275,7 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
   }
   first = second = problem;
   first.sizes[widest] = problem.sizes[widest] / 2;
-  // Keep the second part as aligned as the whole was.
+  // Keep the second part as aligned as the whole problem.
   if (first.sizes[widest] > kAccessBytes) first.sizes[widest] -= first.sizes[widest] % kAccessBytes;
   second.sizes[widest] = problem.sizes[widest] - first.sizes[widest];
   for (int k = 0; k <= problem.num_inputs; ++k) {
@@ -278,8 +286,13 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
   }
 }
 
-// kPacked by rows: the values [begin, end) of the row that vector number `vector` of it holds, when
-// the row's first value lies `shift` values past a 16-byte boundary. May be empty.
+// kPacked by rows: the values [begin, end) of a row that lie in its vector number `vec`. The row's
+// first value lies `shift` values past a 16-byte boundary. The span may be empty. For shift 3, 4
+// values per vector and a row of 9 values:
+//
+//   16-byte boundaries   |            |            |            |
+//   values               |          0 | 1  2  3  4 | 5  6  7  8 |
+//   vec                        0            1            2
 struct RowSpan {
   uint32_t begin;
   uint32_t end;
@@ -292,16 +305,16 @@ GPUOPT_HOST_DEVICE RowSpan row_span(uint32_t vec, uint32_t shift, uint32_t value
   return {begin < end ? begin : end, end};
 }
 
-// kPacked, running on: the offsets of an operand's values one after another, from row to row, and
-// once into the next plane (of dimensions 0 and 1). Branch-free.
+// kPacked, running on: the offsets of an operand's values, one after another. step() goes from row
+// to row, and at most once into the next plane (dimensions 0 and 1), without branches.
 struct RowWalk {
   uint32_t stride, row_stride;
   uint32_t row_size;
-  uint32_t left;       // values of this row from here on
-  uint32_t rows_left;  // rows of this plane from this one on
-  uint32_t row;        // the offset of this row's first value
-  uint32_t offset;     // here
-  uint32_t next_plane;
+  uint32_t left;        // values left in this row, the current one included
+  uint32_t rows_left;   // rows left in this plane, the current one included
+  uint32_t row;         // the offset of this row's first value
+  uint32_t offset;      // the offset of the current value
+  uint32_t next_plane;  // the offset of the next plane's first value
 
   GPUOPT_HOST_DEVICE void step() {
     const bool last = --left == 0;

@@ -1,5 +1,6 @@
 // The tiled kernel of the element-wise engine: inputs that are contiguous along another dimension
-// than the output turn through shared memory.
+// than the output are transposed through shared memory. Dimension i is contiguous in the output,
+// dimension j in the transposed ("turned") inputs.
 #pragma once
 
 #include <type_traits>
@@ -12,42 +13,42 @@
 
 namespace gpuopt::elementwise {
 
-// A square tile in shared memory, written in vectors along one dimension (j) and read value by
-// value along the other (i), both without bank conflicts. Packed: vector c of row i lies at
-// position c ^ (i / N % 8) of its row, so 8 lanes that read one column for 8 neighbouring output
-// vectors hit 8 different groups of banks. Value by value: rows are padded by one bank.
+// A square tile in shared memory. It is written in vectors along j and read value by value along i,
+// both without bank conflicts. With kPackedTiles, row i stores its vector c at position
+// c ^ (i / N % 8). Eight neighbouring threads read one column in rows N apart, so they hit eight
+// different groups of banks (README.md has a drawing). Otherwise rows are padded by one bank.
 template <typename T, bool kPackedTiles>
 struct Tile {
-  // Single bytes move in eights: sixteen of them unpacked would take too many registers.
+  // Single bytes move in vectors of 8: unpacking 16 of them would need too many registers.
   static constexpr uint32_t N = !kPackedTiles ? 1 : sizeof(T) == 1 ? 8 : kVecSize<T>;
   static constexpr uint32_t kSide = sizeof(T) == 2 && kPackedTiles ? 128 : sizeof(T) <= 4 ? 64 : 32;
   static constexpr uint32_t kPitch = kSide + (kPackedTiles ? 0 : sizeof(T) < 4 ? 4 / sizeof(T) : 1);
-  static constexpr uint32_t kVecs = kSide / N;  // along a side
+  static constexpr uint32_t kVecs = kSide / N;  // vectors along a side
   static constexpr uint32_t kValues = kSide * kPitch;
   static constexpr int kBytes = kValues * sizeof(T);
   static_assert(!kPackedTiles || kVecs % 8 == 0, "vectors are permuted in groups of 8");
 
-  // Vector c of row i.
+  // The position of vector c of row i.
   static __device__ __forceinline__ uint32_t row_vec(uint32_t i, uint32_t c) {
     return i * kPitch + (kPackedTiles ? (c ^ (i / N % 8)) : c) * N;
   }
-  // Column j of the rows p * N, p * N + 1, ...: the first; the others follow kPitch apart.
+  // The position of column j in row p * N. Rows p * N + 1, ... p * N + N - 1 follow kPitch apart.
   static __device__ __forceinline__ uint32_t column(uint32_t p, uint32_t j) {
     return p * N * kPitch + (kPackedTiles ? (j / N) ^ (p % 8) : j / N) * N + j % N;
   }
 };
 
-// Tiles are numbered in groups of kTileGroup along j, so that the blocks in flight together cover
-// a square of tiles and every operand is touched in runs of several tiles.
+// Tiles are numbered in groups of kTileGroup along j. The blocks in flight then cover a square of
+// tiles, and each operand is accessed in runs of several tiles. (The size of a group is not swept.)
 constexpr int kTileGroup = 16;
 struct TileGrid {
-  FastDiv plane;        // tiles in dimensions 0 (i) and 1 (j, along which turned inputs are dense)
+  FastDiv plane;        // tiles in a plane of i and j
   FastDiv group;        // tiles in a group
   FastDiv group_width;  // tiles of a group along j
-  FastDiv last_width;   // tiles of the last group of a plane along j
-  uint32_t last_group;
-  uint32_t turned;  // bit k: input k goes through shared memory
-  uint32_t packed;  // bit k: input k is read along i in aligned vectors, else value by value
+  FastDiv last_width;   // tiles of a plane's last group along j
+  uint32_t last_group;  // the index of a plane's last group
+  uint32_t turned;      // bit k: input k goes through shared memory
+  uint32_t packed;      // bit k: input k is read along i in aligned vectors, else value by value
 };
 
 template <typename F, typename T, bool kPackedTiles, int kThreads>
@@ -60,6 +61,7 @@ __global__ void __launch_bounds__(kThreads)
   static_assert(kSteps * kThreads == kSide * kVecs && kThreads % kVecs == 0);
   extern __shared__ uint4 shared[];
 
+  // Find the block's tile.
   uint32_t rest = blockIdx.x;
   uint32_t group = grid.plane.divmod(rest);
   uint32_t tile_i = grid.group.divmod(group);
@@ -70,11 +72,12 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t offsets[F::kInputs + 1] = {};
   if (args.num_dims > 2) add_outer_offsets(args, 2, rest, offsets);
 
-  // Where step s of this thread reads turned inputs: vector read_c of row read_i(s) ...
+  // In iteration s a thread reads vector read_c of row read_i(s) of every transposed input.
   const uint32_t read_c = threadIdx.x % kVecs;
   const auto read_i = [](int s) { return threadIdx.x / kVecs + s * (kThreads / kVecs); };
-  // ... and which output vector it writes: write_p(s) along i at write_j(s). Neighbouring threads
-  // write 8 vectors of a row, then the next row (value by value: a whole row).
+  // In iteration s it writes the output vector at write_p(s) along i and at write_j(s) along j.
+  // Eight neighbouring threads write one row, the next eight threads the next row. Value by value,
+  // neighbouring threads write a whole row.
   constexpr uint32_t kLine = kPackedTiles ? 8 : kVecs;
   const auto write_j = [](int s) { return (threadIdx.x + s * kThreads) / kLine % kSide; };
   const auto write_p = [](int s) {
@@ -85,8 +88,8 @@ __global__ void __launch_bounds__(kThreads)
     return reinterpret_cast<T*>(shared) + __popc(grid.turned & ((1u << k) - 1)) * Layout::kValues;
   };
 
-  // First everything that is read in vectors (value by value: everything), all in flight together.
-  // Vectors wait as words, which take half the registers of separate 16-bit values.
+  // Load everything that is read in vectors (value by value: everything), all in flight together.
+  // Vectors are held as 32-bit words, which need half the registers of separate 16-bit values.
   using Words = Vec<uint32_t, sizeof(Vec<T, N>) / sizeof(uint32_t)>;
   using Waiting = std::conditional_t<kPackedTiles, Words, Vec<T, N>>;
   Waiting waiting[kSteps][F::kInputs];
@@ -130,6 +133,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
 
+  // Read columns of the transposed tiles, and store rows of the output.
   T* const out = static_cast<T*>(args.data[0]) + offsets[0] + i0 + j0 * args.strides[0][1];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {

@@ -17,8 +17,9 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- vmap
 
-// Operands aligned so that their batch dimensions meet, in the dtypes that keep the promotion of
-// the logical call: a batched scalar is 0-d to the caller, 1-d to the kernel.
+// Aligns operands so that their batch dimensions match. A batched scalar has no dimensions to the
+// caller and one to the kernel, which can change type promotion. Such operands are cast to the
+// dtype to which the caller's operands promote.
 std::vector<Tensor> align(const std::vector<Tensor>& logical,
                           const std::vector<VmapLevel::Operand>& operands) {
   int64_t rank = 0;
@@ -38,7 +39,7 @@ template <typename Call>
 Tensor batched(const std::vector<Tensor>& logical, Call call) {
   const VmapLevel level;
   std::vector<VmapLevel::Operand> operands;
-  std::optional<int64_t> batch_dim;  // none where only another level maps over the operands
+  std::optional<int64_t> batch_dim;  // none if only another level maps over the operands
   for (const Tensor& tensor : logical) {
     operands.push_back(level.unwrap(tensor));
     if (operands.back().batch_dim.has_value()) batch_dim = 0;
@@ -51,11 +52,11 @@ Tensor mul_vmap(const Tensor& self, const Tensor& other) {
 }
 
 Tensor mul_scalar_vmap(const Tensor& self, const at::Scalar& other) {
-  // Dispatches, so before entering the level.
+  // at::result_type dispatches, so it is called before this level is entered.
   const auto dtype = at::result_type(self, known_number(other));
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
-  // A batched scalar promotes like a 0-d tensor.
+  // A batched scalar must promote like the 0-d tensor that the caller sees.
   const Tensor value = operand.logical_dim() == 0 ? operand.value.to(dtype) : operand.value;
   return level.wrap(gpuopt::mul(value, other), operand.batch_dim);
 }
@@ -65,12 +66,13 @@ Tensor axpy_vmap(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
 }
 
 Tensor fma_vmap(const Tensor& a, const Tensor& b, const Tensor& c) {
-  // In the order in which they promote.
+  // The order c, a, b is the one in which the operands promote.
   return batched({c, a, b}, [](const auto& in) { return gpuopt::fma(in[1], in[2], in[0]); });
 }
 
 Tensor& mul_inplace_vmap(Tensor& self, const Tensor& other) {
-  const auto dtype = at::result_type(self, other);  // as above
+  // at::result_type dispatches, so it is called before this level is entered.
+  const auto dtype = at::result_type(self, other);
   const VmapLevel level;
   const VmapLevel::Operand written = level.unwrap(self), factor = level.unwrap(other);
   TORCH_CHECK(written.batch_dim.has_value() || !factor.batch_dim.has_value(),

@@ -1,13 +1,13 @@
-// Values -> values: a functor on vectors, and conversions between element types. A functor works in
-// a compute type C (f32 for the half types, common/types.cuh):
+// Calls a functor on vectors, and converts between element types. A functor works in a compute type
+// C (fp32 for fp16 and bf16, common/types.cuh):
 //
 //   template <typename C> struct Mul {
 //     static constexpr int kInputs = 2;
 //     __device__ C operator()(C a, C b) const { return a * b; }
 //   };
 //
-// An overload for __half2 or __nv_bfloat162 serves vectors of that type. Write one only where it
-// gives the same bits as the f32 arithmetic.
+// A functor may have an overload for __half2 or __nv_bfloat162, which handles two values at a time.
+// Write one only if it gives the same bits as the fp32 arithmetic.
 #pragma once
 
 #include <type_traits>
@@ -38,6 +38,7 @@ __device__ __forceinline__ auto call(const F& f, const X* inputs, std::index_seq
   return f(inputs[I]...);
 }
 
+// Whether the functor has an overload for X.
 template <typename F, typename X, typename Indices>
 constexpr bool kTakes = false;
 template <typename F, typename X, size_t... I>
@@ -74,8 +75,8 @@ __device__ __forceinline__ Vec<T, N> apply(const F& f, const Vec<T, N>* inputs) 
 
 // ---------------------------------------------------------------- conversions
 
-// Calls body with a value of the stored type of dtype, where its category is in [kLow, kHigh] (the
-// others don't occur, check_types(), and would only be compiled).
+// Calls `body` with a value of the type that memory holds for `dtype`. Only categories in
+// [kLow, kHigh] are compiled, because check_types() excludes the others.
 template <Category kLow, Category kHigh, typename Body>
 __device__ __forceinline__ void with_stored_type(DType dtype, Body&& body) {
   dispatch_stored(dtype, [&](auto type) {
@@ -94,7 +95,8 @@ __device__ __forceinline__ void with_output_type(DType dtype, Body&& body) {
   with_stored_type<kCategory<T>, Category::kComplex>(dtype, body);
 }
 
-// N neighbouring values, as 16-byte accesses when they fill some; `address` is aligned to N values.
+// Loads N neighbouring values, in one access or in several of 16 bytes. `address` is aligned to the
+// size of an access.
 template <typename S, int N>
 __device__ __forceinline__ Vec<S, N> load_values(const S* address) {
   if constexpr (sizeof(S) * N <= kAccessBytes) {

@@ -1,4 +1,4 @@
-// Plan -> kernel instantiation -> launch.
+// Launches the kernel that a plan names.
 #include "transpose/transpose.h"
 #include "transpose/transpose_strips.cuh"
 #include "transpose/transpose_tiles.cuh"
@@ -37,7 +37,7 @@ Args make_args(const Problem& problem, const Plan& plan) {
   return args;
 }
 
-// Elements of 4 bytes, or one.
+// Elements in a 4-byte word; 1 for larger elements.
 template <typename T>
 constexpr int kWord = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
 

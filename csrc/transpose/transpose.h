@@ -1,5 +1,5 @@
-// Transposition of matrices: the contract between bindings and kernels. Launchers enqueue on
-// `stream` of the current device, never synchronise, allocate nothing.
+// Transposition of matrices: the contract between bindings and kernels. The launcher enqueues on
+// `stream` of the current device. It never synchronises and allocates nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace gpuopt::transpose {
 
-// `plan` is make_plan(problem), and not for the engine.
+// `plan` is make_plan(problem). Its path is kTiles or kStrips; the caller handles kEngine.
 GPUOPT_EXPORT cudaError_t transpose(const Problem& problem, const Plan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::transpose

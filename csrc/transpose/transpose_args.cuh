@@ -1,4 +1,4 @@
-// What the kernels of transposition are given.
+// The arguments of the transposition kernels.
 #pragma once
 
 #include "common/index.h"
@@ -6,7 +6,7 @@
 
 namespace gpuopt::transpose {
 
-// Where a matrix of the batch begins.
+// Dimensions of the batch. offset() is where a matrix begins, in elements.
 struct Batch {
   int dims;
   FastDiv sizes[kMaxBatchDims];  // innermost first
@@ -22,16 +22,15 @@ struct Batch {
 
 struct Args {
   const void* in;
-  const void* in_end;  // behind the last element
+  const void* in_end;  // one past the last element
   void* out;
   int64_t rows, columns, row_stride, column_stride;
   Batch batch;
-  FastDiv row_tiles, column_tiles;  // of a matrix
-  // kStrips: of a strip.
-  FastDiv strip_rows, strip_columns;
-  uint32_t strip_matrices, matrices;
-  uint32_t room_shift;  // a vector of room after 2^room_shift elements
-  bool in_flat, out_flat;
+  FastDiv row_tiles, column_tiles;    // tiles or strips of a matrix
+  FastDiv strip_rows, strip_columns;  // kStrips: rows and columns of a strip
+  uint32_t strip_matrices, matrices;  // matrices of a strip (kStrips), matrices of the batch
+  uint32_t room_shift;     // kStrips: a padding vector follows every 2^room_shift elements
+  bool in_flat, out_flat;  // kStrips: a strip is one run of the input, of the output
 };
 
 }  // namespace gpuopt::transpose

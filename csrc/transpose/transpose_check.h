@@ -1,5 +1,5 @@
-// The check of transpose2d and its result's shape, used by the CUDA, CPU and Meta kernels and by
-// vmap alike. Exception types are those of Tensor.mT.
+// The argument check of transpose2d and the shape of its result, shared by the CUDA, CPU and Meta
+// kernels and by vmap. Exceptions have the types that Tensor.mT raises.
 #pragma once
 
 #include "binding/check.h"
@@ -12,7 +12,7 @@ inline void check_transpose2d(const at::Tensor& self) {
               "expected 2 dimensions or more, got shape ", self.sym_sizes());
 }
 
-// Of a contiguous result.
+// The sizes of the result, which is contiguous.
 template <typename Size>
 std::vector<Size> transposed_sizes(const at::Tensor& self) {
   std::vector<Size> sizes = sizes_of<Size>(self).vec();

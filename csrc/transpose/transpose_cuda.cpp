@@ -1,4 +1,4 @@
-// The CUDA kernel of gpuopt::transpose2d: a checked call -> Problem -> launcher.
+// The CUDA binding of gpuopt::transpose2d: checks a call, makes a Problem and calls a launcher.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -15,8 +15,8 @@ namespace {
 
 using at::Tensor;
 
-// Of matrices that have elements. Dimensions of a batch that are steps through memory as one are
-// one; none where more are left than the kernel takes.
+// The problem of a tensor that is not empty. Batch dimensions that one stride can step through are
+// merged. Returns nothing if more than kMaxBatchDims are left.
 std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
   Problem problem;
   problem.in = self.const_data_ptr();
@@ -24,7 +24,7 @@ std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
   problem.item = self.element_size();
   problem.rows = self.size(-2);
   problem.columns = self.size(-1);
-  // A single row or column has no stride.
+  // The stride of a single row or column is arbitrary, so it is replaced.
   problem.row_stride = problem.rows == 1 ? problem.columns : self.stride(-2);
   problem.column_stride = problem.columns == 1 ? 1 : self.stride(-1);
   int& dims = problem.batch_dims;
@@ -42,8 +42,8 @@ std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
   return problem;
 }
 
-// out = view, of one shape and dtype. Of more dimensions than the engine takes the first ones are
-// merged, by a copy if need be.
+// Copies `view` to `out`, which has the same shape and dtype, on the element-wise engine. The outer
+// dimensions are flattened, by a copy if necessary, if there are more than the engine supports.
 void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
   constexpr const char* op = "gpuopt::transpose2d";
   if (view.dim() > elementwise::kMaxDims) {

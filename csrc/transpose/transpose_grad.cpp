@@ -1,4 +1,5 @@
-// Derivatives of transpose2d, reverse and forward mode: it is linear, and its own adjoint.
+// Derivatives of transpose2d in reverse and forward mode. The operator is linear, and its adjoint
+// is again transpose2d.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 

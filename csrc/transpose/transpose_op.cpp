@@ -1,4 +1,4 @@
-// gpuopt::transpose2d: schema, CPU and Meta kernels.
+// gpuopt::transpose2d: schema, and the CPU and Meta kernels.
 #include <torch/library.h>
 
 #include "transpose/transpose_check.h"
@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-// ATen's copy, also where the result would be a view of what is contiguous already.
+// clone() copies even if self.mT() is contiguous already, where contiguous() would return a view.
 Tensor transpose2d_cpu(const Tensor& self) {
   check_transpose2d(self);
   return self.mT().clone(at::MemoryFormat::Contiguous);

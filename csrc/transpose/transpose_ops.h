@@ -1,4 +1,5 @@
-// Transposition from C++: calls through the dispatcher, so autograd, vmap and tracing all see them.
+// Transposition for C++ callers. It calls through the dispatcher, so autograd, vmap and tracing see
+// the calls.
 #pragma once
 
 #include "binding/op_handle.h"

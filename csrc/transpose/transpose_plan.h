@@ -1,5 +1,5 @@
-// Sizes and strides of a batch of matrices -> which kernel takes them and how they are cut. Plain
-// host C++: tests run it without a GPU.
+// Plans a transposition: chooses, from sizes, strides and alignment, the kernel and the tiles or
+// strips that its blocks handle. This is plain host C++, so tests run it without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace gpuopt::transpose {
 
 constexpr int kMaxBatchDims = 4;
 
-// (..., rows, columns) that becomes a contiguous (..., columns, rows). Strides in elements, none of
-// them negative.
+// A tensor (..., rows, columns) whose transpose is written as a contiguous (..., columns, rows).
+// Strides are in elements, none of them negative.
 struct Problem {
   const void* in = nullptr;
   void* out = nullptr;
-  int64_t item = 4;  // bytes of an element, which are moved and not looked at
+  int64_t item = 4;  // bytes of an element; elements are moved as bits
   int64_t rows = 1;
   int64_t columns = 1;
   int64_t row_stride = 1;
@@ -29,52 +29,56 @@ struct Problem {
 
 enum class Path : uint8_t {
   kEngine,  // the element-wise engine, which copies any strides
-  kTiles,   // tiles of large matrices, of elements of up to 8 bytes
-  // Strips: several small matrices, or whole columns or rows of matrices with few rows or columns.
+  kTiles,   // large matrices of elements of up to 8 bytes: a block transposes a tile
+  // Small, narrow or short matrices: a block transposes several matrices, or whole rows or columns.
   kStrips,
 };
 
-// Not swept but for tiles of 128 x 128 of 2-byte elements (README): threads, the sizes of tiles and
-// strips, and the limits between them.
+// The number of threads, the sizes of tiles and strips, and the limits between the paths are not
+// swept, with one exception (tile_columns).
 constexpr int kThreads = 256;
-constexpr int64_t kSectorBytes = 32;  // what memory writes at once
+constexpr int64_t kSectorBytes = 32;  // the unit of a memory write
 constexpr int64_t kLineBytes = 128;
 
-// Of elements of 1, 2, 4 or 8 bytes: rows of 128 bytes and more on both sides.
+// The rows and columns of a tile, for elements of 1, 2, 4 or 8 bytes. Tiles are at least 128 bytes
+// wide on both sides. Tiles of 128 x 128 elements of 2 bytes are faster at 8191^2 (80.7 us) and
+// 8192^2 (72.0 us), but slower at small sizes (256^2: 2.0 us, and 1.6 us with 128 x 64).
 constexpr int tile_rows(int64_t item) { return item <= 2 ? 128 : 64; }
 constexpr int tile_columns(int64_t item) { return item == 1 ? 128 : item == 8 ? 32 : 64; }
 
-// Matrices of fewer rows or columns leave too much of a tile empty.
+// Matrices of fewer rows or columns would leave too much of a tile empty.
 constexpr int64_t kLeastTile = 64;
 
-// Of strips, in elements.
+// The largest column stride that strips support, in elements.
 constexpr int64_t kMostColumnStride = 4;
 
-// After so many vectors of a strip there is a vector of room, or after more.
+// A strip has a padding vector after this many vectors, or after a larger power of two.
 constexpr int64_t kLeastRoom = 8;
 
-// Of a strip; the less where there would be too few strips for all SMs.
+// The most bytes of a strip. Strips are small if the whole input has less than kManyBytes, because
+// large strips would be too few for all SMs.
 constexpr int64_t kStripBytes = 16 << 10, kSmallStripBytes = 4 << 10;
 constexpr int64_t kManyBytes = 8 << 20;
 
 struct Plan {
   Path path = Path::kEngine;
-  // kTiles: every row of the input and of the output is made of whole vectors.
+  // kTiles: every row of the input and of the output consists of whole, aligned vectors.
   bool aligned = false;
-  int64_t row_tiles = 0, column_tiles = 0;
-  int64_t matrices = 1;
+  int64_t row_tiles = 0, column_tiles = 0;  // tiles or strips of a matrix
+  int64_t matrices = 1;                     // matrices of the batch
   int64_t blocks = 0;
-  // kStrips: so many matrices, rows and columns of each, and bytes of an access.
+  // kStrips: the matrices of a strip, and the rows and columns that it has of each.
   int64_t strip_matrices = 1, strip_rows = 0, strip_columns = 0;
-  int64_t in_bytes = 0, out_bytes = 0;
-  int room_shift = 0;  // a vector of room after 2^room_shift elements
-  // The strip is one contiguous run, of the input or of the output.
+  int64_t in_bytes = 0, out_bytes = 0;  // kStrips: bytes of an access
+  int room_shift = 0;  // kStrips: a padding vector follows every 2^room_shift elements
+  // kStrips: the strip is one contiguous run of the input, of the output.
   bool in_flat = false, out_flat = false;
 };
 
 namespace detail {
 
-// The widest access, of 16 or 4 bytes or an element, that divides every one of the sizes.
+// The widest access (16 bytes, 4 bytes or one element) that divides every size and address whose
+// bits are in `sizes`.
 inline int64_t access_bytes(int64_t item, uint64_t sizes) {
   if (sizes % kAccessBytes == 0) return kAccessBytes;
   return sizes % 4 == 0 && item < 4 ? 4 : item;
@@ -87,7 +91,8 @@ inline void plan_tiles(Plan& plan, const Problem& p) {
   for (int d = 0; d < p.batch_dims; ++d) {
     plan.aligned = plan.aligned && p.batch_strides[d] % values == 0;
   }
-  // Rows of the output that begin inside of a sector are cut up to a sector later than others.
+  // A tile begins where a row of the output crosses a sector. Rows that begin inside a sector may
+  // need almost one sector more.
   const int64_t rows = p.rows + (plan.aligned ? 0 : kSectorBytes / p.item - 1);
   plan.row_tiles = ceil_div<int64_t>(rows, tile_rows(p.item));
   plan.column_tiles = ceil_div<int64_t>(p.columns, tile_columns(p.item));
@@ -100,14 +105,15 @@ inline void plan_strips(Plan& plan, const Problem& p) {
   const int64_t most = plan.matrices * matrix >= kManyBytes ? kStripBytes : kSmallStripBytes;
   plan.strip_rows = p.rows;
   plan.strip_columns = p.columns;
-  // So many rows or columns make the other side's runs whole lines.
+  // The number of rows or columns of a strip whose other side has `others` elements: a multiple of
+  // a line, so that runs on the other side are whole lines.
   const int64_t line = kLineBytes / item;
   const auto as_many = [&](int64_t others) {
     return std::max<int64_t>(most / (others * item) / line, 1) * line;
   };
   if (matrix <= most) {
     plan.strip_matrices = std::min(plan.matrices, most / matrix);
-    // Every strip begins at a vector, if it can be.
+    // Every strip begins at a 16-byte boundary if possible.
     const int64_t unit = kAccessBytes / std::gcd(kAccessBytes, matrix);
     if (plan.strip_matrices > unit) plan.strip_matrices -= plan.strip_matrices % unit;
   } else if (p.rows >= kLeastTile && p.columns >= kLeastTile) {
@@ -124,11 +130,11 @@ inline void plan_strips(Plan& plan, const Problem& p) {
                  (m == 1 || (p.batch_dims == 1 && p.batch_strides[0] == p.rows * p.columns));
   plan.out_flat = whole_columns && (whole_rows || m == 1);
 
-  // Where runs begin, and how long they are.
+  // `in` and `out` collect the bits of all offsets at which runs begin, and of their lengths.
   uint64_t in = reinterpret_cast<uintptr_t>(p.in);
   uint64_t out = static_cast<uint64_t>(matrix);
   for (int d = 0; d < p.batch_dims; ++d) {
-    // Of several matrices each strip's first one counts.
+    // In a flat input only the first matrix of each strip begins a run.
     in |= static_cast<uint64_t>(p.batch_strides[d] * (plan.in_flat && d == 0 ? m : 1) * item);
   }
   if (plan.in_flat) {
@@ -157,11 +163,13 @@ inline void plan_strips(Plan& plan, const Problem& p) {
 inline Plan make_plan(const Problem& p, int64_t least_tile = kLeastTile) {
   Plan plan;
   for (int d = 0; d < p.batch_dims; ++d) plan.matrices *= p.batch_sizes[d];
-  // A copy, one that turns other dimensions, or one of elements that hardly share sectors.
+  // The engine handles a single row or column, columns that are rows in memory (a transposed view),
+  // and columns so far apart that elements hardly share sectors.
   if (p.rows == 1 || p.columns == 1 || p.column_stride >= p.row_stride ||
       p.column_stride > kMostColumnStride) {
     return plan;
   }
+  // It also handles batch dimensions that are closer in memory than columns.
   for (int d = 0; d < p.batch_dims; ++d) {
     if (p.batch_strides[d] != 0 && p.batch_strides[d] < p.column_stride) return plan;
   }

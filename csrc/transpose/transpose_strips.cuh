@@ -1,6 +1,7 @@
-// Small matrices, and those with few rows or few columns: what a block takes of them (several
-// matrices, or so many whole rows or columns of one) is a long run of the input or of the output or
-// of both, copied to shared memory as it lies and picked from there in the order of the output.
+// Transposes small matrices, and matrices with few rows or few columns. A block handles a strip:
+// several matrices, or whole rows or columns of one matrix. The strip of a dense input is a long
+// run of the input, of the output or of both. It is copied to shared memory in the order of the
+// input and read from there in the order of the output.
 #pragma once
 
 #include "common/async.cuh"
@@ -8,9 +9,10 @@
 
 namespace gpuopt::transpose {
 
-// A position in the strip. Lanes that assemble vectors below each other pick elements so many
-// vectors apart as a row has elements, so that room of a vector after every 2^n vectors, the power
-// of 2 in that number, leaves at most four of them in the same bank.
+// The position of an element in the strip. Threads that assemble neighbouring vectors of a column
+// read elements that are c vectors apart, where c is the number of elements in a row. A padding
+// vector follows every 2^n vectors, where 2^n is the largest power of two that divides c (at least
+// kLeastRoom). At most four of these threads then read from the same bank.
 template <typename T>
 __device__ __forceinline__ uint32_t strip_position(uint32_t element, const Args& args) {
   return element + (element >> args.room_shift) * kVecSize<T>;
@@ -27,23 +29,25 @@ __device__ __forceinline__ void copy_to_strip(T* strip, uint32_t element, const 
   }
 }
 
-// N elements at a time in, and M out.
+// Loads N elements per access, and stores M.
 template <typename T, int N, int M>
 __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant__ Args args) {
   __shared__ uint4 shared[(kStripBytes + kStripBytes / kLeastRoom) / kAccessBytes];
   T* const strip = reinterpret_cast<T*>(shared);
   const uint32_t strip_rows = args.strip_rows.divisor, strip_columns = args.strip_columns.divisor;
 
+  // Find the block's strip.
   uint32_t rest = blockIdx.x;
   const int64_t i0 = int64_t{args.row_tiles.divmod(rest)} * strip_rows;
   const int64_t j0 = int64_t{args.column_tiles.divmod(rest)} * strip_columns;
   const uint32_t first_matrix = rest * args.strip_matrices;
-  // Of the strip, which is smaller at the end of a row, of a column or of the batch.
+  // A strip is smaller at the end of a row, of a column or of the batch.
   const uint32_t matrices = min(args.matrices - first_matrix, args.strip_matrices);
   const auto rows = static_cast<uint32_t>(min(args.rows - i0, int64_t{strip_rows}));
   const auto columns = static_cast<uint32_t>(min(args.columns - j0, int64_t{strip_columns}));
   const uint32_t size = matrices * strip_rows * strip_columns;
 
+  // Load the strip: as one run, or row by row.
   const T* const in =
       static_cast<const T*>(args.in) + i0 * args.row_stride + j0 * args.column_stride;
   if (args.in_flat) {
@@ -73,6 +77,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
   wait_for_copies();
   __syncthreads();
 
+  // Store the strip in the order of the output.
   T* const out =
       static_cast<T*>(args.out) + (int64_t{first_matrix} * args.columns + j0) * args.rows + i0;
   const uint32_t end = args.out_flat ? (matrices > 1 ? size : columns * strip_rows) : size;
@@ -91,7 +96,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
 #pragma unroll
     for (int e = 0; e < M; ++e) {
       values.values[e] = strip[strip_position<T>(element, args)];
-      // One down the column; behind its end, to the next one's top.
+      // Step down the column, and from its end to the top of the next column or matrix.
       element += strip_columns;
       if (++i == strip_rows) {
         i = 0;

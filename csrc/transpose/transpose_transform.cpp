@@ -1,4 +1,4 @@
-// transpose2d under torch.vmap. Autocast has nothing to cast.
+// transpose2d under torch.vmap. There is no autocast rule, because there is nothing to cast.
 #include <torch/library.h>
 
 #include "binding/vmap.h"
@@ -10,12 +10,12 @@ namespace {
 
 using at::Tensor;
 
-// Examples are a dimension of the batch.
+// The examples that vmap maps over become one more dimension of the batch.
 Tensor transpose2d_vmap(const Tensor& self) {
   check_transpose2d(self);
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
-  if (!operand.batch_dim.has_value()) {  // batched by another level alone
+  if (!operand.batch_dim.has_value()) {  // only another vmap level maps over it
     return level.wrap(gpuopt::transpose2d(operand.value), std::nullopt);
   }
   return level.wrap(gpuopt::transpose2d(operand.value.movedim(*operand.batch_dim, 0)), 0);
