@@ -39,10 +39,10 @@ def test_forms(device):
     x, y = torch.arange(5.0, device=device), torch.arange(5.0, device=device) - 1
     for name, other in (("dot", "tensor"), ("vdot", "other"), ("dot_fast_atomic", "tensor")):
         op, overload = getattr(torch_ops, name), getattr(torch.ops.gpuopt, name).default
-        for got in (op(x, y), op(self=x, **{other: y}), overload(x, y), overload(self=x, **{other: y})):
+        for got in (op(x, y), op(input=x, **{other: y}), overload(x, y), overload(self=x, **{other: y})):
             assert got.item() == 20 and got.dim() == 0
     rows = torch.stack([x, y])
-    for got in (torch_ops.dot_rows(rows, rows), torch_ops.dot_rows(self=rows, tensor=rows)):
+    for got in (torch_ops.dot_rows(rows, rows), torch_ops.dot_rows(input=rows, tensor=rows)):
         assert got.tolist() == [30, 15]
     for name in ("dot", "vdot"):
         out = torch.empty((), device=device)
@@ -53,7 +53,8 @@ def test_forms(device):
 def test_is_exported_and_documented(case):
     assert case.name in torch_ops.__all__
     assert inspect.getdoc(case.op)
-    assert list(inspect.signature(case.op).parameters)[:2] == [a.name for a in case.overload._schema.arguments]
+    _, second = (argument.name for argument in case.overload._schema.arguments)
+    assert list(inspect.signature(case.op).parameters)[:2] == ["input", second]
 
 
 # ---------------------------------------------------------------- values

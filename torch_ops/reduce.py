@@ -1,8 +1,14 @@
 """Reductions: ``reduce_sum``, ``reduce_mean``, ``reduce_max`` and ``reduce_min``.
 
-All of them reduce one dimension, several or all, and take any strides. Half types accumulate in
-float32, float32 in float32, float64 in float64, integers in int64 with wrap-around. Results are
-contiguous. On CUDA they are bitwise repeatable. On CPU tensors they call ATen.
+Each function reduces one dimension, several dimensions or all of them, for a tensor with any strides.
+
+- Results are contiguous.
+- float16, bfloat16 and float32 accumulate in float32, float64 in float64. complex64 accumulates its
+  parts in float32, complex128 in float64. Integers and bools accumulate in int64 and wrap around.
+- On CUDA, results are bitwise reproducible on one kind of GPU.
+- On CPU tensors, the functions call ATen.
+
+``csrc/reduce/README.md`` describes the kernels.
 """
 
 from __future__ import annotations
@@ -20,127 +26,126 @@ _ops = torch.ops.gpuopt
 
 
 def _dims(dim: Dims) -> Sequence[int] | None:
-    # torch.compile(dynamic=True) makes a SymInt of an int, which int[1]? takes only within a list.
+    # torch.compile(dynamic=True) makes an int a SymInt, which the schema's int[1]? accepts only inside a list.
     return dim if dim is None or isinstance(dim, (list, tuple)) else [dim]
 
 
 def reduce_sum(
-    self: Tensor,
+    input: Tensor,
     dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Sum over dimensions, the semantics of :func:`torch.sum`.
+    """Sum over dimensions. Same semantics as :func:`torch.sum`.
 
     Args:
-        self: tensor of any shape; bool, integer, floating-point or complex. The sum of no values
-            is 0.
-        dim: dimension or dimensions to reduce, negative ones counted from the last. None or an
-            empty sequence: all. A zero-dimensional tensor takes 0 and -1.
-        keepdim: whether reduced dimensions stay, with size 1.
-        dtype: dtype of the result. Each value is converted to it on loading; on CUDA there is no
-            converted copy of ``self`` (but of uint16, uint32, uint64 and float8). Default:
-            ``self``'s, or int64 for bool and integers.
-        out: tensor to write to. It is resized when its shape differs. Its dtype must be ``dtype``
-            where that is given, and decides the computation where it isn't. It must not overlap
-            ``self`` in part.
+        input: Tensor of any shape; bool, integer, floating-point or complex. The sum of no values is 0.
+        dim: Dimension or dimensions to reduce. Negative numbers count from the last dimension. None or an empty
+            sequence means all dimensions. A zero-dimensional tensor accepts 0 and -1.
+        keepdim: If True, reduced dimensions stay in the result with size 1.
+        dtype: dtype of the result. Each value is converted when it is loaded. On CUDA no converted copy of ``input``
+            is made, except of uint16, uint32, uint64 and float8. Default: the dtype of ``input``, or int64 for bool
+            and integers.
+        out: Tensor to write to. It is resized if its shape differs. If ``dtype`` is given, ``out`` must have that
+            dtype; if not, the values are converted to the dtype of ``out``. ``out`` may be the same memory as
+            ``input`` or separate memory, but not overlap ``input`` in part.
 
     Returns:
-        The sum, or ``out``. Differentiable (not with ``out``).
+        The sum, or ``out``. It is differentiable, unless ``out`` is given.
 
     Raises:
-        IndexError: a ``dim`` that ``self`` doesn't have.
-        RuntimeError: a dimension named twice, an ``out`` on another device, of another dtype than
-            ``dtype``, or that overlaps ``self`` in part or itself; a ``dtype`` that has no
-            gradients when ``self`` requires one.
-        NotImplementedError: dtypes that :func:`torch.sum` doesn't take on the device.
+        IndexError: ``input`` has no such ``dim``.
+        RuntimeError: ``dim`` names a dimension twice; ``out`` is on another device, has another dtype than ``dtype``,
+            or overlaps itself or a part of ``input``; ``input`` requires a gradient and ``out`` is given, or
+            ``dtype`` is neither floating-point nor complex.
+        NotImplementedError: :func:`torch.sum` does not support the dtype on this device.
     """
     if out is not None:
-        return _ops.reduce_sum.out(self, _dims(dim), keepdim, dtype=dtype, out=out)
-    return _ops.reduce_sum.default(self, _dims(dim), keepdim, dtype=dtype)
+        return _ops.reduce_sum.out(input, _dims(dim), keepdim, dtype=dtype, out=out)
+    return _ops.reduce_sum.default(input, _dims(dim), keepdim, dtype=dtype)
 
 
 def reduce_mean(
-    self: Tensor,
+    input: Tensor,
     dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Mean over dimensions, the semantics of :func:`torch.mean`.
+    """Mean over dimensions. Same semantics as :func:`torch.mean`.
 
     Args:
-        self: tensor of any shape; floating-point or complex, or any dtype where ``dtype`` is
-            given. The mean of no values is NaN.
-        dim: dimension or dimensions to reduce, as in :func:`reduce_sum`.
-        keepdim: whether reduced dimensions stay, with size 1.
-        dtype: dtype of the result, floating-point or complex. Each value is converted to it on
-            loading, as in :func:`reduce_sum`. Default: ``self``'s.
-        out: tensor to write to, floating-point or complex; otherwise as in :func:`reduce_sum`.
+        input: Tensor of any shape; floating-point or complex, or any dtype if ``dtype`` is given. The mean of no
+            values is NaN.
+        dim: Dimension or dimensions to reduce, as in :func:`reduce_sum`.
+        keepdim: If True, reduced dimensions stay in the result with size 1.
+        dtype: dtype of the result; floating-point or complex. Each value is converted when it is loaded, as in
+            :func:`reduce_sum`. Default: the dtype of ``input``.
+        out: Tensor to write to; floating-point or complex. Otherwise as in :func:`reduce_sum`.
 
     Returns:
-        The mean, or ``out``. Half types are rounded once, after the division. Differentiable (not
-        with ``out``).
+        The mean, or ``out``. float16 and bfloat16 are rounded once, after the division. The result is differentiable,
+        unless ``out`` is given.
 
     Raises:
-        IndexError: a ``dim`` that ``self`` doesn't have.
-        RuntimeError: bool or integers without ``dtype``, a ``dtype`` or ``out`` that is neither
-            floating-point nor complex, a dimension named twice, and an ``out`` that
-            :func:`reduce_sum` doesn't take.
-        NotImplementedError: dtypes that :func:`torch.mean` doesn't take on the device.
+        IndexError: ``input`` has no such ``dim``.
+        RuntimeError: ``dim`` names a dimension twice; ``out`` is neither floating-point nor complex;
+            :func:`reduce_sum` would refuse ``out``; ``input`` is bool or integer and ``dtype`` is not given, or
+            ``dtype`` is neither floating-point nor complex (torch 2.15: NotImplementedError, as :func:`torch.mean`).
+        NotImplementedError: :func:`torch.mean` does not support the dtype on this device.
     """
     if out is not None:
-        return _ops.reduce_mean.out(self, _dims(dim), keepdim, dtype=dtype, out=out)
-    return _ops.reduce_mean.default(self, _dims(dim), keepdim, dtype=dtype)
+        return _ops.reduce_mean.out(input, _dims(dim), keepdim, dtype=dtype, out=out)
+    return _ops.reduce_mean.default(input, _dims(dim), keepdim, dtype=dtype)
 
 
-def reduce_max(self: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Maximum over dimensions, the semantics of :func:`torch.amax`.
+def reduce_max(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Maximum over dimensions. Same semantics as :func:`torch.amax`.
 
     Args:
-        self: tensor with at least one value in each reduced dimension; bool, integer or
-            floating-point. NaN propagates.
-        dim: dimension or dimensions to reduce, as in :func:`reduce_sum`.
-        keepdim: whether reduced dimensions stay, with size 1.
-        out: tensor of ``self``'s dtype to write to; otherwise as in :func:`reduce_sum`.
+        input: Tensor with at least one value in each reduced dimension; bool, integer or floating-point. If a value
+            is NaN, the maximum is NaN.
+        dim: Dimension or dimensions to reduce, as in :func:`reduce_sum`.
+        keepdim: If True, reduced dimensions stay in the result with size 1.
+        out: Tensor to write to, of the dtype of ``input``. Otherwise as in :func:`reduce_sum`.
 
     Returns:
-        The maximum in ``self``'s dtype, or ``out``. Differentiable (not with ``out``): values that
+        The maximum in the dtype of ``input``, or ``out``. It is differentiable, unless ``out`` is given. Values that
         tie for the maximum share its gradient equally.
 
     Raises:
-        IndexError: a ``dim`` that ``self`` doesn't have or whose size is 0.
-        RuntimeError: an empty ``self`` without ``dim``, a dimension named twice, an ``out`` on
-            another device, of another dtype than ``self``, or that overlaps ``self`` in part or
-            itself.
-        NotImplementedError: complex and other dtypes that :func:`torch.amax` doesn't take on the
-            device.
+        IndexError: ``input`` has no such ``dim``, or that dimension has size 0.
+        RuntimeError: ``input`` is empty and ``dim`` is not given; ``dim`` names a dimension twice; ``out`` is on
+            another device, has another dtype than ``input``, or overlaps itself or a part of ``input``.
+        NotImplementedError: ``input`` is complex, or :func:`torch.amax` does not support its dtype on this device.
     """
     if out is not None:
-        return _ops.reduce_max.out(self, _dims(dim), keepdim, out=out)
-    return _ops.reduce_max.default(self, _dims(dim), keepdim)
+        return _ops.reduce_max.out(input, _dims(dim), keepdim, out=out)
+    return _ops.reduce_max.default(input, _dims(dim), keepdim)
 
 
-def reduce_min(self: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Minimum over dimensions, the semantics of :func:`torch.amin`.
+def reduce_min(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Minimum over dimensions. Same semantics as :func:`torch.amin`.
 
     Args:
-        self: tensor with at least one value in each reduced dimension; bool, integer or
-            floating-point. NaN propagates.
-        dim: dimension or dimensions to reduce, as in :func:`reduce_sum`.
-        keepdim: whether reduced dimensions stay, with size 1.
-        out: tensor of ``self``'s dtype to write to; otherwise as in :func:`reduce_sum`.
+        input: Tensor with at least one value in each reduced dimension; bool, integer or floating-point. If a value
+            is NaN, the minimum is NaN.
+        dim: Dimension or dimensions to reduce, as in :func:`reduce_sum`.
+        keepdim: If True, reduced dimensions stay in the result with size 1.
+        out: Tensor to write to, of the dtype of ``input``. Otherwise as in :func:`reduce_sum`.
 
     Returns:
-        The minimum in ``self``'s dtype, or ``out``. Differentiable (not with ``out``): values that
+        The minimum in the dtype of ``input``, or ``out``. It is differentiable, unless ``out`` is given. Values that
         tie for the minimum share its gradient equally.
 
     Raises:
-        IndexError, RuntimeError, NotImplementedError: as :func:`reduce_max`.
+        IndexError: As in :func:`reduce_max`.
+        RuntimeError: As in :func:`reduce_max`.
+        NotImplementedError: As in :func:`reduce_max`.
     """
     if out is not None:
-        return _ops.reduce_min.out(self, _dims(dim), keepdim, out=out)
-    return _ops.reduce_min.default(self, _dims(dim), keepdim)
+        return _ops.reduce_min.out(input, _dims(dim), keepdim, out=out)
+    return _ops.reduce_min.default(input, _dims(dim), keepdim)

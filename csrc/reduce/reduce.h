@@ -1,5 +1,6 @@
-// Reductions of strided tensors: the contract between bindings and kernels. Launchers enqueue on
-// `stream` of the current device and never synchronise.
+// Reductions of strided tensors: the contract between bindings and kernels. Launchers enqueue work
+// on `stream` of the current device and never synchronise. Split reductions put their partial
+// results into the workspace.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,9 +11,7 @@
 
 namespace gpuopt::reduce {
 
-// Partial results of split reductions go to the workspace.
-
-// out = (sum of the values) / divisor; divisor is 1 for integers
+// Computes sum(values) / divisor for each output. The divisor must be 1 for integers.
 GPUOPT_EXPORT cudaError_t sum(const Problem& problem, double divisor, const Device& device,
                               Workspace& workspace, cudaStream_t stream);
 GPUOPT_EXPORT cudaError_t max(const Problem& problem, const Device& device, Workspace& workspace,

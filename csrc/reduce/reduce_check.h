@@ -1,5 +1,6 @@
-// The checks of each operator form and what follows from its arguments, used by the CUDA, CPU and
-// Meta kernels alike. Exception types are those of torch.sum, mean, amax and amin.
+// Checks the arguments of each operator form and derives the result's shape and dtype from them.
+// The CUDA, CPU and Meta kernels all call these functions. Exceptions have the same types as in
+// torch.sum, mean, amax and amin.
 #pragma once
 
 #include <ATen/DimVector.h>
@@ -14,29 +15,29 @@
 
 namespace gpuopt::reduce {
 
-constexpr int64_t kMaxRank = 64;  // ATen's
+constexpr int64_t kMaxRank = 64;  // ATen's limit
 
-// Bit d: dimension d of self is reduced. No bit is set for a self without dimensions.
+// Bit d is set if dimension d of self is reduced. A zero-dimensional self has no bits set.
 using DimMask = std::bitset<kMaxRank>;
 
-// A call whose arguments are in order. Size is int64_t, or c10::SymInt where sizes may be symbolic.
+// A checked call. Size is int64_t, or c10::SymInt if sizes may be symbolic.
 template <typename Size>
 struct BasicReduction {
   DimMask mask;
-  c10::SmallVector<Size, at::kDimVectorStaticSize> shape;  // the result's; its layout is contiguous
-  at::ScalarType dtype;  // the result's; values are converted to it before they are reduced
+  c10::SmallVector<Size, at::kDimVectorStaticSize> shape;  // of the result, which is contiguous
+  at::ScalarType dtype;  // of the result; values are converted to it before they are reduced
 };
 using Reduction = BasicReduction<int64_t>;
 using SymReduction = BasicReduction<c10::SymInt>;
 
-// No dimensions, given or by default, are all dimensions.
+// Turns `dim` into a mask. A missing or empty `dim` means all dimensions.
 inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t rank) {
   TORCH_CHECK(rank <= kMaxRank, op, ": self has too many dimensions: expected at most ", kMaxRank,
               ", got ", rank);
   if (!dim.has_value() || dim->empty()) {
     return rank == 0 ? DimMask() : DimMask(~uint64_t{0} >> (kMaxRank - rank));
   }
-  const int64_t count = rank == 0 ? 1 : rank;  // 0 and -1 are fine without dimensions
+  const int64_t count = rank == 0 ? 1 : rank;  // a zero-dimensional self accepts 0 and -1
   DimMask mask;
   for (const int64_t d : *dim) {
     TORCH_CHECK_INDEX(-count <= d && d < count, op,
@@ -78,8 +79,9 @@ BasicReduction<Size> check_sum(const at::Tensor& self, at::OptionalIntArrayRef d
   return check_dims<Size>("gpuopt::reduce_sum", self, dim, keepdim, result);
 }
 
-// A mean needs a floating-point or complex dtype. That others raise RuntimeError in torch 2.11 and
-// NotImplementedError in 2.15: ATen's own check says which, called directly so as not to be traced.
+// A mean needs a floating-point or complex dtype. For other dtypes, torch 2.11 raises RuntimeError
+// and torch 2.15 NotImplementedError. ATen's own check decides which. It is called below the
+// dispatcher, so that nothing traces it.
 inline void check_mean_dtype(const char* op, const char* argument, at::ScalarType dtype) {
   if (at::isFloatingType(dtype) || at::isComplexType(dtype)) return;
   const std::string message = c10::str(
@@ -103,7 +105,7 @@ BasicReduction<Size> check_mean(const at::Tensor& self, at::OptionalIntArrayRef 
   return check_dims<Size>(op, self, dim, keepdim, result);
 }
 
-// reduce_max and reduce_min: no values have no extremum.
+// For reduce_max and reduce_min. An empty set of values has no extremum, so it is an error.
 template <typename Size = int64_t>
 BasicReduction<Size> check_extremum(const char* op, const at::Tensor& self,
                                     at::OptionalIntArrayRef dim, bool keepdim) {
@@ -122,8 +124,8 @@ BasicReduction<Size> check_extremum(const char* op, const at::Tensor& self,
 
 // ---------------------------------------------------------------- out=
 
-// ATen lets a reduction overwrite values that it has still to read, and we don't: memory that out
-// shares in part is refused here, and whatever else it shares is written last.
+// Refuses an out that overlaps self in part. (ATen lets a reduction overwrite values that it has
+// not read yet.) An out that shares memory in any other way is written after self has been read.
 inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& out) {
   TORCH_CHECK(out.device() == self.device(), op, ": out must be on the device of self: expected ",
               self.device(), ", got ", out.device());
@@ -137,7 +139,7 @@ inline void check_out_dtype(const char* op, std::optional<at::ScalarType> dtype,
               out.scalar_type());
 }
 
-// Without dtype, out's decides what the values are converted to.
+// If dtype is not given, values are converted to out's dtype.
 template <typename Size = int64_t>
 BasicReduction<Size> check_sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim,
                                    bool keepdim, std::optional<at::ScalarType> dtype,

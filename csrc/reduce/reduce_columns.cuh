@@ -1,4 +1,5 @@
-// Kernel for reductions whose innermost dimension is kept.
+// The kernel of path kColumns, for reductions whose innermost dimension is kept. README.md draws
+// which thread holds which values.
 #pragma once
 
 #include "reduce/reduce_kernel.cuh"
@@ -7,7 +8,8 @@ namespace gpuopt::reduce {
 
 extern __shared__ uint4 shared[];
 
-// Combines `groups` runs of `width` values each into the first run. All threads take part.
+// Shared memory holds `groups` arrays of `width` values. Combines them, element by element, into
+// the first array. All threads of the block must call this.
 template <typename Op>
 __device__ __forceinline__ void combine_groups(const Op& op, typename Op::Value* s, uint32_t groups,
                                                uint32_t width) {
@@ -22,15 +24,15 @@ __device__ __forceinline__ void combine_groups(const Op& op, typename Op::Value*
   __syncthreads();
 }
 
-// x lanes run along vectors of columns, y along the units, z along the other kept dimensions. With
-// kOneRow, there is one dimension of units.
+// A block has x * y * z threads: x along the vectors of columns, y along the units, z along the
+// other kept dimensions. With kOneRow, the units lie along a single dimension.
 template <typename Op, typename In, typename Mid, int kValues, Read kRead, bool kOneRow>
 __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRow
                                                 ? kBlocks / 2
                                                 : kBlocksOf<In, typename Op::Value, kValues>)
     columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  // An unaligned vector is two loads.
+  // An unaligned vector takes two loads, so half as many vectors are in flight.
   constexpr int kVecs = kRead == Read::kUnaligned ? kVecUnroll / 2 : kVecUnroll;
   constexpr int kUnroll = kValues > 1 ? kVecs : kUnrollOf<In>;
   launch_dependents();
@@ -47,7 +49,8 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
 
   const uint32_t vec = first_vec + x;
   const bool active = vec < args.column_vecs && outer < args.outer_outputs;
-  // The last vector of a row that isn't whole vectors is moved back into the row.
+  // If a row isn't whole vectors, its last vector is moved back so that it ends with the row. Both
+  // threads that then own a column compute the same result.
   uint32_t column = vec * kValues;
   if (kRead == Read::kUnaligned && !folded && column + kValues > args.columns) {
     column = args.columns - kValues;
@@ -72,7 +75,7 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
     }
     if constexpr (kValues > 1) {
       if (folded) {
-        // The rows that don't fill a folded one.
+        // The last rows, too few to fill a folded row.
         const auto rest = static_cast<uint32_t>(args.row_size % args.fold) * args.columns;
         const int64_t whole = args.row_size / args.fold;
         for (uint32_t o = split * lanes + y; o < args.outer_units;
@@ -88,6 +91,7 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
     }
   }
 
+  // Combine the partial results along y.
   auto* s = reinterpret_cast<V*>(shared);
   const uint32_t width = args.x.divisor * kValues;
   if (lanes > 1 || folded) {
@@ -96,6 +100,7 @@ __global__ void __launch_bounds__(kThreads, kRead == Read::kUnaligned && !kOneRo
     combine_groups(op, s, lanes, args.z * width);
   }
   if (folded) {
+    // A folded row holds each column `fold` times.
     for (uint32_t j = threadIdx.x; j < args.z * args.columns; j += blockDim.x) {
       const uint32_t own = j / args.columns, c = j % args.columns;
       if (tile * args.z + own >= args.outer_outputs) break;

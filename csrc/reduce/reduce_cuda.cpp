@@ -1,5 +1,5 @@
-// The CUDA kernels of gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min: a checked call ->
-// Problem -> launcher.
+// The CUDA implementations of gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min. Each
+// checks its arguments, describes them as a Problem, and calls a launcher.
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -26,7 +26,7 @@ Problem make_problem(const char* op, const Tensor& self, const Reduction& reduct
   problem.in_dtype = to_dtype(op, self.scalar_type());
   problem.dtype = to_dtype(op, reduction.dtype);
   const bool keepdim = out.dim() == self.dim();
-  int64_t kept = 0;  // dimensions that out has without keepdim
+  int64_t kept = 0;  // kept dimensions so far: the next dimension of out without keepdim
   for (int64_t d = 0; d < self.dim(); ++d) {
     const bool reduced = reduction.mask[d];
     const int64_t own = keepdim ? d : kept;
@@ -38,10 +38,12 @@ Problem make_problem(const char* op, const Tensor& self, const Reduction& reduct
   return problem;
 }
 
-// Launches for one call that are better than a copy of its values (not measured).
+// A call that its dimensions alone would split into more launches copies its values instead. The
+// limit is not measured.
 constexpr int64_t kMostSlices = 16;
 
-// A copy whose reduced dimensions lie innermost, so that the dimensions of either kind merge.
+// Copies self so that its reduced dimensions lie innermost. All kept dimensions then merge into
+// one, and so do all reduced dimensions.
 Tensor in_rows(const Tensor& self, const Reduction& reduction) {
   std::vector<int64_t> order, positions(self.dim());
   for (const bool reduced : {false, true}) {
@@ -54,7 +56,7 @@ Tensor in_rows(const Tensor& self, const Reduction& reduction) {
   return self.permute(order).contiguous().permute(positions);
 }
 
-// Runs start(problem, device, workspace, stream).
+// Describes the call as a Problem and runs start(problem, device, workspace, stream).
 template <typename Start>
 void launch(const char* op, const Tensor& self, const Reduction& reduction, const Tensor& out,
             Start&& start) {
@@ -78,13 +80,12 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
-// uint16, uint32, uint64 and float8, which torch has few operators for, are summed out of a
-// converted copy.
+// No kernel reads uint16, uint32, uint64 and float8: they are converted to a copy first.
 bool is_converted(const Tensor& self) {
   return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
 }
 
-// Sums, or means, of values that may be none.
+// Computes sums or means. Empty sums are 0 and empty means NaN.
 void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean,
               const Tensor& out) {
   if (out.numel() == 0) return;
@@ -108,11 +109,11 @@ void extremum_into(const char* op, Extremum extremum, const Tensor& self,
   if (out.numel() > 0) launch(op, self, reduction, out, extremum);
 }
 
-// The dtypes that kernels are compiled for; before anything is written or resized.
+// Refuses dtypes that no kernel supports. Must be called before out is written or resized.
 void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean) {
   if (!is_converted(self)) (void)to_dtype(op, self.scalar_type());
   (void)to_dtype(op, reduction.dtype);
-  // As in ATen, whose kernel is not called where there is nothing to reduce.
+  // As in ATen: its mean kernel has no complex32, and it doesn't call the kernel for an empty self.
   TORCH_CHECK_NOT_IMPLEMENTED(!is_mean || reduction.dtype != at::kComplexHalf || self.numel() == 0,
                               op, " (CUDA) is not implemented for ", reduction.dtype);
 }
@@ -127,8 +128,8 @@ Tensor make_result(const Tensor& self, const Reduction& reduction) {
   return unfilled(reduction.shape, self.options().dtype(reduction.dtype));
 }
 
-// Runs into(result) and makes `out` the result: itself, or where it shares memory with self, which
-// has to be read first, by a copy.
+// Calls into(out). If out shares memory with self, calls into(temporary) and copies the temporary
+// to out, so that self is read first.
 template <typename Into>
 Tensor& write(const Tensor& self, const Reduction& reduction, Tensor& out, Into&& into) {
   const bool apart =

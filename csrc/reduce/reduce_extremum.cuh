@@ -1,4 +1,4 @@
-// The launcher of max and min: every type but the complex ones.
+// The launcher of max and min, for every type except complex types.
 #pragma once
 
 #include "reduce/reduce_launch.cuh"

@@ -1,5 +1,5 @@
-// Derivatives of the reductions: reverse mode, forward mode, and what out= owes to autograd.
-// Backward formulas call differentiable operators, so higher derivatives follow.
+// Derivatives of the reductions in reverse and forward mode, and the autograd rules of out=.
+// Backward formulas call differentiable operators, so higher derivatives exist, too.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -17,12 +17,13 @@ using at::OptionalIntArrayRef;
 using at::ScalarType;
 using namespace autograd_names;
 
-// Which dimensions went and whether they left ones behind.
+// The reduced dimensions, and whether the result keeps them with size 1.
 struct Dims {
   Dims(const char* op, const Tensor& self, OptionalIntArrayRef dim, bool keep)
       : mask(reduced_dims(op, dim, self.dim())), rank(self.dim()), keepdim(keep) {}
 
-  // A view of a result that broadcasts to the input. Leading ones need not be put back.
+  // Views a result so that it broadcasts to the input. Reduced dimensions in front of the first
+  // kept one need no size 1, since broadcasting adds them.
   Tensor broadcastable(Tensor result) const {
     if (keepdim) return result;
     int64_t position = 0;
@@ -33,7 +34,7 @@ struct Dims {
     return result;
   }
 
-  // As an operator takes them.
+  // The reduced dimensions as a list, the form in which operators accept them.
   at::DimVector list() const {
     at::DimVector dims;
     for (int64_t d = 0; d < rank; ++d) {
@@ -47,7 +48,7 @@ struct Dims {
   bool keepdim;
 };
 
-// The gradient goes to every value: d(sum x) = sum dx.
+// d(sum x) = sum dx, so every value gets the gradient of its sum.
 struct SumBackward : torch::autograd::Node {
   SumBackward(const Tensor& self, const Dims& dims)
       : dims_(dims), sizes_(self.sym_sizes().vec()), dtype_(self.scalar_type()) {}
@@ -59,13 +60,14 @@ struct SumBackward : torch::autograd::Node {
   }
 
  protected:
-  // Converted while it is small: the engine would convert it at its full size.
+  // Converts the gradient before it is expanded: the autograd engine would convert all of the
+  // expanded values.
   Tensor spread(Tensor grad) const {
     if (grad.is_complex() && !at::isComplexType(dtype_)) grad = at::real(grad);
     return dims_.broadcastable(grad.to(dtype_)).expand_symint(sizes_);
   }
 
-  // How many values each result is made of.
+  // The number of values that are reduced to each output.
   c10::SymInt count() const {
     c10::SymInt count = 1;
     for (int64_t d = 0; d < dims_.rank; ++d) {
@@ -90,8 +92,8 @@ struct MeanBackward : SumBackward {
   }
 };
 
-// The gradient is shared equally by the values that tie. A NaN result equals none of them, and the
-// division by no values then makes every gradient NaN, as ATen's.
+// Values that tie share the gradient equally. A NaN result equals no value, so the count of ties is
+// 0 and the division makes every gradient NaN, as in ATen.
 struct ExtremumBackward : torch::autograd::Node {
   ExtremumBackward(const char* name, const Tensor& self, const Dims& dims)
       : name_(name), dims_(dims), self_(self, /*is_output=*/false) {}
@@ -120,7 +122,7 @@ struct ExtremumBackward : torch::autograd::Node {
   SavedVariable self_, result_;
 };
 
-// Whether a call is differentiated, which a result of another kind of dtype would not allow.
+// Whether self has a gradient or a tangent. If so, the result's dtype must have derivatives.
 bool differentiated(const char* op, const Tensor& self, std::optional<ScalarType> dtype) {
   if (!compute_requires_grad(self) && !has_tangent(self)) return false;
   TORCH_CHECK(!dtype.has_value() || torch::autograd::isDifferentiableType(*dtype), op,
@@ -130,7 +132,7 @@ bool differentiated(const char* op, const Tensor& self, std::optional<ScalarType
   return true;
 }
 
-// A sum or a mean, which is its own tangent.
+// Sums and means are linear: the tangent of the result is the sum or mean of the tangents.
 template <typename Node, typename Op>
 Tensor linear_autograd(const char* name, const Op& op, DispatchKeySet keys, const Tensor& self,
                        OptionalIntArrayRef dim, bool keepdim, std::optional<ScalarType> dtype) {
@@ -157,7 +159,7 @@ Tensor mean_autograd(DispatchKeySet keys, const Tensor& self, OptionalIntArrayRe
                                        keepdim, dtype);
 }
 
-// The tangents of the values that tie, averaged.
+// The average of the tangents of the values that tie.
 Tensor extremum_tangent(const char* op, const Tensor& self, const Tensor& result,
                         OptionalIntArrayRef dim, bool keepdim) {
   const Tensor ties = at::eq(primal_of(self), Dims(op, self, dim, keepdim).broadcastable(result));

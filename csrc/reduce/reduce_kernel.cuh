@@ -1,5 +1,5 @@
-// What the kernels of the reduction engine share: their arguments, how units are loaded, and where
-// results go. reduce_plan.h says which kernel runs when.
+// Shared by the kernels of the reduction engine: arguments, loads of units, and stores of results.
+// reduce_plan.h chooses the kernel and defines the terms (output, unit, split).
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace gpuopt::reduce {
 
-// Dimensions as kernels walk them, innermost first.
+// Dimensions in the order in which kernels walk them, innermost first. Strides are in elements.
 struct KernelDims {
   int count = 0;
   FastDiv sizes[kMaxKernelDims];
@@ -21,18 +21,18 @@ struct KernelDims {
   int64_t out_strides[kMaxKernelDims];
 };
 
-// One struct for all kernels of the engine; Plan explains its members. It is kept small, since a
-// launch copies it.
+// Arguments of all kernels except line_kernel. Plan explains the members that have its names. The
+// struct is small because every launch copies it.
 struct Args {
   const void* in = nullptr;
   const char* in_end = nullptr;
   void* out = nullptr;
-  void* workspace = nullptr;  // [slot][output] partial results, where splits meet there
+  void* workspace = nullptr;  // [slot][output] partial results; null if outputs aren't split
   KernelDims kept, reduced;
   int64_t units = 1;
-  int64_t row_size = 1;      // of reduced dimension 0, in values
+  int64_t row_size = 1;      // size of reduced dimension 0, in values
   int64_t inner_stride = 1;  // between units of one row, in values
-  FastDiv inner_units;       // where they are below 2^31
+  FastDiv inner_units;       // valid only if there are several rows, which have below 2^31 units
   FastDiv splits;
   FastDiv column_tiles;
   FastDiv x, y;
@@ -52,12 +52,12 @@ struct Args {
   bool read_once = false;
 };
 
-// The arguments of line_kernel.
+// Arguments of line_kernel. A small launch is mostly prologue, so they are few.
 struct LineArgs {
   const void* in = nullptr;
-  void* to = nullptr;      // the outputs one after another, or the first slot of the workspace
+  void* to = nullptr;      // [outputs] results, or [splits][outputs] slots of the workspace
   int64_t row_stride = 0;  // in values
-  int64_t vecs = 0;        // of a row
+  int64_t vecs = 0;        // vectors per row
   FastDiv splits;
   uint32_t outputs = 1;
   DType out_dtype = DType::kFloat32;
@@ -65,22 +65,22 @@ struct LineArgs {
   bool read_once = false;
 };
 
-// Stands for a stored type that is known at run time.
+// Stands for a stored type that is known only at run time, as Args::in_dtype.
 struct AnyType {};
 
 template <typename In>
 constexpr int kUnrollOf =
     std::is_same_v<In, AnyType> || sizeof(In) >= 8 ? kWideUnroll : kValueUnroll;
 
-// Blocks of a kernel that a SM must hold: fewer where a lane's partial results, or a
-// switch over types, need more than the 64 registers that kBlocks leave.
+// Blocks of a kernel that an SM must hold. kBlocks leaves 64 registers per thread. A switch over
+// types, or 64 bytes of partial results per thread, need more, so fewer blocks are required.
 template <typename In, typename V, int kValues>
 constexpr int kBlocksOf =
     std::is_same_v<In, AnyType> || sizeof(V) * kValues >= 64 ? kBlocks / 2 : kBlocks;
 
-// ---------------------------------------------------------------- where things are
+// ---------------------------------------------------------------- offsets
 
-// The position of index `linear`, counted over the dimensions from `first` on.
+// The offset of the element with linear index `linear` within the dimensions from `first` on.
 __device__ __forceinline__ int64_t in_offset(const KernelDims& dims, int first, uint32_t linear) {
   int64_t offset = 0;
 #pragma unroll 1
@@ -104,7 +104,7 @@ __device__ __forceinline__ int64_t out_offset(const Args& args, uint32_t output)
 
 // ---------------------------------------------------------------- results
 
-// Calls put with a value of the output's type, one of those that V accumulates for.
+// Calls put() with a value of the output's type, which must be a type that V accumulates for.
 template <typename V, typename Put>
 __device__ __forceinline__ void with_out_type(DType dtype, Put&& put) {
   if constexpr (std::is_same_v<V, float>) {
@@ -145,13 +145,13 @@ __device__ __forceinline__ void store(const Op& op, const Args& args, uint32_t o
   });
 }
 
-// Where a split leaves its part of an output's result.
+// The workspace slot for the partial result that a split computes of an output.
 template <typename V>
 __device__ __forceinline__ V* slot_of(const Args& args, uint32_t output, uint32_t split) {
   return static_cast<V*>(args.workspace) + int64_t{args.first_slot + split} * args.outputs + output;
 }
 
-// An output's result, or a split's part of it.
+// Writes an output's result, or a split's partial result to the workspace.
 template <typename Op>
 __device__ __forceinline__ void emit(const Op& op, const Args& args, uint32_t output,
                                      uint32_t split, typename Op::Value value) {
@@ -162,7 +162,7 @@ __device__ __forceinline__ void emit(const Op& op, const Args& args, uint32_t ou
   }
 }
 
-// kCount neighbouring outputs; with `packed`, an aligned vector of them in memory.
+// Writes kCount neighbouring outputs. With `packed`, they are an aligned vector in memory.
 template <int kCount, typename Op>
 __device__ __forceinline__ void emit_vec(const Op& op, const Args& args, uint32_t output,
                                          uint32_t split, bool packed,
@@ -195,7 +195,7 @@ __device__ __forceinline__ void emit_vec(const Op& op, const Args& args, uint32_
 
 // ---------------------------------------------------------------- combining
 
-// Values in pairs, so that their rounding errors grow with the logarithm of their number.
+// Combines values in pairs, so that the rounding error grows with the logarithm of their number.
 template <int kCount, typename Op>
 __device__ __forceinline__ typename Op::Value combine_all(const Op& op,
                                                           const typename Op::Value* values) {
@@ -207,8 +207,8 @@ __device__ __forceinline__ typename Op::Value combine_all(const Op& op,
   }
 }
 
-// Over the lanes of a warp that differ in the bits from `low` up to below `high` (powers of two).
-// All lanes get the result.
+// Combines the values of the lanes whose indices differ only in bits `low` to `high` / 2. Both are
+// powers of two. All lanes get the result.
 template <typename Op>
 __device__ __forceinline__ typename Op::Value combine_lanes(const Op& op, typename Op::Value value,
                                                             uint32_t low, uint32_t high) {
@@ -223,14 +223,14 @@ __device__ __forceinline__ typename Op::Value combine_lanes(const Op& op, typena
 
 // ---------------------------------------------------------------- loading
 
-// How a unit, kValues neighbouring values, is read.
+// How a unit of kValues neighbouring values is read.
 enum class Read {
-  kAligned,    // at an address that is aligned to it
-  kUnaligned,  // a 16-byte vector at any address
+  kAligned,    // the address is a multiple of the unit's size
+  kUnaligned,  // a 16-byte vector at any address, which takes two aligned loads
 };
 
-// Loads the valid ones of kUnroll units and calls consume(values) with their combination: kValues
-// values, each over the units, in pairs. All loads are under way before the first value is used.
+// Loads up to kUnroll units, where valid[u] is set, and combines them element by element in pairs.
+// Calls consume() with the kValues results. All loads are in flight before the first value is used.
 template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
           typename Consume>
 __device__ __forceinline__ void load_units(const Op& op, const Args& args,
@@ -271,7 +271,8 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
     const In* in = static_cast<const In*>(args.in);
     Vec<In, kValues> vecs[kUnroll];
     if constexpr (kRead == Read::kUnaligned) {
-      // The second aligned vector may reach past the input, though not past its last 16-byte block.
+      // If the second aligned vector of any unit would reach past the end of the input, all units
+      // are read value by value.
       bool inside = true;
       uintptr_t blocks[kUnroll];
       uint32_t shifts[kUnroll];
@@ -316,9 +317,10 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
   }
 }
 
-// Walks the units of a split: groups of kUnroll * lanes units, every splits-th one, so that blocks
-// that run at the same time read neighbouring memory. With one row of units (outer_units == 1),
-// `units` of them from `base` on, `args.inner_stride` values apart.
+// Walks the units that a split reads of an output whose units lie in one row (outer_units == 1).
+// The units begin at `base` and lie args.inner_stride values apart. A group is kUnroll * lanes
+// units. Groups are dealt to the splits in turn, so that blocks that run at the same time read
+// neighbouring memory.
 template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
           typename Consume>
 __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t base,
@@ -348,8 +350,8 @@ __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t
   load_units<In, Mid, kValues, kUnroll, kRead>(op, args, offsets, valid, consume);
 }
 
-// The same over several rows of units. `position(row_offset, inner, valid)` returns where unit
-// `inner` of the row at row_offset is, and may clear `valid`.
+// As walk_row, for an output whose units lie in several rows. position(row_offset, inner, valid)
+// returns the offset of unit `inner` in the row at row_offset, and may clear `valid`.
 template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
           typename Position, typename Consume>
 __device__ __forceinline__ void walk_rows(const Op& op, const Args& args, int64_t base,

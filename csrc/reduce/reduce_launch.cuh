@@ -1,4 +1,4 @@
-// Plan -> kernel instantiation -> launch, for any reducer.
+// Turns a Plan into launches, for any reducer: run() is the entry point.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,15 +9,15 @@
 
 namespace gpuopt::reduce {
 
-// Beyond 31 bits are only numbers that the kernels don't divide by: the sizes of innermost reduced
-// dimensions, and those of problems whose parts are launched.
+// Clamps to 31 bits. Kernels never divide by a number that is clamped. Such numbers are sizes of
+// the innermost reduced dimension, and sizes of problems that are launched in parts.
 inline FastDiv divide_by(int64_t n) {
   return FastDiv(static_cast<uint32_t>(std::min(n, kMaxIndex32)));
 }
 
 inline KernelDims kernel_dims(const Dim* dims, int count) {
   KernelDims out;
-  if (count > kMaxKernelDims) return out;  // a whole whose parts are launched
+  if (count > kMaxKernelDims) return out;  // the problem is launched in parts, not as a whole
   out.count = count;
   for (int d = 0; d < count; ++d) {
     out.sizes[d] = divide_by(dims[d].size);
@@ -43,7 +43,7 @@ inline Args make_args(const Problem& problem, const Plan& plan, int values) {
   args.reduced = kernel_dims(plan.reduced, plan.num_reduced);
   args.outputs = static_cast<uint32_t>(plan.outputs);
   args.outer_units = static_cast<uint32_t>(plan.outer_units);
-  args.inner_units = divide_by(plan.inner_units);  // divides only where there are outer units
+  args.inner_units = divide_by(plan.inner_units);  // used only if there are outer units
   args.units = plan.units();
   args.splits = divide_by(plan.splits);
   args.x = divide_by(plan.x);
@@ -154,8 +154,8 @@ cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan
                           uint32_t slots, cudaStream_t stream) {
   Args args = make_args(problem, plan, 1);
   args.workspace = workspace;
-  // x outputs a block, a power of two: a sector of them, or more where there are few slots. The
-  // lanes of the same output are neighbours then, and few slots need one warp.
+  // A block has x outputs, a power of two: 8, a sector of f32, or more if there are few slots. The
+  // threads of an output are x apart, so that those within a warp combine by shuffles.
   const int64_t sector = std::min<int64_t>(pow2_ceil(plan.outputs), 8);
   const int64_t y = std::clamp(pow2_ceil(slots), kWarp / sector, kFinishThreads / sector);
   const int64_t wide = std::min<int64_t>(kWarp, kFinishThreads / (2 * y));
@@ -169,7 +169,8 @@ cudaError_t launch_finish(const Op& op, const Problem& problem, const Plan& plan
   return launch_kernel(finish_kernel<Op>, shape, stream, op, args, slots);
 }
 
-// Calls f(part, plan) for every part of the problem that one launch takes, in order.
+// Splits a problem whose outputs have too many units for one launch, and calls f(part, plan) for
+// each part in order.
 template <typename F>
 cudaError_t for_each_part(const Problem& problem, const Kernels& kernels, const Device& device,
                           F&& f) {
@@ -181,7 +182,7 @@ cudaError_t for_each_part(const Problem& problem, const Kernels& kernels, const 
   return error != cudaSuccess ? error : for_each_part(second, kernels, device, f);
 }
 
-// Reduces values of stored type In (or AnyType), each converted to Mid first.
+// Reduces values that are stored as In (or AnyType). Each value is converted to Mid first.
 template <typename In, typename Mid, typename Op>
 cudaError_t run(const Op& op, const Problem& problem, const Device& device, Workspace& memory,
                 cudaStream_t stream) {

@@ -1,4 +1,4 @@
-// gpuopt::reduce_max on the reduction engine.
+// The launcher of gpuopt::reduce_max.
 #include "reduce/reduce_extremum.cuh"
 
 namespace gpuopt::reduce {

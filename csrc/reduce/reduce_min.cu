@@ -1,4 +1,4 @@
-// gpuopt::reduce_min on the reduction engine.
+// The launcher of gpuopt::reduce_min.
 #include "reduce/reduce_extremum.cuh"
 
 namespace gpuopt::reduce {

@@ -1,4 +1,5 @@
-// gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min: schemas, CPU and Meta kernels.
+// The schemas, CPU kernels and Meta kernels of gpuopt::reduce_sum, reduce_mean, reduce_max and
+// reduce_min.
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -43,7 +44,8 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
-// Calls ATen, which alone knows the dtypes that it reduces in.
+// Calls ATen and names the operator if ATen doesn't implement the dtype. Which dtypes ATen
+// implements depends on its version.
 template <typename Reduce>
 Tensor call_aten(const char* op, ScalarType dtype, Reduce reduce) {
   try {
@@ -55,7 +57,8 @@ Tensor call_aten(const char* op, ScalarType dtype, Reduce reduce) {
   }
 }
 
-// Not by ATen's out= kernels, which have resized out by the time they refuse a dtype.
+// Writes a functional result to out. ATen's out= kernels would resize out before they refuse a
+// dtype.
 Tensor& write(Tensor& out, const Tensor& result) {
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);
@@ -120,7 +123,7 @@ TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   m.impl("reduce_min.out", min_out_cpu);
 }
 
-// ---------------------------------------------------------------- Meta: shapes, maybe symbolic
+// ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 Tensor empty(const Tensor& self, const SymReduction& reduction) {
   return at::empty_symint(reduction.shape, self.options().dtype(reduction.dtype));

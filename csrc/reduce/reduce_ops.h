@@ -1,5 +1,5 @@
-// The reductions from C++: calls through the dispatcher, so autograd, vmap, autocast and tracing
-// all see them.
+// C++ functions for the reductions. They call through the dispatcher, so that autograd, vmap,
+// autocast and tracing see the calls.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,8 @@
-// Shape, strides, dtypes and alignment -> how a reduction is cut into blocks, lanes and splits.
-// Plain host C++: tests run it without a GPU.
+// Plans a reduction: from shape, strides, dtypes and alignment to a path, blocks, threads and
+// splits. This is plain host C++, so tests run it without a GPU.
+//
+// An output is one value of the result. A unit is one load of a thread: a vector of 16 bytes, or a
+// single value. The units of an output may be split over several blocks.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +16,12 @@
 
 namespace gpuopt::reduce {
 
-// ATen's limit for tensors.
-constexpr int kMaxDims = 64;
-// Dimensions of either kind that one launch walks; problems with more are cut into slices.
+constexpr int kMaxDims = 64;  // ATen's limit
+// One launch walks at most so many kept and so many reduced dimensions. Problems with more are
+// split into several launches.
 constexpr int kMaxKernelDims = 6;
 
-// A dimension: kept ones step through the output, reduced ones don't. Strides are in elements.
+// A dimension of the input. Strides are in elements. A reduced dimension has out_stride 0.
 struct Dim {
   int64_t size = 1;
   int64_t in_stride = 0;
@@ -26,8 +29,8 @@ struct Dim {
   bool reduced = false;
 };
 
-// Values are converted to `dtype` one by one, combined in a type at least as wide, and stored as
-// `dtype`.
+// Each value is converted to `dtype` when it is loaded. Values are combined in a type that is at
+// least as wide, and results are stored as `dtype`.
 struct Problem {
   const void* in = nullptr;
   void* out = nullptr;
@@ -37,66 +40,65 @@ struct Problem {
   Dim dims[kMaxDims];  // any order, sizes positive
 };
 
-// The kernels that a plan is for.
+// Describes the kernels that a plan is for.
 struct Kernels {
-  // Compiled for the stored type. Otherwise values come one by one, through a switch.
+  // Whether the kernels are compiled for the stored type. If not, they read one value at a time,
+  // through a switch over the type.
   bool native = true;
   size_t accumulator_bytes = 0;
   int values_in_flight = kValueUnroll;
 };
 
 enum class Path : uint8_t {
-  // The innermost dimension is reduced: lanes run along it.
+  // The innermost dimension is reduced, and threads run along it.
   kRows,
-  // The same where a whole block reads one aligned row, or a split of it.
+  // As kRows, if a block reads one aligned row or a split of one.
   kLine,
-  // Aligned rows of few vectors: several rows a lane.
+  // Aligned rows of at most Tuning::short_row_vecs vectors. Each thread reads several rows.
   kShortRows,
-  // Several rows in each vector.
+  // A vector holds several rows.
   kRowsInVecs,
-  // Other short rows, one after another in memory: copied to shared memory as one piece.
+  // Other short rows without gaps between them. A block copies its rows to shared memory as one
+  // piece.
   kTile,
-  // The innermost dimension is kept: each lane keeps neighbouring columns.
+  // The innermost dimension is kept, and each thread keeps the columns of one vector.
   kColumns,
 };
 
 struct Plan {
   Path path = Path::kRows;
-  // How a lane reads: vectors of 16 bytes or single values, and whether rows may begin at any
-  // address.
-  bool vecs = false;
-  bool unaligned = false;
-  bool read_once = false;  // data makes way in the caches first
+  bool vecs = false;       // units are vectors of 16 bytes; if not, single values
+  bool unaligned = false;  // vectors, or rows of vectors, may begin at any address
+  bool read_once = false;  // loads are streaming: their data leaves the caches first
 
-  // The outputs, innermost kept dimension first; for columns dims[0] is the one lanes run along.
+  // The kept dimensions, innermost first. On path kColumns, threads run along kept[0].
   int num_kept = 0;
   Dim kept[kMaxDims];
   int64_t outputs = 1;
-  bool linear_out = false;  // output i is at out + i
+  bool linear_out = false;  // output i lies at out + i
 
-  // The reduced space of an output: `units` steps, each a vector or a value of every lane. A unit
-  // is (outer, inner): `inner_units` along reduced[0], the dimensions after it outside.
+  // The reduced dimensions, innermost first. There are inner_units units along reduced[0] and
+  // outer_units positions along the other reduced dimensions.
   int num_reduced = 0;
   Dim reduced[kMaxDims];
   int64_t outer_units = 1;
   int64_t inner_units = 1;
   int64_t units() const { return outer_units * inner_units; }
 
-  // A block is x * y * z threads: x lanes along columns, y along the reduction, z outputs (or rows
-  // of outputs).
+  // A block has x * y * z threads: x along the columns, y along the units of an output, z along the
+  // outputs (on path kColumns: along rows of outputs).
   int x = 1, y = 1, z = 1;
   int threads() const { return x * y * z; }
-  int64_t column_vecs = 1;  // kColumns: what x runs over
-  int64_t column_tiles = 1;
-  // kColumns: rows of columns in one row of vectors, where columns don't fill vectors.
+  int64_t column_vecs = 1;   // kColumns: vectors (or single columns) in a row
+  int64_t column_tiles = 1;  // kColumns: blocks side by side along a row
+  // kColumns: so many rows of columns are read as one row of whole vectors (README.md draws it).
   int fold = 1;
-  // Neighbouring outputs of a thread are aligned vectors in memory, too.
-  bool packed_out = false;
-  int rows_per_lane = 1;  // kTile
-  int64_t tiles = 1;      // blocks of outputs
+  bool packed_out = false;  // neighbouring outputs of a thread are an aligned vector in memory
+  int rows_per_lane = 1;    // kTile: rows that a thread reads
+  int64_t tiles = 1;        // blocks that cover the outputs
 
-  // The units of an output are dealt to `splits` blocks, whose results meet in a workspace that a
-  // second launch reads.
+  // The units of an output are dealt to `splits` blocks. They write partial results to a workspace,
+  // and a second launch combines them.
   int splits = 1;
 
   int64_t blocks() const { return tiles * splits; }
@@ -110,15 +112,15 @@ struct Merged {
   Dim dims[kMaxDims];
 };
 
-// Dimensions in memory order, without those of size 1, neighbours merged.
+// Sorts the dimensions by stride, drops dimensions of size 1, and merges neighbours.
 inline Merged merge_dims(const Problem& problem) {
   Dim sorted[kMaxDims];
   int count = 0;
   for (int d = 0; d < problem.num_dims; ++d) {
     if (problem.dims[d].size != 1) sorted[count++] = problem.dims[d];
   }
-  // Expanded dimensions (stride 0) go outside. Where strides are equal the one that outputs lie
-  // farther apart along is taken for the outer one.
+  // Expanded dimensions (stride 0) become the outermost. Of two dimensions with equal strides, the
+  // one with the larger output stride becomes the outer one.
   const auto key = [](const Dim& dim) { return dim.in_stride == 0 ? INT64_MAX : dim.in_stride; };
   std::stable_sort(sorted, sorted + count, [&](const Dim& a, const Dim& b) {
     return key(a) != key(b) ? key(a) < key(b) : a.out_stride < b.out_stride;
@@ -149,13 +151,13 @@ inline bool starts_aligned(const Problem& problem) {
   return reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
 }
 
-// Whether vectors along the innermost dimension are possible. Values of 16 bytes are vectors
-// already.
+// Whether the innermost dimension can be read in vectors of several values. (A value of 16 bytes is
+// a vector already.)
 inline bool vecs_are_possible(const Merged& merged, const Kernels& kernels, int values) {
   return kernels.native && values > 1 && merged.count > 0 && merged.dims[0].in_stride == 1;
 }
 
-// Whether vectors stay aligned from step to step of the dimensions beyond the first `skip`.
+// Whether vectors are aligned at every index of the dimensions from `skip` on.
 inline bool is_aligned(const Problem& problem, const Merged& merged, int values, int skip) {
   if (!starts_aligned(problem)) return false;
   for (int d = skip; d < merged.count; ++d) {
@@ -164,7 +166,7 @@ inline bool is_aligned(const Problem& problem, const Merged& merged, int values,
   return true;
 }
 
-// Whether vectors of `values` outputs of neighbouring columns are aligned vectors in memory.
+// Whether each run of `values` neighbouring outputs is an aligned vector in memory.
 inline bool has_packed_out(const Problem& problem, const Plan& plan, int values) {
   const size_t bytes = std::min<size_t>(kAccessBytes, size_of(problem.dtype) * values);
   if (reinterpret_cast<uintptr_t>(problem.out) % bytes != 0) return false;
@@ -179,7 +181,7 @@ inline int units_in_flight(const Plan& plan, const Kernels& kernels) {
   return plan.vecs ? kVecUnroll : kernels.values_in_flight;
 }
 
-// Deals the units of each output to blocks until the launch fills the device.
+// Splits each output over as many blocks as it takes to fill the device.
 inline void split(Plan& plan, const Device& device, const Tuning& tuning, int unroll,
                   int blocks_per_multiprocessor) {
   const int64_t wanted = int64_t{device.sms} * blocks_per_multiprocessor;
@@ -189,7 +191,7 @@ inline void split(Plan& plan, const Device& device, const Tuning& tuning, int un
   if (most > 1) plan.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
 }
 
-// Whether inputs of this size are better read as data that is used once.
+// Whether an input of this size is read faster with streaming loads.
 inline bool reads_once(const Plan& plan, const Tuning& tuning, size_t item) {
   const int64_t bytes =
       plan.outputs * plan.outer_units * plan.reduced[0].size * static_cast<int64_t>(item);
@@ -200,10 +202,11 @@ inline void plan_rows(Plan& plan, const Kernels& kernels, const Device& device,
                       const Tuning& tuning) {
   const int unroll = units_in_flight(plan, kernels);
   const int64_t units = plan.units();
-  // Enough lanes for a lane's share to be in flight at once, and rows read in whole sectors.
+  // Enough threads per row that all units of a thread are in flight at once, and at least enough to
+  // read whole memory sectors.
   int64_t y = std::max(pow2_ceil(ceil_div<int64_t>(units, unroll)),
                        std::min<int64_t>(pow2_ceil(units), plan.vecs ? 4 : 8));
-  // Few outputs: more lanes each, down to one unit a lane.
+  // If that doesn't fill the device, more threads per output, down to one unit per thread.
   const int64_t threads = int64_t{device.sms} * tuning.row_threads;
   y = std::max(y, std::min(pow2_ceil(units), pow2_ceil(threads / plan.outputs)));
   plan.y = static_cast<int>(std::min<int64_t>(y, kThreads));
@@ -230,12 +233,12 @@ inline void plan_rows_in_vecs(Plan& plan, int values) {
 
 inline void plan_tile(Plan& plan, const Tuning& tuning, int64_t row_bytes, int values) {
   plan.path = Path::kTile;
-  // At most 32 values a lane, and no more shared memory than a launch has without asking.
+  // At most 32 values per thread, and no more shared memory than a launch has without an attribute.
   constexpr int64_t kShared = 48 << 10;
   plan.y = static_cast<int>(pow2_ceil(std::max(ceil_div<int64_t>(plan.reduced[0].size, 32),
                                                ceil_div(kThreads * row_bytes, kShared))));
   plan.z = kThreads / plan.y;
-  // At least so many rows that every tile begins at a whole vector.
+  // Enough rows per tile that every tile begins at an aligned vector.
   const int64_t least = std::max(1, values / plan.z);
   plan.rows_per_lane = static_cast<int>(
       std::clamp<int64_t>(tuning.tile_bytes / (plan.z * row_bytes) / least, 1, 16) * least);
@@ -267,7 +270,7 @@ inline void plan_columns(Plan& plan, const Kernels& kernels, const Device& devic
   plan.shared_bytes = kernels.accumulator_bytes * static_cast<size_t>(plan.threads() * values);
 }
 
-// Which of the paths for rows, and how.
+// Chooses a path for a reduced innermost dimension.
 inline void plan_inner_reduced(Plan& plan, const Problem& problem, const Merged& merged,
                                const Kernels& kernels, const Device& device, const Tuning& tuning) {
   const size_t item = size_of(problem.in_dtype);
@@ -305,13 +308,13 @@ inline void plan_inner_reduced(Plan& plan, const Problem& problem, const Merged&
   }
 }
 
-// How columns are read, and in which shape.
+// Chooses how columns are read and the shape of the blocks.
 inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& merged,
                             const Kernels& kernels, const Device& device, const Tuning& tuning) {
   const int values = kAccessBytes / static_cast<int>(size_of(problem.in_dtype));
   const int64_t columns = plan.kept[0].size;
   const bool can_vec = vecs_are_possible(merged, kernels, values);
-  if (can_vec && merged.count == 1 && starts_aligned(problem)) {  // nothing to combine
+  if (can_vec && merged.count == 1 && starts_aligned(problem)) {  // nothing is reduced
     plan.packed_out = has_packed_out(problem, plan, values);
     plan_rows_in_vecs(plan, values);
     return;
@@ -328,7 +331,7 @@ inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& me
     plan.column_vecs = columns / values;
   } else if (can_vec && back_to_back && columns / common <= kMostFoldedVecs &&
              plan.reduced[0].size * common >= values) {
-    // Rows of columns one after another: `fold` of them are a row of whole vectors.
+    // Rows of columns without gaps between them: `fold` rows are one row of whole vectors.
     plan.vecs = true;
     plan.fold = static_cast<int>(values / common);
     plan.column_vecs = columns / common;
@@ -373,22 +376,22 @@ inline Plan make_plan(const Problem& problem, const Kernels& kernels, const Devi
   return plan;
 }
 
-// Counts are 32 bits wide inside a launch, but for the vectors of a single row. Problems beyond are
-// cut in two until the parts fit: along a kept dimension, or along a reduced one when it is an
-// output's own units that are too many.
+// Inside a launch, all counts have 32 bits, except the number of vectors in a single row. Larger
+// problems are halved until each part fits into a launch. Too many outputs are halved along a kept
+// dimension, too many units of an output along a reduced one.
 inline bool has_too_many_outputs(const Plan& plan, int64_t limit = kMaxIndex32) {
   return plan.outputs > limit || plan.blocks() > limit || plan.num_kept > kMaxKernelDims;
 }
 
 inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
-  const int64_t edges = plan.outer_units * 2 * kAccessBytes;  // values at the ends of rows
+  const int64_t edges = plan.outer_units * 2 * kAccessBytes;  // values at the ends of rows, at most
   const bool one_row = plan.vecs && plan.outer_units == 1;    // its units are counted in 64 bits
   return plan.num_reduced > kMaxKernelDims || (!one_row && (plan.units() > limit || edges > limit));
 }
 
-// Cuts the largest kept or reduced dimension, or where there are too many of them the smallest,
-// which disappears soonest. Both parts have the outputs of the whole, in its order, when the
-// dimension is reduced.
+// Splits a problem into two halves along its largest kept or reduced dimension. If there are too
+// many dimensions of that kind, the smallest is halved, since it shrinks to size 1 after the fewest
+// launches. Halves along a reduced dimension have the outputs of the whole problem, in its order.
 inline void halve(const Problem& problem, bool reduced, Problem& first, Problem& second) {
   const detail::Merged merged = detail::merge_dims(problem);
   const bool smallest = detail::count_of(merged, reduced) > kMaxKernelDims;
@@ -404,7 +407,8 @@ inline void halve(const Problem& problem, bool reduced, Problem& first, Problem&
   second = first;
   const Dim& dim = merged.dims[chosen];
   int64_t half = dim.size / 2;
-  if (half > kAccessBytes) half -= half % kAccessBytes;  // the second part as aligned as the first
+  // Multiples of 16 values keep the alignment of the second half.
+  if (half > kAccessBytes) half -= half % kAccessBytes;
   first.dims[chosen].size = half;
   second.dims[chosen].size = dim.size - half;
   const auto item = static_cast<int64_t>(size_of(problem.in_dtype));
@@ -413,7 +417,7 @@ inline void halve(const Problem& problem, bool reduced, Problem& first, Problem&
                half * dim.out_stride * static_cast<int64_t>(size_of(problem.dtype));
 }
 
-// Into how many parts a problem is cut because of its number of dimensions alone.
+// The number of parts into which a problem is split because of its number of dimensions alone.
 inline int64_t slices_of(const Problem& problem) {
   if (problem.num_dims <= kMaxKernelDims) return 1;
   const detail::Merged merged = detail::merge_dims(problem);

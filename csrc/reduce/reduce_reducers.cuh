@@ -1,11 +1,11 @@
-// Reducers: what a reduction computes, as a struct over the type V that partial results are kept
-// in.
+// Reducers. A reducer is a struct that says what a reduction computes. V is the type of partial
+// results.
 //
 //   template <typename V> struct Sum {
 //     using Value = V;
 //     __device__ V identity() const;           // combine(identity(), a) == a
-//     __device__ V combine(V a, V b) const;    // associative but for rounding, commutative
-//     __device__ V finish(V a) const;          // once per output
+//     __device__ V combine(V a, V b) const;    // commutative; associative except for rounding
+//     __device__ V finish(V a) const;          // called once per output
 //   };
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace gpuopt::reduce {
 
-// The real type of a value's parts.
+// The type of the real part of V.
 template <typename V>
 struct RealOf {
   using type = V;
@@ -23,8 +23,8 @@ struct RealOf<Complex<T>> {
   using type = T;
 };
 
-// The sum divided by `divisor`: 1 for a sum, the number of values for a mean. Integers ignore it:
-// they have no mean.
+// The sum of the values, divided by `divisor`. A sum has divisor 1, a mean the number of values.
+// Integers ignore the divisor, since they have no mean.
 template <typename V>
 struct Sum {
   using Value = V;
@@ -45,7 +45,7 @@ struct Sum {
   }
 };
 
-// The largest or smallest value. NaN wins over everything, as in torch.amax.
+// The largest or smallest value. If any value is NaN, so is the result, as in torch.amax.
 template <typename V, bool kLargest>
 struct Extremum {
   using Value = V;
@@ -62,7 +62,7 @@ struct Extremum {
   }
   __device__ V combine(V a, V b) const {
 #if __CUDA_ARCH__ >= 800
-    if constexpr (std::is_same_v<V, float>) {  // PTX ISA, "max": .NaN returns NaN if either is
+    if constexpr (std::is_same_v<V, float>) {  // .NaN: NaN if either operand is (PTX ISA, "max")
       float c;
       if constexpr (kLargest) {
         asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));

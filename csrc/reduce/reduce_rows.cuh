@@ -1,4 +1,5 @@
-// Kernels for reductions along the innermost dimension.
+// Kernels for reductions along the innermost dimension, and the second launch of split reductions.
+// README.md draws which thread holds which values of a row.
 #pragma once
 
 #include "common/async.cuh"
@@ -8,14 +9,14 @@ namespace gpuopt::reduce {
 
 extern __shared__ uint4 shared[];
 
-// The values before the first whole aligned vector.
+// The number of values before the first aligned vector of a row.
 template <typename In>
 __device__ __forceinline__ uint32_t head_of(const In* row) {
   return static_cast<uint32_t>(-reinterpret_cast<uintptr_t>(row) % kAccessBytes / sizeof(In));
 }
 
-// The values of each row that aligned vectors leave out, at both its ends: at most kValues - 1
-// each.
+// Combines the values of each row that its aligned vectors leave out: at most kValues - 1 at the
+// beginning (the head) and at the end (the tail).
 template <typename Op, typename In, int kValues>
 __device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const Args& args,
                                                             int64_t base, uint32_t lane,
@@ -37,9 +38,9 @@ __device__ __forceinline__ typename Op::Value combine_edges(const Op& op, const 
   return value;
 }
 
-// A block for each split of a whole aligned row: the whole tensor, or long rows of a matrix. Apart
-// from rows_kernel because small reductions are mostly prologue: 2^10 values in f32 take 1.24 us
-// here and took 1.55 there (CUDA graph, H200).
+// Path kLine: a block reads one aligned row, or a split of one. This kernel is separate from
+// rows_kernel because small reductions are mostly prologue: 2^10 values in f32 take 1.24 us here
+// and 1.55 us in rows_kernel (CUDA graph, H200).
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kVecSize<In>>)
     line_kernel(const Op op, const __grid_constant__ LineArgs args) {
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
     for (int v = 0; v < kValues; ++v) values[v] = convert<V>(vec.values[v]);
     return combine_all<kValues>(op, values);
   };
+  // Whole groups of 4 vectors per thread, then the last group with a bound on each vector.
   uint4 words[kVecUnroll];
   V totals[kVecUnroll];
   int64_t begin = int64_t{split} * kGroup;
@@ -87,6 +89,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
     value = op.combine(value, combine_all<kVecUnroll>(op, totals));
   }
 
+  // Combine the threads of a warp, then the warps.
   constexpr int kWarps = kThreads / kWarp;
   auto* s = reinterpret_cast<V*>(shared);
   value = combine_lanes(op, value, 1, kWarp);
@@ -106,9 +109,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   }
 }
 
-// y lanes, a power of two, run along the units of an output; z outputs in a block. With kRagged,
-// rows begin and end anywhere: their aligned vectors are units, the values at both ends are extra.
-// With kOneRow, all units of an output are in one row.
+// Path kRows. A block has z outputs, and y threads (a power of two) run along the units of each.
+// With kRagged, rows begin and end at any address: their units are the aligned vectors, and the
+// values at both ends are read one by one. With kOneRow, the units of an output lie in one row.
 template <typename Op, typename In, typename Mid, int kValues, bool kRagged, bool kOneRow>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kValues>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
@@ -144,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
           op, args, base, lane, lanes, split,
           [&](int64_t row, uint32_t inner, bool& valid) {
             if constexpr (kRagged) {
-              // A row with a long head has one vector less.
+              // A row with a long head has one vector less than the plan counts.
               const uint32_t head = head_of(static_cast<const In*>(args.in) + row);
               row += head;
               valid = valid && (int64_t{inner} + 1) * kValues + head <= args.row_size;
@@ -159,6 +162,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
     }
   }
 
+  // Combine the threads of an output: within warps by shuffles, then in shared memory.
   value = combine_lanes(op, value, 1, lanes);
   if (lanes > kWarp) {
     auto* s = reinterpret_cast<V*>(shared);
@@ -172,8 +176,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   if (active && lane == 0) emit(op, args, output, split, value);
 }
 
-// Rows of at most kWarp vectors: every group of y lanes takes kRows rows, a vector a lane. The rows
-// of a group are z apart, so that a block reads a run of rows at a time.
+// Path kShortRows: rows of at most kWarp vectors. A group of y threads reads kRows rows, one vector
+// per thread and row. The rows of a group lie z apart, so that a block reads z neighbouring rows at
+// a time.
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     short_rows_kernel(const Op op, const __grid_constant__ Args args) {
@@ -206,7 +211,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 #pragma unroll
   for (int k = 0; k < kRows; ++k) results[k] = combine_lanes(op, results[k], 1, lanes);
-  // All lanes have all results; each writes its share.
+  // Every thread of a group has all kRows results, and each thread writes some of them.
   for (uint32_t k = lane; k < kRows; k += lanes) {
     V value = results[0];
 #pragma unroll
@@ -218,7 +223,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Several rows in a vector, kRow values each, one after another in memory.
+// Path kRowsInVecs: rows of kRow values without gaps between them. A vector holds several rows.
 template <typename Op, typename In, int kRow>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kVecSize<In>>)
     rows_in_vecs_kernel(const Op op, const __grid_constant__ Args args) {
@@ -246,7 +251,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
     const auto output = static_cast<uint32_t>(first + u * kThreads) * kRows;
     emit_vec<kRows>(op, args, output, 0, args.packed_out, results);
   }
-  // The rows of the last, unfilled vector.
+  // The last rows, which don't fill a vector.
   const auto rest = static_cast<uint32_t>(vecs) * kRows + threadIdx.x;
   if (blockIdx.x == 0 && rest < args.outputs) {
     V value = op.identity();
@@ -258,8 +263,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<In, typename Op::Value, kV
   }
 }
 
-// Short rows one after another in memory that aren't whole vectors: a block copies its rows to
-// shared memory as one piece and sums them there, y lanes a row.
+// Path kTile: short rows that aren't whole vectors, without gaps between them. A block copies its
+// rows to shared memory as one piece. There, y threads reduce each row.
 template <typename Op, typename In>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const Op op, const __grid_constant__ Args args) {
@@ -283,6 +288,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   wait_for_copies();
   __syncthreads();
 
+  // Reduce the rows.
   const uint32_t lanes = args.y.divisor;
   const uint32_t lane = threadIdx.x & (lanes - 1);
   const uint32_t z = threadIdx.x / lanes;
@@ -301,8 +307,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// The second launch of a split reduction: combines the slots of the workspace. x outputs a block, a
-// power of two; y lanes along the slots.
+// The second launch of a split reduction: combines the partial results in the workspace, in a fixed
+// order. A block has x outputs (a power of two), and y threads run along the slots of each.
 template <typename Op>
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(const Op op, const __grid_constant__ Args args, uint32_t slots) {

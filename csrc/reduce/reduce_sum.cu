@@ -1,4 +1,4 @@
-// gpuopt::reduce_sum and reduce_mean on the reduction engine.
+// Sums and means on the reduction engine: chooses the types to instantiate it for.
 #include "reduce/reduce_sum.cuh"
 
 namespace gpuopt::reduce {
@@ -15,7 +15,7 @@ cudaError_t sum(const Problem& problem, double divisor, const Device& device, Wo
     case DType::kInt8:
     case DType::kInt16:
     case DType::kInt32:
-    case DType::kInt64:  // integers wrap alike in all widths
+    case DType::kInt64:  // sums in int64, truncated, equal sums in a narrower integer
       return sum_integers(call);
     case DType::kFloat16:
       return same ? call.as<__half, float>() : call.as<AnyType, __half>();

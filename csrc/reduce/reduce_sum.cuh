@@ -1,4 +1,4 @@
-// What the sums of all types share.
+// Shared by the sums of all types.
 #pragma once
 
 #include "reduce/reduce_launch.cuh"
@@ -6,7 +6,7 @@
 
 namespace gpuopt::reduce {
 
-// What values of a type are summed in: 64 bits for integers, f32 for the half types and f32.
+// The type in which values of type Mid are summed: int64 for integers, f32 for f16, bf16 and f32.
 template <typename Mid>
 using Accumulator = std::conditional_t<
     (kCategory<Mid> <= Category::kInteger), int64_t,
@@ -14,7 +14,8 @@ using Accumulator = std::conditional_t<
         std::is_same_v<Mid, __half> || std::is_same_v<Mid, __nv_bfloat16>, float,
         std::conditional_t<std::is_same_v<Mid, Complex<__half>>, Complex<float>, Mid>>>;
 
-// A call of sum(), as a sum of values that are stored as In and converted to Mid first.
+// The arguments of sum(). as<In, Mid>() runs it for values that are stored as In and converted to
+// Mid before they are summed.
 struct SumCall {
   const Problem& problem;
   double divisor;
@@ -29,7 +30,7 @@ struct SumCall {
   }
 };
 
-// Values of any type, summed as 64-bit integers.
+// Sums values of any stored type as 64-bit integers.
 cudaError_t sum_integers(const SumCall& call);
 
 }  // namespace gpuopt::reduce

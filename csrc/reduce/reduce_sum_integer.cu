@@ -1,5 +1,4 @@
-// Sums as integers on the reduction engine, in a file of their own for the time it takes to
-// compile.
+// Sums as integers on the reduction engine. A file of its own compiles in parallel with the others.
 #include "reduce/reduce_sum.cuh"
 
 namespace gpuopt::reduce {

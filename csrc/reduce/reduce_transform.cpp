@@ -16,18 +16,20 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- vmap
 
-// call(values, dim, keepdim) with the examples in front, as dimension 0. The mask is of an example.
+// Runs call(values, dim, keepdim) for all examples at once, which are dimension 0 of `values`.
+// `mask` has the reduced dimensions of one example.
 template <typename Call>
 Tensor batched(const Tensor& self, const DimMask& mask, bool keepdim, Call call) {
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
-  const bool is_batched = operand.batch_dim.has_value();  // else by another level alone
+  const bool is_batched = operand.batch_dim.has_value();  // false: only another level maps over it
   const int64_t rank = operand.logical_dim(), first = is_batched ? 1 : 0;
   at::DimVector dims;
   for (int64_t d = 0; d < rank; ++d) {
     if (mask[d]) dims.push_back(first + d);
   }
-  // An example without dimensions is reduced along one of size 1: no dimensions would mean all.
+  // A zero-dimensional example is reduced along an extra dimension of size 1. An empty list of
+  // dimensions would reduce all of them, the examples included.
   if (rank == 0) dims.push_back(first);
   const Tensor result = call(operand.aligned(1), dims, keepdim && rank > 0);
   return level.wrap(result, is_batched ? std::optional<int64_t>(0) : std::nullopt);
@@ -115,8 +117,8 @@ TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
 
 // ---------------------------------------------------------------- autocast
 
-// As torch.sum: lower precisions sum to float32 unless dtype is given. The other reductions, and
-// all of them on the CPU, keep their dtype.
+// As in torch.sum, autocast on CUDA sums to float32 unless dtype is given. The other reductions
+// keep their dtype. On the CPU, all reductions do.
 Tensor sum_autocast(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
                     std::optional<ScalarType> dtype) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);

@@ -1,54 +1,62 @@
-// The numbers that a reduction's plan and kernels are built on, and the measurements that decided
-// them.
+// The constants of reductions and the measurements behind them.
 #pragma once
 
 #include <cstdint>
 
 namespace gpuopt::reduce {
 
-// The shape of a launch that kernels are compiled for.
+// Threads per block in all kernels except finish_kernel. Kernels are compiled for this number.
 constexpr int kThreads = 256;
-// Blocks that an SM (a SM) holds at least, which sets the number of registers.
+// Blocks that an SM must hold, which limits the registers of a thread.
 constexpr int kBlocks = 4;
-// What a thread has in flight.
+// Loads that a thread has in flight.
 constexpr int kVecUnroll = 4;    // vectors
 constexpr int kValueUnroll = 8;  // single values
 constexpr int kWideUnroll = 4;  // single values of 8 bytes and more, or of a type known at run time
-constexpr int kFinishThreads = 512;
+constexpr int kFinishThreads = 512;  // threads per block of finish_kernel, at most
 
-// Measured on an H200 (microseconds, f32 / bf16; L2 flushed but for graphs, where inputs rotate):
-//   read_once: rows of (32768,1024) 42.9 / 26.8 without, 37.4 / 22.7 with; 2^28 values 251 / 136
-//     and 266 / 145: worse where the input is many times the L2. At 268 MB they are equal. Outputs
-//     that are much of the traffic want their lines to stay: (2^23,4) dim 1 54 with, 46 without.
-//   row_blocks: all of 2^25 values 41.8 / 24.6 in 4 blocks a SM, 41.5 / 24.6 in 8, 41.0
-//     / 24.6 in 32; (128,262144) dim 1 43.7 / 25.4, 42.0 / 24.9, 40.1 / 24.5. Several rows to an
-//     output, (64,256,56,56) dims 0, 2, 3: 60.9 / 35.1 in 4, 61.1 / 36.5 in 8, 62.3 / 37.7 in 32.
-//   column_blocks: (32768,1024) dim 0 41.2 / 25.2 in 2, 40.2 / 24.5 in 3, 41.2 / 24.5 in 4;
-//     (16,4096,1024) dim 1 77.1 / 43.4, 75.4 / 43.0, 75.2 / 42.3.
-//   wide: columns of 32 to 128 values 41.9 / 24.7 to 39.8 / 23.7 in blocks of 32 vectors, 41.0
-//   / 24.1
-//     to 39.3 / 22.8 in 64; longer ones up to 25.8 instead of 23.1 (bf16) in 64.
-//   short_row_vecs: (2^20,32) 41 / 27 by several rows a lane, 60 / 59 by a row at a time.
-//   unsplit_groups: 2^14 values in f32, 4 groups, took 3.6 in one block (cold inputs), 2^17 in 32
-//     blocks and two launches 3.4.
+// Measurements on an H200: microseconds in f32 / bf16. The L2 cache is flushed. In CUDA graphs,
+// inputs rotate instead.
+//
+// once_from, once_below (streaming loads):
+//   Rows of (32768,1024): 42.9 / 26.8 without, 37.4 / 22.7 with.
+//   2^28 values: 251 / 136 without, 266 / 145 with. Streaming is slower for inputs much larger than
+//   the L2 cache, and as fast at 268 MB.
+//   (2^23,4) over dim 1: 46 without, 54 with. Outputs that are much of the traffic need the cache.
+// row_blocks, for 4, 8 and 32 blocks per SM:
+//   2^25 values: 41.8 / 24.6, 41.5 / 24.6, 41.0 / 24.6.
+//   (128,262144) over dim 1: 43.7 / 25.4, 42.0 / 24.9, 40.1 / 24.5.
+// many_rows_blocks, for 4, 8 and 32 blocks per SM:
+//   (64,256,56,56) over dims 0, 2 and 3: 60.9 / 35.1, 61.1 / 36.5, 62.3 / 37.7.
+// column_blocks, for 2, 3 and 4 blocks per SM:
+//   (32768,1024) over dim 0: 41.2 / 25.2, 40.2 / 24.5, 41.2 / 24.5.
+//   (16,4096,1024) over dim 1: 77.1 / 43.4, 75.4 / 43.0, 75.2 / 42.3.
+// wide, wide_short, for blocks of 32 and 64 vectors:
+//   Columns of 32 to 128 values: 41.9 / 24.7 to 39.8 / 23.7 with 32, 41.0 / 24.1 to 39.3 / 22.8
+//   with 64.
+//   Longer columns in bf16: up to 25.8 with 64, 23.1 with 32.
+// short_row_vecs:
+//   (2^20,32): 41 / 27 with several rows per thread, 60 / 59 with one row at a time.
+// unsplit_groups, in f32 with cold inputs:
+//   2^14 values (4 groups) in one block: 3.6. 2^17 values in 32 blocks and two launches: 3.4.
 struct Tuning {
-  int row_blocks = 32;       // per SM, where an output has one row that is split
-  int many_rows_blocks = 4;  // per SM, where an output has several rows that are split
-  int column_blocks = 3;     // per SM, where columns are split
-  // Rows get more threads where an SM has fewer than these.
+  int row_blocks = 32;       // per SM, if an output is one row and is split
+  int many_rows_blocks = 4;  // per SM, if an output has several rows and is split
+  int column_blocks = 3;     // per SM, if columns are split
+  // Rows get more threads each while an SM has fewer threads than this.
   int row_threads = 256;
-  // One block takes an output of at most so many groups of units in flight.
+  // An output is not split if it has at most so many groups. A group is what a block has in flight.
   int64_t unsplit_groups = 2;
-  int64_t short_row_vecs = 8;
-  int64_t tile_row_bytes = 1024;
-  int64_t tile_bytes = 16 << 10;
-  int64_t wide = 32;           // vectors of a block of columns, side by side
-  int64_t wide_short = 64;     // vectors of a block of short columns, side by side
-  int64_t wide_values = 128;   // single values of a block of columns, side by side
-  int64_t short_column = 128;  // units of a short column, at most
-  // Unaligned columns are read once if they have more units than this.
+  int64_t short_row_vecs = 8;     // vectors of a row on path kShortRows, at most
+  int64_t tile_row_bytes = 1024;  // bytes of a row on path kTile, at most
+  int64_t tile_bytes = 16 << 10;  // bytes of a tile in shared memory, about
+  int64_t wide = 32;              // vectors side by side in a block of columns
+  int64_t wide_short = 64;        // vectors side by side in a block of short columns
+  int64_t wide_values = 128;      // single values side by side in a block of columns
+  int64_t short_column = 128;     // units of a short column, at most
+  // Unaligned columns use streaming loads only if they have more units than this.
   int64_t unaligned_once_above = 8;
-  // Inputs of so many bytes are read once.
+  // Inputs of at least once_from and less than once_below bytes use streaming loads.
   int64_t once_from = 16 << 20, once_below = 256 << 20;
 };
 
