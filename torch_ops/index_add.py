@@ -1,27 +1,26 @@
 """Adding slices at an index: ``index_add`` and ``index_add_``.
 
-``self[..., index[i], ...] += alpha * source[..., i, ...]`` for every ``i``, along one dimension: the sum of messages at the nodes
-of a graph, the gradient of an embedding, a histogram. Entries of ``index`` may repeat; their slices then add up.
+``result[..., index[i], ...] += alpha * source[..., i, ...]`` for every ``i``, along one dimension. This is the sum of messages at
+the nodes of a graph, the gradient of an embedding, or a histogram. Entries of ``index`` may repeat. Their slices then add up.
 
-``mode`` is what a call promises:
+``mode`` says what a call guarantees:
 
 ``"fast"``
-    Whatever is fastest. On CUDA slices may be added by atomic operations: floating-point sums then come in any order, and half
-    types may be rounded after each addition, both as in ATen.
+    The fastest path. On CUDA slices may be added by atomic operations. Floating-point sums then come in any order, and float16
+    and bfloat16 may be rounded after each addition. Both hold for ATen, too.
 ``"deterministic"``
-    Results are bitwise repeatable, and on CUDA accurate. Under :func:`torch.use_deterministic_algorithms` every call is made in
-    this mode.
+    Results are bitwise reproducible. float16, bfloat16 and complex32 are summed as in mode ``"accurate"``. Under
+    :func:`torch.use_deterministic_algorithms` every call runs in this mode.
 ``"accurate"``
-    What is added to an element of float16, bfloat16 or complex32 is summed in float32, together with the element itself, and
-    rounded once for every 2^30 entries: 100000 ones in bfloat16 make 99840, the nearest bfloat16, where rounding after each addition
-    stops at 256. Not repeatable in general.
+    Sums of float16, bfloat16 and complex32 are computed in float32, together with the element they are added to. They are rounded
+    once for every 2^30 entries. Example: 100000 ones in bfloat16 give 99840, the nearest bfloat16. Rounding after each addition
+    stops at 256. Results are not bitwise reproducible in general.
 
-On CUDA inputs are also sorted by index in mode ``"fast"`` where that is faster, as it is for many wide slices; csrc/index_add/README.md has
-all paths. Scratch memory is 37 bytes an entry at most, however wide the slices, or some MB for
-histograms, but for a complex ``alpha`` with an imaginary part, which takes as much as ``source``. Nothing synchronises with the host,
-and calls can be captured in CUDA graphs.
+On CUDA nothing synchronises with the host, and calls can be captured in CUDA graphs. In mode ``"fast"`` inputs are sorted by index
+where that is faster, as for many wide slices. Scratch memory is at most 37 bytes per entry, however wide the slices, or some MB
+for histograms. A complex ``alpha`` with an imaginary part also needs a copy of ``source``.
 
-On CPU tensors all modes call ATen, by way of float32 copies where half types are not in ``"fast"`` mode.
+CPU tensors fall back to ATen in all modes. float16, bfloat16 and complex32 go through float32 copies, except in mode ``"fast"``.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Mode = Literal["fast", "deterministic", "accurate"]
 
 
 def index_add(
-    self: Tensor,
+    input: Tensor,
     dim: int,
     index: Tensor,
     source: Tensor,
@@ -50,43 +49,45 @@ def index_add(
     mode: Mode = "fast",
     out: Tensor | None = None,
 ) -> Tensor:
-    """``self`` with ``alpha * source`` added at ``index`` along ``dim``, the semantics of :func:`torch.index_add`.
+    """Returns ``input`` with ``alpha * source`` added at ``index`` along ``dim``, as :func:`torch.index_add`.
 
     Args:
-        self: tensor of any shape; bool, uint8, int8 to int64, floating-point or complex (complex32 included).
-        dim: the dimension that ``index`` counts along; negative ones count from the end.
-        index: vector of int32 or int64, or one such number, from 0 to ``self.shape[dim] - 1``, on ``self``'s device.
-        source: tensor of ``self``'s dtype and shape, but with ``index.numel()`` slices in dimension ``dim``.
-        alpha: factor of ``source``: a number, or a tensor without dimensions, in the range of ``self``'s dtype. Integers drop its
-            fraction.
-        mode: ``"fast"``, ``"deterministic"`` or ``"accurate"``, as above.
-        out: tensor to write to, of ``self``'s dtype. It is resized when its shape differs. It may be ``self``, not overlap it in
-            part, nor share memory with ``index`` or ``source``.
+        input: tensor of any shape, of bool, uint8, int8 to int64, a floating-point or a complex dtype (complex32 included).
+        dim: dimension that ``index`` refers to. Negative numbers count from the end.
+        index: vector of int32 or int64 on the device of ``input``, or a tensor without dimensions. Values are from 0 to
+            ``input.shape[dim] - 1``.
+        source: tensor with the dtype and shape of ``input``, except that dimension ``dim`` has ``index.numel()`` slices.
+        alpha: factor of ``source``, a number or a tensor without dimensions, in the range of ``input``'s dtype. For integer
+            dtypes its fraction is dropped.
+        mode: ``"fast"``, ``"deterministic"`` or ``"accurate"``. See :mod:`torch_ops.index_add`.
+        out: tensor of ``input``'s dtype to write to. It is resized if its shape differs. It may be ``input`` itself. It must not
+            overlap ``input`` in part, nor share memory with ``index`` or ``source``.
 
     Returns:
-        Contiguous tensor of ``self``'s shape and dtype, or ``out``. bool adds by logical or, integers wrap around.
-        Differentiable in ``self`` and ``source`` (not with ``out``), any number of times, forwards and backwards. The gradient
-        of ``source`` is gathered from the result's, so it is repeatable in every mode; in second derivatives it is
-        :func:`torch.index_select` that adds.
+        ``out``, or a contiguous tensor with the shape and dtype of ``input``. bool adds by logical or, and integers wrap around.
+        Differentiable in ``input`` and ``source``, any number of times, in reverse and forward mode, unless ``out`` is given. The
+        gradient of ``source`` is gathered from the result's gradient, so it is bitwise reproducible in every mode. Second
+        derivatives add by the backward of :func:`torch.index_select`.
 
     Raises:
-        IndexError: a ``dim`` that ``self`` lacks; an ``index`` with more than one dimension, or without exactly one entry for a
-            ``source`` without dimensions.
-        RuntimeError: an ``index`` of another dtype; a ``source`` of another dtype or shape than said above; an ``alpha`` out of
-            range; tensors on different devices; an ``out`` of another dtype or in overlapping memory.
-        IndexError, RuntimeError: entries of ``index`` out of range: on the CPU one or the other, as in ATen, and nothing is
-            written. On CUDA a device-side assertion fails.
-        ValueError: another ``mode``.
-        NotImplementedError: dtypes that :func:`torch.index_add` doesn't take on the device.
+        IndexError: ``input`` has no dimension ``dim``.
+        IndexError: ``index`` has more than one dimension, or not exactly one entry for a ``source`` without dimensions.
+        RuntimeError: ``index`` has another dtype, ``source`` another dtype or shape, or ``out`` another dtype.
+        RuntimeError: ``alpha`` is out of the range of the dtype.
+        RuntimeError: tensors are on different devices, or ``out`` overlaps another argument.
+        IndexError, RuntimeError: an entry of ``index`` is out of range on the CPU. ATen chooses the type. Nothing is written. On
+            CUDA a device-side assertion fails instead.
+        ValueError: an unknown ``mode``.
+        NotImplementedError: a dtype that :func:`torch.index_add` does not support on the device.
     """
     alpha = number(alpha)
     if out is not None:
-        return _ops.index_add.out(self, dim, index, source, alpha=alpha, mode=mode, out=out)
-    return _ops.index_add.default(self, dim, index, source, alpha=alpha, mode=mode)
+        return _ops.index_add.out(input, dim, index, source, alpha=alpha, mode=mode, out=out)
+    return _ops.index_add.default(input, dim, index, source, alpha=alpha, mode=mode)
 
 
 def index_add_(
-    self: Tensor,
+    input: Tensor,
     dim: int,
     index: Tensor,
     source: Tensor,
@@ -94,17 +95,21 @@ def index_add_(
     alpha: float | complex | Tensor = 1,
     mode: Mode = "fast",
 ) -> Tensor:
-    """In-place :func:`index_add`, the semantics of :meth:`torch.Tensor.index_add_`.
+    """Adds ``alpha * source`` to ``input`` in place, as :meth:`torch.Tensor.index_add_`.
 
     Args:
-        self: tensor to add to, with every element at an address of its own, sharing no memory with the others.
-        dim, index, source, alpha, mode: as in :func:`index_add`.
+        input: tensor to add to. Each of its elements has its own address, and it shares no memory with ``index`` or ``source``.
+        dim: as in :func:`index_add`.
+        index: as in :func:`index_add`.
+        source: as in :func:`index_add`.
+        alpha: as in :func:`index_add`.
+        mode: as in :func:`index_add`.
 
     Returns:
-        ``self``. Differentiable.
+        ``input``. Differentiable as :func:`index_add`.
 
     Raises:
-        RuntimeError: overlapping memory, or a leaf that requires a gradient.
+        RuntimeError: ``input`` overlaps itself or another argument, or is a leaf that requires a gradient.
         IndexError, RuntimeError, ValueError, NotImplementedError: as :func:`index_add`.
     """
-    return _ops.index_add_.default(self, dim, index, source, alpha=number(alpha), mode=mode)
+    return _ops.index_add_.default(input, dim, index, source, alpha=number(alpha), mode=mode)

@@ -1,8 +1,9 @@
-"""Modules that take the place of torch.nn's."""
+"""Drop-in replacements for modules of torch.nn."""
 
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,13 +14,17 @@ from torch_ops.upsample import upsample_nearest2d, upsample_nearest_exact2d
 
 __all__ = ["Conv1d", "UpsampleNearest2d"]
 
+UpsampleMode = Literal["nearest", "nearest-exact"]
+
 
 class Conv1d(torch.nn.Conv1d):
-    """One-dimensional convolution by :func:`torch_ops.conv1d`, in the place of :class:`torch.nn.Conv1d`: the same arguments,
-    attributes, initialisation, ``state_dict`` and results, with every ``padding_mode`` and with ``padding='valid'`` or ``'same'``.
+    """One-dimensional convolution by :func:`torch_ops.conv1d`, a drop-in replacement for :class:`torch.nn.Conv1d`.
 
-    Padding modes other than ``'zeros'`` pad a copy of the input first, as :class:`torch.nn.Conv1d` does. ``torch.jit.script``
-    doesn't compile it; ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` do.
+    Arguments, attributes, initialisation, ``state_dict`` and results are the same. Every ``padding_mode`` is supported, and
+    ``padding`` may be ``'valid'`` or ``'same'``. Padding modes other than ``'zeros'`` first pad a copy of the input, as
+    :class:`torch.nn.Conv1d` does.
+
+    ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` support the module. ``torch.jit.script`` does not.
     """
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -31,40 +36,40 @@ class Conv1d(torch.nn.Conv1d):
 
 
 class UpsampleNearest2d(torch.nn.Upsample):
-    """Nearest-neighbour upsampling of (N, C, H, W), in the place of :class:`torch.nn.Upsample` with ``mode='nearest'`` or
-    ``'nearest-exact'``: the same attributes, results and exceptions. It has no parameters and no state.
+    """Nearest-neighbour upsampling of (N, C, H, W), a drop-in replacement for :class:`torch.nn.Upsample`.
+
+    Attributes, results and exceptions are the same. The module has no parameters and no state. As in
+    :class:`torch.nn.Upsample`, arguments are checked when the module is called.
+
+    ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` support the module. ``torch.jit.script`` does not.
 
     Args:
-        size: height and width of the output, or one number for both.
-        scale_factor: factors of the height and of the width, or one number for both. Exactly one of ``size`` and
-            ``scale_factor`` is given.
+        size: height and width of the output, or one number for both. Give exactly one of ``size`` and ``scale_factor``.
+        scale_factor: factors of the height and of the width, or one number for both.
         mode: ``'nearest'`` (:func:`torch_ops.upsample_nearest2d`) or ``'nearest-exact'``
             (:func:`torch_ops.upsample_nearest_exact2d`).
-        recompute_scale_factor: whether ``scale_factor`` only decides the size of the output, and the step between source pixels
-            is input size / output size; otherwise it is 1 / ``scale_factor``.
-
-    As in :class:`torch.nn.Upsample`, arguments are checked when the module is called. ``torch.jit.script`` doesn't compile it;
-    ``torch.jit.trace``, ``torch.compile`` and ``torch.export`` do.
+        recompute_scale_factor: if True, ``scale_factor`` only decides the size of the output, and the step between source pixels
+            is input size / output size. Otherwise the step is 1 / ``scale_factor``.
 
     Raises:
-        ValueError: both or neither of ``size`` and ``scale_factor``, or not one or two numbers; ``recompute_scale_factor`` with
-            ``size``.
-        TypeError: a ``size`` that is not an integer.
-        NotImplementedError: another mode; an input that is not 4-D; dtypes that the operator doesn't take.
-        RuntimeError: sizes that the operator doesn't take.
+        ValueError: both or neither of ``size`` and ``scale_factor`` are given, or a sequence without 2 entries.
+        ValueError: ``recompute_scale_factor`` is given with ``size``.
+        TypeError: ``size`` is not an integer.
+        NotImplementedError: another mode, an input that is not 4-D, or a dtype that the operator does not support.
+        RuntimeError: a size that the operator does not support.
     """
 
     def __init__(
         self,
         size: int | tuple[int, int] | None = None,
         scale_factor: float | tuple[float, float] | None = None,
-        mode: str = "nearest",
+        mode: UpsampleMode = "nearest",
         recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__(size, scale_factor, mode, recompute_scale_factor=recompute_scale_factor)
 
     def forward(self, input: Tensor) -> Tensor:
-        # The operator looks at what torch.fx doesn't know.
+        # torch.fx does not know the number of dimensions: the operator checks it.
         dims = 2 if isinstance(input, torch.fx.Proxy) else input.dim() - 2
         self._check_arguments(dims)
         size, factors = self.size, self.scale_factor
@@ -80,7 +85,7 @@ class UpsampleNearest2d(torch.nn.Upsample):
         return upsample(input, size, factors)
 
     def _check_arguments(self, dims: int) -> None:
-        """What torch.nn.Upsample refuses in every mode."""
+        """Raises what torch.nn.Upsample raises in every mode."""
         if (self.size is None) == (self.scale_factor is None):
             given = "neither" if self.size is None else "both"
             raise ValueError(f"UpsampleNearest2d: expected exactly one of size and scale_factor, got {given}")
@@ -95,11 +100,11 @@ class UpsampleNearest2d(torch.nn.Upsample):
             raise TypeError(f"UpsampleNearest2d: expected integers as size, got {self.size!r}")
 
 
-def _are_integers(size) -> bool:
+def _are_integers(size: object) -> bool:
     return all(_is_integer(value) for value in (size if isinstance(size, (list, tuple)) else [size]))
 
 
-def _is_integer(value) -> bool:
+def _is_integer(value: object) -> bool:
     if isinstance(value, Tensor):
         return not value.is_floating_point()
     return isinstance(value, (Integral, torch.SymInt)) and not isinstance(value, bool)

@@ -1,12 +1,16 @@
 """Nearest-neighbour upsampling of images: ``upsample_nearest2d`` and ``upsample_nearest_exact2d``, with their backward.
 
-Every output pixel is a copy of one input pixel; sizes may also shrink. The two differ in which pixel that is: along each axis,
-for output index ``o`` and a step ``s`` (1 / scale factor, or else input size / output size), ``floor(o * s)``, which is OpenCV's
-INTER_NEAREST and ``mode='nearest'``, or ``floor((o + 0.5) * s)``, which is Pillow's and scikit-image's and
-``mode='nearest-exact'``; never more than the last index. On CUDA indices are computed in float32, an axis whose size stays the
-same is copied whatever the factor, and results are bitwise repeatable. On CPU tensors the operators call ATen.
+Every output pixel is a copy of one input pixel. Sizes may also shrink. Along each axis, output index ``o`` copies input index
+``source(o)``, which is never more than the last index:
 
-Results have the memory format of their input: channels_last stays channels_last.
+- ``upsample_nearest2d``: ``source(o) = floor(o * s)``, as OpenCV's INTER_NEAREST and ``mode='nearest'``.
+- ``upsample_nearest_exact2d``: ``source(o) = floor((o + 0.5) * s)``, as Pillow, scikit-image and ``mode='nearest-exact'``.
+
+The step ``s`` is 1 / scale factor, or input size / output size where no factor is given. An axis whose size does not change is
+copied, whatever its factor.
+
+On CUDA the index arithmetic is float32 and results are bitwise reproducible. CPU tensors fall back to ATen. A result has the
+memory format of its input: channels_last stays channels_last.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ Number = TypeVar("Number", int, float)
 
 
 def _pair(value: Number | Sequence[Number] | None) -> Sequence[Number] | None:
-    """One for the height and one for the width."""
+    """A height and a width: one number stands for both."""
     return value if value is None or isinstance(value, (list, tuple)) else [value, value]
 
 
@@ -39,25 +43,26 @@ def upsample_nearest2d(
     output_size: int | Sequence[int] | None = None,
     scale_factors: float | Sequence[float] | None = None,
 ) -> Tensor:
-    """Nearest-neighbour upsampling, the semantics of :func:`torch.nn.functional.interpolate` with ``mode='nearest'``
-    (``aten::upsample_nearest2d``).
+    """Resizes images by copying pixels, as :func:`torch.nn.functional.interpolate` with ``mode='nearest'``.
+
+    The operator in ATen is ``aten::upsample_nearest2d``. Give exactly one of ``output_size`` and ``scale_factors``.
 
     Args:
-        input: tensor (N, C, H, W) of float16, bfloat16, float32, float64 or uint8. N may be 0, the others may not.
-        output_size: height and width of the result, or one number for both.
-        scale_factors: factors of the height and of the width, or one number for both. The result has
-            floor(size * factor) rows or columns, and the step between source pixels is 1 / factor. Exactly one of
-            ``output_size`` and ``scale_factors`` is given.
+        input: tensor (N, C, H, W) of float16, bfloat16, float32, float64 or uint8. N may be 0. C, H and W may not.
+        output_size: height and width of the result in pixels, or one number for both.
+        scale_factors: factors of the height and of the width, or one number for both. The result has floor(size * factor) rows
+            or columns. The step between source pixels is 1 / factor.
 
     Returns:
-        Tensor (N, C, height, width) of ``input``'s dtype and memory format (float32 for half types under autocast on CUDA, as
-        ATen's). Differentiable any number of times, forwards and backwards.
+        Tensor (N, C, height, width) with the dtype and memory format of ``input``. Under autocast on CUDA, float16 and bfloat16
+        inputs give float32, as in ATen. Differentiable any number of times, in reverse and forward mode.
 
     Raises:
-        RuntimeError: an ``input`` that is not 4-D or has no channels, rows or columns; both or neither of ``output_size`` and
-            ``scale_factors``, or not one or two numbers; a height or width of the result below 1 or above 2^31 - 1; a factor
-            that is NaN, infinite or not positive.
-        NotImplementedError: other dtypes.
+        RuntimeError: ``input`` is not 4-D, or has no channels, rows or columns.
+        RuntimeError: both or neither of ``output_size`` and ``scale_factors`` are given, or a sequence without 2 entries.
+        RuntimeError: a height or width of the result is below 1 or above 2^31 - 1.
+        RuntimeError: a factor is NaN, infinite or not positive.
+        NotImplementedError: another dtype.
     """
     return _ops.upsample_nearest2d.vec(input, _pair(output_size), _pair(scale_factors))
 
@@ -67,12 +72,13 @@ def upsample_nearest_exact2d(
     output_size: int | Sequence[int] | None = None,
     scale_factors: float | Sequence[float] | None = None,
 ) -> Tensor:
-    """Nearest-neighbour upsampling by pixel centres, the semantics of :func:`torch.nn.functional.interpolate` with
-    ``mode='nearest-exact'`` (``aten::_upsample_nearest_exact2d``).
+    """Resizes images by copying the pixel at each centre, as ``interpolate`` with ``mode='nearest-exact'``.
+
+    The function in PyTorch is :func:`torch.nn.functional.interpolate`, the operator in ATen ``aten::_upsample_nearest_exact2d``.
 
     Args:
         input: tensor (N, C, H, W), as in :func:`upsample_nearest2d`.
-        output_size: height and width of the result, or one number for both.
+        output_size: height and width of the result in pixels, or one number for both.
         scale_factors: factors of the height and of the width, or one number for both, as in :func:`upsample_nearest2d`.
 
     Returns:
@@ -91,30 +97,33 @@ def upsample_nearest2d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """The gradient of :func:`upsample_nearest2d`, the semantics of ``aten::upsample_nearest2d_backward``: each input pixel's is
-    the sum over the output pixels that were copied from it.
+    """The gradient of :func:`upsample_nearest2d`: each input pixel gets the sum over its copies in the output.
 
-    On CUDA it is the exact adjoint of this library's forward. ATen finds the borders of those sums by a formula of its own there;
-    the two agree unless scales contradict the sizes or a step is rounded across a border, where ATen drops or shifts gradients.
-    On the CPU both are ATen's, whose forward reads float64 images by indices of more digits than its backward: some scales send
-    a pixel's gradient to its neighbour.
+    The semantics are ``aten::upsample_nearest2d_backward``. On CUDA the result is the exact adjoint of the forward. ATen's CUDA
+    kernel finds the copies by a formula of its own. It drops or shifts gradients where scales contradict the sizes, or where a
+    source index is rounded across a border.
+
+    CPU tensors fall back to ATen. ATen's forward computes the indices of float64 images in more digits than its backward. With
+    some scale factors, a gradient then goes to the neighbouring pixel.
 
     Args:
-        grad_output: tensor (N, C, height, width) of float16, bfloat16, float32 or float64; on CUDA also uint8. Half types are
-            summed in float32 and rounded once.
+        grad_output: tensor (N, C, height, width) of float16, bfloat16, float32 or float64, on CUDA also uint8. float16 and
+            bfloat16 are summed in float32 and rounded once.
         output_size: (height, width) of the output.
         input_size: (N, C, H, W) of the input.
-        scales_h: the scale factor of the height that forward was given, if any; one that is not positive counts as none.
-        scales_w: the same of the width.
+        scales_h: scale factor of the height that the forward was given. None or a number that is not positive means that it was
+            given a size.
+        scales_w: the same for the width.
 
     Returns:
-        Tensor of shape ``input_size`` with ``grad_output``'s dtype and memory format. Differentiable any number of times,
-        forwards and backwards.
+        Tensor of shape ``input_size`` with the dtype and memory format of ``grad_output``. Differentiable any number of times,
+        in reverse and forward mode.
 
     Raises:
-        RuntimeError: an ``output_size`` without 2 entries or an ``input_size`` without 4; a height or width below 1 or above
-            2^31 - 1; a ``grad_output`` of another shape than these say.
-        NotImplementedError: dtypes that are not taken on the device.
+        RuntimeError: ``output_size`` does not have 2 entries, or ``input_size`` does not have 4.
+        RuntimeError: a height or width is below 1 or above 2^31 - 1.
+        RuntimeError: the shape of ``grad_output`` does not match the sizes.
+        NotImplementedError: a dtype that the device does not support.
     """
     return _ops.upsample_nearest2d_backward.default(grad_output, output_size, input_size, scales_h, scales_w)
 
@@ -126,15 +135,17 @@ def upsample_nearest_exact2d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """The gradient of :func:`upsample_nearest_exact2d`, the semantics of ``aten::_upsample_nearest_exact2d_backward``, and the
-    exact adjoint of forward as in :func:`upsample_nearest2d_backward`.
+    """The gradient of :func:`upsample_nearest_exact2d`: each input pixel gets the sum over its copies in the output.
+
+    The semantics are ``aten::_upsample_nearest_exact2d_backward``. On CUDA the result is the exact adjoint of the forward, as in
+    :func:`upsample_nearest2d_backward`.
 
     Args:
         grad_output: tensor (N, C, height, width), as in :func:`upsample_nearest2d_backward`.
         output_size: (height, width) of the output.
         input_size: (N, C, H, W) of the input.
-        scales_h: the scale factor of the height that forward was given, if any; one that is not positive counts as none.
-        scales_w: the same of the width.
+        scales_h: scale factor of the height that the forward was given, as in :func:`upsample_nearest2d_backward`.
+        scales_w: the same for the width.
 
     Returns:
         As :func:`upsample_nearest2d_backward`.

@@ -51,7 +51,7 @@ LaunchShape blocks_of(int64_t threads) {
   return shape;
 }
 
-// Calls f with whether gradients that a thread loads in vectors make way in the caches first.
+// Calls f with whether vectors of gradients are loaded with a streaming hint.
 template <bool kVecs, typename F>
 cudaError_t with_once(const BackwardPlan& plan, F&& f) {
   if constexpr (kVecs) {
@@ -156,7 +156,7 @@ cudaError_t run(const Problem& problem, const Device& device, cudaStream_t strea
   const BackwardPlan plan = plan_backward(problem, device);
   const Layout& layout = plan.layout;
   const BackwardArgs args = make_args(problem, plan);
-  // Kernels count with 31 bits: parts of whole images, or of some rows of one.
+  // Kernels use 31-bit numbers, so a launch covers some whole images, or some rows of one image.
   const int64_t height = problem.height.in;
   const int64_t row_threads =
       std::max<int64_t>(plan.row_units * plan.splits, plan.vecs * plan.tiles);

@@ -1,5 +1,5 @@
-// What the backward kernels share. In all of them an input pixel gathers the gradients of its
-// copies, a window of output pixels, in a fixed order and without atomics.
+// Shared by the backward kernels. In all of them, the copies of an input pixel form a window of
+// output pixels. The gradients in the window are summed in a fixed order, without atomics.
 #pragma once
 
 #include "common/types.cuh"
@@ -10,20 +10,19 @@ namespace gpuopt::upsample {
 
 struct BackwardArgs {
   const void* in = nullptr;      // gradients of the output
-  const void* in_end = nullptr;  // the byte behind the last of them
+  const void* in_end = nullptr;  // the byte after the last gradient
   void* out = nullptr;           // gradients of the input
   Axis height, width;
   FastDiv in_width, channels;
-  // Strides of `in`, in elements
+  // Strides of `in` in elements.
   int64_t batch_stride = 0, channel_stride = 0, row_stride = 0, pixel_stride = 0, unit_stride = 0;
-  // Of the launch: whole images, or some rows of one. The first are those of a launch that isn't
-  // the first of its problem.
+  // A launch covers whole images, or some rows of one image. It begins at first_row of first_image.
   FastDiv image_rows;
   uint32_t first_row = 0, first_image = 0;
   uint32_t rows = 0, images = 0, units = 0;
-  FastDiv vecs;         // of a row of gradients, or of a tile of it
-  uint32_t lanes = 1;   // threads side by side that share a window's columns
-  FastDiv split_count;  // threads of a block that share a window's rows or pixels
+  FastDiv vecs;         // of a row of gradients, or of a tile
+  uint32_t lanes = 1;   // neighbouring threads that share the columns of a window
+  FastDiv split_count;  // threads of a block that share the rows or pixels of a window
 
   // backward_rows_kernel
   FastDiv tiles, tile_units, last_tile_units;
@@ -31,7 +30,7 @@ struct BackwardArgs {
 
   // backward_windows_kernel, backward_pixels_kernel
   FastDiv pixel_units, block_units;
-  uint32_t threads = 0, image_step = 1;  // backward_windows_kernel: a unit in so many images
+  uint32_t threads = 0, image_step = 1;  // backward_windows_kernel
 };
 
 struct Window {
@@ -49,8 +48,9 @@ __device__ __forceinline__ const T* image_at(const BackwardArgs& args, uint32_t 
   return static_cast<const T*>(args.in) + image * args.batch_stride + channel * args.channel_stride;
 }
 
-// kElements values, or anything where not `valid`. kOnce: they make way in the caches first. A
-// template's, since a flag's second load in front of each takes up to a third longer.
+// Loads kElements values, or returns anything if not `valid`. kOnce: with a streaming hint. It is a
+// template parameter because a run-time flag puts a second load before each, which takes up to a
+// third longer.
 template <typename T, int kElements, bool kOnce>
 __device__ __forceinline__ Vec<T, kElements> load_valid(const T* aligned, bool valid) {
   if constexpr (sizeof(T) * kElements == kAccessBytes) {

@@ -1,11 +1,11 @@
-// Backward kernels of which a thread, or several, gather the window of one unit of an input pixel.
+// Backward kernels in which one thread, or several, sum the window of one unit of an input pixel.
 #pragma once
 
 #include "upsample/upsample_backward.cuh"
 
 namespace gpuopt::upsample {
 
-// Where a unit of an input pixel is.
+// Coordinates of a unit of an input pixel.
 struct Position {
   uint32_t image, y, x, unit;
 };
@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_sums(const BackwardArgs& args, uint32_t po
   store_vec(static_cast<T*>(args.out) + uint64_t{position} * kElements, result);
 }
 
-// The bits of `value` that are in `mask`: all, or none, which is 0.
+// Returns `value` where `mask` is all ones, and 0 where `mask` is 0.
 __device__ __forceinline__ float masked(float value, uint32_t mask) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
@@ -46,10 +46,11 @@ __device__ __forceinline__ double masked(double value, uint32_t mask) {
 }
 __device__ __forceinline__ uint32_t masked(uint32_t value, uint32_t mask) { return value & mask; }
 
-// How the pixels of a window are loaded and added. Vectors are only loaded where they are in the
-// window. With one value to a load the instructions around each are the limit (71 to 76% of the
-// issue slots against 22 to 24% of the memory pipes, by ncu): it is always loaded, from the nearest
-// pixel that is in the window or, where none is, in the image, and masked.
+// Loads and adds the pixels of a window. A vector is only loaded if its pixel is in the window.
+// One value per load works differently, because the instructions around each load are the limit
+// there (ncu: 71 to 76% of the issue slots busy, 22 to 24% of the memory pipes). The value is
+// always loaded, and masked. Outside the window, the address is that of the nearest pixel in it, or
+// in the image if the window is empty.
 template <typename T, int kElements, int kMost, bool kOnce>
 struct WindowLoads {
   int64_t offset;
@@ -114,9 +115,14 @@ struct WindowLoads<T, 1, kMost, kOnce> {
   }
 };
 
-// A unit of kElements values of an input pixel to a thread, in every args.image_step-th image,
-// kAtOnce of them together: windows are the same in all. None is larger than kMost x kMost, and all
-// of a window's values are loaded at once.
+// A thread sums the window of one unit, kElements values of an input pixel, in every
+// args.image_step-th image. Windows are the same in all images, so it finds them once. It loads
+// kAtOnce images together, and all values of a window at once. A window has at most kMost x kMost
+// pixels. Example, sizes 4 to 6:
+//
+//   output pixel    0   1   2   3   4   5
+//                   \   /   |   \   /   |     one window per input pixel; in 2-D, the
+//   input pixel       0     1     2     3     thread of a pixel loads rows x columns
 template <typename T, int kElements, int kMost, int kAtOnce, bool kOnce>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_windows_kernel(const __grid_constant__ BackwardArgs args) {
@@ -155,7 +161,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   } while (image < args.images);
 }
 
-// The same for windows of any size; args.splits threads of a block share one's pixels.
+// Sums windows of any size. args.split_count threads of a block share the pixels of a window.
 template <typename T, int kElements, bool kOnce>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_pixels_kernel(const __grid_constant__ BackwardArgs args) {
@@ -171,7 +177,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
     const Window rows = copies_of(args.height, own.y), columns = copies_of(args.width, own.x);
     const T* image = image_at<T>(args, own.image) + own.unit * args.unit_stride;
     const int32_t width = columns.end - columns.begin;
-    // Every splits-th pixel of the window, row after row.
+    // A thread adds every splits-th pixel of the window, row after row.
     uint32_t y = rows.begin, x = columns.begin + split;
     const auto last_y = static_cast<uint32_t>(rows.end);
     const auto last_x = static_cast<uint32_t>(columns.end);

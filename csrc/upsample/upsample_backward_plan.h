@@ -1,43 +1,47 @@
-// How the backward is launched: shapes, strides and alignment -> plan. Host code without CUDA,
-// tested on the CPU.
+// Plans the backward: shapes, strides and alignment -> path and launch numbers. Host code without
+// CUDA, tested on the CPU.
 #pragma once
 
 #include "upsample/upsample_problem.h"
 
 namespace gpuopt::upsample {
 
-// Loads of a thread in flight, 16 bytes each: with eight instead of four, bf16 took 188
-// and not 167 us, and x8 channels_last in f32 21.7 and not 21.2.
 constexpr int kBackwardThreads = 256;
+// Loads of 16 bytes that a thread has in flight. With eight instead of four, bf16 takes 188 us
+// instead of 167 us, and x8 channels_last in f32 21.7 us instead of 21.2 us.
 constexpr int kColumnLoads = 4;  // of backward_factor_kernel
 constexpr int kPixelLoads = 4;   // of backward_pixels_kernel
-// Of a tile of backward_rows_kernel, whose window borders are in shared memory with the sums.
+// Most units of a tile of backward_rows_kernel. The window borders of a tile lie in shared memory
+// beside its sums.
 constexpr int64_t kMaxTileUnits = 2048;
-// Gradients of so many bytes make way in the caches first (ld.global.cs): (32,128,7,7) x8 in f32
-// took 18.9 us and not 21.2, and 84 MB of bf16 5% less; 1 GB took 10% more, and 64 KB 0.2 us more.
+// Gradients of this many bytes are loaded with a streaming hint (ld.global.cs), so they leave the
+// caches first. With the hint, (32,128,7,7) x8 in f32 takes 18.9 us instead of 21.2 us, and 84 MB
+// of bf16 5% less time. Outside this range it costs time: 1 GB takes 10% more, 64 KB 0.2 us more.
 constexpr int64_t kReadOnceFrom = 1 << 20, kReadOnceTo = 256 << 20;
-// backward_windows_kernel: 71 us for (16,64,200,200) from (100,100) in f32; eight images 88.
-constexpr int64_t kMostImages = 32;  // of a thread
-constexpr int kMostCopies = 3;       // rows, or columns, of a window
+// Most images of a thread of backward_windows_kernel. The gradient of (16,64,200,200) to (100,100)
+// in f32 takes 71 us with 32 images, 88 us with eight.
+constexpr int64_t kMostImages = 32;
+// Most rows or columns of a window in backward_windows_kernel.
+constexpr int kMostCopies = 3;
 
 enum class BackwardPath : uint8_t {
-  kFactor,   // windows of a power of two columns: sums of a vector's parts
-  kRows,     // vectors of rows, columns summed in shared memory
-  kWindows,  // a thread loads a window at once
-  kPixels,   // everything else
+  kFactor,   // windows of a power of two columns: a thread sums parts of a vector
+  kRows,     // sums rows by vectors, then columns in shared memory
+  kWindows,  // a thread loads a whole window of up to kMostCopies x kMostCopies pixels
+  kPixels,   // everything else, pixel by pixel
 };
 
 struct BackwardPlan {
   BackwardPath path = BackwardPath::kPixels;
   Layout layout;
-  int64_t rows = 0, row_units = 0;  // of the result
-  bool aligned = false;             // kFactor, kRows: the vectors of every row of gradients
-  int factor = 0;                   // kFactor: columns of a vector with one sum
-  int rows_per_thread = 1;          // kFactor: of the input
-  int most = 0;                     // kWindows: rows and columns of a window, at most
-  int lanes = 1;                    // threads side by side that share a window's columns
+  int64_t rows = 0, row_units = 0;  // of the result: rows of all images, units of one row
+  bool aligned = false;             // kFactor, kRows: rows of gradients are whole aligned vectors
+  int factor = 0;                   // kFactor: neighbouring values of a vector that are summed
+  int rows_per_thread = 1;          // kFactor: input rows
+  int most = 0;                     // kWindows: most rows or columns of a window
+  int lanes = 1;                    // neighbouring threads that share the columns of a window
   int splits = 1;                   // threads of a block that share a window
-  int64_t vecs = 1;                 // kFactor: of a row of gradients; kRows: of a tile of it
+  int64_t vecs = 1;                 // kFactor: vectors of a row of gradients; kRows: of a tile
   int64_t tiles = 1, tile_columns = 1, block_row_pairs = 1;  // kRows
 
   int64_t images_per_thread = 1;  // kWindows
@@ -61,9 +65,9 @@ inline int64_t pow2_floor(int64_t n) {
   return power;
 }
 
-// An upper bound of the copies of an input pixel. Their centers are less than outs_per_in apart,
-// with rounding; the last pixel also has what a scale factor that contradicts the sizes leaves
-// over.
+// Upper bound of the number of copies of an input pixel. The centers of its copies span less than
+// outs_per_in pixels, plus rounding. The last input pixel may have more copies: where a scale
+// factor contradicts the sizes, it also has the rest of the output.
 inline int64_t widest_window(const Axis& axis) {
   if (axis.factor > 0) return axis.factor;
   const double out = axis.out, rounding = out / (1 << 22);
@@ -72,13 +76,13 @@ inline int64_t widest_window(const Axis& axis) {
                            axis.out - first_copy_of(axis, axis.in - 1));
 }
 
-// What all paths are chosen by.
+// What the choice of a path depends on.
 struct Windows {
-  int64_t tall = 0, wide = 0;  // rows and columns of the largest
-  int64_t vec_values = 0;      // of a vector of gradients
-  int64_t row_values = 0;      // of a row of gradients
+  int64_t tall = 0, wide = 0;  // rows and columns of the largest window
+  int64_t vec_values = 0;      // values per vector of gradients
+  int64_t row_values = 0;      // values per row of gradients
   bool dense_rows = false;     // rows of gradients can be read in vectors
-  int64_t blocks = 0;          // that occupy the device
+  int64_t blocks = 0;          // enough to occupy the device
 };
 
 inline Windows find_windows(const Problem& problem, const Layout& layout, const Device& device) {
@@ -96,8 +100,8 @@ inline Windows find_windows(const Problem& problem, const Layout& layout, const 
   return windows;
 }
 
-// Windows of a power of two columns that divides a vector or is made of vectors, in a row of whole
-// windows.
+// Supports width factors that are a power of two, so that a vector holds whole windows or a window
+// holds whole vectors.
 inline bool plan_factor(const Problem& problem, const Windows& windows, BackwardPlan& plan) {
   const int64_t factor = problem.width.factor, lanes = factor / windows.vec_values;
   const bool power = factor > 1 && pow2_floor(factor) == factor;
@@ -117,7 +121,7 @@ inline bool plan_factor(const Problem& problem, const Windows& windows, Backward
   return true;
 }
 
-// Windows of few rows and columns, at offsets of 32 bits.
+// Supports windows of up to kMostCopies rows and columns, at 32-bit offsets.
 inline bool plan_windows(const Problem& problem, const Windows& windows, const Device& device,
                          BackwardPlan& plan) {
   const Layout& layout = plan.layout;
@@ -130,7 +134,8 @@ inline bool plan_windows(const Problem& problem, const Windows& windows, const D
   plan.most = static_cast<int>(most);
   const int64_t threads = int64_t{2} * 2048 * device.sms;
   const int64_t plane_units = problem.height.in * plan.row_units;
-  // Each further image costs a thread with one value little beside finding the windows.
+  // Finding the windows is most of the work of a thread with one value, so more images per thread
+  // cost it little.
   const bool one_value = layout.unit_bytes == static_cast<int>(size_of(problem.dtype));
   const int64_t most_images =
       one_value ? kMostImages : 2 * images_at_once(layout.unit_bytes, plan.most);
@@ -141,12 +146,12 @@ inline bool plan_windows(const Problem& problem, const Windows& windows, const D
   return true;
 }
 
-// Vectors of rows, whose columns are summed in shared memory.
+// Sums rows by vectors, then columns in shared memory.
 inline void plan_rows(const Problem& problem, const Windows& windows, BackwardPlan& plan) {
   plan.path = BackwardPath::kRows;
   const int64_t vec_values = windows.vec_values, wide = windows.wide;
   const int64_t units = plan.layout.pixel_units, columns = problem.width.in;
-  // The vectors of a tile, with one that alignment may add, are no more than a block's threads.
+  // A block has at least one thread for each vector of a tile. Alignment may add a vector to it.
   const int64_t span = (kBackwardThreads - 1) * vec_values;
   const bool whole = problem.width.out * units <= span && columns * units <= kMaxTileUnits;
   const int64_t most =
@@ -179,7 +184,7 @@ inline void plan_pixels(const Windows& windows, BackwardPlan& plan) {
 
 inline BackwardPlan plan_backward(const Problem& problem, const Device& device) {
   BackwardPlan plan;
-  // Gradients of bytes have no vectors: each of their values becomes a sum of 32 bits.
+  // uint8 gradients are not loaded in vectors: each value has a 32-bit sum of its own.
   plan.layout = make_layout(problem, size_of(problem.dtype) == 1 ? 1 : kAccessBytes);
   const Layout& layout = plan.layout;
   const detail::Windows windows = detail::find_windows(problem, layout, device);

@@ -1,5 +1,5 @@
-// Backward kernels that read vectors of a row of gradients: windows of kFactor columns are summed
-// in registers, others in shared memory.
+// Backward kernels that load rows of gradients in vectors. Windows of kFactor columns are summed in
+// registers, other windows in shared memory.
 #pragma once
 
 #include "common/warp.cuh"
@@ -18,7 +18,7 @@ __device__ __forceinline__ Vec<T, kVecSize<T>> load_columns(const BackwardArgs& 
   } else {
     Vec<T, kValues> vec = {};
     if (!valid) return vec;
-    // Columns behind a row's last are read, and not used, where there is memory.
+    // Values after the end of the row are loaded where memory allows, and not used.
     const auto* end = static_cast<const T*>(args.in_end);
     const auto available = static_cast<uint32_t>(min(end - from, int64_t{2 * kValues}));
     if (available >= kValues) return load_vec_unaligned(from, available);
@@ -30,9 +30,15 @@ __device__ __forceinline__ Vec<T, kVecSize<T>> load_columns(const BackwardArgs& 
   }
 }
 
-// A vector of columns of gradients to a thread, for kRows rows of the input. kFactor columns have
-// one sum, or, where a vector has fewer, the columns of several threads side by side do:
-// args.lanes.
+// A thread loads a vector of columns of gradients, for kRows rows of the input. Every kFactor
+// columns have one sum. A window wider than a vector has whole vectors: args.lanes neighbouring
+// threads then add their sums. Example with kFactor = 2 and kRows = 2, for a vector of 4 values and
+// row factor 2:
+//
+//   gradient row 2 y        [g g | g g]    \  sums of input row y
+//   gradient row 2 y + 1    [g g | g g]    /    at columns x and x + 1
+//   gradient row 2 y + 2    [g g | g g]    \  sums of input row y + 1
+//   gradient row 2 y + 3    [g g | g g]    /    at columns x and x + 1
 template <typename T, int kFactor, int kRows, bool kAligned, bool kOnce>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_factor_kernel(const __grid_constant__ BackwardArgs args) {
@@ -55,7 +61,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
     left[j] = window.end - window.begin;
     tallest = max(tallest, left[j]);
   }
-  // Row after row and column after column, as ATen adds them.
+  // Adds row after row and column after column, in the order of ATen.
   Sum totals[kRows][kSums] = {};
   for (int32_t y = 0; y < tallest; y += kAtOnce) {
     Vec<T, kValues> loaded[kRows][kAtOnce];
@@ -106,9 +112,9 @@ __global__ void __launch_bounds__(kBackwardThreads)
 
 // ---------------------------------------------------------------- rows
 
-// Rows of pixels of few channels: first the rows of each input row's window are summed, a vector of
-// their columns to a thread and two input rows at once, then in shared memory the columns of each
-// input pixel.
+// For pixels with a small number of channels. First, the rows of each window are summed: a thread
+// sums a vector of columns, for two input rows at once. Then, in shared memory, the columns of each
+// input pixel are summed.
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_rows_kernel(const __grid_constant__ BackwardArgs args) {
@@ -175,7 +181,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   }
   __syncthreads();
 
-  // Threads walk over the results of the tile; args.lanes of them share one.
+  // Threads loop over the results of the tile. args.lanes neighbouring threads share a result.
   const uint32_t lanes = args.lanes, lane = threadIdx.x % lanes;
   const uint32_t row_units = columns * pixel_units, step = kBackwardThreads / lanes;
   const FastDiv& divide = columns == args.tile_columns ? args.tile_units : args.last_tile_units;
@@ -200,7 +206,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       int32_t c = window_ends[x] + unit + lane * pixel_units;
 #pragma unroll 1
       for (uint32_t s = 0; s < splits; ++s, own += block_rows * pitch) {
-        // Most windows are this narrow, and a loop takes longer.
+        // Most windows have at most three columns per thread, and a loop takes longer.
         if (c < to) total += own[c];
         if (c + by < to) total += own[c + by];
         if (c + 2 * by < to) total += own[c + 2 * by];

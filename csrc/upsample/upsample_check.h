@@ -1,5 +1,5 @@
-// The checks of forward and backward and the sizes that follow from their arguments, used by the
-// CUDA, CPU and Meta kernels and by vmap alike. Exception types are ATen's.
+// Argument checks of the forward and backward, which return the sizes of the call. The CUDA, CPU
+// and Meta kernels and vmap share them. Exception types are the same as in ATen.
 #pragma once
 
 #include <limits>
@@ -8,10 +8,10 @@
 
 namespace gpuopt::upsample {
 
-// Of a height or width: ATen's indices are float32 and int32, and so are ours.
+// Largest height or width: indices are float32 and int32, as in ATen.
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
-// A call whose arguments are in order. Size is int64_t, or c10::SymInt where sizes may be symbolic.
+// The sizes of a checked call. Size is int64_t, or c10::SymInt where sizes may be symbolic.
 template <typename Size>
 struct BasicSizes {
   Size batch, channels, in_height, in_width, out_height, out_width;
@@ -24,8 +24,8 @@ inline bool is_known_different(const c10::SymInt& a, const c10::SymInt& b) {
   return TORCH_GUARD_OR_FALSE(a.sym_ne(b));
 }
 
-// A symbol's upper limit is left to the kernels, which see its value: as a guard, whoever exports
-// with a dimension of their own would have to state it.
+// The kernels check the upper limit of a symbolic size, since they see its value. A guard here
+// would force everyone who exports with a dynamic dimension to state the limit.
 inline bool is_known_out_of_range(int64_t size) { return size < 1 || size > kMaxSize; }
 inline bool is_known_out_of_range(const c10::SymInt& size) {
   const auto value = size.maybe_as_int();
@@ -41,7 +41,7 @@ void check_output_size(const char* op, c10::ArrayRef<Size> output_size) {
               output_size);
 }
 
-// The shape of what is, or was, upsampled.
+// Checks the shape of the forward's input. It may have no channels, which only the backward allows.
 template <typename Size>
 void check_input_size(const char* op, const char* name, c10::ArrayRef<Size> sizes) {
   TORCH_CHECK(sizes.size() == 4, op, ": ", name, " must be (N, C, H, W): expected 4 dimensions, ",
@@ -51,7 +51,7 @@ void check_input_size(const char* op, const char* name, c10::ArrayRef<Size> size
               " in dimensions 2 and 3, got shape ", sizes);
 }
 
-// The same where it is to be copied from.
+// Checks the input of a forward call.
 template <typename Size>
 void check_input(const char* op, const char* name, c10::ArrayRef<Size> sizes) {
   check_input_size(op, name, sizes);
@@ -68,7 +68,7 @@ BasicSizes<Size> check_forward(const char* op, const at::Tensor& self,
   return {sizes[0], sizes[1], sizes[2], sizes[3], output_size[0], output_size[1]};
 }
 
-// Without channels there are no gradients, which ATen takes here though not in forward.
+// Unlike the forward, the backward supports 0 channels, as in ATen.
 template <typename Size>
 BasicSizes<Size> check_backward(const char* op, const at::Tensor& grad_output,
                                 c10::ArrayRef<Size> output_size, c10::ArrayRef<Size> input_size) {

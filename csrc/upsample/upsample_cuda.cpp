@@ -15,7 +15,7 @@ namespace {
 using at::Tensor;
 using Scale = std::optional<double>;
 
-// The dtypes of ATen's kernels.
+// Converts a dtype, and raises for dtypes that ATen does not support either.
 DType to_upsample_dtype(const char* op, at::ScalarType type) {
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(type) || type == at::kByte, op,
                               " (CUDA) is not implemented for ", type,
@@ -23,7 +23,7 @@ DType to_upsample_dtype(const char* op, at::ScalarType type) {
   return to_dtype(op, type);
 }
 
-// Input pixels for each output pixel: ATen's compute_scales_value<float>.
+// Input pixels per output pixel, as ATen's compute_scales_value<float>.
 float source_step(Scale scale, int64_t in, int64_t out) {
   if (scale.has_value() && *scale > 0) return static_cast<float>(1.0 / *scale);
   return static_cast<float>(in) / static_cast<float>(out);
@@ -49,9 +49,9 @@ Problem make_problem(const char* op, const Tensor& from, const Tensor& to, const
   return problem;
 }
 
-// Kernels count with 32 bits the elements between neighbouring pixels, and the channels of images
-// that aren't at even distances. A copy lies as the result does: a tensor that is already in its
-// own order would not be copied.
+// Kernels use 32-bit strides between channels and between pixels. They also use a 32-bit number of
+// channels where images are not equally far apart. Tensors beyond these limits are copied, to the
+// memory format of the result: contiguous() in its own format returns the tensor itself.
 Tensor with_short_strides(const Tensor& tensor, const Tensor& result) {
   const bool many_channels = tensor.size(0) > 1 && tensor.size(1) > INT32_MAX;
   if (!many_channels && tensor.stride(1) <= INT32_MAX && tensor.stride(3) <= INT32_MAX) {
@@ -60,8 +60,8 @@ Tensor with_short_strides(const Tensor& tensor, const Tensor& result) {
   return tensor.contiguous(result.suggest_memory_format());
 }
 
-// Kernels number the values of a row with 31 bits. Longer rows of channels_last images, which have
-// as many channels, are written in the order of contiguous ones and copied.
+// Kernels number the values of a row with 31 bits. Only channels_last images with very many
+// channels have longer rows. Their result is computed as a contiguous tensor and copied.
 bool has_long_rows(const Tensor& result, const Sizes& sizes) {
   return result.suggest_memory_format() == at::MemoryFormat::ChannelsLast &&
          sizes.channels * std::max(sizes.in_width, sizes.out_width) > kMaxRowUnits;
@@ -106,7 +106,7 @@ Tensor backward_cuda(const char* op, const Tensor& grad_output, at::IntArrayRef 
   Tensor grad_input = unfilled(
       input_size, grad_output.options().memory_format(grad_output.suggest_memory_format()));
   if (grad_input.numel() == 0) return grad_input;
-  if (sizes.in_height == 1 && sizes.in_width == 1) {  // one window is all there is: a reduction
+  if (sizes.in_height == 1 && sizes.in_width == 1) {  // a single window: a reduction
     at::AutoDispatchBelowAutograd no_grad;
     return ops::reduce_sum_out().call(grad_output, at::IntArrayRef{2, 3}, /*keepdim=*/true,
                                       grad_output.scalar_type(), grad_input);

@@ -102,7 +102,8 @@ cudaError_t launch(const ForwardPlan& plan, const ForwardArgs& args, cudaStream_
   }
 }
 
-// The arguments for `units` units from `first` on, of all those of `args`.
+// Returns the arguments of a launch that covers `units` units from unit `first` on. `args` is for
+// the whole problem.
 ForwardArgs part_of(const ForwardArgs& args, const ForwardPlan& plan, int64_t first,
                     int64_t units) {
   const Layout& layout = plan.layout;

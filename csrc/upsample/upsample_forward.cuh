@@ -1,4 +1,4 @@
-// Forward kernels: copies, each output pixel of the input pixel that it maps to.
+// Forward kernels: every output pixel is a copy of its source pixel in the input.
 #pragma once
 
 #include <type_traits>
@@ -13,20 +13,20 @@ struct ForwardArgs {
   void* out = nullptr;
   Axis height, width;
   FastDiv vecs_per_row, pixel_units, out_width, out_height, channels, row_groups;
-  uint32_t vecs = 0;   // whole ones of the output; in forward_rows_kernel, of groups of rows
+  uint32_t vecs = 0;   // ForwardPlan::vecs
   uint32_t units = 0;  // of the output
-  // Where a launch begins that isn't the first of its problem: at a unit of a row of an image.
+  // The unit in its row, the row in its image and the image that the launch begins at.
   uint32_t first_unit = 0, first_row = 0, first_image = 0;
-  uint32_t rows = 0;  // from the first row on to the end of the output
+  uint32_t rows = 0;  // from first_row to the end of the output
   uint32_t vecs_at_once = 1;
-  // forward_images_kernel: vectors counts those of group_step groups
+  // forward_images_kernel. Its `vecs` counts the vectors of group_step groups.
   FastDiv vecs_per_group;
   uint32_t group_images = 1, groups = 0, group_step = 1;
   int64_t batch_stride = 0, channel_stride = 0, row_stride = 0;
   int32_t pixel_stride = 0, unit_stride = 0;
 };
 
-// The input row that output row `row` (counted over images) is a copy of.
+// Returns the input row that output row `row` copies. `row` counts over all images.
 template <typename Unit>
 __device__ __forceinline__ const Unit* source_row(const ForwardArgs& args, uint32_t row) {
   uint32_t image = row + args.first_row;
@@ -37,7 +37,8 @@ __device__ __forceinline__ const Unit* source_row(const ForwardArgs& args, uint3
          channel * args.channel_stride + source_of(args.height, y) * args.row_stride;
 }
 
-// Written once and not read here: makes way in the caches first.
+// Stores with a streaming hint: the output is not read again here, so it may leave the caches
+// first.
 __device__ __forceinline__ void store_once(void* aligned, const uint4& words) {
   __stcs(static_cast<uint4*>(aligned), words);
 }
@@ -50,8 +51,8 @@ __device__ __forceinline__ uint4 words_of(const Vec<Unit, kUnits>& vec) {
   return words;
 }
 
-// A thread's vectors, kVecsAtOnce of them or one: vec_at(vector) of each, all loaded before any is
-// stored.
+// Copies the vectors of a thread, kVecsAtOnce of them or one. vec_at(vec) loads one vector. All
+// loads are issued before the first store.
 template <typename VecAt>
 __device__ __forceinline__ void copy_vecs(const ForwardArgs& args, VecAt&& vec_at) {
   const uint32_t first = blockIdx.x * (kForwardThreads * args.vecs_at_once) + threadIdx.x;
@@ -69,7 +70,8 @@ __device__ __forceinline__ void copy_vecs(const ForwardArgs& args, VecAt&& vec_a
   }
 }
 
-// Each unit of one aligned word of the input, kRepeat times. Rows are whole vectors.
+// A thread loads one aligned word of the input and writes each of its units kRepeat times, which
+// fills a vector. Rows are whole vectors.
 template <typename Unit, int kRepeat>
 __global__ void __launch_bounds__(kForwardThreads)
     forward_vecs_kernel(const __grid_constant__ ForwardArgs args) {
@@ -93,8 +95,10 @@ __global__ void __launch_bounds__(kForwardThreads)
   });
 }
 
-// Unit by unit: rows that aren't whole vectors, or whose sources aren't words. kRepeat: units side
-// by side with one source. kLong: rows that float32 or 32-bit offsets are too short for.
+// Finds the sources of output pixels one after another. This supports rows that are not whole
+// vectors, and sources that are not aligned words.
+// kRepeat: neighbouring units with one source. kPixels: pixels have several units. kLong: the row
+// is too long for float32 indices or 32-bit offsets.
 template <typename Unit, int kRepeat, bool kPixels, bool kLong>
 struct Gather {
   static_assert(kRepeat == 1 || !kPixels);
@@ -102,7 +106,7 @@ struct Gather {
   const ForwardArgs& args;
   uint32_t row;
   int32_t x;
-  float center;  // of pixel x
+  float center;  // x + width.center
   const Unit* from;
 
   __device__ Gather(const ForwardArgs& args, uint32_t pixel) : args(args), row(pixel) {
@@ -116,8 +120,8 @@ struct Gather {
     return from + source_at(args.width, center) * args.pixel_stride;
   }
 
-  // By kRepeat pixels, which rows are a multiple of. Stays in the last row, for vectors that reach
-  // past the end.
+  // Moves on by kRepeat pixels, which divides the width. After the last row it stays there, since a
+  // vector may reach past the end of the output.
   __device__ __forceinline__ void advance() {
     if constexpr (kLong) {
       if (++x < args.width.out) return;
@@ -171,15 +175,22 @@ __global__ void __launch_bounds__(kForwardThreads)
   copy_vecs(args, [&](uint32_t vec) {
     return words_of(gather<Unit, kRepeat, kPixels, kLong>(args, vec * kUnits));
   });
-  // What is left when all vectors are full, unit by unit.
+  // The units after the last whole vector.
   const uint32_t rest = args.vecs * kUnits + threadIdx.x;
   if (blockIdx.x == 0 && rest < args.units) {
     static_cast<Unit*>(args.out)[rest] = gather<Unit, 1, kPixels, kLong>(args, rest).values[0];
   }
 }
 
-// A vector of columns in kRowsAtOnce rows of an image, of which those with one source load it once:
-// for small units, whose loads, one for each, are what limits the gather kernel.
+// A thread writes one vector of columns in kRowsAtOnce rows of an image. Rows with the same source
+// row share its loads. Small units need this: in the gather kernel, one load per unit is the limit.
+// Example, factor 2:
+//
+//   output row   the thread's vector
+//       y          a a b b c c d d     loads a to d from source row s
+//     y + 1        a a b b c c d d     same source row: the same registers
+//     y + 2        e e f f g g h h     loads e to h from source row s + 1
+//     y + 3        e e f f g g h h     same registers
 template <typename Unit>
 __global__ void __launch_bounds__(kRowThreads)
     forward_rows_kernel(const __grid_constant__ ForwardArgs args) {
@@ -233,8 +244,9 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// A vector of a group of images, in every args.group_step-th group, kGroupsAtOnce of them together:
-// where its units come from is the same in all. A group is as many images as whole vectors take.
+// A thread writes the same vector in every args.group_step-th group of images. The sources of its
+// units have the same offsets in all groups, so it finds them once. It loads kGroupsAtOnce groups
+// together. A group is the smallest number of images that fills whole vectors.
 template <typename Unit>
 __global__ void __launch_bounds__(kForwardThreads)
     forward_images_kernel(const __grid_constant__ ForwardArgs args) {

@@ -1,37 +1,38 @@
-// How the forward is launched: shapes, strides and alignment -> plan. Host code without CUDA,
-// tested on the CPU.
+// Plans the forward: shapes, strides and alignment -> path and launch numbers. Host code without
+// CUDA, tested on the CPU.
 #pragma once
 
 #include "upsample/upsample_problem.h"
 
 namespace gpuopt::upsample {
 
-// Forward, with the times of (2,512,256,256) x2 in f32 or bf16 on an H200. Small blocks of threads
-// that load two vectors before they store them: 326 us; blocks of 256 335, one vector 348, four
-// 332.
+// Small blocks, whose threads load two vectors before they store them. (2,512,256,256) x2 in f32 or
+// bf16 on an H200: 326 us. With blocks of 256 threads it takes 335 us, with one vector 348 us, with
+// four 332 us.
 constexpr int kForwardThreads = 128;
 constexpr int kVecsAtOnce = 2;
-// forward_rows_kernel: 16.0 us for a photograph of bytes, (1,3,1080,1920) x2; two rows 18.2, eight
-// 16.4 and slower for images of fewer rows.
+// Output rows of a thread of forward_rows_kernel. (1,3,1080,1920) x2 in uint8 takes 16.0 us with
+// four rows, 18.2 us with two, 16.4 us with eight. Eight are slower for images with fewer rows.
 constexpr int kRowThreads = 256;
 constexpr int kRowsAtOnce = 4;
-// forward_images_kernel: 25.1 us for (16,64,100,100) to (150,150) in bf16; two groups 27.6.
+// Groups that a thread of forward_images_kernel loads together. (16,64,100,100) to (150,150) in
+// bf16 takes 25.1 us with four groups, 27.6 us with two.
 constexpr int kGroupsAtOnce = 4;
 
 enum class Path : uint8_t {
-  kVecs,    // what a vector of the output holds is one aligned word of the input
-  kRows,    // a thread keeps its columns for several rows, which share their loads
-  kImages,  // a thread keeps its pixels for several images
-  kGather,  // everything else
+  kVecs,    // one aligned word of the input holds all sources of an output vector
+  kRows,    // a thread writes several rows: it finds its columns once, and rows share loads
+  kImages,  // a thread writes the same pixels of several images: it finds their sources once
+  kGather,  // everything else, unit by unit
 };
 
 struct ForwardPlan {
   Path path = Path::kGather;
   Layout layout;
-  int repeat = 1;          // units of the output side by side that have one source: a power of two
-  bool long_rows = false;  // too long for float32 or 32-bit offsets
+  int repeat = 1;          // neighbouring output units with one source: a power of two
+  bool long_rows = false;  // too long for float32 indices or 32-bit offsets
   int64_t rows = 0, row_units = 0, vecs_per_row = 0;
-  int64_t vecs = 0;  // whole ones; with kRows vectors of groups of rows
+  int64_t vecs = 0;  // whole ones; with kRows, vectors per row times groups of rows
   int vecs_at_once = 1;
   int64_t group_images = 1, groups = 1, group_step = 1;  // kImages
 
@@ -63,7 +64,7 @@ inline ForwardPlan plan_forward(const Problem& problem, const Device& device) {
   const bool words = layout.pixel_stride == 1 && alignment_of_rows(problem, layout) >= word_bytes &&
                      (plan.repeat == width.factor || plan.repeat == vec_units);
   const bool whole_vecs = layout.unit_bytes == kAccessBytes;  // wide pixels
-  // All threads of one vector are resident at once: two vectors each would only take longer.
+  // Where every vector has a resident thread of its own, two vectors per thread are slower.
   const int64_t resident = int64_t{2048} * device.sms;
   plan.vecs_at_once = plan.vecs <= resident ? 1 : kVecsAtOnce;
   if (rows_of_vecs && (whole_vecs || (plan.repeat > 1 && words))) {
@@ -80,7 +81,8 @@ inline ForwardPlan plan_forward(const Problem& problem, const Device& device) {
     plan.vecs = groups * plan.vecs_per_row;
     return plan;
   }
-  // Images make groups of whole vectors, whose images follow each other at even distances.
+  // A group is the smallest number of images that fills whole vectors. Its images must be equally
+  // far apart.
   const int64_t image_units = height.out * plan.row_units;
   while (plan.group_images * image_units % vec_units != 0) plan.group_images *= 2;
   plan.groups = layout.images / plan.group_images;
@@ -100,8 +102,8 @@ inline ForwardPlan plan_forward(const Problem& problem, const Device& device) {
   return plan;
 }
 
-// How many units the launch takes that begins at unit `first`: a multiple of every vector's, or
-// all.
+// Returns the units of the launch that begins at unit `first`: a multiple of 16, and so of every
+// vector size, or all that are left.
 inline int64_t part_units(const Problem& problem, const ForwardPlan& plan, int64_t first) {
   const int64_t row = first / plan.row_units;
   const int64_t in_row = kMaxIndex32 - first % plan.row_units;

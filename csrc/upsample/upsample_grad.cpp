@@ -1,5 +1,5 @@
-// Derivatives of upsampling: reverse and forward mode. Forward is linear and backward its adjoint,
-// so each is the other's derivative, and higher ones follow.
+// Derivatives of upsampling in reverse and forward mode. The forward is linear and the backward is
+// its adjoint. Each is the derivative of the other, so higher derivatives follow.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -29,7 +29,7 @@ struct Exact {
   static const auto& backward() { return ops::upsample_nearest_exact2d_backward(); }
 };
 
-// What leads from every pixel to its source: no values need to be saved.
+// What a derivative needs. No tensor is saved.
 struct Geometry {
   Geometry(SymIntArrayRef output, SymIntArrayRef input, Scale height, Scale width)
       : output_size(output.vec()), input_size(input.vec()), scales_h(height), scales_w(width) {}
@@ -38,7 +38,7 @@ struct Geometry {
   Scale scales_h, scales_w;
 };
 
-// Of forward: pixels of the output back to their sources.
+// Node of the forward. It calls the backward.
 template <typename Mode>
 struct ForwardNode : torch::autograd::Node {
   explicit ForwardNode(Geometry geometry) : geometry_(std::move(geometry)) {}
@@ -54,6 +54,7 @@ struct ForwardNode : torch::autograd::Node {
   Geometry geometry_;
 };
 
+// Node of the backward. It calls the forward.
 template <typename Mode>
 struct BackwardNode : torch::autograd::Node {
   explicit BackwardNode(Geometry geometry) : geometry_(std::move(geometry)) {}

@@ -1,5 +1,5 @@
 // gpuopt::upsample_nearest2d, upsample_nearest_exact2d and their backward: schemas, CPU and Meta
-// kernels, and the .vec overloads, which are made of the others.
+// kernels, and the .vec overloads, which call the others.
 #include <torch/library.h>
 
 #include <algorithm>
@@ -50,7 +50,8 @@ using ScaleFactors = std::optional<c10::ArrayRef<double>>;
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
-// Calls ATen, which alone knows the dtypes that it takes.
+// Calls ATen. Only ATen knows which dtypes it supports, so its error is caught and given the name
+// of the operator.
 template <typename Upsample>
 Tensor call_aten(const char* op, const Tensor& values, Upsample upsample) {
   try {
@@ -105,8 +106,8 @@ TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
 
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
 
-// That of the results. Where a size depends on data, which can't be asked about, strides have to be
-// those of channels_last exactly.
+// The memory format of the result. A size that depends on data has no value to ask for. The format
+// is then channels_last only if the strides are exactly the channels_last strides.
 at::MemoryFormat format_of(const Tensor& like) {
   const auto sizes = like.sym_sizes();
   if (std::all_of(sizes.begin(), sizes.end(), [](const SymInt& size) { return size.has_hint(); })) {
@@ -161,8 +162,8 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
 
 // ---------------------------------------------------------------- .vec: sizes or factors
 
-// floor(size * factor) in float64, as ATen's compute_output_size. (Whole factors stay integers:
-// shapes that are expressions of integers are reasoned about further.)
+// floor(size * factor) in float64, as ATen's compute_output_size. With a whole factor the result
+// stays an integer expression, which symbolic shapes can reason about.
 SymInt scaled(const SymInt& size, double factor) {
   if (const auto value = size.maybe_as_int()) {
     return static_cast<int64_t>(static_cast<double>(*value) * factor);
@@ -176,7 +177,7 @@ std::array<SymInt, 2> scaled_sizes(const char* op, SymIntArrayRef sizes,
   TORCH_CHECK(factors.size() == 2, op,
               ": scale_factors must be one for the height and one for the ",
               "width: expected 2 factors, got ", factors);
-  for (const double factor : factors) {  // also what makes the conversions to int64 defined
+  for (const double factor : factors) {  // also makes the conversion to int64 defined
     TORCH_CHECK(factor > 0 && factor <= static_cast<double>(kMaxSize), op,
                 ": scale_factors must be positive: expected factors above 0 and at most ", kMaxSize,
                 ", got ", factors);
@@ -222,7 +223,7 @@ TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
   m.impl("upsample_nearest_exact2d.vec", exact_vec);
 }
 
-// vmap alone does not see composites, and would loop over the examples.
+// Without this, vmap does not see that the operator is a composite and loops over the examples.
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   m.impl("upsample_nearest2d.vec", nearest_vec);
   m.impl("upsample_nearest_exact2d.vec", exact_vec);

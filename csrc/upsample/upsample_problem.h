@@ -1,4 +1,5 @@
-// The problem of an upsampling, and its images as kernels see them. Host code without CUDA.
+// The problem that a call solves, and the layout of its images that kernels see. Host code without
+// CUDA.
 #pragma once
 
 #include <algorithm>
@@ -11,32 +12,32 @@
 
 namespace gpuopt::upsample {
 
-// One call, forward or backward: images of `from` become images of `to`.
+// One forward or backward call. It reads the images `from` and writes the images `to`.
 struct Problem {
   const void* from = nullptr;
   void* to = nullptr;
   DType dtype = DType::kFloat32;
   int64_t batch = 0, channels = 0;
-  Axis height, width;  // in -> out as the forward has them, in the backward too
-  // Of `from`, in elements. `to` is dense, in NCHW order or in NHWC order.
+  Axis height, width;  // in and out of the forward, in a backward call too
+  // Strides of `from` in elements. `to` is dense, in NCHW or NHWC order.
   int64_t batch_stride = 0, channel_stride = 0, row_stride = 0, pixel_stride = 0;
   bool channels_last = false;
 };
 
-// Images as the kernels see them: planes of units. In NCHW order a unit is an element and every
-// channel an image; in NHWC order a pixel has channels * size / unit_bytes units, and units are as
-// wide as the alignment of pixels allows, to 16 bytes.
+// The images as kernels see them: planes of units. In NCHW order a unit is an element, and every
+// channel is an image. In NHWC order a pixel has channels * size / unit_bytes units. A unit is then
+// as wide as the alignment of pixels allows, up to 16 bytes.
 struct Layout {
   int unit_bytes = 1;
-  int64_t images = 0, channels = 1;  // channels: images of one batch entry
+  int64_t images = 0, channels = 1;  // channels: images per batch entry
   int64_t pixel_units = 1;
-  // of `from`, in units
+  // Strides of `from` in units.
   int64_t batch_stride = 0, channel_stride = 0, row_stride = 0, pixel_stride = 0, unit_stride = 1;
 };
 
 namespace detail {
 
-// The widest power of two, to 16 bytes, that divides all of them.
+// Returns the largest power of two, up to 16, that divides all of `bytes`.
 inline int common_alignment(std::initializer_list<int64_t> bytes) {
   int64_t bits = 16;
   for (const int64_t b : bytes) bits |= b;
@@ -45,7 +46,7 @@ inline int common_alignment(std::initializer_list<int64_t> bytes) {
 
 }  // namespace detail
 
-// Of every row's first pixel, in bytes to 16.
+// Returns the alignment in bytes, up to 16, of the first pixel of every row.
 inline int alignment_of_rows(const Problem& problem, const Layout& layout) {
   return detail::common_alignment({static_cast<int64_t>(reinterpret_cast<uintptr_t>(problem.from)),
                                    layout.batch_stride * layout.unit_bytes,
@@ -65,7 +66,7 @@ inline Layout make_layout(const Problem& problem, int widest_unit = kAccessBytes
     layout.channels = problem.channels;
     layout.channel_stride = problem.channel_stride;
     if (problem.batch == 1 || problem.batch_stride == problem.channels * problem.channel_stride) {
-      layout.channels = 1;  // images at even distances
+      layout.channels = 1;  // all images are equally far apart
       layout.batch_stride = problem.channel_stride;
     }
     return layout;
@@ -86,9 +87,9 @@ inline Layout make_layout(const Problem& problem, int widest_unit = kAccessBytes
   return layout;
 }
 
-// Kernels count with 31 bits: the sides of an image, the units of a row, and the units and rows of
-// a launch from the first of the row, or image, that it begins in. More units are launched in
-// parts.
+// Kernels use 31-bit numbers for the sides of an image, the units of a row, and the units and rows
+// of a launch. The last two count from the first row, or image, of the launch. Larger problems are
+// split into several launches.
 constexpr int64_t kMaxRowUnits = kMaxIndex32;
 constexpr int64_t kMaxPartUnits = int64_t{1} << 30;
 

@@ -18,13 +18,13 @@ using Scale = std::optional<double>;
 
 // ---------------------------------------------------------------- vmap
 
-// call(values, batch) with the examples as part of the batch. `values` are (N, C, H, W) to the
-// caller; N may be 0, so it isn't worked out from the result.
+// Runs call(values, batch) with the examples of vmap as part of the batch. Each example is (N, C,
+// H, W). N may be 0, so it is passed on instead of derived from the result.
 template <typename Call>
 Tensor batched(const Tensor& logical, const SymInt& batch, Call call) {
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(logical);
-  if (!operand.batch_dim.has_value()) {  // batched by another level alone
+  if (!operand.batch_dim.has_value()) {  // only another level maps over it
     return level.wrap(call(operand.value, batch), std::nullopt);
   }
   const Tensor front = operand.aligned(4);
@@ -85,7 +85,8 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
 
 // ---------------------------------------------------------------- autocast
 
-// ATen's policy: forward runs in float32 on CUDA, and backward and the CPU have none.
+// As in ATen, the forward runs in float32 on CUDA. The backward and CPU tensors have no autocast
+// policy.
 Tensor to_float32(const Tensor& self) {
   return at::autocast::cached_cast(at::kFloat, self, c10::DeviceType::CUDA);
 }
