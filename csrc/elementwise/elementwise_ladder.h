@@ -29,8 +29,7 @@ inline constexpr LadderStep kLadder[] = {
      "instructions for the same bytes"},
     {"half2",
      "f16: two halves per register. An access has 4 bytes, and one instruction multiplies both"},
-    {"half_vectors",
-     "f16: four such pairs per access: 16 bytes, the widest access of a thread"},
+    {"half_vectors", "f16: four such pairs per access: 16 bytes, the widest access of a thread"},
     {"production", "gpuopt::mul, see csrc/elementwise/README.md"},
 };
 
