@@ -1,14 +1,14 @@
-"""gpuopt: PyTorch operators at the memory roofline.
+"""gpuopt: PyTorch operators that run at the speed of GPU memory.
 
-Importing the package loads the native library, which registers ``torch.ops.gpuopt.*``; the
-functions here are the same operators with documentation and plain Python arguments.
+Importing this package loads the native library, which registers ``torch.ops.gpuopt.*``. The functions of the package call these
+operators; they add documentation and accept plain Python arguments.
 """
 
 from torch_ops import _library
 
 _library.load()
 
-# Importing these needs the library.
+# These modules look up registered operators, so they are imported after the library is loaded.
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops.conv1d import (  # noqa: E402

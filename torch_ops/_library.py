@@ -1,6 +1,6 @@
-"""Finds and loads the native libraries, and says in one sentence why it cannot.
+"""Finds and loads the native libraries. If that fails, says in one sentence why.
 
-There are two: the kernels, which know nothing of torch, and the bindings, one library for each minor version of torch.
+There are two kinds of library. The kernels do not depend on torch. The bindings do: there is one for each minor version of torch.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ FOLDER = Path(__file__).resolve().parent / "lib"
 KERNELS = "libgpuopt_kernels.so"
 SOURCE_TREE = (FOLDER.parent.parent / "csrc").is_dir()
 OLDEST_TORCH = (2, 11)
-# `python -m torch_ops.<one of these>` runs although the import fails: it explains or mends what is wrong.
+# `python -m torch_ops.info` and `python -m torch_ops.build` run although importing fails: they explain or fix the problem.
 HELPERS = ("info", "build")
 
 
 def load() -> None:
-    """Registers torch.ops.gpuopt.*; ImportError with the reason if that cannot be."""
+    """Loads the libraries, which registers torch.ops.gpuopt.*.
+
+    Raises:
+        ImportError: the libraries cannot be loaded. The message says why and what to do.
+    """
     reason = problem() or _open()
     if reason is None:
         return
@@ -36,12 +40,12 @@ def load() -> None:
 
 
 def problem() -> str | None:
-    """Why the library for this Python's torch cannot be loaded, as far as the files can tell."""
+    """Why the bindings for this Python's torch cannot be loaded, found without loading them; None if nothing is wrong."""
     return misfit() or _not_built()
 
 
 def misfit() -> str | None:
-    """Why no bindings could ever serve this Python's torch."""
+    """Why no bindings can work with this Python's torch: it is missing, too old, or for another CUDA; None if they can."""
     if importlib.util.find_spec("torch") is None:
         return f"gpuopt needs PyTorch, and {sys.executable} has none: install torch {oldest_torch()} or newer"
     import torch
@@ -83,14 +87,14 @@ def oldest_torch() -> str:
 
 
 def library_path() -> Path:
-    """The bindings for the torch of this Python, whether they exist or not: those that torch_ops.build made, else the package's."""
+    """Where the bindings for this Python's torch are, or would be: first choice torch_ops.build's folder, then the package."""
     name = f"libgpuopt-torch{'.'.join(map(str, torch_version()))}.so"
     made_here = user_folder() / name
     return made_here if made_here.is_file() and not SOURCE_TREE else FOLDER / name
 
 
 def user_folder() -> Path:
-    """Where torch_ops.build puts bindings: named after this torch and the kernels that they call."""
+    """The folder for bindings from torch_ops.build. Its name identifies the torch and the kernels that they are for."""
     import torch
 
     kernels = hashlib.sha256(json.dumps(_read(FOLDER / KERNELS)).encode()).hexdigest()[:16]
@@ -99,12 +103,12 @@ def user_folder() -> Path:
 
 
 def facts() -> dict[str, Any]:
-    """How the kernels and the bindings were built, as the build wrote it down; empty if it did not."""
+    """How the kernels and the bindings were built, from the JSON files beside them; empty if there are none."""
     return {**_read(FOLDER / KERNELS), **_read(library_path())}
 
 
 def kernel_cuda() -> str | None:
-    """The version of CUDA that the kernels were compiled with; None for a library for the CPU, whose bindings call none."""
+    """The CUDA version that compiled the kernels, such as "13.0"; None for a CPU-only library, which has no kernels."""
     known = facts()
     if not known.get("nvcc") or known.get("cuda", "") is None:
         return None
@@ -123,7 +127,7 @@ def _open() -> str | None:
 
     try:
         if kernel_cuda():
-            # The bindings name this library. Once it is loaded the name is enough, wherever they lie.
+            # The bindings refer to the kernels by name. Loaded first, they are found wherever the bindings are.
             ctypes.CDLL(str(FOLDER / KERNELS))
         torch.ops.load_library(library_path())
     except OSError as error:
@@ -140,14 +144,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _build_bindings() -> str:
-    """What makes bindings for another torch."""
+    """The command that builds bindings for another torch."""
     if SOURCE_TREE:
         return f"build it: {sys.executable} setup.py build_ext --inplace"
     return f"build the bindings for it: {sys.executable} -m torch_ops.build"
 
 
 def _from_source() -> str:
-    """What makes kernels for another CUDA."""
+    """The command that builds kernels for another CUDA."""
     if SOURCE_TREE:
         return f"rebuild it: {sys.executable} setup.py build_ext --inplace"
     return "build gpuopt from its source: pip install --no-build-isolation --force-reinstall --no-deps ."

@@ -1,9 +1,9 @@
-"""Compiles gpuopt's bindings for the torch of this Python, where the package holds none for it.
+"""Compiles gpuopt's bindings for the torch of this Python, if the package has none for it.
 
     python -m torch_ops.build
 
-This needs g++ 11 or newer and no CUDA toolkit: the kernels of the package serve every torch of their CUDA version. The bindings go
-to the user's cache folder ($XDG_CACHE_HOME or ~/.cache), where importing torch_ops finds them.
+This needs g++ 11 or newer. It needs no CUDA toolkit, because the kernels of the package work with every torch for their CUDA
+version. The bindings go to the user's cache folder ($XDG_CACHE_HOME or ~/.cache), where importing torch_ops finds them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ from torch_ops import _library
 
 
 def compile_bindings(folder: Path) -> Path:
-    """Compiles in `folder` and returns the library."""
-    from torch_ops.tools import native_build, toolchain  # the build's own modules, which an installed package holds
+    """Compiles the bindings in `folder`.
+
+    Returns:
+        The library. A JSON file of the same name, beside it, says how it was built.
+
+    Raises:
+        BuildError: there is no suitable compiler, or it failed. The message has the end of its output.
+    """
+    from torch_ops.tools import native_build, toolchain  # only an installed package has these modules of the build
 
     torch, cxx = toolchain.find_torch(), toolchain.find_host_compiler()
     kernels = _library.FOLDER / _library.KERNELS
@@ -65,7 +72,7 @@ def compile_bindings(folder: Path) -> Path:
 
 
 def main(reason: str | None = None) -> int:
-    """reason: why the import failed, where it did."""
+    """Compiles the bindings if they are missing, and returns the exit status. `reason` is why importing torch_ops failed, if it did."""
     if reason is None:
         print(f"gpuopt has bindings for this torch: {_library.library_path()}")
         return 0
@@ -79,11 +86,11 @@ def main(reason: str | None = None) -> int:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         try:
             library = compile_bindings(Path(folder))
-        except RuntimeError as error:  # BuildError, of a module that is found at run time
+        except RuntimeError as error:  # BuildError is one; its module is imported only on use
             print(f"gpuopt: {error}", file=sys.stderr)
             return 1
         target.mkdir(exist_ok=True)
-        # The library last: what finds it also finds its facts.
+        # The library is moved last, so whoever finds it also finds its JSON file.
         for made in (library.with_suffix(".json"), library):
             os.replace(made, target / made.name)
     print(f"gpuopt: {target / library.name} was made in {time.monotonic() - started:.0f} s")

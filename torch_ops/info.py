@@ -1,4 +1,4 @@
-"""Prints versions, architectures and GPUs, and what would stop an operator from running here.
+"""Prints versions, architectures and GPUs, and what prevents operators from running here.
 
     python -m torch_ops.info
 
@@ -18,20 +18,26 @@ Capability = tuple[int, int]
 
 
 def has_image(arch: str, gpu: Capability) -> bool:
-    """Whether code built for one architecture, such as 9.0, 9.0a or 12.0+PTX, runs on a GPU."""
+    """Whether code that was compiled for an architecture runs on a GPU.
+
+    Args:
+        arch: the architecture, such as 9.0, 9.0a or 12.0+PTX.
+        gpu: the compute capability of the GPU.
+    """
     parts = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", arch)
     if parts is None:
         return False
     built = (int(parts[1]), int(parts[2]))
-    if parts[3] == "a":  # made for this one chip, also as PTX
+    if parts[3] == "a":  # for exactly this compute capability, PTX included
         return gpu == built
-    # Machine code runs on later chips of its generation; PTX is compiled by the driver for any
-    # later chip, except that PTX of a family ("f") stays within it.
+    # Machine code runs on later chips of the same major version. The driver compiles PTX for any later chip, except PTX of a
+    # family ("f"), which stays within the major version.
     forward = parts[4] is not None and parts[3] != "f"
     return gpu >= built if forward else gpu[0] == built[0] and gpu >= built
 
 
 def gpus() -> dict[str, tuple[str, Capability]]:
+    """The name and the compute capability of every GPU that torch sees, by device."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -42,7 +48,7 @@ def gpus() -> dict[str, tuple[str, Capability]]:
 
 
 def driver_cuda() -> tuple[int, int] | None:
-    """The newest CUDA that this machine's driver serves; None where there is no driver."""
+    """The newest CUDA version that this machine's driver supports; None if there is no driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -54,7 +60,7 @@ def driver_cuda() -> tuple[int, int] | None:
 
 
 def driver_problem() -> str | None:
-    """Why no GPU can be used, where it is the driver's age. A driver serves every minor version of its CUDA."""
+    """Why the driver is too old for the kernels; None if it is not. A driver supports every minor version of its major CUDA version."""
     driver, cuda = driver_cuda(), _library.kernel_cuda()
     if driver is None or cuda is None or driver[0] >= int(cuda.split(".")[0]):
         return None
@@ -65,7 +71,14 @@ def driver_problem() -> str | None:
 
 
 def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
-    """Rows of name and value, and whether operators run on some device. reason: why nothing could be loaded."""
+    """Collects what this module prints.
+
+    Args:
+        reason: why importing torch_ops failed, or None if it worked.
+
+    Returns:
+        Rows of a name and a value, and whether operators run on some device.
+    """
     rows = [("Python", f"{sys.version.split()[0]} ({sys.executable})")]
     if importlib.util.find_spec("torch") is None:
         return [*rows, ("torch", "not installed"), ("problem", str(reason))], False
@@ -105,6 +118,7 @@ def report(reason: str | None) -> tuple[list[tuple[str, str]], bool]:
 
 
 def main(reason: str | None = None) -> int:
+    """Prints the report and returns the exit status. `reason` is why importing torch_ops failed, if it did."""
     rows, runs = report(reason)
     for name, value in rows:
         print(f"{name:14} {value}")

@@ -1,18 +1,22 @@
-"""The optimisation ladder: every classic version of a kernel, from the first idea that works to the production operator.
+"""Optimisation ladders: every classic version of a kernel, from the first idea that works to the production operator.
 
-A step is one idea away from the step before and small enough to be read; docs/ladder shows each with its code and its time. Steps
-are registered as ``torch.ops.gpuopt_ladder.<op>(..., step)``, for CUDA tensors alone, without gradients::
+A step of a ladder adds one idea to the step below it, and is short enough to be read. docs/ladder shows the code and the time of each
+step. The steps of an operator are registered as ``torch.ops.gpuopt_ladder.<op>(..., step)``. They run on CUDA tensors only and have
+no gradients::
 
+    import torch
     from torch_ops import ladder
 
+    x = torch.rand(2**28, device="cuda")
     for step in ladder.steps("reduce_sum"):
         print(step.number, step.name, ladder.run("reduce_sum", step.name, x))
 
-They take any size. Which dtypes and layouts they take is said in :func:`run`.
+Steps accept tensors of any size. :func:`run` lists the dtypes and layouts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,8 +30,12 @@ _ladder = torch.ops.gpuopt_ladder
 class Step(NamedTuple):
     """A step of a ladder.
 
-    ``number`` and ``name`` are what :func:`run` takes. ``idea`` says in a sentence what it does that the step before doesn't. Results of a step that is not ``repeatable`` differ from
-    call to call in their rounding, and :func:`torch.use_deterministic_algorithms` refuses it.
+    Attributes:
+        number: its position in the ladder, from 0; one of the two ways to name it to :func:`run`.
+        name: its name, the other way.
+        idea: what it adds to the step below it, and why, in a sentence or two without the final full stop.
+        repeatable: whether results are bitwise equal in every call. If not, their rounding varies, and
+            :func:`torch.use_deterministic_algorithms` forbids the step.
     """
 
     number: int
@@ -37,33 +45,36 @@ class Step(NamedTuple):
 
 
 def ops() -> list[str]:
-    """The operators that have a ladder, by the names that they have in ``torch.ops.gpuopt``."""
+    """The names of the operators that have a ladder. ``torch.ops.gpuopt`` has operators of the same names."""
     return list(_ladder.ops())
 
 
 def steps(op: str) -> list[Step]:
-    """The steps of an operator, the production operator last.
+    """The steps of an operator's ladder, in order. The last one is the production operator.
+
+    Args:
+        op: one of :func:`ops`.
 
     Raises:
-        ValueError: an operator that has no ladder.
+        ValueError: the operator has no ladder.
     """
     described = zip(_ladder.names(op), _ladder.ideas(op), _ladder.repeatable(op))
     return [Step(number, *step) for number, step in enumerate(described)]
 
 
-def run(op: str, step: int | str, *args) -> Tensor:
-    r"""Call a step of an operator.
+def run(op: str, step: int | str, *args: Tensor | Sequence[int]) -> Tensor:
+    r"""Runs one step of an operator's ladder.
 
     Args:
         op: one of :func:`ops`.
-        step: the number of the step, or its name.
-        args: what the step takes, all of it contiguous and on one CUDA device.
+        step: the number or the name of the step.
+        args: the operands. Tensors are contiguous and on one CUDA device.
 
             =========================== ====================================== ==================================
             operator                    arguments                              dtypes
             =========================== ====================================== ==================================
             reduce_sum, reduce_max      self                                   float32
-            mul                         self, other of one shape               float32; steps of halves float16
+            mul                         self, other of one shape               float32; float16 in steps ``half*``
             upsample_nearest2d          input, output_size                     float32, float16, bfloat16
             upsample_nearest2d_backward grad_output, output_size, input_size   float32
             index_add\_                 self (rows, n), index, source          float32, float16, bfloat16, by step
@@ -72,19 +83,21 @@ def run(op: str, step: int | str, *args) -> Tensor:
             transpose2d                 self (rows, columns)                   float32
             =========================== ====================================== ==================================
 
-            ``index_add_`` writes to ``self``, which it returns; ``index`` is int64. Steps of upsampling whose names end in ``2x`` take
-            sizes that are exactly twice the input's. Convolution pads each row to keep its size; K is odd and, but for the first step,
-            at most 4095, and as taps lie in the GPU's constant memory, calls on several streams must not overlap. The last step,
-            ``"production"``, takes whatever its operator does on CUDA.
+            - The last step, ``"production"``, accepts whatever its operator accepts on CUDA.
+            - ``index_add_``: ``index`` is int64. The step writes to ``self`` and returns it.
+            - Upsampling: steps whose names end in ``2x`` need sizes that are exactly twice the input's.
+            - ``conv1d``: rows are padded so that they keep their length. K is odd; it is at most 4095 except in the first step. From
+              the second step on, the taps lie in the GPU's constant memory, so calls on several streams must not overlap.
 
     Returns:
-        What the operator returns; reductions are of all values.
+        The result of the operator. Reductions reduce all values.
 
     Raises:
-        ValueError: an operator or a step that there isn't.
-        NotImplementedError: tensors that aren't on a CUDA device, or of another dtype.
-        RuntimeError: shapes that don't fit; memory that isn't contiguous or, in steps that move packs of 16 bytes, doesn't begin at a
-            multiple of 16; under :func:`torch.use_deterministic_algorithms` a step that isn't repeatable; a gradient that is asked for.
+        ValueError: the operator or the step does not exist.
+        NotImplementedError: a tensor is not on a CUDA device, or its dtype is not supported.
+        RuntimeError: the shapes don't match; a tensor is not contiguous; a step that moves vectors of 16 bytes gets memory that does
+            not begin at a multiple of 16 bytes; a step that is not repeatable is called under
+            :func:`torch.use_deterministic_algorithms`; a gradient is asked for.
     """
     names = _ladder.names(op)
     if isinstance(step, str):

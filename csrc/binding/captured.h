@@ -1,4 +1,5 @@
-// Operators that write to an argument which isn't their result, under torch.func.grad, vjp and jvp.
+// A check for operators that write to an argument without returning it, under torch.func.grad, vjp
+// and jvp.
 #pragma once
 
 #include <ATen/functorch/TensorWrapper.h>  // needs binding/compat on the include path
@@ -7,9 +8,9 @@
 
 namespace gpuopt {
 
-// torch.func itself refuses to write to a captured tensor, of which a transform would not see the
-// derivative, but only knows operators that return what they write to. At a transform's level a
-// captured tensor comes in an immutable wrapper.
+// torch.func refuses writes to a captured tensor, because a transform would not see their
+// derivative. But it only checks operators that return the tensor they write to. At the level of a
+// transform a captured tensor has an immutable wrapper.
 inline void check_not_captured(const char* op, NamedTensor written) {
   const auto* wrapper = at::functorch::maybeGetTensorWrapper(written.tensor);
   TORCH_CHECK(

@@ -1,5 +1,5 @@
-// Argument checks shared by the rooms. Messages name the operator, the argument, what was expected
-// and what came; the exception types are ATen's.
+// Argument checks that all operators share. A message names the operator, the argument, what was
+// expected and what was passed. The exception types are ATen's.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -21,7 +21,7 @@ inline bool has_symbolic_shape(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
-// Size is int64_t, or c10::SymInt where sizes may be symbolic.
+// Size is int64_t, or c10::SymInt if sizes may be symbolic.
 template <typename Size>
 c10::ArrayRef<Size> sizes_of(const at::Tensor& tensor) {
   if constexpr (std::is_same_v<Size, c10::SymInt>) {
@@ -36,7 +36,7 @@ inline bool is_known_zero(const c10::SymInt& size) { return TORCH_GUARD_OR_FALSE
 
 inline bool is_cpu_scalar(const at::Tensor& tensor) { return tensor.dim() == 0 && tensor.is_cpu(); }
 
-// Every tensor on one device; zero-dimensional CPU tensors go with any device.
+// All tensors must be on one device. Zero-dimensional CPU tensors go with any device.
 inline void check_same_device(const char* op, std::initializer_list<NamedTensor> arguments) {
   const NamedTensor* first = nullptr;
   for (const NamedTensor& argument : arguments) {
@@ -51,7 +51,8 @@ inline void check_same_device(const char* op, std::initializer_list<NamedTensor>
   }
 }
 
-// Shapes that broadcast together. Symbolic shapes are left to the Meta kernels, which guard.
+// All shapes must broadcast together. Symbolic shapes are left to the Meta kernels, which add
+// guards.
 inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> arguments) {
   const NamedTensor& first = *arguments.begin();
   bool equal = true;
@@ -75,8 +76,9 @@ inline void check_broadcast(const char* op, std::initializer_list<NamedTensor> a
   }
 }
 
-// A tensor that an operator writes to: every element at an address of its own, and no input
-// overlapping it in part (the same elements exactly are fine: that is in-position).
+// Checks a tensor that an operator writes to. Every element must have an address of its own, and no
+// input may overlap it in part. An input with exactly the same elements is fine: that is an
+// in-place call.
 inline void check_writable(const char* op, NamedTensor written,
                            std::initializer_list<NamedTensor> inputs) {
   if (has_symbolic_shape(written.tensor)) return;

@@ -1,4 +1,5 @@
-// What the CUDA bindings share: torch's dtypes and memory as ours, and launch errors as sentences.
+// Shared by the CUDA bindings: conversions of torch's dtypes and scalars, properties of the device,
+// workspace from torch's allocator, and messages for failed launches.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +17,7 @@
 
 namespace gpuopt {
 
-// What moves elements of a size whose values don't matter.
+// A dtype with elements of this size, for kernels that only move elements.
 inline DType bits_of_size(const char* op, int64_t bytes) {
   switch (bytes) {
     case 1:
@@ -57,7 +58,7 @@ inline int sm_count() {
   return count;
 }
 
-// Of a block, with asking.
+// The most dynamic shared memory that a block may opt in to.
 inline int most_shared_bytes() {
   int bytes = 0;
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
@@ -67,8 +68,8 @@ inline int most_shared_bytes() {
 
 inline Device current_device() { return {sm_count(), most_shared_bytes()}; }
 
-// Workspace out of torch's allocator, on the current device: freed blocks are reused in stream
-// order, and inside CUDA graphs belong to the graph. (at::empty would fill them under
+// Workspace from torch's allocator, on the current device. Freed blocks are reused in stream order;
+// inside a CUDA graph they belong to the graph. (at::empty would fill them under
 // torch.use_deterministic_algorithms.)
 class TensorWorkspace final : public Workspace {
  public:
@@ -82,8 +83,8 @@ class TensorWorkspace final : public Workspace {
   c10::SmallVector<c10::DataPtr, 1> blocks_;
 };
 
-// Throws for a launch that failed. A binary without code for this GPU is the one case that a user
-// can meet and mend.
+// Throws if a launch failed. A binary without code for this GPU has a message of its own, because
+// it is the one failure that a user can fix.
 inline void check_launch(const char* op, cudaError_t error) {
   if (error == cudaSuccess) return;
   clear_launch_error();

@@ -1,4 +1,4 @@
-// torch's dtypes as ours.
+// Conversion of torch's dtypes to DType.
 #pragma once
 
 #include <ATen/core/TensorBase.h>

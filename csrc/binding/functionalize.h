@@ -1,5 +1,5 @@
 // Functionalization of operators that write to an argument: torch.compile and torch.export trace
-// the functional operator and put its result in the argument's position.
+// the functional operator and then make its result the value of the argument.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,8 +16,9 @@ inline at::Tensor functional_value(const at::Tensor& tensor) {
   return functional::from_functional_tensor(tensor);
 }
 
-// Runs `functional()` (which must use functional_value of each input) in place of a write to
-// `written`, or `mutating()` when `written` is not being functionalized.
+// Replaces a write to `written` by the result of `functional()`, which must pass each input through
+// functional_value. If `written` is not being functionalized, it runs `mutating()`, the write
+// itself.
 template <typename Functional, typename Mutating>
 at::Tensor& functionalize_write(const char* op, at::Tensor& written,
                                 std::initializer_list<at::Tensor> inputs, Functional functional,

@@ -1,5 +1,5 @@
-// What derivatives are written with. Autograd nodes are owned by std::shared_ptr in older versions
-// of torch and by c10::intrusive_ptr in newer ones, which this file alone knows.
+// Helpers to write derivatives with. Older versions of torch own autograd nodes by std::shared_ptr,
+// newer ones by c10::intrusive_ptr. Only this file knows the difference.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -26,13 +26,13 @@ NodePtr<Node> make_node(Args&&... args) {
   if constexpr (kIntrusiveNodes) {
     return c10::make_intrusive<Node>(std::forward<Args>(args)...);
   } else {
-    // deleteNode is torch::autograd's, found through its argument: newer versions have none.
+    // Argument-dependent lookup finds torch::autograd::deleteNode. Newer versions have none.
     return NodePtr<Node>(new Node(std::forward<Args>(args)...),
                          [](Node* node) { deleteNode(node); });
   }
 }
 
-// The owning pointer of a node from inside it, which unpacking a saved result takes.
+// The owning pointer of a node, from inside the node. Unpacking a saved result needs it.
 template <typename Node>
 auto pointer_to(Node* node) {
   if constexpr (kIntrusiveNodes) {
@@ -42,8 +42,8 @@ auto pointer_to(Node* node) {
   }
 }
 
-// A node of a product keeps each factor for the other one's gradient. The factors' edges come
-// first.
+// The node of a product of two factors. It saves each factor if the other one needs a gradient.
+// Edges 0 and 1 are the edges of the factors.
 class ProductNode : public torch::autograd::Node {
  public:
   void save_factors(const at::Tensor& first, const at::Tensor& second) {
@@ -61,7 +61,7 @@ class ProductNode : public torch::autograd::Node {
   torch::autograd::SavedVariable first_, second_;
 };
 
-// The result of an operator, for its Autograd kernel.
+// Calls the operator below autograd, from the operator's Autograd kernel.
 template <typename Result, typename... Params, typename... Args>
 Result below_autograd(const c10::TypedOperatorHandle<Result(Params...)>& op,
                       c10::DispatchKeySet keys, Args&&... args) {

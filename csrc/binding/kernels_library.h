@@ -1,5 +1,5 @@
-// What bindings ask the kernels library about itself. It holds its own CUDA runtime, linked
-// statically, so that it runs beside whatever runtime torch loads.
+// What the bindings ask the kernels library about itself. The library links its own CUDA runtime
+// statically, so it works beside the runtime that torch loads.
 #pragma once
 
 #include "common/export.h"

@@ -1,4 +1,4 @@
-// The namespace gpuopt_ladder: what ladders there are, and their operators.
+// The namespace torch.ops.gpuopt_ladder: the list of ladders, and an operator for each.
 #include "binding/ladder.h"
 
 #include <ATen/Context.h>
@@ -23,7 +23,7 @@ std::vector<std::string> ops() {
   return names;
 }
 
-// One value of each step.
+// Calls `get` for each step.
 template <typename T, typename Get>
 c10::List<T> of_steps(const std::string& op, Get get) {
   const Ladder& ladder = ladder_of(op);
@@ -51,7 +51,7 @@ TORCH_LIBRARY(gpuopt_ladder, m) {
   m.def("repeatable(str op) -> bool[]", repeatable);
 }
 
-// A part of the namespace that exists as long as the library is loaded.
+// A fragment of the namespace that exists as long as the library is loaded.
 torch::Library& fragment(torch::Library::Kind kind, std::optional<c10::DispatchKey> key = {}) {
   static std::vector<torch::Library> all;
   return all.emplace_back(kind, "gpuopt_ladder", key, __FILE__, __LINE__);
@@ -65,7 +65,8 @@ RegisterLadder::RegisterLadder(const char* op, Ladder ladder, const char* schema
   fragment(torch::Library::FRAGMENT).def(schema);
   fragment(torch::Library::IMPL, c10::DispatchKey::Autograd)
       .impl(op, torch::autograd::autogradNotImplementedFallback());
-  // Where an operand is written to, its versions are counted, which autograd compares.
+  // A '!' in the schema marks an operand that is written to. Each write must count up its version,
+  // which autograd compares.
   if (std::string_view(schema).find('!') != std::string_view::npos) {
     fragment(torch::Library::IMPL, c10::DispatchKey::ADInplaceOrView)
         .impl(op, torch::autograd::autogradNotImplementedInplaceOrViewFallback());
@@ -84,7 +85,7 @@ void check_step(const char* op, int64_t step) {
   TORCH_CHECK_VALUE(step >= 0 && step < ladder.count, "gpuopt_ladder::", op,
                     ": step must be one of 0 to ", ladder.count - 1,
                     ", see torch_ops.ladder.steps('", op, "'); got ", step);
-  // The production operator does what it has to by itself.
+  // The production operator handles deterministic mode itself.
   if (!ladder.steps[step].repeatable && !is_production(op, step)) {
     at::globalContext().alertNotDeterministic(std::string("gpuopt_ladder::") + op + ", step " +
                                               ladder.steps[step].name);

@@ -1,5 +1,5 @@
-// gpuopt_ladder: the ladders' operators, each with a step as its last argument, and what its steps
-// are called.
+// Registers ladders in the namespace torch.ops.gpuopt_ladder: for each an operator whose last
+// argument is the step, and the names of its steps.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,8 +15,8 @@ struct Ladder {
   int64_t count = 0;
 };
 
-// A ladder that exists from when the library is loaded on. The last step is the production operator
-// of the same name. With a schema its operator exists too, and has no derivatives.
+// Registers a ladder while the library is loaded. Its last step is the production operator of the
+// same name. With a schema, it also defines the ladder's operator, which has no derivatives.
 class RegisterLadder {
  public:
   template <size_t N>
@@ -30,11 +30,11 @@ class RegisterLadder {
 // ValueError for an operator that has no ladder.
 const Ladder& ladder_of(const std::string& op);
 
-// ValueError for a step that isn't one, and where results must be repeatable RuntimeError for one
-// whose are not.
+// ValueError if the step does not exist. Under torch.use_deterministic_algorithms, RuntimeError if
+// the step is not repeatable.
 void check_step(const char* op, int64_t step);
 
-// Whether `step`, a checked one, is the production operator.
+// Whether `step` is the production operator. check_step must have accepted it.
 inline bool is_production(const char* op, int64_t step) { return step == ladder_of(op).count - 1; }
 
 // NotImplementedError for a dtype that the ladder has no kernels for, RuntimeError for memory that
@@ -42,7 +42,8 @@ inline bool is_production(const char* op, int64_t step) { return step == ladder_
 void check_ladder_operand(const char* op, const char* name, const at::Tensor& tensor,
                           std::initializer_list<at::ScalarType> dtypes);
 
-// RuntimeError for memory that 16-byte accesses can't begin at. `step` is null where all take them.
+// RuntimeError for memory that is not aligned to 16 bytes. The message names `step`, unless it is
+// null because all steps need the alignment.
 void check_ladder_vecs(const char* op, const char* step, const char* name,
                        const at::Tensor& tensor);
 

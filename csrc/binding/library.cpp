@@ -1,4 +1,5 @@
-// The gpuopt namespace. Each room adds its operators with TORCH_LIBRARY_FRAGMENT.
+// The namespace torch.ops.gpuopt. Each family of operators adds its own with
+// TORCH_LIBRARY_FRAGMENT.
 #include <torch/library.h>
 
 TORCH_LIBRARY(gpuopt, m) {}

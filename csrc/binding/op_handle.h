@@ -1,4 +1,4 @@
-// Typed handles of the operators, looked up once.
+// Typed handles of operators. The dispatcher looks each up once.
 #pragma once
 
 #include <ATen/core/Tensor.h>

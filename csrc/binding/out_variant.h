@@ -26,8 +26,8 @@ struct WritingOp<handle, c10::TypedOperatorHandle<at::Tensor&(Args...)>> {
     return handle().redispatch(keys & c10::after_autograd_keyset, std::forward<Args>(args)...);
   }
 
-  // The ADInplaceOrView kernel of an out= or in-position variant. It counts the write, also in
-  // no_grad mode.
+  // The ADInplaceOrView kernel of an out= or in-place variant. It counts the write, also in no_grad
+  // mode.
   static at::Tensor& counted(c10::DispatchKeySet keys, Args... args) {
     at::Tensor& written = [&]() -> at::Tensor& {
       at::AutoDispatchBelowADInplaceOrView guard;

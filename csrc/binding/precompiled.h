@@ -1,4 +1,5 @@
-// What nearly every binding includes and takes long to compile. Compiled once, and included ahead
-// of each of them (tools/native_build.py); they say all the same what they include.
+// The precompiled header of the bindings: headers that nearly every binding includes and that
+// compile slowly. tools/native_build.py includes it ahead of each source. Sources still include
+// what they use.
 #include <ATen/ATen.h>
 #include <torch/library.h>

@@ -1,6 +1,6 @@
-// Results that kernels write whole: as at::empty and at::empty_strided, which
-// torch.use_deterministic_algorithms makes fill what they return. ATen's own structured operators
-// allocate like this, too (aten/src/ATen/EmptyTensor.h).
+// Allocates results that a kernel writes completely. at::empty and at::empty_strided fill their
+// result under torch.use_deterministic_algorithms; these functions do not. ATen's structured
+// operators allocate in the same way (aten/src/ATen/EmptyTensor.h).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ inline bool empty_is_filled() {
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-// The current one: c10::GetAllocator doesn't know of torch.cuda.memory.change_current_allocator.
+// The current allocator. c10::GetAllocator ignores torch.cuda.memory.change_current_allocator.
 inline c10::Allocator* cuda_allocator() {
   return at::detail::getCUDAHooks().getCUDADeviceAllocator();
 }

@@ -1,4 +1,4 @@
-// What a batching rule needs: operands stripped of one vmap level, and results given it back.
+// Helpers for batching rules: they remove one vmap level from operands and add it to results.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,13 +10,13 @@
 
 namespace gpuopt {
 
-// The innermost vmap level, whose rule is being called. While it lives, calls reach the level
-// below.
+// The innermost vmap level, whose batching rule is being called. As long as this object lives,
+// calls go to the level below.
 class VmapLevel {
  public:
   VmapLevel() {
     const auto layer = at::functorch::maybeCurrentDynamicLayer();
-    // As functorch's vmap_check_escaped, which torch's libraries don't export.
+    // The check of functorch's vmap_check_escaped, which torch's libraries don't export.
     TORCH_CHECK(layer.has_value(),
                 "gpuopt: a tensor that torch.vmap made must not be used outside of the function "
                 "that was given to vmap");
@@ -31,7 +31,7 @@ class VmapLevel {
     at::Tensor value;
     std::optional<int64_t> batch_dim;
 
-    // The examples in front. A value that all examples share is repeated, without a copy.
+    // The value with its batch dimension first. A value without one is expanded, without a copy.
     at::Tensor in_front(const c10::SymInt& examples) const {
       if (batch_dim.has_value()) return value.movedim(*batch_dim, 0);
       auto sizes = value.sym_sizes().vec();
@@ -41,8 +41,9 @@ class VmapLevel {
 
     int64_t logical_dim() const { return value.dim() - (batch_dim.has_value() ? 1 : 0); }
 
-    // The batch dimension in front, then ones up to `rank` logical dimensions, so that it
-    // broadcasts with any other operand aligned to that rank. Unbatched operands stay as they are.
+    // The value with its batch dimension first, then dimensions of size 1 up to `rank` logical
+    // dimensions. So it broadcasts with any operand aligned to the same rank. A value without a
+    // batch dimension stays unchanged.
     at::Tensor aligned(int64_t rank) const {
       if (!batch_dim.has_value()) return value;
       at::Tensor front = value.movedim(*batch_dim, 0);

@@ -1,12 +1,13 @@
-// Copies from global to shared memory that bypass the registers: cp.async (PTX ISA, "Data Movement
-// and Conversion Instructions: Asynchronous copy"), sm_80 and later; ordinary accesses before.
+// Asynchronous copies from global to shared memory, which bypass the registers: cp.async (PTX ISA,
+// "Data Movement and Conversion Instructions: Asynchronous copy"). They need sm_80. Older GPUs run
+// ordinary loads and stores instead.
 #pragma once
 
 #include "common/vec.cuh"
 
 namespace gpuopt {
 
-// N values of 4, 8 or 16 bytes in all, both addresses aligned to that.
+// Copies N values, 4, 8 or 16 bytes in all. Both addresses are aligned to that size.
 template <typename T, int N>
 __device__ __forceinline__ void copy_async(T* shared, const T* global) {
   constexpr int kBytes = sizeof(T) * N;
@@ -24,7 +25,7 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
 #endif
 }
 
-// A value of 4, 8 or 16 bytes, or 0 if not `valid`: nothing is read then.
+// Copies one value of 4, 8 or 16 bytes. If not `valid`, it stores 0 and reads nothing.
 template <typename T>
 __device__ __forceinline__ void copy_async_if(T* shared, const T* global, bool valid) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
@@ -38,21 +39,21 @@ __device__ __forceinline__ void copy_async_if(T* shared, const T* global, bool v
 #endif
 }
 
-// Waits for the thread's own copies; a barrier makes them visible to the block.
+// Waits for this thread's copies. A barrier then makes them visible to the block.
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
-// Ends a group of the thread's own copies.
+// Closes the current group of this thread's copies.
 __device__ __forceinline__ void end_copy_group() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits for all groups of the thread's own copies but the last kLeft.
+// Waits for all groups of this thread's copies except the last kLeft.
 template <int kLeft>
 __device__ __forceinline__ void wait_for_copy_groups() {
 #if __CUDA_ARCH__ >= 800
@@ -60,16 +61,18 @@ __device__ __forceinline__ void wait_for_copy_groups() {
 #endif
 }
 
-// Copies of a whole warp, each of neighbouring aligned vectors: in bulk (PTX ISA, "cp.async.bulk",
-// and "mbarrier" for how they are counted), where a lane issues one instruction for each; sm_90 and
-// later, else by all lanes. They belong to kStages, whose copies are waited for in turns: copies,
-// then wait(), then copies again. All lanes call the same with the same arguments.
+// Copies by a whole warp of neighbouring aligned 16-byte vectors. On sm_90 one lane issues one bulk
+// instruction per copy (PTX ISA, "cp.async.bulk"), whose bytes an mbarrier counts. On older GPUs
+// every lane copies its share by cp.async.
+//
+// A copy belongs to one of kStages stages. The calls on a stage alternate: copies, wait(), copies
+// again. All lanes make the same calls with the same arguments.
 template <int kStages>
 class WarpCopies {
  public:
   using Barriers = uint64_t[kStages];
 
-  // `barriers` are in shared memory and of this object alone.
+  // `barriers` lies in shared memory and belongs to this object alone.
   __device__ __forceinline__ explicit WarpCopies(Barriers& barriers) {
 #if __CUDA_ARCH__ >= 900
     barriers_ = static_cast<uint32_t>(__cvta_generic_to_shared(barriers));
@@ -78,7 +81,7 @@ class WarpCopies {
       for (int stage = 0; stage < kStages; ++stage) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(stage)) : "memory");
       }
-      // racecheck warns of fence.mbarrier_init, as CUTLASS has it here, whose gain was below 1 %.
+      // CUTLASS has fence.mbarrier_init here. It gains less than 1 %, and racecheck warns about it.
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
 #endif
@@ -107,8 +110,9 @@ class WarpCopies {
 #endif
   }
 
-  // Waits for the stage's copies of this turn, `odd` where it is the stage's second, fourth and so
-  // on; __syncwarp() makes those of other lanes visible.
+  // Waits for the copies that the stage received after its last wait(). `odd` is the parity of this
+  // wait: false for the first, third, ... wait on the stage, true for the second, fourth, ... After
+  // it, __syncwarp() makes the copies of other lanes visible.
   __device__ __forceinline__ void wait(uint32_t stage = 0, bool odd = false) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % 32 == 0) {
@@ -128,7 +132,7 @@ class WarpCopies {
 #endif
   }
 
-  // Before copies to where lanes have written.
+  // Call this before a copy() to shared memory that lanes have written.
   __device__ __forceinline__ static void release() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

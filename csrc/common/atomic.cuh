@@ -1,13 +1,12 @@
-// Additions to global memory that nobody waits for (PTX ISA, "red"): of single elements of every
-// type, of the half types by their aligned pair, and of whole 16-byte vectors. All are relaxed, at
-// the scope of the device, and wait for nothing; which of several additions comes first is
-// undefined.
+// Atomic additions to global memory without a result (PTX ISA, "red"): single elements of every
+// type, aligned pairs of halves, and whole 16-byte vectors. All are relaxed, at device scope, and
+// the thread does not wait for them. The order of several additions is undefined.
 //
-// The fast half atomic add: hardware adds halves in pairs (red.add.noftz.f16x2, sm_60; .bf16x2,
-// sm_90) and has to emulate the addition to a single one by a loop of compare-and-swap. So a half
-// is added as one side of the aligned 4-byte pair that it lies in, whatever its parity. Its
-// neighbour is given -0.0, the one number that changes no other: +0.0 would make a +0.0 of -0.0. At
-// the ends of an array the pair may reach outside, where only the loop is left.
+// The fast half atomic add: hardware adds fp16 and bf16 in pairs only (red.add.noftz.f16x2 from
+// sm_60 on, .bf16x2 from sm_90 on). A single half needs a compare-and-swap loop. So a half is added
+// as one side of the aligned 4-byte pair that holds it. The other side is -0.0, the only number
+// that changes no other: +0.0 would change a -0.0 to +0.0. At the ends of an array the pair may
+// reach outside; only there the loop remains.
 #pragma once
 
 #include "common/types.cuh"
@@ -17,7 +16,7 @@ namespace gpuopt {
 
 namespace detail {
 
-// Replaces the aligned word of 2, 4 or 8 bytes at `word` by change(word).
+// Atomically replaces the aligned word of 2, 4 or 8 bytes by change(word), with compare-and-swap.
 template <typename Word, typename Change>
 __device__ __forceinline__ void atomic_change(Word* word, Change change) {
   Word seen = *const_cast<volatile Word*>(word);
@@ -46,7 +45,7 @@ __device__ __forceinline__ T from_bits(uint16_t bits) {
 template <typename T>
 constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
-// Two halves, the first in the low bits, at an address that is a multiple of 4.
+// Adds two halves to the pair at `pair`, a multiple of 4 bytes. The low bits are the first half.
 template <typename T>
 __device__ __forceinline__ void atomic_add_pair(T* pair, uint32_t halves) {
   static_assert(kIsHalf<T>);
@@ -72,11 +71,12 @@ __device__ __forceinline__ void atomic_add_pair(T* pair, uint32_t halves) {
   });
 }
 
-// An element of any type. [first, end) is the array that it lies in, of which nothing outside is
-// changed: an integer of one byte may be exchanged with its neighbour, for the same value.
+// Adds `value` to the element at `address`, of any type. [first, end) is the array that holds it.
+// Memory outside of the array keeps its values, but the neighbour of a 1-byte integer may be
+// rewritten with the value that it has.
 template <typename T>
 __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, const T* end) {
-  if constexpr (std::is_same_v<T, Bool>) {  // true where either is: one byte is stored
+  if constexpr (std::is_same_v<T, Bool>) {  // logical or: it is enough to store true
     if (value.byte != 0) address->byte = 1;
   } else if constexpr (kIsHalf<T>) {
     constexpr uint32_t kMinusZero = 0x8000;
@@ -92,7 +92,8 @@ __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, 
       return static_cast<unsigned short>(detail::bits_of(from_compute<T>(sum)));
     });
   } else if constexpr (sizeof(T) == 1) {
-    // One side of an aligned pair of bytes, in the array or out of it.
+    // Compare-and-swap exchanges an aligned pair of bytes. The other byte may lie outside the
+    // array.
     const bool upper = reinterpret_cast<uintptr_t>(address) & 1;
     auto* pair = reinterpret_cast<unsigned short*>(address - upper);
     detail::atomic_change(pair, [upper, value](unsigned short old) {
@@ -112,8 +113,9 @@ __device__ __forceinline__ void atomic_add(T* address, T value, const T* first, 
   }
 }
 
-// A vector at an aligned address: one instruction for 16 bytes of f32, f16 or bf16 on sm_90
-// (red.add.v4), elsewhere by elements, pairs of halves, or words of narrow integers.
+// Adds a vector at an aligned address. On sm_90, 16 bytes of f32, fp16 or bf16 take one instruction
+// (red.add.v4). Other vectors are added as pairs of halves, as 4-byte words of narrow integers, or
+// element by element.
 template <typename T, int N>
 __device__ __forceinline__ void atomic_add_vec(T* aligned, const Vec<T, N>& vec) {
 #if __CUDA_ARCH__ >= 900

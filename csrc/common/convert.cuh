@@ -7,8 +7,8 @@
 
 namespace gpuopt {
 
-// Conversions as ATen's copies make them: through the compute type, rounded to T. Complex values
-// lose their imaginary part in real types.
+// Converts as ATen's copy does: to the compute type of T, then rounded to T. A real T drops the
+// imaginary part of a complex value; a bool is true if either part is not 0.
 template <typename T, typename S>
 __device__ __forceinline__ T convert(S value) {
   using C = compute_t<T>;
@@ -34,7 +34,8 @@ __device__ __forceinline__ T convert(S value) {
   }
 }
 
-// Calls f with a value-initialised object of the type that memory holds, signs told apart.
+// Calls f with a value-initialised object of the element type. Unlike dispatch_storage, it
+// distinguishes signed from unsigned integers.
 template <typename F>
 __device__ __forceinline__ auto dispatch_stored(DType dtype, F&& f) {
   switch (dtype) {

@@ -2,10 +2,10 @@
 
 namespace gpuopt {
 
-// What a plan must know of the device.
+// The properties of a GPU that a plan depends on.
 struct Device {
   int sms = 1;
-  int shared_bytes = 48 << 10;  // of shared memory that a block may ask for
+  int shared_bytes = 48 << 10;  // the most shared memory of a block
 };
 
 }  // namespace gpuopt

@@ -1,4 +1,4 @@
-// The element types that cross the border between the bindings and the kernels, without torch.
+// Element types, as the bindings pass them to the kernels. This header needs no torch.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ constexpr Category category_of(DType dtype) {
   return dtype <= DType::kFloat64 ? Category::kFloat : Category::kComplex;
 }
 
-// A number given by the caller (alpha, a Python scalar), in every form a kernel may want it.
+// A scalar argument (alpha, a Python number), in every form that a kernel may need.
 struct ScalarValue {
   double re = 0;
   double im = 0;

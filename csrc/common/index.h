@@ -60,7 +60,8 @@ struct FastDiv {
 
 inline FastDiv divide_by(int64_t n) { return FastDiv(static_cast<uint32_t>(n)); }
 
-// The largest index a FastDiv takes, hence the most elements one launch may address through it.
+// The largest index that FastDiv supports, so also the most elements that one launch may address
+// with it.
 constexpr int64_t kMaxIndex32 = INT32_MAX;
 
 }  // namespace gpuopt

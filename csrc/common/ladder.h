@@ -1,15 +1,17 @@
-// What is said of a step of an optimisation ladder: versions of one kernel, each a single idea away
-// from the one before. They are small, to be read, and have limits that production kernels don't.
-// They wait for the lanes of a warp where these exchange anything: from Volta on lanes need not be
-// in step (CUDA C++ Programming Guide, "Independent Thread Scheduling").
+// A step of an optimisation ladder. A ladder is a list of versions of one kernel. Each version adds
+// a single idea to its predecessor. Steps are short, because they are written to be read, and they
+// have limits that production kernels do not have.
+//
+// A step that exchanges values within a warp synchronises the warp: from Volta on, the threads of a
+// warp may run apart (CUDA C++ Programming Guide, "Independent Thread Scheduling").
 #pragma once
 
 namespace gpuopt {
 
 struct LadderStep {
   const char* name;
-  const char* idea;        // a sentence: what is new, and why
-  bool repeatable = true;  // bitwise, from call to call
+  const char* idea;        // what is new, and why; no final full stop
+  bool repeatable = true;  // bitwise equal results in every call
 };
 
 }  // namespace gpuopt

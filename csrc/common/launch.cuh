@@ -1,5 +1,5 @@
-// Launches, among them of a grid that is set up while the one before it still runs (CUDA C++
-// Programming Guide, "Programmatic Dependent Launch").
+// Kernel launches. With use_pdl, a grid is set up while the previous grid of the stream still runs
+// (CUDA C++ Programming Guide, "Programmatic Dependent Launch").
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,14 +31,14 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// Lets the next grid be set up once all blocks of this one have come here.
+// Lets the next grid be set up once every block of this grid has called this.
 __device__ __forceinline__ void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// Waits until the grid before this one is complete and its writes are visible.
+// Waits until the previous grid has finished and its writes are visible.
 __device__ __forceinline__ void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,4 +1,4 @@
-// What a launch needs besides its kernel and arguments.
+// The configuration of a launch.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ struct LaunchShape {
   unsigned blocks = 1;
   unsigned threads = 1;
   size_t shared_bytes = 0;
-  bool use_pdl = false;  // the kernel calls grid_dependency_wait()
+  bool use_pdl = false;  // only for kernels that call grid_dependency_wait()
 };
 
 }  // namespace gpuopt

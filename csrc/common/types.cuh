@@ -1,7 +1,8 @@
-// Device element types: what is stored, what it is computed in, and how one becomes the other.
+// Element types on the device: storage types in memory, compute types in registers, and the
+// conversions between them.
 //
-// Storage types are what memory holds. Integers of one width share a storage type, because the
-// operations of this library (products, sums, fused multiply-add) wrap and so don't see the sign.
+// Integers of one width share a storage type, because the operations of this library (products,
+// sums, fused multiply-add) wrap and so don't depend on the sign.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,13 +31,13 @@ __device__ __forceinline__ Complex<T> operator+(Complex<T> a, Complex<T> b) {
   return {a.re + b.re, a.im + b.im};
 }
 
-// The textbook formula, as c10::complex has it: inf and NaN don't follow C99 Annex G.
+// The textbook formula, as in c10::complex: inf and NaN don't follow C99 Annex G.
 template <typename T>
 __device__ __forceinline__ Complex<T> operator*(Complex<T> a, Complex<T> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
-// a * b + c: of real numbers rounded once.
+// a * b + c by fused multiply-add: a real result is rounded once, each part of a complex one twice.
 template <typename V>
 __device__ __forceinline__ V multiply_add(V a, V b, V c) {
   if constexpr (std::is_same_v<V, float>) {
@@ -126,7 +127,7 @@ __device__ __forceinline__ T from_compute(compute_t<T> x) {
   }
 }
 
-// A caller's number in a compute type.
+// Converts a scalar argument to a compute type.
 template <typename C>
 __host__ __device__ C from_scalar(const ScalarValue& s) {
   if constexpr (std::is_same_v<C, Complex<float>>) {

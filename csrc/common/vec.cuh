@@ -29,9 +29,9 @@ __device__ __forceinline__ void store_vec(T* aligned, const Vec<T, N>& vec) {
   *reinterpret_cast<Vec<T, N>*>(aligned) = vec;
 }
 
-// A vector of 4, 8 or 16 bytes by one access for certain: where another branch stores the values
-// one by one, the compiler may merge the two and take the vector apart (2^24 values of bf16: twice
-// the time).
+// Stores a vector of 4, 8 or 16 bytes by one instruction. If another branch stores the values one
+// by one, the compiler may merge both branches and split an ordinary vector store (2^24 values of
+// bf16: twice the time).
 template <typename T, int N>
 __device__ __forceinline__ void store_whole(T* aligned, const Vec<T, N>& vec) {
   static_assert(sizeof(vec) == 4 || sizeof(vec) == 8 || sizeof(vec) == 16);
@@ -53,9 +53,9 @@ __device__ __forceinline__ void store_whole(T* aligned, const Vec<T, N>& vec) {
 #endif
 }
 
-// 16 aligned bytes of shared memory by one access: where not all of them are used, the compiler may
-// take a plain one apart into several with bank conflicts (conv1d of 2^24 values with 31 taps: 92
-// us; 58 by this).
+// Loads 16 aligned bytes of shared memory by one instruction. If some of the bytes are unused, the
+// compiler may split an ordinary load into several with bank conflicts (conv1d of 2^24 values with
+// 31 taps: 92 us, and 58 us with this function).
 __device__ __forceinline__ uint4 load_shared_whole(const uint4* shared) {
 #if defined(__CUDA_ARCH__)
   uint4 words;
@@ -69,9 +69,9 @@ __device__ __forceinline__ uint4 load_shared_whole(const uint4* shared) {
 #endif
 }
 
-// 16 aligned bytes if `valid`, else anything, without a branch, so that a row of such loads is
-// under way at once. Data that is used `once` makes way in the caches first (PTX ISA, "Cache
-// operators").
+// Loads 16 aligned bytes if `valid`; otherwise the result is undefined. There is no branch, so
+// several such loads are in flight at once. `once` marks data that is not read again: it is evicted
+// from the caches first (PTX ISA, "Cache operators").
 __device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, bool once) {
   uint4 words;
 #if defined(__CUDA_ARCH__)
@@ -92,7 +92,7 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* aligned, bool valid, 
   return words;
 }
 
-// The same for a word of 2, 4 or 8 bytes.
+// Loads a word of 2, 4 or 8 bytes if `valid`, without a branch; otherwise the result is 0.
 template <typename Word>
 __device__ __forceinline__ Word load_word(const void* aligned, bool valid) {
   Word word = {};
@@ -131,7 +131,7 @@ __device__ __forceinline__ Vec<T, kVecSize<T>> vec_of(const uint4& words) {
   return vec;
 }
 
-// The 16 bytes from byte `shift` (0 to 15) of two neighbouring aligned vectors on.
+// The 16 bytes that begin at byte `shift` (0 to 15) of two neighbouring aligned vectors.
 template <typename T>
 __device__ __forceinline__ Vec<T, kVecSize<T>> shift_vecs(const uint4& low, const uint4& high,
                                                           uint32_t shift) {
@@ -149,9 +149,9 @@ __device__ __forceinline__ Vec<T, kVecSize<T>> shift_vecs(const uint4& low, cons
   return vec_of<T>(words);
 }
 
-// A 16-byte vector at any element's address: the two aligned vectors that hold it, shifted
-// together. `available` says how many values the caller may read from `address` on (at least a
-// vector): where the second aligned vector would reach past them, the values are read one by one.
+// Loads a 16-byte vector at the address of any element, from the two aligned vectors that hold it.
+// The caller may read `available` values from `address` on, at least one vector. If the second
+// aligned vector reaches beyond them, the values are loaded one by one.
 template <typename T>
 __device__ __forceinline__ Vec<T, kVecSize<T>> load_vec_unaligned(const T* address,
                                                                   uint32_t available) {

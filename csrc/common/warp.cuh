@@ -1,4 +1,4 @@
-// Exchange between the lanes of a warp.
+// Exchanges between the lanes of a warp.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace gpuopt {
 
-// The value of lane (own XOR mask), for values of any size that is a multiple of 4 bytes. All lanes
-// of the warp take part.
+// The value of the lane whose index is this lane's XOR mask. The size of T is a multiple of 4
+// bytes. All lanes of the warp take part.
 template <typename T>
 __device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   static_assert(sizeof(T) % 4 == 0);
@@ -21,8 +21,7 @@ __device__ __forceinline__ T shuffle_xor(const T& value, int mask) {
   return other;
 }
 
-// The value of the lane after the own one; the last lane gets its own. All lanes of the warp take
-// part.
+// The value of the next lane; the last lane gets its own. All lanes of the warp take part.
 __device__ __forceinline__ uint64_t shuffle_down(uint64_t value) {
   const int next = static_cast<int>(min(threadIdx.x % 32 + 1, 31u));
   const uint32_t low = __shfl_sync(0xffffffffu, static_cast<uint32_t>(value), next);
@@ -30,10 +29,11 @@ __device__ __forceinline__ uint64_t shuffle_down(uint64_t value) {
   return uint64_t{high} << 32 | low;
 }
 
-// The lanes in whose words `bit` is as in the own one. All lanes of the warp take part.
+// A mask of the lanes whose word has the same `bit` as this lane's word. All lanes of the warp take
+// part.
 __device__ __forceinline__ uint32_t lanes_with_same(uint32_t word, uint32_t bit) {
 #if defined(__CUDA_ARCH__)
-  // One predicate for the vote and for its complement, where the compiler tests the bit twice.
+  // The vote and the complement share one predicate; the compiler would test the bit twice.
   uint32_t lanes;
   asm volatile(
       "{ .reg .pred set; .reg .b32 own;\n"
@@ -49,8 +49,8 @@ __device__ __forceinline__ uint32_t lanes_with_same(uint32_t word, uint32_t bit)
 #endif
 }
 
-// The value of the lane `distance` below, for values of any size; of the own one where there is
-// none. All lanes of the warp take part.
+// The value of the lane whose index is lower by `distance`, or this lane's own value if there is
+// none. T may have any size. All lanes of the warp take part.
 template <typename T>
 __device__ __forceinline__ T shuffle_up(const T& value, uint32_t distance) {
   constexpr int kWords = (sizeof(T) + 3) / 4;
@@ -63,7 +63,7 @@ __device__ __forceinline__ T shuffle_up(const T& value, uint32_t distance) {
   return other;
 }
 
-// The sum of the values of the lanes up to and with the own one. All lanes of the warp take part.
+// The inclusive prefix sum: the values of lanes 0 to this one. All lanes of the warp take part.
 __device__ __forceinline__ uint32_t warp_sum_up(uint32_t value) {
 #pragma unroll
   for (uint32_t distance = 1; distance < 32; distance *= 2) {

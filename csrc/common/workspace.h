@@ -1,16 +1,17 @@
-// Memory that launchers need beside their operands.
+// Temporary device memory for launchers.
 #pragma once
 
 #include <cstddef>
 
 namespace gpuopt {
 
-// Device memory that stays valid until what the launcher enqueued is done. Aligned to 16 bytes.
+// Allocates temporary device memory, aligned to 16 bytes. It stays valid until the work that the
+// launcher enqueues has finished.
 class Workspace {
  public:
   virtual ~Workspace() = default;
   virtual void* allocate(size_t bytes) = 0;
-  // What was allocated may be used again by what is enqueued from here on.
+  // Frees all allocations: work that is enqueued later may reuse their memory.
   virtual void release() = 0;
 };
 

@@ -1,4 +1,5 @@
-// The steps of dot_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a step.
+// The steps of dot_ladder.h. docs/ladder shows the code of a step between two equal marks in
+// brackets.
 #include "common/atomic.cuh"
 #include "common/index.h"
 #include "common/vec.cuh"
@@ -22,10 +23,10 @@ __device__ float sum_warp(float value) {
   for (unsigned apart = 16; apart > 0; apart /= 2) {
     value += __shfl_down_sync(0xffffffffu, value, apart);
   }
-  return value;  // of the first lane
+  return value;  // complete in lane 0
 }
 
-// The sum of the block's values, in its first thread.
+// The sum of `value` over the block, complete in thread 0.
 __device__ float sum_block(float value) {
   __shared__ float of_warps[kThreads / 32];
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -52,7 +53,7 @@ __global__ void half2_atomic(const __half* self, const __half* tensor, int64_t s
   if (i + 1 < size) products.y = __hmul(self[i + 1], tensor[i + 1]);
   uint32_t bits;
   memcpy(&bits, &products, sizeof(bits));
-  // CUDA's atomicAdd(__half2*) waits for the old value, also where nobody wants it.
+  // CUDA's atomicAdd(__half2*) waits for the old value even if it is unused.
   atomic_add_pair(out, bits);
 }
 
@@ -109,7 +110,7 @@ __global__ void vectors(const __half* self, const __half* tensor, int64_t size, 
 
 using Kernel = void (*)(const __half*, const __half*, int64_t, __half*);
 
-// Sets both halves of the result to 0, for a thread for every `values` products to add to.
+// Sets both halves of the result to 0, then launches one thread for every `values` products.
 cudaError_t launch_atomic(Kernel kernel, int64_t values, const LadderProblem& problem,
                           cudaStream_t stream) {
   const cudaError_t error = cudaMemsetAsync(problem.out, 0, 2 * sizeof(__half), stream);
@@ -140,13 +141,13 @@ cudaError_t launch_partial_sums(PartialKernel kernel, unsigned blocks, const Lad
   return cudaGetLastError();
 }
 
-// Of so many products each.
+// The number of blocks with this many products each, at least one.
 unsigned blocks_of(int64_t products, const LadderProblem& problem) {
   return static_cast<unsigned>(max(ceil_div(problem.size, products), int64_t{1}));
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a SM, or fewer where not
-// every thread would have a vector.
+// As many blocks as fit on the GPU at once (2048 threads per SM), or fewer if some threads would
+// have no vector.
 unsigned blocks_of_vecs(const LadderProblem& problem) {
   const auto most = static_cast<unsigned>(problem.sms * (2048 / kThreads));
   return min(blocks_of(8 * kThreads, problem), most);

@@ -1,12 +1,15 @@
-// The optimisation ladder of dot products: one of two vectors of f16, and how threads bring their
-// products together. Sources: the fast half atomic add is PyTorch's fastAtomicAdd
-// (aten/src/ATen/native/cuda/KernelUtils.cuh); github.com/BBuf/how-to-optim-algorithm-in-cuda,
-// FastAtomicAdd, compares "half_atomic", "half2_atomic" and "fast_atomic" by a dot product of 2^25
-// values whose every thread adds atomically (422, 137 and 137 ms on an A100).
+// The optimisation ladder of dot products: the product of two fp16 vectors, and how threads combine
+// their products.
 //
-// Atomic additions to f16 round the sum each time, in any order, and so lose what is small beside
-// it: a sum of ones stays at 2048, whose next number is 2050. Only the steps from
-// "f32_partial_sums" on round once.
+// Sources: the fast half atomic add is PyTorch's fastAtomicAdd
+// (aten/src/ATen/native/cuda/KernelUtils.cuh). FastAtomicAdd in
+// github.com/BBuf/how-to-optim-algorithm-in-cuda compares "half_atomic", "half2_atomic" and
+// "fast_atomic" by a dot product of 2^25 values where every thread adds atomically (422, 137 and
+// 137 ms on an A100).
+//
+// An atomic addition to fp16 rounds the sum each time, and the order varies. Addends that are small
+// beside the sum are lost: a sum of ones stops at 2048, because the next fp16 number is 2050. Only
+// the steps from "f32_partial_sums" on round once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,30 +24,29 @@ namespace gpuopt::dot {
 
 inline constexpr LadderStep kLadder[] = {
     {"half_atomic",
-     "a thread a product, which it adds to the result by an atomic operation: hardware has none "
-     "for a single f16, so it becomes a loop of compare-and-swap until no other thread came "
-     "between; "
-     "each addition rounds, so that a sum of ones ends at 2048",
+     "each thread adds one product to the result with atomicAdd. Hardware cannot add a single f16 "
+     "to memory, so this is a compare-and-swap loop, which starts again whenever another thread "
+     "came between. Each addition rounds: a sum of ones stops at 2048",
      /*repeatable=*/false},
     {"block_then_half_atomic",
-     "a block adds up its products in f32, by shuffles and in shared memory: one atomic operation "
-     "and one rounding for 256 products",
+     "each block first adds its 256 products in f32, with shuffles and shared memory. One atomic "
+     "addition and one rounding are left for all of them",
      /*repeatable=*/false},
     {"half2_atomic",
-     "each thread adds by itself again, as in half_atomic, but two neighbouring products to two "
-     "sums at once, which hardware does for pairs of f16, without a loop; a last launch adds the "
-     "two; each addition rounds again",
+     "each thread adds by itself, as in half_atomic, but two neighbouring products to two sums at "
+     "once: hardware adds a pair of f16 without a loop. A second launch adds the two sums. Each "
+     "addition rounds",
      /*repeatable=*/false},
     {"fast_atomic",
-     "a thread has one product, as in half_atomic, and adds it as one side of the aligned pair "
-     "that the result lies in; the other side is given -0, which changes no number",
+     "each thread adds one product, as in half_atomic, but as one side of the aligned pair that "
+     "holds the result. The other side is -0, which changes no number",
      /*repeatable=*/false},
     {"f32_partial_sums",
-     "no atomic operation: the blocks of block_then_half_atomic leave their sums in f32, and a "
-     "second launch of one block adds these, in order, and rounds once"},
+     "no atomic operation: each block, as in block_then_half_atomic, stores its sum in f32. A "
+     "second launch of one block adds these sums, in order, and rounds once"},
     {"vectors",
-     "a grid that fills the GPU once takes all products, many a thread in 16-byte loads, so that "
-     "few sums are left for the second launch"},
+     "a grid that fills the GPU once. Each thread has many products, which it loads 16 bytes at a "
+     "time, so few sums are left for the second launch"},
     {"production", "gpuopt::dot, see csrc/dot/README.md"},
 };
 
@@ -52,13 +54,13 @@ struct LadderProblem {
   const void* self = nullptr;
   const void* tensor = nullptr;
   int64_t size = 0;
-  // The first of two f16, at a multiple of 4 bytes. The second may be overwritten.
+  // Two f16 at a multiple of 4 bytes: the result, and a second one that may be overwritten.
   void* out = nullptr;
   int sms = 1;
 };
 
-// The sum of `size` products of f16, by any step but the last; 0 of none. For "vectors" both
-// vectors must be aligned to 16 bytes.
+// Computes the sum of `size` products of f16 by any step except the last. The sum of no products is
+// 0. For "vectors" both inputs must be aligned to 16 bytes.
 GPUOPT_EXPORT cudaError_t ladder_dot(int step, const LadderProblem& problem, Workspace& workspace,
                                      cudaStream_t stream);
 

@@ -26,7 +26,7 @@ Tensor dot_cuda(const Tensor& self, const Tensor& tensor, int64_t step) {
     }
   }
   const c10::cuda::CUDAGuard guard(self.device());
-  // Atomic additions are to the pair that the result begins.
+  // Atomic additions write the aligned pair that begins with the result.
   const Tensor out = at::empty({2}, self.options()).select(0, 0);
   TensorWorkspace workspace;
   const LadderProblem problem{self.const_data_ptr(), tensor.const_data_ptr(), self.numel(),

@@ -1,5 +1,5 @@
-// The steps of elementwise_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
-// step.
+// The steps of elementwise_ladder.h. docs/ladder shows the code of a step between two equal marks
+// in brackets.
 #include <cuda_fp16.h>
 
 #include "common/index.h"
@@ -52,7 +52,7 @@ __global__ void half2_pairs(const __half* self, const __half* other, __half* out
   if (i < pairs) {
     reinterpret_cast<__half2*>(out)[i] = __hmul2(reinterpret_cast<const __half2*>(self)[i],
                                                  reinterpret_cast<const __half2*>(other)[i]);
-  } else if (2 * i < size) {  // the last of an odd number
+  } else if (2 * i < size) {  // the last element of an odd number
     out[2 * i] = __hmul(self[2 * i], other[2 * i]);
   }
 }
@@ -65,8 +65,8 @@ __device__ unsigned mul_pairs(unsigned a, unsigned b) {
   return reinterpret_cast<const unsigned&>(both);
 }
 
-// Of uint4, as an aligned struct of four __half2 is moved by four accesses: the class copies
-// itself.
+// Loads uint4, not a struct of four __half2: the compiler moves such a struct by four accesses,
+// because __half2 is a class with its own copy functions.
 __global__ void half_vectors(const __half* self, const __half* other, __half* out, int64_t size) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, vecs = size / 8;
   if (i < size % 8) out[vecs * 8 + i] = __hmul(self[vecs * 8 + i], other[vecs * 8 + i]);
@@ -78,13 +78,13 @@ __global__ void half_vectors(const __half* self, const __half* other, __half* ou
 }
 // [half_vectors]
 
-// A thread for every `values` elements.
+// The number of blocks with one thread for every `values` elements.
 unsigned blocks_for_all(const LadderProblem& problem, int64_t values) {
   return static_cast<unsigned>(ceil_div(problem.size, kThreads * values));
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a SM, or fewer where each
-// thread would not have `values`.
+// As many blocks as fit on the GPU at once (2048 threads per SM), or fewer if some threads would
+// have fewer than `values` elements.
 unsigned blocks_to_fill(const LadderProblem& problem, int64_t values) {
   return static_cast<unsigned>(
       min(ceil_div(problem.size, kThreads * values), int64_t{problem.sms} * (2048 / kThreads)));

@@ -26,7 +26,7 @@ Tensor mul_cuda(const Tensor& self, const Tensor& other, int64_t step) {
   if (is_production("mul", step)) return gpuopt::mul(self, other);
   const char* name = kLadder[step].name;
   const std::string_view known = name;
-  // Zero-dimensional CPU tensors are for the production operator alone.
+  // Only the production operator accepts zero-dimensional CPU tensors.
   TORCH_CHECK(other.device() == self.device(),
               "gpuopt_ladder::mul: other must be on the device of self: expected ", self.device(),
               ", got ", other.device());

@@ -1,5 +1,5 @@
-// The steps of index_add_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
-// step.
+// The steps of index_add_ladder.h. docs/ladder shows the code of a step between two equal marks in
+// brackets.
 #include "common/atomic.cuh"
 #include "common/index.h"
 #include "index_add/index_add_ladder.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The row of self that an entry names. One out of range ends the kernel, as in ATen.
+// The row of self that an entry names. A row out of range fails a device assertion, as in ATen.
 __device__ __forceinline__ int64_t row_of(const Index& index, int64_t entry) {
   const int64_t row[] = {static_cast<const int64_t*>(index.values)[entry]};
   index.check(1, row);
@@ -75,9 +75,9 @@ __global__ void vector_reductions(T* self, const T* source, Index index, int64_t
 // [vector_reductions]
 
 // [sorted_segments]
-// A warp for each sorted entry: of those that name one row the first takes all, and the others have
-// nothing to do. Entries of a row are in the order of their positions. The sort has checked the
-// index.
+// One warp per sorted entry. The warp of a row's first entry adds all entries of the row; the other
+// warps of the row return. Entries of one row are in the order of their positions. The sort has
+// checked the index.
 template <typename T>
 __global__ void sorted_segments(T* self, const T* source, SortedIndex sorted, int64_t width,
                                 int64_t entries) {
@@ -98,7 +98,7 @@ __global__ void sorted_segments(T* self, const T* source, SortedIndex sorted, in
 }
 // [sorted_segments]
 
-// What a launcher is called with.
+// The arguments of a launcher.
 struct Call {
   const LadderProblem& problem;
   const Device& device;
@@ -108,7 +108,7 @@ struct Call {
 
 Index make_index(const LadderProblem& problem) { return {problem.index, true, 1, problem.rows}; }
 
-// A thread for every `together` values of source, as units of type Unit.
+// Launches one thread for every `together` values of source. The kernel reads source as Units.
 template <typename T, typename Unit>
 cudaError_t launch_atomic(void (*kernel)(T*, const Unit*, Index, int64_t, int64_t), int together,
                           const Call& call) {
@@ -121,8 +121,8 @@ cudaError_t launch_atomic(void (*kernel)(T*, const Unit*, Index, int64_t, int64_
   return cudaGetLastError();
 }
 
-// Positions that are sorted with their rows leave bits for 2^30 of them: more entries are added in
-// parts.
+// A sorted entry holds a row and a position in 64 bits, so at most 2^30 entries are sorted at once.
+// More entries are added in several passes.
 template <typename T>
 cudaError_t launch_sorted(const Call& call) {
   const LadderProblem& problem = call.problem;

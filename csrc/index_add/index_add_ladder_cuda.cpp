@@ -32,7 +32,7 @@ void check_dtypes(std::string_view step, const Tensor& self) {
   }
 }
 
-// Rows of whole pairs, at addresses of pairs.
+// half2_pairs needs rows of an even number of values, aligned to 4 bytes.
 void check_pairs(const char* step, NamedTensor rows) {
   const auto address = reinterpret_cast<uintptr_t>(rows.tensor.const_data_ptr());
   TORCH_CHECK(rows.tensor.size(1) % 2 == 0, kFullName, ", step ", step, ": ", rows.name,
@@ -42,7 +42,7 @@ void check_pairs(const char* step, NamedTensor rows) {
               " bytes behind one");
 }
 
-// Rows of whole vectors, at addresses of vectors.
+// vector_reductions needs rows of whole 16-byte vectors, aligned to 16 bytes.
 void check_vecs(const char* step, NamedTensor rows) {
   const int64_t bytes = rows.tensor.size(1) * rows.tensor.element_size();
   TORCH_CHECK(bytes % kAccessBytes == 0, kFullName, ", step ", step, ": ", rows.name,

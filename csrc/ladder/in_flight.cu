@@ -1,4 +1,4 @@
-// The kernel of in_flight.h. A mark in brackets begins and ends what docs/ladder shows.
+// The kernel of in_flight.h. docs/ladder shows the code between two equal marks in brackets.
 #include "common/vec.cuh"
 #include "ladder/in_flight.h"
 
@@ -6,7 +6,7 @@ namespace gpuopt::in_flight {
 namespace {
 
 // [copy_in_flight]
-// All loads of a turn are issued before the first store, which waits for the first of them.
+// An iteration issues all its loads before its first store, which waits for the first load.
 template <typename Word, int kLoads>
 __global__ void copy_kernel(const Word* from, Word* to, int64_t words) {
   const int64_t threads = int64_t{gridDim.x} * blockDim.x;
@@ -25,7 +25,7 @@ __global__ void copy_kernel(const Word* from, Word* to, int64_t words) {
 template <typename Word, int kLoads>
 cudaError_t launch(const void* from, void* to, int64_t bytes, int warps, int sms,
                    cudaStream_t stream) {
-  constexpr int kMostWarps = 8;  // of a block
+  constexpr int kMostWarps = 8;  // per block
   const int block_warps = warps < kMostWarps ? warps : kMostWarps;
   const auto blocks = static_cast<unsigned>(sms * (warps / block_warps));
   const int threads = 32 * block_warps;
@@ -49,7 +49,7 @@ cudaError_t launch_loads(const void* from, void* to, int64_t bytes, const Shape&
   }
 }
 
-// The last bytes that are no whole word.
+// Copies the last bytes, which are less than an access.
 __global__ void copy_bytes(const char* from, char* to) { to[threadIdx.x] = from[threadIdx.x]; }
 
 }  // namespace

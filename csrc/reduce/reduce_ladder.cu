@@ -1,5 +1,5 @@
-// The steps of reduce_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
-// step.
+// The steps of reduce_ladder.h. docs/ladder shows the code of a step between two equal marks in
+// brackets.
 #include <cmath>
 
 #include "common/index.h"
@@ -18,10 +18,10 @@ struct Sum {
 
 struct Max {
   static constexpr float kIdentity = -INFINITY;
-  // NaN stays, whichever of the two it is.
+  // The result is NaN if either operand is.
   __device__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
-  // Bits of numbers are in order as signed integers, but backwards where they are negative. A
-  // positive NaN is above all.
+  // The bits of non-negative floats are in order as signed integers. The bits of negative floats
+  // are in reverse order as unsigned integers. A positive NaN is above all numbers.
   static __device__ void atomic(float* to, float value) {
     const int bits = value != value ? 0x7fffffff : __float_as_int(value);
     if (bits >= 0) {
@@ -103,8 +103,7 @@ __global__ void first_add_on_load(const float* in, int64_t size, float* out) {
 // [first_add_on_load]
 
 // [last_warp_unrolled]
-// For the lanes of the first warp. Between what one reads and another writes they wait for each
-// other.
+// Called by the first warp, which synchronises between every read and the next write.
 template <typename Op>
 __device__ void combine_last_64(float* values) {
   const unsigned own = threadIdx.x;
@@ -133,7 +132,7 @@ __global__ void last_warp_unrolled(const float* in, int64_t size, float* out) {
 // [last_warp_unrolled]
 
 // [completely_unrolled]
-// Leaves what kBlock values come to in values[0].
+// Reduces kBlock values to values[0].
 template <typename Op, unsigned kBlock>
 __device__ void combine(float* values) {
   const unsigned own = threadIdx.x;
@@ -182,10 +181,10 @@ __device__ float combine_warp(float value) {
   for (unsigned apart = 16; apart > 0; apart /= 2) {
     value = Op()(value, __shfl_down_sync(0xffffffffu, value, apart));
   }
-  return value;  // of the first lane
+  return value;  // complete in lane 0
 }
 
-// What the block's values come to, in its first thread.
+// Reduces `value` over the block. The result is complete in thread 0.
 template <typename Op>
 __device__ float combine_block(float value) {
   __shared__ float of_warps[kThreads / 32];
@@ -258,7 +257,7 @@ __global__ void last_block_ticket(const float* in, int64_t size, float* partial,
 
 using Kernel = void (*)(const float*, int64_t, float*);
 
-// A block makes one value of `block_values`: launches until one is left.
+// A block reduces `block_values` values to one. Launches until one value is left.
 cudaError_t launch_tree(Kernel kernel, int64_t block_values, const LadderProblem& problem,
                         Workspace& workspace, cudaStream_t stream) {
   const float* in = problem.in;
@@ -273,15 +272,15 @@ cudaError_t launch_tree(Kernel kernel, int64_t block_values, const LadderProblem
   }
 }
 
-// As many blocks as are on the GPU at a time, of 2048 threads a SM, or fewer where each
-// thread would not have `values`.
+// As many blocks as fit on the GPU at once (2048 threads per SM), or fewer if some threads would
+// have fewer than `values` elements.
 unsigned blocks_to_fill(const LadderProblem& problem, int64_t values) {
   const int64_t needed = ceil_div(problem.size, kThreads * values);
   return static_cast<unsigned>(
       min(max(needed, int64_t{1}), int64_t{problem.sms} * (2048 / kThreads)));
 }
 
-// A launch for all values and one of a single block for what its blocks leave.
+// One launch for all values, and one of a single block for the partial results.
 cudaError_t launch_two(Kernel kernel, int64_t values, const LadderProblem& problem,
                        Workspace& workspace, cudaStream_t stream) {
   const unsigned blocks = blocks_to_fill(problem, values);

@@ -1,6 +1,6 @@
-// The optimisation ladder of reductions: the sum or the largest of all values. Steps 0 to 6 are
-// those of Mark Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA, 2007), as they have to be
-// written for today's GPUs.
+// The optimisation ladder of reductions: the sum or the maximum of all values. Steps 0 to 6 are the
+// kernels of Mark Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA, 2007), written as
+// today's GPUs need them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,38 +16,40 @@ namespace gpuopt::reduce {
 
 inline constexpr LadderStep kLadder[] = {
     {"interleaved_modulo",
-     "a block of threads adds pairs in shared memory, then pairs of pairs: who has work is found "
-     "by "
-     "a remainder, so that idle threads are in every warp"},
+     "a block of threads combines pairs in shared memory, then pairs of pairs. A remainder tells "
+     "which threads have work, so every warp has idle threads"},
     {"interleaved_strided",
-     "the first threads of a block have all the work: whole warps become idle, but words that a "
-     "warp "
-     "reads lie in the same banks of shared memory"},
+     "the first threads of a block have all the work, so whole warps become idle. But the words "
+     "that a warp reads lie in the same banks of shared memory"},
     {"sequential",
-     "partners are half of the values apart: neighbouring threads read neighbouring words, of "
-     "different banks"},
+     "the two values of a pair are half of all values apart. Neighbouring threads read "
+     "neighbouring words, in different banks"},
     {"first_add_on_load",
-     "a thread loads two values and adds them: half of the threads had no work but a load"},
+     "each thread loads two values and combines them. In step sequential, half of the threads "
+     "only load"},
     {"last_warp_unrolled",
-     "the last 64 values are one warp's, which waits for its own lanes alone and needs no loop"},
+     "one warp combines the last 64 values. It needs no loop, and synchronises itself alone"},
     {"completely_unrolled",
-     "the number of threads is a template argument: no loop is left, and no index is computed"},
+     "the number of threads is a template argument, so no loop is left and no index is computed"},
     {"grid_stride",
-     "a grid that fills the GPU once takes all values, many a thread, in registers: two launches "
-     "instead of a tree of them"},
+     "a grid that fills the GPU once. Each thread combines many values in a register, so two "
+     "launches replace a tree of them"},
     {"warp_shuffle",
-     "lanes exchange registers: shared memory and barriers are left for one value a warp"},
-    {"vectors", "16 bytes a load: a quarter of the loads, and four times the bytes in flight"},
+     "the threads of a warp exchange registers. Shared memory and barriers are left for one value "
+     "per warp"},
+    {"vectors",
+     "16 bytes per load. That is a quarter of the loads, and four times the bytes in flight"},
     {"float_atomic",
-     "blocks add what they have to the result by an atomic operation instead of a second launch; "
-     "in any order, so sums are not repeatable",
+     "blocks add their sums to the result with an atomic operation instead of a second launch. "
+     "The order varies, so sums are not repeatable",
      /*repeatable=*/false},
     {"last_block_ticket",
-     "the block that comes last, as an atomic counter tells it, adds what all have left, in order"},
+     "the last block to finish combines the partial results of all blocks, in order. An atomic "
+     "counter tells it that it is the last"},
     {"production", "gpuopt::reduce_sum and reduce_max, see csrc/reduce/README.md"},
 };
 
-// The same steps, but the largest value is exact in any order.
+// The steps of reduce_max. A maximum is exact in any order, so all of them are repeatable.
 struct MaxLadder {
   LadderStep steps[sizeof(kLadder) / sizeof(kLadder[0])];
 };
@@ -57,8 +59,8 @@ constexpr MaxLadder max_ladder() {
     ladder.steps[i] = kLadder[i];
     if (!kLadder[i].repeatable) {
       ladder.steps[i] = {kLadder[i].name,
-                         "blocks change the result to the larger of it and what they have by an "
-                         "atomic operation instead of a second launch"};
+                         "blocks combine their maxima with the result by an atomic operation "
+                         "instead of a second launch"};
     }
   }
   return ladder;
@@ -72,11 +74,11 @@ struct LadderProblem {
   int sms = 1;
 };
 
-// One value of f32 from `size` ones, by any step but the last. An empty sum is 0, and the largest
-// of no values -inf. From "vectors" on `in` must be aligned to 16 bytes.
+// Reduces `size` values of f32 to one by any step except the last. The sum of no values is 0. From
+// "vectors" on, `in` must be aligned to 16 bytes.
 GPUOPT_EXPORT cudaError_t ladder_sum(int step, const LadderProblem& problem, Workspace& workspace,
                                      cudaStream_t stream);
-// NaN if any of them is.
+// The same for the maximum. It is NaN if any value is, and -inf if there are no values.
 GPUOPT_EXPORT cudaError_t ladder_max(int step, const LadderProblem& problem, Workspace& workspace,
                                      cudaStream_t stream);
 

@@ -42,7 +42,7 @@ Tensor reduce_sum_cuda(const Tensor& self, int64_t step) {
 
 Tensor reduce_max_cuda(const Tensor& self, int64_t step) {
   check_step("reduce_max", step);
-  // No step knows the largest of no values: the production operator's error says so.
+  // The maximum of no values is an error. The production operator raises it for all steps.
   if (is_production("reduce_max", step) || self.numel() == 0) return reduce_max(self);
   return climb("reduce_max", ladder_max, self, step);
 }

@@ -1,5 +1,5 @@
-// The steps of transpose_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
-// step.
+// The steps of transpose_ladder.h. docs/ladder shows the code of a step between two equal marks in
+// brackets.
 #include "common/index.h"
 #include "common/vec.cuh"
 #include "transpose/transpose_ladder.h"
@@ -28,9 +28,9 @@ __global__ void write_coalesced(const float* in, float* out, int64_t rows, int64
 // [write_coalesced]
 
 // [shared_tile]
-// A warp has a row of the tile, and takes the row 8 below next.
+// Transposes the block's tile of 32 x 32. Each of the 8 warps moves every eighth row.
 template <int kPitch>
-__device__ void iteration(const float* in, float* out, int64_t rows, int64_t columns) {
+__device__ void transpose_tile(const float* in, float* out, int64_t rows, int64_t columns) {
   __shared__ float tile[32][kPitch];
   const int64_t tiles = (columns + 31) / 32;
   const int64_t i0 = blockIdx.x / tiles * 32, j0 = blockIdx.x % tiles * 32;
@@ -47,20 +47,26 @@ __device__ void iteration(const float* in, float* out, int64_t rows, int64_t col
 }
 
 __global__ void shared_tile(const float* in, float* out, int64_t rows, int64_t columns) {
-  iteration<32>(in, out, rows, columns);
+  transpose_tile<32>(in, out, rows, columns);
 }
 // [shared_tile]
 
 // [padded_tile]
 __global__ void padded_tile(const float* in, float* out, int64_t rows, int64_t columns) {
-  iteration<33>(in, out, rows, columns);
+  transpose_tile<33>(in, out, rows, columns);
 }
 // [padded_tile]
 
 // [vectors]
-// Row i of the tile begins at vector 16 * i + i / 4. Lanes p, of eight vectors of an output row,
-// read rows 4 * p + e: 65 vectors apart, which are eight different groups of four banks, and the
-// four output rows of a warp are the banks of a group.
+// Row i of the tile begins at vector 16 * i + i / 4: a gap of one vector after every four rows.
+//
+// A warp stores 8 vectors (p = 0 ... 7) of each of 4 output rows (c = 0 ... 3). Output rows are
+// columns of the tile. For vector p a thread reads a value from each of rows 4 * p to 4 * p + 3.
+// Row 4 * p begins at vector 65 * p, so in one load thread (p, c) reads bank
+//
+//   (4 * 65 * p + c + constant) % 32 = (4 * p + c + constant) % 32
+//
+// and the 32 threads read 32 different banks.
 __global__ void vectors(const float* in, float* out, int64_t rows, int64_t columns) {
   __shared__ float4 tile[64 * 16 + 16];
   const int64_t tiles = (columns + 63) / 64;
@@ -79,7 +85,7 @@ __global__ void vectors(const float* in, float* out, int64_t rows, int64_t colum
     const int64_t i = i0 + vec * 4, j = j0 + column;
     if (i >= rows || j >= columns) continue;
     const float* first = values + 4 * (vec * 65) + column;
-    // The compiler would take an assignment of a float4 apart into four stores.
+    // The compiler would split the assignment of a float4 into four stores.
     store_whole(out + j * rows + i, Vec<float, 4>{first[0], first[64], first[128], first[192]});
   }
 }

@@ -1,5 +1,5 @@
-// The steps of upsample_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
-// step. Forward steps move bits, whichever type they are of.
+// The steps of upsample_ladder.h. docs/ladder shows the code of a step between two equal marks in
+// brackets. Forward steps copy bits, so types of one size share a kernel.
 #include "common/index.h"
 #include "common/vec.cuh"
 #include "upsample/upsample_ladder.h"
@@ -21,7 +21,7 @@ __global__ void one_an_output(const T* in, T* out, int64_t planes, Axis height, 
 // [one_an_output]
 
 // [hoisted]
-constexpr int kPlanes = 8;  // of a thread
+constexpr int kPlanes = 8;  // per thread
 
 template <typename T>
 __global__ void hoisted(const T* in, T* out, int64_t planes, Axis height, Axis width) {
@@ -39,8 +39,8 @@ __global__ void hoisted(const T* in, T* out, int64_t planes, Axis height, Axis w
 // [hoisted]
 
 // [vectors_2x]
-// kInputs divides the width, so that every vector lies in one row and is aligned: half of a vector,
-// or less for other widths.
+// A thread loads kInputs values: half of a 16-byte vector, or less if that does not divide the
+// width. So every vector lies in one row and is aligned.
 template <typename T, int kInputs>
 __global__ void vectors_2x(const T* in, T* out, int64_t rows, int64_t width) {
   const int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kInputs;
@@ -57,7 +57,7 @@ __global__ void vectors_2x(const T* in, T* out, int64_t rows, int64_t width) {
 // [vectors_2x]
 
 // [atomics]
-// In global memory the operation takes subnormal numbers for 0 (PTX ISA, "red").
+// In global memory the atomic addition treats subnormal numbers as 0 (PTX ISA, "red").
 __global__ void atomics(const float* grad_output, float* grad_input, int64_t planes, Axis height,
                         Axis width) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -78,7 +78,7 @@ __global__ void gather(const float* grad_output, float* grad_input, int64_t plan
   const int y = static_cast<int>(row % height.in), x = static_cast<int>(i % width.in);
   const int top = first_copy_of(height, y), bottom = first_copy_of(height, y + 1);
   const int left = first_copy_of(width, x), right = first_copy_of(width, x + 1);
-  float sum = 0;  // what pixels without copies get
+  float sum = 0;  // the result of a pixel without copies
   for (int out_y = top; out_y < bottom; ++out_y) {
     const float* out_row = grad_output + (plane * height.out + out_y) * width.out;
     for (int out_x = left; out_x < right; ++out_x) sum += out_row[out_x];
@@ -88,8 +88,8 @@ __global__ void gather(const float* grad_output, float* grad_input, int64_t plan
 // [gather]
 
 // [gather_2x]
-// kPixels divides the width, so that every vector lies in one row and is aligned: 2, or 1 for odd
-// widths.
+// A thread computes kPixels pixels: 2, or 1 if the width is odd. So every vector lies in one row
+// and is aligned.
 template <int kPixels>
 __global__ void gather_2x(const float* grad_output, float* grad_input, int64_t rows,
                           int64_t width) {

@@ -25,8 +25,8 @@ LadderProblem make_problem(const Tensor& from, const Sizes& sizes) {
   return problem;
 }
 
-// What the steps for twice the size take. On longer sides float32 doesn't make o / 2 of every
-// output pixel o.
+// Checks the limits of the steps for twice the size. On sides of 2^21 pixels or more, float32 does
+// not give o / 2 for every output pixel o.
 void check_2x(const char* op, const char* step, const char* name, const Tensor& tensor,
               const LadderProblem& problem) {
   const Axis &height = problem.height, &width = problem.width;

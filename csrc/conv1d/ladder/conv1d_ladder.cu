@@ -1,5 +1,5 @@
-// The steps of conv1d_ladder.h. A mark in brackets begins and ends what docs/ladder shows of a
-// step.
+// The steps of conv1d_ladder.h. docs/ladder shows the code of a step between two equal marks in
+// brackets.
 #include "common/index.h"
 #include "common/vec.cuh"
 #include "conv1d/ladder/conv1d_ladder.h"
@@ -9,12 +9,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The tiles that each row is cut into, and which one is that of a launch's first block.
+// How rows are split into tiles. A block computes a tile.
 struct Tiles {
-  int64_t of_row, first;
+  int64_t of_row, first;  // tiles of a row; the tile of the launch's first block
 };
 
-// A block's tile: its row, and the position in it of the tile's first value.
+// The tile of a block: its row of the input and of the output, and its first position in the row.
 struct Tile {
   const float* in;
   float* out;
@@ -27,7 +27,8 @@ __device__ Tile own_tile(const LadderProblem& problem, const Tiles& tiles, int o
           (tile - row * tiles.of_row) * outputs};
 }
 
-// Beside a row are zeros. They are multiplied as any value, as by the production operator.
+// Beyond the ends of a row are zeros. They are multiplied like any value, as in the production
+// operator.
 __device__ float value_at(const float* row, int64_t position, int64_t size) {
   return position >= 0 && position < size ? row[position] : 0.f;
 }
@@ -99,9 +100,9 @@ __global__ void cached_halo(LadderProblem problem, Tiles tiles) {
 // [cached_halo]
 
 // [register_window]
-constexpr int kOutputs = 8;  // of a thread
+constexpr int kOutputs = 8;  // per thread
 
-// The values from `position` on, whose address is a multiple of 16 bytes.
+// Loads the four values at `position`, whose address is a multiple of 16 bytes.
 __device__ void load_four(float* to, const float* row, int64_t position, int64_t size) {
   if (position >= 0 && position + 4 <= size) {
     const Vec<float, 4> vec = load_vec<float, 4>(row + position);
@@ -113,9 +114,11 @@ __device__ void load_four(float* to, const float* row, int64_t position, int64_t
   }
 }
 
-// Four taps at a time, and four values that are loaded before the taps come to them. At `position`
-// a vector begins, and kSkipped values after it those under the first tap: a template argument, as
-// a variable can't index registers.
+// Adds four taps per iteration. The window holds 16 neighbouring values of the row: an iteration
+// first loads the last four, and at its end shifts the window by four.
+//
+// An aligned vector begins at `position`. The value under the first tap is the one kSkipped values
+// after it. kSkipped is a template argument, because a variable can't index registers.
 template <int kSkipped>
 __device__ void slide(float (&sums)[kOutputs], const float* row, int64_t position, int64_t size,
                       int taps) {
@@ -126,7 +129,7 @@ __device__ void slide(float (&sums)[kOutputs], const float* row, int64_t positio
     load_four(window + kOutputs + 4, row, position + k + kOutputs + 4, size);
 #pragma unroll
     for (int next = 0; next < 4; ++next) {
-      if (k + next < taps) {  // never a tap of 0 instead, which infinite values would make NaN
+      if (k + next < taps) {  // not a tap of 0 instead: times infinity it is NaN
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) {
           sums[i] += constant_weight[k + next] * window[kSkipped + next + i];
@@ -143,8 +146,8 @@ __global__ void register_window(LadderProblem problem, Tiles tiles) {
   const int64_t position = tile.begin + threadIdx.x * kOutputs;
   if (position >= problem.size) return;
   const int taps = static_cast<int>(problem.taps);
-  // Rows may begin anywhere: the vectors that hold the window's values are the same for all of a
-  // row's threads.
+  // A row may begin at any address. The first value of the window lies `skipped` values after an
+  // aligned vector's begin, for all threads of a row.
   const auto skipped =
       static_cast<unsigned>(reinterpret_cast<uintptr_t>(tile.in) / sizeof(float) - taps / 2) % 4;
   const int64_t first = position - taps / 2 - skipped;

@@ -1,5 +1,5 @@
-// gpuopt_ladder::conv1d_paths and conv1d_path: every path can be measured beside the one that is
-// chosen.
+// gpuopt_ladder::conv1d_paths and conv1d_path. With them one can measure every path that supports a
+// problem beside the path that conv1d chooses.
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
@@ -43,9 +43,11 @@ std::string conv1d_paths(const at::Tensor& input, const at::Tensor& weight,
   return lines.str();
 }
 
-// `what` is "output", "grad_input" or "grad_weight". conv1d_paths returns the name of the chosen
-// path; then a line for each path that supports the problem: its name, its cost in microseconds,
-// and the terms that this is made of. conv1d_path computes with the path of that name.
+// `what` is "output", "grad_input" or "grad_weight".
+//
+// conv1d_paths returns lines. The first is the name of the path that conv1d chooses. Then comes a
+// line for each path that supports the problem: its name, its cost in microseconds, and the terms
+// of that cost. conv1d_path computes the result with the path of the given name.
 TORCH_LIBRARY_FRAGMENT(gpuopt_ladder, m) {
   m.def(
       "conv1d_paths(Tensor input, Tensor weight, Tensor? bias, Tensor? grad_output, int stride, "
