@@ -88,7 +88,7 @@ def planted(fault: Fault) -> Iterator[None]:
         yield
     finally:
         fault.path.write_text(text)
-        if not fault.is_built:  # No object was compiled from the fault, so the file's old time is right for a later build.
+        if not fault.is_built:  # no object was compiled from the fault, so a later build may see the old time
             os.utime(fault.path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 

@@ -125,7 +125,7 @@ def make_wheel(minors: list[str]) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.wheel", description=__doc__.partition("\n")[0])
-    parser.add_argument("--torch", nargs="+", choices=MINORS, default=MINORS, help="the minor versions of torch to support")
+    parser.add_argument("--torch", nargs="+", choices=MINORS, default=MINORS, help="minor versions of torch to support")
     try:
         wheel = make_wheel(parser.parse_args().torch)
     except BuildError as error:
