@@ -33,8 +33,8 @@ CHOSEN = {
         "misaligned out= 2^26": "all operands misaligned by one value, 2^26",
     },
     ("reduce", "sum", "reduce_sum"): {
-        "2^20": "all of 2^20 values",
-        "2^28": "all of 2^28 values",
+        "2^20": "all 2^20 values",
+        "2^28": "all 2^28 values",
         "(32768,1024) dim 1": "(32768,1024) dim 1",
         "(32768,1024) dim 0": "(32768,1024) dim 0",
         "(1048576,32) dim 1": "(1048576,32) dim 1",
@@ -43,16 +43,16 @@ CHOSEN = {
     ("reduce", "mean", "reduce_mean"): {"NHWC dim (0,2,3)": "(64,256,56,56) channels_last dim (0,2,3)"},
     ("upsample", "nearest2d", "upsample_nearest2d"): {
         "(8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128)",
-        "CL (8,256,64,64)->(128,128)": "the same, channels_last",
+        "CL (8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128), channels_last",
         "(16,64,100,100)->(237,181)": "(16,64,100,100) to (237,181)",
     },
-    ("nearest2d-backward", "nearest2d-backward", "its backward"): {
+    ("nearest2d-backward", "nearest2d-backward", "upsample_nearest2d_backward"): {
         "(8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128)",
         "(16,64,100,100)->(237,181)": "(16,64,100,100) to (237,181)",
     },
     ("index_add", "index_add-fast", "index_add"): {
         "(169343,128)+=(2^20,128) uniform": "(169343,128) += (2^20,128), uniform",
-        "(169343,128)+=(2^20,128) Zipf 1.1": "the same, Zipf-distributed",
+        "(169343,128)+=(2^20,128) Zipf 1.1": "(169343,128) += (2^20,128), Zipf-distributed",
         "(50257,1024)+=(16384,1024) uniform": "(50257,1024) += (16384,1024), uniform",
         "(1024)+=(2^24) uniform": "(1024) += (2^24), uniform",
     },

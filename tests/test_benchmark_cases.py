@@ -42,7 +42,7 @@ def test_distinct_bytes(tensor, expected):
         ("mul 2^28 f32", 2 << 30, 1 << 30),
         ("mul NCHW*C bf16", 64 * 256 * 56 * 56 * 2 + 256 * 2, 64 * 256 * 56 * 56 * 2),
         ("mul misaligned out= 2^26 f32", 2 << 28, 1 << 28),
-        ("mul in-position 2^25 bf16", 2 << 26, 1 << 26),
+        ("mul in-place 2^25 bf16", 2 << 26, 1 << 26),
         ("mul bf16*f32 2^25 bf16", (2 + 4) << 25, 4 << 25),
         ("mul x[:, ::2]*y f32", 2 * 8192 * 4096 * 4, 8192 * 4096 * 4),
         ("fma 2^25 bf16", 3 << 26, 1 << 26),
