@@ -1,8 +1,8 @@
-# Everything runs in an environment that `make` sets up by itself: .venv, with the pinned torch.
-#   make TORCH=2.15.0 test             another torch, in its own environment
-#   make PYTHON=/usr/bin/python3 test  an environment you have; nothing is installed into it
-#   make test ARGS="-k mul"            arguments for pytest, python -m benchmarks or python -m examples
-#   make test ARGS=-n0                 tests in one process; the default is one per core, at most 4
+# Every target runs in .venv, which `make` sets up with the pinned torch.
+#   make TORCH=2.15.0 test             use another torch, in an environment of its own
+#   make PYTHON=/usr/bin/python3 test  use your own environment; nothing is installed into it
+#   make test ARGS="-k mul"            pass arguments to pytest, python -m benchmarks or python -m examples
+#   make test ARGS=-n0                 run tests in one process; the default is one per core, at most 4
 DEFAULT_TORCH := 2.11.0
 TORCH ?= $(DEFAULT_TORCH)
 ARGS ?=
@@ -18,8 +18,8 @@ endif
 build = $(python) -m tools.native_build
 has_gpu = $(python) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"
 
-# What may differ between versions of torch: registration, Meta kernels, autograd, functorch, compilation, and how the library is
-# found. Values, plans and emulated kernels are the same for every version.
+# Tests whose result may depend on the version of torch: registration, Meta kernels, autograd, functorch, compilation, and how the
+# library is found. Values, plans and emulated kernels are the same for every version.
 version_tests := $(addprefix tests/contract/test_,$(addsuffix .py,registration errors meta opcheck autograd autocast functorch \
 	inplace_out compile export)) $(addprefix tests/test_,$(addsuffix .py,info numbers conv1d_corners elementwise_random)) \
 	$(addprefix --deselect=tests/contract/test_inplace_out.py::test_,inplace_values out_values)
@@ -29,17 +29,17 @@ version_tests := $(addprefix tests/contract/test_,$(addsuffix .py,registration e
 help:
 	@echo "make demo           set up, build, and run the operators on real input"
 	@echo "make test           set up, build, and run every test that this machine can run"
-	@echo "make test-torch     set up, build, and run the tests that may differ between versions of torch"
+	@echo "make test-torch     set up, build, and run the tests that depend on the version of torch"
 	@echo "make bench          measure every operator beside its peers (needs a GPU)"
 	@echo "make ladder         measure every step of the optimisation ladders (needs a GPU)"
-	@echo "make build          set up and build the library for this machine's GPUs, else for 9.0"
+	@echo "make build          set up and build the library for this machine's GPUs, or for 9.0 without one"
 	@echo "make format         format the C++, CUDA and Python sources"
-	@echo "make check          see that they are formatted and pass the linter"
+	@echo "make check          check the format of all sources and run the linter"
 	@echo "make sanitize       run the tests marked sanitize under compute-sanitizer (needs a GPU)"
 	@echo "make wheel          make the wheel for every torch and GPU (23 minutes of one core)"
-	@echo "make wheel-check    check it, and install it beside the oldest and the newest torch"
-	@echo "make clean          remove what was built; environments stay"
-	@echo "The first lines of the Makefile tell about TORCH=, PYTHON= and ARGS=."
+	@echo "make wheel-check    check the wheel, and test it beside the oldest and the newest torch"
+	@echo "make clean          remove build products; environments stay"
+	@echo "The first lines of the Makefile explain TORCH=, PYTHON= and ARGS=."
 
 build:
 	@$(call set_up)

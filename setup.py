@@ -1,4 +1,4 @@
-"""Compiles the native library when pip or setup.py asks for an extension; pyproject.toml has the rest."""
+"""Compiles the native libraries for pip and setup.py. The metadata is in pyproject.toml."""
 
 import os
 import shutil
@@ -17,23 +17,23 @@ if int(setuptools.__version__.split(".")[0]) < 77:
         " pip install 'setuptools>=77,<82'."
     )
 
-from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402  (not there in older setuptools)
+from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402  (older setuptools lack it)
 from setuptools.command.build_py import build_py  # noqa: E402
 
 from tools import native_build, toolchain  # noqa: E402
 
-# Libraries that are built already, for a wheel that serves several versions of torch (tools/wheel.py).
+# tools/wheel.py sets this to a folder of finished libraries, to make one wheel for several versions of torch.
 RELEASE = os.environ.get("GPUOPT_RELEASE_LIBRARIES")
 
 
 class BuildNative(build_ext):
-    """Compiles with ninja and puts the library where the package is built or, in place, into the source tree."""
+    """Compiles with ninja. Puts the libraries into the package that is built, or into the source tree (--inplace)."""
 
     def run(self) -> None:
         folder = native_build.INSTALLED
         if not (self.inplace or self.editable_mode):
             folder = Path(self.build_lib, "torch_ops", "lib")
-            shutil.rmtree(folder, ignore_errors=True)  # of another torch, from an earlier build
+            shutil.rmtree(folder, ignore_errors=True)  # an earlier build may have been for another torch
         try:
             if RELEASE:
                 shutil.copytree(RELEASE, folder)
@@ -50,11 +50,11 @@ class BuildNative(build_ext):
 
 
 class BuildPython(build_py):
-    """Of the tools a package holds those that torch_ops.build needs."""
+    """Puts only the tools that torch_ops.build needs into the package."""
 
     def run(self) -> None:
         if not self.editable_mode:
-            shutil.rmtree(self.build_lib, ignore_errors=True)  # files of an earlier build that are no more
+            shutil.rmtree(self.build_lib, ignore_errors=True)  # may hold files that have been deleted from the sources
         super().run()
 
     def find_package_modules(self, package, package_dir):
@@ -64,7 +64,7 @@ class BuildPython(build_py):
 
 
 class Wheel(bdist_wheel):
-    """One wheel serves every Python: the library has no Python ABI."""
+    """Tags the wheel for every Python: the libraries do not use Python's ABI."""
 
     def get_tag(self) -> tuple[str, str, str]:
         return ("py3", "none", super().get_tag()[2])
@@ -76,7 +76,7 @@ class Distribution(setuptools.Distribution):
 
 
 def requirements() -> list[str]:
-    """torch of the minor version that the library is compiled for; for a release, of any that is new enough."""
+    """The minor version of torch that the library is compiled for. A release accepts any version from the oldest on."""
     if RELEASE:
         return [f"torch>={'.'.join(map(str, toolchain.OLDEST_TORCH))}"]
     try:

@@ -1,6 +1,6 @@
 """Benchmarks of gpuopt: ``python -m benchmarks --help``.
 
-One file a room, ``bench_<room>.py``, found by its name: it lists cases (``room.Case``), how each contender computes
-them (``room.Call``) and which peers apply (``peers.py``). Everything else is shared: ``timer.py`` takes times,
-``ceilings.py`` measures what the memory of this GPU can do, ``report.py`` and ``plots.py`` show the result.
+Each room has one file, ``bench_<room>.py``, which is found by its name. It lists the cases (``room.Case``), how each contender
+computes them (``room.Call``) and which peers apply (``peers.py``). All rooms share the other files: ``timer.py`` measures times,
+``ceilings.py`` measures the bandwidth of this GPU's memory, and ``report.py`` and ``plots.py`` show results.
 """

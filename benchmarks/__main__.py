@@ -2,14 +2,14 @@
 
     python -m benchmarks                 every room
     python -m benchmarks mul             one operator (or a room: elementwise)
-    python -m benchmarks sum max         several: here reduce without its sweep over shapes, sum-grid
-    python -m benchmarks --list          what there is
-    python -m benchmarks --quick         the headline cases, coarsely, in a minute or two
+    python -m benchmarks sum max         several operators (here two of reduce, without its sweep sum-grid)
+    python -m benchmarks --list          list rooms and operators
+    python -m benchmarks --quick         the headline cases with fewer samples, in a minute or two
     python -m benchmarks --plot-only benchmarks/results/nvidia-h200/elementwise.json
 
-Writes <room>.json and a picture for each operator into benchmarks/results/<gpu>/, and prints tables. A run of part of a room
-is named after that part (mul.json, elementwise.quick.json), so it never replaces a whole one. `python -m benchmarks.speed_docs` takes
-docs/speed.md and the README's table out of the results that are committed.
+Prints tables, and writes <room>.json and a plot of each operator into benchmarks/results/<gpu>/. A run of part of a room is named
+after that part (mul.json, elementwise.quick.json), so it never replaces the result of a whole room.
+`python -m benchmarks.speed_docs` writes docs/speed.md and the README's table from the committed results.
 Exit code: 1 if gpuopt failed or was wrong anywhere, 2 if nothing could be measured.
 """
 
@@ -31,7 +31,7 @@ from benchmarks.timer import DeviceTimer, call_times
 from benchmarks.traffic import traffic
 
 NO_GPU = "benchmarks: this machine has no CUDA device that PyTorch can use; nothing was measured."
-# A pipe has no width; the tables need about this much.
+# The width of the tables when the output is a pipe, which has no width of its own.
 PIPE_WIDTH = 180
 
 
@@ -81,7 +81,7 @@ def select(room: Room, args: argparse.Namespace) -> tuple[Case, ...]:
 
 
 def stem(room: Room, args: argparse.Namespace) -> str:
-    """The result's file name says what part of the room was run."""
+    """The name of the result's file, which tells what part of the room was run."""
     ops = selected_ops(room, args.names)
     name = room.name if ops == room.ops else "-".join(ops)
     return name + (".quick" if args.quick else "") + (".some" if args.cases else "")
@@ -111,7 +111,7 @@ def plot(result: dict, folder: Path, name: str, console: Console):
 
 
 def present(result: dict, folder: Path, name: str, console: Console):
-    """Tables on the console, pictures in the folder."""
+    """Prints the tables and writes the plots into the folder."""
     show(result, console)
     plot(result, folder, name, console)
 
@@ -126,7 +126,7 @@ def run_room(
     device: str = "cuda",
     present: Callable[[dict, Path, str, Console], None] = present,
 ) -> dict:
-    """Measure the cases of one room. The JSON is written after every step, so a stopped run keeps what it has."""
+    """Measures the cases of one room. The JSON is written after every case, so an interrupted run keeps its results."""
     calls = room.calls()
     setting = Setting(timer, device, tune=not args.quick)
     result = report.document(

@@ -1,7 +1,7 @@
-"""The simplest kernels that read, write, copy, and read two streams to write one (Triton).
+"""The simplest Triton kernels that read, write, copy, and read two streams to write one.
 
-A program moves one block of elements; sizes are multiples of the block, so nothing is masked. ``EVICT`` and ``CACHE``
-are Triton's hints for data that is used once.
+A program moves one block of elements. Sizes are multiples of the block, so no access is masked. ``EVICT`` and ``CACHE`` are
+Triton's hints for data that is used once.
 """
 
 import triton
@@ -13,7 +13,7 @@ def read(source, target, BLOCK: tl.constexpr, EVICT: tl.constexpr, CACHE: tl.con
     program = tl.program_id(0)
     offsets = program.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(source + offsets, eviction_policy=EVICT)
-    # One float for a block: enough to keep the loads alive, too little to count.
+    # Storing one float per block keeps the compiler from removing the loads, and adds almost no traffic.
     tl.store(target + program, tl.sum(values, axis=0), cache_modifier=CACHE)
 
 

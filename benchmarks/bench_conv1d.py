@@ -1,14 +1,21 @@
 """Cases of one-dimensional convolution, forward and backward (of input and weight), and of convolve.
 
-"dw" is depthwise, "CL" channels-last. ATen chooses among cuDNN's algorithms by measuring them, and multiplies float32 in TF32
-where cuDNN does, as torch allows by default. "cuDNN channels-last" gets copies of its operands that lie as (N, L, C); what it
-takes to make them is not counted. In cases of channels-last operands, ATen is that itself. "causal" is padded on the left alone,
-which ATen does by padding both ends and cutting the result.
+Names of cases: "dw" is depthwise, "CL" is channels-last, and "causal" is padded on the left only.
 
-The ops that end in "-sample" are random problems, depthwise and of one to eight channels a group, beside ATen alone: of those
-the worst are listed. Those that end in "-sample-small" have up to 2^20 values. Other ops that end in "-small" sweep over
-lengths so short that the launch decides. "convolve-taps" is a sweep over taps beside what convolve chooses from: a direct
-convolution ("gpuopt direct") and Fourier transforms. Name the other ops to leave these out.
+Peers:
+
+- ATen calls cuDNN, which measures its algorithms and chooses the fastest. Float32 may be multiplied in TF32, as torch allows by
+  default. ATen has no causal padding: it pads both ends and cuts the result.
+- "cuDNN channels-last" gets copies of its operands that lie as (N, L, C). The time of the copies is not counted. It is left out
+  where the operands are channels-last already, because ATen then does the same.
+
+Sweeps (name other ops on the command line to leave these out):
+
+- "-sample": random problems, depthwise or with one to eight channels per group, beside ATen alone. The worst are listed.
+- "-sample-small": random problems of up to 2^20 values.
+- "-small": lengths so short that the launch dominates the time.
+- "convolve-taps": the number of taps, beside the two ways that convolve chooses from: a direct convolution ("gpuopt direct") and
+  Fourier transforms.
 """
 
 import dataclasses
@@ -43,7 +50,7 @@ ENCODEC = Problem(16, 1, 120000, 7, 32, padding=3)
 
 
 def _cases(problem: Problem, *dtypes, ops=BOTH, layout: str = "", suffix: str = "", **options) -> list[Case]:
-    """``suffix``: of the op's name."""
+    """``suffix`` is appended to the name of the op."""
     peers = options.get("peers")
     twins = peers is None or CUDNN in peers
     name = " ".join(filter(None, (layout, problem.name)))
@@ -75,7 +82,7 @@ def _headline() -> list[Case]:
 def _further() -> list[Case]:
     problems = [
         one_channel(1 << 20, 255),
-        # As many values out as ATen makes before the cut, so that both do the same work.
+        # The output is as long as ATen's before its cut, so that both do the same work.
         dataclasses.replace(MAMBA, causal=False),
         depthwise(16, 512, 2048, 3, padding=16, dilation=16),
         depthwise(16, 512, 4096, 8, padding=4, stride=4),
@@ -87,7 +94,7 @@ def _further() -> list[Case]:
     ]
     cases = []
     for problem in problems:
-        # In f32 without Inductor: compiling takes far longer than all the rest.
+        # f32 is measured without Inductor, because compiling takes far longer than everything else.
         cases += _cases(problem, F32, peers=(CUDNN,)) + _cases(problem, BF16)
     for layout in ("misaligned", "cropped", "every second"):
         cases += _cases(MAMBA, F32, BF16, layout=layout, peers=())
@@ -101,7 +108,7 @@ SAMPLES = {"-sample": convolutions.sample(150), "-sample-small": convolutions.sa
 
 
 def _sample() -> list[Case]:
-    """The same problems forward and backward, of the three dtypes in turn."""
+    """Random problems, each measured forward and backward. Successive problems alternate between the three dtypes."""
     cases = []
     for op, (suffix, problems) in itertools.product(BOTH, SAMPLES.items()):
         for problem, dtype in zip(problems, itertools.cycle((F32, F32, BF16, BF16, F16, F16))):
@@ -113,7 +120,7 @@ def _sample() -> list[Case]:
 
 
 def _small() -> list[Case]:
-    """Curves of time against the length."""
+    """Sweeps of the time over the length."""
 
     def of_256_channels(length: int) -> Problem:
         return depthwise(1, 256, length, 4, padding=3, causal=True)
@@ -150,7 +157,7 @@ ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functio
 
 def _act(x, weight, bias, stride, padding, dilation, groups, activation):
     out = torch.conv1d(x, weight, bias, stride, padding[0], dilation, groups)
-    # As models do it: the cut first.
+    # Models cut the output before they apply the activation.
     out = out if padding[0] == padding[1] else out[..., : -(padding[0] - padding[1])]
     return ACTIVATIONS[activation](out)
 
@@ -162,7 +169,7 @@ def _act_reference(x, weight, bias, *rest):
 
 INDUCTOR_ACT = convolutions.inductor_of(_act)
 
-# ---------------------------------------------------------------- one step of a causal convolution
+# ---------------------------------------------------------------- causal_conv1d_update
 
 
 def _update_case(batch: int, channels: int, taps: int, dtype: torch.dtype) -> Case:
@@ -171,7 +178,7 @@ def _update_case(batch: int, channels: int, taps: int, dtype: torch.dtype) -> Ca
         return m(batch, channels), m(batch, channels, taps), m(channels, taps), m(channels)
 
     def moved() -> tuple[int, int]:
-        """The state is written as well."""
+        """(bytes read, bytes written). The state counts as written, too."""
         rows, size = batch * channels, dtype.itemsize
         return size * (rows * (1 + taps) + channels * (taps + 1)), size * rows * (1 + taps)
 
@@ -180,7 +187,7 @@ def _update_case(batch: int, channels: int, taps: int, dtype: torch.dtype) -> Ca
 
 
 def _update(x, state, weight, bias):
-    """As Mamba's code for one step has it."""
+    """The update as Mamba's generation code computes it with PyTorch."""
     state.copy_(torch.roll(state, -1, -1))
     state[:, :, -1] = x
     return functional.silu((state * weight).sum(-1) + bias)
@@ -238,7 +245,7 @@ MOST_PRODUCTS = 1 << 34
 
 
 def _taps() -> list[Case]:
-    """Where transforms overtake the direct sum."""
+    """A sweep that shows from how many taps on transforms are faster than the direct sum."""
     op, long, many = "convolve-taps", (1 << 20,), (256, 1 << 14)
     signals = [(op, shape, dtype) for shape, dtype in ((long, F32), (long, BF16), ((1 << 24,), F32), (many, F32))]
     signals += [(f"{op}-more", shape, dtype) for shape, dtype in ((long, F64), (many, BF16), ((1 << 16,), F32))]
@@ -255,7 +262,7 @@ def _taps() -> list[Case]:
 
 
 def _direct(call, case, setting):
-    """The convolution that convolve takes for few taps, whatever their number."""
+    """The direct convolution, which convolve uses for short filters only, for any number of taps."""
     import torch_ops
 
     def run(a, v, mode):
@@ -273,7 +280,10 @@ CONVOLVE_PEERS = (FFT, FFT_BLOCKS)
 
 
 def convolve_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Transforms lose a few units with every doubling of the length. Relative to all values together, as the error is."""
+    """The error limit of convolve: transforms lose a few ulp with every doubling of the length.
+
+    Like the error, it is relative to the norm of the result.
+    """
     return max(sum_limit(dtype, aten_error), 64 * torch.finfo(dtype).eps if dtype.itemsize > 2 else 0.0)
 
 
@@ -302,7 +312,7 @@ def _calls() -> dict[str, Call]:
         )
 
     def tensors(*args) -> tuple:
-        """What is read, without the copies for cuDNN."""
+        """The tensors that are read, without the copies for cuDNN."""
         return args[: next(place for place, arg in enumerate(args) if isinstance(arg, int))]
 
     forward = call(conv1d, convolutions.conv1d, convolutions.reference, reads=tensors)
@@ -328,7 +338,7 @@ def _calls() -> dict[str, Call]:
 
 
 def _tiny(device: str, requires_grad: bool) -> dict:
-    """The kernel takes less time than the call, so the call is what is measured."""
+    """Operands so small that the kernel takes less time than the call, which is therefore measured."""
     import torch_ops
 
     def make(*shape: int) -> torch.Tensor:
@@ -363,7 +373,7 @@ def _call_times() -> list[CallTime]:
         "gpuopt": "torch_ops.conv1d(x, w[..., :3], b, padding=1, groups=64)",
         "ATen": "torch.conv1d(x, w[..., :3], b, padding=1, groups=64)",
     }
-    # What of the call is the Python function, and what the dispatcher and the kernel.
+    # Without the Python function, what remains is the time of the dispatcher and the kernel's launch.
     bare = {
         "gpuopt, without its Python function": "gpuopt.conv1d.default(x, w[..., :3], b, [1], [1], [1], 64)",
     }

@@ -1,9 +1,12 @@
 """Cases of dot, vdot, dot_rows and dot_fast_atomic.
 
-ATen's dot is cuBLAS: cublasSdot and its like, and cublasDotEx for half types; of integers it has none on the GPU. A batch of
-dots (torch.vmap of it, and torch.einsum) is a batch of matrix products there. "mul+sum" writes the products to memory, as
-torch.linalg.vecdot does; "Inductor mul+sum" does not. Compiled, torch.dot of real values is the same fused loop, and of complex
-ones ATen's kernel alone; a compiled batch of dots is ATen's too, unless max-autotune turns it into mul+sum.
+Peers:
+
+- ATen's dot is cuBLAS: cublasSdot and its like, and cublasDotEx for fp16 and bf16. ATen has no integer dot on the GPU. It computes
+  a batch of dots (torch.vmap of dot, torch.einsum) as a batch of matrix products.
+- "mul+sum" writes the products to memory, as torch.linalg.vecdot does.
+- "Inductor mul+sum" fuses the two. torch.compile makes the same loop of torch.dot for real values, and calls ATen's kernel for
+  complex ones. For a batch of dots it calls ATen's kernel too, unless max-autotune chooses mul+sum.
 
 The ops "dot-small" (time of up to 2^20 values) and "dot-size" (bandwidth from 2^18) are sweeps beside ATen and dot_fast_atomic.
 """
@@ -27,10 +30,10 @@ N = 1 << 25
 
 
 class Factors(Maker):
-    """Uniform in [0, 1), so that sums of ``size`` products are well conditioned: they are near size / 4.
+    """Makes operands that are uniform in [0, 1), so that a sum of ``size`` products is well conditioned: it is near size / 4.
 
-    float16 would overflow from 2^18 values on, so its operands are times a power of two that keeps the sum at a few
-    thousand. That rounds nothing but subnormal numbers, by 2^-25 at most: torch 2.11 draws none that small, 2.15 a few.
+    float16 would overflow from 2^18 values on, so its operands are scaled by a power of two that keeps the sum at a few thousand.
+    The scaling only rounds subnormal numbers, by 2^-25 at most: torch 2.11 draws none that small, 2.15 a few.
     """
 
     def __init__(self, device: str, dtype: torch.dtype, seed: int, size: int):
@@ -46,7 +49,7 @@ Make = Callable[[Maker], tuple[torch.Tensor, torch.Tensor]]
 
 
 def _cases(op: str, name: str, size: int, make: Make, *dtypes, call: str = "", **options) -> list[Case]:
-    """``make`` gives the operands, of ``size`` values a sum."""
+    """``make`` makes the operands. A sum is over ``size`` values."""
 
     def build(dtype: torch.dtype) -> Callable[[str, int], tuple]:
         return lambda device, seed: make(Factors(device, dtype, seed, size))
@@ -134,7 +137,7 @@ CHUNK = 1 << 26
 
 
 def _reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """In float64 or complex128, a part of long vectors at a time: 2^30 products would take 24 GiB. Integers wrap."""
+    """The sum in float64 or complex128; integers wrap around. Long vectors are split: 2^30 products would need 24 GiB."""
     wide = torch.complex128 if x.is_complex() else F64 if x.is_floating_point() else I64
     parts = zip(x.split(CHUNK, -1), y.split(CHUNK, -1))
     total = sum((a.to(wide) * b.to(wide)).sum(-1) for a, b in parts)
@@ -142,12 +145,15 @@ def _reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def rounded_once(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Half types are summed in float32, whatever ATen's error."""
+    """The error limit of a sum that gpuopt makes in float32 for fp16 and bf16, whatever ATen's error is."""
     return torch.finfo(dtype).eps if dtype in (F16, BF16) else sum_limit(dtype, aten_error)
 
 
 def rounded_often(dtype: torch.dtype, aten_error: float | None) -> float:
-    """256 additions of like values lose 64 units in the last place, if each rounds by half a unit to the same side."""
+    """The error limit of dot_fast_atomic: 256 additions of similar values lose 64 ulp.
+
+    That is the case where each of them rounds by half a unit to the same side.
+    """
     return max(sum_limit(dtype, aten_error), 64 * torch.finfo(dtype).eps)
 
 
@@ -168,12 +174,12 @@ def _calls() -> dict[str, Call]:
     dot = Call(torch_ops.dot, _dot, _reference, cupy="dot", limit=sum_limit, own_limit=rounded_once)
     return {
         "dot": dot,
-        # CuPy's view of the memory would not be conjugated.
+        # CuPy is left out: its view of the memory would not be conjugated.
         "vdot of conjugated": dataclasses.replace(dot, cupy=None),
         "vdot": Call(torch_ops.vdot, torch.vdot, vdot_reference, limit=sum_limit),
         "dot_rows": Call(torch_ops.dot_rows, _rows_of_dots, _reference, limit=sum_limit, own_limit=rounded_once),
         "dot_fast_atomic": Call(torch_ops.dot_fast_atomic, _dot, _reference, limit=sum_limit, own_limit=rounded_often),
-        # Its limit is dot_fast_atomic's.
+        # Compared with dot_fast_atomic, so the error limit is that operator's.
         "dot beside fast_atomic": dataclasses.replace(dot, limit=rounded_often),
     }
 
@@ -182,7 +188,7 @@ def _calls() -> dict[str, Call]:
 
 
 def _product_sums(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Of each row, or of a whole vector; integers stay in their dtype."""
+    """The sum of products of each row, or of a whole vector. Integers stay in their dtype."""
     return (x * y).sum(-1, dtype=x.dtype)
 
 
@@ -203,9 +209,9 @@ def _compiled_mul_sum(call, case, setting):
 
 
 def _cub(call, case, setting):
-    """CuPy's dot, whose product is fused into a reduction by CUB's blocks."""
+    """CuPy's dot, one kernel that multiplies and reduces with CUB's block primitives."""
     cupy = cupy_for(call, case.build(setting.device, 0))
-    # Of routines CuPy would take CUB's sum of a product that is written to memory.
+    # As a routine accelerator, CUB would make CuPy write the products to memory and then sum them.
     cupy._core.set_routine_accelerators([])
     cupy._core.set_reduction_accelerators(["cub"])
 
@@ -235,7 +241,7 @@ ROW_PEERS = (MUL_SUM, INDUCTOR_MUL_SUM)
 
 
 def _small(device: str, requires_grad: bool) -> dict:
-    """The kernel takes less time than the call, so the call is what is measured."""
+    """Operands so small that the kernel takes less time than the call, which is therefore measured."""
     import torch_ops
 
     x, y = (torch.randn(8, 1024, device=device) for _ in range(2))
@@ -259,7 +265,7 @@ def _call_times() -> list[CallTime]:
         return _small(device, requires_grad=True)
 
     public = {"gpuopt": "torch_ops.dot(x, y)", "ATen": "torch.dot(x, y)"}
-    # What of the call is the Python function, and what the dispatcher and the kernel.
+    # Without the Python function, what remains is the time of the dispatcher and the kernel's launch.
     bare = {"gpuopt, without its Python function": "gpuopt.dot.default(x, y)"}
     backward = {name: f"torch.autograd.grad({stmt}, (x, y), g)" for name, stmt in public.items()}
     rows = {"gpuopt": "torch_ops.dot_rows(xs, ys)", "ATen": "torch.vmap(torch.dot)(xs, ys)"}

@@ -1,4 +1,4 @@
-"""Cases of mul, axpy and fma: the ones that documents quote, and sweeps over what else people multiply."""
+"""Cases of mul, axpy and fma: the cases that documents quote, and sweeps over other shapes, layouts and dtypes."""
 
 import itertools
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def _mul_headline() -> list[Case]:
     cases += mul("BTD*D", lambda m: (m(*BTD), m(BTD[-1])), F32, BF16)
     cases += mul("x*y.t() 8192^2", lambda m: (m(*SQUARE), m(*SQUARE).t()), F32, BF16)
     n = 1 << 26
-    # Beside each other: what misalignment of every operand costs.
+    # The pair of cases shows what misalignment of every operand costs.
     cases += mul("out= 2^26", lambda m: (m(n), m(n), m.empty(n)), F32, BF16, call="mul.out")
     cases += mul(
         "misaligned out= 2^26",
@@ -114,7 +114,7 @@ def _calls() -> dict[str, Call]:
 
 
 def _small(device: str, requires_grad: bool) -> dict:
-    """2^14 floats: the kernel takes less time than the call, so the call is what is measured."""
+    """2^14 floats. The kernel takes less time than the call, which is therefore measured."""
     import torch_ops
 
     operands = {name: torch.randn(1 << 14, device=device) for name in ("x", "y", "z", "g")}
@@ -143,7 +143,7 @@ def _call_times() -> list[CallTime]:
     def backward(statements, inputs):
         return {name: f"torch.autograd.grad({stmt}, {inputs}, g)" for name, stmt in statements.items()}
 
-    # What of the call is the Python function, and what the dispatcher and the kernel.
+    # Without the Python function, what remains is the time of the dispatcher and the kernel's launch.
     bare = {"gpuopt, without its Python function": "gpuopt.mul.Tensor(x, y)"}
     return [
         CallTime("mul", "no grad", {**mul, **bare}, plain),

@@ -1,9 +1,13 @@
 """Cases of index_add_, in the modes "fast" and "deterministic".
 
-"(1024)+=(2^24) uniform" adds 2^24 values into 1024 bins. What decides the time is how often each bin is met, which the last
-words tell: "Zipf s" meets the k-th bin with a probability proportional to k^-s. The ops that end in "-skew" (time against
-that exponent), "-width" (of rows, for a constant number of values) and "-count" (rows that are added to 2^17) are sweeps
-beside ATen alone; name the other ops to leave them out.
+"(1024)+=(2^24) uniform" adds 2^24 values into 1024 bins. The time depends on how often each bin occurs, and the end of the name
+says how often: "uniform" bins are equally frequent, and "Zipf s" draws the k-th bin with a probability proportional to k^-s.
+
+Sweeps, beside ATen alone (name other ops on the command line to leave these out):
+
+- "-skew": the exponent s.
+- "-width": the width of rows, for a constant number of values.
+- "-count": the number of rows that are added to 2^17 rows.
 """
 
 import dataclasses
@@ -28,8 +32,10 @@ CALLS = {mode: f"index_add_ {mode}" for mode in MODES}
 
 @dataclasses.dataclass(frozen=True)
 class Draw:
-    """How the index is drawn. ``weights(bins)``: how often each bin is met, relative to the others and with the most
-    frequent first; bins are shuffled afterwards. None stands for all alike."""
+    """How the index is drawn. ``weights(bins)`` gives the relative frequency of each bin, the most frequent first.
+
+    Bins are shuffled afterwards. None means that all bins are equally frequent.
+    """
 
     name: str
     weights: Callable[[int], torch.Tensor] | None = None
@@ -58,7 +64,7 @@ def _probabilities(draw: Draw, bins: int) -> torch.Tensor:
 
 @functools.lru_cache
 def _tables(draw: Draw, bins: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The distribution function, and the bins from the most frequent to the least."""
+    """The cumulative distribution function, and the bins from the most frequent to the least frequent."""
     shuffled = torch.randperm(bins, generator=torch.Generator().manual_seed(0))
     return _probabilities(draw, bins).cumsum(0).to(device), shuffled.to(device)
 
@@ -71,13 +77,13 @@ def draw_index(m: Maker, draw: Draw, entries: int, bins: int, dtype: torch.dtype
         return index.sort().values if draw.in_order else index
     below, shuffled = _tables(draw, bins, m.device)
     uniform = torch.rand(entries, dtype=F64, device=m.device, generator=m.generator)
-    # The sum of all probabilities may fall short of 1 by rounding.
+    # The clamp is needed because rounding may leave the sum of all probabilities a little below 1.
     return shuffled[torch.searchsorted(below, uniform, right=True).clamp_(max=bins - 1)].to(dtype)
 
 
 @functools.lru_cache
 def touched(draw: Draw, entries: int, bins: int) -> float:
-    """How many bins ``entries`` draws meet at least once, on average."""
+    """The expected number of different bins in ``entries`` draws."""
     if draw.weights is None:
         return bins * (1 - (1 - 1 / bins) ** entries)
     return (1 - (1 - _probabilities(draw, bins)) ** entries).sum().item()
@@ -104,7 +110,7 @@ def _misaligned(m: Maker, shape: tuple[int, ...]) -> torch.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """``self`` of a shape += ``entries`` slices along ``dim``."""
+    """A problem: ``entries`` slices are added to ``self`` along ``dim``."""
 
     shape: tuple[int, ...]
     entries: int
@@ -130,8 +136,10 @@ class Sum:
         return " ".join(filter(None, (layout, shapes, dim, self.draw.name, index)))
 
     def build(self, dtype: torch.dtype, device: str, seed: int) -> tuple:
-        """Operands whose sums in the fullest bin are of the size of one value: else calls in place, repeated some thousand
-        times, would overflow f16."""
+        """Operands, scaled so that the sum in the fullest bin is about as large as one value.
+
+        A call in place is repeated some thousand times, which would overflow f16 otherwise.
+        """
         m = Maker(device, dtype, seed)
         into, source = self.make(m, self.shape), self.make(m, self.source)
         if dtype.is_floating_point:
@@ -140,7 +148,7 @@ class Sum:
         return into, self.dim, draw_index(m, self.draw, self.entries, self.bins, self.index), source
 
     def moved(self, dtype: torch.dtype) -> tuple[int, int]:
-        """Index and source read once, and of self the slices that are met read and written once."""
+        """(bytes read, bytes written): index and source are read once, and each slice of self that occurs is read and written once."""
         slice_bytes = math.prod(self.shape) // self.bins * dtype.itemsize
         met = round(touched(self.draw, self.entries, self.bins) * slice_bytes)
         return self.entries * (self.index.itemsize + slice_bytes) + met, met
@@ -162,7 +170,7 @@ def _cases(op: str, what: Sum, *dtypes, mode: str = "fast", **options) -> list[C
 
 
 def _in_both_modes(what: Sum, headline: bool = False) -> list[Case]:
-    """f32 and bf16 beside all peers, but Inductor only in headline cases and in mode "fast"; f16 without Inductor."""
+    """f32 and bf16 beside all peers, and f16 without Inductor. Inductor only runs in headline cases and in mode "fast"."""
     cases = []
     for mode in MODES:
         op = f"index_add-{mode}"
@@ -219,7 +227,7 @@ def _skew() -> list[Case]:
     axis = "Zipf exponent: 0 meets all bins alike"
     draws = [(UNIFORM, 0.0, "")]
     draws += [(zipf(quarters / 4), quarters / 4, "") for quarters in range(1, 9)]
-    # The limit of large exponents.
+    # All indices equal is the limit of large exponents.
     draws += [(ALL_EQUAL, 2.5, "all equal")]
     cases = []
     for dtype, (draw, x, label) in itertools.product((F32, BF16), draws):
@@ -252,24 +260,25 @@ def _count() -> list[Case]:
 
 
 def _reference(into: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """ATen's sums in float64; integers wrap."""
+    """ATen's sums in float64; integers wrap around."""
     wide = F64 if into.is_floating_point() else into.dtype
     return into.to(wide).index_add(dim, index, source.to(wide))
 
 
 def sum_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Right sums differ in the order of their additions, and half types may round after each as ATen's do."""
+    """The error limit of mode "fast": correct sums differ in the order of additions, and fp16 and bf16 may round after each one,
+    as ATen's kernels do."""
     units = 32 if dtype.is_floating_point and dtype.itemsize > 2 else 1
     return max(error_limit(dtype, aten_error), units * error_limit(dtype, None))
 
 
 def rounded_once(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Half types are summed in float32, whatever ATen's error."""
+    """The error limit of a sum that gpuopt makes in float32 for fp16 and bf16, whatever ATen's error is."""
     return torch.finfo(dtype).eps if dtype in (F16, BF16) else sum_limit(dtype, aten_error)
 
 
 def _aten(into: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """A function, since torch.compile follows no method that it gets from an object."""
+    """index_add_ as a function, because torch.compile cannot trace a method that it gets from an object."""
     return into.index_add_(dim, index, source)
 
 
@@ -293,14 +302,14 @@ def _calls() -> dict[str, Call]:
 # ---------------------------------------------------------------- peers
 
 LONGEST_S = 0.1
-# ATen's deterministic kernel adds the entries of one bin one after another, up to seconds: what a call takes is told from
-# one of this many parts.
+# ATen's deterministic kernel adds the entries of one bin one after another, which can take seconds. Its time is therefore estimated
+# from one of this many parts of the entries.
 PARTS = 64
 SMALLEST_PART = 1024
 
 
 def _repeatable(function: Callable) -> Callable:
-    """``function`` under torch.use_deterministic_algorithms(True), without the filling of fresh memory that it implies."""
+    """``function`` under torch.use_deterministic_algorithms(True), but without its filling of new memory."""
 
     def run(*args):
         before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -317,7 +326,7 @@ def _repeatable(function: Callable) -> Callable:
 
 
 def _seconds(function: Callable, args: tuple) -> float:
-    """Of the second call: the first may load kernels."""
+    """The time of a second call, because the first may load kernels."""
     for _ in range(2):
         if args[0].is_cuda:
             torch.cuda.synchronize()
@@ -353,7 +362,7 @@ PEERS = (ATEN_DETERMINISTIC, INDUCTOR)
 
 
 def _small(device: str, requires_grad: bool) -> dict:
-    """The kernel takes less time than the call, so the call is what is measured."""
+    """Operands so small that the kernel takes less time than the call, which is therefore measured."""
     import torch_ops
 
     return {
@@ -376,7 +385,7 @@ def _call_times() -> list[CallTime]:
 
     public = {"gpuopt": "torch_ops.index_add(x, 0, i, s)", "ATen": "torch.index_add(x, 0, i, s)"}
     deterministic = {**public, "gpuopt": public["gpuopt"][:-1] + ', mode="deterministic")'}
-    # What of the call is the Python function, and what the dispatcher and the kernel.
+    # Without the Python function, what remains is the time of the dispatcher and the kernel's launch.
     bare = {"gpuopt, without its Python function": "gpuopt.index_add.default(x, 0, i, s)"}
     backward = {name: f"torch.autograd.grad({stmt}, (x, s), g)" for name, stmt in public.items()}
     in_place = {"gpuopt": "torch_ops.index_add_(x, 0, i, s)", "ATen": "x.index_add_(0, i, s)"}

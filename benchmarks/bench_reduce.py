@@ -1,7 +1,7 @@
 """Cases of reduce_sum, reduce_mean, reduce_max and reduce_min.
 
-The op "sum-grid" is the sum of 2^25 values in every shape rows x columns of powers of two, over either dimension, beside
-ATen alone. ``python -m benchmarks reduce`` runs it with the rest; name the other ops to leave it out.
+The op "sum-grid" is a sweep beside ATen alone. It sums 2^25 values, arranged in rows and columns of every power of two, over either
+dimension. ``python -m benchmarks reduce`` includes it. Name other ops on the command line to leave it out.
 """
 
 import itertools
@@ -28,7 +28,7 @@ def _text(shape: int | tuple[int, ...]) -> str:
 def _cases(
     op: str, name: str, make: Callable[[Maker], torch.Tensor], dim: Dims, *dtypes, call: str = "", to=(), **options
 ) -> list[Case]:
-    """``to``: the dtype to reduce in, where it is not the input's own."""
+    """``to``: the dtype to reduce in, if it is not the input's."""
 
     def build(dtype: torch.dtype) -> Callable[[str, int], tuple]:
         uniform = (call or op) in ("sum", "mean")
@@ -95,7 +95,8 @@ def _dtypes() -> list[Case]:
 
 
 def _grid() -> list[Case]:
-    """Every rows x columns of powers of two, over either dimension: where the kernels that share this work meet."""
+    """2^25 values in rows and columns of every power of two, over either dimension. The sweep shows the shapes where one kernel
+    takes over from another."""
     cases = []
     for dim, dtype, power in itertools.product((1, 0), (F32, BF16), range(GRID_POWER + 1)):
         cases += _cases(
@@ -115,8 +116,10 @@ def _grid() -> list[Case]:
 
 
 def sum_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Two right sums differ in the order of their additions, and ATen's may be exact by luck: 32 units in the last place
-    are what adding 2^15 values one after another costs. Half types add in float32 and round once."""
+    """The error limit of a sum: 32 ulp, the error of adding 2^15 values one after another.
+
+    Correct sums differ in the order of additions, and ATen's may be exact by luck. fp16 and bf16 add in float32 and round once.
+    """
     units = 32 if (dtype.is_floating_point or dtype.is_complex) and dtype.itemsize > 2 else 1
     return max(error_limit(dtype, aten_error), units * error_limit(dtype, None))
 
@@ -130,7 +133,7 @@ def _calls() -> dict[str, Call]:
     from tests.cases.reduce import reference
 
     def dims(dim: Dims) -> Dims:
-        """amax and amin take no None."""
+        """Converts None, which amax and amin do not accept."""
         return () if dim is None else dim
 
     return {
@@ -163,7 +166,7 @@ def _calls() -> dict[str, Call]:
 
 
 def _cub(call, case, setting):
-    """CUB's device-wide and segmented reductions, through CuPy, which has kernels of its own for what CUB has none for."""
+    """CUB's device-wide and segmented reductions, called through CuPy. CuPy uses its own kernels where CUB has none."""
     x, *rest = case.build(setting.device, 0)
     cupy = cupy_for(call, (x,))
     from cupy.cuda import cub
@@ -176,7 +179,7 @@ def _cub(call, case, setting):
         return {"axis": dim} if dtype is None else {"axis": dim, "dtype": str(dtype).removeprefix("torch.")}
 
     def run(x, *rest):
-        # No out=: CuPy would copy CUB's result to it with a kernel more.
+        # No out=, because CuPy would copy CUB's result into it with another kernel.
         return torch.as_tensor(cupy_call(setting.device, reduce, x, **arguments(*rest)), device=setting.device)
 
     routine = {"sum": cub.CUPY_CUB_SUM, "mean": cub.CUPY_CUB_SUM, "amax": cub.CUPY_CUB_MAX, "amin": cub.CUPY_CUB_MIN}
@@ -191,7 +194,7 @@ CUB = Peer("CuPy (CUB)", _cub)
 
 
 def _small(device: str, requires_grad: bool) -> dict:
-    """2^14 floats: the kernel takes less time than the call, so the call is what is measured."""
+    """2^14 floats. The kernel takes less time than the call, which is therefore measured."""
     import torch_ops
 
     return {
@@ -214,7 +217,7 @@ def _call_times() -> list[CallTime]:
     for op, aten in (("sum", "sum"), ("max", "amax")):
         whole = {"gpuopt": f"torch_ops.reduce_{op}(x)", "ATen": f"torch.{aten}(x)"}
         by_row = {"gpuopt": f"torch_ops.reduce_{op}(x, 1)", "ATen": f"torch.{aten}(x, 1)"}
-        # What of the call is the Python function, and what the dispatcher and the kernel.
+        # Without the Python function, what remains is the time of the dispatcher and the kernel's launch.
         bare = {"gpuopt, without its Python function": f"gpuopt.reduce_{op}.default(x)"}
         backward = {name: f"torch.autograd.grad({stmt}, x, g)" for name, stmt in whole.items()}
         rows += [

@@ -1,6 +1,6 @@
-"""Cases of transpose2d: matrices large and small, of rows that are whole packs and others, batches, and what needs no turning.
+"""Cases of transpose2d: large and small matrices, aligned and misaligned rows, batches, and inputs that only need a copy.
 
-ATen's is ``x.mT.contiguous()``, a strided copy; Inductor compiles the same.
+ATen computes ``x.mT.contiguous()``, a strided copy. Inductor compiles the same expression.
 """
 
 import torch
@@ -13,7 +13,7 @@ F64, U8, C64, C128 = torch.float64, torch.uint8, torch.complex64, torch.complex1
 
 
 def _case(name: str, shape: tuple, dtype: torch.dtype, make=None, op: str = "transpose2d", **options) -> Case:
-    """Of `make(maker)`, or of a contiguous tensor of the shape."""
+    """A case of the tensor `make(maker)`, or of a contiguous tensor of the shape."""
 
     def build(device: str, seed: int) -> tuple:
         maker = Maker(device, dtype, seed)
@@ -70,7 +70,7 @@ def _layouts() -> list[Case]:
 
 
 def _sizes() -> list[Case]:
-    """Squares from the small, which a launch costs more than, to the large."""
+    """A sweep over square matrices. The launch dominates the time of the smallest."""
     cases = []
     for dtype in (F32, BF16):
         for log in range(5, 15):
@@ -86,7 +86,7 @@ def _calls() -> dict[str, Call]:
     def transposed(x: torch.Tensor) -> torch.Tensor:
         return x.mT.contiguous()
 
-    # Where the result would be a view of what lies so already, ATen's copy is a clone.
+    # If x.mT is contiguous already, contiguous() returns a view, and ATen needs a clone to copy it.
     def copied(x: torch.Tensor) -> torch.Tensor:
         return x.mT.clone(memory_format=torch.contiguous_format)
 

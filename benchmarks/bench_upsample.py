@@ -1,7 +1,7 @@
 """Cases of nearest-neighbour upsampling in 2D, of its backward and of the exact variant.
 
 "CL" is channels_last. A backward is named after its forward: "(1,3,32,32)->(64,64)" reads a gradient of 64 x 64 pixels.
-The ops that end in "-scales" sweep over scale factors, beside ATen alone; name the other ops to leave them out.
+The ops that end in "-scales" sweep over scale factors, beside ATen alone. Name other ops on the command line to leave them out.
 """
 
 import itertools
@@ -46,7 +46,7 @@ def _misaligned(m: Maker, shape: Shape) -> torch.Tensor:
 
 
 def _cropped(make: Callable[[Maker, Shape], torch.Tensor]) -> Callable[[Maker, Shape], torch.Tensor]:
-    """The inside of pictures that are 8 pixels larger at every edge."""
+    """Makes the inside of images that are 8 pixels larger at every edge."""
 
     def inside(m: Maker, shape: Shape) -> torch.Tensor:
         batch, channels, height, width = shape
@@ -67,7 +67,7 @@ LAYOUTS: dict[str, Callable[[Maker, Shape], torch.Tensor]] = {
 def _cases(
     shape: Shape, size: Size, *dtypes, ops=BOTH, layouts=("", "CL"), exact: bool = False, suffix: str = "", **options
 ) -> list[Case]:
-    """Every op in every layout, which is that of the tensor it reads, and dtype. ``suffix``: of the op's name."""
+    """Cases of every op, layout and dtype. The layout is that of the tensor that is read. ``suffix`` is appended to the op's name."""
 
     def build(op: str, layout: str, dtype: torch.dtype) -> Callable[[str, int], tuple]:
         make = LAYOUTS[layout]
@@ -85,7 +85,7 @@ def _cases(
 
 
 def _further(shape: Shape, size: Size, **options) -> list[Case]:
-    """Beside all peers in bf16; in f32 beside ATen alone, which takes a fraction of the time that compiling does."""
+    """Cases in bf16 beside all peers, and in f32 beside ATen alone, because compiling would take much longer."""
     return _cases(shape, size, F32, peers=(), **options) + _cases(shape, size, BF16, **options)
 
 
@@ -103,7 +103,7 @@ def _shapes() -> list[Case]:
         cases += _further((16, 64, 200, 200), size)
     for factor in (3, 4):
         cases += _further((8, 64, 64, 64), (64 * factor, 64 * factor))
-    # The small maps of a generator, a pooled vector spread over a map, a feature pyramid of an 800 x 1088 image.
+    # Small maps of a generator, a pooled vector that is spread over a map, and a feature pyramid of an 800 x 1088 image.
     cases += _further((64, 512, 4, 4), (8, 8)) + _further((64, 512, 8, 8), (16, 16))
     cases += _further((8, 256, 1, 1), (64, 64), ops=(FORWARD,), layouts=("",))
     cases += _further((8, 256, 1, 1), (64, 64), ops=(BACKWARD,))
@@ -132,7 +132,7 @@ def _layouts_and_dtypes() -> list[Case]:
 
 
 def _scales() -> list[Case]:
-    """About 2^25 values at the output's size, whatever the input's: factors that divide 240, up and down."""
+    """A sweep over factors that divide 240, enlarging and shrinking. The output has about 2^25 values for every factor."""
     side = 240
     cases = []
     for op, layout, dtype, factor in itertools.product(
@@ -155,7 +155,7 @@ def _scales() -> list[Case]:
 
 
 def _used(x: torch.Tensor, size: Size) -> tuple[torch.Tensor]:
-    """As many pixels as are used: along an axis every one where it grows, one for each output where it shrinks."""
+    """A tensor with the number of pixels that are read: all along an axis that grows, one per output along an axis that shrinks."""
     return (x[:, :, : size[0], : size[1]],)
 
 
@@ -164,8 +164,11 @@ def _exact(dtype: torch.dtype, aten_error: float | None) -> float:
 
 
 def adjoint_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Right sums differ in the order of their additions: 32 units in the last place. Half types add in float32 and round once.
-    ATen's error says nothing: where its windows are not the forward's, it is ATen that is wrong."""
+    """The error limit of a gradient: 32 ulp, because correct sums differ in the order of additions.
+
+    fp16 and bf16 add in float32 and round once. ATen's error is no measure: where ATen's windows differ from the forward's, ATen is
+    wrong.
+    """
     return (1 if dtype.itemsize == 2 else 32) * torch.finfo(dtype).eps
 
 
@@ -196,7 +199,7 @@ def _calls() -> dict[str, Call]:
 
 
 def _small(device: str, requires_grad: bool) -> dict:
-    """The kernel takes less time than the call, so the call is what is measured."""
+    """Operands so small that the kernel takes less time than the call, which is therefore measured."""
     import torch_ops
 
     return {
@@ -220,7 +223,7 @@ def _call_times() -> list[CallTime]:
         "gpuopt": "torch_ops.upsample_nearest2d(x, scale_factors=2.0)",
         "ATen": "interpolate(x, scale_factor=2.0)",
     }
-    # What of the call is the Python function, and what the dispatcher and the kernel.
+    # Without the Python function, what remains is the time of the dispatcher and the kernel's launch.
     bare = {
         "gpuopt, without its Python function": "gpuopt.upsample_nearest2d.vec(x, None, (2.0, 2.0))",
         "ATen, without its Python function": "torch._C._nn.upsample_nearest2d(x, None, (2.0, 2.0))",

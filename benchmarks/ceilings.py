@@ -1,13 +1,14 @@
-"""What the memory of this GPU can do, measured in the run it is compared with.
+"""Bandwidth ceilings of this GPU's memory, measured in the same run as the cases that are compared with them.
 
-A ceiling is the best bandwidth any simple kernel reaches for a pattern of traffic at a size: only reading, only
-writing, copying, reading two streams to write one. "Best" is over many launch shapes: Triton kernels
-(``_ceiling_kernels.py``) in several block sizes, warp counts and cache hints, and PyTorch's own calls (the driver's
-copy and memset among them). They are timed like every case, with the L2 flushed. Without Triton only PyTorch's
-calls are left, and the ceilings may come out a few per cent low.
+A ceiling is the highest bandwidth that a simple kernel reaches for one pattern of traffic at one size. The patterns are: only
+reading, only writing, copying, and reading two streams to write one.
 
-The size counts all bytes moved, read and written. A case is held against the size class nearest to its own traffic, the larger
-where two are as near, and the pattern with the nearest share of reads.
+The kernels are Triton's (``_ceiling_kernels.py``) in several block sizes, warp counts and cache hints, and PyTorch's own calls,
+among them the driver's copy and memset. They are timed like every case, with the L2 flushed. Without Triton only PyTorch's calls
+are left, and the ceilings may be a few per cent low.
+
+The size counts all bytes moved, read and written. A case is compared with the size class nearest to its own traffic (the larger of
+two that are equally near) and the pattern with the nearest share of reads.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import torch
 
 SIZES = {"128 MiB": 128 << 20, "512 MiB": 512 << 20, "4 GiB": 4 << 30}
 READ_SHARE = {"read": 1.0, "two reads, one write": 2 / 3, "copy": 1 / 2, "write": 0.0}
-# (block, warps); a thread keeps block / warps / 32 floats in flight.
+# (block, warps). A thread has block / warps / 32 floats in flight.
 SHAPES = [(1024, 4), (2048, 4), (2048, 8), (4096, 4), (4096, 8), (8192, 8)]
 HINTS = {"": ("", ""), " streaming": ("evict_first", ".cs")}
 LARGEST_BLOCK = max(block for block, _ in SHAPES)
@@ -58,7 +59,7 @@ def _triton_contenders(pattern: str, buffers: list[torch.Tensor], shapes: list[t
 
 
 def classes_for(case_bytes: list[int], free_bytes: int) -> list[str]:
-    """The size classes that the cases need and the memory has room for."""
+    """The size classes that the cases need, without those too large for the free memory."""
     fitting = [name for name, size in SIZES.items() if size <= free_bytes // 2] or [next(iter(SIZES))]
     return [name for name in fitting if name in {_nearest(fitting, size) for size in case_bytes}]
 
@@ -71,7 +72,7 @@ def _nearest(names, size: int) -> str:
 
 
 def measure(timer, names: list[str], device: str, quick: bool, progress: Callable[[str], None]) -> list[dict]:
-    """One entry for each size class and pattern."""
+    """Measures one ceiling for each size class and pattern."""
     try:
         import triton  # noqa: F401
 
@@ -110,7 +111,7 @@ def _best(timer, pattern: str, size: int, shapes: list[tuple[int, int]], device:
 
 
 def pick(measured: list[dict], read: int, written: int) -> dict | None:
-    """The ceiling to hold a case against."""
+    """The ceiling that a case with this traffic is compared with."""
     if not measured or not read + written:
         return None
     share = read / (read + written)

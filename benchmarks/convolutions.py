@@ -1,7 +1,7 @@
-"""Problems of one-dimensional convolution: their sizes, operands, values in float64 and the libraries that compute the same.
+"""Problems of one-dimensional convolution: their sizes, operands and values in float64, and the peers that compute the same.
 
-Operands are (input, weight, stride, padding, dilation, groups), after the gradient of the output in a backward, and then, for
-cuDNN, the same tensors with their channels last. Padding is (left, right).
+Operands are (input, weight, stride, padding, dilation, groups). A backward has the gradient of the output in front of them. Peers
+that use channels-last tensors get copies of the tensors in that layout behind them ("twins"). Padding is (left, right).
 """
 
 import contextlib
@@ -25,7 +25,7 @@ SIDES = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """``causal``: all of the padding is on the left."""
+    """The sizes of a convolution. ``causal`` means that all padding is on the left."""
 
     batch: int
     channels: int
@@ -78,7 +78,7 @@ class Problem:
 
 
 def one_channel(length: int, taps: int, **options) -> Problem:
-    """The output is as long as the input."""
+    """A convolution of one channel, padded so that the output is as long as the input."""
     return Problem(1, 1, length, taps, 1, padding=taps // 2, **options)
 
 
@@ -94,8 +94,11 @@ MOST_VALUES, FEW_VALUES = 1 << 25, 1 << 20
 
 
 def sample(count: int, seed: int = 0, most_values: int = MOST_VALUES) -> list[Problem]:
-    """Different random problems, half of them depthwise and half with few channels in a group. Sizes are drawn from all orders of
-    magnitude alike, so that neither input nor output has more than ``most_values``; every other length is a multiple of 16."""
+    """Different random problems: half depthwise, half with few channels per group.
+
+    Sizes are uniform on a logarithmic scale. Neither input nor output has more than ``most_values``. Every other length is a
+    multiple of 16.
+    """
     draw = random.Random(seed)
 
     def up_to(most: int) -> int:
@@ -130,7 +133,7 @@ def sample(count: int, seed: int = 0, most_values: int = MOST_VALUES) -> list[Pr
 
 
 def channels_last(x: torch.Tensor) -> torch.Tensor:
-    """A copy that lies in memory as (N, L, C), and has strides that say so where sizes are 1, too."""
+    """A copy that lies in memory as (N, L, C). Its strides show this layout even where sizes are 1."""
     batch, channels, length = x.shape
     return x.new_empty(batch, length, channels).transpose(1, 2).copy_(x)
 
@@ -144,7 +147,7 @@ def misaligned(m: Maker, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def cropped(m: Maker, shape: tuple[int, ...]) -> torch.Tensor:
-    """The inside of rows that are eight values longer at both ends."""
+    """Makes the inside of rows that are eight values longer at both ends."""
     return m(*shape[:-1], shape[-1] + 16)[..., 8:-8]
 
 
@@ -164,7 +167,7 @@ LAYOUTS: dict[str, Callable[[Maker, tuple[int, ...]], torch.Tensor]] = {
 def operands(
     problem: Problem, layout: str, dtype: torch.dtype, twins: bool, backward: bool, device: str, seed: int
 ) -> tuple:
-    """``layout`` is the input's and the gradient's. With ``twins``, their copies with channels last follow."""
+    """``layout`` is that of the input and of the gradient. ``twins`` appends copies of the tensors with channels last."""
     m, make = Maker(device, dtype, seed), LAYOUTS[layout]
     tensors = [make(m, problem.out_shape)] if backward else []
     tensors += [make(m, problem.input_shape), m(*problem.weight_shape)]
@@ -180,12 +183,12 @@ def _grouped(x: torch.Tensor, groups: int) -> torch.Tensor:
 
 
 def _places(padded: torch.Tensor, tap: int, out_length: int, stride: int, dilation: int) -> torch.Tensor:
-    """What a tap meets for each output, a view."""
+    """A view of the inputs that one tap is multiplied with, one for each output."""
     return padded[..., tap * dilation :][..., : (out_length - 1) * stride + 1 : stride]
 
 
 def reference(x, weight, stride, padding, dilation, groups, *twins) -> torch.Tensor:
-    """A sum over taps of shifted products."""
+    """The convolution in float64, as a sum over taps of products with shifted inputs."""
     taps = weight.shape[2]
     padded = torch.nn.functional.pad(_grouped(x, groups), padding)
     kernel = weight.double().unflatten(0, (groups, -1))
@@ -198,7 +201,7 @@ def reference(x, weight, stride, padding, dilation, groups, *twins) -> torch.Ten
 
 
 def reference_gradients(g, x, weight, stride, padding, dilation, groups, *twins) -> tuple:
-    """Of the input and of the weight: each product of the forward, with the gradient in the output's place."""
+    """The gradients of input and weight in float64, tap by tap: the products of the forward, with the output's gradient."""
     taps, out_length = weight.shape[2], g.shape[2]
     padded = torch.nn.functional.pad(_grouped(x, groups), padding)
     kernel, given = weight.double().unflatten(0, (groups, -1)), _grouped(g, groups)
@@ -217,7 +220,7 @@ def reference_gradients(g, x, weight, stride, padding, dilation, groups, *twins)
 
 @contextlib.contextmanager
 def autotuning():
-    """cuDNN measures which of its algorithms is the fastest. TF32 stays as torch has it, which is allowed in convolutions."""
+    """Lets cuDNN measure its algorithms and choose the fastest. TF32 keeps torch's default, which allows it in convolutions."""
     cudnn = torch.backends.cudnn
     with cudnn.flags(cudnn.enabled, benchmark=True, deterministic=cudnn.deterministic, allow_tf32=cudnn.allow_tf32):
         yield
@@ -232,13 +235,13 @@ def autotuned(function: Callable) -> Callable:
 
 
 def conv1d(x, weight, stride, padding, dilation, groups, *twins):
-    """Padding on the left alone is what models write that way: padding at both ends, and a cut."""
+    """ATen's convolution. Causal padding is written as in models: padding at both ends, then a cut of the output."""
     out = torch.conv1d(x, weight, None, stride, padding[0], dilation, groups)
     return out if padding[0] == padding[1] else out[..., : -(padding[0] - padding[1])]
 
 
 def conv1d_backward(g, x, weight, stride, padding, dilation, groups, *twins):
-    """Of the input and of the weight."""
+    """ATen's gradients of the input and of the weight."""
     if padding[0] != padding[1]:
         g = torch.nn.functional.pad(g, (0, padding[0] - padding[1]))
     mask = [True, True, False]
@@ -248,7 +251,7 @@ def conv1d_backward(g, x, weight, stride, padding, dilation, groups, *twins):
 
 
 def cudnn_forward(x, weight, stride, padding, dilation, groups, x_last, weight_last):
-    """The images are one pixel high."""
+    """The convolution as a two-dimensional one of images that are one pixel high."""
     out = torch.conv2d(
         x_last[:, :, None], weight_last[:, :, None], None, (1, stride), (0, padding[0]), (1, dilation), groups
     )[:, :, 0]
@@ -257,7 +260,7 @@ def cudnn_forward(x, weight, stride, padding, dilation, groups, x_last, weight_l
 
 def cudnn_backward(g, x, weight, stride, padding, dilation, groups, g_last, x_last, weight_last):
     if padding[0] != padding[1]:
-        # A gradient that is longer, as autograd makes it of a cut output's.
+        # Causal padding cuts the output, so autograd pads the output's gradient with zeros.
         g_last = channels_last(torch.nn.functional.pad(g_last, (0, padding[0] - padding[1])))
     images = (tensor[:, :, None] for tensor in (g_last, x_last, weight_last))
     found = aten.convolution_backward(
@@ -275,7 +278,7 @@ def _cudnn(call, case, setting):
 
 
 def inductor_of(expression: Callable) -> Peer:
-    """``torch.compile`` of an expression; convolutions that it leaves to ATen are autotuned there."""
+    """``torch.compile`` of an expression. Convolutions that Inductor leaves to ATen are autotuned by cuDNN."""
 
     def prepare(call, case, setting):
         with autotuning():
@@ -292,28 +295,29 @@ INDUCTOR_CONV1D = inductor_of(conv1d)
 
 
 def mode_padding(length: int, taps: int, mode: str) -> SIDES:
-    """How many zeros numpy.convolve's modes put around ``length`` values, for at least as many values as taps."""
+    """The padding with zeros that a mode of numpy.convolve means. There are at least as many values as taps."""
     return {"full": (taps - 1, taps - 1), "same": (taps // 2, (taps - 1) // 2), "valid": (0, 0)}[mode]
 
 
 def _window(full: torch.Tensor, length: int, taps: int, mode: str) -> torch.Tensor:
-    """Of the results of mode "full" those of a mode."""
+    """Cuts the results of mode "full" to the results of another mode."""
     left, right = mode_padding(length, taps, mode)
     return full[..., taps - 1 - left : length + right]
 
 
 def fft_convolve(a: torch.Tensor, v: torch.Tensor, mode: str) -> torch.Tensor:
-    """By one transform of all. Half types have no transform of every length, and compute in float32."""
+    """The convolution by one Fourier transform of all values. fp16 and bf16 compute in float32, because they lack transforms of some
+    lengths."""
     length, taps = a.shape[-1], len(v)
     wide = torch.float32 if a.dtype.itemsize == 2 else a.dtype
-    # Powers of two are never far away, and fast.
+    # Transforms of powers of two are fast, and the next one is less than twice as long.
     size = 1 << (length + taps - 2).bit_length()
     product = torch.fft.rfft(a.to(wide), size) * torch.fft.rfft(v.to(wide), size)
     return _window(torch.fft.irfft(product, size), length, taps, mode).to(a.dtype)
 
 
 def fft_blocks(a: torch.Tensor, v: torch.Tensor, mode: str, block: int) -> torch.Tensor:
-    """By transforms of blocks that overlap by the taps (overlap-save)."""
+    """The convolution by Fourier transforms of blocks that overlap by the length of the filter (overlap-save)."""
     length, taps = a.shape[-1], len(v)
     wide = torch.float32 if a.dtype.itemsize == 2 else a.dtype
     left, right = mode_padding(length, taps, mode)
@@ -326,12 +330,12 @@ def fft_blocks(a: torch.Tensor, v: torch.Tensor, mode: str, block: int) -> torch
 
 
 def rows(a: torch.Tensor) -> torch.Tensor:
-    """(batch, 1, length)"""
+    """``a`` with the shape (batch, 1, length)."""
     return a.reshape(-1, 1, a.shape[-1])
 
 
 def convolve(a: torch.Tensor, v: torch.Tensor, mode: str) -> torch.Tensor:
-    """By a convolution of ATen's, which flips no taps."""
+    """The convolution by ATen's conv1d of the flipped taps, because conv1d does not flip them itself."""
     padding = mode_padding(a.shape[-1], len(v), mode)
     x = rows(a)
     if padding[0] != padding[1]:
@@ -348,7 +352,7 @@ def _fft(call, case, setting):
 
 
 def _fft_blocks(call, case, setting):
-    """In the fastest of several lengths of blocks."""
+    """Uses the fastest of several block lengths."""
     args = case.build(setting.device, 0)
     length, taps = args[0].shape[-1], len(args[1])
     lengths = [1 << power for power in range(8, 21) if 2 * taps <= 1 << power <= 2 * length]

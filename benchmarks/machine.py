@@ -1,4 +1,4 @@
-"""What a result was measured with: machine, versions, commit, and how the library was built."""
+"""Describes how a result was measured: the machine, versions, commit, and how the library was built."""
 
 import json
 import platform
@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def slug(gpu_name: str) -> str:
-    """'NVIDIA H200' as a folder name: 'nvidia-h200'."""
+    """The folder name of a GPU: 'nvidia-h200' for 'NVIDIA H200'."""
     return re.sub(r"[^a-z0-9]+", "-", gpu_name.lower()).strip("-")
 
 
@@ -34,7 +34,7 @@ def _version(package: str) -> str | None:
 
 def gpu() -> dict:
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    # nvidia-smi numbers GPUs without regard to CUDA_VISIBLE_DEVICES, but one driver serves them all.
+    # nvidia-smi ignores CUDA_VISIBLE_DEVICES, so its order differs. All GPUs have the same driver, so any line will do.
     drivers = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     return {
         "name": properties.name,
@@ -57,7 +57,7 @@ def versions() -> dict:
 
 
 def commit(given: str | None) -> dict:
-    """The commit that the caller names, else this checkout's."""
+    """The commit that the caller names, or this checkout's."""
     head = _output("git", "rev-parse", "HEAD")
     if given or head is None:
         return {"commit": given, "dirty": None}
@@ -65,7 +65,7 @@ def commit(given: str | None) -> dict:
 
 
 def library() -> dict | None:
-    """The build facts that lie beside the shared object in use."""
+    """How the loaded library was built, from the file beside it."""
     import torch_ops
 
     minor = ".".join(torch.__version__.split(".")[:2])

@@ -20,10 +20,10 @@ NCHW = (64, 256, 56, 56)
 
 
 class Maker:
-    """Makes fresh random operands of one dtype: floats are normal, or ``uniform`` in [0, 1) so that sums of them are well
-    conditioned; integers are small enough never to overflow a product.
+    """Makes new random operands of one dtype.
 
-    On the meta device nothing is allocated, which is how bytes are counted.
+    Floats are normal, or with ``uniform`` in [0, 1), so that their sums are well conditioned. Integers are so small that no product
+    overflows. On the meta device nothing is allocated: that is how the bytes of a case are counted.
     """
 
     def __init__(self, device: str, dtype: torch.dtype, seed: int, uniform: bool = False):
@@ -41,7 +41,7 @@ class Maker:
         return torch.randint(0, high, shape, dtype=dtype, device=self.device, generator=self.generator)
 
     def signs(self, *shape: int) -> torch.Tensor:
-        """Random +1 and -1: multiplying in place by them for ever neither overflows nor vanishes."""
+        """Random +1 and -1. Repeated multiplication in place by them neither overflows nor vanishes."""
         if self.device == "meta":
             return self.empty(*shape)
         bits = torch.randint(0, 2, shape, dtype=torch.int8, device=self.device, generator=self.generator)

@@ -1,4 +1,4 @@
-"""Pages that a command writes parts of, each between two comments. What is written by hand around them stays as it is."""
+"""Pages with generated parts, each between two comments. The text around the parts is written by hand and does not change."""
 
 import re
 import sys
@@ -15,8 +15,10 @@ def part(name: str, text: str) -> str:
 
 
 def filled(page: str, parts: dict[str, str], old: str | None) -> str:
-    """The old page with its parts made anew, or where there is none, the parts alone. ValueError where the old one has a part of
-    another name, or lacks one."""
+    """The old page with new parts, or only the parts if there is no old page.
+
+    Raises ValueError if the old page lacks one of the parts or has a part with an unknown name.
+    """
     if old is None:
         return "\n".join(part(name, text) for name, text in parts.items())
     found = [match["name"] for match in PART.finditer(old)]
@@ -38,7 +40,7 @@ def stale(made: dict[Path, str]) -> list[Path]:
 
 
 def update(module: str, usage: str, argv: list[str], pages: Callable[[], dict[Path, str]]) -> int:
-    """A command's exit code, after it has written what is out of date, or with --check only said what is."""
+    """Writes the pages that are out of date, or with --check only reports them. Returns the command's exit code."""
     if argv not in ([], ["--check"]):
         print(usage, file=sys.stderr)
         return 2

@@ -1,11 +1,10 @@
-"""Who computes the same thing: contenders that a room can put beside its operator.
+"""Peers: other implementations of an operator, which a room can measure beside gpuopt's.
 
-A peer turns a ``room.Call`` into something to time. ``prepare(call, case, setting)`` returns a callable that takes
-the case's arguments, and a word on how it was made ("" if there is nothing to say). It compiles here, so that
-compile time stays outside the timing. It raises ``Missing`` when it does not apply or is not installed; any other
-exception means that it failed. Both are shown in the table.
+``prepare(call, case, setting)`` of a peer returns a function of the case's arguments, and a note on how it was made ("" for
+none). Compilation happens in ``prepare``, so that it is not timed. A peer that does not apply or is not installed raises
+``Missing``. Any other exception means that the peer failed. The table shows both.
 
-Rooms that need other peers (a library's reduction, a convolution on channels-last data) define them in their file.
+Rooms that need other peers (CUB's reduction, a convolution of channels-last data) define them in their own file.
 """
 
 import dataclasses
@@ -17,12 +16,12 @@ from benchmarks.traffic import traffic
 
 
 class Missing(Exception):
-    """This peer cannot take part; the message says why."""
+    """This peer cannot compute the case. The message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a peer may use to get ready. ``tune``: it may spend seconds to find its fastest variant."""
+    """What ``prepare`` may use. ``tune`` allows it to spend seconds on finding the fastest variant."""
 
     timer: object
     device: str
@@ -38,20 +37,20 @@ class Peer:
 OURS = Peer("gpuopt", lambda call, case, setting: (call.ours, ""))
 ATEN = Peer("ATen", lambda call, case, setting: (call.aten, ""))
 
-# Tuning takes seconds a case, so it is kept for headline cases that are large enough to profit from it.
+# Tuning takes seconds per case, so only headline cases of at least this size are tuned. Smaller ones gain little.
 TUNE_FROM_BYTES = 64 << 20
 INDUCTOR_MODES = {"default": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
 def _inductor(call, case, setting):
-    """``torch.compile`` of the ATen expression, in the fastest of its modes."""
+    """``torch.compile`` of the ATen expression, in its fastest mode."""
     import torch._dynamo
     from torch._inductor import metrics
 
     args = case.build(setting.device, 0)
     case_bytes = sum(traffic(case, call))
     tune = setting.tune and case.headline and case_bytes >= TUNE_FROM_BYTES
-    # The cases share a code object; without a reset they would soon reach the recompile limit.
+    # The cases share a code object, so without a reset they would reach the recompilation limit.
     torch._dynamo.reset()
 
     def expression(*operands):
@@ -75,7 +74,7 @@ INDUCTOR = Peer("Inductor", _inductor)
 
 
 def cupy_for(call, args: tuple):
-    """CuPy, if it is installed and has this call for these arguments."""
+    """The module CuPy. Raises Missing if it is not installed or cannot compute this call."""
     if call.cupy is None:
         raise Missing("CuPy has no such operation")
     try:
@@ -88,7 +87,7 @@ def cupy_for(call, args: tuple):
 
 
 def cupy_view(operand):
-    """The same memory as a CuPy array. DLPack would do, but may wait for another stream on every call."""
+    """A CuPy array that shares the operand's memory. DLPack is not used, because it may wait for another stream on every call."""
     import cupy
 
     if not isinstance(operand, torch.Tensor):
@@ -105,9 +104,9 @@ def cupy_view(operand):
 
 
 def cupy_call(device: str, function: Callable, *operands, **options):
-    """CuPy's ``function`` of views of the operands, on PyTorch's stream.
+    """Calls CuPy's ``function`` with views of the operands, on PyTorch's stream.
 
-    PyTorch allocates results and scratch: CuPy's own pool would call cudaMalloc while a graph is captured.
+    PyTorch allocates results and scratch memory, because CuPy's own pool would call cudaMalloc while a graph is captured.
     """
     import cupy
 
@@ -128,7 +127,7 @@ def _cupy(call, case, setting):
     result = call.aten(*args)
 
     def run(*operands):
-        # PyTorch allocates the output: CuPy's own pool would call cudaMalloc while a graph is captured.
+        # PyTorch allocates the output, because CuPy's own pool would call cudaMalloc while a graph is captured.
         if call.kind == "out":
             inputs, out = operands[:-1], operands[-1]
         elif call.kind == "inplace":

@@ -1,4 +1,4 @@
-"""Bandwidths beside the ceiling, from a result's JSON alone: bars for cases, curves for sweeps."""
+"""Plots of a result's JSON: bars of bandwidth for cases, curves for sweeps, points for samples."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from matplotlib import pyplot, ticker
 
 from benchmarks import report
 
-# Okabe and Ito's colours, told apart by readers of every colour vision.
+# The colours of Okabe and Ito, which colour-blind readers can tell apart.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
 BAR = 0.8
 INCHES_A_BAR = 0.115
-# More cases than this are shown in two columns.
+# More cases than this are drawn in two columns.
 LONGEST = 36
-# What the names of second pictures end in.
+# The ending of the name of an operator's second picture.
 MORE = "-more"
 
 
 def plot(result: dict, folder: Path, stem: str) -> list[Path]:
-    """Write the PNGs of each operator of the result; returns their paths."""
+    """Writes the PNGs of each operator in the result and returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
@@ -38,12 +38,12 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
 
 
 def _name(op: str, stem: str) -> str:
-    """ "index_add-fast" is one of the room index_add's and "dot_rows" one of dot's, and say so already."""
+    """The name of a picture. It includes the result's name unless the op's name begins with it, as in "index_add-fast"."""
     return op if op == stem or op.startswith((f"{stem}-", f"{stem}_")) else f"{stem}-{op}"
 
 
 def written(op: str, folder: Path, stem: str) -> list[Path]:
-    """The PNGs there are of an operator of a result."""
+    """The existing PNGs of an operator in a result."""
     paths = [folder / f"{_name(op, stem)}{suffix}.png" for suffix in ("", MORE)]
     return [path for path in paths if path.exists()]
 
@@ -63,7 +63,7 @@ def _finish(figure, title: str, rows: list[dict]):
         frameon=False,
         fontsize=9,
     )
-    # The margins are given in inches, so that they stay the same however high the figure is.
+    # The margins are given in inches, so that they are the same for every height of the figure.
     height = figure.get_size_inches()[1]
     figure.suptitle(title, y=1 - 0.22 / height, fontsize=12)
     figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - 0.3 / height))
@@ -83,13 +83,13 @@ def _limit(rows: list[dict]) -> float:
 
 
 def _bound(row: dict, in_time: bool) -> float:
-    """What the ceiling allows: its bandwidth, or the microseconds that the row's bytes take at it."""
+    """The bandwidth of the ceiling, or the time in microseconds that the row's bytes take at that bandwidth."""
     gbps = row["ceiling"]["gbps"]
     return (row["read_bytes"] + row["written_bytes"]) / gbps / 1e3 if in_time else gbps
 
 
 def _least_time(rows: list[dict]) -> float | None:
-    """Where a time axis begins: what the ceiling allows for a few bytes lies far below any launch."""
+    """The beginning of a time axis, near the fastest launch: the ceiling's time for a few bytes lies far below that."""
     times = [us for row in rows for name in row["contenders"] if (us := report.median_us(row, name)) is not None]
     return min(times, default=None)
 
@@ -98,7 +98,7 @@ def _least_time(rows: list[dict]) -> float | None:
 
 
 def _pictures(rows: list[dict]) -> dict:
-    """A figure of all cases, or where that would be too wide, one of the headline cases and one (MORE) of the rest."""
+    """One figure of all cases. If it would be too wide, a figure of the headline cases and a second one (MORE) of the rest."""
     headline = _columns("headline cases", [row for row in rows if row["headline"]])
     others = _columns("other layouts, shapes and types", [row for row in rows if not row["headline"]])
     if len(headline) + len(others) <= 2:
@@ -107,7 +107,7 @@ def _pictures(rows: list[dict]) -> dict:
 
 
 def _columns(title: str, rows: list[dict]) -> list[tuple[str, list[dict]]]:
-    """Titles and cases of the columns, side by side: in the order of the cases, or where they are many, of their dtypes."""
+    """Titles and cases of the columns, which are drawn side by side. Many cases are sorted into columns by dtype."""
     if len(rows) <= LONGEST:
         return [(title, rows)] if rows else []
     dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
@@ -136,7 +136,7 @@ def _day(result: dict) -> str:
 
 
 def _bars(row: dict, names: list[str]) -> list[str]:
-    """Whom the row has a bar or, for gpuopt, the reason for none of."""
+    """The contenders that get a bar in this row. gpuopt always does: without a time, its bar shows the reason."""
     return [name for name in names if name == "gpuopt" or report.median_us(row, name) is not None]
 
 
@@ -173,7 +173,7 @@ def _bar(axes, row: dict, name: str, y: float, colour: str, long: float):
     gbps = row["contenders"][name]["gbps"]
     axes.barh(y, gbps, height=BAR, color=colour)
     if name == "gpuopt":
-        # Inside the bar where there is room, beside it where it is short.
+        # The text is drawn inside a long bar, and beside a short one.
         best = report.best_peer(row)
         text = f" {us:.1f} us" + (f", {best[1] / us:.2f}x {best[0]}" if best else "")
         x, ink = (0, "white") if gbps > long else (gbps, "black")
@@ -184,7 +184,7 @@ def _bar(axes, row: dict, name: str, y: float, colour: str, long: float):
 
 
 def _points(rows: list[dict]):
-    """A panel for each curve of a sample: how many times ATen's speed gpuopt has in each of its cases."""
+    """A panel for each curve of a sample, with a point for each case at its speedup over ATen."""
     curves = sorted({row["point"]["curve"] for row in rows})
     figure, all_axes = _panels(len(curves))
     for axes, curve in zip(all_axes.flat, curves):
@@ -211,7 +211,7 @@ def _unit(rows: list[dict]) -> str:
 
 
 def _curves(rows: list[dict]):
-    """A panel for each curve of a sweep, two beside each other."""
+    """A panel for each curve of a sweep, in two columns."""
     in_time = _unit(rows) == "us"
     least = _least_time(rows)
     names = report.contender_names(rows)
@@ -219,7 +219,7 @@ def _curves(rows: list[dict]):
     figure, all_axes = _panels(len(curves))
     for axes, curve in zip(all_axes.flat, curves):
         chosen = sorted((row for row in rows if row["point"]["curve"] == curve), key=lambda row: row["point"]["x"])
-        # gpuopt last, so that it lies on top.
+        # gpuopt is drawn last, so that it lies on top.
         for name in reversed(names):
             timed = [row for row in chosen if report.median_us(row, name) is not None]
             ys = [report.median_us(row, name) if in_time else row["contenders"][name]["gbps"] for row in timed]
@@ -243,7 +243,7 @@ def _curves(rows: list[dict]):
 
 
 def _panels(count: int):
-    """A figure of panels, two beside each other."""
+    """A figure of panels in two columns."""
     lines = (count + 1) // 2
     figure, all_axes = pyplot.subplots(lines, 2, figsize=(15, 1 + 3.6 * lines), squeeze=False)
     for axes in all_axes.flat[count:]:
@@ -252,7 +252,7 @@ def _panels(count: int):
 
 
 def _worst(beside: list[tuple[float, dict]]) -> str:
-    """What a panel's title says of the ratios to ATen's speed."""
+    """The part of a panel's title that sums up the speedups over ATen."""
     return f": at worst {beside[0][0]:.2f}x ATen's speed, {beside[0][1]['case']}" if beside else ""
 
 

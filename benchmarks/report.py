@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 SCHEMA = 1
-# A ratio to a peer's speed that is not called slower: timings repeat to about a per cent.
+# A speedup over a peer from here on does not count as slower, because timings repeat to about one per cent.
 GOOD = 0.99
-# The y axis of a sample, and how many of its cases a table lists.
+# RATIO is the y axis of a sample. A table lists at most LISTED of the sample's cases.
 RATIO = "times ATen's speed"
 LISTED = 25
 
 
 def document(room: str, gpu: dict, versions: dict, source: dict, library: dict | None, settings: dict) -> dict:
-    """An empty result; rows, ceilings and call times are appended as they are measured."""
+    """A result without rows, ceilings and call times, which are appended when they have been measured."""
     return {
         "schema": SCHEMA,
         "room": room,
@@ -38,7 +38,7 @@ def document(room: str, gpu: dict, versions: dict, source: dict, library: dict |
 
 
 def save(path: Path, result: dict):
-    """Replace the file in one step: a run that is stopped leaves the last whole state behind."""
+    """Replaces the file atomically, so that an interrupted run leaves the last complete state behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".tmp")
     scratch.write_text(json.dumps(result, indent=1) + "\n")
@@ -46,7 +46,7 @@ def save(path: Path, result: dict):
 
 
 def load(path: Path) -> dict:
-    """Raises ValueError with a sentence where the file is not a result."""
+    """Reads a result. Raises ValueError with a sentence if the file is not one."""
     try:
         result = json.loads(path.read_text())
     except OSError as error:
@@ -73,19 +73,19 @@ def share_of_ceiling(row: dict, name: str) -> float | None:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a contender is gpuopt, or a variant of it: "gpuopt deterministic"."""
+    """Whether a contender is gpuopt or a variant such as "gpuopt deterministic"."""
     return name.split()[0] == "gpuopt"
 
 
 def best_peer(row: dict) -> tuple[str, float] | None:
-    """The fastest contender that isn't gpuopt's and its microseconds."""
+    """The fastest contender that is not gpuopt, and its time in microseconds."""
     times = {name: median_us(row, name) for name in row["contenders"] if not is_ours(name)}
     times = {name: us for name, us in times.items() if us is not None}
     return min(times.items(), key=lambda item: item[1]) if times else None
 
 
 def ratios(rows: list[dict], peer: str) -> list[tuple[float, dict]]:
-    """A peer's time over gpuopt's (above 1 gpuopt is faster) and the row it is of, the worst first."""
+    """The speedups over a peer (its time divided by gpuopt's) with their rows, the smallest first."""
     times = [(median_us(row, peer), median_us(row, "gpuopt"), row) for row in rows]
     return sorted(((theirs / ours, row) for theirs, ours, row in times if theirs and ours), key=lambda item: item[0])
 
@@ -101,7 +101,7 @@ def is_sample(rows: list[dict]) -> bool:
 
 
 def failures(result: dict) -> list[str]:
-    """The cases that gpuopt itself, in any variant, failed or got wrong."""
+    """The cases in which a variant of gpuopt failed or computed wrong values."""
     return [
         f"{row['op']} {row['case']} {row['dtype']}: {'' if name == 'gpuopt' else f'{name}: '}{entry['reason']}"
         for row in result["rows"]
@@ -124,7 +124,7 @@ def _error(entry: dict) -> str:
 
 
 def _time(row: dict, name: str, notes: dict[str, int]) -> str:
-    """A contender's time, or what is the matter with a footnote's number."""
+    """A contender's time, or the reason for none with the number of a footnote."""
     entry = row["contenders"].get(name)
     if entry is None:
         return "-"
@@ -138,7 +138,7 @@ def _time(row: dict, name: str, notes: dict[str, int]) -> str:
 
 
 def _best(row: dict) -> str:
-    """The fastest peer's time over gpuopt's."""
+    """The speedup over the fastest peer."""
     best = best_peer(row)
     for ratio, _ in ratios([row], best[0]) if best else []:
         return f"[{'green' if ratio >= GOOD else 'red'}]{ratio:.2f} {best[0]}[/]"
@@ -146,7 +146,7 @@ def _best(row: dict) -> str:
 
 
 def device_table(result: dict, op: str) -> tuple[Table, list[str]]:
-    """One operator's cases, and the notes below the table."""
+    """A table of one operator's cases, and the notes below it."""
     rows = [row for row in result["rows"] if row["op"] == op]
     notes: dict[str, int] = {}
     make = _sample_table if is_sample(rows) else _sweep_table if is_sweep(rows) else _case_table
@@ -192,13 +192,13 @@ def _case_table(rows: list[dict], notes: dict[str, int]) -> Table:
 
 
 def _sample_table(rows: list[dict], notes: dict[str, int]) -> Table:
-    """The cases where gpuopt has no time, and those that are slowest beside ATen."""
+    """A table of the cases without a time of gpuopt's, and the cases with the smallest speedups over ATen."""
     untimed = [row for row in rows if median_us(row, "gpuopt") is None]
     return _case_table(untimed + [row for _, row in ratios(rows, "ATen")[:LISTED]], notes)
 
 
 def _of_curves(rows: list[dict]) -> list[str]:
-    """For each curve of a sample the worst and the middle of the ratios to ATen's speed."""
+    """The smallest and the median speedup over ATen, for each curve of a sample."""
     lines = []
     for curve in sorted({row["point"]["curve"] for row in rows}):
         found = [ratio for ratio, _ in ratios([row for row in rows if row["point"]["curve"] == curve], "ATen")]
@@ -211,7 +211,7 @@ def _of_curves(rows: list[dict]) -> list[str]:
 
 
 def _sweep_table(rows: list[dict], notes: dict[str, int]) -> Table:
-    """A line for each x: gpuopt's times and the first one's ratio to the best peer on each curve."""
+    """A table with a line for each x: on each curve the times of gpuopt, and the speedup of the first one over the best peer."""
     places = {(row["point"]["x"], row["point"]["curve"]): row for row in rows}
     curves = list(dict.fromkeys(row["point"]["curve"] for row in rows))
     ours = [name for name in contender_names(rows) if is_ours(name)]
@@ -230,8 +230,9 @@ def _sweep_table(rows: list[dict], notes: dict[str, int]) -> Table:
 
 
 LEGEND = (
-    "vs best: the fastest peer's time over gpuopt's, above 1 gpuopt is faster. of ceiling: of the bandwidth measured in "
-    "this run for the same traffic. error: relative to float64. ~: quartiles over 5% apart, or the host did not keep up."
+    "vs best: the fastest peer's time divided by gpuopt's (above 1, gpuopt is faster). of ceiling: share of the bandwidth "
+    "measured in this run for the same traffic. error: relative to float64. ~: the quartiles are over 5% apart, or the host "
+    "did not keep up."
 )
 
 
@@ -247,7 +248,7 @@ def ceiling_table(result: dict) -> Table:
 
 
 def call_table(result: dict) -> Table:
-    """What a call costs its caller, beside the same call of PyTorch."""
+    """A table of call times: the time that a call takes on the host, beside PyTorch's."""
     names = list(dict.fromkeys(name for row in result["call_times"] for name in row["contenders"]))
     table = Table(title="call time in us", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("op")

@@ -1,4 +1,4 @@
-"""What a ``bench_<room>.py`` is made of, and how one case becomes one row of results."""
+"""The classes that a ``bench_<room>.py`` uses, and the function that measures one case as one row of results."""
 
 import dataclasses
 import importlib
@@ -22,20 +22,23 @@ def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
 
 
 def error_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Above this, a contender does not compute the same thing: four times ATen's error, or a unit in the last place."""
+    """The largest error of a correct contender: four times ATen's error, or one ulp of the dtype."""
     unit = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
     return max(4.0 * (aten_error or 0.0), unit)
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One way to call an operator. ``ours``, ``aten`` and ``reference`` take the same arguments.
+    """One way to call an operator.
 
-    ``kind`` is "new" (the result is a new tensor, or several), "inplace" (the first argument is read and written) or
-    "out" (the last argument is written, not read). ``reference`` computes in float64 and writes nothing.
-    ``cupy`` names the CuPy function that computes the same, if there is one. ``limit(dtype, ATen's error)`` is the error
-    above which a contender does not compute the same thing; ``own_limit`` is gpuopt's, where it promises more than its
-    peers. ``reads`` gives the tensors whose elements must be read, where that is not all of every operand.
+    Args:
+        ours, aten, reference: functions of the same arguments. ``reference`` computes in float64 and writes nothing.
+        kind: "new" (the results are new tensors), "inplace" (the first argument is read and written) or "out" (the last argument is
+            written and not read).
+        cupy: the name of the CuPy function that computes the same, if there is one.
+        limit: a function of the dtype and of ATen's error. A contender with a larger error is wrong.
+        own_limit: the limit for gpuopt, where it promises more than its peers.
+        reads: gives the tensors whose elements must be read, if these are not all elements of every operand.
     """
 
     ours: Callable
@@ -50,10 +53,10 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The place of a case in a sweep that is shown as curves: which curve, and where on the x axis.
+    """A case's point in the plot of a sweep: its curve, and its position on the x axis.
 
-    ``label`` is written there instead of the number. ``unit`` is the y axis: "GB/s", or "us", which is logarithmic, or report.RATIO,
-    which makes the cases a sample: points that no line joins, and of which tables name the worst.
+    ``label`` is written on the axis instead of the number. ``unit`` is the unit of the y axis: "GB/s", "us" (logarithmic) or
+    report.RATIO. With report.RATIO the cases are a sample: the points are not joined, and tables list the worst of them.
     """
 
     curve: str
@@ -65,10 +68,10 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One set of shapes, strides and dtypes. ``build(device, seed)`` makes fresh random arguments.
+    """One set of shapes, strides and dtypes. ``build(device, seed)`` makes new random arguments.
 
-    ``headline`` cases are the ones in documents, and the only ones ``--quick`` runs. ``peers``: other ones than the room's,
-    beside ATen. ``moved`` gives the bytes read and written, where they depend on values and not on shapes alone.
+    Documents quote the ``headline`` cases, and ``--quick`` runs no others. ``peers`` replaces the room's peers, except ATen. ``moved``
+    gives the bytes read and written, if they depend on values and not on shapes alone.
     """
 
     op: str
@@ -88,7 +91,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class CallTime:
-    """Statements that do the same thing, one a contender, for the call-time table."""
+    """Statements that do the same, one for each contender, for the table of call times."""
 
     op: str
     name: str
@@ -98,7 +101,7 @@ class CallTime:
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """``calls`` is a function, so that listing and plotting work before the library is built."""
+    """All benchmarks of one room. ``calls`` is a function, so that listing and plotting work before the library is built."""
 
     name: str
     cases: list[Case]
@@ -129,7 +132,7 @@ def reason(error: BaseException) -> str:
 
 
 def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, measured_ceilings: list[dict]) -> dict:
-    """Check and time all contenders of a case. A contender that cannot run is in the row with the reason."""
+    """Checks and times all contenders of a case. For a contender that cannot run, the row has the reason."""
     read, written = traffic(case, call)
     entries: dict[str, dict] = {}
     ready: dict[str, Callable] = {}
@@ -163,14 +166,14 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
 
 
 def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str, dict], device: str):
-    """Put each contender's error against the float64 reference into its entry, and mark those that are wrong."""
+    """Writes each contender's error against the float64 reference into its entry, and marks wrong contenders."""
     references = results(call.reference(*case.build(device, 0)))
     dtype = None
     for name, contender in ready.items():
         try:
             found = results(contender(*case.build(device, 0)))
             errors = [relative_error(out, reference) for out, reference in zip(found, references, strict=True)]
-            # NaN is the largest.
+            # NaN counts as the largest error.
             entries[name]["error"] = max(errors, key=lambda error: (error != error, error))
             dtype = found[0].dtype
         except Exception as error:
@@ -178,6 +181,6 @@ def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str
     for name in ready:
         error = entries[name].get("error")
         limit = call.own_limit if name == OURS.name and call.own_limit is not None else call.limit
-        # Written so that NaN is wrong.
+        # "not <=" and not ">", so that an error of NaN counts as wrong.
         if error is not None and not error <= limit(dtype, entries[ATEN.name].get("error")):
             entries[name].update(status="wrong", reason=f"error {error:.1e} against float64")

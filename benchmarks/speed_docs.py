@@ -1,10 +1,10 @@
-"""Write docs/speed.md and the README's table of speeds out of the committed results.
+"""Write docs/speed.md and the README's table of speeds from the committed results.
 
-    python -m benchmarks.speed_docs            write what is out of date
-    python -m benchmarks.speed_docs --check    only say what is, exit code 1
+    python -m benchmarks.speed_docs            write the pages that are out of date
+    python -m benchmarks.speed_docs --check    only report them, with exit code 1
 
-docs/speed.md has a part for each room, with all cases of its results, and the README those that CHOSEN names. What is written by
-hand around these parts, each of which begins and ends with a comment, stays as it is.
+docs/speed.md has a part for each room, with all cases of its results. The README has one table, with the cases that CHOSEN names.
+Each generated part begins and ends with a comment. The text around the parts is written by hand and does not change.
 """
 
 import statistics
@@ -18,12 +18,12 @@ from benchmarks.pages import cell, filled, update
 ROOT = machine.REPOSITORY
 RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200"
 PAGE, README = ROOT / "docs" / "speed.md", ROOT / "README.md"
-# The README's part.
+# The name of the README's part.
 SPEED = "speed"
 DTYPES = ("f32", "bf16")
 SLOWEST = 10
 
-# What the README shows: of a result and one of its ops, which has a name there, cases and what their operands are called there.
+# The README's rows. Key: (result file, op in that file, operator in the README). Value: case in the file -> operands in the README.
 CHOSEN = {
     ("elementwise", "mul", "mul"): {
         "2^25": "two dense tensors of 2^25 values",
@@ -33,8 +33,8 @@ CHOSEN = {
         "misaligned out= 2^26": "all operands misaligned by one value, 2^26",
     },
     ("reduce", "sum", "reduce_sum"): {
-        "2^20": "all of 2^20 values",
-        "2^28": "all of 2^28 values",
+        "2^20": "all 2^20 values",
+        "2^28": "all 2^28 values",
         "(32768,1024) dim 1": "(32768,1024) dim 1",
         "(32768,1024) dim 0": "(32768,1024) dim 0",
         "(1048576,32) dim 1": "(1048576,32) dim 1",
@@ -43,16 +43,16 @@ CHOSEN = {
     ("reduce", "mean", "reduce_mean"): {"NHWC dim (0,2,3)": "(64,256,56,56) channels_last dim (0,2,3)"},
     ("upsample", "nearest2d", "upsample_nearest2d"): {
         "(8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128)",
-        "CL (8,256,64,64)->(128,128)": "the same, channels_last",
+        "CL (8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128), channels_last",
         "(16,64,100,100)->(237,181)": "(16,64,100,100) to (237,181)",
     },
-    ("nearest2d-backward", "nearest2d-backward", "its backward"): {
+    ("nearest2d-backward", "nearest2d-backward", "upsample_nearest2d_backward"): {
         "(8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128)",
         "(16,64,100,100)->(237,181)": "(16,64,100,100) to (237,181)",
     },
     ("index_add", "index_add-fast", "index_add"): {
         "(169343,128)+=(2^20,128) uniform": "(169343,128) += (2^20,128), uniform",
-        "(169343,128)+=(2^20,128) Zipf 1.1": "the same, Zipf-distributed",
+        "(169343,128)+=(2^20,128) Zipf 1.1": "(169343,128) += (2^20,128), Zipf-distributed",
         "(50257,1024)+=(16384,1024) uniform": "(50257,1024) += (16384,1024), uniform",
         "(1024)+=(2^24) uniform": "(1024) += (2^24), uniform",
     },
@@ -87,12 +87,12 @@ CHOSEN = {
 
 
 def results() -> dict[str, dict]:
-    """What is committed, by file name."""
+    """The committed results, by file name without ending."""
     return {path.stem: report.load(path) for path in sorted(RESULTS.glob("*.json"))}
 
 
 def shown(found: dict[str, dict]) -> dict[str, list[str]]:
-    """Of each result, the oldest first, the operators that no newer one has measured again."""
+    """For each result, oldest first, its operators that no newer result of the room has measured again."""
     ops = {name: list(dict.fromkeys(row["op"] for row in result["rows"])) for name, result in found.items()}
     names = sorted(found, key=lambda name: found[name]["date"])
     newest = {(found[name]["room"], op): name for name in names for op in ops[name]}
@@ -100,7 +100,7 @@ def shown(found: dict[str, dict]) -> dict[str, list[str]]:
 
 
 def parts(found: dict[str, dict]) -> dict[str, str]:
-    """Of docs/speed.md, by the room that they are about."""
+    """The generated parts of docs/speed.md, by room."""
     texts: dict[str, list[str]] = {}
     for name, ops in shown(found).items():
         if ops:
@@ -136,8 +136,8 @@ def _cases(rows: list[dict]) -> list[str]:
     names = report.contender_names(rows)
     variants = [name for name in names if report.is_ours(name) and name != "gpuopt"]
     peers = [name for name in names if not report.is_ours(name) and report.ratios(rows, name)]
-    numbers = ["us", "GB/s", "of the ceiling", *(f"{name.removeprefix('gpuopt ')} (us)" for name in variants)]
-    numbers += [f"times {peer}" for peer in peers]
+    numbers = ["us", "GB/s", "share of ceiling", *(f"{name.removeprefix('gpuopt ')} (us)" for name in variants)]
+    numbers += [f"speedup over {peer}" for peer in peers]
     lines = []
     for row in rows:
         gbps = row["contenders"]["gpuopt"].get("gbps")
@@ -147,7 +147,7 @@ def _cases(rows: list[dict]) -> list[str]:
 
 
 def _sample(rows: list[dict]) -> list[str]:
-    """Random problems in few figures, and those of the least ratios."""
+    """A summary of random problems, and a table of the slowest ones beside ATen."""
     lines = []
     for curve in sorted({row["point"]["curve"] for row in rows}):
         beside = report.ratios([row for row in rows if row["point"]["curve"] == curve], "ATen")
@@ -155,15 +155,15 @@ def _sample(rows: list[dict]) -> list[str]:
         if found:
             figures = (_ratio(figure) for figure in (found[0], statistics.median(found), found[-1]))
             lines.append([curve, str(len(found)), *figures, str(sum(ratio < report.GOOD for ratio in found))])
-    numbers = ["how many", "times ATen: worst", "median", "best", f"below {report.GOOD}"]
+    numbers = ["count", "speedup over ATen: worst", "median", "best", f"count below {report.GOOD}"]
     slowest = [
         [row["case"], row["dtype"], _us(row, "gpuopt"), _us(row, "ATen"), _ratio(ratio)]
         for ratio, row in report.ratios(rows, "ATen")[:SLOWEST]
     ]
     return [
         _table(["random problems"], numbers, lines),
-        f"The {len(slowest)} slowest beside ATen:",
-        _table(["problem", "dtype"], ["us", "ATen (us)", "times ATen"], slowest),
+        f"The {len(slowest)} problems with the smallest speedup over ATen:",
+        _table(["problem", "dtype"], ["us", "ATen (us)", "speedup over ATen"], slowest),
     ]
 
 
@@ -181,13 +181,13 @@ def _ratio(ratio: float) -> str:
 
 
 def _times(row: dict, peer: str) -> str:
-    """How many times as fast as the peer."""
+    """The peer's time divided by gpuopt's."""
     return next((_ratio(ratio) for ratio, _ in report.ratios([row], peer)), "-")
 
 
 def table(found: dict[str, dict]) -> str:
-    """What is chosen for the README. ValueError where a result lacks it."""
-    numbers = ["time (us), f32 / bf16", "of the ceiling", "times ATen's speed", "times Inductor's"]
+    """The README's table. Raises ValueError if a result lacks a chosen case."""
+    numbers = ["time (us), f32 / bf16", "share of ceiling", "speedup over ATen", "speedup over Inductor"]
     lines = []
     for (name, op, operator), cases in CHOSEN.items():
         for case, operands in cases.items():
@@ -206,12 +206,12 @@ def _both(rows: dict[str, dict], figure: Callable[[dict], str]) -> str:
 
 
 def _times_inductor(row: dict) -> str:
-    """Beside what it compiles, which need not be the operator itself: "Inductor mul+sum"."""
+    """The speedup over Inductor. Its name may say which expression it compiled: "Inductor mul+sum"."""
     return next((_times(row, name) for name in row["contenders"] if name.startswith("Inductor")), "-")
 
 
 def pages() -> dict[Path, str]:
-    """Both pages as they should be."""
+    """The up-to-date text of both pages."""
     found = results()
     filling = {PAGE: parts(found), README: {SPEED: table(found)}}
     return {

@@ -1,22 +1,20 @@
-"""Two clocks: device time (what the GPU spends) and call time (what the caller's thread spends).
+"""Measures device time (the time on the GPU) and call time (the time of the calling thread).
 
-Device time, from CUDA events. How a case is timed depends on how long its fastest contender takes, so that all
-contenders of a case are always timed the same way:
+Device time comes from CUDA events. All contenders of a case are timed in the same way, which depends on the fastest of them:
 
-* From 15 us up: one event pair around one call, and before each call a buffer of twice the L2 is written. Inputs
-  start cold. The flush leaves dirty lines that the call must evict, just as the call leaves its own dirty lines
-  behind, so the bytes that reach memory during a call are the bytes it moves. The flush and the call are on one
-  stream, so they do not overlap. The device is held back while the host queues a whole batch: otherwise a slow
-  host (Inductor's wrapper takes 20-40 us) would be counted as device time.
-* Below 15 us, unless another contender takes SLOW_US: an event pair and a launch cost as much as the kernel, so a
-  CUDA graph of several hundred calls is replayed and its time divided. Inside the graph the inputs, and the outputs
-  with them, rotate through enough copies to fill twice the L2, so data is cold here too. If that needs more than
-  MAX_COPIES copies, or more than MAX_COPIED_BYTES for them, the label says "partly warm".
+* From 15 us on, one event pair is around one call. A buffer of twice the L2 is written before each call, so inputs are cold. The
+  flush leaves dirty lines that the call must evict, and the call leaves its own dirty lines behind. So the bytes that reach memory
+  during a call are the bytes that it moves. The flush and the call are on one stream and do not overlap. The device waits while the
+  host queues a whole batch: otherwise a slow host (Inductor's wrapper takes 20-40 us) would count as device time.
+* Below 15 us an event pair and a launch take as long as the kernel. So a CUDA graph of several hundred calls is replayed, and its
+  time is divided by their number. Inputs and outputs rotate through enough copies to fill twice the L2, so data is cold. The label
+  says "partly warm" if that needs more than MAX_COPIES copies or more than MAX_COPIED_BYTES. A case with a contender of SLOW_US or
+  more is timed in the first way.
 
-Contenders take turns in rounds, so that a drifting clock or a neighbour on the host hits all of them alike. One that takes
-longer than SLOW_US has one turn: the first steps of a ladder may take seconds. The reported figure is the median; the quartiles say how far to trust it.
+Contenders run in alternating rounds, so that a drifting clock or another load on the host affects all of them. A contender that
+takes longer than SLOW_US runs once: the first steps of a ladder may take seconds. The median is reported, with the quartiles.
 
-Call time, from ``torch.utils.benchmark``: what one call costs the caller when the device keeps up.
+Call time comes from ``torch.utils.benchmark``: the host time of one call while the device keeps up.
 """
 
 import collections
@@ -34,7 +32,7 @@ GRAPH_BELOW_US = 15.0
 SLOW_US = 50e3
 GRAPH_CALLS = 256
 MAX_COPIES = 2048
-# Operands can be far larger than what a call moves: sums of a few rows into a large tensor, say.
+# Operands can be far larger than the bytes that a call moves, for example when a few rows are added to a large tensor.
 MAX_COPIED_BYTES = 16 << 30
 BATCH = 50
 ROUNDS = 5
@@ -42,7 +40,7 @@ ROUNDS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Microseconds of one call: median, lower and upper quartile, fastest."""
+    """The time of one call in microseconds: median, lower and upper quartile, minimum."""
 
     median: float
     q1: float
@@ -60,8 +58,10 @@ def summarise(samples: list[float], method: str) -> Timing:
 
 
 def copies_to_fill(flush_bytes: int, case_bytes: int, held_bytes: int = 0) -> int:
-    """How many input sets the graph rotates through so that no call finds its data in L2. ``held_bytes``: the memory that
-    one set takes, whether it is used or not."""
+    """The number of input sets that the graph rotates through so that no call finds its data in L2.
+
+    ``held_bytes`` is the memory that one set occupies, including parts that the call does not touch.
+    """
     wanted = math.ceil(flush_bytes / max(case_bytes, 1))
     return max(1, min(MAX_COPIES, wanted, MAX_COPIED_BYTES // max(held_bytes, 1)))
 
@@ -71,7 +71,7 @@ def held_bytes(args: tuple) -> int:
 
 
 class DeviceTimer:
-    """Times callables on the current CUDA device; ``budget_s`` is the device time one contender gets."""
+    """Times functions on the current CUDA device. ``budget_s`` is the device time for one contender."""
 
     def __init__(self, budget_s: float = 0.06):
         self.budget_us = budget_s * 1e6
@@ -87,14 +87,14 @@ class DeviceTimer:
         return torch.cuda.mem_get_info()[0]
 
     def release_memory(self):
-        """Between cases: give back what was allocated, graphs' pools too."""
+        """Frees all cached memory between cases, including the pools of graphs."""
         gc.collect()
         torch.cuda.empty_cache()
 
     def compare(
         self, contenders: Mapping[str, Callable], build: Callable[[int], tuple], case_bytes: int
     ) -> dict[str, Timing | Exception]:
-        """Time every contender on ``build(seed)``; one that raises gets its exception instead of a time."""
+        """Times every contender on ``build(seed)``. A contender that raises gets its exception instead of a time."""
         results: dict[str, Timing | Exception] = {}
         runs: dict[str, Callable[[], object]] = {}
         guess: dict[str, float] = {}
@@ -149,14 +149,14 @@ class DeviceTimer:
 
 
 def _samples(call: Callable, count: int, before: Callable | None = None) -> tuple[list[float], bool]:
-    """``count`` times of ``call`` in microseconds, and whether the host stayed ahead while it queued them."""
+    """``count`` times of ``call`` in microseconds, and whether the host had queued all calls before the device began."""
     hold_us = 60.0
     while True:
         starts = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
         ends = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
         torch.cuda.synchronize()
-        # Hold the device in a spin kernel (its argument is clock cycles, about 2000 a microsecond). If it got to the
-        # first sample before the last was queued even so, the events may have counted host time: hold longer.
+        # A spin kernel holds the device while the host queues the calls. Its argument is in clock cycles, about 2000 per
+        # microsecond. If the device still begins before the last call is queued, the events may include host time: hold longer.
         torch.cuda._sleep(int(2000 * hold_us * count))
         for start, end in zip(starts, ends):
             if before is not None:
@@ -167,21 +167,21 @@ def _samples(call: Callable, count: int, before: Callable | None = None) -> tupl
         ahead = not starts[0].query()
         torch.cuda.synchronize()
         samples = [start.elapsed_time(end) * 1e3 for start, end in zip(starts, ends)]
-        ahead = ahead or min(samples) >= SLOW_US  # what the host adds is nothing to that
+        ahead = ahead or min(samples) >= SLOW_US  # host time is negligible beside such calls
         if ahead or hold_us > 1000.0:
             return samples, ahead
         hold_us *= 3.0
 
 
 def capture(call: Callable, sets: list[tuple], calls: int) -> torch.cuda.CUDAGraph:
-    """A CUDA graph of ``calls`` calls that takes its arguments from ``sets`` in turn."""
+    """A CUDA graph of ``calls`` calls, which rotate through the arguments in ``sets``."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
             call(*sets[0])
     torch.cuda.current_stream().wait_stream(side)
-    # Keeping the latest outputs alive while capturing makes the outputs rotate as the inputs do.
+    # Keeping the latest outputs alive during capture makes the outputs rotate like the inputs.
     outputs = collections.deque(maxlen=len(sets))
     graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     stream = torch.cuda.current_stream()
@@ -190,8 +190,8 @@ def capture(call: Callable, sets: list[tuple], calls: int) -> torch.cuda.CUDAGra
             for i in range(calls):
                 outputs.append(call(*sets[i % len(sets)]))
     except Exception:
-        # A call that may not be captured (it synchronises, say) leaves the capture stream current and the allocator
-        # recording, and nothing after it would work.
+        # A call that cannot be captured (for example because it synchronises) leaves the capture stream current and the
+        # allocator in capture mode. Without this cleanup no later call would work.
         torch.cuda.set_stream(stream)
         with contextlib.suppress(RuntimeError):
             torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
@@ -202,8 +202,8 @@ def capture(call: Callable, sets: list[tuple], calls: int) -> torch.cuda.CUDAGra
 def call_times(
     statements: Mapping[str, str], variables: dict, label: str, sub_label: str, seconds: float
 ) -> dict[str, "torch.utils.benchmark.Measurement"]:
-    """Time statements that do the same thing, in turns; ``seconds`` is what each gets in all."""
-    # Imported late: it looks for a compiler, and says so where there is no GPU.
+    """Times statements that do the same, in alternating rounds. Each one gets ``seconds`` in total."""
+    # Imported late, because the import looks for a compiler and prints a message if there is no GPU.
     from torch.utils import benchmark
 
     rounds = 3

@@ -1,15 +1,15 @@
-"""The bytes a case cannot avoid moving. All bandwidths in the reports are these bytes over the time taken."""
+"""The bytes that a case must move. All bandwidths in the reports are these bytes divided by the time."""
 
 import torch
 
 
 def results(value) -> tuple[torch.Tensor, ...]:
-    """What a call gives: a tensor, or several of which those that were not asked for are None."""
+    """The tensors that a call returns. Results that were not requested are None and left out."""
     return (value,) if isinstance(value, torch.Tensor) else tuple(part for part in value if part is not None)
 
 
 def distinct_bytes(tensor: torch.Tensor) -> int:
-    """Bytes of the different elements a tensor shows: an expanded dimension counts once, a skipped element never."""
+    """The bytes of the distinct elements of a tensor: an expanded dimension counts once, and a skipped element not at all."""
     if tensor.numel() == 0:
         return 0
     count = 1
@@ -20,10 +20,10 @@ def distinct_bytes(tensor: torch.Tensor) -> int:
 
 
 def traffic(case, call) -> tuple[int, int]:
-    """(bytes read, bytes written): each operand, or what of it is used, read once, each output written once.
+    """(bytes read, bytes written): the used part of each operand is read once, and each output is written once.
 
-    Memory moves in 32-byte sectors, so a step-2 slice costs the hardware twice what is counted here.
-    Works on meta tensors: needs neither a GPU nor memory.
+    Memory moves in 32-byte sectors, so the hardware moves twice the counted bytes of a slice with stride 2.
+    Works on meta tensors, so it needs neither a GPU nor memory.
     """
     if case.moved is not None:
         return case.moved()

@@ -1,4 +1,4 @@
-"""Run every demo: ``python -m examples [NAME ...]``. Exit code 1 if one fails."""
+"""Runs the named demos, or all of them: ``python -m examples [NAME ...]``. Exit code 1 if one fails."""
 
 import argparse
 import importlib
@@ -13,7 +13,7 @@ from examples._report import Report
 
 CPU_ONLY = (
     "No CUDA device here: the GPU kernels of gpuopt were NOT run. On the CPU gpuopt calls PyTorch's own kernels (ATen),\n"
-    "so its results and times below are PyTorch's, and say nothing about its speed."
+    "so the results and times below are PyTorch's. They say nothing about the speed of gpuopt."
 )
 
 
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
             console.print_exception()
             failed.append(name)
     console.print(report.table())
-    report.note("error: relative to float64.")
+    report.note("error: relative to the result in float64.")
     if report.device == "cpu":
         report.note(CPU_ONLY)
     for name in failed:

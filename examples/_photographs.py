@@ -1,4 +1,4 @@
-"""What demos on photographs share: the two that ship with scikit-learn, and a figure of them."""
+"""Shared by demos on photographs: the two photographs that ship with scikit-learn, and a figure of them."""
 
 import numpy
 import torch
@@ -15,7 +15,10 @@ def load(name: str, device: str) -> torch.Tensor:
 
 
 def grid(columns: dict[str, list[tuple[torch.Tensor, str]]], **label) -> Figure:
-    """One column a version, one row a photograph: the image in sRGB and the text below it, in the style ``label``."""
+    """A figure with one column per version and one row per photograph: the image in sRGB, and a text below it.
+
+    ``label`` is the style of the text.
+    """
     rows = len(NAMES)
     lines = max(text.count("\n") + 1 for cells in columns.values() for _, text in cells)
     figure = Figure(figsize=(5.2 * len(columns), (3.7 + 0.18 * lines) * rows), layout="constrained")

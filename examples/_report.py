@@ -1,4 +1,4 @@
-"""What demos share: where results go, the table, and the two clocks."""
+"""Shared by all demos: the folder for results, the table, and the timing."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,7 +14,7 @@ DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", to
 
 
 def describe(argument: torch.Tensor) -> str:
-    """Its shape, and its layout where that is channels_last."""
+    """The shape of a tensor, followed by channels_last if that is its layout."""
     channels_last = argument.dim() == 4 and argument.is_contiguous(memory_format=torch.channels_last)
     layout = " channels_last" if channels_last and not argument.is_contiguous() else ""
     return f"{tuple(argument.shape)}{layout}"
@@ -31,7 +31,7 @@ class Row:
 
 
 class Report:
-    """Collects what the demos found. ``device`` is where they compute."""
+    """Collects the results of the demos, which compute on ``device``."""
 
     def __init__(self, device: str, console: Console, folder: Path = OUT):
         self.device, self.console, self.folder = device, console, folder
@@ -48,13 +48,13 @@ class Report:
     def compare(
         self, op: str, ours: Callable, theirs: Callable, reference: Callable, *args: torch.Tensor
     ) -> torch.Tensor:
-        """Time an operator and PyTorch's own on the same arguments, add a row, return the operator's result.
+        """Times an operator and PyTorch's on the same arguments, adds a row, and returns the operator's result.
 
         ``reference`` gets the arguments in float64.
         """
         out, exact = ours(*args), reference(*(arg.double() for arg in args))
         error = torch.linalg.vector_norm(out.double() - exact).item()
-        if error != 0:  # else it is 0 also relative to a result of zeros
+        if error != 0:  # the exact result may be all zeros, and 0 / 0 is NaN
             error /= torch.linalg.vector_norm(exact).item()
         torch_us, gpuopt_us = self._times(theirs, ours, args)
         shape = " * ".join(map(describe, args))
@@ -90,7 +90,7 @@ class Report:
         for heading in ("error", "PyTorch us", "gpuopt us", "PyTorch / gpuopt"):
             table.add_column(heading, justify="right")
         for row in self.rows:
-            # On the CPU both columns run ATen's kernel: a ratio of the two would be noise dressed as a result.
+            # On the CPU both columns time ATen's kernel, so a ratio of the two would only be noise.
             ratio = "same kernel" if self.device == "cpu" else f"{row.torch_us / row.gpuopt_us:.2f}"
             times = (f"{row.torch_us:.1f}", f"{row.gpuopt_us:.1f}")
             table.add_row(row.op, row.shape, row.dtype, f"{row.error:.1e}", *times, ratio)

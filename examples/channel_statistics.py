@@ -1,7 +1,7 @@
 """Mean, minimum and maximum of each colour channel, through ``reduce_mean``, ``reduce_min`` and ``reduce_max``.
 
-They serve to stretch contrast: each channel is mapped linearly so that its range becomes [0, 1]. A few pixels of almost
-any photograph are 0 or 1 already, so the range is taken from the means of blocks, which a few pixels do not move.
+The statistics are used to stretch contrast: each channel is mapped linearly so that its range becomes [0, 1]. A few pixels of
+almost any photograph are 0 or 1 already. So the range is that of the means of blocks, which a few pixels hardly change.
 """
 
 import functools
@@ -34,12 +34,12 @@ def contrast_range(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def stretch(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Map [low, high] to [0, 1], and what is outside to the nearer end. A range below one STEP counts as one STEP."""
+    """Maps [low, high] to [0, 1] and clamps values outside. A range below one STEP counts as one STEP."""
     return ((image - low) / (high - low).clamp(min=STEP)).clamp(0, 1)
 
 
 def measure(report, image: torch.Tensor):
-    """Rows of the table for an image and its channels_last batch, whose statistics must agree."""
+    """Adds rows to the table, for an image and for a channels_last batch of it. Their statistics must agree."""
     batch = image[None].contiguous(memory_format=torch.channels_last)
     for name, (ours, theirs) in OPERATORS.items():
         for dtype in (torch.float32, torch.float16):

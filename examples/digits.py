@@ -1,8 +1,8 @@
-"""Handwritten digits told apart by a compiled model whose reductions are gpuopt's, beside its twin in eager PyTorch.
+"""Classifies handwritten digits with two models: a compiled one that uses gpuopt's reductions, and the same in eager PyTorch.
 
-An image is cut into overlapping patches (tokens); mean and maximum over the tokens pool them, and the loss is a
-cross-entropy that cannot overflow, because the largest logit is subtracted before the exponential. Both models start
-from the same weights and see the same batches, so their losses may differ by rounding only.
+An image is split into overlapping patches (tokens), which are pooled by their mean and maximum. The loss is a cross-entropy. It
+cannot overflow, because the largest logit is subtracted before the exponential. Both models start with the same weights and see the
+same batches, so their losses may differ by rounding only.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ import torch_ops
 TITLE = "digits"
 STEPS = 150
 BATCH = 128
-# The relative difference of losses that this demo accepts. While the models train, float32 rounding grows to 1e-6 or so
-# (PyTorch against itself in float64, in the picture) or 1e-5; a mean or a sum whose gradient is 0.1% off makes 3e-2.
+# The largest accepted relative difference of losses. Rounding to float32 grows to 1e-6 or 1e-5 during training (the picture shows
+# PyTorch in float32 against float64). A mean or sum with an error of 0.1% in its gradient would cause 3e-2.
 TOLERANCE = 1e-3
-ACCURACY_TOLERANCE = 0.01  # a test digit between two classes may fall either way
+ACCURACY_TOLERANCE = 0.01  # rounding may decide the class of a few test digits
 
 
 class Reductions(NamedTuple):
-    """The three reductions that the model and its loss are written with."""
+    """The three reductions that the model and its loss use."""
 
     sum: Callable
     mean: Callable
@@ -56,7 +56,7 @@ def load(device: str) -> tuple[Digits, Digits]:
 
 
 class Classifier(nn.Module):
-    """Nine patches of 4 x 4 pixels, two layers for each, pooling over the patches, ten logits."""
+    """Two layers for each of nine patches of 4 x 4 pixels, then pooling over the patches, then ten logits."""
 
     def __init__(self, reductions: Reductions, width: int = 64):
         super().__init__()
@@ -75,14 +75,14 @@ class Classifier(nn.Module):
 
 
 def cross_entropy(reductions: Reductions, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean of log(sum(exp(logits))) - logits[label], with logits whose maximum is moved to zero."""
+    """The mean of log(sum(exp(logits))) - logits[label]. The maximum is subtracted from the logits first."""
     logits = logits - reductions.max(logits, 1, keepdim=True)
     chosen = logits.gather(1, labels[:, None]).squeeze(1)
     return reductions.mean(reductions.sum(logits.exp(), 1).log() - chosen)
 
 
 def untrained(reductions: Reductions, like: torch.Tensor) -> Classifier:
-    """A model with the dtype and device of ``like``, and with the same weights whichever the reductions."""
+    """A model with the dtype and device of ``like``. Its weights do not depend on ``reductions``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Classifier(reductions).to(like)
@@ -93,7 +93,7 @@ def objective(model: Classifier, digits: Digits) -> torch.Tensor:
 
 
 def train(model: Classifier, digits: Digits, objective: Callable = objective, steps: int = STEPS) -> torch.Tensor:
-    """Train with Adam on the same batches every time. Returns the loss of each, float64 on the CPU."""
+    """Trains with Adam, on the same batches at every call. Returns the loss of each batch, in float64 on the CPU."""
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     generator = torch.Generator().manual_seed(0)
     losses = []
@@ -114,7 +114,7 @@ def accuracy(model: Classifier, digits: Digits) -> float:
 
 @contextlib.contextmanager
 def one_thread():
-    """On the CPU: tensors here are so small that waking threads takes longer than computing."""
+    """Uses one CPU thread, because the tensors are so small that waking more threads takes longer than computing."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -129,7 +129,7 @@ def difference(losses: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
 
 
 def picture(curves: dict[str, torch.Tensor], differences: dict[str, torch.Tensor]) -> Figure:
-    """The losses, PyTorch's first with gpuopt's drawn over it, and how far losses are apart."""
+    """A plot of the losses, with gpuopt's drawn over PyTorch's, and a plot of their relative differences."""
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     figure.get_layout_engine().set(wspace=0.05)
     left, right = figure.subplots(1, 2)
@@ -141,7 +141,7 @@ def picture(curves: dict[str, torch.Tensor], differences: dict[str, torch.Tensor
     for (label, values), color in zip(differences.items(), ("#08306b", "#6baed6")):
         right.semilogy(values, label=label, color=color, nonpositive="mask")
     right.axhline(TOLERANCE, color="#cb181d", linestyle=":", label="what this demo accepts")
-    right.set(title="how far losses are apart", xlabel="step", ylabel="largest relative difference so far")
+    right.set(title="relative difference of the losses", xlabel="step", ylabel="largest relative difference so far")
     right.set_ylim(top=1)
     for axes in (left, right):
         axes.legend(loc="upper right")
@@ -170,7 +170,7 @@ def run(report):
     for label in curves:
         report.note(f"  {label}")
     for label, values in differences.items():
-        report.note(f"  {label}: losses are apart by {values[-1]:.1e} of their value at most")
+        report.note(f"  {label}: losses differ by at most {values[-1]:.1e} (relative)")
     path = report.folder / "digits.png"
     picture(curves, differences).savefig(path, dpi=100)
     report.wrote(path)

@@ -1,8 +1,8 @@
-"""A low-pass over a recording, through ``convolve``, and the same filter one sample at a time, through ``causal_conv1d_update``.
+"""A low-pass filter of a recording with ``convolve``, and the same filter one sample at a time with ``causal_conv1d_update``.
 
-The recording is seven seconds of music that ship with pygame-ce, a synthesizer and drums, of which the filter leaves what lies
-below CUTOFF. Filters are windowed sincs: an ideal low-pass, which is infinitely long, cut to a number of taps by Blackman's
-window. The more taps, the steeper. Few taps are added up directly; many go by way of Fourier transforms.
+The recording is seven seconds of music that ship with pygame-ce, a synthesizer and drums. The filter keeps the frequencies below
+CUTOFF. Its taps are a windowed sinc: an ideal low-pass is infinitely long, and Blackman's window limits it to a number of taps. More
+taps give a steeper filter. ``convolve`` computes short filters directly and long ones by Fourier transforms.
 """
 
 import importlib.metadata
@@ -19,7 +19,7 @@ import torch_ops
 TITLE = "filtering"
 CUTOFF = 1000.0  # Hz
 TAPS = (2**6, 2**12)
-# Blackman's window lets through so little beyond the transition, which is so wide over the number of taps.
+# Properties of Blackman's window: the attenuation beyond the transition, and the width of the transition times the number of taps.
 STOPPED_DB, TRANSITION = 70.0, 5.5
 TOLERANCE = 1e-5  # of the largest value, in float32
 STREAMED = 4000  # samples
@@ -29,7 +29,7 @@ WINDOW = 512  # of the spectrograms
 
 
 def load(device: str) -> tuple[torch.Tensor, int]:
-    """Samples in [-1, 1), and how many of them a second has. pygame is not imported: it would ask for a sound card."""
+    """Samples in [-1, 1), and their number per second. pygame is not imported, because it would open a sound card."""
     path = importlib.metadata.distribution("pygame-ce").locate_file("pygame/examples/data/house_lo.wav")
     with wave.open(str(path), "rb") as file:
         assert (file.getnchannels(), file.getsampwidth()) == (1, 1)
@@ -51,7 +51,7 @@ def save(path, signal: torch.Tensor, rate: int):
 
 
 def low_pass(taps: int, cutoff: float, rate: int, device: str = "cpu") -> torch.Tensor:
-    """Weights that add up to 1, in float64."""
+    """The taps of the filter in float64. They add up to 1."""
     times = torch.arange(taps, dtype=torch.float64, device=device) - (taps - 1) / 2
     window = torch.blackman_window(taps, periodic=False, dtype=torch.float64, device=device)
     weights = torch.sinc(2 * cutoff / rate * times) * window
@@ -59,7 +59,7 @@ def low_pass(taps: int, cutoff: float, rate: int, device: str = "cpu") -> torch.
 
 
 def with_conv1d(signal: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
-    """torch.nn.functional.conv1d flips no kernel, and with an even number of taps one place too many comes out."""
+    """The filter with PyTorch, which does not flip the taps. For an even number of taps it returns one value too many."""
     out = functional.conv1d(signal[:, None], taps.flip(0)[None, None], padding=len(taps) // 2)
     return out[:, 0, : signal.shape[-1]]
 
@@ -69,7 +69,7 @@ def filtered(signal: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
 
 
 def by_definition(signal: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
-    """What both compute, as a sum of shifted products with zeros beyond the ends."""
+    """The filter by its definition, as a sum of shifted products with zeros beyond the ends."""
     size = signal.shape[-1]
     padded = functional.pad(signal, (len(taps) // 2, (len(taps) - 1) // 2))
     out = torch.zeros_like(signal)
@@ -79,24 +79,27 @@ def by_definition(signal: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
 
 
 def streamed(signal: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
-    """One sample after another, with nothing kept but as many samples as there are taps before."""
+    """Filters one sample after another. The state holds the last samples, one fewer than there are taps."""
     weight = taps.flip(0)[None]
     state = signal.new_zeros(1, 1, len(taps) - 1)
     return torch.stack([torch_ops.causal_conv1d_update(sample.view(1, 1), state, weight)[0, 0] for sample in signal])
 
 
-# ---------------------------------------------------------------- what comes of it
+# ---------------------------------------------------------------- results
 
 
 def spectrogram(signal: torch.Tensor) -> torch.Tensor:
-    """Power (frequencies, times) in decibels."""
+    """The power in decibels, (frequencies, times)."""
     window = torch.hann_window(WINDOW, dtype=signal.dtype, device=signal.device)
     power = torch.stft(signal, WINDOW, WINDOW // 4, window=window, return_complex=True).abs().square()
     return 10 * torch.log10(power + 1e-12)
 
 
 def energy(signal: torch.Tensor, rate: int, low: float, high: float = math.inf) -> float:
-    """Between two frequencies, in decibels. The window keeps what begins and ends abruptly from leaking into all of them."""
+    """The energy between two frequencies, in decibels.
+
+    A window fades the signal in and out, because abrupt ends would contribute to all frequencies.
+    """
     window = torch.blackman_window(len(signal), dtype=torch.float64, device=signal.device)
     spectrum = torch.fft.rfft(signal.double() * window)
     frequencies = torch.fft.rfftfreq(len(signal), 1 / rate, device=signal.device)
@@ -124,7 +127,7 @@ def draw(figure, versions: dict[str, torch.Tensor], rate: int):
 
 
 def check(report, name: str, signal: torch.Tensor, taps: torch.Tensor, rate: int) -> torch.Tensor:
-    """The filtered signal, which is what the definition says, and of which the right frequencies are left."""
+    """Returns the filtered signal, after checks that it equals the definition and keeps only low frequencies."""
     found = filtered(signal[None], taps.float())[0]
     exact = by_definition(signal[None].double(), taps.float().double())[0]
     error = ((found - exact).abs().max() / exact.abs().max()).item()
@@ -132,7 +135,7 @@ def check(report, name: str, signal: torch.Tensor, taps: torch.Tensor, rate: int
     kept = energy(found, rate, 0, CUTOFF - half) - energy(signal, rate, 0, CUTOFF - half)
     left = energy(found, rate, CUTOFF + half) - energy(signal, rate, CUTOFF + half)
     report.note(
-        f"{name}: at most {error:.1e} of the largest value off; {kept:+.2f} dB below {CUTOFF - half:.0f} Hz,"
+        f"{name}: largest error {error:.1e} of the largest value; {kept:+.2f} dB below {CUTOFF - half:.0f} Hz,"
         f" {left:+.1f} dB above {CUTOFF + half:.0f} Hz"
     )
     assert error < TOLERANCE and abs(kept) < 0.1 and left < -STOPPED_DB
@@ -152,7 +155,9 @@ def run(report):
     one_by_one = streamed(start, short)
     torch.testing.assert_close(one_by_one, at_once, rtol=0, atol=TOLERANCE)
     late = (len(short) - 1) / 2 / rate
-    report.note(f"one sample at a time: {STREAMED} samples as all at once, {1e3 * late:.1f} ms late")
+    report.note(
+        f"one sample at a time: the same {STREAMED} samples as all at once, with a delay of {1e3 * late:.1f} ms"
+    )
 
     for dtype in (torch.float32, torch.float16):
         operands = (signal[None].to(dtype), few.to(dtype))

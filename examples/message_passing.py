@@ -1,15 +1,15 @@
 """Messages along the edges of a graph, and histograms, with ``torch_ops.index_add`` and ``index_add_``.
 
-A graph neural network works by messages: along every edge goes what one node holds, and each node adds up what arrives.
-That sum is index_add: the values are the messages, the index says for which node each one is. It serves three times here.
+In a graph neural network, each node sends its values along its edges, and each node adds up the messages it receives. That sum is
+index_add: the values are the messages, and the index says which node receives each one. Three examples use it.
 
-* A karate club of 34 members, observed by W. Zachary in the 1970s, split into two. Who met whom is known. Starting from
-  the two leaders alone, members take the mean of the opinions of those they meet, again and again: this tells which
-  club each one joined, but for one member.
-* Images of digits, each joined to those most like it, are told apart with only ten of them labelled, by a linear layer
-  whose results are averaged over neighbours. It is trained through index_add_.
-* The colours of photographs are counted: a histogram adds a 1 for every pixel. In bfloat16, 256 + 1 is 256, so counts stop
-  there, unless the sum is kept in float32 until the end: mode "accurate".
+* A karate club of 34 members, observed by W. Zachary in the 1970s, split into two clubs. It is known who met whom. At first only the
+  two leaders have an opinion. Every member then repeatedly takes the mean opinion of the members it meets. The result predicts the
+  club that each member joined, for all members except one.
+* Images of digits are classified with only ten of them labelled. Each image is joined to the images most like it, and the results of
+  a linear layer are averaged over neighbours. The layer is trained through index_add_.
+* The colours of photographs are counted: a histogram adds a 1 for every pixel. In bfloat16, 256 + 1 is 256, so counts stop there.
+  Mode "accurate" sums in float32 and rounds at the end.
 """
 
 import functools
@@ -28,21 +28,21 @@ from examples import _photographs
 from examples.digits import one_thread
 
 TITLE = "message passing and histograms"
-LEADERS = {0: 1.0, 33: -1.0}  # Mr. Hi and the officer, by their numbers in networkx
+LEADERS = {0: 1.0, 33: -1.0}  # networkx's numbers of Mr. Hi and the officer, and their opinions
 SPREADING = 40
 SHOWN = (0, 2, SPREADING)
-TOLERANCE = 1e-4  # of opinions in [-1, 1], from the exact solution; after SPREADING rounds 1e-5 or so is left
+TOLERANCE = 1e-4  # distance of opinions in [-1, 1] from the exact solution; about 1e-5 after SPREADING rounds
 NEIGHBOURS = 8
 ROUNDS = (0, 2, 12)
 STEPS = 40
-GRADIENT_TOLERANCE = 1e-5  # relative; float32 leaves 1e-7 or so, an edge that is left out 1e-4
+GRADIENT_TOLERANCE = 1e-5  # relative; rounding to float32 causes about 1e-7, a missing edge 1e-4
 LEVELS = 256
-ROUNDING = 2**-8  # what rounding to bfloat16 once can be off by, relative
+ROUNDING = 2**-8  # the largest relative error of rounding to bfloat16 once
 COLOURS = ("#cb181d", "#238b45", "#2171b5")
 
 
 class Graph(NamedTuple):
-    """``nodes`` nodes. Edge i brings a message from node ``sources[i]`` to node ``targets[i]``."""
+    """A directed graph of ``nodes`` nodes. Edge i carries a message from node ``sources[i]`` to node ``targets[i]``."""
 
     nodes: int
     sources: torch.Tensor
@@ -50,20 +50,20 @@ class Graph(NamedTuple):
 
 
 def sums_of_messages(messages: torch.Tensor, graph: Graph) -> torch.Tensor:
-    """What arrives at each node, (nodes, ...), of one message an edge, (edges, ...)."""
+    """Sums the messages (edges, ...), one per edge, at the nodes that receive them. Returns (nodes, ...)."""
     into = messages.new_zeros(graph.nodes, *messages.shape[1:])
     return torch_ops.index_add_(into, 0, graph.targets, messages)
 
 
 def neighbour_means(features: torch.Tensor, graph: Graph) -> torch.Tensor:
-    """Each node gets the mean of ``features``, (nodes, channels), over the nodes that send to it."""
+    """For each node, the mean of ``features`` (nodes, channels) over the nodes that send to it."""
     messages = features.index_select(0, graph.sources)
     degrees = sums_of_messages(torch.ones_like(messages[:, :1]), graph)
     return sums_of_messages(messages, graph) / degrees
 
 
 def adjacency(graph: Graph) -> torch.Tensor:
-    """The same as a matrix in float64, to check with: a row a target, a column a source."""
+    """The graph as a matrix in float64 for checks, with a row for each target and a column for each source."""
     matrix = torch.zeros(graph.nodes, graph.nodes, dtype=torch.float64, device=graph.sources.device)
     matrix[graph.targets, graph.sources] = 1
     return matrix
@@ -73,7 +73,7 @@ def adjacency(graph: Graph) -> torch.Tensor:
 
 
 def karate_club(device: str) -> tuple[networkx.Graph, Graph, torch.Tensor]:
-    """The club as networkx has it, its edges in both directions, and the side that each member took: 1 is Mr. Hi's, else -1."""
+    """networkx's graph of the club, the same with edges in both directions, and each member's side: 1 is Mr. Hi's, -1 the other."""
     club = networkx.karate_club_graph()
     ends = torch.tensor(list(club.edges), device=device)
     graph = Graph(len(club), torch.cat([ends[:, 0], ends[:, 1]]), torch.cat([ends[:, 1], ends[:, 0]]))
@@ -81,8 +81,10 @@ def karate_club(device: str) -> tuple[networkx.Graph, Graph, torch.Tensor]:
 
 
 def spread(graph: Graph, known: dict[int, float], rounds: int = SPREADING) -> torch.Tensor:
-    """Opinions before the first round and after each, (rounds + 1, nodes): the mean of the neighbours' ones before, but
-    for the ``known``, which stay."""
+    """Opinions before the first round and after each, (rounds + 1, nodes).
+
+    In a round every node takes the mean of its neighbours' opinions. The ``known`` opinions do not change.
+    """
     nodes = torch.tensor(list(known), device=graph.sources.device)
     values = torch.tensor(list(known.values()), device=graph.sources.device)
     opinions = [torch.zeros(graph.nodes, device=graph.sources.device).index_copy(0, nodes, values)]
@@ -93,7 +95,7 @@ def spread(graph: Graph, known: dict[int, float], rounds: int = SPREADING) -> to
 
 
 def settled(graph: Graph, known: dict[int, float]) -> torch.Tensor:
-    """The opinions that no further round changes, by solving the linear equations that say so."""
+    """The opinions that a further round would not change, as the solution of linear equations."""
     matrix = adjacency(graph)
     equations = torch.eye(graph.nodes, dtype=matrix.dtype, device=matrix.device) - matrix / matrix.sum(1, keepdim=True)
     right = torch.zeros_like(matrix[0])
@@ -104,8 +106,8 @@ def settled(graph: Graph, known: dict[int, float]) -> torch.Tensor:
 
 
 def draw_club(figure, club: networkx.Graph, opinions: torch.Tensor, sides: torch.Tensor):
-    """The graph at the start, after a few rounds and at the end, with members that were put on the wrong side ringed."""
-    # Of the places that this seed finds, no two are near to each other.
+    """Draws the graph at the start, after a few rounds and at the end. Members on the wrong side have a ring."""
+    # With this seed, no two nodes of the drawing are close together.
     places = networkx.spring_layout(club, seed=14, iterations=100)
     xs, ys = zip(*(places[node] for node in club))
     sides, panels = sides.cpu(), figure.subplots(1, len(SHOWN))
@@ -150,7 +152,7 @@ def draw_club(figure, club: networkx.Graph, opinions: torch.Tensor, sides: torch
 
 
 class Digits(NamedTuple):
-    """Images (n, 64) in [0, 1], labels (n), the graph that joins similar ones, and the few whose label may be used."""
+    """Images (n, 64) in [0, 1], labels (n), the graph that joins similar images, and the numbers of the labelled images."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -159,7 +161,7 @@ class Digits(NamedTuple):
 
 
 def similar(images: torch.Tensor, neighbours: int = NEIGHBOURS) -> Graph:
-    """Joins each image with itself, with those nearest to it, and with those it is nearest to."""
+    """A graph that joins each image with itself and with its nearest images, in both directions."""
     count = len(images)
     nearest = torch.cdist(images, images).topk(neighbours + 1, largest=False).indices
     own = torch.arange(count, device=images.device)
@@ -169,7 +171,7 @@ def similar(images: torch.Tensor, neighbours: int = NEIGHBOURS) -> Graph:
 
 
 def load(device: str) -> Digits:
-    """scikit-learn's 1797 digits, of which one of each kind is labelled."""
+    """scikit-learn's 1797 digits. One image of each digit is labelled."""
     data = load_digits()
     images = torch.from_numpy(data.images).float().flatten(1).to(device) / 16
     labels = torch.from_numpy(data.target).to(device)
@@ -197,8 +199,8 @@ def untrained(digits: Digits) -> torch.nn.Linear:
 
 
 def train(digits: Digits, rounds: int, steps: int = STEPS) -> list[float]:
-    """Trains a linear layer on the labelled digits. Returns the share of the others that it recognises, before each step
-    and at the end."""
+    """Trains a linear layer on the labelled digits. Returns the share of the other digits that it recognises, before each step and
+    at the end."""
     layer = untrained(digits)
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.05)
     others = torch.ones_like(digits.labels, dtype=torch.bool)
@@ -215,7 +217,7 @@ def train(digits: Digits, rounds: int, steps: int = STEPS) -> list[float]:
 
 
 def gradient_error(digits: Digits, rounds: int) -> float:
-    """How far the gradient through the messages is from that through a matrix in float64, relative to its size."""
+    """The relative difference between the gradient through the messages and the gradient through a matrix in float64."""
     layer = untrained(digits)
     (found,) = torch.autograd.grad(loss_of(logits(layer, digits, rounds), digits), [layer.weight])
     matrix = adjacency(digits.graph)
@@ -229,7 +231,7 @@ def gradient_error(digits: Digits, rounds: int) -> float:
 
 
 def draw_digits(figure, digits: Digits, accuracies: dict[int, list[float]]):
-    """The ten labelled digits, and the share of the others that is recognised while the layer is trained."""
+    """Draws the ten labelled digits, and the share of the other digits that the layer recognises during training."""
     left, right = figure.subfigures(1, 2, width_ratios=[1, 1.5])
     for axes, image, label in zip(
         left.subplots(2, 5).flat, digits.images[digits.labelled], digits.labels[digits.labelled]
@@ -254,13 +256,13 @@ def draw_digits(figure, digits: Digits, accuracies: dict[int, list[float]]):
 
 
 def bins(image: torch.Tensor) -> torch.Tensor:
-    """One number a pixel and channel: 256 levels of red, then of green, then of blue."""
+    """The bin of each pixel and channel: 256 levels of red, then 256 of green, then 256 of blue."""
     levels = (image * (LEVELS - 1)).round().long()
     return (levels + LEVELS * torch.arange(3, device=image.device).view(3, 1, 1)).flatten()
 
 
 def counted(index_add, index: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A 1 added for every entry of ``index``, (3, levels)."""
+    """The counts (3, levels): a 1 is added for every entry of ``index``."""
     counts = torch.zeros(3 * LEVELS, dtype=dtype, device=index.device)
     return index_add(counts, 0, index, torch.ones(len(index), dtype=dtype, device=index.device)).view(3, LEVELS)
 
@@ -269,7 +271,7 @@ ACCURATE = functools.partial(torch_ops.index_add, mode="accurate")
 
 
 def draw_histogram(axes, counts: torch.Tensor, exact: torch.Tensor, title: str):
-    """Counts as lines over the true ones as areas."""
+    """Draws counts as lines, over the exact counts as areas."""
     for channel, color in enumerate(COLOURS):
         axes.fill_between(range(LEVELS), exact[channel].cpu(), color=color, alpha=0.18, linewidth=0)
         axes.plot(counts[channel].double().cpu(), color=color, linewidth=1.3)
@@ -304,11 +306,11 @@ def histograms(report) -> Figure:
     return figure
 
 
-# ---------------------------------------------------------------- all of it
+# ---------------------------------------------------------------- the demo
 
 
 def measure(report, digits: Digits):
-    """Rows of the table: one round of messages between digits, and the histogram of a photograph."""
+    """Adds rows to the table: one round of messages between digits, and the histogram of a photograph."""
     into = torch.zeros_like(digits.images)
     messages = digits.images[digits.graph.sources]
     index = bins(_photographs.load(_photographs.NAMES[0], report.device))
@@ -333,17 +335,19 @@ def run(report):
     right = int((opinions[-1].sign() == sides).sum())
     report.note(
         f"karate club: from its two leaders alone, {right} of {len(club)} members are put into the club that they joined;\n"
-        f"  opinions after {SPREADING} rounds are {distance:.1e} from the exact solution at most"
+        f"  opinions after {SPREADING} rounds differ from the exact solution by at most {distance:.1e}"
     )
     assert distance < TOLERANCE and right >= 32
 
     digits = load(report.device)
     error = gradient_error(digits, ROUNDS[-1])
     accuracies = {rounds: train(digits, rounds) for rounds in ROUNDS}
-    report.note(f"digits: ten of {len(digits.labels)} are labelled; of the others a linear layer recognises")
+    report.note(
+        f"digits: ten of {len(digits.labels)} are labelled. A linear layer recognises the following share of the others:"
+    )
     for rounds, values in accuracies.items():
         report.note(f"  {values[-1]:.1%} with {rounds} rounds of messages along {len(digits.graph.sources)} edges")
-    report.note(f"  the gradient through the messages is {error:.1e} off the one of a matrix in float64 (relative)")
+    report.note(f"  relative error of the gradient through the messages: {error:.1e} (against a matrix in float64)")
     assert error < GRADIENT_TOLERANCE and accuracies[ROUNDS[-1]][-1] > accuracies[0][-1] + 0.1
 
     figure = Figure(figsize=(16, 10.5), layout="constrained")

@@ -1,9 +1,11 @@
-"""How alike colours and digits are: dot products, through ``dot``, ``dot_fast_atomic`` and ``dot_rows``.
+"""Similarity of colours and of digits as dot products, with ``dot``, ``dot_fast_atomic`` and ``dot_rows``.
 
-The colour channels of a photograph are multiplied with each other in float16. The sums themselves are beyond 65504, the largest
-float16, and those of values divided by 4 are not. But a sum that is rounded to float16 after each addition stops near 128, where
-half a unit is as large as any product; one that is rounded once does not. Then ten templates, at first the mean of each digit, are
-compared with every image of a digit, and learned through the gradient of that comparison.
+The dot products of a photograph's colour channels are computed in float16. They exceed 65504, the largest float16, so the values are
+divided by 4 first. A sum that is rounded to float16 after each addition stops near 128, where half a unit is as large as any
+product. A sum that is rounded once does not stop.
+
+Ten templates, at first the mean of each digit, are then compared with every image of a digit. Better templates are learned through
+the gradient of that comparison.
 """
 
 import math
@@ -19,11 +21,11 @@ from examples import _photographs, digits
 TITLE = "similarity"
 CHANNELS = ("red", "green", "blue")
 PAIRS = [(a, b) for a in range(3) for b in range(a, 3)]
-SCALE = 1 / 4  # a power of two: it rounds nothing
-ROUNDED_ONCE = 2.0**-11  # of float16: half a unit
-ROUNDED_OFTEN = 128 * ROUNDED_ONCE  # of dot_fast_atomic: more than its blocks could lose
+SCALE = 1 / 4  # a power of two, so that scaling does not round
+ROUNDED_ONCE = 2.0**-11  # the relative error of rounding to float16 once
+ROUNDED_OFTEN = 128 * ROUNDED_ONCE  # larger than the error that the blocks of dot_fast_atomic can cause
 STEPS, RATE = 60, 0.5
-SHARPNESS = 20.0  # what a cosine, which is 1 at most, is multiplied by to be a logit
+SHARPNESS = 20.0  # logit = SHARPNESS * cosine, because a cosine is at most 1
 
 # ---------------------------------------------------------------- photographs
 
@@ -47,12 +49,12 @@ SUMS = {
 
 
 def products(dot: Callable, channels: torch.Tensor) -> torch.Tensor:
-    """Of each of the PAIRS of channels (3, n), as float64."""
+    """The dot products of all PAIRS of the channels (3, n), as float64."""
     return torch.stack([dot(channels[a], channels[b]).double() for a, b in PAIRS])
 
 
 def correlations(dot: Callable, channels: torch.Tensor) -> dict[str, float]:
-    """Of each two channels: the cosine of the angle between them once their means are taken away."""
+    """The correlation of each two channels: the cosine of the angle between them after their means are subtracted."""
     found = dict(zip(PAIRS, products(dot, channels - torch_ops.reduce_mean(channels, 1, keepdim=True)).tolist()))
     return {
         f"{CHANNELS[a]} and {CHANNELS[b]}": found[a, b] / math.sqrt(found[a, a] * found[b, b])
@@ -62,7 +64,7 @@ def correlations(dot: Callable, channels: torch.Tensor) -> dict[str, float]:
 
 
 def draw_sums(axes, sums: dict[str, torch.Tensor], exact: torch.Tensor):
-    """A group of bars a pair of channels: what each way of adding finds of the true sum."""
+    """Draws a group of bars for each pair of channels: the share of the exact sum that each way of adding finds."""
     names = [f"{CHANNELS[a]}\n{CHANNELS[b]}" for a, b in PAIRS]
     for place, ((name, values), color) in enumerate(zip(sums.items(), ("0.6", "#08306b", "#6baed6", "#d95f02"))):
         centres = [group + 0.2 * (place - 1.5) for group in range(len(PAIRS))]
@@ -83,9 +85,9 @@ def photographs(report, figure):
         sums = {label: products(dot, channels) for label, dot in SUMS.items()}
         off = {label: ((values - exact).abs() / exact).max().item() for label, values in sums.items()}
         reds = f"{in_float64(whole[0], whole[0]):.0f} in float64 and {torch_ops.dot(whole[0], whole[0]):.0f} in float16"
-        report.note(f"{name}: red * red is {reds}; of values divided by 4 it is {exact[0]:.2f}, and in float16")
+        report.note(f"{name}: red * red is {reds}. With values divided by 4 it is {exact[0]:.2f}, and in float16:")
         for label, values in sums.items():
-            report.note(f"  {values[0]:8.2f} by {label}; of all six sums at most {off[label]:.2%} off")
+            report.note(f"  {values[0]:8.2f} by {label}; the largest error of all six sums is {off[label]:.2%}")
         found, true = correlations(torch_ops.dot, channels), correlations(in_float64, image.flatten(1).double())
         pairs = ", ".join(f"{pair} {value:.3f} ({true[pair]:.3f})" for pair, value in found.items())
         report.note(f"  correlations in float16 (in float64): {pairs}")
@@ -107,8 +109,10 @@ def unit(rows: torch.Tensor) -> torch.Tensor:
 
 
 def cosines(images: torch.Tensor, templates: torch.Tensor) -> torch.Tensor:
-    """Of every image with every template, (images, templates). dot_rows of examples is one dot_rows of more rows, and
-    repeats no template in memory."""
+    """The cosines of every image with every template, (images, templates).
+
+    Under vmap, dot_rows becomes one dot_rows of more rows. No template is copied in memory.
+    """
 
     def with_all(template: torch.Tensor) -> torch.Tensor:
         return torch_ops.dot_rows(images, template.expand_as(images))
@@ -117,7 +121,7 @@ def cosines(images: torch.Tensor, templates: torch.Tensor) -> torch.Tensor:
 
 
 def class_means(part: digits.Digits) -> torch.Tensor:
-    """(10, size), of images that are rows of length 1."""
+    """The mean image of each digit, (10, size). Images are rows of length 1."""
     return torch.stack([part.images[part.labels == digit].mean(0) for digit in range(10)])
 
 
@@ -126,7 +130,7 @@ def recognised(part: digits.Digits, templates: torch.Tensor) -> float:
 
 
 def learn(part: digits.Digits, templates: torch.Tensor, steps: int = STEPS) -> tuple[torch.Tensor, list[float]]:
-    """Templates after gradient descent on the cross-entropy of cosines, and the loss before each step."""
+    """Gradient descent on the cross-entropy of cosines. Returns the templates and the loss before each step."""
     templates = templates.clone().requires_grad_()
     losses = []
     for _ in range(steps):
@@ -143,7 +147,7 @@ def load(device: str) -> tuple[digits.Digits, digits.Digits]:
 
 
 def extremes(part: digits.Digits, templates: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The cosine of each image with its own template, and the images of each digit where it is largest and smallest."""
+    """The cosine of each image with its own template, and for each digit the images with the largest and the smallest cosine."""
     own = torch_ops.dot_rows(part.images, unit(templates)[part.labels])
     most, least = [], []
     for digit in range(10):
@@ -171,11 +175,11 @@ def draw_digits(figure, part: digits.Digits, means: torch.Tensor, learned: torch
     figure.suptitle("ten templates for digits, and the cosine between an image and the mean of its kind", fontsize=15)
 
 
-# ---------------------------------------------------------------- all of it
+# ---------------------------------------------------------------- the demo
 
 
 def measure(report, part: digits.Digits):
-    """Rows of the table: two channels of a photograph, and digits with the mean of their kind."""
+    """Adds rows to the table: two channels of a photograph, and digits with the mean of their kind."""
     red, green = (_photographs.load(_photographs.NAMES[0], report.device) * SCALE)[:2].flatten(1)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         operands = (red.to(dtype), green.to(dtype))

@@ -1,10 +1,9 @@
-"""Photographs enlarged by copying pixels, and the gradient through that, with ``torch_ops.upsample_nearest2d``.
+"""Enlarges photographs by copying pixels, and differentiates through that, with ``torch_ops.upsample_nearest2d``.
 
-Enlarged 2.7 times, a pixel becomes a block (its window) of 2 or 3 by 2 or 3 pixels, and its gradient is the sum of the
-gradients in the window. Gradient descent through the operator looks for the small image whose enlargement is nearest to
-a photograph. It starts from one of every 2.7 x 2.7 photograph pixels (``torch_ops.upsample_nearest_exact2d`` to a smaller
-size), which show patterns that the photograph does not have. The answer is known, the mean of each window, so the demo
-tells how near it came.
+Enlarged 2.7 times, a pixel becomes a block of 2 or 3 by 2 or 3 pixels, its window. Its gradient is the sum of the gradients in the
+window. Gradient descent looks for the small image whose enlargement is nearest to a photograph. It starts from one of every 2.7 x 2.7
+pixels of the photograph (``torch_ops.upsample_nearest_exact2d`` to a smaller size), which shows patterns that the photograph does not
+have. The exact answer is the mean of each window, so the demo can report its distance from that.
 """
 
 import functools
@@ -22,8 +21,8 @@ TITLE = "upsampling"
 SCALE = 2.7
 SMALL = (158, 236)  # enlarged by SCALE (426, 637), nearly the photograph; no window is cut off at the border
 STEPS = 20
-CONTRACTION = (9 - 4) / (9 + 4)  # what a step leaves of the error, at most; see learning_rate
-TOLERANCE = 1e-5  # of values in [0, 1]: float32 leaves 1e-7 or so, a window that is off by one pixel 1e-1
+CONTRACTION = (9 - 4) / (9 + 4)  # a step leaves at most this share of the error; see learning_rate
+TOLERANCE = 1e-5  # for values in [0, 1]; rounding to float32 causes about 1e-7, a window shifted by one pixel 1e-1
 CROP = 24
 CORNERS = {"china.jpg": (26, 193), "flower.jpg": (206, 295)}  # the top of the tower, the heart of the flower
 DETAIL = (72, 108)  # of the small images
@@ -31,19 +30,19 @@ DETAILS = {"china.jpg": (6, 30), "flower.jpg": (45, 62)}
 
 
 def sources(outputs: int, inputs: int, scale: float) -> torch.Tensor:
-    """Which input position each output position along an axis copies, as the operator's documentation has it."""
+    """The input position that each output position along an axis copies, by the formula of the operator's documentation."""
     step = torch.tensor(1 / scale, dtype=torch.float32)
     return (torch.arange(outputs) * step).floor().long().clamp(max=inputs - 1)
 
 
 def enlarged(images: torch.Tensor, scale: float) -> torch.Tensor:
-    """The forward by plain indexing, to check the operator with."""
+    """The forward by plain indexing, to check the operator."""
     rows, columns = (sources(int(size * scale), size, scale).to(images.device) for size in images.shape[-2:])
     return images[..., rows[:, None], columns]
 
 
 def window_sums(images: torch.Tensor, size: tuple[int, int], scale: float) -> torch.Tensor:
-    """The sum over the window of each pixel of a smaller image: the backward without the operator."""
+    """The sum over the window of each pixel of a smaller image: the backward, computed without the operator."""
     for dim, small in zip((-2, -1), size):
         index = sources(images.shape[dim], small, scale).to(images.device)
         shape = list(images.shape)
@@ -53,7 +52,7 @@ def window_sums(images: torch.Tensor, size: tuple[int, int], scale: float) -> to
 
 
 def measure(report, images: torch.Tensor):
-    """Rows of the table, in two layouts and dtypes. A forward copies values, so it has no error at all."""
+    """Adds rows to the table, in two layouts and dtypes. A forward copies values, so its error is zero."""
     for dtype, layout in ((torch.float32, torch.contiguous_format), (torch.float16, torch.channels_last)):
         small = images.to(dtype, memory_format=layout)
         for scale in (2.0, SCALE):
@@ -84,13 +83,16 @@ def loss_and_gradient(upsample, images: torch.Tensor, targets: torch.Tensor) -> 
 
 
 def learning_rate(targets: torch.Tensor) -> float:
-    """The loss is quadratic, its curvature in a pixel 2 n / targets.numel() for a window of n pixels, 4 to 9. At this
-    rate a step leaves 5/13 of the error of a pixel with n = 4, -5/13 of it with n = 9, and less with n = 6."""
+    """The learning rate for the quadratic loss.
+
+    The curvature in a pixel is 2 n / targets.numel() for a window of n pixels, 4 to 9. At this rate a step leaves 5/13 of the error of
+    a pixel with n = 4, -5/13 with n = 9, and less with n = 6.
+    """
     return targets.numel() / (4 + 9)
 
 
 def fit(images: torch.Tensor, targets: torch.Tensor, steps: int = STEPS) -> list[Step]:
-    """Gradient descent from ``images`` to those whose enlargement is nearest to ``targets``. The last is the result."""
+    """Gradient descent from ``images`` to the images whose enlargement is nearest to ``targets``. The last step is the result."""
     upsample = functools.partial(torch_ops.upsample_nearest2d, scale_factors=SCALE)
     found = []
     for _ in range(steps + 1):
@@ -101,8 +103,7 @@ def fit(images: torch.Tensor, targets: torch.Tensor, steps: int = STEPS) -> list
 
 
 def cut(large: torch.Tensor, scale: float, small: torch.Size, corner: tuple, size: tuple) -> tuple:
-    """What a part of an image of the size ``small`` became in its enlargement: the pixels, and the heights and widths of
-    the blocks."""
+    """The enlargement of a part of an image of the size ``small``: the pixels, and the heights and widths of the blocks."""
     blocks = []
     for dim, inputs, first, count in zip((1, 2), small, corner, size):
         sizes = sources(large.shape[dim], inputs, scale).bincount()
@@ -128,7 +129,7 @@ def label_blocks(axes, heights: torch.Tensor, widths: torch.Tensor):
 
 
 def block_figure(photographs: torch.Tensor) -> Figure:
-    """A crop of each photograph as it is, x2 and x2.7, all drawn with pixels of one size."""
+    """A figure of a crop of each photograph, enlarged x1, x2 and x2.7. All pixels are drawn in one size."""
     figure = Figure(figsize=(15.5, 9.8), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
     rows = figure.subplots(len(photographs), 4, width_ratios=[3, 1, 2, SCALE])
@@ -154,7 +155,7 @@ def block_figure(photographs: torch.Tensor) -> Figure:
 
 
 def draw_details(figure, targets: torch.Tensor, found: list[Step]):
-    """A part of each photograph, of the small images at the start and at the end, and between them of the first step."""
+    """Draws a part of each photograph, the small image at the start, its change by the first step, and the small image at the end."""
     rows = figure.subplots(len(targets), 4)
     titles = (
         "photograph, to be matched",
@@ -180,7 +181,7 @@ def draw_details(figure, targets: torch.Tensor, found: list[Step]):
 
 
 def draw_convergence(figure, found: list[Step], distances: list[float], least: float):
-    """The loss of each step, and its distance from the exact solution."""
+    """Draws the loss of each step, and the distance from the exact solution."""
     left, right = figure.subplots(1, 2)
     steps = range(len(found))
     left.plot(steps, [step.loss for step in found], "o-", color="#08306b", markersize=4, label="gradient descent")
@@ -200,28 +201,28 @@ def draw_convergence(figure, found: list[Step], distances: list[float], least: f
 
 
 def wrong(gradient: torch.Tensor, exact: torch.Tensor) -> float:
-    """The share of values that are further off than rounding can explain."""
+    """The share of values with a larger error than rounding can explain."""
     return ((gradient - exact).abs() > 1e-3 * exact.abs().max()).double().mean().item()
 
 
 def search(report, targets: torch.Tensor) -> Figure:
-    """Fit the small images, say how near gradient and result come to what is worked out by hand, and draw it all."""
+    """Fits the small images, compares gradient and result with the exact ones, and draws everything."""
     sums = window_sums(targets.double(), SMALL, SCALE)
     counts = window_sums(torch.ones_like(targets, dtype=torch.float64), SMALL, SCALE)
     means = sums / counts
     start = torch_ops.upsample_nearest_exact2d(targets, SMALL)
     found = fit(start, targets)
-    # The mean of (pixel - target)^2, differentiated by hand.
+    # The derivative of the mean of (pixel - target)^2, written out.
     gradient = 2 / targets.numel() * (counts * start - sums)
     error = (torch.linalg.vector_norm(found[0].gradient - gradient) / torch.linalg.vector_norm(gradient)).item()
-    # PyTorch's CUDA backward computes the borders of windows by another formula than its forward; here some differ.
+    # PyTorch's CUDA backward computes the borders of windows by another formula than its forward. Some differ for this factor.
     _, theirs = loss_and_gradient(functools.partial(functional.interpolate, scale_factor=SCALE), start, targets)
     distances = [(step.images - means).abs().max().item() for step in found]
     least = (enlarged(means, SCALE) - targets).square().mean().item()
     report.note(
         f"looking for the images of {SMALL[0]} x {SMALL[1]} pixels whose enlargement x{SCALE:g} is nearest to the photographs:\n"
         f"{STEPS} steps of gradient descent\n"
-        f"  first gradient: {error:.1e} off the one worked out by hand (relative);\n"
+        f"  first gradient: relative error {error:.1e} against the exact one;\n"
         f"  values that are wrong by more than rounding: {wrong(found[0].gradient, gradient):.1%}, "
         f"in PyTorch's own gradient {wrong(theirs, gradient):.1%}\n"
         f"  loss {found[0].loss:.6f} -> {found[-1].loss:.6f}, and {least:.6f} is the least possible\n"

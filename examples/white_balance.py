@@ -1,7 +1,7 @@
-"""White balance of two photographs: one gain a colour channel, through ``torch_ops.mul``.
+"""White balance of two photographs: one gain per colour channel, applied with ``torch_ops.mul``.
 
-The gray-world rule says that a scene is gray on average, so each channel is multiplied by (mean of all channels) / (its own mean).
-First the gain is computed and applied; then a compiled model finds the same gain by gradient descent.
+The gray-world rule says that a scene is gray on average. So each channel is multiplied by (mean of all channels) / (its own mean).
+First the gain is computed and applied. Then a compiled model finds the same gain by gradient descent.
 """
 
 import torch
@@ -15,7 +15,7 @@ STEPS = 100
 
 
 def to_linear(encoded: torch.Tensor) -> torch.Tensor:
-    """From sRGB values in [0, 1] to amounts of light, which is what a gain may be applied to."""
+    """Converts sRGB values in [0, 1] to amounts of light. A gain applies to light, not to sRGB."""
     return torch.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
 
 
@@ -45,7 +45,7 @@ def train(model: nn.Module, image: torch.Tensor) -> list[float]:
     """Gradient descent until the channel means are equal. Returns the loss before each step, and after the last."""
     gray = torch_ops.reduce_mean(image)
     gain = next(model.parameters())
-    # The loss is quadratic in the gain with curvature 2 mean^2 / 3: this step contracts every channel's error.
+    # The loss is quadratic in the gain with curvature 2 mean^2 / 3, so this rate reduces every channel's error.
     rate = 1.5 / torch_ops.reduce_mean(image, (1, 2)).square().max().item()
     optimizer = torch.optim.SGD([gain], lr=rate)
     losses = []
@@ -60,7 +60,7 @@ def train(model: nn.Module, image: torch.Tensor) -> list[float]:
 
 
 def cell(image: torch.Tensor) -> tuple[torch.Tensor, str]:
-    """An image as the figure shows it."""
+    """An image and its text, as the figure shows them."""
     means = ", ".join(f"{mean:.2f}" for mean in image.mean((1, 2)).tolist())
     return to_srgb(image), f"mean light of red, green, blue: {means}"
 

@@ -47,7 +47,7 @@ def test_a_case_beside_its_peers():
     assert "### elementwise.quick\n\nTest GPU, torch 2.11.0, 2026-01-01, commit 1234567, a quick run: " in text
     assert "(../benchmarks/results/nvidia-h200/elementwise.quick.json)" in text and "#### mul" in text
     assert lines(text) == [
-        "| case | dtype | us | GB/s | of the ceiling | times ATen | times CuPy |",
+        "| case | dtype | us | GB/s | share of ceiling | speedup over ATen | speedup over CuPy |",
         "|---|---|---:|---:|---:|---:|---:|",
         "| a | f32 | 2.00 | 500 | 25% | 1.50 | - |",
         "| b | bf16 | 20.0 | 50 | 2% | 250 | 0.95 |",
@@ -61,7 +61,7 @@ def test_a_sample_is_shown_by_its_slowest():
         cases.append(row(f"case {number}", "f32", {"gpuopt": 10.0, "ATen": 9.0 + number / 2}, "some-sample", point))
     text = speed_docs.parts({"elementwise": result(*cases)})["elementwise"]
     assert lines(text)[2:4] == ["| curve 0 | 6 | 0.90 | 1.15 | 1.40 | 1 |", "| curve 1 | 6 | 0.95 | 1.20 | 1.45 | 1 |"]
-    assert lines(text)[4] == "| problem | dtype | us | ATen (us) | times ATen |"
+    assert lines(text)[4] == "| problem | dtype | us | ATen (us) | speedup over ATen |"
     assert lines(text)[6] == "| case 0 | f32 | 10.0 | 9.00 | 0.90 |" and len(lines(text)) == 16
 
 

@@ -392,7 +392,7 @@ def test_steps_write_the_state_alone(device):
 
 @each_device
 def test_steps_in_a_graph(device):
-    """ATen's rules for in-position operators, and gradients through a sequence of steps that equal the whole convolution's."""
+    """ATen's rules for in-place operators, and gradients through a sequence of steps that equal the whole convolution's."""
     make = tensors.Maker(device, torch.float64)
     x, w, b = make(2, 3, 6).requires_grad_(), make(3, 3).requires_grad_(), make(3).requires_grad_()
     first = make(2, 3, 2).requires_grad_()

@@ -220,7 +220,7 @@ def test_steps_whose_input_lies_in_the_state(device):
 
 @each_device
 def test_transforms_refuse_a_captured_state(device):
-    """They would not see what was written to it, as torch.func says of ATen's in-position operators."""
+    """They would not see what was written to it, as torch.func says of ATen's in-place operators."""
     state, w, x = torch.zeros(2, 4, 3, device=device), torch.ones(4, 3, device=device), torch.ones(2, 4, device=device)
 
     def steps(x, state=state):

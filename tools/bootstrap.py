@@ -1,8 +1,8 @@
-"""Makes the environment that everything runs in: python3 -m tools.bootstrap --torch 2.11.0 .venv
+"""Makes the environment that every make target runs in: python3 -m tools.bootstrap --torch 2.11.0 .venv
 
-A second call finds its stamp and does nothing. An environment without a valid stamp (interrupted,
-made for other versions) is completed, and made anew if that fails. With --check it only looks
-whether an environment that somebody else made has what is needed.
+A finished environment holds a stamp, a JSON file with the versions it was made for. A second call finds the stamp and does nothing.
+An environment without a valid stamp was interrupted or made for other versions. It is completed, and if that fails, made anew.
+``--check`` only checks whether an existing environment has the needed modules. It installs nothing.
 """
 
 import sys
@@ -23,7 +23,7 @@ from . import toolchain
 from .toolchain import BuildError, Torch
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-# All five: without nvvm, pip brings a newer one whose PTX this assembler rejects.
+# nvvm is named too: otherwise pip installs a newer one, whose PTX this version's assembler rejects.
 NVCC_PARTS = "nvcc,nvvm,crt,cccl,cudart"
 
 
@@ -32,7 +32,7 @@ def say(text: str) -> None:
 
 
 def inputs(torch_version: str) -> str:
-    """Changes when the environment has to be set up again."""
+    """A hash of everything that is installed. A change means that the environment must be set up again."""
     return hashlib.sha256(f"{torch_version}\n{REQUIREMENTS.read_text()}".encode()).hexdigest()
 
 
@@ -70,7 +70,7 @@ def install_packages(folder: Path, torch_version: str) -> bool:
     say(f"installing torch {torch_version} and the packages of {REQUIREMENTS.name}")
     if not pip_install(folder, f"torch=={torch_version}", "-r", str(REQUIREMENTS)):
         return False
-    # An interrupted install can leave a package that pip takes for complete.
+    # Import every package: after an interrupted install, pip may believe that a broken package is complete.
     names = (
         "torch, numpy, pytest, xdist, expecttest, hypothesis, matplotlib, networkx, rich, sklearn, setuptools, ninja"
     )
@@ -78,7 +78,7 @@ def install_packages(folder: Path, torch_version: str) -> bool:
 
 
 def install_nvcc(folder: Path, torch: Torch) -> str:
-    """Gets nvcc from PyPI in the version that torch's own metadata pins; says what came of it."""
+    """Installs nvcc from PyPI in the version that torch's metadata pins. Returns "installed", or why that failed."""
     tell = "import importlib.metadata as m; print(*m.requires('torch'), sep='\\n')"
     for line in toolchain.output_of(python_of(folder), "-c", tell).splitlines():
         requirement = line.partition(";")[0]
@@ -95,13 +95,13 @@ def provide_nvcc(folder: Path, stamp: dict[str, str]) -> None:
     torch = torch_of(folder)
     if torch is None or torch.cuda is None or toolchain.named_nvcc(torch):
         return
-    # An install that was interrupted leaves an nvcc that lacks its other parts.
+    # An interrupted install may have left nvcc without its other parts, so an "unfinished" one is installed again.
     if stamp.get("nvcc") != "unfinished":
         try:
             if "nvcc" in stamp or toolchain.find_nvcc(torch):
                 return
         except BuildError:
-            pass  # PATH's nvcc is of another CUDA major; PyPI's takes its place
+            pass  # PATH has an nvcc of another CUDA major version: install PyPI's
     write_stamp(folder, {**stamp, "nvcc": "unfinished"})
     outcome = install_nvcc(folder, torch)
     if outcome != "installed":
@@ -127,7 +127,7 @@ def write_stamp(folder: Path, stamp: dict[str, str]) -> None:
 
 
 def set_up(folder: Path, torch_version: str) -> None:
-    toolchain.find_host_compiler()  # better said before gigabytes are downloaded than after
+    toolchain.find_host_compiler()  # fails before gigabytes are downloaded
     wanted = inputs(torch_version)
     stamp = read_stamp(folder)
     if stamp.get("inputs") != wanted or not python_of(folder).exists():
@@ -142,7 +142,7 @@ def set_up(folder: Path, torch_version: str) -> None:
             done = install_packages(folder, torch_version)
         if not done:
             raise BuildError(
-                f"Setting up {folder.name} failed (pip's message is above): see that torch {torch_version} exists for"
+                f"Setting up {folder.name} failed (pip's message is above): check that torch {torch_version} exists for"
                 f" Python {sys.version.split()[0]} and that PyPI can be reached, and run the command again."
             )
         stamp = {"inputs": wanted}
@@ -151,7 +151,7 @@ def set_up(folder: Path, torch_version: str) -> None:
 
 
 def check(needed: list[str]) -> None:
-    """For an environment that is not ours: name what it lacks, install nothing."""
+    """Raises BuildError with the modules that this Python lacks. Installs nothing, because the environment is the user's."""
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if "ninja" in missing and shutil.which("ninja"):
         missing.remove("ninja")
@@ -166,7 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bootstrap", description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, help="the environment to make or complete")
     parser.add_argument("--torch", metavar="VERSION", help="the version of torch it gets")
-    parser.add_argument("--check", nargs="+", metavar="MODULE", help="only see that this Python has these modules")
+    parser.add_argument("--check", nargs="+", metavar="MODULE", help="only check that this Python has these modules")
     arguments = parser.parse_args()
     try:
         if arguments.check:

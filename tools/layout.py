@@ -1,4 +1,4 @@
-"""Which files of csrc are free of torch, read from their #include lines."""
+"""Finds the headers of csrc that do not include torch, directly or through other headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def includes(path: Path) -> tuple[str, ...]:
 
 @cache
 def torch_includes(path: Path) -> tuple[str, ...]:
-    """The chains of includes that lead from this file to torch, as 'a.h > ATen/ATen.h'."""
+    """The chains of includes from this file to a header of torch, for example 'a.h > ATen/ATen.h'."""
     chains = []
     for name in includes(path):
         if name.startswith(TORCH_FOLDERS):

@@ -1,8 +1,8 @@
 """Builds the native libraries with ninja: python -m tools.native_build.
 
-There are two: the kernels, which know nothing of torch, and the bindings, one library for each minor version of torch. Neither has
-Python's ABI: torch.ops.load_library loads the bindings, and these name the kernels. The rules that the sources keep are also the
-compiler's: .cu files get no torch include path, and nvcc never sees a .cpp.
+There are two kinds of library. The kernels do not depend on torch. The bindings are one library per minor version of torch.
+Neither uses Python's ABI: torch.ops.load_library loads the bindings, and these are linked with the kernels.
+The compiler enforces the separation: .cu files get no include path of torch, and nvcc never sees a .cpp file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INSTALLED = ROOT / "torch_ops" / "lib"
 KERNELS = "libgpuopt_kernels.so"
 WARNINGS = ["-Wall"]
 NINJA = "ninja_required_version = 1.10"
-# Headers of torch that are compiled once for all bindings: these take 0.4 of the time then (g++ 12: 10 s for 24).
+# Torch's headers, precompiled once for all bindings, which then compile in 0.4 of the time (g++ 12: 10 s instead of 24 s).
 PRECOMPILED = Path("binding/precompiled.h")
 
 
@@ -44,8 +44,10 @@ class Config:
 
     @property
     def kernel_dir(self) -> Path:
-        """Kernels know nothing of torch, so builds for all its versions share them. The folder is named after all that they
-        depend on beside their sources: builds that differ in that don't make each other's anew."""
+        """The folder of the kernels, which builds for all versions of torch share.
+
+        Its name is a hash of the flags and compiler versions, so that builds with other flags do not overwrite each other.
+        """
         assert self.nvcc
         made_with = shlex.join([*nvcc_command(self), self.nvcc.version, self.cxx.version])
         name = f"kernels-cuda{self.nvcc.version}-{hashlib.sha256(made_with.encode()).hexdigest()[:8]}"
@@ -53,7 +55,7 @@ class Config:
 
     @property
     def folders(self) -> list[Path]:
-        """What ninja makes, one after the other."""
+        """The folders that ninja builds, in this order."""
         return [*([self.kernel_dir] if self.nvcc else []), self.build_dir]
 
     @property
@@ -62,7 +64,8 @@ class Config:
 
     @property
     def facts(self) -> dict[Path, dict[str, object]]:
-        """The libraries, and what each cannot tell by itself. It is kept beside the library for the loader and torch_ops.info."""
+        """The libraries, each with the versions it was built with. They are stored in a file beside the library, which the loader
+        and torch_ops.info read."""
         host = f"{Path(self.cxx.command[-1]).name} {self.cxx.version}"
         cuda = self.torch.cuda if self.nvcc else None
         found: dict[Path, dict[str, object]] = {
@@ -96,8 +99,8 @@ def kernel_sources() -> list[Path]:
 
 
 def binding_units(cuda: bool) -> dict[str, str]:
-    """The sources of the bindings, a name and a text each. Those of one kind are compiled as one file, which takes a third of the
-    time (g++ 12, 2 cores: 30 s for 110). The library for the CPU goes without *_cuda.cpp."""
+    """The translation units of the bindings: their names and texts. One unit includes all .cpp files of one kind, which compiles in
+    a third of the time (g++ 12, 2 cores: 30 s instead of 110 s). A library for the CPU leaves *_cuda.cpp out."""
     units: dict[str, list[str]] = {}
     for path in sorted((ROOT / "csrc").rglob("*.cpp")):
         kind = path.stem.rpartition("_")[2]
@@ -113,9 +116,9 @@ def host_flags(torch: Torch, cuda_include: Path | None) -> list[str]:
     includes = [ROOT / "csrc/binding/compat", torch.root / "include", torch.root / "include/torch/csrc/api/include"]
     if cuda_include:
         includes.append(cuda_include)
-    # Without NDEBUG torch's headers assert on every touch of a tensor, which calls would pay for.
+    # Without NDEBUG, torch's headers run an assertion at every use of a tensor, and every call is slower.
     flags = ["-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", *WARNINGS, f"-I{ROOT / 'csrc'}"]
-    # What gcc suspects of torch's small vectors, once they are inlined here, is not so.
+    # gcc reports uninitialised values in torch's small vectors when it inlines them. The reports are false.
     flags.append("-Wno-maybe-uninitialized")
     for folder in includes:
         flags += ["-isystem", str(folder)]
@@ -126,15 +129,15 @@ def device_flags(config: Config) -> list[str]:
     assert config.nvcc
     return [
         "-std=c++20",
-        # The level of the host code, which only launches; device code is always compiled at 3.
+        # This level is for host code, which only launches kernels. nvcc always compiles device code at level 3.
         "-O1",
-        # Half of an object is line information: for profilers, where they are asked for.
+        # Line information doubles the size of an object, so it is added only on request, for profilers.
         *(["-lineinfo"] if os.environ.get("GPUOPT_LINEINFO") else []),
         "--compress-mode=size",
         *("-ccbin", shutil.which(config.cxx.command[-1]) or config.cxx.command[-1]),
         "-Xcompiler=-fPIC,-fvisibility=hidden," + ",".join(WARNINGS),
-        # Two threads of the assembler for a file: after a change it is the only one that compiles. nvcc's
-        # own --split-compile would thread the optimiser too, where one compilation in a hundred crashed
+        # Two assembler threads per file: after a change to one file, only that file compiles. nvcc's own
+        # --split-compile also threads the optimiser, and one compilation in a hundred then crashes
         # (CUDA 13.0.88).
         "-Xptxas=-v,-split-compile=2",
         f"-I{ROOT / 'csrc'}",
@@ -149,12 +152,12 @@ def nvcc_command(config: Config) -> list[str]:
     return [str(config.nvcc.path), *device_flags(config)]
 
 
-# Calls before the first instruction of a library bind at load time, so that a symbol that is missing is told then.
+# -z now binds all symbols when a library is loaded, so that a missing symbol is reported then and not at the first call.
 LINK = ["-shared", "-s", "-Wl,--as-needed", "-Wl,-z,defs", "-Wl,-z,now"]
 
 
 def kernels_link_flags(config: Config) -> list[str]:
-    """A CUDA runtime of its own, none of whose symbols are seen: torch's may be of another minor version."""
+    """Links a private CUDA runtime and hides its symbols, because torch's runtime may be another minor version."""
     assert config.nvcc
     runtime = toolchain.static_cuda_runtime(config.torch, config.nvcc)
     names = [f"-Wl,-soname,{KERNELS}", f"-Wl,--version-script={ROOT / 'csrc/binding/kernels_library.map'}"]
@@ -162,8 +165,8 @@ def kernels_link_flags(config: Config) -> list[str]:
 
 
 def binding_link_flags(torch: Torch, kernels: Path | None, cuda_runtime: Path | None) -> list[str]:
-    # torch is always imported first, so its libraries are already there by name, and the file may be carried to a machine where they
-    # lie elsewhere. The kernels lie beside the bindings.
+    # No path to torch's libraries is needed: torch is always imported first, so they are loaded already. The bindings therefore work
+    # on a machine where torch is installed elsewhere. The library of kernels lies beside the bindings.
     flags = [*LINK, f"-L{torch.root / 'lib'}", "-ltorch_cpu", "-lc10"]
     if kernels and cuda_runtime:
         flags += ["-lc10_cuda", str(cuda_runtime), str(kernels), "-Wl,-rpath,$ORIGIN"]
@@ -171,7 +174,7 @@ def binding_link_flags(torch: Torch, kernels: Path | None, cuda_runtime: Path | 
 
 
 def shell(words: list[str]) -> str:
-    """Words for ninja to hand to the shell."""
+    """Quotes words for the shell, in a form that ninja passes on unchanged."""
     return shlex.join(words).replace("$", "$$")
 
 
@@ -180,8 +183,8 @@ def ninja_path(path: Path) -> str:
 
 
 def compile_rule(name: str, command: list[str], title: str) -> str:
-    # Everything a compiler says is kept beside its object, where tests read warnings and ptxas's
-    # account of registers, stack and spills. On the terminal that account would bury the warnings.
+    # A compiler's whole output is written beside its object. Tests read the warnings and ptxas's report on registers,
+    # stack and spills there. The terminal shows the warnings only.
     say = "grep -v -e '^ptxas info' -e 'bytes stack frame' -e ': Compile time =' $out.log"
     return (
         f"rule {name}\n"
@@ -194,7 +197,7 @@ def compile_rule(name: str, command: list[str], title: str) -> str:
 
 
 def compile_lines(rule: str, sources: list[Path], needs: str = "") -> tuple[list[str], list[str]]:
-    """Ninja's lines for these sources, and their objects. `needs` is made before them."""
+    """Ninja's lines that compile these sources, and the names of the objects. `needs` is built first."""
     lines, objects = [], []
     for source in sources:
         objects.append(ninja_path(object_path(source)))
@@ -217,7 +220,7 @@ def link_rule(config: Config, flags: list[str]) -> str:
 
 
 def kernels_text(config: Config) -> str:
-    """What is in `kernel_dir`: the library of kernels."""
+    """The ninja file of `kernel_dir`, which builds the library of kernels."""
     lines, objects = compile_lines("nvcc", kernel_sources())
     rules = [compile_rule("nvcc", nvcc_command(config), "CUDA"), link_rule(config, kernels_link_flags(config))]
     last = [f"build {KERNELS}: link {' '.join(objects)}", f"default {KERNELS}"]
@@ -225,14 +228,14 @@ def kernels_text(config: Config) -> str:
 
 
 def ninja_text(config: Config) -> str:
-    """What is in `build_dir`: the bindings, which are linked with the library of `kernel_dir`."""
+    """The ninja file of `build_dir`, which builds the bindings and links them with the library in `kernel_dir`."""
     include = runtime = kernels = None
     if config.nvcc:
         include = toolchain.cuda_include(config.torch, config.nvcc)
         runtime = toolchain.cuda_runtime(config.torch, config.nvcc)
         kernels = config.kernel_dir / KERNELS
     units = [config.build_dir / f"{kind}.cpp" for kind in binding_units(config.nvcc is not None)]
-    # The compiler looks here first for the header to include, and takes the compiled one in its place.
+    # gcc searches this folder first for the header and finds the precompiled version of it.
     compiled = f"{PRECOMPILED}.gch"
     lines, objects = compile_lines("cxx", units, compiled)
     lines += [
@@ -251,13 +254,13 @@ def ninja_text(config: Config) -> str:
 
 
 def header_text(config: Config) -> list[str]:
-    """The target `headers`: each torch-free header compiled alone, as the first line of an empty file."""
+    """The target `headers`, which compiles each torch-free header alone, to show that it includes all it needs."""
     if config.nvcc is None:
         return []
     cuda = ["-isystem", str(toolchain.cuda_include(config.torch, config.nvcc))]
     host = ["-std=c++20", *WARNINGS, "-Werror", f"-I{ROOT / 'csrc'}", *cuda, "-x", "c++"]
     lines, objects = [], []
-    # A header is seen to be whole without machine code for it.
+    # Generating no machine code is faster, and missing includes are found all the same.
     ptx = [word for word in nvcc_command(config) if not word.startswith(("-gencode", "-Xptxas"))]
     ptx += ["-arch=compute_90", "-ptx", "-x", "cu"]
     for name, command in (("h", [*config.cxx.command, *host, "-c"]), ("cuh", ptx)):
@@ -296,7 +299,7 @@ def find_ninja() -> str:
 
 def generate(config: Config) -> None:
     for folder in config.folders:
-        # Objects depend on these, so another compiler at the same path compiles anew.
+        # Objects depend on these files, so that another compiler at the same path triggers a rebuild.
         write_if_changed(folder / "cxx.version", f"{shlex.join(config.cxx.command)} {config.cxx.version}\n")
         if config.nvcc:
             write_if_changed(folder / "nvcc.version", f"{config.nvcc.version}, host {config.cxx.version}\n")
@@ -311,7 +314,7 @@ def generate(config: Config) -> None:
 
 @contextlib.contextmanager
 def sole_builder(config: Config) -> Iterator[None]:
-    """Keeps a second build out of the folders: two at once would write the same objects and logs."""
+    """Locks the folders, because two builds at once would write the same objects and logs."""
     with contextlib.ExitStack() as stack:
         for folder in config.folders:
             folder.mkdir(parents=True, exist_ok=True)
@@ -325,7 +328,7 @@ def sole_builder(config: Config) -> Iterator[None]:
 
 
 def run_ninja(folder: Path, *targets: str) -> None:
-    """The folder's default target, or these."""
+    """Builds the targets, or the folder's default target."""
     jobs = os.environ.get("MAX_JOBS", "")
     command = [find_ninja(), *([f"-j{jobs}"] if jobs.isdigit() else []), *targets]
     environment = {"NINJA_STATUS": "[%f/%t, %es] ", **os.environ}
@@ -341,7 +344,7 @@ def up_to_date(config: Config) -> bool:
 
 
 def install(built: Path, facts: dict[str, object], folder: Path) -> bool:
-    """Puts a library and its facts into the folder. Returns False if they are there already."""
+    """Copies a library and its facts into the folder. Returns False if the same ones are there already."""
     library = folder / built.name
     notes = library.with_suffix(".json")
     try:
@@ -352,7 +355,7 @@ def install(built: Path, facts: dict[str, object], folder: Path) -> bool:
     if library.exists() and library.stat().st_mtime_ns == stamp and facts.items() <= known.items():
         return False
     folder.mkdir(parents=True, exist_ok=True)
-    # A process may have the old file mapped: put the new one in its place instead of writing into it.
+    # Replace the file and do not write into it: a process may have the old one mapped.
     fresh = library.with_suffix(".new")
     shutil.copy2(built, fresh)
     os.replace(fresh, library)
@@ -386,7 +389,7 @@ def build(folder: Path = INSTALLED) -> Config:
 
 
 def warnings(config: Config) -> list[str]:
-    """What the compilers complained about in this build's folders."""
+    """All compiler warnings in the logs of this build."""
     found = []
     for log in sorted(log for folder in config.folders for log in folder.glob("obj/**/*.log")):
         found += [f"{log.stem}: {line}" for line in log.read_text().splitlines() if "warning" in line.lower()]

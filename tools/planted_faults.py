@@ -1,13 +1,13 @@
-"""Plants known mistakes in the sources, one at a time, and checks that the tests notice each of them.
+"""Plants known mistakes in the sources, one at a time, and checks that the tests catch each of them.
 
     python -m tools.planted_faults --list
     python -m tools.planted_faults            every fault
     python -m tools.planted_faults reduce nan  faults with one of these words in their names
 
-tests/planted_faults.toml is the list. A fault replaces text in one file. The tests that should notice are whole files, so that
-a suite that is thinned inside a file is still held to them. They run on the CPU: kernels are compiled by the emulation, and the
-library is rebuilt only for faults in its bindings. The file is always put back. A fault counts as caught if a test fails, or if
-it brings the test process down; not if something no longer compiles or no test ran.
+tests/planted_faults.toml is the list. A fault replaces text in one file, which is always restored afterwards.
+Each fault names whole test files that should catch it, so that deleting tests inside a file shows.
+Tests run on the CPU: the emulation compiles the kernels, and the library is rebuilt only for faults in its bindings.
+A fault is caught if a test fails or the test process dies. It is not caught if the code no longer compiles or no test ran.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ TIMEOUT = 1800  # seconds for the tests of one fault
 
 @dataclass(frozen=True)
 class Fault:
-    """`kind` says in a few words what is wrong. `old` occurs once in `file`. `only` is an expression for pytest's -k, which keeps
-    the tests of one operator where the files test all of them."""
+    """A replacement of `old` by `new` in `file`, where `old` occurs once.
+
+    `kind` says in a few words what is wrong. `only` is an expression for pytest's -k: it selects the tests of one operator from
+    files that test all operators.
+    """
 
     name: str
     room: str
@@ -51,11 +54,11 @@ class Fault:
 
     @property
     def is_built(self) -> bool:
-        """Whether the library that tests load is compiled from the file without nvcc."""
+        """Whether the file is a source of the bindings, so that the library must be rebuilt."""
         return self.path.suffix == ".cpp" or (self.path.suffix == ".h" and bool(layout.torch_includes(self.path)))
 
     def problems(self) -> list[str]:
-        """Why the fault can't be planted, or its tests can't run."""
+        """The reasons why the fault can't be planted or its tests can't run."""
         if not self.path.is_file():
             return [f"{self.name}: {self.file} does not exist"]
         count = self.path.read_text().count(self.old)
@@ -66,11 +69,11 @@ class Fault:
 @dataclass(frozen=True)
 class Outcome:
     caught: bool
-    by: str  # the first test that failed, or what went wrong
+    by: str  # the first test that failed, or the reason why none did
 
 
 def read_list() -> list[Fault]:
-    import tomllib  # Python 3.11
+    import tomllib  # needs Python 3.11
 
     faults = [Fault(**{**f, "tests": tuple(f["tests"])}) for f in tomllib.loads(LIST.read_text())["fault"]]
     assert len({fault.name for fault in faults}) == len(faults), "two faults have one name"
@@ -85,7 +88,7 @@ def planted(fault: Fault) -> Iterator[None]:
         yield
     finally:
         fault.path.write_text(text)
-        if not fault.is_built:  # Nothing was compiled from the fault that a later build would have to replace.
+        if not fault.is_built:  # no object was compiled from the fault, so a later build may see the old time
             os.utime(fault.path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
@@ -115,7 +118,7 @@ def outcome_of(returncode: int, stdout: str, stderr: str) -> Outcome:
     broken = re.search(r"^ERROR .*", stdout, re.MULTILINE)
     if returncode in (0, 2, 3, 4, 5) or broken:
         return Outcome(False, broken.group() if broken else lines[-1] if lines else f"pytest ended with {returncode}")
-    # The process died. The fault handler's traceback is the innermost call first.
+    # The process died. The fault handler's traceback begins with the innermost call.
     where = re.search(r'File "(?:[^"]*/)?(tests/[^"]+)", line \d+ in (test_\w+)', stderr)
     test = f"{where.group(1)}::{where.group(2)}" if where else "a test"
     said = [line for line in lines if re.search("emulator:|runtime error|Fatal Python error", line)]
@@ -152,8 +155,8 @@ def main() -> int:
     if problems:
         sys.exit("planted_faults: " + "\n".join(problems))
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the file is put back then, too
-    # Bindings last: one build undoes a fault and compiles the next.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit restores the file, an unhandled signal does not
+    # Faults in bindings come last and in a row, so that one build undoes a fault and compiles the next one.
     faults.sort(key=lambda fault: fault.is_built)
     missed = []
     try:

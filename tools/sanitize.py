@@ -1,7 +1,7 @@
 """Runs the tests marked `sanitize` under each tool of compute-sanitizer: python -m tools.sanitize [pytest arguments].
 
-A tool that watched nothing also reports no errors, so a tool passes only if tests passed under it
-and it closed with its own summary.
+A tool passes only if tests passed under it and it printed its own summary. Without this check, a tool that never ran
+would pass, because it reports no errors.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from . import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# torch's own kernels are slow to watch and not ours to mend. initcheck must see them all the same:
-# what they write is initialised.
+# Watching torch's kernels is slow, and their errors are not ours. initcheck must watch them too, because it
+# tracks which memory they initialise.
 ONLY_OURS = ["--kernel-name", "kernel_substring=gpuopt"]
 
 
@@ -36,12 +36,12 @@ def find_sanitizer() -> str:
 
 
 def watch(sanitizer: str, tool: str, arguments: list[str]) -> str | None:
-    """Runs the tests under one tool; None if all is well, else what is wrong."""
+    """Runs the tests under one tool. Returns None if all is well, or a description of the failure."""
     pytest = [sys.executable, "-m", "pytest", "-m", "sanitize", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
     options = ["--tool", tool, "--error-exitcode", "99", "--target-processes", "all"]
     if tool != "initcheck":
         options += ONLY_OURS
-    # Tensors out of torch's cache lie in one big block, within which memcheck sees no overrun.
+    # torch's caching allocator takes tensors out of one large block, and memcheck sees no overrun inside it.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     process = subprocess.Popen(
         [sanitizer, *options, *pytest],

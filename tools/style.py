@@ -1,4 +1,4 @@
-"""Formatting and lint: python -m tools.style check, or format to put right what can be."""
+"""Formatting and lint: ``python -m tools.style check`` reports, ``python -m tools.style format`` repairs."""
 
 import shutil
 import subprocess
@@ -27,7 +27,7 @@ def main() -> int:
             sys.exit(f"gpuopt: {name} is not installed for {sys.executable}: pip install -r tools/requirements.txt")
         failed |= subprocess.run([tool, *rest], cwd=ROOT).returncode != 0
     if failed:
-        print("gpuopt: some sources are not in order; make format puts right what can be.", file=sys.stderr)
+        print("gpuopt: some sources have faults of format or lint; make format repairs the format.", file=sys.stderr)
     return 1 if failed else 0
 
 

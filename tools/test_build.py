@@ -1,8 +1,8 @@
-"""Builds the C++ that tests load, with ninja: python -m tools.test_build.
+"""Builds the C++ libraries that tests load, with ninja: python -m tools.test_build.
 
-Each tests/plan/<room>_shim.cpp becomes a library with the launch plans of a room. Each
-tests/emulation/<room>_shim.cpp becomes one with its kernels, compiled for the CPU on top of
-emulator.h. A <room>_ladder_shim.cpp takes the kernels of a room's ladder.
+tests/plan/<room>_shim.cpp becomes a library with the launch plans of a room.
+tests/emulation/<room>_shim.cpp becomes a library with the kernels of a room, compiled for the CPU on top of emulator.h.
+tests/emulation/<room>_ladder_shim.cpp becomes a library with the kernels of the room's ladder.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ FOLDER = ROOT / "build" / "tests"
 EMULATION = ROOT / "tests" / "emulation"
 PLAN = ROOT / "tests" / "plan"
 FLAGS = ["-std=c++20", "-fPIC"]
-# Arithmetic that overflows ends the tests.
+# Signed overflow and division by zero end the test process.
 PLAN_FLAGS = ["-O1", "-Wall", "-Werror", "-fsanitize=signed-integer-overflow,integer-divide-by-zero"]
-# A GPU faults where a vector is read or written at an address that isn't aligned to it; so does this. Without -Wall: g++ takes CUDA's
-# attributes for unknown ones.
+# A GPU faults when a vector is read or written at an unaligned address, and -fsanitize=alignment does the same. -w is needed because
+# g++ does not know CUDA's attributes.
 EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
-# Rooms of many instances, whose tests run few threads: these take longer to optimise than to run.
+# These rooms have many template instances, and their tests run few threads: optimising takes longer than it saves.
 NOT_OPTIMISED = ("elementwise", "reduce")
 FATAL = ["-fno-sanitize-recover=all"]
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 SHARED = re.compile(r"(?<!extern )__shared__ ([\w:<>, ]+) (\w+)((?:\[[^];]+\])+);")
-# What a shim assigns to: constants, and NAME of members' defaults as default_NAME.
+# The names that a shim assigns to: constants kName, and default_name for the default of a member `name`.
 ASSIGNED = re.compile(r"(?:^ |\{) (?:\w+::)*(?:default_(?=[a-z])|(?=k[A-Z]))(\w+) = ", re.MULTILINE)
 
 
 def translate(source: str, variables: list[str]) -> str:
-    """Rewrites what is not C++: kernel<<<shape>>>(arguments), and arrays that the threads of a block share. The constants and defaults in
-    `variables` become variables, as small problems would not reach these limits."""
+    """Rewrites CUDA syntax as C++: kernel<<<shape>>>(arguments), and arrays in shared memory.
+
+    The constants and member defaults in `variables` become variables. Tests lower them, so that small problems reach these limits.
+    """
     source = LAUNCH.sub(r"::emulator::launch(\g<shape>, [&] { \g<kernel>(\g<arguments>); });", source)
     source = SHARED.sub(r"static ::emulator::Guarded<\1\3> \2_guarded; auto& \2 = \2_guarded.array;", source)
     source = re.sub(r"(?<!extern )__shared__ ", "static ", source)
@@ -61,7 +63,7 @@ def is_ladder(path: Path, room: str) -> bool:
 
 
 def translate_room(shim: Path) -> list[Path]:
-    """Writes the translated sources of a shim's room into a folder of its own. Returns those that are compiled."""
+    """Writes the translated sources of a shim's room into a folder of its own. Returns the sources to compile."""
     name = shim.stem.removesuffix("_shim")
     room, csrc = name.removesuffix("_ladder"), ROOT / "csrc"
     folder = FOLDER / "emulation" / name
@@ -80,7 +82,7 @@ def translate_room(shim: Path) -> list[Path]:
 
 
 def copy_headers(folder: Path) -> None:
-    """Copies, so that what is compiled depends on contents alone, not on the times of files."""
+    """Copies headers whose contents have changed. Unchanged ones keep their time, so ninja compiles nothing for them."""
     for path in (ROOT / "csrc").rglob("*.h"):
         copy = folder / path.relative_to(ROOT / "csrc")
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +95,7 @@ def rule(name: str, command: list[str], depfile: bool = True) -> str:
 
 
 def cuda_headers() -> tuple[Path, str] | None:
-    """The folder of CUDA's headers and their version. They come with nvcc."""
+    """The folder of CUDA's headers, which come with nvcc, and their version."""
     try:
         torch = toolchain.find_torch()
         nvcc = toolchain.find_nvcc(torch) if torch else None
@@ -103,7 +105,7 @@ def cuda_headers() -> tuple[Path, str] | None:
 
 
 def generate() -> list[str]:
-    """Writes what ninja reads. Returns the names of the libraries, as in plan/dot; those of kernels only if there are CUDA's headers."""
+    """Writes the ninja file. Returns the names of the libraries, such as plan/dot. Kernels are left out without CUDA's headers."""
     cxx = toolchain.find_host_compiler()
     cuda = cuda_headers()
     native_build.write_if_changed(FOLDER / "versions", f"{cxx.command} {cxx.version} {cuda}\n")
@@ -113,7 +115,7 @@ def generate() -> list[str]:
     lines = [native_build.NINJA, rule("plan", plan)]
     lines += [f"build {name}.so: plan {ninja_path(ROOT / f'tests/{name}_shim.cpp')} | versions" for name in names]
     if cuda:
-        # Libraries in one process share no variables. Those of clang never do.
+        # Libraries in one process must not share variables. g++ needs this flag for that, clang does not.
         own = [] if "clang" in cxx.command[-1] else ["-fno-gnu-unique"]
         kernel = [*cxx.command, *FLAGS, *EMULATION_FLAGS, *own, *FATAL, "-isystem", str(cuda[0])]
         lines += [
@@ -121,7 +123,7 @@ def generate() -> list[str]:
             rule("kernel", [*kernel, "-Winvalid-pch", "-include", "emulator.h", "-x", "c++", "-c"]),
             rule("link", [*cxx.command, *FLAGS, *EMULATION_FLAGS, "-shared"], depfile=False),
         ]
-        for level in ("-O0", "-O1"):  # The compiler takes the one that was made with its flags.
+        for level in ("-O0", "-O1"):  # The compiler chooses the header that was precompiled with its own flags.
             lines.append(f"build emulator.h.gch/{level}: header {ninja_path(EMULATION / 'emulator.h')} | versions")
             lines.append(f"  flags = {level}")
         for shim in sorted(EMULATION.glob("*_shim.cpp")):
@@ -141,7 +143,7 @@ def generate() -> list[str]:
 
 @contextlib.contextmanager
 def sole_builder() -> Iterator[None]:
-    """Other processes wait until this one has built."""
+    """A lock: other processes wait until this one has finished building."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -155,7 +157,7 @@ def libraries() -> list[str]:
 
 
 def build(*names: str) -> None:
-    """These libraries, or all."""
+    """Builds these libraries, or all."""
     libraries()
     jobs = os.environ.get("MAX_JOBS", "")
     command = [native_build.find_ninja(), "-C", FOLDER, *([f"-j{jobs}"] if jobs.isdigit() else [])]
@@ -166,7 +168,7 @@ def build(*names: str) -> None:
 
 
 def load(name: str) -> ctypes.CDLL:
-    """The library plan/<room>, emulation/<room> or emulation/<room>_ladder, built if it isn't up to date."""
+    """Loads the library plan/<room>, emulation/<room> or emulation/<room>_ladder. Builds it first if it is out of date."""
     build(name)
     return ctypes.CDLL(str(FOLDER / f"{name}.so"))
 

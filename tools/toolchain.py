@@ -1,6 +1,6 @@
 """Finds torch, the compilers and the GPU architectures to build for.
 
-Nothing here imports torch: that takes seconds, and a build with nothing to do should take none.
+This module never imports torch, which takes seconds: a build with nothing to do should return at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ RELEASE_ARCHS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0+PTX")
 
 
 class BuildError(RuntimeError):
-    """Something the person at the keyboard can mend, said in one sentence."""
+    """An error that the user can repair. Its message is one sentence that says how."""
 
 
 def output_of(*command: str | Path) -> str:
-    """What the command prints on standard output; empty when it cannot run or fails."""
+    """The standard output of the command, or an empty string if it cannot run or fails."""
     try:
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     except OSError:
@@ -54,7 +54,7 @@ class Torch:
 
     @property
     def cuda_wheels(self) -> list[Path]:
-        """Where PyPI's CUDA packages lie beside this torch: one folder since CUDA 13, before that one for each part."""
+        """The folders of PyPI's CUDA packages beside this torch: one for CUDA 13, one per part for CUDA 12."""
         nvidia = self.root.parent / "nvidia"
         return [nvidia / f"cu{self.cuda_major}", nvidia / "cuda_runtime", nvidia / "cuda_nvcc"]
 
@@ -85,7 +85,7 @@ def find_torch() -> Torch | None:
 
 @dataclass(frozen=True)
 class HostCompiler:
-    command: tuple[str, ...]  # CXX may hold a wrapper in front: "ccache g++"
+    command: tuple[str, ...]  # several words if CXX has a wrapper: "ccache g++"
 
     @cached_property
     def version(self) -> str:
@@ -123,7 +123,7 @@ class Nvcc:
 
     @cached_property
     def targets(self) -> set[str]:
-        """The architectures it compiles for, as in 'sm_90'."""
+        """The architectures that it compiles for, such as 'sm_90'."""
         return set(output_of(self.path, "--list-gpu-code").split())
 
 
@@ -131,8 +131,8 @@ def read_nvcc(path: Path) -> Nvcc | None:
     found = re.search(r"\bV(\d+\.\d+\.\d+)", output_of(path, "--version"))
     if not found:
         return None
-    # A name on PATH is often a link or a script in front of the real one, and headers are found
-    # from the real one's place, which nvcc itself tells as TOP.
+    # nvcc on PATH is often a link to the real one, or a script that calls it. Headers lie beside the real one, whose
+    # folder nvcc prints as TOP.
     if not (path.resolve().parent.parent / "include" / "cuda_runtime_api.h").exists():
         plan = subprocess.run([str(path), "--dryrun", "-x", "cu", "-c", os.devnull], capture_output=True, text=True)
         top = re.search(r"^#\$ TOP=(.+)$", plan.stderr, re.MULTILINE)
@@ -149,7 +149,7 @@ def _misfit(torch: Torch, nvcc: Nvcc, place: str) -> BuildError:
 
 
 def named_nvcc(torch: Torch) -> Nvcc | None:
-    """CUDA_HOME's nvcc. It was named on purpose, so one that does not fit torch is an error."""
+    """The nvcc in CUDA_HOME. The user named it, so another CUDA major version than torch's is an error."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     nvcc = read_nvcc(Path(home, "bin", "nvcc")) if home else None
     if nvcc and nvcc.major != torch.cuda_major:
@@ -158,10 +158,10 @@ def named_nvcc(torch: Torch) -> Nvcc | None:
 
 
 def find_nvcc(torch: Torch) -> Nvcc | None:
-    """The CUDA compiler for this torch: CUDA_HOME's, else PATH's, else PyPI's beside torch.
+    """The CUDA compiler for this torch: from CUDA_HOME, else from PATH, else PyPI's beside torch.
 
-    The CUDA runtime is torch's, and there is one for each major version, so nvcc must be of the
-    same. One on PATH that is not gives way to PyPI's.
+    nvcc must have the CUDA major version of torch, because the bindings use torch's CUDA runtime. An nvcc on PATH with another
+    major version is passed over for PyPI's.
     """
     if torch.cuda is None:
         return None
@@ -180,7 +180,7 @@ def find_nvcc(torch: Torch) -> Nvcc | None:
 
 
 def _cuda_file(torch: Torch, nvcc: Nvcc | None, name: str, *folders: str, nvcc_first: bool = False) -> Path:
-    """A file of the CUDA toolkit, in one of these folders beside torch or near nvcc."""
+    """Finds a file of the CUDA toolkit in one of these folders, beside torch or near nvcc."""
     near = [nvcc.root, nvcc.root / "targets" / f"{os.uname().machine}-linux"] if nvcc else []
     roots = [*near, *torch.cuda_wheels] if nvcc_first else [*torch.cuda_wheels, *near]
     for path in (root / folder / name for root in roots for folder in folders):
@@ -195,17 +195,17 @@ def cuda_include(torch: Torch, nvcc: Nvcc | None) -> Path:
 
 
 def cuda_runtime(torch: Torch, nvcc: Nvcc | None) -> Path:
-    """The shared runtime that torch itself loads. PyPI's has no libcudart.so link, so name the file."""
+    """The shared runtime that torch itself loads. The file is named in full, because PyPI's package has no link libcudart.so."""
     return _cuda_file(torch, nvcc, f"libcudart.so.{torch.cuda_major}", "lib", "lib64")
 
 
 def static_cuda_runtime(torch: Torch, nvcc: Nvcc) -> Path:
-    """The runtime that comes with nvcc, for the kernels library."""
+    """The static runtime that comes with nvcc, for the library of kernels."""
     return _cuda_file(torch, nvcc, "libcudart_static.a", "lib", "lib64", nvcc_first=True)
 
 
 def parse_archs(text: str) -> tuple[str, ...]:
-    """'8.0;9.0+PTX' (or with spaces or commas) as ('8.0', '9.0+PTX'), in order and without doubles."""
+    """Splits '8.0;9.0+PTX' (or with spaces or commas) into ('8.0', '9.0+PTX'), in order and without duplicates."""
     archs = [word for word in re.split(r"[;,\s]+", text) if word]
     for word in archs:
         if not re.fullmatch(r"\d{1,2}\.\d[af]?(\+PTX)?", word):
@@ -216,7 +216,7 @@ def parse_archs(text: str) -> tuple[str, ...]:
 
 
 def present_archs() -> tuple[str, ...]:
-    """The compute capabilities of this machine's GPUs, as the driver tells them."""
+    """The compute capabilities of this machine's GPUs, as reported by the driver."""
     listed = output_of("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").split()
     found = {word for word in listed if re.fullmatch(r"\d+\.\d", word)}
     return tuple(sorted(found, key=lambda arch: [int(part) for part in arch.split(".")]))
@@ -227,8 +227,11 @@ def choose_archs() -> tuple[str, ...]:
 
 
 def may_overlap_launches(archs: tuple[str, ...]) -> bool:
-    """Whether every kernel that a GPU of 9.0 and later may run waits for the one before it. PTX from before 9.0 has no such
-    instruction, and it is what newer GPUs take where nothing else fits."""
+    """Whether launches may overlap the previous kernel (programmatic dependent launch, compute capability 9.0).
+
+    A kernel whose launch overlaps must itself wait for the previous one. PTX for less than 9.0 has no instruction for that, and a
+    newer GPU would run such PTX if the build holds none for 9.0.
+    """
     old = any(arch.endswith("+PTX") and int(arch.partition(".")[0]) < 9 for arch in archs)
     return not old or "9.0+PTX" in archs
 

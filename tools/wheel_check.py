@@ -1,8 +1,11 @@
 """Checks the wheel in dist/: python -m tools.wheel_check.
 
-Its platform tag and the sizes of its parts; the symbols of its libraries; and that it installs into clean environments, one for each
-end of the supported versions of torch (--torch chooses), where the tests of registration, opcheck and values pass outside the source
-tree. Beside the newest torch it also takes the bindings away and has torch_ops.build make them. GPU tests don't run here: see docs/installation.md.
+- The platform tag, the sizes of the parts, and the symbols of the libraries.
+- The wheel installs into clean environments, with the oldest and the newest supported torch (--torch chooses others). The tests of
+  registration, opcheck and values pass there, outside the source tree.
+- With the newest torch, the bindings are deleted and torch_ops.build compiles them.
+
+GPU tests don't run here: see docs/installation.md.
 """
 
 from __future__ import annotations
@@ -91,7 +94,7 @@ def check_symbols(file: Path) -> None:
 
 
 def check_installation(file: Path, minor: str) -> None:
-    """Installs into a new environment and runs tests in a folder that holds nothing of the package."""
+    """Installs the wheel into a new environment, and runs tests in a folder without the package's sources."""
     folder = ROOT / "build" / "wheel-check" / minor
     shutil.rmtree(folder, ignore_errors=True)
     run(sys.executable, "-m", "venv", folder / "env")
@@ -116,7 +119,8 @@ def check_installation(file: Path, minor: str) -> None:
 
 
 def check_build(python: Path, bindings: Path, folder: Path) -> None:
-    """As beside a torch that the wheel does not know: importing names torch_ops.build, which makes the bindings."""
+    """Deletes the bindings, as for a torch that the wheel does not support. The import error must name torch_ops.build, and this
+    must compile them."""
     bindings.unlink()
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "PATH": "/usr/bin:/bin"}  # no nvcc
     options = {"cwd": folder, "env": environment, "text": True, "capture_output": True}

@@ -1,4 +1,4 @@
-"""torch.compile(fullgraph=True): static and dynamic shapes, gradients, in-position and out= inside compiled functions, and any layout.
+"""torch.compile(fullgraph=True): static and dynamic shapes, gradients, in-place and out= inside compiled functions, and any layout.
 
 Tracing, functionalization and Meta kernels are the same for every backend, and "aot_eager" runs them all. Inductor takes seconds a
 compilation on the CPU, so that one case of each kind meets it there."""

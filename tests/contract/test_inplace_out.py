@@ -1,4 +1,4 @@
-"""In-position and out= variants: values, what is written, version counters, resizing, casting, aliasing, leaves and views."""
+"""In-place and out= variants: values, what is written, version counters, resizing, casting, aliasing, leaves and views."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_out_is_an_input(case, device):
 
 
 def _grad_samples(case, device):
-    """Samples whose in-position form ATen takes on a float32 self."""
+    """Samples whose in-place form ATen takes on a float32 self."""
     for sample in case.few(device, torch.float32):
         if raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is None:
             yield sample
@@ -313,7 +313,7 @@ def test_out_and_grad(case, device):
 
 @each_case
 def test_inference_mode(case, device):
-    """Results are inference tensors; in-position and out= write to them there and refuse them elsewhere, as ATen's do."""
+    """Results are inference tensors; in-place and out= write to them there and refuse them elsewhere, as ATen's do."""
     sample = next(iter(case.few(device, torch.float32))).requiring_grad(FLOATS)
     with torch.inference_mode():
         result = case.op(*sample.args, **sample.kwargs)
