@@ -24,7 +24,7 @@ version_tests := $(addprefix tests/contract/test_,$(addsuffix .py,registration e
 	inplace_out compile export)) $(addprefix tests/test_,$(addsuffix .py,info numbers conv1d_corners elementwise_random)) \
 	$(addprefix --deselect=tests/contract/test_inplace_out.py::test_,inplace_values out_values)
 
-.PHONY: help demo test test-torch bench ladder build format check sanitize wheel wheel-check clean
+.PHONY: help demo test test-torch bench ladder build format check sanitize docs wheel wheel-check clean
 
 help:
 	@echo "make demo           set up, build, and run the operators on real input"
@@ -80,6 +80,13 @@ sanitize:
 format check:
 	@$(call set_up)
 	@$(python) -m tools.style $@
+
+docs:
+	@$(call set_up)
+	@$(build)
+	@$(python) -c "import furo, myst_parser, sphinx" 2>/dev/null || $(python) -m pip install -q -r tools/requirements-docs.txt
+	@$(python) -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo "The pages are in build/docs: open build/docs/index.html."
 
 wheel:
 	@$(call set_up)

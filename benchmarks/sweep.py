@@ -212,7 +212,7 @@ def plot(result: dict, path: Path) -> None:
         )
         axis.axhline(1, color="black", linewidth=0.8)
         median = statistics.median(r for _, _, r in points)
-        axis.set_title(f"{family}: {median:.1f} x ATen (median)", fontsize=9)
+        axis.set_title(f"{family}\nmedian {median:.1f} x ATen", fontsize=9)
         axis.set_xscale("log")
         axis.set_ylim(0, 1.2)
     for axis in axes.flat[len(families) :]:

@@ -1,0 +1,18 @@
+"""The operators of the dispatcher, ``torch.ops.gpuopt``, with types that editors know.
+
+``torch_ops.ops.mul`` is ``torch.ops.gpuopt.mul``. The stub beside this file is written by ``python -m tools.stubs``.
+"""
+
+import torch
+from torch._ops import OpOverloadPacket
+
+
+def __getattr__(name: str) -> OpOverloadPacket:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(torch.ops.gpuopt, name)
+
+
+def __dir__() -> list[str]:
+    schemas = torch._C._jit_get_all_schemas()
+    return sorted({schema.name.removeprefix("gpuopt::") for schema in schemas if schema.name.startswith("gpuopt::")})

@@ -1,0 +1,157 @@
+"""Types of the operators of torch.ops.gpuopt. Written by python -m tools.stubs."""
+
+from collections.abc import Sequence
+from typing import overload
+
+from torch import Tensor, dtype
+from torch.types import Number
+
+def axpy(x: Tensor, y: Tensor, *, alpha: Number = 1) -> Tensor: ...
+def causal_conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor: ...
+def causal_conv1d_update(
+    input: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
+) -> Tensor: ...
+@overload
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> Tensor: ...
+@overload
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = (1,),
+    padding: str = "valid",
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> Tensor: ...
+def conv1d_act(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = (1,),
+    padding: Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+    activation: str = "none",
+) -> Tensor: ...
+def conv1d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    stride: int | Sequence[int],
+    padding: Sequence[int],
+    dilation: int | Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor: ...
+@overload
+def dot(self: Tensor, tensor: Tensor) -> Tensor: ...
+@overload
+def dot(self: Tensor, tensor: Tensor, *, out: Tensor) -> Tensor: ...
+def dot_fast_atomic(self: Tensor, tensor: Tensor) -> Tensor: ...
+def dot_rows(self: Tensor, tensor: Tensor) -> Tensor: ...
+def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor: ...
+@overload
+def index_add(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast"
+) -> Tensor: ...
+@overload
+def index_add(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast", out: Tensor
+) -> Tensor: ...
+def index_add_(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast"
+) -> Tensor: ...
+@overload
+def mul(self: Tensor, other: Number) -> Tensor: ...
+@overload
+def mul(self: Tensor, other: Number, *, out: Tensor) -> Tensor: ...
+@overload
+def mul(self: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def mul(self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def mul_(self: Tensor, other: Number) -> Tensor: ...
+@overload
+def mul_(self: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def reduce_max(self: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor: ...
+@overload
+def reduce_max(
+    self: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor
+) -> Tensor: ...
+@overload
+def reduce_mean(
+    self: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None
+) -> Tensor: ...
+@overload
+def reduce_mean(
+    self: Tensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def reduce_min(self: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor: ...
+@overload
+def reduce_min(
+    self: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor
+) -> Tensor: ...
+@overload
+def reduce_sum(
+    self: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None
+) -> Tensor: ...
+@overload
+def reduce_sum(
+    self: Tensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor,
+) -> Tensor: ...
+def transpose2d(self: Tensor) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    self: Tensor, output_size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None
+) -> Tensor: ...
+def upsample_nearest2d_backward(
+    grad_output: Tensor,
+    output_size: Sequence[int],
+    input_size: Sequence[int],
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+@overload
+def upsample_nearest_exact2d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest_exact2d(
+    self: Tensor, output_size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None
+) -> Tensor: ...
+def upsample_nearest_exact2d_backward(
+    grad_output: Tensor,
+    output_size: Sequence[int],
+    input_size: Sequence[int],
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+@overload
+def vdot(self: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def vdot(self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
