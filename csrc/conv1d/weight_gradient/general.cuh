@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// The same with neighbouring threads along the output channels, which are neighbours in memory.
+// Like weight_general_kernel, but neighbouring threads have neighbouring output channels, which are
+// neighbours in memory.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     weight_columns_kernel(const __grid_constant__ WeightArgs args) {
