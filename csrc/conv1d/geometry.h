@@ -129,6 +129,10 @@ inline uint32_t shift_of(int64_t power) {
 
 // ---------------------------------------------------------------- arguments shared by kernels
 
+// Kernels read `from` [batch, groups, in_channels, from_size] and `weight` [groups, out_channels,
+// in_channels, taps], and write `to` [batch, groups, out_channels, to_size]. Members such as
+// from_batch and weight_tap are strides of these tensors, in elements.
+
 template <typename Args>
 void set_operands(Args& args, const Problem& p) {
   args.from = p.from.data;

@@ -21,6 +21,8 @@ constexpr int col2im_matrix_positions(int rows) { return rows > 2 ? 32 : 64; }
 constexpr int col2im_blocks(int products) { return products > 16 ? 2 : 3; }
 constexpr int kGradientQuad = 4;  // values per load
 
+// `grad` is [batch, groups, out_channels, grad_size], `weight` is [groups, out_channels,
+// in_channels, taps], `to` is [batch, groups, in_channels, to_size].
 struct Col2imArgs {
   const void *grad, *weight;
   void* to;  // gradient of the input

@@ -91,7 +91,7 @@ __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const 
   for (int k = 0; k < kTaps; ++k) values[k] = to_compute(loaded[k]);
 }
 
-// Adds up partial sums. A warp has one weight.
+// Adds up partial sums [splits, weights] to the gradient [weights]. A warp has one weight.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     finish_kernel(const compute_t<T>* sums, T* to, int64_t weights, uint32_t splits) {

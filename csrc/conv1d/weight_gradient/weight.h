@@ -13,7 +13,8 @@ constexpr int64_t kMostSplits = kThreads * 16;
 constexpr int64_t kWeightBlocks = 6;  // per SM, if sums are split
 constexpr int64_t kWeightUnits = 4;   // positions per thread at least, if sums are split
 
-// `to` is [splits, weights] if `partial`, or the gradient itself.
+// `from` is [batch, groups, in_channels, from_size], `grad` is [batch, groups, out_channels,
+// grad_size]. `to` is [splits, weights] if `partial`, otherwise the contiguous gradient.
 struct WeightArgs {
   const void *from, *grad;
   void* to;
