@@ -98,7 +98,7 @@ class SavingNode : public torch::autograd::Node {
   SymInt groups_;
 };
 
-// The node saves input, weight, bias and result.
+// The node saves input, weight, bias and result, in this order, each only if it is needed.
 struct Conv1dBackward : SavingNode<4> {
   Conv1dBackward(const Geometry& geometry, Activation activation)
       : SavingNode(geometry), activation_(activation) {}
@@ -192,7 +192,8 @@ Tensor forward_autograd(const ForwardCall& call) {
 // ---------------------------------------------------------------- its backward
 
 // g is the gradient of the output, x the input and w the weight. The backward computes Bx(g, w),
-// Bw(g, x) and the sum of g. From their gradients ggx, ggw and ggb follow:
+// Bw(g, x) and the sum of g, where Bx and Bw are adjoints of the convolution. Their gradients ggx,
+// ggw and ggb give
 //   gradient of g = conv(ggx, w) + conv(x, ggw) + ggb
 //   gradient of x = Bx(g, ggw)
 //   gradient of w = Bw(g, ggx)

@@ -14,7 +14,8 @@ template <typename T>
 class TapWords {
  public:
   __device__ __forceinline__ TapWords(const T* weight, const ChunkArgs& args, int32_t ahead) {
-    // Each lane holds a tap, or 0. At least ten hold 0, and rows before the first tap read these.
+    // Each thread of the warp holds a tap, or 0. At least ten threads hold 0, and rows before the
+    // first tap read from them.
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     const T tap = load_if(weight + lane * args.weight_tap, lane < args.taps);
     uint16_t bits;

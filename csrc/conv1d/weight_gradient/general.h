@@ -8,7 +8,7 @@ namespace gpuopt::conv1d {
 
 constexpr int kWeightTaps = 8;  // per block of weight_columns_kernel
 
-// Neighbouring threads have neighbouring positions of a row.
+// Neighbouring threads have neighbouring positions.
 struct WeightGeneralPlan {
   static constexpr const char* kName = "weight_general";
   static constexpr const Costs& kCosts = costs::kWeightGeneral;
