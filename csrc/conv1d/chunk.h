@@ -76,7 +76,7 @@ inline int64_t whole_taps(const Problem& p) {
   return ceil_div(p.taps, step) * step;
 }
 
-// Plans the chunk of a warp: up to `most` of the `tiles` of a row. Its tiles are reduced if SMs
+// Plans the chunk of a warp: up to `most` of the `tiles` of a row. The chunk is shorter if SMs
 // would lack warps, or if shared memory would not suffice. vecs_of(n) is the number of input
 // vectors that n tiles need. made_bytes is the shared memory for the outputs of a tile. Returns
 // nothing if one tile does not fit.
