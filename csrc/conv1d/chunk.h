@@ -8,13 +8,13 @@ namespace gpuopt::conv1d {
 
 // Most static shared memory that a chunk kernel declares.
 constexpr int64_t kStaticBytes = 64;
-// A warp takes several tiles only if the launch keeps this many warps per SM.
+// A warp has several tiles only if the launch still has this many warps per SM.
 constexpr int64_t kChunkWarps = 16;
 
 struct ChunkArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_vec, *last_vec;  // see Rows
+  const char *first_vec, *last_vec;  // bounds of whole vectors, see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, taps;
@@ -76,9 +76,10 @@ inline int64_t whole_taps(const Problem& p) {
   return ceil_div(p.taps, step) * step;
 }
 
-// Plans chunks of up to `most` of a row's `tiles` per warp. Takes fewer if SMs would lack warps or
-// shared memory would not suffice. vecs_of(n) is the number of input vectors that n tiles need.
-// made_bytes is the shared memory for outputs per tile. Returns nothing if one tile does not fit.
+// Plans the chunk of a warp: up to `most` of the `tiles` of a row. The chunk is shorter if SMs
+// would lack warps, or if shared memory would not suffice. vecs_of(n) is the number of input
+// vectors that n tiles need. made_bytes is the shared memory for the outputs of a tile. Returns
+// nothing if one tile does not fit.
 template <typename VecsOf>
 std::optional<ChunkPlan> fit_chunks(const Problem& p, const Device& device, int64_t tiles,
                                     int64_t most, int64_t taps_pitch, int64_t tap_bytes,
@@ -102,7 +103,7 @@ std::optional<ChunkPlan> fit_chunks(const Problem& p, const Device& device, int6
   return ChunkPlan{launch_shape(blocks, kChunkThreads, bytes), chunk_args(p, shape)};
 }
 
-// Warps of the launch, as a multiple of what all SMs hold.
+// Warps of the launch, as a multiple of the warps that all SMs hold.
 inline double fill_of(const ChunkArgs& args, const Device& device) {
   return static_cast<double>(args.warps) / device.sms / 64;
 }

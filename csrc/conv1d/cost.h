@@ -23,20 +23,22 @@ inline double cost_of(const Costs& costs, const Problem& p, const Terms& terms) 
   return us;
 }
 
-// Whether neighbouring positions of a signal do not share sectors as they do in contiguous rows.
+// 1 if neighbouring positions of a signal are not neighbours in memory, so that each load has a
+// sector of its own. Otherwise 0.
 inline double scatter_of(const Signal& signal) {
   return signal.stride == 1 || signal.size == 1 ? 0.0 : 1.0;
 }
 
-// blocks_per_sm: blocks per SM. fill_of: threads of the launch, as a multiple of what all SMs hold.
 inline double blocks_per_sm(const LaunchShape& launch, const Device& device) {
   return static_cast<double>(launch.blocks) / device.sms;
 }
+
+// Threads of the launch, as a multiple of the threads that all SMs hold.
 inline double fill_of(const LaunchShape& launch, const Device& device) {
   return blocks_per_sm(launch, device) * launch.threads / 2048;
 }
 
-// The number of waves, if each SM holds `blocks` blocks.
+// The number of waves of the launch if each SM holds `blocks` blocks.
 inline double waves_of(const LaunchShape& launch, const Device& device, int blocks) {
   return static_cast<double>(ceil_div<int64_t>(launch.blocks, int64_t{device.sms} * blocks));
 }

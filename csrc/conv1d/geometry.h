@@ -20,7 +20,7 @@ constexpr int kChunkThreads = 128;  // threads of a block whose warps work indep
 constexpr int kSectorBytes = 32;
 constexpr int64_t kSharedBytes = 48 << 10;       // without opting in
 constexpr int64_t kMostSharedBytes = 100 << 10;  // with opting in, for two blocks per SM
-// Bound on counts and offsets, so that sums of up to three fit into 32 bits.
+// Bound on counts and offsets. Sums of up to three of them fit into 32 bits.
 constexpr int64_t kFar = int64_t{1} << 29;
 
 inline int64_t item_of(const Problem& p) { return static_cast<int64_t>(size_of(p.dtype)); }
@@ -65,7 +65,8 @@ inline bool strides_in_32_bits(const Problem& p) {
 // Taps k and k + tap_cycle lie a whole number of strides apart.
 inline int64_t tap_cycle_of(const Problem& p) { return p.stride / std::gcd(p.stride, p.dilation); }
 
-// So many strides span the padding, all taps and a sector: positions plus these are non-negative.
+// The number of strides that covers the padding, all taps and a sector. Added to a position in
+// strides, it makes the position non-negative.
 inline int32_t lead_steps(const Problem& p) {
   return static_cast<int32_t>(ceil_div(std::abs(p.padding) + span_of(p) + kSectorBytes, p.stride));
 }
@@ -82,7 +83,8 @@ inline bool has_aligned_rows(const Problem& p, const Signal& signal, int64_t val
          (p.batch == 1 || signal.batch_stride % values == 0);
 }
 
-// Outputs of a row, plus the gap before its first one unless rows are aligned to `aligned` bytes.
+// Outputs of a row, plus the gap before the first output unless rows are aligned to `aligned`
+// bytes.
 inline int64_t aligned_size(const Problem& p, int aligned) {
   const int64_t values = aligned / item_of(p);
   return p.to.size + (has_aligned_rows(p, p.to, values) ? 0 : values - 1);
@@ -126,6 +128,10 @@ inline uint32_t shift_of(int64_t power) {
 }
 
 // ---------------------------------------------------------------- arguments shared by kernels
+
+// Kernels read `from` [batch, groups, in_channels, from_size] and `weight` [groups, out_channels,
+// in_channels, taps], and write `to` [batch, groups, out_channels, to_size]. Members such as
+// from_batch and weight_tap are strides of these tensors, in elements.
 
 template <typename Args>
 void set_operands(Args& args, const Problem& p) {

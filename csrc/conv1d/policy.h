@@ -8,12 +8,12 @@
 
 namespace gpuopt::conv1d {
 
-// Up to this many input channels per group, all paths are tried. Groups of one output channel leave
-// tensor cores nearly empty, and may have more. Otherwise implicit GEMM is chosen if it supports
-// the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels).
+// Up to this many input channels per group, all paths are tried. The limit is higher for groups of
+// one output channel, which leave tensor cores nearly empty. Above the limit implicit GEMM is
+// chosen if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels), else ATen.
 constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
-// ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores: it is
-// faster than all paths by over 2 % in 1.1 % of 2,168 measured problems.
+// ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores, and is
+// faster than all paths by over 2 % in 1.4 % of 2,703 measured problems (conv1d-paths.jsonl).
 constexpr int64_t kDenseWeights = 96;
 
 namespace detail {
@@ -50,7 +50,7 @@ double cost_of_path(const Path& path, const Problem& p, const Device& device) {
       path);
 }
 
-// Splits a problem by images or, for a single image, by groups.
+// Splits a problem by examples or, for a single example, by groups.
 inline std::pair<Problem, Problem> halves_of(const Problem& problem) {
   Problem first = problem, second = problem;
   const bool images = problem.batch > 1;
@@ -95,7 +95,7 @@ inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device
 
 }  // namespace detail
 
-// Whether a problem takes several launches. A weight gradient sums over all positions, so it is
+// Whether a problem needs several launches. A weight gradient sums over all positions, so it is
 // never split.
 inline bool needs_split(const Problem& p, Pass pass, const Device& device) {
   const Signal& result = pass == Pass::kForward ? p.to : p.from;

@@ -15,9 +15,9 @@ enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
 // A signal of shape [N, C, L].
 struct Signal {
   const void* data = nullptr;  // null for the result, whose memory is aligned
-  int64_t batch_stride = 0, channel_stride = 0, stride = 1;
-  int64_t channels = 1;  // per group
-  int64_t size = 1;      // positions in a row
+  int64_t batch_stride = 0, channel_stride = 0, stride = 1;  // strides of the tensor
+  int64_t channels = 1;                                      // per group
+  int64_t size = 1;                                          // positions in a row
 };
 
 struct Weight {  // [groups, output channels, input channels, taps]
@@ -29,7 +29,8 @@ struct Weight {  // [groups, output channels, input channels, taps]
 //   to[n, o, i] = act(bias[o] + sum over c, k of
 //                     from[n, c, i * stride - padding + k * dilation] * weight[o, c, k])
 // where c runs over the channels of o's group. Values outside `from` are 0. All sizes are positive.
-// The dtype is one of the four real floating-point types.
+// The dtype is one of the four real floating-point types. Arguments of kernels call the
+// convolution's stride `step`, because `from_stride` and the like are strides of tensors.
 //
 // The input gradient reads `to`, the gradient of the output, and writes `from`. The weight gradient
 // writes a contiguous weight. Gradients have no bias and no activation.
@@ -40,8 +41,8 @@ struct Problem {
   int64_t bias_stride = 1;
   DType dtype = DType::kFloat32;
   int64_t batch = 1, groups = 1, taps = 1;
-  int64_t stride = 1;
-  // Zeros before the first value. The padding behind the last follows from the sizes.
+  int64_t stride = 1;  // of the convolution
+  // Zeros before the first value. The padding behind the last value follows from the sizes.
   int64_t padding = 0;
   int64_t dilation = 1;
   Activation activation = Activation::kNone;

@@ -13,15 +13,17 @@ Tensor with_strides(const Tensor& tensor, at::IntArrayRef strides) {
   return unfilled_strided(tensor.sizes(), strides, tensor.options()).copy_(tensor);
 }
 
-// What ATen computed with a batch, as the operators give it.
+// Gives a result of ATen, which has a batch, the dimensions and the layout of the operators'
+// results.
 Tensor in_layout(const Tensor& result, const Sizes& sizes, int64_t channels, int64_t size) {
   const auto strides = result_strides(channels, size, sizes.channels_last);
   if (sizes.batched) return with_strides(result, strides);
   return with_strides(result.squeeze(0), at::IntArrayRef(strides).slice(1));
 }
 
-// Calls ATen, which alone knows the dtypes that it takes. Autocast, which has let the operator
-// pass, must not change the dtype here.
+// Calls ATen. Its errors about dtypes become NotImplementedError with the operator's name, because
+// only ATen knows which dtypes it supports. Autocast has already handled the operator and must not
+// change the dtype here.
 template <typename Call>
 auto call_aten(const char* op, const Tensor& input, Call call) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -46,7 +48,7 @@ Tensor batched(const Tensor& signal, const Sizes& sizes) {
   return sizes.batched ? signal : signal.unsqueeze(0);
 }
 
-// ATen pads both ends alike. The rest of an asymmetric padding is a copy.
+// ATen pads both ends by the same number. The rest of an asymmetric padding is made in a copy.
 struct Padded {
   Padded(const Tensor& input, const Sizes& sizes)
       : padding(std::min(sizes.left, sizes.right)), left(sizes.left - padding), value(input) {
@@ -54,24 +56,25 @@ struct Padded {
     if (left > 0 || right > 0) value = at::constant_pad_nd(input, {left, right});
   }
 
-  int64_t padding, left;  // what ATen pads, and what the copy adds before the first value
+  int64_t padding, left;  // zeros at each end by ATen, and zeros on the left by the copy
   Tensor value;
 };
 
-// An image of one row: cuDNN and oneDNN know channels-last images only.
+// A signal as an image of one row, because cuDNN and oneDNN support channels last only for images.
 Tensor as_image(const Tensor& signal, const Sizes& sizes) {
   const Tensor image = signal.unsqueeze(2);
   return sizes.channels_last ? image.contiguous(at::MemoryFormat::ChannelsLast) : image;
 }
 
-// A contiguous weight, also with the strides of one where a dimension has one value. ATen's kernels
-// for images support no others: oneDNN's forward may fault, and gradients be wrong or refused.
+// A contiguous weight, whose dimensions of size 1 have contiguous strides too. ATen's kernels for
+// images support no other strides: oneDNN's forward may fault, and gradients may be wrong or
+// refused.
 Tensor contiguous(const Tensor& weight) {
   return with_strides(weight, result_strides(weight.size(1), weight.size(2), false));
 }
 
-// One tap has no dilation, but cuDNN may compute wrong values with one (torch 2.11, (1251,1,31) to
-// 8 channels, bfloat16, dilation 16).
+// A dilation has no effect on a single tap. But cuDNN may compute wrong values with it (torch 2.11,
+// (1251,1,31) to 8 channels, bfloat16, dilation 16).
 int64_t image_dilation(const Sizes& sizes) { return sizes.taps == 1 ? 1 : sizes.dilation; }
 
 void activate(Tensor& result, Activation activation) {

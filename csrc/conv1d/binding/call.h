@@ -1,4 +1,5 @@
-// The arguments of the convolutions, and kernels that take them as one.
+// The arguments of a convolution as one struct, and the registration of kernels that take this
+// struct.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +18,7 @@ using c10::SymInt;
 using c10::SymIntArrayRef;
 
 using OptionalTensor = std::optional<Tensor>;
-using Mask = std::array<bool, 3>;  // which gradients are computed: input's, weight's, the bias's
+using Mask = std::array<bool, 3>;  // which gradients to compute: of input, weight and bias
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
 constexpr const char* kUpdateOp = "gpuopt::causal_conv1d_update";
@@ -42,7 +43,7 @@ inline Activation to_activation(const char* op, std::string_view name) {
   return static_cast<Activation>(found - kActivations.begin());
 }
 
-// How taps lie on the input. A geometry refers to its numbers and must not outlive them.
+// How taps lie on the input. A geometry only refers to its numbers and must not outlive them.
 struct Geometry {
   Geometry with_groups(SymInt other) const { return {stride, padding, dilation, std::move(other)}; }
 

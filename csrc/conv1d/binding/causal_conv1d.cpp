@@ -1,5 +1,5 @@
-// gpuopt::causal_conv1d and its one-step form causal_conv1d_update: schemas, the CPU and Meta
-// kernels, derivatives, vmap and autocast.
+// gpuopt::causal_conv1d, and causal_conv1d_update for one position: schemas, CPU and Meta kernels,
+// derivatives, vmap and autocast.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
@@ -50,10 +50,10 @@ Tensor causal_conv1d(const Tensor& input, const Tensor& weight, const OptionalTe
 
 TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) { m.impl("causal_conv1d", causal_conv1d); }
 
-// vmap alone does not see composites, and would loop over the examples.
+// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d", causal_conv1d); }
 
-// ---------------------------------------------------------------- one step
+// ---------------------------------------------------------------- causal_conv1d_update
 
 Tensor update_cpu(const Tensor& input, Tensor& state, const Tensor& weight,
                   const OptionalTensor& bias, std::string_view activation) {
@@ -70,8 +70,8 @@ Tensor update_meta(const Tensor& input, Tensor& state, const Tensor& weight,
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("causal_conv1d_update", update_cpu); }
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("causal_conv1d_update", update_meta); }
 
-// PyTorch's fallbacks for these views expect an operator that writes to its first argument and
-// returns it.
+// Resolves conjugated and negated views. PyTorch's fallbacks for them expect an operator that
+// writes to its first argument and returns it.
 Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
                        const OptionalTensor& bias, std::string_view activation) {
   const auto resolved = [](const Tensor& tensor) {
@@ -89,8 +89,8 @@ Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
 TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) { m.impl("causal_conv1d_update", update_resolved); }
 TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { m.impl("causal_conv1d_update", update_resolved); }
 
-// Where something is differentiated, ATen's rules for in-position operators are those of the copy
-// that ends the convolution.
+// If something is differentiated, the update is made of other operators. Its last one copies into
+// the state, which brings ATen's rules for in-place operators.
 Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
                        const Tensor& weight, const OptionalTensor& bias,
                        std::string_view activation) {
@@ -108,7 +108,7 @@ Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
                                                 weight, bias, activation);
 }
 
-// The key below Autograd counts writes, also in no_grad mode.
+// Counts the write to the state. This key lies below Autograd, so it counts in no_grad mode too.
 Tensor update_version(DispatchKeySet keys, const Tensor& input, Tensor& state, const Tensor& weight,
                       const OptionalTensor& bias, std::string_view activation) {
   const Tensor out = [&] {
@@ -123,16 +123,16 @@ Tensor update_version(DispatchKeySet keys, const Tensor& input, Tensor& state, c
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("causal_conv1d_update", update_autograd); }
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { m.impl("causal_conv1d_update", update_version); }
 
-// Whether folding a state with the examples in front gives a view, which can be written in its
-// position.
+// Whether a state (examples, N, C, S) folds into (examples * N, C, S) as a view, which can be
+// written in place.
 bool folds_as_view(const Tensor& front) {
   const auto sizes = front.sym_sizes(), strides = front.sym_strides();
   return is_known_equal(sizes[0], SymInt(1)) || is_known_equal(sizes[1], SymInt(1)) ||
          is_known_equal(strides[0], sizes[1] * strides[1]);
 }
 
-// Calls update(input, state, weight, bias) under autocast. The state can't be cast, as it is
-// written to: the others are cast to its dtype.
+// Calls update(input, state, weight, bias) under autocast. The state is written to, so it can't be
+// cast. The other operands are cast to its dtype.
 Tensor call_cast(const Tensor& input, Tensor& state, const Tensor& weight,
                  const OptionalTensor& bias, c10::DeviceType device, const auto& update) {
   if (!state.is_floating_point()) return update(input, state, weight, bias);
@@ -142,8 +142,8 @@ Tensor call_cast(const Tensor& input, Tensor& state, const Tensor& weight,
   return update(cast(input), state, cast(weight), cast(bias));
 }
 
-// Examples that share weight and bias go into the batch, where the state's strides allow it; else
-// the operator's parts have batching rules.
+// Examples that share weight and bias go into the batch, if the state's strides allow it. Otherwise
+// the update is made of other operators, which have batching rules.
 Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
                       const OptionalTensor& bias, std::string_view activation) {
   const Activation known = check_update(input, state, weight, bias, activation);
@@ -174,7 +174,7 @@ Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
   return update_by_convolution(input, state, weight, bias, known);
 }
 
-// vmap comes before autocast, whose casts are made here.
+// vmap's key comes before autocast's, so autocast's casts are made here.
 Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
                    const OptionalTensor& bias, std::string_view activation) {
   const auto device = state.device().type();

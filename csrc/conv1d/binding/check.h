@@ -1,5 +1,5 @@
-// The checks of each operator form and the sizes that follow from their arguments, used by the
-// CUDA, CPU and Meta kernels and by vmap alike. Exception types are ATen's.
+// Checks of the operators' arguments, and the sizes that follow from them. The CUDA, CPU and Meta
+// kernels and vmap share them. Exception types are ATen's.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -35,7 +35,7 @@ inline Sizes concrete(const SymSizes& sizes) {
           sizes.channels_last};
 }
 
-// ---------------------------------------------------------------- sizes, maybe symbolic
+// ---------------------------------------------------------------- sizes, which may be symbolic
 
 inline bool is_known_below(const SymInt& size, int64_t least) {
   return TORCH_GUARD_OR_FALSE(size.sym_lt(least));
@@ -44,7 +44,7 @@ inline bool is_known_equal(const SymInt& a, const SymInt& b) {
   return TORCH_GUARD_OR_FALSE(a.sym_eq(b));
 }
 
-// What is not known becomes a guard, as in ATen.
+// A comparison of unknown sizes becomes a guard, as in ATen.
 inline bool must_equal(const SymInt& a, const SymInt& b) {
   return a.sym_eq(b).expect_true(__FILE__, __LINE__);
 }
@@ -69,8 +69,8 @@ inline bool is_channels_last(const Tensor& signal) {
   return fits(c, one) && fits(l, sizes[c]) && !(fits(c, channel) && fits(l, one));
 }
 
-// The strides of a result (N, C, L). Without channels they are those of at::empty, which counts
-// one.
+// The strides of a result (N, C, L). Without channels it has the strides of at::empty, which counts
+// one channel.
 template <typename Size>
 std::array<Size, 3> result_strides(const Size& channels, const Size& size, bool channels_last) {
   const Size one = 1;
@@ -79,9 +79,9 @@ std::array<Size, 3> result_strides(const Size& channels, const Size& size, bool 
   return {channels * size, size, one};
 }
 
-// ---------------------------------------------------------------- what is checked of each argument
+// ---------------------------------------------------------------- arguments
 
-// One number, at least `least`.
+// Returns the only number of `values`, which must be at least `least`.
 inline SymInt check_number(const char* op, const char* name, SymIntArrayRef values, int64_t least) {
   TORCH_CHECK(values.size() == 1, op, ": ", name, " must be one number: expected 1 value, got ",
               values);
@@ -90,7 +90,7 @@ inline SymInt check_number(const char* op, const char* name, SymIntArrayRef valu
   return values[0];
 }
 
-// Whether kernels here compute with a dtype.
+// Whether this library has kernels for a dtype.
 inline bool is_own_dtype(at::ScalarType dtype) {
   return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
          dtype == at::kDouble;
@@ -109,12 +109,13 @@ inline void check_dtypes(const char* op, const Tensor& input,
   }
 }
 
-// Meta tensors are on a device that autocast doesn't know, and refuses to be asked about.
+// Autocast refuses questions about devices that it doesn't know, such as Meta.
 inline bool is_autocasting(c10::DeviceType device) {
   return at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
 }
 
-// For operators that are made of others: under autocast those are given operands of one dtype.
+// For operators that call others. Under autocast the dtypes may differ, because the called
+// operators cast them to one.
 inline void check_dtypes_before_autocast(const char* op, const Tensor& input, const Tensor& weight,
                                          const OptionalTensor& bias) {
   if (is_autocasting(input.device().type())) return;
@@ -141,7 +142,7 @@ inline void check_taps(const char* op, const Tensor& weight) {
               weight.sym_sizes());
 }
 
-// The channels of input match weight's, and those of weight are split into groups.
+// Checks that input has the channels of weight, and that groups divide weight's output channels.
 inline void check_channels(const char* op, const SymSizes& sizes, const Tensor& weight) {
   const SymInt of_group = weight.sym_size(1);
   TORCH_CHECK(!is_known_below(sizes.out_channels, 1), op, ": weight must have out channels: ",
@@ -281,7 +282,7 @@ inline Activation check_update(const Tensor& input, const Tensor& state, const T
   return known;
 }
 
-// The same where memory is written.
+// check_update(), and a check that the state can be written in place.
 inline Activation check_update_in_place(const Tensor& input, const Tensor& state,
                                         const Tensor& weight, const OptionalTensor& bias,
                                         std::string_view activation) {

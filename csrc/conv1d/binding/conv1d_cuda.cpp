@@ -1,5 +1,5 @@
-// The CUDA kernels of gpuopt::conv1d, conv1d_act, conv1d_backward and causal_conv1d_update: a
-// checked call -> Problem -> launch, or ATen where no kernel here is chosen.
+// The CUDA kernels of gpuopt::conv1d, conv1d_act, conv1d_backward and causal_conv1d_update. A
+// checked call becomes a Problem. The chosen path is launched, or ATen is called.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -16,7 +16,7 @@ bool may_have_kernel(const Tensor& input, const Sizes& sizes) {
   return is_own_dtype(input.scalar_type()) && sizes.batch > 0 && sizes.in_channels > 0;
 }
 
-// Undefined where no kernel here is chosen for the problem.
+// Returns an undefined tensor if ATen is chosen.
 Tensor compute(const Problem& problem, Pass pass, const auto& call, const Sizes& sizes) {
   const Plan chosen = plan(problem, pass, this_device());
   if (chosen.is_aten()) return {};
@@ -63,7 +63,7 @@ Gradients backward_cuda(const BackwardCall& call) {
   return {grad_input, grad_weight, grad_bias};
 }
 
-// ---------------------------------------------------------------- one step of a causal convolution
+// ---------------------------------------------------------------- causal_conv1d_update
 
 std::pair<const char*, const char*> memory_of(const Tensor& tensor) {
   int64_t last = 0;
@@ -72,7 +72,8 @@ std::pair<const char*, const char*> memory_of(const Tensor& tensor) {
   return {begin, begin + (last + 1) * tensor.element_size()};
 }
 
-// A copy of what may lie in the state's memory, where other threads write before it is read.
+// Returns a copy of a tensor that may overlap the state. Other threads would write to it before it
+// is read.
 Tensor apart_from(const Tensor& state, const Tensor& tensor) {
   if (tensor.numel() == 0 || state.numel() == 0) return tensor;
   const auto [begin, end] = memory_of(tensor);

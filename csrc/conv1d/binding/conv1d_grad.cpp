@@ -1,6 +1,6 @@
-// Derivatives of the convolutions: reverse and forward mode. A convolution is linear in its input,
-// in its weight and in its bias, and its backward in the gradient too: every derivative is made of
-// these two operators, so higher ones follow.
+// Derivatives of the convolutions, in reverse and forward mode. A convolution is linear in its
+// input, its weight and its bias. Its backward is linear in the gradient too. So every derivative
+// is made of these two operators, and higher derivatives follow.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -22,12 +22,12 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   return b.defined() ? at::add(a, b) : a;
 }
 
-// A result of no input channels has none either, whatever weight and bias say.
+// Without input channels, a result has no channels either, whatever weight and bias say.
 bool has_no_channels(const Tensor& result) { return is_known_zero(result.sym_size(-2)); }
 
 // ---------------------------------------------------------------- activations
 
-// What an activation's derivative is computed from: relu's result, else what it was applied to.
+// Whether an activation's derivative is computed from its result (relu) or from its operand.
 bool derives_from_result(Activation activation) { return activation == Activation::kRelu; }
 
 Tensor silu_derivative(const Tensor& from) {
@@ -35,12 +35,13 @@ Tensor silu_derivative(const Tensor& from) {
   return sigmoid * (1 + from * (1 - sigmoid));
 }
 
-// grad times the derivative, or its conjugate for complex numbers. Differentiable itself.
+// grad times the derivative, or the derivative's conjugate for complex numbers. The result is
+// differentiable.
 Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation activation) {
   if (activation == Activation::kNone) return grad;
   if (activation == Activation::kRelu) return at::threshold_backward(grad, from, 0);
   if (activation == Activation::kGelu) return at::gelu_backward(grad, from);
-  // silu_backward has no derivative of its own, in no mode, and is not for complex numbers.
+  // silu_backward has no derivative in either mode, and does not support complex numbers.
   const bool differentiable =
       at::GradMode::is_enabled() || has_tangent(grad) || has_tangent(from) || from.is_complex();
   if (!differentiable) return at::silu_backward(grad, from);
@@ -54,8 +55,8 @@ Tensor activation_tangent(const Tensor& tangent, const Tensor& from, Activation 
 
 // ---------------------------------------------------------------- convolution
 
-// conv(dx, w) + conv(x, dw) + db, where those that are undefined are left out. `result` is a tensor
-// of the same shape.
+// conv(dx, w) + conv(x, dw) + db. Undefined terms are left out. `result` is a tensor of the same
+// shape.
 Tensor product_rule(const Geometry& geometry, const Tensor& x, const Tensor& w, const Tensor& dx,
                     const Tensor& dw, const Tensor& db, const Tensor& result) {
   OptionalTensor bias = if_defined(db);
@@ -97,7 +98,7 @@ class SavingNode : public torch::autograd::Node {
   SymInt groups_;
 };
 
-// It saves input, weight and bias, and the result.
+// The node saves input, weight, bias and result, in this order, each only if it is needed.
 struct Conv1dBackward : SavingNode<4> {
   Conv1dBackward(const Geometry& geometry, Activation activation)
       : SavingNode(geometry), activation_(activation) {}
@@ -140,7 +141,8 @@ struct Conv1dBackward : SavingNode<4> {
     return gpuopt::reduce_sum(grad, grad.dim() == 3 ? at::DimVector{0, 2} : at::DimVector{1});
   }
 
-  // Convolves once more where the result doesn't give the derivative, which saves memory.
+  // The gradient of the activation's operand. silu and gelu convolve once more to get the operand,
+  // instead of saving it.
   Tensor before_activation(const Tensor& grad, const Tensor& input, const Tensor& weight) {
     if (activation_ == Activation::kNone) return grad;
     const Tensor from = derives_from_result(activation_)
@@ -189,9 +191,12 @@ Tensor forward_autograd(const ForwardCall& call) {
 
 // ---------------------------------------------------------------- its backward
 
-// With B the adjoints, g the gradient of the output, x the input and w the weight, the backward's
-// results are Bx(g, w), Bw(g, x) and the sum of g. Whatever gradients these are given (as ggx, ggw
-// and ggb), g's is conv(ggx, w) + conv(x, ggw) + ggb, x's is Bx(g, ggw), and w's is Bw(g, ggx).
+// g is the gradient of the output, x the input and w the weight. The backward computes Bx(g, w),
+// Bw(g, x) and the sum of g, where Bx and Bw are adjoints of the convolution. Their gradients ggx,
+// ggw and ggb give
+//   gradient of g = conv(ggx, w) + conv(x, ggw) + ggb
+//   gradient of x = Bx(g, ggw)
+//   gradient of w = Bw(g, ggx)
 // The node saves g, x and w.
 struct Conv1dBackwardBackward : SavingNode<3> {
   using SavingNode::SavingNode;
@@ -216,7 +221,7 @@ struct Conv1dBackwardBackward : SavingNode<3> {
   }
 };
 
-// Each gradient is linear in `grad_output` and in one of the others.
+// Each gradient is linear in `grad_output`, and in `input` or `weight`.
 Gradients backward_tangent(const BackwardCall& call) {
   const auto& [grad, input, weight, geometry, mask, keys] = call;
   Gradients tangents;

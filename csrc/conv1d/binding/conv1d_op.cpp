@@ -1,5 +1,5 @@
 // gpuopt::conv1d, conv1d_act and conv1d_backward: schemas, CPU and Meta kernels, and the .padding
-// overload, which is made of the others.
+// overload, which calls conv1d or conv1d_act.
 #include <torch/library.h>
 
 #include "conv1d/binding/aten.h"
@@ -44,7 +44,7 @@ Gradients backward_cpu(const BackwardCall& call) {
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { register_kernels<forward_cpu, backward_cpu>(m); }
 
-// ---------------------------------------------------------------- Meta: shapes, maybe symbolic
+// ---------------------------------------------------------------- Meta: shapes, may be symbolic
 
 Tensor empty(const Tensor& like, const SymSizes& sizes, const SymInt& channels,
              const SymInt& size) {
@@ -95,7 +95,7 @@ Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const OptionalT
     return ops::conv1d().call(input, weight, bias, stride, SymIntArrayRef(&left, 1), dilation,
                               std::move(groups));
   }
-  // ATen, too, pads one more value on the right, but in a copy of the input.
+  // ATen pads one more value on the right as well, but in a copy of the input.
   const std::array<SymInt, 2> ends{left, right};
   const Geometry geometry{stride, ends, dilation, std::move(groups)};
   check_shapes({op, /*two_paddings=*/true, input, weight, bias, geometry});
@@ -107,7 +107,7 @@ TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
   m.impl("conv1d.padding", conv1d_padding);
 }
 
-// vmap alone does not see composites, and would loop over the examples.
+// Without a kernel of its own for vmap, a composite operator would be a loop over the examples.
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("conv1d.padding", conv1d_padding); }
 
 }  // namespace

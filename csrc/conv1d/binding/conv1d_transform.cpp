@@ -26,8 +26,8 @@ Tensor call_lowered(const ForwardCall& call, c10::DeviceType device, const auto&
 
 // ---------------------------------------------------------------- vmap
 
-// The operands of a call at the innermost level: input, weight, and the bias or the gradient of the
-// output.
+// The operands of a call at vmap's innermost level: input, weight, and the bias or the gradient of
+// the output.
 struct Operands {
   Operands(const Tensor& input_, const Tensor& weight_, const Tensor& other_)
       : input(level.unwrap(input_)), weight(level.unwrap(weight_)), other(level.unwrap(other_)) {
@@ -41,11 +41,11 @@ struct Operands {
 
   VmapLevel level;
   Operand input, weight, other;
-  bool is_batched = false;  // or else only another level maps over the operands
+  bool is_batched = false;  // false if only another level maps over the operands
   SymInt examples;
 };
 
-// (examples, N, ...) from (N, ...), or from (...) where the caller has no batch.
+// (examples, N, ...) from (N, ...), or from (...) if the caller has no batch.
 Tensor with_batch(const Operand& signal, const Operands& in, const SymSizes& sizes) {
   const Tensor front = signal.in_front(in.examples);
   return sizes.batched ? front : front.unsqueeze(1);
@@ -62,7 +62,7 @@ Tensor out_of_batch(const Tensor& signals, const Operands& in, const SymSizes& s
   return signals.unflatten_symint(0, std::array<SymInt, 2>{in.examples, sizes.batch});
 }
 
-// Results of no examples, which cannot become groups: a convolution has at least one.
+// Results of no examples. They cannot become groups, because a convolution has at least one group.
 Tensor of_none(const Operand& like, std::initializer_list<SymInt> sizes) {
   std::vector<SymInt> shape{0};
   shape.insert(shape.end(), sizes.begin(), sizes.end());
@@ -91,8 +91,8 @@ Tensor convolve_batches(const Operands& in, const SymSizes& sizes, const Geometr
   return activate(at::add(result, bias), activation);
 }
 
-// A weight for each example: the examples become groups, or, where there is one group and they
-// share the input, output channels.
+// A weight for each example: the examples become groups. If there is one group and the examples
+// share the input, they become output channels instead.
 Tensor convolve_groups(const Operands& in, const SymSizes& sizes, const Geometry& geometry,
                        Activation activation) {
   const SymInt& examples = in.examples;
@@ -112,8 +112,8 @@ Tensor convolve_groups(const Operands& in, const SymSizes& sizes, const Geometry
   return out_of_channels(result, examples, sizes.out_channels);
 }
 
-// vmap comes before autocast. Autocast's casts are made here, so that all that the rules call gets
-// one dtype.
+// vmap's key comes before autocast's. Autocast's casts are made here, so that the rules call
+// operators with operands of one dtype.
 Tensor forward_vmap(const ForwardCall& call) {
   const auto rule = [&](const Tensor& input, const Tensor& weight, const OptionalTensor& bias) {
     const auto& [op, two_paddings, x, w, b, geometry, activation, keys] = call;

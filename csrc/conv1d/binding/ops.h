@@ -1,5 +1,5 @@
-// One-dimensional convolutions from C++: calls through the dispatcher, so autograd, vmap, autocast
-// and tracing all see them.
+// One-dimensional convolutions for callers in C++. Calls go through the dispatcher, so autograd,
+// vmap, autocast and tracing see them.
 #pragma once
 
 #include <array>

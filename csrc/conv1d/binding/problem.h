@@ -1,4 +1,4 @@
-// Tensors -> Problem.
+// Makes a Problem of tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace gpuopt::conv1d {
 
-// A tensor (N, C, L) or (C, L) that is read, with the channels of one of `groups` groups.
+// The Signal of an operand (N, C, L) or (C, L). It counts the channels of one group.
 inline Signal make_signal(const Tensor& tensor, const Sizes& sizes) {
   return {.data = tensor.const_data_ptr(),
           .batch_stride = sizes.batched ? tensor.stride(0) : 0,
@@ -19,7 +19,7 @@ inline Signal make_signal(const Tensor& tensor, const Sizes& sizes) {
           .size = tensor.size(-1)};
 }
 
-// The result. It has no memory yet, because ATen may compute it.
+// The Signal of the result. It has no memory yet, because ATen may compute it.
 inline Signal make_result(int64_t channels, int64_t size, const Sizes& sizes) {
   const auto strides = result_strides(channels, size, sizes.channels_last);
   return {.batch_stride = sizes.batched ? strides[0] : 0,
@@ -63,7 +63,7 @@ inline Problem forward_problem(const ForwardCall& call, const Sizes& sizes) {
   return problem;
 }
 
-// The problem of the input gradient or the weight gradient. Only the result has no memory yet.
+// The problem of the input gradient or of the weight gradient. The result has no memory yet.
 inline Problem gradient_problem(const BackwardCall& call, const Sizes& sizes, Pass pass) {
   const Tensor& weight = call.weight;
   const bool of_input = pass == Pass::kInputGradient;

@@ -14,7 +14,7 @@ __device__ __forceinline__ compute_t<T> load_bias(const ChunkArgs& args, uint32_
   return to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
 }
 
-// The chunk of a warp. A tile is kTile outputs, a multiple of a vector.
+// The chunk of a warp. A tile has kTile outputs.
 template <typename T, int kTile>
 struct Chunk {
   uint32_t channel;  // among all output channels

@@ -38,9 +38,9 @@ __device__ __forceinline__ void multiply_add_matrices(float (&c)[4], const uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 #else
-  // Without bf16 tensor cores, threads exchange their words by shuffles. A thread holds two values
-  // each of A's rows lane / 4 and lane / 4 + 8. They lie in columns 2 * (lane % 4) and 8 further
-  // on. Its words of B are the same columns of row lane / 4, transposed.
+  // Without bf16 tensor cores, threads exchange their words by shuffles. A word holds two values. A
+  // thread's words of A are in rows lane / 4 and lane / 4 + 8, at columns 2 * (lane % 4) and 8
+  // further on. Its words of B are in column lane / 4, at rows 2 * (lane % 4) and 8 further on.
   const uint32_t lane = threadIdx.x % 32;
   const auto add = [](float& sum, uint32_t x, uint32_t y) {
     T first[2], second[2];
@@ -149,7 +149,7 @@ struct Rows {
   const char* first_vec;  // first and last whole vector of the signal
   const char* last_vec;
 
-  // Loads the vector at position `begin` of a row that does not fill it. Values outside are 0.
+  // Loads the vector at position `begin`, which may reach out of the row. Values outside are 0.
   __device__ __forceinline__ uint4 load_edge(const T* row, int32_t begin, int32_t size) const {
     constexpr int N = kVecSize<T>;
     uint4 words = {};
@@ -177,7 +177,7 @@ struct Rows {
     return words;
   }
 
-  // Of `vectors` vectors from `begin` on, [low, high) lie entirely within the row.
+  // Of `vecs` vectors from `begin` on, [low, high) lie entirely within the row.
   struct Whole {
     int32_t low, high;
   };
@@ -191,7 +191,8 @@ struct Rows {
     return {low, max(min(vecs_in(size - begin), vecs), low)};
   }
 
-  // Calls store(q, vector) for the other vectors, 0 outside the row. `lanes` threads share them.
+  // Calls store(q, vec) for each vector outside [low, high). Values outside the row are 0. `lanes`
+  // threads share the vectors.
   template <typename Store>
   __device__ __forceinline__ void fill_edges(const Whole& whole, const T* row, int32_t begin,
                                              int32_t size, int32_t vecs, int32_t lane,
@@ -205,7 +206,7 @@ struct Rows {
     }
   }
 
-  // Starts copying `vectors` vectors to shared memory. wait_for_copies() waits for them.
+  // Starts copying `vecs` vectors to shared memory. wait_for_copies() waits for them.
   __device__ __forceinline__ void copy_vecs(uint4* shared, const T* row, int32_t begin,
                                             int32_t size, int32_t vecs, int32_t lane,
                                             int32_t lanes) const {
@@ -221,8 +222,8 @@ struct Rows {
 };
 
 // A block's part of one row, if threads are numbered through all rows. A block covers the end of
-// one row, whole rows, and the beginning of another. A segment of the tile holds the vectors under
-// its threads, then the halo:
+// one row, whole rows, and the beginning of another. In shared memory, a segment holds the vectors
+// under its threads, then the halo:
 //
 //   threads:  | row 0: 3 4 | row 1: 0 1 2 3 4 | row 2: 0 |
 //   tile:     | v v halo   | v v v v v halo   | v halo   |

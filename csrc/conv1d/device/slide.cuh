@@ -66,8 +66,8 @@ __device__ __forceinline__ void slide(compute_t<T> (&sums)[P], const uint4* vecs
   }
 }
 
-// The same for dilated taps. Each tap loads its own window, from byte `position` of the tile's row
-// on.
+// slide() for dilated taps. Each tap loads a window of its own, from byte `position` of the tile's
+// row on.
 template <typename T, int P>
 __device__ __forceinline__ void visit_taps(compute_t<T> (&sums)[P], const uint4* vecs,
                                            uint32_t position, uint32_t step,

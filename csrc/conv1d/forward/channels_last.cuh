@@ -28,7 +28,8 @@ __device__ __forceinline__ void load_taps(C (&taps)[N], const C* from) {
   }
 }
 
-// Pointers and strides are whole vectors. Shared memory holds taps as [taps, kColumnChannels].
+// Pointers and strides are multiples of a vector. Shared memory holds taps as [taps,
+// kColumnChannels].
 template <typename T, bool kSliding>
 __global__ void __launch_bounds__(kThreads, 2)
     channels_last_kernel(const __grid_constant__ ChannelsLastArgs args) {

@@ -1,6 +1,6 @@
 // Depthwise Toeplitz products (README.md) of fp16 and bf16 with up to kDirectTaps taps. B stays in
-// registers, and threads load their parts of A from memory. A warp has one or two tiles and loads
-// all their inputs at once. Loads of other warps hide the latency.
+// registers, and threads load their parts of A from memory, without shared memory. A warp has one
+// or two tiles and loads all their inputs at once. Other warps hide the latency.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -14,7 +14,8 @@ template <typename T>
 class TapWords {
  public:
   __device__ __forceinline__ TapWords(const T* weight, const ChunkArgs& args, int32_t ahead) {
-    // Each lane holds a tap, or 0. At least ten hold 0, and rows before the first tap read these.
+    // Each thread of the warp holds a tap, or 0. At least ten threads hold 0, and rows before the
+    // first tap read from them.
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     const T tap = load_if(weight + lane * args.weight_tap, lane < args.taps);
     uint16_t bits;
@@ -79,7 +80,8 @@ constexpr int direct_blocks(int tiles, bool far) {
 #endif
 }
 
-// Hides `value` from the compiler: rare code recomputes what depends on it, which frees registers.
+// Hides `value` from the compiler, so that rare code recomputes values instead of keeping them in
+// registers.
 __device__ __forceinline__ uint32_t launder(uint32_t value) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+r"(value));
@@ -87,8 +89,9 @@ __device__ __forceinline__ uint32_t launder(uint32_t value) {
   return value;
 }
 
-// One mma covers kDirectNear taps and values ahead. kFar adds one, 16 positions further on. With
-// two tiles per warp, a row's last warp computes up to kDirectRest further outputs, one per thread.
+// One mma covers kDirectNear taps and values ahead. kFar adds a second mma, 16 positions further
+// on. With two tiles per warp, a row's last warp computes up to kDirectRest further outputs, one
+// per thread.
 template <typename T, int kTiles, bool kFar>
 __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, kFar))
     direct_kernel(const __grid_constant__ ChunkArgs args) {

@@ -7,9 +7,11 @@
 namespace gpuopt::conv1d {
 
 constexpr int kDirectQuad = 4;  // values per load
-// Most taps: with 3 values ahead and 7 further outputs, they span 32 positions.
+// Most taps. Two mma span 32 positions: the taps, 3 values ahead of them, and 7 for the further
+// outputs of a block.
 constexpr int kDirectTaps = 22;
-// Most taps and values ahead for one mma: with 7 further outputs, they span 16 positions.
+// Most taps and values ahead for one mma. It spans 16 positions, 7 of them for the further outputs
+// of a block.
 constexpr int kDirectNear = 9;
 constexpr int kDirectRest = 32;  // outputs behind a row's last tile, at most
 
@@ -28,13 +30,15 @@ struct DirectPlan {
   static std::optional<DirectPlan> make(const Problem& p, const Device& device);
 };
 
-// Whether two tiles per warp fill a row, compared to the outputs computed in the same time.
+// The warps of a row, if a warp has one tile (`tiles`) or two (`pairs`). Two tiles are chosen if
+// enough of the outputs that warps could compute in the same time exist (`filled`).
 struct DirectRow {
   int64_t tiles, pairs;
   bool far, filled;
 
   explicit DirectRow(const Problem& p) {
-    // With output rows aligned to quads, the first tap has the same offset in its quad everywhere.
+    // If output rows are aligned to quads, the first tap has the same offset in its quad
+    // everywhere.
     const int64_t last = kDirectQuad - 1;
     const int64_t ahead = has_aligned_rows(p, p.to, kDirectQuad) ? -p.padding & last : last;
     const int64_t tile = tile_outputs(item_of(p)), size = aligned_size(p, kSectorBytes);

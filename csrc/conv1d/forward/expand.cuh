@@ -13,7 +13,7 @@ namespace gpuopt::conv1d {
 template <typename T, int kProducts>
 constexpr int kExpandPitch = expand_pitch(kProducts, sizeof(T));
 
-// A block has channels of one alignment class. An output has at most kProducts multiply-adds.
+// A block computes channels of one alignment class. An output has at most kProducts multiply-adds.
 template <typename T, int kProducts>
 __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof(T)))
     expand_kernel(const __grid_constant__ ExpandArgs args) {
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
       for (int j = 0; j < V; ++j) own[i + j] = vec.values[j];
     }
     C sums[N] = {};
-    // Missing products are 0 times 0.
+    // Missing multiply-adds are 0 times 0.
 #pragma unroll
     for (int i = 0; i < kProducts; ++i) {
 #pragma unroll

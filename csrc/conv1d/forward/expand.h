@@ -13,7 +13,7 @@ struct ExpandArgs {
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int64_t from_size, to_size, padding;
   int32_t step, dilation, taps;
-  const char *first_vec, *last_vec;    // see Rows
+  const char *first_vec, *last_vec;    // bounds of whole vectors, see Rows
   uint32_t row_vecs;                   // vectors of an input row in shared memory
   uint32_t in_channels, out_channels;  // per group
   uint32_t block_channels;             // output channels per block
@@ -28,13 +28,14 @@ constexpr int64_t expand_pitch(int products, int64_t item) {
   return item == 8 ? (products + 2) / 2 * 2 : (products + 4) / 4 * 4;
 }
 
-// Blocks per SM, limited by registers: inputs under a vector of outputs, taps, and 20 more.
+// Blocks per SM, limited by registers. A thread needs registers for the inputs under a vector of
+// outputs, for the taps, and 20 more.
 constexpr int expand_blocks(int products, int64_t item) {
   const int words = 4 * products + static_cast<int>(item / 4) * (products + 3) + 20;
   return std::min(8, 512 / words);
 }
 
-// This path needs at least this many channels that are aligned alike.
+// The path supports only problems with at least this many output channels that are aligned alike.
 constexpr int64_t kExpandChannels = 8;
 
 // The output channels of a block, and the alignment of its outputs. Channels `cycle` apart are
@@ -52,7 +53,8 @@ struct ExpandChannels {
     in_class = ceil_div(p.to.channels, cycle);
   }
 
-  // Shrinks `block` to no less than `least` until there are two blocks per SM. Returns the blocks.
+  // Shrinks `block`, to no less than `least`, until there are two blocks per SM. Returns the number
+  // of blocks.
   int64_t share(const Device& device, int64_t others, int64_t least) {
     while (block >= 2 * least && others * ceil_div(in_class, block) < int64_t{2} * device.sms) {
       block = ceil_div(block, 2 * least) * least;

@@ -10,7 +10,7 @@
 
 namespace gpuopt::conv1d {
 
-// Loads the taps of 16 channels. `vectors` is row lane % 16, at vector lane / 16.
+// Loads the taps of 16 channels. `vecs` points to vector lane / 16 of row lane % 16.
 template <int kSteps>
 __device__ __forceinline__ void read_taps(uint32_t (&a)[kSteps][4], const uint4* vecs) {
 #pragma unroll
@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
   __syncthreads();
 
   const auto products = static_cast<int32_t>(base.in_channels) * base.taps;
-  // Offsets of the inputs in the thread's rows of B: 2 * (lane % 4) + 0, 1, 8 and 9 of each step.
+  // Offsets of the inputs in the thread's rows of B: rows 2 * (lane % 4) + 0, 1, 8 and 9 of each
+  // 16.
   int32_t offsets[kSteps][4];
 #pragma unroll
   for (int i = 0; i < 4 * kSteps; ++i) {
@@ -121,7 +122,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
     const auto warp_begin =
         static_cast<int32_t>((iteration * (kChunkThreads / 32) + warp) * 32 * kParts);
     if (block_begin + warp_begin >= base.to_size) break;
-    // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2: a thread has 8 neighbours.
+    // Load B. Column n of mma t is position 8 (n / 2) + 2 t + n % 2, so a thread computes 8
+    // neighbouring outputs.
     uint32_t b[kParts][4][kSteps][2];
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {

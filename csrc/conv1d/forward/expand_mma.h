@@ -6,7 +6,7 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kExpandMmaParts = 2;  // times 32 positions that a warp computes at once
+constexpr int kExpandMmaParts = 2;  // parts of 32 positions that a warp computes at once
 
 struct ExpandMmaArgs {
   ExpandArgs base;
@@ -18,7 +18,7 @@ struct ExpandMmaPlan {
   static constexpr const Costs& kCosts = costs::kExpandMma;
   LaunchShape launch;
   ExpandMmaArgs args;
-  int steps;  // of 16 multiply-adds each: 1 or 2
+  int steps;  // mma per output, of 16 multiply-adds each: 1 or 2
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ExpandMmaPlan> make(const Problem& p, const Device& device);
@@ -44,7 +44,7 @@ inline std::optional<ExpandMmaPlan> ExpandMmaPlan::make(const Problem& p, const 
            p.from.channels * vecs_of(iterations) * kAccessBytes;
   };
   const int64_t others = p.batch * p.groups * channels.cycle;
-  // More iterations amortise the load of the taps, as long as there are enough blocks.
+  // More iterations amortise the loads of the taps. Each SM keeps at least 8 blocks.
   int64_t iterations = 1;
   while ((iterations + 1) * channels.block <= 96 && bytes_of(iterations + 1) <= kSharedBytes / 2 &&
          others * tiles_of(iterations + 1) >= 8 * device.sms) {

@@ -62,7 +62,7 @@ __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kP
   }
 }
 
-// The first weight of each of a thread's channels. Missing channels repeat the first one.
+// The first weight of each of a thread's channels. Missing channels repeat the first channel.
 template <typename T, int kChannels>
 __device__ __forceinline__ void find_weights(const T* (&weights)[kChannels], const ValuesLane& lane,
                                              const GeneralArgs& args) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void add_taps(compute_t<T> (&sums)[kChannels][kPositi
     for (int j = 0; j < kPositions; ++j) {
       const int64_t position = first + t * args.dilation + j * lane.position_stride * args.step;
       const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(args.from_size);
-      // A single tap is left to the compiler, which mixes it with the next channel's.
+      // A single tap is left to the compiler, which interleaves it with the next channel's tap.
       if constexpr (kTaps > 1) {
         values[t][j] = load_if(from + position * args.from_stride, valid);
       } else {

@@ -15,7 +15,8 @@ struct GeneralArgs {
   uint32_t in_channels, out_channels;  // per group
   int64_t lanes;                       // threads of the launch
   FastDiv row_tiles, tiles, groups;    // tiles of a row, tiles of a group's channels, groups
-  // Neighbouring threads have neighbouring channels or, 2^width_shift of them, positions.
+  // If channels_first, neighbouring threads have neighbouring channels. Otherwise 2^width_shift
+  // threads have neighbouring positions.
   bool channels_first;
   uint32_t width_shift;
   Activation activation;
@@ -47,7 +48,7 @@ inline std::optional<GeneralPlan> GeneralPlan::make(const Problem& p, bool one_p
   plan.positions = plan.channels == 1 && one_position ? 1 : 4;
   const int64_t tiles = ceil_div<int64_t>(p.to.channels, plan.channels);
   const int64_t rows = p.batch * p.groups * tiles;
-  // One group of one image can't be split into launches, which count threads with 31 bits.
+  // One group of one example can't be split into launches, which count threads with 31 bits.
   const bool few_lanes = p.to.channels * p.to.size < kMaxIndex32;
   GeneralArgs& args = plan.args;
   args.channels_first =

@@ -10,7 +10,8 @@
 
 namespace gpuopt::conv1d {
 
-// A warp computes kGemmPositions x 16 kRows outputs. A block loads taps once and loops over tiles.
+// A warp computes kGemmPositions x 16 kRows outputs. A block loads its taps once and loops over
+// tiles.
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemmArgs args) {
@@ -30,9 +31,10 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
 
   T* const taps = reinterpret_cast<T*>(shared);
   uint4* const vecs = shared + kChannels * pitch_vecs;
-  // The offset of each product's input from its position. A thread's four per step are adjacent.
+  // The offset of the input of each multiply-add (c, k) from its output's position. The four
+  // offsets that a thread needs of each 16 are adjacent.
   auto* const offsets = reinterpret_cast<uint16_t*>(vecs + in_vecs);
-  // Outputs of a tile overwrite its inputs. Their rows are aligned as in memory.
+  // The outputs of a tile overwrite its inputs. Their rows have the same alignment as in memory.
   T* const made = reinterpret_cast<T*>(vecs);
   // Values between the aligned vector below an address and the address.
   const auto ahead_of = [](const T* address) {
@@ -56,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
       }
     }
     for (uint32_t i = threadIdx.x; i < 16 * steps; i += threads) {
-      // Thread q of four has products 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of each step.
+      // Thread q of four has multiply-adds 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of each 16.
       const uint32_t product = i / 16 * 16 + i / 4 % 4 * 2 + i / 2 % 2 * 8 + i % 2;
       uint32_t c = min(product, args.products - 1);
       const uint32_t k = args.taps_div.divmod(c);
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
           load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, m < channels));
     }
   }
-  // Masks missing products of the last step. Their taps are 0, but inputs may be infinite.
+  // Masks missing multiply-adds of the last 16. Their taps are 0, but inputs may be infinite.
   const auto valid = [&](uint32_t row) {
     const uint32_t product = 16 * (steps - 1) + row + 2 * (lane % 4);
     return (product < args.products ? 0xffffu : 0) |

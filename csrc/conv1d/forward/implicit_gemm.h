@@ -17,7 +17,7 @@ constexpr int gemm_blocks(int rows) { return rows == 1 ? 4 : rows == 2 ? 3 : 2; 
 struct ImplicitGemmArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_vec, *last_vec;  // see Rows
+  const char *first_vec, *last_vec;  // bounds of whole vectors, see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, weight_tap, bias_stride;
   int32_t from_size, to_size, step, padding, dilation, taps;
@@ -26,9 +26,10 @@ struct ImplicitGemmArgs {
   uint32_t products;                   // multiply-adds per output
   // Taps of an output that are adjacent and aligned: 1, 2, 4 or 8 are copied at once.
   uint32_t tap_values;
-  uint32_t units;  // tiles of all images
+  uint32_t units;  // tiles of all examples
   FastDiv unit_blocks, tiles, parts, taps_div;
-  // Per row in shared memory: vectors of inputs, vectors of outputs, and taps padded to 16.
+  // Per row in shared memory: vectors of inputs, vectors of outputs, and taps, padded to a multiple
+  // of 16.
   FastDiv row_vecs, made_vecs, row_taps;
   Activation activation;
 };
@@ -93,7 +94,7 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   while (rows > 1 && shape_of(warps, rows).bytes > most_shared) --rows;
   const Shape shape = shape_of(warps, rows);
   if (shape.bytes > most_shared) return {};
-  // A block keeps the taps of some channels of a group and loops over tiles of all images.
+  // A block keeps the taps of some channels of a group and loops over tiles of all examples.
   const int64_t units = p.batch * shape.row_tiles;
   if (units >= kFar) return {};
   const int64_t parts = p.groups * shape.parts;
@@ -139,7 +140,7 @@ inline Terms ImplicitGemmPlan::terms(const Problem& p, const Device& device) con
   const double blocks = launch.blocks, threads = launch.threads;
   const double mean = static_cast<double>(args.units) / args.unit_blocks.divisor;
   const double units = std::ceil(mean), sms = device.sms;
-  // Terms: inputs read by index, outputs, taps, tiles per block, steps of 16 multiply-adds.
+  // Terms: inputs read by index, outputs, taps, tiles per block, mma per block and output tile.
   return {blocks * mean * steps * threads / sms / 2048,
           blocks * mean * rows * 16 * threads / sms / 1e4,
           rows * 16 * steps * 16 * blocks / sms / 1e4, units, units * steps};

@@ -1,7 +1,8 @@
 // Polyphase convolutions with many taps, bound by multiply-adds (Vaidyanathan, "Multirate Systems
-// and Filter Banks", section 4.3). Neighbours within a phase are `phases` positions apart, so taps
-// slide over neighbours whatever the stride or the dilation. With a stride, input phase p meets
-// taps p, p + phases, and so on. With a dilation, outputs have phases too, and each meets all taps.
+// and Filter Banks", section 4.3; drawing in README.md). Phase p of a row holds every value whose
+// index is p modulo `phases`. Taps slide over the neighbours within a phase, whatever the stride or
+// the dilation. With a stride, input phase p meets taps p, p + phases, and so on. With a dilation,
+// outputs have phases too, and each meets all taps.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -9,8 +10,9 @@
 
 namespace gpuopt::conv1d {
 
-// A warp's inputs in shared memory, in vectors of four values of one phase. Even and odd vectors
-// lie apart: outputs of neighbouring threads are two vectors apart, and reads then use all banks.
+// A warp's inputs in shared memory. A vector holds four values of one phase. Outputs of
+// neighbouring threads are two vectors apart. Even and odd vectors lie apart, so threads read
+// neighbouring vectors, which use all banks.
 //
 //   even:  phase 0: v0 v2 v4 ... | phase 1: v0 v2 v4 ...
 //   odd:   phase 0: v1 v3 v5 ... | phase 1: v1 v3 v5 ...
@@ -22,7 +24,7 @@ struct Phases {
     const uint32_t vec = index / 4;
     return first + ((vec % 2 * phases + phase) * pitch + vec / 2) * 4 + index % 4;
   }
-  // Distance in shared memory of values 32 apart in one phase.
+  // Distance in shared memory between values that are 32 apart in one phase.
   static constexpr int kFurther = 32 / 8 * 4;
 };
 
@@ -56,13 +58,13 @@ __device__ __forceinline__ void copy_value(float* to, const T* from, bool valid)
 }
 
 // The inputs under a thread's segments and a vector of taps: a ring of four vectors per segment.
-// Three are multiplied while the fourth is loaded, and nothing moves between registers.
+// Three vectors are multiplied while the fourth is loaded, and nothing moves between registers.
 template <int kSegments>
 struct PhaseWindows {
   static constexpr int kRing = 16;
   float values[kSegments][kRing];
 
-  // Reads vector `vector` of each segment. `even` points to the segments' even vectors.
+  // Reads vector `vec` of each segment. `even` points to the segments' even vectors.
   __device__ __forceinline__ void read(int vec, const uint4* const (&even)[kSegments],
                                        uint32_t to_odd) {
 #pragma unroll
@@ -74,7 +76,7 @@ struct PhaseWindows {
     }
   }
 
-  // Adds taps 4 step to 4 step + 3, of which `left` exist.
+  // Adds taps `4 * step` to `4 * step + 3`. Only `left` of them exist.
   template <bool kAll>
   __device__ __forceinline__ void add(float (&sums)[kSegments][kSegmentOutputs], int step,
                                       const float* taps, int32_t left) const {
@@ -173,8 +175,9 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
           const uint32_t phase = kCut == Cut::kOne ? 0 : args.phases.divmod(index);
           float* to = inputs.at(phase, index);
           if constexpr (sizeof(T) == 2) {
-            // Converted values pass through registers, so that a thread waits for them. Ten are in
-            // flight at once ((3,11,22505), 53 taps, stride 5: 23.8 us one by one, 10.1 us by ten).
+            // fp16 and bf16 values are converted in registers, so a thread waits for its loads. Ten
+            // are in flight at once ((3,11,22505), 53 taps, stride 5: 23.8 us one by one, 10.1 us
+            // by ten).
             constexpr int kSome = 10;
 #pragma unroll 1
             for (int32_t number = begin; number < args.values; number += kSome * apart) {
@@ -222,7 +225,8 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
     end_copy_group();
   };
 
-  // Each segment's phase and index in it. Threads without a segment repeat another's.
+  // The phase of each segment, and its index within the phase. A thread without a segment repeats
+  // another thread's.
   uint32_t phase[kSegments], segment[kSegments];
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) {

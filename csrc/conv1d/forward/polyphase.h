@@ -1,4 +1,5 @@
-// Polyphase decomposition for many taps: phases of a row are convolutions with s = d = 1.
+// Polyphase decomposition for many taps: a phase of a row is a convolution of stride 1 and dilation
+// 1.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -11,38 +12,41 @@ constexpr int kSegmentOutputs = 8;
 
 enum class Cut : uint8_t {
   kOne,      // stride and dilation are 1
-  kInputs,   // the stride splits the input
-  kOutputs,  // the dilation splits outputs and input
+  kInputs,   // the stride decomposes the input into phases
+  kOutputs,  // the dilation decomposes outputs and input into phases
 };
 
 struct PolyphaseArgs {
-  // warp_tiles counts outputs per warp, warp_vecs the vectors of an input channel and its taps.
+  // In `chunk`, warp_tiles is the number of outputs per warp, and warp_vecs the number of vectors
+  // of an input channel and its taps.
   ChunkArgs chunk;
   int32_t gap;  // distance between the values of a row that are read
   FastDiv phases;
   // Vectors per phase with even indices, which is also the number with odd indices.
   uint32_t phase_pitch;
-  // Segments per warp, or per phase if the dilation splits the outputs.
+  // Segments per warp, or per phase if the outputs have phases.
   uint32_t phase_segments;
   int32_t values;       // values read per row
   uint32_t stages;      // input channels in shared memory at once: two, or all
   uint32_t taps_pitch;  // distance in values between the taps of two phases
 };
 
-// Stride and dilation divided by their common divisor `gap`. Every `gap`th value of a row is read.
+// Stride and dilation, divided by their greatest common divisor `gap`. Only every `gap`th value of
+// a row is read.
 struct Cuts {
   int64_t gap, step, dilation;
   explicit Cuts(const Problem& p)
       : gap(std::gcd(p.stride, p.dilation)), step(p.stride / gap), dilation(p.dilation / gap) {}
 };
 
-// Distance in vectors between phases, at least `vectors`. If the dilation splits the outputs,
-// threads read one vector of each phase, then the next. Eight of these should lie in different
-// banks.
+// Distance in vectors between phases in shared memory, at least `vecs`. If the outputs have phases,
+// neighbouring threads read the same vector of neighbouring phases. Eight such vectors should lie
+// in different banks.
 inline int64_t phase_pitch(int64_t vecs, int64_t phases) {
   if (phases == 1) return vecs;
-  // Even number of phases: 8 / phases modulo 8. Odd: phases times the pitch is 1 modulo 8, so that
-  // phase 0 goes on behind the last phase. For 6 phases, 5 has the fewest conflicts.
+  // `rest` is the pitch modulo 8. With an even number of phases it is 8 / phases. With an odd
+  // number, phases times the pitch is 1 modulo 8: modulo the banks, the next vector of phase 0 lies
+  // where one more phase would. With 6 phases, 5 has the fewest conflicts.
   int64_t rest = phases == 6 ? 5 : phases % 2 ? 1 : std::max<int64_t>(8 / phases, 1);
   while (phases % 2 && rest * phases % 8 != 1) ++rest;
   while (vecs % 8 != rest) ++vecs;
@@ -83,7 +87,8 @@ struct PolyphasePlan {
 
 inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const Device& device) {
   const Cuts cuts(p);
-  // fp16 and bf16 run with Cut::kInputs only. Tensor cores compute dilations.
+  // fp16 and bf16 run with Cut::kInputs only. Without a stride, the Toeplitz product computes them
+  // on tensor cores.
   if (item_of(p) == 8 || !has_plain_rows(p) || std::min(cuts.step, cuts.dilation) > 1 ||
       cuts.dilation > 32 || cuts.gap > 1024 || (is_half(p) && cuts.step == 1)) {
     return {};
@@ -98,7 +103,8 @@ inline std::optional<PolyphasePlan> PolyphasePlan::make(const Problem& p, const 
     }
   }
   const int64_t warps = rows * shape.row_warps;
-  // If all input channels fit for all warps of an SM, memory is waited for only once.
+  // If shared memory holds all input channels of all warps of an SM, a warp waits for memory only
+  // once.
   const int64_t channel_bytes = shape.warp_vecs * kAccessBytes;
   const int64_t resident = ceil_div<int64_t>(warps, device.sms);
   int64_t stages = std::min<int64_t>(p.from.channels, 2);

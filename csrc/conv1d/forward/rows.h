@@ -15,7 +15,7 @@ enum class Taps : uint8_t {
 struct RowsArgs {
   const void *from, *weight, *bias;
   void* to;
-  const char *first_vec, *last_vec;  // see Rows
+  const char *first_vec, *last_vec;  // bounds of whole vectors, see Rows
   int64_t from_batch, from_channel, to_batch, to_channel;
   int64_t weight_group, weight_out, weight_in, bias_stride;
   int32_t weight_tap, from_size, to_size, padding, dilation, taps;
@@ -31,7 +31,7 @@ struct RowsArgs {
   Activation activation;
 };
 
-// Rows that neighbouring threads of one block span, at most.
+// The most rows that the threads of a block can span.
 inline int64_t most_rows(int64_t threads, int64_t row_lanes, int64_t rows) {
   return std::min(std::min(threads, (threads - 2) / row_lanes + 2), rows);
 }
@@ -47,7 +47,7 @@ struct RowsPlan {
   static std::optional<RowsPlan> make(const Problem& p, const Device& device);
 };
 
-// Blocks have as many threads as shared memory allows.
+// A block has as many threads as shared memory allows, up to kChunkThreads.
 inline std::optional<RowsPlan> RowsPlan::make(const Problem& p, const Device&) {
   const int64_t item = item_of(p), values = kAccessBytes / item;
   if (item == 8 || !has_plain_rows(p) || !has_unit_stride(p)) return {};
@@ -56,7 +56,7 @@ inline std::optional<RowsPlan> RowsPlan::make(const Problem& p, const Device&) {
   const int64_t row_bytes =
       p.from.channels * (taps_pitch * compute_bytes(p) + halo_vecs * kAccessBytes);
   const int64_t lane_bytes = p.from.channels * kAccessBytes;
-  // Threads read this far behind a tile without using the values.
+  // Bytes behind a tile that threads read without using the values.
   const int64_t margin = (taps_pitch / values + 4) * kAccessBytes;
   if (rows * row_lanes > kMaxIndex32 - kThreads) return {};
   const auto block_rows_of = [&](int threads) { return most_rows(threads, row_lanes, rows); };

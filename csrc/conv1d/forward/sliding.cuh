@@ -9,7 +9,8 @@
 
 namespace gpuopt::conv1d {
 
-// A thread has two vectors of a tile's outputs. The second is kSecondVec vectors behind the first.
+// A thread computes two vectors of a tile's outputs. The second is kSecondVec vectors behind the
+// first.
 template <typename T>
 constexpr int kTileOutputs = 64 * kVecSize<T>;
 constexpr int kSecondVec = 32;
@@ -27,14 +28,14 @@ __device__ __forceinline__ void with_ahead(int32_t ahead, const Visit& visit) {
   }
 }
 
-// The inputs under a thread's two vectors of outputs, as a ring of three input vectors for each. A
-// read overwrites the oldest, so nothing moves between registers:
+// The inputs under a thread's two vectors of outputs: for each a ring of three input vectors. A
+// read overwrites the oldest vector, so nothing moves between registers:
 //
 //   v0 v1 v2   taps 0 to N - 1
 //   v3 v1 v2   taps N to 2 N - 1
 //   v3 v4 v2   taps 2 N to 3 N - 1
 //
-// kAhead is Chunk::ahead, the values of the first vector before the first tap's position.
+// kAhead is Chunk::ahead: the number of values in the first vector before the first tap's position.
 template <typename T, int kAhead>
 struct Windows {
   using C = compute_t<T>;
@@ -52,7 +53,8 @@ struct Windows {
     }
   }
 
-  // Adds N taps, or the `count` that are left if not kAll. The oldest vector is kFirst.
+  // Adds N taps or, if not kAll, the `count` taps that are left. kFirst is the oldest vector of the
+  // ring.
   template <int kFirst, bool kAll>
   __device__ __forceinline__ void add(C (&sums)[2][N], const C* taps, int32_t count) const {
     const auto own = load_vec<C, N>(taps);

@@ -1,5 +1,6 @@
-// Small problems: a thread per output, or several for many multiply-adds. A launch of 1 to 2 us
-// waits for code and memory. So code is short, and all inputs and taps are in flight at once.
+// Small problems: one thread per output, or several if an output has many multiply-adds. A launch
+// of 1 to 2 us mostly waits for code and memory, so the code is short, and all inputs and taps are
+// in flight at once.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -7,8 +8,9 @@
 
 namespace gpuopt::conv1d {
 
-// kProducts: most multiply-adds per thread. kOneChannel: one input channel per group. Without a
-// number of blocks, ptxas takes fewer registers than all loads at once need.
+// kProducts is the most multiply-adds per thread. kOneChannel means one input channel per group.
+// Without a number of blocks in the launch bounds, ptxas allots too few registers to keep all loads
+// in flight.
 template <typename T, int kProducts, bool kOneChannel>
 __global__ void __launch_bounds__(kMostSmallThreads, 1)
     small_kernel(const __grid_constant__ SmallArgs args) {
@@ -30,7 +32,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
   const T bias =
       load_if(static_cast<const T*>(args.bias) + channel * args.bias_stride, args.bias != nullptr);
 
-  // The part's first multiply-add.
+  // The first multiply-add of this thread's part.
   const int32_t begin = static_cast<int32_t>(part) * args.part_products;
   const int32_t left = min(args.products - begin, args.part_products);
   const auto taps_of_channel = static_cast<int32_t>(args.taps.divisor);

@@ -20,7 +20,8 @@ struct SmallArgs {
   int32_t from_size, step, padding, dilation, products, part_products;
   uint32_t outputs;      // in the launch
   uint32_t width_shift;  // 2^width_shift outputs per warp
-  // Divisors of the outputs' fast and slow index. channels_first: channels are the fast one.
+  // Divisors of the fast and of the slow index of an output. Channels are the fast index if
+  // channels_first, otherwise positions are.
   FastDiv inner, outer;
   bool channels_first;
   FastDiv group_channels;  // output channels per group

@@ -16,7 +16,8 @@ struct TapPairs {
   uint32_t low, high;
 };
 
-// A thread's row for ldmatrix: upper and lower blocks, then both one vector further on.
+// The shared address that a thread gives ldmatrix. Threads 0 to 15 give rows 0 to 15 of A, threads
+// 16 to 31 the same rows one vector further on.
 __device__ __forceinline__ uint32_t matrix_address(const uint4* vecs) {
 #if defined(__CUDA_ARCH__)
   const uint32_t lane = threadIdx.x % 32;
@@ -26,7 +27,7 @@ __device__ __forceinline__ uint32_t matrix_address(const uint4* vecs) {
 #endif
 }
 
-// C += A B with rows of A in shared memory, kPart parts on. `address` is matrix_address(vectors).
+// C += A B for part kPart of a tile, with A in shared memory. `address` is matrix_address(vecs).
 template <int kPart, typename T>
 __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t address, const uint4* vecs,
                                          const TapPairs<T>& taps) {
@@ -91,7 +92,7 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
 #pragma unroll
   for (const auto& part : sums) total += (part[0] + part[1]) + (part[2] + part[3]);
   if (total != total) {
-    // Not unrolled: these rare instructions are fetched with those around them.
+    // Not unrolled, because these rare instructions are fetched with the code around them.
 #pragma unroll 1
     for (int i = 0; i < 4 * kMmaParts; ++i) {
       const float alone = sum_at(position + i / 2 * (kMmaOutputs / 2) + i % 2);
@@ -133,7 +134,7 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
 // A thread's operands in one input channel.
 template <typename T>
 struct MmaRow {
-  uint32_t address;  // matrix_address(vectors)
+  uint32_t address;  // matrix_address(vecs)
   const uint4* vecs;
   const T* taps;  // the thread's part of B
   int32_t last;   // last row of B with taps

@@ -15,7 +15,7 @@ struct ToeplitzPlan : ChunkPlan {
     if (!is_half(p) || !has_plain_rows(p) || !has_unit_stride(p)) return {};
     const int64_t values = kAccessBytes / item_of(p), outputs = tile_outputs(item_of(p));
     const int64_t span = span_of(p);
-    // An mma covers 16 positions, so taps have zeros before and behind them.
+    // An mma multiplies 16 rows of B, so the taps have zeros before and behind them.
     const int64_t taps_pitch = ceil_div<int64_t>(span + 38, values) * values;
     const auto vecs_of = [&](int64_t tiles) {
       return tiles * outputs / values + (span + 14) / 16 * 2 + 1;

@@ -37,15 +37,17 @@ struct Col2imMatrices {
 
   float sums[kRows][kParts][4][4] = {};
 
-  // Where a channel's tap lies, so that a thread's part of A is one vector. Columns of A and rows
-  // of B are permuted alike: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are channels 4 t to 4 t + 3.
+  // The index of a channel's tap in shared memory. A thread's part of A is one vector there.
+  // Columns of A and rows of B are permuted alike: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are channels 4
+  // t to 4 t + 3.
   __device__ __forceinline__ static uint32_t position_of_tap(uint32_t channel, uint32_t product) {
     const uint32_t lane = product % 8 * 4 + channel % 16 / 4, e = channel % 4;
     const uint32_t matrix = channel / 16 * kRows + product / 16;
     return ((matrix * 32 + lane) * 4 + e / 2 * 2 + product / 8 % 2) * 2 + e % 2;
   }
 
-  // Loads the quads of four channels, 32 * kPart positions further on. Only `exist` channels exist.
+  // Loads the quads of four channels, 32 * kPart positions behind `own`. Only `exist` channels
+  // exist.
   template <int kPart, bool kEdges>
   __device__ __forceinline__ static void load(uint64_t (&quads)[4], const T* own, int64_t pitch,
                                               int32_t exist, int32_t at, int32_t size) {
@@ -88,7 +90,7 @@ struct Col2imMatrices {
       const auto exist = static_cast<int32_t>(channels - begin) - static_cast<int32_t>(first);
       uint64_t quads[2][4];
       load<0, kEdges>(quads[0], own, pitch, exist, at, size);
-      // At the ends of rows, values are loaded one by one, and registers suffice for one part.
+      // At the ends of rows values are loaded one by one. Registers then suffice for one part only.
       if constexpr (kParts > 1 && !kEdges) load<1, kEdges>(quads[1], own, pitch, exist, at, size);
       uint32_t a[kRows][4];
 #pragma unroll
@@ -146,7 +148,7 @@ struct Col2imMatrices {
   }
 };
 
-// Columns by multiply-adds: a thread has every 32nd of the warp's positions.
+// Columns by multiply-adds without tensor cores: a thread has every 32nd of the warp's positions.
 template <typename T, int kMostProducts>
 struct Col2imLanes {
   using Tap = float;
@@ -228,7 +230,8 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
   using Tap = typename Sums::Tap;
   constexpr uint32_t kThreads = 32 * kCol2imWarps, Q = Sums::kProducts;
   extern __shared__ uint4 shared[];
-  // By position modulo the stride: the first tap that meets it, and its distance in strides.
+  // For each position modulo the stride: the first tap that meets it, and this tap's distance in
+  // strides.
   __shared__ int32_t first_taps[kCol2imMostStride], steps_of_tap[kCol2imMostStride];
   launch_dependents();
   uint32_t group = blockIdx.x;
@@ -278,12 +281,12 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
       }
     }
   };
-  // A split takes every `splits`th channel. Channels so far apart are aligned alike.
+  // A split has every `splits`th channel. Channels that far apart are aligned alike.
   const uint32_t channels =
       split < args.out_channels ? (args.out_channels - split + splits - 1) / splits : 0;
   const bool at_once = args.stage_channels * splits >= args.out_channels;
   const int64_t pitch = splits * args.grad_channel;
-  // Four values behind each row keep threads' vectors in different banks.
+  // Four values behind each row put the vectors of different threads into different banks.
   const uint32_t row_pitch = kCol2imWarps / splits * Sums::kPositions + 4;
 #pragma unroll 1
   for (uint32_t unit = first_unit; unit < args.units; unit += args.unit_blocks.divisor) {
@@ -325,7 +328,7 @@ __global__ void __launch_bounds__(32 * kCol2imWarps, Sums::kBlocks)
     const auto end = min(static_cast<int32_t>(args.tile_positions), args.to_size - begin);
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                   (int64_t{group} * args.in_channels + first_channel) * args.to_channel + begin;
-    // Neighbouring threads take positions `every` apart: either all of them meet taps, or none.
+    // Neighbouring threads have positions `every` apart, so either all of them meet taps, or none.
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < args.tile_iterations.divisor * args.every; i += kThreads) {
       uint32_t rest_of_every = i;

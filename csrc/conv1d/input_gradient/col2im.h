@@ -1,5 +1,5 @@
-// Input gradients from many output channels by col2im: columns are computed in shared memory, then
-// added up at the positions of the input that they belong to.
+// Input gradients from many output channels by col2im. A block computes columns in shared memory.
+// Then it adds them up at the positions of the input that they belong to.
 #pragma once
 
 #include <cmath>
@@ -9,10 +9,10 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kCol2imWarps = 8;                // per block
-constexpr int kCol2imMostStride = 64;          // strides whose first taps fit into shared memory
-constexpr int64_t kCol2imTapBytes = 40 << 10;  // shared memory for taps
-constexpr int64_t kCol2imSharedBytes = 112 << 10;             // for two blocks per SM on sm_90
+constexpr int kCol2imWarps = 8;                    // per block
+constexpr int kCol2imMostStride = 64;              // largest stride: size of the kernel's tables
+constexpr int64_t kCol2imTapBytes = 40 << 10;      // shared memory for taps
+constexpr int64_t kCol2imSharedBytes = 112 << 10;  // for two blocks per SM on sm_90
 constexpr int64_t kCol2imStatic = 2 * 4 * kCol2imMostStride;  // declared by the kernel
 // Positions of the gradient per warp.
 constexpr int kCol2imPositions = 64;
@@ -21,6 +21,8 @@ constexpr int col2im_matrix_positions(int rows) { return rows > 2 ? 32 : 64; }
 constexpr int col2im_blocks(int products) { return products > 16 ? 2 : 3; }
 constexpr int kGradientQuad = 4;  // values per load
 
+// `grad` is [batch, groups, out_channels, grad_size], `weight` is [groups, out_channels,
+// in_channels, taps], `to` is [batch, groups, in_channels, to_size].
 struct Col2imArgs {
   const void *grad, *weight;
   void* to;  // gradient of the input
@@ -34,10 +36,11 @@ struct Col2imArgs {
   uint32_t part_channels;              // input channels per block
   uint32_t tile_positions;             // positions of the input per tile
   uint32_t split_shift;     // log2 of the warps that share positions and split the output channels
-  uint32_t stage_channels;  // per warp, with their taps in shared memory at once
-  uint32_t units;           // tiles of all images
+  uint32_t stage_channels;  // channels per warp whose taps are in shared memory at once
+  uint32_t units;           // tiles of all examples
   FastDiv unit_blocks, step, taps_div, tiles, parts;
-  // Only one in `every` positions of the input meets taps. A tile has `tile_iterations` of these.
+  // Only one in `every` positions of the input meets taps. A tile has `tile_iterations` such
+  // positions.
   int32_t every;
   FastDiv tile_iterations;
 };
@@ -101,7 +104,8 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const auto tap_bytes_of = [&](int64_t splits) {
     return splits * plan.products * (plan.matrices ? 2 : 4);
   };
-  // Warps share positions and split the channels, while little is computed twice and all taps fit.
+  // Several warps share positions and split the output channels, as long as tiles overlap little
+  // and all taps fit into shared memory.
   int64_t splits = plan.matrices ? cycle : 1;
   while (splits < kCol2imWarps && p.to.channels >= 2 * splits * 16 && is_mostly_new(2 * splits) &&
          channels_of(2 * splits) * tap_bytes_of(2 * splits) <= kCol2imTapBytes) {
@@ -114,7 +118,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t row_tiles = ceil_div(p.from.size, tile), tap_bytes = tap_bytes_of(splits);
   const int64_t stage_channels = std::min(
       channels_of(splits), std::max<int64_t>(kCol2imTapBytes / tap_bytes / unit, 1) * unit);
-  // Taps that do not fit are read again for each tile, which must then be long.
+  // Taps that do not fit are read again for each tile. Tiles must then be long.
   if (stage_channels < channels_of(splits) && row_of(splits) < 4 * plan.products) return {};
   const int64_t made = splits * plan.products * (row_of(splits) + 4) * 4;
   const int64_t bytes = made + stage_channels * tap_bytes;
@@ -122,7 +126,7 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
       std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic;
   if (bytes > most_shared) return {};
   plan.most_shared_bytes = static_cast<size_t>(most_shared);
-  // A block computes some input channels of a group and loops over tiles of all images.
+  // A block computes some input channels of a group and loops over tiles of all examples.
   const int64_t units = p.batch * row_tiles;
   if (units >= kFar) return {};
   const int64_t resident = int64_t{device.sms} * col2im_blocks(plan.products);

@@ -6,8 +6,8 @@
 
 namespace gpuopt::conv1d {
 
-// The first tap over input position `reach` - padding, and the position of the gradient under it.
-// If there is none, `tap` is not below the number of taps.
+// The first tap over input position `reach` - padding, and the gradient position that it meets
+// there. If there is none, `tap` is at least the number of taps.
 template <typename Index>
 struct FirstTap {
   Index tap, position;

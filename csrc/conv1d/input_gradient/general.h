@@ -8,12 +8,13 @@ namespace gpuopt::conv1d {
 
 struct GeneralGradientArgs {
   GeneralArgs base;
-  // Taps k and k + tap_cycle meet the same positions, position_step apart in the gradient.
+  // Taps k and k + tap_cycle meet the same positions of the input, at gradient positions that are
+  // position_step apart.
   int64_t tap_cycle, position_step, first_taps;
-  int64_t dilation_steps, dilation_rest;  // dilation = dilation_steps * step + dilation_rest
-  // Only if 32 bits hold positions:
-  FastDiv step, common, cycle;  // common: gcd(step, dilation)
-  uint32_t inverse = 0;         // of dilation / common modulo step / common
+  int64_t dilation_steps, dilation_rest;  // `dilation = dilation_steps * step + dilation_rest`
+  // The members below are set only if 32 bits hold positions.
+  FastDiv step, common, cycle;  // common is `gcd(step, dilation)`
+  uint32_t inverse = 0;         // of `dilation / common` modulo `step / common`
   int32_t lead_steps = 0;       // strides that make positions before a row non-negative
 };
 
@@ -46,7 +47,8 @@ inline int64_t inverse_of(int64_t value, int64_t modulus) {
 inline std::optional<GeneralGradientPlan> GeneralGradientPlan::make(const Problem& forward,
                                                                     const Device&) {
   const Problem p = exchanged(forward);
-  // A thread with one channel has one position, so that no position waits for another's taps.
+  // A thread with one channel has one position, so that it doesn't wait for another position's
+  // taps.
   const auto base = GeneralPlan::make(p, /*one_position=*/true);
   if (!base) return {};
   GeneralGradientPlan plan;

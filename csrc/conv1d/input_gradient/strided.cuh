@@ -1,14 +1,14 @@
 // Input gradients of strides other than 1 along contiguous rows, in chunks. Input position i meets
-// tap k at gradient position (i + padding - k * dilation) / stride, if that is whole. The first
-// tap_cycle taps meet different positions. Tap k + tap_cycle meets those of tap k:
+// tap k at gradient position (i + padding - k * dilation) / stride, if that is an integer. The
+// first tap_cycle taps meet different positions. Tap k + tap_cycle meets the positions of tap k:
 //
 //   stride 3, dilation 1, padding 0, 6 taps
 //   position of the input    0  1  2  3  4  5  6  7  8
 //   taps that meet it        0  1  2  0  1  2  0  1  2
 //                                     3  4  5  3  4  5
 //
-// A thread takes one of the first taps and loops over its positions. Results lie in shared memory
-// until the warp stores them as vectors. Positions that meet no tap are 0.
+// A thread has one of the first taps and loops over the tap's positions. Results stay in shared
+// memory until the warp stores them as vectors. Positions that meet no tap are 0.
 #pragma once
 
 #include "conv1d/device/chunk.cuh"
@@ -36,12 +36,14 @@ __device__ __forceinline__ void write_chunk(const Chunk<T, kTile>& chunk, const 
   }
 }
 
-// A thread's position in the chunk and in the gradient. Both advance, by `apart` and by `rows`.
+// A thread's position in the chunk (`position`), which advances by `apart`, and in the gradient
+// (`under`), which advances by `rows`.
 struct GatherLane {
   int32_t under, position, positions, rows, apart;
 };
 
-// Positions that meet at most one tap of one channel. `grads` is the thread's first gradient.
+// Computes positions that meet at most one tap of one channel. `grads` is the thread's first
+// gradient.
 template <typename T>
 __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t<T> weight,
                                               GatherLane lane, int32_t from_size) {
@@ -69,7 +71,7 @@ __device__ __forceinline__ void make_products(T* made, const T* grads, compute_t
   }
 }
 
-// All other positions: sums over all channels and every tap_cycle-th tap from `tap` on.
+// Computes positions as sums over all channels and every tap_cycle-th tap from `tap` on.
 template <typename T, int kTile>
 __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk, const uint4* vecs,
                                           const compute_t<T>* taps, int32_t tap, GatherLane lane,
@@ -114,7 +116,7 @@ __device__ __forceinline__ void make_sums(T* made, const Chunk<T, kTile>& chunk,
   }
 }
 
-// kOneProduct: each position meets at most one tap of one channel.
+// kOneProduct means that each position meets at most one tap of one channel.
 template <typename T, bool kOneProduct>
 __global__ void __launch_bounds__(kChunkThreads, 8)
     strided_gradient_kernel(const __grid_constant__ StridedGradientArgs own) {

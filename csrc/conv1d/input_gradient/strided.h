@@ -1,4 +1,4 @@
-// Input gradients of strides other than 1: a thread takes a tap and the positions that meet it.
+// Input gradients of strides other than 1: a thread has a tap and the positions that meet it.
 #pragma once
 
 #include "conv1d/chunk.h"
@@ -13,7 +13,7 @@ struct StridedGradientArgs {
   FastDiv step, width;
   int32_t lead_steps;  // strides that make positions before a row non-negative
   int32_t dilation, tap_cycle, position_step;
-  // A warp takes `width` of the first taps side by side, with `rows` positions each.
+  // A warp computes `width` of the first taps side by side, with `rows` positions each.
   int32_t first_taps, rows;
 
   // The first multiple of the stride from `position` on, divided by the stride.
@@ -37,7 +37,7 @@ struct StridedGradientPlan {
   static std::optional<StridedGradientPlan> make(const Problem& forward, const Device& device);
 };
 
-// How many taps a warp takes side by side, so that few threads are idle.
+// How many taps a warp computes side by side, so that few threads are idle.
 inline int64_t taps_side_by_side(const Problem& p, int64_t first_taps, int64_t outputs) {
   const int64_t positions = ceil_div(outputs, p.stride);
   const auto iterations_of = [&](int64_t width) {

@@ -14,7 +14,8 @@ constexpr int weight_vec_blocks(int64_t item, int taps) { return item == 2 && ta
 struct WeightChannelsLastArgs {
   WeightArgs base;
   uint32_t vecs;  // of all channels
-  // A row of threads has 2^width_shift vectors side by side. A block has several such rows.
+  // 2^width_shift threads with vectors side by side form a row of threads. A block has several
+  // rows.
   uint32_t width_shift;
   uint32_t parts;     // parts of all rows, over which a row of threads loops
   FastDiv row_parts;  // parts per row

@@ -1,4 +1,5 @@
-// Weight-gradient sums by multiply-adds: a thread sums its own positions for all taps of a block.
+// Sums of weight gradients by multiply-adds: a thread sums its own positions for all taps of a
+// block.
 #pragma once
 
 #include "conv1d/forward/sliding.cuh"

@@ -1,6 +1,6 @@
 // Sums of weight gradients on tensor cores, in fp16 and bf16 (PTX ISA, "Matrix Fragments for
-// mma.m16n8k16"). A row of B holds the gradient of a block of 8 positions. A column of A holds the
-// inputs from the position under the block's first one on.
+// mma.m16n8k16"). Row b of B holds the gradient of block b of 8 positions. Column b of A holds
+// inputs, from the input under the block's first position on.
 //
 //   D[m][n] = sum over blocks b of x[8 b + m] * grad[8 b + n]
 //   gradient of tap k = D[k][0] + D[k + 1][1] + ... + D[k + 7][7], a diagonal of D
@@ -11,7 +11,7 @@
 
 namespace gpuopt::conv1d {
 
-// Has 16 * kMatrices rows of D, for taps up to 16 * kMatrices - 15 positions apart.
+// D has 16 * kMatrices rows, for taps up to 16 * kMatrices - 15 positions apart.
 template <typename T, int kMatrices>
 class MatrixSums {
  public:
@@ -60,7 +60,7 @@ class MatrixSums {
 #endif
   }
 
-  // Diagonals depend on `ahead` and are summed before it changes.
+  // Ends a chunk. Diagonals depend on `ahead`, so they are summed before it changes.
   __device__ __forceinline__ void iteration(Scratch& scratch, int32_t ahead, bool changes,
                                             uint32_t taps, uint32_t dilation) {
     if (!changes) return;

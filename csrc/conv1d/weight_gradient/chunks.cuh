@@ -9,7 +9,7 @@
 
 namespace gpuopt::conv1d {
 
-// A chunk of a gradient row, and the input under it at a block's first tap.
+// A chunk of a gradient row, and the input under it at the block's first tap.
 template <typename T>
 struct WeightChunk {
   const T *grads, *from;
@@ -23,8 +23,8 @@ struct WeightChunk {
 //   Scratch             the warp's own shared memory
 //   add(input, grads, ahead, position, size, taps, dilation)
 //                       adds a tile, which begins at `position` of a row of `size` values
-//   turn(scratch, ahead, changes, taps, dilation)
-//                       ends a chunk; `changes`: the next one has another `ahead`, or there is none
+//   iteration(scratch, ahead, changes, taps, dilation)
+//                       ends a chunk; `changes`: the next chunk has another `ahead` or is missing
 //   finish(scratch)     leaves the sum of tap i in scratch.sum(i)
 template <typename T, typename Sums>
 __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(32 * kWeightWarps, kChunkSums / kWeightWarps)
     C sum = scratch[0].sum(tap);
     for (uint32_t other = 1; other < warps; ++other) sum += scratch[other].sum(tap);
     if (!Sums::kMasks && sum != sum) {
-      // Perhaps an infinite input under a missing gradient: sum again, position by position.
+      // An infinite input may have met a missing gradient (0). Sum again, position by position.
       sum = 0;
       for (uint32_t group_of_warps = split * warps; group_of_warps < args.chunks;
            group_of_warps += base.splits.divisor * warps) {

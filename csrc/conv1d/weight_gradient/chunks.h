@@ -15,10 +15,10 @@ constexpr int64_t kChunkSums = 24;  // warps per SM, limited by registers
 
 struct WeightChunkArgs {
   WeightArgs base;
-  uint32_t chunks;       // in all; a warp loops over them
-  uint32_t chunk_tiles;  // of Sums::kTile positions, per chunk
-  uint32_t input_vecs;   // per chunk
-  uint32_t tap_count;    // per block
+  uint32_t chunks;       // chunks of all rows, over which warps loop
+  uint32_t chunk_tiles;  // tiles of Sums::kTile positions per chunk
+  uint32_t input_vecs;   // input vectors per chunk
+  uint32_t tap_count;    // taps per block
   FastDiv row_chunks;
 };
 
@@ -27,7 +27,7 @@ struct WeightChunksPlan {
   static constexpr const Costs& kCosts = costs::kWeightChunks;
   LaunchShape launch;
   WeightChunkArgs args;
-  // Taps that the kernel is compiled for; in fp16 and bf16, matrices of 16 rows.
+  // The taps that the kernel is compiled for. In fp16 and bf16: matrices of 16 rows.
   int products;
   size_t most_shared_bytes;
 
@@ -35,7 +35,8 @@ struct WeightChunksPlan {
   static std::optional<WeightChunksPlan> make(const Problem& p, const Device& device);
 };
 
-// Matrices hold taps up to 16 * matrices - 15 positions apart. In f32, threads have a sum per tap.
+// In fp16 and bf16, matrices hold taps up to 16 * matrices - 15 positions apart. In f32, a thread
+// has one sum per tap.
 inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
                                                               const Device& device) {
   const int64_t item = item_of(p), values = kAccessBytes / item;
@@ -61,7 +62,7 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
       grad_vecs + (half ? 2 * products - 1 : ceil_div<int64_t>(products, values) + 1);
   const int64_t warp_bytes =
       2 * (grad_vecs + input_vecs) * kAccessBytes + products * (half ? 16 * 8 * 4 : item);
-  // With many pairs of channels, a block per pair fills the device. With fewer, sums are split.
+  // With many pairs of channels, one block per pair fills the device. With fewer, sums are split.
   const int64_t pairs = p.groups * p.to.channels * p.from.channels * tap_parts;
   const int64_t most_shared = weight_shared_bytes(device), fitting = most_shared / warp_bytes;
   if (fitting < 4 || chunks >= kFar) return {};

@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
+  // Reduce over the block and store.
   sum_block<kChannels * K>(sums, [&](uint32_t i, C sum) {
     const uint32_t m = channel + i / K, tap = first_tap + i % K;
     if (m >= args.out_channels || tap >= args.taps) return;
@@ -57,7 +58,8 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// The same with neighbouring threads along the output channels, which are neighbours in memory.
+// Like weight_general_kernel, but neighbouring threads have neighbouring output channels, which are
+// neighbours in memory.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     weight_columns_kernel(const __grid_constant__ WeightArgs args) {
@@ -91,6 +93,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < K; ++k) sums[k] = multiply_add(own, values[k], sums[k]);
     }
   }
+  // Reduce over the warps and store.
 #pragma unroll
   for (int k = 0; k < K; ++k) shared_sums[y][lane][k] = sums[k];
   __syncthreads();

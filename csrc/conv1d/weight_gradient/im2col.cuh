@@ -1,4 +1,4 @@
-// Weight gradients of many output channels by im2col: inputs are read once for many channels. A
+// Weight gradients of many output channels by im2col: an input is read once for many channels. A
 // product is a pair (c, k) of an input channel and a tap, in the order of weights.
 //
 //   A: gradient of 16 channels     B: columns, never stored                  D: sums
@@ -29,7 +29,7 @@ struct FanProduct {
   }
 };
 
-// Four values from value `ahead` of `low` on, the rest from `high`.
+// The four values from value `ahead` of `low` on, continued in `high`.
 __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uint32_t ahead) {
   const auto w0 = static_cast<uint32_t>(low), w1 = static_cast<uint32_t>(low >> 32);
   const auto w2 = static_cast<uint32_t>(high), w3 = static_cast<uint32_t>(high >> 32);
@@ -40,8 +40,8 @@ __device__ __forceinline__ uint64_t shift_quads(uint64_t low, uint64_t high, uin
 }
 
 // On tensor cores, for fp16 and bf16: 16 * kRows channels and 8 * kColumns products. Each warp has
-// its own positions. With kShifts, channels have any alignment, and threads shift what they load.
-// Without, a block's channels are `cycle` apart and aligned alike.
+// its own positions. With kShifts, channels have any alignment, and threads shift the vectors that
+// they load. Without kShifts, a block's channels are `cycle` apart and aligned alike.
 template <typename T, int kRows, int kColumns, bool kShifts>
 __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
     im2col_mma_kernel(const __grid_constant__ Im2colArgs args) {
@@ -186,7 +186,8 @@ __global__ void __launch_bounds__(kThreads, im2col_blocks(true))
   }
 }
 
-// By multiply-adds: a thread sums kRows channels and kProducts products over its positions.
+// By multiply-adds without tensor cores: a thread sums kRows channels times kProducts products over
+// its positions.
 template <typename T, int kRows, int kProducts>
 __global__ void __launch_bounds__(kChunkThreads, im2col_blocks(false))
     im2col_lanes_kernel(const __grid_constant__ Im2colArgs args) {

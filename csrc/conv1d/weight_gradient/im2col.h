@@ -10,16 +10,16 @@ namespace gpuopt::conv1d {
 constexpr int kIm2colReach = 1 << 29;  // bound on positions and offsets of an input
 // Blocks per SM, limited by registers.
 constexpr int im2col_blocks(bool matrices) { return matrices ? 2 : 3; }
-// Steps of 16 positions that a warp has in flight, with 16 * `rows` channels.
+// Groups of 16 positions that a warp has in flight. A warp has 16 * `rows` channels.
 constexpr int im2col_steps(int rows) { return rows == 1 ? 4 : 1; }
 template <int kRows>
 constexpr int kIm2colSteps = im2col_steps(kRows);
 
 struct Im2colArgs {
-  // tap_parts splits the products, out_parts the channels that are aligned alike.
+  // tap_parts splits the products. out_parts splits the channels that are aligned alike.
   WeightArgs base;
   uint32_t products;
-  uint32_t units;  // quads (in f32: values) of all rows of a channel
+  uint32_t units;  // quads of all rows of a channel; in f32, values
   FastDiv row_units, cycle, taps;
 };
 

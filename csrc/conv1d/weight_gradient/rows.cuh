@@ -12,7 +12,7 @@ template <typename T>
 constexpr int kWeightOutputs = 32 / sizeof(T);
 
 // Gradients of kRowsTaps taps for a pair of channels. A block copies one tile of the gradient and
-// input while it multiplies the previous one. Each tap has its own window of inputs.
+// the input while it multiplies the previous tile. Each tap has its own window of inputs.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 3)
     weight_rows_kernel(const __grid_constant__ WeightArgs args) {

@@ -1,5 +1,5 @@
-// Weight gradients on the device: sums over all positions of all images. Blocks compute partial
-// sums of some taps in a fixed order, and a second launch adds them up.
+// Sums of weight gradients on the device. Blocks compute partial sums of some taps over positions
+// of all examples, in a fixed order. finish_kernel adds the partial sums up.
 #pragma once
 
 #include "common/warp.cuh"
@@ -53,7 +53,7 @@ __device__ __forceinline__ void emit_weight(const WeightArgs& args, uint32_t spl
   }
 }
 
-// A thread's current position of the gradient, in kernels that read positions one by one.
+// A thread's current position of the gradient. For kernels that read positions one by one.
 struct WeightUnit {
   int64_t left, image, position;  // left: including this one
 
@@ -91,7 +91,7 @@ __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const 
   for (int k = 0; k < kTaps; ++k) values[k] = to_compute(loaded[k]);
 }
 
-// Adds up partial sums, with a warp per weight.
+// Adds up partial sums [splits, weights] to the gradient [weights]. A warp has one weight.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     finish_kernel(const compute_t<T>* sums, T* to, int64_t weights, uint32_t splits) {

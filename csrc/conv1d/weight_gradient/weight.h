@@ -1,5 +1,5 @@
-// Weight gradients: sums over all positions of all images. Blocks compute partial sums of some taps
-// in a fixed order, and a second launch adds them up. Plain host C++.
+// Weight gradients: sums over all positions of all examples. Blocks compute partial sums of some
+// taps in a fixed order, and a second launch adds them up. Plain host C++.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,8 @@ constexpr int64_t kMostSplits = kThreads * 16;
 constexpr int64_t kWeightBlocks = 6;  // per SM, if sums are split
 constexpr int64_t kWeightUnits = 4;   // positions per thread at least, if sums are split
 
-// `to` is [splits, weights] if `partial`, or the gradient itself.
+// `from` is [batch, groups, in_channels, from_size], `grad` is [batch, groups, out_channels,
+// grad_size]. `to` is [splits, weights] if `partial`, otherwise the contiguous gradient.
 struct WeightArgs {
   const void *from, *grad;
   void* to;
@@ -24,23 +25,24 @@ struct WeightArgs {
   int64_t unit_images, unit_positions;       // from a thread's position to its next
   uint32_t taps, in_channels, out_channels;  // channels per group
   FastDiv splits, tap_parts, in_parts, out_parts;
-  // For weight_rows_kernel: tiles in all, rows per tile at most, and halo vectors behind a row.
+  // Only for weight_rows_kernel: all tiles, the most rows per tile, and halo vectors behind a row.
   uint32_t tiles, tile_rows, halo_vecs;
   FastDiv row_lanes;
   bool partial;
 };
 
-// Shared memory per block, without that for its sums.
+// Shared memory per block, except the memory for its sums.
 inline int64_t weight_shared_bytes(const Device& device) {
   return std::min<int64_t>(kMostSharedBytes, device.shared_bytes) - kSumBytes;
 }
 
-// Splits sums until `blocks` times the splits fill `all` blocks, into `most` parts at most.
+// The number of parts that sums are split into, at most `most`, so that `blocks` times the parts
+// fill `all` blocks.
 inline int64_t splits_of(int64_t all, int64_t blocks, int64_t most) {
   return std::clamp<int64_t>(std::min(all / blocks, most), 1, kMostSplits);
 }
 
-// `block_units` is the number of positions that a block has at once, see WeightUnit.
+// `block_units` is the number of positions that a block reads at once, see WeightUnit.
 inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_parts,
                               int64_t out_parts = 1, int64_t block_units = kThreads / 32) {
   WeightArgs args;
@@ -79,7 +81,7 @@ inline WeightArgs weight_args(const Problem& p, int64_t splits, int64_t tap_part
   return args;
 }
 
-// Blocks are counted with 31 bits, and sums can't be split into launches.
+// Whether 31 bits hold the number of blocks. Sums can't be split into launches.
 inline bool fits_grid(int64_t blocks) { return blocks <= kMaxIndex32; }
 
 }  // namespace gpuopt::conv1d
