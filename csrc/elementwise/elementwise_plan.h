@@ -47,7 +47,7 @@ enum class Path : uint8_t {
   // output. Square tiles of it are transposed through shared memory.
   kTiled,
   // All operands have one type, and output rows are contiguous. Vectors cross from row to row of a
-  // dense output. Rows of other outputs begin and end with partial vectors. Inputs are read as
+  // dense output. Rows of other outputs may begin and end with partial vectors. Inputs are read as
   // vectors where possible, otherwise value by value.
   kPacked,
   // Any strides and any mix of types, one value at a time.
