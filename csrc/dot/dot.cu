@@ -1,4 +1,5 @@
-// Dot products: which launchers a dtype has, and those of f32 and f64.
+// The entry points of the kernels: chooses the launcher for each dtype, and instantiates the
+// launchers for f32 and f64.
 #include "dot/dot.h"
 #include "dot/dot_launch.cuh"
 #include "dot/dot_types.h"

@@ -1,18 +1,19 @@
-// The checks of each operator form, used by the CUDA, CPU and Meta kernels and by vmap and
-// functionalization alike. Exception types are those of torch.dot and vdot.
+// Checks the arguments of each operator form. The CUDA, CPU and Meta kernels, vmap and
+// functionalization all call these functions. Exceptions have the same types as in torch.dot and
+// torch.vdot.
 #pragma once
 
 #include "binding/check.h"
 
 namespace gpuopt::dot {
 
-// The dtypes that atomic additions are made in.
+// The dtypes that dot_fast_atomic supports.
 inline bool is_real_float(at::ScalarType dtype) {
   return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
          dtype == at::kDouble;
 }
 
-// The same on every device: those of ATen's CPU kernel.
+// The dtypes are the same on every device: the ones that ATen's CPU kernel supports.
 inline void check_dtype(const char* op, at::ScalarType dtype) {
   const bool is_integer =
       at::isIntegralType(dtype, /*includeBool=*/false) && !at::isBarebonesUnsignedType(dtype);
@@ -23,7 +24,7 @@ inline void check_dtype(const char* op, at::ScalarType dtype) {
                               "float32, float64, complex64 or complex128");
 }
 
-// Sizes may be symbolic: what is not known becomes a guard, as in ATen.
+// Sizes may be symbolic. A comparison of unknown sizes becomes a guard, as in ATen.
 inline void check_operands(const char* op, int64_t rank, const at::Tensor& self,
                            NamedTensor other) {
   const char* kind =
@@ -81,8 +82,8 @@ inline void check_dot_fast_atomic(const at::Tensor& self, const at::Tensor& tens
 
 // ---------------------------------------------------------------- out=
 
-// It is resized to a single value, so that no shape of it is wrong, and it may share memory with
-// what is read.
+// An out of any shape is accepted, since it is resized to zero dimensions. It may share memory with
+// the operands.
 inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& out) {
   TORCH_CHECK(out.device() == self.device(), op, ": out must be on the device of self: expected ",
               self.device(), ", got ", out.device());

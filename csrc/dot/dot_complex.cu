@@ -1,3 +1,4 @@
+// The launchers for complex64 and complex128.
 #include "dot/dot_launch.cuh"
 #include "dot/dot_types.h"
 

@@ -1,5 +1,5 @@
-// The CUDA kernels of gpuopt::dot, vdot, dot_rows and dot_fast_atomic: a checked call -> Problem ->
-// launcher.
+// The CUDA implementations of gpuopt::dot, vdot, dot_rows and dot_fast_atomic. Each checks its
+// arguments, describes them as a Problem, and calls a launcher.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/native/Resize.h>
@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-// A vector is one row.
+// Describes a vector as one row.
 Operand make_operand(const Tensor& tensor, bool conjugate) {
   Operand operand;
   operand.data = tensor.const_data_ptr();
@@ -37,7 +37,8 @@ Problem make_problem(const char* op, const Tensor& self, bool conjugate_self, co
   return problem;
 }
 
-// out, contiguous and in memory of its own, = the products of rows, which may be none or empty.
+// Writes the dot product of each row to out. There may be no rows, and rows may be empty. out must
+// be contiguous and share no memory with the operands.
 void dot_into(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
               const Tensor& out) {
   if (out.numel() == 0) return;
@@ -51,7 +52,8 @@ void dot_into(const char* op, const Tensor& self, bool conjugate_self, const Ten
   check_launch(op, dot(problem, Device{sm_count()}, workspace, c10::cuda::getCurrentCUDAStream()));
 }
 
-// An out that shares memory with what is read is written when all of it has been, by a copy.
+// Writes to out. If out shares memory with an operand, the result is computed first and then
+// copied.
 void dot_to_out(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
                 Tensor& out) {
   if (!out.is_conj() && !out.is_alias_of(self) && !out.is_alias_of(tensor)) {
@@ -65,7 +67,8 @@ void dot_to_out(const char* op, const Tensor& self, bool conjugate_self, const T
   out.copy_(result);
 }
 
-// vdot conjugates self, which may be a conjugated view already.
+// Whether the kernel conjugates self's stored values in vdot. The values of a conjugated view are
+// not conjugated a second time.
 bool conjugates_self(const Tensor& self) { return self.is_complex() && !self.is_conj(); }
 
 Tensor dot_cuda(const Tensor& self, const Tensor& tensor) {
@@ -106,7 +109,7 @@ Tensor dot_fast_atomic_cuda(const Tensor& self, const Tensor& tensor) {
   check_dot_fast_atomic(self, tensor);
   at::globalContext().alertNotDeterministic(op);
   const c10::cuda::CUDAGuard guard(self.device());
-  // Half types are added in pairs: the result is the first of one.
+  // f16 and bf16 are added in aligned pairs, and the result is the first value of a pair.
   const bool half = self.element_size() == 2;
   const Tensor out =
       half ? unfilled({2}, self.options()).select(0, 0) : unfilled({}, self.options());

@@ -1,5 +1,5 @@
-// Derivatives of the dot products: reverse mode, forward mode, and what out= owes to autograd.
-// Backward formulas call differentiable operators, so higher derivatives follow.
+// Derivatives of the dot products in reverse and forward mode, and the autograd rules of out=.
+// Backward formulas call differentiable operators, so higher derivatives exist, too.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -12,7 +12,8 @@ namespace {
 
 using namespace autograd_names;
 
-// A gradient of the result, with a dimension of size 1 in the end, broadcasts to the operands.
+// Base of the backward nodes. The result's gradient gets a last dimension of size 1, so that it
+// broadcasts to the operands.
 struct ProductBackward : ProductNode {
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -29,7 +30,8 @@ struct ProductBackward : ProductNode {
   virtual Tensor for_other(const Tensor& grad, const Tensor& self) const = 0;
 };
 
-// d(x . y) = y' dx + x' dy, with ' the conjugate.
+// d(x . y) = y dx + x dy, so each operand's gradient is the result's times the conjugate of the
+// other operand.
 struct DotBackward : ProductBackward {
   std::string name() const override { return "GpuoptDotBackward"; }
 
@@ -50,7 +52,7 @@ struct DotFastAtomicBackward : DotBackward {
   std::string name() const override { return "GpuoptDotFastAtomicBackward"; }
 };
 
-// x' . y is not holomorphic in x: its gradient takes the conjugate of the result's.
+// conj(x) . y is not holomorphic in x, so x's gradient uses the conjugate of the result's gradient.
 struct VdotBackward : ProductBackward {
   std::string name() const override { return "GpuoptVdotBackward"; }
 
@@ -63,7 +65,7 @@ struct VdotBackward : ProductBackward {
   }
 };
 
-// The product rule, of those tangents that exist.
+// The product rule, for the tangents that exist.
 template <typename Op>
 Tensor product_tangent(const Op& op, const Tensor& self, const Tensor& other) {
   Tensor by_self, by_other;
@@ -73,7 +75,7 @@ Tensor product_tangent(const Op& op, const Tensor& self, const Tensor& other) {
   return by_other.defined() ? at::add(by_self, by_other) : by_self;
 }
 
-// Tangents are products by `tangent_op`.
+// Calls `op` and attaches its derivatives. `tangent_op` computes the products of the tangents.
 template <typename Node, typename Op>
 Tensor product_autograd(const Op& op, const Op& tangent_op, DispatchKeySet keys, const Tensor& self,
                         const Tensor& other) {

@@ -1,3 +1,4 @@
+// The launchers for f16 and bf16.
 #include "dot/dot_launch.cuh"
 #include "dot/dot_types.h"
 

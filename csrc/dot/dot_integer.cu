@@ -1,9 +1,10 @@
+// The launchers for integers.
 #include "dot/dot_launch.cuh"
 #include "dot/dot_types.h"
 
 namespace gpuopt::dot {
 
-// Sums wrap around, so integers of one width are alike, with a sign and without.
+// Sums wrap around, so signed and unsigned integers of one width give the same bits.
 cudaError_t dot_integer(const Problem& problem, const Plan& plan, Workspace& workspace,
                         cudaStream_t stream) {
   switch (size_of(problem.dtype)) {

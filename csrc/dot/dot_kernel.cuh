@@ -1,4 +1,4 @@
-// What the kernels of dot products share: their arguments, the sum over a block, and where it goes.
+// Shared by the kernels of dot products: arguments, the sum over a block, and where it is written.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,35 +11,37 @@
 
 namespace gpuopt::dot {
 
-// Blocks of a kernel that a SM must hold: fewer where sums need more than the registers
-// that kBlocks leave.
+// Blocks of a kernel that an SM must hold. Sums of 16 bytes need more registers than kBlocks
+// leaves, so fewer blocks are required.
 template <typename T>
 constexpr int kBlocksOf = sizeof(sum_t<T>) > 8 ? kBlocks / 2 : kBlocks;
 
 enum class Target : uint8_t {
-  kOut,        // the result, rounded to the operands' dtype
-  kWorkspace,  // one of the partial sums, for finish_kernel
-  kAtomic,     // added to the result, rounded to the operands' dtype
+  kOut,        // write the result, rounded to the operands' dtype
+  kWorkspace,  // write a partial sum for finish_kernel
+  kAtomic,     // add the sum, rounded to the operands' dtype, to the result
 };
 
-// Small: a launch's arguments are part of what a small dot product takes.
+// Arguments of line_kernel. They are few because copying them is part of the time of a small dot
+// product.
 struct LineArgs {
-  const void *self, *tensor;
-  void* to;
+  const void *self, *tensor;  // [vecs * kVecSize + tail]
+  void* to;                   // one result, or [gridDim.x] partial sums
   int64_t vecs;
   uint32_t tail;  // values after the last vector
   Target target;
   bool read_once, conjugate_self, conjugate_out;
 };
 
+// Arguments of the other kernels. Strides are in elements.
 struct Args {
-  const void *self, *tensor;
-  void* to;
-  int64_t self_stride, tensor_stride;  // kValues
+  const void *self, *tensor;           // [rows, size]
+  void* to;                            // [rows] results, or [rows, splits] partial sums
+  int64_t self_stride, tensor_stride;  // used on path kValues only
   int64_t self_row_stride, tensor_row_stride;
   int64_t rows, size;
   FastDiv splits;
-  uint32_t x, y;  // powers of two
+  uint32_t x, y;  // rows per block, threads per row; powers of two
   uint32_t rows_per_lane;
   Target target;
   bool rows_first, read_once, conjugate_self, conjugate_out;
@@ -50,7 +52,7 @@ __device__ __forceinline__ T result_of(sum_t<T> sum, bool conjugates) {
   return from_compute<T>(conjugate(sum, conjugates));
 }
 
-// By one thread for each row and split.
+// Writes or adds the sum of one split of one row. One thread per row and split calls this.
 template <typename T>
 __device__ __forceinline__ void emit(void* to, Target target, int64_t row, uint32_t split,
                                      uint32_t splits, sum_t<T> sum, bool conjugates) {
@@ -61,7 +63,8 @@ __device__ __forceinline__ void emit(void* to, Target target, int64_t row, uint3
   T* out = static_cast<T*>(to) + row;
   if constexpr (std::is_floating_point_v<T> || kIsHalf<T>) {
     if (target == Target::kAtomic) {
-      // Out starts a whole word: a half is added as its lower half (common/atomic.cuh).
+      // out is the first value of an aligned word. An f16 or bf16 is added as the lower half of
+      // that word (common/atomic.cuh).
       atomic_add(out, result_of<T>(sum, false), out, out + 2);
       return;
     }
@@ -69,7 +72,7 @@ __device__ __forceinline__ void emit(void* to, Target target, int64_t row, uint3
   *out = result_of<T>(sum, conjugates);
 }
 
-// The sum over the block in its first thread.
+// Sums over the block. Only the block's first thread gets the result.
 template <typename V>
 __device__ __forceinline__ V sum_block(V value) {
   __shared__ V sums[kWarp];
@@ -85,7 +88,7 @@ __device__ __forceinline__ V sum_block(V value) {
   return value;
 }
 
-// The second launch of a split dot product: a block for each row adds up its partial sums.
+// The second launch of split rows. Block r adds the partial sums of row r in a fixed order.
 template <typename T>
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(const sum_t<T>* sums, T* out, uint32_t splits, bool conjugates) {
@@ -100,7 +103,7 @@ __global__ void __launch_bounds__(kFinishThreads)
   if (threadIdx.x == 0) out[blockIdx.x] = result_of<T>(value, conjugates);
 }
 
-// Writes the word that a sum starts, for atomic additions to it.
+// Zeroes the word that holds the result, before blocks add to it atomically.
 template <typename T>
 __global__ void __launch_bounds__(1) zero_kernel(T* out) {
   launch_dependents();

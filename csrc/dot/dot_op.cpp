@@ -1,4 +1,4 @@
-// gpuopt::dot, vdot, dot_rows and dot_fast_atomic: schemas, CPU and Meta kernels.
+// The schemas, CPU kernels and Meta kernels of gpuopt::dot, vdot, dot_rows and dot_fast_atomic.
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -21,7 +21,7 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
-// ATen gives some products of conjugated operands as a conjugated view.
+// ATen returns some products of conjugated operands as a conjugated view, which is resolved here.
 Tensor dot_cpu(const Tensor& self, const Tensor& tensor) {
   check_dot(self, tensor);
   return at::dot(self, tensor).resolve_conj();
@@ -32,8 +32,8 @@ Tensor vdot_cpu(const Tensor& self, const Tensor& other) {
   return at::vdot(self, other).resolve_conj();
 }
 
-// As torch.vmap(torch.dot): each row a product of a row and a column. Autocast, which has let this
-// operator pass, would have matmul compute in a lower precision.
+// As torch.vmap(torch.dot): multiplies each row by a column with matmul. Autocast is switched off,
+// since it leaves dot_rows alone but would run matmul in a lower precision.
 Tensor dot_rows_cpu(const Tensor& self, const Tensor& tensor) {
   check_dot_rows(self, tensor);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -70,7 +70,7 @@ TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   m.impl("dot_fast_atomic", dot_fast_atomic_cpu);
 }
 
-// ---------------------------------------------------------------- Meta: shapes, maybe symbolic
+// ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
 Tensor dot_meta(const Tensor& self, const Tensor& tensor) {
   check_dot(self, tensor);
@@ -115,7 +115,7 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
 
 // ---------------------------------------------------------------- conjugated views
 
-// The kernels conjugate what they read: no copy is made of a conjugated view.
+// The kernels conjugate values as they read them, so a conjugated view is not copied first.
 TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) {
   m.impl("dot", torch::CppFunction::makeFallthrough());
   m.impl("dot.out", torch::CppFunction::makeFallthrough());

@@ -1,5 +1,5 @@
-// The dot products from C++: handles that call through the dispatcher, so autograd, vmap, autocast
-// and tracing all see them.
+// Handles that call the dot products through the dispatcher, so that autograd, vmap, autocast and
+// tracing see the calls.
 #pragma once
 
 #include "binding/op_handle.h"

@@ -1,5 +1,5 @@
-// Sizes, strides, dtypes and alignment -> how dot products are split into blocks, threads and parts
-// of rows. Plain host C++: tests run it without a GPU.
+// Plans dot products: from sizes, strides, dtypes and alignment to a path, blocks, threads and
+// splits of rows. This is plain host C++, so tests run it without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -12,50 +12,56 @@
 
 namespace gpuopt::dot {
 
-// Rows of values; strides are in elements, and may be 0.
+// Rows of values. Strides are in elements and may be 0.
 struct Operand {
   const void* data = nullptr;
   int64_t stride = 1;
   int64_t row_stride = 0;
-  bool conjugate = false;  // of complex dtypes
+  bool conjugate = false;  // use the conjugate of the values (complex dtypes only)
 };
 
 struct Problem {
   Operand self, tensor;
-  void* out = nullptr;  // one value a row, one after another
+  void* out = nullptr;  // [rows], contiguous
   DType dtype = DType::kFloat32;
-  int64_t rows = 1;  // positive
-  int64_t size = 1;  // of a row, positive
+  int64_t rows = 1;  // at least 1
+  int64_t size = 1;  // values per row, at least 1
 };
 
 enum class Path : uint8_t {
-  kLine,  // one row, both operands aligned: a block, or many
-  // Contiguous rows: vectors where self's aligned vectors are. Those of tensor may lie across two.
+  // One row, both operands aligned. One block reads it, or many blocks.
+  kLine,
+  // Contiguous rows at any address. Vectors follow self's alignment. If tensor is aligned
+  // differently, each of its vectors is put together from two aligned ones.
   kRows,
-  kShortRows,  // aligned rows of few vectors: several rows a thread
-  // Other short rows, one after another in memory: copied to shared memory as one piece.
+  // Aligned rows of at most Tuning::short_row_vecs vectors. Each thread reads several rows.
+  kShortRows,
+  // Other short rows without gaps between them. A block copies its rows to shared memory as one
+  // piece.
   kTile,
-  kValues,  // any strides, value by value
+  // Any strides, value by value.
+  kValues,
 };
 
 struct Plan {
   Path path = Path::kLine;
-  bool shifted = false;     // kRows: a vector of self meets parts of two of tensor
-  bool read_once = false;   // data makes way in the caches first
-  bool rows_first = false;  // kValues: neighbouring lanes take neighbouring rows
-  // conj(a) conj(b) is conj(a b), and a conj(b) is conj(conj(a) b).
+  bool shifted = false;     // kRows: self and tensor are aligned differently
+  bool read_once = false;   // loads are streaming: their data leaves the caches first
+  bool rows_first = false;  // kValues: neighbouring threads read neighbouring rows
+  // Two flags are enough: conj(a) conj(b) = conj(a b), and a conj(b) = conj(conj(a) b).
   bool conjugate_self = false;
   bool conjugate_out = false;
 
-  // A block is x * y threads: y lanes along a row, x rows.
+  // A block has x * y threads: y along each of x rows.
   int x = 1, y = 1;
   int threads() const { return x * y; }
-  int unroll = 1;         // kLine: vectors of each operand that a lane has in flight
-  int rows_per_lane = 1;  // kShortRows, kTile
+  int unroll = 1;         // kLine: vectors of each operand that a thread has in flight
+  int rows_per_lane = 1;  // kShortRows, kTile: rows that a thread reads
   size_t shared_bytes = 0;
-  int64_t tiles = 1;  // of x * rows_per_lane rows
-  // The units (vectors or values) of a row are dealt to `splits` blocks, group by group of what a
-  // block has in flight. Their sums meet in a workspace that a second launch reads.
+  int64_t tiles = 1;  // blocks that cover the rows; each has x * rows_per_lane rows
+  // The units (vectors or values) of a row are dealt to `splits` blocks in groups. A group is as
+  // many units as a block has in flight. Blocks write partial sums to a workspace, and a second
+  // launch adds them.
   int splits = 1;
   int64_t blocks() const { return tiles * splits; }
 };
@@ -70,14 +76,15 @@ inline bool starts_aligned(const Problem& problem) {
   return misalignment(problem.self) == 0 && misalignment(problem.tensor) == 0;
 }
 
-// Lanes along a row for a lane to have `unroll` units, and rows to fill the block.
+// Chooses y so that a thread has about `unroll` units of a row, and x so that rows fill the block.
+// At least `least` threads read a row, unless it has fewer units.
 inline void shape_block(Plan& plan, const Problem& problem, int64_t units, int unroll,
                         int64_t least) {
   const int64_t wanted = std::max(pow2_ceil(ceil_div<int64_t>(units, unroll)),
                                   std::min<int64_t>(pow2_ceil(units), least));
   plan.y = static_cast<int>(std::min<int64_t>(wanted, kThreads));
   plan.x = static_cast<int>(std::min<int64_t>(kThreads / plan.y, pow2_ceil(problem.rows)));
-  // Whole warps.
+  // A block has at least one whole warp.
   if (plan.x * plan.y < 32) plan.x = 32 / plan.y;
   plan.tiles = ceil_div<int64_t>(problem.rows, plan.x);
 }
@@ -97,7 +104,7 @@ inline void plan_line(Plan& plan, const Device& device, const Tuning& tuning, in
         std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(vecs, kVecUnroll)), 32, 2 * kThreads));
     return;
   }
-  // A vector a lane, as long as the device holds all of them.
+  // One vector per thread, as long as the device holds a thread for every vector at once.
   if (vecs <= int64_t{device.sms} * kBlocks * kThreads) plan.unroll = 1;
   plan.y = kThreads;
   const int64_t blocks = int64_t{device.sms} * tuning.line_blocks;
@@ -125,13 +132,13 @@ inline void plan_short_rows(Plan& plan, const Problem& problem, int64_t vecs) {
 
 inline void plan_tile(Plan& plan, const Problem& problem, const Tuning& tuning, int values) {
   plan.path = Path::kTile;
-  // At most 32 values a lane, and no more shared memory than a launch has without asking.
+  // At most 32 values per thread, and at most the 48 KB of shared memory of any launch.
   constexpr int64_t kShared = 48 << 10;
   const int64_t row_bytes = 2 * problem.size * static_cast<int64_t>(size_of(problem.dtype));
   plan.y = static_cast<int>(pow2_ceil(
       std::max(ceil_div<int64_t>(problem.size, 32), ceil_div(kThreads * row_bytes, kShared))));
   plan.x = kThreads / plan.y;
-  // At least so many rows that every tile begins at a whole vector.
+  // Enough rows per tile that every tile begins at an aligned vector.
   const int64_t least = std::max(1, values / plan.x);
   plan.rows_per_lane = static_cast<int>(
       std::clamp<int64_t>(tuning.tile_bytes / (plan.x * row_bytes) / least, 1, 16) * least);
@@ -145,7 +152,8 @@ inline void plan_values(Plan& plan, const Problem& problem, const Device& device
   plan.path = Path::kValues;
   const auto item = static_cast<int64_t>(size_of(problem.dtype));
   const int unroll = item >= 8 ? kWideUnroll : kValueUnroll;
-  // A sector of memory is 32 bytes: what neighbouring lanes read, one way and the other.
+  // The memory traffic of one more thread that reads a and b elements away from its neighbour: at
+  // most a sector of 32 bytes per operand.
   const auto cost = [item](int64_t a, int64_t b) {
     return std::min<int64_t>(a * item, 32) + std::min<int64_t>(b * item, 32);
   };
@@ -156,8 +164,8 @@ inline void plan_values(Plan& plan, const Problem& problem, const Device& device
     plan.y = static_cast<int>(
         std::min<int64_t>(kThreads / plan.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll))));
     plan.x = std::max(plan.x, 32 / plan.y);
-    // A SM holds no more than 32 blocks: of one warp each they would be half of what it
-    // has room for. (Not measured.)
+    // An SM holds at most 32 blocks. Blocks of one warp would fill only half of its 64 warps, so
+    // blocks grow while there are enough rows. (Not measured.)
     while (2 * plan.x * plan.y <= kThreads &&
            ceil_div<int64_t>(problem.rows, 2 * plan.x) >= int64_t{32} * device.sms) {
       plan.x *= 2;
@@ -208,7 +216,7 @@ inline Plan make_plan(const Problem& problem, const Device& device, const Tuning
   return plan;
 }
 
-// Half of the rows each.
+// Splits a problem into two halves of the rows.
 inline void halve(const Problem& problem, Problem& first, Problem& second) {
   first = second = problem;
   first.rows = problem.rows / 2;

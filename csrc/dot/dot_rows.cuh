@@ -1,4 +1,4 @@
-// Kernels for many short contiguous rows.
+// Kernels for many short, contiguous rows.
 #pragma once
 
 #include "common/async.cuh"
@@ -8,8 +8,9 @@ namespace gpuopt::dot {
 
 extern __shared__ uint4 shared[];
 
-// Aligned rows of few vectors, a vector a lane: y lanes take kVecUnroll rows, which lie x apart so
-// that a block reads a run of rows at a time.
+// Path kShortRows: aligned rows of at most y vectors. A group of y threads reads kVecUnroll rows,
+// one vector per thread and row. The rows of a group lie x apart, so that a block reads x
+// neighbouring rows at a time.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     short_rows_kernel(const __grid_constant__ Args args) {
@@ -43,8 +44,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Short rows one after another in memory that aren't whole vectors: a block copies its rows of both
-// operands to shared memory, each as one piece, and y lanes a row sum there.
+// Path kTile: short rows that aren't whole vectors, without gaps between them. A block copies its
+// rows of each operand to shared memory as one piece. There, y threads sum each row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     tile_kernel(const __grid_constant__ Args args) {
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   wait_for_copies();
   __syncthreads();
 
+  // Multiply and sum the rows.
   const uint32_t lane = threadIdx.x & (args.y - 1);
   for (uint32_t r = 0; r < args.rows_per_lane; ++r) {
     const uint32_t row = threadIdx.x / args.y + r * args.x;

@@ -1,4 +1,4 @@
-// The arithmetic of dot products: what values are summed in, and in which order.
+// The arithmetic of dot products: the type of sums and the order of additions.
 #pragma once
 
 #include "common/index.h"
@@ -8,8 +8,9 @@
 
 namespace gpuopt::dot {
 
-// What values of T are multiplied and summed in: f32 for the half types, whose products it holds
-// exactly. Narrow integers wrap around, so that the high bits of their sums don't matter.
+// The type in which values of T are multiplied and summed: f32 for f16 and bf16, whose products it
+// holds exactly (of bf16, within the range of its exponent). Narrow integers wrap around, so the
+// high bits of their sums don't matter.
 template <typename T>
 using sum_t = compute_t<T>;
 
@@ -26,7 +27,7 @@ __device__ __forceinline__ V conjugate(V value, bool conjugates) {
   return value;
 }
 
-// In pairs: N values are added in log2(N) steps, and rounding errors grow no faster.
+// Adds N values in pairs, in log2(N) steps. The rounding error grows no faster than that.
 template <int N, typename V>
 __device__ __forceinline__ V sum_in_pairs(V (&values)[N]) {
 #pragma unroll
@@ -37,7 +38,7 @@ __device__ __forceinline__ V sum_in_pairs(V (&values)[N]) {
   return values[0];
 }
 
-// The dot product of two vectors.
+// The dot product of two 16-byte vectors.
 template <typename T>
 __device__ __forceinline__ sum_t<T> dot_of(const uint4& self, const uint4& tensor,
                                            bool conjugates) {
@@ -58,7 +59,8 @@ __device__ __forceinline__ sum_t<T> dot_of(const uint4& self, const uint4& tenso
   }
 }
 
-// The sum over `lanes` neighbours in a warp, a power of two; all of them have it.
+// Sums over groups of `lanes` neighbouring threads of a warp. `lanes` is a power of two. All
+// threads of a group get the result.
 template <typename V>
 __device__ __forceinline__ V sum_lanes(V value, uint32_t lanes) {
   for (uint32_t mask = 1; mask < lanes; mask *= 2) {

@@ -18,8 +18,8 @@ using at::Tensor;
 using c10::SymInt;
 using Operand = VmapLevel::Operand;
 
-// As torch.dot and vdot under autocast: on CUDA, and not on the CPU, operands of two dtypes meet in
-// the wider one.
+// Casts the operands to the wider of their dtypes. torch.dot and torch.vdot do so under autocast on
+// CUDA, but not on the CPU.
 std::pair<Tensor, Tensor> promoted(const Tensor& self, const Tensor& other) {
   constexpr auto device = c10::DeviceType::CUDA;
   const auto dtype = at::autocast::promote_type(
@@ -30,13 +30,13 @@ std::pair<Tensor, Tensor> promoted(const Tensor& self, const Tensor& other) {
 
 // ---------------------------------------------------------------- vmap
 
-// vmap comes before autocast, whose casts it makes before operands are checked.
+// vmap's rules run before autocast's. They cast the operands here, before they check the dtypes.
 std::pair<Tensor, Tensor> cast_under_autocast(const Tensor& self, const Tensor& other) {
   const bool casts = self.is_cuda() && at::autocast::is_autocast_enabled(c10::DeviceType::CUDA);
   return casts ? promoted(self, other) : std::pair(self, other);
 }
 
-// How many examples there are, or none where only another level maps over the operands.
+// The number of examples, or nothing if only another level maps over the operands.
 std::optional<SymInt> examples_of(const Operand& self, const Operand& other) {
   for (const Operand* operand : {&self, &other}) {
     if (operand->batch_dim.has_value()) return operand->value.sym_size(*operand->batch_dim);
@@ -44,7 +44,7 @@ std::optional<SymInt> examples_of(const Operand& self, const Operand& other) {
   return std::nullopt;
 }
 
-// With the batch dimension in front. An operand that all examples share is repeated, without a
+// Moves the batch dimension to the front. An operand that all examples share is expanded, without a
 // copy.
 Tensor batched(const Operand& operand, const SymInt& examples) {
   if (operand.batch_dim.has_value()) return operand.value.movedim(*operand.batch_dim, 0);
@@ -53,7 +53,7 @@ Tensor batched(const Operand& operand, const SymInt& examples) {
   return operand.value.unsqueeze(0).expand_symint(sizes);
 }
 
-// Vectors: the examples are the rows of one call.
+// The batching rule of operators on vectors: all examples are the rows of one call of dot_rows.
 template <typename Op>
 Tensor vector_vmap(const Op& op, bool conjugate_self, const Tensor& self, const Tensor& other) {
   const VmapLevel level;
@@ -84,7 +84,7 @@ Tensor dot_fast_atomic_vmap(const Tensor& given_self, const Tensor& given_tensor
   return vector_vmap(ops::dot_fast_atomic(), /*conjugate_self=*/false, self, tensor);
 }
 
-// The rows of all examples, in succession.
+// The batching rule of dot_rows: the rows of all examples are the rows of one call.
 Tensor dot_rows_vmap(const Tensor& given_self, const Tensor& given_tensor) {
   const auto [self, tensor] = cast_under_autocast(given_self, given_tensor);
   check_dot_rows(self, tensor);

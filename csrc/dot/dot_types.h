@@ -1,4 +1,4 @@
-// The launchers of element types that are compiled in files of their own.
+// Launchers that are compiled in files of their own, by element type.
 #pragma once
 
 #include "dot/dot.h"

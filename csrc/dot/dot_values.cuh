@@ -1,4 +1,4 @@
-// The kernel for vectors of any strides, read value by value.
+// The kernel for operands with any strides, which are read value by value.
 #pragma once
 
 #include "dot/dot_kernel.cuh"
@@ -8,7 +8,8 @@ namespace gpuopt::dot {
 template <typename T>
 constexpr int kUnrollOf = sizeof(T) >= 8 ? kWideUnroll : kValueUnroll;
 
-// x rows, y lanes along each. Whichever lie closer in memory are neighbouring threads.
+// Path kValues. A block has x rows and y threads along each. Neighbouring threads read the same row
+// or, with rows_first, neighbouring rows: whichever lie closer in memory.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     values_kernel(const __grid_constant__ Args args) {
@@ -64,7 +65,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     }
   }
 
-  // Rows' lanes in one warp meet by shuffles; others in shared memory, in a fixed order.
+  // Sum the threads of a row: by shuffles if they are neighbours within a warp, else in shared
+  // memory in a fixed order.
   if (!args.rows_first && args.y <= kWarp) {
     value = sum_lanes(value, args.y);
   } else if (args.y > 1) {

@@ -1,13 +1,13 @@
-// Kernels for contiguous vectors, which are read in 16-byte vectors.
+// Kernels for contiguous rows, which are read in 16-byte vectors.
 #pragma once
 
 #include "dot/dot_kernel.cuh"
 
 namespace gpuopt::dot {
 
-// Adds the dot products of vectors first + u * step for u < kUnroll, as far as there are vectors.
-// All loads are under way before the first is used: load(vector, valid) gives a vector of each
-// operand.
+// Sums the dot products of vectors first + u * step for u < kUnroll. Indices from `vecs` on are
+// left out. load(vec, valid) returns vector `vec` of both operands. All loads are in flight before
+// the first vector is used.
 template <typename T, int kUnroll, typename Load>
 __device__ __forceinline__ sum_t<T> dot_of_group(int64_t first, uint32_t step, int64_t vecs,
                                                  bool conjugates, Load load) {
@@ -31,12 +31,13 @@ struct AlignedVecs {
   __device__ const uint4& tensor() const { return b; }
 };
 
-// Sums of 16 bytes need more registers than 1024 threads have, and are not added atomically.
+// Threads of a block of line_kernel, at most. Sums of 16 bytes need more registers than 1024
+// threads leave. They are never added atomically, which alone uses 1024 threads.
 template <typename T>
 constexpr int kMostThreadsOf = sizeof(sum_t<T>) > 8 ? kMostThreads / 2 : kMostThreads;
 
-// One row, aligned in both operands. Apart from rows_kernel because small dot products are mostly
-// launch and prologue.
+// Path kLine: one row, aligned in both operands. This kernel is separate from rows_kernel because
+// small dot products are mostly launch and prologue.
 template <typename T, int kUnroll>
 __global__ void __launch_bounds__(kMostThreadsOf<T>)
     line_kernel(const __grid_constant__ LineArgs args) {
@@ -46,7 +47,8 @@ __global__ void __launch_bounds__(kMostThreadsOf<T>)
   const auto* self = static_cast<const uint4*>(args.self);
   const auto* tensor = static_cast<const uint4*>(args.tensor);
 
-  // The values after the last vector are on their way with the first vectors.
+  // Load the values after the last vector, so that they are in flight together with the first
+  // vectors.
   const bool has_tail = threadIdx.x < args.tail && blockIdx.x + 1 == gridDim.x;
   T tail_self = {}, tail_tensor = {};
   if (has_tail) {
@@ -55,8 +57,9 @@ __global__ void __launch_bounds__(kMostThreadsOf<T>)
   }
 
   V value = {};
-  // A warp's vectors lie one after another, so that offsets between them are constants: 2^12 values
-  // in f32 take 1.4 us, and 1.8 where vectors of a lane are a grid apart (H200).
+  // A warp reads kUnroll * 32 neighbouring vectors, so the offsets between a thread's vectors are
+  // constants. 2^12 values in f32 take 1.4 us, and 1.8 us if a thread's vectors lie a grid apart
+  // (H200).
   const uint32_t group = blockDim.x * kUnroll;
   const uint32_t position = threadIdx.x / kWarp * (kWarp * kUnroll) + threadIdx.x % kWarp;
   for (int64_t first = int64_t{blockIdx.x} * group + position; first < args.vecs;
@@ -90,9 +93,9 @@ struct ShiftedVecs {
   }
 };
 
-// Contiguous rows that begin at any address, y lanes each, x rows a block. Vectors are self's
-// aligned ones. With kShifted, tensor's values beside them lie in two aligned vectors; otherwise in
-// one.
+// Path kRows: contiguous rows that begin at any address. A block has x rows and y threads along
+// each. Vectors follow self's alignment. With kShifted, the matching values of tensor lie in two
+// aligned vectors, otherwise in one.
 template <typename T, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
     rows_kernel(const __grid_constant__ Args args) {
@@ -118,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
     const auto* vecs_of_tensor =
         reinterpret_cast<const uint4*>(position & ~uintptr_t{kAccessBytes - 1});
     const auto shift = static_cast<uint32_t>(position & (kAccessBytes - 1));
-    // The second of tensor's vectors must not reach past its end.
+    // The second of tensor's two vectors must not reach past the end of the row.
     int64_t vecs = after / N;
     if (kShifted && shift != 0) vecs = (after + shift / sizeof(T)) / N - 1;
     vecs = vecs < 0 ? 0 : vecs;
@@ -148,6 +151,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOf<T> - 1)
     }
   }
 
+  // Sum the threads of a row: within warps by shuffles, then in shared memory.
   if (args.y <= kWarp) {
     value = sum_lanes(value, args.y);
   } else {

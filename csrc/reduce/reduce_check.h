@@ -30,7 +30,7 @@ struct BasicReduction {
 using Reduction = BasicReduction<int64_t>;
 using SymReduction = BasicReduction<c10::SymInt>;
 
-// Turns `dim` into a mask. A missing or empty `dim` means all dimensions.
+// Makes a mask of `dim`. A missing or empty `dim` means all dimensions.
 inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t rank) {
   TORCH_CHECK(rank <= kMaxRank, op, ": self has too many dimensions: expected at most ", kMaxRank,
               ", got ", rank);

@@ -128,8 +128,8 @@ Tensor make_result(const Tensor& self, const Reduction& reduction) {
   return unfilled(reduction.shape, self.options().dtype(reduction.dtype));
 }
 
-// Calls into(out). If out shares memory with self, calls into(temporary) and copies the temporary
-// to out, so that self is read first.
+// Calls into(out). If out may overlap self, calls into(temporary) instead and copies the temporary
+// to out after self has been read.
 template <typename Into>
 Tensor& write(const Tensor& self, const Reduction& reduction, Tensor& out, Into&& into) {
   const bool apart =

@@ -145,7 +145,7 @@ __device__ __forceinline__ void store(const Op& op, const Args& args, uint32_t o
   });
 }
 
-// The workspace slot for the partial result that a split computes of an output.
+// The workspace slot of one split's partial result for an output.
 template <typename V>
 __device__ __forceinline__ V* slot_of(const Args& args, uint32_t output, uint32_t split) {
   return static_cast<V*>(args.workspace) + int64_t{args.first_slot + split} * args.outputs + output;
@@ -317,10 +317,9 @@ __device__ __forceinline__ void load_units(const Op& op, const Args& args,
   }
 }
 
-// Walks the units that a split reads of an output whose units lie in one row (outer_units == 1).
-// The units begin at `base` and lie args.inner_stride values apart. A group is kUnroll * lanes
-// units. Groups are dealt to the splits in turn, so that blocks that run at the same time read
-// neighbouring memory.
+// Walks one split's units of an output. The output's units lie in one row (outer_units == 1), begin
+// at `base` and are args.inner_stride values apart. Groups of kUnroll * lanes units are dealt to
+// the splits in turn, so that blocks that run at the same time read neighbouring memory.
 template <typename In, typename Mid, int kValues, int kUnroll, Read kRead, typename Op,
           typename Consume>
 __device__ __forceinline__ void walk_row(const Op& op, const Args& args, int64_t base,

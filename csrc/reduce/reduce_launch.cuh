@@ -1,4 +1,4 @@
-// Turns a Plan into launches, for any reducer: run() is the entry point.
+// Launches what a Plan describes, for any reducer: run() is the entry point.
 #pragma once
 
 #include <cuda_runtime_api.h>

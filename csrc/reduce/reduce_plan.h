@@ -233,7 +233,7 @@ inline void plan_rows_in_vecs(Plan& plan, int values) {
 
 inline void plan_tile(Plan& plan, const Tuning& tuning, int64_t row_bytes, int values) {
   plan.path = Path::kTile;
-  // At most 32 values per thread, and no more shared memory than a launch has without an attribute.
+  // At most 32 values per thread, and at most the 48 KB of shared memory of any launch.
   constexpr int64_t kShared = 48 << 10;
   plan.y = static_cast<int>(pow2_ceil(std::max(ceil_div<int64_t>(plan.reduced[0].size, 32),
                                                ceil_div(kThreads * row_bytes, kShared))));
@@ -390,8 +390,8 @@ inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
 }
 
 // Splits a problem into two halves along its largest kept or reduced dimension. If there are too
-// many dimensions of that kind, the smallest is halved, since it shrinks to size 1 after the fewest
-// launches. Halves along a reduced dimension have the outputs of the whole problem, in its order.
+// many dimensions of that kind, the smallest is halved, since it shrinks to size 1 in the fewest
+// halvings. Halves along a reduced dimension have the outputs of the whole problem, in its order.
 inline void halve(const Problem& problem, bool reduced, Problem& first, Problem& second) {
   const detail::Merged merged = detail::merge_dims(problem);
   const bool smallest = detail::count_of(merged, reduced) > kMaxKernelDims;
