@@ -52,8 +52,7 @@ template <typename T, int R>
 __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
                                               uint32_t first_outer, uint32_t split) {
   using S = Sum<T>;
-  for (uint32_t bits = args.copy_bits; bits > kMaxBitsOfOneThread;
-       --bits) {  // halved by all threads
+  for (uint32_t bits = args.copy_bits; bits > kMaxBitsOfOneThread; --bits) {  // halve the copies
     const uint32_t half = 1u << (bits - 1);
     for (uint32_t i = threadIdx.x; i < args.bins * R << (bits - 1); i += kBinThreads) {
       S* sum = &bins[(i >> (bits - 1) << args.copy_bits) + (i & (half - 1))];
