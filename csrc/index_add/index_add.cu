@@ -1,4 +1,4 @@
-// gpuopt::index_add: chooses the path, then plans and launches each part that one launch takes.
+// gpuopt::index_add: chooses the path of the problem, then plans and launches each of its parts.
 #include "index_add/index_add.h"
 #include "index_add/index_add_launch.cuh"
 #include "index_add/index_add_slices.h"
@@ -11,7 +11,7 @@ cudaError_t launch_plan(const Plan& plan, const Addition& addition) {
   return dispatch_storage(addition.problem.dtype, [&](auto value) {
     using T = decltype(value);
     if constexpr (kCategory<T> == Category::kComplex) {
-      return cudaErrorInvalidValue;  // problems have two real parts instead
+      return cudaErrorInvalidValue;  // complex numbers are two real parts
     } else {
       return std::visit([&](const auto& one) { return launch<T>(one, addition); }, plan);
     }

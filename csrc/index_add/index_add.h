@@ -10,8 +10,8 @@
 
 namespace gpuopt::index_add {
 
-// self[.., index[entry], ..] += alpha * source[.., entry, ..]; an index out of range is asserted
-// against on the device, before anything is added for it.
+// self[.., index[entry], ..] += alpha * source[.., entry, ..]. An index out of range fails a
+// device-side assertion before anything is added for it.
 GPUOPT_EXPORT cudaError_t add(const Problem& problem, const Device& device, Workspace& workspace,
                               cudaStream_t stream);
 

@@ -1,8 +1,26 @@
-// The same where many entries may name one bin, whose additions would queue up at its address. A
-// block finds in shared memory the bins that several rows of its tile name; a warp sums the rows of
-// each and adds the sum once: aggregated atomics (A. Adinets, "CUDA Pro Tip: Optimized Filtering
-// with Warp-Aggregated Atomics", 2014), of a block's rows. Where no bin is named so often, each row
-// is added as it came.
+// Atomic additions by tiles of rows. If many entries name one bin, their additions queue up at its
+// address. So a block looks in shared memory for bins that several rows of its tile name. A warp
+// sums the rows of each such bin and adds the sum once: aggregated atomics (A. Adinets, "CUDA Pro
+// Tip: Optimized Filtering with Warp-Aggregated Atomics", 2014) over the rows of a block. If no bin
+// is named that often, each row is added by itself.
+//
+// Times in us on an H200 (torch 2.11, 2026-11-23, rows marked * 2026-11-24). "other": sorted or
+// with frequent bins apart. "plain": one vector reduction per vector and nothing else. f32 rows of
+// more than 128 bytes were measured with blocks of kAtomicThreads threads.
+//                                         uniform                 Zipf 1.1
+//                                         tiles   other   plain   tiles   other   plain
+//   (131072,64) += (2^20,64) f16 *         78.0    98.8    77.4    92.7   146.5     422
+//   (65536,64) += (2^18,64) bf16 *         27.4       -    26.8    37.0       -     111
+//   (65536,1024) += (16384,1024) bf16 *    34.2       -    33.8    28.7       -    42.7
+//   (65536,32) += (2^19,32) bf16           31.5    32.3    25.3    36.4   131.4   167.3
+//   (65536,64) += (2^18,64) f32            44.9    61.8    43.7    63.5    84.2   242.2
+//   (65536,16) += (2^20,16) f32            45.7    49.0    43.1    53.4    73.4   312.5
+//   (65536,16) += (65536,16) f32            5.4     6.9     3.0     5.9    31.7    28.8
+//   (50257,64) += (16384,64) f32            5.1     6.4     2.9     5.0    56.2    17.9
+//   (65536,128) += (65536,128) f32         31.5    45.2    30.4    32.5    62.1    85.9
+//   (65536,256) += (131072,256) bf16       53.5    64.0    50.2    56.5   105.7   184.9
+//   (50257,1024) += (16384,1024) bf16      36.2    33.9    33.4    33.1    46.7    47.9
+//   (262144,64) += (2^20,64) bf16          99.1   104.8    94.4    97.1   147.6   417.4
 #pragma once
 
 #include "common/warp.cuh"
@@ -10,7 +28,7 @@
 
 namespace gpuopt::index_add {
 
-// Rows of a tile, of a thread, in a block of so many.
+// Rows of a tile whose bins a thread loads, in a block of kThreads threads.
 template <int kThreads>
 constexpr int kThreadRows =
     kThreads == kFewRowsThreads ? 1 : kAtomicUnroll / static_cast<int>(kMinTileUnits);
@@ -18,29 +36,29 @@ constexpr int kThreadRows =
 struct TileArgs {
   uint32_t rows = 0;  // of a full tile
   uint32_t slot_bits = 0;
-  uint32_t row_units = 0;  // of the whole row, of which a tile has args.units
-  FastDiv columns;         // tiles side by side
-  FastDiv per_outer;       // stretches of rows of an outer index
+  uint32_t row_units = 0;  // of a whole row; a tile has args.units of them
+  FastDiv columns;         // tiles that make up a row
+  FastDiv per_outer;       // tiles below each other, per outer index
 };
 
-// Rows of a tile that are summed: list[first, first + count), all of `bin`.
+// Rows of one bin that are summed: list[first] to list[first + count - 1].
 struct TileSegment {
   uint32_t bin;
   uint16_t first, count;
 };
 
-// What a block has in shared memory, tile_shared_bytes() in all.
+// The tables of a block in shared memory: tile_shared_bytes() bytes.
 struct TileTables {
   static constexpr uint32_t kNoBin = ~0u;
   static constexpr uint16_t kAlone = 0xffff;
   uint32_t slots, slot_bits;
-  uint32_t* slot_bins;    // [slots]; later where the bin's rows begin in the list
-  uint32_t* slot_counts;  // [slots]
-  uint32_t* bins;         // [rows]
+  uint32_t* slot_bins;    // [slots]: bin; later where its rows begin in the list
+  uint32_t* slot_counts;  // [slots]: rows of the bin
+  uint32_t* bins;         // [rows]: bin of the row
   TileSegment* segments;  // [rows / kAggregateFrom]
-  uint16_t* row_slots;    // [rows]; later kAlone, or not
-  uint16_t* row_ranks;    // [rows] among those of the same bin
-  uint16_t* list;         // [rows]: rows, those of a bin side by side
+  uint16_t* row_slots;    // [rows]: slot of the bin; later kAlone if the row is added by itself
+  uint16_t* row_ranks;    // [rows]: rank among the rows of the same bin
+  uint16_t* list;         // [rows]: rows, with the rows of a bin side by side
 
   __device__ TileTables(void* memory, const TileArgs& tile) {
     slots = 1u << tile.slot_bits;
@@ -61,7 +79,8 @@ struct TileTables {
     }
   }
 
-  // Open addressing; at least half of the slots stay free.
+  // Returns the slot of `bin`, and claims a free one if it has none. Open addressing: at least half
+  // of the slots stay free.
   __device__ __forceinline__ uint32_t claim(uint32_t bin) {
     for (uint32_t slot = bin * 2654435761u >> (32 - slot_bits);; slot = (slot + 1) % slots) {
       const uint32_t before = atomicCAS(&slot_bins[slot], kNoBin, bin);
@@ -69,7 +88,7 @@ struct TileTables {
     }
   }
 
-  // Sets `repeated` if some bin has enough rows that they are summed.
+  // Counts the rows of each bin. Sets `repeated` if a bin has kAggregateFrom rows or more.
   template <int kThreads>
   __device__ __forceinline__ void count(uint32_t rows, bool* repeated) {
 #pragma unroll
@@ -84,7 +103,8 @@ struct TileTables {
     }
   }
 
-  // Lists the rows of such bins. The block calls it together, and returns after all have.
+  // Lists the rows of bins with kAggregateFrom rows or more. All threads of the block call it, and
+  // it ends with a barrier.
   __device__ __forceinline__ void list_segments(uint32_t rows, uint32_t* num_listed,
                                                 uint32_t* num_segments) {
     for (uint32_t row = threadIdx.x; row < rows; row += blockDim.x) {
@@ -108,8 +128,11 @@ struct TileTables {
   }
 };
 
-// blockIdx: tiles side by side, then stretches of rows, then outer indices. A tile has no more
-// units than kAtomicThreads threads have kAtomicUnroll of; fewer threads take them in batches.
+// blockIdx numbers the tiles of a row, then the tiles below, then outer indices. A tile has at most
+// kAtomicThreads * kAtomicUnroll units. A block of fewer threads loads them in several batches.
+// Slower or no faster, in us on an H200: five blocks per SM, which spill (85 against 80,
+// (131072,64) += (2^20,64) in f16); one or two vectors per thread (Zipf 1.1: 206 and 165 against
+// 110). Keeping rows in shared memory is as fast as reading them again.
 template <typename T, int V, int kThreads>
 __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
                                            kThreads) void add_aggregated(const AtomicArgs args,
@@ -185,7 +208,8 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
   }
   if (!repeated) return;
 
-  // A warp sums a segment: groups of lanes take its rows in turn, which the cache still has.
+  // A warp sums a segment. Its groups of lanes take rows in turn, and read them again from the
+  // cache.
   uint32_t lanes = 1;
   while (lanes < args.units.divisor) lanes *= 2;
   const uint32_t lane = threadIdx.x % kWarp, unit = lane % lanes;

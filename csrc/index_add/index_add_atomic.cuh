@@ -1,5 +1,5 @@
-// Every value of source is added to self in memory: one launch, no scratch memory, sums in any
-// order.
+// Adds every value of source to self by atomic operations: one launch, no scratch memory, sums in
+// any order.
 #pragma once
 
 #include "common/atomic.cuh"
@@ -11,20 +11,20 @@ struct AtomicArgs {
   void* self = nullptr;
   const void* source = nullptr;
   Index index;
-  uint64_t first_byte = 0, end_byte = 0;  // of self's elements
+  uint64_t first_byte = 0, end_byte = 0;  // the addresses of self's elements
   int64_t bin_stride = 0;
   int64_t entry_stride = 0;
   int64_t self_inner_stride = 0;
   int64_t source_inner_stride = 0;
   uint32_t entries = 0;
-  FastDiv units;  // of a row
+  FastDiv units;  // units per row
   OuterDims outer;
   uint64_t total_units = 0;
   ScalarValue alpha;
 };
 
-// Units are numbered (outer, entry, unit of the row). A block has neighbouring ones, from `first`
-// on, so that it divides 64-bit numbers but once, and small ones not at all.
+// Units are numbered in the order (outer, entry, unit of the row). A block has neighbouring units,
+// from `first` on. So it divides a 64-bit number only once, and small numbers not at all.
 struct UnitOrigin {
   uint32_t unit, entry, outer;
 
@@ -43,17 +43,18 @@ struct UnitOrigin {
   }
 };
 
-// A thread's N units: what is added, and where. Units are `step` apart.
+// The N units of a thread, `step` apart: their values, bins and addresses.
 template <typename T, int V, int N>
 struct Addends {
-  int count;  // that there are
+  int count;  // units that exist
   RawVec<T, V> vecs[N];
   int64_t bins[N];
   uint32_t entries[N];
-  uint32_t at[N];  // the first value's position in its row
-  T* to[N];        // without what the bin adds
+  uint32_t at[N];  // position of the first value in its row
+  T* to[N];        // address in bin 0
 
-  // Units number, number + step, .. < end from the origin on; there is one.
+  // Loads units number, number + step, ... below `end`, counted from the origin. At least one
+  // exists.
   __device__ __forceinline__ Addends(const AtomicArgs& args, const UnitOrigin& origin,
                                      uint32_t number, uint32_t step, uint32_t end) {
     count = static_cast<int>(min((end - number - 1) / step + 1, static_cast<uint32_t>(N)));
@@ -94,7 +95,7 @@ struct Addends {
   }
 };
 
-// blockIdx: stretches of block_units units.
+// blockIdx numbers ranges of block_units units.
 template <typename T, int V>
 __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const AtomicArgs args,
                                                                     uint32_t block_units) {

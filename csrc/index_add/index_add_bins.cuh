@@ -1,10 +1,15 @@
-// Few bins and short rows, a histogram for instance (privatized histograms): each block adds a
-// stretch of the entries up in shared memory, in several copies of the bins, so that lanes of a
-// warp that hit the same bin don't wait for each other; the blocks' sums are then added to self in
-// one order. Where there are many outer indices a block takes several, which share what is read of
-// the index.
+// For small numbers of bins and short rows, such as a histogram (privatized histograms). Each block
+// adds a range of the entries in shared memory. It keeps several copies of the bins, so that
+// threads of a warp that hit the same bin do not wait for each other. The sums of the blocks are
+// then added to self in one order. If there are many outer indices, a block has several of them,
+// which share the reads of the index.
 //
-// Copies of a bin lie side by side, a bank each, so that lanes of different copies never conflict.
+// The copies of a bin lie side by side, in a bank each, so threads with different copies never have
+// bank conflicts:
+//
+//   shared memory    bin 0           bin 1
+//   [bin][copy]      0  1  ... 31    0  1  ... 31    32 copies: thread t adds to copy t % 32,
+//   bank             0  1  ... 31    0  1  ... 31    and so always to bank t % 32
 #pragma once
 
 #include "index_add/index_add_launch.cuh"
@@ -41,14 +46,13 @@ __device__ __forceinline__ void add_to_self(const BinArgs& args, uint32_t outer,
   *self = from_compute<T>(plus(to_compute(*self), sum));
 }
 
-// The copies of each bin, or of each outer index's part of it, become one sum: these of the block
-// for self, or with those of the outer index's other splits for add_split_sums(). All threads take
-// part.
+// Sums the copies of each bin, for each outer index of the block. If there are several splits, the
+// sum is stored for add_split_sums(), else it is added to self. All threads take part.
 template <typename T, int R>
 __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
                                               uint32_t first_outer, uint32_t split) {
   using S = Sum<T>;
-  for (uint32_t bits = args.copy_bits; bits > kMaxBitsOfOneThread; --bits) {  // halve them together
+  for (uint32_t bits = args.copy_bits; bits > kMaxBitsOfOneThread; --bits) {  // halve the copies
     const uint32_t half = 1u << (bits - 1);
     for (uint32_t i = threadIdx.x; i < args.bins * R << (bits - 1); i += kBinThreads) {
       S* sum = &bins[(i >> (bits - 1) << args.copy_bits) + (i & (half - 1))];
@@ -59,7 +63,7 @@ __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
   const uint32_t copies = 1u << min(args.copy_bits, kMaxBitsOfOneThread);
   for (uint32_t i = threadIdx.x; i < args.bins * R; i += kBinThreads) {
     S sum = kNothing<S>;
-    for (uint32_t c = 0; c < copies; ++c) {  // each lane from another bank on
+    for (uint32_t c = 0; c < copies; ++c) {  // each lane begins at another bank
       sum = plus(sum, bins[(i << args.copy_bits) + (c + threadIdx.x) % copies]);
     }
     const uint32_t bin = i / R, outer = first_outer + i % R;
@@ -73,8 +77,8 @@ __device__ __forceinline__ void add_up_copies(const BinArgs& args, Sum<T>* bins,
   }
 }
 
-// An address in shared memory that the compiler does not work out anew at each use, which takes it
-// two slow reads of special registers.
+// Returns the same address in shared memory, kept in a register. Otherwise the compiler computes it
+// again at each use, by two slow reads of special registers.
 template <typename S>
 __device__ __forceinline__ S* kept_in_register(S* shared) {
 #if defined(__CUDA_ARCH__)
@@ -86,11 +90,11 @@ __device__ __forceinline__ S* kept_in_register(S* shared) {
 #endif
 }
 
-// Any strides. blockIdx: (group of R outer indices, split).
+// Supports any strides. blockIdx numbers (group of R outer indices, split).
 template <typename T, int R>
 __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args) {
   using S = Sum<T>;
-  constexpr int kEntries = kBinValues / R > 2 ? kBinValues / R : 2;  // that a thread has under way
+  constexpr int kEntries = kBinValues / R > 2 ? kBinValues / R : 2;  // in flight per thread
   extern __shared__ uint4 shared_bins[];
   auto* bins = reinterpret_cast<S*>(shared_bins);  // [bin][outer][copy]
   launch_dependents();
@@ -107,10 +111,11 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
   S* copies[R];
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    // Lanes of the same copy are at different outer indices at a time, hence at different banks.
+    // Threads with the same copy work on different outer indices at a time, hence in different
+    // banks.
     const uint32_t own = (r + (threadIdx.x >> args.copy_bits)) % R;
     copies[r] = kept_in_register(bins + (own << args.copy_bits) + own_copy);
-    // Past the last outer index its values are added up once more.
+    // Past the last outer index, the last one is summed again and the sum is not used.
     const uint32_t outer = min(first_outer + own, args.outer_size - 1);
     sources[r] = static_cast<const T*>(args.source) + outer_offsets(args.outer, outer).source;
   }
@@ -147,7 +152,7 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_in_bins(const BinArgs args
   add_up_copies<T, R>(args, bins, first_outer, split);
 }
 
-// V neighbouring values, by accesses as wide as they are together, up to 16 bytes.
+// Loads V neighbouring values, by accesses as wide as all of them, up to 16 bytes.
 template <typename T, int V>
 __device__ __forceinline__ void load_neighbours(const T* from, T (&values)[V]) {
   constexpr int N = V < kVecSize<T> ? V : kVecSize<T>;
@@ -159,7 +164,7 @@ __device__ __forceinline__ void load_neighbours(const T* from, T (&values)[V]) {
   }
 }
 
-// Neighbouring entries of an index of I and of a row of values that lie side by side.
+// The bins and values of kBinVec neighbouring entries. I is the type of the index.
 template <typename T, typename I>
 struct Neighbours {
   I bins[kBinVec];
@@ -176,15 +181,16 @@ __device__ __forceinline__ bool is_bin(const BinArgs& args, I bin) {
   return static_cast<std::make_unsigned_t<I>>(bin) < args.bins;
 }
 
-// The trap is never reached, but tells the compiler that nothing has to outlive the assertion's
-// call.
+// The trap is never reached. It tells the compiler that no value has to survive the call of the
+// assertion.
 __device__ __forceinline__ void check(bool in_range) {
   if (in_range) return;
   assert(false && "index_add: index out of bounds");
   __trap();
 }
 
-// Entries that lie side by side, in aligned vectors. blockIdx: (outer index, split).
+// Requires entries that are neighbours in memory, in aligned vectors. blockIdx numbers (outer
+// index, split).
 template <typename T, typename I>
 __global__ __launch_bounds__(kBinThreads, 1) void add_vecs_in_bins(const BinArgs args) {
   using S = Sum<T>;
@@ -213,13 +219,14 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_vecs_in_bins(const BinArgs
   while (at < vecs_end) {
     const Neighbours<T, I> now = next;
     at += kStep;
-    // Under way while this step's values are added.
+    // In flight while the current values are added.
     if (at < vecs_end) next.load(index + at, source + at);
     bool in_range = true;
 #pragma unroll
     for (int i = 0; i < kBinVec; ++i) in_range = in_range && is_bin(args, now.bins[i]);
     check(in_range);
-    // Equal neighbours are one addition: where all bins are equal, additions would queue up.
+    // Neighbours with the same bin become one addition. Otherwise additions queue up where all bins
+    // are equal.
     auto bin = static_cast<uint32_t>(now.bins[0]);
     S sum = scaled(to_compute(now.values[0]), alpha);
 #pragma unroll
@@ -243,7 +250,7 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_vecs_in_bins(const BinArgs
 
 constexpr int kBinSumsX = 32, kBinSumsY = 8;
 
-// blockIdx: (outer, 32 bins); a warp sums an eighth of the splits.
+// blockIdx numbers (outer index, 32 bins). Each of the eight warps sums an eighth of the splits.
 template <typename T>
 __global__ __launch_bounds__(kBinSumsX* kBinSumsY) void add_split_sums(const BinArgs args) {
   using S = Sum<T>;

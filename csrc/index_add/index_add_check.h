@@ -1,5 +1,5 @@
-// The checks of each operator form and what follows from its arguments, used by the CUDA, CPU and
-// Meta kernels and by vmap and functionalization alike. Exception types are torch.index_add's.
+// Argument checks of all forms of the operator, shared by the CUDA, CPU and Meta kernels, vmap and
+// functionalization. Exception types are the same as in torch.index_add.
 #pragma once
 
 #include <ATen/Context.h>
@@ -13,7 +13,7 @@
 
 namespace gpuopt::index_add {
 
-// A call whose arguments are in order.
+// The arguments of a checked call.
 struct Call {
   int64_t dim;  // of self and source; 0 where these have no dimensions
   Mode mode;    // torch.use_deterministic_algorithms() taken into account
@@ -36,10 +36,10 @@ inline void check_on_device(const char* op, const at::Tensor& self, NamedTensor 
               argument.tensor.device());
 }
 
-// Whether ATen's kernels could convert a number to a dtype: one out of its range they refuse, and
-// of one that is not whole they take the integer part.
+// Whether ATen's kernels can convert a number to a dtype. They refuse a number out of range, and
+// drop the fraction of a number for integer dtypes.
 inline bool converts(const at::Scalar& number, at::ScalarType dtype) {
-  // Not known while a graph is traced: the kernels look again.
+  // The value is not known while a graph is traced. The kernels check it again.
   if (number.isSymbolic()) return true;
   try {
     AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool,
@@ -52,7 +52,7 @@ inline bool converts(const at::Scalar& number, at::ScalarType dtype) {
   return true;
 }
 
-// Sizes may be symbolic: what is not known becomes a guard, as in ATen.
+// Sizes may be symbolic. A condition that is not known then becomes a guard, as in ATen.
 inline void check_shapes(const char* op, int64_t dim, const at::Tensor& self,
                          const at::Tensor& index, const at::Tensor& source) {
   const auto entries = index.sym_numel();
@@ -104,7 +104,8 @@ inline Call check_index_add(const char* op, const at::Tensor& self, int64_t dim,
   return call;
 }
 
-// What the sum is written to: in-position does not allow the very same memory either.
+// Checks the tensor that is written. It must not share memory with index or source, not even if it
+// is the same tensor.
 inline void check_written(const char* op, NamedTensor written, const at::Tensor& index,
                           const at::Tensor& source) {
   check_writable(op, written, {});
@@ -125,7 +126,7 @@ inline Call check_inplace(const char* op, const at::Tensor& self, int64_t dim,
   return call;
 }
 
-// out may be self itself, not overlap it in part.
+// `out` may be self itself, but it must not overlap a part of self.
 inline Call check_out(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
                       const at::Tensor& source, const at::Scalar& alpha, std::string_view mode,
                       const at::Tensor& out) {

@@ -14,7 +14,7 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
-// A number as ATen's kernels take it: converted to the dtype, but for half types not rounded.
+// Converts alpha as ATen's kernels do: to the dtype, except that it is not rounded to half types.
 ScalarValue to_alpha(const Scalar& alpha, at::ScalarType dtype) {
   if (dtype == at::kBool) return {0, 0, alpha.toBool()};
   if (at::isIntegralType(dtype, /*includeBool=*/false)) {
@@ -23,7 +23,7 @@ ScalarValue to_alpha(const Scalar& alpha, at::ScalarType dtype) {
   return to_scalar_value(alpha);
 }
 
-// The parts of complex numbers are one more dimension.
+// The dtype of the parts of a complex number. The parts are one more dimension of the problem.
 DType real_dtype(DType dtype) {
   switch (dtype) {
     case DType::kComplex32:
@@ -69,8 +69,9 @@ Problem make_problem(const char* op, const Call& call, const Tensor& self, const
 void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
             const Tensor& source, const Scalar& alpha);
 
-// The kernels see the parts of complex numbers, which a complex alpha mixes: the source is
-// multiplied first, in a type that doesn't round where the sum isn't to be rounded twice.
+// A complex alpha mixes the real and imaginary parts, which the kernels add separately. So the
+// source is multiplied by alpha first. Except in mode fast, complex32 is widened first, so that
+// sums are rounded once.
 void add_scaled(const char* op, const Call& call, const Tensor& self, const Tensor& index,
                 const Tensor& source, const Scalar& alpha) {
   if (self.scalar_type() == at::kComplexHalf && call.mode != Mode::kFast) {
@@ -118,7 +119,7 @@ Tensor& index_add_out_cuda(const Tensor& self, int64_t dim, const Tensor& index,
     add_to(op, call, out, index, source, alpha);
     return out;
   }
-  // It may come to lie in memory that the operands have.
+  // After it is resized, out may overlap the operands. So the sum is computed first.
   const Tensor result = unfilled(self.sizes(), self.options());
   result.copy_(self);
   add_to(op, call, result, index, source, alpha);

@@ -1,5 +1,5 @@
-// Derivatives of index_add: reverse mode, forward mode, and what in-position and out= owe to
-// autograd. Backward formulas call differentiable operators, so higher derivatives follow.
+// Derivatives of index_add in reverse and forward mode, and what the in-place and out= forms need
+// for autograd. Backward formulas call differentiable operators, so higher derivatives follow.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -15,9 +15,9 @@ namespace {
 using at::Scalar;
 using namespace autograd_names;
 
-// d(self + alpha P source) = dself + alpha P dsource, where P puts slices in the rows that index
-// names: the gradient of source collects them again, times the conjugate of alpha (which ATen's
-// formula for a complex alpha, as of torch 2.15, does not take).
+// d(self + alpha P source) = dself + alpha P dsource, where P adds slices to the rows that index
+// names. So the gradient of source gathers these rows, times the conjugate of alpha. (ATen's
+// formula does not conjugate a complex alpha, as of torch 2.15.)
 struct IndexAddBackward : torch::autograd::Node {
   IndexAddBackward(int64_t dim, Scalar alpha) : dim_(dim), alpha_(std::move(alpha)) {}
   std::string name() const override { return "GpuoptIndexAddBackward"; }
@@ -34,7 +34,7 @@ struct IndexAddBackward : torch::autograd::Node {
     if (task_should_compute_output(0)) inputs[0] = grad;
     if (task_should_compute_output(1)) {
       const Tensor rows = select(grad);
-      // A complex alpha of a real result has no imaginary part.
+      // If the result is real, the imaginary part of a complex alpha is 0.
       const Scalar factor = grad.is_complex() ? alpha_.conj() : Scalar(alpha_.toDouble());
       inputs[1] = factor.equal(1.0) ? rows : gpuopt::mul(rows, factor);
     }
@@ -47,8 +47,8 @@ struct IndexAddBackward : torch::autograd::Node {
   }
 
  private:
-  // An index without dimensions gets one: under vmap index_select repeats the slice that such an
-  // index names as often as there were slices (torch 2.11 to 2.15).
+  // Adds a dimension to an index without dimensions. Under vmap, index_select repeats the slice of
+  // such an index, once per slice of the dimension (torch 2.11 to 2.15).
   Tensor select(const Tensor& grad) {
     if (grad.dim() == 0) return grad;
     const Tensor index = index_.unpack();
@@ -60,7 +60,7 @@ struct IndexAddBackward : torch::autograd::Node {
   SavedVariable index_;
 };
 
-// No node where nothing requires a gradient.
+// Returns no node if nothing requires a gradient.
 NodePtr<IndexAddBackward> make_backward(const Tensor& self, int64_t dim, const Tensor& index,
                                         const Tensor& source, const Scalar& alpha) {
   if (!compute_requires_grad(self, source)) return {};
@@ -70,10 +70,11 @@ NodePtr<IndexAddBackward> make_backward(const Tensor& self, int64_t dim, const T
   return node;
 }
 
-// The tangents' own index_add, where at least one of the two exists.
+// The tangent of the result, where self or source has one: index_add of the tangents.
 Tensor tangent(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                const Scalar& alpha, std::string_view mode) {
-  // Not self's tangent itself: a later in-position operator on the result writes to the result's.
+  // A copy of self's tangent, because later in-place operators on the result write to the result's
+  // tangent.
   if (!has_tangent(source)) return tangent_of(self).clone();
   const Tensor of_self = has_tangent(self) ? tangent_of(self) : at::zeros_like(self);
   return ops::index_add().call(of_self, dim, index, tangent_of(source), alpha, mode);
@@ -101,9 +102,9 @@ Tensor& index_add_inplace_autograd(DispatchKeySet keys, Tensor& self, int64_t di
                                         alpha, mode);
   }
   if (node) torch::autograd::rebase_history(self, node);
-  if (has_tangent(source)) {  // without, self's own stays as it is
+  if (has_tangent(source)) {  // otherwise the tangent of self does not change
     const Tensor added = tangent(self, dim, index, source, alpha, mode);
-    // A tangent that self already has is overwritten like self, since views of self may share it.
+    // A tangent that self has is overwritten, like self, since views of self may share it.
     self._set_fw_grad(has_tangent(self) ? tangent_of(self).copy_(added) : added, /*level=*/0,
                       /*is_inplace_op=*/true);
   }

@@ -1,13 +1,13 @@
-// The same for many entries with short rows, where additions to a bin that gets a share of them
-// would queue up at its address: one block looks for bins that are frequent in a sample of the
-// index; then blocks add what hits these up in shared memory, and only the rest in memory.
+// Atomic additions of many short rows. Additions to a frequent bin would queue up at its address.
+// So one block looks for bins that are frequent in a sample of the index. Then blocks sum the rows
+// of these bins in shared memory, and add only the other rows to memory directly.
 #pragma once
 
 #include "index_add/index_add_atomic.cuh"
 
 namespace gpuopt::index_add {
 
-// A set of bins in shared memory: open addressing, with a number for each.
+// A set of bins in shared memory, with a number for each. Open addressing.
 struct HotBins {
   static constexpr uint32_t kNone = ~0u;
   uint32_t bins[kHotSlots];
@@ -25,7 +25,7 @@ struct HotBins {
     }
   }
 
-  // The slot that is the bin's from now on. There must be a free one.
+  // Returns the slot of `bin`, and claims a free one if it has none. A free one must exist.
   __device__ __forceinline__ uint32_t claim(uint32_t bin) {
     for (uint32_t slot = slot_of(bin);; slot = after(slot)) {
       const uint32_t before = atomicCAS(&bins[slot], kNone, bin);
@@ -41,13 +41,14 @@ struct HotBins {
   }
 };
 
-// What find_hot_bins() tells.
+// The result of find_hot_bins().
 struct HotList {
   uint32_t count;
   uint32_t bins[kMaxHotBins];
 };
 
-// Neighbouring samples are as far apart as there is room, at positions in it that don't repeat.
+// Every sample comes from a range of its own, all ranges equally long. Its position in the range is
+// mixed, so samples are not periodic.
 __device__ __forceinline__ uint32_t sampled_entry(uint32_t sample, uint32_t entries) {
   uint32_t mixed = sample * 2654435761u;
   mixed = (mixed ^ mixed >> 15) * 2246822519u;
@@ -55,7 +56,8 @@ __device__ __forceinline__ uint32_t sampled_entry(uint32_t sample, uint32_t entr
   return static_cast<uint32_t>(sample * room + (mixed ^ mixed >> 13) % room);
 }
 
-// One block, a sample to a thread.
+// One block, with one sample per thread. If every block looks for frequent bins by itself, 2^20
+// uniform values take 27 us on an H200 instead of 23 us.
 template <int Samples>
 __global__ __launch_bounds__(Samples) void find_hot_bins(const Index index, uint32_t entries,
                                                          uint32_t max_hot, HotList* list) {
@@ -80,8 +82,8 @@ __global__ __launch_bounds__(Samples) void find_hot_bins(const Index index, uint
   if (threadIdx.x == 0) list->count = min(num_hot, max_hot);
 }
 
-// blockIdx: stretches of block_units units. Shared memory has room for the rows of a full list,
-// copied.
+// blockIdx numbers ranges of block_units units. Shared memory has room for kHotCopies copies of the
+// rows of a full list.
 template <typename T, int V>
 __global__ __launch_bounds__(kAtomicThreads,
                              kHotBlocksPerSm) void add_with_hot_bins(const AtomicArgs args,

@@ -1,4 +1,4 @@
-// What launchers of every path share. Each path's kernels have theirs beside them.
+// Shared by the launchers of all paths. Each launcher is in the file of its kernels.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@
 
 namespace gpuopt::index_add {
 
-// What one launch adds.
+// One part of a problem, and what its launch needs.
 struct Addition {
   const Problem& problem;
   const Layout& layout;
@@ -21,7 +21,7 @@ struct Addition {
   cudaStream_t stream;
 };
 
-// T is how the problem's values are stored.
+// T is the storage type of the values.
 template <typename T>
 cudaError_t launch(const AtomicPlan& plan, const Addition& addition);
 template <typename T>
@@ -55,7 +55,7 @@ inline OuterDims make_outer(const Layout& layout) {
   return outer;
 }
 
-// What the arguments of all kernels have.
+// Sets the members that the arguments of all kernels have.
 template <typename Args>
 void set_operands(Args& args, const Addition& addition) {
   args.self = addition.problem.self;
@@ -70,7 +70,7 @@ void set_operands(Args& args, const Addition& addition) {
   args.alpha = addition.problem.alpha;
 }
 
-// Launches a kernel that may take more shared memory than it has without asking.
+// Launches a kernel. It requests shared memory beyond 48 KB, which a kernel has only on request.
 template <typename Args>
 cudaError_t launch_shared(void (*kernel)(Args), const LaunchShape& shape, cudaStream_t stream,
                           const Args& args) {
@@ -82,7 +82,8 @@ cudaError_t launch_shared(void (*kernel)(Args), const LaunchShape& shape, cudaSt
   return launch_kernel(kernel, shape, stream, args);
 }
 
-// Calls f(std::integral_constant<int, values>) for the accesses of a thread that plans choose.
+// Calls f(std::integral_constant<int, values>), for the numbers of values per access that plans
+// choose.
 template <typename T, typename F>
 cudaError_t with_values(int values, F&& f) {
   constexpr int kVec = kVecSize<T>, kWord = 4 / static_cast<int>(sizeof(T));

@@ -1,8 +1,15 @@
-// The same few entries for each of many outer indices, or for one where sums have to be repeatable:
-// one block sorts the entries by bin, once for all. Then each block keeps the rows of a few outer
-// indices, its lines, in shared memory, and sums them by segments in that order: a segmented scan,
-// in which each thread takes as many entries as any other, whether bins are hit alike or one of
-// them by all. It takes no atomics, and an order that depends on the number of entries alone.
+// For a small number of entries that repeat for many outer indices, or for one outer index if sums
+// must be reproducible. One block sorts the entries by bin, once for all outer indices. Then each
+// block keeps the rows of some outer indices, its lines, in shared memory. It sums them in sorted
+// order, segment by segment. This is a segmented scan: all threads have the same number of entries,
+// whether bins are hit alike or one bin by all entries. It needs no atomics, and its order depends
+// on the number of entries alone.
+//
+//   sorted bins    0 0 1 1 | 1 1 1 1 | 1 2 2 4    "|" separates the entries of threads
+//   thread         0         1         2
+//   stores         bin 0     -         bins 1, 2, 4    bins that end among its entries
+//   rest           1 1       1 1 1 1   -               entries after the last end
+//   add_rests()    adds the rests of threads 0 and 1 to the sum of bin 1
 #pragma once
 
 #include "common/warp.cuh"
@@ -10,25 +17,26 @@
 
 namespace gpuopt::index_add {
 
-// A sorted entry is a word: where its values are in shared memory, whether it is the last of its
-// bin, and the bin.
+// A sorted entry is a 32-bit word. Bits 0 to 14 are the slot of its values in shared memory. Bit 15
+// marks the last entry of a bin. Bits 16 to 31 are the bin.
 constexpr uint32_t kSlotMask = 0x7fff, kEndOfBin = 0x8000;
 constexpr int kBinShift = 16;
 
-// Where a line's entries 2 * pair and the next are. Entries at a distance of 16, which neighbouring
-// threads read at a time where the index is sorted already, are at different banks.
+// The slot of entries 2 * pair and 2 * pair + 1 of a line. If the index is sorted already,
+// neighbouring threads read entries 16 apart at a time. This permutation puts such entries in
+// different banks.
 __device__ __forceinline__ uint32_t slot_of_pair(uint32_t pair) { return pair ^ (pair >> 3 & 7); }
 
 struct OrderArgs {
   Index index;
   uint32_t entries = 0;
   uint32_t passes = 1;
-  uint32_t thread_entries = 0;  // of a thread of add_lines(), a multiple of 4
+  uint32_t thread_entries = 0;  // per thread of add_lines(), a multiple of 4
   uint32_t* order = nullptr;
 };
 
-// Thread t's entries are 4 words apiece, those of neighbouring threads side by side. Those past the
-// last entry follow the last end of a bin, so that it matters to nobody what is there.
+// Writes the order 4 words per thread at a time, with the words of neighbouring threads side by
+// side. Words past the last entry have no effect, since they follow the end of the last bin.
 inline __device__ void write_order(const OrderArgs& args, const uint32_t* keys) {
   for (uint32_t i = threadIdx.x; i < args.thread_entries * kLineThreads; i += kOrderThreads) {
     const uint32_t thread = i / 4 % kLineThreads, four = i / 4 / kLineThreads;
@@ -43,13 +51,13 @@ inline __device__ void write_order(const OrderArgs& args, const uint32_t* keys) 
   }
 }
 
-// Stable least-significant-digit radix sort by one block. A warp ranks a stretch of the entries, 32
-// at a time; a lane's equals are those whose digits match its own, by a ballot for each bit as in
+// Stable least-significant-digit radix sort by one block. A warp ranks a range of the entries, 32
+// at a time. It finds the lanes with equal digits by one ballot per bit, as in
 // index_add_sort_tile.cuh.
 template <typename I>
 __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs args) {
   constexpr uint32_t kWarps = kOrderThreads / kWarp, kDigits = 1 << kOrderDigitBits;
-  static_assert(kWarps == kWarp && kDigits == kWarp);  // a warp sums a digit's counts up
+  static_assert(kWarps == kWarp && kDigits == kWarp);  // a warp sums the counts of a digit
   constexpr uint32_t kPitch = kWarps + 1;              // no bank conflicts
   extern __shared__ uint4 line_memory[];
   auto* keys = reinterpret_cast<uint32_t*>(line_memory);
@@ -77,7 +85,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
     const uint32_t shift = kBinShift + pass * kOrderDigitBits;
     for (uint32_t i = threadIdx.x; i < kDigits * kPitch; i += kOrderThreads) counts[i] = 0;
     __syncthreads();
-    uint32_t ranks[kOrderItems / 2] = {};  // two to a word, which leaves registers for the entries
+    uint32_t ranks[kOrderItems / 2] = {};  // two per word, to save registers for entries
 #pragma unroll
     for (uint32_t j = 0; j < kOrderItems; ++j) {
       if (j >= steps) break;
@@ -129,13 +137,14 @@ struct LineArgs {
   uint32_t entries = 0;
   uint32_t bins = 0;
   uint32_t thread_entries = 0;
-  bool pairs = false;  // of neighbouring values are aligned
+  bool pairs = false;  // pairs of neighbouring values are aligned
   OuterDims outer;
   uint32_t outer_size = 0;
   ScalarValue alpha;
 };
 
-// Copies R rows into shared memory, an entry's values side by side. load(row, pair) returns a pair.
+// Copies R rows into shared memory, with the R values of an entry side by side. load(row, pair)
+// returns two neighbouring values of a row.
 template <typename T, int R, typename Load>
 __device__ __forceinline__ void stage_lines(const LineArgs& args, const T* const (&sources)[R],
                                             Vec<T, R>* cells, Load&& load) {
@@ -187,8 +196,8 @@ __device__ __forceinline__ Vec<S, R> plus(const Vec<S, R>& a, const Vec<S, R>& b
   return sums;
 }
 
-// Sums the own entries of the order into the sums of bins that end among them. Returns the first of
-// these, or kNoBin, and leaves what follows the last of them in `rest`.
+// Sums the sorted entries of the thread. The sums of bins that end among them go to `sums`, and the
+// sum of entries after the last end goes to `rest`. Returns the first bin that ends, or kNoBin.
 constexpr uint32_t kNoBin = ~0u;
 template <typename T, int R>
 __device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const Vec<T, R>* cells,
@@ -220,15 +229,15 @@ __device__ __forceinline__ uint32_t sum_own_entries(const LineArgs& args, const 
   return first_bin;
 }
 
-// Adds to the sum of each thread's first bin what the threads before it have of that bin, earlier
-// entries first: a segmented scan of a warp's rests, then of the warps'.
+// Adds the rests that earlier threads have of a bin to the sum of the thread where it ends, earlier
+// entries first. This is a segmented scan over the rests of a warp, then over the warps.
 template <typename S, int R>
 __device__ __forceinline__ void add_rests(uint32_t first_bin, Vec<S, R> rest, Vec<S, R>* sums) {
   constexpr uint32_t kWarps = kLineThreads / kWarp;
   __shared__ Vec<S, R> rests[kWarps];
   __shared__ bool any_end[kWarps];
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  bool ends = first_bin != kNoBin;  // a bin, since the entry where `rest` begins
+  bool ends = first_bin != kNoBin;  // earlier rests are of other bins
 #pragma unroll
   for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
     const Vec<S, R> before = shuffle_up(rest, distance);
@@ -265,20 +274,20 @@ template <int R>
 constexpr int kLineBlocks =
     kLineBlocksPerSm<R> < kMostLineBlocks ? kLineBlocksPerSm<R> : kMostLineBlocks;
 
-// blockIdx: group of R outer indices.
+// blockIdx numbers groups of R outer indices.
 template <typename T, int R>
 __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const LineArgs args) {
   using S = Sum<T>;
   extern __shared__ uint4 line_memory[];
   auto* sums = reinterpret_cast<Vec<S, R>*>(line_memory);  // [bin]
-  // [entry], in the order of slots, behind the sums
+  // [entry] in the order of slots, after the sums
   auto* cells = reinterpret_cast<Vec<T, R>*>(
       line_memory + (args.bins * sizeof(Vec<S, R>) + sizeof(uint4) - 1) / sizeof(uint4));
   const uint32_t first_outer = blockIdx.x * R;
   {
     const T* sources[R];
 #pragma unroll
-    for (int r = 0; r < R; ++r) {  // past the last outer index its values are summed once more
+    for (int r = 0; r < R; ++r) {  // past the end, the last one is summed again
       const uint32_t outer = min(first_outer + r, args.outer_size - 1);
       sources[r] = static_cast<const T*>(args.source) + outer_offsets(args.outer, outer).source;
     }

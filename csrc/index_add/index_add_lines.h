@@ -1,6 +1,6 @@
-// The lines path: few entries and few bins. The index is sorted once, then blocks sum rows of
-// entries, their lines, in shared memory. What it supports, and its plan. Times are in us on an
-// H200.
+// The lines path, for small numbers of entries and bins. The index is sorted once. Then blocks sum
+// rows of entries, called lines, in shared memory. This file says what the path supports, and plans
+// it. Times are in us on an H200.
 #pragma once
 
 #include "index_add/index_add_problem.h"
@@ -8,40 +8,42 @@
 namespace gpuopt::index_add {
 
 constexpr int kOrderThreads = 1024;
-constexpr int kOrderItems = 16;  // of a thread, in registers
+constexpr int kOrderItems = 16;  // entries per thread, in registers
 constexpr int kOrderDigitBits = 5;
-constexpr int kOrderStaticBytes = 5 << 10;  // of shared memory, at most, beside what plans count
-// (4096,1024) += (4096,8192) along dim 1: f32, three blocks 84.5, two 91.3; bf16, R = 4 70.7 in
-// either, R = 2 73.6, 384 threads 76.1.
+constexpr int kOrderStaticBytes = 5 << 10;  // most static shared memory, which plans do not count
+// Threads of a block. (4096,1024) += (4096,8192) along dim 1 takes, in f32, 84.5 with three blocks
+// per SM and 91.3 with two. In bf16 it takes 70.7 with R = 4 and either number of blocks, 73.6 with
+// R = 2, 76.1 with 384 threads.
 constexpr int kLineThreads = 512;
-// Of R outer indices: what R = 4 sums does not fit into the registers of three blocks.
+// Blocks per SM, with R outer indices per block. The sums of R = 4 do not fit into the registers of
+// three blocks.
 template <int R>
 constexpr int kLineBlocksPerSm = R == 4 ? 2 : 3;
 // Pairs of entries that a thread has in flight.
 template <int R>
 constexpr int kLinePairs = R == 2 ? 2 : 4;
-// Outer indices of a block, each with a value of an entry, and the bytes of these values.
+// Most outer indices of a block, and most bytes of the values that an entry has in them.
 constexpr int kMaxLineValues = 4;
 constexpr int kMaxLineBytes = 8;
-constexpr int kLineSharedBytes = 96 << 10;  // of a block, where the device has as much
-// Outer indices from which on lines are chosen where other paths may be: 512 took 24.2 by lines and
-// 25.5 in bins, 64 took 19.0 and 8.9.
+constexpr int kLineSharedBytes = 96 << 10;  // of a block, if the device has that much
+// Least outer indices for the lines path, where other paths are supported. 512 outer indices take
+// 24.2 by lines and 25.5 in bins. 64 take 19.0 and 8.9.
 constexpr int kMinLines = 512;
 
-// A block takes `outer_group` outer indices, and each of its threads `thread_entries` of the sorted
+// A block has `outer_group` outer indices. Each of its threads sums `thread_entries` sorted
 // entries.
 struct LinesPlan {
   int outer_group = 1;
   int64_t thread_entries = 0;
-  int values = 1;  // of neighbouring entries, that are read at once
+  int values = 1;  // neighbouring entries that are read at once
 };
 
-// Values of an entry, of `bytes` each.
+// Most outer indices of a block, for values of `bytes` each.
 constexpr int line_values(size_t bytes) {
   return std::min(kMaxLineValues, kMaxLineBytes / static_cast<int>(bytes));
 }
 
-// Of a block that takes `group` outer indices.
+// Shared memory of a block with `group` outer indices.
 inline int64_t line_shared_bytes(const Problem& problem, int group) {
   const auto sum_bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
   const int64_t sums =
@@ -50,7 +52,7 @@ inline int64_t line_shared_bytes(const Problem& problem, int group) {
   return sums + slots * group * static_cast<int64_t>(size_of(problem.dtype));
 }
 
-// While the index is sorted.
+// Shared memory of the block that sorts the index.
 inline int64_t order_shared_bytes(const Problem& problem) {
   return problem.entries * static_cast<int64_t>(sizeof(uint32_t));
 }

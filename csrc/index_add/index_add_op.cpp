@@ -29,7 +29,7 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
-// The entry that is furthest from the range, or none.
+// Returns an entry that is out of range, or none.
 std::optional<int64_t> out_of_range(const Tensor& index, int64_t bins) {
   if (index.numel() == 0) return std::nullopt;
   const auto [min, max] = at::aminmax(index);
@@ -40,8 +40,8 @@ std::optional<int64_t> out_of_range(const Tensor& index, int64_t bins) {
 
 int64_t bins_of(const Tensor& self, int64_t dim) { return self.dim() == 0 ? 1 : self.size(dim); }
 
-// Calls ATen, which alone knows the dtypes that it takes, where it looks at the index, and which of
-// two types of exception it then throws.
+// Calls ATen, and gives its errors the operator's name and arguments. Only ATen knows which dtypes
+// it supports, where it checks the index, and which of two exception types it then throws.
 template <typename Add>
 Tensor call_aten(const char* op, const Tensor& self, int64_t dim, const Tensor& index, Add add) {
   const auto wrong_index = [&] {
@@ -67,7 +67,7 @@ Tensor call_aten(const char* op, const Tensor& self, int64_t dim, const Tensor& 
   }
 }
 
-// The dtype that values are added up in. ATen may round half types after each addition.
+// The dtype of sums. ATen may round half types after each addition.
 at::ScalarType sum_dtype(const Tensor& self, Mode mode) {
   const auto dtype = self.scalar_type();
   const bool half = dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kComplexHalf;
@@ -95,7 +95,7 @@ Tensor& index_add_out_cpu(const Tensor& self, int64_t dim, const Tensor& index,
                           Tensor& out) {
   constexpr const char* op = "gpuopt::index_add";
   const Call call = check_out(op, self, dim, index, source, alpha, mode, out);
-  // Not by ATen's out= kernel, which has written to out by the time it refuses an index.
+  // ATen's out= kernel is not used: it writes to out before it refuses an index.
   const Tensor result = add(op, call, self, index, source, alpha);
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);
@@ -105,7 +105,8 @@ Tensor& index_add_inplace_cpu(Tensor& self, int64_t dim, const Tensor& index, co
                               const Scalar& alpha, std::string_view mode) {
   constexpr const char* op = "gpuopt::index_add_";
   const Call call = check_inplace(op, self, dim, index, source, alpha, mode);
-  // ATen's in-position kernel has written what comes before an entry that it refuses.
+  // ATen's in-place kernel adds all entries before the one that it refuses. So the index is checked
+  // first.
   const bool in_place = sum_dtype(self, call.mode) == self.scalar_type() &&
                         !out_of_range(index, bins_of(self, call.dim)).has_value();
   if (!in_place) return self.copy_(add(op, call, self, index, source, alpha));

@@ -1,5 +1,5 @@
-// Which kernels add, and how. The path is chosen for the whole problem, then planned for each part
-// that one launch takes (index_add_slices.h). Plain host C++: tests run it without a GPU.
+// Chooses the kernels and plans their launches. The path is chosen for the whole problem, then
+// planned for each part of it (index_add_slices.h). Plain host C++: tests run it without a GPU.
 #pragma once
 
 #include <variant>

@@ -11,16 +11,16 @@
 namespace gpuopt::index_add {
 
 constexpr int kMaxDims = 65;  // ATen's 64, and the parts of complex numbers
-// Outer dimensions that one launch walks. Problems with more are launched in slices.
+// Most outer dimensions of a launch. Problems with more are split into slices.
 constexpr int kMaxOuterDims = 4;
-constexpr int kMaxValues = 8;  // of a thread's access
-// Values of an entry, and all in all, that one launch numbers.
+constexpr int kMaxValues = 8;  // most values per access of a thread
+// Most values of an entry in a launch, and most values of a launch.
 constexpr int64_t kMaxLaunchSize = int64_t{1} << 30;
 constexpr int64_t kMaxLaunchValues = int64_t{1} << 37;
-// Fewer values are added atomically or sorted, whatever their bins.
+// The bins and lines paths require at least this many values.
 constexpr int64_t kMinBinValues = 1 << 15;
 
-// What a caller is promised beyond the sum (torch_ops/index_add.py).
+// What a call guarantees (torch_ops/index_add.py).
 enum class Mode : uint8_t { kFast, kDeterministic, kAccurate };
 
 // A dimension of self and source other than the indexed one. Strides are in elements.
@@ -35,7 +35,7 @@ struct Problem {
   void* self = nullptr;
   const void* source = nullptr;
   const void* index = nullptr;
-  DType dtype = DType::kFloat32;  // real: complex numbers are dimensions of two parts
+  DType dtype = DType::kFloat32;  // real: complex numbers are a dimension of two parts
   bool long_index = true;         // int64, else int32
   Mode mode = Mode::kFast;
   ScalarValue alpha;
@@ -48,8 +48,8 @@ struct Problem {
   Dim dims[kMaxDims];  // any order, sizes positive
 };
 
-// The other dimensions: `inner` is the one that neighbouring lanes run along, of size 1 where they
-// run along the entries; a row is what an entry has of it.
+// The dimensions other than the indexed one. Neighbouring threads run along `inner`, or along the
+// entries if the size of `inner` is 1. A row is the values of an entry along `inner`.
 struct Layout {
   Dim inner;
   int num_outer = 0;
@@ -57,7 +57,7 @@ struct Layout {
   int64_t outer_size = 1;
 };
 
-// Bits that tell `count` numbers apart.
+// Bits needed to tell `count` numbers apart.
 inline int bits_for(int64_t count) {
   int bits = 0;
   while (bits < 63 && (int64_t{1} << bits) < count) ++bits;
@@ -69,7 +69,7 @@ inline size_t accumulator_bytes(DType dtype) { return size_of(dtype) <= 4 ? 4 : 
 inline bool is_inexact(DType dtype) { return category_of(dtype) == Category::kFloat; }
 inline bool is_half(DType dtype) { return is_inexact(dtype) && size_of(dtype) == 2; }
 
-// Whether sums must come in one order.
+// Whether sums must be added in a fixed order.
 inline bool is_ordered(const Problem& problem) {
   return problem.mode == Mode::kDeterministic && is_inexact(problem.dtype);
 }
@@ -96,7 +96,7 @@ inline Layout make_layout(const Problem& problem) {
       merged[num_merged++] = dims[d];
     }
   }
-  // Lanes run along the entries where those are closer together, in self and source both.
+  // Threads run along the entries if these are closer together in memory, in self and in source.
   const bool has_inner =
       num_merged > 0 && (merged[0].self_stride < problem.bin_stride ||
                          merged[0].source_stride < problem.entry_stride || problem.bins == 1);
@@ -108,8 +108,9 @@ inline Layout make_layout(const Problem& problem) {
   return layout;
 }
 
-// The widest access at which every row of self and source is aligned: a vector, 4 bytes or an
-// element. Sixteen bytes to sum, at 32 bits each, would not stay in registers.
+// Values of the widest access to which all rows of self and source are aligned: 16 bytes, 4 bytes
+// or an element. Types of one byte have no 16-byte access, because their 16 sums of 32 bits would
+// not stay in registers.
 inline int values_per_access(const Problem& problem, const Layout& layout) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const Dim& inner = layout.inner;
@@ -128,8 +129,8 @@ inline int values_per_access(const Problem& problem, const Layout& layout) {
   return 1;
 }
 
-// Whether `count` neighbouring values of each row lie side by side, aligned to what they take, up
-// to a vector.
+// Whether the values of `count` neighbouring entries lie side by side, aligned to their total size,
+// up to 16 bytes.
 inline bool takes_neighbours(const Problem& problem, const Layout& layout, int count) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t bytes = std::min<int64_t>(count * size, kAccessBytes);

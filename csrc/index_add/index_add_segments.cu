@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint32_t kProbes = 8;
 
-// The first entry that does not satisfy `holds`, of entries that do and after them those that
-// don't; `low` does, `high` doesn't. Eight loads at a time take the place of three in turn.
+// Returns the first entry after `low` for which `holds` is false. It is true for `low` and false
+// for `high`, and changes once. Eight loads at a time replace three loads in sequence.
 template <typename Holds>
 __device__ __forceinline__ uint32_t find_border(uint32_t low, uint32_t high, Holds holds) {
   while (high - low > 1) {
@@ -25,7 +25,8 @@ __device__ __forceinline__ uint32_t find_border(uint32_t low, uint32_t high, Hol
   return high;
 }
 
-// The same without a known `high` but `count`: most segments end nearby, so distances grow by four.
+// Returns the same without a known `high`, but below `count`. Most segments end nearby, so the
+// search begins there and its distance grows by factors of four.
 template <typename Holds>
 __device__ __forceinline__ uint32_t find_end(uint32_t low, uint32_t count, Holds holds) {
   uint32_t held = 0;
@@ -40,17 +41,18 @@ __device__ __forceinline__ uint32_t find_end(uint32_t low, uint32_t count, Holds
                      holds);
 }
 
-// The long segment that a thread is the one to note, if any, from its entry `i`, a multiple of
-// kShortSegment, on.
+// Finds the long segment that this thread has to record, if there is one. Threads have the entries
+// `i` that are multiples of kShortSegment. The thread with the first such entry in a segment
+// records it.
 __device__ __forceinline__ bool find_segment(const SegmentArgs& args, uint32_t i, Part* whole) {
   constexpr uint32_t kHalf = kShortSegment / 2;
   if (i >= args.count) return false;
   const auto bin_at = [&](uint32_t at) { return args.bin(args.entries[at]); };
   const uint64_t bin = bin_at(i);
-  // More than kShortSegment entries reach at least half as far to one side.
+  // A long segment around entry i reaches at least kHalf entries to one side.
   const bool goes_on = i + kHalf < args.count && bin_at(i + kHalf) == bin;
   const bool went_on = i > 0 && bin_at(i - kHalf) == bin;
-  const bool is_later = i > 0 && bin_at(i - kShortSegment) == bin;  // it is noted there
+  const bool is_later = i > 0 && bin_at(i - kShortSegment) == bin;  // another thread records it
   if (is_later || (!goes_on && !went_on)) return false;
   whole->begin =
       i == 0 ? 0 : find_border(i - kShortSegment, i, [&](uint32_t at) { return bin_at(at) < bin; });
@@ -75,7 +77,7 @@ __global__ __launch_bounds__(kRowThreads) void note_long_segments(const SegmentA
       if (whole.count > 1) whole.slot = atomicAdd(&args.counters->slots, whole.count);
     }
   }
-  // There may be many parts: the warp writes them together.
+  // A segment may have many parts, so the whole warp writes them.
   uint32_t noting = __ballot_sync(0xffffffffu, whole.count > 0);
   for (; noting != 0; noting &= noting - 1) {
     const int lane = __ffs(static_cast<int>(noting)) - 1;

@@ -1,11 +1,11 @@
-// Problems in parts that one launch takes. Plain host C++, as the plan.
+// Splits problems into parts for one launch each. Plain host C++, as the plan.
 #pragma once
 
 #include "index_add/index_add_sorted.h"
 
 namespace gpuopt::index_add {
 
-// Of a problem with the dimensions of its layout, those that are one index, or a range, of `dim`.
+// The part of a problem that has indices first to first + size - 1 of dimension `dim`.
 inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t size) {
   Problem part = problem;
   const Dim& whole = problem.dims[dim];
@@ -16,8 +16,8 @@ inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t siz
   return part;
 }
 
-// Calls f(slice, its layout) for slices that one launch takes: of few outer dimensions, and of
-// numbers of elements that its arithmetic holds. f's error ends it.
+// Calls f(slice, its layout) for slices that one launch supports: at most kMaxOuterDims outer
+// dimensions, and a limited number of values. Stops at the first error of f.
 template <typename F>
 auto for_each_slice(const Problem& problem, const Layout& layout, F&& f)
     -> decltype(f(problem, layout)) {
@@ -31,8 +31,9 @@ auto for_each_slice(const Problem& problem, const Layout& layout, F&& f)
   Problem merged = problem;
   merged.num_dims = 0;
   merged.dims[merged.num_dims++] = layout.inner;
-  // Not the innermost of the outer dimensions, so that the layout stays the one that the path was
-  // chosen for. Where there are many, there is a third.
+  // With too many dimensions, the smallest outer dimension is split, else the largest dimension.
+  // The innermost outer dimension is never the smallest here, so that the layout stays the one that
+  // the path was chosen for.
   int smallest = 2, largest = 0;
   for (int d = 0; d < layout.num_outer; ++d) {
     const int own = merged.num_dims++;
@@ -52,8 +53,8 @@ auto for_each_slice(const Problem& problem, const Layout& layout, F&& f)
   return {};
 }
 
-// Calls f(part, its layout) for all that one launch takes: slices of stretches of the index that
-// are sorted, or numbered, in one piece.
+// Calls f(part, its layout) for all parts of a problem: slices of ranges of the index. The
+// positions in a range fit into a sorted entry.
 template <typename F>
 auto for_each_part(const Problem& problem, const Layout& layout, F&& f)
     -> decltype(f(problem, layout)) {

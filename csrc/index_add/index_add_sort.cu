@@ -1,12 +1,15 @@
-// Few entries are sorted by one block by all digits, in shared memory. More: each pass over a digit
-// is two launches. Blocks count the digits in their stretch of the entries, then move the entries
-// behind those of lower digits and of earlier blocks, whose counts each block sums up for itself,
-// by groups of blocks. Nothing waits for another block, and nothing is ordered by chance. An index
-// that is in order already, as those of coalesced graphs are, shows when it is first counted; then
-// entries go straight to where the last pass would bring them.
+// Sorts the index. Up to kMaxTileEntries entries are sorted by one block in shared memory, by all
+// digits. With more entries, each digit is a pass of two launches. First, blocks count the digits
+// in their range of the entries. Then they move each entry behind all entries with lower digits and
+// all entries of earlier blocks with the same digit. Each block finds these positions by itself,
+// from the counts of the other blocks, which are also summed by groups of blocks. No block waits
+// for another, and no order depends on chance.
 //
-// Every kernel lets the next one start only after it has itself waited for those before. So a
-// kernel may read what the last but one has written, or any before, without waiting.
+// An index that is in order already, as in a coalesced graph, is noticed in the first count. Its
+// entries then go directly to the destination of the last pass.
+//
+// Every kernel lets its successor start only after its own wait for earlier kernels. So a kernel
+// may read what the kernel two launches before it has written, or any earlier one, without waiting.
 #include <type_traits>
 
 #include "common/index.h"
@@ -28,7 +31,7 @@ struct PassArgs {
   uint32_t block_entries = 0;
   uint32_t* counts = nullptr;    // [block][digit]
   uint32_t* groups = nullptr;    // [group of kSortGroup blocks][digit], zero before the pass
-  uint32_t* unsorted = nullptr;  // whether the index is not in order, zero before the first pass
+  uint32_t* unsorted = nullptr;  // 1 if the index is not in order; zero before the first pass
 };
 
 __device__ __forceinline__ void zero(uint32_t* words, uint32_t count) {
@@ -46,8 +49,9 @@ __global__ __launch_bounds__(kSortThreads) void zero_counts(uint32_t* groups, ui
   zero(zeroed, num_zeroed);
 }
 
-// Counts, and on the first pass finds out whether the index is in order: lanes compare their
-// entries with the next lane's, and the first threads the last of each warp's with what follows.
+// Counts digits. The first pass also finds out whether the index is in order: lanes compare their
+// entries with the entries of the next lane. The first threads of a block also compare the last
+// entry of each warp with the entry after it.
 __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args) {
   constexpr uint32_t kTile = kSortThreads * kMaxSortItems;
   static_assert(kTile / 32 <= kSortThreads);
@@ -55,7 +59,8 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   if (threadIdx.x < kDigits) counts[threadIdx.x] = 0;
   __syncthreads();
   const bool is_first = args.source.packed == nullptr;
-  // The kernel before has moved the entries, or but zeroed counts.
+  // Later passes wait for the kernel that moved the entries. The kernel before the first pass only
+  // zeroes counts.
   if (!is_first) grid_dependency_wait();
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);
@@ -76,7 +81,7 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
     if (tile > begin) load(tile);
     if (is_first) {
       args.source.check(first, kSortThreads, end, entries);
-      const bool ascend = args.source.ascend(entries);  // all lanes, whatever they have found
+      const bool ascend = args.source.ascend(entries);  // all lanes take part
       in_order = in_order && ascend && sides[0] <= sides[1];
     }
     args.source.vec(first, kSortThreads, end, entries);
@@ -94,8 +99,9 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
   }
 }
 
-// distances[digit] becomes where in memory the block's first entry of the digit goes. The first
-// half of the threads sums up groups of blocks, the other one the blocks before in the own group.
+// Sets distances[digit] to the position in memory of the block's first entry of the digit. The
+// first half of the threads sums the counts of groups of blocks. The second half sums the counts of
+// earlier blocks in the own group.
 __device__ __forceinline__ void find_positions(const PassArgs& args, uint32_t (&sums)[kSortWarps],
                                                uint32_t (&distances)[kDigits]) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, digit = threadIdx.x % kDigits;
@@ -124,15 +130,15 @@ __device__ __forceinline__ void find_positions(const PassArgs& args, uint32_t (&
   if (sums_groups) distances[digit] += lower + up_to_own - total + before;
 }
 
-// `ordered` and `also` are where entries of an index in order go: the first one is the last pass's
-// position, and later passes load from either before they know that they have nothing to do.
+// If the index is in order, its entries go to `ordered`, the destination of the last pass, and to
+// `also`. Later passes load from one of the two before they know that they have nothing to do.
 template <int Items>
 __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args, uint64_t* to,
                                                              uint64_t* ordered, uint64_t* also) {
   auto& shared = *reinterpret_cast<SortTile<Items>*>(sort_shared);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   constexpr uint32_t kTile = kSortThreads * Items;
-  // A warp has neighbouring entries, so that order within a digit is the order of positions.
+  // A warp has neighbouring entries, so entries of a digit stay in the order of their positions.
   const uint32_t own = warp * (32 * Items) + lane;
   const uint32_t begin = blockIdx.x * args.block_entries;
   const uint32_t end = min(args.count, begin + args.block_entries);
@@ -158,7 +164,7 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
     return;
   }
   find_positions(args, shared.sums, shared.distances);
-  uint32_t ends_before = 0;  // of the own pair of digits, in the tile before
+  uint32_t ends_before = 0;  // of the own pair of digits in the previous tile
   for (uint32_t tile = begin; tile < end; tile += kTile) {
     args.source.vec(tile + own, 32, end, entries);
     rank_in_warp(entries, args.digit, counts, ranks);
@@ -172,7 +178,7 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
     }
     __syncthreads();
     order(entries, ranks, args.digit, counts, shared.ordered);
-    // The next tile's come while this one is written.
+    // The next tile is loaded while this one is written.
     if (tile + kTile < end) args.source.load(tile + kTile + own, 32, end, entries);
     __syncwarp();
     clear_counts(counts);
@@ -188,7 +194,7 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
   }
 }
 
-// One block, one tile, by all digits.
+// Sorts one tile by all digits, in one block.
 template <int Items>
 __global__ __launch_bounds__(kSortThreads) void sort_tile(const SortSource source, uint32_t count,
                                                           Digit digit, int passes, uint64_t* to,
@@ -291,7 +297,7 @@ cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_
   shape.blocks = blocks;
   shape.use_pdl = true;
   uint64_t* const ordered = positions[(plan.passes - 1) % 2];
-  uint64_t* const also = positions[plan.passes % 2];  // none of one pass
+  uint64_t* const also = positions[plan.passes % 2];  // null if there is one pass
   for (int pass = 0; pass < plan.passes && error == cudaSuccess; ++pass) {
     uint64_t* to = positions[pass % 2];
     error = launch_kernel(count_digits, shape, call.stream, args);

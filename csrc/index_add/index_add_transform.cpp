@@ -20,8 +20,8 @@ using Operand = VmapLevel::Operand;
 
 // ---------------------------------------------------------------- vmap
 
-// With the batch dimension at `position`, and with a dimension of its own to index where it has
-// none. An operand that all examples share is repeated, without a copy.
+// Returns an operand with its batch dimension at `position`. An operand without dimensions gets one
+// that can be indexed. An operand that all examples share is expanded, without a copy.
 Tensor batched_at(const Operand& operand, int64_t position, const SymInt& examples) {
   Tensor value = operand.value;
   if (operand.logical_dim() == 0) value = value.unsqueeze(-1);
@@ -37,7 +37,7 @@ struct Operands {
   Operands(const VmapLevel& level, const Tensor& self_, const Tensor& index_, const Tensor& source_)
       : self(level.unwrap(self_)), index(level.unwrap(index_)), source(level.unwrap(source_)) {}
 
-  // How many examples there are, or none where only another level maps over the operands.
+  // The number of examples, or none if only another level maps over the operands.
   std::optional<SymInt> examples() const {
     for (const Operand* operand : {&self, &index, &source}) {
       if (operand->batch_dim.has_value()) return operand->value.sym_size(*operand->batch_dim);
@@ -48,8 +48,8 @@ struct Operands {
   Operand self, index, source;
 };
 
-// An index of (examples, entries) into the rows of all examples in succession. What is out of range
-// stays so: it must not reach another example's rows.
+// Makes an index of (examples, entries) one into the concatenated rows of all examples. Entries out
+// of range become -1, so that they do not reach the rows of another example.
 Tensor fold_index(const Tensor& index, const SymInt& examples, const SymInt& bins) {
   const Tensor own = index.to(at::kLong);
   const Tensor first = at::arange(Scalar(examples), own.options()).mul(Scalar(bins)).unsqueeze(1);
@@ -57,8 +57,8 @@ Tensor fold_index(const Tensor& index, const SymInt& examples, const SymInt& bin
   return at::where(in_range, own.add(first), -1).flatten();
 }
 
-// Each example with an index of its own: one call on the rows of all examples. The result has the
-// examples in dimension `dim` and their rows in the next.
+// For examples with an index each: one call on the concatenated rows of all examples. The result
+// has the examples in dimension `dim` and their rows in the next.
 Tensor add_folded(const Operands& in, int64_t dim, const SymInt& examples, const Scalar& alpha,
                   std::string_view mode) {
   const Tensor self = batched_at(in.self, dim, examples);
@@ -105,7 +105,7 @@ Tensor& index_add_inplace_vmap(Tensor& self, int64_t dim, const Tensor& index, c
               ": self must be batched by torch.vmap when index or source is: expected a self that "
               "vmap maps over, got one shared by all examples");
   if (in.index.batch_dim.has_value()) {
-    // Through a copy: rows of all examples in succession needn't be a view of self.
+    // The sum is copied, because the concatenated rows need not be a view of self.
     batched_at(in.self, dim, *examples).copy_(add_folded(in, dim, *examples, alpha, mode));
     return self;
   }

@@ -1,4 +1,4 @@
-// What the kernels share: how values are read, scaled, summed and added to self, and where rows
+// Shared by the kernels: how values are loaded, scaled, summed and added to self, and where rows
 // begin.
 #pragma once
 
@@ -11,15 +11,16 @@
 
 namespace gpuopt::index_add {
 
-// What a type is summed in: f32 for the half types, so that a sum is rounded once.
+// The type of sums of T: f32 for the half types, so that a sum is rounded once.
 template <typename T>
 using Sum = compute_t<T>;
 
-// What a sum starts from: the one number that changes no other. +0.0 would make a +0.0 of -0.0.
+// The start of a sum: the number that changes no other. This is -0.0, because +0.0 plus -0.0 is
+// +0.0.
 template <typename S>
 constexpr S kNothing = std::is_floating_point_v<S> ? static_cast<S>(-0.0) : S{};
 
-// Sums of values are any of them for booleans, and wrap for integers.
+// Adds integers with wrap-around and booleans by logical or.
 template <typename S>
 __device__ __forceinline__ S plus(S a, S b) {
   if constexpr (std::is_same_v<S, bool>) {
@@ -38,9 +39,11 @@ __device__ __forceinline__ S scaled(S value, S alpha) {
   }
 }
 
-// What T holds of a sum, and the rest. f16 ends at 65504, where the same values added to memory one
-// by one may not pass it. From 2^25 on, as 512 of the largest values make, it is added as infinity:
-// very many parts take long, and from 2^40 on a float less 65504 is the same float.
+// Returns the part of a sum that T can hold and leaves the rest in `sum`. `more` is set if there is
+// a rest. This matters for f16, whose largest value is 65504. A sum may exceed it where the same
+// values, added to memory one by one, do not. From 2^25 on, the sum of 512 of the largest values, a
+// sum is added as infinity: very many parts take long, and from 2^40 on a float minus 65504 is the
+// same float.
 template <typename T>
 __device__ __forceinline__ Sum<T> take_part(Sum<T>& sum, bool& more) {
   Sum<T> part = sum;
@@ -85,7 +88,7 @@ struct alignas(sizeof(Sum<T>) * V < kAccessBytes ? sizeof(Sum<T>) * V : kAccessB
     return vec;
   }
 
-  // What T holds of these sums; there is `more` of them than that.
+  // Returns the parts of these sums that T can hold. `more` says whether there is a rest.
   __device__ __forceinline__ Vec<T, V> take(bool& more) {
     Vec<T, V> vec;
     more = false;
@@ -94,7 +97,7 @@ struct alignas(sizeof(Sum<T>) * V < kAccessBytes ? sizeof(Sum<T>) * V : kAccessB
     return vec;
   }
 
-  // What is in self already, and these sums.
+  // Returns the values of self plus these sums.
   __device__ __forceinline__ Vec<T, V> added_to(const Vec<T, V>& self) const {
     Vec<T, V> vec;
 #pragma unroll
@@ -105,8 +108,8 @@ struct alignas(sizeof(Sum<T>) * V < kAccessBytes ? sizeof(Sum<T>) * V : kAccessB
   }
 };
 
-// A vector as it comes from memory. The compiler would take narrow values apart as soon as they are
-// loaded, and so give each a register.
+// A vector of words, as loaded from memory. Otherwise the compiler splits narrow values right after
+// the load, and each needs a register.
 template <typename T, int V>
 struct RawVec {
   static constexpr int kBytes = sizeof(T) * V;
@@ -127,7 +130,7 @@ struct RawVec {
   }
 };
 
-// Of any of a block's threads, in any order.
+// Adds to shared memory. All threads of a block may call it, in any order.
 template <typename S>
 __device__ __forceinline__ void add_in_shared(S* shared, S value) {
   if constexpr (std::is_same_v<S, bool>) {
@@ -140,7 +143,8 @@ __device__ __forceinline__ void add_in_shared(S* shared, S value) {
   }
 }
 
-// What other blocks have stored: past the L1 cache, which may hold what was there before.
+// Loads a value that another block has stored. It bypasses the L1 cache, which may have an older
+// value.
 template <typename S>
 __device__ __forceinline__ S load_from_l2(const S* address) {
   using Word = std::conditional_t<sizeof(S) % 16 == 0, uint4,
@@ -154,15 +158,15 @@ __device__ __forceinline__ S load_from_l2(const S* address) {
   return value;
 }
 
-// Where the caller's index points to.
+// The index of the caller.
 struct Index {
   const void* values = nullptr;
   bool is_long = true;  // int64, else int32
   int64_t stride = 0;
   int64_t bins = 0;
 
-  // Of the first `count` of N entries. An assertion after each load would make each wait for the
-  // one before, so they are loaded together; check() them before use.
+  // Loads the bins of the first `count` of N entries. They must pass check() before use. An
+  // assertion after each load would make it wait for the previous load, so the two are separate.
   template <int N>
   __device__ __forceinline__ void load(const uint32_t (&entries)[N], int count,
                                        int64_t (&bins)[N]) const {
@@ -179,7 +183,7 @@ struct Index {
     }
   }
 
-  // Anything out of range ends the kernel, as in ATen.
+  // Fails an assertion if a bin is out of range, as in ATen.
   template <int N>
   __device__ __forceinline__ void check(int count, const int64_t (&loaded)[N]) const {
     bool in_range = true;
@@ -193,7 +197,7 @@ struct Index {
 
 struct OuterDims {
   int count = 0;
-  FastDiv sizes[kMaxOuterDims];  // the last is not divided by
+  FastDiv sizes[kMaxOuterDims];  // the last size is not used
   int64_t self_strides[kMaxOuterDims] = {};
   int64_t source_strides[kMaxOuterDims] = {};
 };
