@@ -1,7 +1,7 @@
-"""The lesson of latency: a copy's bandwidth by how many bytes it has under way, whoever they are of.
+"""The lesson of latency: the bandwidth of a copy depends on the bytes that it has in flight, whichever threads they belong to.
 
-By Little's law a memory that answers after a time L gives at most (bytes under way) / L, until it is busy. L is taken from the
-slowest copy, of one load at a time of one warp a multiprocessor, and gives the place of the knee before anything else is measured.
+By Little's law a memory with latency L reaches at most (bytes in flight) / L, until it is busy. L comes from the slowest copy: one
+warp on each SM, with one load at a time. It predicts the knee of the curve, the number of bytes in flight at which the memory is busy.
 """
 
 import itertools
@@ -17,15 +17,15 @@ from benchmarks.operands import Maker
 from benchmarks.room import Call, Case, Room
 
 OP = "copy_in_flight"
-VALUES = 1 << 25  # of f32
+VALUES = 1 << 25  # f32
 ACCESS_BYTES, LOADS, WARPS = (4, 8, 16), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64)
-# Of a multiprocessor. Loads wait for their values in registers, of which it has 256 KiB: with more than half of them for values not all
-# of its warps are there at a time.
+# The most bytes in flight on an SM. They arrive in registers, and an SM has 256 KiB of them: if values fill more than half, not all
+# warps are resident at once.
 MOST_BYTES = 128 << 10
 
 
 def bytes_in_flight(access_bytes: int, loads: int, warps: int) -> int:
-    """Of a multiprocessor."""
+    """Bytes in flight on one SM."""
     return access_bytes * loads * warps * 32
 
 
@@ -57,11 +57,11 @@ def room() -> Room:
     return Room(OP, [_case(shape) for shape in shapes if bytes_in_flight(*shape) <= MOST_BYTES], _calls, [], ())
 
 
-# ---------------------------------------------------------------- what came out
+# ---------------------------------------------------------------- results
 
 
 def measured(result: dict) -> list[tuple[int, float, tuple[int, int, int]]]:
-    """(bytes in flight of a multiprocessor, GB/s read and written, shape) of every copy that has a time."""
+    """(bytes in flight on an SM, GB/s read and written, shape) of every copy that has a time, in ascending order."""
     found = []
     for row in result["rows"]:
         entry = row["contenders"]["gpuopt"]
@@ -71,7 +71,7 @@ def measured(result: dict) -> list[tuple[int, float, tuple[int, int, int]]]:
 
 
 def latency_us(result: dict) -> float | None:
-    """How long a load, and the store that waits for it, take: by the copy with the fewest bytes under way."""
+    """The time of a load and of the store that waits for it, from the copy with the fewest bytes in flight."""
     found = measured(result)
     if not found:
         return None
@@ -80,7 +80,7 @@ def latency_us(result: dict) -> float | None:
 
 
 def knee(result: dict) -> float | None:
-    """Bytes of a multiprocessor under way from which on the memory is busy, as the latency and the ceiling predict it."""
+    """The bytes in flight on an SM from which on the memory is busy, as latency and ceiling predict."""
     latency, ceiling = latency_us(result), _ceiling(result)
     return latency * 1e3 * (ceiling / 2) / result["gpu"]["multiprocessors"] if latency and ceiling else None
 
@@ -91,12 +91,12 @@ def _ceiling(result: dict) -> float | None:
 
 
 def predicted(result: dict, in_flight: float) -> float:
-    """GB/s, read and written."""
+    """GB/s, read and written, by Little's law up to the ceiling."""
     return min(2 * in_flight * result["gpu"]["multiprocessors"] / (latency_us(result) * 1e3), _ceiling(result))
 
 
 def table(result: dict) -> Table:
-    """For each number of bytes in flight the slowest and the fastest of the copies that have them."""
+    """For each number of bytes in flight, the slowest and the fastest copy."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{OP}, 2^25 f32, {result['gpu']['name']}")
     for heading in ("bytes in flight", "copies", "slowest GB/s", "fastest GB/s", "predicted"):
         made.add_column(heading, justify="right")
@@ -118,14 +118,14 @@ def sentence(result: dict) -> str:
     most = max(gbps for _, gbps, _ in measured(result))
     enough = next(in_flight for in_flight, gbps, _ in measured(result) if gbps >= 0.95 * most)
     return (
-        f"A load and its store take {1e3 * latency:.0f} ns where nothing else is under way. {_ceiling(result):.0f} GB/s both ways then "
-        f"need {place / 1024:.1f} KiB under way on each multiprocessor; 95% of the fastest copy's {most:.0f} GB/s was first reached with "
-        f"{enough / 1024:.1f} KiB."
+        f"A load and its store take {1e3 * latency:.0f} ns if nothing else is in flight. By Little's law {_ceiling(result):.0f} GB/s, "
+        f"read and written, need {place / 1024:.1f} KiB in flight on each SM. 95% of the fastest copy's {most:.0f} GB/s was first reached "
+        f"with {enough / 1024:.1f} KiB."
     )
 
 
 def plot(result: dict, path: Path):
-    """A point for every copy, and the line that Little's law predicts."""
+    """Plots a point for every copy, and the line that Little's law predicts."""
     from benchmarks import plots
     from benchmarks.plots import pyplot, ticker
 
@@ -145,7 +145,7 @@ def plot(result: dict, path: Path):
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x / 1024:g}"))
     axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    axes.set_xlabel("KiB under way on each multiprocessor: bytes of a load x loads of a thread x threads", fontsize=9)
+    axes.set_xlabel("KiB in flight on each SM: bytes of a load x loads of a thread x threads", fontsize=9)
     axes.set_ylabel("GB/s, read and written", fontsize=9)
     axes.legend(fontsize=8, ncols=2, frameon=False)
     axes.grid(color="0.88", linewidth=0.8)

@@ -1,15 +1,15 @@
 """Measure the optimisation ladders: every step beside the production operator and PyTorch.
 
-    python -m benchmarks.ladder                 all of them
-    python -m benchmarks.ladder reduce          those whose names begin so: reduce_sum and reduce_max
-    python -m benchmarks.ladder copy_in_flight  the lesson of latency: a copy by how many bytes it has under way
-    python -m benchmarks.ladder --list          what there is
-    python -m benchmarks.ladder --quick         with fewer samples
-    python -m benchmarks.ladder --profile       also the counters that explain each step, by ncu where it is installed
+    python -m benchmarks.ladder                 all ladders
+    python -m benchmarks.ladder reduce          the ladders whose names begin with reduce: reduce_sum and reduce_max
+    python -m benchmarks.ladder copy_in_flight  the lesson of latency: copies with different numbers of bytes in flight
+    python -m benchmarks.ladder --list          list the cases and their steps
+    python -m benchmarks.ladder --quick         take fewer samples
+    python -m benchmarks.ladder --profile       also collect hardware counters for each step, if ncu is installed
     python -m benchmarks.ladder --plot-only benchmarks/results/nvidia-h200/ladder/reduce_sum.json
 
-Writes <op>.json and a picture into benchmarks/results/<gpu>/ladder/, and prints a table for each case: how fast a step is, what
-share of the ceiling that is, and how many times as fast as the first step and as the step before.
+Writes <op>.json and a plot to benchmarks/results/<gpu>/ladder/. Prints a table for each case: the speed of each step, its share of
+the ceiling, and how many times as fast it is as the first step and as the previous one.
 Exit code: 1 if a step failed or was wrong, 2 if nothing could be measured.
 """
 
@@ -30,22 +30,24 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ladder", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="how operators' names begin; all if none is given")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="the beginning of an operator's name; all operators if none is given"
+    )
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument("--profile", action="store_true", help="collect counters with ncu")
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="where to write, instead of benchmarks/results/<gpu>/ladder"
     )
-    parser.add_argument("--plot-only", metavar="JSON", type=Path, help="make the tables and pictures of an earlier run")
-    parser.add_argument("--commit", help="the commit to record, where the sources are not a git checkout of it")
+    parser.add_argument("--plot-only", metavar="JSON", type=Path, help="make the tables and plots of an earlier run")
+    parser.add_argument("--commit", help="the commit to record, if the sources are not a git checkout of it")
     args = parser.parse_args(argv)
-    args.cases = None  # which the benchmarks of operators have, and name their files after
+    args.cases = None  # benchmarks of operators have this option, and bench.stem reads it
     return args
 
 
 def choose(rooms: dict[str, Room], names: list[str]) -> list[Room]:
-    """ValueError for a name that no operator's begins with."""
+    """The ladders whose names begin with one of `names`. ValueError for a name without a ladder."""
     for name in names:
         if not any(op.startswith(name) for op in rooms):
             raise ValueError(f"no ladder is called {name!r}; there are: {', '.join(rooms)}")
@@ -67,7 +69,7 @@ def present(result: dict, folder: Path, name: str, console: Console):
 
 
 def profile(result: dict, path: Path, console: Console):
-    """Add the counters to the result."""
+    """Adds hardware counters to the result and saves it."""
     try:
         counters = ladder_profile.collect(result["room"])
         if len(counters) != len(result["rows"]):
@@ -85,7 +87,7 @@ def profile(result: dict, path: Path, console: Console):
 
 
 def failures(result: dict) -> list[str]:
-    """Steps that failed or were wrong, the production operator among them."""
+    """A sentence for every step, production included, that failed or was wrong."""
     return [
         f"{row['op']} {ladder_report.title_of(row)}, {ladder_report.label_of(name)}: {entry['reason']}"
         for row in result["rows"]

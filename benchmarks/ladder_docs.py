@@ -1,14 +1,16 @@
-"""Write docs/ladder/<op>.md: a step's idea and code out of the sources, its speed out of the committed results.
+"""Write the pages of docs/ladder: ideas and code of steps from the sources, speeds from the committed results.
 
-    python -m benchmarks.ladder_docs            write what is out of date
-    python -m benchmarks.ladder_docs --check    only say what is, exit code 1
+    python -m benchmarks.ladder_docs            write the pages that are out of date
+    python -m benchmarks.ladder_docs --check    only list them; the exit code is 1 if there are any
 
-What is written by hand between the generated parts, each of which begins and ends with a comment, stays as it is.
+README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them is
+written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
 """
 
 import functools
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 from benchmarks import in_flight, ladder_report, ladders, machine, report
@@ -18,13 +20,14 @@ ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
 RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "ladder"
 OVERVIEW = RESULTS / "overview.png"
-# Parts of a page that are no steps.
+# The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
+COLUMNS = 132  # of text; rows of tables and code are longer
 
 
 @functools.cache
 def folder_of(op: str) -> Path:
-    """Of the sources that have registered the operator's ladder: a room, or its folder of that name."""
+    """The folder of the sources that register the operator's ladder: csrc/<room>, or csrc/<room>/ladder."""
     for path in sorted((ROOT / "csrc").rglob("*_ladder_op.cpp")):
         if re.search(rf'steps\(\s*"{op}",', path.read_text()):
             return path.parent
@@ -36,7 +39,7 @@ def room_of(op: str) -> str:
 
 
 def code_of(op: str, step: str) -> str:
-    """What stands between the step's two marks."""
+    """The code between the step's two marks."""
     return _between_marks(folder_of(op) / f"{room_of(op)}_ladder.cu", step)
 
 
@@ -49,26 +52,46 @@ def _between_marks(path: Path, name: str) -> str:
 
 def _head(op: str) -> str:
     room, folder = room_of(op), f"../../{folder_of(op).relative_to(ROOT)}"
-    return (
-        f"# The ladder of {op}\n\n"
+    return f"# The ladder of {op}\n\n" + _wrapped(
         f"Sources: [{room}_ladder.h]({folder}/{room}_ladder.h), [{room}_ladder.cu]({folder}/{room}_ladder.cu). "
-        f'A step is called by `torch_ops.ladder.run("{op}", "<step>", ...)`. Code here and figures are taken out of the sources and '
-        f"of the committed results by `python -m benchmarks.ladder_docs`."
+        f'Run a step with `torch_ops.ladder.run("{op}", "<step>", ...)`. [README](README.md) explains the tables. '
+        f"`python -m benchmarks.ladder_docs` copies code from the sources and numbers from the committed results."
     )
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+def _gbps(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1g}"
+
+
+def _percent(share: float | None) -> str:
+    """Two digits of a share, or one where it is small."""
+    if share is None:
+        return "-"
+    return "<0.1%" if share < 0.001 else f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
 
 
 def _error(value: float | None) -> str:
     return "0" if value == 0.0 else cell(value, ".1e")
 
 
+def _run_of(op: str, result: dict) -> str:
+    """The GPU, the versions and the file of a result."""
+    gpu, torch, commit = result["gpu"]["name"], result["versions"]["torch"], result["source"]["commit"]
+    file = f"[{op}.json](../../{RESULTS.relative_to(ROOT)}/{op}.json)"
+    return f"{gpu}, torch {torch}, {result['date'][:10]}, commit {commit}, {file}"
+
+
 def _table(op: str, result: dict | None) -> str:
     if result is None:
         return "Not measured yet."
     lines = [
-        f"{result['gpu']['name']}, torch {result['versions']['torch']}, {result['date'][:10]}, commit {result['source']['commit']}; "
-        f"device time, and the ceiling measured in the same run. Everything is in [{op}.json](../../{RESULTS.relative_to(ROOT)}/{op}.json).",
+        _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run."),
         "",
-        f"![bars of every step](../../{RESULTS.relative_to(ROOT)}/{op}.png)",
+        f"![GB/s of every step](../../{RESULTS.relative_to(ROOT)}/{op}.png)",
     ]
     for row in result["rows"]:
         gains = ladder_report.speedups(row)
@@ -76,7 +99,7 @@ def _table(op: str, result: dict | None) -> str:
             "",
             _case(row),
             "",
-            "| step | us | GB/s | of the ceiling | times the first | times the one before | error |",
+            "| step | us | GB/s | % of ceiling | x first | x previous | error |",
         ]
         lines += ["|---" + 6 * "|---:" + "|"]
         for name in ladder_report.contenders(row):
@@ -85,7 +108,7 @@ def _table(op: str, result: dict | None) -> str:
             first, before = gains[name]
             share = report.share_of_ceiling(row, name)
             cells = (
-                ladder_report.label_of(name), f"{us:.1f}", f"{row['contenders'][name]['gbps']:.0f}", cell(share, ".0%"),
+                ladder_report.label_of(name), f"{us:.1f}", _gbps(row["contenders"][name]["gbps"]), _percent(share),
                 cell(first, ".2f"), cell(before, ".2f"), _error(row["contenders"][name].get("error")),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
@@ -94,7 +117,7 @@ def _table(op: str, result: dict | None) -> str:
 
 
 def _case(row: dict) -> str:
-    """What the case moves, and what it is held against."""
+    """The case, the bytes that it moves, and its ceiling."""
     text = f"{ladder_report.title_of(row)}, {(row['read_bytes'] + row['written_bytes']) / 1e6:.0f} MB"
     return f"{text}; ceiling {ladder_report.ceiling_of(row)}:" if row["ceiling"] else f"{text}:"
 
@@ -103,14 +126,14 @@ def _counters(row: dict) -> list[str]:
     headings, lines = ladder_report.counters_of(row)
     if not lines:
         return []
-    table = ["", "Counters of each step's longest kernel, by ncu ([what they count](README.md#counters)):"]
+    table = ["", "Counters of each step's longest kernel, by Nsight Compute ([what they count](README.md#counters)):"]
     table += ["", f"| step | {' | '.join(headings)} |", "|---" + "|---:" * len(headings) + "|"]
     return [*table, *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]
 
 
 def _measured(number: int, name: str, result: dict) -> list[str]:
-    """A sentence for every case that the step takes."""
-    sentences = []
+    """A line for every case that the step supports."""
+    lines = []
     for row in result["rows"]:
         own = ladders.step_name(number, name)
         us = report.median_us(row, own)
@@ -118,27 +141,30 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
             continue
         first, before = ladder_report.speedups(row)[own]
         share = report.share_of_ceiling(row, own)
-        text = f"{ladder_report.title_of(row)}: {us:.1f} us"
-        text += f", {share:.0%} of the ceiling" if share is not None else ""
-        text += f", {before:.2f} times as fast as the step before" if before is not None else ""
-        text += f" and {first:.2f} times as fast as the first" if first is not None and first != before else ""
-        sentences.append(f"- {text}")
-    return sentences
+        line = f"- {ladder_report.title_of(row)}: {us:.1f} us"
+        line += f", {_percent(share)} of the ceiling" if share is not None else ""
+        timed = [other for other in ladder_report.contenders(row) if report.median_us(row, other) is not None]
+        names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
+        gains = [f"{before:.2f} times as fast as {names[-1]}"] if names else []
+        gains += [f"{first:.2f} times as fast as {names[0]}"] if len(names) > 1 else []
+        lines.append("; ".join([line, " and ".join(gains)] if gains else [line]))
+    return lines
 
 
 def _step(op: str, step, result: dict | None) -> str:
     heading = f"## {step.number}. {step.name}\n\n"
     if step.name == "production":
         linked = re.sub(r"csrc/\S+\.md", lambda file: f"[{file[0]}](../../{file[0]})", step.idea)
-        return f"{heading}{linked}."
-    text = f"{heading}{step.idea[0].upper()}{step.idea[1:]}."
+        return heading + _wrapped(f"The production operator: {linked}.")
+    capital = step.idea.split()[0].isalpha()  # not f32 or 16
+    text = heading + _wrapped(f"{step.idea[0].upper() if capital else step.idea[0]}{step.idea[1:]}.")
     text += f"\n\n```cuda\n{code_of(op, step.name)}\n```"
     measured = _measured(step.number, step.name, result) if result else []
     return "\n\n".join([text, "\n".join(measured)] if measured else [text])
 
 
 def page_of(op: str, old: str | None, result: dict | None) -> str:
-    """The page with its generated parts made anew. ValueError where it has a part that there is no step for, or lacks one."""
+    """The page with new generated parts. ValueError if the old page has a part without a step, or lacks the part of a step."""
     from torch_ops import ladder
 
     parts = {HEAD: _head(op), TABLE: _table(op, result)}
@@ -147,88 +173,184 @@ def page_of(op: str, old: str | None, result: dict | None) -> str:
 
 
 def in_flight_page(old: str | None, result: dict | None) -> str:
-    """The lesson of latency."""
+    """The page of the lesson of latency."""
     head = (
-        "# Bytes in flight\n\nSources: [in_flight.h](../../csrc/ladder/in_flight.h), [in_flight.cu](../../csrc/ladder/in_flight.cu). A "
-        "copy is called by `torch.ops.gpuopt_ladder.copy_in_flight(x, access_bytes, loads, warps)`: so many bytes a load (4, 8 or 16), loads of a thread "
-        "before its first store (1, 2, 4 or 8), and warps of a multiprocessor (a power of two up to 64).\n\n"
-        "By Little's law (J. D. C. Little, 1961) what is under way is what comes per second times how long each takes. A memory that is to "
-        "be busy needs enough bytes under way; whether they are many threads', many loads of each or wide ones should not matter. That is why "
-        "steps of all ladders load 16 bytes at a time, or several values before the first is used."
+        "# Bytes in flight\n\nSources: [in_flight.h](../../csrc/ladder/in_flight.h), [in_flight.cu](../../csrc/ladder/in_flight.cu).\n"
+        "`torch.ops.gpuopt_ladder.copy_in_flight(x, access_bytes, loads, warps)` copies `x`:\n\n"
+        "| argument | meaning | values |\n|---|---|---|\n"
+        "| `access_bytes` | bytes of a load | 4, 8, 16 |\n"
+        "| `loads` | loads of a thread before its first store | 1, 2, 4, 8 |\n"
+        "| `warps` | warps on each SM | a power of two from 1 to 64 |\n\n"
+    ) + _wrapped(
+        "Little's law (J. D. C. Little, 1961): bytes in flight = bandwidth x latency. A memory is busy only if enough bytes are in flight. "
+        "They may come from many threads, from many loads per thread, or from wide loads. That is why the ladders have steps that load 16 "
+        "bytes at a time, or several values before they use the first."
     )
     code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'ladder' / 'in_flight.cu', in_flight.OP)}\n```"
     text = "Not measured yet."
     if result is not None:
         where = RESULTS.relative_to(ROOT)
-        text = f"{in_flight.sentence(result)}\n\n![GB/s by bytes in flight](../../{where}/{in_flight.OP}.png)\n\n"
-        text += f"{result['gpu']['name']}, {result['date'][:10]}; every copy is in [{in_flight.OP}.json](../../{where}/{in_flight.OP}.json)."
+        text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight](../../{where}/{in_flight.OP}.png)\n\n"
+        text += _wrapped(f"{_run_of(in_flight.OP, result)}.")
     return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
+
+INTRODUCTION = f"""\
+# Optimisation ladders
+
+A ladder is a list of versions of one CUDA kernel. The first is the simplest that works, the last is the operator that gpuopt ships.
+Each version, called a step, adds one idea to an earlier one, so its time shows what the idea is worth.
+
+![GB/s of every step of reduce_sum](../../{RESULTS.relative_to(ROOT)}/reduce_sum.png)
+
+- You can read each step: most have fewer than 30 lines of CUDA. They stand on the page of the ladder, with times and counters.
+- You can run each step: it is an operator that Python calls, on tensors of any size.
+- Each step is tested against float64 ([test_ladder.py](../../tests/test_ladder.py)), also beyond 2^31 elements
+  ([test_ladder_large.py](../../tests/test_ladder_large.py)).
+- Each number comes from a committed file. PyTorch and the ceiling are measured in the same run."""
+
+RUNNING = """\
+## Run a step
+
+On a CUDA GPU, with gpuopt [installed](../installation.md):
+
+```python
+import torch
+from torch_ops import ladder
+
+x = torch.rand(2**28, device="cuda")
+print(ladder.run("reduce_sum", "warp_shuffle", x), x.sum())
+```
+
+`ladder.ops()` lists the ladders. `ladder.steps("reduce_sum")` lists the steps of one, with names and ideas. Both need no GPU.
+
+In a checkout you can measure a ladder on your GPU:
+
+```sh
+python -m benchmarks.ladder reduce_sum              # a table of times, and a plot
+python -m benchmarks.ladder --profile reduce_sum    # also the counters, with Nsight Compute (ncu)
+```"""
+
+READING = """\
+## How to read the tables
+
+- **us**: device time of one call, the median.
+- **GB/s**: the bytes that the operator must read and write, divided by the time.
+- **ceiling**: the best bandwidth of any simple kernel that only moves bytes, measured in the same run. It is measured for four
+  patterns (read, write, copy, two reads and one write) on 128 MiB, 512 MiB and 4 GiB. A case is compared with the nearest pattern
+  and size, so a step can exceed 100%.
+- **x first**, **x previous**: times as fast as the first step of the table, and as the row above.
+- **error**: the norm of the difference from a result in float64, divided by the norm of that result.
+- **PyTorch**: the same operation of PyTorch. For conv1d it is `F.conv1d` with cuDNN's autotuner."""
 
 COUNTERS = """\
 ## Counters
 
-Where pages show counters, they are of the kernel that took longest of those of a step, and have the names that Nsight Compute gives them in
-[ladder_profile.py](../../benchmarks/ladder_profile.py).
+Some pages have a table of hardware counters. They belong to the longest kernel of a step.
+[ladder_profile.py](../../benchmarks/ladder_profile.py) has the names that Nsight Compute gives them.
 
-- **instructions**: executed, one for all lanes of a warp. A multiprocessor starts at most four of them in a cycle.
-- **sectors a load, a store**: of 32 bytes, in global memory. A warp that moves neighbouring values needs 4 of them where its lanes have
-  4 bytes each, and 16 where they have 16. Atomic operations without a result are neither loads nor stores.
-- **bank conflicts**: additional cycles of shared memory for the words of a request that lie in one bank.
-- **warps active**: of the 64 that a multiprocessor holds, on average.
-- **waits for**: what warps wait for most, of the reasons that the file above asks for, and for how many cycles an instruction. Many cycles
-  for a load say that little else is left to do.
+- **instructions**: executed instructions of warps. An SM starts at most four of them per cycle.
+- **sectors a load, a store**: 32-byte sectors of global memory per load or store of a warp. A warp that accesses neighbouring
+  values needs 4 sectors if each thread has 4 bytes, and 16 if each has 16 bytes. Atomic operations without a result count as
+  neither.
+- **bank conflicts**: additional cycles because words of one request lie in the same bank of shared memory.
+- **warps active**: the average, in % of the 64 warps that an SM can hold.
+- **waits for**: the most frequent reason why a warp waits, and the cycles that it waits per instruction. If that is a load, and the
+  cycles are many, memory is the limit."""
 
-In the tables of times "the one before" is the line above, as not every case is one that every step takes, and the error is the norm of the
-difference from a result in float64, divided by the norm of that."""
+# What the page of each ladder shows.
+LESSONS = {
+    "mul": "wide accesses keep more bytes in flight",
+    "transpose2d": "coalescing, and bank conflicts of shared memory",
+    "reduce_sum": "few instructions per value; a grid that fills the GPU once",
+    "reduce_max": "when instructions are free, and how registers limit the resident blocks",
+    "upsample_nearest2d": "index arithmetic can cost more than memory",
+    "upsample_nearest2d_backward": "a gather instead of atomic additions",
+    "conv1d": "reuse of values: constant memory, shared memory, registers",
+    "dot": "atomic additions to one address",
+    "index_add_": "atomic additions to many addresses, and sorting instead",
+}
 
 
-def index_of(results: dict[str, dict | None]) -> str:
-    """The page that leads to all others, with the first step, the last and PyTorch of each case."""
+def _lessons(results: dict[str, dict | None]) -> list[str]:
+    """A row for every ladder: its lesson, and its first case from the first step to the production operator."""
     lines = [
-        "# The optimisation ladder",
+        "## The ladders",
         "",
-        "Every classic version of a kernel, each a single idea away from the one before, from the first that works to the production",
-        "operator. All of them run (`torch_ops.ladder.run`), are tested against float64, and are measured by `make ladder` beside PyTorch and",
-        "the ceiling of the same run: the bandwidth of the fastest of several kernels that do nothing but move as many bytes, or about as many.",
-        "This page is written by `python -m benchmarks.ladder_docs`.",
+        "Each row shows the first case of a ladder. Read mul and transpose2d first.",
         "",
-        "| ladder | case | ceiling (GB/s) | first step (us) | fastest step (us) | production (us) | of the ceiling | PyTorch (us) |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| ladder | lesson | case | first step (us) | fastest step (us) | production (us) | PyTorch (us) |",
+        "|---|---|---|---:|---:|---:|---:|",
     ]
-    for op, result in results.items():
-        page = f"[{op}]({op}.md)"
-        if result is None:
-            lines.append(f"| {page} | not measured yet | - | - | - | - | - | - |")
-        for row in result["rows"] if result else []:
-            ceiling = row["ceiling"]["gbps"] if row["ceiling"] else None
-            cells = (
-                page, ladder_report.title_of(row), cell(ceiling, ".0f"), *_ends(row),
-                cell(report.median_us(row, ladder_report.PRODUCTION), ".1f"),
-                cell(report.share_of_ceiling(row, ladder_report.PRODUCTION), ".0%"),
-                cell(report.median_us(row, ladder_report.PYTORCH), ".1f"),
-            )  # fmt: skip
-            lines.append(f"| {' | '.join(cells)} |")
-    if any(results.values()):
-        lines += ["", f"![first step, fastest step, production and PyTorch](../../{OVERVIEW.relative_to(ROOT)})"]
+    for op in [*LESSONS, *(op for op in results if op not in LESSONS)]:
+        if op not in results:
+            continue
+        cells = [f"[{op}]({op}.md)", LESSONS.get(op, "-")]
+        if result := results[op]:
+            row = result["rows"][0]
+            first, fastest = _ends(row)
+            ends = (report.median_us(row, name) for name in (ladder_report.PRODUCTION, ladder_report.PYTORCH))
+            cells += [ladder_report.title_of(row), first, fastest, *(cell(us, ".1f") for us in ends)]
+        else:
+            cells += ["not measured yet", "-", "-", "-", "-"]
+        lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "Why wide loads, several loads and many threads come to the same: [bytes in flight](in_flight.md).",
-        "",
+        "Wide loads, several loads per thread and many threads have the same effect: [bytes in flight](in_flight.md) measures it.",
     ]
-    return "\n".join([*lines, COUNTERS]) + "\n"
+    if any(results.values()):
+        lines += ["", f"![% of the ceiling of every case](../../{OVERVIEW.relative_to(ROOT)})"]
+    return lines
 
 
 def _ends(row: dict) -> tuple[str, str]:
-    """How long the first step takes, and the fastest one with its name."""
+    """The time of the first step, and of the fastest one with its name."""
     steps = ladder_report.contenders(row)[:-2]
     first, fastest = report.median_us(row, steps[0]), ladder_report.fastest_step(row)
     name = f"{report.median_us(row, fastest):.1f} ({ladder_report.label_of(fastest)})" if fastest else "-"
     return cell(first, ".1f"), name
 
 
+def _anchored(op: str, name: str) -> str:
+    """The label of a contender. A step's links to its heading on the ladder's page."""
+    label = ladder_report.label_of(name)
+    if not name.startswith(ladders.STEP):
+        return label
+    number, step = label.split(" ", 1)
+    return f"{number} [{step}]({op}.md#{number}-{step})"
+
+
+def _speeds(op: str, result: dict) -> list[str]:
+    """A table for every case of a ladder."""
+    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:")]
+    for row in result["rows"]:
+        lines += ["", _case(row), "", "| step | us | GB/s | % of ceiling |", "|---|---:|---:|---:|"]
+        for name in ladder_report.contenders(row):
+            us = report.median_us(row, name)
+            if us is not None:
+                share = _percent(report.share_of_ceiling(row, name))
+                lines.append(
+                    f"| {_anchored(op, name)} | {us:.1f} | {_gbps(row['contenders'][name]['gbps'])} | {share} |"
+                )
+    return lines
+
+
+def index_of(results: dict[str, dict | None]) -> str:
+    """The front page: what a ladder is, how to run a step, and the speed of every step."""
+    lines = [INTRODUCTION, "", *_lessons(results), "", RUNNING, "", READING, "", "## Speed of every step"]
+    for op in [*LESSONS, *(op for op in results if op not in LESSONS)]:
+        if results.get(op):
+            lines += _speeds(op, results[op])
+    lines += ["", COUNTERS, "", "## Add a step", ""]
+    lines += [
+        "A step is an entry in `csrc/<room>/<room>_ladder.h` and a kernel between two marks in `<room>_ladder.cu`;",
+        "[CONTRIBUTING.md](../../CONTRIBUTING.md) has the rest. `python -m benchmarks.ladder_docs` writes this page.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def measured() -> dict[str, dict | None]:
-    """The committed result of every ladder."""
+    """The committed result of every ladder; None for one that has none."""
     from torch_ops import ladder
 
     paths = {op: RESULTS / f"{op}.json" for op in ladder.ops()}
@@ -236,7 +358,7 @@ def measured() -> dict[str, dict | None]:
 
 
 def pages() -> dict[Path, str]:
-    """Every page as it should be."""
+    """The text that every page should have."""
     results = measured()
     made = {PAGES / "README.md": index_of(results)}
     for op, result in results.items():

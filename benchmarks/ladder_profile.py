@@ -1,9 +1,9 @@
-"""The counters that explain steps of a ladder, by Nsight Compute (ncu).
+"""Hardware counters of the steps of a ladder, by Nsight Compute (ncu).
 
     python -m benchmarks.ladder --profile reduce_sum
 
-ncu runs this module, which calls every contender of a ladder once; a kernel that spins stands between them in ncu's list. Of the
-kernels of a contender the longest tells; clocks are left alone.
+ncu runs this module, which calls every contender of a ladder once. A spinning kernel separates the contenders in ncu's list. The
+counters of a contender come from its longest kernel. ncu does not fix the clocks of the GPU.
 """
 
 import csv
@@ -40,11 +40,11 @@ COUNTERS = {
     "DRAM bytes written": "dram__bytes_write.sum",
 }
 METRICS = [DURATION, *COUNTERS.values(), *(STALL.format(reason) for reason in STALLS.values())]
-BETWEEN = "spin_kernel"  # torch.cuda._sleep's
+BETWEEN = "spin_kernel"  # the kernel of torch.cuda._sleep
 
 
 class NoProfiler(Exception):
-    """Why there are no counters."""
+    """Counters could not be collected; the message says why."""
 
 
 def command(op: str) -> list[str]:
@@ -56,7 +56,7 @@ def command(op: str) -> list[str]:
 
 
 def collect(op: str) -> list[dict[str, dict]]:
-    """For each case of a ladder the counters of every contender by its name."""
+    """For each case of a ladder, the counters of every contender by name."""
     done = subprocess.run(command(op), cwd=machine.REPOSITORY, capture_output=True, text=True)
     if done.returncode != 0:
         raise NoProfiler(f"ncu failed: {(done.stderr or done.stdout).strip()[-300:]}")
@@ -68,13 +68,13 @@ def contenders_of(case) -> list[str]:
 
 
 def read(output: str) -> list[dict[str, str]]:
-    """The kernels in ncu's list, which other lines surround; its second line has units."""
+    """The kernels in ncu's output. Other lines surround its list, and the second line of the list has the units."""
     lines = [line for line in output.splitlines() if line.startswith('"')]
     return list(csv.DictReader(lines))[1:]
 
 
 def assign(cases: list[list[str]], kernels: list[dict[str, str]]) -> list[dict[str, dict]]:
-    """Kernels between one spinning kernel and the next are a contender's."""
+    """Assigns to each contender the kernels between two spinning kernels."""
     groups = []
     for kernel in kernels:
         if BETWEEN in kernel["Kernel Name"]:
@@ -88,7 +88,7 @@ def assign(cases: list[list[str]], kernels: list[dict[str, str]]) -> list[dict[s
 
 
 def summary(kernels: list[dict[str, str]]) -> dict:
-    """Of the longest kernel, and how many there were."""
+    """The counters of the longest kernel, and the number of kernels."""
     if not kernels:
         raise NoProfiler("ncu saw a contender that launched no kernel")
     longest = max(kernels, key=lambda kernel: number(kernel[DURATION]) or 0.0)
@@ -99,7 +99,7 @@ def summary(kernels: list[dict[str, str]]) -> dict:
 
 
 def number(text: str) -> float | None:
-    """None for what ncu could not count."""
+    """The value of a counter; None if ncu could not count it."""
     try:
         return float(text.replace(",", ""))
     except ValueError:
@@ -114,7 +114,7 @@ def main(op: str):
     for case in room.cases:
         args = case.build("cuda", 0)
         runs = [peer.prepare(call, case, setting)[0] for peer in (*case.peers, OURS)]
-        for run in runs:  # what happens once alone is not to be counted
+        for run in runs:  # so that no set-up of a first call is counted
             run(*args)
         torch.cuda.synchronize()
         torch.cuda.profiler.start()

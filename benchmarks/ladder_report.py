@@ -1,4 +1,4 @@
-"""Tables and pictures of ladders, from a result's JSON alone."""
+"""Tables and plots of ladders, made from the JSON of a result alone."""
 
 import textwrap
 from pathlib import Path
@@ -11,7 +11,7 @@ from benchmarks import report
 from benchmarks.ladders import STEP
 
 PRODUCTION, PYTORCH = "gpuopt", "ATen"
-GREY = "0.5"  # of PyTorch's bars
+GREY = "0.5"  # PyTorch's bars
 
 
 def title_of(row: dict) -> str:
@@ -19,30 +19,31 @@ def title_of(row: dict) -> str:
 
 
 def label_of(name: str) -> str:
-    """What a contender is called where only steps are."""
+    """The name of a contender in tables and plots of ladders."""
     return {PRODUCTION: "production", PYTORCH: "PyTorch"}.get(name, name.removeprefix(STEP))
 
 
 def contenders(row: dict) -> list[str]:
-    """The steps from the first on, the production operator and PyTorch."""
+    """The names of the steps in order, then the production operator, then PyTorch."""
     steps = [name for name in row["contenders"] if name.startswith(STEP)]
     return [*sorted(steps, key=lambda name: int(name.split()[1])), PRODUCTION, PYTORCH]
 
 
 def fastest_step(row: dict) -> str | None:
-    """Of those that have a time, the production operator not among them."""
+    """The fastest step that has a time, without the production operator; None if no step has one."""
     timed = [name for name in contenders(row)[:-2] if report.median_us(row, name) is not None]
     return min(timed, key=lambda name: report.median_us(row, name), default=None)
 
 
 def ceiling_of(row: dict) -> str:
-    """Of a row that has one."""
+    """The ceiling of a row that has one, in words."""
     ceiling = row["ceiling"]
     return f"{ceiling['gbps']:.0f} GB/s ({ceiling['pattern']}, {ceiling['size']})"
 
 
 def speedups(row: dict) -> dict[str, tuple[float | None, float | None]]:
-    """How many times as fast as the first step that has a time, and as the one before; PyTorch is no step."""
+    """For each contender: how many times as fast it is as the first step with a time, and as the previous one. PyTorch has no previous
+    step."""
     found, first, before = {}, None, None
     for name in contenders(row):
         us = report.median_us(row, name)
@@ -55,10 +56,10 @@ def speedups(row: dict) -> dict[str, tuple[float | None, float | None]]:
 
 
 def table(row: dict, gpu: str) -> tuple[Table, list[str]]:
-    """One case of an operator, and why steps have no time."""
+    """The table of one case, and a note for every step without a time."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}, {gpu}")
     made.add_column("step", no_wrap=True)
-    for heading in ("us", "GB/s", "of ceiling", "x first", "x before", "error"):
+    for heading in ("us", "GB/s", "% of ceiling", "x first", "x previous", "error"):
         made.add_column(heading, justify="right", no_wrap=True)
     notes, gains = [], speedups(row)
     for name in contenders(row):
@@ -88,20 +89,21 @@ def show(result: dict, console: Console):
             console.print(note, markup=False, highlight=False)
 
 
-# Of what ladder_profile says warps wait for, in fewer words where there are any.
+# Shorter names for some of the reasons to wait in ladder_profile.STALLS.
 WAITS = {
     "a load from memory": "a load",
     "the queue of loads and stores": "load/store queue",
-    "the queue of shared memory": "shared queue",
-    "the instruction before": "instruction before",
+    "the queue of shared memory": "shared-memory queue",
+    "the instruction before": "previous instruction",
+    "stores, at its end": "stores, at exit",
 }
 CONFLICTS = "bank conflicts (per 100 instr.)"
-# Fewer conflicts in every step, of 100 instructions, are no subject of the ladder.
+# The column of conflicts is left out if every step has fewer of them per 100 instructions.
 CONFLICTS_FROM = 2.0
 
 
 def _counters(entry: dict) -> dict[str, float | str | None]:
-    """The counters of a contender by the headings of their columns."""
+    """The counters of a contender, by column heading."""
 
     def part(name: str, of: float) -> float | None:
         value = entry.get(name)
@@ -124,7 +126,7 @@ def _counters(entry: dict) -> dict[str, float | str | None]:
 
 
 def counters_of(row: dict) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Headings, and a line for every contender that was profiled. Nothing where none was."""
+    """Headings, and a line for every contender that was profiled; both are empty if none was."""
     entries = [(name, row["contenders"].get(name, {}).get("counters")) for name in contenders(row)]
     found = [(name, _counters(entry)) for name, entry in entries if entry]
     headings = list(found[0][1]) if found else []
@@ -156,7 +158,7 @@ def show_counters(result: dict, console: Console):
 
 
 def plot(result: dict, path: Path):
-    """Bars of bandwidth for every step, to the line of the ceiling, in a panel for each case."""
+    """Plots a panel for each case: a bar of bandwidth for every step, and a line at the ceiling."""
     from benchmarks import plots
     from benchmarks.plots import pyplot
 
@@ -179,7 +181,7 @@ def plot(result: dict, path: Path):
 
 
 def plot_overview(results: list[dict], path: Path):
-    """Of every case of every ladder: which share of the ceiling the first step, the fastest, the production operator and PyTorch reach."""
+    """Plots four bars for every case of every ladder, as shares of the ceiling: the first step, the fastest, production and PyTorch."""
     from benchmarks import plots
     from benchmarks.plots import pyplot, ticker
 
@@ -200,7 +202,7 @@ def plot_overview(results: list[dict], path: Path):
             axes.barh(y, share or 0.0, height=0.19, color=colour, label=label if place == 0 else None)
             if share is None:
                 continue
-            # Not across the ceiling's line.
+            # Text must not cross the line of the ceiling.
             inside = share > 0.9
             over = "black" if label == "fastest step" else "white"
             place_of_text = {"ha": "right", "color": over} if inside else {"ha": "left"}

@@ -1,6 +1,6 @@
-"""What each ladder is measured on: cases whose contenders are its steps, beside PyTorch.
+"""The cases that each ladder is measured on. The contenders of a case are the steps, the production operator and PyTorch.
 
-The production operator is "gpuopt", PyTorch's "ATen", and "step 3 sequential" a step with a kernel of its own.
+Their names in the results: "step 2 sequential" is a step, "gpuopt" the production operator, "ATen" PyTorch.
 """
 
 import functools
@@ -19,7 +19,7 @@ STEP = "step "
 
 
 def step_name(number: int, name: str) -> str:
-    """What a step is called among contenders."""
+    """The name of a step among the contenders."""
     return f"{STEP}{number} {name}"
 
 
@@ -33,7 +33,7 @@ def _peer(op: str, number: int, name: str) -> Peer:
 
 
 def _peers(op: str, names: tuple[str, ...]) -> tuple[Peer, ...]:
-    """Of steps that take a case: those of the names, or where there are none, all."""
+    """The steps with these names, or all steps if no names are given."""
     from torch_ops import ladder
 
     steps = ladder.steps(op)[:-1]
@@ -48,7 +48,7 @@ def _case(op: str, name: str, dtype: torch.dtype, make: Callable, *steps: str) -
 
 
 def _centred(values: torch.Tensor) -> torch.Tensor:
-    """In [-0.5, 0.5): sums that are added to for ever stay small."""
+    """Moves values to [-0.5, 0.5), so that a sum stays small although every call adds to it."""
     return values if values.is_meta else values.sub_(0.5)
 
 
@@ -86,7 +86,7 @@ def _upsample_backward() -> list[Case]:
 
 
 def _index_add() -> list[Case]:
-    """A graph's messages: rows of 64 features, about eight to each node."""
+    """Messages of a graph: rows of 64 features, about eight for each node."""
 
     def make(m: Maker) -> tuple:
         nodes, entries = 1 << 17, 1 << 20
@@ -104,13 +104,13 @@ def _index_add() -> list[Case]:
 
 
 def _dot() -> list[Case]:
-    """The classic test of the fast half atomic add: every thread adds a product to one value."""
+    """The classic test of the fast half atomic add: every thread adds a product to one value in memory."""
 
     def make(m: Maker, n: int) -> tuple:
-        # Sums of signs stay near 0, where f16 counts exactly for longer.
+        # Operands are 1 or -1, so sums stay near 0, where f16 is exact.
         return m.signs(n), m.signs(n)
 
-    # The first step takes four seconds for these, and more than twice as long for twice as many.
+    # The first step takes four seconds for 2^20 values, and more than eight seconds for 2^21.
     return [_case("dot", "2^20", F16, functools.partial(make, n=1 << 20))]
 
 
@@ -126,17 +126,17 @@ def _transpose() -> list[Case]:
 
 
 def _dot_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Of steps: atomic ones round after each addition, and the sum of signs may be small beside what is added, so only NaN is refused."""
+    """The limit of steps. Atomic steps round each addition and the sum may be small, so any error except NaN is accepted."""
     return float("inf")
 
 
 def _conv1d_limit(dtype: torch.dtype, aten_error: float | None) -> float:
-    """ATen's may be in TF32."""
+    """The limit of errors. ATen may compute in TF32, so its error alone is no limit."""
     return max(1e-5, error_limit(dtype, aten_error))
 
 
 def _half_sums(dtype: torch.dtype, aten_error: float | None) -> float:
-    """Eight or so additions to each value, rounded each."""
+    """The limit of errors: each value gets about eight additions, and each addition rounds."""
     return max(error_limit(dtype, aten_error), 8 * torch.finfo(dtype).eps)
 
 
@@ -186,7 +186,7 @@ def _calls() -> dict[str, Call]:
 
 
 def rooms() -> dict[str, Room]:
-    """A room for every operator that has a ladder."""
+    """The cases of every operator that has a ladder, by operator."""
     cases = {
         "reduce_sum": _reductions("reduce_sum"),
         "reduce_max": _reductions("reduce_max"),
