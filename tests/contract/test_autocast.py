@@ -1,4 +1,4 @@
-"""Autocast with ATen's policy for the operator: same result dtype, same values, same gradients, on both kinds of device."""
+"""Autocast follows ATen's policy for the operator: same result dtype, values and gradients, on the CPU and on CUDA."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _in_autocast(op, sample, device, low):
 @each_case
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
 def test_autocast(case, device, low):
-    """Every combination of floating-point inputs: ATen's operator in the same autocast region says what to expect."""
+    """Every combination of floating-point inputs. The expected result is that of ATen's operator in the same autocast region."""
     failures = Failures()
     first = next(iter(case.few(device, torch.float32)))
     for dtypes in itertools.product(TYPES, repeat=len(first.floating)):
@@ -42,7 +42,7 @@ def test_autocast(case, device, low):
                 try:
                     result = _in_autocast(op, sample, device, low)
                 except RuntimeError as error:
-                    # ATen's promoting policy refuses what is neither `low` nor float32. Without it, promotion is all there is.
+                    # ATen's promoting policy refuses dtypes other than `low` and float32. Without the policy, dtypes are promoted.
                     if op is case.op or "autocast::prioritize" not in str(error):
                         raise
                     result = op(*sample.args, **sample.kwargs)
@@ -55,8 +55,8 @@ def test_autocast(case, device, low):
 
 @each_case
 def test_autocast_after_a_matmul(case, device):
-    """The way it is met in a model: one operand comes out of a layer in the low type, the others are float32 parameters. What ATen
-    refuses is refused."""
+    """As in a model: one operand is the result of a layer in the low dtype, the others are float32 parameters. Calls that ATen
+    refuses are refused."""
     torch.manual_seed(1)
     sample = next(iter(case.few(device, torch.float32)))
     *outer, last = sample.args[0].shape

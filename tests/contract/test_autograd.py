@@ -1,4 +1,4 @@
-"""Reverse and forward derivatives: against finite differences in float64, and against ATen's in every differentiable dtype."""
+"""Derivatives in reverse and forward mode, against finite differences in float64 and against ATen's in every other dtype."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ WIDE = (torch.float64, torch.complex128)
 
 
 def _grad_samples(case, device, dtype, only=(), thin=False):
-    """The small samples whose arguments and result can take part in differentiation; `thin` leaves some out on the CPU."""
+    """The small samples whose arguments and result are differentiable. `thin` leaves some out on the CPU."""
     for sample in thinned(case.few(device, dtype), device) if thin else case.few(device, dtype):
         leaves = sample.twin().requiring_grad(only)
         result = case.aten(*leaves.args, **leaves.kwargs)
         if result.dtype == torch.complex32 and device == "cuda":
-            continue  # what stands in for ATen there rounds its gradients elsewhere
+            continue  # the substitute for ATen's operator rounds its gradients at other points
         if only and result.dtype not in only:
-            continue  # converted to a dtype in which finite differences say nothing
+            continue  # the result has a dtype too coarse for finite differences
         if leaves.differentiable and result.requires_grad:
             yield leaves
 
@@ -41,14 +41,14 @@ def _function(op, sample):
 
 
 def _bump(t: torch.Tensor) -> torch.Tensor:
-    """An incoming gradient that is not constant, so that a transposed or summed-over-the-wrong-dimension gradient shows."""
+    """An incoming gradient that is not constant, so that a gradient transposed or summed over a wrong dimension is noticed."""
     steps = torch.linspace(0.5, 1.5, t.numel(), device=t.device, dtype=torch.float64)
     return ((steps - 0.25j * steps) if t.is_complex() else steps).view(t.shape).to(t.dtype)
 
 
 @each_dtype(of="grad_dtypes", only=WIDE, only_cpu=WIDE)
 def test_gradcheck(case, device, dtype):
-    """Reverse mode, forward mode, batched gradients and undefined gradients, complex and broadcast."""
+    """torch.autograd.gradcheck of reverse mode, forward mode, batched and undefined gradients, with complex and broadcast inputs."""
     failures = Failures()
     for sample in _grad_samples(case, device, dtype, only=WIDE, thin=True):
         with failures.sample(sample.name):
@@ -63,7 +63,7 @@ def test_gradgradcheck(case, device, dtype):
     failures = Failures()
     for sample in _grad_samples(case, device, dtype, only=WIDE, thin=True):
         if any(t.numel() > 12 for t in sample.differentiable):
-            continue  # the cost is quadratic, and the layouts of larger ones are checked to first order
+            continue  # the cost is quadratic; larger layouts are only checked to first order
         with failures.sample(sample.name):
             assert gradgradcheck(
                 _function(case.op, sample),
@@ -83,13 +83,13 @@ def _each_input(sample):
 
 @each_dtype(of="grad_dtypes")
 def test_gradients_equal_atens(case, device, dtype):
-    """dtype, shape and value of every gradient, with mixed dtypes, real with complex, broadcasts and each input alone."""
+    """dtype, shape and value of every gradient: with mixed dtypes, real and complex, broadcasts, and each input alone."""
     failures = Failures()
     for every in _grad_samples(case, device, dtype):
         for which, sample in _each_input(every):
             with failures.sample(f"{sample.name}, {which}"):
                 theirs = None
-                # complex32 results have no gradients in ATen where a sum over them is needed on the CPU.
+                # ATen cannot differentiate complex32 results on the CPU where that needs a sum.
                 with contextlib.suppress(NotImplementedError):
                     theirs = _gradients(case.aten, sample)
                 if theirs is not None:
@@ -116,7 +116,7 @@ def test_second_derivatives_equal_atens(case, device, dtype):
                 first = torch.autograd.grad(result, inputs, weights, create_graph=True, allow_unused=True)
                 total = sum((g * g.conj()).real.sum().float() for g in first if g is not None)
                 second.append(torch.autograd.grad(total, [*inputs, weights], allow_unused=True))
-            # ATen leaves out gradients it knows to be zero; zeros of ours in their position are the same answer.
+            # ATen returns None for gradients that it knows to be zero. Zeros are equivalent.
             for k, (ours, theirs) in enumerate(zip(*second, strict=True)):
                 if theirs is None or ours is None:
                     given = ours if theirs is None else theirs
@@ -156,7 +156,8 @@ def test_tangents_equal_atens(case, device, dtype):
 
 @each_case
 def test_no_graph_unless_needed(case, device):
-    """Nothing requires grad, or no_grad: no node. With grad: saves no more tensors than ATen does, and only through hooks."""
+    """There is no node if nothing requires grad or under no_grad. Otherwise the node saves no more tensors than ATen's, and saves
+    them through hooks."""
     for sample in case.few(device, torch.float32):
         plain = case.op(*sample.args, **sample.kwargs)
         assert not plain.requires_grad and plain.grad_fn is None
@@ -177,8 +178,8 @@ def _count_saved(op, sample) -> int:
 
 @each_case
 def test_saved_tensors_go_through_hooks(case, device):
-    """Packing to a copy and back (offloading, checkpointing) gives the same gradients. (Copies lose gaps, which may decide the order in
-    which a convolution adds.)"""
+    """Hooks that save a copy (as in offloading and checkpointing) give the same gradients. A copy has no gaps, and for convolutions
+    the layout may change the order of additions."""
     failures = Failures()
     for sample in _grad_samples(case, device, torch.float32):
         with failures.sample(sample.name):
@@ -194,8 +195,8 @@ def test_saved_tensors_go_through_hooks(case, device):
 
 @each_case
 def test_backward_twice(case, device):
-    """Saved tensors are released after backward, so that a second one is refused as ATen's is; kept with retain_graph, when gradients
-    repeat bit for bit. (A node that saves nothing may run again: ATen keeps a number as a tensor, we needn't.)"""
+    """Backward releases the saved tensors, so a second backward is refused, as ATen's is. With retain_graph they are kept, and
+    gradients are the same bits again. A node that saves nothing may run twice: ATen saves a number as a tensor, gpuopt need not."""
     for sample in _grad_samples(case, device, torch.float32):
         refusals = []
         for op in (case.op, case.aten):
@@ -211,7 +212,7 @@ def test_backward_twice(case, device):
 
 
 def _gradients_after_a_write(op, sample, k: int) -> tuple:
-    """With the tensor number `k` doubled between forward and backward."""
+    """The gradients when tensor number `k` is doubled between forward and backward."""
     copies = sample.map(lambda t: t * 1)  # not leaves, so that they can be written to
     result = op(*copies.args, **copies.kwargs)
     copies.tensors[k].mul_(2)
@@ -220,8 +221,11 @@ def _gradients_after_a_write(op, sample, k: int) -> tuple:
 
 @each_case
 def test_write_to_saved_tensor_is_noticed(case, device):
-    """An input that backward needs, changed between forward and backward: the same refusal as ATen's, per input. (What ATen saves for
-    its shape alone we needn't: the gradients are then those of the values before. Where it has saved a copy, we may refuse.)"""
+    """Backward is refused, as ATen's is, if an input that it needs was changed after the forward. Each input is tested.
+
+    Two differences are allowed. gpuopt need not save an input that ATen saves for its shape: its gradients are then right for the
+    old values. And gpuopt may refuse where ATen has saved a copy.
+    """
     for sample in _grad_samples(case, device, torch.float32):
         if any(t.numel() == 0 for t in sample.tensors):
             continue

@@ -1,7 +1,7 @@
 """torch.compile(fullgraph=True): static and dynamic shapes, gradients, in-place and out= inside compiled functions, and any layout.
 
-Tracing, functionalization and Meta kernels are the same for every backend, and "aot_eager" runs them all. Inductor takes seconds a
-compilation on the CPU, so that one case of each kind meets it there."""
+Tracing, functionalization and Meta kernels are the same for every backend, and "aot_eager" runs them all. Inductor takes seconds per
+compilation on the CPU, so only one case of each room uses it there."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..cases.tensors import FLOATS
 from ..compare import Failures, all_close, close, different_metadata, raised_by
 from ..params import CASES, each_case, each_device, kept, on, thinned, with_variant
 
-# One case of each room.
+# One case of each room except transpose.
 INDUCTOR_ON_CPU = ("mul.Tensor", "reduce_sum", "upsample_nearest2d", "index_add", "dot", "conv1d")
 
 
 def each_backend(cases, *backends):
-    """Cases with backends and devices; Inductor on the CPU only for those of INDUCTOR_ON_CPU."""
+    """Parametrizes a test with cases, backends and devices. On the CPU only INDUCTOR_ON_CPU runs with Inductor."""
     params = []
     for backend, case, device in itertools.product(backends, cases, ("cpu", "cuda")):
         if backend == "inductor" and device == "cpu" and case.name not in INDUCTOR_ON_CPU:
@@ -39,12 +39,12 @@ def _fresh_dynamo():
 
 
 def _compiled(function, backend="aot_eager", **options):
-    torch._dynamo.reset()  # otherwise samples that share a code object meet the recompilation limit
+    torch._dynamo.reset()  # samples share a code object and would reach the recompilation limit
     return torch.compile(function, fullgraph=True, backend=backend, **options)
 
 
 def _direct(op, sample):
-    """The call written out, without Python that dynamo would have to trace through."""
+    """A function that makes the call directly, so that dynamo does not trace through Python code around it."""
     count, kwargs = len(sample.args), sample.kwargs
     if count == 1:
         return lambda a: op(a, **kwargs)
@@ -56,7 +56,7 @@ def _direct(op, sample):
 
 
 def _run(function, sample):
-    """The result and, where there is one, the gradient of every input."""
+    """The result, and the gradient of every input that has one."""
     result = function(*sample.args)
     if not result.requires_grad:
         return result, ()
@@ -72,8 +72,10 @@ def _compare(failures, name, function, eager, sample):
 
 
 def _recompilations(op, sample, dynamic, compare) -> int:
-    """Calls a compiled function three times, with dynamic=True on three sizes, and counts the compilations after the first call. (The
-    first may take two: dynamo starts again when it finds that a Python float has to be a constant.)"""
+    """Calls a compiled function three times (with dynamic=True on three sizes) and counts the compilations after the first call.
+
+    The first call may compile twice: dynamo starts again when it finds that a Python float has to be a constant.
+    """
     counter, eager = CompileCounterWithBackend("aot_eager"), _direct(op, sample)
     compiled = _compiled(eager, backend=counter, dynamic=dynamic)
     counts = []
@@ -87,12 +89,12 @@ def _recompilations(op, sample, dynamic, compare) -> int:
 @each_case
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_compile(case, device, dynamic):
-    """Values, metadata and gradients of eager in any layout; a second call, and with dynamic shapes one of another size, compiles
-    nothing (where dynamo does recompile, so it does for ATen)."""
+    """Values, metadata and gradients equal eager mode's in any layout. A second call compiles nothing, nor does a call with another
+    size if shapes are dynamic. dynamo may recompile only where it does so for ATen's operator."""
     failures = Failures()
     for sample in thinned(case.few(device, torch.float32), device, keep=2 if dynamic else 0):
         if dynamic and any(t.numel() == 0 for t in sample.tensors):
-            continue  # sizes 0 and 1 are always compiled for themselves
+            continue  # dynamo always specialises sizes 0 and 1
         sample = sample.requiring_grad()
         with failures.sample(sample.name):
             ours = _recompilations(case.op, sample, dynamic, functools.partial(_compare, failures, sample.name))
@@ -104,7 +106,7 @@ def test_compile(case, device, dynamic):
 
 @each_backend(CASES, "inductor")
 def test_inductor(case, device, backend):
-    """The default backend, the operator between fused neighbours, forward and backward, in a layout that inductor must respect."""
+    """Inductor, forward and backward, with fused operations before and after the operator, in a layout that it must respect."""
     failures = Failures()
     layouts = {
         "transposed": lambda t: t.mT.contiguous().mT if t.dim() > 1 else t,
@@ -130,7 +132,7 @@ def test_inductor(case, device, backend):
 
 @each_backend(with_variant("inplace"), "aot_eager", "inductor")
 def test_inplace_inside(case, device, backend):
-    """Writing to a temporary, to an argument, and to a view of an argument inside a compiled function."""
+    """A compiled function writes in place to a temporary, to an argument, and to a view of an argument."""
 
     def temporary(x, *others):
         y = x.clone()
@@ -199,9 +201,9 @@ def test_inplace_gradients_inside(case, device):
 
 @each_backend(with_variant("out"), "aot_eager", "inductor")
 def test_out_inside(case, device, backend):
-    """out= of a tensor made inside, of an argument, and (element-wise) of the input itself."""
+    """out= is a tensor made inside the compiled function, an argument, or (element-wise) the input itself."""
     _check_out_inside(case, device, backend, torch.float32)
-    if backend == "aot_eager" and torch.complex64 in case.dtypes:  # which tells vdot from dot
+    if backend == "aot_eager" and torch.complex64 in case.dtypes:  # vdot and dot differ only for complex values
         _check_out_inside(case, device, backend, torch.complex64)
 
 
@@ -234,7 +236,7 @@ def _check_out_inside(case, device, backend, dtype):
 
 @each_case
 def test_refuses_while_tracing(case, device):
-    """What eager refuses is refused when compiled, and by name."""
+    """A call that eager mode refuses is refused while tracing, by a message that names the operator."""
     error = next((e for e in case.errors(device) if e.variant == "functional" and e.on_meta), None)
     if error is not None:
         refusal = raised_by(_compiled(lambda *a: case.op(*a, **error.kwargs)), *error.args)

@@ -1,4 +1,4 @@
-"""What only a GPU shows: graphs, streams, device guards, and that a call neither waits nor allocates more than its result."""
+"""Behaviour on a GPU: graphs, streams, device guards, no synchronisation, and no allocation beside the result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], i
 
 
 def _few(case, dtype=torch.float32):
-    """Small samples that live on the device alone."""
+    """Small samples without CPU tensors."""
     return [s for s in case.few("cuda", dtype) if all(t.is_cuda for t in s.tensors)]
 
 
 def _large_few(case, dtype=torch.float32):
-    """The same kinds at sizes where kernels run long enough to overlap."""
+    """The same samples, enlarged so that kernels run long enough to overlap."""
     for sample in _few(case, dtype):
         for _ in range(10):
             result = case.op(*sample.map(lambda t: t.to("meta")).args, **sample.kwargs)
@@ -113,8 +113,8 @@ def test_graph_of_out(case):
 @each
 @each_dtype
 def test_runs_on_the_current_stream(case, dtype):
-    """Inputs are written late on a side stream. A kernel on any other stream would read them too early: side streams of PyTorch don't
-    wait for the default one."""
+    """Inputs are written late on a side stream. A kernel on another stream would read them too early, because PyTorch's side streams
+    do not wait for the default stream."""
     failures = Failures()
     for sample in _large_few(case, dtype):
         late = sample.map(torch.empty_like)
@@ -124,13 +124,13 @@ def test_runs_on_the_current_stream(case, dtype):
                 to.copy_(source)
             return case.op(*late.args, **late.kwargs)
 
-        want = write_and_call()  # which also loads the kernels: loading one may wait for the device
+        want = write_and_call()  # also loads the kernels, which may wait for the device
         for t in late.tensors:
             t.zero_()
         torch.cuda.synchronize()
         stream = torch.cuda.Stream()
         with failures.sample(sample.name), torch.cuda.stream(stream):
-            torch.cuda._sleep(40_000_000)  # some 20 ms
+            torch.cuda._sleep(40_000_000)  # about 20 ms
             got = write_and_call()
             assert not stream.query(), "the call waited for the stream"
             stream.synchronize()
@@ -140,7 +140,7 @@ def test_runs_on_the_current_stream(case, dtype):
 
 @each
 def test_never_synchronises(case):
-    """Also with 0-d CPU tensors, whose value travels as an argument."""
+    """No call synchronises, also with 0-d CPU tensors: their value is an argument of the launch."""
     samples = [s.requiring_grad() for s in case.few("cuda", torch.float32)]
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -155,7 +155,10 @@ def test_never_synchronises(case):
 
 @each
 def test_allocates_its_result_alone(case):
-    """But for one workspace, where it is no element-wise operator: far smaller than what it reads, or as large as its case says."""
+    """A call allocates nothing except its result and, if it is not element-wise, one workspace.
+
+    The workspace is far smaller than the inputs, or has the size that the case states.
+    """
     keys = "allocation.all.allocated", "requested_bytes.all.allocated"
     for sample in _large_few(case):
         case.op(*sample.args, **sample.kwargs)
@@ -185,7 +188,7 @@ def test_inplace_allocates_nothing(case):
 
 @each
 def test_device_guard(case):
-    """Tensors of a device that is not the current one; afterwards the current one is what it was."""
+    """Tensors may be on another device than the current one, which stays the current one."""
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
     failures = Failures()

@@ -1,4 +1,4 @@
-"""torch.use_deterministic_algorithms(True), which also makes torch.empty fill what it returns."""
+"""torch.use_deterministic_algorithms(True), which also makes torch.empty fill the memory that it returns."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def _fills(sample, op) -> int:
 
 @each_case
 def test_results_and_scratch_are_not_filled_first(case, device, deterministic_mode):
-    """As those of ATen's structured operators; on the CPU, where ATen's kernels are called, no more than by these. (Its convolutions fill
-    their results: they are left out.)"""
+    """Filling a result that a kernel overwrites is wasted time. ATen's structured operators do not fill theirs either.
+
+    On the CPU, gpuopt fills no more than the ATen kernels that it calls. Convolutions are left out, because ATen's fill their results.
+    """
     if "conv" in case.name:
         return
     failures = Failures()

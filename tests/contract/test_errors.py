@@ -1,4 +1,4 @@
-"""The error table: ATen's exception type, a message that names the operator and the argument, and nothing written."""
+"""Errors have ATen's exception type and a message that names the operator and the argument, and write nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..params import each_case
 @each_case
 def test_refuses_as_aten_does(case, device):
     failures = Failures()
-    # Two runs of the generator give equal but separate tensors: ATen must not see what we may have written.
+    # Two runs of the generator give equal but separate tensors, so that ATen does not see what gpuopt may have written.
     for for_aten, error in zip(case.errors(device), case.errors(device), strict=True):
         name = f"{error.variant}, {error.name}"
         variant = case.of_variant(error.variant)
@@ -39,7 +39,7 @@ def test_refuses_as_aten_does(case, device):
                 failures.add(name, different_bits(now, then))
     failures.check(at_least=3)
     if device == "cuda":
-        torch.cuda.synchronize()  # an asynchronous device-side error would end the context for every later test
+        torch.cuda.synchronize()  # reports an asynchronous error here, not in a later test
         assert torch.ones(2, device=device).sum().item() == 2
 
 
@@ -50,7 +50,7 @@ def _message_lacks(message: str, operator: str, patterns) -> str | None:
 
 @each_case
 def test_wrong_kinds_of_argument(case, device):
-    """None, a string, or an argument too few in the position of a tensor."""
+    """None or a string is passed for a tensor, or an argument is missing."""
     sample = next(iter(case.few(device, torch.float32)))
     for k, argument in enumerate(sample.args):
         if not isinstance(argument, torch.Tensor):

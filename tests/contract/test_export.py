@@ -1,4 +1,4 @@
-"""torch.export: the operator stays in the graph under its own name, and the program runs with the shapes it was exported for."""
+"""torch.export: the graph has the operator under its own name, and the program runs with the shapes that it was exported for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Model(torch.nn.Module):
 
 
 def _dynamic_shapes(sample):
-    """Every size above 1 may vary, and so may sizes that are arguments."""
+    """Marks every size above 1 as dynamic, and sizes that are arguments."""
     auto = torch.export.Dim.AUTO
 
     def shape_of(a):
@@ -40,7 +40,7 @@ def test_export(case, device, dynamic):
         if any(isinstance(a, complex) for a in sample.args) or (
             dynamic and any(t.numel() == 0 for t in sample.tensors)
         ):
-            continue  # export takes no complex numbers as inputs, and gives size 0 a program of its own
+            continue  # export accepts no complex numbers as inputs, and specialises size 0
         with failures.sample(sample.name):
             shapes = _dynamic_shapes(sample) if dynamic else None
             program = torch.export.export(_Model(case.op, sample.kwargs), sample.args, dynamic_shapes=shapes)

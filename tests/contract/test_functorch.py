@@ -1,4 +1,4 @@
-"""torch.func: vmap by the operator's own rule, nested and in every in_dims; grad, vjp, jvp, Jacobians and Hessians; all as ATen's."""
+"""torch.func gives ATen's results: vmap with the operator's own batching rule, grad, vjp, jvp, Jacobians and Hessians."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH = 3
 
 @contextlib.contextmanager
 def no_slow_vmap():
-    """vmap's per-example loop raises instead of warning, so that an operator without a batching rule fails here."""
+    """Makes an error of vmap's warning about its loop over examples, so that a missing batching rule fails the test."""
     before = torch._C._functorch._is_vmap_fallback_enabled()
     torch._C._functorch._set_vmap_fallback_enabled(False)
     try:
@@ -29,7 +29,7 @@ def no_slow_vmap():
 
 @contextlib.contextmanager
 def silent_slow_vmap():
-    """For ATen's operators, not all of which have a batching rule."""
+    """Silences the same warning for ATen's operators, because some have no batching rule."""
     torch._C._functorch._set_vmap_fallback_warning_enabled(False)
     try:
         yield
@@ -38,12 +38,15 @@ def silent_slow_vmap():
 
 
 def _batched(t: torch.Tensor, dim: int) -> torch.Tensor:
-    """Three different examples, with the batch at `dim`."""
+    """A batch of three different examples, with the batch dimension at `dim`."""
     return torch.stack([t, ~t, t ^ (t == t.any())] if t.dtype == torch.bool else [t, t + 1, t * 2], dim)
 
 
 def _in_dims(sample):
-    """Each tensor unbatched, batched first, last, and (once) in the middle; not all unbatched. Numbers are never batched."""
+    """All in_dims in which each tensor is unbatched, or batched in the first, the last or (once) a middle dimension.
+
+    At least one tensor is batched. Numbers never are.
+    """
     choices = []
     for a in sample.args:
         choices.append([None] if not isinstance(a, torch.Tensor) else [None, 0, -1] + ([1] if a.dim() >= 2 else []))
@@ -53,7 +56,7 @@ def _in_dims(sample):
 
 
 def _loop(op, args, dims, kwargs):
-    """What vmap means: the operator on every example."""
+    """The meaning of vmap: a loop that calls the operator on every example."""
     examples = []
     for i in range(BATCH):
         picked = [a if d is None else a.select(d, i) for a, d in zip(args, dims, strict=True)]
@@ -63,13 +66,15 @@ def _loop(op, args, dims, kwargs):
 
 @each_dtype(only=(torch.float32, torch.int64, torch.complex64, torch.bool))
 def test_vmap(case, device, dtype):
-    """Equal to the loop over examples, dtype included (a batched 0-d tensor does not widen the result, as it does not without vmap; ATen's
-    addcmul gets that wrong), bit for bit where the operator is a single rounding."""
+    """vmap equals the loop over examples, including the dtype, bit for bit if the operator rounds once.
+
+    A batched 0-d tensor does not widen the result's dtype, as without vmap. (ATen's addcmul gets that wrong.)
+    """
     failures = Failures()
     keep = 7 if dtype == torch.float32 else 3
     for sample in thinned(case.few(device, dtype), device, keep):
         if any(t.device.type != device for t in sample.tensors):
-            continue  # batching a 0-d CPU tensor makes it a tensor that must be on the device
+            continue  # batching makes a 0-d CPU tensor one-dimensional, which must be on the device
         for dims in _in_dims(sample):
             name = f"{sample.name}, in_dims {dims}"
             with failures.sample(name), no_slow_vmap():
@@ -83,7 +88,7 @@ def test_vmap(case, device, dtype):
 
 @each_case
 def test_nested_vmap(case, device):
-    """Two levels, each batching other arguments: outer products and per-example calls inside a batch."""
+    """Two levels of vmap that batch different arguments: outer products, and per-example calls inside a batch."""
     failures = Failures()
     for sample in case.few(device, torch.float32):
         count = len(sample.args)
@@ -113,8 +118,8 @@ def test_nested_vmap(case, device):
 @each_device
 @pytest.mark.parametrize("case", with_variant("inplace"), ids=str)
 def test_vmap_inplace(case, device):
-    """A batched self is written as the loop over examples writes it; an unbatched self with a batched operand has no position for the
-    result, and is refused as by ATen."""
+    """A batched self is written as by the loop over examples. An unbatched self cannot hold the results of a batched operand, and
+    the call is refused, as by ATen."""
     failures = Failures()
     for sample in case.few(device, torch.float32):
         if any(t.device.type != device for t in sample.tensors):
@@ -137,7 +142,7 @@ def test_vmap_inplace(case, device):
 
 
 def _float_samples(case, device, dtype=torch.float64):
-    """Samples whose floating-point tensors, and result, are of one dtype."""
+    """Samples whose floating-point tensors and result have the same dtype."""
     for sample in case.few(device, dtype):
         if (
             all(t.dtype == dtype for t in sample.floating)
@@ -160,7 +165,7 @@ def _of_floating(op, sample):
 
 @each_case
 def test_transforms(case, device):
-    """grad, vjp, jvp, jacrev, jacfwd and hessian of the operator equal those of ATen's, in every argument."""
+    """grad, vjp, jvp, jacrev, jacfwd and hessian of the operator equal the same transforms of ATen's, in every argument."""
     failures = Failures()
     for sample in _float_samples(case, device):
         tensors = sample.floating
@@ -173,7 +178,7 @@ def test_transforms(case, device):
             "jacrev": lambda f, t=tensors, n=argnums: jacrev(f, argnums=n)(*t),
             "jacfwd": lambda f, t=tensors, n=argnums: jacfwd(f, argnums=n)(*t),
         }
-        if 0 < sum(t.numel() for t in tensors) <= 12:  # hessian takes no tensors that are all empty
+        if 0 < sum(t.numel() for t in tensors) <= 12:  # hessian fails if all tensors are empty
             transforms["hessian"] = lambda f, t=tensors, n=argnums: hessian(lambda *x: f(*x).pow(3).sum(), argnums=n)(
                 *t
             )
@@ -190,11 +195,11 @@ def test_transforms(case, device):
 
 @each_case
 def test_per_example_gradients(case, device):
-    """vmap over grad: one gradient an example, with some arguments shared by all examples."""
+    """vmap over grad gives one gradient per example. Some arguments are shared by all examples."""
     failures = Failures()
     for sample in _float_samples(case, device):
         tensors = sample.floating
-        for shared in range(len(tensors), -1 if len(tensors) > 1 else 0, -1):  # the first: none
+        for shared in range(len(tensors), -1 if len(tensors) > 1 else 0, -1):  # first without shared arguments
             dims = tuple(None if k == shared else 0 for k in range(len(tensors)))
             args = [t if d is None else _batched(t, 0) for t, d in zip(tensors, dims, strict=True)]
             with failures.sample(f"{sample.name}, in_dims {dims}"):

@@ -1,5 +1,8 @@
-"""Nothing outside the output is written, nothing outside the inputs decides a value. Every buffer lies in the middle of a larger,
-poisoned one that is compared as a whole afterwards; a planted overrun proves that the comparison notices."""
+"""No call writes outside its output, and no value depends on memory outside the inputs.
+
+Every buffer lies inside a larger one filled with poison, which is compared as a whole afterwards. A planted overrun proves that the
+comparison notices one.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from ..compare import Failures, different_bits, different_results, raised_by
 from ..params import each_device, each_dtype, kept, thinned, with_variant
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
-GUARD = (
-    64  # elements on each side: more than a 16-byte vec of the smallest dtype and all its neighbours in a warp's access
-)
+GUARD = 64  # elements on each side: more than a vector of 16 int8 and its neighbours in a warp's access
 DTYPES = (torch.float32, torch.bfloat16, torch.int8, torch.float64, torch.complex64)
 ON_CPU = (torch.float32,)
 
 
 class Guarded:
-    """A tensor like `like` (same size and strides) with poison around it and in its gaps. `shift` sets its distance from a 16-byte
-    boundary, in elements."""
+    """A tensor with the size and strides of `like`, and with poison around it and in its gaps.
+
+    `shift` is its distance from a 16-byte boundary, in elements.
+    """
 
     def __init__(self, like: torch.Tensor, shift: int = 0, fill: bool = False):
         span = 1 + sum((n - 1) * s for n, s in zip(like.shape, like.stride(), strict=True)) if like.numel() else 0
@@ -30,7 +33,7 @@ class Guarded:
             self.tensor.copy_(like)
 
     def problem(self, expected: torch.Tensor | None) -> str | None:
-        """What differs in the whole buffer from poison with `expected` in the tensor's position (None: poison alone, or as filled)."""
+        """Describes differences between the buffer and poison with `expected` inside. None expects the buffer as it was made."""
         want = tensors.poison(self.buffer.shape, self.buffer.dtype, self.buffer.device)
         inside = want.as_strided(self.tensor.shape, self.tensor.stride(), self.tensor.storage_offset())
         if expected is not None:
@@ -39,7 +42,7 @@ class Guarded:
 
 
 def _dense_strides(t: torch.Tensor) -> bool:
-    """as_strided writes of a filled guard need every element at its own address."""
+    """Whether every element has an address of its own. Only then can a guarded tensor be filled."""
     return all(s != 0 for n, s in zip(t.shape, t.stride(), strict=True) if n > 1)
 
 
@@ -57,7 +60,7 @@ def _guarded_inputs(sample, shift):
 
 @each_dtype(only=DTYPES, only_cpu=ON_CPU)
 def test_inputs(case, device, dtype):
-    """The same bits with poison around every input, which stays as it was."""
+    """Results are the same bits with poison around every input, and the poison is unchanged."""
     failures = Failures()
     for k, sample in enumerate(thinned(case.samples(device, dtype), device, keep=1)):
         with failures.sample(sample.name):
@@ -67,7 +70,7 @@ def test_inputs(case, device, dtype):
             exact = case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None
             if not case.elementwise:
                 failures.add(sample.name, different_results(case, device, sample, got, want))
-            elif exact or device != "cpu":  # ATen's CPU kernels round differently in vectors and in tails
+            elif exact or device != "cpu":  # ATen's CPU kernels round differently in vectors than in tails
                 failures.add(sample.name, different_bits(got, want))
             elif not torch.equal(got.isfinite(), want.isfinite()):
                 failures.add(sample.name, "poison got into the result")
@@ -118,7 +121,7 @@ def test_inplace(case, device, dtype):
 @pytest.mark.parametrize("layout", ["contiguous", "rows", "step2", "transposed"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_planted_overrun_is_noticed(device, dtype, layout):
-    """One element before, after or in a gap, written with an ordinary value."""
+    """Writes an ordinary value to one element before, after or in a gap of the tensor."""
     like = tensors.in_layout(layout, tensors.Maker(device, dtype)(6, 5))
     result = torch.ones_like(like)
     first = Guarded(like).tensor.storage_offset()

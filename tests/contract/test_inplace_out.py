@@ -1,4 +1,4 @@
-"""In-place and out= variants: values, what is written, version counters, resizing, casting, aliasing, leaves and views."""
+"""In-place and out= variants: values, written memory, version counters, resizing, casting, aliasing, leaves and views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ each_elementwise = pytest.mark.parametrize("case", [c for c in INPLACE if c.elem
 each_inplace = pytest.mark.parametrize("case", INPLACE, ids=str)
 each_out = pytest.mark.parametrize("case", OUT, ids=str)
 
-# What kernels branch on: item sizes, packed halves, bools, complex numbers.
+# The dtypes that kernels treat differently: each item size, pairs of fp16 or bf16, bools, complex numbers.
 DTYPES = (
     torch.float32,
     torch.bfloat16,
@@ -34,7 +34,7 @@ DTYPES = (
 
 @each_dtype(only=DTYPES, cases=INPLACE)
 def test_inplace_values(case, device, dtype):
-    """ATen's values, in ATen's refusals too; the result is self itself, whose strides stay and whose version moves by one."""
+    """Values and refusals are ATen's. The result is self itself: its strides stay, and its version increases by one."""
     failures = Failures()
     taken = 0
     for sample in thinned(case.samples(device, dtype), device):
@@ -103,7 +103,7 @@ OUT_LAYOUTS = ("contiguous", "transposed", "rows", "step2", "misaligned1", "rota
 
 @each_dtype(only=DTYPES, cases=OUT)
 def test_out_values(case, device, dtype):
-    """Any layout of out is filled as ATen fills it, strides untouched; layouts go round over the samples."""
+    """out in any layout is filled as by ATen, and its strides stay. Successive samples use successive layouts."""
     failures = Failures()
     for k, sample in enumerate(thinned(case.samples(device, dtype), device)):
         with failures.sample(sample.name):
@@ -129,7 +129,8 @@ def test_out_values(case, device, dtype):
 
 @each_dtype(only=DTYPES, cases=OUT)
 def test_out_of_another_dtype(case, device, dtype):
-    """ATen's values: a result computed in its own type and then cast, or in out's. What ATen refuses is refused, and writes nothing."""
+    """Values are ATen's, which computes in the result's dtype and casts, or computes in out's dtype. Calls that ATen refuses are
+    refused and write nothing."""
     failures = Failures()
     for sample in case.few(device, dtype):
         for out_dtype in tensors.ALL:
@@ -139,7 +140,7 @@ def test_out_of_another_dtype(case, device, dtype):
             with failures.sample(name):
                 refusal = raised_by(case.out.aten, *sample.args, out=want, **sample.kwargs)
                 if refusal is None and device == "cuda" and case.name == "reduce_mean" and out_dtype in INTEGRAL:
-                    continue  # ATen's CUDA kernel fills it with sums times zero; its CPU kernel and ours refuse
+                    continue  # ATen's CUDA kernel fills out with sums times zero; its CPU kernel and gpuopt refuse
                 error = raised_by(case.out.op, *sample.args, out=out, **sample.kwargs)
                 both_refuse = isinstance(refusal, RuntimeError) and isinstance(error, RuntimeError)
                 if type(error) is not type(refusal) and not both_refuse:
@@ -157,8 +158,10 @@ def test_out_of_another_dtype(case, device, dtype):
 @each_out
 @each_device
 def test_out_is_resized(case, device, capfd):
-    """To the result's shape; with ATen's warning when it held elements; an empty out takes the strides the result would have.
-    (A warning from C++ is a Python warning in torch.mul and text on stderr in torch.ops: both count.)"""
+    """out gets the result's shape, with ATen's warning if it held elements. An empty out gets the strides of a new result.
+
+    A warning from C++ is a Python warning in torch.mul and text on stderr in torch.ops. Either counts.
+    """
     failures = Failures()
     for sample in case.few(device, torch.float32):
         want = case.aten(*sample.args, **sample.kwargs)
@@ -181,7 +184,7 @@ def test_out_is_resized(case, device, capfd):
 @pytest.mark.parametrize("case", [c for c in OUT if c.elementwise], ids=str)
 @each_device
 def test_out_is_an_input(case, device):
-    """out= may be an input itself, or another tensor over the same elements."""
+    """out= may be an input, or another tensor over the same elements."""
     make = tensors.Maker(device, torch.float32)
     for layout in ("contiguous", "transposed", "sliced", "misaligned1"):
         for k in range(2):
@@ -196,7 +199,7 @@ def test_out_is_an_input(case, device):
 
 
 def _grad_samples(case, device):
-    """Samples whose in-place form ATen takes on a float32 self."""
+    """Samples whose in-place form ATen accepts for a float32 self."""
     for sample in case.few(device, torch.float32):
         if raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is None:
             yield sample
@@ -212,7 +215,7 @@ def _same_refusal(failures, name, ours, theirs):
 @each_inplace
 @each_device
 def test_inplace_on_leaves(case, device):
-    """A leaf that requires grad, and a view of one, may not be written to, but in no_grad mode; nothing is written."""
+    """Writing to a leaf that requires grad, or to a view of one, is refused and writes nothing. In no_grad mode it is allowed."""
     failures = Failures()
     for sample in _grad_samples(case, device):
         for what, view in (("leaf", lambda t: t), ("view of a leaf", lambda t: t.view_as(t))):
@@ -233,7 +236,7 @@ def test_inplace_on_leaves(case, device):
 @each_inplace
 @each_device
 def test_inplace_on_special_views(case, device):
-    """Views that autograd cannot rebase: of several outputs (unbind), and made in no_grad mode."""
+    """Writing is refused for views that autograd cannot rebase: views of several outputs (unbind), and views made in no_grad mode."""
     sample = next(_grad_samples(case, device))
 
     def unbound(function):
@@ -255,7 +258,7 @@ def test_inplace_on_special_views(case, device):
 @each_inplace
 @each_device
 def test_inplace_gradients(case, device):
-    """History is rebased: gradients through a written tensor, and through the base of a written view, are ATen's."""
+    """Gradients through a written tensor, and through the base of a written view, are ATen's."""
     failures = Failures()
     for sample in _grad_samples(case, device):
         for what in ("whole", "view"):
@@ -289,7 +292,8 @@ def test_backward_sees_a_write(case, device):
 @each_out
 @each_device
 def test_out_and_grad(case, device):
-    """out= takes part in no graph: refused when anything requires grad, taken in no_grad mode; saved tensors are guarded."""
+    """out= is never part of a graph. It is refused if anything requires grad, and allowed in no_grad mode. Writing to a saved tensor is
+    noticed in backward."""
     sample = next(iter(case.few(device, torch.float32)))
     like = case.aten(*sample.args, **sample.kwargs)
     for k in range(len(sample.tensors) + 1):
@@ -313,7 +317,7 @@ def test_out_and_grad(case, device):
 
 @each_case
 def test_inference_mode(case, device):
-    """Results are inference tensors; in-place and out= write to them there and refuse them elsewhere, as ATen's do."""
+    """Results are inference tensors. As with ATen, in-place and out= may write to them in inference mode only."""
     sample = next(iter(case.few(device, torch.float32))).requiring_grad(FLOATS)
     with torch.inference_mode():
         result = case.op(*sample.args, **sample.kwargs)
@@ -335,7 +339,7 @@ def test_inference_mode(case, device):
 @each_inplace
 @each_device
 def test_inplace_tangents(case, device):
-    """Forward mode through a write: a tangent on self, on the other operands, on all, and on the base of a written view."""
+    """Forward mode through a write, with a tangent on self, on the other operands, on all, or on the base of a written view."""
     failures = Failures()
     for sample in _grad_samples(case, device):
         floats = [k for k, a in enumerate(sample.args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
@@ -354,7 +358,7 @@ def test_inplace_tangents(case, device):
 
 
 def _written_tangent(function, sample, active, what):
-    """Primal and tangent (zeros for none) of what was written, or of the base whose view was written."""
+    """The primal and the tangent (zeros for none) of the written tensor, or of the base whose view was written."""
     with forward_ad.dual_level():
         args = list(sample.twin().args)
         for k in active:
@@ -368,7 +372,7 @@ def _written_tangent(function, sample, active, what):
 @each_elementwise
 @each_device
 def test_inplace_with_itself_and_grad(case, device):
-    """x.mul_(x): autograd gives ATen's gradient or ATen's refusal."""
+    """x.mul_(x) has ATen's gradient, or is refused as by ATen."""
     sample = next(iter(case.few(device, torch.float32)))
     outcomes = []
     for function in (case.inplace.op, case.inplace.aten):

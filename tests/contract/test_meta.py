@@ -1,4 +1,4 @@
-"""Meta and fake tensors: the answer's dtype, shape and strides without its values, and the same refusals."""
+"""Meta and fake tensors: dtype, shape and strides of the result without its values, and the same errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimen
 
 
 def _meta(t: torch.Tensor) -> torch.Tensor:
-    """Size and strides without memory. 0-d CPU tensors become Meta too: Meta kernels know no other device."""
+    """A Meta tensor of the same size and strides. 0-d CPU tensors become Meta too, because Meta kernels accept no other device."""
     return torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device="meta")
 
 
@@ -23,7 +23,7 @@ def test_meta_agrees_with_real(case, device, dtype):
     failures = Failures()
     for sample in case.samples(device, dtype):
         if any(t.is_conj() or t.is_neg() for t in sample.tensors):
-            continue  # a lazy bit of a real tensor, which Meta tensors made from sizes don't carry
+            continue  # Meta tensors made from sizes lack the lazy conj and neg bits
         with failures.sample(sample.name):
             real = case.op(*sample.args, **sample.kwargs)
             meta = sample.map(_meta)
@@ -35,7 +35,7 @@ def test_meta_agrees_with_real(case, device, dtype):
 
 @each_dtype(only=(torch.float32, torch.bfloat16))
 def test_fake_agrees_with_real(case, device, dtype):
-    """Under FakeTensorMode, which also tracks the device: tracing sees what eager gives."""
+    """FakeTensorMode, which also tracks devices, gives the metadata of the eager result."""
     failures = Failures()
     for sample in case.few(device, dtype):
         with failures.sample(sample.name):
@@ -52,7 +52,7 @@ def test_fake_agrees_with_real(case, device, dtype):
 
 @each_case
 def test_meta_refuses_what_the_device_refuses(case, device):
-    """The same checks run before shapes are known, so that tracing fails where eager does, with the same exception."""
+    """Tracing raises the same exception as eager mode, because the same checks run on Meta tensors."""
     failures = Failures()
     for error in case.errors(device):
         if not error.on_meta:

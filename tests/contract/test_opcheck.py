@@ -18,10 +18,10 @@ def _written(case, sample) -> list[torch.Tensor]:
 
 @each_case
 def test_functional(case, device):
-    """With gradients, where there are any: that covers what the call without them would."""
+    """Inputs require grad if they can. That covers everything that a call without gradients would."""
     failures = Failures()
     for sample in thinned(case.few(device, torch.float32), device, keep=2):
-        # The schema check does not know ATen's rule that a 0-d CPU tensor goes with any device.
+        # The schema check does not know ATen's rule that a 0-d CPU tensor may be combined with any device.
         if any(t.device.type != device for t in sample.tensors):
             continue
         with failures.sample(sample.name):

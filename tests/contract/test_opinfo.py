@@ -1,4 +1,4 @@
-"""PyTorch's own samples and error inputs (OpInfo) for the ATen counterparts, on our operators."""
+"""Runs gpuopt's operators on PyTorch's own samples and error inputs (OpInfo) for the corresponding ATen operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINKED = [case for case in CASES if case.opinfo]
 
 
 def _adapted(link, sample):
-    """PyTorch's sample as a call of ours, with its call of ATen's operator. Ours take a tensor first, never a number."""
+    """PyTorch's sample as arguments for gpuopt and for ATen. The first argument of gpuopt's operators is always a tensor."""
     aten_args = (sample.input, *sample.args)
     adapted = link.adapt(*aten_args, **sample.kwargs) if isinstance(sample.input, torch.Tensor) else None
     return None if adapted is None else (adapted, (aten_args, sample.kwargs))
@@ -52,7 +52,7 @@ def test_samples(case, device, dtype):
                         ours = raised_by(case.op, *args, **kwargs)
                         failures.add(name, None if type(ours) is type(refusal) else f"{ours!r}, expected {refusal!r}")
                         continue
-                    # ATen's dot of two conjugated vectors is a conjugated view, which no result of ours is.
+                    # ATen's dot of two conjugated vectors is a conjugated view. A result of gpuopt never is.
                     want, got = info.op(*aten_args, **aten_kwargs).resolve_conj(), case.op(*args, **kwargs)
                     failures.add(name, different_metadata(got, want))
                     bound = case.bound(device, want.dtype, want, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What the dispatcher knows about every operator."""
+"""Every operator's registration with the dispatcher: kernels, tags and schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
 
 
 def test_every_public_operator_has_a_case():
-    """An operator without a case would meet none of the tests in this folder. Names with a leading underscore are private."""
+    """The tests in this folder would skip an operator without a case. Names with a leading underscore are private."""
     names = {
         n for n in torch._C._dispatch_get_all_op_names() if n.startswith("gpuopt::") and not n.startswith("gpuopt::_")
     }
@@ -21,9 +21,9 @@ def test_every_public_operator_has_a_case():
 @each_device
 @pytest.mark.parametrize("overload", OVERLOADS, ids=str)
 def test_kernels(overload, device):
-    """Every key has a kernel of its own: a fallback would lose gradients, version counters or vmap's speed without a word."""
+    """Every dispatch key has a kernel. A fallback would silently lose gradients, version counters or the speed of vmap."""
     if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CompositeImplicitAutograd"):
-        return  # made of operators that have all these kernels
+        return  # composite: calls operators that have all these kernels
     wanted = ["CPU", "Meta", "Autograd"] + (["CUDA"] if device == "cuda" else [])
     if overload._schema.is_mutable:
         wanted.append("ADInplaceOrView")
@@ -35,7 +35,7 @@ def test_kernels(overload, device):
 
 @pytest.mark.parametrize("overload", OVERLOADS, ids=str)
 def test_schema(overload):
-    """The tag that lets torch.compile take the operator as it is; the schema says which argument is written."""
+    """The tag allows torch.compile to keep the operator in its graph. The schema marks the argument that is written."""
     assert torch.Tag.pt2_compliant_tag in overload.tags
     written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     name, kind = overload._schema.name, overload._schema.overload_name

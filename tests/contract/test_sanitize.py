@@ -1,9 +1,9 @@
-"""A small set that reaches every kernel path, for compute-sanitizer:
+"""A small set of calls that reaches every kernel path, for compute-sanitizer:
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python -m pytest -m sanitize
 
-(the caching allocator would hand out parts of larger blocks, whose ends the tool cannot see). Tensors are made and compared on the
-CPU, so that the tool has our kernels to watch and few others. It also runs with all other tests, where it costs a second."""
+The caching allocator is off because it returns parts of larger blocks, and the tool cannot see the ends of parts. Tensors are made
+and compared on the CPU, so that the tool watches few kernels of others. The set also runs with all other tests, in a second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def _to_device(t: torch.Tensor) -> torch.Tensor:
-    """The same strides and offset on the device, in an allocation that ends where the tensor's storage ends."""
+    """A copy on the device with the same strides and offset, in an allocation that ends where the tensor's storage ends."""
     storage = t.untyped_storage()
     flat = torch.empty(0, dtype=torch.uint8).set_(storage)
     if t.dtype in (
@@ -39,12 +39,14 @@ def _to_device(t: torch.Tensor) -> torch.Tensor:
 
 
 def _ends_in_half_a_pair(case, sample) -> bool:
-    """Whether the result ends so: a new one can't be padded. (Memory is allocated in larger pieces; the tool knows only what was
-    asked for.)"""
+    """Whether a new result ends with the first half of an aligned pair. It cannot be padded for the tool.
+
+    The access is harmless, because memory is allocated in larger pieces, but the tool only knows the requested size.
+    """
     return case.name.startswith("index_add") and sample.tensors[0].dtype == torch.int8 and sample.tensors[0].numel() % 2
 
 
-# One dtype for each item size and kind of arithmetic.
+# One dtype per item size and kind of arithmetic.
 DTYPES = (torch.bool, torch.int8, torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex128)
 
 
@@ -54,7 +56,7 @@ DTYPES = (torch.bool, torch.int8, torch.bfloat16, torch.float16, torch.float32, 
 def test_every_path(case, dtype):
     failures = Failures()
     for k, sample in enumerate(case.samples("cpu", dtype)):
-        # Every fourth sample still has all layouts and paths; large ones only cost the tool time, unless they say otherwise.
+        # Every fourth sample covers all layouts and paths. Large samples are slow under the tool, so only marked ones run.
         if not sample.sanitize and (k % 4 or any(t.numel() > 10_000 for t in sample.tensors)):
             continue
         if _ends_in_half_a_pair(case, sample):
