@@ -1,11 +1,12 @@
 """How Sphinx builds the documentation: make docs."""
 
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch_ops  # noqa: E402
+import torch_ops
 
 project = "gpuopt"
 author = "the gpuopt authors"
@@ -32,3 +33,23 @@ html_static_path = ["_static"]
 html_css_files = ["gpuopt.css"]
 html_theme_options = {"navigation_with_keys": True}
 html_show_sphinx = False
+
+
+def plain_source_links(app, docname: str, source: list[str]) -> None:
+    """Links that lead out of docs/ work in the repository; in the site their paths are text."""
+    folder = Path(app.env.doc2path(docname)).parent
+    docs = Path(app.srcdir)
+
+    def replace(match: re.Match) -> str:
+        text, target = match["text"], match["target"].partition("#")[0]
+        path = (folder / target).resolve()
+        if "://" in target or not target or path.is_relative_to(docs) or not path.exists():
+            return match[0]
+        name = path.relative_to(docs.parent).as_posix()
+        return text if name in text else f"{text} (`{name}`)"
+
+    source[0] = re.sub(r"(?<!!)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<target>[^)\s]+)\)", replace, source[0])
+
+
+def setup(app) -> None:
+    app.connect("source-read", plain_source_links)

@@ -65,7 +65,10 @@ def result(text: str) -> str:
 def signature(schema: str) -> str:
     name, rest = schema.removeprefix("gpuopt::").split("(", 1)
     arguments, returned = rest.rsplit(") -> ", 1)
-    parts = [part if part == "*" else argument(re.sub(r"\(\w+!? ?->?[^)]*\)|\(\w+!?\)", "", part)) for part in split(arguments)]
+    parts = [
+        part if part == "*" else argument(re.sub(r"\(\w+!? ?->?[^)]*\)|\(\w+!?\)", "", part))
+        for part in split(arguments)
+    ]
     returned = re.sub(r"\(\w+!?\)", "", returned)
     return f"def {name.split('.')[0]}({', '.join(parts)}) -> {result(returned)}: ..."
 

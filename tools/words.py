@@ -41,7 +41,7 @@ WORDS = [
     (r"isn't kept|is not kept|not kept", "no history"),
 ]
 # Only in files whose path matches the first part.
-WORDS_OF = [(r"conv1d(?!.*ladder)", r"(?<!ladder )(?<!Ladder )steps?", "stride")]
+WORDS_OF = [(r"^(?!.*ladder).*conv1d", r"(?<!ladder )(?<!Ladder )steps?", "stride")]
 
 
 def _python(text: str) -> Iterator[tuple[int, str]]:
@@ -110,10 +110,7 @@ def faults(path: Path) -> list[str]:
                 found.append((line, f"a sentence of {len(sentence.split())} words: {sentence[:60]}..."))
         lines = text.count("\n")
         for pattern, most in MOST_LINES.items():
-            if (
-                path.relative_to(ROOT).match(pattern)
-                and path.relative_to(ROOT).parts.__len__() == pattern.count("/") + 1
-            ):
+            if path.relative_to(ROOT).match(pattern) and len(path.relative_to(ROOT).parts) == pattern.count("/") + 1:
                 found += [(lines, f"{lines} lines, {most} at most")] if lines > most else []
     return [f"{name}:{line}: {fault}" for line, fault in sorted(found)]
 
