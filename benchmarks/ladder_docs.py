@@ -59,8 +59,8 @@ def _head(op: str) -> str:
     )
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, COLUMNS, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _gbps(value: float) -> str:
@@ -147,7 +147,7 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
         names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
         gains = [f"{before:.2f} times as fast as {names[-1]}"] if names else []
         gains += [f"{first:.2f} times as fast as {names[0]}"] if len(names) > 1 else []
-        lines.append("; ".join([line, " and ".join(gains)] if gains else [line]))
+        lines.append(_wrapped("; ".join([line, " and ".join(gains)] if gains else [line]), indent="  "))
     return lines
 
 

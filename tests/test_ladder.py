@@ -1,4 +1,4 @@
-"""torch_ops.ladder: what there is, what it refuses, and on a GPU every step beside float64."""
+"""torch_ops.ladder: its lists, its errors, and on a GPU every step compared with float64."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_repeatable_steps_repeat(op, step):
     repeatable = next(known.repeatable for known in ladder.steps(op) if known.name == step)
     *_, (args, _, _) = cases_of(op, step, "cuda")
 
-    def run() -> torch.Tensor:  # of a copy, as a step may write in place
+    def run() -> torch.Tensor:  # on copies, because a step may write in place
         return ladder.run(op, step, *(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args))
 
     before = torch.are_deterministic_algorithms_enabled()
@@ -130,7 +130,7 @@ def test_reductions_of_what_the_steps_do_not_take():
     with pytest.raises(RuntimeError, match="reduce_sum: self must be contiguous, got strides"):
         ladder.run("reduce_sum", 0, x[::2])
     with pytest.raises(
-        RuntimeError, match="step vecs: self must begin at a multiple of 16 bytes, got .* 4 bytes behind"
+        RuntimeError, match="step vectors: self must begin at a multiple of 16 bytes, got .* 4 bytes behind"
     ):
         ladder.run("reduce_sum", "vectors", x[1:])
     assert ladder.run("reduce_sum", "warp_shuffle", x[1:]) == 63

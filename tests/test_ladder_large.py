@@ -1,4 +1,4 @@
-"""The steps of ladders on more than 2^31 elements: nearly all are zeros, and what is not shows wherever it lies."""
+"""The steps of ladders on more than 2^31 elements. Nearly all are zeros, so a value in a wrong position shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def every_step(op: str, *skipped: str):
 
 
 def spikes(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """1, 2, 3 and 4 at the first position, on either side of 2^31, and at the last one."""
+    """Zeros, except 1 at the first position, 2 and 3 on either side of 2^31, and 4 at the last position."""
     x = torch.zeros(*shape, dtype=dtype, device="cuda")
     for k, position in enumerate((*PLACES[:-1], x.numel() - 1)):
         x.view(-1)[position] = k + 1
@@ -48,7 +48,7 @@ def test_products(step):
 @gib(10)
 @every_step(
     "dot", "half_atomic", "block_then_half_atomic", "half2_atomic", "fast_atomic"
-)  # minutes of atomic operations
+)  # these steps take minutes of atomic operations
 def test_dot(step):
     x = spikes(F16, PAST)
     assert ladder.run("dot", step, x, x) == 30
@@ -61,7 +61,7 @@ def test_one_long_row(step):
     weight = torch.tensor([1.0, 10, 100], device="cuda").view(1, 1, 3)
     out = ladder.run("conv1d", step, x, weight).view(-1)
     assert out[:3].tolist() == [10, 1, 0] and out[-3:].tolist() == [0, 400, 40]
-    # 2 and 3 are neighbours.
+    # The values 2 and 3 are neighbours.
     assert out[2**31 - 3 : 2**31 + 3].tolist() == [0, 200, 320, 32, 3, 0]
     assert torch.count_nonzero(out) == 8
 
@@ -93,7 +93,7 @@ def test_upsampling(step):
     x = torch.zeros(1, 520, 1024, 1024, dtype=F16, device="cuda")
     x[0, 0, 0, 0] = 1
     x[0, -1, -1, -1] = 2
-    x[0, 511, 1023, 1023] = 3  # the last of the first 2^31 outputs
+    x[0, 511, 1023, 1023] = 3  # the input of the last of the first 2^31 outputs
     out = ladder.run("upsample_nearest2d", step, x, [2048, 2048])
     assert torch.count_nonzero(out) == 12
     assert out[0, 0, :2, :2].eq(1).all() and out[0, -1, -2:, -2:].eq(2).all() and out[0, 511, -2:, -2:].eq(3).all()
@@ -114,7 +114,7 @@ def test_upsampling_backward(step):
 @gib(12)
 @every_step("index_add_")
 def test_index_add(step):
-    """Rows of self and of source beyond 2^31 values."""
+    """self, then source, with more than 2^31 values."""
     dtype = F32 if step == "atomic_per_element" else F16
     width, rows = 4096 if dtype == F16 else 2048, (2**31 // (4096 if dtype == F16 else 2048)) + 64
     self = torch.zeros(rows, width, dtype=dtype, device="cuda")

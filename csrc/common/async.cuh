@@ -61,9 +61,9 @@ __device__ __forceinline__ void wait_for_copy_groups() {
 #endif
 }
 
-// Copies by a whole warp of neighbouring aligned 16-byte vectors. On sm_90 one lane issues one bulk
-// instruction per copy (PTX ISA, "cp.async.bulk"), whose bytes an mbarrier counts. On older GPUs
-// every lane copies its share by cp.async.
+// The copies of a warp. One copy moves neighbouring aligned 16-byte vectors to shared memory. From
+// sm_90 on, one lane issues one bulk instruction per copy (PTX ISA, "cp.async.bulk"), and an
+// mbarrier counts its bytes. On older GPUs every lane copies its share with copy_async.
 //
 // A copy belongs to one of kStages stages. The calls on a stage alternate: copies, wait(), copies
 // again. All lanes make the same calls with the same arguments.

@@ -1,5 +1,7 @@
-"""Dot products of float16 whose sums are exact in any order: of integers with at most 512 products other than 0, none
-above 4. Steps differ in where vectors may begin: TAKES says whether a step has a case."""
+"""Dot products of float16 whose sums are exact in any order: integers, with at most 512 products that are not 0, each 4 at most.
+
+Steps differ in the alignment that they need: TAKES says whether a step supports a case.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def vectors(device: str, size: int) -> tuple[Tensor, Tensor]:
 
 
 def dot(device: str) -> Cases:
-    for first, second in ((0, 0), (1, 1), (0, 1), (8, 3)):  # where they begin
+    for first, second in ((0, 0), (1, 1), (0, 1), (8, 3)):  # positions where the vectors begin
         self, tensor = vectors(device, 1008)
         self, tensor = self[first : first + 1000], tensor[second : second + 1000]
         yield (self, tensor), self.double() @ tensor.double(), 0.0
@@ -33,7 +35,7 @@ def dot(device: str) -> Cases:
     for size in SIZES:
         self, tensor = vectors(device, size)
         yield (self, tensor), self.double() @ tensor.double(), 0.0
-        if 0 < size <= 500:  # sums that no product may be missing from
+        if 0 < size <= 500:  # sums that show a missing product
             self, tensor = torch.ones_like(self), torch.full_like(tensor, 2)
             yield (self, tensor), self.double() @ tensor.double(), 0.0
 

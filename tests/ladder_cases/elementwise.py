@@ -1,4 +1,4 @@
-"""Products, rounded once. Steps are of float32 or float16, and some of vecs: TAKES says whether a step has a case."""
+"""Products, rounded once. A step supports float32 or float16, and some need alignment: TAKES says whether a step supports a case."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SHAPES = [(), (3, 5, 7), (2, 0, 3), (1, 1, 1, 1, 1, 33), (64, 33), *((size,) for
 
 
 def rounded(self: Tensor, other: Tensor) -> Tensor:
-    """float64 holds products of float32 exactly."""
+    """The product, rounded once: float64 holds products of float32 exactly."""
     return (self.double() * other.double()).to(self.dtype).double()
 
 
 def mul(device: str) -> Cases:
     for dtype in (torch.float32, torch.float16):
-        # From every first element of a vec on, of both or of one of the two.
+        # Operands that begin at every position in a vector of 16 bytes: both, or one of them.
         for skipped in range(1, 16 // dtype.itemsize):
             self, other = (values(device, 1000 + skipped, dtype=dtype, seed=seed) - 0.25 for seed in (1, 2))
             yield (self[skipped:], other[skipped:]), rounded(self[skipped:], other[skipped:]), 0.0

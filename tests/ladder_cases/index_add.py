@@ -1,5 +1,7 @@
-"""Rows added at an index that repeats, of values whose sums are exact in any order. Steps differ in the dtypes and rows
-that they take: TAKES says whether a step has a case."""
+"""Rows added at an index with repeated entries. The sums of the values are exact in any order.
+
+Steps differ in the dtypes and rows that they support: TAKES says whether a step supports a case.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from . import Cases
 
-# Rows of self, width, entries: at the ends of blocks of values, pairs and vecs, and of what one block sorts.
+# (rows of self, width, entries): near the limits of a block of values, pairs or vectors, and of the entries that one block sorts.
 SHAPES = [
     (5, 1, 257),
     (5, 1, 256),
@@ -31,7 +33,7 @@ SHAPES = [
 
 
 def some(shape: tuple[int, int], most: int, dtype: torch.dtype, offset: int, random: torch.Generator) -> Tensor:
-    """Multiples of 1/4, of which bfloat16 holds sums of `most`, that begin `offset` values behind an allocation."""
+    """Multiples of 1/4 that begin `offset` values after an aligned address. bfloat16 holds the sum of `most` of them."""
     count = shape[0] * shape[1]
     values = torch.randint(-4, 5, (count,), generator=random, device=random.device) / 4
     values *= torch.rand(count, generator=random, device=random.device) * most < 40
@@ -62,7 +64,7 @@ def index_add_(device: str) -> Cases:
 
 
 def takes(step: str, self: Tensor, _: Tensor, source: Tensor) -> bool:
-    """Whether the step has kernels for the dtype and for rows that begin where these do."""
+    """Whether the step supports the dtype and the alignment of the rows."""
 
     def rows_of(size: int) -> bool:
         return all(x.data_ptr() % size == 0 and x.shape[1] * x.itemsize % size == 0 for x in (self, source))

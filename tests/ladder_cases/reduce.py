@@ -1,4 +1,4 @@
-"""Sums and largest values of everything."""
+"""Sums and maxima of all values of a tensor."""
 
 from __future__ import annotations
 

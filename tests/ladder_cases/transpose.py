@@ -1,4 +1,4 @@
-"""Matrices at the ends of tiles, and one of a million elements."""
+"""Matrices whose sides are near the limits of tiles, and one of a million elements."""
 
 from __future__ import annotations
 

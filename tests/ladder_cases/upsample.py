@@ -1,4 +1,4 @@
-"""Nearest-neighbour upsampling. What every step of a ladder takes are images that become exactly twice as large."""
+"""Nearest-neighbour upsampling to exactly twice the size, which every step of the ladders supports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from . import Cases, values
 
-# N, C, H, W. Odd widths and others that are no whole vecs; planes at the ends of groups of eight; 2^20 output values, and about as many.
+# (N, C, H, W): widths that are odd or no whole vectors, numbers of planes near multiples of eight, and some 2^20 output values.
 SHAPES = [(2, 3, 5, 7), (1, 1, 1, 1), (1, 9, 1, 2), (3, 3, 4, 3), (2, 4, 13, 6), (1, 17, 3, 128), (1, 1, 129, 257)]
 SHAPES += [(1, 2, 511, 1), (0, 3, 4, 5), (2, 32, 64, 64), (4, 16, 64, 61)]
 

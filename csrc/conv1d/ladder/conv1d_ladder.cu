@@ -146,8 +146,8 @@ __global__ void register_window(LadderProblem problem, Tiles tiles) {
   const int64_t position = tile.begin + threadIdx.x * kOutputs;
   if (position >= problem.size) return;
   const int taps = static_cast<int>(problem.taps);
-  // A row may begin at any address. The first value of the window lies `skipped` values after an
-  // aligned vector's begin, for all threads of a row.
+  // A row may begin at any address. The value under a thread's first tap lies `skipped` values
+  // after the begin of an aligned vector. All threads of a row have the same `skipped`.
   const auto skipped =
       static_cast<unsigned>(reinterpret_cast<uintptr_t>(tile.in) / sizeof(float) - taps / 2) % 4;
   const int64_t first = position - taps / 2 - skipped;
