@@ -3,7 +3,7 @@
     python -m benchmarks.ladder_docs            write the pages that are out of date
     python -m benchmarks.ladder_docs --check    only list them; the exit code is 1 if there are any
 
-README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them is
+docs/ladder/README.md is generated completely. In the other pages, and in the README of the repository, each generated part is enclosed by two comments; text outside of them is
 written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
 """
 
@@ -14,11 +14,12 @@ import textwrap
 from pathlib import Path
 
 from benchmarks import in_flight, ladder_report, ladders, machine, report
-from benchmarks.pages import cell, filled, update
+from benchmarks.pages import cell, filled, update, with_part
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
 RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "ladder"
+README, FRONT = ROOT / "README.md", "transpose2d"  # the ladder that the README shows
 OVERVIEW = RESULTS / "overview.png"
 # The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
@@ -320,19 +321,29 @@ def _anchored(op: str, name: str) -> str:
     return f"{number} [{step}]({op}.md#{number}-{step})"
 
 
+def _speed_table(op: str, row: dict) -> list[str]:
+    """The speed of every step in one case."""
+    lines = ["| step | us | GB/s | % of ceiling |", "|---|---:|---:|---:|"]
+    for name in ladder_report.contenders(row):
+        us = report.median_us(row, name)
+        if us is not None:
+            share = _percent(report.share_of_ceiling(row, name))
+            lines.append(f"| {_anchored(op, name)} | {us:.1f} | {_gbps(row['contenders'][name]['gbps'])} | {share} |")
+    return lines
+
+
 def _speeds(op: str, result: dict) -> list[str]:
     """A table for every case of a ladder."""
     lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:")]
     for row in result["rows"]:
-        lines += ["", _case(row), "", "| step | us | GB/s | % of ceiling |", "|---|---:|---:|---:|"]
-        for name in ladder_report.contenders(row):
-            us = report.median_us(row, name)
-            if us is not None:
-                share = _percent(report.share_of_ceiling(row, name))
-                lines.append(
-                    f"| {_anchored(op, name)} | {us:.1f} | {_gbps(row['contenders'][name]['gbps'])} | {share} |"
-                )
+        lines += ["", _case(row), "", *_speed_table(op, row)]
     return lines
+
+
+def readme_of(result: dict) -> str:
+    """The README with the table of its ladder."""
+    table = "\n".join(_speed_table(FRONT, result["rows"][0])).replace(f"]({FRONT}.md", f"](docs/ladder/{FRONT}.md")
+    return with_part(README, "ladder", table)
 
 
 def index_of(results: dict[str, dict | None]) -> str:
@@ -368,6 +379,7 @@ def pages() -> dict[Path, str]:
     made[path] = in_flight_page(
         path.read_text() if path.exists() else None, report.load(results) if results.exists() else None
     )
+    made[README] = readme_of(report.load(RESULTS / f"{FRONT}.json"))
     return made
 
 

@@ -128,7 +128,7 @@ def bytes_of(row: dict) -> int:
 
 
 HEADER = """\
-| operator | problems | median speed-up over ATen | slower than ATen | worst | median over Inductor | worst | share of the ceiling from 64 MB on: median | worst |
+| operator | problems | x ATen: median | slower | worst | x Inductor: median | worst | ceiling: median | worst |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
@@ -230,29 +230,13 @@ def plot(result: dict, path: Path) -> None:
 # ---------------------------------------------------------------- pages
 
 
-def made() -> dict[Path, str]:
-    result = report.load(PUBLISHED)
-    found = {}
-    parts = {
-        PAGE: {"conditions": conditions(result), "table": table(result), "worst": worst(result)},
-        README: {"random": f"{table(result)}\n\n{conditions(result)}"},
-    }
-    for path, texts in parts.items():
-        page = path.read_text()
-        for name, text in texts.items():
-            if f"<!-- begin: {name} -->" not in page:
-                raise SystemExit(f"benchmarks.sweep: {path.name} has no part {name}")
-            page = pages.PART.sub(
-                lambda match, name=name, text=text: pages.part(name, text) if match["name"] == name else match[0], page
-            )
-        found[path] = page
-    return found
-
-
 def write() -> None:
-    for path, text in made().items():
-        path.write_text(text)
-    plot(report.load(PUBLISHED), PLOT)
+    result = report.load(PUBLISHED)
+    parts = {"conditions": conditions(result), "table": table(result), "worst": worst(result)}
+    for name, text in parts.items():
+        PAGE.write_text(pages.with_part(PAGE, name, text))
+    README.write_text(pages.with_part(README, "random", f"{table(result)}\n\n{conditions(result)}"))
+    plot(result, PLOT)
 
 
 def main() -> None:
