@@ -153,6 +153,7 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
                     first * args.entry_stride + first_unit * V;
   T* self = static_cast<T*>(args.self) + offsets.self + first_unit * V;
 
+  // Load the bins of the tile and the first batch of vectors.
   uint32_t entries[kThreadRows<kThreads>];
   int64_t bins[kThreadRows<kThreads>];
 #pragma unroll
@@ -185,10 +186,12 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
     repeated = false;
   }
   __syncthreads();
+  // Count the rows of each bin, and list the bins that are summed.
   tables.template count<kThreads>(rows, &repeated);
   __syncthreads();
   if (repeated) tables.list_segments(rows, &num_listed, &num_segments);
 
+  // Add the rows that are alone, batch by batch.
   const auto alpha = from_scalar<S>(args.alpha);
   const auto address_of = [&](uint32_t bin, uint32_t unit) {
     return self + bin * args.bin_stride + unit * V;

@@ -8,8 +8,8 @@
 namespace gpuopt::index_add {
 
 struct AtomicArgs {
-  void* self = nullptr;
-  const void* source = nullptr;
+  void* self = nullptr;          // [outer][bin][row], strided
+  const void* source = nullptr;  // [outer][entry][row], strided
   Index index;
   uint64_t first_byte = 0, end_byte = 0;  // the addresses of self's elements
   int64_t bin_stride = 0;

@@ -18,9 +18,9 @@ constexpr uint32_t kAggregateFrom = 3;
 // Most units in a row of a tile. (65536,1024) += (16384,1024) in f32 takes, with 8, 16 and all:
 // 66.4, 62.3, 61.9 for uniform indices, 50, 48, 68 for Zipf 1.1.
 constexpr int64_t kTileUnits = 16;
-// Least units in a row. Rows of one vector, (65536,4) += (2^21,4) in f32 with uniform indices, take
-// 51 by tiles and 40 with frequent bins kept apart. Rows of two vectors take 35 and 33, and 40 and
-// 54 for Zipf 1.1.
+// Least units in a row. By tiles and with frequent bins kept apart, in f32 with uniform indices:
+// rows of one vector, (65536,4) += (2^21,4), take 51 and 40. Rows of two vectors take 35 and 33,
+// and 40 and 54 for Zipf 1.1.
 constexpr int64_t kMinTileUnits = 2;
 constexpr int64_t kMinTileEntries = 1024;  // not swept
 // A block whose full tile has at most this many rows has as many threads, and loads the tile in two

@@ -17,8 +17,8 @@
 namespace gpuopt::index_add {
 
 struct BinArgs {
-  void* self = nullptr;
-  const void* source = nullptr;
+  void* self = nullptr;          // [outer][bin][row], strided
+  const void* source = nullptr;  // [outer][entry][row], strided
   Index index;
   int64_t bin_stride = 0;
   int64_t entry_stride = 0;

@@ -95,6 +95,7 @@ __global__ __launch_bounds__(kAtomicThreads,
   __shared__ HotBins hot;
   const uint32_t width = args.units.divisor * V;
   grid_dependency_wait();
+  // Load the list of frequent bins.
   const uint32_t num_hot = list->count;
   if (num_hot > 0) {
     hot.clear();
@@ -108,6 +109,7 @@ __global__ __launch_bounds__(kAtomicThreads,
     __syncthreads();
   }
 
+  // Add rows of frequent bins in shared memory, other rows to memory.
   const uint64_t first = uint64_t{blockIdx.x} * block_units;
   const UnitOrigin origin(args, first);
   const auto valid = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
@@ -134,6 +136,7 @@ __global__ __launch_bounds__(kAtomicThreads,
   }
   __syncthreads();
 
+  // Add the sums of frequent bins to self.
   for (uint32_t i = threadIdx.x; i < num_hot; i += kAtomicThreads) {
     T* row = static_cast<T*>(args.self) + list->bins[i] * args.bin_stride;
     const S* from = sums + i * width * kHotCopies;

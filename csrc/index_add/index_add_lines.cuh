@@ -67,6 +67,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const uint32_t steps = (args.entries - 1) / kOrderThreads + 1;
   const uint32_t begin = warp * steps * kWarp + lane;
+  // Load the index.
   uint32_t own[kOrderItems];
   bool in_range = true;
 #pragma unroll
@@ -85,6 +86,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
     const uint32_t shift = kBinShift + pass * kOrderDigitBits;
     for (uint32_t i = threadIdx.x; i < kDigits * kPitch; i += kOrderThreads) counts[i] = 0;
     __syncthreads();
+    // Rank the entries of each warp by the digit.
     uint32_t ranks[kOrderItems / 2] = {};  // two per word, to save registers for entries
 #pragma unroll
     for (uint32_t j = 0; j < kOrderItems; ++j) {
@@ -103,6 +105,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
       __syncwarp();
     }
     __syncthreads();
+    // Sum the counts of lower digits and of earlier warps.
     uint32_t* count = &counts[warp * kPitch + lane];  // of digit `warp`, in warp `lane`
     const uint32_t up_to_own = warp_sum_up(*count);
     if (lane == kWarp - 1) totals[warp] = up_to_own;
@@ -129,9 +132,9 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
 }
 
 struct LineArgs {
-  void* self = nullptr;
-  const void* source = nullptr;
-  const uint4* order = nullptr;
+  void* self = nullptr;          // [outer][bin], strided
+  const void* source = nullptr;  // [outer][entry], strided
+  const uint4* order = nullptr;  // 4 sorted entries each, as write_order() leaves them
   int64_t bin_stride = 0;
   int64_t entry_stride = 0;
   uint32_t entries = 0;
@@ -283,6 +286,7 @@ __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const 
   // [entry] in the order of slots, after the sums
   auto* cells = reinterpret_cast<Vec<T, R>*>(
       line_memory + (args.bins * sizeof(Vec<S, R>) + sizeof(uint4) - 1) / sizeof(uint4));
+  // Load the lines into shared memory.
   const uint32_t first_outer = blockIdx.x * R;
   {
     const T* sources[R];
@@ -304,11 +308,13 @@ __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const 
   for (uint32_t i = threadIdx.x; i < args.bins; i += kLineThreads) sums[i] = nothing<S, R>();
   __syncthreads();
   grid_dependency_wait();  // for the order
+  // Sum the segments.
   Vec<S, R> rest = nothing<S, R>();
   const uint32_t first_bin = sum_own_entries<T, R>(args, cells, sums, rest);
   add_rests(first_bin, rest, sums);
   __syncthreads();
 
+  // Add the sums to self.
   T* self[R];
 #pragma unroll
   for (int r = 0; r < R; ++r) {

@@ -32,9 +32,9 @@ struct Dim {
 
 // self[.., index[entry], ..] += alpha * source[.., entry, ..]
 struct Problem {
-  void* self = nullptr;
-  const void* source = nullptr;
-  const void* index = nullptr;
+  void* self = nullptr;           // [.., bins, ..]
+  const void* source = nullptr;   // [.., entries, ..]
+  const void* index = nullptr;    // [entries]
   DType dtype = DType::kFloat32;  // real: complex numbers are a dimension of two parts
   bool long_index = true;         // int64, else int32
   Mode mode = Mode::kFast;

@@ -19,8 +19,8 @@
 namespace gpuopt::index_add {
 
 struct RowArgs {
-  void* self = nullptr;
-  const void* source = nullptr;  // row i belongs to entry i of the index
+  void* self = nullptr;          // [outer][bin][row], strided
+  const void* source = nullptr;  // [outer][entry][row], strided
   SegmentArgs segments;
   int64_t bin_stride = 0;
   int64_t entry_stride = 0;

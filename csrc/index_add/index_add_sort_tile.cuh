@@ -4,7 +4,7 @@
 // Lanes find their peers, the lanes with an equal digit, by one ballot per bit: always the same
 // small number of instructions. match.any takes longer the more different digits a warp has,
 // atomics in shared memory the fewer. On an H200, a sort of 2^20 entries takes 33 us by ballots, 55
-// us by match.any and 31 us by atomics, which are 25 to 43% slower for 2^24 equal indices. CUB's
+// us by match.any and 31 us by atomics. Atomics are 25 to 43% slower for 2^24 equal indices. CUB's
 // radix sorts rank in the same way (block_radix_rank.cuh).
 #pragma once
 

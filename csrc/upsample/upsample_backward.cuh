@@ -9,9 +9,9 @@
 namespace gpuopt::upsample {
 
 struct BackwardArgs {
-  const void* in = nullptr;      // gradients of the output
+  const void* in = nullptr;      // gradients of the output, strided
   const void* in_end = nullptr;  // the byte after the last gradient
-  void* out = nullptr;           // gradients of the input
+  void* out = nullptr;           // gradients of the input, dense
   Axis height, width;
   FastDiv in_width, channels;
   // Strides of `in` in elements.

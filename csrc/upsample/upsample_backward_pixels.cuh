@@ -200,6 +200,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       for (int i = 0; i < kPixelLoads; ++i) accumulate(sums, loaded[i], valid[i]);
     }
   }
+  // Add the sums of the threads that share a window.
   if (splits > 1) {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) parts[threadIdx.x * kElements + i] = sums[i];

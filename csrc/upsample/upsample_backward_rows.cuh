@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   uint32_t first = blockIdx.x * kBackwardThreads + threadIdx.x;
   const uint32_t vec = args.vecs.divmod(first);
   first *= kRows;
+  // Find the windows of kRows input rows.
   const T* from[kRows];
   int32_t left[kRows], tallest = 0;
 #pragma unroll
@@ -127,6 +128,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
   auto* window_ends = reinterpret_cast<int32_t*>(sums + splits * block_rows * pitch);
 
   uint32_t block = blockIdx.x;
+  // Find the columns of the tile and the borders of their windows.
   const uint32_t pixel_units = args.pixel_units.divisor;
   const uint32_t first_column = args.tiles.divmod(block) * args.tile_columns;
   const uint32_t columns = min(args.tile_columns, args.in_width.divisor - first_column);
@@ -137,6 +139,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
     window_ends[i] = first_copy_of(args.width, first_column + i) * pixel_units - begin;
   }
 
+  // Sum the rows of each window, by vectors, into shared memory.
   uint32_t own_row = threadIdx.x;
   const uint32_t vec = args.vecs.divmod(own_row);
   const uint32_t split = args.split_count.divmod(own_row);

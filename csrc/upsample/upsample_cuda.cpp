@@ -51,7 +51,7 @@ Problem make_problem(const char* op, const Tensor& from, const Tensor& to, const
 
 // Kernels use 32-bit strides between channels and between pixels. They also use a 32-bit number of
 // channels where images are not equally far apart. Tensors beyond these limits are copied, to the
-// memory format of the result: contiguous() in its own format returns the tensor itself.
+// memory format of the result: contiguous() in the tensor's own format returns the tensor itself.
 Tensor with_short_strides(const Tensor& tensor, const Tensor& result) {
   const bool many_channels = tensor.size(0) > 1 && tensor.size(1) > INT32_MAX;
   if (!many_channels && tensor.stride(1) <= INT32_MAX && tensor.stride(3) <= INT32_MAX) {

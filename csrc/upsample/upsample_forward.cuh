@@ -9,8 +9,8 @@
 namespace gpuopt::upsample {
 
 struct ForwardArgs {
-  const void* in = nullptr;
-  void* out = nullptr;
+  const void* in = nullptr;  // [images][input rows][input pixels][units], strided
+  void* out = nullptr;       // [images][output rows][output pixels][units], dense
   Axis height, width;
   FastDiv vecs_per_row, pixel_units, out_width, out_height, channels, row_groups;
   uint32_t vecs = 0;   // ForwardPlan::vecs

@@ -64,7 +64,7 @@ GPUOPT_HOST_DEVICE int32_t first_copy_of(const Axis& axis, int32_t in) {
   const float estimate = source * axis.outs_per_in - axis.center;
   const float clamped = fmaxf(fminf(estimate, out_size), 0.0f);
   if (axis.out < kShortAxis && axis.in < kShortAxis) {
-    // floor(position) >= in means position >= in, so no floor is needed. The estimate has the error
+    // floor(product) >= in means product >= in, so no floor is needed. The estimate has the error
     // of a few roundings of numbers below 2^22, which is less than 1.
     const int32_t floor = floor_below_2_23(clamped);
     const float out = static_cast<float>(floor);
@@ -101,9 +101,9 @@ inline Axis make_axis(int64_t in, int64_t out, float step, bool exact) {
   // relative error of at most 2^-23.
   // It must not reach the next integer. That is at least 0.5 / f away, more than the error while
   // out < 2^21.
-  // It must not fall below the integer o / f is rounded down to. With center 0.5 the product
-  // exceeds that integer by at least 0.5 / f. With center 0 and step >= 1 / f the rounded product
-  // is no less than the integer.
+  // It must not fall below the integer floor(o / f). With center 0.5 the product exceeds that
+  // integer by at least 0.5 / f. With center 0 and step >= 1 / f the rounded product is no less
+  // than that integer.
   const int64_t factor = out / in;
   const double f = static_cast<double>(factor);
   if (factor * in == out && out < (1 << 21) && axis.step == static_cast<float>(1.0 / f) &&
