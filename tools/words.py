@@ -25,7 +25,7 @@ WORDS = [
     (r"under way", "in flight"),
     (r"multiprocessors?(?! \(SMs?\))", "SM, after the first mention"),
     (r"packs?", "vector"),
-    (r"(?<!in )(?<!takes )(?<!take )(?<!by )turns?(?! (into|out|on|off)\b)", "iteration"),
+    (r"(a|each|every|per|next|this|of) turns?", "iteration"),
     (r"(?<!in[ -])(?<!take )(?<!takes )places?", "position, index, output element"),
     (r"fans?", "one-to-many channels; expand"),
     (r"few(er)? (values|taps|tiles|outputs|products|places)", "small problem, short filter: say what it is"),

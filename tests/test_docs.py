@@ -1,0 +1,121 @@
+"""Documents: every snippet runs, every link leads somewhere, and prose keeps the rules of tools.words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_ops
+from tools import layout, stubs, words
+from torch_ops import _library, ops
+
+ROOT = words.ROOT
+PAGES = [
+    path
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(layout.CSRC.rglob("*.md"))]
+    if "_build" not in path.parts
+]
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ROOMS = ("conv1d", "dot", "elementwise", "index_add", "reduce", "transpose", "upsample")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [path for path in PAGES if SNIPPET.search(path.read_text())], ids=name)
+def test_snippets_run(page):
+    """The snippets of a page, one after another in one namespace."""
+    snippets = SNIPPET.findall(page.read_text())
+    if any('device="cuda"' in snippet for snippet in snippets) and not torch.cuda.is_available():
+        pytest.skip("a snippet needs a GPU")
+    script = "\n".join(snippets)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_cpp_program_runs(tmp_path):
+    source = re.search(r"^```cpp\n(.*?)^```", (ROOT / "docs/integration.md").read_text(), re.DOTALL | re.MULTILINE)[1]
+    (tmp_path / "main.cpp").write_text(source)
+    home = Path(torch.__file__).parent
+    command = ["g++", "-std=c++20", "main.cpp", "-o", "main", f"-I{home}/include", f"-L{home}/lib"]
+    command += ["-ltorch", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{home}/lib", "-Wl,--no-as-needed"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    library = _library.library_path()
+    done = subprocess.run([tmp_path / "main", library], capture_output=True, text=True)
+    assert done.stdout == "14\n", done.stderr
+
+
+def anchors(page: Path) -> set[str]:
+    """The ids that GitHub and the site give to headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", words.pages([]), ids=name)
+def test_prose_keeps_the_rules(page):
+    assert words.faults(page) == []
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("# A page\n\nThe kernel pays.\n", ['"pays": is faster']),
+        ("One `place` in code, and\n\n```\nplaces\n```\n", []),
+        (" ".join(["word"] * 41) + ".\n", ["a sentence of 41 words: " + " ".join(["word"] * 12) + "..."]),
+        ("| " + " ".join(["cell"] * 60) + " |\n", []),
+    ],
+)
+def test_rules_notice(tmp_path, monkeypatch, text, found):
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    assert [fault.partition(": ")[2] for fault in words.faults(page)] == found
+
+
+def test_stubs_are_those_of_the_schemas():
+    assert stubs.STUB.read_text() == stubs.formatted(stubs.stub()), "python -m tools.stubs"
+    assert set(dir(ops)) == set(re.findall(r"^def (\w+)", stubs.STUB.read_text(), re.MULTILINE))
+    assert ops.mul is torch.ops.gpuopt.mul
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_are_complete(room):
+    """README, cases, benchmark, ladder, Python module."""
+    for path in (
+        layout.CSRC / room / "README.md",
+        ROOT / f"tests/cases/{room}.py",
+        ROOT / f"benchmarks/bench_{room}.py",
+        ROOT / f"torch_ops/{room}.py",
+    ):
+        assert path.exists(), path
+    assert list((layout.CSRC / room).rglob(f"{room}_ladder.cu"))
+
+
+def test_every_function_is_documented():
+    """In the README's table, and on a page of its own with its signature."""
+    readme = (ROOT / "README.md").read_text()
+    pages = "".join(path.read_text() for path in (ROOT / "docs/operators").glob("*.md"))
+    for function in torch_ops.__all__:
+        assert f"autofunction:: torch_ops.{function}\n" in pages, function
+        if not function.endswith(("_backward", "_")):
+            assert f"`{function}`" in readme, function
