@@ -85,7 +85,7 @@ docs:
 	@$(call set_up)
 	@$(build)
 	@$(python) -c "import furo, myst_parser, sphinx" 2>/dev/null || $(python) -m pip install -q -r tools/requirements-docs.txt
-	@$(python) -m sphinx -q -W --keep-going -b html docs build/docs
+	@$(python) -m sphinx -q -E -W --keep-going -b html docs build/docs
 	@echo "The pages are in build/docs: open build/docs/index.html."
 
 wheel:
