@@ -1,4 +1,4 @@
-"""The benchmark of the ladders: its cases, tables and pictures, without a GPU."""
+"""The benchmark of the ladders: cases, tables and pictures, tested without a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_step_of_every_ladder_is_measured():
 
 
 def smaller(case):
-    """The operands, of sizes that the CPU is done with at once."""
+    """The case with operands that are small enough for the CPU."""
     args = case.build("meta", 0)
     generator = torch.Generator().manual_seed(0)
 
@@ -57,7 +57,7 @@ def test_pytorch_s_calls_and_ours_are_what_the_reference_says(case):
 
 
 def made_up() -> dict:
-    """A whole result of reduce_sum, of which a step failed and another is missing, the faster the higher the step."""
+    """A made-up result of reduce_sum in which one step failed and another is missing. Higher steps are faster."""
     result = synthetic(room=ROOMS["reduce_sum"])
     (row,) = result["rows"]
     for position, name in enumerate(ladder_report.contenders(row)):
@@ -75,7 +75,7 @@ def test_speedups_over_the_first_step_and_the_one_before():
     gains = ladder_report.speedups(row)
     assert gains[names[0]] == (None, None) and gains[names[1]] == pytest.approx((2.0, 2.0))
     assert gains["step 2 sequential"] == (None, None)
-    assert gains["step 3 first_add_on_load"] == pytest.approx((4.0, 2.0))  # over the last one that has a time
+    assert gains["step 3 first_add_on_load"] == pytest.approx((4.0, 2.0))  # over the last timed step
     assert gains["gpuopt"] == pytest.approx((12.0, 12 / 11)) and gains["ATen"] == (pytest.approx(13.0), None)
 
 
@@ -94,7 +94,7 @@ def test_commands_without_a_gpu(capsys, tmp_path):
 
 
 def ncu_output(cases: list[list[str]]) -> str:
-    """As ncu prints it, of two kernels for each contender, the second one longer."""
+    """Output in ncu's format. Each contender has two kernels, and the second takes longer."""
     columns = ["ID", "Kernel Name", *ladder_profile.METRICS]
     lines = ["==PROF== Connected to process 1", ",".join(f'"{c}"' for c in columns), ",".join('""' for _ in columns)]
     for number in range(sum(map(len, cases))):
@@ -115,13 +115,13 @@ def test_counters_are_the_longest_kernel_s():
     assert cases[0] == ["step 0 one_a_thread", "step 1 grid_stride", "step 2 vecs", "gpuopt"]
     counters = ladder_profile.assign(cases, ladder_profile.read(ncu_output(cases)))
     assert [list(of_case) for of_case in counters] == cases
-    entry = counters[1]["gpuopt"]  # the eighth of all
+    entry = counters[1]["gpuopt"]  # the eighth contender of all
     assert entry["kernels"] == 2 and entry["sectors a load"] == 2007 * 1.5
     assert (entry["waits for"], entry["cycles waited an instruction"]) == ("a barrier", 20.07)
     (first, *_), *_ = ladder_profile.assign(
         cases, ladder_profile.read(ncu_output(cases).replace("stalled_drain", "stalled_other"))
     )
-    assert first == cases[0][0]  # a reason that this ncu doesn't know is left out
+    assert first == cases[0][0]  # a stall reason that this ncu does not know is left out
     with pytest.raises(ladder_profile.NoProfiler, match="launched no kernel"):
         ladder_profile.summary([])
     with pytest.raises(ladder_profile.NoProfiler, match="ncu saw 8 contenders, expected 4"):
@@ -139,7 +139,7 @@ def test_counters_are_the_longest_kernel_s():
 
 
 def a_memory(latency_us: float, gbps: float) -> dict:
-    """A result of copies by a memory that answers after so long, and then is busy."""
+    """A made-up result of copies by a memory with this latency and this maximum bandwidth."""
     result = synthetic(room=in_flight.room())
     result["gpu"] = result["gpu"] | {"multiprocessors": 100}
     for row in result["rows"]:
@@ -163,5 +163,5 @@ def test_latency_and_knee():
 
 
 def test_pages_are_as_sources_and_results_are():
-    """`python -m benchmarks.ladder_docs` writes them."""
+    """If this fails, run `python -m benchmarks.ladder_docs`, which writes the pages."""
     assert pages.stale(ladder_docs.pages()) == []
