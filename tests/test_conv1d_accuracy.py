@@ -288,7 +288,7 @@ def test_gradients_equal_those_of_the_cpu(kind):
             leaves = [t.to(device, dtype).requires_grad_() for t in operands]
             op = FORWARD.op if device == "cuda" else FORWARD.aten
             result = op(*leaves, **steps, activation=activation)
-            total = result.double().square().sum() + result.double().sum()  # the gradient of a sum is an expanded tensor
+            total = result.double().square().sum() + result.double().sum()  # a sum has an expanded gradient
             grads.append([g.cpu().double() for g in torch.autograd.grad(total, leaves)])
         for ours, theirs in zip(*grads, strict=True):
             assert float((ours - theirs).abs().max()) <= 2e-5 * float(theirs.abs().max()), (

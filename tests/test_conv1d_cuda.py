@@ -86,7 +86,7 @@ def test_repeats_bit_for_bit():
     _calls().repeat(5)
 
 
-OWN = ("depthwise", "depthwise, 768", "one channel", "one position", "short")  # gpuopt has a kernel for these at stride 1
+OWN = ("depthwise", "depthwise, 768", "one channel", "one position", "short")  # gpuopt has kernels at stride 1
 
 
 def test_own_kernels_repeat_whatever_cudnn_is_asked():
