@@ -35,7 +35,7 @@ UPSAMPLE = {case.title: case for case in bench_upsample.ROOM.cases}
 
 
 class FakeTimer:
-    """Runs every contender once and says that each next one took 10% longer than the one before."""
+    """Runs every contender once and reports made-up times, each 10% longer than the previous contender's."""
 
     flush_bytes, budget_us = 1 << 20, 1e3
 
@@ -76,7 +76,7 @@ TINY_CALL = Call(torch.mul, torch.mul, double_mul)
 
 
 def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.ROOM) -> dict:
-    """A whole result of a room, or of some cases, with made-up times."""
+    """A complete result of a room, or of some cases, with made-up times."""
     result = report.document(room.name, GPU, machine.versions(), machine.commit(None), None, {})
     result["date"] = "2026-01-02T03:04:05+00:00"
     result["complete"] = True
@@ -144,5 +144,5 @@ def rendered(result) -> str:
 
 
 def absent(call, case, setting):
-    """How a peer that is not installed gets ready."""
+    """The ``prepare`` of a peer that is not installed."""
     raise Missing("it is not installed")

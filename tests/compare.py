@@ -1,5 +1,7 @@
-"""How results are compared. Everything returns a sentence that says what is wrong, or None, so that a test can go on to its next
-sample and report all that failed, each by its name."""
+"""Comparisons of results. Each returns None or a sentence that describes the difference.
+
+So a test can continue with its next sample, and finally report all failures with the names of their samples.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Failures:
-    """Collects what failed, by sample. `with failures.sample(name):` also turns an exception into a failure of that sample."""
+    """Collects failures by sample. Inside `with failures.sample(name):` an exception counts as a failure of that sample."""
 
     def __init__(self):
         self._found: list[str] = []
@@ -33,7 +35,7 @@ class Failures:
             self.add(name, f"{type(error).__name__}: {str(error)[:2000]}")
 
     def check(self, at_least: int = 1) -> None:
-        """Fails when a sample failed, and also when hardly any ran: a sweep that lost its samples would otherwise pass."""
+        """Fails if a sample failed or fewer than `at_least` ran. Otherwise a test that lost its samples would pass."""
         shown = "\n".join(self._found[:12])
         assert not self._found, f"{len(self._found)} problems in {self.samples} samples, first ones:\n{shown}"
         assert self.samples >= at_least, f"only {self.samples} samples ran, expected at least {at_least}"
@@ -49,7 +51,7 @@ def raised_by(function: Callable, *args, **kwargs) -> Exception | None:
 
 
 def components(t: torch.Tensor) -> torch.Tensor:
-    """Complex numbers as pairs of reals, other tensors as they are; conj and neg bits resolved."""
+    """Complex numbers as pairs of reals, and other tensors unchanged, with conj and neg bits resolved."""
     t = t.detach().resolve_conj().resolve_neg()
     return torch.view_as_real(t) if t.is_complex() else t
 
@@ -59,7 +61,7 @@ def metadata(t: torch.Tensor) -> tuple:
 
 
 def different_metadata(got: torch.Tensor, want: torch.Tensor, device: bool = True) -> str | None:
-    """dtype, device, shape and strides; `device=False` compares a Meta or fake tensor with a real one."""
+    """Compares dtype, device, shape and strides. `device=False` allows a Meta or fake tensor beside a real one."""
     names = ("dtype", "device", "shape", "strides", "conj bit", "neg bit")
     for name, ours, theirs in zip(names, metadata(got), metadata(want), strict=True):
         if ours != theirs and (device or name != "device"):
@@ -68,14 +70,14 @@ def different_metadata(got: torch.Tensor, want: torch.Tensor, device: bool = Tru
 
 
 def different_bits(got: torch.Tensor, want: torch.Tensor) -> str | None:
-    """Bit for bit, but that any NaN equals any other. -0.0 is not 0.0."""
+    """Compares bits. Any NaN equals any other NaN. -0.0 differs from 0.0."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype} {tuple(got.shape)}, expected {want.dtype} {tuple(want.shape)}"
     ours, theirs = components(got), components(want)
     if ours.dtype == torch.bool:
         same = ours.contiguous().view(torch.uint8) == theirs.contiguous().view(
             torch.uint8
-        )  # also catches a true that is not 1
+        )  # bytes: also finds a true value that is not stored as 1
     elif ours.is_floating_point():
         bits = _BITS[ours.element_size()]
         same = ours.contiguous().view(bits) == theirs.contiguous().view(bits)
@@ -94,7 +96,7 @@ def _first(wrong: torch.Tensor, ours: torch.Tensor, theirs: torch.Tensor) -> str
 
 
 def half_ulp(reference: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Half the spacing of `dtype` around the float64 reference: what one rounding may cost."""
+    """Half the spacing of `dtype` around the float64 reference, which is the largest error of one rounding."""
     info = torch.finfo(dtype)
     subnormal = info.smallest_normal * info.eps
     _, exponent = torch.frexp(reference)
@@ -103,37 +105,42 @@ def half_ulp(reference: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def errors(got: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """|got - reference| per component in float64, where both are finite."""
+    """|got - reference| per component in float64, for components where both are finite."""
     ours, exact = components(got).double(), components(reference)
     return torch.where(ours.isfinite() & exact.isfinite(), (ours - exact).abs(), 0.0)
 
 
 def different_from_reference(got: torch.Tensor, reference: torch.Tensor, bound: torch.Tensor | None) -> str | None:
-    """Within half an ulp of `got`'s dtype plus `bound` (per element) of a reference in float64, complex128, int64 or bool."""
+    """Checks that errors are at most half an ulp of `got`'s dtype plus `bound` (per element).
+
+    The reference is in float64, complex128, int64 or bool.
+    """
     if reference.shape != got.shape:
         return f"shape {tuple(got.shape)}, the reference has {tuple(reference.shape)}"
     if not (got.dtype.is_floating_point or got.dtype.is_complex):
-        return different_bits(got, reference.to(got.dtype))  # to() wraps, as integer arithmetic does
+        return different_bits(got, reference.to(got.dtype))  # to() wraps around like integer arithmetic
     real = tensors.real_of(got.dtype)
     ours, exact = components(got), components(reference)
     allowed = half_ulp(exact, real) * (1 + 2.0**-20)
     if bound is not None:
         allowed = allowed + (bound.unsqueeze(-1) if got.is_complex() else bound)
     wide = ours.double()
-    rounded = exact.to(real).double()  # overflow to infinity is judged on what was rounded
+    rounded = exact.to(real).double()  # a value that rounds to infinity may be infinite
     near = (wide - exact).abs() <= allowed
-    # A bound wider than half an ulp may carry the result over the largest number, or back from infinity.
+    # With a bound wider than half an ulp, either of result and reference may be infinite and the other near the largest number.
     largest = torch.finfo(real).max
     edge = wide.isinf() & (exact.abs() + allowed >= largest) & (wide.sign() == exact.sign())
     same = (wide == rounded) | near | edge | allowed.isinf() | (wide.isnan() & exact.isnan())
-    if got.is_complex():  # infinities and NaNs of a complex product come in pairs that depend on the order of its sums
+    if got.is_complex():  # whether a complex product has infinities or NaNs depends on the order of its sums
         same |= ~exact.isfinite().all(-1, keepdim=True) & ~wide.isfinite().all(-1, keepdim=True)
     return None if bool(same.all()) else _first(~same, wide, exact)
 
 
 def different_results(case: OpCase, device: str, sample: Sample, got: torch.Tensor, want: torch.Tensor) -> str | None:
-    """`got` against `want`, the result of the same call on operands or into an out of another layout: bit for bit, unless the layout
-    may change the order of a sum. Then it is held to the reference."""
+    """Compares `got` with `want`, the result of the same call with operands or out of another layout.
+
+    They must be the same bits, unless the layout may change the order of a sum. Then `got` is compared with the reference.
+    """
     if case.elementwise or case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None:
         return different_bits(got, want)
     if not sample.exact_inputs:
@@ -144,7 +151,10 @@ def different_results(case: OpCase, device: str, sample: Sample, got: torch.Tens
 
 
 def different_repeats(case: OpCase, device: str, sample: Sample, got: torch.Tensor, want: torch.Tensor) -> str | None:
-    """`got` against `want`, the result of the same call on the same tensors: bit for bit, unless the operator does not promise that."""
+    """Compares `got` with `want`, the result of the same call on the same tensors.
+
+    They must be the same bits, unless the operator does not promise that.
+    """
     return (
         different_bits(got, want)
         if case.repeatable(device, sample)
@@ -153,13 +163,16 @@ def different_repeats(case: OpCase, device: str, sample: Sample, got: torch.Tens
 
 
 def close(got: torch.Tensor, want: torch.Tensor, ulps: float = 4) -> str | None:
-    """Equal shapes and dtypes, values within a few roundings of the tensor's own scale: for gradients, which are sums."""
+    """Checks that shapes and dtypes are equal, and values within `ulps` roundings of the largest value in the tensor.
+
+    This is for gradients, which are sums.
+    """
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype} {tuple(got.shape)}, expected {want.dtype} {tuple(want.shape)}"
     if not (got.is_floating_point() or got.is_complex()):
         return different_bits(got, want)
     ours, theirs = components(got).double(), components(want).double()
-    if ours.dim() > 25:  # more than CUDA's kernels for masks take
+    if ours.dim() > 25:  # CUDA's indexing by masks supports at most 25 dimensions
         ours, theirs = ours.flatten(), theirs.flatten()
     if ours.numel() == 0:
         return None
@@ -171,7 +184,7 @@ def close(got: torch.Tensor, want: torch.Tensor, ulps: float = 4) -> str | None:
 
 
 def all_close(got: Iterable, want: Iterable, ulps: float = 4) -> str | None:
-    """`close` over two sequences of tensors, in which None (no gradient) equals None alone."""
+    """`close` for each pair of two sequences of tensors. None (no gradient) only equals None."""
     for k, (ours, theirs) in enumerate(zip(got, want, strict=True)):
         if (ours is None) != (theirs is None):
             return f"number {k} is {ours}, expected {theirs}"

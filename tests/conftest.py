@@ -1,4 +1,4 @@
-"""Markers, parallel runs, the skipping of GPU tests, and a summary: how many did not run, and which files took longest."""
+"""Markers, parallel runs, skipping of GPU tests, and a summary of the skipped tests and the slowest files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ MOST_WORKERS = 4
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    """Run one process per core, at most MOST_WORKERS. The command line overrides this (-n0: no processes). The tests of a file stay in
-    one process, so that a file's fixtures and compiled functions are made once, and files come in order: the longest are first."""
+    """Runs one process per core, at most MOST_WORKERS. The command line overrides this (-n0 runs all tests in this process).
+
+    All tests of a file run in one process, so that fixtures and compiled functions are made once. Files start in the order of
+    collection (loadscopereorder is off).
+    """
     option = config.option
     parallel = config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput")
     if parallel and option.numprocesses is None and not (option.collectonly or option.usepdb):
@@ -33,10 +36,11 @@ def pytest_cmdline_main(config):
 def pytest_configure(config):
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
-    # Nearly all tensors here are small: waking threads costs more than they save, much more on a busy machine.
+    # Nearly all tensors are small, so waking threads costs more time than it saves, especially on a busy machine.
     torch.set_num_threads(1)
-    # Convolutions of ATen's are compared with ours: by default cuDNN rounds float32 operands to 10 bits. They are held to the same bits
-    # each time too, which it promises only when it is asked to. torch.testing forbids later changes but by cudnn.flags().
+    # Tests compare gpuopt's convolutions with ATen's, and by default cuDNN rounds float32 operands to 10 bits (TF32). Tests also require
+    # the same bits at every call, which cuDNN only promises with its deterministic flag. torch.testing forbids later changes
+    # of these flags except by cudnn.flags().
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
 
@@ -44,7 +48,7 @@ def pytest_configure(config):
 def why_no_gpu() -> str | None:
     if not torch.cuda.is_available():
         return "no CUDA device"
-    import torch_ops  # noqa: F401  (under pytest-xdist the process that reports has loaded no test)
+    import torch_ops  # noqa: F401  (under pytest-xdist the reporting process loads no tests)
 
     if not torch._C._dispatch_has_kernel_for_dispatch_key("gpuopt::mul.Tensor", "CUDA"):
         return "the library was built without CUDA"
@@ -86,7 +90,7 @@ def _seed():
 
 @pytest.fixture(autouse=True)
 def _enough_memory(request):
-    """Skips a test that says, with @gib(n), that it needs more than there is, and leaves none of it in torch's cache."""
+    """Skips a test marked @gib(n) if less than n GiB of GPU memory are free. Empties torch's cache after the test."""
     marker = request.node.get_closest_marker("gib")
     if marker is None:
         yield

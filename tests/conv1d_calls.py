@@ -1,4 +1,4 @@
-"""Convolutions of every kind that a GPU computes at once, and calls of many outputs for every path."""
+"""Convolutions of every kind: small calls that several streams can run at once, and calls with many outputs that reach every path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Many:
-    """More outputs than a small problem has on a GPU of up to 148 SMs."""
+    """A convolution with more outputs than a small problem has on a GPU of up to 148 SMs."""
 
     input_size: tuple[int, int, int]
     out_channels: int
@@ -42,7 +42,7 @@ class Many:
         return self.dilation * (self.taps - 1) // 2
 
     def make(self, dtype, device="cuda"):
-        """(input, weight, bias), grad_output and the steps."""
+        """(input, weight, bias), grad_output, and the arguments stride, padding, dilation and groups."""
         (n, c, positions), make = self.input_size, tensors.Maker(device, dtype)
         reach = self.dilation * (self.taps - 1)
         out = (positions + 2 * self.padding - reach - 1) // self.stride + 1
@@ -52,7 +52,7 @@ class Many:
         return (x, *weight), grad, steps
 
 
-# Their plans take every path, see tests/plan/test_conv1d_plan.py.
+# tests/plan/test_conv1d_plan.py checks that the plans of these calls use every path.
 MANY = (
     Many((4, 40, 2501), 40, 40, 5),
     Many((4, 40, 2500), 40, 40, 5),
@@ -102,7 +102,7 @@ MANY = (
 
 
 def make_call(kind: str, taps: int, dtype, stride=1, dilation=1, padding=None, layout="contiguous", seed=0):
-    """(input, weight, bias), grad_output and the steps of a call."""
+    """(input, weight, bias), grad_output, and the arguments stride, padding, dilation and groups of a call."""
     (n, c, positions), out, groups = KINDS[kind]
     make, span = tensors.Maker("cuda", dtype, seed), dilation * (taps - 1) + 1
     left, right = padding or (span // 2, span // 2)

@@ -1,4 +1,4 @@
-"""Convolutions as plain numbers, for tests of their plans and of their emulated kernels."""
+"""Convolution problems as plain numbers, for tests of plans and of emulated kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SM_75, SM_90 = 64 << 10, 227 << 10  # bytes of shared memory that a block can ha
 
 
 def own_paths() -> list[tuple[int, str]]:
-    """(pass, name) of every path that csrc/conv1d declares. Input gradients may take those of the forward pass, too."""
+    """(pass, name) of every path that csrc/conv1d declares. Input gradients may also use paths of the forward pass."""
     return [
         (which, name)
         for which, folder in enumerate(FOLDERS)
@@ -42,7 +42,7 @@ class Signal:
     batch_stride: int
     channel_stride: int
     stride: int
-    channels: int  # of a group
+    channels: int  # per group
     size: int
 
 
@@ -57,7 +57,7 @@ class Weight:
 
 @dataclass
 class Problem:
-    """The members of gpuopt::conv1d::Problem, in their order."""
+    """The members of gpuopt::conv1d::Problem, in the same order."""
 
     from_: Signal
     to: Signal
@@ -96,7 +96,7 @@ class Problem:
 
 
 def strides_of(layout: str, batch: int, channels: int, size: int, values: int) -> tuple[int, int, int]:
-    """Of (batch, channels, size), in elements. `values` are those of a vector."""
+    """The strides of a tensor (batch, channels, size), in elements. `values` is the number of values in a vector."""
     whole, whole_channels = -(-size // values) * values, -(-channels // values) * values
     return {
         "rows": (channels * size, size, 1),
@@ -112,14 +112,17 @@ def strides_of(layout: str, batch: int, channels: int, size: int, values: int) -
 
 
 def output_size(size: int, taps: int, stride: int = 1, padding: tuple[int, int] = (0, 0), dilation: int = 1) -> int:
-    """At least one, as if there were more padding behind."""
+    """The number of outputs. It is at least one: padding is added at the end if needed."""
     return (max(size + sum(padding) - (taps - 1) * dilation, 1) - 1) // stride + 1
 
 
 def problem_of(
     batch, groups, channels, size, taps, dtype=FLOAT32, stride=1, padding=(0, 0), dilation=1, layouts=("rows", "rows"), offsets=(0, 0)
 ) -> Problem:  # fmt: skip
-    """`channels` of a group, in and out; offsets in elements, from aligned addresses that nothing lies at."""
+    """A problem with made-up addresses. `channels` are the input and output channels per group.
+
+    `offsets` are the distances of input and output from aligned addresses, in elements.
+    """
     sizes = size, output_size(size, taps, stride, padding, dilation)
     signals = []
     for i, (own, length) in enumerate(zip(channels, sizes)):

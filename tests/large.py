@@ -1,4 +1,4 @@
-"""What the tests of large tensors share: values that are computed, and checked, in chunks, so that no reference of that size is stored."""
+"""Helpers for tests of large tensors. Values are computed and checked in chunks, so that no large reference is stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PLACES = (0, 2**31 - 1, 2**31, PAST - 1)
 
 
 def filled(numel: int, formula, dtype=torch.uint8, into: torch.Tensor | None = None) -> torch.Tensor:
-    """formula(i) for i in [0, numel), in chunks."""
+    """A tensor of formula(i) for i in [0, numel), computed in chunks."""
     flat = torch.empty(numel, dtype=dtype, device="cuda") if into is None else into
     for start in range(0, numel, CHUNK):
         i = torch.arange(start, min(start + CHUNK, numel), device="cuda")
@@ -20,7 +20,7 @@ def filled(numel: int, formula, dtype=torch.uint8, into: torch.Tensor | None = N
 
 
 def check(flat: torch.Tensor, formula):
-    """flat[i] == formula(i), all of it."""
+    """Asserts flat[i] == formula(i) for all elements, in chunks."""
     for start in range(0, flat.numel(), CHUNK):
         part = flat[start : start + CHUNK]
         i = torch.arange(start, start + part.numel(), device="cuda")
@@ -29,16 +29,16 @@ def check(flat: torch.Tensor, formula):
 
 
 def ramp(i):
-    """Values that repeat, with no power of 2 as their period."""
+    """Periodic values. The period is no power of 2."""
     return i % PERIOD
 
 
 def ramp_total(ends):
-    """The sum of ramp over the numbers below each end."""
+    """The sum of ramp(i) for 0 <= i < end, for each end."""
     periods, rest = ends // PERIOD, ends % PERIOD
     return periods * (PERIOD * (PERIOD - 1) // 2) + rest * (rest - 1) // 2
 
 
 def ramp_sums(starts: torch.Tensor, n: int) -> torch.Tensor:
-    """The sum of ramp over n numbers from each start."""
+    """The sum of ramp(i) for start <= i < start + n, for each start."""
     return ramp_total(starts + n) - ramp_total(starts)

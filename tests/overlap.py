@@ -1,4 +1,4 @@
-"""Calls that must give the same bits however they overlap: repeated, on several streams, in several host threads, in graphs."""
+"""Runs calls repeatedly, on several streams, in several host threads and in graphs, and checks that results are the same bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Captured = tuple[torch.cuda.CUDAGraph, list[Result]]
 
 
 def gate() -> torch.cuda.Event:
-    """An event some 20 ms away: streams that wait for it start together, however long it takes to fill their queues."""
+    """An event that occurs after about 20 ms. Streams that wait for it start together, after their queues have been filled."""
     event = torch.cuda.Event()
     torch.cuda._sleep(40_000_000)
     event.record()
@@ -23,21 +23,25 @@ def gate() -> torch.cuda.Event:
 
 
 def half_alike(names: Sequence[str], streams: int, times: int = 1) -> list[list[str]]:
-    """An order for each stream, with every name so many times: one and the same for half of the streams, and other ones, each of which
-    starts at another name, for the other half."""
+    """An order of calls for each stream, with every name `times` times.
+
+    Half of the streams have the same order. Each stream of the other half starts at another name.
+    """
     count = times * len(names)
     return [[names[(n + (7 * k if k % 2 else 0)) % len(names)] for n in range(count)] for k in range(streams)]
 
 
 def spoil(results: Iterable[Result]) -> None:
-    """Fills them with what no call gives."""
+    """Fills the results with values that no call returns."""
     for _, result in results:
         result.copy_(tensors.poison(result.shape, result.dtype, result.device))
 
 
 class Calls:
-    """Functions without arguments that return a tensor, by name. Each is called at once, with nothing else running: `sequential` has the
-    results, and from then on kernels are loaded."""
+    """Named functions without arguments that return a tensor.
+
+    The constructor calls each of them alone and stores the results in `sequential`. This also loads the kernels.
+    """
 
     def __init__(self, functions: dict[str, Callable[[], torch.Tensor]]):
         self.functions, self.names = functions, list(functions)
@@ -48,12 +52,12 @@ class Calls:
             torch.cuda.synchronize()
 
     def results(self, names: Iterable[str] | None = None) -> Iterator[Result]:
-        """(name, result) pairs, of all calls or of these, each made when it is asked for."""
+        """Yields (name, result) pairs of the named calls, or of all. Each call is made when its pair is requested."""
         for name in self.names if names is None else names:
             yield name, self.functions[name]()
 
     def compare(self, results: Iterable[Result]) -> None:
-        """(name, result) pairs against the sequential ones."""
+        """Compares (name, result) pairs with the sequential results."""
         torch.cuda.synchronize()
         failures = Failures()
         for name, got in results:
@@ -66,8 +70,10 @@ class Calls:
             self.compare(self.results(names))
 
     def on_streams(self, orders: Sequence[Sequence[str]], rounds: int, captured: Captured | None = None) -> None:
-        """A stream for each order, all of which start together. The results of a `captured` graph are spoilt before each round, and the
-        graph is replayed before every call."""
+        """Runs each order of calls on its own stream. All streams start together.
+
+        With a `captured` graph, its results are spoilt before each round, and it is replayed before every call.
+        """
         streams = [torch.cuda.Stream() for _ in orders]
         graph, static = captured or (None, [])
         for _ in range(rounds):
@@ -83,7 +89,7 @@ class Calls:
             self.compare([*static, *results])
 
     def in_threads(self, threads: int, each: int) -> None:
-        """Host threads with a stream each, which make so many calls each, at strides of their own through the names."""
+        """Runs host threads, each with its own stream. Each makes `each` calls, with its own stride through the names."""
         results, lock = [], threading.Lock()
 
         def run(k):
@@ -102,14 +108,14 @@ class Calls:
         self.compare(results)
 
     def captured(self, names: Sequence[str], graph: torch.cuda.CUDAGraph | None = None) -> Captured:
-        """A graph of these calls one after another, and its (name, result) pairs."""
+        """Captures a graph of these calls in sequence. Returns it with its (name, result) pairs."""
         graph = torch.cuda.CUDAGraph() if graph is None else graph
         with torch.cuda.graph(graph):
             static = list(self.results(names))
         return graph, static
 
     def replay_beside(self, names: Sequence[str], rounds: int) -> None:
-        """A graph of these calls, replayed into spoilt results, with the same calls on another stream."""
+        """Replays a graph of these calls, with spoilt results, while another stream makes the same calls."""
         graph, static = self.captured(names)
         for _ in range(rounds):
             spoil(static)

@@ -1,4 +1,4 @@
-"""What tests are parametrised over. CUDA parameters carry the `gpu` marker; conftest.py skips those where there is no GPU."""
+"""Parameters of tests. CUDA parameters have the `gpu` marker, and conftest.py skips them on a machine without a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .cases import OpCase, all_cases
 
 CASES = all_cases()
 
-# ATen computes on the CPU. One dtype of each kind shows what a wrapper can get wrong: promotion, conjugation, integers without gradients.
+# ATen computes on the CPU, so tests there only check the wrapper: promotion, conjugation, integers without gradients. One dtype of each
+# kind is enough.
 ON_CPU = (torch.float32, torch.bfloat16, torch.int64, torch.complex64)
 
 
@@ -28,8 +29,10 @@ each_case = pytest.mark.parametrize(
 
 
 def each_dtype(of: str = "dtypes", only: tuple = (), only_cpu: tuple | None = None, cases: Sequence[OpCase] = CASES):
-    """Every case with every dtype of its `dtypes` or `grad_dtypes`, or with those of them that are in `only`. On the CPU only dtypes of
-    `only_cpu`; the default is those of `only` that are in ON_CPU."""
+    """Parametrizes a test with every case and every dtype in the case's `dtypes` or `grad_dtypes`.
+
+    `only` restricts the dtypes. On the CPU `only_cpu` restricts them. Its default is the intersection of `only` and ON_CPU.
+    """
     only_cpu = only_cpu or tuple(d for d in ON_CPU if not only or d in only)
     params = []
     for case in cases:
@@ -41,15 +44,17 @@ def each_dtype(of: str = "dtypes", only: tuple = (), only_cpu: tuple | None = No
 
 
 def thinned(samples: Iterable, device: str, keep: int = 3) -> Iterator:
-    """All samples on CUDA. On the CPU the first and `keep` of every seven: other layouts meet the same kernels of ATen there.
-    Samples change with their number by twos, threes and fours (masks, biases, activations). Seven has no divisor in common with
-    these, so that all kinds stay."""
+    """All samples on CUDA. On the CPU, the first and `keep` of every seven, because other layouts run the same kernels of ATen there.
+
+    Samples alternate between two, three and four kinds (masks, biases, activations). Seven has no divisor in common with these
+    numbers, so all kinds remain.
+    """
     kept = (0, 3, 5, 1, 2, 4, 6)[:keep]
     return (sample for k, sample in enumerate(samples) if device == "cuda" or k == 0 or k % 7 in kept)
 
 
 def kept(samples: int, device: str, keep: int = 3) -> int:
-    """How many are left of so many samples by `thinned`, for Failures.check."""
+    """The number of samples that `thinned` keeps out of `samples`, for Failures.check."""
     return samples if device == "cuda" else max(samples * keep // 7, 1)
 
 

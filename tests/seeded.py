@@ -1,14 +1,14 @@
-"""Random tests of the same problems every time."""
+"""Random tests whose problems are the same in every run."""
 
 import hypothesis
 from hypothesis.internal.conjecture import providers
 
-# Hypothesis also draws the constants of all modules of this checkout that are loaded, which depend on what ran before a test.
+# Hypothesis also draws constants of all loaded modules of this checkout. These depend on the tests that ran earlier, so this is off.
 providers.is_local_module_file = lambda file: False
 
 
 def seeded(examples: int, seed: int = 0):
-    """Above @given: so many problems, which depend on the seed alone. Tests say which paths theirs must reach."""
+    """A decorator above @given: runs `examples` problems that depend on the seed only. Tests assert which paths these reach."""
     settings = hypothesis.settings(
         max_examples=examples,
         deadline=None,

@@ -1,4 +1,4 @@
-"""The cases of the benchmarks: their operands, the bytes that they are counted to move, and that the calls compared are the same call."""
+"""The cases of the benchmarks: their operands, the bytes that they move, and that all contenders compute the same."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_our_call_and_atens_are_the_same_call(title):
     ours, atens, exact = (results(f(*case.build("meta", 0))) for f in (call.ours, call.aten, call.reference))
     for out, aten, reference in zip(ours, atens, exact, strict=True):
         assert (out.dtype, out.shape) == (aten.dtype, aten.shape) and out.shape == reference.shape
-        # Convolutions have a rule of their own, which ATen's keep on the meta device as little as among themselves.
+        # Strides of convolutions follow a rule of gpuopt's. ATen's differ on the meta device, and between its own algorithms.
         assert out.stride() == aten.stride() or title in CONV1D
     expects_argument = {"new": None, "inplace": 0, "out": -1}[call.kind]
     if expects_argument is not None:
@@ -94,7 +94,7 @@ ENDING = ("index_add-count", "convolve-taps", "convolve-taps-more")
 
 
 def test_sweeps_have_the_same_points_on_every_curve():
-    """Random samples have points of their own, and two sweeps end where operands would be too large."""
+    """Random samples are left out, and two sweeps that end early because their operands would be too large."""
     points = defaultdict(lambda: defaultdict(set))
     for case, _ in CASES.values():
         if case.point and case.point.unit != report.RATIO and case.op not in ENDING:

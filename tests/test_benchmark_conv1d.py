@@ -1,4 +1,4 @@
-"""The benchmark of convolutions: its problems and operands, its references and peers, and what it calls wrong."""
+"""The benchmark of convolutions: problems, operands, references, peers, and the detection of wrong results."""
 
 import dataclasses
 import itertools
@@ -107,7 +107,7 @@ def test_right_convolutions_pass_beside_their_peers(problem):
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_wrong_convolutions_are_found(dtype):
-    """A tap that is lost, a cut on the wrong side, and the gradient of one operand alone."""
+    """The wrong results: a tap is missing, the output is cut on the wrong side, or one gradient is missing."""
     calls = bench_conv1d._calls()
     forward, backward = bench_conv1d._cases(PROBLEMS[1], dtype, peers=())
 
@@ -156,7 +156,7 @@ def test_every_case_has_the_peers_that_it_should_have():
         if case.headline and "CL" not in case.name:
             compiled = ["Inductor"] if case.op == bench_conv1d.FORWARD else []
             assert names == (["FFT", "FFT blocks"] if case.op == "convolve" else ["cuDNN channels-last", *compiled])
-        # Only peers that need them get copies.
+        # Only peers that need channels-last copies get them.
         if case.op in bench_conv1d.BOTH:
             tensors = [arg for arg in case.build("meta", 0) if isinstance(arg, torch.Tensor)]
             assert len(tensors) == (3 if case.op == bench_conv1d.BACKWARD else 2) * (2 if CUDNN in peers else 1)
@@ -180,7 +180,7 @@ def test_a_small_convolution_runs_with_all_peers(case):
     row = run_case(case, call, bench_conv1d.ROOM.peers, setting, [])
     assert {"gpuopt", "ATen"} <= set(row["contenders"])
     for name, entry in row["contenders"].items():
-        # cuDNN has no kernels for some problems with channels last.
+        # cuDNN has no kernels for some channels-last problems.
         assert entry["status"] == "ok" or name == CUDNN.name, (name, entry)
         if entry["status"] == "ok":
             assert 0.2 < entry["us"]["median"] < 1000

@@ -1,4 +1,4 @@
-"""The benchmark of dot products: its operands, its peers and what it calls wrong."""
+"""The benchmark of dot products: operands, peers, and the detection of wrong results."""
 
 import dataclasses
 import itertools
@@ -106,7 +106,7 @@ def test_wrong_dots_are_found(call, dtype, wrong):
 
 
 def rounded_after_each(x, y, parts=132):
-    """What 132 blocks do that add their sums to a result of half precision."""
+    """The dot product as 132 blocks compute it that add their sums to a result in fp16 or bf16."""
     total = torch.zeros((), dtype=x.dtype)
     for a, b in zip(x.chunk(parts), y.chunk(parts)):
         total += torch.dot(a.float(), b.float()).to(x.dtype)
@@ -118,7 +118,7 @@ def test_only_fast_atomic_may_round_after_each_addition(dtype):
     n = 132 * 100
     calls = bench_dot._calls()
     for call, expected in (("dot_fast_atomic", "ok"), ("dot", "wrong")):
-        # The same value again and again, which rounds to the same side for long.
+        # Equal products, whose sums round to the same side many times.
         (case,) = bench_dot._cases("dot", "alike", n, lambda m: (m(n).fill_(0.25), m(n).fill_(0.37)), dtype, call=call)
         found = statuses(case, dataclasses.replace(calls[call], ours=rounded_after_each))
         assert found == {"gpuopt": expected, "ATen": "ok"}

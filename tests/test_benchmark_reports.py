@@ -135,7 +135,7 @@ def test_a_sweep_in_time_is_drawn_beside_the_time_at_the_ceiling():
         assert axes.get_ylabel() == "us" and [t.get_text() for t in axes.get_xticklabels()][::9] == ["0", "all equal"]
 
 
-# Bars, sweeps and a random sample; cases without times.
+# Bars, sweeps and a random sample, with cases that have no times.
 PICTURES = (
     ("dot", lambda case: case.op in ("dot", "dot-small"), ["dot", "small"]),
     ("conv1d", lambda case: case.op == "conv1d-forward-sample", ["forward-sample"]),
@@ -196,7 +196,7 @@ def test_selection_and_name_of_the_result(argv, names, wanted):
 
 
 def test_a_run_from_start_to_files(tmp_path, monkeypatch):
-    """The whole command on the CPU, with a made-up clock."""
+    """The whole command, on the CPU, with a made-up clock."""
     monkeypatch.setattr(machine, "gpu", lambda: GPU)
     monkeypatch.setattr(ceilings, "measure", lambda *args: synthetic([])["ceilings"])
 

@@ -1,4 +1,4 @@
-"""docs/speed.md and the README's table of speeds, out of results, without a GPU."""
+"""docs/speed.md and the README's table of speeds agree with the results. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .benchmark_fakes import GPU
 
 
 def row(case: str, dtype: str, us: dict[str, float | None], op: str = "mul", point: dict | None = None) -> dict:
-    """Of 1 MB, at a ceiling of 2000 GB/s. A contender without a time failed."""
+    """A row of results: 1 MB is moved, and the ceiling is 2000 GB/s. A contender without a time failed."""
     contenders = {
         name: {"status": "failed", "reason": "no"}
         if time is None
@@ -31,7 +31,7 @@ def lines(text: str) -> list[str]:
 
 
 def test_pages_are_as_results_are():
-    """`python -m benchmarks.speed_docs` writes them."""
+    """If this fails, run `python -m benchmarks.speed_docs`, which writes the pages."""
     assert pages.stale(speed_docs.pages()) == []
 
 
@@ -115,7 +115,7 @@ def test_a_chosen_case_has_to_be_there(monkeypatch):
 
 @pytest.fixture
 def committed(tmp_path, monkeypatch):
-    """One result, and pages with words of somebody's own around the parts of it."""
+    """One result, and pages with hand-written text around their generated parts."""
     for module in (machine, speed_docs):
         monkeypatch.setattr(module, "REPOSITORY" if module is machine else "ROOT", tmp_path)
     monkeypatch.setattr(speed_docs, "RESULTS", tmp_path / "results")

@@ -1,4 +1,4 @@
-"""How the benchmarks measure: checking results, peers, rows, ceilings and, on a GPU, the clock."""
+"""The measuring part of the benchmarks: checks of results, peers, rows, ceilings and, on a GPU, the clock."""
 
 import dataclasses
 import importlib.util
@@ -136,8 +136,8 @@ def _aten_of(op, exact):
     return bench_upsample._calls()[upsampling(op, F32, exact=exact)[0].call].aten
 
 
-# An operand cut short, the largest value off by one bit, the other mode's pixels, a gradient without its last column, an entry left out,
-# a bin missed, and no sum.
+# Wrong results: a shortened operand, a wrong bit in the largest value, the other mode's pixels, a gradient without its last column,
+# a missing entry, a missing bin, and no sum.
 WRONG = {
     "sum": ("sum", lambda x, dim: torch.sum(x[1:], dim)),
     "mean": ("mean", lambda x, dim: torch.mean(x[1:], dim)),
@@ -165,7 +165,7 @@ def test_wrong_results_are_found(cases, wrong):
 
 
 def test_only_fast_index_add_may_round_after_each_addition():
-    """Bins with 4000 values each, in bfloat16; one row of them, because ATen sums rows of several values in float32 on the CPU."""
+    """Bins of 4000 values each, in bfloat16. Rows have one value, because ATen sums longer rows in float32 on the CPU."""
     status = {}
     for mode in bench_index_add.MODES:
         what = bench_index_add.Sum((5,), 20000)
@@ -242,7 +242,7 @@ def test_ceiling_follows_size_and_share_of_reads():
     assert chosen(4 << 30, 4) == ("4 GiB", "read")
     assert chosen(4, 100 << 20) == ("128 MiB", "write")
     assert ceilings.pick(measured, 0, 0) is None
-    # As far from both: the same in every run, whatever the order.
+    # The case is equally far from both size classes. The choice must not depend on their order.
     assert chosen(128 << 20, 128 << 20) == ("512 MiB", "copy")
     assert ceilings.pick(measured[::-1], 128 << 20, 128 << 20)["size"] == "512 MiB"
 
@@ -294,7 +294,7 @@ def test_triton_ceiling_kernels_in_triton_s_interpreter():
 @pytest.mark.gpu
 @pytest.mark.alone
 def test_device_timer_times_the_device():
-    """A copy of 1 GiB takes at least what 20 TB/s would, long and short calls are timed by their methods, and failures stay."""
+    """A copy of 1 GiB must not be faster than 20 TB/s. Long and short calls use their own methods. Failures are reported."""
     clock = timer.DeviceTimer(budget_s=0.01)
     x = torch.randn(1 << 27, device="cuda")
 
@@ -311,12 +311,12 @@ def test_device_timer_times_the_device():
     def small(seed):
         return (
             torch.full((1 << 14,), 1.5, device="cuda"),
-        )  # no random numbers: a failed capture spoils their generator
+        )  # no random numbers, because a failed capture breaks their generator
 
     short = clock.compare({"neg": torch.neg, "syncs": lambda t: t.sum().item()}, small, 1 << 17)
     assert short["neg"].median < 10 and "cold" in short["neg"].method
     assert "not capturable" in str(short["syncs"])
-    # A capture that failed leaves nothing behind.
+    # A failed capture must leave no state behind.
     clock.release_memory()
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     assert clock.compare({"neg": torch.neg}, small, 1 << 17)["neg"].median < 10

@@ -1,4 +1,4 @@
-"""Set-up and build: what is found, what is said when something is missing, and what comes out."""
+"""Set-up and build: finding compilers and torch, messages if something is missing, and the built files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def toolkit(root: Path, version: str) -> Path:
-    """A CUDA toolkit as far as finding it goes; returns its root."""
+    """Makes a folder that is found as a CUDA toolkit of this version, and returns its root."""
     script(root / "bin" / "nvcc", f'echo "Cuda compilation tools, release {version[:4]}, V{version}"')
     (root / "include").mkdir(parents=True)
     (root / "include" / "cuda_runtime_api.h").touch()
@@ -52,7 +52,7 @@ def some_torch(tmp_path):
 
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
-    """An environment that names no compiler, toolkit or architecture, with only the system's basic tools on PATH."""
+    """An environment without variables for compiler, toolkit and architecture, with only the system's basic tools on PATH."""
     for name in ("CUDA_HOME", "CUDA_PATH", "CXX", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(basic_tools(tmp_path / "basic-tools")))
@@ -65,7 +65,7 @@ def basic_tools(folder: Path) -> Path:
     return folder
 
 
-# What is found
+# Finding compilers and torch
 
 
 def test_torch_is_read_without_importing_it(some_torch):
@@ -181,7 +181,7 @@ def test_nvcc_of_another_cuda_major(bare, monkeypatch, tmp_path, some_torch):
         toolchain.find_nvcc(found)
 
 
-# What is said when something is missing
+# Messages if something is missing
 
 BUILDS = {"make": ["-m", "tools.native_build"], "setup.py": ["setup.py", "build_ext", "--inplace"]}
 
@@ -247,7 +247,7 @@ def test_with_a_list_of_architectures_that_is_none(build, compiler, tmp_path):
 
 
 def test_without_torch(build, tmp_path):
-    # -S leaves out site-packages; setuptools alone is put back.
+    # -S leaves out site-packages. Only setuptools is made available again.
     for path in Path(torch.__file__).parent.parent.iterdir():
         if path.name.startswith(("setuptools", "_distutils_hack")):
             (tmp_path / path.name).symlink_to(path)
@@ -266,7 +266,7 @@ def test_make_with_an_environment_that_lacks_packages():
 
 
 class Pip:
-    """Stands in for pip: counts installs, and fails as often as told."""
+    """A substitute for pip that counts installs and fails as often as requested."""
 
     def __init__(self, monkeypatch):
         self.installs, self.failures, self.made, self.nvcc = 0, 0, 0, []
@@ -300,19 +300,19 @@ def test_set_up_is_done_once_and_heals(pip, tmp_path, monkeypatch):
     bootstrap.set_up(folder, "2.11.0")
     assert (pip.made, pip.installs) == (1, 1)
 
-    bootstrap.set_up(folder, "2.12.0")  # other inputs complete what is there
+    bootstrap.set_up(folder, "2.12.0")  # other versions: the environment is completed
     assert (pip.made, pip.installs) == (1, 2)
 
-    bootstrap.stamp_of(folder).unlink()  # interrupted
+    bootstrap.stamp_of(folder).unlink()  # as after an interruption
     bootstrap.set_up(folder, "2.12.0")
     assert (pip.made, pip.installs) == (1, 3)
 
     bootstrap.stamp_of(folder).write_text("{ half a stamp")
-    pip.failures = 1  # what is there cannot be completed
+    pip.failures = 1  # completing the environment fails, so it is made anew
     bootstrap.set_up(folder, "2.12.0")
     assert (pip.made, pip.installs) == (2, 5)
 
-    bootstrap.python_of(folder).unlink()  # the Python that it was made with is gone
+    bootstrap.python_of(folder).unlink()  # the Python of the environment is gone
     bootstrap.set_up(folder, "2.12.0")
     assert (pip.made, pip.installs) == (3, 6)
 
@@ -330,7 +330,7 @@ def test_nvcc_is_installed_once_and_heals(pip, bare, tmp_path, some_torch, monke
     folder.mkdir()
     stamp = bootstrap.stamp_of(folder)
 
-    stamp.write_text(json.dumps({"inputs": "x", "nvcc": "unfinished"}))  # interrupted
+    stamp.write_text(json.dumps({"inputs": "x", "nvcc": "unfinished"}))  # as after an interruption
     wheels = toolkit(found.root.parent / "nvidia" / "cu13", "13.0.1")
     pip.nvcc = ["installed"]
     bootstrap.provide_nvcc(folder, bootstrap.read_stamp(folder))
@@ -341,12 +341,12 @@ def test_nvcc_is_installed_once_and_heals(pip, bare, tmp_path, some_torch, monke
     stamp.write_text(json.dumps({"inputs": "x"}))
     pip.nvcc = ["pip could not install nvcc"]
     bootstrap.provide_nvcc(folder, bootstrap.read_stamp(folder))
-    bootstrap.provide_nvcc(folder, bootstrap.read_stamp(folder))  # not tried again
+    bootstrap.provide_nvcc(folder, bootstrap.read_stamp(folder))  # is not installed again
 
     stamp.write_text(json.dumps({"inputs": "x"}))
     other = toolkit(tmp_path / "other", "12.8.93")
     monkeypatch.setenv("PATH", f"{other / 'bin'}:{os.environ['PATH']}")
-    pip.nvcc = ["installed"]  # takes the position of one on PATH that does not fit
+    pip.nvcc = ["installed"]  # replaces one on PATH with another major version
     bootstrap.provide_nvcc(folder, bootstrap.read_stamp(folder))
     assert pip.nvcc == []
     monkeypatch.setenv("CUDA_HOME", str(other))
@@ -363,12 +363,12 @@ def test_every_requirement_is_pinned():
         assert f"{repository}\n    rev: v{pins[package]}\n" in hooks
 
 
-# What comes out
+# The built files
 
 
 @pytest.fixture(scope="module")
 def config():
-    """How this machine builds; skips where it did not, such as one that was handed a finished library."""
+    """The configuration of this machine's build. Skips if the library was not built here, as with an installed wheel."""
     try:
         found = native_build.configure()
     except BuildError as error:
@@ -385,13 +385,13 @@ def test_library_is_a_plain_one():
     names = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
     assert re.search(r"\bU\b.*c10", names)
     assert not re.findall(r" _?Py[A-Z]\w+", names)
-    # Only torch's own inline code is visible; two versions of gpuopt in one process stay apart.
+    # Only torch's inline functions are visible symbols, so two versions of gpuopt in one process do not mix.
     defined = [line.split()[-1] for line in names.splitlines() if " U " not in line]
     assert not [name for name in defined if re.match(r"_Z\w*6gpuopt", name)]
     needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     assert "libtorch_cpu.so" in needed
     assert "libpython" not in needed and "libtorch_python" not in needed
-    # The kernels lie beside this library. torch is loaded already and needs no path.
+    # The search path is only $ORIGIN, for the library of kernels beside this one. torch is loaded already and needs no path.
     assert "RPATH" not in needed and set(re.findall(r"RUNPATH\).*\[(.*)\]", needed)) <= {"$ORIGIN"}
 
 
@@ -401,13 +401,13 @@ def test_kernels_know_nothing_of_torch():
         pytest.skip("a library for the CPU has no kernels, or nm is not installed")
     names = subprocess.run(["nm", "-D", kernels], capture_output=True, text=True, check=True).stdout
     assert not re.findall(r"\S*(?:2at|3c10|5torch)\d\w+", names)
-    # Launchers alone are visible: none of the CUDA runtime inside.
+    # Only launchers are visible symbols. The linked CUDA runtime is hidden.
     shown = re.findall(r"^\w+ [^Uw] (\S+)", names, re.MULTILINE)
     assert shown and all("6gpuopt" in name for name in shown)
 
 
 def seconds_of_children() -> float:
-    """CPU time of the processes that have been waited for: unlike the clock, it doesn't count what other tests take meanwhile."""
+    """CPU time of all finished child processes. Unlike wall time, it does not depend on other tests running at the same time."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -492,7 +492,7 @@ def test_wheel_works_outside_the_source_tree(config, new_setuptools, tmp_path):
     libraries = {name for name in names if name.endswith(".so")}
     assert libraries == {f"torch_ops/lib/{built.name}" for built in config.facts}
     assert {str(Path(name).with_suffix(".json")) for name in libraries} <= set(names)
-    # What torch_ops.build needs: the bindings' sources, and no kernel's.
+    # The package has the sources of the bindings, which torch_ops.build needs, but not the kernels.
     assert {f"torch_ops/csrc/{path.relative_to(layout.CSRC)}" for path in layout.CSRC.rglob("*.cpp")} <= set(names)
     assert "torch_ops/tools/native_build.py" in names and not [name for name in names if name.endswith((".cu", ".cuh"))]
     assert "torch_ops/py.typed" in names and [name for name in names if name.endswith("/LICENSE")]

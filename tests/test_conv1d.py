@@ -1,5 +1,8 @@
-"""What holds for convolutions alone, beyond the contract that every operator meets: the public functions and the module, layouts, the
-masks of the backward, the state of a step, and derivatives. (tests/test_conv1d_accuracy.py has errors and non-finite values, test_conv1d_cuda.py repeatability and memory.)"""
+"""Convolutions, beyond the contract of every operator: public functions, module, layouts, masks of the backward, derivatives, and the
+state of causal_conv1d_update.
+
+tests/test_conv1d_accuracy.py tests errors and non-finite values, tests/test_conv1d_cuda.py tests repeatability and memory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ OPS = torch.ops.gpuopt
 
 
 def _last(t: torch.Tensor) -> torch.Tensor:
-    """Channels-last, of the same values."""
+    """A channels-last copy."""
     return t.mT.clone(memory_format=torch.contiguous_format).mT
 
 
@@ -44,7 +47,7 @@ def test_is_exported_and_documented(name):
 
 @each_device
 def test_forms_of_arguments(device):
-    """Numbers, lists and tuples; by position and by name; padding as a word."""
+    """Arguments may be numbers, lists or tuples, by position or by name. Padding may be a word."""
     x, w, b = (torch.randn(s, device=device) for s in ((2, 4, 11), (6, 2, 3), 6))
     want = torch.conv1d(x, w, b, 2, 1, 2, 2)
     for s, p, d in ((2, 1, 2), ([2], [1], [2]), ((2,), (1,), (2,)), (torch.Size([2]), 1, [2])):
@@ -67,19 +70,19 @@ def test_forms_of_arguments(device):
 @each_device
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations(activation, device):
-    """Those of torch.nn.functional, gelu by erf, on either side of zero and far from it."""
+    """Activations equal torch.nn.functional's (gelu by erf), for values near zero and far from it, of both signs."""
     x = torch.cat([torch.linspace(-12, 12, 401), torch.tensor([-200.0, -50.0, 50.0, 200.0])]).double().to(device)
     one = torch.ones(1, 1, 1, dtype=x.dtype, device=device)
     for dtype in (torch.float64, torch.float32):
         got = torch_ops.conv1d_act(x.to(dtype)[None], one.to(dtype), activation=activation)[0]
         want = ACTIVATIONS[activation](x.to(dtype).double())
-        allowed = 8 * torch.finfo(dtype).eps * (1 + want.abs())  # 1 + erf(x) loses what is small
+        allowed = 8 * torch.finfo(dtype).eps * (1 + want.abs())  # 1 + erf(x) cancels for negative x
         assert ((got.double() - want).abs() <= allowed).all(), dtype
     assert raised_by(torch_ops.conv1d_act, x[None], one, activation="GELU") is not None
 
 
 def test_integers_on_the_cpu():
-    """ATen takes them there."""
+    """ATen supports integers on the CPU, so gpuopt does, too."""
     for dtype in (torch.int64, torch.int32, torch.uint8):
         x, w = (tensors.Maker("cpu", torch.int64, small=True)(*s).to(dtype) for s in ((2, 3, 9), (4, 3, 2)))
         for got, want in (
@@ -101,7 +104,7 @@ MODULES = (
 @each_device
 @pytest.mark.parametrize("arguments", MODULES, ids=str)
 def test_module_is_a_drop_in(arguments, device):
-    """The same parameters, state, representation, results and gradients as torch.nn.Conv1d, and the same refusals."""
+    """The module has the parameters, state, representation, results, gradients and errors of torch.nn.Conv1d."""
     modules = []
     for kind in (torch_ops.nn.Conv1d, torch.nn.Conv1d):
         torch.manual_seed(5)
@@ -155,7 +158,7 @@ def test_module_compiles_for_any_size(device):
 
 @each_device
 def test_layouts(device):
-    """Channels-last stays channels-last where the input is dense, for every size of its dimensions; all else becomes contiguous."""
+    """The result of a dense channels-last input is channels-last, for every size of its dimensions. Other results are contiguous."""
     failures = Failures()
     for n, c, length, out, taps in itertools.product((0, 1, 2), (1, 4), (1, 5), (1, 4), (1, 3)):
         groups = c if out == c else 1
@@ -195,7 +198,7 @@ def test_layouts(device):
 
 
 class _Calls(TorchDispatchMode):
-    """Lists the operators that are called."""
+    """Records the names of the operators that are called."""
 
     def __enter__(self):
         self.made = []
@@ -208,7 +211,7 @@ class _Calls(TorchDispatchMode):
 
 @each_device
 def test_same_padding_makes_no_padded_copy(device):
-    """An even number of taps: one more on the right, as an argument."""
+    """With an even number of taps, "same" pads one more value on the right. Both paddings are arguments of the operator."""
     x, w = torch.randn(2, 3, 9, device=device), torch.randn(3, 1, 4, device=device)
     with _Calls() as calls:
         got = torch_ops.conv1d(x, w, padding="same", groups=3)
@@ -224,7 +227,7 @@ def test_same_padding_makes_no_padded_copy(device):
 @pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("padding", [(0, 0), (2, 2), (3, 0)], ids=str)
 def test_masks(groups, padding, device):
-    """Every combination of gradients: None for what isn't wanted, the same values for what is; without a batch as well."""
+    """Every combination of requested gradients, with and without a batch. A gradient that is not requested is None."""
     make = tensors.Maker(device, torch.float64)
     x, w = make(2, 4, 11), make(8, 4 // groups, 3)
     grad = make(*torch_ops.conv1d_act(x, w, None, 2, padding, 1, groups).shape)
@@ -245,7 +248,7 @@ def test_masks(groups, padding, device):
 @each_device
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_no_signals(dtype, device):
-    """Empty results, and gradients that are zeros."""
+    """An empty batch has empty results, and gradients that are zero."""
     x = torch.ones(0, 4, 9, dtype=dtype, device=device).requires_grad_()
     for groups in (1, 4):
         w, b = (torch.ones(s, dtype=dtype, device=device).requires_grad_() for s in ((8, 4 // groups, 3), 8))
@@ -259,7 +262,7 @@ def test_no_signals(dtype, device):
 
 @each_device
 def test_no_examples(device):
-    """torch.vmap over none of them, which is how Jacobians of empty results are made."""
+    """torch.vmap over a batch of size 0, which computes Jacobians of empty results."""
     x, w, g = (
         torch.ones(0, 2, 4, 9, device=device),
         torch.ones(4, 1, 3, device=device),
@@ -279,7 +282,8 @@ def test_no_examples(device):
 @each_device
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_derivatives_beyond_the_contracts(activation, device):
-    """Both derivatives of strided, dilated and one-sided convolutions in groups, and of those without a batch; forwards too."""
+    """First and second derivatives, reverse and forward, of grouped convolutions with stride, dilation or one-sided padding, and of
+    convolutions without a batch."""
     make = tensors.Maker(device, torch.float64)
     for size, weight, steps in (
         ((2, 2, 6), (4, 1, 2), (2, [1, 0], 2, 2)),
@@ -297,7 +301,7 @@ def test_derivatives_beyond_the_contracts(activation, device):
 
 @each_device
 def test_autocast(device):
-    """Weight, input and bias are cast, float64 is not; the gradients have the parameters' dtypes."""
+    """Autocast casts weight, input and bias, but not float64. Gradients have the dtypes of the parameters."""
     x, w, b = (torch.randn(s, device=device).requires_grad_() for s in ((2, 4, 11), (4, 1, 3), 4))
     for low in (torch.bfloat16, torch.float16):
         for op in (
@@ -313,7 +317,7 @@ def test_autocast(device):
         assert raised_by(torch_ops.conv1d, x.double(), w, groups=4) is not None
 
 
-# ---------------------------------------------------------------- one step
+# ---------------------------------------------------------------- causal_conv1d_update
 
 
 def _streamed(x, w, b, activation, size: int, layout=lambda t: t):
@@ -324,8 +328,11 @@ def _streamed(x, w, b, activation, size: int, layout=lambda t: t):
 
 @each_device
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_steps_are_the_causal_convolution(activation, device):
-    """One position after another, in states of the least size and longer, in any layout; the state ends in the last positions."""
+def test_updates_are_the_causal_convolution(activation, device):
+    """Updates for one position after another equal causal_conv1d. States may be longer than needed and have any layout.
+
+    The state finally holds the last positions of the signal.
+    """
     make = tensors.Maker(device, torch.float64)
     for (n, c, taps), more in itertools.product(((1, 1, 1), (2, 3, 2), (3, 5, 4), (1, 4, 9)), (0, 1, 5)):
         x, w, b = make(n, c, 12), make(c, taps), make(c)
@@ -338,8 +345,8 @@ def test_steps_are_the_causal_convolution(activation, device):
 
 
 @each_device
-def test_steps_go_on_after_a_whole_signal(device):
-    """From the state that the docstring of causal_conv1d_update makes of it, of any length."""
+def test_updates_go_on_after_a_whole_signal(device):
+    """Updates continue a signal of any length, from the state that the docstring of causal_conv1d_update makes."""
     make = tensors.Maker(device, torch.float64)
     for taps, size in itertools.product((1, 2, 4), (1, 2, 3, 9)):
         whole, w = make(2, 3, size + 3), make(3, taps)
@@ -354,7 +361,7 @@ def test_steps_go_on_after_a_whole_signal(device):
 
 @each_device
 def test_words_of_padding_are_refused_by_name(device):
-    """Where the operator takes numbers alone."""
+    """Operators that accept only numbers as padding name the argument in their error."""
     x, w = torch.ones(1, 2, 5, device=device), torch.ones(2, 2, 1, device=device)
     for call in (
         lambda: torch_ops.conv1d_act(x, w, padding="same"),
@@ -365,8 +372,8 @@ def test_words_of_padding_are_refused_by_name(device):
 
 
 @each_device
-def test_steps_write_the_state_alone(device):
-    """Its version counts; nothing else is written, and nothing at all where a call is refused. What surrounds a state stays."""
+def test_updates_write_the_state_alone(device):
+    """An update writes the state and increases its version. It writes nothing around the state, and a refused call writes nothing."""
     x, w, b = torch.randn(2, 3, device=device), torch.randn(3, 4, device=device), torch.randn(3, device=device)
     around = torch.full((2, 5, 8), 7.0, device=device)
     state = around[:, 1:4, 2:6].zero_()
@@ -391,8 +398,8 @@ def test_steps_write_the_state_alone(device):
 
 
 @each_device
-def test_steps_in_a_graph(device):
-    """ATen's rules for in-place operators, and gradients through a sequence of steps that equal the whole convolution's."""
+def test_updates_in_a_graph(device):
+    """Updates obey ATen's rules for in-place operators. Gradients through a sequence of updates equal the whole convolution's."""
     make = tensors.Maker(device, torch.float64)
     x, w, b = make(2, 3, 6).requires_grad_(), make(3, 3).requires_grad_(), make(3).requires_grad_()
     first = make(2, 3, 2).requires_grad_()
@@ -418,8 +425,8 @@ def test_steps_in_a_graph(device):
 
 
 @each_device
-def test_steps_compile(device):
-    """Writes to an argument and to a temporary, functionalized and written back."""
+def test_updates_compile(device):
+    """Compiled updates of an argument and of a temporary: the write is functionalized, and the argument is written back."""
     torch._dynamo.reset()
     w, b = torch.randn(3, 4, device=device), torch.randn(3, device=device)
 
@@ -437,8 +444,8 @@ def test_steps_compile(device):
 
 
 @each_device
-def test_steps_under_vmap(device):
-    """States of each example are written; one that all share can't hold what differs."""
+def test_updates_under_vmap(device):
+    """Each example's state is written. A state that all examples share is refused, because it cannot hold different values."""
     make = tensors.Maker(device, torch.float32)
     x, w = make(4, 2, 3), make(3, 3)
     states = torch.zeros(4, 2, 3, 2, device=device)

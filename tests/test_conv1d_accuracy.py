@@ -1,4 +1,4 @@
-"""Errors of every path of the convolutions on a GPU against float64, and where values that are not finite get to."""
+"""Convolutions on a GPU: errors of every path against float64, and the propagation of infinities and NaN."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAPS = (*range(1, 18), 21, 24, 31, 32, 33, 48, 63, 64, 65, 70)
 
 
 def _check_all(failures: Failures, name: str, operands, grad, steps, activation="none") -> None:
-    """The forward, with the activation, and each gradient, against float64."""
+    """Compares the forward with its activation, and each gradient, with float64."""
     given = {**steps, "activation": activation}
     with failures.sample(name):
         got = FORWARD.op(*operands, **given)
@@ -74,7 +74,7 @@ def test_strides_and_dilations(kind, dtype):
 @each_dtype
 @pytest.mark.parametrize("layout", [name for name in tensors.LAYOUTS if name not in ("channels_last", "conj")])
 def test_layouts(layout, dtype):
-    """Of input, of gradient, of weight and of bias."""
+    """Every layout of the input, the gradient, the weight and the bias."""
     failures = Failures()
     for kind, taps in itertools.product(KINDS, (3, 8)):
         operands, grad, steps = make_call(kind, taps, dtype)
@@ -94,7 +94,7 @@ def test_layouts(layout, dtype):
 
 @each_dtype
 def test_sizes(dtype):
-    """Every remainder of a vec and of a warp's vecs, of positions and of channels; and a bias that is expanded."""
+    """Numbers of positions and of channels with every remainder of a vector and of a warp's vectors, and an expanded bias."""
     failures = Failures()
     make = tensors.Maker("cuda", dtype)
     for positions in (*range(1, 36), 63, 64, 65, 127, 129, 255, 257, 511, 513, 1023, 1025, 2047, 2049, 4097):
@@ -117,7 +117,7 @@ def test_sizes(dtype):
 
 @each_dtype
 def test_long_kernels(dtype):
-    """Up to thousands of taps, longer than the signal, dilated, strided; windows that lie in the padding altogether."""
+    """Thousands of taps, filters longer than the signal, dilation, stride, and windows that lie entirely in the padding."""
     failures = Failures()
     make = tensors.Maker("cuda", dtype)
     for (n, c, positions), taps, stride, dilation, padding in (
@@ -127,7 +127,7 @@ def test_long_kernels(dtype):
     ):  # fmt: skip
         out = (positions + sum(padding) - dilation * (taps - 1) - 1) // stride + 1
         steps = {"stride": [stride], "padding": list(padding), "dilation": [dilation], "groups": c}
-        # Transposed ones go to ATen, whose half types have no such bounds.
+        # Transposed layouts fall back to ATen, whose fp16 and bf16 exceed these bounds.
         for layout in ("contiguous",) if dtype.itemsize == 2 else ("contiguous", "transposed"):
             x, grad = (tensors.LAYOUTS[layout](make(n, c, size)) for size in (positions, out))
             operands = x, make(c, 1, taps) / 8, make(c)
@@ -137,12 +137,12 @@ def test_long_kernels(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_types_add_up_in_float32(dtype):
-    """Ones, whose sum in the half type would stop at 256 or 2048: long kernels forward, and all positions backward."""
+    """Sums of ones, which would stop at 256 in bf16 or 2048 in fp16: long filters forward, and all positions backward."""
     x, w = torch.ones(2, 4, 9000, dtype=dtype, device="cuda"), torch.ones(4, 1, 4096, dtype=dtype, device="cuda")
     assert (
         torch_ops.conv1d(x[:1, :1], w[:1]) == 4096
-    ).all()  # one row: more, with so many taps, don't fit into a block
-    # Channels-last: ones that are added to 4096 one after another, and 4223 rounds to 4224 in either type.
+    ).all()  # one row, because more rows with so many taps do not fit into a block
+    # Channels-last: ones are added to 4096 one after another. 4223 rounds to 4224 in both dtypes.
     last, few = torch.ones(2, 900, 8, dtype=dtype, device="cuda").mT, torch.ones(8, 1, 128, dtype=dtype, device="cuda")
     few[..., 0] = 4096
     assert (torch_ops.conv1d(last, few, groups=8) == 4224).all()
@@ -153,8 +153,11 @@ def test_half_types_add_up_in_float32(dtype):
 
 @each_dtype
 def test_own_kernels_are_no_further_off_than_atens(dtype):
-    """On the whole, over large calls, without TF32 (tests/conftest.py). An input gradient's n products are added one after another, where
-    ATen's may be added in parts: that is off by some 0.15 sqrt(n) roundings of the result on average."""
+    """Mean errors of large calls are no larger than ATen's, without TF32 (tests/conftest.py).
+
+    gpuopt adds the n products of an input gradient one after another, with a mean error of about 0.15 sqrt(n) roundings of the result.
+    ATen may add them in parts.
+    """
     for kind in ("depthwise, 768", "one channel", "few into many", "two outputs a channel"):
         for taps in (4, 33):
             operands, grad, steps = make_call(kind, taps, dtype)
@@ -182,8 +185,8 @@ def test_own_kernels_ignore_tf32():
 
 
 @each_dtype
-def test_steps_of_a_causal_convolution(dtype):
-    """States in any layout, longer than needed and as long; sizes around a vec and a block."""
+def test_updates_of_a_causal_convolution(dtype):
+    """causal_conv1d_update with states of the smallest length and longer, in any layout, and sizes around a vector and a block."""
     failures, make = Failures(), tensors.Maker("cuda", dtype)
     for (n, c), (size, taps) in itertools.product(
         ((1, 1), (2, 3), (3, 33), (1, 1000), (70, 257), (2, 4096)),
@@ -208,15 +211,17 @@ def test_steps_of_a_causal_convolution(dtype):
 
 
 def _reached(x_bad, w_bad, steps) -> torch.Tensor:
-    """Where a window over `x_bad` (ones and zeros) has a one under a tap."""
+    """The outputs that depend on a marked input: `x_bad` and `w_bad` are ones where a value is marked, and zeros elsewhere."""
     return conv1d_reference(x_bad.double(), w_bad.double(), None, **steps) > 0
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("kind", ["depthwise", "two outputs a channel", "few into many", "one channel", "short"])
 def test_where_values_that_are_not_finite_get(kind, value):
-    """One in the input, or one in grad_output, reaches the results that it has a part in, and no others, in either layout. Of what has a
-    kernel here: cuDNN's algorithms differ. float64 takes every path."""
+    """A non-finite value in the input or in grad_output reaches exactly the results that depend on it, in either layout.
+
+    This is tested for problems with a kernel in gpuopt, because cuDNN's algorithms differ. For float64 that is every problem.
+    """
     failures = Failures()
     for layout, (taps, stride, dilation), dtype in itertools.product(
         ("contiguous", "transposed"),
@@ -260,7 +265,7 @@ def test_where_values_that_are_not_finite_get(kind, value):
                         )
                         > 0
                     )
-                    # In weight's gradient an infinity may also meet padding, times 0.
+                    # In the weight's gradient, an infinity may also be multiplied by the zeros of padding.
                     same = (
                         torch.equal(~got.isfinite(), mask)
                         if k != 1
@@ -275,7 +280,7 @@ def test_where_values_that_are_not_finite_get(kind, value):
 
 @each_kind
 def test_gradients_equal_those_of_the_cpu(kind):
-    """Of what a model calls, through autograd, against ATen's on the CPU in float64."""
+    """Gradients through autograd, for calls as in models, against ATen's on the CPU in float64."""
     for activation, taps in zip(ACTIVATIONS, (3, 4, 9, 16)):
         operands, _, steps = make_call(kind, taps, torch.float32, stride=1 + taps % 2)
         grads = []
@@ -283,7 +288,7 @@ def test_gradients_equal_those_of_the_cpu(kind):
             leaves = [t.to(device, dtype).requires_grad_() for t in operands]
             op = FORWARD.op if device == "cuda" else FORWARD.aten
             result = op(*leaves, **steps, activation=activation)
-            total = result.double().square().sum() + result.double().sum()  # the second gradient is expanded
+            total = result.double().square().sum() + result.double().sum()  # a sum has an expanded gradient
             grads.append([g.cpu().double() for g in torch.autograd.grad(total, leaves)])
         for ours, theirs in zip(*grads, strict=True):
             assert float((ours - theirs).abs().max()) <= 2e-5 * float(theirs.abs().max()), (

@@ -1,4 +1,4 @@
-"""The paths that convolutions take, held to the measurements that their costs were fitted to."""
+"""The choice of paths for convolutions, compared with the measurements that the costs are fitted to."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_chosen_paths_are_near_the_best_ones(measured):
     assert found.slower_than_aten < 0.015, found
 
 
-def test_every_path_earns_its_position(measured):
-    """For some problems the next path takes over 10 % longer."""
+def test_every_path_is_needed(measured):
+    """Each path has problems for which the fastest other path takes over 10 % longer."""
     for name in {name for m in measured for name in m.us} - {"aten"}:
         others = [min(us for other, us in m.us.items() if other != name) / m.us[name] for m in measured if name in m.us]
         assert sum(ratio > 1.1 for ratio in others) >= 4, name
 
 
-def test_the_tables_are_those_of_the_evidence(measured):
+def test_the_tables_agree_with_the_measurements(measured):
     written = tune.TABLE.read_text()
     assert tune.table(measured) in written, "python -m benchmarks.tune conv1d --table"
 

@@ -1,5 +1,5 @@
-"""Convolutions where PyTorch itself is uneven: weights and signals whose strides say little, operators inside of transforms and
-autocast, complex activations, no channels."""
+"""Corner cases of convolutions in which PyTorch itself is inconsistent: ambiguous strides, operators inside transforms and autocast,
+complex activations, no channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .params import each_device
 
 
 def _strided(shape: tuple[int, ...], order: tuple[int, ...], dtype, device: str) -> torch.Tensor:
-    """Random values whose dimensions lie in memory in this order."""
+    """A random tensor whose dimensions lie in memory in this order."""
     position = [order.index(d) for d in range(len(order))]
     return torch.randn([shape[d] for d in order], dtype=dtype, device=device).permute(position)
 
@@ -27,7 +27,7 @@ def _strided(shape: tuple[int, ...], order: tuple[int, ...], dtype, device: str)
 @each_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_gradients_of_any_memory_order(dtype, device):
-    """Also with one image, one tap or one channel, whose strides may be anything."""
+    """Gradients for every memory order. With one signal, one tap or one channel, the stride of that dimension is arbitrary."""
     failures = Failures()
     sizes = itertools.product((None, 1, 2), (1, 2), (1, 3), (1, 2))
     for (batch, groups, channels, taps), order in itertools.product(sizes, itertools.permutations(range(3))):
@@ -57,7 +57,7 @@ def test_a_signal_without_values_is_contiguous(device):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("dilation", [1, 16])
 def test_one_tap_of_any_dilation(dtype, dilation, device):
-    """Which cuDNN gets wrong for signals such as these, if it is told of the dilation."""
+    """With one tap, the dilation must have no effect. cuDNN gets that wrong for such signals if the dilation is passed to it."""
     x, w = torch.randn(1251, 1, 31, dtype=dtype, device=device), torch.randn(8, 1, 1, dtype=dtype, device=device)
     x.requires_grad_(), w.requires_grad_()
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
@@ -74,7 +74,7 @@ def test_one_tap_of_any_dilation(dtype, dilation, device):
 
 @each_device
 def test_the_bias_where_there_are_no_channels(device):
-    """Its gradient is 0 in any order and mode, as ATen's."""
+    """Without channels, the gradient of the bias is 0, in any order and mode, as ATen's."""
     x, w = torch.zeros(2, 0, 5, device=device), torch.zeros(3, 0, 2, device=device)
     bias = torch.ones(3, device=device, requires_grad=True)
     y = torch_ops.conv1d(x, w, bias)
@@ -91,7 +91,7 @@ def test_the_bias_where_there_are_no_channels(device):
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8], ids=str)
 def test_the_bias_gradient_of_integers(dtype):
-    """Has their dtype, as ATen's and the Meta kernel's."""
+    """The gradient of the bias is an integer tensor of the same dtype, as with ATen and the Meta kernel."""
     ones = torch.ones(1, 1, 300, dtype=dtype)
     got = torch_ops.conv1d_backward(ones, ones, ones[..., :1], output_mask=(False, False, True))[2]
     want = torch.ops.aten.convolution_backward(
@@ -116,7 +116,7 @@ def test_complex_silu_is_differentiable(device):
 @each_device
 @pytest.mark.parametrize("activation", ["none", "relu", "silu", "gelu"])
 def test_forward_over_a_backward_without_a_graph(device, activation):
-    """The tangent of a first gradient is a Hessian times a vector."""
+    """Forward mode over a first gradient computes a Hessian-vector product."""
     x, w, v = (torch.randn(s, dtype=torch.float64, device=device) for s in ((2, 2, 9), (2, 2, 3), (2, 2, 9)))
 
     def loss(x):
@@ -136,7 +136,7 @@ def test_forward_over_a_backward_without_a_graph(device, activation):
 @each_device
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_backward_inside_of_autocast(activation, device):
-    """Computes what the forward was computed in, where that was outside."""
+    """A backward inside an autocast region computes in the forward's dtype, if the forward ran outside the region."""
     x, w, b = (torch.randn(s, device=device, requires_grad=True) for s in ((2, 8, 30), (8, 2, 3), 8))
 
     def gradients(inside: bool) -> list[torch.Tensor]:
@@ -152,7 +152,7 @@ def test_a_backward_inside_of_autocast(activation, device):
 @each_device
 @pytest.mark.parametrize("name", ["conv1d", "same", "conv1d_act", "causal_conv1d", "causal_conv1d_update"])
 def test_vmap_inside_of_autocast(name, device):
-    """The lower precision, whatever is mapped over and of whichever types the operands are."""
+    """vmap inside autocast computes in the lower precision, for all in_dims and dtypes of the operands."""
     low = torch.bfloat16
     w, taps = torch.randn(8, 2, 2, device=device), torch.randn(8, 4, device=device)
     b, x, states = (torch.randn(s, device=device) for s in ((3, 8), (3, 2, 8, 20), (3, 2, 8, 4)))
@@ -174,7 +174,7 @@ def test_vmap_inside_of_autocast(name, device):
 
 
 @each_device
-def test_steps_inside_of_autocast_need_a_floating_state(device):
+def test_updates_inside_of_autocast_need_a_floating_state(device):
     x, w = torch.randn(2, 4, device=device), torch.randn(4, 3, device=device)
     state = torch.zeros(2, 4, 3, dtype=torch.int64, device=device)
     with (
@@ -185,11 +185,11 @@ def test_steps_inside_of_autocast_need_a_floating_state(device):
     assert not state.any()
 
 
-# ---------------------------------------------------------------- steps of a causal convolution
+# ---------------------------------------------------------------- causal_conv1d_update
 
 
 @each_device
-def test_steps_of_conjugated_and_negated_states(device):
+def test_updates_of_conjugated_and_negated_states(device):
     w, x = (torch.randn(s, dtype=torch.complex64, device=device) for s in ((4, 3), (2, 4)))
     zeros = torch.zeros(2, 4, 3, dtype=torch.complex64, device=device)
     views = {
@@ -210,7 +210,7 @@ def test_steps_of_conjugated_and_negated_states(device):
 
 
 @each_device
-def test_steps_whose_input_lies_in_the_state(device):
+def test_updates_whose_input_lies_in_the_state(device):
     state, w = torch.randn(3, 40, 4, device=device), torch.randn(40, 3, device=device)
     want_state = state.clone()
     want = torch_ops.causal_conv1d_update(state[:, :, 1].clone(), want_state, w)
@@ -220,7 +220,7 @@ def test_steps_whose_input_lies_in_the_state(device):
 
 @each_device
 def test_transforms_refuse_a_captured_state(device):
-    """They would not see what was written to it, as torch.func says of ATen's in-place operators."""
+    """A transform would not see the write to a captured state. torch.func refuses ATen's in-place operators for the same reason."""
     state, w, x = torch.zeros(2, 4, 3, device=device), torch.ones(4, 3, device=device), torch.ones(2, 4, device=device)
 
     def steps(x, state=state):
@@ -276,7 +276,7 @@ def test_export_of_convolve_with_a_dynamic_kernel():
 
 
 def test_module_with_other_parameters():
-    """As torch.func.functional_call gives it for a call."""
+    """torch.func.functional_call calls the module with other parameters."""
     module, x = torch_ops.nn.Conv1d(4, 6, 3), torch.randn(2, 4, 9)
     values = {name: torch.randn_like(p) for name, p in module.named_parameters()}
     got = torch.func.functional_call(module, values, (x,))

@@ -1,5 +1,8 @@
-"""What only a GPU shows of convolutions: the same bits however calls overlap, and what memory they take. (tests/test_conv1d_accuracy.py
-has their errors.) What ATen computes is repeatable as tests/conftest.py asks cuDNN to be."""
+"""Convolutions on a GPU: overlapping calls give the same bits, and the memory that a call allocates.
+
+Results that ATen computes are repeatable because tests/conftest.py sets cuDNN's deterministic flag. Errors are tested in
+tests/test_conv1d_accuracy.py.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ FORWARD, BACKWARD = CASE["conv1d_act"], CASE["conv1d_backward"]
 @pytest.mark.sanitize
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_every_path(dtype):
-    """Except the path of small problems, which most other tests run."""
+    """Every path runs except the one for small problems, which most other tests use."""
     failures = Failures()
     for call in MANY:
         operands, grad, steps = call.make(dtype)
@@ -50,11 +53,11 @@ def test_every_path(dtype):
 
 @functools.cache
 def _calls() -> Calls:
-    """Forward and gradients of every kind, as functions without arguments that return a tensor."""
+    """The forward and the gradients of every kind, as functions without arguments that return a tensor."""
     calls = {}
     for kind, layout, dtype in itertools.product(KINDS, ("contiguous", "transposed"), (torch.float32, torch.bfloat16)):
         if kind == "dense":
-            continue  # all of it cuDNN's
+            continue  # computed by cuDNN only
         for taps, stride in ((4, 1), (17, 2)):
             operands, grad, steps = make_call(kind, taps, dtype, stride, layout=layout, seed=3)
             name = f"{kind}, {layout}, {dtype}, {taps} taps"
@@ -83,11 +86,11 @@ def test_repeats_bit_for_bit():
     _calls().repeat(5)
 
 
-OWN = ("depthwise", "depthwise, 768", "one channel", "one position", "short")  # with a kernel here, at step 1
+OWN = ("depthwise", "depthwise, 768", "one channel", "one position", "short")  # gpuopt has kernels at stride 1
 
 
 def test_own_kernels_repeat_whatever_cudnn_is_asked():
-    calls = _calls()  # with results of cuDNN's too, which all tests share
+    calls = _calls()  # all tests share these calls, and some of them call cuDNN
     own = [name for name in calls.names if name.startswith("large") or _is_own(name)]
     assert len(own) >= 80
     with torch.backends.cudnn.flags(True, deterministic=False, allow_tf32=False):
@@ -107,7 +110,7 @@ def test_streams_at_once():
 
 
 def test_graph_replays():
-    """A graph of all calls, replayed into spoilt results."""
+    """A graph of all calls gives the same bits at every replay, with spoilt results before it."""
     calls = _calls()
     graph, static = calls.captured(calls.names)
     for _ in range(3):
@@ -116,8 +119,8 @@ def test_graph_replays():
         calls.compare(static)
 
 
-def test_graph_of_steps():
-    """A state that a graph moves on with every replay."""
+def test_graph_of_updates():
+    """Every replay of a graph advances the state by one position."""
     make = tensors.Maker("cuda", torch.float32)
     x, state, w = make(2, 40), torch.zeros(2, 40, 3, device="cuda"), make(40, 4)
     torch_ops.causal_conv1d_update(x, state.clone(), w)
@@ -135,7 +138,7 @@ def test_graph_of_steps():
 
 @pytest.mark.parametrize("byte", [0x01, 0x7F, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
-    """Whatever a workspace or a result held before."""
+    """Results do not depend on the old contents of a workspace or a result."""
     calls = _calls()
     torch.cuda.empty_cache()
     results = []
@@ -156,7 +159,7 @@ def _deterministic():
 
 
 def test_deterministic_algorithms():
-    """The flag changes no bit of what kernels here compute, and dense convolutions obey it."""
+    """use_deterministic_algorithms changes no bit of results of gpuopt's kernels. Dense convolutions, by cuDNN, obey it."""
     calls = _calls()
     with _deterministic():
         calls.repeat(1)
@@ -180,7 +183,7 @@ def _peak(call) -> int:
 
 
 def test_operands_are_never_copied():
-    """Results, and for weight's gradient a workspace, are all that a call takes, whatever the layout and the padding."""
+    """A call allocates its results and, for the weight's gradient, a workspace, in every layout and with any padding."""
     make = tensors.Maker("cuda", torch.float32)
     x, w = make(8, 64, 2**15 + 5), make(64, 1, 4)
     for given in (x, x[..., 1:-2], x[:, :, ::2], x.mT.contiguous().mT, x.expand(8, -1, -1), x[:1].expand(8, -1, -1)):

@@ -1,4 +1,7 @@
-"""Convolutions from and to more than 2^31 elements, in one row, in many and channels-last, forward and backward, checked by closed form."""
+"""Convolutions with more than 2^31 inputs or outputs: one row, many rows and channels-last, forward and backward.
+
+A closed form gives the expected values.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ BF16 = torch.bfloat16
 
 
 def _x(i):
-    """Small whole numbers: the sums of up to seven, times up to three, are exact in bfloat16."""
+    """Small integers. Sums of up to seven of them, times up to three, are exact in bfloat16."""
     return i % 13
 
 
@@ -26,7 +29,7 @@ def _weight_of(channel):
 
 
 def _filled(shape: tuple, last: bool) -> torch.Tensor:
-    """_x of each element's position in memory."""
+    """A tensor whose elements are _x of their index in memory."""
     n, c, size = shape
     flat = filled(math.prod(shape), _x, BF16)
     return flat.view(n, size, c).mT if last else flat.view(shape)
@@ -39,18 +42,18 @@ def _memory(t: torch.Tensor, last: bool) -> torch.Tensor:
 
 
 def _position(i, shape: tuple, last: bool) -> tuple:
-    """(signal, channel, position) of positions in memory."""
+    """(signal, channel, position) of an index in memory."""
     _, c, size = shape
     return (i // c // size, i % c, i // c % size) if last else (i // size // c, i // size % c, i % size)
 
 
 def _at(n, channel, position, shape: tuple, last: bool):
-    """The reverse of _position."""
+    """The index in memory of (signal, channel, position): the inverse of _position."""
     _, c, size = shape
     return (n * size + position) * c + channel if last else (n * c + channel) * size + position
 
 
-# (input, taps, stride, (left, right), dilation, channels-last). The last column is the memory that a test takes, in GiB.
+# (input, taps, stride, (left, right), dilation, channels-last), and the GPU memory of the test in GiB.
 CALLS = {
     "one row": ((1, 1, PAST), 3, 1, (1, 1), 1, False, 16),
     "one row, causal": ((1, 1, PAST), 7, 1, (6, 0), 1, False, 16),
@@ -126,7 +129,7 @@ def test_gradient_of_input(call):
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels-last"])
 @pytest.mark.parametrize("shape", [(1, 1, PAST), (33, 65, 1_001_303)], ids=str)
 def test_gradient_of_weight(shape, last):
-    """Of a gradient that is one at a few positions: each tap's is what it saw there. All others are products with 0."""
+    """grad_output is one at a few positions and zero elsewhere. Each tap's gradient is the sum of the inputs that it multiplies there."""
     x, taps = _filled(shape, last), 5
     grad = torch.zeros_like(x)
     numel = math.prod(shape)
@@ -145,8 +148,11 @@ def test_gradient_of_weight(shape, last):
 
 @gib(14)
 @pytest.mark.parametrize("positions", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole vecs"])
-def test_many_products(positions):
-    """36 of each of more than 2^31 outputs, of 4 input and 16 output channels; their sums, up to 1296, are exact in float16."""
+def test_many_multiply_adds(positions):
+    """More than 2^31 outputs of 36 multiply-adds each (4 input channels, 9 taps), in 16 output channels.
+
+    The sums, up to 1296, are exact in float16.
+    """
     taps, ins, outs, size = 9, 4, 16, 2 * positions - 1
     x = filled(ins * size, _x, torch.float16).view(1, ins, size)
     weight = _weight_of(torch.arange(outs, device="cuda")).half().view(-1, 1, 1).expand(outs, ins, taps)
@@ -168,7 +174,10 @@ def test_many_products(positions):
 @gib(10)
 @pytest.mark.parametrize("positions", [33_554_433, 33_554_436], ids=["odd rows", "whole quads"])
 def test_gradients_of_many_channels(positions):
-    """Of a gradient of 65 channels, beyond 2^31 values, of which three have taps; and of their weights, as above."""
+    """Gradients of input and weight, with more than 2^31 values of grad_output in 65 channels.
+
+    Only three channels have taps that are not zero. The weight's gradient is tested with a few ones in grad_output.
+    """
     channels, taps, ones = 65, 3, (0, 31, 64)
     grad = filled(channels * positions, _x, BF16).view(1, channels, positions)
     weight = torch.zeros(channels, 1, taps, dtype=BF16, device="cuda")
@@ -201,7 +210,7 @@ def test_gradients_of_many_channels(positions):
 
 @gib(2)
 def test_gradient_of_weight_of_one_value_many_times():
-    """2^33 products: every one counts."""
+    """A gradient of 2^33 equal products, from an expanded tensor. Each product must be counted."""
     one = torch.ones(1, device="cuda").expand(4, 2, 2**30)
     got = torch_ops.conv1d_backward(one, one, one.new_zeros(2, 1, 3), 1, 1, 1, 2, (False, True, False))[1]
     assert got[:, 0, 1].tolist() == pytest.approx([2.0**32] * 2, rel=1e-5)
@@ -209,8 +218,8 @@ def test_gradient_of_weight_of_one_value_many_times():
 
 
 @gib(14)
-def test_few_values_far_apart():
-    """A small problem whose strides, not sizes, pass 2^32."""
+def test_small_problem_with_large_strides():
+    """A small problem with strides of the tensor beyond 2^32."""
     stride, n = 2**22 + 7, 1030
     memory = filled(stride * n, _x, BF16)
     far, near = memory.as_strided((3, 5, n), (1, 2, stride)), memory.as_strided((n, 5, 40), (stride, 50, 1))
@@ -228,8 +237,8 @@ def test_few_values_far_apart():
 
 @gib(14)
 @pytest.mark.parametrize("dims", [(0, 1, 2), (1, 2, 0), (1, 0, 2), (2, 1, 0)])
-def test_few_values_of_a_weight_that_lies_far_apart(dims):
-    """A small problem of whose weight the values along one dimension are so far apart that 32 bits hold that, but not five times that."""
+def test_small_problem_with_large_strides_of_the_weight(dims):
+    """The weight of a small problem has a stride of about 2^29 in one dimension. 32 bits hold the stride, but not five times it."""
     stride = 2**29 - 8
     memory = filled(5 * stride, _weight_of, BF16)
     w = memory.as_strided((5, 3, 5), (stride, 5, 1)).permute(dims)
@@ -241,7 +250,7 @@ def test_few_values_of_a_weight_that_lies_far_apart(dims):
 
 
 @gib(14)
-def test_steps_with_a_large_state():
+def test_updates_with_a_large_state():
     n, channels, size = 2**21 + 5, 64, 17
     state = filled(n * channels * size, _x, BF16).view(n, channels, size)
     x = filled(n * channels, lambda i: i % 5, BF16).view(n, channels)

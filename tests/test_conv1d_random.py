@@ -1,4 +1,4 @@
-"""Random sizes, steps, padding, groups, strides, offsets and dtypes for the convolutions: whatever the plan chooses is within the bound."""
+"""Convolutions with random sizes, stride, padding, groups, strides of tensors, offsets and dtypes: errors are within the bound."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from hypothesis import strategies as st  # noqa: E402
 
 CASE = {case.name: case for case in CASES}
 LENGTHS = (15, 16, 17, 31, 32, 33, 64, 65, 127, 128, 130, 257, 500, 1000, 1025, 2051, 4099)
-# (input channels, output channels) of a group: depthwise, several outputs, few channels, one, dense.
+# (input channels, output channels) of a group: depthwise, one-to-many channels, few channels, one output channel, dense.
 GROUPS = ((1, 1), (1, 1), (1, 1), (1, 2), (1, 3), (1, 8), (2, 1), (2, 2), (3, 5), (4, 8), (8, 4), (17, 16))
 MOST = 60_000
-MANY = 310_000  # outputs, which no kernel of few values takes on a GPU of up to 148 multiprocessors
+MANY = 310_000  # outputs: too many for a small problem on a GPU of up to 148 SMs
 
 
 @st.composite
 def layouts(draw):
-    """How an operand (N, C, L) lies in memory: which dimension lies innermost, the step between values, which dimension's values are all
-    one and the same, gaps, and the offset of the first value."""
+    """The memory layout of an operand (N, C, L).
+
+    It has an order of dimensions, a distance of neighbouring values, an expanded dimension ("one"), gaps, and the offset of the first
+    value.
+    """
     return {
         "order": draw(st.sampled_from([(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 2, 1), (2, 1, 0), (1, 0, 2), (1, 2, 0)])),
         "one": draw(st.sampled_from([None] * 6 + [0, 1, 2])), "step": draw(st.sampled_from([1, 1, 1, 2, 3])),
@@ -36,14 +39,14 @@ def layouts(draw):
 
 @st.composite
 def problems(draw, device: str, many: bool = False):
-    """`many` outputs are of depthwise ones, whose kernels are ours (tests/cases/conv1d.py)."""
+    """Problems. With `many` outputs they have one input channel per group, so gpuopt has kernels for them (tests/cases/conv1d.py)."""
     channels, outputs = draw(st.sampled_from(GROUPS[:4] if many else GROUPS))
     groups = draw(st.one_of(st.integers(1, 9), st.sampled_from([1, 16, 33, 64, 130])))
     groups = min(groups, 130 // channels)
     dtype = draw(st.sampled_from(tensors.FLOATS))
     taps = draw(st.one_of(st.integers(1, 9), st.integers(1, 70)))
     if device == "cpu" and dtype.itemsize == 2:
-        taps = min(taps, 9)  # more are not ATen's strength (conv1d_samples.py)
+        taps = min(taps, 9)  # ATen is inaccurate for more taps (conv1d_samples.py)
     dilation = draw(st.sampled_from([1, 1, 1, 2, 3, 4, 7, 8, 16]))
     span = dilation * (taps - 1) + 1
     padding = draw(
@@ -82,7 +85,7 @@ def _check(case, device: str, problem: dict, args: tuple, kwargs: dict) -> None:
     dtype, sample = problem["dtype"], Sample("", args, kwargs)
     want, got = case.aten(*args, **kwargs), case.op(*args, **kwargs)
     found = different_metadata(got, want) or different_results(case, device, sample, got, want)
-    if device == "cuda" and found is None:  # the same bits from the same memory
+    if device == "cuda" and found is None:  # the same operands give the same bits
         found = different_metadata(case.op(*sample.twin().args, **kwargs), got)
         found = found or different_from_reference(
             case.op(*sample.twin().args, **kwargs), got.double(), torch.zeros_like(got).double()
@@ -119,5 +122,5 @@ def test_random_calls(pass_, device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("pass_", ["forward", "backward"])
-def test_random_calls_of_many_outputs(pass_):
+def test_random_calls_with_many_outputs(pass_):
     _check_all("cuda", pass_, 300, many=True)

@@ -1,5 +1,5 @@
-"""What holds for convolve alone, beyond the contract that every operator meets: numpy's results for every mode and dtype, and the
-accuracy, the blocks and the derivatives of what is computed by Fourier transforms."""
+"""convolve, beyond the contract of every operator: numpy's results for every mode and dtype, and accuracy, blocks and derivatives of
+convolutions by Fourier transforms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _numpy(a: torch.Tensor, v: torch.Tensor, mode: str) -> torch.Tensor:
 @each_device
 @each_mode
 def test_every_pair_of_small_sizes(mode, device):
-    """Whole numbers, whose sums are exact: numpy's values, sizes and swaps."""
+    """Integer values, whose sums are exact, give numpy's values and sizes. numpy swaps the operands if the second is longer."""
     make = tensors.Maker(device, torch.int64, small=True)
     for m, n in itertools.product(range(1, 10), repeat=2):
         a, v = make(m).double(), make(n).double()
@@ -45,7 +45,7 @@ def test_every_pair_of_small_sizes(mode, device):
 @each_device
 @pytest.mark.parametrize("dtype", [*tensors.INTEGERS, torch.bool, torch.float32, torch.complex128], ids=str)
 def test_numpys_values(dtype, device):
-    """Integers wrap around in their own type; bools are combined by "and" and "or"."""
+    """Integers wrap around in their own dtype. Bools are combined by "and" and "or"."""
     make = tensors.Maker(device, dtype)
     for (m, n), mode in itertools.product(((1, 1), (7, 3), (3, 7), (60, 31), (33, 600)), MODES):
         a, v = make(m), make(n)
@@ -60,7 +60,7 @@ def test_numpys_values(dtype, device):
 
 @each_device
 def test_mixed_dtypes(device):
-    """torch.result_type's dtype; the values are those of operands of that type."""
+    """The result has the dtype of torch.result_type, and its values equal a call with operands of that dtype."""
     dtypes = (
         torch.bool,
         torch.uint8,
@@ -96,7 +96,7 @@ def test_forms(mode, device):
 @each_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
 def test_no_rows(dtype, device):
-    """Contiguous, and part of a graph."""
+    """Without rows, the result is contiguous and part of the autograd graph."""
     a, v = torch.ones(2, 0, 7, dtype=dtype, device=device), torch.ones(3, dtype=dtype, device=device)
     for mode, size in zip(MODES, (9, 7, 5), strict=True):
         got = torch_ops.convolve(a, v, mode)
@@ -108,7 +108,7 @@ def test_no_rows(dtype, device):
 
 # ---------------------------------------------------------------- Fourier transforms
 
-# Below and above the number of taps from which on they are used, one block and many, taps longer than the signal.
+# Lengths below and above the limit for Fourier transforms, for one block and many blocks, and with more taps than values.
 TRANSFORMED = (
     (2000, 511),
     (2000, 512),
@@ -124,7 +124,7 @@ TRANSFORMED = (
 @each_device
 @pytest.mark.parametrize("dtype", [*tensors.FLOATS, torch.complex64, torch.complex128], ids=str)
 def test_accuracy_of_transforms(dtype, device):
-    """Errors are relative to the norms of the two: a few roundings of the type that is computed in, and one of the result's."""
+    """The error, relative to the norms of the operands, is a few roundings of the compute dtype and one of the result's dtype."""
     failures, make = Failures(), tensors.Maker(device, dtype)
     for (m, n), mode in itertools.product(TRANSFORMED, MODES):
         if m * n > (2e8 if device == "cuda" and dtype.itemsize == 4 else 2e6):
@@ -143,8 +143,10 @@ def test_accuracy_of_transforms(dtype, device):
 
 @each_device
 def test_blocks_meet_without_a_seam(device):
-    """Whole numbers, so that rounding gives back exact sums: every value of every block is right, with taps of each count around a power
-    of two, and signals that end in, on and beyond a block's edge."""
+    """Every value of every block is right. Inputs are integers, so rounding the result gives exact sums.
+
+    The numbers of taps are around powers of two, and signals end before, at and after the end of a block.
+    """
     make = tensors.Maker(device, torch.int64, small=True)
     for taps in (512, 513, 600, 1023, 1024, 1025):
         v = make(taps).double()
@@ -158,7 +160,7 @@ def test_blocks_meet_without_a_seam(device):
 
 @each_device
 def test_non_finite_values_stay_in_their_block(device):
-    """Tap by tap a NaN reaches the results that it has a part in; by transforms it may reach its block, and nothing beyond."""
+    """A direct convolution spreads a NaN to the results that depend on it. A transform may spread it to its block, but no further."""
     a = torch.ones(100_000, device=device)
     a[50_000] = math.nan
     for taps in (31, 511):
@@ -171,7 +173,7 @@ def test_non_finite_values_stay_in_their_block(device):
 @each_device
 @each_mode
 def test_gradients_of_transforms(mode, device):
-    """Of the same values as tap by tap, which gradcheck holds to differences; the second derivative too."""
+    """First and second derivatives of transforms equal the derivatives of torch.conv1d with flipped taps."""
     make = tensors.Maker(device, torch.float64)
     for m, n in ((900, 600), (600, 900)):
         a, v = make(2, m).requires_grad_(), make(n).requires_grad_()
@@ -196,7 +198,7 @@ def _differentiable(a: torch.Tensor, v: torch.Tensor, mode: str) -> torch.Tensor
 
 
 @each_device
-def test_derivatives_of_few_taps(device):
+def test_derivatives_of_short_filters(device):
     make = tensors.Maker(device, torch.float64)
     for (m, n), mode in itertools.product(((4, 3), (2, 4)), MODES):
         a, v = make(2, m).requires_grad_(), make(n).requires_grad_()
@@ -207,7 +209,7 @@ def test_derivatives_of_few_taps(device):
 @each_device
 @each_mode
 def test_rows_that_kernels_take_without_reversed_taps(mode, device):
-    """Whole numbers, as above, in rows long enough; and forward derivatives, of what is linear in each operand."""
+    """Integer values in rows that are long enough, and derivatives in forward mode: convolve is linear in each operand."""
     make = tensors.Maker(device, torch.int64, small=True)
     for m, n in ((140, 1), (141, 2), (150, 8), (133, 9), (2000, 31), (1100, 300)):
         rows, v = make(3, m).double(), make(n).double()
@@ -234,7 +236,7 @@ def test_rows_that_kernels_take_without_reversed_taps(mode, device):
     ],
 )
 def test_operators_of_a_call_on_cuda(a, v, expected):
-    """Recorded of tensors without memory, so without a GPU."""
+    """The called operators are recorded with fake tensors, so no GPU is needed."""
 
     class Recorder(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -253,7 +255,7 @@ def test_operators_of_a_call_on_cuda(a, v, expected):
         called.clear()
         with Recorder():
             torch_ops.convolve(torch.empty(600, device="cuda")[::2], operands[1])
-        assert "conv1d_act" in called  # rows that aren't contiguous
+        assert "conv1d_act" in called  # rows are not contiguous
 
 
 @each_device
@@ -277,7 +279,7 @@ def test_keeps_its_precision_under_autocast(device):
 
 
 def test_refuses_what_numpy_refuses():
-    """With another exception: numpy's is ValueError."""
+    """Calls for which numpy raises ValueError raise RuntimeError."""
     for a, v in ((torch.ones(0), torch.ones(3)), (torch.ones(3), torch.ones(0))):
         with pytest.raises(ValueError):
             numpy.convolve(a.numpy(), v.numpy())

@@ -1,5 +1,7 @@
-"""What holds for dot products alone, beyond the contract that every operator meets: the public functions, vmap, conjugated views and
-outputs that share memory with what is read. (tests/test_dot_accuracy.py and test_dot_cuda.py have accuracy, repeatability and memory.)"""
+"""Dot products, beyond the contract of every operator: public functions, vmap, conjugated views, and out= that overlaps an operand.
+
+tests/test_dot_accuracy.py and tests/test_dot_cuda.py test accuracy, repeatability and memory.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ COMPLEX = (torch.complex64, torch.complex128)
 
 
 def each_of(cases, *dtypes):
-    """Each case with those of these dtypes that it takes."""
+    """Parametrizes a test with each case and each of these dtypes that the case supports."""
     pairs = [(case, dtype) for case in cases for dtype in dtypes if dtype in case.dtypes]
     return pytest.mark.parametrize(("case", "dtype"), pairs, ids=str)
 
@@ -35,7 +37,7 @@ def each_of(cases, *dtypes):
 
 @each_device
 def test_forms(device):
-    """By position and by name, in the function and the operator."""
+    """Arguments by position and by name, of the function and of the operator."""
     x, y = torch.arange(5.0, device=device), torch.arange(5.0, device=device) - 1
     for name, other in (("dot", "tensor"), ("vdot", "other"), ("dot_fast_atomic", "tensor")):
         op, overload = getattr(torch_ops, name), getattr(torch.ops.gpuopt, name).default
@@ -63,7 +65,7 @@ def test_is_exported_and_documented(case):
 @each_device
 @each_dtype
 def test_nothing_to_add_up(device, dtype):
-    """Zeros, which take part in a graph."""
+    """The dot product of empty vectors is zero, and part of the autograd graph."""
     for case in VECTORS:
         if dtype in case.dtypes:
             empty = torch.empty(0, dtype=dtype, device=device)
@@ -81,7 +83,7 @@ def test_nothing_to_add_up(device, dtype):
 @each_device
 @pytest.mark.parametrize("dtype", tensors.INTEGERS, ids=str)
 def test_integers_wrap_around(device, dtype):
-    """Modulo 2^bits, as sums of Python's integers show."""
+    """Integer results are exact modulo 2^bits, compared with sums of Python's integers."""
     info = torch.iinfo(dtype)
     for n in (1, 3, 100, 70_001):
         for v, w in ((info.max, info.max), (info.min, info.max), (info.max // 3, 5)):
@@ -94,7 +96,7 @@ def test_integers_wrap_around(device, dtype):
 @each_device
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)
 def test_conjugates(device, dtype):
-    """Every combination of conjugated views: exact products, so that a sign is wrong or right."""
+    """Every combination of conjugated views. Products are exact, so a wrong sign is noticed."""
     x, y = (torch.arange(1, 8, device=device) + shift - 2j * torch.arange(7, device=device) for shift in (0, 3))
     x, y = x.to(dtype), y.to(dtype)
     for left, right in itertools.product((x, x.conj()), (y, y.conj())):
@@ -108,7 +110,7 @@ def test_conjugates(device, dtype):
 
 
 class _Calls(TorchDispatchMode):
-    """Lists the operators that are called, and where their tensors lie."""
+    """Records the called operators and the addresses of their tensors."""
 
     def __enter__(self):
         self.made = []
@@ -128,7 +130,7 @@ class _Calls(TorchDispatchMode):
 
 @each_device
 def test_conjugated_views_are_not_copied(device):
-    """They reach the kernels as they are, in the memory that they view."""
+    """Kernels get conjugated views without a copy, in the memory of their base."""
     x, y = (torch.randn(2, 5, dtype=torch.complex64, device=device) for _ in range(2))
     memory = {t.untyped_storage().data_ptr() for t in (x, y)}
     for function, given in (
@@ -153,10 +155,10 @@ def test_conjugated_views_are_not_copied(device):
 @each_device
 @pytest.mark.parametrize("n", [1, 2, 5, 1000, 2**17 + 3])
 def test_out_may_be_part_of_an_operand(case, device, n):
-    """The right answer, wherever in an operand it goes, and no other element is written."""
+    """out may be any element of an operand. The result is right, and no other element is written."""
     for operand, position in itertools.product(range(2), (0, n // 2, n - 1)):
         given = [tensors.Maker(device, torch.int64, seed=seed, small=True)(n).float() for seed in (1, 2)]
-        want = case.op(*(t.clone() for t in given))  # whole numbers: exact in any order
+        want = case.op(*(t.clone() for t in given))  # integer values: exact in any order
         for index in (position, slice(position, position + 1)):
             written = [t.clone() for t in given]
             out = written[operand][index]
@@ -186,7 +188,7 @@ def test_out_may_be_an_operand(case, device):
 @each_with_out
 @each_device
 def test_out_of_every_kind(case, device):
-    """Conjugated and negated views, one that is a part of a complex number, and one that overlaps itself, which is resized."""
+    """out may be a conjugated or negated view, a part of a complex number, or a tensor that overlaps itself, which is resized."""
     x, y = (torch.arange(5, device=device) - 1j * shift for shift in (1, 2))
     want = case.op(x, y)
     number = torch.zeros((), dtype=x.dtype, device=device)
@@ -211,7 +213,7 @@ def test_out_of_every_kind(case, device):
     "layouts", [("contiguous", "contiguous"), ("transposed", "step2"), ("conj", "misaligned1")], ids=str
 )
 def test_gradients_are_atens_bit_for_bit(device, dtype, layouts):
-    """A gradient is a single product, or for complex numbers one of a few roundings."""
+    """A gradient is a product of two numbers, and rounded once for real ones."""
     make = tensors.Maker(device, dtype)
     rows = [tensors.LAYOUTS[layout](make(7, 33)) for layout in layouts]
     rows = [make(7, 33) if t is None else t for t in rows]
@@ -242,14 +244,14 @@ def test_gradient_of_a_vector_with_itself(device):
 
 
 def _examples(make: tensors.Maker, n: int, dim: int | None) -> torch.Tensor:
-    """A vector of n values, or four, one after another in `dim`."""
+    """A vector of n values, or four such vectors, stacked in `dim`."""
     return make(n) if dim is None else make(4, n) if dim == 0 else make(n, 4)
 
 
 @each_of(VECTORS, torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.complex64)
 @each_device
 def test_vmap_is_the_product_of_each_row(case, device, dtype):
-    """In every in_dims, of short and long vectors, none of them, and conjugated ones: within the bound, exact for integers."""
+    """vmap with every in_dims, of short, long and conjugated vectors and of none, is within the bound, and exact for integers."""
     failures = Failures()
     make = tensors.Maker(device, dtype)
     for n, dims in itertools.product((0, 1, 7, 33, 1000), itertools.product((None, 0, 1), repeat=2)):
@@ -272,7 +274,7 @@ def test_vmap_is_the_product_of_each_row(case, device, dtype):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int16, torch.complex128], ids=str)
 @pytest.mark.parametrize("name", ["dot", "vdot"])
 def test_nested_vmap(name, device, dtype):
-    """All products of the rows of two matrices; and three levels, of which the middle one is for one operand."""
+    """Two levels of vmap compute all dot products of the rows of two matrices. Three levels map different operands."""
     op, make = getattr(torch_ops, name), tensors.Maker(device, torch.int16, small=True)
     x, y = (make(n, 9).to(dtype) * (1 - 2j if dtype.is_complex else 1) for n in (3, 5))
     left = x.conj() if name == "vdot" else x
@@ -291,7 +293,7 @@ def test_nested_vmap(name, device, dtype):
 
 @each_device
 def test_vmap_is_one_call_without_copies(device):
-    """Of dot_rows, for the atomic product too. What all examples share is not repeated in memory."""
+    """Under vmap, dot and dot_fast_atomic call dot_rows once. A vector that all examples share is not copied."""
     x, y = torch.randn(6, 5, device=device), torch.randn(5, device=device)
     for case in VECTORS:
         for dims, given in (((0, None), (x, y)), ((1, 0), (x.mT, x)), ((None, 0), (y, x))):
@@ -305,7 +307,7 @@ def test_vmap_is_one_call_without_copies(device):
 
 @each_device
 def test_vmap_of_rows(device):
-    """More rows in one call, in every in_dims."""
+    """vmap of dot_rows is one call with more rows, with every in_dims."""
     make = tensors.Maker(device, torch.int32, small=True)
     x, y = make(4, 3, 5), make(4, 3, 5)
     for dims in itertools.product((0, 1, 2), repeat=2):
@@ -324,7 +326,8 @@ def test_vmap_of_rows(device):
 @each_device
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_autocast_promotes_on_cuda_alone(case, device):
-    """To the wider of the two dtypes, without a loss; on the CPU, as by ATen, two dtypes are refused and half types stay."""
+    """On CUDA, autocast promotes to the wider of the two dtypes. On the CPU it changes nothing, as with ATen: two different dtypes are
+    refused, and fp16 and bf16 stay."""
     half = torch.arange(12, device=device).view(3, 4).bfloat16()
     full = torch.linspace(0, 1, 12, device=device).view(3, 4)
     if case.name != "dot_rows":

@@ -1,4 +1,4 @@
-"""Accuracy of dot products on a GPU, at size: against float64, next to ATen's, and of dot_fast_atomic within what it promises."""
+"""Accuracy of large dot products on a GPU: errors against float64 beside ATen's, and the bound of dot_fast_atomic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _normal(n, **like):
 
 
 def _ill_conditioned(n, **like):
-    """Products over twelve orders of magnitude that cancel, far from one another, but for some small ones."""
+    """Operands whose products span twelve orders of magnitude and cancel in distant pairs, except some small ones."""
     x, y = (torch.randn(n, **like) * torch.exp2(20 * torch.rand(n, **like) - 10) for _ in range(2))
     x[n // 2 :] = x[: n - n // 2].flip(0)
     y[n // 2 :] = -y[: n - n // 2].flip(0)
@@ -61,7 +61,7 @@ def _in_chunks(function, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     ids=str,
 )
 def test_accuracy_of_dot(data, dtype, n):
-    """The mean error over many seeds: ATen's own, in one sum, may happen to be nothing."""
+    """The mean error over many seeds is compared with ATen's, because the error of one sum may be zero by chance."""
     ours = theirs = ulps = 0.0
     failures = Failures()
     for seed in range(48):
@@ -90,7 +90,7 @@ def test_accuracy_of_dot(data, dtype, n):
 @each_data
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_half_types_are_rounded_once(data, dtype):
-    """Within half an ulp of the exact value and what a float32 sum may be off: nothing is rounded to the half type on the way."""
+    """fp16 and bf16 results are within half an ulp plus the error of a float32 sum: no intermediate value is rounded to the dtype."""
     failures = Failures()
     for seed, n in enumerate((1000, 2**14 + 5, 2**18 + 13, 2**22, 2**26)):
         x, y = _operands(data, n, dtype, seed)
@@ -108,7 +108,7 @@ def test_half_types_are_rounded_once(data, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
 @pytest.mark.parametrize("shape", [(2**12, 2**12), (64, 2**18), (2**18, 64), (2**20, 9), (3, 2**20 + 1)], ids=str)
 def test_accuracy_of_rows(data, dtype, shape):
-    """No further off than a product of matrices; rows that lie across memory too."""
+    """Errors of dot_rows are no larger than a matrix product's, also for transposed rows."""
     rows, n = shape
     x, y = (t.view(shape) for t in _operands(data, rows * n, dtype, seed=1))
     exact = torch.cat([dot_reference(a, b) for a, b in zip(x.split(2**14), y.split(2**14))])
@@ -125,7 +125,7 @@ def test_accuracy_of_rows(data, dtype, shape):
 
 @pytest.mark.parametrize("n", [2**26, 2**26 - 2**15])
 def test_many_equal_terms(n):
-    """Added one after another they would stop at 2^24 in float32, at 2^11 in float16 and at 2^8 in bfloat16."""
+    """Sums of n ones are right. A running sum would stop at 2^24 in float32, 2^11 in float16 and 2^8 in bfloat16."""
     for dtype, value, weight in (
         (torch.float32, 1, 1), (torch.float32, 3, 0.25), (torch.float16, 2.0**-8, 2.0**-5), (torch.bfloat16, 1, 1),
         (torch.bfloat16, 3, -0.5), (torch.float64, 3, 0.25), (torch.complex64, 1 + 1j, 1),
@@ -142,7 +142,8 @@ def test_many_equal_terms(n):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_many_equal_terms_that_are_rounded(dtype):
-    """In one running sum all roundings would go the same way for long, and be off by far more than in runs of a few hundred terms."""
+    """In one long running sum of equal terms, many roundings have the same sign. The error is far larger than in runs of a few hundred
+    terms."""
     n = 2**26
     x, y = (torch.full((n,), v, dtype=dtype, device="cuda") for v in (0.1, 0.3))
     exact = dot_reference(x[:1], y[:1]) * n
@@ -153,7 +154,7 @@ def test_many_equal_terms_that_are_rounded(dtype):
 
 @pytest.mark.parametrize("n", [2, 100, 5000, 2**18, 2**21])
 def test_float16_does_not_overflow_on_the_way(n):
-    """pytorch#3660, #152676: every product is larger than float16 holds, and the result is not. All of it is exact in float32."""
+    """pytorch#3660, #152676: every product exceeds the largest float16, but the result does not. Everything is exact in float32."""
     x = torch.full((n,), 256.0, dtype=torch.float16, device="cuda")
     y = torch.cat([x[: n // 2], -x[: n // 2]])
     y[-1] = -128
@@ -173,14 +174,14 @@ def test_float16_does_not_overflow_on_the_way(n):
 
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_subnormal_numbers_are_kept(dtype):
-    """As operands, as products and as results: whole multiples of the least one, so that sums are exact."""
+    """Subnormal operands, products and results. They are multiples of the smallest subnormal number, so sums are exact."""
     info = torch.finfo(dtype)
     least = info.smallest_normal * info.eps
     for n in (1, 2, 33, 1000, 2**17 + 3):
         steps = torch.arange(n, device="cuda", dtype=torch.float64) % 5 + 1
         x = (steps * least).to(dtype)
         assert (x > 0).all()
-        root = 2.0 ** (-10 if dtype == torch.float16 else -60)  # both operands are normal, their product is not
+        root = 2.0 ** (-10 if dtype == torch.float16 else -60)  # normal operands, subnormal product
         total = steps.sum() * least
         for name, a, b, want in (
             ("times 1", x, torch.ones_like(x), total),
@@ -201,7 +202,7 @@ FAST_SIZES = (1, 2, 33, 1000, 2**12 + 1, 2**16, 2**18 + 13, 2**22, 2**26)
 
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_atomic_product_is_exact_where_its_additions_are(dtype):
-    """No order changes a sum of numbers that are small whole numbers in every part: it has dot's bits then."""
+    """dot_fast_atomic equals dot bit for bit if all partial sums are small integers, because these are exact in any order."""
     most = {torch.float16: 2000, torch.bfloat16: 250}.get(dtype, 2**20)
     generator = torch.Generator("cuda").manual_seed(1)
     for n in FAST_SIZES:
@@ -220,7 +221,7 @@ def test_atomic_product_is_exact_where_its_additions_are(dtype):
 @each_data
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_error_of_the_atomic_product(data, dtype):
-    """Within its bound, and where one block does it all a sum rounded once."""
+    """Errors of dot_fast_atomic are within its bound. A sum by one block is rounded once."""
     failures, case = Failures(), CASE["dot_fast_atomic"]
     for seed, n in enumerate(FAST_SIZES[:-1]):
         x, y = _operands(data, n, dtype, seed)

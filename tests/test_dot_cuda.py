@@ -1,5 +1,7 @@
-"""What only a GPU shows of dot products: the same bits however calls overlap, what memory they take, and what dot_fast_atomic gives
-up. (tests/test_dot_accuracy.py has their errors.)"""
+"""Dot products on a GPU: overlapping calls give the same bits, the memory that a call allocates, and dot_fast_atomic.
+
+tests/test_dot_accuracy.py tests errors.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ CASE = {case.name: case for case in CASES}
 
 @functools.cache
 def _given() -> dict:
-    """Operands of products of every kind: by one block and by many, of vectors and of rows, in several layouts."""
+    """Operands of every kind: for one block and for many, vectors and rows, in several layouts."""
     generator = torch.Generator("cuda").manual_seed(3)
 
     def make(*shape, dtype=torch.float32):
@@ -60,7 +62,7 @@ def _given() -> dict:
 
 @functools.cache
 def _calls() -> Calls:
-    """As functions without arguments."""
+    """The calls, as functions without arguments."""
     calls = {}
     for name, (x, y) in _given().items():
         ops = (torch_ops.dot_rows,) if x.dim() == 2 else (torch_ops.dot, torch_ops.vdot)
@@ -73,30 +75,30 @@ def test_repeats_bit_for_bit():
 
 
 def test_streams_at_once():
-    """Half of the streams make the same call at the same time, half of them other ones."""
+    """Half of the streams make the same call at the same time. The other half make different calls."""
     calls = _calls()
     calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
 
 
 def test_threads_at_once():
-    """Host threads with a stream each: nothing that a call keeps on the host is shared."""
+    """Host threads with a stream each give the same bits, so calls share no state on the host."""
     _calls().in_threads(6, each=100)
 
 
 def test_graph_replays():
-    """A graph of all calls, replayed into spoilt results, with the same calls beside it."""
+    """A graph of all calls is replayed, with spoilt results, while another stream makes the same calls."""
     calls = _calls()
     captured = calls.captured(calls.names)
     calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
 
 
 def test_graphs_take_new_values():
-    """Inputs change between replays: nothing of a call but addresses and sizes is kept in a graph."""
+    """Inputs change between replays, so a graph must hold only the addresses and sizes of a call."""
     failures = Failures()
     for name, (x, y) in _given().items():
         x, y = tensors.twin(x), tensors.twin(y)
         if 0 in (*x.stride(), *y.stride()):
-            continue  # cannot be written to
+            continue  # these inputs cannot be written
         op = torch_ops.dot_rows if x.dim() == 2 else torch_ops.dot
         op(x, y)
         torch.cuda.synchronize()
@@ -118,7 +120,7 @@ def test_graphs_take_new_values():
 
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
-    """Whatever a workspace or a result held before: sizes and counters in it would be wrong, numbers would show."""
+    """Results do not depend on the old contents of a workspace or a result, here filled with one byte."""
     calls = _calls()
     torch.cuda.empty_cache()
     results = []
@@ -130,7 +132,7 @@ def test_nothing_is_read_from_freed_memory(byte):
 
 
 def _large_operands() -> dict:
-    """Some 64 MiB or more, in layouts that a kernel for dense vectors would first copy."""
+    """Operands of 64 MiB or more, in layouts that a kernel for dense vectors would copy first."""
 
     def make(*shape, dtype=torch.float32):
         return torch.ones(shape, dtype=dtype, device="cuda")
@@ -163,7 +165,7 @@ def _large_operands() -> dict:
 
 
 def _peak(call) -> int:
-    """Bytes that a call takes at most, with what it returns."""
+    """The largest number of bytes that a call allocates, including its result."""
     call()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -176,7 +178,7 @@ def _peak(call) -> int:
 
 @pytest.mark.parametrize("what", _large_operands())
 def test_never_copies_an_operand(what):
-    """A workspace for partial sums is all that a call takes beside its result."""
+    """A call allocates only its result and a workspace for partial sums."""
     x, y = _large_operands()[what]()
     names = ["dot_rows"] if x.dim() == 2 else ["dot", "vdot"] + ["dot_fast_atomic"] * (x.dtype in tensors.FLOATS)
     size = x.numel() * x.element_size()
@@ -219,7 +221,8 @@ def _deterministic(warn_only: bool = False):
 
 
 def test_deterministic_algorithms_refuse_the_atomic_product(capfd):
-    """Or warn of it, where that is asked for; the other products, and the atomic one under vmap, give what they always give."""
+    """use_deterministic_algorithms refuses dot_fast_atomic, or warns if requested. It does not change other dot products, nor
+    dot_fast_atomic under vmap."""
     calls = _calls()
     x, y = torch.arange(12.0, device="cuda").view(3, 4).unbind()[:2]
     with _deterministic():
@@ -231,14 +234,14 @@ def test_deterministic_algorithms_refuse_the_atomic_product(capfd):
     with _deterministic(warn_only=True), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert torch_ops.dot_fast_atomic(x, y).item() == 38
-    # A warning from C++ is a Python warning, or text on stderr.
+    # A warning from C++ is a Python warning or text on stderr.
     said = "\n".join([str(w.message) for w in caught]) + capfd.readouterr().err
     assert "gpuopt::dot_fast_atomic" in said and "deterministic" in said
     assert torch_ops.dot_fast_atomic(x, y).item() == 38
 
 
 def test_atomic_product_writes_its_result_alone():
-    """In a stream of calls, none of which is waited for, into memory that was used before."""
+    """Many calls without synchronisation, with results in memory that was used before."""
     x, y = torch.ones(2, 2**16, dtype=torch.bfloat16, device="cuda")
     torch.full((2**16,), 7.0, dtype=torch.bfloat16, device="cuda")
     results = [torch_ops.dot_fast_atomic(x[:n], y[:n]) for n in range(1, 257) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Dot products of more than 2^31 elements, of more than 2^31 rows, and at offsets beyond 2^31 and 2^32, checked by closed form."""
+"""Dot products with more than 2^31 elements, more than 2^31 rows, or offsets beyond 2^31 and 2^32. A closed form gives the result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def _weight(i):
 
 
 def _total(n: int, x=ramp, y=_weight) -> int:
-    """The sum of x(i) * y(i) for i below n, where both repeat after PERIOD * 5 numbers."""
+    """The sum of x(i) * y(i) for i < n. Both functions have the period PERIOD * 5."""
     products = [x(i) * y(i) for i in range(5 * PERIOD)]
     return sum(products) * (n // len(products)) + sum(products[: n % len(products)])
 
 
 def _signed(total: int) -> int:
-    """As an int8."""
+    """The total, wrapped around to int8."""
     return (total + 128) % 256 - 128
 
 
@@ -55,7 +55,7 @@ def test_int8_with_itself():
 @gib(18)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_types(dtype):
-    """Bytes beyond 2^32. Sums are exact because nearly all products are zeros; NaN shows wherever it lies."""
+    """Operands of more than 2^32 bytes. Sums are exact, because nearly all products are zero. A NaN anywhere gives NaN."""
     x, y = torch.zeros(PAST, dtype=dtype, device="cuda"), torch.ones(PAST, dtype=dtype, device="cuda")
     for k, position in enumerate(PLACES):
         x[position] = 2.0**k
@@ -75,7 +75,7 @@ def test_half_types(dtype):
 
 @gib(14)
 def test_strided():
-    """Offsets reach 2^32 although half as many elements are read, and beyond, in both operands."""
+    """Operands with stride 2, whose offsets exceed 2^32 although only half as many elements are read."""
     wide, y = filled(2 * PAST, ramp), filled(PAST, _weight)
     total = _total(PAST, x=lambda i: ramp(2 * i))
     assert torch_ops.dot(wide[::2], y).item() == torch_ops.dot(y, wide[::2]).item() == total % 256
@@ -85,7 +85,7 @@ def test_strided():
 
 @gib(4)
 def test_one_value_many_times():
-    """2^33 elements of one byte of memory; of one operand, of both."""
+    """2^33 elements in one byte of memory (expanded), for one operand or for both."""
     n = 2**33 + 5
     x, y = (torch.full((1,), v, dtype=torch.int8, device="cuda").expand(n) for v in (3, -7))
     assert torch_ops.dot(x, y).item() == _signed(-21 * n)
@@ -96,8 +96,8 @@ def test_one_value_many_times():
 
 
 @gib(14)
-def test_few_values_far_apart():
-    """A small problem whose strides, not sizes, pass 2^32."""
+def test_small_problem_with_large_strides():
+    """A small problem with strides of the tensor beyond 2^32."""
     stride, n = 2**22 + 7, 1030
     memory = filled(stride * n, ramp)
     values = ramp(torch.arange(n, device="cuda") * stride)
@@ -125,7 +125,7 @@ def test_complex():
 
 
 def _weighted_sums(n: int):
-    """Of row i: the sum of ramp over its n elements, times the weight of the row."""
+    """A function that gives the expected result of row i: the sum of ramp over its n elements, times the weight of the row."""
     return lambda i: ramp_sums(i * n, n) * _weight(i)
 
 
@@ -134,7 +134,7 @@ def _weighted_sums(n: int):
     "shape", [(46_341, 46_351), (3, 2**30), (2**30, 3), (2**21, 1031), (70_001, 30_689), (5, 2**29 + 1)]
 )
 def test_rows(shape):
-    """More than 2^31 elements in rows of every kind, and more rows than a grid has in its second dimension."""
+    """More than 2^31 elements in rows of every length, and more rows than the second dimension of a grid allows."""
     rows, n = shape
     x = filled(rows * n, ramp).view(shape)
     y = filled(rows * n, lambda i: _weight(i // n)).view(shape)
@@ -171,7 +171,7 @@ def test_rows_with_gaps():
 
 @gib(14)
 def test_many_rows():
-    """More than 2^31 results, of one value each and of two."""
+    """More than 2^31 results, of one or two products each."""
     x = filled(PAST, ramp)
     check(torch_ops.dot_rows(x[:, None], x[:, None]), lambda i: ramp(i) ** 2)
     del x
@@ -191,7 +191,7 @@ def test_one_row_for_more_than_2_to_31():
 
 @gib(24)
 def test_backward():
-    """Each gradient is the other operand, times the result's."""
+    """Each operand's gradient is the other operand times the result's gradient."""
     x = torch.ones(PAST, dtype=torch.bfloat16, device="cuda").requires_grad_()
     y = filled(PAST, ramp, dtype=torch.bfloat16)
     torch_ops.dot(x, y).backward(torch.tensor(2.0, dtype=torch.bfloat16, device="cuda"))

@@ -1,4 +1,4 @@
-"""What holds for mul, axpy and fma alone, beyond the contract that every operator meets."""
+"""mul, axpy and fma, beyond the contract of every operator: promotion of numbers, rounding, nested vmap, many dimensions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_numbers(device, number):
     """A Python number follows torch.mul's promotion in every form of mul, out= included."""
     for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool):
         if dtype == torch.bfloat16 and isinstance(number, complex):
-            continue  # newer versions of torch promote them to a type that has no arithmetic yet
+            continue  # newer versions of torch promote these to a dtype without arithmetic
         x = tensors.Maker(device, dtype)(2, 3)
         want = torch.mul(x, number)
         assert different_metadata(torch_ops.mul(x, number), want) is None
@@ -41,7 +41,7 @@ def test_numbers(device, number):
 
 @each_device
 def test_number_with_out_keeps_half_precision_scalars_whole(device):
-    """0.1 times a half tensor is rounded once, from 0.1 in float32, whichever way the call is written."""
+    """0.1 times an fp16 tensor uses 0.1 in float32 and rounds once, in every form of the call."""
     for dtype in HALVES:
         x = tensors.Maker(device, dtype)(1000)
         want = torch.mul(x, 0.1)
@@ -65,7 +65,7 @@ def test_operators_and_functions_are_the_same():
 
 
 def _all_halves(dtype: torch.dtype, device: str) -> torch.Tensor:
-    """Every bit pattern of a 16-bit type."""
+    """Every bit pattern of a 16-bit dtype."""
     return torch.arange(-(2**15), 2**15, device=device, dtype=torch.int32).to(torch.int16).view(dtype)
 
 
@@ -73,7 +73,7 @@ def _all_halves(dtype: torch.dtype, device: str) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "broadcast"])
 def test_every_pair_of_halves(dtype, dense):
-    """All 2^32 products, NaNs and subnormals included, in packed arithmetic: the bits of torch.mul."""
+    """All 2^32 products of two fp16 or bf16 values, including NaN and subnormals, are torch.mul's bits."""
     values = _all_halves(dtype, "cuda")
     for rows in values.split(1024):
         a, b = torch.broadcast_tensors(rows[:, None], values)
@@ -93,7 +93,7 @@ def test_every_half_times_a_number(device, dtype, number):
 
 
 def _rounded(exact: Fraction, dtype: torch.dtype) -> float:
-    """The nearest number of `dtype`, ties to even, of an exact fraction well inside its range."""
+    """An exact fraction rounded to the nearest number of `dtype`, ties to even. It must lie well inside the dtype's range."""
     if dtype == torch.float64:
         return float(exact)  # Python rounds fractions correctly
     near = torch.tensor(float(exact), dtype=torch.float64).to(dtype)
@@ -110,7 +110,7 @@ def _even(x: float, dtype: torch.dtype) -> bool:
 
 
 def _cancelling(dtype: torch.dtype, count: int = 1500) -> tuple[torch.Tensor, ...]:
-    """a, b, c where c nearly cancels a b, so that a rounded product would leave a wrong difference."""
+    """a, b and c such that c nearly cancels a b. If the product is rounded, the difference is wrong."""
     a, b = torch.randn(2, count, dtype=torch.float64).to(dtype)
     near = -(a * b)
     steps = torch.randint(-3, 4, (count,)) * torch.finfo(dtype).eps
@@ -123,7 +123,7 @@ def _cancelling(dtype: torch.dtype, count: int = 1500) -> tuple[torch.Tensor, ..
 @each_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_fma_rounds_once(device, dtype):
-    """Against exact rational arithmetic."""
+    """fma equals exact rational arithmetic, rounded once."""
     a, b, c = _cancelling(dtype)
     want = [
         _rounded(Fraction(x) * Fraction(y) + Fraction(z), dtype)
@@ -140,7 +140,7 @@ def test_fma_rounds_once(device, dtype):
 @each_device
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_fma_of_halves(device, dtype):
-    """Computed in float32 (one rounding) and rounded once more."""
+    """fma of fp16 and bf16 computes in float32 with one rounding, and rounds the result once more."""
     a, b, c = _cancelling(dtype)
     exact = [
         Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
@@ -152,7 +152,7 @@ def test_fma_of_halves(device, dtype):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_axpy_rounds_once_on_cuda(dtype):
-    """alpha x + y is one fused operation there, whichever path the operands take."""
+    """On CUDA, alpha x + y is one fused operation on every path."""
     x, y = (t.cuda() for t in _cancelling(dtype)[1:])
     for alpha in (0.1, -3.0, 1 / 3):
         want = torch_ops.fma(torch.full_like(x, alpha), x, y)
@@ -169,7 +169,7 @@ def test_axpy_with_alpha_one_is_add(device):
 
 @each_device
 def test_operands_that_only_the_outer_vmap_maps_over(device):
-    """In the inner one they are batched tensors, but not of its level."""
+    """In the inner vmap these operands are batched tensors of another level."""
     x, y = torch.randn(3, 4, device=device), torch.randn(3, 5, 4, device=device)
 
     def outer(a, b):
@@ -184,8 +184,8 @@ def test_operands_that_only_the_outer_vmap_maps_over(device):
 
 
 @pytest.mark.gpu
-def test_as_many_dimensions_as_cuda_takes():
-    """25 dimensions that cannot be merged: one operand's run backwards."""
+def test_as_many_dimensions_as_cuda_supports():
+    """25 dimensions that cannot be merged, because one operand has them in reverse order."""
     x = torch.randint(0, 100, (2,) * 25, device="cuda", dtype=torch.int8)
     backwards = x.permute(*reversed(range(25)))
     assert torch.equal(torch_ops.mul(x, backwards), torch.mul(x, backwards))
@@ -193,7 +193,7 @@ def test_as_many_dimensions_as_cuda_takes():
 
 @each_device
 def test_many_dimensions_that_merge(device):
-    """More than 25 dimensions are fine when they are one in memory."""
+    """More than 25 dimensions are supported if they merge into one in memory."""
     x = torch.randn((1, 2) * 6 + (1,) * 20, device=device)
     assert torch.equal(torch_ops.mul(x, x), torch.mul(x, x))
 
@@ -221,8 +221,11 @@ def _in_layouts(dtype: torch.dtype, device: str):
     ids=str,
 )
 def test_graphs_know_the_layout(dtypes, mode, device):
-    """ATen's CPU kernels take the layout of operands that they cast, which Meta kernels don't know of; at::addcmul on Meta loses the order
-    of dimensions. Inductor's code asserts what Meta kernels say."""
+    """Results have the strides of the Meta kernels, which Inductor's code asserts.
+
+    ATen's CPU kernels and ATen's Meta kernels disagree: the former use the layout of operands that they cast, and at::addcmul on Meta
+    loses the order of dimensions.
+    """
     everything = [t for dtype in dtypes for t in _in_layouts(dtype, device)]
 
     def on_meta(t):

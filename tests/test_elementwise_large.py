@@ -1,4 +1,5 @@
-"""More than 2^31 elements, and offsets beyond 2^31 and 2^32: every path of the engine, checked by closed form."""
+"""Every path of the element-wise engine with more than 2^31 elements and with offsets beyond 2^31 and 2^32. A closed form gives the
+result."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def test_misaligned():
 @gib(8)
 @pytest.mark.parametrize(("rows", "columns"), [(46341, 46351), (3, 2**30), (2**30, 3)])
 def test_broadcast(rows, columns):
-    """Inner and outer at once, rows long and short."""
+    """One operand broadcasts along rows and the other along columns. Rows are long or short."""
     got = torch_ops.mul(filled(rows, _x)[:, None], filled(columns, _y))
     assert got.shape == (rows, columns)
     check(got.view(-1), lambda i: _x(i // columns) * _y(i % columns))
@@ -63,7 +64,7 @@ def test_broadcast(rows, columns):
 @gib(10)
 @pytest.mark.parametrize("n", [46343, 46352], ids=["ragged", "whole vecs"])
 def test_transposed(n):
-    """Square, so that element (r, c) of the transposed operand is element c n + r of its memory."""
+    """Square operands. Element (r, c) of the transposed one is element c n + r of its memory."""
     x, y = filled(n * n, _x).view(n, n), filled(n * n, _y).view(n, n)
     got = torch_ops.mul(x, y.t())
     assert got.is_contiguous()
@@ -71,8 +72,8 @@ def test_transposed(n):
 
 
 @gib(14)
-def test_step_two():
-    """Offsets of an operand reach 2^32 although it has half as many elements."""
+def test_stride_two():
+    """Offsets of an operand exceed 2^32 although it has half as many elements."""
     wide = filled(2 * PAST, _x)
     check(torch_ops.mul(wide[::2], filled(PAST, _y)), lambda i: _x(2 * i) * _y(i))
 
@@ -84,8 +85,8 @@ def test_mixed_dtypes():
 
 
 @gib(14)
-def test_few_elements_far_apart():
-    """A small problem whose strides, not sizes, pass 2^32; also as output."""
+def test_small_problem_with_large_strides():
+    """A small problem with strides beyond 2^32, of an operand and of the output."""
     stride, rows = 2**22 + 7, 1030
     memory = filled(stride * rows, _x)
     x = memory.as_strided((rows, 5), (stride, 1))
@@ -108,7 +109,7 @@ def test_axpy_and_fma():
 
 @gib(30)
 def test_backward():
-    """Gradients of a large broadcast: of the factor that was expanded as well."""
+    """Gradients of both factors of a large broadcast product."""
     rows, columns = 2**20, 2**11 + 2
     x = torch.ones(rows, columns, dtype=torch.bfloat16, device="cuda", requires_grad=True)
     y = torch.full((columns,), 2.0, dtype=torch.bfloat16, device="cuda", requires_grad=True)

@@ -1,4 +1,4 @@
-"""Random shapes, strides, offsets, broadcasts and dtypes for the element-wise engine: whatever the plan chooses gives torch's bits."""
+"""The element-wise engine with random shapes, strides, offsets, broadcasts and dtypes: results are torch's bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = st.one_of(st.integers(1, 9), st.sampled_from([15, 16, 17, 31, 32, 33, 63
 
 @st.composite
 def problems(draw):
-    """A shape of at most 50 000 elements, and for each operand what it is made from."""
+    """A shape of at most 50 000 elements, and the memory layout of each operand."""
     shape = []
     for _ in range(draw(st.integers(0, 5))):
         size = draw(SIZES)
@@ -43,7 +43,7 @@ def operands(draw, dims: int):
 
 
 def _make(maker: tensors.Maker, shape: tuple, how: dict, writable: bool = False) -> torch.Tensor:
-    """A tensor of `shape` (with ones where it broadcasts) over memory laid out in `order`, with steps, gaps and an offset."""
+    """A tensor of `shape` (with size 1 where it broadcasts), with dimensions in the order `order`, strides, gaps and an offset."""
     sizes = [1 if b and not writable else n for n, b in zip(shape, how["broadcast"], strict=True)]
     strides, stride = [0] * len(sizes), how["step"]
     for dim in reversed(how["order"]):
@@ -69,7 +69,7 @@ def test_mul(device, dtype):
         x, y = (_make(maker, shape, h) for h in how)
         want = torch.mul(x, y)
         got = torch_ops.mul(x, y)
-        # Of two dtypes ATen's CPU kernels take the layout of the operand that they cast, ours the one that Meta kernels tell of.
+        # For two different dtypes, ATen's CPU kernels use the layout of the operand that they cast. gpuopt uses the Meta kernels' layout.
         expected = want if x.dtype == y.dtype or device != "cpu" else torch_ops.mul(_on_meta(x), _on_meta(y))
         found = different_metadata(got, expected, device=not expected.is_meta)
         assert found is None, found

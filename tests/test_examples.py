@@ -1,4 +1,4 @@
-"""The demos' own machinery and mathematics."""
+"""The demos: their tables and files, and the mathematics that they use."""
 
 import io
 import sys
@@ -151,7 +151,7 @@ def test_descent_finds_the_means_of_windows():
     counts = upsampling.window_sums(torch.ones_like(targets), size, scale)
     assert counts.unique().tolist() == [4, 6, 9]
     means = upsampling.window_sums(targets, size, scale) / counts
-    # Pixels are float32, or else ATen's CPU kernel computes their indices in float64, which moves some windows.
+    # Pixels are float32. For float64, ATen's CPU kernel computes indices in float64, and some windows differ.
     found = upsampling.fit(torch.zeros_like(means).float(), targets.float())
     distances = torch.stack([(step.images - means).abs().max() for step in found])
     bound = distances[0] * upsampling.CONTRACTION ** torch.arange(len(found))
@@ -195,9 +195,9 @@ def test_opinions_settle_on_the_solution_of_the_equations():
     assert opinions.shape == (message_passing.SPREADING + 1, 34) and opinions[0].count_nonzero() == 2
     torch.testing.assert_close(opinions[-1].double(), exact, atol=message_passing.TOLERANCE, rtol=0)
     assert (opinions[:, 0] == 1).all() and (opinions[:, 33] == -1).all()
-    # The one on the wrong side met two of the club that he joined, and three of the other.
+    # Only member 8 is on the wrong side. He met two members of the club that he joined, and three of the other.
     assert (exact.sign() != sides).nonzero().flatten().tolist() == [8]
-    # What a leader says decides.
+    # Exchanging the leaders' opinions exchanges everybody's.
     torch.testing.assert_close(message_passing.settled(graph, {0: -1.0, 33: 1.0}), -exact)
 
 

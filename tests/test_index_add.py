@@ -1,5 +1,8 @@
-"""What holds for index_add alone, beyond the contract that every operator meets: the public functions, the three modes, what is left
-as it was, gradients through a graph layer, and vmap over the index. (tests/test_index_add_cuda.py has repeatability and memory.)"""
+"""index_add, beyond the contract of every operator: public functions, the three modes, untouched elements, gradients through a graph
+layer, and vmap over the index.
+
+tests/test_index_add_cuda.py tests repeatability and memory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ each_half = pytest.mark.parametrize("dtype", HALVES, ids=str)
 
 
 def _all_forms(self, dim, index, source, **given) -> dict[str, torch.Tensor]:
-    """The result by every form of the operator."""
+    """The result of every form of the operator."""
     return {
         "functional": torch_ops.index_add(self, dim, index, source, **given),
         "in place": torch_ops.index_add_(self.clone(), dim, index, source, **given),
@@ -39,7 +42,7 @@ def _all_forms(self, dim, index, source, **given) -> dict[str, torch.Tensor]:
 
 @each_device
 def test_forms_of_arguments(device):
-    """By position or by name, with and without the keywords; the functions and the operators are the same."""
+    """Arguments by position or by name, with and without keywords. The functions and the operators agree."""
     x, source = torch.randn(5, 3, device=device), torch.randn(2, 3, device=device)
     index = torch.tensor([4, 1], device=device)
     for given in ({}, {"alpha": 2}, {"alpha": -0.5, "mode": "accurate"}, {"mode": "deterministic"}):
@@ -59,7 +62,7 @@ def test_forms_of_arguments(device):
             OPS.index_add(x, 0, index, source, **given, out=torch.empty_like(x)),
         ):
             assert different_bits(got, want) is None and different_metadata(got, want) is None
-    for too_many in ((1,), (1, "fast")):  # alpha and mode go by name
+    for too_many in ((1,), (1, "fast")):  # alpha and mode are keyword-only
         assert isinstance(raised_by(torch_ops.index_add, x, 0, index, source, *too_many), TypeError)
     assert torch_ops.index_add.__doc__ and torch_ops.index_add_.__doc__
 
@@ -67,7 +70,7 @@ def test_forms_of_arguments(device):
 @each_device
 @pytest.mark.parametrize("mode", ["", "Fast", "exact", "fast ", "deterministic,accurate"])
 def test_refuses_other_modes(device, mode):
-    """In every form, by the three words that it takes; nothing is written, also where there would be nothing to add."""
+    """Every form refuses another mode by an error that names the three modes. It writes nothing, also if there is nothing to add."""
     for count in (2, 0):
         index = torch.arange(count, device=device)
         x, source, out = (torch.ones(n, 3, device=device) for n in (4, count, 4))
@@ -90,8 +93,8 @@ def test_refuses_other_modes(device, mode):
 
 @each_device
 @pytest.mark.parametrize("width", [1, 16, 64])
-def test_sums_beyond_float16_of_which_none_is_left(device, width):
-    """Added one by one in any order they stay in its range, so however they are grouped they must."""
+def test_partial_sums_beyond_float16(device, width):
+    """The sum of all values for a bin, without self, exceeds float16, but self plus the values does not. The result must be finite."""
     self = torch.zeros(2000, width, dtype=torch.float16, device=device)
     self[7] = -60000
     index, source = torch.arange(4096, device=device) % 1000 + 1000, torch.zeros(4096, width, device=device).half()
@@ -104,7 +107,7 @@ def test_sums_beyond_float16_of_which_none_is_left(device, width):
 @each_device
 @pytest.mark.parametrize("width", [1, 16, 64])
 def test_sums_far_beyond_float16(device, width):
-    """Infinite in any order, however large a float32 they are: up to 2^20 times 60000 times 60000."""
+    """Sums of up to 2^20 * 60000 * 60000 are infinite in float16, in any order of additions."""
     index = torch.zeros(2**20 // width, dtype=torch.int64, device=device)
     source = torch.full((len(index), width), 60000.0, dtype=torch.float16, device=device)
     for mode, alpha in itertools.product(MODES, (1, 8000, 60000)):
@@ -117,7 +120,7 @@ def test_sums_far_beyond_float16(device, width):
 @each_half
 @pytest.mark.parametrize("width", [None, 1, 3, 8, 33])
 def test_a_hot_row_of_ones(device, dtype, width):
-    """100 000 ones in bfloat16, 50 000 in float16: added up one by one in the half type they would stop at 256 or 2048."""
+    """Many ones are added to one row (100 000 in bfloat16, 50 000 in float16). A running sum would stop at 256 or 2048."""
     count = 100_000 if dtype == torch.bfloat16 else 50_000
     row = () if width is None else (width,)
     x, source = (torch.ones(n, *row, dtype=dtype, device=device) for n in (3, count))
@@ -135,7 +138,7 @@ def test_a_hot_row_of_ones(device, dtype, width):
 @pytest.mark.parametrize("dtype", [*HALVES, torch.complex32], ids=str)
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_half_types_are_rounded_once(device, dtype):
-    """Whole numbers, whose sums are exact in float32: the nearest half to each, whatever the regime."""
+    """fp16 and bf16 results are the nearest to the exact sums, in every regime. Values are integers, with exact sums in float32."""
     failures = Failures()
     generator = torch.Generator().manual_seed(3)
     shapes = (
@@ -164,7 +167,7 @@ def test_half_types_are_rounded_once(device, dtype):
 @each_device
 @pytest.mark.parametrize("dtype", [*tensors.INTEGERS, torch.bool], ids=str)
 def test_modes_agree_on_integers(device, dtype):
-    """Sums that wrap around do not depend on their order."""
+    """All modes give the same integers, because sums that wrap around do not depend on the order."""
     make = tensors.Maker(device, dtype)
     for (shape, count), distribution in itertools.product(
         (((50,), 1000), ((3,), 33_000), ((9, 17), 300)), DISTRIBUTIONS
@@ -190,7 +193,8 @@ def deterministic_algorithms():
     "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.complex64], ids=str
 )
 def test_under_deterministic_algorithms(device, dtype, deterministic_algorithms):
-    """Nothing is refused, and every mode is 'deterministic': accurate, with its bits. (New memory is filled with NaN there.)"""
+    """use_deterministic_algorithms refuses no mode. Every mode gives the bits of 'deterministic', although new memory is filled with
+    NaN."""
     make = tensors.Maker(device, dtype)
     plain_differs = False
     for shape, dim, count in (((20, 40), 0, 3000), ((50,), 0, 5000), ((3, 2), 0, 20_000), ((6, 30), 1, 500)):
@@ -217,7 +221,8 @@ def test_under_deterministic_algorithms(device, dtype, deterministic_algorithms)
 @pytest.mark.parametrize("dtype", tensors.ALL, ids=str)
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_what_no_index_names_stays(device, mode, dtype):
-    """Special values, zeros of either sign among them, in every regime: histograms, narrow and wide rows, and dimensions in the middle."""
+    """Elements without an index keep their bits, including NaN and zeros of either sign, in every regime: histograms, narrow and wide
+    rows, and dimensions in the middle."""
     values = tensors.specials(dtype, device)
     for (row, dim, count), layout in itertools.product(
         (((), 0, 40), ((), 0, 70_000), ((3,), 0, 12_000), ((40,), 0, 40), ((40,), 0, 2000), ((2,), 1, 20)),
@@ -240,7 +245,7 @@ def test_what_no_index_names_stays(device, mode, dtype):
 @each_mode
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_zeros_keep_their_sign(device, mode, dtype):
-    """As in IEEE 754: -0 plus any number of -0 is -0, with one +0 it is +0."""
+    """Signs of zeros follow IEEE 754: a sum of only -0 is -0, and with one +0 it is +0."""
     for shape, count in (((6,), 60), ((6,), 40_000), ((6, 3), 14_000), ((6, 40), 60), ((6, 40), 3000)):
         x = torch.full(shape, -0.0, dtype=dtype, device=device)
         source = torch.full((count, *shape[1:]), -0.0, dtype=dtype, device=device)
@@ -255,7 +260,7 @@ def test_zeros_keep_their_sign(device, mode, dtype):
 @each_device
 @each_mode
 def test_views(device, mode):
-    """A written view writes to its base alone there, and both count the write."""
+    """index_add_ to a view changes only the view's elements in its base, and the versions of both increase."""
     base = torch.zeros(6, 8, device=device)
     view = base[1:5, ::2]
     versions = base._version
@@ -273,8 +278,8 @@ def test_views(device, mode):
 
 @each_device
 @each_mode
-def test_more_outer_dimensions_than_a_launch_walks(device, mode):
-    """That don't merge, in an order in which a slice without the innermost of them would have another innermost dimension."""
+def test_more_outer_dimensions_than_a_launch_supports(device, mode):
+    """The outer dimensions do not merge. A slice without the innermost of them has another innermost dimension."""
     random = torch.Generator(device).manual_seed(0)
     x = torch.zeros(4, 4, 4, 8, 2, 8, device=device)
     source = torch.randint(0, 9, (4, 4, 4, 2, 64, 8), generator=random, device=device).float().permute(2, 1, 0, 5, 3, 4)
@@ -284,7 +289,7 @@ def test_more_outer_dimensions_than_a_launch_walks(device, mode):
 
 @each_device
 def test_an_out_that_is_self(device):
-    """The one operand that may be written to, in every layout."""
+    """out= may be self, and no other operand. Tested in every layout."""
     make = tensors.Maker(device, torch.float64)
     index, source = indices("hot", 9, 30).to(device), make(30, 33)
     for layout in ("contiguous", "transposed", "sliced", "misaligned1"):
@@ -298,7 +303,7 @@ def test_an_out_that_is_self(device):
 
 
 def _mean_aggregation(op, nodes, weight, importance, sender, receiver):
-    """A layer of a graph network: each node gets the mean of its neighbours' features."""
+    """A layer of a graph network, which gives each node the mean of its neighbours' features."""
     messages = (nodes @ weight).index_select(0, sender) * importance[:, None]
     count = len(nodes)
     total = op(messages.new_zeros(count, weight.shape[1]), 0, receiver, messages)
@@ -319,7 +324,7 @@ def _graph(device, dtype=torch.float32, nodes=60, edges=500, features=8):
 @each_mode
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_gradients_through_a_graph_layer(device, mode, dtype):
-    """Two layers, in place and not: torch's results and gradients."""
+    """Two layers, in place and functional, have torch's results and gradients."""
 
     def ours(*args):
         return torch_ops.index_add(*args, mode=mode)
@@ -341,7 +346,7 @@ def test_gradients_through_a_graph_layer(device, mode, dtype):
 
 @each_device
 def test_a_compiled_graph_layer(device):
-    """One graph for graphs of any size, without breaks."""
+    """torch.compile makes one graph, without breaks, for graph networks of every size."""
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
 
@@ -363,7 +368,7 @@ def test_a_compiled_graph_layer(device):
 @each_device
 @each_mode
 def test_derivatives_without_dimensions(device, mode):
-    """Tensors of no dimensions, complex numbers and complex alpha, to second order, forwards and backwards."""
+    """First and second derivatives, forward and reverse, of 0-d tensors, with complex values and complex alpha."""
     index = torch.tensor([1, 0, 1], device=device)
     one = {dtype: torch.tensor(0, dtype=dtype, device=device) for dtype in (torch.int32, torch.int64)}
     for self, i, source, alpha in (
@@ -386,7 +391,7 @@ def test_derivatives_without_dimensions(device, mode):
 @each_device
 @each_mode
 def test_vmap_over_the_index(device, mode):
-    """With and without a batch of self and source, twice, and in any dimension: the loop over examples."""
+    """vmap over the index equals the loop over examples, with and without batched self and source, nested, and in any dimension."""
     make, batch, bins, count = tensors.Maker(device, torch.float64), 4, 7, 9
     index = torch.stack([indices("uniform", bins, count, seed=s) for s in range(batch)]).to(device)
 
@@ -423,8 +428,10 @@ LONG = (2**32, 2**32 + 5, -(2**32), -(2**32) + 3, 2**63 - 5, -(2**63) + 5)
     ("wrong", "dtype"), [(w, torch.int32) for w in SHORT] + [(w, torch.int64) for w in SHORT + LONG], ids=str
 )
 def test_an_example_out_of_range_reaches_no_other(dtype, wrong):
-    """A batch of indices is one index into the bins of all examples; one out of range must not become another example's bin. (On CUDA it
-    is asserted against: tests/test_index_add_cuda.py.)"""
+    """A batch of indices becomes one index into the bins of all examples. An index out of range must not reach another example's bin.
+
+    On CUDA a device-side assertion fails instead: tests/test_index_add_cuda.py.
+    """
     index = torch.tensor([[0, 1], [2, wrong], [4, 3]], dtype=dtype)
     for self_dims, source_dims in itertools.product((None, 0), repeat=2):
         x = torch.zeros(3, 5, 2)[0 if self_dims is None else slice(None)]

@@ -1,4 +1,4 @@
-"""What only a GPU shows of index_add: the same bits however calls overlap, accuracy at size, memory, and indices out of range."""
+"""index_add on a GPU: overlapping calls give the same bits, accuracy of large calls, memory, and indices out of range."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.gpu
 each_mode = pytest.mark.parametrize("mode", MODES)
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.complex64], ids=str)
 
-# Shape of self, dim and number of indices: single values and short rows, rows that are worth sorting for, few bins, strided rows.
+# Shape of self, dim and number of indices: single values and short rows, rows for which sorting is faster, few bins, strided rows.
 REGIMES = {
     "single values": ((100_000,), 0, 300_000), "rows of 2": ((50_000, 2), 0, 200_000), "rows of 3": ((50_000, 3), 0, 150_001),
     "rows of 8": ((10_000, 8), 0, 100_000), "rows of 33": ((10_000, 33), 0, 40_000), "rows of 64": ((20_000, 64), 0, 110_000),
@@ -37,7 +37,7 @@ DISTRIBUTIONS = ("uniform", "zipf", "equal")
 
 @functools.cache
 def _operands(regime: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """self and source."""
+    """self and source of a regime."""
     shape, dim, count = REGIMES[regime]
     source_shape = list(shape)
     source_shape[dim] = count
@@ -61,7 +61,7 @@ def _args(regime: str, distribution: str, dtype: torch.dtype) -> tuple:
 
 @functools.cache
 def _calls(dtype: torch.dtype) -> Calls:
-    """All regimes and distributions, and a source that is not dense, as functions without arguments in mode 'deterministic'."""
+    """Calls in mode 'deterministic', as functions without arguments: all regimes and distributions, and a source that is not dense."""
     calls = {}
     for regime in REGIMES:
         for distribution in DISTRIBUTIONS:
@@ -86,7 +86,7 @@ def test_repeats_bit_for_bit(dtype):
 
 @each_dtype
 def test_every_form_and_mode_under_deterministic_algorithms(dtype):
-    """In position, out= and functional, in all three modes, give the bits of mode 'deterministic'."""
+    """In-place, out= and functional calls give the bits of mode 'deterministic', in all three modes."""
     wanted = _calls(dtype).sequential
     torch.use_deterministic_algorithms(True)
     try:
@@ -106,20 +106,20 @@ def test_every_form_and_mode_under_deterministic_algorithms(dtype):
 
 @each_dtype
 def test_streams_at_once(dtype):
-    """Half of the streams make the same call at the same time, half of them other ones."""
+    """Half of the streams make the same call at the same time. The other half make different calls."""
     calls = _calls(dtype)
     calls.on_streams(half_alike(calls.names, streams=8), rounds=3)
 
 
 @each_dtype
 def test_threads_at_once(dtype):
-    """Host threads with a stream each: nothing that a call keeps on the host is shared."""
+    """Host threads with a stream each give the same bits, so calls share no state on the host."""
     _calls(dtype).in_threads(4, each=60)
 
 
 @each_dtype
 def test_graph_replays(dtype):
-    """A graph of many calls, replayed into spoilt results, with other calls beside it."""
+    """A graph of many calls is replayed, with spoilt results, while another stream makes calls."""
     calls = _calls(dtype)
     calls.replay_beside(calls.names[::3], rounds=5)
 
@@ -127,7 +127,7 @@ def test_graph_replays(dtype):
 @each_mode
 @each_dtype
 def test_graphs_take_new_indices(dtype, mode):
-    """What was captured with one distribution is right for all others: nothing on the host may follow from what an index holds."""
+    """A graph captured with one index is right for every other, so no decision on the host may depend on the index's values."""
     failures = Failures()
     for regime in REGIMES:
         self, dim, index, source = (
@@ -167,7 +167,7 @@ def _no_waiting():
 @each_mode
 @each_dtype
 def test_never_waits(dtype, mode):
-    """Forward, in place and backward, also under deterministic algorithms."""
+    """No call synchronises: forward, in place and backward, also under use_deterministic_algorithms."""
     for deterministic in (False, True):
         torch.use_deterministic_algorithms(deterministic)
         try:
@@ -189,7 +189,7 @@ def test_never_waits(dtype, mode):
 @each_mode
 @each_dtype
 def test_values_at_size(dtype, mode):
-    """Within the bound, and on the whole no further off than ATen."""
+    """Errors of large calls are within the bound, and their sum is no larger than ATen's."""
     failures = Failures()
     for regime in REGIMES:
         for distribution in DISTRIBUTIONS:
@@ -199,7 +199,7 @@ def test_values_at_size(dtype, mode):
                 bound = index_add_bound("cuda", dtype, exact, *args, mode=mode)
                 failures.add(name, different_from_reference(got, exact, bound))
                 if distribution == "equal":
-                    continue  # few sums: their errors are chance
+                    continue  # too few sums to compare their errors
                 ours, theirs = (float((t - exact).abs().mean()) for t in (got, CASE.aten(*args)))
                 ulp = float(exact.abs().mean()) * torch.finfo(tensors.real_of(dtype)).eps
                 if ours > 1.5 * theirs + ulp:
@@ -211,7 +211,7 @@ def test_values_at_size(dtype, mode):
 @pytest.mark.parametrize("mode", ["accurate", "deterministic"])
 @pytest.mark.parametrize("width", [None, 1, 2, 3, 4, 8, 33, 64, 129], ids=str)
 def test_a_million_equal_indices(dtype, mode, width):
-    """Sums that float32 holds exactly. In the half type itself they would stop early."""
+    """Sums that are exact in float32. A running sum in fp16 or bf16 would stop early."""
     count, row = 2**20, () if width is None else (width,)
     index = torch.full((count,), 2, dtype=torch.int64, device="cuda")
     columns = torch.arange(width or 1, device="cuda").remainder(4).add(1).view(row)
@@ -227,7 +227,7 @@ def test_a_million_equal_indices(dtype, mode, width):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("mode", ["accurate", "deterministic"])
 def test_half_types_are_nearly_always_the_nearest(dtype, mode):
-    """Of a float32 sum rounded once few are on the wrong side of a tie."""
+    """Nearly all results are the fp16 or bf16 number nearest to the exact sum: a float32 sum rarely rounds to the other side."""
     for regime in REGIMES:
         args = _args(regime, "zipf", dtype)
         got, exact = CASE.op(*args, mode=mode), index_add_reference(*args)
@@ -239,7 +239,7 @@ def test_half_types_are_nearly_always_the_nearest(dtype, mode):
 
 
 def _peak(call, kept: int) -> int:
-    """Bytes that a call takes at most, beside `kept`, which it returns."""
+    """The largest number of bytes that a call allocates, without the `kept` bytes of its result."""
     call()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -251,7 +251,7 @@ def _peak(call, kept: int) -> int:
 
 
 def _many_bytes() -> dict:
-    """Calls whose source is far larger than its index, in layouts that a kernel for dense rows would first copy."""
+    """Calls with a source far larger than the index, in layouts that a kernel for dense rows would copy first."""
 
     def make(*shape, dtype=torch.float32):
         return torch.ones(shape, dtype=dtype, device="cuda")
@@ -292,7 +292,7 @@ def test_scratch_memory_goes_by_the_index(what, mode):
 
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
-    """Whatever scratch memory or a result held before: counters in it would be wrong, numbers would show."""
+    """Results do not depend on the old contents of a workspace or a result, here filled with one byte."""
     calls = _calls(torch.float32)
     torch.cuda.empty_cache()
     results = []
@@ -305,7 +305,7 @@ def test_nothing_is_read_from_freed_memory(byte):
 
 # ---------------------------------------------------------------- indices out of range
 
-# A failed device-side assertion ends the context of its process.
+# A failed device-side assertion destroys the process's CUDA context, so each case runs in its own process.
 _OUT_OF_RANGE = """
 import sys
 import torch, torch_ops
@@ -337,8 +337,10 @@ else:
 
 @pytest.mark.parametrize("wrong", [-1, 1000, 2**32, -(2**32) + 3])
 def test_indices_out_of_range_are_asserted_against(wrong):
-    """By each kind of kernel, in whichever is launched first; by the call itself where launches wait. Cut to 32 bits the last two would be
-    in range, and in a batch -1 and 1000 would be another example's."""
+    """Every kind of kernel asserts that indices are in range. With CUDA_LAUNCH_BLOCKING the call itself raises.
+
+    The last two indices would be in range if truncated to 32 bits. In a batch, -1 and 1000 would be in range of another example.
+    """
     running = []
     for kind, mode, blocking in (
         ("values", "fast", True), ("values", "fast", False), ("rows", "fast", True), ("rows", "deterministic", True),

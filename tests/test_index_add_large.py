@@ -1,4 +1,4 @@
-"""index_add to and from more than 2^31 elements, with more than 2^31 bins and indices, and at offsets beyond 2^32, checked by closed form."""
+"""index_add with more than 2^31 elements, bins or indices, and with offsets beyond 2^32. A closed form gives the result."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ pytestmark = [pytest.mark.gpu, pytest.mark.large]
 gib = pytest.mark.gib
 each_mode = pytest.mark.parametrize("mode", MODES)
 
-# Integers are added atomically; halves are sorted in the modes that are accurate, float32 where that is faster.
+# Integers are added atomically. bfloat16 is sorted in the modes that are accurate, and float32 where sorting is faster.
 DTYPES = (torch.uint8, torch.bfloat16, torch.float32)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
 def _x(i):
-    """What self holds: whole numbers of which every dtype holds the sums here."""
+    """The elements of self: integers whose sums here are exact in every dtype."""
     return i % 61
 
 
 def _s(i):
-    """What is added."""
+    """The elements of the source."""
     return i % 7 + 1
 
 
@@ -33,7 +33,7 @@ def _s(i):
 
 
 def _expected_of_every_third(i: torch.Tensor, rows: int, width: int, count: int) -> torch.Tensor:
-    """Row rows - 1 - 3 k gets row k of the source."""
+    """The expected element i, if row k of the source is added to row `rows` - 1 - 3 k."""
     back = rows - 1 - i // width
     k = back // 3
     named = (back % 3 == 0) & (k < count)
@@ -45,7 +45,7 @@ def _expected_of_every_third(i: torch.Tensor, rows: int, width: int, count: int)
 @each_dtype
 @pytest.mark.parametrize("width", [1, 3, 64, 1000])
 def test_many_rows(dtype, mode, width):
-    """Every third row, from the last one backwards; the rest stays as it is."""
+    """Rows are added to every third row, from the last one backwards. Other rows do not change."""
     rows = PAST // width + 1
     count = min(rows // 3, 2**22)
     self = filled(rows * width, _x, dtype).view(rows, width)
@@ -59,7 +59,7 @@ def test_many_rows(dtype, mode, width):
 @each_mode
 @each_dtype
 def test_more_than_2_to_31_bins(dtype, mode):
-    """Bins that 32 bits with a sign do not count, each named twice, far apart in the index."""
+    """More bins than a signed 32-bit integer can count. Each occurs twice in the index, far apart."""
     count = PAST // 1021
     index = torch.cat([PAST - 1 - 1021 * torch.arange(count, device="cuda")] * 2)
     self, source = filled(PAST, _x, dtype), filled(2 * count, _s, dtype)
@@ -78,7 +78,7 @@ def test_more_than_2_to_31_bins(dtype, mode):
 @each_mode
 @each_dtype
 def test_many_outer_rows(dtype, mode):
-    """The last dimension, of four bins; one gets two, two get none."""
+    """Additions along the last dimension, of four bins: one bin gets two entries, and two get none."""
     rows = PAST // 4 + 1
     self, source = filled(rows * 4, _x, dtype).view(rows, 4), filled(rows * 3, _s, dtype).view(rows, 3)
     got = torch_ops.index_add(self, -1, torch.tensor([3, 0, 3], device="cuda"), source, mode=mode)
@@ -95,7 +95,7 @@ def test_many_outer_rows(dtype, mode):
 @each_mode
 @each_dtype
 def test_the_middle_of_three(dtype, mode):
-    """Rows whose number, width and outer dimension are all large."""
+    """Additions along the middle of three dimensions that are all large."""
     outer, bins = 31, 1031
     width = PAST // (outer * bins) + 1
     self = filled(outer * bins * width, _x, dtype).view(outer, bins, width)
@@ -113,8 +113,8 @@ def test_the_middle_of_three(dtype, mode):
 @gib(24)
 @each_mode
 @each_dtype
-def test_few_elements_far_apart(dtype, mode):
-    """A small problem whose strides, not sizes, pass 2^32."""
+def test_small_problem_with_large_strides(dtype, mode):
+    """A small problem with strides of the tensor beyond 2^32."""
     rows = 1030
     stride = 2 * PAST // rows + 7
     memory = filled(stride * rows, _x, dtype)
@@ -138,19 +138,19 @@ BINS = 1009
 
 
 def _value(i: torch.Tensor, width: int) -> torch.Tensor:
-    """Source row k is for bin k % BINS, of which it is number k // BINS."""
+    """The elements of the source. Row k is the (k // BINS)-th row for bin k % BINS."""
     return i // width // BINS % 4 + i % width % 3
 
 
 def _sums(i: torch.Tensor, count: int, width: int) -> torch.Tensor:
-    """The sums of _value over all rows of the bin, by element of (BINS, width)."""
+    """The expected result (BINS, width): the sum of _value over all rows of a bin, for element i."""
     bin_, column = i // width, i % width
     rows = (count - bin_ + BINS - 1) // BINS
     rest = rows % 4
     return rows // 4 * 6 + rest * (rest - 1) // 2 + rows * (column % 3)
 
 
-# Rows that float32 sums are exact for in any order, and bfloat16's where they are rounded once.
+# Cases with exact results: sums are exact in float32 in any order. bfloat16 is exact only in modes that round once.
 EXACT = [(d, m) for d in DTYPES for m in MODES if d != torch.bfloat16 or m != "fast"]
 each_exact = pytest.mark.parametrize(("dtype", "mode"), EXACT, ids=str)
 
@@ -169,7 +169,7 @@ def test_many_source_rows(dtype, mode, width):
 @gib(45)
 @pytest.mark.parametrize(("dtype", "mode"), [e for e in EXACT if e[0] != torch.uint8], ids=str)
 def test_a_long_last_dimension(dtype, mode):
-    """Source rows of more than 2^29 values, added to few bins."""
+    """Source rows of more than 2^29 values, added to 1009 bins."""
     rows, count = 4, PAST // 4 + 1
     source = filled(rows * count, lambda i: i % count // BINS % 4, dtype).view(rows, count)
     index = torch.arange(count, dtype=torch.int32, device="cuda") % BINS
@@ -180,7 +180,7 @@ def test_a_long_last_dimension(dtype, mode):
 @gib(8)
 @each_mode
 def test_an_expanded_source(mode):
-    """More than 2^33 elements in a row's worth of memory."""
+    """A source of more than 2^33 elements, expanded from one row."""
     count, width = 2**23 + 5, 1024
     source = torch.arange(width, device="cuda", dtype=torch.uint8).expand(count, width)
     self, index = torch.zeros(BINS, width, dtype=torch.uint8, device="cuda"), torch.arange(count, device="cuda") % BINS
@@ -197,7 +197,7 @@ def test_an_expanded_source(mode):
 )
 @pytest.mark.parametrize("index_dtype", [torch.int64, torch.int32], ids=str)
 def test_many_indices(dtype, mode, index_dtype):
-    """Single values, in bins that come again after 2^20. Half types are rounded every 2^30 entries: what they hold then is exact."""
+    """More than 2^31 single values. The index repeats after 2^20 entries. bfloat16 is rounded every 2^30 entries, to exact values."""
     bins = 2**20
     index = filled(PAST, lambda i: i % bins, index_dtype)
     source = filled(PAST, lambda i: i // bins % 4, dtype)
@@ -215,7 +215,7 @@ def test_many_indices(dtype, mode, index_dtype):
 @gib(20)
 @each_mode
 def test_a_strided_index(mode):
-    """Its last entry lies beyond 2^32 elements."""
+    """The index has a stride, and its last entry lies beyond 2^32 elements."""
     memory = torch.full((2**32 + 8,), -1, dtype=torch.int32, device="cuda")
     strided = memory[:: 2**20]
     strided.copy_(torch.arange(len(strided), device="cuda") % 7)
@@ -230,7 +230,7 @@ def test_a_strided_index(mode):
 
 @gib(20)
 def test_backward():
-    """The gradient of a source of more than 2^31 values: that of each row's bin."""
+    """The gradient of a source of more than 2^31 values. Each row's gradient is the gradient of its bin."""
     width = 2**10 + 2
     count = PAST // width + 1
     source = torch.zeros(count, width, dtype=torch.bfloat16, device="cuda", requires_grad=True)

@@ -1,4 +1,4 @@
-"""Random shapes, dims, strides, offsets, indices, dtypes and modes for index_add: whatever the plan chooses is within the bound."""
+"""index_add with random shapes, dims, strides, offsets, indices, dtypes and modes: errors are within the bound."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ LARGEST = 200_000  # elements of a tensor
 
 @st.composite
 def layouts(draw, rank: int, writable: bool):
-    """Memory in a random order of dimensions with steps, gaps and an offset; of a tensor that is not written, with dimensions that are
-    one value many times."""
+    """A memory layout with a random order of dimensions, strides, gaps and an offset. Tensors that are only read may be expanded."""
     expanded = [not writable and draw(st.integers(0, 6)) == 0 for _ in range(rank)]
     return {
         "order": draw(st.permutations(range(rank))), "expanded": expanded, "step": draw(st.sampled_from([1, 1, 1, 2, 3])),
@@ -37,7 +36,7 @@ def layouts(draw, rank: int, writable: bool):
 
 @st.composite
 def problems(draw):
-    """self's shape, the call's dim and number of indices, and how all of it is made."""
+    """self's shape, dim, the number of indices, and the layouts and values of all tensors."""
     shape = []
     for _ in range(draw(st.integers(0, 5))):
         size = draw(SIZES)
@@ -82,7 +81,7 @@ def _sample(device: str, problem: dict) -> Sample:
 
 @each_device
 def test_random_calls(device):
-    """ATen's metadata and, within the bound, the reference's values, by every form; the same bits again where that is promised."""
+    """Every form has ATen's metadata and is within the bound of the reference. Repeated calls give the same bits where promised."""
 
     @settings(max_examples=200 if device == "cpu" else 3000, deadline=None, derandomize=True, database=None)
     @given(problems())

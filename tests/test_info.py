@@ -1,4 +1,4 @@
-"""What importing says when it cannot work, and python -m torch_ops.info."""
+"""Messages of a failing import, and python -m torch_ops.info."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGE = Path(_library.__file__).parent
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the Python files of the package, as installed: no csrc beside it, and an empty lib folder."""
+    """A copy of the package's Python files as if installed: without csrc beside it, and with an empty lib folder."""
     shutil.copytree(PACKAGE, tmp_path / "torch_ops", ignore=shutil.ignore_patterns("lib", "__pycache__"))
     (tmp_path / "torch_ops" / "lib").mkdir()
     return tmp_path
@@ -29,7 +29,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) -> None:
-    """Importing raises ImportError with the words, and torch_ops.info tells the same and fails."""
+    """Checks that importing raises ImportError with these words, and that torch_ops.info prints the same and fails."""
     imported = python(folder, *options, "-c", "import torch_ops")
     assert imported.returncode == 1
     sentence = imported.stderr.splitlines()[-1]
@@ -44,7 +44,7 @@ def expect_sentence(folder: Path, *words: str, options: tuple[str, ...] = ()) ->
 
 
 def put_library(folder: Path, minor: str, cuda: str | None = None) -> None:
-    """Files named as bindings, and as kernels where `cuda` says which they are for."""
+    """Writes files named like the bindings and, if `cuda` is given, like kernels for that version of CUDA."""
     library = folder / "torch_ops" / "lib" / f"libgpuopt-torch{minor}.so"
     library.write_bytes(b"not a library")
     known = {"torch": torch.__version__, "cuda": cuda, "host_compiler": "g++", "built": "now"}
@@ -109,7 +109,7 @@ def test_source_tree_tells_how_to_rebuild_in_place(monkeypatch, tmp_path):
 
 
 def test_bindings_for_the_cpu_call_no_kernels(monkeypatch):
-    """Also where the kernels of an earlier build lie beside them."""
+    """Bindings for the CPU load no kernels, even if the kernels of an earlier build lie beside them."""
     monkeypatch.setattr(_library, "facts", lambda: {"cuda": None, "nvcc": "13.0.88"})
     monkeypatch.setattr(torch.version, "cuda", None)
     assert _library.kernel_cuda() is None and _library.problem() is None

@@ -1,4 +1,4 @@
-"""Numbers as arguments: Python's, NumPy's, tensors without dimensions, and those that aren't known while a graph is traced."""
+"""Numbers as arguments: Python's, NumPy's, 0-d tensors, and numbers that are unknown while a graph is traced."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_alpha_with_a_gradient_is_refused(device):
 
 @each_device
 def test_a_number_into_out(device):
-    """Keeps its digits and promotes as a number, also beside tensors without dimensions."""
+    """A number beside out= is not rounded and promotes as a number, also with 0-d tensors."""
     dtypes = (torch.float16, torch.float32, torch.float64, torch.complex128, torch.uint8, torch.int64, torch.bool)
     shapes, numbers = ((3,), ()), (0.1, 2, True, 1e300, 0.1j)
     compared = 0
@@ -97,7 +97,7 @@ def test_out_has_no_forward_mode(device):
 
 
 def _graphs(function, calls) -> int:
-    """How many graphs torch.compile makes for these calls, whose results are compared."""
+    """Compares the results of these calls with torch.compile's, and returns the number of compiled graphs."""
     count = 0
 
     def backend(graph, inputs):
@@ -149,7 +149,8 @@ def test_sizes_as_numbers_are_exported(op, strict):
 
 @pytest.mark.parametrize("op", [torch_ops.mul, torch_ops.axpy], ids=["mul", "axpy"])
 def test_layouts_of_halves_with_symbolic_sizes(op):
-    """at::mul on Meta loses the order of their dimensions, and Inductor relies on it."""
+    """The strides of fp16 and bf16 results are right with symbolic sizes, because Inductor relies on them. at::mul on Meta loses the order of
+    dimensions."""
     torch._dynamo.reset()
     a, b = torch.ones(3, dtype=torch.float16).expand(5, 3), torch.ones(3, 5, dtype=torch.float16).t()
     result = torch.compile(op, backend="aot_eager", fullgraph=True, dynamic=True)(a, b)
@@ -194,7 +195,7 @@ def test_upsampling_modules_under_fx(arguments):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["dot", "vdot", "dot_fast_atomic"])
 def test_vmap_of_dot_inside_of_autocast(name):
-    """Of two dtypes, as without vmap."""
+    """vmap of dot inside autocast promotes two dtypes as without vmap."""
     op = getattr(torch_ops, name)
     x, y = torch.rand(3, 40, device="cuda", dtype=torch.float16), torch.rand(3, 40, device="cuda")
     with torch.autocast("cuda", dtype=torch.float16):

@@ -1,4 +1,4 @@
-"""That the orders in which streams make calls are what they say: were all of them alike, tests of overlapping calls would still pass."""
+"""The orders of calls on streams that overlap.py makes. If all orders were equal, tests of overlapping calls would still pass."""
 
 from __future__ import annotations
 

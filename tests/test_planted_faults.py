@@ -1,4 +1,4 @@
-"""The list of planted faults fits the sources. That tests notice each of them takes python -m tools.planted_faults."""
+"""The list of planted faults agrees with the sources. `python -m tools.planted_faults` checks that tests catch each fault."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What holds for reductions alone, beyond the contract that every operator meets: the public functions, values, ties, dtypes and dims.
-(tests/test_reduce_cuda.py has accuracy, repeatability and memory.)"""
+"""Reductions, beyond the contract of every operator: public functions, values, ties, dtypes and dims.
+
+tests/test_reduce_cuda.py tests accuracy, repeatability and memory.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,11 @@ FLOATS = pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 @each_op
 @each_device
 def test_forms_of_dim(case, device):
-    """A number, tuple, list, torch.Size or nothing; from the front or the back; by position or by name; in the function and the operator."""
-    x = torch.randperm(24, device=device).view(2, 3, 4) / 8  # whose sums are exact in any order
+    """dim may be a number, tuple, list, torch.Size or missing, count from the front or the back, and be passed by position or by name.
+
+    Function and operator agree.
+    """
+    x = torch.randperm(24, device=device).view(2, 3, 4) / 8  # sums are exact in any order
     overload = case.overload
     for dim in (1, -2, (1,), [1], [-2], torch.Size([1])):
         want = case.aten(x, 1)
@@ -52,7 +57,8 @@ def test_forms_of_dim(case, device):
 @each_op
 @each_device
 def test_out_that_overlaps(case, device):
-    """ATen writes over values that it has still to read, or twice to one position; we refuse."""
+    """An out that overlaps itself, or overlaps a part of a dense input, is refused. ATen would overwrite values that it has yet to read,
+    or write one element twice."""
     x = tensors.Maker(device, torch.float32)(4, 4)
     before = x.clone()
     for out in (x[0], x[3], torch.zeros(1, device=device).expand(4)):
@@ -65,7 +71,8 @@ def test_out_that_overlaps(case, device):
 @each_op
 @each_device
 def test_out_in_memory_that_is_read(case, device):
-    """What isn't refused is written when everything has been read: ATen on CUDA resizes such an out first, which may be self."""
+    """An out in the input's memory that is not refused is written after everything has been read. ATen on CUDA resizes such an out
+    first, which may be self."""
 
     def check(x, dim, out, shape):
         want = case.aten(x.clone(), dim)
@@ -92,7 +99,7 @@ def test_out_in_memory_that_is_read(case, device):
 
 
 def _nans(dtype: torch.dtype, device: str) -> torch.Tensor:
-    """NaNs of both signs, quiet and signalling, with payloads that compare like numbers when taken for integers."""
+    """NaNs of both signs, quiet and signalling. As integers, their bits compare like ordinary numbers."""
     bits = {
         torch.float16: [0x7E00, 0xFE00, 0x7C01, 0xFFFF], torch.bfloat16: [0x7FC0, 0xFFC0, 0x7F81, 0xFFFF],
         torch.float32: [0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF],
@@ -107,7 +114,7 @@ def _nans(dtype: torch.dtype, device: str) -> torch.Tensor:
 @each_device
 @FLOATS
 def test_a_nan_anywhere_is_found(case, device, dtype):
-    """At every position of rows and columns, dense and strided: row i has its NaN at i, and the last row has none."""
+    """A NaN at every position of dense and strided rows and columns. Row i has its NaN at i, and the last row has none."""
     failures = Failures()
     nans = _nans(dtype, device)
     for n in (1, 2, 3, 5, 8, 17, 33, 64, 100, 257, *((1000, 1025, 4099) if device == "cuda" else ())):
@@ -128,7 +135,7 @@ def test_a_nan_anywhere_is_found(case, device, dtype):
 @each_device
 @FLOATS
 def test_a_nan_in_a_long_vector_is_found(case, device, dtype):
-    """One NaN among many values that are reduced to one, by one block and by several."""
+    """One NaN in a vector that is reduced to one value, by one block and by several."""
     for n in (33, 1000, 4099) if device == "cpu" else (33, 1000, 4099, 2**16 + 1, 2**20 + 3, 2**24 + 5):
         x = tensors.Maker(device, dtype)(n)
         assert not case.op(x).isnan()
@@ -144,7 +151,8 @@ def test_a_nan_in_a_long_vector_is_found(case, device, dtype):
 @each_device
 @FLOATS
 def test_zeros_of_both_signs(case, device, dtype):
-    """-0.0 and 0.0 tie: the result is a zero, of either sign. Zeros of one sign keep it, and no other number is lost to a zero."""
+    """-0.0 and 0.0 tie, and the result may be either. If all zeros have one sign, so has the result. A zero never replaces another
+    extremum."""
     sign = 1 if case.name == "reduce_min" else -1
     for n in (2, 3, 33, 1025, 5000):
         x = torch.zeros(4, n, dtype=dtype, device=device)
@@ -154,7 +162,7 @@ def test_zeros_of_both_signs(case, device, dtype):
         for layout in ("contiguous", "transposed", "misaligned1"):
             rows = tensors.in_layout(layout, x)
             for got in (case.op(rows, 1), case.op(rows.mT, 0)):
-                # The subnormal is an extremum in row 2 alone, on the far side of the zeros in row 1.
+                # The subnormal is the extremum of row 2 only. In row 1 it is on the other side of the zeros.
                 assert got.tolist() == [0, 0, -sign * tiny, 0]
         for zero in (0.0, -0.0):
             got = case.op(torch.full((3, n), zero, dtype=dtype, device=device), 1)
@@ -165,7 +173,7 @@ def test_zeros_of_both_signs(case, device, dtype):
 @each_device
 @FLOATS
 def test_gradients_of_ties(case, device, dtype):
-    """Values that tie share the gradient equally, as ATen has it: also zeros of both signs, infinities, and a NaN (nothing equals it)."""
+    """Tied values share the gradient equally, as with ATen: zeros of both signs and infinities. A NaN equals nothing, so it never ties."""
     generator = torch.Generator().manual_seed(1)
     few = torch.randint(0, 3, (5, 6, 7), generator=generator).to(dtype).to(device)
     zeros = torch.where(few == 1, -0.0, 0.0).to(dtype)
@@ -191,7 +199,7 @@ def test_gradients_of_ties(case, device, dtype):
 @pytest.mark.parametrize("case", SUMS, ids=str)
 @each_device
 def test_gradient_of_reals_summed_as_complex(case, device):
-    """ATen's backward refuses the complex gradient; ours takes its real part."""
+    """The gradient of real values is the real part of the complex gradient. ATen's backward refuses a complex gradient."""
     x = torch.randn(3, 4, device=device, requires_grad=True)
     weights = torch.tensor([1 + 1j, 2 - 1j, 3j], device=device)
     (grad,) = torch.autograd.grad(case.op(x, 1, dtype=torch.complex64), x, weights)
@@ -222,14 +230,16 @@ def test_gradients_of_expanded_and_overlapping_inputs(case, device):
 
 @each_device
 def test_values_are_converted_before_they_are_added(device):
-    """dtype= rounds each value, and not their sum: as an integer 2.75 is 2, and in bfloat16 three in four of these are 1. That makes a
-    sum of 1000 and a mean of 1; rounded at the end alone, they would be 1004 and 1 + 2^-7."""
+    """dtype= converts each value before the sum: as an integer 2.75 is 2, and in bfloat16 three in four of these values become 1.
+
+    The sum is 1000 and the mean 1. Rounding only at the end would give 1004 and 1 + 2^-7.
+    """
     step = 2.0**-10
     x = torch.tensor([1 + 3 * step, 1 + 3 * step, 1 + 3 * step, 1 + 8 * step], device=device).repeat(3, 250)
     for layout in ("contiguous", "transposed", "misaligned1"):
         for rows, dim in ((tensors.in_layout(layout, x), 1), (tensors.in_layout(layout, x.mT.contiguous()), 0)):
             assert torch_ops.reduce_sum(rows, dim, dtype=torch.bfloat16).tolist() == [1000.0] * 3
-            if device != "cpu":  # ATen's CPU kernel takes the mean in float32 and then converts it
+            if device != "cpu":  # ATen's CPU kernel computes the mean in float32 and then converts it
                 assert torch_ops.reduce_mean(rows, dim, dtype=torch.bfloat16).tolist() == [1.0] * 3
             assert torch_ops.reduce_sum(rows + 1.75, dim, dtype=torch.int64).tolist() == [2000] * 3
             assert torch_ops.reduce_sum(rows, dim, dtype=torch.bool).tolist() == [True] * 3
@@ -241,7 +251,7 @@ def test_values_are_converted_before_they_are_added(device):
 @each_device
 @pytest.mark.parametrize("out", [False, True], ids=["dtype", "out"])
 def test_accumulates_in_the_wider_type(device, out):
-    """dtype=, or the dtype of out, decides what is added up in: the 1 is lost in float32, the 0.25 and the carries in narrower types."""
+    """Sums accumulate in dtype=, or in the dtype of out. In float32 the 1 would be lost, and in narrower dtypes the 0.25 and carries."""
 
     def total(values, dtype, to):
         x = torch.tensor(values, dtype=dtype, device=device)
@@ -264,7 +274,7 @@ def test_accumulates_in_the_wider_type(device, out):
 
 @pytest.mark.gpu
 def test_half_types_accumulate_in_float32():
-    """4096 ones and more: a sum in the half type itself would stop growing."""
+    """Sums of 4096 ones and more are right. In fp16 or bf16, the sum would stop growing."""
     for dtype, most in ((torch.float16, 65_000), (torch.bfloat16, 2**20)):
         for n in (4097, most):
             x = torch.ones(3, n, dtype=dtype, device="cuda")
@@ -278,7 +288,7 @@ def test_half_types_accumulate_in_float32():
 
 @each_device
 def test_integer_sums_wrap(device):
-    """Modulo 2^64, and the result's own modulus with dtype=."""
+    """Integer sums wrap around modulo 2^64, and with dtype= modulo the range of that dtype."""
     for n in (3, 1000, 70_001):
         x = torch.full((2, n), 2**62, device=device)
         assert torch_ops.reduce_sum(x, 1).tolist() == [(2**62 * n + 2**63) % 2**64 - 2**63] * 2
@@ -289,7 +299,7 @@ def test_integer_sums_wrap(device):
 
 @each_device
 def test_bools_of_any_byte(device):
-    """A true whose byte is not 1 counts once."""
+    """A true value counts once, even if its byte is not 1."""
     x = torch.tensor([0, 1, 2, 128, 255] * 41, dtype=torch.uint8, device=device).view(torch.bool)
     assert torch_ops.reduce_sum(x).item() == 164
     assert torch_ops.reduce_sum(x, dtype=torch.float32).item() == 164.0
@@ -304,7 +314,7 @@ def test_bools_of_any_byte(device):
 
 
 def _order(rank: int) -> list[int]:
-    """A permutation that keeps no two neighbours together."""
+    """A permutation after which no two neighbours are adjacent in the same order."""
     return [*range(1, rank, 2), *reversed(range(0, rank, 2))]
 
 
@@ -314,7 +324,7 @@ def _order(rank: int) -> list[int]:
     [("cpu", 8), ("cpu", 13), *(pytest.param("cuda", n, marks=pytest.mark.gpu) for n in (8, 16, 20, 24, 25))],
 )
 def test_many_dimensions_that_do_not_merge(case, device, rank):
-    """Every other one is reduced, or nearly all, or nearly none, in an order of memory that lets none be merged."""
+    """Many dimensions, in an order of memory in which none merge. Every other one is reduced, nearly all, or nearly none."""
     x = tensors.Maker(device, torch.float32)(*(2,) * rank)
     most = tuple(d for d in range(rank) if d % 7 != 3)
     for dims in (tuple(range(0, rank, 2)), tuple(range(1, rank, 2)), most, (3, 6)):
@@ -336,7 +346,7 @@ def test_more_dimensions_than_aten_takes(case, device):
 @each_op
 @each_device
 def test_many_dimensions_that_merge(case, device):
-    """More than CUDA kernels take, most of size 1."""
+    """More dimensions than CUDA kernels support, most of them of size 1."""
     x = tensors.Maker(device, torch.float32)(*((1, 2) * 6 + (1,) * 20))
     for dim in (None, tuple(range(0, 32, 3)), tuple(range(12)), 1, -1):
         for keepdim in (False, True):
@@ -348,7 +358,7 @@ def test_many_dimensions_that_merge(case, device):
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
 @each_device
 def test_float8_with_dtype(device, dtype):
-    """ATen's sum and mean convert them first, too; without dtype there are no sums of them."""
+    """float8 values are converted to dtype= before they are added, as by ATen. Without dtype=, sums of float8 are refused."""
     x = torch.arange(24.0, device=device).view(4, 6).to(dtype)
     for case_op in (torch_ops.reduce_sum, torch_ops.reduce_mean):
         aten = torch.sum if case_op is torch_ops.reduce_sum else torch.mean

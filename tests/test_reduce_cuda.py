@@ -1,4 +1,4 @@
-"""What only a GPU shows of reductions: accuracy at size, the same bits however calls overlap, and what memory they take."""
+"""Reductions on a GPU: accuracy of large calls, overlapping calls give the same bits, and the memory that a call allocates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CASE = {case.name: case for case in CASES}
 
 
 def _ill_conditioned(n: int, **like) -> torch.Tensor:
-    """Values over six orders of magnitude that cancel but for rounding, far from one another."""
+    """Values over six orders of magnitude that cancel in distant pairs, except a few ones."""
     x = torch.randn(n, **like) * torch.exp2(20 * torch.rand(n, **like) - 10)
     x[n // 2 :] = -x[: n - n // 2].flip(0)
     x[::1009] += 1
@@ -40,8 +40,10 @@ def _exact_sum(x: torch.Tensor) -> torch.Tensor:
 
 
 def _check_full_sums(data: str, dtype: torch.dtype, n: int, seeds: int):
-    """The mean error over many seeds: ATen's own, in one sum, may happen to be nothing. bfloat16 is added up into a float32, so that the
-    errors compared are those of adding; rounded to bfloat16, the sum must be nearly the nearest number."""
+    """Compares the mean error over many seeds with ATen's, because the error of one sum may be zero by chance.
+
+    bfloat16 values are summed to a float32 result, which shows the error of the additions. The bfloat16 result must be within the bound.
+    """
     ours, theirs, ulps = [], [], []
     generator = torch.Generator("cuda")
     for seed in range(seeds):
@@ -99,7 +101,7 @@ def test_accuracy_of_rows_and_columns(data, dtype, shape, dim):
 
 @functools.cache
 def _calls() -> Calls:
-    """Reductions of every kind as functions without arguments: by one block and by many, of rows, columns and what lies between."""
+    """Reductions of every kind as functions without arguments: by one block and by many, over rows, columns and middle dimensions."""
     generator = torch.Generator("cuda").manual_seed(3)
 
     def make(*shape, dtype=torch.float32):
@@ -138,30 +140,30 @@ def test_repeats_bit_for_bit():
 
 
 def test_streams_at_once():
-    """Half of the streams make the same call at the same time, half of them other ones."""
+    """Half of the streams make the same call at the same time. The other half make different calls."""
     calls = _calls()
     calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
 
 
 def test_threads_at_once():
-    """Host threads with a stream each: nothing that a call keeps on the host is shared."""
+    """Host threads with a stream each give the same bits, so calls share no state on the host."""
     _calls().in_threads(6, each=100)
 
 
 def _captured(names) -> tuple[torch.cuda.CUDAGraph, list]:
-    """A graph of these calls, kept so that it can be instantiated again, and its (name, result) pairs."""
+    """Captures a graph of these calls that can be instantiated again. Returns it with its (name, result) pairs."""
     return _calls().captured(names, torch.cuda.CUDAGraph(keep_graph=True))
 
 
 def test_graph_replayed_from_several_streams():
-    """One instance: CUDA runs its replays one by one, and other calls beside them."""
+    """Several streams replay one instance. CUDA runs the replays one after another, beside other calls."""
     calls = _calls()
     captured = _captured(calls.names)
     calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
 
 
 class _Instance:
-    """A cudaGraphExec_t made from a captured graph through the CUDA runtime that torch has loaded."""
+    """A cudaGraphExec_t, instantiated from a captured graph by the CUDA runtime that torch has loaded."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph):
         try:
@@ -195,8 +197,11 @@ class _Instance:
     ],
 )
 def test_two_instances_of_a_graph(name):
-    """One call, in two instances at once: the same kernels with the same addresses, workspace included. (In a graph of several calls
-    torch's allocator gives what one call has freed to the next, so that its instances must not run at once, whatever the operator.)"""
+    """Two instances of one call run at the same time, with the same kernels, addresses and workspace.
+
+    A graph of several calls cannot be tested like this: torch's allocator reuses memory between its calls, so two instances must not
+    overlap, whatever the operator.
+    """
     calls = _calls()
     graph, static = _captured([f"reduce_sum, {name}"])
     instances = [_Instance(graph) for _ in range(2)]
@@ -222,7 +227,7 @@ def test_two_instances_of_a_graph(name):
 
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
 def test_nothing_is_read_from_freed_memory(byte):
-    """Whatever a workspace or a result held before: sizes and counters in it would be wrong, numbers would show."""
+    """Results do not depend on the old contents of a workspace or a result, here filled with one byte."""
     calls = _calls()
     torch.cuda.empty_cache()
     results = []
@@ -234,7 +239,7 @@ def test_nothing_is_read_from_freed_memory(byte):
 
 
 def _inputs() -> dict:
-    """Inputs of 64 MiB or more, which a kernel for dense rows of one dtype would first copy."""
+    """Inputs of 64 MiB or more that a kernel for dense rows of one dtype would copy first."""
 
     def make(*shape, dtype=torch.float32):
         return torch.ones(shape, dtype=dtype, device="cuda")
@@ -278,7 +283,7 @@ def test_never_copies_its_input(case, what):
         torch.cuda.reset_peak_memory_stats()
         result = case.op(x, dim, **kwargs)
         beside = torch.cuda.max_memory_allocated() - before - result.nbytes
-        size = x.nbytes  # of all elements, also where many share an address
+        size = x.nbytes  # counts every element, even if elements share an address
         assert beside <= size // 16, f"dim={dim}: {beside} bytes beside the result, the input has {size}"
         out = torch.empty_like(result)
         before = torch.cuda.memory_allocated()
@@ -288,7 +293,7 @@ def test_never_copies_its_input(case, what):
 
 
 def test_backward_of_a_sum_takes_no_memory():
-    """The gradient is the incoming one, expanded."""
+    """The backward of a sum expands the incoming gradient and allocates nothing."""
     for op in (torch_ops.reduce_sum, torch_ops.reduce_mean):
         x = torch.ones(2**12, 2**12, device="cuda", requires_grad=True)
         for dim in (None, 0, 1):

@@ -1,4 +1,4 @@
-"""Reductions of more than 2^31 elements, to more than 2^31 results, and at offsets beyond 2^31 and 2^32, checked by closed form."""
+"""Reductions with more than 2^31 elements or results, or with offsets beyond 2^31 and 2^32. A closed form gives the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_full_sum():
 @gib(4)
 @pytest.mark.parametrize("position", PLACES)
 def test_full_extrema(position):
-    """One value apart from all others, wherever it lies."""
+    """The only extreme value is found at every tested position."""
     x = torch.full((PAST,), 7, dtype=torch.int8, device="cuda")
     for value, op in ((8, torch_ops.reduce_max), (6, torch_ops.reduce_min)):
         x[position] = value
@@ -42,7 +42,7 @@ def test_full_extrema(position):
 
 @gib(8)
 def test_full_bfloat16():
-    """Bytes beyond 2^32; sums that are exact because nearly all values are zeros; NaN at the ends."""
+    """More than 2^32 bytes. Sums are exact, because nearly all values are zero. NaN is tested at both ends."""
     x = torch.zeros(PAST, dtype=torch.bfloat16, device="cuda")
     for k, position in enumerate(PLACES):
         x[position] = 2.0**k
@@ -60,7 +60,7 @@ def test_full_bfloat16():
 
 @gib(4)
 def test_one_value_many_times():
-    """2^33 elements of one byte of memory."""
+    """2^33 elements, expanded from one byte of memory."""
     n = 2**33 + 5
     x = torch.full((1,), 3, dtype=torch.int8, device="cuda").expand(n)
     assert torch_ops.reduce_sum(x).item() == 3 * n
@@ -68,8 +68,8 @@ def test_one_value_many_times():
 
 
 @gib(8)
-def test_step_two():
-    """Offsets reach 2^32 although half as many elements are read."""
+def test_stride_two():
+    """Offsets exceed 2^32 although only half as many elements are read."""
     wide = filled(2 * PAST, _x)
     period = [2 * i % PERIOD for i in range(PERIOD)]
     total = sum(period) * (PAST // PERIOD) + sum(period[: PAST % PERIOD])
@@ -91,7 +91,10 @@ def test_rows(rows, columns):
 
 
 def _extreme(start: torch.Tensor, n: int, which) -> torch.Tensor:
-    """The largest or smallest of _x over n numbers from each start: a run passes a whole period, or not, or goes over its end."""
+    """The largest or smallest _x(i) for start <= i < start + n, for each start.
+
+    The range may contain a whole period, lie inside one, or cross the end of one.
+    """
     first = start % PERIOD
     if n >= PERIOD:
         return torch.full_like(start, PERIOD - 1 if which is max else 0)
@@ -104,7 +107,7 @@ def _extreme(start: torch.Tensor, n: int, which) -> torch.Tensor:
 @gib(30)
 @pytest.mark.parametrize(("rows", "columns"), [(46_341, 46_351), (3, 2**30), (2**30, 3), (1031, 2**21), (2**29 + 1, 5)])
 def test_columns(rows, columns):
-    """Values that depend on the row alone, then on the column alone: their sums have a closed form."""
+    """Values depend only on the row, then only on the column, so sums over columns have a closed form."""
     x = filled(rows * columns, lambda i: _x(i // columns)).view(rows, columns)
     total = _sum_of_x(rows)
     check(torch_ops.reduce_sum(x, 0), lambda i: torch.full_like(i, total))
@@ -117,7 +120,7 @@ def test_columns(rows, columns):
 
 @gib(20)
 def test_middle_and_outer():
-    """Three dimensions, the middle one or the outer two reduced."""
+    """Reductions of three dimensions over the middle one, and over the outer two."""
     a, b, c = 1031, 2003, 1049
     x = filled(a * b * c, lambda i: _x(i // c % b)).view(a, b, c)
     check(torch_ops.reduce_sum(x, 1).view(-1), lambda i: torch.full_like(i, _sum_of_x(b)))
@@ -148,8 +151,8 @@ def test_rows_with_gaps():
 
 
 @gib(14)
-def test_few_elements_far_apart():
-    """A small problem whose strides, not sizes, pass 2^32."""
+def test_small_problem_with_large_strides():
+    """A small problem with strides of the tensor beyond 2^32."""
     stride, rows = 2**22 + 7, 1030
     x = filled(stride * rows, _x).as_strided((rows, 5), (stride, 1))
     values = _x(torch.arange(rows, device="cuda")[:, None] * stride + torch.arange(5, device="cuda"))
@@ -161,7 +164,7 @@ def test_few_elements_far_apart():
 
 @gib(4)
 def test_expanded_rows():
-    """More than 2^33 elements in a row's worth of memory."""
+    """More than 2^33 elements, expanded from one row."""
     x = torch.arange(5, dtype=torch.uint8, device="cuda").expand(2**31 + 7, 5)
     assert torch_ops.reduce_sum(x, 0).tolist() == [k * (2**31 + 7) for k in range(5)]
     assert torch_ops.reduce_max(x, 0).tolist() == list(range(5))
@@ -173,7 +176,7 @@ def test_expanded_rows():
 @gib(14)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_many_results(dim):
-    """Two values each, in rows or in columns."""
+    """More than 2^31 results of two values each, in rows or in columns."""
     x = filled(2 * PAST, _x).view((PAST, 2) if dim else (2, PAST))
 
     def pair(i):
@@ -209,7 +212,7 @@ def test_backward_of_a_sum():
 
 @gib(40)
 def test_backward_of_a_maximum():
-    """Two values tie, one of them beyond 2^31."""
+    """Two tied values, one of them beyond 2^31, share the gradient."""
     x = torch.zeros(PAST, dtype=torch.bfloat16, device="cuda")
     x[5] = x[PAST - 2] = 1
     x.requires_grad_()

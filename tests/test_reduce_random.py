@@ -1,4 +1,4 @@
-"""Random shapes, strides, offsets, dims and dtypes for the reductions: whatever the plan chooses is ATen's answer, or within the bound."""
+"""Reductions with random shapes, strides, offsets, dims and dtypes: results are ATen's, or within the bound."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ CONVERSIONS = {"reduce_sum": SUM_TARGETS, "reduce_mean": FLOAT_TARGETS}
 
 @st.composite
 def problems(draw, case):
-    """A tensor of at most 300 000 elements, over memory in a random order of dimensions with steps, gaps, an offset and dimensions that
-    are one value many times; and the call's arguments."""
+    """A tensor of at most 300 000 elements, and the call's arguments.
+
+    The tensor has a random order of dimensions, strides, gaps, an offset and expanded dimensions.
+    """
     shape = []
     for _ in range(draw(st.integers(0, 6))):
         size = draw(SIZES)
@@ -56,7 +58,7 @@ def _make(device: str, shape: list, layout: dict, dtype: torch.dtype, to: torch.
     maker = tensors.Maker(device, dtype, seed=len(shape), small=to != dtype)
     flat = maker(layout["offset"] + stride + 1)
     if to in tensors.INTEGERS and dtype.is_floating_point:
-        flat = (8 * flat).abs()  # no negative number becomes unsigned
+        flat = (8 * flat).abs()  # negative numbers must not become unsigned
     elif to == torch.uint8 and dtype.is_signed:
         flat = flat.abs()
     return flat.as_strided(shape, strides, layout["offset"])
@@ -71,7 +73,7 @@ def test_random_calls(case, device):
         shape, layout, dtype, kwargs = problem
         to = kwargs.get("dtype") or dtype
         x = _make(device, shape, layout, dtype, to)
-        # ATen's CPU kernel takes these means in float32, without rounding values to the half type first.
+        # ATen's CPU kernel computes these means in float32, without first rounding values to fp16 or bf16.
         narrowed = device == "cpu" and case.name == "reduce_mean" and to in (torch.float16, torch.bfloat16)
         sample = Sample("", (x,), kwargs, exact_inputs=not narrowed)
         want, got = case.aten(x, **kwargs), case.op(x, **kwargs)

@@ -1,4 +1,4 @@
-"""Rules that the sources keep, and what the compilers said when this library was built."""
+"""Rules that the sources follow, and the compilers' output from the build of this library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def name(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def config():
-    """How this machine builds; skips where it cannot, such as one that was handed a finished library."""
+    """The configuration of this machine's build. Skips if nothing was built here, as with an installed wheel."""
     try:
         found = native_build.configure()
     except toolchain.BuildError as error:
@@ -49,9 +49,9 @@ def test_device_code_and_common_never_see_torch(path):
 
 
 @pytest.mark.parametrize("room", ["conv1d", "dot", "reduce"])
-def test_kernels_wait_for_the_grid_before(room):
-    """All launches of these rooms overlap the grid before them, whose results a kernel that didn't wait would race with. Those of
-    ladders overlap nothing."""
+def test_kernels_wait_for_the_previous_grid(room):
+    """Every kernel of these rooms calls grid_dependency_wait. Their launches overlap the previous grid (programmatic dependent launch),
+    and a kernel that does not wait would race with it. Launches of ladders do not overlap."""
     kernels = 0
     for path in (layout.CSRC / room).rglob("*.cu*"):
         if test_build.is_ladder(path, room):
@@ -75,7 +75,7 @@ def ptxas_report(config, source: Path) -> str:
 
 
 def kernels_with_local_memory(report: str) -> list[str]:
-    """Kernels for sm_90 that spill registers or keep anything in local memory, from ptxas -v."""
+    """Kernels for sm_90 that spill registers or use local memory, according to ptxas -v."""
     found = []
     for entry in report.split("ptxas info    : Compiling entry function ")[1:]:
         kernel, arch = re.match(r"'([^']+)' for '([^']+)'", entry).groups()

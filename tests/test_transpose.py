@@ -1,4 +1,4 @@
-"""transpose2d over random sizes and strides, with many dimensions, and above 2^31 elements: always the bits that ATen copies."""
+"""transpose2d gives ATen's bits for random sizes and strides, many dimensions, and more than 2^31 elements."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _check(x: torch.Tensor) -> None:
 
 @st.composite
 def matrices(draw):
-    """A shape, which dimension is innermost in memory and so on, the step there, gaps, the offset of the first element, and dimensions whose
-    elements are one and the same."""
+    """A shape and a memory layout: the order of dimensions, the innermost stride, gaps, the offset of the first element, and expanded
+    dimensions."""
     shape = [draw(st.sampled_from([1, 2, 3, 5])) for _ in range(draw(st.integers(0, 4)))] + [draw(SIZES), draw(SIZES)]
     while torch.Size(shape).numel() > MOST:
         shape[-2 if shape[-2] > shape[-1] else -1] //= 2
@@ -86,7 +86,7 @@ def test_it_is_always_a_copy(device):
 
 
 def _numbered(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    """Elements that tell their position modulo a prime."""
+    """A tensor whose elements are their own index modulo a prime."""
     flat = torch.empty(torch.Size(shape).numel(), dtype=dtype, device="cuda")
     for start in range(0, flat.numel(), CHUNK):
         part = flat[start : start + CHUNK]
@@ -95,7 +95,7 @@ def _numbered(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _check_by_parts(x: torch.Tensor) -> None:
-    """Against ATen's copy of a few rows of the result at a time."""
+    """Compares the result with ATen's copy, a few rows at a time."""
     got = torch_ops.transpose2d(x)
     rows = max(CHUNK // x.shape[-2], 1)
     for start in range(0, x.shape[-1], rows):

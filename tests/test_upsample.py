@@ -1,6 +1,7 @@
-"""What holds for upsampling alone, beyond the contract that every operator meets: the public functions and the module, bits, memory formats
-and derivatives. (tests/test_upsample_index.py has the pixels that are copied, tests/test_upsample_cuda.py repeatability, accuracy and
-memory.)"""
+"""Upsampling, beyond the contract of every operator: public functions, module, bits, memory formats and derivatives.
+
+tests/test_upsample_index.py tests which pixels are copied. tests/test_upsample_cuda.py tests repeatability, accuracy and memory.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 @each_mode
 @each_device
 def test_forms_of_arguments(mode, device):
-    """A number or one for each direction, as tuple, list or torch.Size; by position or by name; sizes or factors."""
+    """A size or factor may be one number or one per direction, as tuple, list or torch.Size, by position or by name."""
     plain, vec, _ = (case.overload for case in MODES[mode])
     op = MODES[mode][1].op
     x = torch.randn(2, 3, 4, 5, device=device)
@@ -79,7 +80,7 @@ def test_forms_of_backward(mode, device):
 
 @each_mode
 def test_scales_that_are_not_given(mode):
-    """Zero, negative numbers and NaN count as no scale."""
+    """A scale of zero, a negative scale and NaN count as no scale."""
     case, *_ = MODES[mode]
     x = torch.randn(1, 2, 9, 8)
     for scales in ((0.0, -1.0), (-2.5, math.nan), (None, 0.0)):
@@ -89,7 +90,7 @@ def test_scales_that_are_not_given(mode):
 @each_mode
 @each_device
 def test_sizes_beyond_int32(mode, device):
-    """ATen cuts them to 32 bits; we refuse them, naming the limit, before anything is allocated."""
+    """Sizes beyond int32 are refused with the limit, before anything is allocated. ATen truncates them to 32 bits."""
     forward, vec, backward = MODES[mode]
     one, longest = torch.ones(1, 1, 1, 1, device=device), 2**31 - 1
     long = one.expand(1, 1, 1, longest + 1)
@@ -119,7 +120,7 @@ MODULE_ARGUMENTS = (
 @each_device
 @pytest.mark.parametrize("arguments", MODULE_ARGUMENTS, ids=str)
 def test_module_is_a_drop_in_for_upsample(mode, device, arguments):
-    """The same attributes, representation and results as torch.nn.Upsample, or the same exception."""
+    """The module has the attributes, representation and results of torch.nn.Upsample, or raises the same exception."""
     theirs = torch.nn.Upsample(mode=mode, **arguments)
     ours = torch_ops.nn.UpsampleNearest2d(mode=mode, **arguments)
     assert ours.extra_repr() == theirs.extra_repr() and len(ours.state_dict()) == 0
@@ -137,7 +138,7 @@ def test_module_is_a_drop_in_for_upsample(mode, device, arguments):
 
 
 def test_module_refuses_other_modes_and_sizes():
-    """Modes and numbers of dimensions that torch.nn.Upsample takes are refused as it refuses unknown ones."""
+    """Modes and numbers of dimensions that only torch.nn.Upsample supports are refused, with its error for unknown ones."""
     unknown = raised_by(torch.nn.Upsample(scale_factor=2, mode="unknown"), torch.ones(1, 1, 2, 2))
     for mode in ("bilinear", "bicubic", "linear", "trilinear", "area", "unknown"):
         refusal = raised_by(
@@ -151,7 +152,7 @@ def test_module_refuses_other_modes_and_sizes():
 @each_mode
 @each_device
 def test_gradients_through_a_model(mode, device):
-    """Weights before and after the module in a model get the gradients they get with torch.nn.Upsample, in both memory formats."""
+    """Weights before and after the module in a model get the same gradients as with torch.nn.Upsample, in both memory formats."""
     for memory_format, given in itertools.product(
         (torch.contiguous_format, torch.channels_last), ({"scale_factor": 2}, {"size": (11, 9)})
     ):
@@ -169,7 +170,7 @@ def test_gradients_through_a_model(mode, device):
 
 @each_device
 def test_module_compiles_for_any_size(device):
-    """One compilation for images of all sizes, with factors and their recomputation."""
+    """torch.compile compiles the module once for images of all sizes, with factors, with and without their recomputation."""
     for arguments in (
         {"scale_factor": 2.0},
         {"scale_factor": (1.5, 0.7)},
@@ -197,8 +198,10 @@ def test_module_compiles_for_any_size(device):
 @each_device
 @pytest.mark.parametrize("dtype", [*tensors.FLOATS, torch.uint8], ids=str)
 def test_every_bit_is_copied(mode, device, dtype):
-    """All patterns of 8 and 16 bits and random ones of 32 and 64, NaNs with their payloads among them; rows with 16-byte boundaries and
-    without, in both memory formats."""
+    """Every bit is copied: all patterns of 8 and 16 bits and random ones of 32 and 64, including NaN payloads.
+
+    Rows are aligned to 16 bytes and not, in both memory formats.
+    """
     case, *_ = MODES[mode]
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
     if dtype.itemsize <= 2:
@@ -216,7 +219,7 @@ def test_every_bit_is_copied(mode, device, dtype):
         for layout in ("contiguous", "channels_last", "misaligned1", "rows"):
             x = tensors.LAYOUTS[layout](image).view(dtype)
             got, wanted = case.op(x, out), image[:, :, rows][..., columns]
-            if device == "cpu":  # ATen's kernel takes half types through float32, which makes a NaN another one
+            if device == "cpu":  # ATen's kernel converts fp16 and bf16 through float32, which changes NaNs
                 assert different_bits(got, wanted.view(dtype)) is None, f"{tuple(image.shape)} to {out}, {layout}"
             else:
                 assert torch.equal(got.view(bits), wanted), f"{tuple(image.shape)} to {out}, {layout}"
@@ -225,8 +228,10 @@ def test_every_bit_is_copied(mode, device, dtype):
 @each_mode
 @each_device
 def test_memory_formats(mode, device):
-    """channels_last stays channels_last, in views of larger images too; all other layouts become contiguous; where sizes of 1 leave it open,
-    as ATen has it. Backward goes by its grad_output."""
+    """The result of a channels_last input is channels_last, also for views of larger images. Other results are contiguous.
+
+    Sizes of 1 may be ambiguous, and the choice is ATen's. The backward follows the layout of grad_output.
+    """
     forward, _, backward = MODES[mode]
     dense = torch.randn(4, 8, 12, 10, device=device)
     last = dense.contiguous(memory_format=torch.channels_last)
@@ -258,7 +263,7 @@ def test_memory_formats(mode, device):
 @each_mode
 @each_device
 def test_images_of_bytes(mode, device):
-    """8-bit pictures, interleaved and planar, whole and cropped: ATen's pixels."""
+    """8-bit images, interleaved and planar, whole and cropped, give ATen's pixels."""
     case, *_ = MODES[mode]
     picture = torch.randint(0, 256, (1, 270, 481, 3), dtype=torch.uint8, device=device).permute(0, 3, 1, 2)
     for x in (
@@ -282,7 +287,8 @@ def test_images_of_bytes(mode, device):
 @each_mode
 @each_device
 def test_gradients_of_scales_that_contradict_the_sizes(mode, device):
-    """First and second derivatives, forwards too. The contract's samples have none of these: ATen's gradients are wrong on CUDA."""
+    """First and second derivatives, reverse and forward, if scales contradict the sizes. The contract's samples leave these out,
+    because ATen's gradients are wrong on CUDA."""
     forward, _, backward = MODES[mode]
     for size, out, scales in (
         ((2, 3), (4, 6), (1.5, 3.0)),
@@ -303,7 +309,7 @@ def test_gradients_of_scales_that_contradict_the_sizes(mode, device):
 @each_mode
 @each_device
 def test_higher_derivatives(mode, device):
-    """The third derivative of a cubic form of the result, through backward's backward."""
+    """The third derivative of a cubic function of the result, through the backward of the backward."""
     case, *_ = MODES[mode]
     x = torch.randn(2, 3, 4, 5, dtype=torch.float64, device=device, requires_grad=True)
     for size in ((8, 10), (7, 3)):
@@ -320,7 +326,7 @@ def test_higher_derivatives(mode, device):
 @each_mode
 @each_device
 def test_deterministic_mode(mode, device):
-    """Nothing to refuse, and every element of a result is written: that mode fills new memory with NaN first."""
+    """Deterministic mode refuses no call. It fills new memory with NaN first, and every element of a result is written."""
     case, _, backward = MODES[mode]
     x = torch.randn(2, 5, 9, 13, device=device)
     for size, layout in itertools.product(((18, 26), (4, 40), (3, 3)), ("contiguous", "channels_last", "rows")):

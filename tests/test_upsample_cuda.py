@@ -1,4 +1,4 @@
-"""What only a GPU shows of upsampling: accuracy, the same bits however calls overlap, and what memory they take."""
+"""Upsampling on a GPU: accuracy, overlapping calls give the same bits, and the memory that a call allocates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WINDOWS = ((64, 64), (1, 1024), (1024, 1), (7, 9), (2, 2))
 @each_layout
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_types_add_up_in_float32(mode, layout, dtype):
-    """Whole numbers, whose sums are exact in float32 and are rounded once. In the half type itself a sum of ones would stop at 256 or 2048."""
+    """Sums of integers, exact in float32, are rounded once. In bf16 or fp16, a sum of ones would stop at 256 or 2048."""
     *_, backward = MODES[mode]
     for (rows, columns), (height, width) in itertools.product(WINDOWS, ((4, 4), (3, 5), (1, 1))):
         size, of = (height * rows, width * columns), (2, 5, height, width)
@@ -42,7 +42,7 @@ def test_half_types_add_up_in_float32(mode, layout, dtype):
 @each_layout
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_accuracy_of_large_windows(mode, layout, dtype):
-    """Within the bound, on the whole no further off than ATen, and half types nearly always the nearest number."""
+    """Errors are within the bound, and their sum is no larger than ATen's. fp16 and bf16 results are nearly always the nearest number."""
     *_, backward = MODES[mode]
     generator = torch.Generator("cuda").manual_seed(1)
     for out, size in (
@@ -68,7 +68,7 @@ def test_accuracy_of_large_windows(mode, layout, dtype):
 @each_mode
 @each_layout
 def test_byte_gradients_wrap(mode, layout):
-    """ATen's CUDA backward takes uint8, and adds up modulo 256."""
+    """Gradients of uint8 wrap around modulo 256, as in ATen's CUDA backward."""
     *_, backward = MODES[mode]
     grad = tensors.LAYOUTS[layout](torch.randint(0, 256, (2, 5, 64, 48), dtype=torch.uint8, device="cuda"))
     for size in ((32, 24), (4, 5), (64, 16), (70, 90), (1, 1)):
@@ -80,7 +80,7 @@ def test_byte_gradients_wrap(mode, layout):
 
 
 def _sizes() -> dict:
-    """(input size, output size, scales) by name."""
+    """The sizes: name -> (input size, output size, scales)."""
     none = None, None
     return {
         "twice": ((8, 64, 56, 56), (112, 112), none),
@@ -101,7 +101,7 @@ def _sizes() -> dict:
 
 @functools.cache
 def _given() -> dict:
-    """name -> (case, args): the forward and the backward of every size, mode and memory format, in float32 and bfloat16."""
+    """The calls: name -> (case, args). Forward and backward of every size, mode and memory format, in float32 and bfloat16."""
     generator = torch.Generator("cuda").manual_seed(3)
     calls = {}
     for (name, (size, out, scales)), (mode, (forward, _, backward)) in itertools.product(
@@ -124,7 +124,7 @@ def _calls() -> Calls:
 
 
 def test_values_at_size():
-    """Forward: ATen's bits. Backward: the float64 reference, within the bound."""
+    """Large calls: the forward gives ATen's bits, and the backward is within the bound of the float64 reference."""
     failures = Failures()
     for name, got in _calls().sequential.items():
         case, args = _given()[name]
@@ -142,13 +142,13 @@ def test_repeats_bit_for_bit():
 
 
 def test_streams_at_once():
-    """Half of the streams make the same call at the same time, half of them other ones."""
+    """Half of the streams make the same call at the same time. The other half make different calls."""
     calls = _calls()
     calls.on_streams(half_alike(calls.names[::7], streams=8), rounds=3)
 
 
 def test_graph_replays():
-    """A graph of many calls, replayed into spoilt results, with other calls beside it."""
+    """A graph of many calls is replayed, with spoilt results, while another stream makes calls."""
     calls = _calls()
     calls.replay_beside(calls.names[::5], rounds=5)
 
@@ -169,7 +169,7 @@ def test_never_waits():
 
 @pytest.mark.parametrize("byte", [0x00, 0x3F, 0x7F, 0xFF])
 def test_every_element_is_written(byte):
-    """Whatever the result's memory held before: nothing is left there, and nothing is added to it."""
+    """Every element of a result is overwritten, whatever its memory held before."""
     calls = _calls()
     torch.cuda.empty_cache()
     results = []
@@ -184,7 +184,7 @@ BLOCK = 2**21  # the allocator rounds large sizes up to a multiple of this
 
 
 def _allocated(call) -> tuple[torch.Tensor, int, int]:
-    """The result of a call, the number of its allocations, and how far it raised the memory in use."""
+    """The result of a call, the number of its allocations, and the increase of the memory in use."""
     call()
     torch.cuda.synchronize()
     before, used = torch.cuda.memory_stats()["allocation.all.allocated"], torch.cuda.memory_allocated()
@@ -197,7 +197,7 @@ def _allocated(call) -> tuple[torch.Tensor, int, int]:
 def test_allocates_its_result_alone():
     for name, call in _calls().functions.items():
         if name.startswith("backward of from one pixel"):
-            continue  # a sum over whole images: reduce_sum may take a small workspace
+            continue  # a sum over whole images calls reduce_sum, which may need a small workspace
         result, count, peak = _allocated(call)
         assert count == 1 and peak <= result.nbytes + BLOCK, (
             f"{name}: {count} allocations, {peak} of {result.nbytes} bytes"
@@ -205,7 +205,7 @@ def test_allocates_its_result_alone():
 
 
 def _views() -> dict:
-    """Images of 64 MiB and more that are not dense, which a kernel for dense ones would first copy."""
+    """Images of 64 MiB and more that are not dense. A kernel for dense images would copy them first."""
 
     def make(*shape, layout="contiguous"):
         return tensors.LAYOUTS[layout](torch.ones(shape, device="cuda"))

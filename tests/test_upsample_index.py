@@ -1,5 +1,7 @@
-"""Which pixels upsampling copies, and that its backward adds up exactly their gradients: all small sizes, many real ones, with scales and
-without, also with scales that contradict the sizes."""
+"""Upsampling copies the right pixels, and its backward adds up exactly their gradients.
+
+Tested for all small sizes and many real ones, with and without scales, and with scales that contradict the sizes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ KNOWN = (7, 14, 28, 56, 112, 224, 299, 480, 512, 640, 720, 1080, 1920, 2160, 384
 
 
 def _small_axes() -> list[tuple]:
-    """All pairs of sizes up to 48, and with each scale the size that it leads to and some that it contradicts."""
+    """All pairs of sizes up to 48. Each scale is combined with the size that it gives and with some that it contradicts."""
     sizes = range(1, 49)
     axes = [(n, out, None) for n in sizes for out in sizes]
     for scale in SCALES:
@@ -40,7 +42,7 @@ def _small_axes() -> list[tuple]:
 
 
 def _real_axes() -> list[tuple]:
-    """Sizes of real images, random ones up to 8192, and whole factors."""
+    """Sizes of real images, random sizes up to 8192, and integer factors."""
     draw = random.Random(1)
     axes = [(n, out, None) for n, out in itertools.product(KNOWN, KNOWN)]
     axes += [(draw.randint(1, 8192), draw.randint(1, 8192), None) for _ in range(200)]
@@ -52,8 +54,11 @@ def _real_axes() -> list[tuple]:
 
 @functools.cache
 def _planes(sizes: str, exact: bool, device: str) -> list[tuple]:
-    """(height, width) pairs of axes. Small ones are paired with one another; real ones, of which two would make large images, are each a
-    height and a width of one pixel's breadth. On the CPU only what ATen's kernels there, between which sizes and threads decide, agree on."""
+    """(height, width) pairs of axes.
+
+    Small axes are paired with one another. Two real axes would make a large image, so each is paired with an axis of one pixel. On the
+    CPU, only axes are used on which all of ATen's kernels agree: sizes and threads decide which kernel runs.
+    """
     axes = _small_axes() if sizes == "small" else _real_axes()
     if device == "cpu":
         axes = [axis for axis in axes if same_in_every_kernel(*axis, exact)]
@@ -64,7 +69,7 @@ def _planes(sizes: str, exact: bool, device: str) -> list[tuple]:
 
 
 def _numbered(device: str, height: int, width: int, layout: str, dtype=torch.float32) -> torch.Tensor:
-    """An image whose pixels are their own numbers, in channels that differ by a constant."""
+    """An image whose pixels are their own index. Channels differ by a constant."""
     pixels = torch.arange(height * width, device=device, dtype=torch.float64).view(1, 1, height, width)
     if layout == "channels_last":
         pixels = pixels + torch.arange(8, device=device).view(1, 8, 1, 1) * 2**17
@@ -79,7 +84,7 @@ def _numbered(device: str, height: int, width: int, layout: str, dtype=torch.flo
 @each_layout
 @each_set
 def test_source_indices(mode, device, layout, sizes):
-    """Every output pixel is a copy of the pixel that the formula names, and ATen's kernel for the device."""
+    """Every output pixel is a copy of the pixel that the formula gives, as in ATen's kernel for the device."""
     (case, *_), exact = MODES[mode], mode == "nearest-exact"
     index = functools.cache(lambda *axis: source_index(*axis, exact, device).to(device))
     failures = Failures()
@@ -104,8 +109,11 @@ def test_source_indices(mode, device, layout, sizes):
 @each_layout
 @each_set
 def test_backward_is_the_adjoint(mode, device, layout, sizes):
-    """The gradient of each pixel is the sum over exactly the outputs that the forward has copied it to: whole numbers, so that sums are
-    exact. (float32 on the CPU: for float64 images ATen's forward there may have its indices in float64, and its backward has not.)"""
+    """The gradient of each pixel is the sum over exactly the outputs that the forward copied it to. Values are integers, so sums are
+    exact.
+
+    On the CPU images are float32. For float64, ATen's forward may compute indices in float64, but its backward does not.
+    """
     (forward, _, backward), exact = MODES[mode], mode == "nearest-exact"
     dtype = torch.float32 if device == "cpu" else torch.float64
     numbers = torch.randint(-8, 9, (8, 2**17), device=device).to(dtype)
@@ -127,7 +135,7 @@ def test_backward_is_the_adjoint(mode, device, layout, sizes):
 @each_mode
 @each_device
 def test_inner_products(mode, device):
-    """<forward(x), g> = <x, backward(g)> for images of several channels in every layout, in whole numbers."""
+    """<forward(x), g> = <x, backward(g)> for integer images of several channels in every layout."""
     forward, _, backward = MODES[mode]
     generator = torch.Generator().manual_seed(1)
 
@@ -149,7 +157,8 @@ def test_inner_products(mode, device):
 @each_device
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_gradient_of_ones_counts_the_copies(mode, device, dtype):
-    """Half types too: counts up to 256 are exact in all of them. Pixels without a copy get 0."""
+    """A gradient of ones counts the copies of each pixel, also in fp16 and bf16, where counts up to 256 are exact. Pixels without a copy
+    get 0."""
     forward, _, backward = MODES[mode]
     checked = 0
     for size, out in itertools.product(((7, 7), (5, 13), (60, 50), (1, 1)), ((56, 56), (16, 16), (11, 9), (3, 2))):
@@ -172,7 +181,7 @@ def test_gradient_of_ones_counts_the_copies(mode, device, dtype):
 @each_mode
 @pytest.mark.parametrize("out", [2**21 - 3, 2**21 + 5, 2**23 + 7, 2**24 + 9])
 def test_long_axes(mode, out):
-    """Output indices that float32 no longer holds, and whole factors at which rounding could cross a pixel's border."""
+    """Output indices that are not exact in float32, and integer factors at which rounding could cross the border of a pixel."""
     forward, _, backward = MODES[mode]
     for factor, scale in (
         (1.7, None),
@@ -196,8 +205,10 @@ def test_long_axes(mode, out):
 @pytest.mark.gpu
 @each_mode
 def test_extreme_scales(mode):
-    """Steps that float32 does not hold: an infinite one leads to the last pixel, one of 0 stays at the first. (ATen's CPU kernel reads
-    outside the image.)"""
+    """Scales whose inverse overflows or underflows float32. An infinite inverse selects the last pixel, and an inverse of 0 the first.
+
+    ATen's CPU kernel reads outside the image.
+    """
     forward, _, backward = MODES[mode]
     x = _numbered("cuda", 9, 7, "contiguous")
     for scale in (1e-300, 1e-40, 1e-37, 1e-6, 1e6, 1e37, 1e40, 1e300, math.inf):
@@ -216,8 +227,10 @@ def test_extreme_scales(mode):
 
 
 def test_few_samples_have_the_gradients_of_atens_cuda_kernel():
-    """The contract tests hold gradients of these against ATen, whose CUDA backward has formulas of its own for which outputs to add up; and
-    what is written down of those tells calls where they are wrong."""
+    """For the samples in FEW, ATen's CUDA backward is right, so the contract tests can compare gradients with it.
+
+    That backward has its own formulas for the outputs to add up. aten_cuda_windows_agree knows where they are wrong.
+    """
     for call, exact in itertools.product(FEW, (False, True)):
         for axis in axes_of(call.input_size, call.output_size, call.scales):
             assert axis[0] == axis[1] or aten_cuda_windows_agree(*axis, exact), f"{call}, exact={exact}"
@@ -226,8 +239,8 @@ def test_few_samples_have_the_gradients_of_atens_cuda_kernel():
 
 @pytest.mark.gpu
 @each_mode
-def test_atens_cuda_windows_are_as_written_down(mode):
-    """ATen's kernel gives the adjoint where its formulas do, and nowhere else: the contract tests compare with it wherever it is right."""
+def test_where_atens_cuda_windows_agree(mode):
+    """ATen's CUDA kernel gives the adjoint exactly where aten_cuda_windows_agree says so."""
     exact = mode == "nearest-exact"
     aten = getattr(
         torch.ops.aten, "_upsample_nearest_exact2d_backward" if exact else "upsample_nearest2d_backward"
@@ -236,7 +249,7 @@ def test_atens_cuda_windows_are_as_written_down(mode):
     for n, out, scale in _small_axes():
         grad = torch.arange(1, out + 1, device="cuda", dtype=torch.float64)
         sums = grad.new_zeros(n).index_add(0, source_index(n, out, scale, exact, "cuda").cuda(), grad)
-        # Of two equal rows, lest equal sizes make it a copy.
+        # Two equal rows, because ATen copies the gradient if the sizes are equal.
         got = aten(grad.view(1, 1, 1, out).repeat(1, 1, 2, 1), (2, out), (1, 1, 1, n), None, scale)
         agree = aten_cuda_windows_agree(n, out, scale, exact)
         assert torch.equal(got.flatten(), 2 * sums) == agree, f"{n} to {out}, scale {scale}: expected {agree}"

@@ -1,5 +1,8 @@
-"""Upsampling from and to more than 2^31 elements, in one plane, in many and in channels_last, forward and backward, checked by closed form.
-Among them are the calls of PyTorch's issues 81665, 129118 and 141831, which ATen has refused or answered with zeros."""
+"""Upsampling with more than 2^31 inputs or outputs: one plane, many planes and channels_last, forward and backward.
+
+A closed form gives the expected values. The calls include the calls of PyTorch's issues 81665, 129118 and 141831, which ATen refused or
+answered with zeros.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +24,26 @@ PLANES = "contiguous"
 
 
 def _x(i):
-    """Whole numbers that every dtype holds, and of which four add up to one that it holds."""
+    """Small integers. They and the sums of four of them are exact in every dtype."""
     return i % 61
 
 
 def _filled(shape: tuple, layout: str, dtype: torch.dtype) -> torch.Tensor:
-    """_x of each element's position in memory."""
+    """A tensor whose elements are _x of their index in memory."""
     n, c, h, w = shape
     flat = filled(math.prod(shape), _x, dtype)
     return flat.view(n, h, w, c).permute(0, 3, 1, 2) if layout == CHANNELS_LAST else flat.view(shape)
 
 
 def _memory(t: torch.Tensor, layout: str) -> torch.Tensor:
-    """The elements in the order in which they lie in memory."""
+    """The elements in the order of memory."""
     ordered = t.permute(0, 2, 3, 1) if layout == CHANNELS_LAST else t
     assert ordered.is_contiguous(), f"the result has strides {t.stride()}"
     return ordered.reshape(-1)
 
 
 def _position(i: torch.Tensor, shape: tuple, layout: str) -> tuple:
-    """(image or plane, row, column, channel) of positions in memory; planes of one channel have channel 0."""
+    """(image or plane, row, column, channel) of an index in memory. In the contiguous layout, the channel is 0."""
     _, c, h, w = shape
     inner = c if layout == CHANNELS_LAST else 1
     pixel = i // inner
@@ -48,7 +51,7 @@ def _position(i: torch.Tensor, shape: tuple, layout: str) -> tuple:
 
 
 def _at(plane, row, column, channel, shape: tuple, layout: str) -> torch.Tensor:
-    """The reverse of _position."""
+    """The index in memory: the inverse of _position."""
     _, c, h, w = shape
     return ((plane * h + row) * w + column) * (c if layout == CHANNELS_LAST else 1) + channel
 
@@ -72,7 +75,7 @@ def _check_forward(mode: str, size: tuple, out: tuple, layout: str, dtype: torch
 
 
 def _check_backward(mode: str, size: tuple, out: tuple, layout: str, dtype: torch.dtype) -> None:
-    """Windows of at most 2 by 2 pixels; among them empty ones, where the output is smaller."""
+    """Checks a backward with windows of at most 2 by 2 pixels. Some windows are empty if the output is smaller."""
     *_, backward = MODES[mode]
     grad_size = (*size[:2], *out)
     windows = [torch.bincount(s, minlength=n) for s, n in zip(_sources(size, out, mode), size[2:], strict=True)]
@@ -94,7 +97,7 @@ def _check_backward(mode: str, size: tuple, out: tuple, layout: str, dtype: torc
     check(_memory(result, layout), expected)
 
 
-# (input size, output size, memory format, dtype). The last column is the memory that it takes, in GiB.
+# (input size, output size, memory format, dtype), and the GPU memory of the test in GiB.
 CALLS = {
     "issue 81665": ((32, 64, 512, 512), (1024, 1024), CHANNELS_LAST, torch.float32, 22),
     "issue 129118": ((1025, 1024, 1, 1024), (2, 2048), CHANNELS_LAST, torch.float32, 32),
@@ -139,7 +142,7 @@ def test_backward(mode, call):
 @gib(8)
 @each_mode
 def test_large_windows(mode):
-    """More than 2^31 gradients added up to few: every one of 2^31 and more counts."""
+    """More than 2^31 gradients are added up to few sums. Every gradient must be counted."""
     *_, backward = MODES[mode]
     for shape, size in (
         ((1, 1, 46_360, 46_400), (61, 50)),
@@ -159,7 +162,7 @@ def test_large_windows(mode):
 @gib(16)
 @each_mode
 def test_the_longest_axis(mode):
-    """2^31 - 1 columns, whose numbers float32 does not hold, from half as many and back."""
+    """Forward and backward with 2^31 - 1 columns, whose indices are not exact in float32."""
     (forward, _, backward), center = MODES[mode], 0.5 if mode == "nearest-exact" else 0.0
     n, out = 2**30, 2**31 - 1
     step = torch.tensor(float(n), device="cuda") / torch.tensor(float(out), device="cuda")
@@ -181,7 +184,7 @@ def test_the_longest_axis(mode):
 @gib(16)
 @each_mode
 def test_a_window_of_a_large_image(mode):
-    """A small crop whose offsets and strides, not sizes, pass 2^31."""
+    """A small crop whose offsets and strides exceed 2^31."""
     forward, *_ = MODES[mode]
     large = _filled((3, 5, 12_001, 12_007), PLANES, torch.uint8)
     crop = large[:, :, 11_990:, 11_980:]
@@ -193,7 +196,7 @@ def test_a_window_of_a_large_image(mode):
 @gib(16)
 @each_mode
 def test_gradients_from_a_large_image(mode):
-    """A gradient that is not dense: a crop of a larger one."""
+    """A gradient that is a crop of a larger one, and therefore not dense."""
     *_, backward = MODES[mode]
     large = _filled((3, 5, 12_001, 12_007), PLANES, torch.bfloat16)
     crop = large[:, :, 11_981:, 11_987:]

@@ -1,7 +1,7 @@
-"""What an operator promises, written once.
+"""The test case of each operator: its samples, errors, reference and error bound.
 
-A room (elementwise, reduce, ...) adds one file here that ends in `CASES = [OpCase(...), ...]`. Files are globbed; nothing else
-has to be edited. Everything in tests/contract/ then runs on the new operators, and benchmarks take their float64 reference from here.
+A room (elementwise, reduce, ...) adds one file here that ends in `CASES = [OpCase(...), ...]`. Files are found by globbing, so nothing
+else has to be edited. All tests in tests/contract/ then run for the new operators. Benchmarks also use the float64 references.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ def _tensors_in(*tree) -> list[torch.Tensor]:
 
 @dataclass(frozen=True)
 class Sample:
-    """One call. `exact_inputs=False` says that an argument is not representable in the type the operator computes in
-    (0.1 times a half tensor), so that only ATen, and not the float64 reference, says what the answer is. `sanitize=True` has it run
-    under compute-sanitizer whatever its size: it reaches a path that only large tensors take."""
+    """One call of an operator.
+
+    Args:
+        exact_inputs: False if an argument is not exact in the compute dtype (0.1 times an fp16 tensor). The result is then compared with
+            ATen's and not with the float64 reference.
+        sanitize: True if the call runs under compute-sanitizer whatever its size, because it reaches a path for large tensors only.
+    """
 
     name: str
     args: tuple
@@ -45,12 +49,12 @@ class Sample:
         return self.map(tensors.twin)
 
     def resized(self) -> Sample:
-        """The same call on tensors twice as large (tensors.resized). Tuples among the positional arguments are sizes and grow with them."""
+        """The same call with tensors twice as large (tensors.resized). Tuples in the positional arguments are sizes and grow, too."""
         args = [tuple(n if n == 1 else 2 * n for n in a) if isinstance(a, tuple) else a for a in self.args]
         return replace(self, args=tuple(args)).map(tensors.resized)
 
     def requiring_grad(self, dtypes: Sequence[torch.dtype] = ()) -> Sample:
-        """Leaves that require grad, wherever the dtype allows it (and is one of `dtypes`, if given)."""
+        """The same call with leaves that require grad if their dtype allows it (and is in `dtypes`, if given)."""
 
         def leaf(t: torch.Tensor) -> torch.Tensor:
             differentiable = (t.is_floating_point() or t.is_complex()) and (not dtypes or t.dtype in dtypes)
@@ -64,7 +68,7 @@ class Sample:
 
     @property
     def floating(self) -> list[torch.Tensor]:
-        """The tensors that are neither integers nor bools, such as an index."""
+        """The floating-point and complex tensors. An index, for example, is left out."""
         return [t for t in self.tensors if t.is_floating_point() or t.is_complex()]
 
     @property
@@ -74,9 +78,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class ErrorCase:
-    """A call that ATen refuses. The exception's type is whatever ATen raises for it; `says` are regular expressions that
-    our message must contain beside the operator's name. `variant` is 'functional', 'inplace' or 'out'. `on_meta=False` marks what
-    Meta tensors cannot know: devices, addresses, which kernels a device has."""
+    """A call that ATen refuses. gpuopt must raise the same type of exception.
+
+    Args:
+        says: regular expressions that gpuopt's message must contain, beside the operator's name.
+        variant: 'functional', 'inplace' or 'out'.
+        on_meta: False if the error depends on something that Meta tensors lack: devices, addresses, or the kernels of a device.
+    """
 
     name: str
     args: tuple
@@ -92,7 +100,7 @@ class ErrorCase:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to call an operator: functional, in place (changes its first argument) or out (takes `out=`)."""
+    """One way to call an operator: functional, in place (writes its first argument) or out (writes `out=`)."""
 
     op: Callable
     overload: torch._ops.OpOverload
@@ -101,8 +109,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class OpInfoLink:
-    """Ties an entry of PyTorch's OpInfo database to an operator. `adapt` turns the arguments of PyTorch's sample into ours, or
-    into None when ours has no such call. `at_least` so many calls are made in every dtype that the entry has."""
+    """Connects an operator to an entry of PyTorch's OpInfo database.
+
+    `adapt` converts the arguments of PyTorch's sample to gpuopt's, or returns None if gpuopt has no such call. At least `at_least` calls
+    are made for every dtype of the entry.
+    """
 
     name: str
     adapt: Callable[..., tuple[tuple, dict] | None] = lambda *args, **kwargs: (args, kwargs)
@@ -111,22 +122,28 @@ class OpInfoLink:
 
 @dataclass(frozen=True)
 class OpCase:
-    """One public operator overload and everything that the generic tests need to know about it.
+    """One public operator overload, with everything that the generic tests need to know about it.
 
-    `op` and `aten` take the same arguments. `reference` takes them too and gives the answer in float64, complex128 or int64.
-    `bound(device, dtype, reference, *args, **kwargs)` is the error allowed, per element, on top of rounding the
-    reference to the result's dtype; None means none at all: the operator is a single rounding and must also equal ATen bit for bit.
-    `samples` sweeps shapes, layouts and values; `few` gives a handful of small calls for what costs much per call
-    (gradcheck, compilation, vmap). `elementwise` says that an element of the result depends on one element of each operand: no layout
-    or alignment changes its bits, out= may be an operand, and a call allocates its result alone. Where it is False, equal values in
-    other memory may be added in another order (results agree within `bound`), and a call may take a small workspace. `as_accurate=False`
-    says that it rounds more often than ATen's: its errors are held to `bound` alone.
-    `cuda_dtypes` are taken on CUDA beside `dtypes`, which every device takes. `repeatable(device, sample)` says whether the same call
-    gives the same bits again; `workspace(sample)` how many bytes it may take beside its result, where that is not a small part of
-    what it reads. `writes` are the arguments that `overload` writes to in place of copies that `op` makes of them.
-    Where derivatives of `few` are sums, `cancels` says how many times smaller than what is added all of a gradient may be: what the order
-    of a sum changes is so many times as much of the result.
-    `saves_inputs` says that backward may need an argument of which ATen saves something else (a padded copy, a result).
+    Args:
+        op, aten, reference: functions of the same arguments. `reference` returns float64, complex128 or int64.
+        bound: `bound(device, dtype, reference, *args, **kwargs)` is the allowed error per element, in addition to rounding the reference
+            to the result's dtype. None means that the operator rounds once. It must then also equal ATen bit for bit.
+        samples: calls over all shapes, layouts and values.
+        few: a handful of small calls, for tests that are slow per call (gradcheck, compilation, vmap).
+        errors: calls that must be refused.
+        dtypes, cuda_dtypes: the dtypes supported on every device, and additional ones on CUDA.
+        grad_dtypes: the dtypes with gradients.
+        elementwise: True if an element of the result depends on one element of each operand. Then no layout or alignment changes its
+            bits, out= may be an operand, and a call allocates only its result. If False, another layout may change the order of
+            additions (results agree within `bound`), and a call may allocate a small workspace.
+        as_accurate: False if the operator rounds more often than ATen's. Its errors are then only compared with `bound`.
+        repeatable: `repeatable(device, sample)` says whether the same call gives the same bits again.
+        workspace: `workspace(sample)` is the number of bytes that a call may allocate beside its result, if that is not a small part
+            of its input.
+        writes: the arguments that `overload` writes. (`op` writes to copies of them.)
+        saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).
+        cancels: for derivatives in `few` that are sums: the terms may be this many times as large as the whole gradient, and so may the
+            errors that come from another order of additions.
     """
 
     name: str
@@ -153,16 +170,17 @@ class OpCase:
     cancels: int = 1
 
     def ulps(self, dtype: torch.dtype, ulps: float) -> float:
-        """How many roundings derivatives may be apart, of which a single rounding is allowed `ulps`. Half types add up in float32."""
+        """The allowed difference of derivatives in ulps, where a single rounding allows `ulps`. fp16 and bf16 are summed in float32, so
+        `cancels` does not apply to them."""
         return ulps * (self.cancels if tensors.real_of(dtype).itemsize > 2 else 1)
 
     @property
     def schema_name(self) -> str:
-        """'gpuopt::mul', the way messages name the operator."""
+        """The operator's name in messages, such as 'gpuopt::mul'."""
         return self.overload._schema.name
 
     def of_variant(self, variant: str) -> Variant:
-        """'functional', 'inplace' or 'out'."""
+        """The variant 'functional', 'inplace' or 'out'."""
         return Variant(self.op, self.overload, self.aten) if variant == "functional" else getattr(self, variant)
 
     @property
@@ -176,7 +194,7 @@ class OpCase:
 
 @functools.cache
 def all_cases() -> tuple[OpCase, ...]:
-    """Every case of every file in this folder."""
+    """The cases of all files in this folder."""
     found: list[OpCase] = []
     for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
         found += getattr(importlib.import_module(f"{__name__}.{module}"), "CASES", [])

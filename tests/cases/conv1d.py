@@ -1,5 +1,7 @@
-"""conv1d, its forms and its gradients, causal_conv1d and its step, and convolve: references, error bounds, and the calls of
-conv1d_samples.py as samples. (conv1d_errors.py has what they refuse.)"""
+"""Cases of conv1d, its forms and gradients, causal_conv1d, causal_conv1d_update and convolve: references and error bounds.
+
+The samples are the calls in conv1d_samples.py. The errors are in conv1d_errors.py.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def _ends(padding, taps: int, dilation: int) -> tuple[int, int]:
 
 
 def _convolved(x, weight, bias, stride=(1,), padding=(0,), dilation=(1,), groups=1) -> torch.Tensor:
-    """The definition: the windows that taps lie on, times the taps."""
+    """The convolution by its definition: windows of the padded input times the taps."""
     (stride,), (dilation,), taps = stride, dilation, weight.shape[-1]
     signals = x if x.dim() == 3 else x[None]
     padded = functional.pad(signals, _ends(padding, taps, dilation))
@@ -53,13 +55,13 @@ def conv1d_reference(
 
 
 def _one_tensor(gradients, output_mask) -> torch.Tensor:
-    """The gradient that is asked for, or the values of all of them that are."""
+    """The requested gradient, or the concatenated values of all requested gradients."""
     asked = [g for g, wanted in zip(gradients, output_mask, strict=True) if wanted]
     return asked[0] if len(asked) == 1 else torch.cat([g.flatten() for g in asked])
 
 
 def _gradients(grad, x, w, output_mask, **steps) -> torch.Tensor:
-    """Only those that are asked for. (initcheck reports what ATen reads in a sum, which the gradient of a bias is.)"""
+    """The requested gradients. Others are not computed, because initcheck reports reads in ATen's sum for the gradient of a bias."""
     with torch.enable_grad():
         leaves = [t.detach() for t in (x, w, x.new_zeros(len(w)))]
         asked = [t.requires_grad_() for t, wanted in zip(leaves, output_mask, strict=True) if wanted]
@@ -72,7 +74,7 @@ def backward_reference(grad_output, input, weight, **given) -> torch.Tensor:
 
 
 def causal_reference(input, weight, bias=None, activation="none") -> torch.Tensor:
-    """A depthwise convolution of what came before."""
+    """A depthwise convolution of the current and the previous positions."""
     channels, taps = weight.shape
     return conv1d_reference(input, weight[:, None], bias, [1], [taps - 1, 0], [1], channels, activation)
 
@@ -85,13 +87,13 @@ def _stepped(input, state, weight, bias, activation="none") -> torch.Tensor:
 
 
 def update_reference(input, state, weight, bias=None, activation="none") -> torch.Tensor:
-    """The step's result, then the state after it."""
+    """The result of an update, followed by the new state."""
     given = (None if t is None else wide(t, input.dtype) for t in (input, state, weight, bias))
     return _stepped(*given, activation)
 
 
 def _slid(a, v, mode: str) -> torch.Tensor:
-    """numpy's definition: every position of the shorter one, reversed, over the longer one."""
+    """numpy.convolve by its definition: the shorter operand is reversed and slides over the longer one."""
     if v.shape[-1] > a.shape[-1]:
         a, v = v.expand(*a.shape[:-1], -1), a
     taps = v.shape[-1]
@@ -107,7 +109,7 @@ def convolve_reference(a, v, mode="full") -> torch.Tensor:
 
 
 def reference(op: str) -> Callable:
-    """The float64 reference of 'conv1d', 'conv1d_backward' or any other of the cases."""
+    """The float64 reference of an operator: 'conv1d', 'conv1d_backward' and so on."""
     return {c.name: c.reference for c in CASES}[op]
 
 
@@ -115,9 +117,12 @@ def reference(op: str) -> Callable:
 
 
 def is_depthwise(input, weight, stride=(1,), dilation=(1,), groups=1) -> bool:
-    """Whether these are plainly depthwise convolutions of step 1, which have a kernel of ours in every floating-point type, forward and
-    backward. (Many taps of other than contiguous rows may not.) Which others have one csrc/conv1d/policy.h decides by measurements:
-    tests of those hold for cuDNN too, and float64 has kernels for all of up to 8 input channels a group."""
+    """Whether a convolution is depthwise with stride 1. gpuopt has kernels for these in every floating-point dtype, forward and backward.
+    An exception may be many taps with rows that are not contiguous.
+
+    For other convolutions, csrc/conv1d/policy.h decides by measured costs between gpuopt's kernels and cuDNN, so their tests must hold
+    for both. float64 has kernels for all convolutions with up to 8 input channels per group.
+    """
     taps = weight.shape[-1]
     plain = tuple(weight.shape[:2]) == (groups, 1) and tuple(stride) == (1,)
     return plain and (taps <= 16 or input.stride(-1) == 1 and taps * dilation[0] <= 128)
@@ -128,18 +133,21 @@ def _steps_of(sample: Sample) -> dict:
 
 
 def _is_own(sample: Sample) -> bool:
-    """Whether a sample of conv1d, conv1d_act or conv1d_backward is."""
+    """Whether a sample of conv1d, conv1d_act or conv1d_backward is depthwise with stride 1."""
     return is_depthwise(*sample.args[-2 if "output_mask" in sample.kwargs else 0 :][:2], **_steps_of(sample))
 
 
 def _repeatable(device: str, sample: Sample) -> bool:
-    """cuDNN's gradients may be sums in any order, unless it is told otherwise."""
+    """cuDNN may add up gradients in any order, unless its deterministic flag is set."""
     return device == "cpu" or _is_own(sample) or torch.backends.cudnn.deterministic
 
 
 def _workspace(sample: Sample) -> float:
-    """A little for ours, beside the gradients that a result is made of and 16 sums of f32 for each thread of a launch of 6 blocks of 256 a
-    multiprocessor; whatever cuDNN needs."""
+    """The allowed workspace. cuDNN's is not limited.
+
+    gpuopt's kernels need a little, the gradients that make up the result, and 16 float32 sums per thread of a launch with 6 blocks of
+    256 threads per SM.
+    """
     parts = 0
     if "output_mask" in sample.kwargs:
         sums = 16 * 6 * 256 * torch.cuda.get_device_properties(0).multi_processor_count
@@ -151,9 +159,11 @@ def _workspace(sample: Sample) -> float:
 
 
 def _bound(device: str, dtype: torch.dtype, sizes: torch.Tensor, count: int) -> torch.Tensor:
-    """Of a sum of `count` products whose sizes add up to `sizes`, one after another or in parts: roundings of either sign add up to some
-    sqrt(count) eps of it; and a few for what a complex product or a library's order adds. Where the sizes add up to more than the type
-    holds, so may a part of them, and anything may come."""
+    """The error bound of a sum of `count` products whose absolute values add up to `sizes`, in any order.
+
+    Roundings of either sign add up to about sqrt(count) eps times `sizes`. A few more are allowed for complex products and for cuDNN's
+    order. If `sizes` exceeds the range of the dtype, a partial sum may overflow, and any result is allowed.
+    """
     info, result = torch.finfo(compute_type(device, dtype)), torch.finfo(real_of(dtype))
     step = info.smallest_normal * (1 if device == "cpu" else info.eps)  # oneDNN flushes subnormal numbers
     bound = (math.sqrt(count) + 10) * info.eps * sizes + (count + 10) * step
@@ -161,8 +171,8 @@ def _bound(device: str, dtype: torch.dtype, sizes: torch.Tensor, count: int) -> 
 
 
 def _rounded_twice(device: str, dtype: torch.dtype, reference, sizes: torch.Tensor, count: int) -> torch.Tensor:
-    """What is added where a library may round to a half type on its way: before it adds the bias, or parts of a sum of `count` products.
-    They are as large as the result, or as what is left of `sizes` when signs cancel."""
+    """The additional bound on CUDA, where cuDNN may round intermediate values to fp16 or bf16: the sum before the bias is added, or
+    partial sums of `count` products. These are as large as the result, or as the rest of `sizes` after signs cancel."""
     if device == "cpu" or dtype.itemsize > 2:
         return torch.zeros_like(sizes)
     info = torch.finfo(dtype)
@@ -195,7 +205,8 @@ def conv1d_bound(
 
 
 def _activated(device, dtype, sizes, count: int, activation: str, more=0.0) -> torch.Tensor:
-    """No activation is steeper than 1.13. What it is of may have been rounded to the result's type, and it has an error of its own."""
+    """The bound with an activation. No activation is steeper than 1.13. Its argument may have been rounded to the result's dtype, and the
+    activation adds its own error."""
     bound = _bound(device, dtype, sizes, count) + more
     return bound if activation == "none" else 1.13 * bound + torch.finfo(dtype).eps * sizes
 
@@ -205,7 +216,7 @@ def backward_bound(device, result_dtype, reference, grad_output, input, weight, 
     count = max(weight[:, 0].numel(), grad_output.numel() // max(len(weight), 1))
     bound = _bound(device, result_dtype, sizes, count)
     steps = {k: given[k] for k in ("stride", "dilation", "groups")}
-    if not any(given["output_mask"][:2]) or is_depthwise(input, weight, **steps):  # the bias's is a reduce_sum
+    if not any(given["output_mask"][:2]) or is_depthwise(input, weight, **steps):  # the bias uses reduce_sum
         return bound
     return bound + _rounded_twice(device, result_dtype, reference, sizes, count)
 
@@ -217,7 +228,7 @@ def causal_bound(device, result_dtype, reference, input, weight, bias=None, acti
 
 
 def update_bound(device, result_dtype, reference, input, state, weight, bias=None, activation="none"):
-    """Of the result; the state is moved."""
+    """The bound of the result. The state is only moved, so its error is zero."""
     sizes = _stepped(*_sizes(input, state, weight, bias))[..., :1]
     bound = _activated(device, result_dtype, sizes, weight.shape[-1], activation)
     return torch.cat([bound, torch.zeros_like(state, dtype=torch.float64)], -1)
@@ -234,19 +245,19 @@ def convolve_bound(device, result_dtype, reference, a, v, mode="full"):
 
 
 def _contiguous(t: torch.Tensor) -> torch.Tensor:
-    """With the strides of new memory, those of sizes of 1 too."""
+    """A contiguous tensor with the strides of new memory, even where sizes are 1."""
     new = t.stride() == torch.empty(t.shape, device="meta").stride()
     return t if new else t.clone(memory_format=torch.contiguous_format)
 
 
 def _in_layout_of(like: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-    """Channels last where `like` is, otherwise contiguous."""
+    """`t` in channels-last if `like` is channels-last, otherwise contiguous."""
     last = like.mT.is_contiguous() and not like.is_contiguous()
     return _contiguous(t.mT).mT if last else _contiguous(t)
 
 
 def _padded(input, padding) -> tuple:
-    """ATen takes one size for both ends: the input, and that size. (What is refused needn't be padded.)"""
+    """The input and the padding for ATen, which only supports equal padding of both ends. Otherwise the input is padded here."""
     if len(padding) != 2 or padding[0] == padding[1] or min(padding) < 0 or "float8" in str(input.dtype):
         return input, [max(padding)] if len(padding) == 2 and min(padding) >= 0 else padding
     return functional.pad(input, padding), [0]
@@ -265,7 +276,7 @@ def _aten(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), gr
 
 
 def _aten_backward(grad_output, input, weight, *, stride, padding, dilation, groups, output_mask):
-    if input.is_complex():  # ATen's operator isn't implemented for them, their gradients are
+    if input.is_complex():  # ATen implements the gradients of complex convolutions, but not this operator
 
         def function(x, w, b):
             return _aten(x, w, b, stride, padding, dilation, groups)
@@ -274,9 +285,10 @@ def _aten_backward(grad_output, input, weight, *, stride, padding, dilation, gro
         of_input, *others = gradients(grad_output)
         return _one_tensor([_in_layout_of(input, of_input), *others], output_mask)
     if not grad_output.dtype == input.dtype == weight.dtype:
-        raise RuntimeError("one dtype")  # some of the gradients need no two of them
+        raise RuntimeError("one dtype")  # ATen does not check this if a gradient needs only one operand
     padded, around = _padded(input, padding)
-    # The bias's alone is to ATen a sum over a grad_output of any size, on CUDA: with another it refuses what ours does.
+    # On CUDA, ATen computes the bias's gradient alone as a sum over a grad_output of any size. Requesting another gradient, too, makes it
+    # check the size.
     asked = [output_mask[0] or not output_mask[1], *output_mask[1:]]
     grads = torch.ops.aten.convolution_backward(
         grad_output, padded, weight, weight.shape[:1], stride, around, dilation, False, [0], groups, asked
@@ -309,7 +321,7 @@ def _aten_update(input, state, weight, bias=None, activation="none"):
     if not _fit(input, state, weight, bias) or state.shape[2] < weight.shape[1] - 1 or activation not in ACTIVATIONS:
         raise RuntimeError("an input (N, C), a state (N, C, S), a weight (C, K), a bias (C) and a known activation")
     kind = input.device.type
-    if torch.is_autocast_enabled(kind):  # a state that is written to can't be cast: the others are
+    if torch.is_autocast_enabled(kind):  # the state is written and cannot be cast, so the others are
         given = (t if t is None or t.dtype == torch.float64 else t.to(state.dtype) for t in (input, weight, bias))
         input, weight, bias = given
         with torch.autocast(kind, enabled=False):
@@ -328,11 +340,11 @@ def _without_autocast(like: torch.Tensor):
 
 
 def _step(input, state, weight, bias=None, activation="none"):
-    """causal_conv1d_update as a function: its result, and the state after it."""
+    """causal_conv1d_update as a function that returns its result and the new state."""
     with _without_autocast(input):
         mine = state.clone()
         if _fit(input, state, weight, bias):
-            # None of the values of the others: batched (torch.vmap) where one of them is, so that it can be written to.
+            # Append empty slices of the other operands. Under torch.vmap the copy is then batched if one of them is, so it can be written.
             others = [input[..., None], weight] + ([] if bias is None else [bias[..., None]])
             nothing = [t[..., :0].to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
             mine = torch.cat([state, *nothing], -1)
@@ -346,11 +358,11 @@ def _aten_convolve(a, v, mode="full"):
         raise RuntimeError("numpy's arguments")
     dtype = torch.result_type(a, v)
     a, v = a.to(dtype), v.to(dtype)
-    if torch.is_autocast_enabled(a.device.type):  # signals keep their precision
+    if torch.is_autocast_enabled(a.device.type):  # autocast does not change the precision of signals
         with torch.autocast(a.device.type, enabled=False):
             return _aten_convolve(a, v, mode)
     if not (dtype.is_floating_point or dtype.is_complex):
-        # Modulo 2^bits, as the signed integers that all of ATen takes.
+        # Computed modulo 2^bits in signed integers, which all of ATen's operators support.
         added = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}.get(dtype, dtype)
         return _slid(a.to(added), v.to(added), mode).to(dtype)
     size, taps = sorted((a.shape[-1], len(v)), reverse=True)
@@ -366,7 +378,7 @@ def _aten_convolve(a, v, mode="full"):
 # ---------------------------------------------------------------- the cases
 
 
-# The derivatives of small calls are sums of some tens of products, of either sign, which may all but cancel in the whole gradient.
+# Derivatives of small calls are sums of some tens of products of either sign, which nearly cancel in some gradients.
 CANCELS = 32
 
 
@@ -457,7 +469,7 @@ CASES = [
         elementwise=False,
         saves_inputs=True,
         cancels=CANCELS,
-        # Blocks that overlap, their transforms and the products of those.
+        # The workspace holds overlapping blocks, their transforms and the products of the transforms.
         workspace=lambda sample: 40 * sum(t.nbytes for t in sample.tensors) + 2**20,
     ),
 ]  # fmt: skip

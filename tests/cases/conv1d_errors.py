@@ -1,4 +1,4 @@
-"""What convolutions refuse."""
+"""Calls of convolutions that must be refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tensors import Maker
 
 
 def _operand_errors(device: str, **given) -> Iterator[ErrorCase]:
-    """What every form refuses: of an input (2, 4, 9) and a weight (6, 2, 3) in two groups."""
+    """Errors of every form, for an input (2, 4, 9) and a weight (6, 2, 3) in two groups."""
     make = Maker(device, torch.float32)
     x, w, b = make(2, 4, 9), make(6, 2, 3), make(6)
     for name, args, steps, *says in (
@@ -46,7 +46,7 @@ def _operand_errors(device: str, **given) -> Iterator[ErrorCase]:
 
 
 def _size_errors(device: str, **given) -> Iterator[ErrorCase]:
-    """Padding as a number, and signals that are too short."""
+    """Wrong padding, and signals that are too short."""
     make = Maker(device, torch.float32)
     x, w = make(2, 4, 9), make(6, 2, 3)
     for name, args, steps, *says in (
@@ -61,7 +61,7 @@ def _size_errors(device: str, **given) -> Iterator[ErrorCase]:
 
 
 def _device_errors(device: str, *args: torch.Tensor, **given) -> Iterator[ErrorCase]:
-    """One operand after another on the CPU."""
+    """One operand at a time is on the CPU."""
     for k in range(len(args)) if device != "cpu" else ():
         mixed = tuple(t.cpu() if j == k else t for j, t in enumerate(args))
         yield ErrorCase(f"argument {k} on the CPU", mixed, given, ("cpu",), on_meta=False)

@@ -1,5 +1,4 @@
-"""The calls that convolutions are tested with: channels and groups, taps, strides, dilations, padding, layouts and values, for the forward
-and the backward alike."""
+"""Sample calls of convolutions, forward and backward: channels, groups, taps, strides, dilations, padding, layouts and values."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from . import Sample, tensors
 
 @dataclass(frozen=True)
 class Call:
-    """One convolution. `padding` is (left, right); `layout` is how the input (backward: grad_output too) lies in memory."""
+    """One convolution. `padding` is (left, right). `layout` is the memory layout of the input, and of grad_output in a backward."""
 
     name: str
     input_size: tuple[int, ...]  # (N, C, L), or (C, L)
@@ -40,12 +39,12 @@ class Call:
 
     @property
     def same(self) -> bool:
-        """Whether this is what padding='same' pads: one more on the right, where the sum is odd."""
+        """Whether the padding is that of padding='same', which pads one more on the right if the sum is odd."""
         total = self.dilation * (self.taps - 1)
         return self.stride == 1 and self.padding == (total // 2, total - total // 2)
 
     def grown(self, times: int) -> Call:
-        """With so many times as many signals, so many times as long (sizes of 1 stay)."""
+        """The call with `times` as many signals, which are `times` as long. Sizes of 1 stay."""
         *images, channels, length = (n if n == 1 else times * n for n in self.input_size)
         return replace(self, input_size=(*images, self.input_size[-2], length))
 
@@ -56,7 +55,7 @@ class Call:
 
 @dataclass(frozen=True)
 class GrowingSample(Sample):
-    """A sample whose tensors' sizes are tied to numbers in the call: `sizes(times)` are those of a call on so much more."""
+    """A sample whose sizes depend on numbers in the call. `sizes(times)` gives the sizes of a call that is `times` as large."""
 
     sizes: Callable[[int], list] | None = None
     times: int = 1
@@ -66,13 +65,12 @@ class GrowingSample(Sample):
         return replace(self.map(lambda t: tensors.resized(t, next(sizes))), times=2 * self.times)
 
 
-# (signals, channels, channels of the output, groups): depthwise, several outputs a channel, groups, few channels, one,
-# and dense.
+# (signals, channels, output channels, groups): depthwise, several outputs per channel, groups, few channels, one channel, dense.
 CHANNELS = (
     (2, 3, 3, 3), (1, 8, 8, 8), (2, 33, 33, 33), (3, 2, 4, 2), (2, 3, 9, 3), (2, 4, 6, 2), (1, 8, 4, 4), (3, 1, 1, 1), (2, 1, 5, 1),
     (2, 3, 1, 1), (1, 2, 3, 1), (2, 4, 4, 1), (1, 16, 8, 1), (2, 17, 19, 1),
 )  # fmt: skip
-# Around every number of taps that a kernel may be written out for, and of values that a thread or a block may take.
+# Numbers of taps around every number that a kernel may be unrolled for, and around the values of a thread or a block.
 TAPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 70)
 LENGTHS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 255, 257, 511, 513, 1025, 2049)
 # (stride, dilation, left, right).
@@ -94,7 +92,7 @@ def _same(taps: int, dilation: int = 1) -> tuple[int, int]:
 
 
 def sweep() -> Iterator[Call]:
-    """The whole space. Activations go round with the calls, and every third has no bias."""
+    """All sample calls. Successive calls use successive activations, and every third has no bias."""
     for k, call in enumerate(_sweep()):
         yield replace(call, activation=ACTIVATIONS[k % 4], bias=k % 3 > 0)
 
@@ -136,7 +134,7 @@ def _sweep() -> Iterator[Call]:
     yield Call("many channels", (1, 1031, 9), 1031, 3, padding=(1, 1), groups=1031, layout="transposed", sanitize=True)
     yield Call("a long signal", (1, 1, 9001), 1, 31, padding=(15, 15), sanitize=True)
     yield Call("a long signal", (1, 1, 9001), 2, 8, stride=5, sanitize=True)
-    # What warps take in chunks, by several tiles: by one step of taps and by many, dilated, of several channels.
+    # Rows that warps process in chunks, as several tiles, with one chunk of taps and with many, dilated, and with several channels.
     yield Call("long rows", (2, 3, 1291), 3, 4, padding=(3, 0), groups=3, sanitize=True)
     yield Call("long rows", (1, 2, 2051), 1, 35, padding=_same(35), sanitize=True)
     yield Call("long rows", (2, 2, 900), 2, 9, padding=(16, 16), dilation=2, groups=2, sanitize=True)
@@ -144,7 +142,7 @@ def _sweep() -> Iterator[Call]:
     yield Call("few into many", (2, 1, 1500), 33, 7, padding=_same(7), sanitize=True)
     yield Call("few into many", (1, 2, 1501), 24, 10, stride=2, sanitize=True)
     yield Call("few into many", (1, 2, 1111), 136, 3, stride=3, padding=(1, 0), dilation=2, sanitize=True)
-    # (Not 8 taps: ATen's CPU kernels get bfloat16 of 64 products an output wrong, torch 2.11.)
+    # Not 8 taps, because ATen's CPU kernels (torch 2.11) are wrong for bfloat16 with 64 multiply-adds per output.
     yield Call("few into many", (1, 8, 600), 16, 7, padding=_same(7), sanitize=True)
     yield Call(
         "a step along long rows", (2, 3, 1201), 3, 9, stride=2, padding=(4, 4), dilation=2, groups=3, sanitize=True
@@ -153,7 +151,7 @@ def _sweep() -> Iterator[Call]:
 
 
 def special_signals(dtype: torch.dtype, device: str) -> Iterator[tuple[Call, torch.Tensor]]:
-    """Special values in a row, apart from one another and side by side, and as channels; no padding, which they would meet."""
+    """Special values in a row, apart and next to each other, and as channels. There is no padding, which would be multiplied by them."""
     values = tensors.specials(dtype, device)
     apart = torch.ones(len(values), 5, dtype=dtype, device=device)
     apart[:, 2] = values
@@ -171,9 +169,9 @@ def special_signals(dtype: torch.dtype, device: str) -> Iterator[tuple[Call, tor
         yield Call("special values as channels", (2, count, 4), count, 2, groups=count), x
 
 
-# One small call of every kind, the plainest first. Weights and inputs have at most 12 values: second derivatives are checked by
-# differences. Sizes that grow (signals and positions, of the output too) are none of those that don't: torch.compile takes sizes that are
-# equal for one. Calls of no signals are in tests/test_conv1d.py: ATen has no Jacobians of them.
+# One small call of every kind, the simplest first. Weights and inputs have at most 12 values, because second derivatives are checked by
+# finite differences. Sizes that grow (signals and positions, also of the output) differ from all other sizes, because torch.compile
+# treats equal sizes as the same symbol. Calls without signals are in tests/test_conv1d.py, because ATen has no Jacobians for them.
 FEW = (
     Call("plain", (1, 2, 5), 2, 2, bias=False),
     Call("bias", (2, 1, 6), 3, 3),
@@ -196,14 +194,16 @@ FEW = (
 
 
 def _few() -> Iterator[Call]:
-    """Activations go round, and the plainest calls have none. Second derivatives of a smooth one by the bias cancel to little in whole
-    numbers: those calls have no bias."""
+    """The calls in FEW with successive activations. The simplest calls have none.
+
+    Calls with a smooth activation have no bias: with integer values, second derivatives by the bias would nearly cancel.
+    """
     for k, call in enumerate(FEW):
         yield replace(call, activation=ACTIVATIONS[k % 4], bias=call.bias and k % 4 < 2)
 
 
 class Whole:
-    """Makes small whole numbers: sums of their products are exact in every type, hence the same bits in any order."""
+    """Makes small integers. Sums of their products are exact in every dtype, and so the same bits in any order."""
 
     def __init__(self, device: str, dtype: torch.dtype):
         self.dtype, self.device = dtype, device
@@ -217,7 +217,7 @@ class Whole:
         return self._make(*shape).to(self.dtype)
 
 
-# ---------------------------------------------------------------- one step, and numpy's convolution
+# ---------------------------------------------------------------- causal_conv1d_update and convolve
 
 # (signals, channels, values in the state, taps). The state may be longer than the taps need.
 UPDATE_FEW = (
@@ -241,8 +241,10 @@ MODES = ("full", "same", "valid")
 
 
 def _operands(make: Callable, call: Call) -> list | None:
-    """Input, weight and, if there is one, bias; None where one has no such layout. Of whole numbers a bias has halves, so that no sum is
-    0, where relu has a kink."""
+    """Input, weight and optional bias, or None if one of them cannot have the layout.
+
+    With integer values, a bias is an integer plus 1/2, so that no sum is 0, where relu is not differentiable.
+    """
     made = [
         tensors.LAYOUTS[call.layout](make(*call.input_size)),
         tensors.LAYOUTS[call.weight_layout](make(*call.weight_size)),
@@ -276,7 +278,7 @@ def string(make: Callable, call: Call, index: int) -> GrowingSample | None:
 
 
 def act(make: Callable, call: Call, index: int) -> GrowingSample | None:
-    """ATen has no activation of complex numbers."""
+    """A sample of conv1d_act, or None for complex numbers, for which ATen has no activation."""
     activation = "none" if make.dtype.is_complex else call.activation
     left, right = call.padding
     padding = [left] if left == right and index % 2 else [left, right]
@@ -284,16 +286,19 @@ def act(make: Callable, call: Call, index: int) -> GrowingSample | None:
 
 
 def backward(make: Callable, call: Call, index: int) -> GrowingSample | None:
-    """One gradient each, in turn. In small calls all, or all but the bias's: what is differentiated depends on every operand."""
+    """A sample of conv1d_backward. Successive calls request successive gradients.
+
+    Small calls request all gradients, or all except the bias's, so that the result depends on every operand.
+    """
     mask = [k == index % 3 for k in range(3)]
     if isinstance(make, Whole):
         mask = [True, True, index % 2 == 1]
-        if call.layout != "transposed":  # sizes that grow lose their gaps: ATen can't be compiled again, for symbols
+        if call.layout != "transposed":  # no gaps: ATen's operator would not recompile for grown sizes
             call = replace(call, layout="contiguous", weight_layout="contiguous")
     operands = _operands(make, call) if len(call.input_size) == 3 else None
     if operands is None or (
         isinstance(make, Whole) and call.input_size[0] == 0
-    ):  # ATen's don't depend on what is empty
+    ):  # ATen's gradients do not depend on an empty operand
         return None
     grad = tensors.LAYOUTS[call.layout](make(*call.grad_size))
     given = {**_steps(call, list(call.padding)), "output_mask": mask}
@@ -307,7 +312,7 @@ def backward(make: Callable, call: Call, index: int) -> GrowingSample | None:
 
 
 def causal(make: Callable, call: Call, index: int) -> Sample | None:
-    """What is depthwise, whatever its steps and padding."""
+    """A sample of causal_conv1d for a depthwise call, whose stride and padding are ignored."""
     one = call.groups == call.out_channels == call.input_size[-2]
     operands = _operands(make, call) if one else None
     if operands is None:
@@ -319,8 +324,8 @@ def causal(make: Callable, call: Call, index: int) -> Sample | None:
 
 def samples(build: Callable, device: str, dtype: torch.dtype) -> Iterator[Sample]:
     make = tensors.Maker(device, dtype)
-    # ATen's CPU convolutions of half types are oneDNN's. Of many taps some are wrong, and in float16, depthwise, never return (seen with
-    # AVX-512 FP16); a NaN gets into results that it has no part in.
+    # ATen's CPU convolutions of fp16 and bf16 call oneDNN. With many taps some are wrong, and some depthwise ones in float16 never return
+    # (seen with AVX-512 FP16). A NaN also reaches results that do not depend on it.
     half = device == "cpu" and dtype.itemsize == 2
     built = (build(make, call, index) for index, call in enumerate(sweep()) if call.taps <= 12 or not half)
     yield from (sample for sample in built if sample is not None)
@@ -328,7 +333,7 @@ def samples(build: Callable, device: str, dtype: torch.dtype) -> Iterator[Sample
         sample = build(make, call, index)
         if sample is None:
             continue
-        # The input is what has these values; backward the gradient, where it has the same size, and in the end meets no padding.
+        # The special values are the input's, or the gradient's in a backward where it has the same size and meets no padding.
         if build is not backward or x.shape == sample.args[0].shape:
             yield replace(sample, args=(x, *sample.args[1:]))
 

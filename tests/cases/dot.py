@@ -1,4 +1,4 @@
-"""dot, vdot, dot_rows and dot_fast_atomic: references, error bounds, errors, and the calls of dot_samples.py as samples."""
+"""Cases of dot, vdot, dot_rows and dot_fast_atomic: references, error bounds and errors. The samples are in dot_samples.py."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ GRAD_DTYPES = FLOATS + (torch.complex64, torch.complex128)
 
 
 def _halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """float64 numbers as sums of 26 significant bits and the 27 that follow."""
+    """Splits float64 numbers into two, with the upper 26 significant bits and the other 27."""
     high = (x.view(torch.int64) & -(2**27)).view(torch.float64)
     return high, x - high
 
 
 def _sum_of_products(x: torch.Tensor, y: torch.Tensor, exact: bool) -> torch.Tensor:
-    """In float64, or, where `exact`, in about twice its precision: what each product rounds off is added up too (Dekker's TwoProduct)."""
+    """The sum in float64. With `exact`, it has about twice that precision: the rounding errors of the products are added, too (Dekker's
+    TwoProduct)."""
     products = x * y
     if not exact:
         return products.sum(-1)
@@ -36,7 +37,7 @@ def _sum_of_products(x: torch.Tensor, y: torch.Tensor, exact: bool) -> torch.Ten
 
 
 def dot_reference(self, tensor) -> torch.Tensor:
-    """Of vectors, and of the rows of matrices."""
+    """The dot product of two vectors, or of the rows of two matrices."""
     x, y = (wide(t, self.dtype).resolve_conj().resolve_neg() for t in (self, tensor))
     exact = real_of(self.dtype) == torch.float64
     if self.dtype.is_complex:
@@ -59,16 +60,19 @@ def reference(op: str) -> Callable:
 
 
 def sizes_of_products(self: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """sum|x||y|, which the errors of either part of a complex result are relative to as well."""
+    """sum|x||y|. Errors are relative to it, also the errors of each part of a complex result."""
     x, y = (finite_sizes(wide(t, self.dtype)) for t in (self, tensor))
     return (x * y).sum(-1)
 
 
 def dot_bound(device, result_dtype, reference, self, tensor, /):
-    """(log2 n + 10) eps sum|x||y| on CUDA, eps of float32 for half types: as for sums (reduce.py), with a rounding of each product and
-    the two products in a part of a complex one. On the CPU ATen's kernels, which add up half types in float32 too, may add one product
-    after another: n + 10. Products that are subnormal are rounded to a step of subnormal numbers. Where the products' sizes add up to
-    more than the type holds, so may a part of them, and anything may come."""
+    """The error bound: (log2 n + 10) eps sum|x||y| on CUDA, with float32's eps for fp16 and bf16.
+
+    It is the bound of sums (reduce.py) plus a rounding per product and the two products in each part of a complex product. On the CPU,
+    ATen's kernels may add one product after another, so the factor is n + 10. Subnormal products are rounded to multiples of the
+    smallest subnormal number. If the absolute values of the products add up to more than the dtype's range, a partial sum may overflow,
+    and any result is allowed.
+    """
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
     real = real_of(result_dtype)
@@ -80,10 +84,12 @@ def dot_bound(device, result_dtype, reference, self, tensor, /):
 
 
 def dot_fast_atomic_bound(device, result_dtype, reference, self, tensor, /):
-    """Beside the errors of the blocks' sums, on CUDA, each of these is rounded to the result's type and then added in it, in any order:
-    one rounding more than there are blocks, of numbers never larger than sum|x||y|, and as much again for what roundings do to one
-    another. Blocks are at most 4 a multiprocessor, of which no GPU has 256, and a block has at least a warp's 32 products. float32
-    additions flush subnormal numbers."""
+    """The error bound on CUDA, where the blocks' sums are rounded to the result's dtype and added in that dtype, in any order.
+
+    It adds to the bound of the blocks' sums one rounding per block plus one, of numbers up to sum|x||y|, and the same again for
+    second-order effects. There are at most 4 blocks per SM, fewer than 256 SMs, and at least 32 products (one warp) per block. float32
+    additions flush subnormal numbers.
+    """
     bound = dot_bound(device, result_dtype, reference, self, tensor)
     if device == "cpu":
         return bound
@@ -98,7 +104,7 @@ def dot_fast_atomic_bound(device, result_dtype, reference, self, tensor, /):
 
 
 def _operand_errors(device: str, other: str, variant: str = "functional", **kwargs) -> Iterator[ErrorCase]:
-    """What dot, vdot and dot_fast_atomic refuse; `other` is the second argument's name."""
+    """Calls that dot, vdot and dot_fast_atomic refuse. `other` is the name of the second argument."""
     make = Maker(device, torch.float32)
     for name, x, y, *says in (
         ("2-d self", make(2, 3), make(3), r"\bself\b", r"\[2, 3\]"),
@@ -123,7 +129,7 @@ def _operand_errors(device: str, other: str, variant: str = "functional", **kwar
 
 
 def _dtype_errors(device: str, **dtypes: str) -> Iterator[ErrorCase]:
-    """`dtypes`: their names, and what a message may call them."""
+    """Errors of dtypes. `dtypes` maps their names to the names that a message may use."""
     for name, says in dtypes.items():
         ones = torch.ones(3, device=device).to(getattr(torch, name))
         yield ErrorCase(name, (ones, ones), says=(says,))
@@ -191,8 +197,9 @@ def _lacks_integers(t: torch.Tensor) -> bool:
 
 
 def _as_aten(function: Callable) -> Callable:
-    """torch.dot or vdot; of integers, which they don't take on CUDA, the sum of products, which wraps around in its own dtype too. Of two
-    conjugated vectors ATen's result is a conjugated view; ours is not, as results of other operators aren't."""
+    """torch.dot or torch.vdot, with two changes. For integers, which torch does not support on CUDA, it is a sum of products that wraps
+    around in its dtype. For two conjugated vectors, ATen's result is a conjugated view, which is resolved here, because gpuopt's is none.
+    """
 
     def aten(self, tensor, *, out=None):
         if not _lacks_integers(self):
@@ -207,11 +214,11 @@ def _as_aten(function: Callable) -> Callable:
 
 
 def _aten_rows(self, tensor):
-    """What torch.vmap(torch.dot) means. (It is not itself: of matrices that don't go together vmap complains, not dot.)"""
+    """The meaning of torch.vmap(torch.dot). vmap itself is not called, because it would raise its own error for mismatched matrices."""
     if _lacks_integers(self) or self.shape[0] == 0:
         return (self * tensor).sum(-1, dtype=self.dtype)
     if len(self) != len(tensor):
-        return torch.dot(self[:, 0], tensor[:, 0])  # which is refused
+        return torch.dot(self[:, 0], tensor[:, 0])  # raises the error
     return torch.stack([torch.dot(x, y) for x, y in zip(self.unbind(), tensor.unbind())])
 
 
@@ -226,7 +233,7 @@ def _aten_fast_atomic(self, tensor):
 
 
 def _not_repeatable(device: str, sample: Sample) -> bool:
-    """Blocks add to the result in any order."""
+    """Never, because blocks add to the result in any order."""
     return device == "cpu"
 
 

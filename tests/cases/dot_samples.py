@@ -1,4 +1,4 @@
-"""The calls that dot products are tested with: sizes, two layouts that go round independently of one another, and values."""
+"""Sample calls of dot products: sizes, values, and combinations of two layouts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import Sample, tensors
 from .reduce_samples import LAYOUTS as MATRIX_LAYOUTS
 from .tensors import Maker
 
-# Every remainder of a vec of 1 to 16 values, and of a warp's 32 lanes; then around a warp's and a block's worth of vecs.
+# Every remainder modulo a vector of 1 to 16 values and modulo a warp of 32 threads, then sizes around the vectors of a warp and a block.
 SIZES = (
     *range(0, 35), 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 8193,
 )  # fmt: skip
@@ -30,7 +30,7 @@ def _column(t: torch.Tensor) -> torch.Tensor:
 
 
 def _conjugated(layout: str):
-    """A conjugated view of memory in that layout."""
+    """The layout of a conjugated view of memory in another layout."""
 
     def apply(t):
         return tensors.LAYOUTS[layout](t.conj().resolve_conj()).conj() if t.is_complex() else None
@@ -38,7 +38,7 @@ def _conjugated(layout: str):
     return apply
 
 
-# Of vectors.
+# Layouts of vectors.
 LAYOUTS = {
     **{name: tensors.LAYOUTS[name] for name in ("contiguous", "misaligned1", "misaligned3", "step2", "conj", "neg")},
     "step3": MATRIX_LAYOUTS["every_third"],
@@ -66,7 +66,7 @@ def _call(name: str, x: torch.Tensor, y: torch.Tensor, sanitize: bool = False) -
 
 
 def _laid_out(name: str, x: torch.Tensor, y: torch.Tensor, layouts: dict, names: tuple, sanitize: bool = False):
-    """The call on operands in these two layouts, or nothing where one of them has no such layout."""
+    """The call with operands in these two layouts, or nothing if an operand cannot have its layout."""
     laid_out = [layouts[layout](t) for layout, t in zip(names, (x, y), strict=True)]
     if all(t is not None for t in laid_out):
         yield _call(f"{name}, {' and '.join(names)}", *laid_out, sanitize=sanitize)
@@ -95,7 +95,7 @@ def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _shared(make: Maker) -> Iterator[Sample]:
-    """Operands that are the same tensor, or overlap."""
+    """Operands that are the same tensor or overlap."""
     for n in (2, 3, 31, 100, 1025, 4097):
         x = make(n)
         yield _call("with itself", x, x)
@@ -105,7 +105,7 @@ def _shared(make: Maker) -> Iterator[Sample]:
 
 
 def _long(make: Maker) -> Iterator[Sample]:
-    """Cut into blocks, whose sums are added up in the end."""
+    """Vectors so long that several blocks share them. The blocks' sums are added at the end."""
     for n in LONG if _is_float(make) else LONG[1:]:
         x, y = make(n), make(n)
         for names in LONG_LAYOUTS:
@@ -114,7 +114,7 @@ def _long(make: Maker) -> Iterator[Sample]:
 
 
 def _special_values(make: Maker) -> Iterator[Sample]:
-    """Each special value times several others, beside an ordinary product (integers' limits; infinities, NaN, subnormals)."""
+    """Each special value (limits of integers, infinities, NaN, subnormals) times several others, beside an ordinary product."""
     values = tensors.special_values(make.dtype)
     for shift in range(0, len(values), max(8, len(values) // 3)):
         for v, w in zip(values, values[shift:] + values[:shift]):
@@ -127,7 +127,7 @@ def _special_values(make: Maker) -> Iterator[Sample]:
 
 
 def _values(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """What breaks sums, as vectors: (name, x, y)."""
+    """Vectors with values that are difficult to sum: (name, x, y)."""
     dtype, device = make.dtype, make.device
     info, generator = torch.finfo(dtype), torch.Generator().manual_seed(1)
     for value, n in itertools.product((math.nan, math.inf, -math.inf), (3, 33, 300, 5003)):
@@ -143,7 +143,7 @@ def _values(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
         zeros = torch.zeros_like(x)
         yield "infinity times zero", x, zeros
         yield "negative zeros", -zeros, ones
-    # Steps between subnormals: a kernel that flushes them loses these.
+    # Differences between subnormals, which a kernel that flushes subnormals would lose.
     for n in (2, 31, 1000):
         steps, small = (Maker(device, torch.int64, seed=seed, small=True)(n).double() for seed in (1, 2))
         yield "subnormals", (steps * (info.smallest_normal * info.eps)).to(dtype), small.to(dtype)
@@ -152,7 +152,7 @@ def _values(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
         x, y = make(n), make(n)
         cancelling = torch.cat([x, x])[order], torch.cat([y, -y])[order]
         yield "cancelling", *cancelling
-        # The same over many orders of magnitude, and one product that is left over.
+        # Products over many orders of magnitude that cancel, except one.
         most = 5 if dtype == torch.float16 else 20
         scale = torch.exp2(torch.randint(-most, most + 1, (n,), generator=generator)).to(device).to(dtype)
         x, y = torch.cat([x * scale] * 2)[order], torch.cat([y * scale, -y * scale])[order]
@@ -160,7 +160,7 @@ def _values(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
         yield "ill-conditioned", torch.cat([x, one]), torch.cat([y, one])
     for n in (100, 1000, 4097):
         yield "all equal", *(torch.full((n,), v, device=device).to(dtype) for v in (0.1, 0.3))
-        # Products that add up to more than float16 has, and then to 2.
+        # Products whose partial sums exceed float16, but whose total is 2.
         large = torch.full((2 * n + 1,), 200.0, device=device).to(dtype)
         signed = torch.cat([large[:n], -large[:n], large[:1] / 20_000])
         yield "large on the way", large, signed
@@ -195,7 +195,7 @@ def rows_sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _long_rows(make: Maker) -> Iterator[Sample]:
-    """Many values: in a few rows, each of which several blocks may share, and in many."""
+    """Many values, in a few rows that several blocks may share, and in many rows."""
     for rows, n in ((2, 2**15 + 3), (1, 2**16 + 7), (300, 1025), (5003, 7)):
         x, y = make(rows, n + 1), make(rows, n + 1)
         yield _call("long, contiguous", x[:, :n].contiguous(), y[:, :n].contiguous(), sanitize=True)
@@ -208,7 +208,7 @@ def _long_rows(make: Maker) -> Iterator[Sample]:
 
 
 def _special_rows(make: Maker) -> Iterator[Sample]:
-    """Every special value times every other, alone and beside an ordinary product."""
+    """Every special value times every other one, alone and beside an ordinary product."""
     values = tensors.special_values(make.dtype)
     each = values[::3] if make.dtype.is_complex else values
     pairs = torch.tensor(list(itertools.product(values, each)), dtype=make.dtype, device=make.device)
@@ -224,7 +224,7 @@ def _special_rows(make: Maker) -> Iterator[Sample]:
 
 
 def _whole(device: str, dtype: torch.dtype):
-    """Makes small whole numbers: sums of their products are exact in every type, hence the same bits in any order."""
+    """Makes small integers. Sums of their products are exact in every dtype, and so the same bits in any order."""
     make = Maker(device, torch.int64, seed=2, small=True)
 
     def whole(*shape: int) -> torch.Tensor:
@@ -235,7 +235,7 @@ def _whole(device: str, dtype: torch.dtype):
     return whole
 
 
-# Layouts of self and of the other operand. None is expanded: tests write to them.
+# Layouts of self and of the other operand. None is expanded, because tests write to the operands.
 FEW = (
     (5, "contiguous", "contiguous"), (1, "contiguous", "contiguous"), (4, "misaligned1", "misaligned1"),
     (5, "contiguous", "misaligned3"), (6, "step2", "step2"), (4, "step3", "contiguous"), (3, "contiguous", "column"),
@@ -250,7 +250,7 @@ ROWS_FEW = (
 
 
 def few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """One small call of every kind, the plainest first."""
+    """One small call of every kind, the simplest first."""
     whole = _whole(device, dtype)
     for n, *names in FEW:
         yield from _laid_out("few", whole(n), whole(n), LAYOUTS, tuple(names))

@@ -1,4 +1,4 @@
-"""mul, axpy and fma: references, error bounds, errors, and the operands of elementwise_samples.py as samples."""
+"""Cases of mul, axpy and fma: references, error bounds and errors. The operands of samples are in elementwise_samples.py."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def reference(op: str) -> Callable:
 def _steps_bound(
     device: str, dtype: torch.dtype, product: torch.Tensor, last: torch.Tensor | float = 0.0
 ) -> torch.Tensor:
-    """For operators that round products and sums one by one: half an ulp of the compute type for each, of the largest number
-    there is on the way. Where a product overflows although the result need not, anything may come."""
+    """The error bound of operators that round each product and sum: half an ulp of the compute dtype for each rounding, relative to the
+    largest intermediate value. If a product overflows, any result is allowed."""
     info = torch.finfo(compute_type(device, dtype))
     roundings = 6 if dtype.is_complex else 3
     bound = info.eps / 2 * (roundings * product.abs() + abs(last)) + info.smallest_normal * info.eps
@@ -53,12 +53,12 @@ def _steps_bound(
 
 
 def _mul_bound(device, dtype, reference, x, y):
-    """A real product is rounded once. A complex one is four products and two sums."""
+    """The bound of mul: a real product is rounded once, a complex one is four products and two sums."""
     return _steps_bound(device, dtype, wide(x, dtype).abs() * wide(y, dtype).abs()) if dtype.is_complex else None
 
 
 def _axpy_bound(device, dtype, reference, x, y, *, alpha=1):
-    """alpha x may be rounded before the sum, and so may alpha; half types round once more at the end. ATen has the same bound."""
+    """The bound of axpy, which holds for ATen, too: alpha and alpha x may be rounded before the sum, and fp16 and bf16 round at the end."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return None
     product = wide(alpha, dtype).abs().to(x.device) * wide(x, dtype).abs()
@@ -66,8 +66,11 @@ def _axpy_bound(device, dtype, reference, x, y, *, alpha=1):
 
 
 def _fma_bound(device, dtype, reference, a, b, c):
-    """Real types round once: in f32 for the half types, which then round to the result. In f64 the reference itself rounds twice
-    (tests/test_elementwise.py has the exact check). Complex numbers round every step."""
+    """The bound of fma. Real dtypes round once. fp16 and bf16 round once in f32 and once to the result. Complex numbers round every
+    product and sum.
+
+    In f64 the reference itself rounds twice. tests/test_elementwise.py has the exact check.
+    """
     if dtype.is_complex or dtype == torch.float64:
         return _steps_bound(device, dtype, wide(a, dtype).abs() * wide(b, dtype).abs(), wide(c, dtype).abs())
     if not dtype.is_floating_point:
@@ -122,7 +125,7 @@ def _scalar_few(device, dtype):
 
 
 def _alphas(dtype):
-    """Alphas that ATen takes for results of this dtype: no floats for integers, no complex for reals, bools for bools only."""
+    """Values of alpha that ATen accepts for this result dtype: no floats for integers, no complex for reals, and bools for bools only."""
     if dtype.is_complex:
         return (1, -2, 0.5, 1.5 - 2j)
     if dtype.is_floating_point:
@@ -157,7 +160,7 @@ def _axpy_few(device, dtype):
 
 def _fma_samples(device, dtype):
     for name, operands, exact in space.sweep(device, dtype, 3):
-        # addcmul, which says what a call means, has no bool.
+        # The comparison is with addcmul, which does not support bool.
         if space.common_dtype(torch.addcmul, operands[2], *operands[:2]) != torch.bool:
             yield Sample(name, operands, exact_inputs=exact)
 
@@ -168,7 +171,7 @@ def _fma_few(device, dtype):
 
 
 def _device_mismatches(device, **error) -> Iterator[ErrorCase]:
-    """One operand at a time on another device than the rest. `error` takes operand names and what else ErrorCase takes."""
+    """One operand at a time is on another device than the others. `error` has the names of operands and other arguments of ErrorCase."""
     names = error.pop("operands")
     make = Maker(device, torch.float32)
     for k in range(1, len(names)) if device != "cpu" else ():
@@ -196,7 +199,7 @@ def _mul_errors(device):
         yield from _shape_mismatches(device, **common)
         yield from _device_mismatches(device, **common)
     if device != "cpu":
-        # More dimensions than CUDA kernels take. The second operand's run backwards, so that none can be merged.
+        # More dimensions than CUDA kernels support. The second operand has them in reverse order, so that none merge.
         many = Maker(device, torch.int8)(*(2,) * 26)
         yield ErrorCase("26 dimensions", (many, many.permute(*reversed(range(26)))), says=("25", "dim"), on_meta=False)
 
@@ -267,7 +270,7 @@ def _aten_axpy(x, y, *, alpha=1):
 
 
 def _aten_fma(a, b, c):
-    """addcmul on CUDA has no complex32 and takes a 0-d CPU tensor as its second factor only; fma does both everywhere."""
+    """addcmul with two extensions on CUDA: complex32, and 0-d CPU tensors for all operands, not only the second factor."""
     device = next((t.device for t in (a, b, c) if t.dim() or not t.is_cpu), a.device)
     a, c = (t if t.dim() else t.to(device) for t in (a, c))
     if device.type == "cuda" and space.common_dtype(torch.addcmul, c, a, b) == torch.complex32:
@@ -276,7 +279,7 @@ def _aten_fma(a, b, c):
 
 
 def _as_complex64(t: torch.Tensor) -> torch.Tensor:
-    """Converted with its layout: broadcast dimensions stay broadcast."""
+    """A complex64 tensor with the same layout, in which broadcast dimensions stay broadcast."""
     once = t
     for dim in range(t.dim()):
         if t.stride(dim) == 0 and t.size(dim) > 1:

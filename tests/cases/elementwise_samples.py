@@ -1,4 +1,4 @@
-"""Operands of mul, axpy and fma: one engine, so one sweep of shapes and layouts, for two and for three operands."""
+"""Sample operands of mul, axpy and fma: shapes, layouts and values, for two and for three operands. All three use one engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from . import tensors
 from .tensors import ALL, Maker, in_layout, specials
 
-# One below, at and above: a value, a 16-byte vec of every dtype, a warp, a block, a block's worth of vecs.
+# Sizes around one value, a 16-byte vector of every dtype, a warp, a block, and the vectors of a block.
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 255, 257, 1023, 1025, 4097, 70001)
 
-# Every pair of layouts runs on these: short and long rows, ragged and whole 32/64/128 tiles, with and without outer dimensions.
+# Shapes for every pair of layouts: short and long rows, whole and partial tiles of 32, 64 and 128, with and without outer dimensions.
 LAYOUT_SHAPES = ((37,), (9, 33), (65, 130), (3, 5, 7), (2, 3, 9, 17), (2, 3, 2, 5, 7))
 TILE_SHAPES = ((64, 128), (128, 256), (257, 31), (8, 8), (7, 64), (3, 65, 33), (2, 72, 2, 40))
 
@@ -35,7 +35,7 @@ def common_dtype(aten: Callable, *operands) -> torch.dtype:
 
 
 def _shapes(arity: int) -> Iterator[tuple]:
-    """Same-size shapes, then broadcasts, then empties, as a tuple of shapes a call."""
+    """Tuples of shapes, one per call: equal shapes, then broadcasts, then empty tensors."""
     for n in SIZES:
         yield ((n,),) * arity
     for a, b in BROADCASTS + EMPTY:
@@ -46,7 +46,7 @@ def _shapes(arity: int) -> Iterator[tuple]:
 
 
 def _layouts(shape: tuple, arity: int) -> Iterator[tuple[str, ...]]:
-    """Every pair of layouts for two operands; for three, every layout in every position beside contiguous and beside transposed ones."""
+    """Layouts of the operands: every pair for two operands. For three, every layout of each operand beside contiguous or transposed ones."""
     names = list(tensors.LAYOUTS)
     if arity == 2:
         yield from itertools.product(names, repeat=2)
@@ -65,12 +65,12 @@ def _laid_out(make: Maker, shape: tuple, layouts: tuple[str, ...]) -> tuple[torc
 
 
 def sweep(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
-    """(name, operands, exact_inputs) over the whole space; all of `dtype` but where the name tells another."""
+    """All samples as (name, operands, exact_inputs). Operands have the `dtype`, unless the name says otherwise."""
     return (named for named in _all(device, dtype, arity) if have_a_result(named[1]))
 
 
 def have_a_result(operands: tuple) -> bool:
-    """Newer versions of torch promote bfloat16 with complex numbers to a type that has no arithmetic yet."""
+    """Whether torch has arithmetic for the result's dtype. Newer versions promote bfloat16 with complex numbers to one without."""
     if len(operands) == 2:
         return torch.result_type(*operands) in ALL
     return common_dtype(torch.addcmul, operands[2], *operands[:2]) in ALL
@@ -94,7 +94,7 @@ def _all(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tup
             big = in_layout(name, make(*shapes[0]))
             if big is not None:
                 yield f"{shapes} {name}, broadcast", (big, *(make(*shapes[1]) for _ in range(arity - 1))), True
-    # More dimensions than fit in registers, none of which can be merged.
+    # More dimensions than fit in registers. None can be merged.
     many = (2,) * 12
     yield "12 dimensions", (make(*many), *(make(*many).permute(*reversed(range(12))) for _ in range(arity - 1))), True
     yield from _special_operands(device, dtype, arity)
@@ -102,7 +102,7 @@ def _all(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tup
 
 
 def _special_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
-    """Every combination of special values, both as broadcast vectors and as dense tensors (which take other paths)."""
+    """Every combination of special values, as broadcast vectors and as dense tensors, which use different paths."""
     values = specials(dtype, device)
     if arity == 3 and dtype.is_complex:
         values = values[::5]
@@ -118,7 +118,7 @@ def _special_operands(device: str, dtype: torch.dtype, arity: int) -> Iterator[t
 def _promotions(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str, tuple, bool]]:
     make = Maker(device, dtype, seed=1)
     for other in ALL:
-        # Few integers are exact in every type: keep them small, so that conversions round nothing.
+        # Integers are small, so that they are exact in every dtype and conversions do not round.
         small = torch.tensor([0, 1, 2, 3, 5, 7, 11, 100], device=device).to(other)
         zero_dim = torch.tensor(3, device=device).to(other)
         fill = (make(8),) * (arity - 2)
@@ -163,7 +163,7 @@ def _all_few(device: str, dtype: torch.dtype, arity: int) -> Iterator[tuple[str,
     yield "empty", (make(0, 3), make(3), *(make(1, 3) for _ in range(fill)))
     others = [torch.float32 if dtype != torch.float32 else torch.bfloat16, torch.int64, torch.complex64]
     if dtype != torch.float64:
-        others.append(torch.float64)  # 0-d, it must not widen the result, also when vmap gives it a dimension
+        others.append(torch.float64)  # a 0-d operand must not widen the result, even if vmap adds a dimension
     for other in others:
         yield f"with {other}", (make(3, 4), make(4, dtype=other), *(make(3, 1) for _ in range(fill)))
         yield f"0-d {other}", (make(3, 4), make(dtype=other), *(make(4) for _ in range(fill)))

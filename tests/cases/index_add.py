@@ -1,5 +1,7 @@
-"""index_add: a reference without index_add, error bounds that hold for any order of additions, errors, and the calls of
-index_add_samples.py as samples."""
+"""Cases of index_add: a reference without index_add, error bounds for any order of additions, and errors.
+
+The samples are the calls in index_add_samples.py.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from .tensors import ALL, COMPLEX, FLOATS, Maker, finite_sizes, real_of, wide
 
 
 def _rows(t: torch.Tensor, dim: int) -> torch.Tensor:
-    """A matrix with a row for each position along `dim`; a 0-d tensor has one row."""
+    """A matrix with a row for each index along `dim`. A 0-d tensor has one row."""
     t = t.reshape(1) if t.dim() == 0 else t.movedim(dim, 0)
     return t.reshape(t.shape[0], math.prod(t.shape[1:]))
 
 
 def _summed(into: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """`into` with the values of each bin added to it: first the bin's to one another, in pairs, so that few roundings meet in float64."""
+    """Adds the values of each bin to `into`. The values of a bin are first added in pairs, which keeps float64's rounding errors small."""
     if into.numel() == 0:
         return into
     bins, order = index.reshape(-1).long().sort(stable=True)
@@ -45,7 +47,7 @@ def _summed(into: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Ten
 
 
 def _alpha(alpha, dtype: torch.dtype) -> bool | int | float | complex:
-    """As a number of the kind that `dtype` holds: integers cut off fractions."""
+    """alpha as a number of the kind that `dtype` holds. For integers, fractions are truncated."""
     if dtype.is_complex or dtype.is_floating_point:
         return alpha
     return bool(alpha) if dtype == torch.bool else int(alpha)
@@ -66,22 +68,24 @@ def reference(op: str) -> Callable:
 
 
 def summed_in(dtype: torch.dtype, mode: str) -> torch.dtype:
-    """The real type that sums are rounded to on the way. Half types in mode 'fast' may be added up in themselves."""
+    """The real dtype that partial sums are rounded to. In mode 'fast', fp16 and bf16 may be summed in their own dtype."""
     real = real_of(dtype)
     return torch.float32 if mode != "fast" and real.itemsize == 2 else real
 
 
 def _rounding_of_alpha(alpha, dtype: torch.dtype) -> float:
-    """The relative error of alpha in `dtype`: none, or half an eps."""
+    """The relative error of alpha in `dtype`: zero or half an eps."""
     parts = torch.tensor([complex(alpha).real, complex(alpha).imag], dtype=torch.float64)
     real = real_of(dtype)
     return 0.0 if torch.equal(parts.to(real).double(), parts) else torch.finfo(real).eps / 2
 
 
 def index_add_bound(device, result_dtype, reference, self, dim, index, source, *, alpha=1, mode="fast"):
-    """Whatever the order: n + 1 roundings of half an eps each, of sums that are never larger than sum|x|, and as much again for the
-    product with alpha, the parts of complex numbers and the reference's own roundings. Where the values' sizes add up to more than the
-    type holds, so may a part of them, and anything may come."""
+    """The error bound for any order: n + 1 roundings of half an eps each, of partial sums up to sum|x|.
+
+    It is doubled for the product with alpha, the parts of complex numbers and the reference's own roundings. If sum|x| exceeds the
+    dtype's range, a partial sum may overflow, and any result is allowed.
+    """
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
     info = torch.finfo(summed_in(result_dtype, mode))
@@ -91,7 +95,7 @@ def index_add_bound(device, result_dtype, reference, self, dim, index, source, *
     count = torch.bincount(index.reshape(-1), minlength=bins)[:bins].double()
     count = count.view([-1] + [1] * (self.dim() - 1 - dim % self.dim())) if self.dim() else count[0]
     bound = ((count + 3) * info.eps + _rounding_of_alpha(alpha, result_dtype)) * largest
-    # Additions by red.global.add.f32 flush subnormal numbers; all others round them.
+    # red.global.add.f32 flushes subnormal numbers. All other additions round them.
     flushes = device != "cpu" and info.bits == 32 and mode != "deterministic"
     bound = bound + (count + 1) * info.smallest_normal * (1 if flushes else info.eps)
     return torch.where(largest < info.max, bound, math.inf)
@@ -132,7 +136,7 @@ def _wrong_ranks(make: Maker) -> Iterator[tuple]:
 
 
 def _out_of_range(make: Maker) -> Iterator[tuple]:
-    """(name, self, index, source, what the message says). 2^32 and its neighbours would be in range if an index were cut to 32 bits."""
+    """(name, self, index, source, what the message says). Indices near 2^32 would be in range if truncated to 32 bits."""
     for dtype, shape in itertools.product((torch.int64, torch.int32), ((4, 3), (4,), ())):
         bins = shape[0] if shape else 1
         wide = (2**32, -(2**32), 2**63 - 1) if dtype == torch.int64 else ()
@@ -168,7 +172,7 @@ def _overlaps(make: Maker, index: torch.Tensor) -> Iterator[tuple]:
 
 
 def _errors_of(variant: str, device: str) -> Iterator[ErrorCase]:
-    """What all variants refuse."""
+    """Calls that a variant refuses."""
     make = Maker(device, torch.float32)
     index = torch.arange(2, device=device)
 
@@ -219,7 +223,7 @@ def _errors(device: str) -> Iterator[ErrorCase]:
 
 
 def _vector(index: torch.Tensor) -> torch.Tensor:
-    """An index without dimensions as one with one: gradients by ATen's rule for vmap over index_select are of a wrong shape otherwise."""
+    """A 0-d index as a one-dimensional one. Otherwise gradients have a wrong shape, due to ATen's batching rule for index_select."""
     return index if index.dim() else index.view(1)
 
 
@@ -232,14 +236,14 @@ def _aten_(self, dim, index, source, *, alpha=1, mode="fast"):
 
 
 def _repeatable(device: str, sample: Sample) -> bool:
-    """Floating-point sums of mode 'fast' come in any order on CUDA."""
+    """False for floating-point sums in mode 'fast' on CUDA, which are added in any order."""
     dtype = sample.args[0].dtype
     exact = not (dtype.is_floating_point or dtype.is_complex)
     return device == "cpu" or exact or sample.kwargs.get("mode", "fast") == "deterministic"
 
 
 def scratch(sample: Sample) -> int:
-    """Bytes that a call may take beside its result: by the index, whatever the size of the source."""
+    """The bytes that a call may allocate beside its result. They depend on the index and not on the size of the source."""
     return 40 * sample.args[2].numel() + 64 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""The calls that index_add is tested with: lengths of rows, numbers of bins and of indices, which bins the indices name, and layouts."""
+"""Sample calls of index_add: lengths of rows, numbers of bins and of indices, distributions of the indices, and layouts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .tensors import ALL, Maker
 
 MODES = ("fast", "deterministic", "accurate")
 
-# Values in a row: under and around a 16-byte vec of every dtype, a warp's 32 lanes, a block and several of its passes.
+# Values per row: below and around a 16-byte vector of every dtype, a warp of 32 threads, a block, and several iterations of a block.
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 64, 100, 128, 129, 255, 256, 1000, 1024, 4096)
 
-# Bins that are one bit of a sort key, that fit in shared memory or do not, and that take a second digit; indices that fill a warp or a
-# block in part, whole, or several times.
+# Numbers of bins with sort keys of one bit, of one digit or of two, that fit into shared memory or not. Numbers of indices that fill a
+# warp or a block partly, exactly, or several times.
 BINS = (1, 2, 3, 15, 16, 100, 256, 512, 513, 1000, 5000, 100_000)
 COUNTS = (0, 1, 2, 15, 31, 32, 33, 100, 1000, 1024, 4097, 20_000)
 
@@ -35,12 +35,12 @@ def _permutation(bins, count, generator):
 
 
 def _hot(bins, count, generator):
-    """Half of them name one bin, at random positions among the others."""
+    """Half of the indices are equal, at random positions."""
     return torch.where(_uniform(2, count, generator) == 0, bins - 1, _uniform(bins, count, generator))
 
 
 def _zipf(bins, count, generator):
-    """Bin k has a share of about 1 / k."""
+    """Bin k has a share proportional to about 1 / k."""
     return ((bins + 1) ** torch.rand(count, generator=generator, dtype=torch.float64)).long().sub(1).clamp(0, bins - 1)
 
 
@@ -58,12 +58,12 @@ DISTRIBUTIONS = {
 
 
 def indices(distribution: str, bins: int, count: int, seed: int = 0) -> torch.Tensor:
-    """int64 on the CPU. Without bins there is nothing to name: zeros."""
+    """An index of int64 on the CPU. Without bins it is zero."""
     generator = torch.Generator().manual_seed(seed + bins + count)
     return DISTRIBUTIONS[distribution](max(bins, 1), count, generator)
 
 
-# Between the elements of a strided index lie numbers far out of range.
+# The gaps of a strided index hold numbers far out of range.
 INDEX_LAYOUTS = {
     **{name: tensors.LAYOUTS[name] for name in ("contiguous", "step2", "misaligned1", "misaligned3", "sliced")},
     "expanded": lambda t: t[:1].expand_as(t),
@@ -76,7 +76,7 @@ INDEX_LAYOUTS = {
 
 @dataclass(frozen=True)
 class Call:
-    """`shape` is self's, `count` the number of indices, `index` a distribution."""
+    """One call. `shape` is self's shape, `count` the number of indices, and `index` the name of their distribution."""
 
     name: str
     shape: tuple[int, ...]
@@ -87,7 +87,7 @@ class Call:
     source_layout: str = "contiguous"
     index_layout: str = "contiguous"
     index_dtype: torch.dtype = torch.int64
-    alpha: bool | int | float | complex | None = None  # left out
+    alpha: bool | int | float | complex | None = None  # None: not passed
     sanitize: bool = False
 
     @property
@@ -113,7 +113,7 @@ def _rows() -> Iterator[Call]:
 
 
 def _bins_and_counts() -> Iterator[Call]:
-    """Every number of bins with every number of indices, in narrow rows and in none."""
+    """Every number of bins with every number of indices, for single values and for narrow rows."""
     distributions = itertools.cycle(DISTRIBUTIONS)
     for k, (bins, count) in enumerate(itertools.product(BINS, COUNTS)):
         if count == 20_000:
@@ -124,17 +124,17 @@ def _bins_and_counts() -> Iterator[Call]:
         dtype = (torch.int64, torch.int32)[k % 5 == 0]
         large = max(bins, count) > 1000
         yield Call("bins", shape, 0, count, index=next(distributions), index_dtype=dtype, sanitize=large and k % 3 == 0)
-    # Paths that only many values take: frequent bins apart, vecs of entries, rows of entries in shared memory.
+    # Paths for many values: separate treatment of frequent bins, vectors of entries, rows of entries in shared memory.
     yield Call("many", (13_000, 64), 0, 16_500, index="zipf", sanitize=True)
     yield Call("many", (13_000, 33), 0, 32_000, index="zipf", sanitize=True)
-    # An index in order, sorted in three passes.
+    # A sorted index, which the kernel sorts in three passes.
     yield Call("many", (300_000,), 0, 5000, index="sorted", sanitize=True)
     yield Call("many", (100,), 0, 40_003, index="zipf", sanitize=True)
     yield Call("many", (600, 20), 1, 90, index="zipf", sanitize=True)
 
 
 def _dims() -> Iterator[Call]:
-    """Every dimension, from the front and from the back; then few and many outer dimensions, long and short inner ones."""
+    """Every dimension, counted from the front and from the back. Then few and many outer dimensions, long and short inner ones."""
     counts = itertools.cycle((4, 33, 1, 17))
     for shape in ((6,), (4, 6), (3, 5, 7), (1, 4, 1, 3), (2, 3, 9, 17), (2, 16, 6, 5), (2, 3, 2, 5, 7)):
         for dim in range(len(shape)):
@@ -149,7 +149,8 @@ def _dims() -> Iterator[Call]:
 
 
 def _distributions() -> Iterator[Call]:
-    """In every regime: single values, short and long rows, few bins, strided rows, and so many indices that several blocks share a bin."""
+    """Every distribution in every regime: single values, short and long rows, few bins, strided rows, and so many indices that several
+    blocks share a bin."""
     regimes = (
         ((1000,), 0, 1000),
         ((100, 3), 0, 1000),
@@ -198,7 +199,7 @@ def _empty() -> Iterator[Call]:
 
 
 def _alphas(dtype: torch.dtype) -> tuple:
-    """Alphas that the dtype holds; integers take fractions too, and cut them off."""
+    """Values of alpha for the dtype. Integers accept fractions and truncate them."""
     if dtype == torch.bool:
         return (True, False, 1, 0)
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -223,12 +224,12 @@ def _scaled(dtype: torch.dtype) -> Iterator[Call]:
 
 
 def _in_mode(mode: str) -> dict:
-    """The default is left out, so that it is called too."""
+    """The keyword argument for the mode. It is omitted for the default mode, so that this form is tested, too."""
     return {} if mode == "fast" else {"mode": mode}
 
 
 def built(call: Call, make: Maker, mode: str) -> Sample | None:
-    """None where a tensor has no such layout."""
+    """The sample, or None if a tensor cannot have its layout."""
     self = tensors.LAYOUTS[call.self_layout](make(*call.shape))
     source = tensors.LAYOUTS[call.source_layout](make(*call.source_shape))
     if self is None or source is None:
@@ -242,7 +243,7 @@ def built(call: Call, make: Maker, mode: str) -> Sample | None:
 
 
 def _special_values(device: str, dtype: torch.dtype) -> Iterator[tuple[str, tuple]]:
-    """Every special value added to every other: as rows and as columns; and all of them added to each bin."""
+    """Every special value is added to every other one, as rows and as columns. Then all of them are added to each bin."""
     values = tensors.specials(dtype, device)
     n = len(values)
     down, across = (v.expand(n, n).contiguous() for v in (values[:, None], values))
@@ -256,7 +257,7 @@ def _special_values(device: str, dtype: torch.dtype) -> Iterator[tuple[str, tupl
 
 
 def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """The whole space. A call is made in one mode, which another dtype has another one of, so that each is made in each of them."""
+    """All samples. A call has one mode, which differs between dtypes, so that all dtypes together test it in every mode."""
     make = Maker(device, dtype)
     sections = (
         _rows(),
@@ -282,14 +283,14 @@ def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _whole(shape: tuple, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Small whole numbers: their sums are exact in every type, hence the same bits in any order."""
+    """Small integers. Their sums are exact in every dtype, and so the same bits in any order."""
     values = torch.randint(0 if dtype == torch.bool else -2, 3, shape, generator=generator)
     imaginary = torch.randint(-2, 3, shape, generator=generator) * 1j if dtype.is_complex else 0
     return (values + imaginary).to(dtype)
 
 
-# Name, shape of self, dim, index, layout of self and source, what else is given. Twice the index, four times it and the index plus three
-# are still in range: tests change their tensors so. No bin is named three times: ATen's second derivatives would not repeat on CUDA.
+# Name, shape of self, dim, index, layouts of self and source, other arguments. Tests double the index, multiply it by four or add three,
+# and it stays in range. No bin occurs three times, because ATen's second derivatives would not be repeatable on CUDA.
 FEW = (
     ("rows", (5, 2), 0, [0, 1, 0], "contiguous", {}),
     ("vector", (5,), 0, [1, 0, 1], "contiguous", {"alpha": -2}),
@@ -306,7 +307,7 @@ FEW = (
 
 
 def few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """One small call of every kind, the plainest first."""
+    """One small call of every kind, the simplest first."""
     generator = torch.Generator().manual_seed(2)
     for name, shape, dim, values, layout, kwargs in FEW:
         index = torch.tensor(values, dtype=torch.int32 if name == "columns" else torch.int64)

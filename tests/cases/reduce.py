@@ -1,4 +1,5 @@
-"""reduce_sum, reduce_mean, reduce_max and reduce_min: one sweep of calls (reduce_samples.py), references, error bounds and errors."""
+"""Cases of reduce_sum, reduce_mean, reduce_max and reduce_min: references, error bounds and errors. The samples are in
+reduce_samples.py."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from .tensors import ALL, COMPLEX, FLOATS, INTEGERS, Maker, compute_type, real_o
 
 
 def _reduced(x: torch.Tensor, dim) -> list[int]:
-    """The reduced dimensions, counted from the front; None and () are all of them."""
+    """The reduced dimensions, counted from the front. None and () mean all dimensions."""
     dims = range(x.dim()) if dim is None or dim == () or dim == [] else [dim] if isinstance(dim, int) else dim
     return sorted(d % x.dim() for d in dims) if x.dim() else []
 
 
 def _rows(x: torch.Tensor, dim) -> torch.Tensor:
-    """The values of each result along one last dimension."""
+    """The values of each result, along one last dimension."""
     reduced = _reduced(x, dim)
     kept = [d for d in range(x.dim()) if d not in reduced]
     sizes = [x.shape[d] for d in kept]
@@ -39,8 +40,8 @@ def _shaped(result: torch.Tensor, x: torch.Tensor, dim, keepdim: bool) -> torch.
 
 
 def sum_in_pairs(rows: torch.Tensor, rest: torch.Tensor | None = None) -> torch.Tensor:
-    """Sums in about twice the precision of float64: what each addition rounds off is added up beside it (Knuth's TwoSum), with the
-    `rest` of each value, where it has one."""
+    """Sums in about twice the precision of float64. The rounding error of each addition is summed, too (Knuth's TwoSum), and so is the
+    optional `rest` of each value."""
     if rows.shape[-1] == 0:
         return rows.sum(-1)
     high, low = rows, torch.zeros_like(rows) if rest is None else rest
@@ -71,8 +72,8 @@ def mean_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
     total = sum_reference(x, dim, keepdim, dtype=dtype)
     if not count:
         return torch.full_like(total, math.nan)
-    # By a tensor, and part by part: CUDA multiplies by the reciprocal of a number, and a quotient of complex numbers is rounded
-    # several times.
+    # Divide by a tensor, and the parts of complex numbers separately. For a number, CUDA multiplies by its reciprocal, and a complex
+    # division rounds several times.
     parts = torch.view_as_real(total) if total.is_complex() else total
     mean = parts / torch.full_like(parts, count)
     return torch.view_as_complex(mean) if total.is_complex() else mean
@@ -97,10 +98,13 @@ def reference(op: str) -> Callable:
 
 
 def _sum_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *, dtype=None):
-    """(log2 n + 8) eps sum|x|, eps of the type that is accumulated in. A sum in pairs has log2(n) eps/2 sum|x|, one of runs of m values
-    each added in order log2(n/m) + m in place of log2(n) (N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput.
-    14, 1993): runs of some 30 values are within it for certain, longer ones because their errors are not all of one sign. Where the
-    values' sizes add up to more than the type holds, so may a part of them, and anything may come."""
+    """The error bound of a sum: (log2 n + 8) eps sum|x|, with eps of the accumulation dtype.
+
+    Pairwise summation has the bound log2(n) eps/2 sum|x|. If runs of m values are first added in order, log2(n) becomes log2(n/m) + m
+    (N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14, 1993). So runs of up to about 30 values are surely
+    within the bound. Longer runs are, because their errors do not all have one sign. If sum|x| exceeds the dtype's range, a partial sum
+    may overflow, and any result is allowed.
+    """
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
     info = torch.finfo(compute_type(device, result_dtype))
@@ -112,7 +116,7 @@ def _sum_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *
 
 
 def _mean_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *, dtype=None):
-    """The sum's, scaled; the scaling's own two roundings are less than the part that does not depend on n."""
+    """The scaled bound of the sum. The two roundings of the scaling are covered by the part that does not depend on n."""
     bound = _sum_bound(device, result_dtype, reference, x, dim, keepdim)
     if bound is None:
         return None
@@ -122,7 +126,7 @@ def _mean_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, 
 
 
 def _extremum_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False):
-    """One of the values: nothing is rounded."""
+    """No error: the result is one of the values."""
 
 
 # ---------------------------------------------------------------- samples of each operator
@@ -138,10 +142,10 @@ def _mean_samples(device, dtype) -> Iterator[Sample]:
     if dtype.is_floating_point or dtype.is_complex:
         yield from calls.sweep(device, dtype)
         yield from calls.empty_sums(device, dtype)
-    # Integers have a mean only with dtype=: their samples go with float32's.
+    # Integers have a mean only with dtype=. Their samples are among float32's.
     sources = (dtype, *INTEGERS, torch.bool) if dtype == torch.float32 else (dtype,)
     for sample in itertools.chain(*(calls.conversions(device, d, calls.FLOAT_TARGETS) for d in sources)):
-        # ATen's CPU kernel converts to float32 for these, and not to the half type first.
+        # ATen's CPU kernel converts these values directly to float32, not first to fp16 or bf16.
         narrowed = device == "cpu" and sample.kwargs["dtype"] in (torch.float16, torch.bfloat16)
         yield replace(sample, exact_inputs=not narrowed)
 
@@ -174,7 +178,7 @@ def _dim_errors(device, **given) -> Iterator[ErrorCase]:
 
 
 def _out_errors(device, *wrong_dtypes) -> Iterator[ErrorCase]:
-    """Errors of dims with out= as without; an out of a wrong dtype, given as (name, dtype=, out's dtype, what the message says)."""
+    """Errors with out=: wrong dims, and an out with a wrong dtype, given as (name, dtype=, out's dtype, what the message says)."""
     make = Maker(device, torch.float32)
 
     def error(name, out, *says, on_meta=True, **kwargs):
@@ -199,7 +203,7 @@ def _sum_errors(device) -> Iterator[ErrorCase]:
 
 def _mean_errors(device) -> Iterator[ErrorCase]:
     yield from _dim_errors(device)
-    # ATen's CUDA kernel takes an integer out, and fills it with sums times zero.
+    # ATen's CUDA kernel accepts an integer out, and fills it with sums times zero.
     integer_out = ("integer out", None, torch.int64, ("[Ll]ong|int64",))
     yield from _out_errors(
         device,
@@ -235,7 +239,7 @@ def _case(name: str, function: Callable, **rest) -> OpCase:
     op, packet = getattr(torch_ops, name), getattr(torch.ops.gpuopt, name)
 
     def aten(x, dim=None, keepdim=False, **kwargs):
-        return function(x, dim, keepdim, **kwargs)  # torch.sum takes no keepdim and no out where dim is left out
+        return function(x, dim, keepdim, **kwargs)  # without dim, torch.sum accepts no keepdim and no out
 
     return OpCase(
         name=name,

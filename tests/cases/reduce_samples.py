@@ -1,4 +1,4 @@
-"""The calls that reductions are tested with: every length and subset of dimensions, in every layout, on values that break kernels."""
+"""Sample calls of reductions: many lengths, every subset of dimensions, every layout, and values that break kernels."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import torch
 from . import Sample, tensors
 from .tensors import COMPLEX, FLOATS, INTEGERS, Maker
 
-# Every remainder of a vec, of a warp's 32 lanes and of short rows; then around a warp's and a block's worth of vecs.
+# Every remainder modulo a vector and modulo a warp of 32 threads, short rows, then lengths around the vectors of a warp and a block.
 LENGTHS = (*range(1, 41), 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097)
 SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
 MATRICES = ((1, 5), (5, 1), (2, 1000), (1000, 2), (4099, 3), (3, 4099), (33, 65), (257, 31), (64, 128), (128, 64))
 SHAPES = ((5,), (1, 1), (4, 6), (3, 5, 7), (3, 1, 4, 1), (2, 3, 4, 5), (2, 16, 6, 5), (2, 3, 2, 5, 7))
 
-# Layouts meet these. None is a full reduction.
+# Shapes and dims that are tested in every layout. None is a full reduction.
 LAYOUT_DIMS = (
     ((37,), (None,)), ((9, 33), (0, 1, None)), ((65, 130), (0, 1)), ((3, 5, 7), (0, 1, 2, (0, 2))),
     ((2, 3, 9, 17), ((0, 2, 3), 1, 3, (1, 2))), ((2, 16, 6, 5), ((0, 2, 3), 1, (2, 3))),
     ((2, 3, 2, 5, 7), ((0, 2, 4), (1, 3), (2, 3, 4))),
 )  # fmt: skip
 
-# Large enough to be split over blocks along the reduced dimensions, the kept ones, or both.
+# Shapes so large that blocks split the reduced dimensions, the kept dimensions, or both.
 LONG = (
     ((2**18 + 13,), (None,)), ((3, 100_003), (1, 0)), ((100_003, 3), (0, 1)), ((70_001, 5), (0, None)), ((513, 1025), (0, 1, None)),
     ((2, 3, 50_021), ((0, 2), 1)), ((40_009, 2, 3), ((0, 2),)), ((6, 40, 31, 33), ((0, 2, 3), 1)),
@@ -32,7 +32,7 @@ LONG = (
 
 
 def _every_third(t):
-    """Rows with two unused ones between them."""
+    """A layout with two unused rows between rows."""
     if t.dim() < 1:
         return None
     tall = tensors.poison([3 * t.shape[0], *t.shape[1:]], t.dtype, t.device)
@@ -40,7 +40,7 @@ def _every_third(t):
 
 
 def _interleaved(t):
-    """Odd dimensions outermost in memory, even ones inside: neither the reduced nor the kept ones lie together."""
+    """A layout with odd dimensions outermost in memory. Neither the reduced nor the kept dimensions are adjacent."""
     if t.dim() < 4:
         return None
     order = [*range(1, t.dim(), 2), *range(0, t.dim(), 2)]
@@ -60,8 +60,8 @@ LAYOUTS = {
 
 
 def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """What every reduction takes. No row has zeros of both signs as its extremes: either is a right answer then, and these samples are
-    compared bit for bit (tests/test_reduce.py has such rows)."""
+    """Samples of every reduction, which are compared bit for bit. No row has zeros of both signs as its extremum, because either would be
+    right (tests/test_reduce.py has such rows)."""
     make = Maker(device, dtype)
     yield from _lengths(make)
     yield from _dims(make)
@@ -80,7 +80,7 @@ def _call(name: str, x: torch.Tensor, dim=None, sanitize: bool = False, **kwargs
 
 
 def _lengths(make: Maker) -> Iterator[Sample]:
-    """Rows, columns and whole vectors of every length, few and many at a time."""
+    """Few and many rows and columns of every length, and vectors of every length."""
     for n in LENGTHS:
         yield _call("rows", make(3, n), 1)
         yield _call("columns", make(n, 3), 0)
@@ -94,7 +94,8 @@ def _lengths(make: Maker) -> Iterator[Sample]:
 
 
 def _dims(make: Maker) -> Iterator[Sample]:
-    """Every subset of the dimensions; forwards and backwards, counted from the front and from the back, kept and not."""
+    """Every subset of the dimensions, in ascending and descending order, counted from the front and from the back, with and without
+    keepdim."""
     for shape in SHAPES:
         rank = len(shape)
         subsets = [s for count in range(1, rank + 1) for s in itertools.combinations(range(rank), count)]
@@ -118,7 +119,7 @@ def _layouts(make: Maker) -> Iterator[Sample]:
             if x is not None:
                 yield from (_call(name, x, dim) for dim in several)
     backwards = tuple(reversed(range(12)))
-    # More dimensions than fit in registers, of which none merge: every other one is reduced.
+    # More dimensions than fit in registers. None can be merged, because every other one is reduced.
     for dims in (tuple(range(0, 12, 2)), tuple(range(1, 12, 2)), (0, 1, 4, 5, 8, 9)):
         yield _call("12 dimensions", make(*(2,) * 12), dims)
         yield _call("12 dimensions backwards", make(*(2,) * 12).permute(backwards), dims)
@@ -145,14 +146,14 @@ def _long(make: Maker) -> Iterator[Sample]:
 
 
 def _in_three_ways(name: str, x: torch.Tensor) -> Iterator[Sample]:
-    """Rows, then the same rows as columns, dense and strided."""
+    """Rows, and the same rows as dense and as strided columns."""
     yield _call(name, x, 1)
     yield _call(f"{name}, columns", x.mT.contiguous(), 0)
     yield _call(f"{name}, transposed", x.mT, 0)
 
 
 def _values(make: Maker) -> Iterator[Sample]:
-    """Pairs of special values (integers' limits; infinities, NaN, subnormals), and ties."""
+    """Pairs of special values (limits of integers, infinities, NaN, subnormals), and ties."""
     values = tensors.special_values(make.dtype)
     if make.dtype.is_floating_point:
         values = [v for v in values if v != 0 or math.copysign(1, v) > 0]
@@ -172,7 +173,7 @@ def _float_values(make: Maker) -> Iterator[Sample]:
     for value in (math.nan, math.inf, -math.inf):
         for n in (5, 33, 129, 300):
             x = make(n + 1, n)
-            x.fill_diagonal_(value)  # at another position in every row; the last row has none
+            x.fill_diagonal_(value)  # at a different position in every row; the last row has none
             yield _call(f"{value} on the diagonal", x, 1)
             yield _call(f"{value} on the diagonal", x, 0)
         yield _call(f"{value} in the middle", torch.cat([make(5003), torch.full_like(x[0, :1], value), make(5003)]))
@@ -181,7 +182,7 @@ def _float_values(make: Maker) -> Iterator[Sample]:
     x[0, 200] = x[2, 7] = x[3, 1] = -math.inf
     yield from _in_three_ways("both infinities", x)
     yield _call("negative zeros", torch.full((4, 9), -0.0, dtype=dtype, device=device), 1)
-    # Steps between subnormals: a kernel that flushes them loses these sums.
+    # Sums of subnormals, which a kernel that flushes them would lose.
     steps = Maker(device, torch.int64, small=True)(4, 1000).double()
     yield from _in_three_ways("subnormals", (steps * (info.smallest_normal * info.eps)).to(dtype))
     half = make(3, 1000)
@@ -194,7 +195,7 @@ def _float_values(make: Maker) -> Iterator[Sample]:
 
 
 def empty_sums(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """Nothing to add up: zeros of every result shape; no mean."""
+    """Sums over no values are zero, in every shape of the result. There is no mean."""
     make = Maker(device, dtype)
     shapes = ((0,), None), ((0,), 0), ((3, 0), 1), ((3, 0), None), ((0, 4), 0), ((2, 0, 5), (0, 1)), ((2, 0, 5), 1)
     for shape, dim in shapes:
@@ -203,11 +204,11 @@ def empty_sums(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def conversions(device: str, dtype: torch.dtype, to: tuple[torch.dtype, ...]) -> Iterator[Sample]:
-    """dtype=, which converts on loading. Values are such that every conversion is defined: no negative one becomes unsigned."""
+    """Calls with dtype=, which converts values on loading. Every conversion is defined: no negative value becomes unsigned."""
     make = Maker(device, dtype, seed=1, small=True)
     for target in to:
         if dtype.is_complex and not target.is_complex:
-            continue  # ATen warns that it drops imaginary parts
+            continue  # ATen warns that it discards imaginary parts
         for name, shape, dim in (
             ("contiguous", (9, 33), 1), ("contiguous", (33, 9), 0), ("transposed", (9, 33), 1), ("expanded_last", (9, 33), 1),
             ("expanded_first", (9, 33), 0), ("misaligned1", (517,), None), ("channels_last", (2, 16, 6, 5), (0, 2, 3)),
@@ -231,8 +232,10 @@ SUM_TARGETS = FLOAT_TARGETS + INTEGERS + (torch.bool,)
 
 
 def few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """One small call of every kind, the plainest first. Values are distinct, so that there is one maximum to differentiate, and small
-    multiples of 1/8, so that sums are exact in every order and dtype."""
+    """One small call of every kind, the simplest first.
+
+    Values are distinct, so that the maximum is differentiable, and small multiples of 1/8, so that sums are exact in any order and dtype.
+    """
     generator = torch.Generator().manual_seed(2)
 
     def make(*shape: int) -> torch.Tensor:
@@ -263,7 +266,7 @@ def few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def few_conversions(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """(No real numbers to complex ones: ATen has no gradient there.)"""
+    """Small calls with dtype=. Real numbers are not converted to complex ones, because ATen has no gradient for that."""
     first, *_ = few(device, dtype)
     for target in (torch.complex64, torch.complex128) if dtype.is_complex else (torch.float64, torch.bfloat16):
         yield _call("converted", first.args[0], 1, dtype=target)

@@ -1,4 +1,4 @@
-"""Tensors in the memory layouts and with the values that break kernels."""
+"""Tensors in many memory layouts, and with values that break kernels."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ ALL = FLOATS + COMPLEX + INTEGERS + (torch.bool,)
 
 
 def real_of(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of a complex dtype's components; any other dtype itself."""
+    """The dtype of a complex dtype's components. Other dtypes are returned unchanged."""
     return dtype.to_real() if dtype.is_complex else dtype
 
 
 def compute_type(device: str, dtype: torch.dtype) -> torch.dtype:
-    """The real type that a floating-point or complex `dtype` is computed in. The CPU is ATen's, which may round half types at every step."""
+    """The real dtype in which a floating-point or complex `dtype` is computed. On the CPU ATen computes, and may round fp16 and bf16 after
+    every operation."""
     real = real_of(dtype)
     return torch.float32 if device != "cpu" and real in (torch.float16, torch.bfloat16) else real
 
 
 def wide(x, dtype: torch.dtype) -> torch.Tensor:
-    """An operand (tensor or number) as an operator that computes in `dtype` sees it, in the type that references compute in."""
+    """An operand (tensor or number), first converted to `dtype` as the operator does, then to the dtype in which references compute."""
     widest = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
     if dtype == torch.bool:
         widest = torch.bool
@@ -36,14 +37,16 @@ def wide(x, dtype: torch.dtype) -> torch.Tensor:
 
 
 def finite_sizes(t: torch.Tensor) -> torch.Tensor:
-    """Absolute values, with 0 in the position of infinities and NaN: what a rounding error is relative to."""
+    """Absolute values, with 0 for infinities and NaN. Rounding errors are relative to these."""
     size = t.abs()
     return torch.where(size.isfinite(), size, 0.0)
 
 
 class Maker:
-    """Makes the random tensors of one sample set. Seeded, and drawn on the CPU, so that every device sees the same values. Integers
-    have their type's full range, so that products wrap around, or are `small` ones, which floats can be added to."""
+    """Makes the random tensors of a set of samples. They are seeded and drawn on the CPU, so that every device gets the same values.
+
+    Integers have the full range of their dtype, so that products wrap around. `small` integers are exact when added to floats.
+    """
 
     def __init__(self, device: str, dtype: torch.dtype, seed: int = 0, small: bool = False):
         self.device, self.dtype, self._low_high = device, dtype, (-5, 6) if small else (-(2**63), 2**63 - 1)
@@ -62,7 +65,7 @@ class Maker:
 
 
 def poison(shape, dtype: torch.dtype, device) -> torch.Tensor:
-    """A tensor of values that no operator produces from ordinary inputs and that show in any result they get into."""
+    """A tensor of values that no operator produces from ordinary inputs, and that are visible in every result that uses them."""
     if dtype.is_floating_point or dtype.is_complex:
         return torch.full(shape, math.nan, dtype=dtype, device=device)
     if dtype == torch.bool:
@@ -71,7 +74,7 @@ def poison(shape, dtype: torch.dtype, device) -> torch.Tensor:
 
 
 def twin(t: torch.Tensor) -> torch.Tensor:
-    """A copy of `t` with a storage of its own and the same size, strides, offset, conj and neg bits, and no history."""
+    """A copy of `t` with its own storage, the same size, strides, offset, conj and neg bits, and no autograd history."""
     with torch.no_grad():
         copy = torch.empty(0, dtype=t.dtype, device=t.device)
         copy.set_(t.untyped_storage().clone(), t.storage_offset(), t.size(), t.stride())
@@ -82,19 +85,19 @@ def twin(t: torch.Tensor) -> torch.Tensor:
     return copy.requires_grad_(t.requires_grad and t.is_leaf)
 
 
-# Layouts: each takes a contiguous tensor and gives one of equal values (the expanded ones: of equal shape) in other memory.
-# A layout that a tensor cannot have (channels_last of a vector) gives None.
+# A layout is a function of a contiguous tensor. It returns a tensor with the same values (the same shape, for expanded layouts) in another
+# memory layout, or None if the tensor cannot have the layout (channels_last of a vector).
 
 
 def _sliced(t):
-    """The inside of a tensor that is larger by one at both ends of every dimension."""
+    """The inside of a tensor that is one element larger at both ends of every dimension."""
     around = poison([n + 2 for n in t.shape], t.dtype, t.device)
     inside = around[tuple(slice(1, n + 1) for n in t.shape)]
     return inside.copy_(t)
 
 
 def _rows(t):
-    """Rows of a wider matrix: dense inside a row, gaps between rows."""
+    """Rows of a wider matrix, which are dense but have gaps between them."""
     if t.dim() < 2:
         return None
     wide = poison([*t.shape[:-1], t.shape[-1] + 5], t.dtype, t.device)
@@ -113,13 +116,13 @@ def _transposed(t):
 
 
 def _reversed(t):
-    """All dimensions in reverse order in memory (Fortran order)."""
+    """All dimensions in reverse order of memory (Fortran order)."""
     order = tuple(reversed(range(t.dim())))
     return t.permute(order).contiguous().permute(order) if t.dim() >= 3 else None
 
 
 def _rotated(t):
-    """The first dimension innermost in memory: a permutation that is not its own inverse."""
+    """The first dimension innermost in memory. This permutation is not its own inverse."""
     return t.movedim(0, -1).contiguous().movedim(-1, 0) if t.dim() >= 3 else None
 
 
@@ -148,7 +151,7 @@ def _conj(t):
 
 
 def _neg(t):
-    # The user-visible way to a neg bit is z.conj().imag; it exists for every float that has a complex type.
+    # Users get a neg bit from z.conj().imag, so it exists for every float dtype with a complex dtype.
     if t.dtype not in (torch.float16, torch.float32, torch.float64):
         return None
     pairs = torch.stack([torch.full_like(t, math.nan), t.neg()], dim=-1)
@@ -178,7 +181,8 @@ def in_layout(name: str, t: torch.Tensor) -> torch.Tensor | None:
 
 
 def special_values(dtype: torch.dtype) -> list:
-    """Numbers at the edges of a dtype: both zeros, infinities, NaN, subnormals, largest, values whose product is just under or over."""
+    """Special numbers of a dtype: both zeros, infinities, NaN, subnormals, the largest numbers, and numbers whose product just overflows or
+    just does not."""
     if dtype == torch.bool:
         return [False, True]
     if dtype.is_complex:
@@ -201,8 +205,10 @@ def specials(dtype: torch.dtype, device: str) -> torch.Tensor:
 
 
 def resized(t: torch.Tensor, sizes: Sequence[int] | None = None) -> torch.Tensor:
-    """A tensor twice as large in every dimension but those of size 1 (they broadcast), or of these sizes, with the same order of
-    dimensions in memory: what a dynamic shape is exercised with."""
+    """A tensor of other sizes with the same order of dimensions in memory, for tests of dynamic shapes.
+
+    By default every size is doubled, except sizes of 1, which broadcast.
+    """
     big = t.resolve_conj().resolve_neg()
     for dim, size in enumerate(sizes or [n if n == 1 else 2 * n for n in t.shape]):
         if size != t.shape[dim]:

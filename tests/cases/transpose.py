@@ -1,4 +1,4 @@
-"""transpose2d: samples over shapes and layouts, and errors. Elements are moved: results are ATen's bit for bit."""
+"""Cases of transpose2d: samples of many shapes and layouts, and errors. Elements are only moved, so results are ATen's bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch_ops
 from . import ErrorCase, OpCase, Sample
 from .tensors import ALL, BAREBONES_UNSIGNED, COMPLEX, FLOATS, LAYOUTS, Maker, wide
 
-# Around the ends of vecs and tiles, on the paths for tiles (64 and more both ways), for strips and for others.
+# Sizes around whole vectors and tiles, on the paths for tiles (both sizes at least 64), for strips and for other matrices.
 SHAPES = [
     (1, 1), (1, 7), (7, 1), (3, 5), (31, 33), (32, 32), (33, 70), (64, 64), (65, 127), (128, 64), (130, 257), (3, 1000), (1000, 3),
     (0, 5), (5, 0), (0, 0), (0, 3, 4), (2, 0, 4), (2, 3, 4), (3, 64, 48), (2, 2, 40, 56), (5, 33, 35), (2, 1, 3, 2, 34, 36),
@@ -28,7 +28,7 @@ def _reference(self: torch.Tensor) -> torch.Tensor:
 
 
 def _bound(device, result_dtype, reference, self):
-    """Nothing is rounded."""
+    """No error: nothing is rounded."""
 
 
 def _sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:

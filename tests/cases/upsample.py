@@ -1,5 +1,7 @@
-"""Nearest-neighbour upsampling, forward and backward: index arithmetic and references, error bounds, errors, and the calls of
-upsample_samples.py as samples."""
+"""Cases of nearest-neighbour upsampling, forward and backward: index arithmetic, references, error bounds and errors.
+
+The samples are the calls in upsample_samples.py.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,22 @@ from .tensors import FLOATS, LAYOUTS, Maker, compute_type, wide
 
 
 def _by_formula(n_in: int, n_out: int, scale: float | None, exact: bool, dtype: torch.dtype) -> torch.Tensor:
-    """floor(o step), or floor((o + 0.5) step) in 'nearest-exact', of each output pixel o, in `dtype`."""
+    """The source of each output pixel o: floor(o step), or in mode 'nearest-exact' floor((o + 0.5) step), computed in `dtype`."""
     if scale is not None and scale > 0:
         step = torch.tensor(1.0 / scale, dtype=torch.float64).to(dtype)
     else:
         step = torch.tensor(n_in, dtype=dtype) / torch.tensor(n_out, dtype=dtype)
     position = (torch.arange(n_out).to(dtype) + (0.5 if exact else 0.0)) * step
-    # An infinite step makes a NaN of pixel 0, which becomes 0 on CUDA.
+    # With an infinite step, pixel 0 gives NaN, which CUDA converts to 0.
     return position.float().double().floor().nan_to_num(nan=0.0).clamp(max=n_in - 1).long()
 
 
 def source_index(n_in: int, n_out: int, scale: float | None, exact: bool, device: str) -> torch.Tensor:
-    """The input pixel of each output pixel along one axis. Where the sizes are equal, pixels are copied one by one whatever the scale. ATen's
-    CPU kernels ('cpu') have that in 'nearest' alone, and take a factor of 2 from the sizes there too."""
+    """The input pixel of each output pixel along one axis.
+
+    If the sizes are equal, every pixel is its own source, whatever the scale. ATen's CPU kernels (device 'cpu') do this in mode 'nearest'
+    only. In that mode they also recognise a factor of 2 from the sizes.
+    """
     if n_in == n_out and not (exact and device == "cpu"):
         return torch.arange(n_out)
     if n_out == 2 * n_in and not exact and device == "cpu":
@@ -40,8 +45,10 @@ def source_index(n_in: int, n_out: int, scale: float | None, exact: bool, device
 
 
 def same_in_every_kernel(n_in: int, n_out: int, scale: float | None, exact: bool) -> bool:
-    """Whether ATen's CUDA kernel and all its CPU kernels copy the same pixels. One of the latter, which large contiguous images get, goes by
-    the formula alone, and for float64 images it does so in float64."""
+    """Whether ATen's CUDA kernel and all its CPU kernels copy the same pixels.
+
+    One CPU kernel, used for large contiguous images, only applies the formula, and for float64 images applies it in float64.
+    """
     axis = n_in, n_out, scale, exact
     first = source_index(*axis, "cuda")
     others = source_index(*axis, "cpu"), *(_by_formula(*axis, dtype) for dtype in (torch.float32, torch.float64))
@@ -49,13 +56,16 @@ def same_in_every_kernel(n_in: int, n_out: int, scale: float | None, exact: bool
 
 
 def aten_cuda_windows_agree(n_in: int, n_out: int, scale: float | None, exact: bool) -> bool:
-    """Whether ATen's CUDA backward adds up, along one axis, exactly the output pixels that are copies of each input pixel i. It takes those
-    from ceil(i s) to ceil((i + 1) s), in 'nearest-exact' from ceil(i s - 0.5), with s in float32: the scale, or n_out / n_in."""
+    """Whether ATen's CUDA backward adds up, along one axis, exactly the output pixels that are copies of each input pixel i.
+
+    It adds the output pixels from ceil(i s) to ceil((i + 1) s), and in mode 'nearest-exact' from ceil(i s - 0.5). Here s is the scale or
+    n_out / n_in, in float32.
+    """
     if scale is not None and scale > 0:
         step = torch.tensor(scale, dtype=torch.float64).float()
     else:
         step = torch.tensor(n_out).float() / torch.tensor(n_in).float()
-    # Product and difference are rounded once: nvcc makes one instruction of them.
+    # Product and difference are rounded once, because nvcc contracts them to one instruction.
     borders = (torch.arange(n_in + 1).double() * step.double() - (0.5 if exact else 0.0)).float()
     borders = borders.double().ceil().clamp(max=n_out).long()
     if (borders.diff() < 0).any():
@@ -89,7 +99,7 @@ def vec_reference(exact: bool, x, output_size=None, scale_factors=None) -> torch
 
 
 def _scattered(grad: torch.Tensor, input_size, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """Every output pixel's gradient, added to that of the input pixel it is a copy of."""
+    """Adds every output pixel's gradient to the gradient of its source pixel."""
     *images, height, width = input_size
     sums = grad.new_zeros(*images, height, grad.shape[3]).index_add(2, rows, grad)
     return grad.new_zeros(*images, height, width).index_add(3, columns, sums)
@@ -101,7 +111,7 @@ def backward_reference(exact: bool, grad, output_size, input_size, scales_h=None
 
 
 def reference(op: str) -> Callable:
-    """The float64 reference of 'upsample_nearest2d', 'upsample_nearest_exact2d_backward' or any other of the cases."""
+    """The float64 reference of an operator: 'upsample_nearest2d', 'upsample_nearest_exact2d_backward' and so on."""
     return {c.name: c.reference for c in CASES}[op]
 
 
@@ -109,15 +119,18 @@ def reference(op: str) -> Callable:
 
 
 def _forward_bound(device, result_dtype, reference, x, /, *args, **kwargs):
-    """Values are copied: nothing is rounded."""
+    """No error: values are copied."""
 
 
 def _backward_bound(
     exact, device, result_dtype, reference, grad, /, output_size, input_size, scales_h=None, scales_w=None
 ):
-    """Whatever the order, a sum of n values has an error of at most (n - 1) eps/2 sum|g|, eps of the type that is added up in. Errors of many
-    values are not all of one sign: (log2 n + 8) eps sum|g| then, as for reductions. Where the values' sizes add up to more than the type
-    holds, so may a part of them, and anything may come."""
+    """The error bound of a gradient, with eps of the accumulation dtype.
+
+    In any order, a sum of n values has an error of at most (n - 1) eps/2 sum|g|. Errors of many values do not all have one sign, so the
+    bound for large n is (log2 n + 8) eps sum|g|, as for reductions. If sum|g| exceeds the dtype's range, a partial sum may overflow, and
+    any result is allowed.
+    """
     if not result_dtype.is_floating_point:
         return None
     info = torch.finfo(compute_type(device, result_dtype))
@@ -139,7 +152,7 @@ def _plain(call: calls.Call, x: torch.Tensor) -> Sample:
 
 
 def _vec(call: calls.Call, x: torch.Tensor) -> Sample | None:
-    """With the sizes, or with the factors that they follow from. Scales beside sizes are for the plain form alone."""
+    """A sample of .vec with the sizes, or with factors. Only the plain form accepts both sizes and scales."""
     if any(call.scales) and not call.factors:
         return None
     sizes, factors = (None, list(call.scales)) if call.factors else (call.output_size, None)
@@ -152,14 +165,14 @@ def _backward(call: calls.Call, grad: torch.Tensor) -> Sample:
 
 
 def _built(build: Callable, call: calls.Call, make: Maker) -> Sample | None:
-    """The call with a tensor in its layout, or None where it has no such layout or the operator no such form."""
+    """The call with a tensor in its layout, or None if the tensor cannot have the layout or the operator lacks the form."""
     t = LAYOUTS[call.layout](make(*(call.grad_size if build is _backward else call.input_size)))
     return None if t is None else build(call, t)
 
 
 def _sweep(build: Callable, exact: bool, device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """All calls; on the CPU those that all of ATen's kernels answer alike: compute-sanitizer runs these samples on a device and holds them
-    to the reference of the CPU. (tests/test_upsample.py has the others.)"""
+    """All calls. On the CPU, only calls for which all of ATen's kernels agree: compute-sanitizer runs these samples on a GPU and compares
+    them with the CPU's reference. tests/test_upsample.py has the others."""
     make = Maker(device, dtype)
     for call in calls.sweep():
         axes = axes_of(call.input_size, call.output_size, call.scales)
@@ -194,7 +207,7 @@ def _few(build: Callable, exact: bool, device: str, dtype: torch.dtype) -> Itera
     make = Maker(device, dtype, seed=2, small=True)
     for call in calls.FEW:
         if exact and 0 in call.input_size:
-            continue  # ATen has no batching rule for 'nearest-exact', and vmap's loop over examples takes no empty ones
+            continue  # ATen has no batching rule for 'nearest-exact', and vmap's loop over examples supports no empty batch
         sample = _built(build, call, make)
         if sample is not None:
             yield sample
@@ -204,7 +217,7 @@ def _few(build: Callable, exact: bool, device: str, dtype: torch.dtype) -> Itera
 
 
 def _input_errors(device: str, **given) -> Iterator[ErrorCase]:
-    """Inputs and sizes that no scale makes right."""
+    """Inputs and sizes that are refused with any scale."""
     make = Maker(device, torch.float32)
     for name, shape, size, *says in (
         ("3-D", (3, 7, 5), (6, 6), r"\b4\b|4-?D", r"\b3\b"),
@@ -276,7 +289,7 @@ def _backward_errors(device: str) -> Iterator[ErrorCase]:
 
 
 def _from_interpolate(mode: str) -> Callable:
-    """PyTorch's samples of every mode and number of dimensions as calls of ours."""
+    """Converts PyTorch's samples, which have every mode and number of dimensions, to calls of gpuopt."""
 
     def adapt(x, size=None, scale_factor=None, mode=mode, align_corners=None, recompute_scale_factor=None):
         if x.dim() != 4:
@@ -290,12 +303,12 @@ def _from_interpolate(mode: str) -> Callable:
 
 
 def _adjoint_on_cuda(aten: Callable, exact: bool) -> Callable:
-    """ATen's backward. Where its CUDA kernel adds up other windows than its forward has copied: the adjoint of its forward, in the type
-    that it adds up in."""
+    """ATen's backward, replaced by the adjoint of ATen's forward where the CUDA kernel adds up wrong windows. The adjoint is computed in
+    the kernel's accumulation dtype."""
 
     def backward(grad_output, output_size, input_size, scales_h=None, scales_w=None):
         result = aten(grad_output, output_size, input_size, scales_h, scales_w)
-        traced = torch.compiler.is_compiling()  # with calls on which the two agree
+        traced = torch.compiler.is_compiling()  # compiled calls are ones on which the two agree
         axes = axes_of(input_size, output_size, (scales_h, scales_w)) if grad_output.is_cuda and not traced else []
         if all(n == out for n, out, _ in axes) or all(aten_cuda_windows_agree(*axis, exact) for axis in axes):
             return result
@@ -361,6 +374,6 @@ def _cases(exact: bool) -> Iterator[OpCase]:
     )
 
 
-# The plain form, .vec and the backward of each mode of torch.nn.functional.interpolate.
+# The cases of each mode of torch.nn.functional.interpolate: the plain form, .vec and the backward.
 MODES = {"nearest": tuple(_cases(exact=False)), "nearest-exact": tuple(_cases(exact=True))}
 CASES = [case for cases in MODES.values() for case in cases]

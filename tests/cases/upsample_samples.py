@@ -1,4 +1,4 @@
-"""The calls that upsampling is tested with: sizes, scales, channels and layouts, for the forward and the backward alike."""
+"""Sample calls of upsampling, forward and backward: sizes, scales, channels and layouts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 from . import tensors
 
-# (height, width) of the input and of the output: one pixel, whole factors, fractions, both directions apart, rows that are no multiple
-# of 16 bytes, large factors. Backwards, the strong reductions leave most windows empty.
+# (height, width) of the input and of the output: one pixel, integer factors, fractions, different factors for the two directions, rows that
+# are no multiple of 16 bytes, large factors. Strong reductions leave most windows of the backward empty.
 SIZES = (
     ((1, 1), (1, 1)), ((1, 1), (2, 2)), ((1, 1), (5, 7)), ((1, 1), (40, 40)), ((5, 7), (1, 1)), ((7, 7), (56, 56)),
     ((4, 4), (8, 8)), ((5, 3), (10, 6)), ((3, 5), (9, 15)), ((4, 6), (16, 24)), ((5, 4), (40, 32)), ((2, 3), (10, 21)),
@@ -41,18 +41,18 @@ WIDTHS = (
     63,
     64,
     65,
-)  # under and around a 16-byte vec of every dtype, and a warp's
+)  # below and around a 16-byte vector of every dtype, and the vectors of a warp
 CHANNELS = (1, 2, 3, 4, 5, 8, 16, 33)
 
-# Scale factors that decide the output's sizes, as scale_factors= does.
+# Scale factors that determine the output's sizes, like scale_factors=.
 FACTORS = (
     ((5, 7), (2.0, 2.0)), ((5, 7), (3.0, 1.0)), ((5, 7), (1.5, 2.7)), ((10, 9), (1.1, 7.3)), ((20, 31), (1 / 3, 0.37)), ((9, 10), (0.5, 4.0)),
     ((31, 40), (2.7, 2.7)), ((33, 18), (2.0, 0.5)), ((3, 4), (1.4, 1.9)), ((7, 1), (2.5, 40.0)), ((12, 12), (0.999, 1.001)),
     ((16, 48), (1.25, 1.75)),
 )  # fmt: skip
 
-# Scales that are not the ratio of the sizes: too small and too large for both directions, on one axis alone, with sizes that are equal
-# or twice as large, and values that mean none was given.
+# Scales that differ from the ratio of the sizes: too small and too large, in both directions or in one, with sizes that are equal or
+# doubled, and values that count as no scale.
 CONTRADICTORY = (
     ((5, 7), (10, 14), 1.5, 3.0), ((5, 7), (10, 14), 3.0, 1.5), ((6, 6), (6, 6), 2.0, 0.5), ((9, 8), (4, 3), 0.9, 0.1),
     ((9, 8), (4, 3), 2.0, 40.0), ((4, 5), (33, 31), 2.0, 2.0), ((4, 5), (33, 31), 100.0, 7.3), ((13, 17), (30, 17), 2.0, 1.3),
@@ -60,7 +60,7 @@ CONTRADICTORY = (
     ((8, 8), (12, 12), math.nan, math.inf), ((40, 3), (3, 40), 0.37, 1.1),
 )  # fmt: skip
 
-# Blocks in every dimension: many images, many channels, long columns and rows.
+# Sizes that need several blocks in each dimension of a grid: many images, many channels, long columns and rows.
 MANY = (
     ((70_001, 1, 1, 1), (1, 2)), ((1, 70_001, 1, 1), (2, 1)), ((1, 1, 35_001, 1), (70_001, 1)), ((1, 1, 1, 35_001), (1, 70_001)),
     ((33, 65, 1, 2), (2, 4)), ((3, 513, 2, 3), (4, 6)), ((2, 3, 130, 131), (260, 262)), ((2, 8, 97, 64), (97, 150)),
@@ -70,8 +70,10 @@ MANY = (
 
 @dataclass(frozen=True)
 class Call:
-    """One size of input and output, and how the tensor that is given (forward: the input, backward: the output's gradient) lies in memory.
-    `factors`: the output's sizes follow from the scales."""
+    """The sizes of input and output, and the memory layout of the operand (the input, or in a backward the output's gradient).
+
+    With `factors`, the scales determine the output's sizes.
+    """
 
     name: str
     input_size: tuple[int, int, int, int]
@@ -91,7 +93,7 @@ class Call:
 
 
 def sweep() -> Iterator[Call]:
-    """The whole space."""
+    """All sample calls."""
     for size, out in SIZES:
         large = max(*size, *out) > 200
         yield Call("sizes", (2, 3, *size), out, sanitize=large)
@@ -137,8 +139,8 @@ def special_images(dtype: torch.dtype, device: str) -> Iterator[tuple[str, torch
     yield "channels_last", channels.contiguous(memory_format=torch.channels_last)
 
 
-# One small call of every kind, the plainest first. In all of them ATen's CUDA backward adds up the windows that its forward copied
-# (tests/test_upsample.py checks that), so that gradients can be held against it.
+# One small call of every kind, the simplest first. ATen's CUDA backward is right for all of them, so gradients can be compared with it
+# (tests/test_upsample_index.py checks that).
 FEW = (
     Call("twice", (1, 2, 2, 3), (4, 6)),
     Call("up by a fraction", (1, 2, 2, 3), (3, 5)),

@@ -99,7 +99,7 @@ class Emulated:
         lines = self.library.launches(numbers, case.which, device).decode().splitlines()
         return {name: (int(threads), kernels) for name, threads, *kernels in map(str.split, lines)}
 
-    def position(self, random: np.random.Generator, i: int, item: int, count: int) -> int:
+    def random_address(self, random: np.random.Generator, i: int, item: int, count: int) -> int:
         """An address for so many elements, at any offset in a vector, near the begin or the end of a memory."""
         begin, values = self.memories[i].bytes.ctypes.data, 16 // item
         offset = pick(random, *[0] * 5, 1, values // 2, values - 1, values) * item
@@ -202,18 +202,20 @@ def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs:
         count = extent(strides, shape)
         if count * item > MEMORY - 64:
             return None
-        signals.append(Signal(emulated.position(random, i, item, count), *strides, c, length))
+        signals.append(Signal(emulated.random_address(random, i, item, count), *strides, c, length))
     shape = groups * channels[1], channels[0], taps
     strides = [shape[1] * taps, taps, 1]
     if which != WEIGHT_GRADIENT and random.random() < 0.3:
         strides = draw_strides(random, shape)
-    weight = Weight(emulated.position(random, 2, item, extent(strides, shape)), channels[1] * strides[0], *strides)
+    weight = Weight(
+        emulated.random_address(random, 2, item, extent(strides, shape)), channels[1] * strides[0], *strides
+    )
     bias, bias_stride, activation = 0, 1, NONE
     if which == FORWARD:
         activation = pick(random, NONE, NONE, RELU, SILU, GELU)
         if random.random() < 0.5:
             bias_stride = pick(random, 1, 1, 0, 2)
-            bias = emulated.position(random, 3, item, extent((bias_stride,), (groups * channels[1],)))
+            bias = emulated.random_address(random, 3, item, extent((bias_stride,), (groups * channels[1],)))
     problem = Problem(
         *signals, weight, bias, bias_stride, dtype, batch, groups, taps, stride, padding[0], dilation, activation
     )

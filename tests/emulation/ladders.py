@@ -23,7 +23,7 @@ def steps(room: str, table: str = "kLadder") -> list:
     return [pytest.param(number, id=name) for number, name in enumerate(names[:-1])]
 
 
-def position(memory: Memory, values: np.ndarray, align: int = 16) -> np.ndarray:
+def put(memory: Memory, values: np.ndarray, align: int = 16) -> np.ndarray:
     """A copy of the values at a multiple of `align` bytes, as near the end of the memory, which nobody can read past, as that allows."""
     begin = (len(memory.bytes) - values.nbytes) // align * align
     memory.bytes[:] = POISON

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import POISON, SIZES, position, steps
+from .ladders import POISON, SIZES, put, steps
 from .memory import Memory
 
 POINTER = ctypes.c_void_p
@@ -37,12 +37,12 @@ def conv1d(library, memories):
     def run(step: int, rows: np.ndarray, weight: np.ndarray, begin: int | None = None, most_blocks: int = INT32_MAX):
         given, written = memories
         if begin is None:
-            own = position(given, rows, align=4)
+            own = put(given, rows, align=4)
         else:
             given.bytes[:] = POISON
             own = given.bytes[begin : begin + rows.nbytes].view(np.float32).reshape(rows.shape)
             own[...] = rows
-        out = position(written, np.full_like(rows, 7))
+        out = put(written, np.full_like(rows, 7))
         count, size = rows.shape
         pointers = own.ctypes.data, weight.ctypes.data, out.ctypes.data
         assert library.run(step, *pointers, count, size, len(weight), most_blocks) == 0

@@ -145,7 +145,7 @@ def kernels_of_updates(dtype: int) -> set[str]:
         views, nears, numbers = [], [], []
         for i, shape in enumerate(shapes):  # input, state, weight, bias, output
             strides = [channels, 1] if i == 4 else draw_strides(random, shape)
-            numbers += [emulated().position(random, i, ITEM[dtype], extent(strides, shape)), *strides]
+            numbers += [emulated().random_address(random, i, ITEM[dtype], extent(strides, shape)), *strides]
             view, near = emulated().near(i, ITEM[dtype], numbers[-1 - len(shape)], shape, strides)
             near[:] = POISON
             values = random.integers(-8, 9, shape) / 4

@@ -74,7 +74,7 @@ class Operand:
     def __repr__(self):
         return f"Operand({self.stride}, {self.row_stride}, {self.offset}, {self.at_end}, {self.conjugate})"
 
-    def position(self, memory: Memory, dtype: DType, rows: int, size: int) -> np.ndarray:
+    def put(self, memory: Memory, dtype: DType, rows: int, size: int) -> np.ndarray:
         """A (rows, size) view. All bytes near it that are not in it are poisoned."""
         item = dtype.numpy.itemsize
         count = (rows - 1) * self.row_stride + (size - 1) * self.stride + 1
@@ -104,7 +104,7 @@ def run_and_compare(
     item = dtype.numpy.itemsize
     views = []
     for operand, memory in zip((self, tensor), memories):
-        view = operand.position(memory, dtype, rows, size)
+        view = operand.put(memory, dtype, rows, size)
         view[...] = some(dtype, random, rows * size, atomic).reshape(rows, size)
         views.append(view)
     before = [view.copy() for view in views]

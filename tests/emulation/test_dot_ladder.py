@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import SIZES, position, steps
+from .ladders import SIZES, put, steps
 from .memory import Memory
 
 POINTER = ctypes.c_void_p
 STEPS = steps("dot")
-PACKS = [step for step in STEPS if step.id == "vectors"]
+VECS = [step for step in STEPS if step.id == "vectors"]
 IN_F32 = [step for step in STEPS if step.id in ("f32_partial_sums", "vectors")]
 MORE_SIZES = [*range(6, 18), 2047, 2048, 2049, 2055]
 
@@ -30,9 +30,9 @@ def dot(memories):
 
     def run(step: int, self: np.ndarray, tensor: np.ndarray, multiprocessors: int = 1) -> float:
         """Operands begin at no more than what the step must have, and end where their memory does if that allows."""
-        align = 16 if STEPS[step] in PACKS else 2
+        align = 16 if STEPS[step] in VECS else 2
         self, tensor = (
-            position(memory, values.astype(np.float16), align) for memory, values in zip(memories, (self, tensor))
+            put(memory, values.astype(np.float16), align) for memory, values in zip(memories, (self, tensor))
         )
         guarded = np.full(8, 7, np.float16)
         out = guarded[2:4]  # a pair

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import POISON, SIZES, position, steps
+from .ladders import POISON, SIZES, put, steps
 from .memory import Memory
 
 POINTER = ctypes.c_void_p
@@ -30,8 +30,8 @@ def mul(memories):
     def run(step: int, self: np.ndarray, other: np.ndarray, multiprocessors: int) -> np.ndarray:
         """Operands begin at no more than what the step must have, and end where their memory does if that allows."""
         align = ALIGN.get(STEPS[step].id, self.itemsize)
-        self, other = (position(memory, values, align) for memory, values in zip(memories, (self, other)))
-        out = position(memories[2], np.full(len(self), -7, self.dtype), 16)
+        self, other = (put(memory, values, align) for memory, values in zip(memories, (self, other)))
+        out = put(memories[2], np.full(len(self), -7, self.dtype), 16)
         begin = out.ctypes.data - memories[2].bytes.ctypes.data
         error = library.run(step, self.ctypes.data, other.ctypes.data, out.ctypes.data, len(self), multiprocessors)
         assert error == 0

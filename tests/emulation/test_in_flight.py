@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import position
+from .ladders import put
 from .memory import Memory
 
 
@@ -31,8 +31,8 @@ def test_copies(kernels, memories, access_bytes, loads):
     random = np.random.default_rng(loads)
     sizes = (1, 3, 4, 15, 16, 17, 1000, 4096, 32 * 16 * loads, 32 * 16 * loads + 5, 70_001)
     for size, warps in itertools.product(sizes, (1, 4, 16)):
-        values = position(memories[0], random.integers(0, 256, size, np.uint8))
-        out = position(memories[1], np.zeros(size, np.uint8))
+        values = put(memories[0], random.integers(0, 256, size, np.uint8))
+        out = put(memories[1], np.zeros(size, np.uint8))
         before = memories[1].bytes[: -size - 16].copy()
         assert kernels.run(values.ctypes.data, out.ctypes.data, size, access_bytes, loads, warps, 2) == 0
         np.testing.assert_array_equal(out, values)
@@ -40,7 +40,7 @@ def test_copies(kernels, memories, access_bytes, loads):
 
 
 def test_shapes_that_are_none(kernels, memories):
-    values = position(memories[0], np.zeros(64, np.uint8))
+    values = put(memories[0], np.zeros(64, np.uint8))
     for shape in (
         (2, 1, 1),
         (32, 1, 1),

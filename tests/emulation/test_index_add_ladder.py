@@ -12,7 +12,7 @@ import pytest
 
 from .build import load
 from .dtypes import BF16, F16, F32, DType
-from .ladders import position, steps
+from .ladders import put, steps
 from .memory import Memory, decode, encode
 
 POINTER = ctypes.c_uint64
@@ -88,9 +88,9 @@ def call(library, step: str, dtype: DType, self, index, source, multiprocessors=
     )
 
 
-def position_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np.ndarray, np.ndarray]:
+def put_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np.ndarray, np.ndarray]:
     """The placed values, and which bytes of the memory aren't theirs."""
-    placed = position(memory, values, align)
+    placed = put(memory, values, align)
     begin = placed.ctypes.data - memory.bytes.ctypes.data
     outside = np.ones(len(memory.bytes), bool)
     outside[begin : begin + values.nbytes] = False
@@ -100,10 +100,10 @@ def position_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np
 
 
 def check(library, memories, step, dtype, before, index, source, align, multiprocessors=3):
-    self, outside = position_guarded(memories[0], before, align)
+    self, outside = put_guarded(memories[0], before, align)
     guards = memories[0].bytes[outside].copy()
-    placed = position(memories[1], source, align)
-    placed_index = position(memories[2], index.astype(np.int64), 8)
+    placed = put(memories[1], source, align)
+    placed_index = put(memories[2], index.astype(np.int64), 8)
     total = decode(dtype, before)
     largest = np.abs(total)
     np.add.at(total, index, decode(dtype, source))
@@ -182,8 +182,8 @@ def test_sorted_sums_are_in_order_and_rounded_once(library, memories, dtype):
     for entry, row in enumerate(index):
         total[row] += decode(dtype, source[entry]).astype(np.float32)
     for multiprocessors in (1, 5):
-        self = position(memories[0], before)
-        assert call(library, "sorted_segments", dtype, self, index, position(memories[1], source), multiprocessors) == 0
+        self = put(memories[0], before)
+        assert call(library, "sorted_segments", dtype, self, index, put(memories[1], source), multiprocessors) == 0
         np.testing.assert_array_equal(self, encode(dtype, total))
 
 
@@ -205,7 +205,7 @@ def test_more_entries_than_are_sorted_at_once(library, memories, dtype):
 def test_an_index_out_of_range_ends_the_kernel(library, memories, step, dtype, row):
     """And writes nothing outside of self."""
     vec = 16 // dtype.numpy.itemsize
-    self, outside = position_guarded(memories[0], some(dtype, np.random.default_rng(0), (4, vec), 1), 16)
+    self, outside = put_guarded(memories[0], some(dtype, np.random.default_rng(0), (4, vec), 1), 16)
     guards = memories[0].bytes[outside].copy()
     source = encode(dtype, np.ones((3, vec)))
     index = np.array([2, row, 1])

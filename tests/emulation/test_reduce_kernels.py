@@ -14,7 +14,7 @@ from ..seeded import seeded
 from .build import load
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
 
-ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(6)
+ROWS, LINE, SHORT_ROWS, ROWS_IN_VECS, TILE, COLUMNS = range(6)
 ORDERED = [t for t in TYPES if t.category != COMPLEX]
 MULTIPROCESSORS = 4
 
@@ -140,7 +140,7 @@ def test_any_problem(kernels):
         taken.add(run_and_compare(kernels, *problem, sms))
 
     check()
-    assert {path for path, _ in taken} == {ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS}
+    assert {path for path, _ in taken} == {ROWS, LINE, SHORT_ROWS, ROWS_IN_VECS, TILE, COLUMNS}
     assert (COLUMNS, True) in taken
 
 
@@ -160,8 +160,8 @@ def test_any_problem(kernels):
         ([1027, 40], [1, 1027], [0, 1], COLUMNS, None),  # columns that begin anywhere
         ([33, 5000], [1, 33], [1, 0], TILE, False),
         ([16, 5000], [1, 24], [1, 0], SHORT_ROWS, False),
-        ([2, 50001], [1, 2], [1, 0], ROWS_IN_PACKS, False),
-        ([50001], [1], [0], ROWS_IN_PACKS, False),  # nothing to reduce
+        ([2, 50001], [1, 2], [1, 0], ROWS_IN_VECS, False),
+        ([50001], [1], [0], ROWS_IN_VECS, False),  # nothing to reduce
     ],
 )
 def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, reduced, path, split):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import SIZES, position, steps
+from .ladders import SIZES, put, steps
 from .memory import Memory
 
 POINTER = ctypes.c_void_p
@@ -40,7 +40,7 @@ def reduce():
 def test_reduce(reduce, memory, step, multiprocessors):
     random = np.random.default_rng(step)
     for size in (*SIZES, 70_001, 140_000):
-        values = position(memory, random.integers(-1000, 1000, size).astype(np.float32) / 4)  # whose sums are exact
+        values = put(memory, random.integers(-1000, 1000, size).astype(np.float32) / 4)  # whose sums are exact
         assert reduce("reduce_sum", step, values, multiprocessors) == values.sum(dtype=np.float64)
         assert reduce("reduce_max", step, values, multiprocessors) == values.max(initial=-np.inf)
 
@@ -61,8 +61,6 @@ def test_reduce_special_values(reduce, memory, step):
             for own in (signed, -signed):  # NaN with either sign
                 with np.errstate(invalid="ignore"):
                     expected = np.max(own)
-                    assert np.array_equal(
-                        reduce("reduce_max", step, position(memory, own), 1), expected, equal_nan=True
-                    )
+                    assert np.array_equal(reduce("reduce_max", step, put(memory, own), 1), expected, equal_nan=True)
                     total = own.sum(dtype=np.float64)
                 assert np.array_equal(np.isfinite(reduce("reduce_sum", step, own, 1)), np.isfinite(total))

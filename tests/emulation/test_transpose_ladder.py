@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import position, steps
+from .ladders import put, steps
 from .memory import Memory
 
-PACKS = 4  # the step that takes multiples of 4
+VECS = 4  # the step that takes multiples of 4
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,10 @@ def test_transpose(kernels, memories, step):
     sides = [1, 2, 4, 31, 32, 33, 60, 64, 65, 68, 100, 132, 200]
     for rows in sides:
         for columns in sides:
-            if step == PACKS and (rows % 4 or columns % 4):
+            if step == VECS and (rows % 4 or columns % 4):
                 continue
-            values = position(memories[0], random.random((rows, columns), np.float32))
-            out = position(memories[1], np.zeros((columns, rows), np.float32))
+            values = put(memories[0], random.random((rows, columns), np.float32))
+            out = put(memories[1], np.zeros((columns, rows), np.float32))
             before = memories[1].bytes[: -out.nbytes - 16].copy()
             assert kernels.run(step, values.ctypes.data, out.ctypes.data, rows, columns) == 0
             np.testing.assert_array_equal(out, values.T)

@@ -15,7 +15,7 @@ from ..seeded import seeded
 from .build import load
 from .dtypes import F16, F32, TYPES
 
-PACKS, ROWS, IMAGES, GATHER = range(4)
+VECS, ROWS, IMAGES, GATHER = range(4)
 FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
 U8, F64 = TYPES[1], TYPES[8]
 VARIABLES = ("kMaxPartUnits", "kShortAxis", "kReadOnceFrom")
@@ -220,10 +220,10 @@ def test_any_forward(kernels, memory):
             parts.add(path)
 
     check()
-    assert taken >= {(path, unit) for path in (PACKS, GATHER, "long") for unit in (1, 2, 4, 8)}
-    assert taken >= {(path, unit) for path in (ROWS, IMAGES) for unit in (2, 4)} | {(PACKS, 16), ("long", 16)}
-    assert taken >= {(path, "repeat", repeat) for path in (PACKS, GATHER) for repeat in (1, 2, 4, 8)}
-    assert parts == {PACKS, GATHER, "long"}
+    assert taken >= {(path, unit) for path in (VECS, GATHER, "long") for unit in (1, 2, 4, 8)}
+    assert taken >= {(path, unit) for path in (ROWS, IMAGES) for unit in (2, 4)} | {(VECS, 16), ("long", 16)}
+    assert taken >= {(path, "repeat", repeat) for path in (VECS, GATHER) for repeat in (1, 2, 4, 8)}
+    assert parts == {VECS, GATHER, "long"}
 
 
 def test_any_backward(kernels, memory):
@@ -274,14 +274,14 @@ NHWC, SEVERAL = True, -1
 @pytest.mark.parametrize(
     "shape, out, dtype, channels_last, path, expected",
     [
-        ((1, 1, 16, 66), (32, 132), F32, False, PACKS, {"repeat": 2, "vecs_at_once": 1}),
-        ((1, 2, 64, 66), (128, 132), F32, False, PACKS, {"repeat": 2, "vecs_at_once": 2}),
-        ((1, 2, 9, 16), (13, 64), F16, False, PACKS, {"repeat": 4}),
-        ((2, 1, 9, 16), (72, 128), U8, False, PACKS, {"repeat": 8}),
-        ((2, 1, 3, 8), (48, 128), F16, False, PACKS, {"repeat": 8}),  # a vec of one pixel
-        ((2, 1, 3, 8), (48, 32), F64, False, PACKS, {"repeat": 2}),
-        ((2, 8, 5, 7), (9, 10), F16, NHWC, PACKS, {"unit_bytes": 16}),
-        ((3, 16, 40, 9), (70, 20), F32, NHWC, PACKS, {"unit_bytes": 16, "vecs_at_once": 2}),
+        ((1, 1, 16, 66), (32, 132), F32, False, VECS, {"repeat": 2, "vecs_at_once": 1}),
+        ((1, 2, 64, 66), (128, 132), F32, False, VECS, {"repeat": 2, "vecs_at_once": 2}),
+        ((1, 2, 9, 16), (13, 64), F16, False, VECS, {"repeat": 4}),
+        ((2, 1, 9, 16), (72, 128), U8, False, VECS, {"repeat": 8}),
+        ((2, 1, 3, 8), (48, 128), F16, False, VECS, {"repeat": 8}),  # a vec of one pixel
+        ((2, 1, 3, 8), (48, 32), F64, False, VECS, {"repeat": 2}),
+        ((2, 8, 5, 7), (9, 10), F16, NHWC, VECS, {"unit_bytes": 16}),
+        ((3, 16, 40, 9), (70, 20), F32, NHWC, VECS, {"unit_bytes": 16, "vecs_at_once": 2}),
         ((2, 8, 40, 100), (62, 160), U8, False, ROWS, {"unit_bytes": 1}),
         ((2, 4, 40, 100), (61, 160), F16, False, ROWS, {"unit_bytes": 2}),
         ((2, 3, 40, 60), (140, 160), U8, NHWC, ROWS, {"unit_bytes": 1}),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .ladders import POISON, position, steps
+from .ladders import POISON, put, steps
 from .memory import Memory, scatter
 from .test_upsample_kernels import Axis
 
@@ -50,7 +50,7 @@ def upsample(library, memory, backward: bool, step: int, height: Axis, width: Ax
     """What a step makes of planes. Steps without vecs are given what lies at no multiple of them."""
     planes, item = len(values), values.itemsize
     with_vecs = step == TWICE
-    values = position(memory, values, 16 if with_vecs else item)
+    values = put(memory, values, 16 if with_vecs else item)
     shape = (planes, height.n, width.n) if backward else (planes, height.out, width.out)
     size = int(np.prod(shape)) * item
     raw = np.full(size + 2 * GUARD + 32, POISON, np.uint8)

@@ -1,5 +1,5 @@
-// What the C entry points for tests of convolutions share: problems and devices as plain numbers,
-// and answers as text. tests/conv1d_problem.py is their other side.
+// Shared by the C entry points for tests of convolutions: problems and devices as plain numbers,
+// and answers as text. tests/conv1d_problem.py is the Python side.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gpuopt::conv1d {
 
-// In the order of the members.
+// The numbers are in the order of the members.
 inline Problem read_problem(const int64_t* numbers) {
   const auto next = [&] { return *numbers++; };
   const auto address = [&] { return reinterpret_cast<const void*>(next()); };
@@ -34,7 +34,7 @@ inline Device read_device(const int64_t* numbers) {
   return {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), numbers[2]};
 }
 
-// Valid until the next answer.
+// The pointer is valid until the next answer.
 inline const char* answer(std::string text) {
   static std::string kept;
   kept = std::move(text);

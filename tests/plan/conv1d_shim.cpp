@@ -6,7 +6,7 @@ using namespace gpuopt::conv1d;
 
 namespace {
 
-// "name blocks threads shared_bytes".
+// Returns "name blocks threads shared_bytes", or the name alone for a path without a launch.
 template <typename Path>
 std::string describe(const Path& path) {
   return std::visit(
@@ -28,7 +28,7 @@ std::string describe(const Path& path) {
 
 extern "C" {
 
-// A line for each part of the plan that is chosen, which ends with the part's offset in bytes.
+// One line for each part of the chosen plan. It ends with the part's offset in bytes.
 const char* chosen(const int64_t* problem, int pass, const int64_t* device) {
   const Plan plan =
       conv1d::plan(read_problem(problem), static_cast<Pass>(pass), read_device(device));
@@ -40,7 +40,7 @@ const char* chosen(const int64_t* problem, int pass, const int64_t* device) {
   return answer(lines);
 }
 
-// A line for each path that supports the problem.
+// One line for each path that supports the problem.
 const char* supporting(const int64_t* problem, int pass, const int64_t* device) {
   std::string lines;
   for_each_path(read_problem(problem), static_cast<Pass>(pass), read_device(device),

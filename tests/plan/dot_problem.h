@@ -1,4 +1,4 @@
-// A dot product from plain numbers, for the C entry points that tests call.
+// Makes a dot product from plain numbers, for the C entry points that tests call.
 #pragma once
 
 #include "dot/dot_plan.h"

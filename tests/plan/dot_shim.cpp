@@ -31,7 +31,7 @@ void plan(const Given* given, int sms, int atomic, PlanView* view) {
            plan.blocks()};
 }
 
-// Both halves of a problem: what of it they change.
+// Splits a problem into two halves and writes their numbers to `halves`.
 void cut_once(const Given* given, Given* halves) {
   Problem parts[2];
   halve(make_problem(*given), parts[0], parts[1]);

@@ -1,4 +1,4 @@
-// A problem from plain arrays, for the C entry points that tests call.
+// Makes a problem from plain arrays, for the C entry points that tests call.
 #pragma once
 
 #include "elementwise/elementwise_plan.h"

@@ -43,7 +43,7 @@ void plan(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* str
   }
 }
 
-// The parts that a launch would cut the problem into: their number, elements and first addresses.
+// The parts that a launch would split the problem into: their number, elements and first addresses.
 int parts(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* strides,
           const int* dtypes, const uint64_t* addresses, int dtype, int max_parts, int64_t* numels,
           uint64_t* firsts) {
@@ -77,7 +77,7 @@ void span(uint32_t vec, uint32_t shift, uint32_t values, uint32_t row_size, uint
   begin_end[1] = made.end;
 }
 
-// The offsets of `count` values from `index` on, over planes of sizes[0] * sizes[1].
+// The offsets of `count` values from `index` on, in planes of sizes[0] * sizes[1] values.
 void walk(const uint32_t* sizes, const uint32_t* strides, uint32_t index, int count,
           uint32_t* offsets) {
   const uint32_t column = index % sizes[0], row = index / sizes[0];

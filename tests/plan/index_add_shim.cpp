@@ -15,7 +15,7 @@ struct View {
       one_tile, tile_rows, tile_units, tile_threads, thread_units, hot_bins;
 };
 
-// A field that only some plans have.
+// Copies a field to the view if the plan has it.
 #define SHOW(field) \
   if constexpr (requires { plan.field; }) view.field = plan.field;
 
@@ -75,8 +75,8 @@ int64_t max_digit_bits() { return kMaxDigitBits; }
 int64_t line_threads() { return kLineThreads; }
 int64_t max_line_entries() { return int64_t{kOrderThreads} * kOrderItems; }
 
-// Calls each(first entry, entries, self's offset, source's offset, the slice's dims, view) for
-// every slice of every stretch. Addresses are numbers that nobody follows.
+// Calls each(entries, index's offset, self's offset, source's offset, view) for every slice of every
+// stretch of entries. Addresses are only numbers and are not dereferenced.
 void for_each(int num_dims, int dim, const int64_t* sizes, int64_t entries,
               const int64_t* self_strides, const int64_t* source_strides, uint64_t self,
               uint64_t source, uint64_t index, int dtype, int mode, int sms, int shared_bytes,

@@ -1,4 +1,4 @@
-// A reduction from plain arrays, for the C entry points that tests call.
+// Makes a reduction from plain arrays, for the C entry points that tests call.
 #pragma once
 
 #include "reduce/reduce_plan.h"

@@ -58,8 +58,8 @@ int64_t slices(int num_dims, const int64_t* sizes, const int64_t* in_strides,
       make_problem(num_dims, sizes, in_strides, out_strides, reduced, in, out, in_dtype, dtype));
 }
 
-// Cuts a problem once, along a kept or a reduced dimension: dimensions (their number, and of each
-// the size, strides and whether it is reduced) and addresses of both parts.
+// Splits a problem once, along a kept or a reduced dimension. Returns the dimensions of both parts
+// (their number, and for each the size, the strides and whether it is reduced) and the addresses.
 void cut_once(int num_dims, const int64_t* sizes, const int64_t* in_strides,
               const int64_t* out_strides, const int* reduced, uint64_t in, uint64_t out,
               int in_dtype, int dtype, int along_reduced, int64_t* part_dims,

@@ -1,5 +1,5 @@
-"""Plans of convolutions, made without a GPU: every path that supports a problem, and the one that is chosen. What a path computes is
-tested by tests/emulation."""
+"""Plans of convolutions, made without a GPU: the paths that support a problem, and the chosen path. tests/emulation tests the values that a
+path computes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ATEN, H100 = "aten", Device()
 @st.composite
 def problems(draw):
     dtype = draw(st.sampled_from(list(ITEM)))
-    vectors = draw(st.integers(0, 9)) == 0  # of channels, which few draws have otherwise
+    vectors = draw(st.integers(0, 9)) == 0  # whole vectors of channels, which other draws rarely have
     channels = (1, 1) if vectors else draw(st.sampled_from(CHANNELS))
     groups = draw(st.sampled_from([1, 8, 64, 100, 4096] if channels == (1, 1) else [1, 1, 2, 3, 8, 64]))
     taps, dilation = draw(st.sampled_from(TAPS)), draw(st.sampled_from([1, 1, 1, 1, 2, 3, 16, 1000]))
@@ -83,7 +83,7 @@ def library():
 
 @pytest.fixture(scope="module")
 def chosen(library):
-    """(name, offset in bytes) of each part of a plan. Launches are checked."""
+    """A function that gives (name, offset in bytes) of each part of a problem's plan. It checks the launches."""
 
     def ask(problem: Problem, which: int, device: Device = H100) -> list[tuple[str, int]]:
         lines = library.chosen(problem.numbers(), which, device.numbers()).decode().splitlines()
@@ -97,7 +97,7 @@ def chosen(library):
 
 @pytest.fixture(scope="module")
 def supporting(library):
-    """The paths that support a problem. Launches are checked."""
+    """A function that gives the paths that support a problem. It checks the launches."""
 
     def ask(problem: Problem, which: int, device: Device = H100) -> set[str]:
         paths = [
@@ -121,7 +121,7 @@ def check_launch(path: list[str], device: Device) -> None:
 
 
 def test_any_launch_is_valid(chosen, supporting):
-    """The library also ends the test where a signed integer overflows."""
+    """Every launch is valid. A signed overflow in the library ends the test, too."""
     met, taken = set(), set()
 
     @seeded(4000)
@@ -156,7 +156,7 @@ def test_any_launch_is_valid(chosen, supporting):
 
 
 def parts_of(problem: Problem, which: int, parts: list[tuple[str, int]]) -> list[int]:
-    """How many of each. Parts are runs of images, or of groups where there is one image. They begin one behind the other."""
+    """The number of signals (or, if there is one signal, of groups) in each part. Parts must follow one another."""
     result = problem.to if which == FORWARD else problem.from_
     step = result.batch_stride if problem.batch > 1 else result.channels * result.channel_stride
     begins = [offset // (step * problem.item) for _, offset in parts]
@@ -186,7 +186,7 @@ def test_parts_hold_all_outputs_once(chosen, which, layout, stride, batch, group
 
 
 def test_parts_of_parts(chosen):
-    """Images of more outputs than a launch has are split into groups."""
+    """A signal with more outputs than a launch allows is split into parts by groups."""
     problem = problem_of(2, 8, (1, 1), 100, 3, padding=(1, 1))
     offsets = [offset for _, offset in chosen(problem, FORWARD, Device(launch_outputs=250))]
     assert offsets == [i * 200 * 4 for i in range(8)]
@@ -196,7 +196,7 @@ def test_parts_of_parts(chosen):
 @pytest.mark.parametrize("layout", ["rows", "channels last", "strided"])
 @pytest.mark.parametrize("stride", [1, 3])
 def test_large_problems(chosen, which, layout, stride):
-    """Signals of 2^31 values and more, in one row or in many."""
+    """Signals of 2^31 values or more, in one row or in many."""
     for dtype in ITEM:
         for batch, groups, channels, size in (
             (1, 1, (1, 1), 2**31 + 5), (1, 1, (1, 1), 2**33), (2**31 + 5, 1, (1, 1), 3), (2**12, 2**11, (1, 1), 2**11),
@@ -216,13 +216,13 @@ def test_groups_of_many_input_channels_fall_back_to_aten(chosen, which, layout, 
             assert chosen(problem, which) == [(ATEN, 0)] or in_channels <= 16
 
 
-DEPTHWISE, OWN = (1, 1), None  # a path of gpuopt's, whichever it is
+DEPTHWISE, OWN = (1, 1), None  # OWN: any path of gpuopt
 
 
 @pytest.mark.parametrize(
     "layer, dtype, arguments, rest, expected",
     [
-        # expected: by pass.
+        # The last entry has the expected path of each pass.
         ("Mamba", BFLOAT16, (8, 1536, DEPTHWISE, 2048, 4), {"padding": (3, 0)}, ("direct", OWN, "weight_chunks")),
         ("Mamba, channels last", BFLOAT16, (8, 1536, DEPTHWISE, 2048, 4), {"padding": (3, 0), "layouts": ("channels last",) * 2},
          ("channels_last", "channels_last", "weight_channels_last")),
@@ -256,7 +256,7 @@ def test_devices_of_little_shared_memory_keep_their_paths(chosen, dtype):
 
 @pytest.mark.parametrize("sms", [108, 132, 148])
 def test_calls_of_tests_on_a_gpu_reach_every_path(chosen, sms):
-    """Except the path of small problems, which most other tests run."""
+    """The calls in MANY reach every path, except the one for small problems, which most other tests use."""
     taken = {(which, name) for which, name in own_paths() if name == "small"}
     for call, dtype, which in itertools.product(MANY, ITEM, PASSES):
         n, c, size = call.input_size

@@ -1,5 +1,8 @@
-"""The planner of dot products, exercised without a GPU: what the kernels rely on must hold for vectors of any size, and their index
-arithmetic, repeated here, must meet every value of every row once. That the kernels themselves do is shown by tests/emulation."""
+"""The planner of dot products, tested without a GPU: the assumptions of the kernels hold for vectors of any size.
+
+The tests repeat the kernels' index arithmetic, which must reach every value of every row once. tests/emulation shows the same for the
+kernels themselves.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, COMPLEX64: 8, COMPLEX128: 
 BASE = 1 << 20
 LIMIT = 2**31 - 1
 THREADS, WARP, SHARED = 256, 32, 48 << 10
-PACKS_IN_FLIGHT, SHIFTED_PACKS_IN_FLIGHT = 4, 2
-# Of a multiprocessor, where rows are split: blocks of a path, shifted or not.
+VECS_IN_FLIGHT, SHIFTED_VECS_IN_FLIGHT = 4, 2
+# The most blocks per SM of a plan with split rows, for (path, shifted).
 BLOCKS = {(LINE, False): 8, (ROWS, False): 64, (ROWS, True): 32, (VALUES, False): 4}
 ATOMIC_BLOCKS = {(LINE, False): 1, (ROWS, False): 4, (ROWS, True): 4, (VALUES, False): 4}
 MOST_MODELLED = 100_000
@@ -66,7 +69,7 @@ class Problem(ctypes.Structure):
 def problem_of(
     rows, size, dtype=FLOAT32, strides=(1, 1), row_strides=None, offsets=(0, 0), conjugate=(0, 0)
 ) -> Problem:
-    """Rows one after another unless given; offsets are in elements, from an aligned address."""
+    """A problem with contiguous rows, unless strides are given. Offsets are in elements, from an aligned address."""
     own, other = row_strides or (size, size)
     item = ITEM[dtype]
     return Problem(
@@ -85,11 +88,11 @@ def planner():
 
 
 def units_in_flight(problem: Problem, plan: PlanView) -> int:
-    """Of a lane: vecs, or single values."""
+    """The number of vectors, or of single values, that a thread has in flight."""
     if plan.path == VALUES:
         return 4 if problem.item >= 8 else 8
     if plan.path == ROWS:
-        return SHIFTED_PACKS_IN_FLIGHT if plan.shifted else PACKS_IN_FLIGHT
+        return SHIFTED_VECS_IN_FLIGHT if plan.shifted else VECS_IN_FLIGHT
     return plan.unroll
 
 
@@ -107,12 +110,12 @@ def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = Fals
     assert is_power_of_two(plan.x) and is_power_of_two(plan.y) and plan.threads == plan.x * plan.y
     most = THREADS if plan.path != LINE else 4 * THREADS if atomic else 2 * THREADS
     assert plan.threads % WARP == 0 and plan.threads <= most
-    rows = plan.x * plan.rows_per_lane  # of a tile; no tile is empty
+    rows = plan.x * plan.rows_per_lane  # rows per tile; no tile is empty
     assert (plan.tiles - 1) * rows < problem.rows <= plan.tiles * rows
     assert plan.blocks == plan.tiles * plan.splits
-    assert plan.unroll in (1, PACKS_IN_FLIGHT) if plan.path == LINE else plan.unroll == 1
+    assert plan.unroll in (1, VECS_IN_FLIGHT) if plan.path == LINE else plan.unroll == 1
 
-    # Every split has something to do, and the device can hold them.
+    # Every split has values, and the device has room for all blocks.
     units = problem.size if plan.path == VALUES else max(vecs, 1)
     group = plan.y * units_in_flight(problem, plan)
     groups = -(-units // group)
@@ -126,15 +129,15 @@ def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = Fals
         assert contiguous and starts == (0, 0) and problem.size % values <= plan.threads
     elif plan.path == ROWS:
         assert contiguous and vecs > 0
-        if not plan.shifted:  # an aligned vec of self's is one of tensor's
+        if not plan.shifted:  # aligned vectors of self lie at aligned vectors of tensor
             assert starts[0] == starts[1] and (strides[0] - strides[1]) % values == 0
     elif plan.path == SHORT_ROWS:
         assert contiguous and starts == (0, 0) and all(s % values == 0 for s in strides)
         assert problem.size == vecs * values and vecs <= plan.y <= WARP
-        assert plan.threads == THREADS and plan.rows_per_lane == PACKS_IN_FLIGHT
+        assert plan.threads == THREADS and plan.rows_per_lane == VECS_IN_FLIGHT
     elif plan.path == TILE:
         assert contiguous and starts == (0, 0) and strides == (problem.size, problem.size)
-        assert rows * problem.size % values == 0  # of all tiles but the last
+        assert rows * problem.size % values == 0  # in all tiles except the last
         assert plan.y <= WARP and plan.threads == THREADS
     assert (
         2 * rows * problem.size * problem.item <= plan.shared_bytes <= SHARED
@@ -152,7 +155,7 @@ def once(positions: np.ndarray, count: int) -> bool:
 
 
 def grouped(begins: np.ndarray, step: int, unroll: int, jump: int, units: int) -> np.ndarray:
-    """Units that lanes meet who begin at `begins` and take `unroll` units, `step` apart, in every group that they come to."""
+    """The units that threads read. A thread begins at its value in `begins`. It reads `unroll` units, `step` apart, then adds `jump`."""
     met = begins[:, None] + np.arange(0, max(units, 1), jump)[None, :]
     met = met[met < units]
     met = (met[:, None] + np.arange(unroll)[None, :] * step).ravel()
@@ -160,7 +163,7 @@ def grouped(begins: np.ndarray, step: int, unroll: int, jump: int, units: int) -
 
 
 def rows_met(problem: Problem, plan: PlanView) -> np.ndarray:
-    """By the first lanes and splits of all rows."""
+    """The rows that the first threads and splits of all rows compute."""
     tile = np.arange(plan.tiles)[:, None, None]
     own = np.arange(plan.x)[None, :, None]
     k = np.arange(plan.rows_per_lane)[None, None, :]
@@ -194,14 +197,14 @@ def row_values(problem: Problem, plan: PlanView, row: int) -> np.ndarray:
     vecs = after // values
     if plan.shifted and shift != 0:
         vecs = max((after + shift // problem.item) // values - 1, 0)
-        # The last value of the second vec of tensor's is one of the row.
+        # The last value of tensor's second vector must lie inside the row.
         assert vecs == 0 or (vecs + 1) * values - shift // problem.item <= after
     elif vecs > 0:
         assert shift == 0
     unroll = units_in_flight(problem, plan)
     lanes = (np.arange(plan.splits)[:, None] * plan.y * unroll + np.arange(plan.y)[None, :]).ravel()
     met = values_of_vecs(grouped(lanes, plan.y, unroll, plan.splits * plan.y * unroll, vecs), head, values)
-    left = np.arange(problem.size - vecs * values)  # dealt to all lanes of all splits
+    left = np.arange(problem.size - vecs * values)  # these values are distributed over all threads of all splits
     return np.concatenate([met, np.where(left < head, left, vecs * values + left)])
 
 
@@ -235,7 +238,7 @@ def check_coverage(problem: Problem, plan: PlanView) -> None:
         assert once(lane_values_of_tile(problem, plan), problem.size)
     else:
         assert once(lane_values(problem, plan), problem.size)
-        threads = np.arange(plan.threads)  # all pairs of a row and a lane
+        threads = np.arange(plan.threads)  # all pairs of a row and a thread
         if plan.rows_first:
             pairs = threads % plan.x * plan.y + threads // plan.x
         else:
@@ -275,7 +278,7 @@ ROW_COUNTS = [1, 1, 1, 2, 3, 5, 8, 31, 32, 33, 100, 257, 1000, 4096, 65537, 2**2
 
 @st.composite
 def operands(draw, rows: int, size: int, item: int):
-    """A stride, a row stride and an offset."""
+    """Draws a stride, a row stride and an offset."""
     values = 16 // item
     whole = -(-size // values) * values
     strides = draw(
@@ -326,7 +329,7 @@ def test_any_launch_is_valid(planner):
     check()
     for split in (False, True):
         assert {
-            (LINE, False, False, PACKS_IN_FLIGHT, split),
+            (LINE, False, False, VECS_IN_FLIGHT, split),
             (ROWS, False, False, 1, split),
             (ROWS, True, False, 1, split),
         } <= taken
@@ -340,8 +343,8 @@ def test_any_launch_is_valid(planner):
 
 @seeded(100)
 @given(problem=problems(sizes=[1, 3, 4, 16, 33, 1025], row_counts=[2**31 + 7, 2**35, 3 * 2**40 + 1]))
-def test_problems_beyond_a_launch_are_cut_into_parts_that_fit(planner, problem):
-    """The halves have all rows, one after another, at their addresses."""
+def test_problems_beyond_a_launch_are_split_into_parts_that_fit(planner, problem):
+    """The two halves have all rows in order, at their addresses."""
     item = problem.item
     begin, part = 0, problem
     while part.plan(planner).blocks > LIMIT:

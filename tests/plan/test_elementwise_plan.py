@@ -1,4 +1,4 @@
-"""The element-wise launch planner, exercised without a GPU: what a kernel relies on must hold for any operands."""
+"""The element-wise launch planner, tested without a GPU: the assumptions of the kernels hold for any operands."""
 
 import ctypes
 import itertools
@@ -42,7 +42,7 @@ def planner():
 
 
 class Operands:
-    """A problem: sizes with the innermost dimension first, per operand (output first) strides, dtype, offset in elements."""
+    """A problem: sizes with the innermost dimension first, and for each operand (output first) strides, dtype and offset in elements."""
 
     def __init__(self, sizes, strides, dtypes=None, offsets=None, dtype=FLOAT32):
         self.sizes, self.strides, self.dtype = list(sizes), [list(s) for s in strides], dtype
@@ -113,7 +113,7 @@ def problems(draw):
 
 
 def starts_are_aligned(problem, plan, operand, dim, values):
-    """Every vec of `values` along `dim` starts at an address that one access can take."""
+    """Whether every vector of `values` along `dim` starts at an aligned address."""
     item = ITEM[problem.dtypes[operand]]
     access = min(item * values, 16)
     others = [d for d in range(plan.num_dims) if d != dim]
@@ -215,7 +215,7 @@ def test_spans_cover_a_row_once_and_inner_ones_are_whole_aligned_vecs(planner, s
 )
 def test_a_walk_from_row_to_row_reads_every_value_in_order(planner, rows, strides, index, count):
     inner, outer = rows
-    count = min(count, inner * outer)  # what the plan makes sure of
+    count = min(count, inner * outer)  # the plan guarantees this
     offsets = (ctypes.c_uint32 * count)()
     planner.walk((ctypes.c_uint32 * 2)(*rows), (ctypes.c_uint32 * 3)(*strides), index, count, offsets)
     for i, offset in enumerate(offsets, index):
@@ -237,8 +237,8 @@ def test_fast_division_is_division(planner, n, divisor):
         ([3, 2**31], [[1, 3], [1, 3], [1, 0]], 0),  # a broadcast row
         ([2**32 + 5], [[2], [1], [1]], 0),  # a strided output
         ([7, 2**30, 3], [[1, 8, 2**34], [1, 7, 0], [0, 1, 0]], 0),  # ragged rows
-        ([2, 4], [[1, 2**33], [1, 2], [1, 2]], 0),  # few elements, far apart
-        ([2**36 - 29], [[1], [1]], 1),  # a misaligned row of 2^32 vecs
+        ([2, 4], [[1, 2**33], [1, 2], [1, 2]], 0),  # large strides
+        ([2**36 - 29], [[1], [1]], 1),  # a misaligned row of 2^32 vectors
     ],
 )
 def test_large_problems_are_cut_into_parts_that_32_bits_index(planner, sizes, strides, offset):
@@ -254,7 +254,7 @@ def test_large_problems_are_cut_into_parts_that_32_bits_index(planner, sizes, st
     assert sum(numels[:count]) == total
     assert max(numels[:count]) < 2**31
     starts = [tuple(firsts[part * MAX_OPERANDS + k] for k in range(len(strides))) for part in range(count)]
-    assert len({start[0] for start in starts}) == count  # no two parts begin at one output element
+    assert len({start[0] for start in starts}) == count  # parts begin at different output elements
     assert problem.addresses[0] == min(start[0] for start in starts)
 
 
@@ -275,9 +275,9 @@ def test_known_layouts_take_the_path_made_for_them(planner):
     assert path([4096, 64], [[1, 4096], [1, 4096], [0, 1]]) == (ROWS, ALIGNED)
     assert path([4095, 64], [[1, 4095], [1, 4095], [1, 0]]) == (PACKED, None)
     assert path([256, 256], [[1, 256], [1, 256], [256, 1]]) == (TILED, None)
-    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]]) == (PACKED, None)  # a plane of 6 holds a vec of 4 ...
+    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]]) == (PACKED, None)  # a plane of 6 holds a vector of 4
     small = {"dtype": FLOAT16}
-    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]], **small) == (GENERAL, None)  # ... and not one of 8
+    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]], **small) == (GENERAL, None)  # but not one of 8
     assert path([256, 4], [[1, 256], [1, 256], [4, 1]]) == (PACKED, None)  # too narrow for tiles
     assert path([256], [[2], [1], [1]]) == (GENERAL, None)
 
@@ -285,6 +285,6 @@ def test_known_layouts_take_the_path_made_for_them(planner):
         dense = [1, side, side * side]
         return path([side, side, count], [dense, dense, [side, 1, side * side]], **more)
 
-    for most, more in ((16, {}), (32, small)):  # many small matrices, which would leave most of a tile empty
+    for most, more in ((16, {}), (32, small)):  # small matrices would leave most of a tile empty
         assert turned(most, 1000, **more) == (PACKED, None)
         assert turned(most, 1, **more) == turned(most + 4, 1000, **more) == (TILED, None)

@@ -1,5 +1,5 @@
-"""The planner of index_add, exercised without a GPU: that what the kernels rely on holds for problems of any size. What the kernels do
-with their plans is shown by tests/emulation."""
+"""The planner of index_add, tested without a GPU: the assumptions of the kernels hold for problems of any size. tests/emulation tests the
+kernels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def planner():
 
 
 class Problem:
-    """self of `sizes`, innermost dimension first, and a source with `entries` in dimension `dim`; dense unless strides are given."""
+    """self of `sizes`, innermost dimension first, and a source with `entries` in dimension `dim`. Both are dense by default."""
 
     def __init__(self, sizes, dim, entries, dtype=FLOAT32, mode=FAST, strides=None, offset=0, index=BASE):
         self.sizes, self.dim, self.entries, self.dtype, self.mode = list(sizes), dim, entries, dtype, mode
@@ -59,7 +59,7 @@ class Problem:
         return tuple([math.prod(sizes[:d]) for d in range(len(sizes))] for sizes in (self.sizes, self.source_sizes()))
 
     def slices(self, planner, sms=132, shared=227 << 10):
-        """(entries, first entry, byte offsets into self and source, view) of every launch."""
+        """(entries, first entry, byte offsets into self and source, view) of each launch."""
         rank, found = len(self.sizes), []
         array = ctypes.c_int64 * rank
 
@@ -91,7 +91,7 @@ class Problem:
 def check(problem: Problem, planner, sms: int, shared: int = 227 << 10) -> None:
     slices = problem.slices(planner, sms, shared)
     bins, others = problem.sizes[problem.dim], math.prod(n for d, n in enumerate(problem.sizes) if d != problem.dim)
-    # Every value is in one slice.
+    # Every value is in exactly one slice.
     assert sum(entries * v.inner * v.outer_size for entries, *_, v in slices) == problem.entries * others
     assert len({(index, into, source) for _, index, into, source, _ in slices}) == len(slices)
     item = ITEM[problem.dtype]
@@ -112,7 +112,7 @@ def check(problem: Problem, planner, sms: int, shared: int = 227 << 10) -> None:
 
 
 def check_neighbours(problem: Problem, source: int, v: View) -> None:
-    """Entries that are read together lie side by side, and what a thread reads at once is aligned."""
+    """Checks that entries that are read together are adjacent, and that a thread's vectors are aligned."""
     assert v.values in ((1, 4) if v.path == BINS else (1, 2))
     if v.values == 1:
         return
@@ -126,7 +126,7 @@ def check_neighbours(problem: Problem, source: int, v: View) -> None:
 
 
 def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, sms: int, shared: int) -> None:
-    """What kernels and their arguments have room for."""
+    """Checks that all numbers fit into the kernels' arguments and buffers."""
     assert v.num_outer <= planner.max_outer_dims()
     assert max(entries, v.inner, v.outer_size) <= 2**30
     if v.path == ATOMIC:
@@ -135,7 +135,7 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
             columns = -(-v.units // v.tile_units)
             assert v.values * ITEM[problem.dtype] == 16 and v.hot_bins == 0 and v.tile_units <= 16
             assert v.tile_rows * v.tile_units <= 256 * v.thread_units < (v.tile_rows + 1) * v.tile_units
-            # Half as many threads make two rounds of four units, and have one row each.
+            # With half as many threads, each has one row and processes four units in two iterations.
             assert v.tile_threads == (128 if v.thread_units == 4 and v.tile_rows <= 128 else 256)
             assert columns * -(-entries // v.tile_rows) * v.outer_size <= GRID
     elif v.path == SORTED:
@@ -178,7 +178,7 @@ SIZES = [1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 48, 64, 100, 128, 256, 1000, 1
 
 @st.composite
 def problems(draw):
-    """Up to 2^37 values on either side, which fits no machine."""
+    """Problems with up to 2^37 values in self and in the source, more than any machine's memory."""
     sizes = draw(st.lists(st.sampled_from([*SIZES, 2**30, 2**31, 2**32 + 5]), min_size=1, max_size=6))
     dim = draw(st.integers(0, len(sizes) - 1))
     entries = draw(st.sampled_from([*SIZES, 2**24, 2**30, 2**30 + 1, 2**31 + 7, 2**33]))
@@ -262,8 +262,8 @@ def test_paths_of_common_problems(planner, problem, path, values, lanes):
         (Problem([64, 2**17], 1, 2**20, FLOAT16), 128, 8),
         (Problem([16, 65536], 1, 2**20, FLOAT16), 512, 2),
         (Problem([1024, 65536], 1, 16384), 64, 16),
-        (Problem([68, 65536], 1, 2**18), 113, 9),  # two of nine units, of which the last one has eight
-        (Problem([16, 5000], 1, 4096), 64, 4),  # a unit to a thread
+        (Problem([68, 65536], 1, 2**18), 113, 9),  # two tiles, of nine units and of eight
+        (Problem([16, 5000], 1, 4096), 64, 4),  # one unit per thread
         (Problem([16, 5000], 1, 1023), 0, 0),
         (Problem([4, 65536], 1, 2**21), 0, 0),
         (Problem([15, 65536], 1, 2**19), 0, 0),
@@ -278,7 +278,7 @@ def test_tiles_whose_rows_of_a_bin_are_summed(planner, problem, rows, units):
 @pytest.mark.parametrize("dtype", [UINT8, BFLOAT16, FLOAT32, FLOAT64])
 @pytest.mark.parametrize("entries", [1000, 6000, 8192, 11000, 16384])
 def test_lines_where_blocks_have_less_shared_memory(planner, dtype, entries):
-    """From Turing on, whose blocks have 64 KiB."""
+    """Turing's blocks have 64 KiB of shared memory."""
     for shared in (64 << 10, 99 << 10, 227 << 10):
         ((*_, plan),) = Problem([200, 4096], 0, entries, dtype).slices(planner, 60, shared)
         if plan.path == LINES:
@@ -288,7 +288,7 @@ def test_lines_where_blocks_have_less_shared_memory(planner, dtype, entries):
 
 
 def test_lanes_run_along_the_dimension_with_the_shortest_strides(planner):
-    """Of images, that is the width, the channels in channels_last, and the entries where they lie closest."""
+    """For images that is the width, in channels_last the channels, and the entries if these have the shortest stride."""
     width, height, channels, batch = 28, 14, 64, 8
     for dim, strides, inner in [
         (2, [1, 28, 392, 392 * 64], 28 * 14),
@@ -307,7 +307,7 @@ def test_more_dimensions_than_a_launch_walks(planner):
     sizes = [3, 2, 5, 2, 7, 2, 4, 2]
     strides = [2 * math.prod(sizes[:d]) * (d + 1) for d in range(len(sizes))]
     slices = Problem(sizes, 3, 2, strides=(strides, strides)).slices(planner)
-    assert len(slices) == 2 * 2  # one by one along the shortest dimensions alone
+    assert len(slices) == 2 * 2  # only the shortest dimensions are split one by one
     check(Problem(sizes, 3, 2, strides=(strides, strides)), planner, 132)
 
 

@@ -1,5 +1,7 @@
-"""The reduction planner, exercised without a GPU: what the kernels rely on must hold for any tensor of any size. That every value is
-then read once and every output written once is shown by tests/emulation, which runs the kernels."""
+"""The reduction planner, tested without a GPU: the assumptions of the kernels hold for tensors of any size.
+
+tests/emulation runs the kernels and shows that they read every value once and write every output once.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from tools.test_build import load
 
 from ..seeded import seeded
 
-ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS = range(6)
+ROWS, LINE, SHORT_ROWS, ROWS_IN_VECS, TILE, COLUMNS = range(6)
 UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX128 = 1, 6, 8, 9, 12
 ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, COMPLEX128: 16}
 ACCUMULATOR = {UINT8: 8, FLOAT16: 4, FLOAT32: 4, FLOAT64: 8, COMPLEX128: 16}
 BASE = 1 << 20
 LIMIT = 2**31 - 1
-THREADS, PACKS_IN_FLIGHT, MOST_DIMS, SHARED = 256, 4, 6, 48 << 10
+THREADS, VECS_IN_FLIGHT, MOST_DIMS, SHARED = 256, 4, 6, 48 << 10
 FIELDS = (
     "path vecs unaligned packed_out num_kept num_reduced outputs outer_units inner_units x y z column_vecs column_tiles fold "
     "rows_per_lane tiles splits shared_bytes columns row_size too_many_outputs too_many_units"
@@ -38,7 +40,7 @@ def planner():
 
 
 class Problem:
-    """Dimensions innermost first; outputs are dense unless given."""
+    """A reduction, with the innermost dimension first. Outputs are dense unless strides are given."""
 
     def __init__(self, sizes, strides, reduced, dtype=FLOAT32, offset=0, native=True, out_offset=0):
         self.sizes, self.strides, self.reduced, self.dtype, self.native = sizes, strides, reduced, dtype, native
@@ -83,7 +85,7 @@ class Problem:
         return parts
 
     def launches(self, planner) -> int:
-        """Into how many parts it is cut."""
+        """The number of parts that the problem is split into."""
         plan = self.plan(planner)
         if plan.too_many_outputs or plan.too_many_units:
             return sum(part.launches(planner) for part in self.cut(planner, not plan.too_many_outputs))
@@ -100,7 +102,7 @@ class Problem:
 
 
 def covers(parts: int, of: int, whole: int) -> bool:
-    """`parts` parts of `of` each hold the whole, and none is empty."""
+    """Whether `parts` parts of `of` elements hold `whole` elements, and no part is empty."""
     return (parts - 1) * of < whole <= parts * of
 
 
@@ -112,7 +114,7 @@ def check(problem: Problem, plan: PlanView) -> None:
     assert plan.outputs == kept and plan.outer_units * plan.row_size == reduced
     assert 1 <= plan.x * plan.y * plan.z <= THREADS and plan.shared_bytes <= SHARED
     assert plan.tiles >= 1 and plan.splits >= 1
-    if plan.vecs or plan.path in (ROWS_IN_PACKS, TILE):
+    if plan.vecs or plan.path in (ROWS_IN_VECS, TILE):
         assert problem.native and values > 1
     if not plan.too_many_outputs:
         assert plan.tiles * plan.splits <= LIMIT and plan.outputs <= LIMIT and plan.num_kept <= MOST_DIMS
@@ -120,8 +122,8 @@ def check(problem: Problem, plan: PlanView) -> None:
         assert plan.num_reduced <= MOST_DIMS and plan.outer_units <= LIMIT
     if plan.vecs and not plan.unaligned:
         assert problem.addresses[0] % 16 == 0
-    if plan.splits > 1:  # every split has units, and is alone in its blocks
-        in_flight = PACKS_IN_FLIGHT if plan.vecs else 1
+    if plan.splits > 1:  # every split has units and its own blocks
+        in_flight = VECS_IN_FLIGHT if plan.vecs else 1
         assert plan.z == 1 and (plan.splits - 1) * plan.y * in_flight < units
 
     if plan.path == COLUMNS:
@@ -129,7 +131,7 @@ def check(problem: Problem, plan: PlanView) -> None:
         assert covers(plan.column_tiles, plan.x, plan.column_vecs)
         assert covers(plan.tiles // plan.column_tiles, plan.z, outers) and plan.tiles % plan.column_tiles == 0
         assert plan.shared_bytes >= plan.x * plan.y * plan.z * (values if plan.vecs else 1) * ACCUMULATOR[problem.dtype]
-        if plan.fold > 1:  # whole vecs, however the columns lie in them
+        if plan.fold > 1:  # whole vectors, wherever columns begin in them
             assert plan.column_vecs * values == plan.fold * plan.columns and plan.column_tiles == 1
             assert plan.inner_units == plan.row_size // plan.fold >= 1
         else:
@@ -139,16 +141,16 @@ def check(problem: Problem, plan: PlanView) -> None:
                 assert plan.columns % values == 0
         return
     assert plan.x == 1 and plan.y & (plan.y - 1) == 0
-    if plan.path == ROWS_IN_PACKS:
+    if plan.path == ROWS_IN_VECS:
         assert values % plan.row_size == 0 and problem.addresses[0] % 16 == 0
-        assert covers(plan.tiles, values // plan.row_size * THREADS * PACKS_IN_FLIGHT, plan.outputs)
+        assert covers(plan.tiles, values // plan.row_size * THREADS * VECS_IN_FLIGHT, plan.outputs)
     elif plan.path == TILE:
         rows = plan.z * plan.rows_per_lane
         assert covers(plan.tiles, rows, plan.outputs) and plan.y * plan.z == THREADS
         assert rows * plan.row_size % values == 0 and problem.addresses[0] % 16 == 0
         assert plan.shared_bytes >= rows * plan.row_size * ITEM[problem.dtype]
     elif plan.path == SHORT_ROWS:
-        assert covers(plan.tiles, plan.z * PACKS_IN_FLIGHT, plan.outputs)
+        assert covers(plan.tiles, plan.z * VECS_IN_FLIGHT, plan.outputs)
         assert units * values == plan.row_size and units <= plan.y <= 32 and plan.y * plan.z == THREADS
     else:
         assert covers(plan.tiles, plan.z, plan.outputs) and plan.y * plan.z == THREADS
@@ -195,7 +197,7 @@ def problems(draw, sizes=SIZES, most_dims=7, most_values=2**36):
         shape.pop()
     reduced = [draw(st.booleans()) for _ in shape]
     dense = draw(st.integers(0, 2)) == 0
-    if dense and most_values > 2**20:  # many short rows, one behind the other
+    if dense and most_values > 2**20:  # many short contiguous rows
         shape, reduced = (
             [draw(st.sampled_from([1, 2, 4, 7, 8, 16, 33, 64])), draw(st.integers(1, 2**17))],
             [True, False],
@@ -229,13 +231,13 @@ def test_any_launch_is_valid(planner):
         taken.add((plan.path, plan.vecs, plan.unaligned, plan.fold > 1, plan.splits > 1))
 
     check_one()
-    assert {path for path, *_ in taken} == {ROWS, LINE, SHORT_ROWS, ROWS_IN_PACKS, TILE, COLUMNS} and len(taken) >= 16
+    assert {path for path, *_ in taken} == {ROWS, LINE, SHORT_ROWS, ROWS_IN_VECS, TILE, COLUMNS} and len(taken) >= 16
 
 
 @seeded(100)
 @given(problem=problems(sizes=[1, 2, 3, 5, 17, 40], most_dims=4, most_values=3000), limit=st.sampled_from([8, 40, 200]))
-def test_problems_beyond_the_limit_are_cut_into_parts_that_fit(planner, problem, limit):
-    """With a limit that small problems exceed: the parts hold every value once, and have outputs of their own or all of the whole's."""
+def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, problem, limit):
+    """Tested with a limit that small problems exceed. The parts hold every value once. They have separate outputs or all outputs."""
 
     def leaves(part):
         plan = part.plan(planner, limit=limit)
@@ -269,7 +271,7 @@ def test_problems_beyond_the_limit_are_cut_into_parts_that_fit(planner, problem,
         ([32768, 128], [1, 32768], [1, 0], FLOAT32, LINE),
         ([1023, 32768], [1, 1023], [1, 0], FLOAT32, ROWS),
         ([32, 2**20], [1, 32], [1, 0], FLOAT32, SHORT_ROWS),
-        ([2, 2**24], [1, 2], [1, 0], FLOAT32, ROWS_IN_PACKS),
+        ([2, 2**24], [1, 2], [1, 0], FLOAT32, ROWS_IN_VECS),
         ([33, 10**6], [1, 33], [1, 0], FLOAT16, TILE),
         ([128, 262144], [1, 128], [0, 1], FLOAT16, COLUMNS),
         ([3, 10**7], [1, 3], [0, 1], FLOAT32, COLUMNS),
@@ -279,21 +281,21 @@ def test_problems_beyond_the_limit_are_cut_into_parts_that_fit(planner, problem,
 )
 def test_common_shapes_take_their_paths_in_vecs(planner, sizes, strides, reduced, dtype, path):
     plan = Problem(sizes, strides, reduced, dtype).plan(planner)
-    assert plan.path == path and (plan.vecs or path in (ROWS_IN_PACKS, TILE))
+    assert plan.path == path and (plan.vecs or path in (ROWS_IN_VECS, TILE))
 
 
 @pytest.mark.parametrize(
     "sizes, launches",
     [
-        ([2, 100_000, *[2] * 11, 2], 2),  # seven kept dimensions, and as many reduced ones: both lose one
+        ([2, 100_000, *[2] * 11, 2], 2),  # seven kept and seven reduced dimensions: one of each is split off
         ([100_000, 2, *[2] * 12], 2),
         ([4] * 14, 4 * 4),
         ([2] * 24, 2**12),
         ([3, 5] * 6, 1),
     ],
 )
-def test_more_dimensions_than_a_launch_walks(planner, sizes, launches):
-    """Alternating kept and reduced ones, so that none merge: the smallest are cut away, not the largest."""
+def test_more_dimensions_than_a_launch_supports(planner, sizes, launches):
+    """Kept and reduced dimensions alternate, so that none merge. Launches are split along the smallest dimensions, not the largest."""
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
     problem = Problem(sizes, strides, [d % 2 == 1 for d in range(len(sizes))])
     planner.slices.restype = ctypes.c_int64

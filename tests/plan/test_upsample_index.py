@@ -1,4 +1,4 @@
-"""The index functions of upsampling, exercised without a GPU: which pixels are copied, against ATen's formula in numpy's float32."""
+"""The index functions of upsampling, tested without a GPU against ATen's formula in numpy's float32."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def planner():
 
 
 def some(count: int, seed: int, around=()) -> np.ndarray:
-    """Numbers below `count`: the ends, random ones, and those `around` others."""
+    """Numbers below `count`: both ends, random numbers, and the neighbours of the numbers in `around`."""
     random = np.random.default_rng(seed)
     near = (np.asarray(around, np.int64)[:, None] + np.arange(-2, 3)).ravel()
     numbers = np.concatenate([np.arange(64), count - 1 - np.arange(64), random.integers(0, count, 400), near])
@@ -48,7 +48,7 @@ def test_sources_on_short_axes_are_atens(planner, axis, seed):
 
 
 def test_factors_of_small_sizes(planner):
-    """Every factor that is set is right for every pixel; those that images are enlarged by are set."""
+    """A factor that is set is right for every pixel. Usual factors of enlarged images are set."""
     found = set()
     for exact in (False, True):
         for factor in range(2, 41):
@@ -62,7 +62,7 @@ def test_factors_of_small_sizes(planner):
 
 
 def test_factors_of_scales(planner):
-    """Scales of whole factors, and steps beside theirs, which are whole at some positions and not at others."""
+    """Scales that are integer factors, and steps next to theirs, which give the same sources at some pixels only."""
     found = 0
     for exact in (False, True):
         for factor in range(1, 41):
@@ -74,11 +74,11 @@ def test_factors_of_scales(planner):
                 for beside in (np.nextafter(step, np.float32(0)), np.nextafter(step, np.float32(2)), step / 2):
                     axis = Axis(n, n * factor, step=beside, exact=exact)
                     found += axis.check_factor(planner) > 0
-                # The sizes are not those of the factor.
+                # The sizes contradict the factor.
                 for out in (n * factor - 1, n * factor + 1):
                     if out not in (0, n):
                         assert Axis(n, out, float(factor), exact).check_factor(planner) in (0, out // n)
-    assert found  # equal sizes are copied pixel by pixel whatever the scale
+    assert found  # with equal sizes every pixel is copied to itself, whatever the scale
 
 
 def test_factors_of_large_sizes(planner):
@@ -127,10 +127,12 @@ def test_first_copies_on_whole_axes(planner, axis):
 @example(axis=Axis(SHORT - 1, SHORT - 1000, 0.9999, exact=True), seed=0)
 @example(axis=Axis(SHORT, SHORT + 1), seed=0)
 def test_first_copies_on_long_axes(planner, axis, seed):
-    """Of sampled input pixels: the output pixel before the first copy has an earlier source, the first copy has none. Sources never go
-    down, so that is all there is to say."""
+    """For sampled input pixels, the output pixel before the first copy has an earlier source, and the first copy does not.
+
+    Sources never decrease, so this determines the first copy.
+    """
     assert axis.ask(planner.first_copies, [axis.n]) == axis.out
-    copied = axis.sources(some(axis.out, seed))  # input pixels that have copies, which random ones seldom have
+    copied = axis.sources(some(axis.out, seed))  # input pixels with copies: random pixels rarely have any
     ins = some(axis.n, seed, [SHORT, 2**24, *copied[::8]])
     first = axis.ask(planner.first_copies, ins)
     assert ((0 <= first) & (first <= axis.out)).all()

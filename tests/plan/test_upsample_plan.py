@@ -1,5 +1,5 @@
-"""The planners of upsampling, exercised without a GPU: that what the kernels rely on holds for images of any size.
-What the kernels do with their plans is shown by tests/emulation."""
+"""The planners of upsampling, tested without a GPU: the assumptions of the kernels hold for images of any size. tests/emulation tests the
+kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from .upsample_planner import (
     INT32,
     ITEM,
     LONGEST,
-    PACKS,
     PART,
     PIXELS,
     ROWS,
@@ -34,6 +33,7 @@ from .upsample_planner import (
     SHORT,
     THREADS,
     UINT8,
+    VECS,
     WINDOWS,
     Axis,
     BackwardView,
@@ -48,7 +48,8 @@ def planner():
 
 
 class Problem:
-    """An upsampling of (N, C, H, W) images, dense unless strides, in elements, are given; `grad` strides are those of a backward's source."""
+    """An upsampling of (N, C, H, W) images. `strides` and `grad` are the strides in elements of the forward's and of the backward's source.
+    Images are dense unless these are given."""
 
     def __init__(
         self, batch, channels, height: Axis, width: Axis, dtype=FLOAT32, channels_last=False, strides=None, offset=0
@@ -95,7 +96,7 @@ def is_power(number: int) -> bool:
 
 
 def check_layout(problem: Problem, plan, backward: bool) -> None:
-    """Units make up the images; their strides are whole ones and lead to the same bytes."""
+    """Checks that units cover the images, and that strides in units address the same bytes as strides in elements."""
     item, unit = problem.item, plan.unit_bytes
     batch_stride, channel_stride, row_stride, pixel_stride = problem.strides(backward)
     assert is_power(unit) and item <= unit <= 16
@@ -141,9 +142,9 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
         assert plan.path == GATHER and plan.pixel_stride <= INT32 and plan.unit_stride <= INT32
     else:
         assert max(width.n, width.out) < SHORT and reach <= INT32
-    if plan.path == PACKS:
+    if plan.path == VECS:
         assert whole_rows and plan.vecs == units // values
-        if unit < 16:  # a vec's sources are an aligned word
+        if unit < 16:  # the sources of a vector are one aligned word
             assert plan.repeat > 1 and plan.pixel_stride == 1 and rows_are_aligned(problem, plan, 16 // plan.repeat)
             assert width.out % width.n == 0 and plan.repeat in (width.out // width.n, values)
     elif plan.path == ROWS:
@@ -157,7 +158,7 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
         assert plan.groups >= 4 and 4 * (plan.group_step - 1) < plan.groups <= 4 * plan.group_step
         assert plan.vecs == plan.group_step * (plan.group_images * image_units // values)
         assert (plan.group_images - 1) * plan.channel_stride + (height.n - 1) * plan.row_stride + reach <= INT32
-        # The images of a group lie at even distances, of whole groups or across batch entries.
+        # The images of a group are equally far apart, within a batch entry or across entries.
         images = np.concatenate([np.arange(min(plan.images, 4096)), plan.images - 1 - np.arange(min(plan.images, 64))])
         firsts = images // plan.group_images * plan.group_images
 
@@ -167,9 +168,9 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
         assert np.array_equal(position(images), position(firsts) + (images - firsts) * plan.channel_stride)
     else:
         assert plan.vecs == units // values
-    if plan.path in (ROWS, IMAGES):  # worth their while only where every processor has work
+    if plan.path in (ROWS, IMAGES):  # only chosen if every SM gets work
         assert plan.vecs >= 2048 * sms
-    # What the kernels number in a launch, in 31 bits: its units, beginning inside a row, and its rows, beginning inside an image.
+    # Kernels count the units and the rows of a launch in 31 bits. A launch may begin inside a row and inside an image.
     part = min(units, PART)
     assert part + plan.row_units <= 2**31 and -(-part // plan.row_units) + height.out <= 2**31
 
@@ -182,7 +183,7 @@ def check_backward(problem: Problem, planner, plan: BackwardView) -> None:
     assert plan.rows == plan.images * height.n and plan.row_units == width.n * units
     assert is_power(plan.lanes) and plan.lanes <= 32 and is_power(plan.splits) and plan.splits <= THREADS
     assert is_power(plan.images_per_thread) and plan.rows_per_thread in (1, 2)
-    threads = plan.row_units * plan.splits  # of one row
+    threads = plan.row_units * plan.splits  # per row
     if problem.dtype == UINT8:
         assert plan.unit_bytes == 1 and plan.path in (WINDOWS, PIXELS)
     if plan.path in (FACTOR, BACKWARD_ROWS):
@@ -193,7 +194,7 @@ def check_backward(problem: Problem, planner, plan: BackwardView) -> None:
         assert units == 1 and plan.vecs == -(-row_values // values) and plan.splits == 1
         assert plan.factor > 1 and values % plan.factor == 0 and plan.factor * plan.lanes * width.n == width.out
         threads = plan.vecs
-        if plan.lanes > 1:  # whole vecs, whose threads lie side by side in one warp
+        if plan.lanes > 1:  # whole vectors, with adjacent threads in one warp
             assert plan.factor == values and plan.aligned and plan.vecs % plan.lanes == 0
     elif plan.path == BACKWARD_ROWS:
         assert plan.vecs * plan.splits * plan.block_row_pairs <= THREADS and plan.block_row_pairs >= 1
@@ -201,21 +202,21 @@ def check_backward(problem: Problem, planner, plan: BackwardView) -> None:
         sum_bytes = 8 if problem.dtype == FLOAT64 else 4
         sums = 2 * plan.splits * plan.block_row_pairs * plan.vecs * values
         assert sums * sum_bytes + (plan.tile_columns + 1) * 4 <= SHARED
-        # The vecs hold every tile.
+        # The vectors of a block cover every tile.
         tiles = np.unique(np.concatenate([np.arange(min(plan.tiles, 500)), [plan.tiles - 1]]))
         ends = [np.minimum(tiles + last, plan.tiles) * plan.tile_columns for last in (0, 1)]
         begin, end = (width.ask(planner.first_copies, np.minimum(edge, width.n)) * units for edge in ends)
         if plan.aligned:
             begin = begin // values * values
         assert (end - begin <= plan.vecs * values).all()
-        threads = plan.tiles  # blocks are what is numbered
+        threads = plan.tiles  # here the kernel counts blocks
     elif plan.path == WINDOWS:
         assert max(tall, wide) <= plan.most <= 3 and plan.images_per_thread <= plan.images
         reach = (
             (height.out - 1) * plan.row_stride + (width.out - 1) * plan.pixel_stride + (units - 1) * plan.unit_stride
         )
         assert plan.splits == 1 and reach <= INT32
-    # What the kernels number in a launch, in 31 bits.
+    # Kernels count these in 31 bits.
     rows = max(PART // max(threads, plan.row_units), 1)
     assert min(rows, plan.rows) * threads < 2**31 and plan.row_units <= PART
 
@@ -239,7 +240,7 @@ def plane_axes(draw, exact, longest):
 
 @st.composite
 def problems(draw):
-    """Up to 2^36 values at most on either side, which fits no machine, in rows that the operators take."""
+    """Problems of up to 2^36 inputs and outputs, more than any machine's memory, with rows that the operators support."""
     exact, channels_last = draw(st.booleans()), draw(st.booleans())
     channels = draw(st.sampled_from([1, 2, 3, 4, 8, 12, 16, 33, 64, 256, 1000, 2**20]))
     width = draw(plane_axes(exact, LONGEST // channels if channels_last else LONGEST))
@@ -248,7 +249,7 @@ def problems(draw):
     most = max(2**36 // (widest * max(height.n, height.out)), 1)
     batch = min(draw(st.sampled_from([1, 2, 3, 8, 32, 1000, 2**16 + 1])), most)
     problem = Problem(batch, channels, height, width, draw(st.sampled_from(list(ITEM))), channels_last)
-    if draw(st.integers(0, 2)) == 0:  # cropped, or of every second value
+    if draw(st.integers(0, 2)) == 0:  # cropped, or with every second value
         step, strides = draw(st.sampled_from([1, 1, 2])), [0, 0, 0, 0]
         longest = [batch, channels, *(max(axis.n, axis.out) for axis in (height, width))]
         for d in (1, 3, 2, 0) if channels_last else (3, 2, 1, 0):
@@ -256,7 +257,7 @@ def problems(draw):
             step = step * longest[d] + draw(st.sampled_from([0, 0, 1, 4, 16]))
         if draw(st.integers(0, 3)) == 0:
             strides = [0 if draw(st.booleans()) else s for s in strides]
-        if max(strides[1], strides[3]) <= INT32:  # the binding copies others
+        if max(strides[1], strides[3]) <= INT32:  # the binding copies images with larger strides
             problem.given = strides
     problem.address += draw(st.sampled_from([0, 0, 0, 1, 3, 8])) * problem.item
     return problem
@@ -282,19 +283,19 @@ def planes(shape, out, dtype=FLOAT32, channels_last=False, scale=None, **rest) -
 @pytest.mark.parametrize(
     "problem, path, unit_bytes, repeat",
     [
-        (planes((8, 64, 128, 128), (256, 256)), PACKS, 4, 2),
-        (planes((8, 64, 128, 128), (256, 256), FLOAT16), PACKS, 2, 2),
-        (planes((8, 64, 128, 128), (256, 256), scale=2.0), PACKS, 4, 2),
-        (planes((8, 64, 128, 128), (512, 512), UINT8), PACKS, 1, 4),
-        (planes((8, 64, 128, 128), (1024, 1024), FLOAT16), PACKS, 2, 8),
-        (planes((8, 64, 128, 128), (2048, 2048), FLOAT16), PACKS, 2, 8),  # a vec of one pixel
-        (planes((8, 64, 128, 128), (2048, 2048), UINT8), GATHER, 1, 8),  # vecs of 16 have no kernel
-        (planes((8, 64, 127, 127), (254, 254)), GATHER, 4, 2),  # rows of no whole vecs
-        (planes((8, 64, 128, 128), (256, 256), offset=4), GATHER, 4, 2),  # nor words
+        (planes((8, 64, 128, 128), (256, 256)), VECS, 4, 2),
+        (planes((8, 64, 128, 128), (256, 256), FLOAT16), VECS, 2, 2),
+        (planes((8, 64, 128, 128), (256, 256), scale=2.0), VECS, 4, 2),
+        (planes((8, 64, 128, 128), (512, 512), UINT8), VECS, 1, 4),
+        (planes((8, 64, 128, 128), (1024, 1024), FLOAT16), VECS, 2, 8),
+        (planes((8, 64, 128, 128), (2048, 2048), FLOAT16), VECS, 2, 8),  # a vector of copies of one pixel
+        (planes((8, 64, 128, 128), (2048, 2048), UINT8), GATHER, 1, 8),  # there is no kernel for vectors of 16 copies
+        (planes((8, 64, 127, 127), (254, 254)), GATHER, 4, 2),  # rows are not whole vectors
+        (planes((8, 64, 128, 128), (256, 256), offset=4), GATHER, 4, 2),  # words are not aligned
         (planes((8, 64, 128, 128), (384, 384)), IMAGES, 4, 1),
         (planes((1, 3, 128, 128), (384, 384)), GATHER, 4, 1),
-        (planes((8, 64, 128, 128), (256, 256), FLOAT32, True), PACKS, 16, 1),
-        (planes((8, 20, 128, 128), (192, 192), FLOAT16, True), GATHER, 8, 1),  # 40 bytes a pixel
+        (planes((8, 64, 128, 128), (256, 256), FLOAT32, True), VECS, 16, 1),
+        (planes((8, 20, 128, 128), (192, 192), FLOAT16, True), GATHER, 8, 1),  # 40 bytes per pixel
         (planes((8, 3, 512, 512), (1024, 1024), FLOAT16, True), ROWS, 2, 1),
         (planes((8, 3, 512, 512), (1024, 1024), FLOAT32, True), ROWS, 4, 1),
         (planes((32, 64, 128, 128), (192, 192), FLOAT16), ROWS, 2, 1),
@@ -303,7 +304,7 @@ def planes(shape, out, dtype=FLOAT32, channels_last=False, scale=None, **rest) -
         (planes((64, 64, 127, 127), (190, 190), FLOAT16), IMAGES, 2, 1),
         (planes((64, 64, 128, 128), (64, 64), FLOAT16), IMAGES, 2, 1),
         (planes((1, 3, 128, 128), (192, 192)), GATHER, 4, 1),
-        (planes((1, 1, 2, 2**23), (4, 2**24), UINT8), GATHER, 1, 1),  # too long for float32
+        (planes((1, 1, 2, 2**23), (4, 2**24), UINT8), GATHER, 1, 1),  # indices are not exact in float32
     ],
 )
 def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, repeat):
@@ -335,7 +336,7 @@ def test_forward_paths_of_common_problems(planner, problem, path, unit_bytes, re
             planes((1, 1, 3, 1332), (14, 3996)),
             BACKWARD_ROWS,
             {"tiles": 4, "tile_columns": 333},
-        ),  # which begin inside vecs
+        ),  # tiles begin inside vectors
         (planes((1, 3, 300, 3000), (1200, 9000)), BACKWARD_ROWS, {"tiles": 9, "tile_columns": 334, "splits": 1}),
     ],
 )
@@ -362,19 +363,19 @@ def test_backward_paths_of_common_problems(planner, problem, path, expected):
     ],
 )
 def test_problems_of_more_than_one_launch(planner, shape, out, channels_last):
-    """Those whose launches hold all units at once are not asked for; all numbers fit."""
+    """All numbers fit. Paths that cannot split a problem into launches are only chosen if one launch holds all units."""
     for dtype in (UINT8, FLOAT16, FLOAT32):
         problem = planes(shape, out, dtype, channels_last)
         plan = problem.forward(planner)
         check_forward(problem, plan, 132)
-        assert plan.path in (PACKS, GATHER) or plan.rows * plan.row_units <= PART
+        assert plan.path in (VECS, GATHER) or plan.rows * plan.row_units <= PART
         check_backward(problem, planner, problem.backward(planner))
     assert math.prod(shape[:2]) * math.prod(out) > 2**31
 
 
 @pytest.mark.parametrize("channels", [2**31, 2**32, 2**32 + 5])
 def test_channels_that_32_bits_do_not_hold(planner, channels):
-    """Kernels divide by the channels of one batch entry."""
+    """Channel counts beyond 32 bits, by which kernels divide."""
     problem = planes((1, channels, 1, 1), (1, 2), UINT8)
     check_forward(problem, problem.forward(planner), 132)
     check_backward(problem, planner, problem.backward(planner))

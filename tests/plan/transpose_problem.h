@@ -1,4 +1,4 @@
-// A problem from plain numbers, for the C entry points that tests call.
+// Makes a problem from plain numbers, for the C entry points that tests call.
 #pragma once
 
 #include "transpose/transpose_plan.h"

@@ -1,4 +1,4 @@
-"""What the tests of the index functions and of the planners of upsampling share: the library, made of upsample_shim.cpp, and axes to ask it about."""
+"""Shared by the tests of upsampling's index functions and planners: the library made from upsample_shim.cpp, and axes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ UINT8, FLOAT16, FLOAT32, FLOAT64 = 1, 6, 8, 9
 ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
 BASE = 1 << 20
 INT32 = 2**31 - 1
-LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # of an axis, kShortAxis, kMaxPartUnits
-PACKS, ROWS, IMAGES, GATHER = range(4)
+LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # the longest axis, kShortAxis, kMaxPartUnits
+VECS, ROWS, IMAGES, GATHER = range(4)
 FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
 THREADS, SHARED, SEVERAL = 256, 48 << 10, -1
 LAYOUT = (
@@ -42,7 +42,7 @@ def load_planner() -> ctypes.CDLL:
 
 
 class Axis:
-    """A height or width with its step: of a scale factor, or of the sizes."""
+    """A height or width, with the step that follows from a scale factor or from the sizes."""
 
     def __init__(self, n: int, out: int, scale: float | None = None, exact: bool = False, step=None):
         self.n, self.out, self.exact = n, out, exact
@@ -55,7 +55,7 @@ class Axis:
         return f"{self.n} to {self.out}, step {self.step}, exact={self.exact}"
 
     def sources(self, outs: np.ndarray) -> np.ndarray:
-        """ATen's formula. Of an infinite step and pixel 0 it makes a NaN, which becomes 0."""
+        """The sources by ATen's formula. For an infinite step and pixel 0 it gives NaN, which becomes 0."""
         if self.n == self.out:
             return outs
         with np.errstate(all="ignore"):
@@ -75,7 +75,7 @@ class Axis:
         return planner.factor_of(*self.arguments())
 
     def check_factor(self, planner) -> int:
-        """A factor that is set is right for every output pixel."""
+        """Checks that a factor that is set is right for every output pixel. Returns the factor or 0."""
         factor = self.factor(planner)
         if factor:
             outs = np.arange(self.out)
@@ -83,7 +83,7 @@ class Axis:
         return factor
 
     def check_first_copies(self, planner) -> None:
-        """Of all input pixels, against the sources of all output pixels."""
+        """Compares the first copies of all input pixels with the sources of all output pixels."""
         ins = np.arange(self.n + 1)
         sources = self.sources(np.arange(self.out))
         wanted = np.searchsorted(sources, ins)
@@ -99,7 +99,7 @@ EXTREME = [1e-300, 1e-40, 1e-37, 1e-30, 1e30, 1e37, 1e300]
 
 @st.composite
 def axes(draw, longest=LONGEST):
-    """Sizes of every magnitude, whole factors, scales that agree with the sizes and scales that do not."""
+    """Axes with sizes of every magnitude, integer factors, and scales that agree with the sizes or contradict them."""
     sizes = st.integers(0, longest.bit_length() - 1).flatmap(lambda bits: st.integers(1, min(2 << bits, longest)))
     n, exact = draw(sizes), draw(st.booleans())
     kind = draw(st.sampled_from(["sizes", "factor", "down", "scale", "contradiction"]))

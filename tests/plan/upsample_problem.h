@@ -1,12 +1,12 @@
-// An upsampling from plain arrays, for the C entry points that tests call.
+// Makes an upsampling from plain arrays, for the C entry points that tests call.
 #pragma once
 
 #include "upsample/upsample_problem.h"
 
 namespace gpuopt::upsample {
 
-// sizes: batch, channels, in and out height, in and out width. steps: of the height, of the width.
-// strides: of `from`, in the order of NCHW.
+// sizes: batch, channels, input height, output height, input width, output width.
+// steps: height, width. strides: the strides of `from`, in the order NCHW.
 inline Problem make_problem(const int64_t* sizes, const float* steps, int exact,
                             const int64_t* strides, int channels_last, uint64_t from, uint64_t to,
                             int dtype) {

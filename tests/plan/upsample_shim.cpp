@@ -44,7 +44,7 @@ int64_t widest_window(int64_t in, int64_t out, float step, int exact) {
   return detail::widest_window(make_axis(in, out, step, exact != 0));
 }
 
-// The sources of `count` output pixels.
+// Computes the sources of `count` output pixels.
 void sources(int64_t in, int64_t out, float step, int exact, int count, const int32_t* outs,
              int32_t* found) {
   const Axis axis = make_axis(in, out, step, exact != 0);
