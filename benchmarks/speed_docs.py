@@ -1,9 +1,9 @@
-"""Write docs/speed.md and the README's table of speeds from the committed results.
+"""Write the tables of docs/speed.md from the committed results.
 
-    python -m benchmarks.speed_docs            write the pages that are out of date
-    python -m benchmarks.speed_docs --check    only report them, with exit code 1
+    python -m benchmarks.speed_docs            write the page if it is out of date
+    python -m benchmarks.speed_docs --check    only report it, with exit code 1
 
-docs/speed.md has a part for each room, with all cases of its results. The README has one table, with the cases that CHOSEN names.
+The page begins with the cases that CHOSEN names, and has a part for each room with all cases of its results.
 Each generated part begins and ends with a comment. The text around the parts is written by hand and does not change.
 """
 
@@ -17,13 +17,13 @@ from benchmarks.pages import cell, filled, update
 
 ROOT = machine.REPOSITORY
 RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200"
-PAGE, README = ROOT / "docs" / "speed.md", ROOT / "README.md"
-# The name of the README's part.
+PAGE = ROOT / "docs" / "speed.md"
+# The name of the part with chosen cases.
 SPEED = "speed"
 DTYPES = ("f32", "bf16")
 SLOWEST = 10
 
-# The README's rows. Key: (result file, op in that file, operator in the README). Value: case in the file -> operands in the README.
+# Rows. Key: (result file, op in that file, operator in the table). Value: case in the file -> operands in the table.
 CHOSEN = {
     ("elementwise", "mul", "mul"): {
         "2^25": "two dense tensors of 2^25 values",
@@ -186,7 +186,7 @@ def _times(row: dict, peer: str) -> str:
 
 
 def table(found: dict[str, dict]) -> str:
-    """The README's table. Raises ValueError if a result lacks a chosen case."""
+    """The table of chosen cases. Raises ValueError if a result lacks a chosen case."""
     numbers = ["time (us), f32 / bf16", "share of ceiling", "speedup over ATen", "speedup over Inductor"]
     lines = []
     for (name, op, operator), cases in CHOSEN.items():
@@ -211,13 +211,10 @@ def _times_inductor(row: dict) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """The up-to-date text of both pages."""
+    """The up-to-date text of the page."""
     found = results()
-    filling = {PAGE: parts(found), README: {SPEED: table(found)}}
-    return {
-        path: filled(str(path.relative_to(ROOT)), made, path.read_text() if path.exists() else None)
-        for path, made in filling.items()
-    }
+    old = PAGE.read_text() if PAGE.exists() else None
+    return {PAGE: filled(str(PAGE.relative_to(ROOT)), {SPEED: table(found), **parts(found)}, old)}
 
 
 def main(argv: list[str]) -> int:

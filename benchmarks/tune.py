@@ -311,7 +311,7 @@ def fit(measured: list[Measured], steps: int = 1500) -> dict[tuple[str, str], li
 
 
 def write_costs(coefficients: dict[tuple[str, str], list[float]], old: dict[str, list[list[float]]]) -> None:
-    """Paths that were not measured keep what they have; dtypes that were not, those of float32."""
+    """Paths that were not measured keep what they have; dtypes that were not measured get float32's coefficients."""
     table = dict(old)
     for path in {path for path, _ in coefficients}:
         default = coefficients.get((path, "f32")) or coefficients[path, "bf16"]

@@ -81,7 +81,7 @@ def test_prose_keeps_the_rules(page):
     [
         ("# A page\n\nThe kernel pays.\n", ['"pays": is faster']),
         ("One `place` in code, and\n\n```\nplaces\n```\n", []),
-        (" ".join(["word"] * 41) + ".\n", ["a sentence of 41 words: " + " ".join(["word"] * 12) + "..."]),
+        (" ".join(["word"] * 41) + ".\n", ["a sentence of 41 words: " + " ".join(["word"] * 12) + " ..."]),
         ("| " + " ".join(["cell"] * 60) + " |\n", []),
     ],
 )
