@@ -1,9 +1,11 @@
-"""Formatting and lint: ``python -m tools.style check`` reports, ``python -m tools.style format`` repairs."""
+"""Formatting, lint and prose: ``python -m tools.style check`` reports, ``python -m tools.style format`` repairs."""
 
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from tools import words
 
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".hpp", ".cuh", ".cpp", ".cu"}
@@ -26,8 +28,9 @@ def main() -> int:
         if tool is None:
             sys.exit(f"gpuopt: {name} is not installed for {sys.executable}: pip install -r tools/requirements.txt")
         failed |= subprocess.run([tool, *rest], cwd=ROOT).returncode != 0
+    failed |= not fix and words.main([]) != 0
     if failed:
-        print("gpuopt: some sources have faults of format or lint; make format repairs the format.", file=sys.stderr)
+        print("gpuopt: some sources have faults of format, lint or prose; make format repairs the format.", file=sys.stderr)
     return 1 if failed else 0
 
 

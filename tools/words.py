@@ -123,11 +123,11 @@ def pages(arguments: list[str]) -> list[Path]:
     return [p for p in found if p.suffix in READERS and not str(p.relative_to(ROOT)).startswith(LEFT_OUT)]
 
 
-def main() -> int:
-    found = [fault for page in pages(sys.argv[1:]) for fault in faults(page)]
+def main(arguments: list[str]) -> int:
+    found = [fault for page in pages(arguments) for fault in faults(page)]
     print("\n".join(found))
     return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

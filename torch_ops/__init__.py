@@ -11,6 +11,7 @@ _library.load()
 # These modules look up registered operators, so they are imported after the library is loaded.
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
+from torch_ops import ops as ops  # noqa: E402
 from torch_ops.conv1d import (  # noqa: E402
     causal_conv1d,
     causal_conv1d_update,

@@ -271,12 +271,12 @@ inline Activation check_update(const Tensor& input, const Tensor& state, const T
               ": input must be (N, C): expected 2 dimensions, got shape ", input.sym_sizes());
   TORCH_CHECK(state.dim() == 3 && must_equal(state.sym_size(0), input.sym_size(0)) &&
                   must_equal(state.sym_size(1), input.sym_size(1)),
-              kUpdateOp, ": state must be (N, C, places): expected shape (", input.sym_size(0),
-              ", ", input.sym_size(1), ", places), got shape ", state.sym_sizes());
+              kUpdateOp, ": state must be (N, C, positions): expected shape (", input.sym_size(0),
+              ", ", input.sym_size(1), ", positions), got shape ", state.sym_sizes());
   check_depthwise(kUpdateOp, input.sym_size(1), weight, bias);
   TORCH_CHECK(must_not_exceed(weight.sym_size(1) - 1, state.sym_size(2)), kUpdateOp,
               ": state must hold what weight's taps reach back to: expected ",
-              weight.sym_size(1) - 1, " places or more, got shape ", state.sym_sizes());
+              weight.sym_size(1) - 1, " positions or more, got shape ", state.sym_sizes());
   check_dtypes(kUpdateOp, input,
                {{"state", state}, {"weight", weight}, {"bias", value_or_undefined(bias)}});
   return known;
