@@ -1,4 +1,4 @@
-"""Loads a room's launchers and kernels, compiled for the CPU on top of emulator.h."""
+"""Loads the launchers and kernels of a room, compiled for the CPU on top of emulator.h."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CSRC = test_build.ROOT / "csrc"
 
 
 def load(name: str) -> ctypes.CDLL:
-    """The library of a room or, as in "dot_ladder", of its ladder. Skips the test where CUDA's headers are missing."""
+    """The library of a room ("dot") or of its ladder ("dot_ladder"). Skips the test if CUDA's headers are missing."""
     name = f"emulation/{name}"
     if name not in test_build.libraries():
         pytest.skip("CUDA's headers come with nvcc, and there is none")

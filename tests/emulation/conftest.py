@@ -1,4 +1,4 @@
-"""What tests in several files are run on."""
+"""Fixtures of several test files."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ extern "C" int run(int step, const float* in, const float* weight, float* out, i
   return ladder_conv1d(step, LadderProblem{in, weight, out, rows, size, taps}, nullptr);
 }
 
-// Leaves the number of blocks of the first `most` launches, which are not run, and returns how many
-// there are.
+// Writes the numbers of blocks of the first `most` launches, and returns the number of launches.
+// The launches are not run.
 extern "C" int launches(int step, int64_t rows, int64_t size, unsigned* blocks, int most) {
   const float weight = 1.f;
   std::vector<unsigned> noted;

@@ -1,4 +1,7 @@
-"""Random small convolutions in memory that faults beside its ends, the emulated kernels that compute them, and a reference in numpy."""
+"""Random small convolutions, the emulated kernels that compute them, and a reference in numpy.
+
+Operands lie in memory whose neighbouring pages cannot be accessed.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +35,25 @@ from .memory import Memory, decode, encode
 
 DTYPES = {6: F16, 7: BF16, 8: F32, 9: TYPES[8]}
 HALF_ULP = {6: 2.0**-11, 7: 2.0**-8, 8: 2.0**-24, 9: 2.0**-53}
-GUARD, POISON, UNTOUCHED = 256, 0xFF, 0xCD  # bytes; NaN in all dtypes; what results are written on
+GUARD, POISON, UNTOUCHED = 256, 0xFF, 0xCD  # number of bytes; NaN in all dtypes; old contents of results
 MEMORY = 1 << 20
 
 SIZES = [*range(1, 10), 12, 15, 16, 17, 24, 31, 33, 64, 65, 100, 127, 131, 200, 256, 257, 400]
 SIZES += [515, 520, 700, 1052, 1200, 2500]
 TAPS = [*range(1, 13), 15, 16, 17, 22, 23, 24, 31, 32, 33, 47, 64, 65, 70]
-FAR = 2**28 + 3  # a stride whose positions take more than 32 bits
+FAR = 2**28 + 3  # a stride that leads to positions beyond 32 bits
 LAYOUTS = ["rows", "rows", "rows", "whole rows", "whole rows", "rows apart", "channels last"]
 LAYOUTS += ["whole channels", "whole channels", "strided", "batch last"]
 
 
 def extent(strides: tuple, shape: tuple) -> int:
-    """Elements from the first to behind the last."""
+    """The number of elements from the first to the last, inclusive."""
     return 1 + sum((n - 1) * stride for n, stride in zip(shape, strides))
 
 
 @dataclass
 class Case:
-    """A problem in memory. `special` values of each array that is read are infinite or NaN."""
+    """A problem in memory. In each array that is read, `special` values are infinite or NaN."""
 
     which: int
     problem: Problem
@@ -64,7 +67,8 @@ class Case:
 
     @property
     def has_special_taps(self) -> bool:
-        """Input gradients of stride 1 are forward convolutions: they multiply taps by the zeros beside the gradient."""
+        """Whether taps may be infinite or NaN. They may not in input gradients of stride 1: these run as forward convolutions and multiply
+        taps by the zeros beside the gradient."""
         return self.which != INPUT_GRADIENT or (self.problem.stride > 1 and self.problem.to.size > 1)
 
     @property
@@ -94,13 +98,13 @@ class Emulated:
         self.memories = [Memory(MEMORY) for _ in range(5)]
 
     def launches(self, case: Case) -> dict[str, tuple[int, list[str]]]:
-        """For each path that supports the problem how many threads it would launch, and of which kernels."""
+        """The paths that support the problem, each with the number of threads and the kernels that it would launch."""
         numbers, device = case.problem.numbers(), case.device.numbers()
         lines = self.library.launches(numbers, case.which, device).decode().splitlines()
         return {name: (int(threads), kernels) for name, threads, *kernels in map(str.split, lines)}
 
     def random_address(self, random: np.random.Generator, i: int, item: int, count: int) -> int:
-        """An address for so many elements, at any offset in a vector, near the begin or the end of a memory."""
+        """An address for `count` elements, at a random offset from an aligned one, near the beginning or the end of a memory."""
         begin, values = self.memories[i].bytes.ctypes.data, 16 // item
         offset = pick(random, *[0] * 5, 1, values // 2, values - 1, values) * item
         if random.random() < 0.5:
@@ -109,7 +113,7 @@ class Emulated:
         return begin + offset + (MEMORY - (offset + count * item)) // 16 * 16
 
     def near(self, i: int, item: int, address: int, shape: tuple, strides: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """A view of an array, and all bytes near it."""
+        """A view of an array, and the bytes of the array with up to GUARD bytes before and after."""
         memory = self.memories[i].bytes
         begin, count = address - memory.ctypes.data, extent(strides, shape)
         numbers = memory[begin : begin + count * item].view(f"u{item}")
@@ -123,8 +127,10 @@ class Emulated:
         return answer.decode().split()
 
     def run(self, case: Case, name: str = "", exact: bool = True) -> tuple[str, int, list[str]]:
-        """Runs the path of this name, or the chosen one, and checks what it writes. Returns its name, the number of parts of its plan, and
-        its kernels. The sums of `exact` values are exact in every type and order; others are rounded."""
+        """Runs the named path, or the chosen one, and checks its results. Returns its name, the number of parts of its plan, and its kernels.
+
+        With `exact`, sums are exact in every dtype and order. Otherwise they are rounded.
+        """
         dtype, item = case.dtype, case.problem.item
         random, written = np.random.default_rng(case.seed), case.written
         views, nears = [], []
@@ -147,7 +153,7 @@ class Emulated:
         if path != "aten":
             result = views[written].copy()
             check(case, result.view(dtype.numpy), [decode(dtype, v.view(dtype.numpy)) for v in views], exact)
-            if not exact:  # The emulator runs the threads of a block in another order each time.
+            if not exact:  # the emulator alternates the order of threads, which must not change the bits
                 nears[written][:] = UNTOUCHED
                 self.call(case, name)
                 assert np.array_equal(views[written], result), "another order of threads gives other results"
@@ -162,8 +168,8 @@ def pick(random: np.random.Generator, *options):
 
 
 def draw_steps(random: np.random.Generator, taps: int, size: int) -> tuple[int, int, int, int]:
-    """(taps, size, stride, dilation), of which the first two may be fewer."""
-    if random.random() < 0.03:  # few outputs, far apart
+    """Draws stride and dilation. Returns (taps, size, stride, dilation), where taps and size may have been reduced."""
+    if random.random() < 0.03:  # a small problem with a large stride
         return min(taps, 4), min(size, 30), pick(random, 32768, 40000, FAR), pick(random, 1, 3, 8)
     stride = pick(random, 1, 1, 1, 1, 2, 3, 4, 5, 8, pick(random, 7, 16, 64, 65, 256, 257))
     if random.random() < 0.05:
@@ -172,7 +178,7 @@ def draw_steps(random: np.random.Generator, taps: int, size: int) -> tuple[int, 
 
 
 def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs: int = 800_000) -> Case | None:
-    """None if it is too large."""
+    """Draws a problem. Returns None if it is too large."""
     dtype, channels, groups = pick(random, *ITEM), (1, 1), pick(random, 1, 1, 2, 3, 8, 16, 24, 40)
     item, values = ITEM[dtype], 16 // ITEM[dtype]
     if random.random() < 0.5:
@@ -180,7 +186,7 @@ def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs:
         channels = pick(random, 1, 1, 1, 2, 3, 5, 8, 16), pick(random, *outs)
     batch, size = pick(random, 1, 1, 2, 3, 5, pick(random, 9, 40, 300)), pick(random, *SIZES, random.integers(1, 600))
     taps, size, stride, dilation = draw_steps(random, pick(random, *TAPS), int(size))
-    if random.random() < 0.03:  # more outputs than threads that have one each
+    if random.random() < 0.03:  # too many outputs for one thread each
         batch, taps = 36_000 // (size * groups * channels[1]) + 1, min(taps, 20)
     span = (taps - 1) * dilation
     paddings = 0, 0, span // 2, span, span + pick(random, 1, 5), int(random.integers(span + 1))
@@ -224,7 +230,7 @@ def draw(random: np.random.Generator, which: int, emulated: Emulated, most_macs:
 
 
 def draw_strides(random: np.random.Generator, shape: tuple) -> list[int]:
-    """Of dimensions in any order, with gaps or without."""
+    """Draws strides for dimensions in any order, with or without gaps."""
     gap, step, strides = pick(random, 0, 0, 1), 1, [0] * len(shape)
     step += gap
     for d in random.permutation(len(shape)):
@@ -242,7 +248,10 @@ def activated(values: np.ndarray, activation: int) -> np.ndarray:
 
 
 def reference(p: Problem, which: int, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """What a pass computes, without bias and activation. Zeros beside the signal are multiplied; beside the gradient nothing is."""
+    """The result of a pass, without bias and activation.
+
+    Taps are multiplied by the zeros of padding beside a signal, so infinite taps give NaN there. Beside a gradient nothing is multiplied.
+    """
     x, y = (array.reshape(p.batch, p.groups, -1, array.shape[2]) for array in (x, y))
     w = w.reshape(p.groups, -1, *w.shape[1:])
     result = np.zeros([y, x, w][which].shape)
@@ -266,7 +275,7 @@ def reference(p: Problem, which: int, x: np.ndarray, y: np.ndarray, w: np.ndarra
 def compare(
     dtype: int, got: np.ndarray, want: np.ndarray, activation: int = NONE, error: np.ndarray | float = 0.0
 ) -> None:
-    """Exactly, but for the error of a sum, and for functions that are rounded in the compute type."""
+    """Compares results. They are exact, except for the error of rounded sums and for activations, which round in the compute dtype."""
     with np.errstate(all="ignore"):
         if activation in (SILU, GELU):
             error = error + 64 * HALF_ULP[max(dtype, 8)] * (np.abs(want) + 1)

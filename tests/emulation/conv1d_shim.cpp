@@ -16,9 +16,9 @@ using namespace gpuopt::conv1d;
 
 namespace {
 
-constexpr char kPoison = char(0xff);  // NaN, for who reads what nobody has written
+constexpr char kPoison = char(0xff);  // NaN: shows reads of unwritten memory
 
-// Shared memory is poisoned before every block, and what is not the block's must stay.
+// Poisons shared memory before every block. Bytes beyond the block's own must not change.
 struct PoisonedShared {
   PoisonedShared() {
     memset(bytes, kPoison, sizeof(shared));
@@ -35,7 +35,7 @@ struct PoisonedShared {
   void check() { intact = intact && is_filled(bytes + own, sizeof(shared) - own, kPoison); }
 
   char* const bytes = reinterpret_cast<char*>(shared);
-  size_t own = 0;  // of the last block
+  size_t own = 0;  // bytes of the last block
   bool intact = true;
 };
 
@@ -44,7 +44,7 @@ struct NoWorkspace final : Workspace {
   void release() override {}
 };
 
-// The symbols of the kernels that were launched.
+// The symbols of the launched kernels.
 std::string kernels_launched() {
   std::string names;
   for (const emulator::Launched& launched : emulator::launched) {
@@ -59,8 +59,8 @@ std::string kernels_launched() {
 
 extern "C" {
 
-// For each path that supports the problem a line "name threads kernel kernel": what it would
-// launch, with so many threads in all. None of it is run.
+// One line "name threads kernel kernel ..." for each path that supports the problem: the kernels it
+// would launch, and their threads in total. Nothing is run.
 const char* launches(const int64_t* problem, int pass, const int64_t* device) {
   std::string lines;
   std::vector<unsigned> noted;
@@ -84,7 +84,7 @@ const char* launches(const int64_t* problem, int pass, const int64_t* device) {
   return answer(lines);
 }
 
-// By the path of this name, or the one that is chosen. "name parts intact kernel kernel".
+// Runs the named path, or the chosen one. Returns "name parts intact kernel kernel ...".
 const char* run(const int64_t* problem, int pass_number, const int64_t* device, const char* name,
                 void* to) {
   const Problem read = read_problem(problem);
@@ -104,7 +104,8 @@ const char* run(const int64_t* problem, int pass_number, const int64_t* device, 
                 std::to_string(intact) + kernels_launched());
 }
 
-// Of a problem whose numbers are in the order of the members: the kernel that was launched.
+// Runs an update. The numbers are in the order of the problem's members. Returns the launched
+// kernel.
 const char* run_update(const int64_t* numbers) {
   const auto next = [&] { return *numbers++; };
   const auto address = [&] { return reinterpret_cast<void*>(next()); };

@@ -4,7 +4,7 @@
 #include "poisoned_workspace.h"
 
 namespace gpuopt::dot {
-// What a launch has without asking, and bytes that must stay.
+// The shared memory that every launch may use, and bytes after it that must not change.
 alignas(16) uint4 shared[((48 << 10) + kGuard) / sizeof(uint4)];
 }  // namespace gpuopt::dot
 
@@ -22,7 +22,7 @@ struct Limits {
       short_row_vecs, tile_row_bytes, tile_bytes, launch_blocks;
 };
 
-// The limits that small problems would not reach.
+// Limits that tests lower, because small problems would not reach them.
 extern "C" void set_limits(const Limits* limits) {
   Tuning::default_line_blocks = static_cast<int>(limits->line_blocks);
   Tuning::default_row_blocks = static_cast<int>(limits->row_blocks);

@@ -1,4 +1,4 @@
-"""The dtypes that cross the border to the kernels, with numpy's types for them."""
+"""The dtypes of the kernels' interface, with the corresponding types of numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BOOL, INTEGER, FLOAT, COMPLEX = range(4)
 
 
 class DType:
-    """A value of gpuopt::DType, numpy's type for it, and its category."""
+    """A value of gpuopt::DType, the corresponding type of numpy, and a category."""
 
     def __init__(self, number: int, numpy: type, category: int):
         self.number, self.numpy, self.category = number, np.dtype(numpy), category
@@ -17,7 +17,7 @@ class DType:
         return "bool" if self.category == BOOL else self.numpy.name
 
     def some(self, random: np.random.Generator, count: int) -> np.ndarray:
-        """Values whose products and sums are exact in every type, so that nothing hides behind a tolerance."""
+        """Random values whose products and sums are exact in every dtype, so that comparisons need no tolerance."""
         if self.category == BOOL:
             return random.integers(0, 2, count).astype(self.numpy)
         if self.category == INTEGER:
@@ -45,7 +45,7 @@ F16, F32 = TYPES[6], TYPES[7]
 
 
 class BFloat16(DType):
-    """Bits, the upper half of a float32's: numpy has no such type."""
+    """bfloat16, which numpy lacks, as uint16: the upper half of a float32's bits."""
 
     def __repr__(self):
         return "bfloat16"
@@ -55,7 +55,7 @@ BF16 = BFloat16(7, np.uint16, FLOAT)
 
 
 class Operand:
-    """A strided view, innermost dimension first, into a buffer of known values."""
+    """A strided view into a buffer of known values. Sizes and strides begin with the innermost dimension."""
 
     def __init__(self, dtype: DType, sizes: list, strides: list, offset: int, random: np.random.Generator):
         self.dtype, self.sizes, self.strides, self.offset = dtype, sizes, strides, offset

@@ -3,7 +3,7 @@
 #include "elementwise/elementwise.h"
 
 namespace gpuopt::elementwise {
-alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90
+alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // the most per block on sm_90
 }
 
 using namespace gpuopt;
@@ -11,7 +11,7 @@ using namespace gpuopt::elementwise;
 
 extern "C" void set_shared_bytes(size_t most) { emulator::most_shared_bytes = most; }
 
-// Runs operation `op` and returns its error; *path becomes the path that its plan takes.
+// Runs operation `op` and returns its error. Writes the path of its plan to *path.
 extern "C" int run(const char* op, double alpha, int num_inputs, int num_dims, const int64_t* sizes,
                    const int64_t* strides, const int* dtypes, const uint64_t* addresses, int dtype,
                    int* path) {

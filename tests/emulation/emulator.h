@@ -1,11 +1,13 @@
-// Runs kernels on the CPU: the part of CUDA's device language that they use, for g++ with CUDA's
-// headers, included before any source. Threads run one after another. In launches with dynamic
-// shared memory and by launch_kernel() each is a fiber, which __syncthreads() parks until the rest
-// of the block has come there or ended, and an exchange within a warp until the rest of its mask
-// has.
+// Runs kernels on the CPU. This header implements the part of CUDA's device language that the
+// kernels use, for g++ with CUDA's headers. It is included before any source.
 //
-// This shows wrong indices, accesses out of bounds and wrong values on machines without a GPU. It
-// knows nothing of races inside a block, of PTX, or of time.
+// Threads run one after another. In launches with dynamic shared memory, and in launch_kernel(),
+// each thread is a fiber. __syncthreads() suspends a fiber until all other threads of the block
+// have reached it or ended. An exchange within a warp suspends it until all threads in its mask
+// have.
+//
+// The emulator finds wrong indices, accesses out of bounds and wrong values without a GPU. It has
+// no detection of races inside a block, runs no PTX and measures no time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,7 +33,7 @@
 #define cudaFuncSetAttribute(...) cudaSuccess
 #define cudaGetLastError() cudaSuccess
 #define cudaGetDevice(device) (*(device) = 0, cudaSuccess)
-// The one that is asked for: cudaDevAttrMaxSharedMemoryPerBlockOptin.
+// Only cudaDevAttrMaxSharedMemoryPerBlockOptin is ever queried.
 #define cudaDeviceGetAttribute(value, ...) \
   (*(value) = static_cast<int>(emulator::most_shared_bytes), cudaSuccess)
 #define cudaMemsetAsync(to, value, bytes, stream) (memset(to, value, bytes), cudaSuccess)
@@ -62,11 +64,11 @@ inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
 
 namespace emulator {
 
-// Threads of a block are fibers. Each has a stack, and runs the kernel of one block after another:
-// it is made once.
+// The threads of a block are fibers, each with its own stack. Fibers are made once, and run the
+// kernel for one block after another.
 #if defined(__x86_64__) || defined(__aarch64__)
-// Keeps the registers that a function must keep on this stack, its pointer in *from, and goes on
-// where the stack `to` was left.
+// Saves the callee-saved registers on this stack and the stack pointer in *from, then continues
+// where the stack `to` was suspended.
 extern "C" void gpuopt_switch_stack(void** from, void* to);
 #ifdef __x86_64__
 asm(R"(
@@ -132,10 +134,11 @@ constexpr size_t kSavedWords = 20, kReturnWord = 1;
 struct Context {
   void* stack_pointer = nullptr;
 
-  // Begins with `start`, which never returns, when it is switched to.
+  // The first switch to this context calls `start`, which never returns.
   void make(char* stack, size_t bytes, void (*start)()) {
     const auto end = reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t{15};
-    // A function begins with a return address on the stack of x86-64, which must not be aligned.
+    // On x86-64 a function begins with its return address on the stack, which is then not 16-byte
+    // aligned.
     void** words = reinterpret_cast<void**>(end) - 2 - kSavedWords;
     std::fill_n(words, kSavedWords + 2, nullptr);
     words[kReturnWord] = reinterpret_cast<void*>(start);
@@ -163,7 +166,7 @@ inline std::function<void()> kernel;
 void run_fiber();
 
 struct Fiber {
-  // Stacks don't begin at the same cache set.
+  // The odd size makes stacks begin at different cache sets.
   static constexpr size_t kStack = (64 << 10) + 320;
   std::unique_ptr<char[]> stack;
   Context context;
@@ -194,11 +197,11 @@ inline void run_fiber() {
   }
 }
 
-// Words of the lanes of a warp. Two sets of positions take turns, so that none is overwritten
-// before it has been read.
+// The words that threads exchange within a warp. Two buffers alternate, so that no word is
+// overwritten before it has been read.
 inline uint32_t positions[2][1024];
 
-// Leaves a word for the lanes of `mask`, waits for theirs and returns that of `lane`.
+// Stores a word for the lanes in `mask`, waits for their words and returns the word of `lane`.
 inline uint32_t exchange(uint32_t word, uint32_t mask, unsigned lane) {
   auto& own = positions[running->iteration];
   const unsigned thread = threadIdx.x;
@@ -209,13 +212,13 @@ inline uint32_t exchange(uint32_t word, uint32_t mask, unsigned lane) {
   return own[(thread & ~31u) + (lane & 31)];
 }
 
-// Every second block runs its threads from the last to the first, so that both who writes too late
-// and who reads too early for want of a barrier show.
+// Every second block runs its threads from the last to the first. With a missing barrier, one of
+// the two orders makes a thread read before another has written.
 inline bool descending = false;
 
 inline unsigned in_order(unsigned i, unsigned count) { return descending ? count - 1 - i : i; }
 
-// Runs a warp until all of its lanes have ended or wait for the block.
+// Runs a warp until all of its threads have ended or wait for the block.
 inline void run_warp(unsigned first, unsigned lanes) {
   bool released = true;
   while (released) {
@@ -268,20 +271,20 @@ inline void run_block(unsigned threads) {
   }
 }
 
-// Where not null, launches leave their numbers of blocks here and are not run.
+// If not null, launches append their numbers of blocks here and are not run.
 inline std::vector<unsigned>* noted = nullptr;
 
-// Called before each block, where not empty; bytes of dynamic shared memory of the launch.
+// Called before each block, unless empty.
 inline std::function<void()> before_block;
-inline size_t shared_bytes = 0;
-inline size_t most_shared_bytes = 227 << 10;  // that a block may have: sm_90's
+inline size_t shared_bytes = 0;               // dynamic, of the launch
+inline size_t most_shared_bytes = 227 << 10;  // per block, on sm_90
 
 inline bool is_filled(const void* from, size_t bytes, unsigned char with) {
   const auto* first = static_cast<const unsigned char*>(from);
   return bytes == 0 || (*first == with && memcmp(first, first + 1, bytes - 1) == 0);
 }
 
-// An array that the threads of a block share, and bytes behind it that must stay.
+// Bytes after an array in shared memory, which must not change.
 struct Guard {
   static constexpr size_t kBytes = 1 << 10;
   static inline std::vector<const Guard*> all;
@@ -300,8 +303,8 @@ struct Guarded {
   Guard guard;
 };
 
-// The call of a kernel in `body`, on `blocks` blocks; with `fibers`, threads may wait for each
-// other.
+// Runs `body`, which calls a kernel, for all threads of all blocks. With fibers, threads may wait
+// for each other.
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   if (noted != nullptr) return noted->push_back(blocks);
@@ -327,8 +330,7 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   }
 }
 
-// Whether threads may wait for each other in launches without dynamic shared memory too, which are
-// slower then.
+// Whether launches without dynamic shared memory use fibers, too. They are slower then.
 inline bool always_fibers = false;
 
 // kernel<<<blocks, threads, shared_bytes, stream>>>(...)
@@ -392,7 +394,7 @@ inline uint32_t __ballot_sync(uint32_t mask, bool predicate) {
   return ballot;
 }
 
-// Atomic, as threads take turns at barriers alone.
+// This is atomic, because threads only switch at barriers and exchanges.
 template <typename T>
 inline T atomicAdd(T* to, T value) {
   const T before = *to;

@@ -1,6 +1,6 @@
 // C entry point to the emulated ladder of index_add, for test_index_add_ladder.py.
 #include "index_add/index_add_ladder.h"
-#include "index_add/index_add_sort.cu"  // the room's own, which the ladder calls
+#include "index_add/index_add_sort.cu"  // the ladder calls the sort of the room
 #include "ladder_shim.h"
 
 namespace gpuopt::index_add {
@@ -10,13 +10,13 @@ alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint6
 using namespace gpuopt;
 using namespace gpuopt::index_add;
 
-// Entries that are sorted at once, less than which small problems would not reach.
+// The number of entries sorted at once. Tests lower it, because small problems would not reach it.
 extern "C" void set_position_bits(int bits) { kMaxPositionBits = bits; }
 
 extern "C" int run(int step, int dtype, uint64_t self, uint64_t source, const int64_t* index,
                    int64_t rows, int64_t width, int64_t entries, int sms) {
   PoisonedBlocks workspace;
-  emulator::always_fibers = false;  // in the ladder itself no thread waits for another
+  emulator::always_fibers = false;  // in these steps no thread waits for another
   const LadderProblem problem{reinterpret_cast<void*>(self),
                               reinterpret_cast<const void*>(source),
                               index,

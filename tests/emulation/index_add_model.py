@@ -1,4 +1,4 @@
-"""Problems for the emulated launchers and kernels of index_add, and what numpy makes of them."""
+"""Problems for the emulated launchers and kernels of index_add, with results from numpy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def set_limits(index_add, **limits):
 
 
 def expected(self: Operand, source: Operand, dim: int, index: np.ndarray, alpha: int) -> np.ndarray:
-    """Exact: sums of multiples of 1/4 that all types hold, or wrapped integers. `dim` counts from the innermost."""
+    """The exact result: sums of multiples of 1/4, exact in all dtypes, or integers that wrap around. `dim` counts from the innermost."""
     axis = len(self.sizes) - 1 - dim
     dtype = self.dtype
     kind, add = {BOOL: (np.bool_, np.logical_or), FLOAT: (np.float64, np.add)}.get(dtype.category, (np.int64, np.add))
@@ -80,9 +80,9 @@ def run_and_compare(index_add, self: Operand, source: Operand, dim: int, index, 
     assert error == 0 and bases is not None
     assert taken.intact, "a kernel wrote past its scratch or shared memory"
     np.testing.assert_array_equal(self.view(self.buffer), want)
-    if self.dtype.category == FLOAT:  # -0.0 stays what it is unless something else is added
+    if self.dtype.category == FLOAT:  # -0.0 stays unless another value is added
         np.testing.assert_array_equal(np.signbit(self.view(self.buffer)), np.signbit(want))
-    # Nothing beside self has changed.
+    # Memory beside self must not have changed.
     self.view(self.buffer)[...] = self.view(self.before)
     for operand in (self, source):
         np.testing.assert_array_equal(operand.buffer, operand.before)
@@ -90,7 +90,7 @@ def run_and_compare(index_add, self: Operand, source: Operand, dim: int, index, 
 
 
 def distributions(number: int) -> list[str]:
-    """Three of them, others for the next number."""
+    """Three distributions, which differ for successive numbers."""
     return [DISTRIBUTIONS[(number + k) % len(DISTRIBUTIONS)] for k in (0, 3, 5)]
 
 

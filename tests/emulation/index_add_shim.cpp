@@ -7,9 +7,9 @@
 #include "poisoned_workspace.h"
 
 namespace gpuopt::index_add {
-// What a block may have on sm_90, and more than any kernel is given here.
+// Shared memory: the most per block on sm_90, which is more than any kernel gets here.
 alignas(16) uint4 staged[(48 << 10) / sizeof(uint4)];
-alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last ones must stay
+alignas(16) uint4 hot_sums[kHotSharedBytes / sizeof(uint4) + 64];  // the last 64 must not change
 alignas(16) uint4 tile_memory[(48 << 10) / sizeof(uint4)];
 alignas(16) uint4 shared_bins[(227 << 10) / sizeof(uint4)];
 alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint64_t) + 8];
@@ -31,12 +31,12 @@ struct Taken {
   int intact;
 };
 
-// A field that only some plans have.
+// Copies a field if the plan has it.
 #define SHOW(field)                       \
   if constexpr (requires { plan.field; }) \
     taken->field = static_cast<decltype(taken->field)>(plan.field);
 
-// The limits that small problems would not reach.
+// Limits that tests lower, because small problems would not reach them.
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
                            int group_rows, int max_position_bits, int64_t min_hot_values,
                            int64_t max_tile_entries, int min_lines, int64_t min_tile_entries,
@@ -95,7 +95,8 @@ extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
   return error;
 }
 
-// The index in order: its bins and their positions. Returns how many blocks the sort took, or -1.
+// Sorts an index: writes the bins in order and their positions. Returns the number of blocks that
+// moved entries, or -1.
 extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t count, int64_t bins,
                     int sms, int shared_bytes, int64_t* sorted_bins, int64_t* positions) {
   Index index;
@@ -107,7 +108,7 @@ extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t co
   PoisonedWorkspace workspace(kPoison);
   std::vector<uint32_t> zeroed(3001, ~0u);
   SortedIndex sorted;
-  const auto end = static_cast<uint32_t>(zeroed.size() - 1);  // which must stay
+  const auto end = static_cast<uint32_t>(zeroed.size() - 1);  // the last word must not change
   const SortPlan plan = plan_sort(count, bins, device);
   if (sort_index(plan, index, count, zeroed.data(), end, workspace, nullptr, &sorted) !=
           cudaSuccess ||

@@ -1,4 +1,5 @@
-// What the shims of ladders share: a workspace of poisoned blocks, which nobody may write past.
+// Shared by the shims of ladders: a workspace of poisoned blocks, which detects writes past their
+// ends.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ struct PoisonedBlocks final : Workspace {
   static constexpr size_t kGuard = 256;
   static constexpr char kPoison = char(0xff);  // NaN
 
-  // Threads of ladders wait for each other in plain launches too.
+  // The threads of a ladder's kernels wait for each other, also in launches without shared memory.
   PoisonedBlocks() { emulator::always_fibers = true; }
 
   void* allocate(size_t bytes) override {

@@ -1,4 +1,4 @@
-// Stands in for csrc/common/launch.cuh: launch_kernel() runs the kernel on the CPU.
+// Replaces csrc/common/launch.cuh. launch_kernel() runs the kernel on the CPU.
 #pragma once
 
 #include "common/launch_shape.h"
@@ -7,9 +7,9 @@ namespace emulator {
 
 struct Launched {
   const void* kernel;
-  int64_t threads;  // of all blocks
+  int64_t threads;  // in all blocks together
 };
-inline std::vector<Launched> launched;  // by launch_kernel()
+inline std::vector<Launched> launched;  // launch_kernel() adds to it
 
 }  // namespace emulator
 

@@ -1,4 +1,4 @@
-"""Memory that faults beside its ends, and numbers as it holds them."""
+"""Memory with inaccessible pages around it, and the encoding of numbers in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .dtypes import BF16, COMPLEX, FLOAT, INTEGER, DType
 
 
 class Memory:
-    """Bytes between two pages of no memory: whoever reads beside them does not go on."""
+    """Bytes between two inaccessible pages. An access outside of them ends the process."""
 
     def __init__(self, size: int):
         pages = mmap.mmap(-1, size + 2 * mmap.PAGESIZE)
@@ -22,7 +22,7 @@ class Memory:
 
 
 def far_apart(size: int) -> np.ndarray:
-    """So many bytes of addresses, of which there is memory where something has been written."""
+    """An array of `size` bytes. The system only allocates memory for pages that have been written."""
     no_reserve, no_huge_pages = 0x4000, 15  # Linux's MAP_NORESERVE and MADV_NOHUGEPAGE
     pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
     pages.madvise(no_huge_pages)
@@ -30,7 +30,7 @@ def far_apart(size: int) -> np.ndarray:
 
 
 def scatter(add, into: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
-    """As add.at(into, index, rows), which takes much longer, but in any order: for sums that are exact."""
+    """The same as add.at(into, index, rows), but much faster. The order of additions may differ, so sums must be exact."""
     order = np.argsort(index, kind="stable")
     bins, firsts = np.unique(index[order], return_index=True)
     if len(bins):
@@ -38,7 +38,7 @@ def scatter(add, into: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
 
 
 def encode(dtype: DType, values: np.ndarray) -> np.ndarray:
-    """What memory holds. To bfloat16 by rounding to the nearest, ties to even."""
+    """Values in the dtype's representation in memory. bfloat16 is rounded to nearest, ties to even."""
     if dtype is not BF16:
         return values.astype(dtype.numpy)
     bits = values.astype(np.float32).view(np.uint32)
@@ -46,7 +46,7 @@ def encode(dtype: DType, values: np.ndarray) -> np.ndarray:
 
 
 def decode(dtype: DType, values: np.ndarray) -> np.ndarray:
-    """In a type that holds exact sums, or ones that wrap around."""
+    """Values in a type of numpy in which sums are exact or wrap around."""
     if dtype is BF16:
         values = (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype({INTEGER: np.int64, FLOAT: np.float64, COMPLEX: np.complex128}[dtype.category])

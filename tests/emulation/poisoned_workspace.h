@@ -1,5 +1,5 @@
-// Workspaces for emulated launchers: filled with a byte that should show in every result, and with
-// bytes behind their end that must stay.
+// Workspaces for emulated launchers. They are filled with a byte that would be visible in every
+// result, and followed by bytes that must not change.
 #pragma once
 
 #include <algorithm>

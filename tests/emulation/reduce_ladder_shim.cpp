@@ -1,4 +1,4 @@
-// C entry points to the emulated ladder of reductions, for test_ladders.py.
+// C entry points to the emulated ladder of reductions, for test_reduce_ladder.py.
 #include "ladder_shim.h"
 #include "reduce/reduce_ladder.h"
 

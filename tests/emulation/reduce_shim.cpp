@@ -4,14 +4,14 @@
 #include "reduce/reduce_launch.cuh"
 
 namespace gpuopt::reduce {
-alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90
+alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // the most per block on sm_90
 }
 
 using namespace gpuopt;
 using namespace gpuopt::reduce;
 
-// Runs operation `op` and returns its error, or -1 if it wrote behind its workspace; *path becomes
-// the path that its plan takes, *splits how many blocks share an output.
+// Runs operation `op` and returns its error, or -1 if it wrote past its workspace. Writes the path
+// of its plan to *path, and the number of blocks that share an output to *splits.
 extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* sizes,
                    const int64_t* in_strides, const int64_t* out_strides, const int* reduced,
                    uint64_t in, uint64_t out, int in_dtype, int dtype, int sms, int* path,
@@ -38,7 +38,7 @@ extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* 
   return workspace.intact() ? error : -1;
 }
 
-// Makes the arguments of a launch, for sizes that are too large to run. Returns the plan's units.
+// Makes the arguments of a launch without running it, for large sizes. Returns the plan's units.
 extern "C" int64_t prepare(int num_dims, const int64_t* sizes, const int64_t* in_strides,
                            const int64_t* out_strides, const int* reduced, int dtype) {
   const Problem problem =

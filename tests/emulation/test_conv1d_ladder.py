@@ -1,4 +1,4 @@
-"""The ladder of convolutions, run on the CPU: every step, over sizes at the ends of tiles and vecs, against numpy."""
+"""The ladder of convolutions, run on the CPU against numpy: every step, with sizes around whole tiles and vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .memory import Memory
 POINTER = ctypes.c_void_p
 INT32_MAX = 2**31 - 1
 MOST_TAPS = 4095
-WINDOW_OUTPUTS = 8  # of a thread in "register_window"
+WINDOW_OUTPUTS = 8  # outputs per thread in step "register_window"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def library():
 
 @pytest.fixture(scope="module")
 def conv1d(library, memories):
-    """Calls a step on rows at the end of a memory or, with `begin`, from a multiple of 4 bytes at its beginning on."""
+    """A function that calls a step with rows at the end of a memory or, with `begin`, at a multiple of 4 bytes at its beginning."""
 
     def run(step: int, rows: np.ndarray, weight: np.ndarray, begin: int | None = None, most_blocks: int = INT32_MAX):
         given, written = memories
@@ -54,12 +54,12 @@ def conv1d(library, memories):
 
 
 def some(random: np.random.Generator, *shape: int) -> np.ndarray:
-    """Values of which 4095 products of two have exact sums."""
+    """Random values. A sum of 4095 products of two of them is exact."""
     return random.integers(-31, 32, shape).astype(np.float32) / 4
 
 
 def reference(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Zeros beside a row are multiplied too."""
+    """The convolution in numpy. Taps are also multiplied by the zeros beside a row."""
     padded = np.pad(rows.astype(np.float64), [(0, 0), (len(weight) // 2,) * 2])
     with np.errstate(invalid="ignore"):
         out = np.zeros(rows.shape)
@@ -79,7 +79,7 @@ def test_sizes(conv1d, step):
 
 @pytest.mark.parametrize("step", steps("conv1d"))
 def test_many_taps(conv1d, step):
-    """More taps than values, too, and after them few: none of the many may be left."""
+    """Many taps, also more than values, then a short filter, which must not use taps of the previous call."""
     random = np.random.default_rng(step)
     for taps in (255, 257, 511, 513, 1025, MOST_TAPS, 1):
         for size in (1, 2, 30, 257, 700):
@@ -101,7 +101,7 @@ def test_rows_that_begin_anywhere(conv1d, step):
 
 @pytest.mark.parametrize("step", steps("conv1d"))
 def test_values_that_are_not_finite(conv1d, step):
-    """They reach the outputs whose taps lie over them, and no others; taps that aren't finite make NaN over padding."""
+    """A non-finite value reaches exactly the outputs that use it. Non-finite taps give NaN over padding."""
     random = np.random.default_rng(step)
     for special in (np.nan, np.inf, -np.inf):
         for taps in (1, 3, 7, 13):

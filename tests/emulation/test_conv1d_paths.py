@@ -1,5 +1,5 @@
-"""The paths of convolutions, run on the CPU over random problems and compared with numpy. Problems are drawn until every instance of every
-kernel has some."""
+"""The paths of convolutions, run on the CPU on random problems and compared with numpy. Problems are drawn until every template instance of
+every kernel has some."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from .conv1d_model import (
 )  # fmt: skip
 from .memory import decode, encode, far_apart
 
-DRAWN = 20_000  # problems of a pass
-ENOUGH = 20  # problems of a path that launch the same kernels
-MOST_THREADS = 10_000  # of a problem
+DRAWN = 20_000  # problems per pass
+ENOUGH = 20  # problems per path and set of launched kernels
+MOST_THREADS = 10_000  # threads per problem
 
 
 @cache
@@ -53,7 +53,7 @@ def emulated() -> Emulated:
 
 @cache
 def cases() -> dict[str, list[tuple[Case, list[str]]]]:
-    """Random problems of each path, with the symbols of the kernels that they launch."""
+    """Random problems for each path, with the symbols of the kernels that they launch."""
     found, counts = {name: [] for _, name in own_paths()}, {}
     for which in PASSES:
         random = np.random.default_rng(which)
@@ -85,7 +85,7 @@ def test_path(name):
 
 @pytest.mark.parametrize("which", [FORWARD, INPUT_GRADIENT])
 def test_chosen_paths_in_parts(which):
-    """A launch holds so few outputs that most plans have several parts."""
+    """Launches are limited to few threads, so that most plans have several parts."""
     random, met = np.random.default_rng(which), set()
     for _ in range(2000):
         case = draw(random, which, emulated(), most_macs=100_000)
@@ -107,7 +107,7 @@ OF_WEIGHT = ("group_stride", "out_stride", "in_stride", "tap_stride")
 @pytest.mark.parametrize("far", [2**29, 2**31 + 8])
 @pytest.mark.parametrize("which, field", [*product(PASSES, OF_SIGNALS), *product((FORWARD, INPUT_GRADIENT), OF_WEIGHT)])
 def test_values_that_lie_far_apart(which, field, far):
-    """A stride of so many elements, in every path that supports it."""
+    """A large stride of a tensor, in every path that supports it."""
     p = problem_of(2, 2, (2, 3), 9, 3, FLOAT16, padding=(1, 1))
     for part in (p.weight,) if field in OF_WEIGHT else (p.from_, p.to):
         setattr(part, field, far)
@@ -131,7 +131,7 @@ def test_values_that_lie_far_apart(which, field, far):
 
 @cache
 def kernels_of_updates(dtype: int) -> set[str]:
-    """Runs steps of causal convolutions. The state is shifted in place, and nothing beside it and the result changes."""
+    """Runs causal_conv1d_update. The state is shifted in place, and nothing else changes except the result. Returns the kernels."""
     random, kernels, own = np.random.default_rng(dtype), set(), DTYPES[dtype]
     for _ in range(40):
         batch, channels = pick(random, 1, 2, 3), pick(random, 1, 3, 8, 100, 300)
@@ -176,7 +176,7 @@ def test_updates(dtype):
 
 
 def test_every_kernel_instance_has_run():
-    """The tests above run all cases, so that it is enough to look at these."""
+    """Every template instance of every kernel is launched by the cases, which the other tests run."""
     run = {kernel for drawn in cases().values() for _, kernels in drawn for kernel in kernels}
     for dtype in ITEM:
         run |= kernels_of_updates(dtype)

@@ -1,4 +1,4 @@
-"""The launchers and kernels of dot products, run on the CPU over random problems: every path, against numpy."""
+"""The launchers and kernels of dot products, run on the CPU on random problems and compared with numpy: every path."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def memories():
 
 
 def some(dtype: DType, random: np.random.Generator, count: int, atomic: bool) -> np.ndarray:
-    """Values whose sums are exact: of multiples of 1/4, and where they are rounded on the way, of 0 and 1 with either sign."""
+    """Random values with exact sums: multiples of 1/4. If partial sums are rounded (`atomic`), the values are -1, 0 and 1."""
     if dtype.category == INTEGER:
         return random.integers(0, 256, count * dtype.numpy.itemsize, np.uint8).view(dtype.numpy)
     if atomic and dtype.numpy.itemsize == 2:
@@ -59,8 +59,8 @@ def some(dtype: DType, random: np.random.Generator, count: int, atomic: bool) ->
 
 
 class Operand:
-    """How values lie: strides in elements, and the elements before the first or after the last one in its aligned vec, where the memory
-    begins or ends."""
+    """The memory layout of an operand: strides in elements, and the number of elements between the end (or the beginning) of the memory and
+    the operand's last (or first) element, within an aligned vector."""
 
     def __init__(self, stride: int, row_stride: int, offset: int = 0, at_end: bool = False, conjugate: bool = False):
         self.stride, self.row_stride, self.offset, self.at_end, self.conjugate = (
@@ -75,7 +75,7 @@ class Operand:
         return f"Operand({self.stride}, {self.row_stride}, {self.offset}, {self.at_end}, {self.conjugate})"
 
     def put(self, memory: Memory, dtype: DType, rows: int, size: int) -> np.ndarray:
-        """A (rows, size) view. All bytes near it that are not in it are poisoned."""
+        """A (rows, size) view. The bytes around it are poisoned."""
         item = dtype.numpy.itemsize
         count = (rows - 1) * self.row_stride + (size - 1) * self.stride + 1
         skipped = self.offset % (16 // item)
@@ -90,7 +90,7 @@ class Operand:
 
 
 def expected(dtype: DType, pairs: list) -> np.ndarray:
-    """Of two pairs of a (rows, size) array and whether its conjugate is meant."""
+    """The dot products of two (rows, size) arrays, each given with a flag for its conjugate."""
     a, b = (np.conj(values) if conjugate else values for values, conjugate in pairs)
     with np.errstate(all="ignore"):
         return encode(dtype, np.einsum("rn,rn->r", a, b))
@@ -123,8 +123,8 @@ def run_and_compare(
     written = rows * item
     np.testing.assert_array_equal(raw[begin : begin + written].view(dtype.numpy), want)
     if atomic:
-        written = max(written, 4)  # a half has a whole word
-    # Nothing beside the results has changed.
+        written = max(written, 4)  # the kernel may write the whole 4-byte word of an fp16 or bf16 result
+    # Memory beside the results must not have changed.
     raw[begin : begin + written] = POISON
     assert (raw == POISON).all()
     for view, own in zip(views, before):
@@ -133,7 +133,7 @@ def run_and_compare(
 
 
 def groups_of_a_block(dtype: DType, size: int, taken: Taken) -> int:
-    """How often the busiest block of a line, of rows or of values goes round its loop."""
+    """The number of loop iterations of the busiest block, on the paths line, rows and values."""
     item = dtype.numpy.itemsize
     unroll = {LINE: taken.unroll, ROWS: 2 if taken.shifted else 4, VALUES: 4 if item >= 8 else 8}.get(taken.path)
     if unroll is None:
@@ -179,7 +179,7 @@ def problems(draw, dtypes, row_counts, most=40000):
 
 @st.composite
 def some_limits(draw):
-    """Those of the room, or ones that make splits and loops of small problems."""
+    """Draws the room's limits, or smaller ones, with which small problems have splits and several loop iterations."""
     if draw(st.booleans()):
         return {}
     return {
@@ -227,7 +227,7 @@ def test_any_problem(kernels, memories):
 
 
 def test_any_atomic_sum(kernels, memories):
-    """In the half types sums that stay so small that none is rounded."""
+    """Atomic sums of random problems. In fp16 and bf16 they stay so small that none is rounded."""
     taken = set()
 
     @seeded(150)
@@ -267,14 +267,14 @@ def test_every_path_of_a_dtype(kernels, memories, dtype):
         (VALUES, 70, 300, (70, 1), (71, 1)),
     ]
     for path, rows, size, self, tensor in paths:
-        if dtype is C128 and path == TILE:  # its values are whole vecs
+        if dtype is C128 and path == TILE:  # a value is a whole vector
             continue
         for limits in ({}, {"unsplit_vecs": 256, "unsplit_values": 256, "row_blocks": 8}):
             taken = run_and_compare(
                 kernels, memories, dtype, rows, size, Operand(*self), Operand(*tensor), sms=2, **limits
             )
             if dtype is C128 and path == ROWS:
-                continue  # one row's vecs are aligned, whatever the offset
+                continue  # the vectors of one row are aligned for every offset
             assert taken.path == path and (taken.splits > 1 or not limits or path in (SHORT_ROWS, TILE))
 
 
@@ -297,13 +297,13 @@ def test_atomic_sums_of_every_path(kernels, memories, dtype, path, self, tensor)
         )
         shifted = path == ROWS and self != tensor
         assert taken.path == path and taken.shifted == shifted and (taken.splits > 1) == (unsplit == 16)
-        assert taken.y == 1024 or path != LINE or unsplit > 16  # as many threads as a block may have
+        assert taken.y == 1024 or path != LINE or unsplit > 16  # the largest number of threads per block
 
 
 @pytest.mark.parametrize("size", [*range(1, 20), 31, 33, 47, 48, 49, 63, 64, 65])
 @pytest.mark.parametrize("dtype", [TYPES[1], F16, F32, C64], ids=str)
 def test_every_end_of_a_row(kernels, memories, dtype, size):
-    """Vectors and rows that begin and end anywhere in their vecs, in memory that begins and ends there too."""
+    """Rows that begin and end at every element of a vector, where the memory also begins and ends."""
     values = 16 // dtype.numpy.itemsize
     for own, other in {(0, 0), (0, 1), (1, 0), (1, 1), (1, values - 1), (values - 1, values - 1), (values // 2, 0)}:
         for at_end in (False, True):
@@ -353,7 +353,7 @@ def test_the_second_launch_adds_any_number_of_sums(kernels, memories, splits):
 @pytest.mark.parametrize("size", [1, 2, 5, 8, 9, 20])
 @pytest.mark.parametrize("rows", [32 * 64 - 1, 32 * 64, 32 * 256 + 7])
 def test_many_short_columns(kernels, memories, size, rows):
-    """Blocks of more lanes along the rows, the more rows there are."""
+    """Many short columns. The more rows there are, the more threads of a block lie along the rows."""
     for dtype in (F32, F16):
         taken = run_and_compare(kernels, memories, dtype, rows, size, Operand(rows, 1), Operand(rows, 1), sms=1)
         assert taken.rows_first and taken.path == VALUES or size == 1
@@ -361,7 +361,7 @@ def test_many_short_columns(kernels, memories, size, rows):
 
 @pytest.mark.parametrize("layout", [(1, 3), (4, 1), (1, 4)], ids=str)
 def test_rows_beyond_a_launch(kernels, memories, layout):
-    """Launches of few blocks: parts of the rows, each with results of its own."""
+    """More rows than a launch with few blocks can process. Rows are split into launches with separate results."""
     rows = 20000
     operand = Operand(*layout) if layout[0] == 1 else Operand(rows + 1, 1)
     run_and_compare(kernels, memories, F32, rows, 3 + (layout[1] == 4), operand, operand, kMaxIndex32=1, out_offset=1)

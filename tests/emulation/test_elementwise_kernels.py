@@ -1,4 +1,4 @@
-"""The element-wise launchers and kernels, run on the CPU over random problems: every path, against numpy."""
+"""The element-wise launchers and kernels, run on the CPU on random problems and compared with numpy: every path."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def expected(op: str, dtype: DType, inputs: list[np.ndarray]) -> np.ndarray:
 
 
 def run_and_compare(kernels, op: str, dtype: DType, operands: list[Operand]) -> int:
-    """Runs a problem whose operands are the output and the inputs. Returns the path that its plan took."""
+    """Runs a problem with the operands output and inputs, and compares the result. Returns the path of its plan."""
     sizes = operands[0].sizes
     path = ctypes.c_int()
     flat = [s for operand in operands for s in operand.strides]
@@ -62,7 +62,7 @@ def run_and_compare(kernels, op: str, dtype: DType, operands: list[Operand]) -> 
     assert error == 0
     out = operands[0]
     np.testing.assert_array_equal(out.view(out.buffer), want)
-    # Nothing beside the output's elements has changed.
+    # Memory beside the output's elements must not have changed.
     out.view(out.buffer)[...] = out.view(out.before)
     for operand in operands:
         np.testing.assert_array_equal(operand.buffer, operand.before)
@@ -95,7 +95,7 @@ def problems(draw, ops=None):
 
     strides = [layout(), *(broadcast(layout()) for _ in range(INPUTS.get(op, 1)))]
     dtypes = [dtype] * len(strides)
-    if op != "copy" and draw(st.integers(0, 3)) == 0:  # inputs are promoted upwards, the output takes any type above
+    if op != "copy" and draw(st.integers(0, 3)) == 0:  # inputs are promoted; the output may have any wider dtype
         k = draw(st.integers(0, INPUTS[op]))
         fits = (lambda t: t.category <= dtype.category) if k else (lambda t: t.category >= dtype.category)
         dtypes[k] = draw(st.sampled_from([t for t in TYPES if fits(t)]))
@@ -132,12 +132,12 @@ def test_any_copy(kernels):
 @pytest.mark.parametrize(
     "sizes, strides, path",
     [
-        ([2**22 + 13], [[1], [1]], VECTOR),  # more than one vec a thread, and a tail
-        ([24, 175001], [[0, 1], [1, 0]], ROWS),  # all inputs broadcast: more than one vec a thread
+        ([2**22 + 13], [[1], [1]], VECTOR),  # more than one vector per thread, and a tail
+        ([24, 175001], [[0, 1], [1, 0]], ROWS),  # all inputs broadcast: more than one vector per thread
         ([200, 136], [[136, 1], [1, 200]], TILED),  # several tiles, the last ones not full
-        ([201, 137], [[137, 1], [1, 201]], TILED),  # the same, value by value
-        ([3, 4097], [[1, 3], [1, 0]], PACKED),  # every vec crosses rows
-        ([5, 3, 101], [[1, 5, 15], [0, 1, 3]], PACKED),  # and planes
+        ([201, 137], [[137, 1], [1, 201]], TILED),  # tiles of single values
+        ([3, 4097], [[1, 3], [1, 0]], PACKED),  # every vector crosses rows
+        ([5, 3, 101], [[1, 5, 15], [0, 1, 3]], PACKED),  # vectors cross rows and planes
     ],
 )
 def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, path):
@@ -150,7 +150,7 @@ def test_what_small_problems_do_not_reach(kernels, dtype, sizes, strides, path):
 @pytest.mark.parametrize("dtype", [F16, F32], ids=str)
 @pytest.mark.parametrize("turned", [1, 2, 3])
 def test_tiles_on_a_device_of_little_shared_memory(kernels, dtype, turned):
-    """sm_75 has 64 KiB for a block: three turned inputs of half types go value by value."""
+    """A block on sm_75 has 64 KiB of shared memory, so three transposed fp16 or bf16 inputs are read value by value."""
     random = np.random.default_rng(turned)
     sizes = [256, 136]
     strides = [[1, 256], *[[136, 1]] * turned, *[[1, 256]] * (3 - turned)]

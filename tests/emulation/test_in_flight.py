@@ -1,4 +1,4 @@
-"""Copies with a given number of bytes under way, run on the CPU."""
+"""Copies with a given number of bytes in flight, run on the CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The index_add launchers and index_add, run on the CPU over random problems: every path, against numpy. (test_index_add_sort.py has the
-sort, test_index_add_lines.py few bins and lines.)"""
+"""The launchers and kernels of index_add, run on the CPU on random problems and compared with numpy: every path.
+
+test_index_add_sort.py tests the sort, and test_index_add_lines.py tests few bins and lines.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,7 @@ def test_any_problem(index_add):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_stretches_of_an_index_with_gaps(index_add, dtype):
-    """More entries than positions are counted for at once, every third value of an index."""
+    """More entries than one sort can number, in an index that is every third value of an array."""
     set_limits(index_add, kMaxPositionBits=7)
     random = np.random.default_rng(7)
     self, source = (Operand(TYPES[7], [8, rows], [1, 8], 0, random) for rows in (90, 700))
@@ -123,7 +125,7 @@ def test_rows_by_few_and_many_lanes(index_add, distribution, width, lanes):
 @pytest.mark.parametrize("mode, path", [(FAST, ATOMIC), (DETERMINISTIC, SORTED)])
 @pytest.mark.parametrize("dtype, width", [(TYPES[6], 64), (TYPES[7], 64), (TYPES[8], 52)], ids=str)
 def test_slices_of_vecs(index_add, mode, path, dtype, width):
-    """Rows that one launch does not take, in halves that are whole vecs."""
+    """Rows too long for one launch are split into halves that are whole vectors."""
     set_limits(index_add, kMaxLaunchSize=50)
     random = np.random.default_rng(width)
     self = Operand(dtype, [width, 70], [1, width], 0, random)
@@ -136,7 +138,7 @@ def test_slices_of_vecs(index_add, mode, path, dtype, width):
 @pytest.mark.parametrize("dtype", [TYPES[6], TYPES[7], TYPES[8]], ids=str)
 @pytest.mark.parametrize("width", [1, 2, 7, 16, 128, 132, 150])
 def test_long_segments_in_parts(index_add, dtype, width):
-    """Sorted, into bins of which some get thousands of rows: one segment is cut into dozens of parts."""
+    """Some bins get thousands of rows. After sorting, such a segment is split into dozens of parts."""
     set_limits(index_add, kGroupRows=2, kSortSourceBytes=0)
     random = np.random.default_rng(width)
     bins, entries = 600, 9000 if width < 100 else 3000
@@ -153,14 +155,14 @@ def test_long_segments_in_parts(index_add, dtype, width):
 @pytest.mark.parametrize(
     "bins, entries, outer", [(8, 64, (2, 8, 4, 2, 4)), (8, 64, (8, 2, 2, 2, 2, 3)), (100, 900, (2, 3, 2, 2, 2))]
 )
-def test_more_outer_dimensions_than_a_launch_walks(index_add, dtype, mode, bins, entries, outer):
-    """Cut into slices whose layout is the whole's, also where a slice without the innermost dimension would have another."""
+def test_more_outer_dimensions_than_a_launch_supports(index_add, dtype, mode, bins, entries, outer):
+    """The problem is split into slices with the layout of the whole, even if a slice alone would have another innermost dimension."""
     random = np.random.default_rng(entries)
     slices = []
     for limits in ({}, {"kMinBinValues": 0, "kSortSourceBytes": 0}):
         set_limits(index_add, **limits)
         for order in (range(len(outer)), [1, *reversed(range(2, len(outer))), 0], reversed(range(len(outer)))):
-            # Self has the indexed dimension innermost; the source has it behind the first of `order`.
+            # The indexed dimension is innermost in self. In the source it follows the first dimension of `order`.
             self = Operand(dtype, [bins, *outer], np.cumprod([1, bins, *outer[:-1]]).tolist(), 0, random)
             first, *others = order
             strides, step = {first: 1}, outer[first]
@@ -201,14 +203,14 @@ def test_more_frequent_bins_than_there_is_room_for(index_add):
     assert run_and_compare(index_add, self, source, 1, index, sms=2).hot_bins < bins
 
 
-@pytest.mark.parametrize("sms", [1, 64])  # several units to a thread, and one
+@pytest.mark.parametrize("sms", [1, 64])  # several units per thread, and one
 @pytest.mark.parametrize(
     "dtype, width, units",
     [
         (TYPES[6], 16, 2),
         (TYPES[6], 64, 8),
         (TYPES[6], 40, 5),
-        (TYPES[6], 136, 9),  # two tiles side by side, of which the last has a unit less
+        (TYPES[6], 136, 9),  # two adjacent tiles, the last with one unit less
         (TYPES[7], 8, 2),
         (TYPES[7], 132, 11),
         (TYPES[8], 4, 2),
@@ -218,13 +220,13 @@ def test_more_frequent_bins_than_there_is_room_for(index_add):
     ],
 )
 def test_rows_of_a_bin_are_summed_by_tiles(index_add, sms, dtype, width, units):
-    """The last tile in part; also of several outer indices."""
+    """Tiles sum the rows of a bin. The last tile may be partial, and there may be several outer indices."""
     set_limits(index_add)
     random = np.random.default_rng(width)
     bins, entries = 900, 1300
     for outer, distribution in itertools.product((1, 2), distributions(width + sms)):
         index = indices(distribution, entries, bins, random)
-        # Strides that make outer indices a dimension of their own.
+        # With these strides, the outer indices do not merge with another dimension.
         self = Operand(dtype, [width, outer, bins], [1, width, 4 * width], 0, random)
         source = Operand(dtype, [width, outer, entries], [1, width + 16, 4 * width + 32], 0, random)
         taken = run_and_compare(index_add, self, source, 2, index, alpha=-2, sms=sms)
@@ -234,7 +236,7 @@ def test_rows_of_a_bin_are_summed_by_tiles(index_add, sms, dtype, width, units):
 
 @pytest.mark.parametrize("offset", [0, 1])
 def test_a_half_beside_a_sum_stays_minus_zero(index_add, offset):
-    """Both halves of a word are written where one is added to."""
+    """An addition to one half of a 4-byte word also writes the other half, whose -0.0 must stay."""
     set_limits(index_add)
     random = np.random.default_rng(offset)
     self, source = Operand(TYPES[6], [1, 999], [1, 1], offset, random), Operand(TYPES[6], [1, 100], [1, 1], 0, random)
@@ -247,7 +249,7 @@ def test_a_half_beside_a_sum_stays_minus_zero(index_add, offset):
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("width, path", [(16, "tiles"), (6, "frequent bins")])
 def test_sums_that_float16_does_not_hold(index_add, sign, width, path):
-    """Added one by one they stay in range: -60000 + 3 x 30000, which is added as 65504 and 24496."""
+    """The sum of the source exceeds float16, but the result -60000 + 3 x 30000 does not. The kernel adds 65504 and 24496."""
     set_limits(index_add, kMinHotValues=0)
     random = np.random.default_rng(0)
     bins, entries = 2000, 1300
@@ -255,7 +257,7 @@ def test_sums_that_float16_does_not_hold(index_add, sign, width, path):
     source = Operand(TYPES[6], [width, entries], [1, width], 0, random)
     index = random.integers(0, bins - 1, entries)
     index[[5, 6, 9]] = bins - 1
-    if path == "frequent bins":  # which a sample of 1024 must show
+    if path == "frequent bins":  # the bin must be frequent in a sample of 1024 entries
         index[:] = random.integers(0, bins - 1, entries)
         index[::2] = bins - 1
     for array in (source.buffer, source.before):
@@ -271,7 +273,7 @@ def test_sums_that_float16_does_not_hold(index_add, sign, width, path):
 @pytest.mark.parametrize("alpha", [1, 1000, 60000])
 @pytest.mark.parametrize("width, path", [(16, "tiles"), (6, "frequent bins")])
 def test_sums_far_beyond_float16(index_add, width, path, alpha, value):
-    """From 2^40 on, where a float32 has steps of 131072, such a sum less 65504 is the sum again."""
+    """Sums beyond 2^40. There the spacing of float32 is 131072, so subtracting 65504 does not change the sum."""
     set_limits(index_add, kMinHotValues=0)
     random = np.random.default_rng(0)
     bins, entries = 2000, 1300

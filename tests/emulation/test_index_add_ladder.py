@@ -1,4 +1,4 @@
-"""The ladder of index_add, run on the CPU: every step and dtype, at the ends of blocks and vecs, against numpy."""
+"""The ladder of index_add, run on the CPU against numpy: every step and dtype, with sizes around whole blocks and vectors."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def widths(step: str, dtype: DType) -> list[int]:
 
 
 def alignments(step: str, dtype: DType) -> list[int]:
-    """Of self and source: the least that the step takes, and that of torch's allocator or near it."""
+    """The alignments of self and source to test: the smallest that the step supports, and 16 bytes."""
     least = {"half2_pairs": 4, "vector_reductions": 16}.get(step, dtype.numpy.itemsize)
     return sorted({least, 16})
 
 
 def counts(width: int, together: int) -> list[int]:
-    """Of entries, for which the threads fill a block or just don't, or warps of the sorted steps do."""
+    """Numbers of entries around the capacity of one and of two blocks, and around the warps of the sorted steps."""
     block = 256 * together
     return sorted({0, 1, 7, 8, 9, block // width, -(-block // width), block // width + 1, -(-2 * block // width) + 1})
 
@@ -61,7 +61,7 @@ def indices(kind: str, entries: int, rows: int, random: np.random.Generator) -> 
 
 
 def some(dtype: DType, random: np.random.Generator, shape: tuple[int, int], most: int) -> np.ndarray:
-    """Multiples of 1/4, of which bfloat16 holds sums of `most`, in any order."""
+    """Random multiples of 1/4. Sums of `most` of them are exact in bfloat16, in any order."""
     values = random.integers(-4, 5, shape) / 4
     return encode(dtype, np.where((random.random(shape) * most < 40) & (values != 0), values, -0.0))
 
@@ -76,7 +76,7 @@ def library():
     return load("index_add_ladder")
 
 
-def call(library, step: str, dtype: DType, self, index, source, multiprocessors=3) -> int:
+def call(library, step: str, dtype: DType, self, index, source, sms=3) -> int:
     return library.run(
         STEPS[step],
         dtype.number,
@@ -84,12 +84,12 @@ def call(library, step: str, dtype: DType, self, index, source, multiprocessors=
         POINTER(source.ctypes.data),
         ctypes.c_void_p(index.ctypes.data),
         *map(ctypes.c_int64, (*self.shape, len(index))),
-        multiprocessors,
+        sms,
     )
 
 
 def put_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np.ndarray, np.ndarray]:
-    """The placed values, and which bytes of the memory aren't theirs."""
+    """Copies the values into the memory. Returns them, and a mask of the bytes around them, which hold GUARD."""
     placed = put(memory, values, align)
     begin = placed.ctypes.data - memory.bytes.ctypes.data
     outside = np.ones(len(memory.bytes), bool)
@@ -99,7 +99,7 @@ def put_guarded(memory: Memory, values: np.ndarray, align: int) -> tuple[np.ndar
     return placed, outside
 
 
-def check(library, memories, step, dtype, before, index, source, align, multiprocessors=3):
+def check(library, memories, step, dtype, before, index, source, align, sms=3):
     self, outside = put_guarded(memories[0], before, align)
     guards = memories[0].bytes[outside].copy()
     placed = put(memories[1], source, align)
@@ -109,7 +109,7 @@ def check(library, memories, step, dtype, before, index, source, align, multipro
     np.add.at(total, index, decode(dtype, source))
     np.add.at(largest, index, np.abs(decode(dtype, source)))
     assert largest.max(initial=0) <= 64, "a sum may be rounded on the way"
-    assert call(library, step, dtype, self, placed_index, placed, multiprocessors) == 0
+    assert call(library, step, dtype, self, placed_index, placed, sms) == 0
     np.testing.assert_array_equal(decode(dtype, self), total)
     np.testing.assert_array_equal(np.signbit(decode(dtype, self)), np.signbit(total))
     np.testing.assert_array_equal(placed, source)
@@ -137,7 +137,7 @@ def test_index_add(library, memories, step, dtype):
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("step, dtype", KINDS)
 def test_many_entries(library, memories, step, dtype, distribution):
-    """More than one block sorts, and rows of which most entries are."""
+    """More entries than one block sorts, and a distribution in which most entries have the same row."""
     random = np.random.default_rng(5)
     width = 16 // dtype.numpy.itemsize
     index = indices(distribution, 5003, 700, random)
@@ -156,7 +156,7 @@ def test_nothing_to_add(library, memories, step, dtype):
 
 @pytest.mark.parametrize("step, dtype", KINDS)
 def test_special_values(library, memories, step, dtype):
-    """Infinities and NaN are added as numbers are, and stay in their columns."""
+    """Infinities and NaN are added like numbers, and do not reach other columns."""
     vec = 16 // dtype.numpy.itemsize
     before, source = np.zeros((2, vec)), np.zeros((4, vec))
     source[:, 0] = np.inf, -np.inf, np.inf, 1
@@ -164,7 +164,7 @@ def test_special_values(library, memories, step, dtype):
     source[:, 2] = -np.inf, 3, 4, 5
     index = np.array([0, 0, 1, 1])
     self, placed = encode(dtype, before), encode(dtype, source)
-    if dtype is BF16:  # whose encoding in numpy rounds no NaN
+    if dtype is BF16:  # encode() does not support NaN
         placed[0, 1] = 0x7FC0
     assert call(library, step, dtype, self, index, placed) == 0
     with np.errstate(invalid="ignore"):
@@ -181,9 +181,9 @@ def test_sorted_sums_are_in_order_and_rounded_once(library, memories, dtype):
     total = decode(dtype, before).astype(np.float32)
     for entry, row in enumerate(index):
         total[row] += decode(dtype, source[entry]).astype(np.float32)
-    for multiprocessors in (1, 5):
+    for sms in (1, 5):
         self = put(memories[0], before)
-        assert call(library, "sorted_segments", dtype, self, index, put(memories[1], source), multiprocessors) == 0
+        assert call(library, "sorted_segments", dtype, self, index, put(memories[1], source), sms) == 0
         np.testing.assert_array_equal(self, encode(dtype, total))
 
 
@@ -203,14 +203,14 @@ def test_more_entries_than_are_sorted_at_once(library, memories, dtype):
 @pytest.mark.parametrize("row", [-1, 4, 1 << 40, -(1 << 63)])
 @pytest.mark.parametrize("step, dtype", KINDS)
 def test_an_index_out_of_range_ends_the_kernel(library, memories, step, dtype, row):
-    """And writes nothing outside of self."""
+    """An index out of range ends the kernel, which writes nothing outside of self."""
     vec = 16 // dtype.numpy.itemsize
     self, outside = put_guarded(memories[0], some(dtype, np.random.default_rng(0), (4, vec), 1), 16)
     guards = memories[0].bytes[outside].copy()
     source = encode(dtype, np.ones((3, vec)))
     index = np.array([2, row, 1])
     child = os.fork()
-    if child == 0:  # the memory is shared
+    if child == 0:  # parent and child share the memory
         faulthandler.disable()
         os.close(2)
         call(library, step, dtype, self, index, source)

@@ -1,4 +1,4 @@
-"""Few bins, each block with all of them, and lines: rows of bins that lie side by side."""
+"""Two paths of index_add: few bins, where each block holds all bins, and lines, which are rows of adjacent bins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .index_add_model import (
 
 
 def lines(index_add, dtype, outer, bins, index, random, offset=0, pitch=None, mode=FAST, sms=2, alpha=1):
-    """The same index for each of `outer` rows, whose entries lie side by side."""
+    """Runs a problem with one index for all `outer` rows. The entries of a row are adjacent."""
     entries = len(index)
     self = Operand(dtype, [bins, outer], [1, bins], 1, random)
     source = Operand(dtype, [entries, outer], [1, pitch or entries], offset, random)
@@ -33,7 +33,7 @@ def lines(index_add, dtype, outer, bins, index, random, offset=0, pitch=None, mo
 
 
 def index_at(index: np.ndarray, dtype, offset: int) -> np.ndarray:
-    """A copy whose address is `offset` elements past a multiple of 16."""
+    """A copy at an address that is `offset` elements past a multiple of 16."""
     buffer = np.zeros(len(index) + 4 + offset, dtype)
     first = -buffer.ctypes.data % 16 // buffer.itemsize + offset
     copy = buffer[first : first + len(index)]
@@ -57,7 +57,7 @@ def test_few_bins(index_add, distribution, outer, bins, values, group):
 @pytest.mark.parametrize("entries", [36000, 36003])
 @pytest.mark.parametrize("long", [True, False])
 def test_few_bins_by_vecs(index_add, bins, entries, long):
-    """Entries that lie side by side, with some left over; rows or an index that are not aligned are read one by one."""
+    """Adjacent entries are read as vectors, with some left over. Rows or an index that are not aligned are read one by one."""
     set_limits(index_add)
     random = np.random.default_rng(entries)
     for number, dtype in enumerate(REAL):
@@ -78,7 +78,7 @@ def test_few_bins_by_vecs(index_add, bins, entries, long):
     [(1, 900, 1500), (1, 1, 700), (3, 2, 700), (32, 11, 4000), (37, 300, 2049), (33, 3, 511), (1, 1100, 9001)],
 )
 def test_lines(index_add, outer, bins, entries):
-    """As many outer indices to a block as there are blocks for, and one; with some left over; bits of none to three digits."""
+    """One outer index per block, or several with some left over, and sort keys of zero to three digits."""
     set_limits(index_add, kMinBinValues=0, kMinLines=32)
     random = np.random.default_rng(bins)
     groups = set()
@@ -100,7 +100,7 @@ def test_lines(index_add, outer, bins, entries):
 
 
 def test_lines_do_not_depend_on_how_many_a_block_takes(index_add):
-    """Sums that are rounded: in mode `deterministic` they are the same bits whatever the device."""
+    """In mode `deterministic`, rounded sums are the same bits on every device."""
     set_limits(index_add, kMinBinValues=0)
     random = np.random.default_rng(0)
     entries, bins, outer = 5000, 70, 9

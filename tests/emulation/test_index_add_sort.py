@@ -1,4 +1,4 @@
-"""The sort of an index by tiles and in passes, against numpy's."""
+"""The sort of an index, in one tile and in several passes, compared with numpy's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .index_add_model import DISTRIBUTIONS, indices, set_limits
 
 
 def sort_and_compare(index_add, index, bins, sms=4, shared=227 << 10) -> int:
-    """Returns the number of blocks that moved entries."""
+    """Sorts an index and compares the result. Returns the number of blocks that moved entries."""
     count = len(index)
     sorted_bins, positions = np.full(count, -1), np.full(count, -1)
     blocks = index_add.sort(
@@ -35,7 +35,7 @@ def sort_and_compare(index_add, index, bins, sms=4, shared=227 << 10) -> int:
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("entries", [1, 32, 1000, 1024, 1025, 2048, 2049, 4000, 4096])
 def test_sorting_a_tile(index_add, distribution, entries):
-    """By one block, of one, two or four entries to a thread."""
+    """One block sorts one, two or four entries per thread."""
     set_limits(index_add)
     index = indices(distribution, entries, 5000, np.random.default_rng(entries))
     assert sort_and_compare(index_add, index, 5000) == 1
@@ -56,7 +56,7 @@ def test_sorting_a_tile(index_add, distribution, entries):
     ],
 )
 def test_sorting_in_passes(index_add, distribution, entries, sms, blocks):
-    """Tiles of one to eight entries a thread, several to a block, and blocks of one and two groups."""
+    """Tiles have one to eight entries per thread. Blocks have several tiles, and there are one and two groups of blocks."""
     set_limits(index_add, kMaxTileEntries=0)
     index = indices(distribution, entries, 5000, np.random.default_rng(entries))
     assert sort_and_compare(index_add, index, 5000, sms=sms) == blocks
@@ -64,8 +64,8 @@ def test_sorting_in_passes(index_add, distribution, entries, sms, blocks):
 
 @pytest.mark.parametrize("sms", [2, 40])
 @pytest.mark.parametrize("position", [1, 31, 32, 33, 1023, 1024, 1025, 8191, 8192, 8193, 10240, 16384, 19999])
-def test_one_step_down_is_seen(index_add, position, sms):
-    """Between lanes, warps, tiles and blocks: an index that ascends but for that must be sorted all the same."""
+def test_one_descent_is_seen(index_add, position, sms):
+    """An index that ascends with one exception must be sorted. The exception lies between threads, warps, tiles or blocks."""
     set_limits(index_add, kMaxTileEntries=0)
     index = np.concatenate([2500 + np.arange(position) % 2500, np.zeros(20000 - position, np.int64)])
     index[:position].sort()
@@ -83,5 +83,5 @@ def test_sorting_by_few_and_many_digits(index_add, bins, tile_entries):
     sort_and_compare(index_add, index, bins)
     if bins < 2**31:
         sort_and_compare(index_add, index.astype(np.int32)[::3], bins)
-    # Where blocks have little shared memory, tiles are smaller.
+    # With little shared memory per block, tiles are smaller.
     assert sort_and_compare(index_add, index, bins, shared=48 << 10) >= min(len(index) // 8192, 4)

@@ -1,4 +1,4 @@
-"""The reduction launchers and kernels, run on the CPU over random problems: every path, against numpy."""
+"""The launchers and kernels of reductions, run on the CPU on random problems and compared with numpy: every path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kernels():
 
 
 def converted(values: np.ndarray, source: DType, dtype: DType) -> np.ndarray:
-    """Every value rounded to `dtype`, in a type that holds exact sums of them."""
+    """Every value rounded to `dtype`, in a type of numpy in which their sums are exact."""
     wide = {BOOL: np.int64, INTEGER: np.int64, FLOAT: np.float64, COMPLEX: np.complex128}[dtype.category]
     if source.category == BOOL or dtype.category == BOOL:
         values = values != 0
@@ -35,7 +35,7 @@ def converted(values: np.ndarray, source: DType, dtype: DType) -> np.ndarray:
 
 
 def mean_of(total: np.ndarray, dtype: DType, count: int) -> np.ndarray:
-    """Divided in the type that sums are kept in, part by part."""
+    """The mean, divided in the accumulation dtype. The parts of complex numbers are divided separately."""
     real = np.float64 if dtype.numpy in (np.float64, np.complex128) else np.float32
     if dtype.category < COMPLEX:
         return total.astype(real) / real(count)
@@ -55,7 +55,7 @@ def expected(op: str, source: DType, dtype: DType, values: np.ndarray, axes: tup
 def run_and_compare(
     kernels, op: str, source: Operand, dtype: DType, reduced: list, out: Operand, sms: int = MULTIPROCESSORS
 ):
-    """Runs a problem. Returns the path that its plan took, and whether outputs were split over blocks."""
+    """Runs a problem and compares the result. Returns the path of its plan, and whether several blocks share an output."""
     rank = len(source.sizes)
     axes = tuple(rank - 1 - d for d in range(rank) if reduced[d])
     count = math.prod(source.sizes[d] for d in range(rank) if reduced[d])
@@ -85,7 +85,7 @@ def run_and_compare(
     assert error == 0
     kept = [0 if reduced[d] else slice(None) for d in range(rank)][::-1]
     np.testing.assert_array_equal(out.view(out.buffer)[tuple(kept)], want)
-    # Nothing beside the outputs has changed.
+    # Memory beside the outputs must not have changed.
     out.view(out.buffer)[tuple(kept)] = out.view(out.before)[tuple(kept)]
     for operand in (source, out):
         np.testing.assert_array_equal(operand.buffer, operand.before)
@@ -93,7 +93,7 @@ def run_and_compare(
 
 
 def make_out(dtype: DType, sizes: list, reduced: list, random, order=None, gap: int = 0, offset: int = 0) -> Operand:
-    """Outputs whose dimensions lie in memory in `order` (innermost first by default), sizes 1 where reduced."""
+    """Outputs with size 1 in reduced dimensions. `order` is the order of dimensions in memory, by default innermost first."""
     shape = [1 if r else n for n, r in zip(sizes, reduced)]
     strides, step = [0] * len(sizes), 1
     for d in order or range(len(sizes)):
@@ -148,16 +148,16 @@ def test_any_problem(kernels):
 @pytest.mark.parametrize(
     "sizes, strides, reduced, path, split",
     [
-        ([2**17 + 13], [1], [1], ROWS, True),  # whole groups of vecs, then a part of one, and single values
+        ([2**17 + 13], [1], [1], ROWS, True),  # whole groups of vectors, a partial group, and single values
         ([2**17 + 24], [1], [1], LINE, True),
         ([40000, 3], [1, 40000], [1, 0], LINE, True),
-        ([20011, 2, 3], [1, 20011, 40023], [1, 0, 1], ROWS, True),  # ragged rows, several to an output
+        ([20011, 2, 3], [1, 20011, 40023], [1, 0, 1], ROWS, True),  # several ragged rows per output
         ([64, 700], [1, 64], [0, 1], COLUMNS, True),
         ([300, 500], [1, 300], [0, 1], COLUMNS, True),
-        ([3, 30001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows in a row of vecs
+        ([3, 30001], [1, 3], [0, 1], COLUMNS, True),  # folded: several rows form a row of vectors
         ([3, 901, 4, 5], [1, 3, 2703, 2703 * 4], [0, 1, 0, 1], COLUMNS, None),  # folded, outer reduced rows
         ([5, 301, 7], [1, 5, 1505], [0, 1, 1], COLUMNS, None),
-        ([1027, 40], [1, 1027], [0, 1], COLUMNS, None),  # columns that begin anywhere
+        ([1027, 40], [1, 1027], [0, 1], COLUMNS, None),  # columns begin at any offset in a vector
         ([33, 5000], [1, 33], [1, 0], TILE, False),
         ([16, 5000], [1, 24], [1, 0], SHORT_ROWS, False),
         ([2, 50001], [1, 2], [1, 0], ROWS_IN_VECS, False),
@@ -192,7 +192,7 @@ def test_nan_wins(kernels, dtype, sizes, reduced):
 
 @pytest.mark.parametrize("shape, reduced", [([2**32, 3, 2], [1, 0, 1]), ([2**32, 2], [1, 1]), ([2**33], [1])])
 def test_sizes_that_are_zero_in_32_bits(kernels, shape, reduced):
-    """A launch divides by sizes; those of innermost reduced dimensions may be any."""
+    """Sizes that are zero modulo 2^32. A launch divides by sizes, so these must not be truncated."""
     strides = [math.prod(shape[:d]) for d in range(len(shape))]
     kernels.prepare.restype = ctypes.c_int64
     array = ctypes.c_int64 * len(shape)

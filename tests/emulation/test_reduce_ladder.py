@@ -1,4 +1,4 @@
-"""The ladder of reductions, run on the CPU: every step, over sizes at the ends of blocks, against numpy."""
+"""The ladder of reductions, run on the CPU against numpy: every step, with sizes around whole blocks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ def reduce():
     library = load("reduce_ladder")
     library.run.argtypes = [ctypes.c_int, ctypes.c_int, POINTER, ctypes.c_int64, POINTER, ctypes.c_int]
 
-    def run(op: str, step: int, values: np.ndarray, multiprocessors: int) -> float:
+    def run(op: str, step: int, values: np.ndarray, sms: int) -> float:
         out = np.full(3, 7, np.float32)
-        error = library.run(
-            op == "reduce_max", step, values.ctypes.data, len(values), out[1:].ctypes.data, multiprocessors
-        )
+        error = library.run(op == "reduce_max", step, values.ctypes.data, len(values), out[1:].ctypes.data, sms)
         assert error == 0 and out[0] == out[2] == 7
         return out[1]
 
@@ -36,13 +34,13 @@ def reduce():
 
 
 @pytest.mark.parametrize("step", steps("reduce"))
-@pytest.mark.parametrize("multiprocessors", [1, 3])
-def test_reduce(reduce, memory, step, multiprocessors):
+@pytest.mark.parametrize("sms", [1, 3])
+def test_reduce(reduce, memory, step, sms):
     random = np.random.default_rng(step)
     for size in (*SIZES, 70_001, 140_000):
-        values = put(memory, random.integers(-1000, 1000, size).astype(np.float32) / 4)  # whose sums are exact
-        assert reduce("reduce_sum", step, values, multiprocessors) == values.sum(dtype=np.float64)
-        assert reduce("reduce_max", step, values, multiprocessors) == values.max(initial=-np.inf)
+        values = put(memory, random.integers(-1000, 1000, size).astype(np.float32) / 4)  # sums are exact
+        assert reduce("reduce_sum", step, values, sms) == values.sum(dtype=np.float64)
+        assert reduce("reduce_max", step, values, sms) == values.max(initial=-np.inf)
 
 
 @pytest.mark.parametrize("step", steps("reduce"))

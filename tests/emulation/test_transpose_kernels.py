@@ -1,4 +1,4 @@
-"""The plan and the kernels of transposition: which problems are cut into tiles, and on the CPU what comes out, against numpy."""
+"""The plan of transposition (tiles or strips), and its kernels, run on the CPU and compared with numpy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def memory():
 
 
 def given_of(address: int, out: int, item: int, shape: tuple, strides: tuple) -> Given:
-    """Of a shape and strides in elements, outermost dimension first."""
+    """A problem with this shape and these strides in elements, outermost dimension first."""
     *batch, rows, columns = shape
     positions = ctypes.c_int64 * 4
     return Given(
@@ -86,13 +86,13 @@ def test_what_is_left_to_the_elementwise_engine(kernels):
     for item, shape, strides in (
         (4, (64, 64), (1, 64)),  # columns that are rows in memory
         (4, (8, 8, 8), (64, 1, 8)),
-        (4, (64, 64), (128, 2)),  # large, and values apart
-        (4, (8, 8), (64, 5)),  # far apart
+        (4, (64, 64), (128, 2)),  # large, with strided values
+        (4, (8, 8), (64, 5)),  # strided rows and values
         (4, (1000, 8, 8), (1, 8000, 2)),  # the batch is contiguous
         (4, (8, 8), (0, 1)),  # one row, expanded
         (4, (1, 100), (100, 1)),  # a copy
-        (1, (2**31, 2, 2), (4, 2, 1)),  # more than are counted with 31 bits
-        (1, (2**30, 128, 300), (0, 300, 1)),  # of three tiles each
+        (1, (2**31, 2, 2), (4, 2, 1)),  # more than 31 bits can count
+        (1, (2**30, 128, 300), (0, 300, 1)),  # three tiles each
         (4, (100, 1), (1, 1)),
     ):
         assert plan_of(kernels, item, shape, strides).path == ENGINE
@@ -111,30 +111,30 @@ def strips_of(kernels, item: int, shape: tuple, strides: tuple | None = None, ad
 
 def test_strips(kernels):
     many = 1 << 20
-    # Whole matrices: contiguous on both sides.
+    # Strips of whole matrices: input and output are contiguous.
     assert strips_of(kernels, 4, (many, 8, 8)) == ((64, 8, 8), (16, 16), (1, 1))
-    assert strips_of(kernels, 2, (many, 7, 9)) == ((128, 7, 9), (16, 16), (1, 1))  # 8 of them are whole vecs
+    assert strips_of(kernels, 2, (many, 7, 9)) == ((128, 7, 9), (16, 16), (1, 1))  # 8 matrices are whole vectors
     assert strips_of(kernels, 1, (many, 3, 3), address=(1 << 20) + 4) == ((1808, 3, 3), (4, 16), (1, 1))
     assert strips_of(kernels, 1, (many, 3, 3), address=(1 << 20) + 1) == ((1808, 3, 3), (1, 16), (1, 1))
     assert strips_of(kernels, 8, (many, 8, 8)) == ((32, 8, 8), (16, 16), (1, 1))
     assert strips_of(kernels, 16, (many, 8, 8)) == ((16, 8, 8), (16, 16), (1, 1))
-    # Of few bytes in all, to fill the GPU.
+    # Smaller strips for a small batch, to occupy all SMs.
     assert strips_of(kernels, 4, (64, 8, 8))[0] == (16, 8, 8)
     assert strips_of(kernels, 4, (2, 8, 8))[0] == (2, 8, 8)
-    # Rows apart, and batches.
+    # Gaps between rows, and between matrices.
     assert strips_of(kernels, 4, (many, 8, 8), (96, 12, 1)) == ((64, 8, 8), (16, 16), (0, 1))
     assert strips_of(kernels, 4, (many, 8, 8), (73, 9, 1)) == ((64, 8, 8), (4, 16), (0, 1))
     assert strips_of(kernels, 4, (many, 8, 8), (128, 16, 2)) == ((64, 8, 8), (4, 16), (0, 1))
     assert strips_of(kernels, 2, (many, 8, 9), (80, 10, 1)) == ((113, 8, 9), (2, 16), (0, 1))
     assert strips_of(kernels, 4, (1024, 1024, 8, 8), (1 << 17, 64, 8, 1)) == ((64, 8, 8), (16, 16), (0, 1))
-    # Few columns: the input is contiguous; few rows: the output is.
+    # With few columns the input of a strip is contiguous. With few rows its output is.
     assert strips_of(kernels, 4, (32, 150528, 3)) == ((1, 1344, 3), (16, 16), (1, 0))
     assert strips_of(kernels, 4, (32, 150527, 3)) == ((1, 1344, 3), (4, 4), (1, 0))
     assert strips_of(kernels, 2, (32, 150527, 3)) == ((1, 2688, 3), (2, 2), (1, 0))
     assert strips_of(kernels, 4, (32, 3, 150528)) == ((1, 3, 1344), (16, 16), (0, 1))
     assert strips_of(kernels, 2, (32, 3, 150527)) == ((1, 3, 2688), (2, 2), (0, 1))
     assert strips_of(kernels, 2, (512, 50, 1000)) == ((1, 50, 128), (16, 16), (0, 1))
-    # Elements that are vecs.
+    # Elements of 16 bytes are vectors themselves.
     assert strips_of(kernels, 16, (4096, 4096)) == ((1, 32, 32), (16, 16), (0, 0))
 
 
@@ -154,8 +154,10 @@ def test_large_matrices(kernels):
 
 
 def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, offset: int, at_end: bool) -> Taken:
-    """The matrices lie `offset` elements behind a multiple of 32 bytes, and nothing can be read before or behind the memory that they
-    begin or end in."""
+    """Runs a problem and compares the result.
+
+    The matrices lie `offset` elements after a multiple of 32 bytes, at the beginning or the end of memory that ends in inaccessible pages.
+    """
     dtype = np.dtype(f"u{item}" if item <= 8 else "V16")
     count = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
     begin = offset * item % 32
@@ -190,8 +192,8 @@ def test_sizes_at_the_ends_of_tiles(kernels, memory, item, size):
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_rows_of_the_output_are_cut_at_sectors(kernels, memory, item):
-    """Wherever they begin in one: the last tile's rows may begin a sector later."""
+def test_rows_of_the_output_are_split_at_sectors(kernels, memory, item):
+    """Tiles end at the sectors of the output's rows, wherever a row begins in one. Rows of the last tile may begin a sector later."""
     tile, sector = 128 if item <= 2 else 64, 32 // item
     for rows in range(2 * tile - sector, 2 * tile + 1):
         assert run_and_compare(kernels, memory, item, (rows, 65), (65, 1), 0, False).path == TILES
@@ -237,7 +239,7 @@ STRIPS_OF = [
 @pytest.mark.parametrize("item", [*ITEMS, 16])
 @pytest.mark.parametrize("shape", STRIPS_OF, ids=str)
 def test_matrices_in_strips(kernels, memory, item, shape):
-    """Dense, with a gap behind every row, with one of a vec or of an element behind every matrix, and of values apart."""
+    """Matrices that are dense, have a gap after each row, have a gap of a vector or an element after each matrix, or have strided values."""
     _, rows, columns = shape
     layouts = [
         dense(shape),
@@ -265,7 +267,7 @@ def test_large_elements(kernels, memory):
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_last_strips_end_anywhere_in_a_vec(kernels, memory, item):
-    """Those of a batch that is contiguous on both sides: matrices of 15 elements are one short of whole vecs."""
+    """The last strip of a contiguous batch. Matrices of 15 elements are one element shorter than whole vectors."""
     strip = plan_of(kernels, item, (1000, 3, 5), dense((1000, 3, 5))).strip_matrices
     assert 1 < strip < 1000 and strip % (16 // item) == 0
     for left in range(1, 16 // item + 1):
@@ -276,7 +278,7 @@ def test_last_strips_end_anywhere_in_a_vec(kernels, memory, item):
 
 @pytest.mark.parametrize("item", [*ITEMS, 16])
 def test_large_strips(kernels, item):
-    """Of 16 KB, where there are many: with the room between vecs they fill shared memory."""
+    """Strips of 16 KB, used for many matrices. With the padding between vectors they fill shared memory."""
     dtype, matrix = np.dtype(f"u{item}" if item <= 8 else "V16"), 7 * 9 * item
     count = -(-(8 << 20) // matrix)
     values = np.random.default_rng(item).integers(0, 256, count * matrix, np.uint8).view(dtype)
@@ -286,7 +288,7 @@ def test_large_strips(kernels, item):
 
 @pytest.mark.parametrize("item", [1, 4])
 def test_elements_more_than_2_31_apart(kernels, item):
-    """In tiles and in strips: from row to row and from matrix to matrix."""
+    """Strides beyond 2^31 between rows and between matrices, in tiles and in strips."""
     memory, random = far_apart(1 << 38), np.random.default_rng(item)
     for shape, strides, path in (
         ((130, 70), (2**28 + 16, 1), TILES),

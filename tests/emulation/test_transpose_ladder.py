@@ -1,4 +1,4 @@
-"""The ladder of transposition, run on the CPU: every step, over matrices at the ends of tiles, against numpy."""
+"""The ladder of transposition, run on the CPU against numpy: every step, with sizes around whole tiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .build import load
 from .ladders import put, steps
 from .memory import Memory
 
-VECS = 4  # the step that takes multiples of 4
+VECS = 4  # the step that only supports multiples of 4
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The upsampling launchers and kernels, run on the CPU over random problems: every path, against numpy."""
+"""The launchers and kernels of upsampling, run on the CPU on random problems and compared with numpy: every path."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kernels():
 
 
 class Memory:
-    """Bytes that end where no memory is: whoever reads past them does not go on."""
+    """Bytes followed by an inaccessible page. A read past the end ends the process."""
 
     def __init__(self, size: int):
         pages = mmap.mmap(-1, size + mmap.PAGESIZE)
@@ -52,7 +52,7 @@ def memory():
 
 
 class Axis:
-    """A height or width: sizes, and the step that comes of them or of a scale."""
+    """A height or width: input and output size, and the step that follows from the sizes or from a scale."""
 
     def __init__(self, n: int, out: int, scale: float | None = None):
         self.n, self.out = n, out
@@ -62,7 +62,7 @@ class Axis:
         return f"{self.n} to {self.out} by {self.step}"
 
     def sources(self, exact: bool) -> np.ndarray:
-        """ATen's formula."""
+        """The source of each output pixel by ATen's formula."""
         outs = np.arange(self.out)
         if self.n == self.out:
             return outs
@@ -71,9 +71,11 @@ class Axis:
 
 
 class Problem:
-    """Images of `batch` times `channels` planes. `order` is the order of what is read, innermost dimension first; between its elements are
-    `step` - 1 others, after a dimension's last gap[dimension] more, and the dimensions in `expanded` have stride 0. The first element is
-    `offset` elements behind an aligned address."""
+    """Images of `batch` times `channels` planes, and the memory layout of the operand that is read.
+
+    `order` is the order of dimensions, innermost first. Neighbouring elements are `step` apart, and `gap` has the gap after each
+    dimension. Dimensions in `expanded` have stride 0. The first element is `offset` elements after an aligned address.
+    """
 
     def __init__(
         self, backward, batch, channels, height, width, dtype, exact=False, channels_last=False,
@@ -92,7 +94,7 @@ class Problem:
         return f"{self.__dict__}"
 
     def source(self, memory: Memory) -> np.ndarray:
-        """Random values at the end of `memory`, NaNs or 255 around them and between them."""
+        """Random values at the end of `memory`. The bytes around and between them are NaN, or 255 for integers."""
         item = self.dtype.numpy.itemsize
         count = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides))
         start = len(memory.bytes) - -(-(count + self.offset) * item // 16) * 16 + self.offset * item
@@ -100,7 +102,7 @@ class Problem:
         values = memory.bytes[start : start + count * item].view(self.dtype.numpy)
         view = np.lib.stride_tricks.as_strided(values, self.shape, [s * item for s in self.strides])
         random = np.random.default_rng(self.seed)
-        if self.backward:  # sums are exact
+        if self.backward:  # values with exact sums
             view[...] = self.dtype.some(random, math.prod(self.shape)).reshape(self.shape)
         else:  # any bits
             bits = np.frombuffer(random.bytes(math.prod(self.shape) * item), f"u{item}")
@@ -128,8 +130,8 @@ class Problem:
             int(self.channels_last),
         )
 
-    def run(self, kernels, memory, multiprocessors=1, part_units=PART, short_axis=SHORT, read_once_from=ONCE) -> Taken:
-        """Runs it and compares. Returns what its plan was."""
+    def run(self, kernels, memory, sms=1, part_units=PART, short_axis=SHORT, read_once_from=ONCE) -> Taken:
+        """Runs the problem and compares the result. Returns the main numbers of its plan."""
         source = self.source(memory)
         want = self.expected(source)
         if self.channels_last:
@@ -144,7 +146,7 @@ class Problem:
             ctypes.c_uint64(source.ctypes.data),
             ctypes.c_uint64(out.ctypes.data),
             self.dtype.number,
-            multiprocessors,
+            sms,
             ctypes.c_int64(part_units),
             ctypes.c_int64(short_axis),
             ctypes.c_int64(read_once_from),
@@ -152,7 +154,7 @@ class Problem:
         )
         assert error == 0
         np.testing.assert_array_equal(out.view(want.dtype).reshape(want.shape), want)
-        # Nothing beside the results has changed.
+        # Memory beside the results must not have changed.
         assert (raw[:guard] == UNTOUCHED).all() and (raw[guard + out.size :] == UNTOUCHED).all()
         if before is not None:
             assert np.array_equal(memory.bytes, before)
@@ -161,7 +163,7 @@ class Problem:
 
 # ---------------------------------------------------------------- random problems
 
-MOST = 6000  # values of either side
+MOST = 6000  # the largest number of inputs or outputs
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 64]
 
 
@@ -187,7 +189,7 @@ def problems(draw, backward):
     batch = min(draw(st.sampled_from([1, 1, 2, 3, 5, 9])), max(images // channels, 1))
     channels_last = draw(st.booleans())
     problem = {"channels_last": channels_last, "exact": draw(st.booleans()), "seed": draw(st.integers(0, 2**31))}
-    if draw(st.booleans()):  # cropped, every second value, every second pixel or channel
+    if draw(st.booleans()):  # cropped, or with every second value, pixel or channel
         problem["step"] = draw(st.sampled_from([1, 1, 1, 2]))
         problem["gap"] = [draw(st.sampled_from([0, 0, 1, 4, 16])) for _ in range(4)]
     if draw(st.integers(0, 4)) == 0:
@@ -200,7 +202,8 @@ def problems(draw, backward):
 
 
 def limits():
-    """Of a launch: multiprocessors, for none of which any problem is too small, units, the size of long axes, the bytes of large gradients."""
+    """Draws limits of a launch: the number of SMs (with 0 SMs, no problem is too small), the units of a launch, the size from which an axis
+    is long, and the bytes from which a gradient is large."""
     parts = st.sampled_from([PART, PART, PART, 1024, 128])
     return st.tuples(
         st.sampled_from([0, 0, 1, 4]), parts, st.sampled_from([SHORT, SHORT, SHORT, 20, 1]), st.sampled_from([0, ONCE])
@@ -278,7 +281,7 @@ NHWC, SEVERAL = True, -1
         ((1, 2, 64, 66), (128, 132), F32, False, VECS, {"repeat": 2, "vecs_at_once": 2}),
         ((1, 2, 9, 16), (13, 64), F16, False, VECS, {"repeat": 4}),
         ((2, 1, 9, 16), (72, 128), U8, False, VECS, {"repeat": 8}),
-        ((2, 1, 3, 8), (48, 128), F16, False, VECS, {"repeat": 8}),  # a vec of one pixel
+        ((2, 1, 3, 8), (48, 128), F16, False, VECS, {"repeat": 8}),  # a vector of copies of one pixel
         ((2, 1, 3, 8), (48, 32), F64, False, VECS, {"repeat": 2}),
         ((2, 8, 5, 7), (9, 10), F16, NHWC, VECS, {"unit_bytes": 16}),
         ((3, 16, 40, 9), (70, 20), F32, NHWC, VECS, {"unit_bytes": 16, "vecs_at_once": 2}),
@@ -289,8 +292,8 @@ NHWC, SEVERAL = True, -1
         ((1, 3, 20, 60), (140, 120), F32, NHWC, ROWS, {"unit_bytes": 4}),
         ((24, 4, 14, 15), (19, 21), F32, False, IMAGES, {"group_images": 4}),
         ((28, 3, 14, 16), (18, 22), F32, False, IMAGES, {"group_images": 1}),
-        ((37, 2, 14, 16), (19, 22), F32, False, IMAGES, {"group_images": 2}),  # groups that four do not divide
-        ((32, 3, 14, 15), (19, 21), F32, False, IMAGES, {"group_images": 4}),  # across batch entries
+        ((37, 2, 14, 16), (19, 22), F32, False, IMAGES, {"group_images": 2}),  # 74 is no multiple of 4
+        ((32, 3, 14, 15), (19, 21), F32, False, IMAGES, {"group_images": 4}),  # groups across batch entries
         ((12, 8, 21, 31), (27, 29), F16, False, IMAGES, {"group_images": 8}),
         ((12, 16, 21, 31), (27, 29), U8, False, IMAGES, {"group_images": 16}),
         ((13, 2, 50, 70), (49, 64), F16, NHWC, IMAGES, {"unit_bytes": 4, "group_images": 1}),
@@ -305,7 +308,7 @@ def test_forward_paths(kernels, memory, shape, out, dtype, channels_last, path, 
 
 
 def test_images_at_uneven_distances(kernels, memory):
-    """A batch entry is followed by a gap: groups of images may not reach across."""
+    """There is a gap after each batch entry, so a group of images must not extend across entries."""
     check_table(kernels, memory, False, (32, 3, 14, 15), (19, 21), F32, False, GATHER, {}, gap=(0, 5, 0, 0))
     check_table(kernels, memory, False, (32, 4, 14, 15), (19, 21), F32, False, IMAGES, {}, gap=(0, 5, 0, 0))
 
@@ -319,7 +322,7 @@ def test_images_at_uneven_distances(kernels, memory):
         ((2, 3, 9, 5), (50, 40), F32, False, FACTOR, {"aligned": 1, "rows_per_thread": 1, "lanes": 2}),
         ((2, 1, 3, 7), (6, 7 * 256), F16, False, FACTOR, {"aligned": 1, "lanes": 32}),
         ((2, 1, 3, 7), (6, 7 * 64), F64, False, FACTOR, {"aligned": 1, "lanes": 32}),
-        ((40, 3, 9, 20), (180, 40), F32, False, FACTOR, {"rows_per_thread": 1}),  # tall, of many images
+        ((40, 3, 9, 20), (180, 40), F32, False, FACTOR, {"rows_per_thread": 1}),  # many tall images
         ((2, 3, 5, 20), (7, 100), F32, False, BACKWARD_ROWS, {"aligned": 1, "splits": 1, "tiles": 1}),
         ((1, 3, 2, 5), (200, 1000), F32, False, BACKWARD_ROWS, {"splits": 1, "lanes": 16, "aligned": 1}),
         ((1, 3, 4, 5), (200, 30), F16, False, BACKWARD_ROWS, {"splits": 16, "aligned": 0}),
@@ -333,7 +336,7 @@ def test_images_at_uneven_distances(kernels, memory):
             False,
             BACKWARD_ROWS,
             {"aligned": 1, "tiles": 4},
-        ),  # which begin inside vecs
+        ),  # tiles begin inside vectors
         ((1, 1, 3, 2500), (14, 3000), F64, False, BACKWARD_ROWS, {"aligned": 1}),
         ((11, 3, 40, 41), (60, 61), F32, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
         ((11, 3, 40, 41), (60, 61), F16, False, WINDOWS, {"most": 2, "images_per_thread": SEVERAL}),
@@ -371,12 +374,12 @@ def test_backward_paths(kernels, memory, shape, out, dtype, channels_last, path,
     ],
 )
 def test_large_problems_are_launched_in_parts(kernels, shape, out, dtype, channels_last):
-    """As many as hold all units, each with a grid that CUDA takes. (Not run: no memory holds them.)"""
+    """The launches hold all units, and each grid is valid for CUDA. They are not run, because no memory could hold the images."""
     blocks = ctypes.c_int64()
     for backward in (False, True):
         problem = Problem(backward, *shape[:2], *map(Axis, shape[2:], out), dtype, channels_last=channels_last)
         count = kernels.launches(*problem.arguments(), dtype.number, 132, ctypes.byref(blocks))
         values = math.prod(shape[:2]) * math.prod(shape[2:] if backward else out)
         assert 1 <= count <= values >> 25 and 1 <= blocks.value < 2**31
-        # A thread has at most two vecs, or, in the backward, a vec in each of 16 images.
+        # A thread has at most two vectors or, in the backward, one vector in each of 16 images.
         assert count * blocks.value * 256 * 16 * (16 if backward else 2) >= values

@@ -1,4 +1,4 @@
-"""The ladders of upsampling, run on the CPU: every step, over sizes at the ends of blocks and vecs, against numpy."""
+"""The ladders of upsampling, run on the CPU against numpy: every step, with sizes around whole blocks and vectors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .test_upsample_kernels import Axis
 
 POINTER = ctypes.c_void_p
 FORWARD, BACKWARD = steps("upsample", "kForwardLadder"), steps("upsample", "kBackwardLadder")
-ANY_SIZE, TWICE = range(2), 2  # the numbers of steps for any sizes, and of the one for twice the size
+ANY_SIZE, TWICE = range(2), 2  # the steps for any sizes, and the step for a factor of 2
 assert FORWARD[TWICE].id == "vectors_2x" and BACKWARD[TWICE].id == "gather_2x"
-GUARD, PLANES = 64, [1, 2, 7, 8, 9, 17]  # a thread of "hoisted" takes 8 planes
+GUARD, PLANES = 64, [1, 2, 7, 8, 9, 17]  # a thread of step "hoisted" computes 8 planes
 
 PAIRS = [(1, 1), (1, 2), (1, 7), (11, 1), (2, 1), (3, 2), (2, 3), (4, 8), (5, 10), (7, 13), (13, 7), (10, 27)]
 PAIRS += [(17, 51), (16, 16), (31, 62), (64, 31)]
-PAIRS += [(14, 46), (26, 22)]  # float32 rounds a source that is whole to below it
-# Ends of blocks.
+PAIRS += [(14, 46), (26, 22)]  # float32 rounds an integer source down to the previous pixel
+# Widths and heights around whole blocks.
 LONG = [(1, 255), (1, 256), (1, 257), (128, 255), (128, 257), (257, 128), (255, 3), (513, 514)]
 DOUBLED = [1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 18, 33]
 LONG_DOUBLED = [127, 128, 129, 255, 256, 257, 510, 511, 512, 514, 1024, 1028]
@@ -47,7 +47,7 @@ def sizes(height: Axis, width: Axis):
 
 
 def upsample(library, memory, backward: bool, step: int, height: Axis, width: Axis, values: np.ndarray) -> np.ndarray:
-    """What a step makes of planes. Steps without vecs are given what lies at no multiple of them."""
+    """The result of a step. Steps without vectors get planes at addresses that are not aligned to a vector."""
     planes, item = len(values), values.itemsize
     with_vecs = step == TWICE
     values = put(memory, values, 16 if with_vecs else item)
@@ -77,19 +77,19 @@ def check_forward(library, memory, step, dtype, planes, height, width):
     random = np.random.default_rng(planes)
     count = planes * height.n * width.n
     values = np.frombuffer(random.bytes(count * np.dtype(dtype).itemsize), dtype).reshape(planes, height.n, width.n)
-    result = upsample(library, memory, False, step, height, width, values)  # any bits
+    result = upsample(library, memory, False, step, height, width, values)  # arbitrary bits
     np.testing.assert_array_equal(result, upsampled(height, width, values))
 
 
 def check_backward(library, memory, step, planes, height, width):
     random = np.random.default_rng(planes)
-    values = (random.integers(-8, 9, (planes, height.out, width.out)) / 4).astype(np.float32)  # whose sums are exact
+    values = (random.integers(-8, 9, (planes, height.out, width.out)) / 4).astype(np.float32)  # sums are exact
     result = upsample(library, memory, True, step, height, width, values)
     np.testing.assert_array_equal(result, scattered(height, width, values))
 
 
 def problems(step: int):
-    """Planes, heights and widths that the step takes."""
+    """Numbers of planes, heights and widths that the step supports."""
     if step == TWICE:
         small, long = [Axis(n, 2 * n) for n in DOUBLED], [Axis(n, 2 * n) for n in LONG_DOUBLED]
     else:
@@ -115,7 +115,7 @@ def test_backward(library, memory, step):
 
 
 def test_gathers_add_row_after_row(library, memory):
-    """Bit for bit, with values whose sums are rounded and with special ones."""
+    """Gradients are added row by row. The bits are right for rounded sums and for special values."""
     random = np.random.default_rng(0)
     for n in DOUBLED:
         axis = Axis(n, 2 * n)

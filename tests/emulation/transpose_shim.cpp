@@ -1,5 +1,4 @@
-// C entry points to the emulated transposition, for test_transpose_kernels.py. They tell the plan
-// of a problem too.
+// C entry points to the emulated transposition and to its plan, for test_transpose_kernels.py.
 #include "../plan/transpose_problem.h"
 #include "transpose/transpose.h"
 

@@ -3,7 +3,7 @@
 
 using namespace gpuopt::upsample;
 
-// sizes: in and out height, in and out width.
+// sizes: input height, output height, input width, output width.
 extern "C" int run(int is_backward, int step, const void* from, void* to, int element_bytes,
                    int64_t planes, const int64_t* sizes) {
   const LadderProblem problem{
@@ -13,7 +13,7 @@ extern "C" int run(int is_backward, int step, const void* from, void* to, int el
                      : ladder_forward(step, problem, nullptr);
 }
 
-// The blocks of a problem that is too large to run, or -1.
+// The number of blocks of a problem that is too large to run, or -1.
 extern "C" int64_t blocks(int is_backward, int step, int element_bytes, int64_t planes,
                           const int64_t* sizes) {
   std::vector<unsigned> noted;

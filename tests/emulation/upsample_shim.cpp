@@ -5,7 +5,7 @@
 #include "upsample/upsample_forward_plan.h"
 
 namespace gpuopt::upsample {
-alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // what a block may have on sm_90
+alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // the most per block on sm_90
 }
 
 using namespace gpuopt;
@@ -17,9 +17,9 @@ struct Taken {
   int64_t units;
 };
 
-// Runs a problem, in launches of part_units units at most, with sizes from short_axis on taken for
-// long ones and gradients of read_once_from bytes for large ones. Returns its error; *taken becomes
-// what tells its plan from others.
+// Runs a problem and returns its error. Writes the main numbers of its plan to *taken.
+// A launch has at most part_units units. Axes are long from short_axis on. Gradients are large from
+// read_once_from bytes on.
 extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, int exact,
                    const int64_t* strides, int channels_last, uint64_t from, uint64_t to, int dtype,
                    int sms, int64_t part_units, int64_t short_axis, int64_t read_once_from,
@@ -27,7 +27,7 @@ extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, in
   kMaxPartUnits = part_units;
   kShortAxis = short_axis;
   kReadOnceFrom = read_once_from;
-  // What a kernel reads without having written it is a NaN.
+  // Memory that a kernel has not written holds NaN.
   memset(shared, 0xff, sizeof(shared));
   const Problem problem =
       make_problem(sizes, steps, exact, strides, channels_last, from, to, dtype);
@@ -59,7 +59,8 @@ extern "C" int run(int is_backward, const int64_t* sizes, const float* steps, in
   return forward(problem, device, nullptr);
 }
 
-// The launches of a problem that is too large to run: their number, and *blocks of the largest.
+// The launches of a problem that is too large to run. Returns their number, and writes the largest
+// number of blocks to *blocks.
 extern "C" int launches(int is_backward, const int64_t* sizes, const float* steps, int exact,
                         const int64_t* strides, int channels_last, int dtype, int sms,
                         int64_t* blocks) {

@@ -1,5 +1,5 @@
-// Makes an index_add from plain arrays, for the C entry points that tests call. `dim` is the indexed
-// dimension.
+// Makes an index_add from plain arrays, for the C entry points that tests call. `dim` is the
+// indexed dimension.
 #pragma once
 
 #include "index_add/index_add_problem.h"

@@ -75,8 +75,8 @@ int64_t max_digit_bits() { return kMaxDigitBits; }
 int64_t line_threads() { return kLineThreads; }
 int64_t max_line_entries() { return int64_t{kOrderThreads} * kOrderItems; }
 
-// Calls each(entries, index's offset, self's offset, source's offset, view) for every slice of every
-// stretch of entries. Addresses are only numbers and are not dereferenced.
+// Calls each(entries, index's offset, self's offset, source's offset, view) for every slice of
+// every stretch of entries. Addresses are only numbers and are not dereferenced.
 void for_each(int num_dims, int dim, const int64_t* sizes, int64_t entries,
               const int64_t* self_strides, const int64_t* source_strides, uint64_t self,
               uint64_t source, uint64_t index, int dtype, int mode, int sms, int shared_bytes,
