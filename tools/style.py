@@ -30,7 +30,10 @@ def main() -> int:
         failed |= subprocess.run([tool, *rest], cwd=ROOT).returncode != 0
     failed |= not fix and words.main([]) != 0
     if failed:
-        print("gpuopt: some sources have faults of format, lint or prose; make format repairs the format.", file=sys.stderr)
+        print(
+            "gpuopt: some sources have faults of format, lint or prose; make format repairs the format.",
+            file=sys.stderr,
+        )
     return 1 if failed else 0
 
 
