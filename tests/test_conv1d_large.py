@@ -129,7 +129,8 @@ def test_gradient_of_input(call):
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels-last"])
 @pytest.mark.parametrize("shape", [(1, 1, PAST), (33, 65, 1_001_303)], ids=str)
 def test_gradient_of_weight(shape, last):
-    """grad_output is one at a few positions and zero elsewhere. Each tap's gradient is the sum of the inputs that it multiplies there."""
+    """grad_output is one at a few positions and zero elsewhere. Each tap's gradient is the sum of the inputs that it multiplies
+    there."""
     x, taps = _filled(shape, last), 5
     grad = torch.zeros_like(x)
     numel = math.prod(shape)
