@@ -112,7 +112,7 @@ def ncu_output(cases: list[list[str]]) -> str:
 
 def test_counters_are_the_longest_kernel_s():
     cases = [ladder_profile.contenders_of(case) for case in ROOMS["mul"].cases]
-    assert cases[0] == ["step 0 one_a_thread", "step 1 grid_stride", "step 2 vecs", "gpuopt"]
+    assert cases[0] == ["step 0 one_a_thread", "step 1 grid_stride", "step 2 vectors", "gpuopt"]
     counters = ladder_profile.assign(cases, ladder_profile.read(ncu_output(cases)))
     assert [list(of_case) for of_case in counters] == cases
     entry = counters[1]["gpuopt"]  # the eighth contender of all
