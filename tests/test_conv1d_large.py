@@ -148,7 +148,7 @@ def test_gradient_of_weight(shape, last):
 
 
 @gib(14)
-@pytest.mark.parametrize("positions", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole vecs"])
+@pytest.mark.parametrize("positions", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole vectors"])
 def test_many_multiply_adds(positions):
     """More than 2^31 outputs of 36 multiply-adds each (4 input channels, 9 taps), in 16 output channels.
 
