@@ -148,7 +148,8 @@ class Sum:
         return into, self.dim, draw_index(m, self.draw, self.entries, self.bins, self.index), source
 
     def moved(self, dtype: torch.dtype) -> tuple[int, int]:
-        """(bytes read, bytes written): index and source are read once, and each slice of self that occurs is read and written once."""
+        """(bytes read, bytes written): index and source are read once, and each slice of self that occurs is read and written
+        once."""
         slice_bytes = math.prod(self.shape) // self.bins * dtype.itemsize
         met = round(touched(self.draw, self.entries, self.bins) * slice_bytes)
         return self.entries * (self.index.itemsize + slice_bytes) + met, met

@@ -67,7 +67,8 @@ LAYOUTS: dict[str, Callable[[Maker, Shape], torch.Tensor]] = {
 def _cases(
     shape: Shape, size: Size, *dtypes, ops=BOTH, layouts=("", "CL"), exact: bool = False, suffix: str = "", **options
 ) -> list[Case]:
-    """Cases of every op, layout and dtype. The layout is that of the tensor that is read. ``suffix`` is appended to the op's name."""
+    """Cases of every op, layout and dtype. The layout is that of the tensor that is read. ``suffix`` is appended to the op's
+    name."""
 
     def build(op: str, layout: str, dtype: torch.dtype) -> Callable[[str, int], tuple]:
         make = LAYOUTS[layout]

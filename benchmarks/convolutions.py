@@ -306,8 +306,8 @@ def _window(full: torch.Tensor, length: int, taps: int, mode: str) -> torch.Tens
 
 
 def fft_convolve(a: torch.Tensor, v: torch.Tensor, mode: str) -> torch.Tensor:
-    """The convolution by one Fourier transform of all values. fp16 and bf16 compute in float32, because they lack transforms of some
-    lengths."""
+    """The convolution by one Fourier transform of all values. fp16 and bf16 compute in float32, because they lack transforms of
+    some lengths."""
     length, taps = a.shape[-1], len(v)
     wide = torch.float32 if a.dtype.itemsize == 2 else a.dtype
     # Transforms of powers of two are fast, and the next one is less than twice as long.

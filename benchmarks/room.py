@@ -70,8 +70,8 @@ class Point:
 class Case:
     """One set of shapes, strides and dtypes. ``build(device, seed)`` makes new random arguments.
 
-    Documents quote the ``headline`` cases, and ``--quick`` runs no others. ``peers`` replaces the room's peers, except ATen. ``moved``
-    gives the bytes read and written, if they depend on values and not on shapes alone.
+    Documents quote the ``headline`` cases, and ``--quick`` runs no others. ``peers`` replaces the room's peers, except ATen.
+    ``moved`` gives the bytes read and written, if they depend on values and not on shapes alone.
     """
 
     op: str

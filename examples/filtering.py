@@ -1,8 +1,8 @@
 """A low-pass filter of a recording with ``convolve``, and the same filter one sample at a time with ``causal_conv1d_update``.
 
 The recording is seven seconds of music that ship with pygame-ce, a synthesizer and drums. The filter keeps the frequencies below
-CUTOFF. Its taps are a windowed sinc: an ideal low-pass is infinitely long, and Blackman's window limits it to a number of taps. More
-taps give a steeper filter. ``convolve`` computes short filters directly and long ones by Fourier transforms.
+CUTOFF. Its taps are a windowed sinc: an ideal low-pass is infinitely long, and Blackman's window limits it to a number of taps.
+More taps give a steeper filter. ``convolve`` computes short filters directly and long ones by Fourier transforms.
 """
 
 import importlib.metadata

@@ -3,11 +3,11 @@
 In a graph neural network, each node sends its values along its edges, and each node adds up the messages it receives. That sum is
 index_add: the values are the messages, and the index says which node receives each one. Three examples use it.
 
-* A karate club of 34 members, observed by W. Zachary in the 1970s, split into two clubs. It is known who met whom. At first only the
-  two leaders have an opinion. Every member then repeatedly takes the mean opinion of the members it meets. The result predicts the
-  club that each member joined, for all members except one.
-* Images of digits are classified with only ten of them labelled. Each image is joined to the images most like it, and the results of
-  a linear layer are averaged over neighbours. The layer is trained through index_add_.
+* A karate club of 34 members, observed by W. Zachary in the 1970s, split into two clubs. It is known who met whom. At first only
+  the two leaders have an opinion. Every member then repeatedly takes the mean opinion of the members it meets. The result predicts
+  the club that each member joined, for all members except one.
+* Images of digits are classified with only ten of them labelled. Each image is joined to the images most like it, and the results
+  of a linear layer are averaged over neighbours. The layer is trained through index_add_.
 * The colours of photographs are counted: a histogram adds a 1 for every pixel. In bfloat16, 256 + 1 is 256, so counts stop there.
   Mode "accurate" sums in float32 and rounds at the end.
 """

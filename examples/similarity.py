@@ -1,7 +1,7 @@
 """Similarity of colours and of digits as dot products, with ``dot``, ``dot_fast_atomic`` and ``dot_rows``.
 
-The dot products of a photograph's colour channels are computed in float16. They exceed 65504, the largest float16, so the values are
-divided by 4 first. A sum that is rounded to float16 after each addition stops near 128, where half a unit is as large as any
+The dot products of a photograph's colour channels are computed in float16. They exceed 65504, the largest float16, so the values
+are divided by 4 first. A sum that is rounded to float16 after each addition stops near 128, where half a unit is as large as any
 product. A sum that is rounded once does not stop.
 
 Ten templates, at first the mean of each digit, are then compared with every image of a digit. Better templates are learned through

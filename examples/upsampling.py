@@ -1,9 +1,9 @@
 """Enlarges photographs by copying pixels, and differentiates through that, with ``torch_ops.upsample_nearest2d``.
 
 Enlarged 2.7 times, a pixel becomes a block of 2 or 3 by 2 or 3 pixels, its window. Its gradient is the sum of the gradients in the
-window. Gradient descent looks for the small image whose enlargement is nearest to a photograph. It starts from one of every 2.7 x 2.7
-pixels of the photograph (``torch_ops.upsample_nearest_exact2d`` to a smaller size), which shows patterns that the photograph does not
-have. The exact answer is the mean of each window, so the demo can report its distance from that.
+window. Gradient descent looks for the small image whose enlargement is nearest to a photograph. It starts from one of every 2.7 x
+2.7 pixels of the photograph (``torch_ops.upsample_nearest_exact2d`` to a smaller size), which shows patterns that the photograph
+does not have. The exact answer is the mean of each window, so the demo can report its distance from that.
 """
 
 import functools
@@ -85,8 +85,8 @@ def loss_and_gradient(upsample, images: torch.Tensor, targets: torch.Tensor) -> 
 def learning_rate(targets: torch.Tensor) -> float:
     """The learning rate for the quadratic loss.
 
-    The curvature in a pixel is 2 n / targets.numel() for a window of n pixels, 4 to 9. At this rate a step leaves 5/13 of the error of
-    a pixel with n = 4, -5/13 with n = 9, and less with n = 6.
+    The curvature in a pixel is 2 n / targets.numel() for a window of n pixels, 4 to 9. At this rate a step leaves 5/13 of the error
+    of a pixel with n = 4, -5/13 with n = 9, and less with n = 6.
     """
     return targets.numel() / (4 + 9)
 
@@ -155,7 +155,8 @@ def block_figure(photographs: torch.Tensor) -> Figure:
 
 
 def draw_details(figure, targets: torch.Tensor, found: list[Step]):
-    """Draws a part of each photograph, the small image at the start, its change by the first step, and the small image at the end."""
+    """Draws a part of each photograph, the small image at the start, its change by the first step, and the small image at the
+    end."""
     rows = figure.subplots(len(targets), 4)
     titles = (
         "photograph, to be matched",

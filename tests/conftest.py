@@ -38,9 +38,9 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     # Nearly all tensors are small, so waking threads costs more time than it saves, especially on a busy machine.
     torch.set_num_threads(1)
-    # Tests compare gpuopt's convolutions with ATen's, and by default cuDNN rounds float32 operands to 10 bits (TF32). Tests also require
-    # the same bits at every call, which cuDNN only promises with its deterministic flag. torch.testing forbids later changes
-    # of these flags except by cudnn.flags().
+    # Tests compare gpuopt's convolutions with ATen's, and by default cuDNN rounds float32 operands to 10 bits (TF32). Tests also
+    # require the same bits at every call, which cuDNN only promises with its deterministic flag. torch.testing forbids later
+    # changes of these flags except by cudnn.flags().
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
 

@@ -1,4 +1,5 @@
-"""Convolutions of every kind: small calls that several streams can run at once, and calls with many outputs that reach every path."""
+"""Convolutions of every kind: small calls that several streams can run at once, and calls with many outputs that reach every
+path."""
 
 from __future__ import annotations
 

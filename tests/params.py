@@ -11,8 +11,8 @@ from .cases import OpCase, all_cases
 
 CASES = all_cases()
 
-# ATen computes on the CPU, so tests there only check the wrapper: promotion, conjugation, integers without gradients. One dtype of each
-# kind is enough.
+# ATen computes on the CPU, so tests there only check the wrapper: promotion, conjugation, integers without gradients. One dtype of
+# each kind is enough.
 ON_CPU = (torch.float32, torch.bfloat16, torch.int64, torch.complex64)
 
 
@@ -44,7 +44,8 @@ def each_dtype(of: str = "dtypes", only: tuple = (), only_cpu: tuple | None = No
 
 
 def thinned(samples: Iterable, device: str, keep: int = 3) -> Iterator:
-    """All samples on CUDA. On the CPU, the first and `keep` of every seven, because other layouts run the same kernels of ATen there.
+    """All samples on CUDA. On the CPU, the first and `keep` of every seven, because other layouts run the same kernels of ATen
+    there.
 
     Samples alternate between two, three and four kinds (masks, biases, activations). Seven has no divisor in common with these
     numbers, so all kinds remain.

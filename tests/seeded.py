@@ -3,7 +3,8 @@
 import hypothesis
 from hypothesis.internal.conjecture import providers
 
-# Hypothesis also draws constants of all loaded modules of this checkout. These depend on the tests that ran earlier, so this is off.
+# Hypothesis also draws constants of all loaded modules of this checkout. These depend on the tests that ran earlier, so this is
+# off.
 providers.is_local_module_file = lambda file: False
 
 

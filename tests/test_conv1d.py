@@ -1,5 +1,5 @@
-"""Convolutions, beyond the contract of every operator: public functions, module, layouts, masks of the backward, derivatives, and the
-state of causal_conv1d_update.
+"""Convolutions, beyond the contract of every operator: public functions, module, layouts, masks of the backward, derivatives, and
+the state of causal_conv1d_update.
 
 tests/test_conv1d_accuracy.py tests errors and non-finite values, tests/test_conv1d_cuda.py tests repeatability and memory.
 """
@@ -158,7 +158,8 @@ def test_module_compiles_for_any_size(device):
 
 @each_device
 def test_layouts(device):
-    """The result of a dense channels-last input is channels-last, for every size of its dimensions. Other results are contiguous."""
+    """The result of a dense channels-last input is channels-last, for every size of its dimensions. Other results are
+    contiguous."""
     failures = Failures()
     for n, c, length, out, taps in itertools.product((0, 1, 2), (1, 4), (1, 5), (1, 4), (1, 3)):
         groups = c if out == c else 1
@@ -373,7 +374,8 @@ def test_words_of_padding_are_refused_by_name(device):
 
 @each_device
 def test_updates_write_the_state_alone(device):
-    """An update writes the state and increases its version. It writes nothing around the state, and a refused call writes nothing."""
+    """An update writes the state and increases its version. It writes nothing around the state, and a refused call writes
+    nothing."""
     x, w, b = torch.randn(2, 3, device=device), torch.randn(3, 4, device=device), torch.randn(3, device=device)
     around = torch.full((2, 5, 8), 7.0, device=device)
     state = around[:, 1:4, 2:6].zero_()

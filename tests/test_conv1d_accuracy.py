@@ -155,8 +155,8 @@ def test_half_types_add_up_in_float32(dtype):
 def test_own_kernels_are_no_further_off_than_atens(dtype):
     """Mean errors of large calls are no larger than ATen's, without TF32 (tests/conftest.py).
 
-    gpuopt adds the n products of an input gradient one after another, with a mean error of about 0.15 sqrt(n) roundings of the result.
-    ATen may add them in parts.
+    gpuopt adds the n products of an input gradient one after another, with a mean error of about 0.15 sqrt(n) roundings of the
+    result. ATen may add them in parts.
     """
     for kind in ("depthwise, 768", "one channel", "few into many", "two outputs a channel"):
         for taps in (4, 33):

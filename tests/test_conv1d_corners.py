@@ -1,5 +1,5 @@
-"""Corner cases of convolutions in which PyTorch itself is inconsistent: ambiguous strides, operators inside transforms and autocast,
-complex activations, no channels."""
+"""Corner cases of convolutions in which PyTorch itself is inconsistent: ambiguous strides, operators inside transforms and
+autocast, complex activations, no channels."""
 
 from __future__ import annotations
 

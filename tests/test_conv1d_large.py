@@ -129,7 +129,8 @@ def test_gradient_of_input(call):
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels-last"])
 @pytest.mark.parametrize("shape", [(1, 1, PAST), (33, 65, 1_001_303)], ids=str)
 def test_gradient_of_weight(shape, last):
-    """grad_output is one at a few positions and zero elsewhere. Each tap's gradient is the sum of the inputs that it multiplies there."""
+    """grad_output is one at a few positions and zero elsewhere. Each tap's gradient is the sum of the inputs that it multiplies
+    there."""
     x, taps = _filled(shape, last), 5
     grad = torch.zeros_like(x)
     numel = math.prod(shape)
@@ -147,7 +148,7 @@ def test_gradient_of_weight(shape, last):
 
 
 @gib(14)
-@pytest.mark.parametrize("positions", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole vecs"])
+@pytest.mark.parametrize("positions", [2**27 + 1, 2**27 + 8], ids=["odd rows", "whole vectors"])
 def test_many_multiply_adds(positions):
     """More than 2^31 outputs of 36 multiply-adds each (4 input channels, 9 taps), in 16 output channels.
 

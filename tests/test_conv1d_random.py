@@ -27,8 +27,8 @@ MANY = 310_000  # outputs: too many for a small problem on a GPU of up to 148 SM
 def layouts(draw):
     """The memory layout of an operand (N, C, L).
 
-    It has an order of dimensions, a distance of neighbouring values, an expanded dimension ("one"), gaps, and the offset of the first
-    value.
+    It has an order of dimensions, a distance of neighbouring values, an expanded dimension ("one"), gaps, and the offset of the
+    first value.
     """
     return {
         "order": draw(st.sampled_from([(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 2, 1), (2, 1, 0), (1, 0, 2), (1, 2, 0)])),
@@ -39,7 +39,8 @@ def layouts(draw):
 
 @st.composite
 def problems(draw, device: str, many: bool = False):
-    """Problems. With `many` outputs they have one input channel per group, so gpuopt has kernels for them (tests/cases/conv1d.py)."""
+    """Problems. With `many` outputs they have one input channel per group, so gpuopt has kernels for them
+    (tests/cases/conv1d.py)."""
     channels, outputs = draw(st.sampled_from(GROUPS[:4] if many else GROUPS))
     groups = draw(st.one_of(st.integers(1, 9), st.sampled_from([1, 16, 33, 64, 130])))
     groups = min(groups, 130 // channels)

@@ -1,5 +1,5 @@
-"""convolve, beyond the contract of every operator: numpy's results for every mode and dtype, and accuracy, blocks and derivatives of
-convolutions by Fourier transforms."""
+"""convolve, beyond the contract of every operator: numpy's results for every mode and dtype, and accuracy, blocks and derivatives
+of convolutions by Fourier transforms."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ def test_blocks_meet_without_a_seam(device):
 
 @each_device
 def test_non_finite_values_stay_in_their_block(device):
-    """A direct convolution spreads a NaN to the results that depend on it. A transform may spread it to its block, but no further."""
+    """A direct convolution spreads a NaN to the results that depend on it. A transform may spread it to its block, but no
+    further."""
     a = torch.ones(100_000, device=device)
     a[50_000] = math.nan
     for taps in (31, 511):

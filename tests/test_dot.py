@@ -326,8 +326,8 @@ def test_vmap_of_rows(device):
 @each_device
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_autocast_promotes_on_cuda_alone(case, device):
-    """On CUDA, autocast promotes to the wider of the two dtypes. On the CPU it changes nothing, as with ATen: two different dtypes are
-    refused, and fp16 and bf16 stay."""
+    """On CUDA, autocast promotes to the wider of the two dtypes. On the CPU it changes nothing, as with ATen: two different dtypes
+    are refused, and fp16 and bf16 stay."""
     half = torch.arange(12, device=device).view(3, 4).bfloat16()
     full = torch.linspace(0, 1, 12, device=device).view(3, 4)
     if case.name != "dot_rows":

@@ -90,7 +90,8 @@ def test_accuracy_of_dot(data, dtype, n):
 @each_data
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_half_types_are_rounded_once(data, dtype):
-    """fp16 and bf16 results are within half an ulp plus the error of a float32 sum: no intermediate value is rounded to the dtype."""
+    """fp16 and bf16 results are within half an ulp plus the error of a float32 sum: no intermediate value is rounded to the
+    dtype."""
     failures = Failures()
     for seed, n in enumerate((1000, 2**14 + 5, 2**18 + 13, 2**22, 2**26)):
         x, y = _operands(data, n, dtype, seed)
@@ -142,8 +143,8 @@ def test_many_equal_terms(n):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_many_equal_terms_that_are_rounded(dtype):
-    """In one long running sum of equal terms, many roundings have the same sign. The error is far larger than in runs of a few hundred
-    terms."""
+    """In one long running sum of equal terms, many roundings have the same sign. The error is far larger than in runs of a few
+    hundred terms."""
     n = 2**26
     x, y = (torch.full((n,), v, dtype=dtype, device="cuda") for v in (0.1, 0.3))
     exact = dot_reference(x[:1], y[:1]) * n

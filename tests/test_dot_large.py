@@ -1,4 +1,5 @@
-"""Dot products with more than 2^31 elements, more than 2^31 rows, or offsets beyond 2^31 and 2^32. A closed form gives the result."""
+"""Dot products with more than 2^31 elements, more than 2^31 rows, or offsets beyond 2^31 and 2^32. A closed form gives the
+result."""
 
 from __future__ import annotations
 

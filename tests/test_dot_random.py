@@ -22,8 +22,8 @@ MOST = 300_000
 
 @st.composite
 def layouts(draw, rank: int):
-    """The memory layout of an operand: the stride within a row, expanded rows or values, the innermost dimension, gaps, the offset of
-    the first value, and whether it is a conjugated view."""
+    """The memory layout of an operand: the stride within a row, expanded rows or values, the innermost dimension, gaps, the offset
+    of the first value, and whether it is a conjugated view."""
     return {
         "order": draw(st.permutations(range(rank))), "one": draw(st.sampled_from([None, None, None, *range(rank)])),
         "step": draw(st.sampled_from([1, 1, 1, 2, 3])), "gap": draw(st.sampled_from([0, 0, 1, 8])),

@@ -223,8 +223,8 @@ def _in_layouts(dtype: torch.dtype, device: str):
 def test_graphs_know_the_layout(dtypes, mode, device):
     """Results have the strides of the Meta kernels, which Inductor's code asserts.
 
-    ATen's CPU kernels and ATen's Meta kernels disagree: the former use the layout of operands that they cast, and at::addcmul on Meta
-    loses the order of dimensions.
+    ATen's CPU kernels and ATen's Meta kernels disagree: the former use the layout of operands that they cast, and at::addcmul on
+    Meta loses the order of dimensions.
     """
     everything = [t for dtype in dtypes for t in _in_layouts(dtype, device)]
 

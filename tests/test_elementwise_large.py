@@ -62,7 +62,7 @@ def test_broadcast(rows, columns):
 
 
 @gib(10)
-@pytest.mark.parametrize("n", [46343, 46352], ids=["ragged", "whole vecs"])
+@pytest.mark.parametrize("n", [46343, 46352], ids=["ragged", "whole vectors"])
 def test_transposed(n):
     """Square operands. Element (r, c) of the transposed one is element c n + r of its memory."""
     x, y = filled(n * n, _x).view(n, n), filled(n * n, _y).view(n, n)

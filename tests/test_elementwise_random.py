@@ -69,7 +69,8 @@ def test_mul(device, dtype):
         x, y = (_make(maker, shape, h) for h in how)
         want = torch.mul(x, y)
         got = torch_ops.mul(x, y)
-        # For two different dtypes, ATen's CPU kernels use the layout of the operand that they cast. gpuopt uses the Meta kernels' layout.
+        # For two different dtypes, ATen's CPU kernels use the layout of the operand that they cast. gpuopt uses the Meta kernels'
+        # layout.
         expected = want if x.dtype == y.dtype or device != "cpu" else torch_ops.mul(_on_meta(x), _on_meta(y))
         found = different_metadata(got, expected, device=not expected.is_meta)
         assert found is None, found

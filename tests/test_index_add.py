@@ -1,5 +1,5 @@
-"""index_add, beyond the contract of every operator: public functions, the three modes, untouched elements, gradients through a graph
-layer, and vmap over the index.
+"""index_add, beyond the contract of every operator: public functions, the three modes, untouched elements, gradients through a
+graph layer, and vmap over the index.
 
 tests/test_index_add_cuda.py tests repeatability and memory.
 """
@@ -70,7 +70,8 @@ def test_forms_of_arguments(device):
 @each_device
 @pytest.mark.parametrize("mode", ["", "Fast", "exact", "fast ", "deterministic,accurate"])
 def test_refuses_other_modes(device, mode):
-    """Every form refuses another mode by an error that names the three modes. It writes nothing, also if there is nothing to add."""
+    """Every form refuses another mode by an error that names the three modes. It writes nothing, also if there is nothing to
+    add."""
     for count in (2, 0):
         index = torch.arange(count, device=device)
         x, source, out = (torch.ones(n, 3, device=device) for n in (4, count, 4))
@@ -94,7 +95,8 @@ def test_refuses_other_modes(device, mode):
 @each_device
 @pytest.mark.parametrize("width", [1, 16, 64])
 def test_partial_sums_beyond_float16(device, width):
-    """The sum of all values for a bin, without self, exceeds float16, but self plus the values does not. The result must be finite."""
+    """The sum of all values for a bin, without self, exceeds float16, but self plus the values does not. The result must be
+    finite."""
     self = torch.zeros(2000, width, dtype=torch.float16, device=device)
     self[7] = -60000
     index, source = torch.arange(4096, device=device) % 1000 + 1000, torch.zeros(4096, width, device=device).half()
@@ -193,8 +195,8 @@ def deterministic_algorithms():
     "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.complex64], ids=str
 )
 def test_under_deterministic_algorithms(device, dtype, deterministic_algorithms):
-    """use_deterministic_algorithms refuses no mode. Every mode gives the bits of 'deterministic', although new memory is filled with
-    NaN."""
+    """use_deterministic_algorithms refuses no mode. Every mode gives the bits of 'deterministic', although new memory is filled
+    with NaN."""
     make = tensors.Maker(device, dtype)
     plain_differs = False
     for shape, dim, count in (((20, 40), 0, 3000), ((50,), 0, 5000), ((3, 2), 0, 20_000), ((6, 30), 1, 500)):
@@ -221,8 +223,8 @@ def test_under_deterministic_algorithms(device, dtype, deterministic_algorithms)
 @pytest.mark.parametrize("dtype", tensors.ALL, ids=str)
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_what_no_index_names_stays(device, mode, dtype):
-    """Elements without an index keep their bits, including NaN and zeros of either sign, in every regime: histograms, narrow and wide
-    rows, and dimensions in the middle."""
+    """Elements without an index keep their bits, including NaN and zeros of either sign, in every regime: histograms, narrow and
+    wide rows, and dimensions in the middle."""
     values = tensors.specials(dtype, device)
     for (row, dim, count), layout in itertools.product(
         (((), 0, 40), ((), 0, 70_000), ((3,), 0, 12_000), ((40,), 0, 40), ((40,), 0, 2000), ((2,), 1, 20)),
@@ -428,7 +430,8 @@ LONG = (2**32, 2**32 + 5, -(2**32), -(2**32) + 3, 2**63 - 5, -(2**63) + 5)
     ("wrong", "dtype"), [(w, torch.int32) for w in SHORT] + [(w, torch.int64) for w in SHORT + LONG], ids=str
 )
 def test_an_example_out_of_range_reaches_no_other(dtype, wrong):
-    """A batch of indices becomes one index into the bins of all examples. An index out of range must not reach another example's bin.
+    """A batch of indices becomes one index into the bins of all examples. An index out of range must not reach another example's
+    bin.
 
     On CUDA a device-side assertion fails instead: tests/test_index_add_cuda.py.
     """

@@ -61,7 +61,8 @@ def _args(regime: str, distribution: str, dtype: torch.dtype) -> tuple:
 
 @functools.cache
 def _calls(dtype: torch.dtype) -> Calls:
-    """Calls in mode 'deterministic', as functions without arguments: all regimes and distributions, and a source that is not dense."""
+    """Calls in mode 'deterministic', as functions without arguments: all regimes and distributions, and a source that is not
+    dense."""
     calls = {}
     for regime in REGIMES:
         for distribution in DISTRIBUTIONS:

@@ -197,7 +197,8 @@ def test_an_expanded_source(mode):
 )
 @pytest.mark.parametrize("index_dtype", [torch.int64, torch.int32], ids=str)
 def test_many_indices(dtype, mode, index_dtype):
-    """More than 2^31 single values. The index repeats after 2^20 entries. bfloat16 is rounded every 2^30 entries, to exact values."""
+    """More than 2^31 single values. The index repeats after 2^20 entries. bfloat16 is rounded every 2^30 entries, to exact
+    values."""
     bins = 2**20
     index = filled(PAST, lambda i: i % bins, index_dtype)
     source = filled(PAST, lambda i: i // bins % 4, dtype)

@@ -26,7 +26,8 @@ LARGEST = 200_000  # elements of a tensor
 
 @st.composite
 def layouts(draw, rank: int, writable: bool):
-    """A memory layout with a random order of dimensions, strides, gaps and an offset. Tensors that are only read may be expanded."""
+    """A memory layout with a random order of dimensions, strides, gaps and an offset. Tensors that are only read may be
+    expanded."""
     expanded = [not writable and draw(st.integers(0, 6)) == 0 for _ in range(rank)]
     return {
         "order": draw(st.permutations(range(rank))), "expanded": expanded, "step": draw(st.sampled_from([1, 1, 1, 2, 3])),

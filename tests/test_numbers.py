@@ -149,8 +149,8 @@ def test_sizes_as_numbers_are_exported(op, strict):
 
 @pytest.mark.parametrize("op", [torch_ops.mul, torch_ops.axpy], ids=["mul", "axpy"])
 def test_layouts_of_halves_with_symbolic_sizes(op):
-    """The strides of fp16 and bf16 results are right with symbolic sizes, because Inductor relies on them. at::mul on Meta loses the order of
-    dimensions."""
+    """The strides of fp16 and bf16 results are right with symbolic sizes, because Inductor relies on them. at::mul on Meta loses
+    the order of dimensions."""
     torch._dynamo.reset()
     a, b = torch.ones(3, dtype=torch.float16).expand(5, 3), torch.ones(3, 5, dtype=torch.float16).t()
     result = torch.compile(op, backend="aot_eager", fullgraph=True, dynamic=True)(a, b)

@@ -30,7 +30,8 @@ FLOATS = pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 @each_op
 @each_device
 def test_forms_of_dim(case, device):
-    """dim may be a number, tuple, list, torch.Size or missing, count from the front or the back, and be passed by position or by name.
+    """dim may be a number, tuple, list, torch.Size or missing, count from the front or the back, and be passed by position or by
+    name.
 
     Function and operator agree.
     """
@@ -57,8 +58,8 @@ def test_forms_of_dim(case, device):
 @each_op
 @each_device
 def test_out_that_overlaps(case, device):
-    """An out that overlaps itself, or overlaps a part of a dense input, is refused. ATen would overwrite values that it has yet to read,
-    or write one element twice."""
+    """An out that overlaps itself, or overlaps a part of a dense input, is refused. ATen would overwrite values that it has yet to
+    read, or write one element twice."""
     x = tensors.Maker(device, torch.float32)(4, 4)
     before = x.clone()
     for out in (x[0], x[3], torch.zeros(1, device=device).expand(4)):
@@ -173,7 +174,8 @@ def test_zeros_of_both_signs(case, device, dtype):
 @each_device
 @FLOATS
 def test_gradients_of_ties(case, device, dtype):
-    """Tied values share the gradient equally, as with ATen: zeros of both signs and infinities. A NaN equals nothing, so it never ties."""
+    """Tied values share the gradient equally, as with ATen: zeros of both signs and infinities. A NaN equals nothing, so it never
+    ties."""
     generator = torch.Generator().manual_seed(1)
     few = torch.randint(0, 3, (5, 6, 7), generator=generator).to(dtype).to(device)
     zeros = torch.where(few == 1, -0.0, 0.0).to(dtype)
@@ -251,7 +253,8 @@ def test_values_are_converted_before_they_are_added(device):
 @each_device
 @pytest.mark.parametrize("out", [False, True], ids=["dtype", "out"])
 def test_accumulates_in_the_wider_type(device, out):
-    """Sums accumulate in dtype=, or in the dtype of out. In float32 the 1 would be lost, and in narrower dtypes the 0.25 and carries."""
+    """Sums accumulate in dtype=, or in the dtype of out. In float32 the 1 would be lost, and in narrower dtypes the 0.25 and
+    carries."""
 
     def total(values, dtype, to):
         x = torch.tensor(values, dtype=dtype, device=device)

@@ -42,7 +42,8 @@ def _exact_sum(x: torch.Tensor) -> torch.Tensor:
 def _check_full_sums(data: str, dtype: torch.dtype, n: int, seeds: int):
     """Compares the mean error over many seeds with ATen's, because the error of one sum may be zero by chance.
 
-    bfloat16 values are summed to a float32 result, which shows the error of the additions. The bfloat16 result must be within the bound.
+    bfloat16 values are summed to a float32 result, which shows the error of the additions. The bfloat16 result must be within the
+    bound.
     """
     ours, theirs, ulps = [], [], []
     generator = torch.Generator("cuda")
@@ -101,7 +102,8 @@ def test_accuracy_of_rows_and_columns(data, dtype, shape, dim):
 
 @functools.cache
 def _calls() -> Calls:
-    """Reductions of every kind as functions without arguments: by one block and by many, over rows, columns and middle dimensions."""
+    """Reductions of every kind as functions without arguments: by one block and by many, over rows, columns and middle
+    dimensions."""
     generator = torch.Generator("cuda").manual_seed(3)
 
     def make(*shape, dtype=torch.float32):
@@ -199,8 +201,8 @@ class _Instance:
 def test_two_instances_of_a_graph(name):
     """Two instances of one call run at the same time, with the same kernels, addresses and workspace.
 
-    A graph of several calls cannot be tested like this: torch's allocator reuses memory between its calls, so two instances must not
-    overlap, whatever the operator.
+    A graph of several calls cannot be tested like this: torch's allocator reuses memory between its calls, so two instances must
+    not overlap, whatever the operator.
     """
     calls = _calls()
     graph, static = _captured([f"reduce_sum, {name}"])

@@ -31,8 +31,8 @@ def _check(x: torch.Tensor) -> None:
 
 @st.composite
 def matrices(draw):
-    """A shape and a memory layout: the order of dimensions, the innermost stride, gaps, the offset of the first element, and expanded
-    dimensions."""
+    """A shape and a memory layout: the order of dimensions, the innermost stride, gaps, the offset of the first element, and
+    expanded dimensions."""
     shape = [draw(st.sampled_from([1, 2, 3, 5])) for _ in range(draw(st.integers(0, 4)))] + [draw(SIZES), draw(SIZES)]
     while torch.Size(shape).numel() > MOST:
         shape[-2 if shape[-2] > shape[-1] else -1] //= 2

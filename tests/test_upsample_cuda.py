@@ -42,7 +42,8 @@ def test_half_types_add_up_in_float32(mode, layout, dtype):
 @each_layout
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_accuracy_of_large_windows(mode, layout, dtype):
-    """Errors are within the bound, and their sum is no larger than ATen's. fp16 and bf16 results are nearly always the nearest number."""
+    """Errors are within the bound, and their sum is no larger than ATen's. fp16 and bf16 results are nearly always the nearest
+    number."""
     *_, backward = MODES[mode]
     generator = torch.Generator("cuda").manual_seed(1)
     for out, size in (

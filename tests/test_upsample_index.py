@@ -56,8 +56,8 @@ def _real_axes() -> list[tuple]:
 def _planes(sizes: str, exact: bool, device: str) -> list[tuple]:
     """(height, width) pairs of axes.
 
-    Small axes are paired with one another. Two real axes would make a large image, so each is paired with an axis of one pixel. On the
-    CPU, only axes are used on which all of ATen's kernels agree: sizes and threads decide which kernel runs.
+    Small axes are paired with one another. Two real axes would make a large image, so each is paired with an axis of one pixel. On
+    the CPU, only axes are used on which all of ATen's kernels agree: sizes and threads decide which kernel runs.
     """
     axes = _small_axes() if sizes == "small" else _real_axes()
     if device == "cpu":
@@ -109,8 +109,8 @@ def test_source_indices(mode, device, layout, sizes):
 @each_layout
 @each_set
 def test_backward_is_the_adjoint(mode, device, layout, sizes):
-    """The gradient of each pixel is the sum over exactly the outputs that the forward copied it to. Values are integers, so sums are
-    exact.
+    """The gradient of each pixel is the sum over exactly the outputs that the forward copied it to. Values are integers, so sums
+    are exact.
 
     On the CPU images are float32. For float64, ATen's forward may compute indices in float64, but its backward does not.
     """
@@ -157,8 +157,8 @@ def test_inner_products(mode, device):
 @each_device
 @pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
 def test_gradient_of_ones_counts_the_copies(mode, device, dtype):
-    """A gradient of ones counts the copies of each pixel, also in fp16 and bf16, where counts up to 256 are exact. Pixels without a copy
-    get 0."""
+    """A gradient of ones counts the copies of each pixel, also in fp16 and bf16, where counts up to 256 are exact. Pixels without a
+    copy get 0."""
     forward, _, backward = MODES[mode]
     checked = 0
     for size, out in itertools.product(((7, 7), (5, 13), (60, 50), (1, 1)), ((56, 56), (16, 16), (11, 9), (3, 2))):
@@ -205,7 +205,8 @@ def test_long_axes(mode, out):
 @pytest.mark.gpu
 @each_mode
 def test_extreme_scales(mode):
-    """Scales whose inverse overflows or underflows float32. An infinite inverse selects the last pixel, and an inverse of 0 the first.
+    """Scales whose inverse overflows or underflows float32. An infinite inverse selects the last pixel, and an inverse of 0 the
+    first.
 
     ATen's CPU kernel reads outside the image.
     """

@@ -1,7 +1,7 @@
 """Upsampling with more than 2^31 inputs or outputs: one plane, many planes and channels_last, forward and backward.
 
-A closed form gives the expected values. The calls include the calls of PyTorch's issues 81665, 129118 and 141831, which ATen refused or
-answered with zeros.
+A closed form gives the expected values. The calls include the calls of PyTorch's issues 81665, 129118 and 141831, which ATen
+refused or answered with zeros.
 """
 
 from __future__ import annotations

@@ -165,8 +165,8 @@ def kernels_link_flags(config: Config) -> list[str]:
 
 
 def binding_link_flags(torch: Torch, kernels: Path | None, cuda_runtime: Path | None) -> list[str]:
-    # No path to torch's libraries is needed: torch is always imported first, so they are loaded already. The bindings therefore work
-    # on a machine where torch is installed elsewhere. The library of kernels lies beside the bindings.
+    # No path to torch's libraries is needed: torch is always imported first, so they are loaded already. The bindings therefore
+    # work on a machine where torch is installed elsewhere. The library of kernels lies beside the bindings.
     flags = [*LINK, f"-L{torch.root / 'lib'}", "-ltorch_cpu", "-lc10"]
     if kernels and cuda_runtime:
         flags += ["-lc10_cuda", str(cuda_runtime), str(kernels), "-Wl,-rpath,$ORIGIN"]

@@ -28,8 +28,8 @@ PLAN = ROOT / "tests" / "plan"
 FLAGS = ["-std=c++20", "-fPIC"]
 # Signed overflow and division by zero end the test process.
 PLAN_FLAGS = ["-O1", "-Wall", "-Werror", "-fsanitize=signed-integer-overflow,integer-divide-by-zero"]
-# A GPU faults when a vector is read or written at an unaligned address, and -fsanitize=alignment does the same. -w is needed because
-# g++ does not know CUDA's attributes.
+# A GPU faults when a vector is read or written at an unaligned address, and -fsanitize=alignment does the same. -w is needed
+# because g++ does not know CUDA's attributes.
 EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 # These rooms have many template instances, and their tests run few threads: optimising takes longer than it saves.
 NOT_OPTIMISED = ("elementwise", "reduce")

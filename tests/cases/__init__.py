@@ -1,7 +1,8 @@
 """The test case of each operator: its samples, errors, reference and error bound.
 
-A room (elementwise, reduce, ...) adds one file here that ends in `CASES = [OpCase(...), ...]`. Files are found by globbing, so nothing
-else has to be edited. All tests in tests/contract/ then run for the new operators. Benchmarks also use the float64 references.
+A room (elementwise, reduce, ...) adds one file here that ends in `CASES = [OpCase(...), ...]`. Files are found by globbing, so
+nothing else has to be edited. All tests in tests/contract/ then run for the new operators. Benchmarks also use the float64
+references.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Sample:
     """One call of an operator.
 
     Args:
-        exact_inputs: False if an argument is not exact in the compute dtype (0.1 times an fp16 tensor). The result is then compared with
-            ATen's and not with the float64 reference.
+        exact_inputs: False if an argument is not exact in the compute dtype (0.1 times an fp16 tensor). The result is then compared
+            with ATen's and not with the float64 reference.
         sanitize: True if the call runs under compute-sanitizer whatever its size, because it reaches a path for large tensors only.
     """
 
@@ -49,7 +50,8 @@ class Sample:
         return self.map(tensors.twin)
 
     def resized(self) -> Sample:
-        """The same call with tensors twice as large (tensors.resized). Tuples in the positional arguments are sizes and grow, too."""
+        """The same call with tensors twice as large (tensors.resized). Tuples in the positional arguments are sizes and grow,
+        too."""
         args = [tuple(n if n == 1 else 2 * n for n in a) if isinstance(a, tuple) else a for a in self.args]
         return replace(self, args=tuple(args)).map(tensors.resized)
 
@@ -111,8 +113,8 @@ class Variant:
 class OpInfoLink:
     """Connects an operator to an entry of PyTorch's OpInfo database.
 
-    `adapt` converts the arguments of PyTorch's sample to gpuopt's, or returns None if gpuopt has no such call. At least `at_least` calls
-    are made for every dtype of the entry.
+    `adapt` converts the arguments of PyTorch's sample to gpuopt's, or returns None if gpuopt has no such call. At least `at_least`
+    calls are made for every dtype of the entry.
     """
 
     name: str
@@ -126,24 +128,24 @@ class OpCase:
 
     Args:
         op, aten, reference: functions of the same arguments. `reference` returns float64, complex128 or int64.
-        bound: `bound(device, dtype, reference, *args, **kwargs)` is the allowed error per element, in addition to rounding the reference
-            to the result's dtype. None means that the operator rounds once. It must then also equal ATen bit for bit.
+        bound: `bound(device, dtype, reference, *args, **kwargs)` is the allowed error per element, in addition to rounding the
+            reference to the result's dtype. None means that the operator rounds once. It must then also equal ATen bit for bit.
         samples: calls over all shapes, layouts and values.
         few: a handful of small calls, for tests that are slow per call (gradcheck, compilation, vmap).
         errors: calls that must be refused.
         dtypes, cuda_dtypes: the dtypes supported on every device, and additional ones on CUDA.
         grad_dtypes: the dtypes with gradients.
-        elementwise: True if an element of the result depends on one element of each operand. Then no layout or alignment changes its
-            bits, out= may be an operand, and a call allocates only its result. If False, another layout may change the order of
+        elementwise: True if an element of the result depends on one element of each operand. Then no layout or alignment changes
+            its bits, out= may be an operand, and a call allocates only its result. If False, another layout may change the order of
             additions (results agree within `bound`), and a call may allocate a small workspace.
         as_accurate: False if the operator rounds more often than ATen's. Its errors are then only compared with `bound`.
         repeatable: `repeatable(device, sample)` says whether the same call gives the same bits again.
-        workspace: `workspace(sample)` is the number of bytes that a call may allocate beside its result, if that is not a small part
-            of its input.
+        workspace: `workspace(sample)` is the number of bytes that a call may allocate beside its result, if that is not a small
+            part of its input.
         writes: the arguments that `overload` writes. (`op` writes to copies of them.)
         saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).
-        cancels: for derivatives in `few` that are sums: the terms may be this many times as large as the whole gradient, and so may the
-            errors that come from another order of additions.
+        cancels: for derivatives in `few` that are sums: the terms may be this many times as large as the whole gradient, and so may
+            the errors that come from another order of additions.
     """
 
     name: str
@@ -170,8 +172,8 @@ class OpCase:
     cancels: int = 1
 
     def ulps(self, dtype: torch.dtype, ulps: float) -> float:
-        """The allowed difference of derivatives in ulps, where a single rounding allows `ulps`. fp16 and bf16 are summed in float32, so
-        `cancels` does not apply to them."""
+        """The allowed difference of derivatives in ulps, where a single rounding allows `ulps`. fp16 and bf16 are summed in
+        float32, so `cancels` does not apply to them."""
         return ulps * (self.cancels if tensors.real_of(dtype).itemsize > 2 else 1)
 
     @property

@@ -61,7 +61,8 @@ def _one_tensor(gradients, output_mask) -> torch.Tensor:
 
 
 def _gradients(grad, x, w, output_mask, **steps) -> torch.Tensor:
-    """The requested gradients. Others are not computed, because initcheck reports reads in ATen's sum for the gradient of a bias."""
+    """The requested gradients. Others are not computed, because initcheck reports reads in ATen's sum for the gradient of a
+    bias."""
     with torch.enable_grad():
         leaves = [t.detach() for t in (x, w, x.new_zeros(len(w)))]
         asked = [t.requires_grad_() for t, wanted in zip(leaves, output_mask, strict=True) if wanted]
@@ -117,11 +118,11 @@ def reference(op: str) -> Callable:
 
 
 def is_depthwise(input, weight, stride=(1,), dilation=(1,), groups=1) -> bool:
-    """Whether a convolution is depthwise with stride 1. gpuopt has kernels for these in every floating-point dtype, forward and backward.
-    An exception may be many taps with rows that are not contiguous.
+    """Whether a convolution is depthwise with stride 1. gpuopt has kernels for these in every floating-point dtype, forward and
+    backward. An exception may be many taps with rows that are not contiguous.
 
-    For other convolutions, csrc/conv1d/policy.h decides by measured costs between gpuopt's kernels and cuDNN, so their tests must hold
-    for both. float64 has kernels for all convolutions with up to 8 input channels per group.
+    For other convolutions, csrc/conv1d/policy.h decides by measured costs between gpuopt's kernels and cuDNN, so their tests must
+    hold for both. float64 has kernels for all convolutions with up to 8 input channels per group.
     """
     taps = weight.shape[-1]
     plain = tuple(weight.shape[:2]) == (groups, 1) and tuple(stride) == (1,)
@@ -145,8 +146,8 @@ def _repeatable(device: str, sample: Sample) -> bool:
 def _workspace(sample: Sample) -> float:
     """The allowed workspace. cuDNN's is not limited.
 
-    gpuopt's kernels need a little, the gradients that make up the result, and 16 float32 sums per thread of a launch with 6 blocks of
-    256 threads per SM.
+    gpuopt's kernels need a little, the gradients that make up the result, and 16 float32 sums per thread of a launch with 6 blocks
+    of 256 threads per SM.
     """
     parts = 0
     if "output_mask" in sample.kwargs:
@@ -161,8 +162,8 @@ def _workspace(sample: Sample) -> float:
 def _bound(device: str, dtype: torch.dtype, sizes: torch.Tensor, count: int) -> torch.Tensor:
     """The error bound of a sum of `count` products whose absolute values add up to `sizes`, in any order.
 
-    Roundings of either sign add up to about sqrt(count) eps times `sizes`. A few more are allowed for complex products and for cuDNN's
-    order. If `sizes` exceeds the range of the dtype, a partial sum may overflow, and any result is allowed.
+    Roundings of either sign add up to about sqrt(count) eps times `sizes`. A few more are allowed for complex products and for
+    cuDNN's order. If `sizes` exceeds the range of the dtype, a partial sum may overflow, and any result is allowed.
     """
     info, result = torch.finfo(compute_type(device, dtype)), torch.finfo(real_of(dtype))
     step = info.smallest_normal * (1 if device == "cpu" else info.eps)  # oneDNN flushes subnormal numbers
@@ -205,8 +206,8 @@ def conv1d_bound(
 
 
 def _activated(device, dtype, sizes, count: int, activation: str, more=0.0) -> torch.Tensor:
-    """The bound with an activation. No activation is steeper than 1.13. Its argument may have been rounded to the result's dtype, and the
-    activation adds its own error."""
+    """The bound with an activation. No activation is steeper than 1.13. Its argument may have been rounded to the result's dtype,
+    and the activation adds its own error."""
     bound = _bound(device, dtype, sizes, count) + more
     return bound if activation == "none" else 1.13 * bound + torch.finfo(dtype).eps * sizes
 
@@ -287,8 +288,8 @@ def _aten_backward(grad_output, input, weight, *, stride, padding, dilation, gro
     if not grad_output.dtype == input.dtype == weight.dtype:
         raise RuntimeError("one dtype")  # ATen does not check this if a gradient needs only one operand
     padded, around = _padded(input, padding)
-    # On CUDA, ATen computes the bias's gradient alone as a sum over a grad_output of any size. Requesting another gradient, too, makes it
-    # check the size.
+    # On CUDA, ATen computes the bias's gradient alone as a sum over a grad_output of any size. Requesting another gradient, too,
+    # makes it check the size.
     asked = [output_mask[0] or not output_mask[1], *output_mask[1:]]
     grads = torch.ops.aten.convolution_backward(
         grad_output, padded, weight, weight.shape[:1], stride, around, dilation, False, [0], groups, asked
@@ -344,7 +345,8 @@ def _step(input, state, weight, bias=None, activation="none"):
     with _without_autocast(input):
         mine = state.clone()
         if _fit(input, state, weight, bias):
-            # Append empty slices of the other operands. Under torch.vmap the copy is then batched if one of them is, so it can be written.
+            # Append empty slices of the other operands. Under torch.vmap the copy is then batched if one of them is, so it can be
+            # written.
             others = [input[..., None], weight] + ([] if bias is None else [bias[..., None]])
             nothing = [t[..., :0].to(state.dtype).expand(*state.shape[:-1], 0) for t in others]
             mine = torch.cat([state, *nothing], -1)

@@ -151,7 +151,8 @@ def _sweep() -> Iterator[Call]:
 
 
 def special_signals(dtype: torch.dtype, device: str) -> Iterator[tuple[Call, torch.Tensor]]:
-    """Special values in a row, apart and next to each other, and as channels. There is no padding, which would be multiplied by them."""
+    """Special values in a row, apart and next to each other, and as channels. There is no padding, which would be multiplied by
+    them."""
     values = tensors.specials(dtype, device)
     apart = torch.ones(len(values), 5, dtype=dtype, device=device)
     apart[:, 2] = values
@@ -169,9 +170,10 @@ def special_signals(dtype: torch.dtype, device: str) -> Iterator[tuple[Call, tor
         yield Call("special values as channels", (2, count, 4), count, 2, groups=count), x
 
 
-# One small call of every kind, the simplest first. Weights and inputs have at most 12 values, because second derivatives are checked by
-# finite differences. Sizes that grow (signals and positions, also of the output) differ from all other sizes, because torch.compile
-# treats equal sizes as the same symbol. Calls without signals are in tests/test_conv1d.py, because ATen has no Jacobians for them.
+# One small call of every kind, the simplest first. Weights and inputs have at most 12 values, because second derivatives are
+# checked by finite differences. Sizes that grow (signals and positions, also of the output) differ from all other sizes, because
+# torch.compile treats equal sizes as the same symbol. Calls without signals are in tests/test_conv1d.py, because ATen has no
+# Jacobians for them.
 FEW = (
     Call("plain", (1, 2, 5), 2, 2, bias=False),
     Call("bias", (2, 1, 6), 3, 3),
@@ -324,8 +326,8 @@ def causal(make: Callable, call: Call, index: int) -> Sample | None:
 
 def samples(build: Callable, device: str, dtype: torch.dtype) -> Iterator[Sample]:
     make = tensors.Maker(device, dtype)
-    # ATen's CPU convolutions of fp16 and bf16 call oneDNN. With many taps some are wrong, and some depthwise ones in float16 never return
-    # (seen with AVX-512 FP16). A NaN also reaches results that do not depend on it.
+    # ATen's CPU convolutions of fp16 and bf16 call oneDNN. With many taps some are wrong, and some depthwise ones in float16 never
+    # return (seen with AVX-512 FP16). A NaN also reaches results that do not depend on it.
     half = device == "cpu" and dtype.itemsize == 2
     built = (build(make, call, index) for index, call in enumerate(sweep()) if call.taps <= 12 or not half)
     yield from (sample for sample in built if sample is not None)

@@ -27,8 +27,8 @@ def _halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _sum_of_products(x: torch.Tensor, y: torch.Tensor, exact: bool) -> torch.Tensor:
-    """The sum in float64. With `exact`, it has about twice that precision: the rounding errors of the products are added, too (Dekker's
-    TwoProduct)."""
+    """The sum in float64. With `exact`, it has about twice that precision: the rounding errors of the products are added, too
+    (Dekker's TwoProduct)."""
     products = x * y
     if not exact:
         return products.sum(-1)
@@ -68,10 +68,10 @@ def sizes_of_products(self: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 def dot_bound(device, result_dtype, reference, self, tensor, /):
     """The error bound: (log2 n + 10) eps sum|x||y| on CUDA, with float32's eps for fp16 and bf16.
 
-    It is the bound of sums (reduce.py) plus a rounding per product and the two products in each part of a complex product. On the CPU,
-    ATen's kernels may add one product after another, so the factor is n + 10. Subnormal products are rounded to multiples of the
-    smallest subnormal number. If the absolute values of the products add up to more than the dtype's range, a partial sum may overflow,
-    and any result is allowed.
+    It is the bound of sums (reduce.py) plus a rounding per product and the two products in each part of a complex product. On the
+    CPU, ATen's kernels may add one product after another, so the factor is n + 10. Subnormal products are rounded to multiples of
+    the smallest subnormal number. If the absolute values of the products add up to more than the dtype's range, a partial sum may
+    overflow, and any result is allowed.
     """
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
@@ -87,8 +87,8 @@ def dot_fast_atomic_bound(device, result_dtype, reference, self, tensor, /):
     """The error bound on CUDA, where the blocks' sums are rounded to the result's dtype and added in that dtype, in any order.
 
     It adds to the bound of the blocks' sums one rounding per block plus one, of numbers up to sum|x||y|, and the same again for
-    second-order effects. There are at most 4 blocks per SM, fewer than 256 SMs, and at least 32 products (one warp) per block. float32
-    additions flush subnormal numbers.
+    second-order effects. There are at most 4 blocks per SM, fewer than 256 SMs, and at least 32 products (one warp) per block.
+    float32 additions flush subnormal numbers.
     """
     bound = dot_bound(device, result_dtype, reference, self, tensor)
     if device == "cpu":
@@ -197,8 +197,9 @@ def _lacks_integers(t: torch.Tensor) -> bool:
 
 
 def _as_aten(function: Callable) -> Callable:
-    """torch.dot or torch.vdot, with two changes. For integers, which torch does not support on CUDA, it is a sum of products that wraps
-    around in its dtype. For two conjugated vectors, ATen's result is a conjugated view, which is resolved here, because gpuopt's is none.
+    """torch.dot or torch.vdot, with two changes. For integers, which torch does not support on CUDA, it is a sum of products that
+    wraps around in its dtype. For two conjugated vectors, ATen's result is a conjugated view, which is resolved here, because
+    gpuopt's is none.
     """
 
     def aten(self, tensor, *, out=None):
@@ -214,7 +215,8 @@ def _as_aten(function: Callable) -> Callable:
 
 
 def _aten_rows(self, tensor):
-    """The meaning of torch.vmap(torch.dot). vmap itself is not called, because it would raise its own error for mismatched matrices."""
+    """The meaning of torch.vmap(torch.dot). vmap itself is not called, because it would raise its own error for mismatched
+    matrices."""
     if _lacks_integers(self) or self.shape[0] == 0:
         return (self * tensor).sum(-1, dtype=self.dtype)
     if len(self) != len(tensor):

@@ -12,7 +12,8 @@ from . import Sample, tensors
 from .reduce_samples import LAYOUTS as MATRIX_LAYOUTS
 from .tensors import Maker
 
-# Every remainder modulo a vector of 1 to 16 values and modulo a warp of 32 threads, then sizes around the vectors of a warp and a block.
+# Every remainder modulo a vector of 1 to 16 values and modulo a warp of 32 threads, then sizes around the vectors of a warp and a
+# block.
 SIZES = (
     *range(0, 35), 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 8193,
 )  # fmt: skip

@@ -44,8 +44,8 @@ def reference(op: str) -> Callable:
 def _steps_bound(
     device: str, dtype: torch.dtype, product: torch.Tensor, last: torch.Tensor | float = 0.0
 ) -> torch.Tensor:
-    """The error bound of operators that round each product and sum: half an ulp of the compute dtype for each rounding, relative to the
-    largest intermediate value. If a product overflows, any result is allowed."""
+    """The error bound of operators that round each product and sum: half an ulp of the compute dtype for each rounding, relative to
+    the largest intermediate value. If a product overflows, any result is allowed."""
     info = torch.finfo(compute_type(device, dtype))
     roundings = 6 if dtype.is_complex else 3
     bound = info.eps / 2 * (roundings * product.abs() + abs(last)) + info.smallest_normal * info.eps
@@ -58,7 +58,8 @@ def _mul_bound(device, dtype, reference, x, y):
 
 
 def _axpy_bound(device, dtype, reference, x, y, *, alpha=1):
-    """The bound of axpy, which holds for ATen, too: alpha and alpha x may be rounded before the sum, and fp16 and bf16 round at the end."""
+    """The bound of axpy, which holds for ATen, too: alpha and alpha x may be rounded before the sum, and fp16 and bf16 round at the
+    end."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return None
     product = wide(alpha, dtype).abs().to(x.device) * wide(x, dtype).abs()
@@ -125,7 +126,8 @@ def _scalar_few(device, dtype):
 
 
 def _alphas(dtype):
-    """Values of alpha that ATen accepts for this result dtype: no floats for integers, no complex for reals, and bools for bools only."""
+    """Values of alpha that ATen accepts for this result dtype: no floats for integers, no complex for reals, and bools for bools
+    only."""
     if dtype.is_complex:
         return (1, -2, 0.5, 1.5 - 2j)
     if dtype.is_floating_point:
@@ -171,7 +173,8 @@ def _fma_few(device, dtype):
 
 
 def _device_mismatches(device, **error) -> Iterator[ErrorCase]:
-    """One operand at a time is on another device than the others. `error` has the names of operands and other arguments of ErrorCase."""
+    """One operand at a time is on another device than the others. `error` has the names of operands and other arguments of
+    ErrorCase."""
     names = error.pop("operands")
     make = Maker(device, torch.float32)
     for k in range(1, len(names)) if device != "cpu" else ():

@@ -13,7 +13,8 @@ from .tensors import ALL, Maker, in_layout, specials
 # Sizes around one value, a 16-byte vector of every dtype, a warp, a block, and the vectors of a block.
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 255, 257, 1023, 1025, 4097, 70001)
 
-# Shapes for every pair of layouts: short and long rows, whole and partial tiles of 32, 64 and 128, with and without outer dimensions.
+# Shapes for every pair of layouts: short and long rows, whole and partial tiles of 32, 64 and 128, with and without outer
+# dimensions.
 LAYOUT_SHAPES = ((37,), (9, 33), (65, 130), (3, 5, 7), (2, 3, 9, 17), (2, 3, 2, 5, 7))
 TILE_SHAPES = ((64, 128), (128, 256), (257, 31), (8, 8), (7, 64), (3, 65, 33), (2, 72, 2, 40))
 
@@ -46,7 +47,8 @@ def _shapes(arity: int) -> Iterator[tuple]:
 
 
 def _layouts(shape: tuple, arity: int) -> Iterator[tuple[str, ...]]:
-    """Layouts of the operands: every pair for two operands. For three, every layout of each operand beside contiguous or transposed ones."""
+    """Layouts of the operands: every pair for two operands. For three, every layout of each operand beside contiguous or transposed
+    ones."""
     names = list(tensors.LAYOUTS)
     if arity == 2:
         yield from itertools.product(names, repeat=2)

@@ -27,7 +27,8 @@ def _rows(t: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def _summed(into: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Adds the values of each bin to `into`. The values of a bin are first added in pairs, which keeps float64's rounding errors small."""
+    """Adds the values of each bin to `into`. The values of a bin are first added in pairs, which keeps float64's rounding errors
+    small."""
     if into.numel() == 0:
         return into
     bins, order = index.reshape(-1).long().sort(stable=True)
@@ -223,7 +224,8 @@ def _errors(device: str) -> Iterator[ErrorCase]:
 
 
 def _vector(index: torch.Tensor) -> torch.Tensor:
-    """A 0-d index as a one-dimensional one. Otherwise gradients have a wrong shape, due to ATen's batching rule for index_select."""
+    """A 0-d index as a one-dimensional one. Otherwise gradients have a wrong shape, due to ATen's batching rule for
+    index_select."""
     return index if index.dim() else index.view(1)
 
 

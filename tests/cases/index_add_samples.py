@@ -14,11 +14,12 @@ from .tensors import ALL, Maker
 
 MODES = ("fast", "deterministic", "accurate")
 
-# Values per row: below and around a 16-byte vector of every dtype, a warp of 32 threads, a block, and several iterations of a block.
+# Values per row: below and around a 16-byte vector of every dtype, a warp of 32 threads, a block, and several iterations of a
+# block.
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 64, 100, 128, 129, 255, 256, 1000, 1024, 4096)
 
-# Numbers of bins with sort keys of one bit, of one digit or of two, that fit into shared memory or not. Numbers of indices that fill a
-# warp or a block partly, exactly, or several times.
+# Numbers of bins with sort keys of one bit, of one digit or of two, that fit into shared memory or not. Numbers of indices that
+# fill a warp or a block partly, exactly, or several times.
 BINS = (1, 2, 3, 15, 16, 100, 256, 512, 513, 1000, 5000, 100_000)
 COUNTS = (0, 1, 2, 15, 31, 32, 33, 100, 1000, 1024, 4097, 20_000)
 
@@ -149,8 +150,8 @@ def _dims() -> Iterator[Call]:
 
 
 def _distributions() -> Iterator[Call]:
-    """Every distribution in every regime: single values, short and long rows, few bins, strided rows, and so many indices that several
-    blocks share a bin."""
+    """Every distribution in every regime: single values, short and long rows, few bins, strided rows, and so many indices that
+    several blocks share a bin."""
     regimes = (
         ((1000,), 0, 1000),
         ((100, 3), 0, 1000),
@@ -289,8 +290,8 @@ def _whole(shape: tuple, dtype: torch.dtype, generator: torch.Generator) -> torc
     return (values + imaginary).to(dtype)
 
 
-# Name, shape of self, dim, index, layouts of self and source, other arguments. Tests double the index, multiply it by four or add three,
-# and it stays in range. No bin occurs three times, because ATen's second derivatives would not be repeatable on CUDA.
+# Name, shape of self, dim, index, layouts of self and source, other arguments. Tests double the index, multiply it by four or add
+# three, and it stays in range. No bin occurs three times, because ATen's second derivatives would not be repeatable on CUDA.
 FEW = (
     ("rows", (5, 2), 0, [0, 1, 0], "contiguous", {}),
     ("vector", (5,), 0, [1, 0, 1], "contiguous", {"alpha": -2}),

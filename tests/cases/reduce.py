@@ -40,8 +40,8 @@ def _shaped(result: torch.Tensor, x: torch.Tensor, dim, keepdim: bool) -> torch.
 
 
 def sum_in_pairs(rows: torch.Tensor, rest: torch.Tensor | None = None) -> torch.Tensor:
-    """Sums in about twice the precision of float64. The rounding error of each addition is summed, too (Knuth's TwoSum), and so is the
-    optional `rest` of each value."""
+    """Sums in about twice the precision of float64. The rounding error of each addition is summed, too (Knuth's TwoSum), and so is
+    the optional `rest` of each value."""
     if rows.shape[-1] == 0:
         return rows.sum(-1)
     high, low = rows, torch.zeros_like(rows) if rest is None else rest
@@ -72,8 +72,8 @@ def mean_reference(x, dim=None, keepdim=False, *, dtype=None) -> torch.Tensor:
     total = sum_reference(x, dim, keepdim, dtype=dtype)
     if not count:
         return torch.full_like(total, math.nan)
-    # Divide by a tensor, and the parts of complex numbers separately. For a number, CUDA multiplies by its reciprocal, and a complex
-    # division rounds several times.
+    # Divide by a tensor, and the parts of complex numbers separately. For a number, CUDA multiplies by its reciprocal, and a
+    # complex division rounds several times.
     parts = torch.view_as_real(total) if total.is_complex() else total
     mean = parts / torch.full_like(parts, count)
     return torch.view_as_complex(mean) if total.is_complex() else mean
@@ -100,10 +100,10 @@ def reference(op: str) -> Callable:
 def _sum_bound(device, result_dtype, reference, x, /, dim=None, keepdim=False, *, dtype=None):
     """The error bound of a sum: (log2 n + 8) eps sum|x|, with eps of the accumulation dtype.
 
-    Pairwise summation has the bound log2(n) eps/2 sum|x|. If runs of m values are first added in order, log2(n) becomes log2(n/m) + m
-    (N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14, 1993). So runs of up to about 30 values are surely
-    within the bound. Longer runs are, because their errors do not all have one sign. If sum|x| exceeds the dtype's range, a partial sum
-    may overflow, and any result is allowed.
+    Pairwise summation has the bound log2(n) eps/2 sum|x|. If runs of m values are first added in order, log2(n) becomes log2(n/m) +
+    m (N. J. Higham, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14, 1993). So runs of up to about 30 values
+    are surely within the bound. Longer runs are, because their errors do not all have one sign. If sum|x| exceeds the dtype's
+    range, a partial sum may overflow, and any result is allowed.
     """
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None

@@ -11,7 +11,8 @@ import torch
 from . import Sample, tensors
 from .tensors import COMPLEX, FLOATS, INTEGERS, Maker
 
-# Every remainder modulo a vector and modulo a warp of 32 threads, short rows, then lengths around the vectors of a warp and a block.
+# Every remainder modulo a vector and modulo a warp of 32 threads, short rows, then lengths around the vectors of a warp and a
+# block.
 LENGTHS = (*range(1, 41), 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097)
 SHORT = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
 MATRICES = ((1, 5), (5, 1), (2, 1000), (1000, 2), (4099, 3), (3, 4099), (33, 65), (257, 31), (64, 128), (128, 64))
@@ -60,8 +61,8 @@ LAYOUTS = {
 
 
 def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """Samples of every reduction, which are compared bit for bit. No row has zeros of both signs as its extremum, because either would be
-    right (tests/test_reduce.py has such rows)."""
+    """Samples of every reduction, which are compared bit for bit. No row has zeros of both signs as its extremum, because either
+    would be right (tests/test_reduce.py has such rows)."""
     make = Maker(device, dtype)
     yield from _lengths(make)
     yield from _dims(make)
@@ -234,7 +235,8 @@ SUM_TARGETS = FLOAT_TARGETS + INTEGERS + (torch.bool,)
 def few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """One small call of every kind, the simplest first.
 
-    Values are distinct, so that the maximum is differentiable, and small multiples of 1/8, so that sums are exact in any order and dtype.
+    Values are distinct, so that the maximum is differentiable, and small multiples of 1/8, so that sums are exact in any order and
+    dtype.
     """
     generator = torch.Generator().manual_seed(2)
 

@@ -22,14 +22,15 @@ def real_of(dtype: torch.dtype) -> torch.dtype:
 
 
 def compute_type(device: str, dtype: torch.dtype) -> torch.dtype:
-    """The real dtype in which a floating-point or complex `dtype` is computed. On the CPU ATen computes, and may round fp16 and bf16 after
-    every operation."""
+    """The real dtype in which a floating-point or complex `dtype` is computed. On the CPU ATen computes, and may round fp16 and
+    bf16 after every operation."""
     real = real_of(dtype)
     return torch.float32 if device != "cpu" and real in (torch.float16, torch.bfloat16) else real
 
 
 def wide(x, dtype: torch.dtype) -> torch.Tensor:
-    """An operand (tensor or number), first converted to `dtype` as the operator does, then to the dtype in which references compute."""
+    """An operand (tensor or number), first converted to `dtype` as the operator does, then to the dtype in which references
+    compute."""
     widest = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
     if dtype == torch.bool:
         widest = torch.bool
@@ -43,7 +44,8 @@ def finite_sizes(t: torch.Tensor) -> torch.Tensor:
 
 
 class Maker:
-    """Makes the random tensors of a set of samples. They are seeded and drawn on the CPU, so that every device gets the same values.
+    """Makes the random tensors of a set of samples. They are seeded and drawn on the CPU, so that every device gets the same
+    values.
 
     Integers have the full range of their dtype, so that products wrap around. `small` integers are exact when added to floats.
     """
@@ -85,8 +87,8 @@ def twin(t: torch.Tensor) -> torch.Tensor:
     return copy.requires_grad_(t.requires_grad and t.is_leaf)
 
 
-# A layout is a function of a contiguous tensor. It returns a tensor with the same values (the same shape, for expanded layouts) in another
-# memory layout, or None if the tensor cannot have the layout (channels_last of a vector).
+# A layout is a function of a contiguous tensor. It returns a tensor with the same values (the same shape, for expanded layouts) in
+# another memory layout, or None if the tensor cannot have the layout (channels_last of a vector).
 
 
 def _sliced(t):
@@ -181,8 +183,8 @@ def in_layout(name: str, t: torch.Tensor) -> torch.Tensor | None:
 
 
 def special_values(dtype: torch.dtype) -> list:
-    """Special numbers of a dtype: both zeros, infinities, NaN, subnormals, the largest numbers, and numbers whose product just overflows or
-    just does not."""
+    """Special numbers of a dtype: both zeros, infinities, NaN, subnormals, the largest numbers, and numbers whose product just
+    overflows or just does not."""
     if dtype == torch.bool:
         return [False, True]
     if dtype.is_complex:

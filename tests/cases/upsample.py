@@ -34,8 +34,8 @@ def _by_formula(n_in: int, n_out: int, scale: float | None, exact: bool, dtype: 
 def source_index(n_in: int, n_out: int, scale: float | None, exact: bool, device: str) -> torch.Tensor:
     """The input pixel of each output pixel along one axis.
 
-    If the sizes are equal, every pixel is its own source, whatever the scale. ATen's CPU kernels (device 'cpu') do this in mode 'nearest'
-    only. In that mode they also recognise a factor of 2 from the sizes.
+    If the sizes are equal, every pixel is its own source, whatever the scale. ATen's CPU kernels (device 'cpu') do this in mode
+    'nearest' only. In that mode they also recognise a factor of 2 from the sizes.
     """
     if n_in == n_out and not (exact and device == "cpu"):
         return torch.arange(n_out)
@@ -58,8 +58,8 @@ def same_in_every_kernel(n_in: int, n_out: int, scale: float | None, exact: bool
 def aten_cuda_windows_agree(n_in: int, n_out: int, scale: float | None, exact: bool) -> bool:
     """Whether ATen's CUDA backward adds up, along one axis, exactly the output pixels that are copies of each input pixel i.
 
-    It adds the output pixels from ceil(i s) to ceil((i + 1) s), and in mode 'nearest-exact' from ceil(i s - 0.5). Here s is the scale or
-    n_out / n_in, in float32.
+    It adds the output pixels from ceil(i s) to ceil((i + 1) s), and in mode 'nearest-exact' from ceil(i s - 0.5). Here s is the
+    scale or n_out / n_in, in float32.
     """
     if scale is not None and scale > 0:
         step = torch.tensor(scale, dtype=torch.float64).float()
@@ -127,9 +127,9 @@ def _backward_bound(
 ):
     """The error bound of a gradient, with eps of the accumulation dtype.
 
-    In any order, a sum of n values has an error of at most (n - 1) eps/2 sum|g|. Errors of many values do not all have one sign, so the
-    bound for large n is (log2 n + 8) eps sum|g|, as for reductions. If sum|g| exceeds the dtype's range, a partial sum may overflow, and
-    any result is allowed.
+    In any order, a sum of n values has an error of at most (n - 1) eps/2 sum|g|. Errors of many values do not all have one sign, so
+    the bound for large n is (log2 n + 8) eps sum|g|, as for reductions. If sum|g| exceeds the dtype's range, a partial sum may
+    overflow, and any result is allowed.
     """
     if not result_dtype.is_floating_point:
         return None
@@ -171,8 +171,8 @@ def _built(build: Callable, call: calls.Call, make: Maker) -> Sample | None:
 
 
 def _sweep(build: Callable, exact: bool, device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """All calls. On the CPU, only calls for which all of ATen's kernels agree: compute-sanitizer runs these samples on a GPU and compares
-    them with the CPU's reference. tests/test_upsample.py has the others."""
+    """All calls. On the CPU, only calls for which all of ATen's kernels agree: compute-sanitizer runs these samples on a GPU and
+    compares them with the CPU's reference. tests/test_upsample.py has the others."""
     make = Maker(device, dtype)
     for call in calls.sweep():
         axes = axes_of(call.input_size, call.output_size, call.scales)
@@ -303,8 +303,8 @@ def _from_interpolate(mode: str) -> Callable:
 
 
 def _adjoint_on_cuda(aten: Callable, exact: bool) -> Callable:
-    """ATen's backward, replaced by the adjoint of ATen's forward where the CUDA kernel adds up wrong windows. The adjoint is computed in
-    the kernel's accumulation dtype."""
+    """ATen's backward, replaced by the adjoint of ATen's forward where the CUDA kernel adds up wrong windows. The adjoint is
+    computed in the kernel's accumulation dtype."""
 
     def backward(grad_output, output_size, input_size, scales_h=None, scales_w=None):
         result = aten(grad_output, output_size, input_size, scales_h, scales_w)

@@ -10,8 +10,8 @@ import torch
 
 from . import tensors
 
-# (height, width) of the input and of the output: one pixel, integer factors, fractions, different factors for the two directions, rows that
-# are no multiple of 16 bytes, large factors. Strong reductions leave most windows of the backward empty.
+# (height, width) of the input and of the output: one pixel, integer factors, fractions, different factors for the two directions,
+# rows that are no multiple of 16 bytes, large factors. Strong reductions leave most windows of the backward empty.
 SIZES = (
     ((1, 1), (1, 1)), ((1, 1), (2, 2)), ((1, 1), (5, 7)), ((1, 1), (40, 40)), ((5, 7), (1, 1)), ((7, 7), (56, 56)),
     ((4, 4), (8, 8)), ((5, 3), (10, 6)), ((3, 5), (9, 15)), ((4, 6), (16, 24)), ((5, 4), (40, 32)), ((2, 3), (10, 21)),
@@ -51,8 +51,8 @@ FACTORS = (
     ((16, 48), (1.25, 1.75)),
 )  # fmt: skip
 
-# Scales that differ from the ratio of the sizes: too small and too large, in both directions or in one, with sizes that are equal or
-# doubled, and values that count as no scale.
+# Scales that differ from the ratio of the sizes: too small and too large, in both directions or in one, with sizes that are equal
+# or doubled, and values that count as no scale.
 CONTRADICTORY = (
     ((5, 7), (10, 14), 1.5, 3.0), ((5, 7), (10, 14), 3.0, 1.5), ((6, 6), (6, 6), 2.0, 0.5), ((9, 8), (4, 3), 0.9, 0.1),
     ((9, 8), (4, 3), 2.0, 40.0), ((4, 5), (33, 31), 2.0, 2.0), ((4, 5), (33, 31), 100.0, 7.3), ((13, 17), (30, 17), 2.0, 1.3),
@@ -139,8 +139,8 @@ def special_images(dtype: torch.dtype, device: str) -> Iterator[tuple[str, torch
     yield "channels_last", channels.contiguous(memory_format=torch.channels_last)
 
 
-# One small call of every kind, the simplest first. ATen's CUDA backward is right for all of them, so gradients can be compared with it
-# (tests/test_upsample_index.py checks that).
+# One small call of every kind, the simplest first. ATen's CUDA backward is right for all of them, so gradients can be compared with
+# it (tests/test_upsample_index.py checks that).
 FEW = (
     Call("twice", (1, 2, 2, 3), (4, 6)),
     Call("up by a fraction", (1, 2, 2, 3), (3, 5)),

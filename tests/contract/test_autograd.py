@@ -48,7 +48,8 @@ def _bump(t: torch.Tensor) -> torch.Tensor:
 
 @each_dtype(of="grad_dtypes", only=WIDE, only_cpu=WIDE)
 def test_gradcheck(case, device, dtype):
-    """torch.autograd.gradcheck of reverse mode, forward mode, batched and undefined gradients, with complex and broadcast inputs."""
+    """torch.autograd.gradcheck of reverse mode, forward mode, batched and undefined gradients, with complex and broadcast
+    inputs."""
     failures = Failures()
     for sample in _grad_samples(case, device, dtype, only=WIDE, thin=True):
         with failures.sample(sample.name):

@@ -1,7 +1,7 @@
 """torch.compile(fullgraph=True): static and dynamic shapes, gradients, in-place and out= inside compiled functions, and any layout.
 
-Tracing, functionalization and Meta kernels are the same for every backend, and "aot_eager" runs them all. Inductor takes seconds per
-compilation on the CPU, so only one case of each room uses it there."""
+Tracing, functionalization and Meta kernels are the same for every backend, and "aot_eager" runs them all. Inductor takes seconds
+per compilation on the CPU, so only one case of each room uses it there."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def test_graph_of_out(case):
 @each
 @each_dtype
 def test_runs_on_the_current_stream(case, dtype):
-    """Inputs are written late on a side stream. A kernel on another stream would read them too early, because PyTorch's side streams
-    do not wait for the default stream."""
+    """Inputs are written late on a side stream. A kernel on another stream would read them too early, because PyTorch's side
+    streams do not wait for the default stream."""
     failures = Failures()
     for sample in _large_few(case, dtype):
         late = sample.map(torch.empty_like)

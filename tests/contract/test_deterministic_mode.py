@@ -31,7 +31,8 @@ def _fills(sample, op) -> int:
 def test_results_and_scratch_are_not_filled_first(case, device, deterministic_mode):
     """Filling a result that a kernel overwrites is wasted time. ATen's structured operators do not fill theirs either.
 
-    On the CPU, gpuopt fills no more than the ATen kernels that it calls. Convolutions are left out, because ATen's fill their results.
+    On the CPU, gpuopt fills no more than the ATen kernels that it calls. Convolutions are left out, because ATen's fill their
+    results.
     """
     if "conv" in case.name:
         return

@@ -236,7 +236,8 @@ def test_inplace_on_leaves(case, device):
 @each_inplace
 @each_device
 def test_inplace_on_special_views(case, device):
-    """Writing is refused for views that autograd cannot rebase: views of several outputs (unbind), and views made in no_grad mode."""
+    """Writing is refused for views that autograd cannot rebase: views of several outputs (unbind), and views made in no_grad
+    mode."""
     sample = next(_grad_samples(case, device))
 
     def unbound(function):
@@ -292,8 +293,8 @@ def test_backward_sees_a_write(case, device):
 @each_out
 @each_device
 def test_out_and_grad(case, device):
-    """out= is never part of a graph. It is refused if anything requires grad, and allowed in no_grad mode. Writing to a saved tensor is
-    noticed in backward."""
+    """out= is never part of a graph. It is refused if anything requires grad, and allowed in no_grad mode. Writing to a saved
+    tensor is noticed in backward."""
     sample = next(iter(case.few(device, torch.float32)))
     like = case.aten(*sample.args, **sample.kwargs)
     for k in range(len(sample.tensors) + 1):

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimen
 def _summed_errors(case, got: torch.Tensor, reference: torch.Tensor, bound: torch.Tensor) -> float:
     """The sum of a sample's errors.
 
-    Errors of element-wise operators are similar in all samples. Errors of sums grow with the number and size of the values, so one or
-    two samples would dominate: these errors are divided by their bounds.
+    Errors of element-wise operators are similar in all samples. Errors of sums grow with the number and size of the values, so one
+    or two samples would dominate: these errors are divided by their bounds.
     """
     found = errors(got, reference)
     if not case.elementwise:
@@ -37,8 +37,8 @@ def test_values(case, device, dtype):
     """dtype, shape, strides and device are ATen's. Values are within the documented error of the float64 reference, and ATen's bits
     if the operator rounds once.
 
-    The sum of the errors over all samples is at most 1.02 times ATen's. The factor is 1.5 for sums, which are added in another order
-    and have other errors of the same size: tests/test_reduce_cuda.py compares these over many sums.
+    The sum of the errors over all samples is at most 1.02 times ATen's. The factor is 1.5 for sums, which are added in another
+    order and have other errors of the same size: tests/test_reduce_cuda.py compares these over many sums.
     """
     failures = Failures()
     ours = theirs = 0.0

@@ -67,8 +67,8 @@ class Case:
 
     @property
     def has_special_taps(self) -> bool:
-        """Whether taps may be infinite or NaN. They may not in input gradients of stride 1: these run as forward convolutions and multiply
-        taps by the zeros beside the gradient."""
+        """Whether taps may be infinite or NaN. They may not in input gradients of stride 1: these run as forward convolutions and
+        multiply taps by the zeros beside the gradient."""
         return self.which != INPUT_GRADIENT or (self.problem.stride > 1 and self.problem.to.size > 1)
 
     @property
@@ -127,7 +127,8 @@ class Emulated:
         return answer.decode().split()
 
     def run(self, case: Case, name: str = "", exact: bool = True) -> tuple[str, int, list[str]]:
-        """Runs the named path, or the chosen one, and checks its results. Returns its name, the number of parts of its plan, and its kernels.
+        """Runs the named path, or the chosen one, and checks its results. Returns its name, the number of parts of its plan, and
+        its kernels.
 
         With `exact`, sums are exact in every dtype and order. Otherwise they are rounded.
         """
@@ -250,7 +251,8 @@ def activated(values: np.ndarray, activation: int) -> np.ndarray:
 def reference(p: Problem, which: int, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The result of a pass, without bias and activation.
 
-    Taps are multiplied by the zeros of padding beside a signal, so infinite taps give NaN there. Beside a gradient nothing is multiplied.
+    Taps are multiplied by the zeros of padding beside a signal, so infinite taps give NaN there. Beside a gradient nothing is
+    multiplied.
     """
     x, y = (array.reshape(p.batch, p.groups, -1, array.shape[2]) for array in (x, y))
     w = w.reshape(p.groups, -1, *w.shape[1:])
@@ -275,7 +277,8 @@ def reference(p: Problem, which: int, x: np.ndarray, y: np.ndarray, w: np.ndarra
 def compare(
     dtype: int, got: np.ndarray, want: np.ndarray, activation: int = NONE, error: np.ndarray | float = 0.0
 ) -> None:
-    """Compares results. They are exact, except for the error of rounded sums and for activations, which round in the compute dtype."""
+    """Compares results. They are exact, except for the error of rounded sums and for activations, which round in the compute
+    dtype."""
     with np.errstate(all="ignore"):
         if activation in (SILU, GELU):
             error = error + 64 * HALF_ULP[max(dtype, 8)] * (np.abs(want) + 1)

@@ -42,7 +42,8 @@ def set_limits(index_add, **limits):
 
 
 def expected(self: Operand, source: Operand, dim: int, index: np.ndarray, alpha: int) -> np.ndarray:
-    """The exact result: sums of multiples of 1/4, exact in all dtypes, or integers that wrap around. `dim` counts from the innermost."""
+    """The exact result: sums of multiples of 1/4, exact in all dtypes, or integers that wrap around. `dim` counts from the
+    innermost."""
     axis = len(self.sizes) - 1 - dim
     dtype = self.dtype
     kind, add = {BOOL: (np.bool_, np.logical_or), FLOAT: (np.float64, np.add)}.get(dtype.category, (np.int64, np.add))

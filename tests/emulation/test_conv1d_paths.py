@@ -1,5 +1,5 @@
-"""The paths of convolutions, run on the CPU on random problems and compared with numpy. Problems are drawn until every template instance of
-every kernel has some."""
+"""The paths of convolutions, run on the CPU on random problems and compared with numpy. Problems are drawn until every template
+instance of every kernel has some."""
 
 from __future__ import annotations
 

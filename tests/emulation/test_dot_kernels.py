@@ -59,8 +59,8 @@ def some(dtype: DType, random: np.random.Generator, count: int, atomic: bool) ->
 
 
 class Operand:
-    """The memory layout of an operand: strides in elements, and the number of elements between the end (or the beginning) of the memory and
-    the operand's last (or first) element, within an aligned vector."""
+    """The memory layout of an operand: strides in elements, and the number of elements between the end (or the beginning) of the
+    memory and the operand's last (or first) element, within an aligned vector."""
 
     def __init__(self, stride: int, row_stride: int, offset: int = 0, at_end: bool = False, conjugate: bool = False):
         self.stride, self.row_stride, self.offset, self.at_end, self.conjugate = (

@@ -29,7 +29,8 @@ def dot(memories):
     library.run.argtypes = [ctypes.c_int, POINTER, POINTER, ctypes.c_int64, POINTER, ctypes.c_int]
 
     def run(step: int, self: np.ndarray, tensor: np.ndarray, sms: int = 1) -> float:
-        """Runs a step. Operands have the smallest alignment that the step needs, and end at the end of their memory if it allows."""
+        """Runs a step. Operands have the smallest alignment that the step needs, and end at the end of their memory if it
+        allows."""
         align = 16 if STEPS[step] in VECS else 2
         self, tensor = (
             put(memory, values.astype(np.float16), align) for memory, values in zip(memories, (self, tensor))

@@ -28,7 +28,8 @@ def mul(memories):
     library.run.argtypes = [ctypes.c_int, POINTER, POINTER, POINTER, ctypes.c_int64, ctypes.c_int]
 
     def run(step: int, self: np.ndarray, other: np.ndarray, sms: int) -> np.ndarray:
-        """Runs a step. Operands have the smallest alignment that the step needs, and end at the end of their memory if it allows."""
+        """Runs a step. Operands have the smallest alignment that the step needs, and end at the end of their memory if it
+        allows."""
         align = ALIGN.get(STEPS[step].id, self.itemsize)
         self, other = (put(memory, values, align) for memory, values in zip(memories, (self, other)))
         out = put(memories[2], np.full(len(self), -7, self.dtype), 16)

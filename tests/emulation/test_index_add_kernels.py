@@ -156,7 +156,8 @@ def test_long_segments_in_parts(index_add, dtype, width):
     "bins, entries, outer", [(8, 64, (2, 8, 4, 2, 4)), (8, 64, (8, 2, 2, 2, 2, 3)), (100, 900, (2, 3, 2, 2, 2))]
 )
 def test_more_outer_dimensions_than_a_launch_supports(index_add, dtype, mode, bins, entries, outer):
-    """The problem is split into slices with the layout of the whole, even if a slice alone would have another innermost dimension."""
+    """The problem is split into slices with the layout of the whole, even if a slice alone would have another innermost
+    dimension."""
     random = np.random.default_rng(entries)
     slices = []
     for limits in ({}, {"kMinBinValues": 0, "kSortSourceBytes": 0}):

@@ -156,7 +156,8 @@ def test_large_matrices(kernels):
 def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, offset: int, at_end: bool) -> Taken:
     """Runs a problem and compares the result.
 
-    The matrices lie `offset` elements after a multiple of 32 bytes, at the beginning or the end of memory that ends in inaccessible pages.
+    The matrices lie `offset` elements after a multiple of 32 bytes, at the beginning or the end of memory that ends in inaccessible
+    pages.
     """
     dtype = np.dtype(f"u{item}" if item <= 8 else "V16")
     count = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
@@ -193,7 +194,8 @@ def test_sizes_at_the_ends_of_tiles(kernels, memory, item, size):
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_rows_of_the_output_are_split_at_sectors(kernels, memory, item):
-    """Tiles end at the sectors of the output's rows, wherever a row begins in one. Rows of the last tile may begin a sector later."""
+    """Tiles end at the sectors of the output's rows, wherever a row begins in one. Rows of the last tile may begin a sector
+    later."""
     tile, sector = 128 if item <= 2 else 64, 32 // item
     for rows in range(2 * tile - sector, 2 * tile + 1):
         assert run_and_compare(kernels, memory, item, (rows, 65), (65, 1), 0, False).path == TILES
@@ -239,7 +241,8 @@ STRIPS_OF = [
 @pytest.mark.parametrize("item", [*ITEMS, 16])
 @pytest.mark.parametrize("shape", STRIPS_OF, ids=str)
 def test_matrices_in_strips(kernels, memory, item, shape):
-    """Matrices that are dense, have a gap after each row, have a gap of a vector or an element after each matrix, or have strided values."""
+    """Matrices that are dense, have a gap after each row, have a gap of a vector or an element after each matrix, or have strided
+    values."""
     _, rows, columns = shape
     layouts = [
         dense(shape),

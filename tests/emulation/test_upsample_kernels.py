@@ -202,8 +202,8 @@ def problems(draw, backward):
 
 
 def limits():
-    """Draws limits of a launch: the number of SMs (with 0 SMs, no problem is too small), the units of a launch, the size from which an axis
-    is long, and the bytes from which a gradient is large."""
+    """Draws limits of a launch: the number of SMs (with 0 SMs, no problem is too small), the units of a launch, the size from which
+    an axis is long, and the bytes from which a gradient is large."""
     parts = st.sampled_from([PART, PART, PART, 1024, 128])
     return st.tuples(
         st.sampled_from([0, 0, 1, 4]), parts, st.sampled_from([SHORT, SHORT, SHORT, 20, 1]), st.sampled_from([0, ONCE])

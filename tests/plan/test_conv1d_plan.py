@@ -1,5 +1,5 @@
-"""Plans of convolutions, made without a GPU: the paths that support a problem, and the chosen path. tests/emulation tests the values that a
-path computes."""
+"""Plans of convolutions, made without a GPU: the paths that support a problem, and the chosen path. tests/emulation tests the
+values that a path computes."""
 
 from __future__ import annotations
 

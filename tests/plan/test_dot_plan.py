@@ -1,7 +1,7 @@
 """The planner of dot products, tested without a GPU: the assumptions of the kernels hold for vectors of any size.
 
-The tests repeat the kernels' index arithmetic, which must reach every value of every row once. tests/emulation shows the same for the
-kernels themselves.
+The tests repeat the kernels' index arithmetic, which must reach every value of every row once. tests/emulation shows the same for
+the kernels themselves.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ def once(positions: np.ndarray, count: int) -> bool:
 
 
 def grouped(begins: np.ndarray, step: int, unroll: int, jump: int, units: int) -> np.ndarray:
-    """The units that threads read. A thread begins at its value in `begins`. It reads `unroll` units, `step` apart, then adds `jump`."""
+    """The units that threads read. A thread begins at its value in `begins`. It reads `unroll` units, `step` apart, then adds
+    `jump`."""
     met = begins[:, None] + np.arange(0, max(units, 1), jump)[None, :]
     met = met[met < units]
     met = (met[:, None] + np.arange(unroll)[None, :] * step).ravel()

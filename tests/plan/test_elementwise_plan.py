@@ -42,7 +42,8 @@ def planner():
 
 
 class Operands:
-    """A problem: sizes with the innermost dimension first, and for each operand (output first) strides, dtype and offset in elements."""
+    """A problem: sizes with the innermost dimension first, and for each operand (output first) strides, dtype and offset in
+    elements."""
 
     def __init__(self, sizes, strides, dtypes=None, offsets=None, dtype=FLOAT32):
         self.sizes, self.strides, self.dtype = list(sizes), [list(s) for s in strides], dtype

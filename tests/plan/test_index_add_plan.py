@@ -1,5 +1,5 @@
-"""The planner of index_add, tested without a GPU: the assumptions of the kernels hold for problems of any size. tests/emulation tests the
-kernels."""
+"""The planner of index_add, tested without a GPU: the assumptions of the kernels hold for problems of any size. tests/emulation
+tests the kernels."""
 
 from __future__ import annotations
 

@@ -237,7 +237,8 @@ def test_any_launch_is_valid(planner):
 @seeded(100)
 @given(problem=problems(sizes=[1, 2, 3, 5, 17, 40], most_dims=4, most_values=3000), limit=st.sampled_from([8, 40, 200]))
 def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, problem, limit):
-    """Tested with a limit that small problems exceed. The parts hold every value once. They have separate outputs or all outputs."""
+    """Tested with a limit that small problems exceed. The parts hold every value once. They have separate outputs or all
+    outputs."""
 
     def leaves(part):
         plan = part.plan(planner, limit=limit)
@@ -295,7 +296,8 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, strides, reduced
     ],
 )
 def test_more_dimensions_than_a_launch_supports(planner, sizes, launches):
-    """Kept and reduced dimensions alternate, so that none merge. Launches are split along the smallest dimensions, not the largest."""
+    """Kept and reduced dimensions alternate, so that none merge. Launches are split along the smallest dimensions, not the
+    largest."""
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
     problem = Problem(sizes, strides, [d % 2 == 1 for d in range(len(sizes))])
     planner.slices.restype = ctypes.c_int64

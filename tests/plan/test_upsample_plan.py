@@ -1,5 +1,5 @@
-"""The planners of upsampling, tested without a GPU: the assumptions of the kernels hold for images of any size. tests/emulation tests the
-kernels."""
+"""The planners of upsampling, tested without a GPU: the assumptions of the kernels hold for images of any size. tests/emulation
+tests the kernels."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def planner():
 
 
 class Problem:
-    """An upsampling of (N, C, H, W) images. `strides` and `grad` are the strides in elements of the forward's and of the backward's source.
-    Images are dense unless these are given."""
+    """An upsampling of (N, C, H, W) images. `strides` and `grad` are the strides in elements of the forward's and of the backward's
+    source. Images are dense unless these are given."""
 
     def __init__(
         self, batch, channels, height: Axis, width: Axis, dtype=FLOAT32, channels_last=False, strides=None, offset=0
