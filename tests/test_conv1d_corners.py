@@ -4,6 +4,8 @@ autocast, complex activations, no channels."""
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -258,6 +260,44 @@ def test_refusals_name_the_argument(device):
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             call()
+
+
+HUGE = 2**63 - 1
+
+
+@each_device
+@pytest.mark.parametrize("meta", [False, True], ids=["", "meta"])
+def test_sizes_that_overflow_are_refused(device, meta):
+    """ATen returns a result of a wrong size for the first."""
+    x, w = (torch.ones(1, 1, n, device="meta" if meta else device) for n in (8, 3))
+    for message, call in (
+        ("taps that span less than 2\\^63", lambda: torch_ops.conv1d(x, w, dilation=HUGE)),
+        ("taps that span less than 2\\^63", lambda: torch_ops.conv1d(x, w, padding="same", dilation=HUGE)),
+        ("padding is too large", lambda: torch_ops.conv1d(x, w, padding=HUGE)),
+        ("padding is too large", lambda: torch_ops.conv1d_act(x, w, padding=(HUGE, HUGE))),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+
+
+@each_device
+def test_strides_and_dilations_without_effect_may_be_huge(device):
+    x, w = torch.randn(2, 3, 8, device=device), torch.randn(4, 3, 3, device=device)
+    grad = torch.randn(2, 4, 1, device=device)
+    assert close(torch_ops.conv1d(x, w, stride=2**62), torch_ops.conv1d(x, w, stride=6)) is None
+    one_tap = w[..., :1]
+    assert close(torch_ops.conv1d(x, one_tap, dilation=HUGE), torch_ops.conv1d(x, one_tap)) is None
+    for got, want in zip(torch_ops.conv1d_backward(grad, x, w, 2**62), torch_ops.conv1d_backward(grad, x, w, 6)):
+        assert close(got, want) is None
+
+
+def test_channels_last_bfloat16_on_the_cpu_returns():
+    """oneDNN never returned from the image that this signal was made into, on CPUs with AVX512-BF16."""
+    code = (
+        "import torch, torch_ops; x = torch.randn(3, 174, 4).bfloat16().transpose(1, 2);"
+        "torch_ops.conv1d(x, torch.randn(4, 1, 33).bfloat16(), None, 1, 16, 1, 4)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 # ---------------------------------------------------------------- export and torch.func

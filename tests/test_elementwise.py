@@ -40,6 +40,13 @@ def test_numbers(device, number):
 
 
 @each_device
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1])
+def test_integers_beyond_int64_wrap(device, number):
+    x = torch.arange(-3, 4, device=device)
+    assert torch.equal(torch_ops.mul(x, number), torch.mul(x, number))
+
+
+@each_device
 def test_number_with_out_keeps_half_precision_scalars_whole(device):
     """0.1 times an fp16 tensor uses 0.1 in float32 and rounds once, in every form of the call."""
     for dtype in HALVES:

@@ -44,6 +44,11 @@ inline ScalarValue to_scalar_value(const at::Scalar& scalar) {
     value.im = number.imag();
   } else if (scalar.isFloatingPoint()) {
     value.re = scalar.toDouble();
+  } else if (scalar.type() == at::kUInt64) {
+    // Python's integers from 2^63 on. As an int64 they wrap, as in ATen.
+    value.integer = static_cast<int64_t>(scalar.toUInt64());
+    value.re = static_cast<double>(scalar.toUInt64());
+    return value;
   } else {
     value.integer = scalar.isBoolean() ? scalar.toBool() : scalar.toLong();
     value.re = static_cast<double>(value.integer);

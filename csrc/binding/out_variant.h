@@ -29,6 +29,7 @@ struct WritingOp<handle, c10::TypedOperatorHandle<at::Tensor&(Args...)>> {
   // The ADInplaceOrView kernel of an out= or in-place variant. It counts the write, also in no_grad
   // mode.
   static at::Tensor& counted(c10::DispatchKeySet keys, Args... args) {
+    (check_written<Args>(args), ...);
     at::Tensor& written = [&]() -> at::Tensor& {
       at::AutoDispatchBelowADInplaceOrView guard;
       return handle().redispatch(keys & c10::after_ADInplaceOrView_keyset,
@@ -39,6 +40,17 @@ struct WritingOp<handle, c10::TypedOperatorHandle<at::Tensor&(Args...)>> {
   }
 
  private:
+  // ATen refuses an inference tensor only after it has written to it.
+  template <typename Arg>
+  static void check_written(const std::remove_reference_t<Arg>& arg) {
+    if constexpr (std::is_same_v<Arg, at::Tensor&>) {
+      TORCH_CHECK(!arg.is_inference() || c10::InferenceMode::is_enabled(),
+                  handle().operator_name().name,
+                  ": Inplace update to inference tensor outside InferenceMode is not allowed: "
+                  "expected a normal tensor (clone() one) to write to, got an inference tensor");
+    }
+  }
+
   template <typename Arg>
   static bool requires_grad(const Arg& arg) {
     if constexpr (std::is_same_v<Arg, at::Tensor>) {

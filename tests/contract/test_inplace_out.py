@@ -328,13 +328,18 @@ def test_inference_mode(case, device):
             case.inplace.op(result, *sample.args[1:], **sample.kwargs)
         if case.out:
             case.out.op(*sample.args, out=result, **sample.kwargs)
+        before = result.clone()
     if case.inplace:
-        theirs = raised_by(case.inplace.aten, result, *sample.args[1:], **sample.kwargs)
-        assert type(raised_by(case.inplace.op, result, *sample.args[1:], **sample.kwargs)) is type(theirs)
+        ours = raised_by(case.inplace.op, result, *sample.args[1:], **sample.kwargs)
+        assert different_bits(result, before) is None  # ATen's raises after it has written
+        assert type(ours) is type(raised_by(case.inplace.aten, result, *sample.args[1:], **sample.kwargs))
     if case.out:
+        with torch.inference_mode():
+            result = before.clone()
         plain = sample.map(lambda t: t.detach())
-        theirs = raised_by(case.out.aten, *plain.args, out=result, **plain.kwargs)
-        assert type(raised_by(case.out.op, *plain.args, out=result, **plain.kwargs)) is type(theirs)
+        ours = raised_by(case.out.op, *plain.args, out=result, **plain.kwargs)
+        assert different_bits(result, before) is None
+        assert type(ours) is type(raised_by(case.out.aten, *plain.args, out=result, **plain.kwargs))
 
 
 @each_inplace

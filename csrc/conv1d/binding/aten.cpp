@@ -73,10 +73,6 @@ Tensor contiguous(const Tensor& weight) {
   return with_strides(weight, result_strides(weight.size(1), weight.size(2), false));
 }
 
-// A dilation has no effect on a single tap. But cuDNN may compute wrong values with it (torch 2.11,
-// (1251,1,31) to 8 channels, bfloat16, dilation 16).
-int64_t image_dilation(const Sizes& sizes) { return sizes.taps == 1 ? 1 : sizes.dilation; }
-
 void activate(Tensor& result, Activation activation) {
   if (activation == Activation::kRelu) at::relu_(result);
   if (activation == Activation::kSilu) at::silu_(result);
@@ -85,13 +81,15 @@ void activate(Tensor& result, Activation activation) {
 
 Tensor convolution(const ForwardCall& call, const Sizes& sizes) {
   const Padded padded(batched(call.input, sizes), sizes);
-  if (call.input.is_complex()) {
+  // oneDNN may never return from channels-last images of the CPU (torch 2.11, bfloat16, depthwise,
+  // a CPU with AVX512-BF16), which F.conv1d does not make.
+  if (call.input.is_complex() || call.input.is_cpu()) {
     return at::conv1d(padded.value, call.weight, call.bias, sizes.stride, padded.padding,
                       sizes.dilation, sizes.groups);
   }
   return at::convolution(as_image(padded.value, sizes), contiguous(call.weight).unsqueeze(2),
-                         call.bias, {1, sizes.stride}, {0, padded.padding},
-                         {1, image_dilation(sizes)}, /*transposed=*/false,
+                         call.bias, {1, sizes.stride}, {0, padded.padding}, {1, sizes.dilation},
+                         /*transposed=*/false,
                          /*output_padding=*/{0, 0}, sizes.groups)
       .squeeze(2);
 }
@@ -102,7 +100,7 @@ Gradients real_gradients(const Tensor& grad_output, const Tensor& input, const T
   auto gradients = at::convolution_backward(
       as_image(batched(grad_output, sizes), sizes), as_image(padded.value, sizes),
       contiguous(weight).unsqueeze(2), /*bias_sizes=*/std::nullopt, {1, sizes.stride},
-      {0, padded.padding}, {1, image_dilation(sizes)}, /*transposed=*/false,
+      {0, padded.padding}, {1, sizes.dilation}, /*transposed=*/false,
       /*output_padding=*/{0, 0}, sizes.groups, {mask[0], mask[1], false});
   auto& [grad_input, grad_weight, none] = gradients;
   if (mask[0]) grad_input = grad_input.squeeze(2).narrow(2, padded.left, sizes.in_size);

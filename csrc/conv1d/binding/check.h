@@ -28,11 +28,18 @@ inline Sizes concrete(const SymSizes& sizes) {
     const auto known = size.maybe_as_int();
     return known.has_value() ? *known : size.guard_int(__FILE__, __LINE__);
   };
-  return {value(sizes.batch),        value(sizes.in_channels), value(sizes.in_size),
-          value(sizes.out_channels), value(sizes.out_size),    value(sizes.taps),
-          value(sizes.stride),       value(sizes.left),        value(sizes.right),
-          value(sizes.dilation),     value(sizes.groups),      sizes.batched,
-          sizes.channels_last};
+  Sizes found{value(sizes.batch),        value(sizes.in_channels), value(sizes.in_size),
+              value(sizes.out_channels), value(sizes.out_size),    value(sizes.taps),
+              value(sizes.stride),       value(sizes.left),        value(sizes.right),
+              value(sizes.dilation),     value(sizes.groups),      sizes.batched,
+              sizes.channels_last};
+  // cuDNN may compute wrong values with a dilation of one tap (torch 2.11, (1251,1,31) to 8
+  // channels, bfloat16, dilation 16).
+  if (found.taps == 1) found.dilation = 1;
+  // Products with a larger stride may overflow. Any stride from here on gives a single output.
+  const int64_t padded = found.in_size + found.left + found.right;
+  found.stride = std::min(found.stride, padded - (found.taps - 1) * found.dilation);
+  return found;
 }
 
 // ---------------------------------------------------------------- sizes, which may be symbolic
@@ -88,6 +95,15 @@ inline SymInt check_number(const char* op, const char* name, SymIntArrayRef valu
   TORCH_CHECK(!is_known_below(values[0], least), op, ": ", name, " is too small: expected ", least,
               " or more, got ", values[0]);
   return values[0];
+}
+
+// The padding of one end. The padded size must fit into 63 bits.
+inline SymInt check_padding(const char* op, SymIntArrayRef values) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  const SymInt padding = check_number(op, "padding", values, 0);
+  TORCH_CHECK(!is_known_below(SymInt(kMost) - padding, 0), op,
+              ": padding is too large: expected at most ", kMost, ", got ", padding);
+  return padding;
 }
 
 // Whether this library has kernels for a dtype.
@@ -165,17 +181,30 @@ inline void check_bias(const char* op, const SymInt& channels, const OptionalTen
               "], got shape ", bias->sym_sizes());
 }
 
+// The distance from the first tap to the last. Numbers whose product does not fit into 63 bits are
+// refused.
+inline SymInt check_span(const char* op, const SymInt& dilation, const SymInt& taps) {
+  const auto distance = dilation.maybe_as_int(), count = taps.maybe_as_int();
+  int64_t span = 0;
+  TORCH_CHECK(!distance.has_value() || !count.has_value() ||
+                  (!__builtin_mul_overflow(*distance, *count - 1, &span) && span < INT64_MAX),
+              op,
+              ": weight must fit into the padded input: expected taps that span less than 2^63 ",
+              "values, got ", taps, " taps that are ", dilation, " values apart");
+  return dilation * (taps - 1);
+}
+
 // Checks that input is long enough, and returns the result's size.
 inline SymInt check_size(const char* op, const SymSizes& sizes) {
   TORCH_CHECK(!is_known_zero(sizes.in_size) || is_known_zero(sizes.batch) ||
                   is_known_zero(sizes.in_channels),
               op, ": input must have values: expected size 1 or more in its last dimension, got 0");
   const SymInt padded = sizes.in_size + sizes.left + sizes.right;
-  const SymInt span = sizes.dilation * (sizes.taps - 1) + 1;
-  TORCH_CHECK(must_not_exceed(span, padded), op,
+  const SymInt span = check_span(op, sizes.dilation, sizes.taps);
+  TORCH_CHECK(must_not_exceed(span, padded - 1), op,
               ": weight must fit into the padded input: expected taps that span at most ", padded,
-              " values, got ", sizes.taps, " taps that span ", span);
-  return (padded - span) / sizes.stride + 1;
+              " values, got ", sizes.taps, " taps that span ", span + 1);
+  return (padded - 1 - span) / sizes.stride + 1;
 }
 
 // ---------------------------------------------------------------- operators
@@ -195,8 +224,8 @@ inline SymSizes check_shapes(const ForwardCall& call) {
   TORCH_CHECK(padding.size() == 1 || (two_paddings && padding.size() == 2), op,
               ": padding must be one number", two_paddings ? ", or one for each end" : "",
               ": expected 1 ", two_paddings ? "or 2 values" : "value", ", got ", padding);
-  sizes.left = check_number(op, "padding", padding.slice(0, 1), 0);
-  sizes.right = check_number(op, "padding", padding.slice(padding.size() - 1), 0);
+  sizes.left = check_padding(op, padding.slice(0, 1));
+  sizes.right = check_padding(op, padding.slice(padding.size() - 1));
 
   sizes.batched = input.dim() == 3;
   if (sizes.batched) sizes.batch = input.sym_size(0);

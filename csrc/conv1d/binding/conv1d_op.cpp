@@ -87,7 +87,8 @@ Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const OptionalT
     const SymInt number = check_number(op, "stride", stride, 1);
     TORCH_CHECK(must_equal(number, 1), op,
                 ": stride must be 1 where padding is 'same': expected 1, got ", number);
-    const SymInt total = check_number(op, "dilation", dilation, 1) * (weight.sym_size(2) - 1);
+    const SymInt total =
+        check_span(op, check_number(op, "dilation", dilation, 1), weight.sym_size(2));
     left = total / 2;
     right = total - left;
   }

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
       for (int i = 0; i < N; ++i) sums[j][i] += bias[i];
     }
-    activate(sums[j], args.activation);
+    activate<T>(sums[j], args.activation);
     Vec<T, N> vec;
 #pragma unroll
     for (int i = 0; i < N; ++i) vec.values[i] = from_compute<T>(sums[j][i]);

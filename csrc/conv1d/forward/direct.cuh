@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(direct_threads(kTiles), direct_blocks(kTiles, 
       sum[0] = multiply_add(to_compute(value), all_taps.value(k), sum[0]);
     }
     sum[0] += load_bias<T>(args, again.channel);
-    activate(sum, args.activation);
+    activate<T>(sum, args.activation);
     if (position < args.to_size) again.to[position] = from_compute<T>(sum[0]);
   }
 }

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kChunkThreads, expand_blocks(kProducts, sizeof
 #pragma unroll
       for (int j = 0; j < N; ++j) sums[j] += own[kProducts];
     }
-    activate(sums, args.activation);
+    activate<T>(sums, args.activation);
     if (whole) {
       store_whole(to, narrow<T, N>(sums));
     } else {

@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSteps > 1 || kActivates ? 4 : 
 #pragma unroll
             for (int i = 0; i < 8; ++i) own[i] += bias;
           }
-          if constexpr (kActivates) activate(own, base.activation);
+          if constexpr (kActivates) activate<T>(own, base.activation);
           if (whole) {
             store_whole(out + begin + 32 * p, narrow<T, 8>(own));
           } else {

@@ -53,7 +53,7 @@ __device__ __forceinline__ void finish_values(compute_t<T> (&sums)[kChannels][kP
 #pragma unroll
       for (int j = 0; j < kPositions; ++j) sums[m][j] += bias;
     }
-    activate(sums[m], args.activation);
+    activate<T>(sums[m], args.activation);
 #pragma unroll
     for (int j = 0; j < kPositions; ++j) {
       const int64_t position = lane.position + j * lane.position_stride;

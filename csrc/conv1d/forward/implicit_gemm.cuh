@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, gemm_blocks(kRows))
     if (args.activation != Activation::kNone) {
 #pragma unroll
       for (int i = 0; i < kRows * kParts; ++i)
-        activate(sums[i / kParts][i % kParts], args.activation);
+        activate<T>(sums[i / kParts][i % kParts], args.activation);
     }
     T* const to = static_cast<T*>(args.to) + image * args.to_batch +
                   (int64_t{group} * args.out_channels + first_channel) * args.to_channel + begin;

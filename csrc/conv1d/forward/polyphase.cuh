@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kChunkThreads, kSegments == 2 ? 5 : 8)
 #pragma unroll
       for (int i = 0; i < kSegmentOutputs; ++i) sums[s][i] += bias;
     }
-    activate(sums[s], signal.activation);
+    activate<T>(sums[s], signal.activation);
     if (segment[s] >= args.phase_segments) continue;
     const auto apart = static_cast<int32_t>(kCut == Cut::kOutputs ? phases : 1);
     const int32_t position = chunk.begin +

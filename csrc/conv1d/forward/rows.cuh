@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, 4) rows_kernel(const __grid_constant
 #pragma unroll
     for (int i = 0; i < P; ++i) sums[i] += bias;
   }
-  activate(sums, args.activation);
+  activate<T>(sums, args.activation);
   store_values<T, P>(to, begin, args.to_size, sums);
 }
 

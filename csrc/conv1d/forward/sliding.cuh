@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 6 : 8)
       for (int i = 0; i < 2 * N; ++i) sums[i / N][i % N] += bias;
     }
     if (args.activation != Activation::kNone) {
-      activate(sums[0], args.activation);
-      activate(sums[1], args.activation);
+      activate<T>(sums[0], args.activation);
+      activate<T>(sums[1], args.activation);
     }
     const int32_t tile_begin = begin - static_cast<int32_t>(lane) * N;
     if (tile_begin >= 0 && tile_begin <= args.to_size - kTile) {

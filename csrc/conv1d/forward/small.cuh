@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kMostSmallThreads, 1)
   // Store.
   if (part > 0 || !works) return;
   if (args.bias != nullptr) sum[0] += to_compute(bias);
-  activate(sum, args.activation);
+  activate<T>(sum, args.activation);
   static_cast<T*>(
       args.to)[image * args.to_batch + channel * args.to_channel + position * args.to_stride] =
       from_compute<T>(sum[0]);

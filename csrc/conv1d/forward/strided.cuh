@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kChunkThreads, 8)
 #pragma unroll
       for (int j = 0; j < kPositions; ++j) sums[j] += bias;
     }
-    activate(sums, args.activation);
+    activate<T>(sums, args.activation);
 #pragma unroll
     for (int j = 0; j < kPositions; ++j) {
       const int32_t position = chunk.begin + first + 32 * j;

@@ -109,7 +109,7 @@ __device__ __forceinline__ void store_tile(float (&sums)[kMmaParts][4], const Ch
       for (int i = 0; i < 4 * kMmaParts; ++i) sums[i / 4][i % 4] += bias;
     }
 #pragma unroll
-    for (auto& part : sums) activate(part, args.activation);
+    for (auto& part : sums) activate<T>(part, args.activation);
   }
   Vec<T, 2> rounded[2 * kMmaParts];
 #pragma unroll

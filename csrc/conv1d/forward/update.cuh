@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
     sum += to_compute(static_cast<const T*>(args.bias)[channel * args.bias_stride]);
   }
   C result[1] = {sum};
-  activate(result, args.activation);
+  activate<T>(result, args.activation);
   static_cast<T*>(args.out)[index] = from_compute<T>(result[0]);
 }
 
