@@ -23,6 +23,19 @@ struct Operand {
   int64_t strides[kMaxDims] = {};  // in elements, innermost dimension first
 };
 
+// Limits between paths, measured on an H100
+// (benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl). Tests lower them, to reach every
+// path with small problems.
+struct Limits {
+  // Problems with a smaller output leave most SMs without a tile. x * y.t() of 147 x 147 values in
+  // fp32 takes 3.9 us in tiles, 2.0 us value by value.
+  int64_t small = 1 << 18;
+  // Planes with a shorter side leave most of a tile empty, which has 64 x 64 values, or 128 x 128
+  // of 2 bytes. x * y.t() with 8 columns takes twice the time of kGeneral in fp32 and 1.7 to 3.8
+  // times in bf16, whatever the number of rows.
+  int64_t tile_side = 64;
+};
+
 // operands[0] is written, operands[1 .. num_inputs] are read. An input may be the output itself
 // (in-place), but must not overlap it in part. No two elements of the output share an address.
 struct Problem {
@@ -31,6 +44,7 @@ struct Problem {
   int64_t sizes[kMaxDims] = {};   // innermost dimension first, all positive
   DType dtype = DType::kFloat32;  // inputs are converted to it before the operation
   Operand operands[kMaxOperands];
+  Limits limits;
 };
 
 // How a launch walks the output. make_plan() chooses the first path in this order that supports the
@@ -44,7 +58,8 @@ enum class Path : uint8_t {
   // slices and mixed types.
   kRows,
   // All operands have one type, and some input is contiguous along another dimension than the
-  // output. Square tiles of it are transposed through shared memory.
+  // output. Square tiles of it are transposed through shared memory. Small or narrow problems of
+  // this kind take kGeneral.
   kTiled,
   // All operands have one type, and output rows are contiguous. Vectors cross from row to row of a
   // dense output. Rows of other outputs may begin and end with partial vectors. Inputs are read as
@@ -178,16 +193,6 @@ inline bool find_tiles(const Problem& problem, Plan& plan) {
     plan.turned[k] = true;
   }
   if (plan.tile_dim == 0) return false;
-  // A block transposes a tile of one matrix: at most 128 x 128 values of 2 bytes, 64 x 64 values of
-  // other sizes. A tile of a small matrix would be mostly empty. Read value by value, the rows of
-  // small matrices stay in the L1 cache. (Judged by the number of blocks, 8 x 8 matrices in bf16
-  // would take 20 times as long as their memory traffic. Not measured.)
-  const int64_t small = size_of(problem.dtype) == 2 ? 32 : 16;
-  if (plan.num_dims > 2 && std::max(plan.sizes[0], plan.sizes[plan.tile_dim]) <= small) {
-    std::fill_n(plan.turned, kMaxOperands, false);
-    plan.tile_dim = 0;
-    return false;
-  }
   plan.packed_tiles = plan.sizes[0] % values == 0 && plan.sizes[plan.tile_dim] % values == 0;
   for (int k = 0; k <= problem.num_inputs; ++k) {
     const int along = plan.turned[k] ? plan.tile_dim : 0;
@@ -226,11 +231,14 @@ inline Plan make_plan(const Problem& problem) {
     return plan;
   }
   if (!one_type) return plan;
+  const bool small = plan.numel < problem.limits.small;
   if (detail::find_tiles(problem, plan)) {
-    plan.path = Path::kTiled;
+    const int64_t side = std::min(plan.sizes[0], plan.sizes[plan.tile_dim]);
+    if (!small && side >= problem.limits.tile_side) plan.path = Path::kTiled;
     return plan;
   }
-  if (plan.strides[0][0] != 1) return plan;
+  // In types of 2 bytes, partial vectors cost more than they save in small problems.
+  if (plan.strides[0][0] != 1 || (small && item <= 2)) return plan;
   plan.by_rows = !(plan.linear[0] && detail::is_aligned(problem.operands[0].data));
   // A vector that runs on may leave a plane (dimensions 0 and 1) once, not twice.
   const bool small_planes =

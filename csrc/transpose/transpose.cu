@@ -13,9 +13,7 @@ Args make_args(const Problem& problem, const Plan& plan) {
   args.rows = problem.rows;
   args.columns = problem.columns;
   args.row_stride = problem.row_stride;
-  args.column_stride = problem.column_stride;
-  int64_t last =
-      (problem.rows - 1) * problem.row_stride + (problem.columns - 1) * problem.column_stride;
+  int64_t last = (problem.rows - 1) * problem.row_stride + problem.columns - 1;
   args.batch.dims = problem.batch_dims;
   for (int d = 0; d < problem.batch_dims; ++d) {
     args.batch.sizes[d] = divide_by(problem.batch_sizes[d]);

@@ -24,7 +24,7 @@ struct Args {
   const void* in;
   const void* in_end;  // one past the last element
   void* out;
-  int64_t rows, columns, row_stride, column_stride;
+  int64_t rows, columns, row_stride;
   Batch batch;
   FastDiv row_tiles, column_tiles;    // tiles or strips of a matrix
   FastDiv strip_rows, strip_columns;  // kStrips: rows and columns of a strip

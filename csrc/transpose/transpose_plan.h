@@ -28,7 +28,7 @@ struct Problem {
 };
 
 enum class Path : uint8_t {
-  kEngine,  // the element-wise engine, which copies any strides
+  kEngine,  // the element-wise engine, which copies any strides value by value
   kTiles,   // large matrices of elements of up to 8 bytes: a block transposes a tile
   // Small, narrow or short matrices: a block transposes several matrices, or whole rows or columns.
   kStrips,
@@ -49,8 +49,15 @@ constexpr int tile_columns(int64_t item) { return item == 1 ? 128 : item == 8 ? 
 // Matrices of fewer rows or columns would leave too much of a tile empty.
 constexpr int64_t kLeastTile = 64;
 
-// The largest column stride that strips support, in elements.
-constexpr int64_t kMostColumnStride = 4;
+// Limits between paths. The numbers of elements are measured on an H100
+// (benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl). Tests lower them, to reach every
+// path with small problems.
+struct Limits {
+  int64_t tile = kLeastTile;
+  // The fewest elements for unaligned tiles, and for strips of a part of a matrix. Below, the
+  // engine's general path is faster. part_strips = 0 allows all strips.
+  int64_t unaligned_tiles = 1 << 16, part_strips = 1 << 18;
+};
 
 // A strip has a padding vector after this many vectors, or after a larger power of two.
 constexpr int64_t kLeastRoom = 8;
@@ -125,7 +132,7 @@ inline void plan_strips(Plan& plan, const Problem& p) {
   }
   const int64_t m = plan.strip_matrices, r = plan.strip_rows, c = plan.strip_columns;
   const bool whole_rows = c == p.columns, whole_columns = r == p.rows;
-  const bool dense = p.column_stride == 1 && p.row_stride == p.columns;
+  const bool dense = p.row_stride == p.columns;
   plan.in_flat = dense && whole_rows &&
                  (m == 1 || (p.batch_dims == 1 && p.batch_strides[0] == p.rows * p.columns));
   plan.out_flat = whole_columns && (whole_rows || m == 1);
@@ -142,7 +149,7 @@ inline void plan_strips(Plan& plan, const Problem& p) {
   } else {
     in |= static_cast<uint64_t>((c | p.columns | p.row_stride) * item);
   }
-  plan.in_bytes = p.column_stride == 1 ? access_bytes(item, in) : item;
+  plan.in_bytes = access_bytes(item, in);
   if (plan.out_flat) {
     out = static_cast<uint64_t>(matrix * m) |
           static_cast<uint64_t>(whole_rows ? 0 : c * p.rows * item);
@@ -160,24 +167,32 @@ inline void plan_strips(Plan& plan, const Problem& p) {
 
 }  // namespace detail
 
-inline Plan make_plan(const Problem& p, int64_t least_tile = kLeastTile) {
+inline Plan make_plan(const Problem& p, const Limits& limits = {}) {
   Plan plan;
   for (int d = 0; d < p.batch_dims; ++d) plan.matrices *= p.batch_sizes[d];
+  const int64_t elements = plan.matrices * p.rows * p.columns;
   // The engine handles a single row or column, columns that are rows in memory (a transposed view),
-  // and columns so far apart that elements hardly share sectors.
-  if (p.rows == 1 || p.columns == 1 || p.column_stride >= p.row_stride ||
-      p.column_stride > kMostColumnStride) {
+  // and columns apart.
+  if (p.rows == 1 || p.columns == 1 || p.column_stride != 1 || p.row_stride <= 1) {
     return plan;
   }
-  // It also handles batch dimensions that are closer in memory than columns.
-  for (int d = 0; d < p.batch_dims; ++d) {
-    if (p.batch_strides[d] != 0 && p.batch_strides[d] < p.column_stride) return plan;
-  }
-  const bool large = p.rows >= least_tile && p.columns >= least_tile;
+  const bool large = p.rows >= limits.tile && p.columns >= limits.tile;
   if (p.item > 8 || !large) {
     detail::plan_strips(plan, p);
-  } else if (p.column_stride == 1) {
+    if (p.item <= 8 && limits.part_strips > 0) {
+      // Strips that are accessed by elements on one side are slow: batches of odd sizes, such as
+      // (103, 49) in bf16, take 1.3 to 2.9 times ATen's time, and 0.8 to 1.0 times in the engine.
+      // Strips of whole matrices are faster all the same, and so are aligned strips of matrices
+      // that have many of them.
+      const bool vectors = plan.in_bytes == kAccessBytes && plan.out_bytes == kAccessBytes;
+      const bool whole = plan.in_flat && plan.out_flat && plan.in_bytes >= 4;
+      const bool many = plan.matrices == 1 || p.rows * p.columns * p.item >= 4 * kStripBytes;
+      const bool part = plan.in_bytes == kAccessBytes && many && elements >= limits.part_strips;
+      if (!vectors && !whole && !part) return Plan();
+    }
+  } else {
     detail::plan_tiles(plan, p);
+    if (!plan.aligned && elements < limits.unaligned_tiles) return Plan();
   }
   if (std::max(plan.blocks, plan.matrices) > kMaxIndex32) plan.path = Path::kEngine;
   return plan;

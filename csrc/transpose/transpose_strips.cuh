@@ -48,8 +48,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
   const uint32_t size = matrices * strip_rows * strip_columns;
 
   // Load the strip: as one run, or row by row.
-  const T* const in =
-      static_cast<const T*>(args.in) + i0 * args.row_stride + j0 * args.column_stride;
+  const T* const in = static_cast<const T*>(args.in) + i0 * args.row_stride + j0;
   if (args.in_flat) {
     const T* const from = in + args.batch.offset(first_matrix);
     const uint32_t end = matrices > 1 ? size : rows * strip_columns;
@@ -68,8 +67,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
       const uint32_t j = args.strip_columns.divmod(matrix), i = args.strip_rows.divmod(matrix);
       if (i < rows && j < columns) {
         copy_to_strip<T, N>(strip, k,
-                            in + args.batch.offset(first_matrix + matrix) + i * args.row_stride +
-                                j * args.column_stride,
+                            in + args.batch.offset(first_matrix + matrix) + i * args.row_stride + j,
                             args);
       }
     }

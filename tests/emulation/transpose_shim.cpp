@@ -5,13 +5,17 @@
 using namespace gpuopt;
 using namespace gpuopt::transpose;
 
+// Limits that small problems reach.
+constexpr Limits kTestLimits{.unaligned_tiles = 0, .part_strips = 0};
+
 struct Taken {
   int64_t path, aligned, row_tiles, column_tiles, matrices, blocks;
   int64_t strip_matrices, strip_rows, strip_columns, in_bytes, out_bytes, in_flat, out_flat;
 };
 
-extern "C" void plan(const Given* given, Taken* taken) {
-  const Plan plan = make_plan(make_problem(*given));
+// The plan with the limits of tests, or with the real ones.
+extern "C" void plan(const Given* given, bool real_limits, Taken* taken) {
+  const Plan plan = make_plan(make_problem(*given), real_limits ? Limits() : kTestLimits);
   *taken = {static_cast<int64_t>(plan.path),
             plan.aligned,
             plan.row_tiles,
@@ -30,5 +34,5 @@ extern "C" void plan(const Given* given, Taken* taken) {
 extern "C" int run(const Given* given) {
   emulator::always_fibers = true;
   const Problem problem = make_problem(*given);
-  return gpuopt::transpose::transpose(problem, make_plan(problem), nullptr);
+  return gpuopt::transpose::transpose(problem, make_plan(problem, kTestLimits), nullptr);
 }

@@ -14,6 +14,9 @@ struct PlanView {
 
 extern "C" {
 
+// Plans with the limits of tests, or with the real ones.
+void set_limits(bool real) { test_limits = real ? Limits() : Limits{.small = 0, .tile_side = 8}; }
+
 void plan(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* strides,
           const int* dtypes, const uint64_t* addresses, int dtype, PlanView* view) {
   const Problem problem =

@@ -282,10 +282,21 @@ def test_known_layouts_take_the_path_made_for_them(planner):
     assert path([256, 4], [[1, 256], [1, 256], [4, 1]]) == (PACKED, None)  # too narrow for tiles
     assert path([256], [[2], [1], [1]]) == (GENERAL, None)
 
-    def turned(side, count, **more):
-        dense = [1, side, side * side]
-        return path([side, side, count], [dense, dense, [side, 1, side * side]], **more)
 
-    for most, more in ((16, {}), (32, small)):  # small matrices would leave most of a tile empty
-        assert turned(most, 1000, **more) == (PACKED, None)
-        assert turned(most, 1, **more) == turned(most + 4, 1000, **more) == (TILED, None)
+def test_small_or_narrow_transposed_operands_are_read_value_by_value(planner):
+    """With the real limits."""
+
+    def path(rows, columns, count=1, dtype=FLOAT32):
+        dense = [1, columns, rows * columns]
+        problem = Operands([columns, rows, count], [dense, dense, [rows, 1, rows * columns]], dtype=dtype)
+        return problem.plan(planner).path
+
+    planner.set_limits(True)
+    try:
+        for dtype in (FLOAT16, FLOAT32):
+            assert path(1024, 1024, dtype=dtype) == path(64, 64, 1000, dtype) == TILED
+            assert (
+                path(256, 256, dtype=dtype) == path(8, 1 << 20, dtype=dtype) == path(16, 16, 1 << 16, dtype) == GENERAL
+            )
+    finally:
+        planner.set_limits(False)
