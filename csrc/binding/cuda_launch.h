@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "binding/check.h"
 #include "binding/dtypes.h"
 #include "binding/kernels_library.h"
 #include "common/device.h"
@@ -61,6 +62,16 @@ inline int sm_count() {
   C10_CUDA_CHECK(
       cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, c10::cuda::current_device()));
   return count;
+}
+
+// Refuses operands whose storage was freed, as sharded training frees parameters: a kernel that
+// read them would lose the CUDA context.
+inline void check_memory(const char* op, std::initializer_list<NamedTensor> tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    TORCH_CHECK(!tensor.defined() || tensor.numel() == 0 || tensor.storage().data() != nullptr, op,
+                ": ", name, " must have memory: expected allocated storage, got ",
+                tensor.storage().nbytes(), " bytes (it was freed)");
+  }
 }
 
 // The most dynamic shared memory that a block may opt in to.

@@ -27,6 +27,8 @@ Operand make_operand(const Tensor& tensor, bool conjugate) {
 
 Problem make_problem(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
                      const Tensor& out) {
+  const bool vdot = std::string_view(op) == "gpuopt::vdot";
+  check_memory(op, {{"self", self}, {vdot ? "other" : "tensor", tensor}, {"out", out}});
   Problem problem;
   problem.self = make_operand(self, conjugate_self);
   problem.tensor = make_operand(tensor, tensor.is_conj());

@@ -51,6 +51,7 @@ Tensor on_device(const Tensor& tensor, c10::Device device) {
 
 // out = self * other. An undefined `out` is allocated.
 Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const Tensor& out) {
+  check_memory(op, {{"self", self}, {"other", other}, {"out", out}});
   TensorIterator iterator = make_iterator(out, {self, other});
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
@@ -76,6 +77,7 @@ Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const T
 // out = self * other for a number. An undefined `out` is allocated.
 Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& other,
                        const Tensor& out) {
+  check_memory(op, {{"self", self}, {"out", out}});
   const at::ScalarType dtype = at::result_type(self, other);
   TensorIterator iterator =
       with_output(out, {self}, [dtype](const Tensor& output, at::TensorList inputs) {
@@ -134,6 +136,7 @@ Tensor& mul_inplace_scalar_cuda(Tensor& self, const at::Scalar& other) {
 Tensor axpy_cuda(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
   constexpr const char* op = "gpuopt::axpy";
   check_axpy(x, y, alpha);
+  check_memory(op, {{"x", x}, {"y", y}});
   const c10::Device device = is_cpu_scalar(y) ? x.device() : y.device();
   TensorIterator iterator = make_iterator({}, {on_device(y, device), on_device(x, device)});
   const Tensor result = iterator.output();
@@ -147,6 +150,7 @@ Tensor axpy_cuda(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
 Tensor fma_cuda(const Tensor& a, const Tensor& b, const Tensor& c) {
   constexpr const char* op = "gpuopt::fma";
   check_fma(a, b, c);
+  check_memory(op, {{"a", a}, {"b", b}, {"c", c}});
   const c10::Device device =
       !is_cpu_scalar(a) ? a.device() : (!is_cpu_scalar(b) ? b.device() : c.device());
   TensorIterator iterator =

@@ -99,6 +99,7 @@ Tensor index_add_cuda(const Tensor& self, int64_t dim, const Tensor& index, cons
                       const Scalar& alpha, std::string_view mode) {
   constexpr const char* op = "gpuopt::index_add";
   const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
+  check_memory(op, {{"self", self}, {"index", index}, {"source", source}});
   (void)to_dtype(op, self.scalar_type());
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor result = unfilled(self.sizes(), self.options());
@@ -112,6 +113,7 @@ Tensor& index_add_out_cuda(const Tensor& self, int64_t dim, const Tensor& index,
                            Tensor& out) {
   constexpr const char* op = "gpuopt::index_add";
   const Call call = check_out(op, self, dim, index, source, alpha, mode, out);
+  check_memory(op, {{"self", self}, {"index", index}, {"source", source}, {"out", out}});
   (void)to_dtype(op, self.scalar_type());
   const c10::cuda::CUDAGuard guard(self.device());
   if (out.sizes() == self.sizes()) {
@@ -131,6 +133,7 @@ Tensor& index_add_inplace_cuda(Tensor& self, int64_t dim, const Tensor& index, c
                                const Scalar& alpha, std::string_view mode) {
   constexpr const char* op = "gpuopt::index_add_";
   const Call call = check_inplace(op, self, dim, index, source, alpha, mode);
+  check_memory(op, {{"self", self}, {"index", index}, {"source", source}});
   (void)to_dtype(op, self.scalar_type());
   const c10::cuda::CUDAGuard guard(self.device());
   add_to(op, call, self, index, source, alpha);

@@ -94,6 +94,7 @@ void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bo
     out.fill_(is_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
   }
+  check_memory(op, {{"self", self}, {"out", out}});
   const Tensor values = is_converted(self) ? self.to(reduction.dtype) : self;
   launch(
       op, values, reduction, out,
@@ -106,7 +107,9 @@ using Extremum = cudaError_t (*)(const Problem&, const Device&, Workspace&, cuda
 
 void extremum_into(const char* op, Extremum extremum, const Tensor& self,
                    const Reduction& reduction, const Tensor& out) {
-  if (out.numel() > 0) launch(op, self, reduction, out, extremum);
+  if (out.numel() == 0) return;
+  check_memory(op, {{"self", self}, {"out", out}});
+  launch(op, self, reduction, out, extremum);
 }
 
 // Refuses dtypes that no kernel supports. Must be called before out is written or resized.

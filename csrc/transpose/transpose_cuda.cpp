@@ -69,6 +69,7 @@ void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
 
 Tensor transpose2d_cuda(const Tensor& self) {
   check_transpose2d(self);
+  check_memory("gpuopt::transpose2d", {{"self", self}});
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor out = unfilled(transposed_sizes<int64_t>(self), self.options());
   if (out.numel() == 0) return out;

@@ -89,6 +89,7 @@ void launch_into(const char* op, const Tensor& from, const Tensor& result, const
 Tensor forward_cuda(const char* op, const Tensor& self, at::IntArrayRef output_size, Scale scales_h,
                     Scale scales_w, bool exact) {
   const Sizes sizes = check_forward(op, self, output_size);
+  check_memory(op, {{"input", self}});
   to_upsample_dtype(op, self.scalar_type());
   const c10::cuda::CUDAGuard guard(self.device());
   Tensor out = unfilled({sizes.batch, sizes.channels, sizes.out_height, sizes.out_width},
@@ -101,6 +102,7 @@ Tensor forward_cuda(const char* op, const Tensor& self, at::IntArrayRef output_s
 Tensor backward_cuda(const char* op, const Tensor& grad_output, at::IntArrayRef output_size,
                      at::IntArrayRef input_size, Scale scales_h, Scale scales_w, bool exact) {
   const Sizes sizes = check_backward(op, grad_output, output_size, input_size);
+  check_memory(op, {{"grad_output", grad_output}});
   to_upsample_dtype(op, grad_output.scalar_type());
   const c10::cuda::CUDAGuard guard(grad_output.device());
   Tensor grad_input = unfilled(

@@ -215,3 +215,16 @@ def test_refuses_two_gpus_in_one_call(case):
     first, *others = sample.args
     with pytest.raises(RuntimeError, match="cuda:1"):
         case.op(first.to("cuda:1"), *others, **sample.kwargs)
+
+
+@each
+def test_operands_whose_storage_was_freed_are_refused(case):
+    """A kernel that read them would lose the CUDA context. Sharded training frees the storage of parameters so."""
+    sample = next(iter(_few(case)))
+    for k in range(len(sample.tensors)):
+        copy = sample.map(lambda t: t.clone())
+        copy.tensors[k].untyped_storage().resize_(0)
+        with pytest.raises(RuntimeError, match="must have memory|storage of size 0"):
+            case.op(*copy.args, **copy.kwargs)
+        torch.cuda.synchronize()
+        case.op(*sample.args, **sample.kwargs)

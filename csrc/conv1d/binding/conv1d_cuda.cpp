@@ -27,6 +27,9 @@ Tensor compute(const Problem& problem, Pass pass, const auto& call, const Sizes&
 
 Tensor forward_cuda(const ForwardCall& call) {
   const Sizes sizes = concrete(check_forward(call));
+  check_memory(
+      call.op,
+      {{"input", call.input}, {"weight", call.weight}, {"bias", value_or_undefined(call.bias)}});
   const c10::cuda::CUDAGuard guard(call.input.device());
   Tensor result;
   if (may_have_kernel(call.input, sizes)) {
@@ -45,6 +48,8 @@ Tensor grad_bias_of(const BackwardCall& call, const Sizes& sizes) {
 
 Gradients backward_cuda(const BackwardCall& call) {
   const Sizes sizes = concrete(check_backward(call));
+  check_memory(call.op,
+               {{"grad_output", call.grad_output}, {"input", call.input}, {"weight", call.weight}});
   const c10::cuda::CUDAGuard guard(call.input.device());
   const auto own = [&](Pass pass) {
     return compute(gradient_problem(call, sizes, pass), pass, call, sizes);
@@ -86,6 +91,10 @@ Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
                                  std::string_view activation) {
   const Activation known =
       check_update_in_place(given_input, state, given_weight, given_bias, activation);
+  check_memory(kUpdateOp, {{"input", given_input},
+                           {"state", state},
+                           {"weight", given_weight},
+                           {"bias", value_or_undefined(given_bias)}});
   const c10::cuda::CUDAGuard guard(given_input.device());
   const Tensor input = apart_from(state, given_input), weight = apart_from(state, given_weight);
   OptionalTensor bias;
