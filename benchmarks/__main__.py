@@ -6,6 +6,8 @@
     python -m benchmarks --list          list rooms and operators
     python -m benchmarks --quick         the headline cases with fewer samples, in a minute or two
     python -m benchmarks --plot-only benchmarks/results/nvidia-h200/elementwise.json
+    python -m benchmarks sweep mul       random problems, see benchmarks/sweep.py
+    python -m benchmarks fuzz --minutes 5    random calls compared with float64 and ATen, see benchmarks/fuzz.py
 
 Prints tables, and writes <room>.json and a plot of each operator into benchmarks/results/<gpu>/. A run of part of a room is named
 after that part (mul.json, elementwise.quick.json), so it never replaces the result of a whole room.
@@ -14,6 +16,7 @@ Exit code: 1 if gpuopt failed or was wrong anywhere, 2 if nothing could be measu
 """
 
 import argparse
+import importlib
 import re
 import sys
 import time
@@ -211,6 +214,8 @@ def _line(number: int, total: int, case: Case, row: dict, seconds: float) -> str
 
 
 def main(argv: list[str]) -> int:
+    if argv[:1] in (["sweep"], ["fuzz"]):
+        return importlib.import_module(f"benchmarks.{argv[0]}").main(argv[1:])
     args = parse(argv)
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     if args.list:

@@ -24,11 +24,13 @@ INDUCTOR_EVERY = 4
 
 
 class Draw(random.Random):
-    """Draws the parts that problems are made of."""
+    """Draws the parts that problems are made of. Traffic has from ``smallest`` to ``largest`` bytes."""
+
+    smallest, largest, dtypes = SMALLEST, LARGEST, DTYPES
 
     def values(self, dtype: torch.dtype, tensors: float = 2.0, largest: int = LARGEST) -> int:
         """The number of values of a tensor, if all traffic is that of ``tensors`` such tensors."""
-        return int(self.log(SMALLEST, largest) / tensors / dtype.itemsize)
+        return max(1, int(self.log(self.smallest, min(self.largest, largest)) / tensors / dtype.itemsize))
 
     def log(self, least: float, most: float) -> float:
         return 2 ** self.uniform(math.log2(least), math.log2(most))
@@ -39,7 +41,7 @@ class Draw(random.Random):
         return max(least, size // 8 * 8) if size >= 8 and self.random() < 0.5 else size
 
     def dtype(self) -> torch.dtype:
-        return self.choice(DTYPES)
+        return self.choice(self.dtypes)
 
     def image(self, values: int) -> tuple[int, int, int, int]:
         """(N, C, H, W) of about ``values`` values."""
@@ -68,7 +70,7 @@ class Problem:
 
     def case(self, family: str, inductor: bool) -> Case:
         def build(device: str, seed: int) -> tuple:
-            return self.operands(Maker(device, self.dtype, seed, uniform=self.room == "reduce"))
+            return self.operands(Maker(device, self.dtype, seed, uniform=self.room in ("reduce", "dot")))
 
         peers = self.peers if self.peers is not None else (self.inductor,) if inductor else ()
         return Case(
@@ -242,9 +244,8 @@ def index_add(draw: Draw, mode: str = "fast") -> Problem:
 
 def conv1d(draw: Draw, backward: bool = False) -> Problem:
     """Depthwise, and with up to eight channels per group: what this library has kernels for."""
-    (problem,) = convolutions.sample(1, draw.randrange(1 << 30), draw.choice((1 << 20, 1 << 23, 1 << 25)))
-    if draw.random() < 0.5:
-        (problem,) = convolutions.sample(2, draw.randrange(1 << 30), draw.choice((1 << 20, 1 << 23, 1 << 25)))[1:]
+    most_values = min(draw.choice((1 << 20, 1 << 23, 1 << 25)), draw.largest // 8)
+    problem = draw.choice(convolutions.sample(2, draw.randrange(1 << 30), most_values))  # one of each kind
     dtype, layout = draw.dtype(), draw.choice(("", "", "", "CL"))
     build = functools.partial(convolutions.operands, problem, layout, dtype, False, backward)
     name = " ".join(filter(None, (layout, problem.name)))
@@ -254,8 +255,8 @@ def conv1d(draw: Draw, backward: bool = False) -> Problem:
 def causal_conv1d(draw: Draw) -> Problem:
     """Depthwise with silu, as state-space models have it: rows, or channels-last."""
     dtype = draw.dtype()
-    channels = draw.size(64, 8192)
-    length = draw.size(16, 16384)
+    channels = draw.size(64, min(8192, draw.largest >> 10))
+    length = draw.size(16, min(16384, draw.largest >> 10))
     batch = max(1, draw.values(dtype, 2) // (channels * length))
     taps = draw.choice((3, 4, 4, 4, 7))
     problem = convolutions.depthwise(batch, channels, length, taps, padding=taps - 1, causal=True)
@@ -272,7 +273,7 @@ def causal_conv1d(draw: Draw) -> Problem:
 def convolve(draw: Draw) -> Problem:
     dtype = draw.dtype()
     values = draw.values(dtype, 2, 1 << 28)
-    length = draw.size(256, values)
+    length = draw.size(min(256, values), values)
     rows = max(1, values // length)
     taps = draw.size(2, min(length, 8192))
     shape = (length,) if rows == 1 else (rows, length)

@@ -1,9 +1,9 @@
 """Measures random problems of every operator beside ATen and Inductor.
 
-    python -m benchmarks.sweep                          every family
-    python -m benchmarks.sweep mul "conv1d backward"    some families
-    python -m benchmarks.sweep --count 200 --seed 1     more problems, or others
-    python -m benchmarks.sweep --write                  docs/random.md, the README's table and the plot, from committed results
+    python -m benchmarks sweep                          every family
+    python -m benchmarks sweep mul "conv1d backward"    some families
+    python -m benchmarks sweep --count 200 --seed 1     more problems, or others
+    python -m benchmarks sweep --write                  docs/random.md, the README's table and the plot, from committed results
 
 Uses every GPU there is, one process each, and writes benchmarks/results/<gpu>/sweep.json. Times are device times as in
 :mod:`benchmarks.timer`; errors are checked against float64 as in :mod:`benchmarks.room`.
@@ -239,9 +239,9 @@ def write() -> None:
     plot(result, PLOT)
 
 
-def main() -> None:
+def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("families", nargs="*", help=f"of {', '.join(problems.FAMILIES)}")
     parser.add_argument("--count", type=int, default=60, help="problems of each family")
@@ -250,7 +250,7 @@ def main() -> None:
     parser.add_argument("--commit", help="the commit that is measured, where there is no git")
     parser.add_argument("--write", action="store_true", help="write the pages and the plot from the committed results")
     parser.add_argument("--part", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     arguments.families = arguments.families or list(problems.FAMILIES)
     if unknown := [name for name in arguments.families if name not in problems.FAMILIES]:
         parser.error(f"no family is called {unknown[0]!r}; there are: {', '.join(problems.FAMILIES)}")
@@ -260,7 +260,8 @@ def main() -> None:
         measure(arguments)
     else:
         measure_all(arguments)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))
