@@ -46,7 +46,9 @@ def plain_source_links(app, docname: str, source: list[str]) -> None:
         if "://" in target or not target or path.is_relative_to(docs) or not path.exists():
             return match[0]
         name = path.relative_to(docs.parent).as_posix()
-        return text if name in text else f"{text} (`{name}`)"
+        if text.strip("`") in (name, path.name):
+            return f"`{name}`"
+        return f"{text} (`{name}`)"
 
     source[0] = re.sub(r"(?<!!)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<target>[^)\s]+)\)", replace, source[0])
 
