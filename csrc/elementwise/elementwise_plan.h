@@ -226,12 +226,14 @@ inline Plan make_plan(const Problem& problem) {
     plan.path = Path::kVector;
     return plan;
   }
+  const bool small = plan.numel < problem.limits.small;
   if (detail::find_rows(problem, plan, one_type)) {
-    plan.path = Path::kRows;
+    // In types of 4 bytes and more, vectors that straddle 16-byte boundaries cost more than they
+    // save in small problems.
+    if (!small || plan.access != Access::kUnaligned || item < 4) plan.path = Path::kRows;
     return plan;
   }
   if (!one_type) return plan;
-  const bool small = plan.numel < problem.limits.small;
   if (detail::find_tiles(problem, plan)) {
     const int64_t side = std::min(plan.sizes[0], plan.sizes[plan.tile_dim]);
     if (!small && side >= problem.limits.tile_side) plan.path = Path::kTiled;
