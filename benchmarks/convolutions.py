@@ -182,7 +182,7 @@ def _grouped(x: torch.Tensor, groups: int) -> torch.Tensor:
     return x.double().unflatten(1, (groups, -1))
 
 
-def _places(padded: torch.Tensor, tap: int, out_length: int, stride: int, dilation: int) -> torch.Tensor:
+def _positions(padded: torch.Tensor, tap: int, out_length: int, stride: int, dilation: int) -> torch.Tensor:
     """A view of the inputs that one tap is multiplied with, one for each output."""
     return padded[..., tap * dilation :][..., : (out_length - 1) * stride + 1 : stride]
 
@@ -195,7 +195,7 @@ def reference(x, weight, stride, padding, dilation, groups, *twins) -> torch.Ten
     out_length = (padded.shape[-1] - (taps - 1) * dilation - 1) // stride + 1
     out = padded.new_zeros(len(x), groups, kernel.shape[1], out_length)
     for channel, tap in itertools.product(range(kernel.shape[2]), range(taps)):
-        met = _places(padded[:, :, channel, None], tap, out_length, stride, dilation)
+        met = _positions(padded[:, :, channel, None], tap, out_length, stride, dilation)
         out.addcmul_(met, kernel[:, :, channel, tap, None])
     return out.flatten(1, 2)
 
@@ -207,9 +207,9 @@ def reference_gradients(g, x, weight, stride, padding, dilation, groups, *twins)
     kernel, given = weight.double().unflatten(0, (groups, -1)), _grouped(g, groups)
     to_input, to_weight = torch.zeros_like(padded), torch.zeros_like(kernel)
     for channel, tap in itertools.product(range(kernel.shape[2]), range(taps)):
-        met = _places(padded[:, :, channel, None], tap, out_length, stride, dilation)
+        met = _positions(padded[:, :, channel, None], tap, out_length, stride, dilation)
         to_weight[:, :, channel, tap] = (given * met).sum((0, 3))
-        into = _places(to_input[:, :, channel], tap, out_length, stride, dilation)
+        into = _positions(to_input[:, :, channel], tap, out_length, stride, dilation)
         into += (given * kernel[:, :, channel, tap, None]).sum(2)
     inside = to_input[..., padding[0] : padding[0] + x.shape[2]]
     return inside.flatten(1, 2), to_weight.flatten(0, 1)

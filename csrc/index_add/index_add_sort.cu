@@ -84,7 +84,7 @@ __global__ __launch_bounds__(kSortThreads) void count_digits(const PassArgs args
       const bool ascend = args.source.ascend(entries);  // all lanes take part
       in_order = in_order && ascend && sides[0] <= sides[1];
     }
-    args.source.vec(first, kSortThreads, end, entries);
+    args.source.to_entries(first, kSortThreads, end, entries);
 #pragma unroll
     for (int i = 0; i < kMaxSortItems; ++i) {
       if (first + i * kSortThreads < end) atomicAdd(&counts[args.digit.of(entries[i])], 1u);
@@ -153,7 +153,7 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
     if (args.source.packed != nullptr) return;
     for (uint32_t tile = begin; tile < end; tile += kTile) {
       if (tile > begin) args.source.load(tile + own, 32, end, entries);
-      args.source.vec(tile + own, 32, end, entries);
+      args.source.to_entries(tile + own, 32, end, entries);
 #pragma unroll
       for (int i = 0; i < Items; ++i) {
         if (tile + own + i * 32 >= end) break;
@@ -166,7 +166,7 @@ __global__ __launch_bounds__(kSortThreads) void move_entries(const PassArgs args
   find_positions(args, shared.sums, shared.distances);
   uint32_t ends_before = 0;  // of the own pair of digits in the previous tile
   for (uint32_t tile = begin; tile < end; tile += kTile) {
-    args.source.vec(tile + own, 32, end, entries);
+    args.source.to_entries(tile + own, 32, end, entries);
     rank_in_warp(entries, args.digit, counts, ranks);
     __syncthreads();
     const DigitPair digits = sum_up_warps(shared.counts, shared.sums);
@@ -211,7 +211,7 @@ __global__ __launch_bounds__(kSortThreads) void sort_tile(const SortSource sourc
   zero(zeroed, num_zeroed);
   clear_counts(counts);
   source.check(own, 32, count, entries);
-  source.vec(own, 32, count, entries);
+  source.to_entries(own, 32, count, entries);
 #pragma unroll 1
   for (;; digit.shift += digit.bits) {
     rank_in_warp(entries, digit, counts, ranks);

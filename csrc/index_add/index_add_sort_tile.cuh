@@ -41,8 +41,8 @@ struct Digit {
 };
 
 // The entries of a pass: the index of the caller in the first pass, packed entries in later passes.
-// load() is apart from check() and vec(), so that all loads of a thread are in flight before it
-// waits for one.
+// load() is apart from check() and to_entries(), so that all loads of a thread are in flight before
+// it waits for one.
 struct SortSource {
   const uint64_t* packed = nullptr;
   Index index;
@@ -88,8 +88,8 @@ struct SortSource {
 
   // Combines the bins that load() has returned with their positions.
   template <int Items>
-  __device__ __forceinline__ void vec(uint32_t first, uint32_t step, uint32_t end,
-                                      uint64_t (&entries)[Items]) const {
+  __device__ __forceinline__ void to_entries(uint32_t first, uint32_t step, uint32_t end,
+                                             uint64_t (&entries)[Items]) const {
     if (packed != nullptr) return;
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
@@ -98,7 +98,7 @@ struct SortSource {
     }
   }
 
-  // Must be called before vec(). A bin out of range fails an assertion.
+  // Must be called before to_entries(). A bin out of range fails an assertion.
   template <int Items>
   __device__ __forceinline__ void check(uint32_t first, uint32_t step, uint32_t end,
                                         const uint64_t (&bins)[Items]) const {

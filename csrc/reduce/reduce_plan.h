@@ -183,8 +183,8 @@ inline int units_in_flight(const Plan& plan, const Kernels& kernels) {
 
 // Splits each output over as many blocks as it takes to fill the device.
 inline void split(Plan& plan, const Device& device, const Tuning& tuning, int unroll,
-                  int blocks_per_multiprocessor) {
-  const int64_t wanted = int64_t{device.sms} * blocks_per_multiprocessor;
+                  int blocks_per_sm) {
+  const int64_t wanted = int64_t{device.sms} * blocks_per_sm;
   const int64_t groups = ceil_div<int64_t>(plan.units(), int64_t{plan.y} * unroll);
   if (groups <= tuning.unsplit_groups) return;
   const int64_t most = std::min(wanted / plan.tiles, groups);

@@ -16,7 +16,7 @@ from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Opera
 
 ROWS, LINE, SHORT_ROWS, ROWS_IN_VECS, TILE, COLUMNS = range(6)
 ORDERED = [t for t in TYPES if t.category != COMPLEX]
-MULTIPROCESSORS = 4
+SMS = 4
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,7 @@ def expected(op: str, source: DType, dtype: DType, values: np.ndarray, axes: tup
     return ((total != 0) if dtype.category == BOOL else total).astype(dtype.numpy)
 
 
-def run_and_compare(
-    kernels, op: str, source: Operand, dtype: DType, reduced: list, out: Operand, sms: int = MULTIPROCESSORS
-):
+def run_and_compare(kernels, op: str, source: Operand, dtype: DType, reduced: list, out: Operand, sms: int = SMS):
     """Runs a problem and compares the result. Returns the path of its plan, and whether several blocks share an output."""
     rank = len(source.sizes)
     axes = tuple(rank - 1 - d for d in range(rank) if reduced[d])
