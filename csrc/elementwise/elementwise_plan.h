@@ -229,7 +229,7 @@ inline Plan make_plan(const Problem& problem) {
   const bool small = plan.numel < problem.limits.small;
   if (detail::find_rows(problem, plan, one_type)) {
     // In types of 4 bytes and more, vectors that straddle 16-byte boundaries cost more than they
-    // save in small problems.
+    // save in small problems (measured in fp32).
     if (!small || plan.access != Access::kUnaligned || item < 4) plan.path = Path::kRows;
     return plan;
   }
@@ -239,7 +239,8 @@ inline Plan make_plan(const Problem& problem) {
     if (!small && side >= problem.limits.tile_side) plan.path = Path::kTiled;
     return plan;
   }
-  // In types of 2 bytes, partial vectors cost more than they save in small problems.
+  // In types of 1 and 2 bytes, partial vectors cost more than they save in small problems (measured
+  // in bf16).
   if (plan.strides[0][0] != 1 || (small && item <= 2)) return plan;
   plan.by_rows = !(plan.linear[0] && detail::is_aligned(problem.operands[0].data));
   // A vector that runs on may leave a plane (dimensions 0 and 1) once, not twice.

@@ -126,8 +126,8 @@ __device__ __forceinline__ T load_if(const T* address, bool valid) {
 }
 
 // x / (1 + exp(-x)). Half types use approximate instructions, whose error of a few fp32 ulp
-// vanishes in the rounding. With an accurate exponential and division, a short filter would take
-// twice the time of its memory traffic.
+// vanishes in the rounding. An accurate exponential and division are several times as many
+// instructions, which a short filter cannot hide behind its memory traffic.
 template <typename T, typename C>
 __device__ __forceinline__ C silu(C x) {
 #if defined(__CUDA_ARCH__)
