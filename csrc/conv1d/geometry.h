@@ -99,16 +99,14 @@ inline int64_t cycle_of(const Signal& signal, int64_t values) {
   return signal.channels == 1 ? 1 : values / std::gcd(values, signal.channel_stride);
 }
 
-// Whether the problem is depthwise and its channels form aligned vectors.
-inline bool has_vectors_of_channels(const Problem& p) {
-  const int64_t values = kAccessBytes / item_of(p);
+// Whether vectors of `values` neighbouring channels are aligned in both signals.
+inline bool has_vectors_of_channels(const Problem& p, int64_t values) {
   const auto fits = [&](const Signal& signal) {
     return signal.channel_stride == 1 && signal.stride % values == 0 &&
-           reinterpret_cast<uintptr_t>(signal.data) % kAccessBytes == 0 &&
+           reinterpret_cast<uintptr_t>(signal.data) % (values * item_of(p)) == 0 &&
            (p.batch == 1 || signal.batch_stride % values == 0);
   };
-  return p.from.channels == 1 && p.to.channels == 1 && p.groups % values == 0 && fits(p.from) &&
-         fits(p.to);
+  return p.groups % values == 0 && fits(p.from) && fits(p.to);
 }
 
 inline LaunchShape launch_shape(int64_t blocks, int threads, int64_t shared_bytes = 0) {

@@ -219,12 +219,15 @@ def test_refuses_two_gpus_in_one_call(case):
 
 @each
 def test_operands_whose_storage_was_freed_are_refused(case):
-    """A kernel that read them would lose the CUDA context. Sharded training frees the storage of parameters so."""
+    """A kernel that read them would lose the CUDA context. Sharded training frees the storage of parameters so.
+
+    Some cases clone an operand before they update it, which CUDA refuses with its own message.
+    """
     sample = next(iter(_few(case)))
     for k in range(len(sample.tensors)):
         copy = sample.map(lambda t: t.clone())
         copy.tensors[k].untyped_storage().resize_(0)
-        with pytest.raises(RuntimeError, match="must have memory|storage of size 0"):
+        with pytest.raises(RuntimeError, match="must have memory|storage of size 0|invalid argument"):
             case.op(*copy.args, **copy.kwargs)
         torch.cuda.synchronize()
         case.op(*sample.args, **sample.kwargs)

@@ -269,21 +269,21 @@ __device__ __forceinline__ void read_vecs(uint4 (&vecs)[Count], const uint4* sha
   for (int i = 0; i < Count; ++i) vecs[i] = shared[i];
 }
 
-template <typename T>
-__device__ __forceinline__ void widen(compute_t<T>* to, const Vec<T, kVecSize<T>>& vec) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+template <typename T, int N>
+__device__ __forceinline__ void widen(compute_t<T>* to, const Vec<T, N>& vec) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && N % 2 == 0) {
     // A bf16 in the upper half of a word is an f32 once the lower half is 0.
-    uint32_t words[kVecBytes / 4];
+    uint32_t words[N / 2];
     memcpy(words, &vec, sizeof(words));
 #pragma unroll
-    for (int i = 0; i < kVecBytes / 4; ++i) {
+    for (int i = 0; i < N / 2; ++i) {
       const uint32_t low = words[i] << 16, high = words[i] & 0xffff0000u;
       memcpy(to + 2 * i, &low, sizeof(low));
       memcpy(to + 2 * i + 1, &high, sizeof(high));
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kVecSize<T>; ++i) to[i] = to_compute(vec.values[i]);
+    for (int i = 0; i < N; ++i) to[i] = to_compute(vec.values[i]);
   }
 }
 

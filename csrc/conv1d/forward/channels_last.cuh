@@ -1,4 +1,11 @@
-// Depthwise convolutions of channels-last signals: neighbouring threads have neighbouring channels.
+// Depthwise convolutions of channels-last signals. Neighbouring threads have neighbouring channels,
+// so that a warp reads and writes whole sectors at any alignment. A thread keeps its taps and the
+// last inputs in registers, and each input is read once:
+//
+//   from:    i-3 i-2 i-1 | i  i+1 ... i+7 | i+8 ...     position of a thread's channels
+//            window        this iteration   loads in flight
+//
+// With a dilation, a thread takes every dilation-th position.
 #pragma once
 
 #include "conv1d/device/rows.cuh"
@@ -6,143 +13,133 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kColumnVecs = 8;       // vectors of channels per block
-constexpr int kColumnPositions = 4;  // neighbouring positions per thread
-constexpr int kColumnTile = kThreads / kColumnVecs * kColumnPositions;
-
-// Taps per iteration of the sliding window.
-template <typename T>
-constexpr int kColumnTaps = sizeof(T) == 2 ? 2 : 4;
-
-template <typename T>
-constexpr int kColumnChannels = kColumnVecs * kVecSize<T>;
-
-template <typename C, int N>
-__device__ __forceinline__ void load_taps(C (&taps)[N], const C* from) {
-  constexpr int V = kVecBytes / sizeof(C);
-#pragma unroll
-  for (int i = 0; i < N; i += V) {
-    const auto vec = load_vec<C, V>(from + i);
-#pragma unroll
-    for (int j = 0; j < V; ++j) taps[i + j] = vec.values[j];
-  }
-}
-
-// Pointers and strides are multiples of a vector. Shared memory holds taps as [taps,
-// kColumnChannels].
-template <typename T, bool kSliding>
+// kTaps is the greatest number of taps. The own taps are the last of them.
+template <typename T, int N, int kTaps, int R>
 __global__ void __launch_bounds__(kThreads, 2)
     channels_last_kernel(const __grid_constant__ ChannelsLastArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kVecSize<T>, R = kColumnPositions, K = kColumnTaps<T>;
-  extern __shared__ uint4 shared[];
-  C* const taps = reinterpret_cast<C*>(shared);
+  constexpr int kBytes = N * sizeof(T);
   launch_dependents();
-  uint32_t image = blockIdx.x;
-  const uint32_t channel_tile = args.channel_tiles.divmod(image);
-  const uint32_t tile = args.row_tiles.divmod(image);
-  const uint32_t tile_channel = channel_tile * kColumnChannels<T>;
+  uint32_t sequence = blockIdx.x * kThreads + threadIdx.x;
+  if (sequence >= args.threads) return;
+  const uint32_t channel = args.vecs.divmod(sequence) * N;
+  const auto chunk = static_cast<int32_t>(args.chunks.divmod(sequence));
+  const auto phase = static_cast<int32_t>(args.dilation.divmod(sequence));
+  const auto dilation = static_cast<int32_t>(args.dilation.divisor);
   grid_dependency_wait();
 
-  // Load taps.
-  const T* const weight = static_cast<const T*>(args.weight);
-  for (uint32_t i = threadIdx.x; i < args.taps * kColumnChannels<T>; i += kThreads) {
-    const uint32_t k = i / kColumnChannels<T>, channel = tile_channel + i % kColumnChannels<T>;
-    taps[i] = channel < args.channels
-                  ? to_compute(weight[channel * args.weight_channel + k * args.weight_tap])
-                  : C(0);
-  }
-  __syncthreads();
+  // Output m of the thread is at position phase + m * dilation. Its taps read inputs m to
+  // m + taps - 1, which lie at phase - padding + i * dilation.
+  const auto count_to = [&](int32_t position) {  // outputs before a position
+    return position <= 0 ? 0
+                         : static_cast<int32_t>(
+                               args.dilation.div(static_cast<uint32_t>(position + dilation - 1)));
+  };
+  const int32_t begin = chunk * args.positions;
+  const int32_t end = min(begin + args.positions, count_to(args.to_size - phase));
+  if (begin >= end) return;
+  const int32_t offset = phase - args.padding;
+  const int32_t first = max(count_to(-offset), begin);
+  const int32_t last = min(count_to(args.from_size - offset), end + args.taps - 1);
+  const auto inputs = static_cast<uint32_t>(max(last - first, 0));
 
-  const uint32_t own_channel = threadIdx.x % kColumnVecs * N;
-  const uint32_t channel = tile_channel + own_channel;
-  const int64_t begin = int64_t{tile} * kColumnTile + threadIdx.x / kColumnVecs * kColumnPositions;
-  if (channel >= args.channels || begin >= args.to_size) return;
-  const T* const from = static_cast<const T*>(args.from) + image * args.from_batch + channel;
-  const auto load = [&](int64_t position) {
-    const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(args.from_size);
-    uint4 words = load_16_bytes(from + position * args.from_stride, valid, /*once=*/false);
-    if (!valid) words = uint4{};
-    return words;
+  const T* const from = static_cast<const T*>(args.from) + sequence * args.from_batch + channel;
+  const int64_t step = args.from_stride * dilation;
+  int32_t next = begin + args.taps - kTaps - first;  // the next input to load, from the first on
+  const T* address = from + offset * args.from_stride + (next + first) * step;
+  using Raw = Vec<T, N>;
+  const auto load = [&] {
+    const bool valid = static_cast<uint32_t>(next) < inputs;
+    Raw raw;
+    if constexpr (kBytes == 16) {
+      uint4 words = load_16_bytes(address, valid, false);
+      if (!valid) words = uint4{};
+      memcpy(&raw, &words, sizeof(raw));
+    } else {
+      using Word = std::conditional_t<kBytes == 2, uint16_t,
+                                      std::conditional_t<kBytes == 4, uint32_t, uint64_t>>;
+      const Word word = load_word<Word>(address, valid);
+      memcpy(&raw, &word, sizeof(raw));
+    }
+    ++next;
+    address += step;
+    return raw;
   };
 
-  // Multiply.
-  C sums[R][N] = {};
-  const int64_t first = begin * args.step - args.padding;
-  if constexpr (kSliding) {
-    C window[R + K - 1][N];
-    uint4 raw[R + K - 1];
+  C window[kTaps - 1 + R][N];
+  Raw ahead[R];
+  {
+    Raw raw[kTaps - 1];
 #pragma unroll
-    for (int i = 0; i < R + K - 1; ++i) raw[i] = load(first + i);
+    for (int i = 0; i < kTaps - 1; ++i) raw[i] = load();
 #pragma unroll
-    for (int i = 0; i < R + K - 1; ++i) widen<T>(window[i], vec_of<T>(raw[i]));
-    for (int32_t k = 0;; k += K) {
-      const int32_t left = args.taps - k;
-      uint4 next[K];
-      if (left > K) {
+    for (int i = 0; i < R; ++i) ahead[i] = load();
 #pragma unroll
-        for (int i = 0; i < K; ++i) next[i] = load(first + k + R + K - 1 + i);
-      }
+    for (int i = 0; i < kTaps - 1; ++i) widen(window[i], raw[i]);
+  }
+  C taps[kTaps][N];
+  const int32_t unused = kTaps - args.taps;
+  const T* const weight = static_cast<const T*>(args.weight) + channel * args.weight_channel;
 #pragma unroll
-      for (int t = 0; t < K; ++t) {
-        if (t < left) {
-          C own[N];
-          load_taps(own, taps + (k + t) * kColumnChannels<T> + own_channel);
+  for (int k = 0; k < kTaps; ++k) {
 #pragma unroll
-          for (int j = 0; j < R; ++j) {
-#pragma unroll
-            for (int i = 0; i < N; ++i) {
-              sums[j][i] = multiply_add(own[i], window[j + t][i], sums[j][i]);
-            }
-          }
-        }
-      }
-      if (left <= K) break;
-#pragma unroll
-      for (int i = 0; i < R - 1; ++i) {
-#pragma unroll
-        for (int j = 0; j < N; ++j) window[i][j] = window[i + K][j];
-      }
-#pragma unroll
-      for (int i = 0; i < K; ++i) widen<T>(window[R - 1 + i], vec_of<T>(next[i]));
+    for (int j = 0; j < N; ++j) {
+      taps[k][j] = to_compute(
+          load_if(weight + j * args.weight_channel + (k - unused) * args.weight_tap, k >= unused));
     }
-  } else {
-    for (int32_t k = 0; k < args.taps; ++k) {
-      uint4 raw[R];
+  }
+  C bias[N];
 #pragma unroll
-      for (int j = 0; j < R; ++j) raw[j] = load(first + j * args.step + k * args.dilation);
-      C own[N];
-      load_taps(own, taps + k * kColumnChannels<T> + own_channel);
-#pragma unroll
-      for (int j = 0; j < R; ++j) {
-        C values[N];
-        widen<T>(values, vec_of<T>(raw[j]));
-#pragma unroll
-        for (int i = 0; i < N; ++i) sums[j][i] = multiply_add(own[i], values[i], sums[j][i]);
-      }
-    }
+  for (int j = 0; j < N; ++j) {
+    bias[j] = to_compute(load_if(
+        static_cast<const T*>(args.bias) + (channel + j) * args.bias_stride, args.bias != nullptr));
   }
 
-  // Store.
-  T* const to = static_cast<T*>(args.to) + image * args.to_batch + channel;
-  C bias[N] = {};
-  if (args.bias != nullptr) {
+  T* to = static_cast<T*>(args.to) + sequence * args.to_batch + channel +
+          (phase + int64_t{begin} * dilation) * args.to_stride;
+  const int64_t to_step = args.to_stride * dilation;
+  for (int32_t m = begin; m < end; m += R) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      bias[i] = to_compute(static_cast<const T*>(args.bias)[(channel + i) * args.bias_stride]);
+    for (int i = 0; i < R; ++i) widen(window[kTaps - 1 + i], ahead[i]);
+#pragma unroll
+    for (int i = 0; i < R; ++i) ahead[i] = load();
+    C sums[R * N] = {};
+    const auto add = [&](int k) {
+#pragma unroll
+      for (int i = 0; i < R; ++i) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          sums[i * N + j] = multiply_add(taps[k][j], window[i + k][j], sums[i * N + j]);
+        }
+      }
+    };
+    // Unused taps are left out, since 0 times infinity is NaN. A branch for each tap would cost
+    // more than the products.
+#pragma unroll
+    for (int group = 0; group < kTaps; group += 4) {
+      if (group >= unused) {
+#pragma unroll
+        for (int k = group; k < group + 4; ++k) add(k);
+      } else {
+#pragma unroll
+        for (int k = group + 1; k < group + 4; ++k) {
+          if (k >= unused) add(k);
+        }
+      }
     }
-  }
 #pragma unroll
-  for (int j = 0; j < R; ++j) {
-    if (args.bias != nullptr) {
+    for (int i = 0; i < R * N; ++i) sums[i] += bias[i % N];
+    activate<T>(sums, args.activation);
 #pragma unroll
-      for (int i = 0; i < N; ++i) sums[j][i] += bias[i];
+    for (int i = 0; i < R; ++i) {
+      if (m + i < end) store_vec(to, narrow<T, N>(sums + i * N));
+      to += to_step;
     }
-    activate<T>(sums[j], args.activation);
-    Vec<T, N> vec;
 #pragma unroll
-    for (int i = 0; i < N; ++i) vec.values[i] = from_compute<T>(sums[j][i]);
-    if (begin + j < args.to_size) store_whole(to + (begin + j) * args.to_stride, vec);
+    for (int i = 0; i < kTaps - 1; ++i) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) window[i][j] = window[i + R][j];
+    }
   }
 }
 
@@ -156,8 +153,14 @@ cudaError_t launch(const ChannelsLastPlan& plan, void* to, cudaStream_t stream) 
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    return plan.slides ? start(channels_last_kernel<T, true>)
-                       : start(channels_last_kernel<T, false>);
+    constexpr int kFew = kFewColumnTaps, kSome = kSomeColumnTaps, kMost = kMostColumnTaps;
+    if (args.taps <= kFew && plan.values == 1) return start(channels_last_kernel<T, 1, kFew, 8>);
+    if constexpr (sizeof(T) == 2) {
+      if (plan.values == 4) return start(channels_last_kernel<T, 4, kFew, 8>);
+      if (plan.values == 2) return start(channels_last_kernel<T, 2, kSome, 8>);
+      if (args.taps <= kSome) return start(channels_last_kernel<T, 1, kSome, 8>);
+    }
+    return start(channels_last_kernel<T, 1, kMost, 16>);
   }
 }
 

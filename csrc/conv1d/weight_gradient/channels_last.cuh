@@ -7,12 +7,13 @@
 namespace gpuopt::conv1d {
 
 // Gradients of up to kTaps taps, of stride 1 and without dilation.
-template <typename T, int kTaps>
+template <typename T, int N, int kTaps>
 __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kTaps))
     weight_channels_last_kernel(const __grid_constant__ WeightChannelsLastArgs args) {
   using C = compute_t<T>;
-  constexpr int N = kVecSize<T>, kWarps = kChunkThreads / 32;
-  constexpr int U = 4;  // positions whose loads are in flight together
+  using Channels = Vec<T, N>;
+  constexpr int kWarps = kChunkThreads / 32;
+  constexpr int U = N == 1 ? 8 : 4;  // positions whose loads are in flight together
   __shared__ C shared_sums[kWarps][32][N + 1];
   launch_dependents();
   const WeightArgs& base = args.base;
@@ -33,40 +34,39 @@ __global__ void __launch_bounds__(kChunkThreads, weight_vec_blocks(sizeof(T), kT
     for (uint32_t part = split * rows + row; part < args.parts;
          part += base.splits.divisor * rows) {
       uint32_t image = part;
-      const int64_t begin = int64_t{args.row_parts.divmod(image)} * kPartPositions;
+      const int64_t begin = int64_t{args.row_parts.divmod(image)} * args.part_positions;
       const auto positions =
-          static_cast<int32_t>(min(base.grad_size - begin, int64_t{kPartPositions}));
+          static_cast<int32_t>(min(base.grad_size - begin, int64_t{args.part_positions}));
       const T* const own_from = from + image * base.from_batch;
       const T* own_grad = grad + image * base.grad_batch + begin * base.grad_stride;
       int64_t under = begin + offset;  // the first tap
       const auto load = [&](int64_t position) {
         const bool valid = static_cast<uint64_t>(position) < static_cast<uint64_t>(base.from_size);
-        return valid ? *reinterpret_cast<const uint4*>(own_from + position * base.from_stride)
-                     : uint4{};
+        return valid ? load_vec<T, N>(own_from + position * base.from_stride) : Channels{};
       };
       // The inputs under the taps of U positions.
-      uint4 window[kTaps + U - 1];
+      Channels window[kTaps + U - 1];
 #pragma unroll
       for (int k = 0; k < kTaps - 1; ++k) window[k] = load(under + k);
       // Load and multiply.
 #pragma unroll 1
       for (int32_t position = 0; position < positions; position += U) {
-        uint4 grads[U];
+        Channels grads[U];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
           const bool valid = position + u < positions;
-          grads[u] = *reinterpret_cast<const uint4*>(own_grad + (valid ? u : 0) * base.grad_stride);
+          grads[u] = load_vec<T, N>(own_grad + (valid ? u : 0) * base.grad_stride);
           window[kTaps - 1 + u] = load(under + kTaps - 1 + u);
         }
 #pragma unroll
         for (int u = 0; u < U; ++u) {
           if (position + u < positions) {
             C own[N];
-            widen<T>(own, vec_of<T>(grads[u]));
+            widen(own, grads[u]);
 #pragma unroll
             for (int k = 0; k < kTaps; ++k) {
               C values[N];
-              widen<T>(values, vec_of<T>(window[u + k]));
+              widen(values, window[u + k]);
 #pragma unroll
               for (int i = 0; i < N; ++i) sums[k][i] = multiply_add(own[i], values[i], sums[k][i]);
             }
@@ -114,8 +114,10 @@ cudaError_t launch(const WeightChannelsLastPlan& plan, void* to, cudaStream_t st
     const auto start = [&](auto kernel) {
       return launch_kernel(kernel, plan.launch, stream, args);
     };
-    return plan.taps == 4 ? start(weight_channels_last_kernel<T, 4>)
-                          : start(weight_channels_last_kernel<T, 8>);
+    constexpr int N = kVecSize<T>;
+    if (plan.values == 1) return start(weight_channels_last_kernel<T, 1, 8>);
+    return plan.taps == 4 ? start(weight_channels_last_kernel<T, N, 4>)
+                          : start(weight_channels_last_kernel<T, N, 8>);
   }
 }
 

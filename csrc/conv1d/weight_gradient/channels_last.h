@@ -1,4 +1,5 @@
-// Depthwise weight gradients, channels last, of stride 1: a thread has a vector of channels.
+// Depthwise weight gradients, channels last, of stride 1: a thread has a vector of channels, or one
+// channel if vectors are not aligned.
 #pragma once
 
 #include "conv1d/cost.h"
@@ -6,7 +7,8 @@
 
 namespace gpuopt::conv1d {
 
-constexpr int kPartPositions = 128;  // positions per part of a row
+// Positions per part of a row, of a thread at a time. Fewer fill the GPU with a small problem.
+constexpr int64_t kFewestPartPositions = 16, kMostPartPositions = 128;
 
 // Blocks per SM, limited by registers.
 constexpr int weight_vec_blocks(int64_t item, int taps) { return item == 2 && taps == 8 ? 3 : 4; }
@@ -17,7 +19,8 @@ struct WeightChannelsLastArgs {
   // 2^width_shift threads with vectors side by side form a row of threads. A block has several
   // rows.
   uint32_t width_shift;
-  uint32_t parts;     // parts of all rows, over which a row of threads loops
+  uint32_t parts;  // parts of all rows, over which a row of threads loops
+  int32_t part_positions;
   FastDiv row_parts;  // parts per row
 };
 
@@ -26,39 +29,48 @@ struct WeightChannelsLastPlan {
   static constexpr const Costs& kCosts = costs::kWeightChannelsLast;
   LaunchShape launch;
   WeightChannelsLastArgs args;
-  int taps;  // per block
+  int values;  // channels of a thread: a 16-byte vector or 1
+  int taps;    // per block
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChannelsLastPlan> make(const Problem& p, const Device& device) {
-    const int64_t row_parts = ceil_div<int64_t>(p.to.size, kPartPositions);
-    if (item_of(p) == 8 || !has_vectors_of_channels(p) || !has_unit_stride(p) || has_dilation(p) ||
-        p.batch * row_parts >= kFar) {
+    const bool is_depthwise = p.from.channels == 1 && p.to.channels == 1;
+    if (!is_depthwise || p.from.channel_stride != 1 || p.to.channel_stride != 1 ||
+        item_of(p) == 8 || !has_unit_stride(p) || has_dilation(p)) {
       return {};
     }
+    const auto vec_values = static_cast<int>(kAccessBytes / item_of(p));
     WeightChannelsLastPlan plan;
-    plan.taps = p.taps <= 4 ? 4 : 8;
+    plan.values = has_vectors_of_channels(p, vec_values) ? vec_values : 1;
+    plan.taps = p.taps <= 4 && plan.values > 1 ? 4 : 8;
     const int64_t tap_parts = ceil_div<int64_t>(p.taps, plan.taps);
-    const int64_t vecs = p.groups / (kAccessBytes / item_of(p));
+    const int64_t vecs = p.groups / plan.values;
     int64_t width = 1;
     while (width < 32 && width < vecs) width *= 2;
-    const int64_t tiles = ceil_div(vecs, width), parts = p.batch * row_parts;
+    const int64_t tiles = ceil_div(vecs, width), rows = kChunkThreads / width;
     const int64_t all = device.sms * weight_vec_blocks(item_of(p), plan.taps);
-    const int64_t splits =
-        splits_of(all, tiles * tap_parts, ceil_div(parts, kChunkThreads / width));
-    if (!fits_grid(tiles * tap_parts * splits)) return {};
+    const int64_t fair = ceil_div(p.batch * p.to.size * tiles * tap_parts, all * rows);
+    const int64_t part_positions =
+        std::clamp(pow2_ceil(fair), kFewestPartPositions, kMostPartPositions);
+    const int64_t row_parts = ceil_div(p.to.size, part_positions), parts = p.batch * row_parts;
+    const int64_t splits = splits_of(all, tiles * tap_parts, ceil_div(parts, rows));
+    if (parts >= kFar || !fits_grid(tiles * tap_parts * splits)) return {};
     plan.launch = launch_shape(tiles * tap_parts * splits, kChunkThreads);
     plan.args.base = weight_args(p, splits, tap_parts, tiles);
     plan.args.vecs = static_cast<uint32_t>(vecs);
     plan.args.width_shift = shift_of(width);
     plan.args.parts = static_cast<uint32_t>(parts);
+    plan.args.part_positions = static_cast<int32_t>(part_positions);
     plan.args.row_parts = divide_by(row_parts);
     return plan;
   }
 };
 
 inline Terms WeightChannelsLastPlan::terms(const Problem&, const Device& device) const {
-  // Terms: second launch, taps per SM.
-  return {args.base.partial ? 1.0 : 0.0, taps * fill_of(launch, device)};
+  // Terms: second launch, taps per SM, positions per SM.
+  const double parts = static_cast<double>(args.base.tap_parts.divisor) * args.vecs * args.parts;
+  return {args.base.partial ? 1.0 : 0.0, taps * fill_of(launch, device),
+          parts * args.part_positions / device.sms / 1e4};
 }
 
 }  // namespace gpuopt::conv1d
