@@ -63,12 +63,8 @@ cudaError_t with_once(const BackwardPlan& plan, F&& f) {
 template <typename T, int kFactor, int kRows>
 cudaError_t launch_factor(const BackwardPlan& plan, const BackwardArgs& args, cudaStream_t stream) {
   const LaunchShape shape = blocks_of(ceil_div<int64_t>(args.rows, kRows) * plan.vecs);
-  if (!plan.aligned) {
-    return launch_kernel(backward_factor_kernel<T, kFactor, kRows, false, false>, shape, stream,
-                         args);
-  }
   return with_once<true>(plan, [&](auto once) {
-    return launch_kernel(backward_factor_kernel<T, kFactor, kRows, true, once.value>, shape, stream,
+    return launch_kernel(backward_factor_kernel<T, kFactor, kRows, once.value>, shape, stream,
                          args);
   });
 }
@@ -131,6 +127,7 @@ cudaError_t launch_units(const BackwardPlan& plan, const BackwardArgs& args, cud
   }
   if (plan.most == 1) return launch_windows<T, kElements, 1>(plan, args, stream);
   if (plan.most == 2) return launch_windows<T, kElements, 2>(plan, args, stream);
+  if (plan.most == 3) return launch_windows<T, kElements, 3>(plan, args, stream);
   return launch_windows<T, kElements, kMostCopies>(plan, args, stream);
 }
 

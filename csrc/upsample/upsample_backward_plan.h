@@ -21,11 +21,12 @@ constexpr int64_t kReadOnceFrom = 1 << 20, kReadOnceTo = 256 << 20;
 // Most images of a thread of backward_windows_kernel. The gradient of (16,64,200,200) to (100,100)
 // in f32 takes 71 us with 32 images, 88 us with eight.
 constexpr int64_t kMostImages = 32;
-// Most rows or columns of a window in backward_windows_kernel.
-constexpr int kMostCopies = 3;
+// Most rows or columns of a window in backward_windows_kernel. The gradient of (413,1,461,461) to
+// (296,1621) in f16 takes 620 us there, 1091 us in backward_rows_kernel.
+constexpr int kMostCopies = 4;
 
 enum class BackwardPath : uint8_t {
-  kFactor,   // windows of a power of two columns: a thread sums parts of a vector
+  kFactor,   // windows of a power of two columns, in aligned rows: a thread sums parts of a vector
   kRows,     // sums rows by vectors, then columns in shared memory
   kWindows,  // a thread loads a whole window of up to kMostCopies x kMostCopies pixels
   kPixels,   // everything else, pixel by pixel
@@ -35,7 +36,7 @@ struct BackwardPlan {
   BackwardPath path = BackwardPath::kPixels;
   Layout layout;
   int64_t rows = 0, row_units = 0;  // of the result: rows of all images, units of one row
-  bool aligned = false;             // kFactor, kRows: rows of gradients are whole aligned vectors
+  bool aligned = false;             // kRows: rows of gradients are whole aligned vectors
   int factor = 0;                   // kFactor: neighbouring values of a vector that are summed
   int rows_per_thread = 1;          // kFactor: input rows
   int most = 0;                     // kWindows: most rows or columns of a window
@@ -101,12 +102,13 @@ inline Windows find_windows(const Problem& problem, const Layout& layout, const 
 }
 
 // Supports width factors that are a power of two, so that a vector holds whole windows or a window
-// holds whole vectors.
+// holds whole vectors. In rows that are not aligned, backward_windows_kernel is faster (f16
+// (1590,1,168,194) to (336,388): 195 us, and 237 us with vectors from two loads).
 inline bool plan_factor(const Problem& problem, const Windows& windows, BackwardPlan& plan) {
   const int64_t factor = problem.width.factor, lanes = factor / windows.vec_values;
   const bool power = factor > 1 && pow2_floor(factor) == factor;
-  if (!windows.dense_rows || plan.layout.pixel_units != 1 || !power ||
-      (lanes > 1 && (lanes > 32 || !plan.aligned))) {
+  if (!windows.dense_rows || plan.layout.pixel_units != 1 || !power || !plan.aligned ||
+      lanes > 32) {
     return false;
   }
   const int rows_per_thread = windows.tall < 4 ? 2 : 1;
@@ -196,12 +198,11 @@ inline BackwardPlan plan_backward(const Problem& problem, const Device& device) 
   plan.read_once = kReadOnceFrom <= bytes && bytes <= kReadOnceTo;
 
   if (detail::plan_factor(problem, windows, plan)) return plan;
-  const bool small = detail::plan_windows(problem, windows, device, plan);
+  if (detail::plan_windows(problem, windows, device, plan)) return plan;
   const int64_t span = (kBackwardThreads - 1) * windows.vec_values;
-  if (windows.dense_rows && 2 * windows.wide * layout.pixel_units <= span &&
-      plan.images_per_thread == 1) {
+  if (windows.dense_rows && 2 * windows.wide * layout.pixel_units <= span) {
     detail::plan_rows(problem, windows, plan);
-  } else if (!small) {
+  } else {
     detail::plan_pixels(windows, plan);
   }
   return plan;

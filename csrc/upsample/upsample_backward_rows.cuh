@@ -9,27 +9,6 @@ namespace gpuopt::upsample {
 
 // ---------------------------------------------------------------- windows of kFactor columns
 
-template <typename T, bool kAligned, bool kOnce>
-__device__ __forceinline__ Vec<T, kVecSize<T>> load_columns(const BackwardArgs& args, const T* from,
-                                                            bool valid) {
-  constexpr int kValues = kVecSize<T>;
-  if constexpr (kAligned) {
-    return load_valid<T, kValues, kOnce>(from, valid);
-  } else {
-    Vec<T, kValues> vec = {};
-    if (!valid) return vec;
-    // Values after the end of the row are loaded where memory allows, and not used.
-    const auto* end = static_cast<const T*>(args.in_end);
-    const auto available = static_cast<uint32_t>(min(end - from, int64_t{2 * kValues}));
-    if (available >= kValues) return load_vec_unaligned(from, available);
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) {
-      if (i < available) vec.values[i] = from[i];
-    }
-    return vec;
-  }
-}
-
 // A thread loads a vector of columns of gradients, for kRows rows of the input. Every kFactor
 // columns have one sum. A window wider than a vector has whole vectors: args.lanes neighbouring
 // threads then add their sums. Example with kFactor = 2 and kRows = 2, for a vector of 4 values and
@@ -39,7 +18,7 @@ __device__ __forceinline__ Vec<T, kVecSize<T>> load_columns(const BackwardArgs& 
 //   gradient row 2 y + 1    [g g | g g]    /    at columns x and x + 1
 //   gradient row 2 y + 2    [g g | g g]    \  sums of input row y + 1
 //   gradient row 2 y + 3    [g g | g g]    /    at columns x and x + 1
-template <typename T, int kFactor, int kRows, bool kAligned, bool kOnce>
+template <typename T, int kFactor, int kRows, bool kOnce>
 __global__ void __launch_bounds__(kBackwardThreads)
     backward_factor_kernel(const __grid_constant__ BackwardArgs args) {
   using Sum = compute_t<T>;
@@ -70,8 +49,8 @@ __global__ void __launch_bounds__(kBackwardThreads)
     for (int j = 0; j < kRows; ++j) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        loaded[j][i] = load_columns<T, kAligned, kOnce>(args, from[j] + (y + i) * args.row_stride,
-                                                        y + i < left[j]);
+        loaded[j][i] =
+            load_valid<T, kValues, kOnce>(from[j] + (y + i) * args.row_stride, y + i < left[j]);
       }
     }
 #pragma unroll
@@ -100,18 +79,32 @@ __global__ void __launch_bounds__(kBackwardThreads)
     Vec<T, kSums> result;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) result.values[i] = from_compute<T>(totals[j][i]);
-    if constexpr (kAligned) {
-      store_vec(to, result);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) {
-        if (x + i < width) to[i] = result.values[i];
-      }
-    }
+    store_vec(to, result);
   }
 }
 
 // ---------------------------------------------------------------- rows
+
+template <typename T, bool kAligned>
+__device__ __forceinline__ Vec<T, kVecSize<T>> load_columns(const BackwardArgs& args, const T* from,
+                                                            bool valid) {
+  constexpr int kValues = kVecSize<T>;
+  if constexpr (kAligned) {
+    return load_valid<T, kValues, false>(from, valid);
+  } else {
+    Vec<T, kValues> vec = {};
+    if (!valid) return vec;
+    // Values after the end of the row are loaded where memory allows, and not used.
+    const auto* end = static_cast<const T*>(args.in_end);
+    const auto available = static_cast<uint32_t>(min(end - from, int64_t{2 * kValues}));
+    if (available >= kValues) return load_vec_unaligned(from, available);
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      if (i < available) vec.values[i] = from[i];
+    }
+    return vec;
+  }
+}
 
 // For pixels with a small number of channels. First, the rows of each window are summed: a thread
 // sums a vector of columns, for two input rows at once. Then, in shared memory, the columns of each
@@ -162,8 +155,8 @@ __global__ void __launch_bounds__(kBackwardThreads)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int32_t own = y + i % 2;
-        loaded[i] = load_columns<T, kAligned, false>(args, from[i / 2] + own * args.row_stride,
-                                                     own < left[i / 2]);
+        loaded[i] =
+            load_columns<T, kAligned>(args, from[i / 2] + own * args.row_stride, own < left[i / 2]);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) accumulate(totals[i / 2], loaded[i], y + i % 2 < left[i / 2]);
