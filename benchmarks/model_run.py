@@ -7,13 +7,14 @@ A training step is forward, loss and backward. It has no optimizer, whose kernel
 """
 
 import contextlib
+import copy
 import dataclasses
 import gc
 import math
 import statistics
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -87,11 +88,10 @@ class InFloat64(TorchFunctionMode):
         return function(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
 
 
-def reference(model: Model, task: Task, training: bool, tiny: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Output and gradients of one step in float64. The model is made anew, because not every module can be copied."""
-    wide = model.task(tiny)
-    wide.module.load_state_dict(task.module.state_dict())
-    wide = dataclasses.replace(wide, inputs=task.inputs, targets=task.targets).to(task.inputs[0].device, torch.float64)
+def reference(task: Task, training: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Output and gradients of one step in float64, with the same values of parameters and inputs."""
+    task.module.zero_grad(set_to_none=True)  # a copy would have the gradients too
+    wide = copy.deepcopy(task).to(task.inputs[0].device, torch.float64)
     step = Step(wide, training)
     with InFloat64():
         output = step()
@@ -124,8 +124,12 @@ def seconds_of(step: Step, count: int, device: str) -> float:
 
 def wall_times(steps: dict[str, tuple[Step, Context]], seconds: float, device: str) -> dict[str, dict]:
     """Milliseconds of a step: median, quartiles and number of rounds. ``seconds`` is the time for one contender."""
-    guess = statistics.median(seconds_of(step, 1, device) for step, context in steps.values() for _ in under(context))
-    count = max(1, round(ROUND_S / guess))
+    guesses = []
+    for step, context in steps.values():
+        with context():
+            guesses.append(seconds_of(step, 1, device))
+    guess = statistics.median(guesses)
+    count = max(1, round(min(ROUND_S, seconds) / guess))
     rounds = max(5, min(41, round(seconds / (count * guess))))
     samples: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds):
@@ -134,11 +138,6 @@ def wall_times(steps: dict[str, tuple[Step, Context]], seconds: float, device: s
             with context():
                 samples[name].append(1e3 * seconds_of(step, count, device))
     return {name: dataclasses.asdict(summarise(found, f"{count} steps a round")) for name, found in samples.items()}
-
-
-def under(context: Context) -> Iterator[None]:
-    with context():
-        yield
 
 
 def peak_bytes(step: Step) -> int:
@@ -172,7 +171,6 @@ def measure(
     contexts: dict[str, Context],
     seconds: float,
     save: Callable[[dict], None],
-    tiny: bool = False,
 ) -> dict:
     """One row. ``save(row)`` is called after the times, and again when errors are known."""
     device = task.inputs[0].device.type
@@ -220,15 +218,15 @@ def measure(
             if model.deterministic:
                 entry["repeats"] = repeats(step)
     save(row)
-    add_errors(row, model, task, steps, training, tiny)
+    add_errors(row, task, steps, training)
     save(row)
     return row
 
 
-def add_errors(row: dict, model: Model, task: Task, steps: dict, training: bool, tiny: bool) -> None:
+def add_errors(row: dict, task: Task, steps: dict[str, tuple[Step, Context]], training: bool) -> None:
     """Errors against float64. Where float64 fails, for example because it does not fit, the row's note says so."""
     try:
-        output, gradients = reference(model, task, training, tiny)
+        output, gradients = reference(task, training)
     except Exception as error:
         row["note"] = f"no float64: {sentence(error)}"
         return
@@ -241,15 +239,17 @@ def add_errors(row: dict, model: Model, task: Task, steps: dict, training: bool,
             entry["gradient_error"] = relative_error(step.gradients(), gradients)
 
 
-def run(model: Model, mode: str, dtypes: list[str], passes: list[str], device: str, **options) -> list[dict]:
-    """All rows of a model in one mode. ``options`` are the last arguments of :func:`measure`."""
+def run(
+    model: Model, base: Task, mode: str, dtypes: list[str], passes: list[str], device: str, **options
+) -> list[dict]:
+    """All rows of a model in one mode. ``base`` is its task, ``options`` are the last arguments of :func:`measure`."""
     torch.use_deterministic_algorithms(model.deterministic)
     rows = []
     try:
         for dtype in dtypes:
             for name in passes:
                 torch._dynamo.reset()
-                task = model.task(options.get("tiny", False)).to(device, DTYPES[dtype])
+                task = copy.deepcopy(base).to(device, DTYPES[dtype])
                 rows.append(measure(model, task, mode, dtype, name == "training", **options))
                 del task
                 gc.collect()
