@@ -57,9 +57,9 @@ KERNELS = (
 )
 # Parts of the names of Inductor's kernels.
 FUSED = (
+    (r"upsample|unsafe_index", "upsampling"),  # Inductor writes upsampling as an index
     (r"index_put|index_add|scatter|embedding_dense_backward", "adding rows"),
     (r"embedding|index_select|gather|_index(_|$)", "gathering"),
-    (r"upsample", "upsampling"),
     (r"_norm", "norm"),
     (r"^triton_(red|per)\w*_(sum|mean|amax|amin)", "sums"),
     (r"fused_(clone|cat|copy|_to_copy)(_\d+)?$", "copies"),

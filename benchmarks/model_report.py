@@ -11,7 +11,8 @@ from benchmarks.model_run import BASELINE, DTYPES, MODES, OURS, PASSES
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 PAGE = machine.REPOSITORY / "docs" / "models.md"
 LEAST_SHARE = 0.04  # smaller shares of the GPU time are not listed
-NOT_MEASURED = "Not measured yet: `python -m benchmarks models` on a GPU, then `python -m benchmarks models --write`."
+NOT_MEASURED = "Not measured yet."
+HOW = "Nothing is measured yet: `python -m benchmarks models` on a GPU, then `python -m benchmarks models --write`."
 
 
 def packages() -> dict[str, str | None]:
@@ -152,7 +153,9 @@ def notes(result: dict) -> str:
     found = list(result["left_out"])
     for row in result["rows"]:
         name = f"{row['title']}, {row['mode']}, {row['pass']}, {row['dtype']}"
+        breaks = max((entry.get("graph_breaks", 0) for entry in row["contenders"].values()), default=0)
         found += [f"{name}: {row['note']}"] if row["note"] else []
+        found += [f"{name}: {breaks} graph breaks"] if breaks else []
         found += [
             f"{name}: {contender} failed: {entry['reason']}"
             for contender, entry in row["contenders"].items()
@@ -249,7 +252,7 @@ def page(old: str, path: Path | None) -> str:
     """The page with its parts made from the result at ``path``, or with the sentence that nothing is measured."""
     if path is None:
         names = ("conditions", "eager", "compiled", "exactness", "shares", "notes", "plot")
-        return pages.filled(PAGE.name, dict.fromkeys(names, NOT_MEASURED), old)
+        return pages.filled(PAGE.name, dict.fromkeys(names, NOT_MEASURED) | {"conditions": HOW}, old)
     made = parts(report.load(path))
     folder = f"../benchmarks/results/{path.parent.name}"
     made["plot"] = f"![ratios of wall clock of every model]({folder}/models.png)"

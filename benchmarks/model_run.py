@@ -13,7 +13,6 @@ import gc
 import math
 import statistics
 import time
-import types
 from collections.abc import Callable
 
 import torch
@@ -50,7 +49,7 @@ class Step:
             return task.module(*inputs)
 
         self.task, self.training = task, training
-        self.forward = torch.compile(own_code(forward, name), dynamic=False) if compiled else forward
+        self.forward = compile_for(name, forward) if compiled else forward
         task.module.train(training)
 
     def __call__(self) -> torch.Tensor:
@@ -67,10 +66,13 @@ class Step:
         return [p.grad for p in self.task.module.parameters() if p.grad is not None] if self.training else []
 
 
-def own_code(function: Callable, name: str) -> Callable:
-    """A copy of the function with its own code object. Dynamo keeps compiled graphs there, and contenders must not share them."""
-    code = function.__code__.replace(co_name=f"forward_{name}")
-    return types.FunctionType(code, function.__globals__, code.co_name, None, function.__closure__)
+def compile_for(name: str, forward: Callable) -> Callable:
+    """``torch.compile(forward)``, with graphs that no other contender uses.
+
+    Dynamo keeps graphs for each code object and backend. A backend with other options is another one, so a pattern for a profiler that
+    is off separates the contenders.
+    """
+    return torch.compile(forward, dynamic=False, options={"profile_bandwidth_regex": name})
 
 
 # ---------------------------------------------------------------- float64
@@ -211,16 +213,27 @@ def measure(
         with context():
             if device == "cuda":
                 entry["peak_bytes"] = peak_bytes(step)
-                found = model_profile.profile(step)
-                entry["gpu_ms"] = sum(kernel.us for kernel in found) / 1e3
-                entry["kernels"] = len(found)
-                entry["shares"] = model_profile.shares(found)
+                row["note"] = add_gpu_time(entry, step) or row["note"]
             if model.deterministic:
                 entry["repeats"] = repeats(step)
     save(row)
     add_errors(row, task, steps, training)
     save(row)
     return row
+
+
+def add_gpu_time(entry: dict, step: Step) -> str:
+    """The sum of the kernels of a step and the shares of their families. A sentence if the profiler fails."""
+    try:
+        found = model_profile.profile(step)
+    except Exception as error:
+        return f"no GPU time: {sentence(error)}"
+    if not found:
+        return "no GPU time: the profiler saw no kernel"
+    entry["gpu_ms"] = sum(kernel.us for kernel in found) / 1e3
+    entry["kernels"] = len(found)
+    entry["shares"] = model_profile.shares(found)
+    return ""
 
 
 def add_errors(row: dict, task: Task, steps: dict[str, tuple[Step, Context]], training: bool) -> None:
@@ -248,12 +261,13 @@ def run(
     try:
         for dtype in dtypes:
             for name in passes:
-                torch._dynamo.reset()
+                if mode == "compiled":
+                    torch._dynamo.reset()
                 task = copy.deepcopy(base).to(device, DTYPES[dtype])
                 rows.append(measure(model, task, mode, dtype, name == "training", **options))
                 del task
-                gc.collect()
                 if device == "cuda":
+                    gc.collect()
                     torch.cuda.empty_cache()
     finally:
         torch.use_deterministic_algorithms(False)

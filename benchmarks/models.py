@@ -108,7 +108,8 @@ def run_job(job: tuple[str, str], gpu: int, folder: Path, arguments: argparse.Na
 
 def visible(gpu: int) -> str:
     """The name of the process's n-th GPU for CUDA_VISIBLE_DEVICES."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[gpu].strip() or str(gpu)
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return names.split(",")[gpu].strip() if names else str(gpu)
 
 
 def measure_all(arguments: argparse.Namespace) -> int:

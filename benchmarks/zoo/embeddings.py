@@ -34,7 +34,7 @@ MOST_ROWS, NUMBERS = 100_000, 13
 
 def zipf(rows: int, *shape: int) -> torch.Tensor:
     """Random rows, int64. The k-th has a probability of about 1/k, as words and categories have."""
-    return (rows ** torch.rand(shape, dtype=torch.float64)).long().sub_(1).clamp_(0, rows - 1)
+    return ((rows + 1) ** torch.rand(shape, dtype=torch.float64)).long().sub_(1).clamp_(0, rows - 1)
 
 
 def mlp(*widths: int) -> nn.Sequential:

@@ -17,6 +17,13 @@ def waveforms(tiny: bool) -> torch.Tensor:
     return torch.randn(2, 400) if tiny else torch.randn(8, 5 * SECOND)
 
 
+def encoder(model: torch.nn.Module, tiny: bool) -> Task:
+    """A model on waveforms [batch, samples]."""
+    # By default it asks for the gradient of the waveforms, for checkpointing alone, which ends the graph of torch.compile.
+    model.feature_extractor._requires_grad = False
+    return Task(Part(model), (waveforms(tiny),))
+
+
 def conformer(tiny: bool) -> Task:
     """Gulati et al., arXiv:2005.08100, with the frames of wav2vec 2.0: attention, and depthwise convolutions over the frames."""
     from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerModel
@@ -27,7 +34,7 @@ def conformer(tiny: bool) -> Task:
     config = Wav2Vec2ConformerConfig(
         **sizes, **NO_DROPOUT, conformer_conv_dropout=0.0, apply_spec_augment=False, num_conv_pos_embeddings=16
     )
-    return Task(Part(Wav2Vec2ConformerModel(config)), (waveforms(tiny),))
+    return encoder(Wav2Vec2ConformerModel(config), tiny)
 
 
 def wav2vec2(tiny: bool) -> Task:
@@ -37,7 +44,7 @@ def wav2vec2(tiny: bool) -> Task:
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 32} | TINY_FRAMES
     sizes |= {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}
     config = Wav2Vec2Config(**(sizes if tiny else {}), **NO_DROPOUT, apply_spec_augment=False)
-    return Task(Part(Wav2Vec2Model(config)), (waveforms(tiny),))
+    return encoder(Wav2Vec2Model(config), tiny)
 
 
 def whisper(tiny: bool) -> Task:
