@@ -216,7 +216,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--dtypes", nargs="+", choices=dtypes, default=dtypes)
     parser.add_argument("--passes", nargs="+", choices=model_run.PASSES, default=list(model_run.PASSES))
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each contender of each measurement")
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds for a model in one mode")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for a model in one mode")
     parser.add_argument("--out", type=Path, help="the JSON to write")
     parser.add_argument("--commit", help="the commit that is measured, where there is no git")
     parser.add_argument("--part", metavar="I/N", help="every N-th model and mode from the I-th on, counted from 0")

@@ -319,14 +319,14 @@ def test_a_crash_costs_one_model(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(zoo.Model, "missing", lambda self: None)
     monkeypatch.setattr(machine, "commit", lambda given: {"commit": given, "dirty": None})
     out = tmp_path / "models.json"
-    names = ["dlrm", "unet", "gcn-deterministic", "mamba"]
+    names = ["dlrm", "unet", "gcn-deterministic", "encodec"]
     assert models.main([*names, "--modes", "eager", "compiled", "--limit", "5", "--out", str(out)]) == 1
     made = report.load(out)
     assert not made["complete"]
-    assert {r["model"] for r in made["rows"]} == {"unet", "gcn-deterministic", "mamba"}
+    assert {r["model"] for r in made["rows"]} == {"unet", "gcn-deterministic", "encodec"}
     assert "dlrm, eager, ended with code -11: Fatal error" in made["left_out"]
     assert "unet, eager, ended with code 124: the time limit of 5 s" in made["left_out"]
-    assert any(text.startswith("Mamba is not compiled: ") for text in made["left_out"])
+    assert any(text.startswith("EnCodec is not compiled: ") for text in made["left_out"])
     assert "16.00 -> 8.00" in capsys.readouterr().out
 
 
