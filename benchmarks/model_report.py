@@ -213,14 +213,15 @@ def plot(result: dict, path: Path) -> None:
     size = (11, 1.6 + 0.3 * len(titles))
     figure, axes = pyplot.subplots(1, len(PASSES), figsize=size, sharex=True, sharey=True, layout="constrained")
     for axis, name in zip(axes, PASSES):
-        for (mode, dtype), (marker, colour) in STYLES.items():
+        for number, ((mode, dtype), (marker, colour)) in enumerate(STYLES.items()):
+            shift = 0.2 * (number - (len(STYLES) - 1) / 2)  # equal ratios stay apart
             found = [row for row in rows if (row["mode"], row["dtype"], row["pass"]) == (mode, dtype, name)]
             axis.scatter(
                 [ratio(row, "ms") for row in found],
-                [titles.index(row["title"]) for row in found],
+                [titles.index(row["title"]) + shift for row in found],
                 marker=marker,
                 color=colour,
-                s=34,
+                s=26,
                 zorder=3,
                 label=f"{mode}, {dtype}",
             )
