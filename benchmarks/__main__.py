@@ -8,6 +8,7 @@
     python -m benchmarks --plot-only benchmarks/results/nvidia-h200/elementwise.json
     python -m benchmarks sweep mul       random problems, see benchmarks/sweep.py
     python -m benchmarks fuzz --minutes 5    random calls compared with float64 and ATen, see benchmarks/fuzz.py
+    python -m benchmarks models gcn      real models with and without override, see benchmarks/models.py
 
 Prints tables, and writes <room>.json and a plot of each operator into benchmarks/results/<gpu>/. A run of part of a room is named
 after that part (mul.json, elementwise.quick.json), so it never replaces the result of a whole room.
@@ -214,7 +215,7 @@ def _line(number: int, total: int, case: Case, row: dict, seconds: float) -> str
 
 
 def main(argv: list[str]) -> int:
-    if argv[:1] in (["sweep"], ["fuzz"]):
+    if argv[:1] in (["sweep"], ["fuzz"], ["models"]):
         return importlib.import_module(f"benchmarks.{argv[0]}").main(argv[1:])
     args = parse(argv)
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
