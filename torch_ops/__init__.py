@@ -9,6 +9,7 @@ from torch_ops import _library
 _library.load()
 
 # These modules look up registered operators, so they are imported after the library is loaded.
+from torch_ops import compat as compat  # noqa: E402
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops import ops as ops  # noqa: E402
