@@ -1,6 +1,6 @@
 """Drop-in for ``causal_conv1d``: causal depthwise convolutions of sequence models such as Mamba, with states.
 
-Names, arguments and semantics are those of version 1.6 of github.com/Dao-AILab/causal-conv1d. Any width, layout and floating-point
+Names, arguments and semantics follow version 1.6 of github.com/Dao-AILab/causal-conv1d. Any width, layout and floating-point
 dtype works, on CUDA and CPU tensors. ``seq_idx`` may come together with states. Every function has derivatives of any order with
 respect to its floating-point arguments.
 
@@ -152,6 +152,8 @@ def causal_conv1d_update(
         window = positions.narrow(2, size - (taps - 1), length + taps - 1)
         new = positions.narrow(2, length, size)
     else:
+        if old is conv_state:
+            old = conv_state.clone()  # the backward of gather keeps its input, and conv_state is written below
         window = torch.cat([old.gather(2, _slots(cache_seqlens, 1 - taps, 0, old)), x], 2)
         # Only the last S positions stay. Writing all would write some elements twice, in any order.
         kept = min(length, size)
@@ -256,9 +258,13 @@ def _convolve_sequences(
     seq_idx: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, activation: str
 ) -> Tensor:
     channels, taps = weight.shape
-    inputs = _with_states(x, states, taps).unfold(2, taps, 1)  # (N, C, L, K)
+    line = _with_states(x, states, taps)
     is_own = _sequences_with_states(seq_idx, taps).unfold(1, taps, 1) == seq_idx[..., None]  # (N, L, K)
-    copies = torch.where(is_own[:, None], inputs, 0).flatten(2)  # (N, C, L * K)
+    # The copies (N, C, L * K), with the channels innermost in memory if they are in x.
+    if line.stride(1) == 1:
+        copies = torch.where(is_own[..., None], line.mT.unfold(1, taps, 1).mT, 0).flatten(1, 2).mT
+    else:
+        copies = torch.where(is_own[:, None], line.unfold(2, taps, 1), 0).flatten(2)
     out = conv1d_act(copies, weight[:, None], bias, taps, groups=channels, activation=activation)
     return out.masked_fill_((seq_idx < 0)[:, None], 0)
 
@@ -280,7 +286,7 @@ def _sequences_with_states(seq_idx: Tensor, taps: int) -> Tensor:
 def _final_states(x: Tensor, states: Tensor | None, seq_idx: Tensor | None, taps: int) -> Tensor:
     """The last K - 1 positions (N, C, K - 1), in ``x``'s dtype. May be a view of ``x``."""
     length, size = x.shape[2], taps - 1
-    if seq_idx is None:
+    if seq_idx is None or size == 0:
         if length >= size:
             return x.narrow(2, length - size, size)
         return _with_states(x, states, taps).narrow(2, length, size).to(x.dtype)
@@ -304,9 +310,15 @@ def _write_rows(state: Tensor, indices: Tensor, values: Tensor) -> None:
     """Writes ``values[i]`` to ``state[indices[i]]``, except where the index is negative.
 
     The host does not know which indices are negative, so every row is written. A row of padding repeats the first row that is not
-    padding. If all are padding, row 0 of the state gets its old value, which ``values`` must have there.
+    padding. If all are padding, row 0 of the state gets its old value, which ``values`` must have there. One of the repeated rows
+    has a gradient.
     """
     is_used = indices >= 0
+    numbers = torch.arange(len(indices), device=indices.device)
     first = is_used.int().argmax()
-    source = torch.where(is_used, torch.arange(len(indices), device=indices.device), first)
-    state.index_copy_(0, indices[source].clamp(min=0).long(), values[source].to(state.dtype))
+    source = torch.where(is_used, numbers, first)
+    written = values[source].to(state.dtype)
+    if written.requires_grad:
+        has_gradient = is_used | (numbers == first)
+        written = torch.where(has_gradient[:, None, None], written, written.detach())
+    state.index_copy_(0, indices[source].clamp(min=0).long(), written)
