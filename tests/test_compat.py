@@ -304,6 +304,26 @@ def test_update_where_all_rows_are_padding(device):
     assert torch.equal(state, before) and out.eq(0).all()
 
 
+@each_device
+def test_update_of_nothing(device):
+    state, indices = torch.ones(3, 2, 4, device=device), torch.zeros(0, dtype=torch.int32, device=device)
+    out = causal_conv1d_update(state[:0, :, :2], state, torch.ones(2, 3, device=device), conv_state_indices=indices)
+    assert out.shape == (0, 2, 2) and state.eq(1).all()
+
+
+def test_update_is_compiled_without_a_break():
+    def call(x, state, w, seqlens, indices):
+        return causal_conv1d_update(x, state, w, None, "silu", seqlens, indices)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    x, state, w = _signal(2, 3, 4), _signal(5, 3, 6), _signal(3, 3)
+    for seqlens, indices in ((None, None), (torch.tensor([4, 9]), torch.tensor([3, -1]))):
+        states = [(state if indices is not None else state[:2]).clone() for _ in range(2)]
+        outs = [function(x, own, w, seqlens, indices) for function, own in zip((call, compiled), states)]
+        torch.testing.assert_close(outs[1], outs[0])
+        assert torch.equal(*states)
+
+
 def test_updates_continue_fn():
     x, w = _signal(2, 4, 12), _signal(4, 4)
     want = causal_conv1d_fn(x, w, activation="silu")
@@ -366,6 +386,7 @@ def test_varlen_states_have_gradients():
         (RuntimeError, "initial_states must have shape (2, 4, 2)", lambda x, w: causal_conv1d_fn(x, w, initial_states=x)),
         (RuntimeError, "final_states_out must have", lambda x, w: causal_conv1d_fn(x, w, None, None, None, True, x)),
         (RuntimeError, "expected x (N, C, L)", lambda x, w: causal_conv1d_fn(x[0], w, return_final_states=True)),
+        (RuntimeError, "expected x (N, C) or (N, C, T)", lambda x, w: causal_conv1d_update(x[0, 0], x, w)),
         (RuntimeError, "at least 2 positions, got 1", lambda x, w: causal_conv1d_update(x, x[..., :1], w)),
         (RuntimeError, "conv_state must have shape (2, 4, 5)", lambda x, w: causal_conv1d_update(x, x.repeat(2, 1, 1), w)),
         (RuntimeError, "cache_seqlens must have", lambda x, w: causal_conv1d_update(x, x, w, None, None, torch.zeros(3))),

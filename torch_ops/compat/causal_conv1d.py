@@ -81,8 +81,10 @@ def causal_conv1d_fn(
     _check_shape("causal_conv1d_fn", "initial_states", initial_states, states)
     _check_shape("causal_conv1d_fn", "final_states_out", final_states_out if return_final_states else None, states)
 
-    convolve = _in_common_dtype(_convolve if seq_idx is None else functools.partial(_convolve_sequences, seq_idx))
-    out = convolve(x, weight, bias, initial_states, name)
+    if seq_idx is None:
+        out = _in_common_dtype(_convolve, x, weight, bias, initial_states, name)
+    else:
+        out = _in_common_dtype(_convolve_sequences, x, weight, bias, initial_states, name, seq_idx)
     if not return_final_states:
         return out
     final = _final_states(x, initial_states, seq_idx, taps)
@@ -126,10 +128,12 @@ def causal_conv1d_update(
         RuntimeError: shapes do not match as above; devices differ; as :func:`torch_ops.causal_conv1d_update`.
     """
     name = _activation_name(activation)
-    is_single = x.dim() == 2 or x.shape[-1] == 1
+    is_single = x.dim() == 2 or (x.dim() == 3 and x.shape[2] == 1)
     if is_single and cache_seqlens is None and conv_state_indices is None and _is_direct(x, weight):
         out = update_position(x if x.dim() == 2 else x[..., 0], conv_state, weight, bias, name)
         return out if x.dim() == 2 else out[..., None]
+    if x.dim() not in (2, 3):
+        raise RuntimeError(f"causal_conv1d_update: expected x (N, C) or (N, C, T), got {tuple(x.shape)}")
     if x.dim() == 2:
         return causal_conv1d_update(
             x[..., None], conv_state, weight, bias, activation, cache_seqlens, conv_state_indices
@@ -144,6 +148,8 @@ def causal_conv1d_update(
     _check_shape("causal_conv1d_update", "conv_state_indices", conv_state_indices, (batch,))
 
     old = conv_state
+    if batch == 0:
+        return torch.empty_like(x)
     if conv_state_indices is not None:
         padding = conv_state_indices < 0
         old = conv_state.index_select(0, conv_state_indices.clamp(min=0))
@@ -159,7 +165,7 @@ def causal_conv1d_update(
         kept = min(length, size)
         slots = _slots(cache_seqlens, length - kept, length, old)
         new = old.scatter(2, slots, x.narrow(2, length - kept, kept).to(old.dtype))
-    out = _in_common_dtype(_convolve_window)(window, weight, bias, None, name).to(x.dtype)
+    out = _in_common_dtype(_convolve_window, window, weight, bias, None, name).to(x.dtype)
     if conv_state_indices is None:
         conv_state.copy_(new)
         return out
@@ -222,19 +228,16 @@ def _is_direct(x: Tensor, weight: Tensor) -> bool:
     return x.dtype == weight.dtype
 
 
-def _in_common_dtype(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """``function(x, weight, bias, states, ...)`` in the dtype that the operands promote to, rounded to ``x``'s dtype."""
-
-    @functools.wraps(function)
-    def compute(x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, *others) -> Tensor:
-        if _is_direct(x, weight):
-            return function(x, weight, bias, states if states is None else states.to(x.dtype), *others)
-        operands = (x, weight, bias, states)
-        dtype = functools.reduce(torch.promote_types, (t.dtype for t in operands if t is not None))
-        with torch.autocast(x.device.type, enabled=False):
-            return function(*(None if t is None else t.to(dtype) for t in operands), *others).to(x.dtype)
-
-    return compute
+def _in_common_dtype(
+    convolve: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, *others
+) -> Tensor:
+    """``convolve`` of these arguments in the dtype that the operands promote to. The result is rounded to ``x``'s dtype."""
+    if _is_direct(x, weight):
+        return convolve(x, weight, bias, None if states is None else states.to(x.dtype), *others)
+    operands = (x, weight, bias, states)
+    dtype = functools.reduce(torch.promote_types, (t.dtype for t in operands if t is not None))
+    with torch.autocast(x.device.type, enabled=False):
+        return convolve(*(None if t is None else t.to(dtype) for t in operands), *others).to(x.dtype)
 
 
 # ---------------------------------------------------------------- convolutions
@@ -255,7 +258,7 @@ def _convolve_window(window: Tensor, weight: Tensor, bias: Tensor | None, states
 
 
 def _convolve_sequences(
-    seq_idx: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, activation: str
+    x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor | None, activation: str, seq_idx: Tensor
 ) -> Tensor:
     channels, taps = weight.shape
     line = _with_states(x, states, taps)
