@@ -14,21 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torch_ops.compat import _finder
+from torch_ops.compat import causal_conv1d as causal_conv1d
+from torch_ops.compat import causal_conv1d_functions as causal_conv1d_functions
 from torch_ops.compat._finder import Package
 
 __all__ = ["PACKAGES", "install", "uninstall"]
-
-_causal_conv1d = "torch_ops.compat.causal_conv1d"
 
 #: The packages that have a drop-in. Each has the version of the interface, and the module behind each name.
 PACKAGES = {
     "causal_conv1d": Package(
         version="1.6.1",
         modules={
-            "causal_conv1d": _causal_conv1d,
-            "causal_conv1d.causal_conv1d_interface": _causal_conv1d,
-            "causal_conv1d.causal_conv1d_varlen": _causal_conv1d,
-            "causal_conv1d.cpp_functions": "torch_ops.compat.causal_conv1d_functions",
+            "causal_conv1d": causal_conv1d.__name__,
+            "causal_conv1d.causal_conv1d_interface": causal_conv1d.__name__,
+            "causal_conv1d.causal_conv1d_varlen": causal_conv1d.__name__,
+            "causal_conv1d.cpp_functions": causal_conv1d_functions.__name__,
         },
     ),
 }
