@@ -494,6 +494,7 @@ def test_wheel_works_outside_the_source_tree(config, new_setuptools, tmp_path):
     assert {str(Path(name).with_suffix(".json")) for name in libraries} <= set(names)
     # The package has the sources of the bindings, which torch_ops.build needs, but not the kernels.
     assert {f"torch_ops/csrc/{path.relative_to(layout.CSRC)}" for path in layout.CSRC.rglob("*.cpp")} <= set(names)
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "torch_ops").rglob("*.py")} <= set(names)
     assert "torch_ops/tools/native_build.py" in names and not [name for name in names if name.endswith((".cu", ".cuh"))]
     assert "torch_ops/py.typed" in names and [name for name in names if name.endswith("/LICENSE")]
     assert not [name for name in names if name.startswith(("tools/", "tests/", "csrc/"))]

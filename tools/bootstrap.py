@@ -71,9 +71,7 @@ def install_packages(folder: Path, torch_version: str) -> bool:
     if not pip_install(folder, f"torch=={torch_version}", "-r", str(REQUIREMENTS)):
         return False
     # Import every package: after an interrupted install, pip may believe that a broken package is complete.
-    names = (
-        "torch, numpy, pytest, xdist, expecttest, hypothesis, matplotlib, networkx, rich, sklearn, setuptools, ninja"
-    )
+    names = "torch, numpy, pytest, xdist, expecttest, hypothesis, matplotlib, networkx, rich, sklearn, setuptools, ninja, cmake"
     return subprocess.run([str(python_of(folder)), "-c", f"import {names}"]).returncode == 0
 
 

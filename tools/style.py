@@ -15,7 +15,9 @@ def main() -> int:
     if sys.argv[1:] not in (["check"], ["format"]):
         sys.exit("usage: python -m tools.style check|format")
     fix = sys.argv[1] == "format"
-    native = [str(p) for top in ("csrc", "tests") for p in sorted((ROOT / top).rglob("*")) if p.suffix in SUFFIXES]
+    native = [
+        str(p) for top in ("csrc", "examples", "tests") for p in sorted((ROOT / top).rglob("*")) if p.suffix in SUFFIXES
+    ]
     bin_folder = Path(sys.executable).parent
     commands = [
         ["ruff", "check", "--no-cache", *(["--fix"] if fix else [])],

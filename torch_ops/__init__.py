@@ -9,9 +9,11 @@ from torch_ops import _library
 _library.load()
 
 # These modules look up registered operators, so they are imported after the library is loaded.
+from torch_ops import compat as compat  # noqa: E402
 from torch_ops import ladder as ladder  # noqa: E402
 from torch_ops import nn as nn  # noqa: E402
 from torch_ops import ops as ops  # noqa: E402
+from torch_ops._convert import convert  # noqa: E402
 from torch_ops.conv1d import (  # noqa: E402
     causal_conv1d,
     causal_conv1d_update,
@@ -39,6 +41,7 @@ __all__ = [
     "conv1d",
     "conv1d_act",
     "conv1d_backward",
+    "convert",
     "convolve",
     "dot",
     "dot_fast_atomic",

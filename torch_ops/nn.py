@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch_ops.conv1d import conv1d
 from torch_ops.upsample import upsample_nearest2d, upsample_nearest_exact2d
 
-__all__ = ["Conv1d", "UpsampleNearest2d"]
+__all__ = ["Conv1d", "Upsample", "UpsampleNearest2d"]
 
 UpsampleMode = Literal["nearest", "nearest-exact"]
 
@@ -98,6 +98,31 @@ class UpsampleNearest2d(torch.nn.Upsample):
             )
         if self.size is not None and not _are_integers(self.size):
             raise TypeError(f"UpsampleNearest2d: expected integers as size, got {self.size!r}")
+
+
+class Upsample(UpsampleNearest2d):
+    """Upsampling of any kind, a drop-in replacement for :class:`torch.nn.Upsample`.
+
+    The modes ``'nearest'`` and ``'nearest-exact'`` of 4-D inputs are :class:`UpsampleNearest2d`. PyTorch computes all others. Arguments,
+    attributes, results and exceptions are the same. In a graph of :func:`torch.fx.symbolic_trace`, PyTorch computes everything, because
+    the number of dimensions is not known there.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, ...] | None = None,
+        scale_factor: float | tuple[float, ...] | None = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ) -> None:
+        torch.nn.Upsample.__init__(self, size, scale_factor, mode, align_corners, recompute_scale_factor)
+
+    def forward(self, input: Tensor) -> Tensor:
+        is_own = (
+            not isinstance(input, torch.fx.Proxy) and input.dim() == 4 and self.mode in ("nearest", "nearest-exact")
+        )
+        return super().forward(input) if is_own else torch.nn.Upsample.forward(self, input)
 
 
 def _are_integers(size: object) -> bool:

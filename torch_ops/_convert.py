@@ -1,0 +1,76 @@
+"""Exchanges modules of torch.nn for their counterparts in torch_ops.nn, and back."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch.nn.utils.parametrize import is_parametrized
+
+from torch_ops import nn
+
+__all__ = ["convert"]
+
+Model = TypeVar("Model", bound=torch.nn.Module)
+
+_COUNTERPARTS = {torch.nn.Conv1d: nn.Conv1d, torch.nn.Upsample: nn.Upsample}
+_ORIGINALS = {
+    nn.Conv1d: torch.nn.Conv1d,
+    nn.Upsample: torch.nn.Upsample,
+    nn.UpsampleNearest2d: torch.nn.Upsample,
+}
+_NEAREST = ("nearest", "nearest-exact")
+
+
+def convert(model: Model, reverse: bool = False) -> Model:
+    """Makes the modules of a model compute with gpuopt, in place.
+
+    ======================================  ===========================================================
+    module                                  becomes
+    ======================================  ===========================================================
+    :class:`torch.nn.Conv1d`                :class:`torch_ops.nn.Conv1d`
+    :class:`torch.nn.Upsample`, if its      :class:`torch_ops.nn.Upsample`, which leaves inputs that
+    mode is nearest or nearest-exact        are not 4-D to PyTorch
+    ======================================  ===========================================================
+
+    Subclasses of these are left alone, because they may override anything. The exceptions are the classes that
+    :mod:`torch.nn.utils.parametrize` makes (weight norm, spectral norm).
+
+    Only the class of a module changes. Parameters, buffers, hooks, ``state_dict``, training flags and references to the module
+    stay, so optimizers and wrappers such as DistributedDataParallel keep working. Convert before ``torch.compile``: a graph that was
+    compiled before keeps its operators until ``torch.compiler.reset()``.
+
+    Args:
+        model: a module, with all modules below it.
+        reverse: whether to go back from torch_ops.nn to torch.nn, for example before ``torch.jit.script``.
+
+    Returns:
+        ``model`` itself.
+
+    Raises:
+        TypeError: ``model`` is not a module.
+    """
+    # Assigning __class__ keeps every object and its identity: Parameters that an optimizer holds, hooks with their handles,
+    # modules that several parents share, and attributes that users have added. A new module would have to copy all of these, and
+    # a root module could not be exchanged at all. The classes of torch_ops.nn add no attributes to their bases, so an instance of
+    # one is a valid instance of the other.
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"convert: expected a torch.nn.Module, got {type(model).__name__}")
+    classes = _ORIGINALS if reverse else _COUNTERPARTS
+    for module in model.modules():
+        own = type(module)
+        base = own.__bases__[0] if is_parametrized(module) else own
+        wanted = classes.get(base)
+        if wanted is None or (base is torch.nn.Upsample and module.mode not in _NEAREST):
+            continue
+        module.__class__ = wanted if base is own else _on_top_of(wanted, own)
+    return model
+
+
+def _on_top_of(base: type, parametrized: type) -> type:
+    """The class that torch.nn.utils.parametrize made for one module, with another base.
+
+    It is a new class, because copies of the module share the old one. Its properties look up parametrizations in the module.
+    """
+    members = {name: value for name, value in vars(parametrized).items() if name not in ("__dict__", "__weakref__")}
+    return type(parametrized)(parametrized.__name__, (base,), members)

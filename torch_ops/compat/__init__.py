@@ -1,0 +1,76 @@
+"""Drop-ins for packages that models import by name.
+
+=======================================  =====================================================
+module                                   stands in for
+=======================================  =====================================================
+:mod:`torch_ops.compat.causal_conv1d`    ``causal_conv1d`` (github.com/Dao-AILab/causal-conv1d)
+=======================================  =====================================================
+
+:func:`install` makes ``import causal_conv1d`` find the drop-in, so that models use it without a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch_ops.compat import _finder
+from torch_ops.compat import causal_conv1d as causal_conv1d
+from torch_ops.compat import causal_conv1d_functions as causal_conv1d_functions
+from torch_ops.compat._finder import Package
+
+__all__ = ["PACKAGES", "install", "uninstall"]
+
+#: The packages that have a drop-in. Each has the version of the interface, and the module behind each name.
+PACKAGES = {
+    "causal_conv1d": Package(
+        version="1.6.1",
+        modules={
+            "causal_conv1d": causal_conv1d.__name__,
+            "causal_conv1d.causal_conv1d_interface": causal_conv1d.__name__,
+            "causal_conv1d.causal_conv1d_varlen": causal_conv1d.__name__,
+            "causal_conv1d.cpp_functions": causal_conv1d_functions.__name__,
+        },
+    ),
+}
+
+
+def _known(names: str | Iterable[str] | None) -> list[str]:
+    wanted = list(PACKAGES) if names is None else [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in PACKAGES:
+            raise ValueError(f"torch_ops.compat: expected names among {', '.join(PACKAGES)}, got {name!r}")
+    return wanted
+
+
+def install(names: str | Iterable[str] | None = None, force: bool = False) -> list[str]:
+    """Makes ``import <name>`` find the drop-in of a package that is not installed.
+
+    ``importlib.util.find_spec``, ``importlib.metadata.version`` and the package's ``__version__`` answer as for an installed
+    package. Call this before the modules of a model are imported, because libraries such as transformers look for the package at
+    that time.
+
+    Args:
+        names: names of packages, a key of :data:`PACKAGES` or several. None means all.
+        force: whether the drop-in also hides a package that is installed, which helps if that package cannot be imported. Objects
+            that other modules have already imported from it stay.
+
+    Returns:
+        The names that now lead to a drop-in. A package that is installed is left alone without ``force``, and its name is missing.
+
+    Raises:
+        ValueError: a name has no drop-in.
+    """
+    return [name for name in _known(names) if _finder.add(name, PACKAGES[name], force)]
+
+
+def uninstall(names: str | Iterable[str] | None = None) -> None:
+    """Undoes :func:`install`: imports find what they found before. Objects that were imported from a drop-in stay usable.
+
+    Args:
+        names: as for :func:`install`. A name that is not installed is ignored.
+
+    Raises:
+        ValueError: a name has no drop-in.
+    """
+    for name in _known(names):
+        _finder.remove(name)

@@ -1,0 +1,127 @@
+"""Lets the import system find drop-ins under the names of the packages that they stand in for.
+
+A finder on ``sys.meta_path`` answers for these names, and ``importlib.metadata`` asks the same finder for their versions (see
+"Extending the search algorithm" in the documentation of importlib.metadata). Finders are asked in order. A drop-in for a missing
+package stands behind all others, so that a package that is installed later wins. A forced one stands in front.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """A package that a drop-in stands in for."""
+
+    version: str  # of the interface that the drop-in follows
+    modules: Mapping[str, str]  # full name of a module: name of the module that has its contents
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """The metadata of a drop-in, as if it were installed."""
+
+    def __init__(self, name: str, package: Package) -> None:
+        self._files = {
+            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {package.version}\n",
+            "top_level.txt": f"{name}\n",
+        }
+
+    def read_text(self, filename: str) -> str | None:
+        return self._files.get(filename)
+
+    def locate_file(self, path):
+        raise FileNotFoundError(f"{path}: a drop-in has no files of its own")
+
+
+class _Alias(Loader):
+    """Fills a new module with the public names of another one.
+
+    The module is not the other one itself: its ``__spec__`` must have the name under which it is imported.
+    """
+
+    def __init__(self, source: str, version: str) -> None:
+        self._source, self._version = source, version
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        source = importlib.import_module(self._source)
+        module.__doc__, module.__file__, module.__version__ = source.__doc__, source.__file__, self._version
+        module.__all__ = list(source.__all__)
+        for name in module.__all__:
+            setattr(module, name, getattr(source, name))
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules and the metadata of one drop-in."""
+
+    def __init__(self, name: str, package: Package) -> None:
+        self._name, self._package = name, package
+        self.hidden: dict[str, ModuleType] = {}  # modules of an installed package that were imported before
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        source = self._package.modules.get(fullname)
+        if source is None:
+            return None
+        loader = _Alias(source, self._package.version)
+        return ModuleSpec(fullname, loader, origin=source, is_package=fullname == self._name)
+
+    def find_distributions(self, context: object = None) -> Iterable[importlib.metadata.Distribution]:
+        wanted = getattr(context, "name", None)
+        if wanted is None or _normalized(wanted) == _normalized(self._name):
+            yield _Distribution(self._name, self._package)
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _modules_of(name: str) -> list[str]:
+    return [module for module in sys.modules if module == name or module.startswith(f"{name}.")]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # a module without __spec__ was put into sys.modules
+        return True
+
+
+_finders: dict[str, _Finder] = {}
+
+
+def add(name: str, package: Package, force: bool) -> bool:
+    """Whether imports of ``name`` lead to the drop-in afterwards."""
+    if name in _finders:
+        if not force or sys.meta_path[0] is _finders[name]:
+            return True
+        remove(name)
+    if not force and _is_installed(name):
+        return False
+    finder = _finders[name] = _Finder(name, package)
+    finder.hidden = {module: sys.modules.pop(module) for module in _modules_of(name)}
+    sys.meta_path.insert(0 if force else len(sys.meta_path), finder)
+    return True
+
+
+def remove(name: str) -> None:
+    finder = _finders.pop(name, None)
+    if finder is None:
+        return
+    sys.meta_path.remove(finder)
+    for module in _modules_of(name):
+        # An installed package may have been imported since, in front of a finder that is not forced.
+        if isinstance(getattr(getattr(sys.modules[module], "__spec__", None), "loader", None), _Alias):
+            del sys.modules[module]
+    sys.modules.update(finder.hidden)
