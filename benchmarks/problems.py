@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks import bench_conv1d, bench_index_add, convolutions
+from benchmarks import bench_conv1d, bench_dot, bench_index_add, convolutions
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.peers import INDUCTOR, Peer
 from benchmarks.room import Case
@@ -56,7 +56,7 @@ Operands = Callable[[Maker], tuple]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """``operands`` makes the arguments of the room's call; ``moved`` is the case's."""
+    """``operands`` makes the arguments of the room's call; ``moved`` is the case's; dot products are sums of ``products``."""
 
     room: str
     call: str
@@ -67,10 +67,13 @@ class Problem:
     moved: Callable[[], tuple[int, int]] | None = None
     peers: tuple[Peer, ...] | None = None
     inductor: Peer = INDUCTOR
+    products: int = 0
 
     def case(self, family: str, inductor: bool) -> Case:
         def build(device: str, seed: int) -> tuple:
-            return self.operands(Maker(device, self.dtype, seed, uniform=self.room in ("reduce", "dot")))
+            if self.products:
+                return self.operands(bench_dot.Factors(device, self.dtype, seed, self.products))
+            return self.operands(Maker(device, self.dtype, seed, uniform=self.room == "reduce"))
 
         peers = self.peers if self.peers is not None else (self.inductor,) if inductor else ()
         return Case(
@@ -176,7 +179,7 @@ def dot(draw: Draw) -> Problem:
         "misaligned": lambda m: (m.misaligned(values), m(values)),
         "strided": lambda m: (m(values, 2)[:, 0], m(values)),
     }
-    return Problem("dot", "dot", f"{kind} ({values})", dtype, operands[kind])
+    return Problem("dot", "dot", f"{kind} ({values})", dtype, operands[kind], products=values)
 
 
 def dot_rows(draw: Draw) -> Problem:
@@ -189,7 +192,7 @@ def dot_rows(draw: Draw) -> Problem:
     def operands(m: Maker) -> tuple:
         return (m.misaligned(math.prod(shape)).view(shape) if kind == "misaligned" else m(*shape)), m(*shape)
 
-    return Problem("dot", "dot_rows", f"{kind} {text(shape)}", dtype, operands)
+    return Problem("dot", "dot_rows", f"{kind} {text(shape)}", dtype, operands, products=shape[1])
 
 
 def transpose2d(draw: Draw) -> Problem:

@@ -242,6 +242,13 @@ inline Plan make_plan(const Problem& problem) {
   // In types of 1 and 2 bytes, partial vectors cost more than they save in small problems (measured
   // in bf16).
   if (plan.strides[0][0] != 1 || (small && item <= 2)) return plan;
+  // Neighbouring values of a strided input are read best by neighbouring threads if each is in a
+  // sector of its own or nearly so (fp32, 28 bytes apart: 43 us by vectors of the output, 27 us).
+  // Farther apart, another dimension of the input is usually contiguous.
+  for (int k = 1; k <= problem.num_inputs; ++k) {
+    const int64_t apart = plan.strides[k][0] * static_cast<int64_t>(item);
+    if (apart > 12 && apart <= 32) return plan;
+  }
   plan.by_rows = !(plan.linear[0] && detail::is_aligned(problem.operands[0].data));
   // A vector that runs on may leave a plane (dimensions 0 and 1) once, not twice.
   const bool small_planes =
