@@ -60,10 +60,11 @@ inline std::optional<int64_t> wrapped(int64_t dim, const Tensor& self) {
 }
 
 inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t entries,
-                             bool deterministic) {
+                             int64_t rows, bool deterministic) {
   return unless_always([&] {
     return policy::index_add(bytes_of_addition(self, source, entries),
-                             static_cast<int64_t>(self.element_size()), deterministic);
+                             static_cast<int64_t>(self.element_size()), entries / rows,
+                             deterministic);
   });
 }
 
@@ -82,7 +83,7 @@ inline Reason decide_index_add(const Tensor& self, int64_t dim, const Tensor& in
       source.size(*d) != index.numel() || !is_simple(alpha)) {
     return Reason::kUnsupported;
   }
-  return decide_by_size(self, source, index.numel(), is_deterministic());
+  return decide_by_size(self, source, index.numel(), self.size(*d), is_deterministic());
 }
 
 struct IndexAdd {
@@ -128,7 +129,7 @@ inline Reason decide_scatter(const Tensor& self, int64_t dim, const Tensor& inde
   for (int64_t other = 0; other < index.dim(); ++other) {
     if (other != *d && index.size(other) != 1 && index.stride(other) != 0) return Reason::kLayout;
   }
-  return decide_by_size(self, source, index.size(*d), is_deterministic());
+  return decide_by_size(self, source, index.size(*d), self.size(*d), is_deterministic());
 }
 
 // The entries of an index that passed decide_scatter().
@@ -211,7 +212,7 @@ struct IndexPut {
     const Reason known = decide_addition(self, *index, values);
     if (known != Reason::kTaken) return known;
     if (!has_shape(values, index->sizes(), self.sizes().slice(1))) return Reason::kUnsupported;
-    return decide_by_size(self, values, index->numel(), /*deterministic=*/true);
+    return decide_by_size(self, values, index->numel(), self.size(0), /*deterministic=*/true);
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, const Indices& indices,
                      const Tensor& values, bool, bool) {

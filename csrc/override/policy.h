@@ -68,13 +68,15 @@ inline Reason upsample(bool same_size, bool channels_last, int64_t bytes) {
 // small images take up to 15 ms.
 inline Reason upsample_backward(bool same_size, bool channels_last, int64_t images, int64_t bytes) {
   if (same_size) return Reason::kAtenIsFaster;
-  if (images >= 512 && bytes >= 64 * kKiB) return Reason::kTaken;
+  if (images >= 128 && bytes >= 64 * kKiB) return Reason::kTaken;
   return upsample(same_size, channels_last, bytes);
 }
 
 // Non-deterministic: 0.97 to 54 times ATen's speed from these sizes on. Deterministic: 1.4 or more.
-inline Reason index_add(int64_t bytes, int64_t item, bool deterministic) {
-  const int64_t least = deterministic ? 256 * kKiB : item == 2 ? kMiB : 4 * kMiB;
+// ATen adds entries of one row one after another, so that many of them take long.
+inline Reason index_add(int64_t bytes, int64_t item, int64_t entries_per_row, bool deterministic) {
+  const bool sorted = deterministic || entries_per_row >= 64;
+  const int64_t least = sorted ? 256 * kKiB : item == 2 ? kMiB : 4 * kMiB;
   return bytes >= least ? Reason::kTaken : Reason::kSize;
 }
 
@@ -82,7 +84,7 @@ inline Reason index_add(int64_t bytes, int64_t item, bool deterministic) {
 constexpr int64_t kFewEmbeddings = 3072;
 
 inline Reason embedding_backward(int64_t entries, int64_t bytes, int64_t item) {
-  return entries <= kFewEmbeddings ? Reason::kSize : index_add(bytes, item, true);
+  return entries <= kFewEmbeddings ? Reason::kSize : index_add(bytes, item, /*entries_per_row=*/1, true);
 }
 
 // A copy of `in` to a dense `out` as a transposition, or nothing if it is none.

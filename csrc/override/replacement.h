@@ -20,7 +20,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -69,25 +68,25 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
   Operator op() const override { return Op::kOperator; }
 
   std::unique_ptr<torch::Library> replace(c10::DispatchKey key) override {
-    const size_t slot = slot_for(computed_kernel(handle(), key));
+    keep_beneath(computed_kernel(handle(), key));
     auto made = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__,
                                                  static_cast<uint32_t>(__LINE__));
     const std::string overload = Op::Aten::overload_name;
     const std::string name = Op::Aten::name + (overload.empty() ? "" : "." + overload);
-    if (slot == 0) {
-      made->impl(name.c_str(), TORCH_FN(kernel<0>));
-    } else {
-      made->impl(name.c_str(), TORCH_FN(kernel<1>));
-    }
+    made->impl(name.c_str(), TORCH_FN(kernel));
     return made;
   }
 
  private:
-  // The kernels beneath. One is in use. The other serves a library that replaced kernel<slot> by
-  // its own, calls it, and now lies beneath. They are never freed, because a call in another thread
-  // may be in flight.
-  static inline std::array<std::atomic<const c10::KernelFunction*>, 2> beneath{};
-  static inline size_t last_slot = 1;
+  // Never freed, because a call may be in flight in another thread. A new object is made only where
+  // another kernel than at the last use is beneath.
+  static inline std::atomic<const c10::KernelFunction*> beneath{nullptr};
+
+  static void keep_beneath(c10::KernelFunction found) {
+    const c10::KernelFunction* known = beneath.load();
+    if (known != nullptr && known->_equalsBoxedAndUnboxed(found)) return;
+    beneath = new c10::KernelFunction(std::move(found));
+  }
 
   static const c10::OperatorHandle& handle() {
     static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(
@@ -95,31 +94,20 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
     return op;
   }
 
-  static size_t slot_for(c10::KernelFunction found) {
-    for (size_t slot = 0; slot < beneath.size(); ++slot) {
-      const c10::KernelFunction* known = beneath[slot];
-      if (known != nullptr && known->_equalsBoxedAndUnboxed(found)) return slot;
-    }
-    last_slot = 1 - last_slot;
-    beneath[last_slot] = new c10::KernelFunction(std::move(found));
-    return last_slot;
-  }
-
-  static Result call_beneath(size_t slot, c10::DispatchKeySet keys, Args... args) {
-    return beneath[slot].load(std::memory_order_acquire)
+  static Result call_beneath(c10::DispatchKeySet keys, Args... args) {
+    return beneath.load(std::memory_order_acquire)
         ->template call<Result, Args...>(handle(), keys, std::forward<Args>(args)...);
   }
 
   // A plain function without a state that the dispatcher could free while another thread enters it.
-  template <size_t slot>
   static Result kernel(c10::DispatchKeySet keys, Args... args) {
-    if (inside) return call_beneath(slot, keys, std::forward<Args>(args)...);
+    if (inside) return call_beneath(keys, std::forward<Args>(args)...);
     Reason reason = Op::decide(args...);
     if (reason == Reason::kTaken) {
       const c10::DispatchKeySet key(settings.key.load(std::memory_order_relaxed));
       if constexpr (requires { Op::kMayPassOn; }) {
         const auto rest = [&](Args... passed) -> Result {
-          return call_beneath(slot, keys, std::forward<Args>(passed)...);
+          return call_beneath(keys, std::forward<Args>(passed)...);
         };
         const Inside guard;
         std::optional<Result> result = Op::attempt(key, rest, args...);
@@ -135,7 +123,7 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
       }
     }
     calls_of(Op::kOperator).add(reason);
-    return call_beneath(slot, keys, std::forward<Args>(args)...);
+    return call_beneath(keys, std::forward<Args>(args)...);
   }
 };
 
