@@ -62,8 +62,8 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numb
     return Reason::kUnsupported;
   }
   const int64_t taps = weight.size(2);
-  if (taps > INT32_MAX || dilation[0].expect_int() * (taps - 1) + 1 >
-                              input.size(2) + 2 * padding[0].expect_int()) {
+  if (taps > INT32_MAX ||
+      dilation[0].expect_int() * (taps - 1) + 1 > input.size(2) + 2 * padding[0].expect_int()) {
     return Reason::kUnsupported;
   }
   // The result must have ATen's layout. The rule is cuDNN's.
@@ -135,8 +135,8 @@ struct ConvolutionBackward {
                                           Numbers padding, Numbers dilation, bool transposed,
                                           Numbers output_padding, const c10::SymInt& groups,
                                           Mask mask) {
-    Gradients own = ops::conv1d_backward_own().redispatch(key, grad, input, weight, stride,
-                                                          padding, dilation, groups, mask);
+    Gradients own = ops::conv1d_backward_own().redispatch(key, grad, input, weight, stride, padding,
+                                                          dilation, groups, mask);
     auto& [grad_input, grad_weight, grad_bias] = own;
     const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
     if (left == Mask{mask[0], mask[1], false}) return std::nullopt;

@@ -16,7 +16,7 @@ GPUOPT_OP(copy_transposed, "_copy_transposed", "", at::Tensor&(at::Tensor&, cons
 
 namespace overriding {
 
-// Nothing if `out` is not dense, or if no two dimensions change places.
+// Nothing if `out` is not dense, or if no two dimensions are exchanged.
 inline std::optional<transpose::Problem> transposition_of(const Tensor& out, const Tensor& self) {
   const std::optional<Dims> dims =
       merged_dims(span_of(self.sizes()), span_of(out.strides()), span_of(self.strides()));

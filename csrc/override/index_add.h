@@ -35,8 +35,7 @@ inline Reason decide_addition(const Tensor& self, const Tensor& index, const Ten
   if (!is_measured(self.scalar_type())) return Reason::kDtype;
   const bool fit = is_index(index) && source.scalar_type() == self.scalar_type() &&
                    on_device_of(self, {index, source}) && !self.is_alias_of(source) &&
-                   !self.is_alias_of(index) &&
-                   at::has_internal_overlap(self) == at::MemOverlap::No;
+                   !self.is_alias_of(index) && at::has_internal_overlap(self) == at::MemOverlap::No;
   return fit ? Reason::kTaken : Reason::kUnsupported;
 }
 
@@ -141,8 +140,7 @@ struct ScatterAdd {
   using Aten = at::_ops::scatter_add;
   static constexpr Operator kOperator = Operator::kScatterAdd;
 
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index,
-                       const Tensor& source) {
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
     return decide_scatter(self, dim, index, source);
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
@@ -155,8 +153,7 @@ struct ScatterAddInplace {
   using Aten = at::_ops::scatter_add_;
   static constexpr Operator kOperator = Operator::kScatterAdd;
 
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index,
-                       const Tensor& source) {
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
     return decide_scatter(self, dim, index, source);
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
@@ -247,7 +244,8 @@ struct EmbeddingDenseBackward {
     const int64_t rows = num_weights.maybe_as_int().value_or(0);
     const int64_t padding = padding_idx.maybe_as_int().value_or(rows);
     if (!is_index(indices) || !on_device_of(grad, {indices}) || rows <= 0 || padding >= rows ||
-        grad.dim() != indices.dim() + 1 || grad.sizes().slice(0, indices.dim()) != indices.sizes()) {
+        grad.dim() != indices.dim() + 1 ||
+        grad.sizes().slice(0, indices.dim()) != indices.sizes()) {
       return Reason::kUnsupported;
     }
     return unless_always([&] {

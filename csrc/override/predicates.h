@@ -22,10 +22,11 @@ inline std::span<const int64_t> span_of(at::IntArrayRef values) {
   return {values.data(), values.size()};
 }
 
-// Whether a tensor holds values as they lie in memory, on the device of the replaced kernel.
+// Whether a tensor has values, and nothing but values: no conj or neg bit, no names of dimensions,
+// and memory that was not freed, as sharded training frees parameters.
 inline bool is_plain(const Tensor& tensor) {
-  return tensor.defined() && !tensor.is_conj() && !tensor.is_neg() && tensor.numel() > 0 &&
-         tensor.storage().data() != nullptr;
+  return tensor.defined() && !tensor.is_conj() && !tensor.is_neg() && !tensor.has_names() &&
+         tensor.numel() > 0 && tensor.storage().data() != nullptr;
 }
 
 inline bool on_device_of(const Tensor& tensor, std::initializer_list<at::TensorBase> others) {

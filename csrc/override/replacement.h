@@ -55,7 +55,7 @@ class AnyReplacement {
  public:
   virtual ~AnyReplacement() = default;
   virtual Operator op() const = 0;
-  // Puts the kernel in its place until the library is destroyed.
+  // Registers the kernel, until the library is destroyed.
   virtual std::unique_ptr<torch::Library> replace(c10::DispatchKey key) = 0;
 };
 
@@ -89,8 +89,8 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
   }
 
   static const c10::OperatorHandle& handle() {
-    static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(
-        Op::Aten::name, Op::Aten::overload_name);
+    static const c10::OperatorHandle op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(Op::Aten::name, Op::Aten::overload_name);
     return op;
   }
 

@@ -17,11 +17,10 @@ using Scale = std::optional<double>;
 
 // Sizes that gpuopt supports.
 inline bool are_valid(c10::SymIntArrayRef sizes) {
-  return std::all_of(sizes.begin(), sizes.end(),
-                     [](const c10::SymInt& size) {
-                       const int64_t value = size.maybe_as_int().value_or(0);
-                       return 0 < value && value <= upsample::kMaxSize;
-                     });
+  return std::all_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) {
+    const int64_t value = size.maybe_as_int().value_or(0);
+    return 0 < value && value <= upsample::kMaxSize;
+  });
 }
 
 // Whether `image` (N, C, H, W) is supported, and the other size is valid.
@@ -42,8 +41,8 @@ inline Reason decide_upsample(const Tensor& self, c10::SymIntArrayRef output_siz
   return unless_always([&] {
     const int64_t height = output_size[0].expect_int(), width = output_size[1].expect_int();
     const int64_t images = self.size(0) * self.size(1);
-    const int64_t bytes = bytes_of(self) + images * height * width *
-                                               static_cast<int64_t>(self.element_size());
+    const int64_t bytes =
+        bytes_of(self) + images * height * width * static_cast<int64_t>(self.element_size());
     return policy::upsample(height == self.size(2) && width == self.size(3),
                             is_channels_last_image(self), bytes);
   });
@@ -61,8 +60,8 @@ inline Reason decide_upsample_backward(const Tensor& grad, c10::SymIntArrayRef o
   return unless_always([&] {
     const int64_t height = input_size[2].expect_int(), width = input_size[3].expect_int();
     const int64_t images = grad.size(0) * grad.size(1);
-    const int64_t bytes = bytes_of(grad) + images * height * width *
-                                               static_cast<int64_t>(grad.element_size());
+    const int64_t bytes =
+        bytes_of(grad) + images * height * width * static_cast<int64_t>(grad.element_size());
     return policy::upsample_backward(height == grad.size(2) && width == grad.size(3),
                                      is_channels_last_image(grad), images, bytes);
   });

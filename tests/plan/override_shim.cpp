@@ -44,8 +44,7 @@ int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64
                             : policy::upsample(false, channels_last, bytes));
 }
 
-int64_t index_add_reason(int64_t bytes, int64_t item, int64_t entries_per_row,
-                         bool deterministic) {
+int64_t index_add_reason(int64_t bytes, int64_t item, int64_t entries_per_row, bool deterministic) {
   return number_of(policy::index_add(bytes, item, entries_per_row, deterministic));
 }
 

@@ -76,7 +76,9 @@ def reduce(policy, case, item):
     dim = ast.literal_eval(case.partition("dim ")[2] or "()")
     dims = (dim,) if isinstance(dim, int) else dim or range(len(shape))
     mask = sum(1 << d for d in dims)
-    return policy.reduce_reason(len(shape), numbers(shape), numbers(strides), ctypes.c_int64(mask), ctypes.c_int64(item))
+    return policy.reduce_reason(
+        len(shape), numbers(shape), numbers(strides), ctypes.c_int64(mask), ctypes.c_int64(item)
+    )
 
 
 def upsample(policy, case, item, backward=False):
@@ -94,7 +96,12 @@ def transpose2d(policy, case, item):
     strides = [*given[:-2], given[-1], given[-2]]
     address = 1 << 20 | (item if case.startswith("misaligned") else 0)
     return policy.copy_reason(
-        len(sizes), numbers(sizes), numbers(dense(sizes)), numbers(strides), ctypes.c_int64(item), ctypes.c_int64(address)
+        len(sizes),
+        numbers(sizes),
+        numbers(dense(sizes)),
+        numbers(strides),
+        ctypes.c_int64(item),
+        ctypes.c_int64(address),
     )
 
 

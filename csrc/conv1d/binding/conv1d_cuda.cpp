@@ -65,7 +65,7 @@ void check_operands(const BackwardCall& call) {
                {{"grad_output", call.grad_output}, {"input", call.input}, {"weight", call.weight}});
 }
 
-// The gradients of input and weight. Those for which ATen is chosen are undefined.
+// The gradients of input and weight. A gradient for which ATen is chosen is undefined.
 Gradients own_backward(const BackwardCall& call, const Sizes& sizes) {
   if (!may_have_kernel(call.input, sizes)) return {};
   const auto own = [&](Pass pass) {
