@@ -94,7 +94,7 @@ def test_results_of_the_cases(case, device, dtype):
     taken = 0
     for sample in thinned(case.samples(device, dtype), device, keep=2):
         with failures.sample(sample.name):
-            want = case.aten(*sample.args, **sample.kwargs)
+            want, again = (case.aten(*sample.args, **sample.kwargs) for _ in range(2))
             with counted() as calls, override(device):
                 got = case.aten(*sample.args, **sample.kwargs)
             was_taken = calls.get(name, {}).get("taken", 0)
@@ -102,10 +102,14 @@ def test_results_of_the_cases(case, device, dtype):
             failures.add(sample.name, different_metadata(got, want))
             # On the CPU, oneDNN adds the gradient of a bias in another order than gpuopt's call of it.
             if not was_taken or (device == "cpu" and name != "convolution_backward"):
-                failures.add(sample.name, different_bits(got, want))
+                if different_bits(again, want) is None:  # ATen's kernel is repeatable
+                    failures.add(sample.name, different_bits(got, want))
             elif sample.exact_inputs:
-                reference = case.reference(*sample.args, **sample.kwargs)
-                bound = case.bound(device, want.dtype, reference, *sample.args, **sample.kwargs)
+                kwargs = {
+                    key: value for key, value in sample.kwargs.items() if key != "mode"
+                }  # not an argument of ATen's
+                reference = case.reference(*sample.args, **kwargs)
+                bound = case.bound(device, want.dtype, reference, *sample.args, **kwargs)
                 failures.add(sample.name, different_from_reference(got, reference, bound))
     failures.check(at_least=30)
     # ATen's vdot of real vectors is its dot.

@@ -39,6 +39,22 @@ int64_t copy_reason(int64_t rank, const int64_t* sizes, const int64_t* out, cons
   return number_of(policy::copy(*problem));
 }
 
+// Writes rows, columns, row stride, and sizes and strides of up to four batch dimensions, innermost
+// first. Returns the number of batch dimensions, or -1 if the copy is no transposition.
+int64_t transposition(int64_t rank, const int64_t* sizes, const int64_t* out, const int64_t* in,
+                      int64_t* fields) {
+  const auto problem = policy::as_transposition(dims_of(rank, sizes, out, in));
+  if (!problem.has_value()) return -1;
+  fields[0] = problem->rows;
+  fields[1] = problem->columns;
+  fields[2] = problem->row_stride;
+  for (int d = 0; d < problem->batch_dims; ++d) {
+    fields[3 + d] = problem->batch_sizes[d];
+    fields[7 + d] = problem->batch_strides[d];
+  }
+  return problem->batch_dims;
+}
+
 int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64_t bytes) {
   return number_of(backward ? policy::upsample_backward(false, channels_last, images, bytes)
                             : policy::upsample(false, channels_last, bytes));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import itertools
 import json
 import math
 import re
@@ -144,3 +145,41 @@ def test_taken_problems_gain(policy, family):
             saved += gain
             assert gain > -0.05 * aten or row["case"] in SLOWER, (row["case"], row["dtype"], gpuopt, aten)
     assert taken >= 8 and saved >= 0.9 * possible, (taken, saved, possible)
+
+
+def permutations():
+    """Sizes, strides of the result, strides of the input: dense results, and inputs with and without gaps."""
+    for sizes in ((3, 4), (2, 3, 4), (1, 3, 4), (2, 3, 4, 5), (2, 1, 3, 4), (2, 2, 3, 2, 2)):
+        for order in itertools.permutations(range(len(sizes))):
+            for gap in (0, 1):
+                inner = [sizes[d] for d in order]
+                inner[-1] += gap
+                strides = [0] * len(sizes)
+                for k, d in enumerate(order):
+                    strides[d] = math.prod(inner[k + 1 :])
+                for out in (dense(sizes), channels_last(sizes) if len(sizes) == 4 else dense(sizes)):
+                    yield sizes, out, strides
+
+
+def test_transpositions_copy_every_element(policy):
+    """The problem that the kernel gets reads the elements that the copy reads, in the order in which the result has them."""
+    found = 0
+    for sizes, out, strides in permutations():
+        fields = numbers([0] * 11)
+        dims = policy.transposition(len(sizes), numbers(sizes), numbers(out), numbers(strides), fields)
+        if dims < 0:
+            continue
+        found += 1
+        rows, columns, row_stride = fields[:3]
+        want = {}
+        for index in itertools.product(*map(range, sizes)):
+            want[sum(i * s for i, s in zip(index, out))] = sum(i * s for i, s in zip(index, strides))
+        batch = [range(size) for size in fields[3 : 3 + dims]]
+        got, at = {}, 0
+        for position in itertools.product(*reversed(batch)):
+            start = sum(i * s for i, s in zip(reversed(position), fields[7 : 7 + dims]))
+            for column, row in itertools.product(range(columns), range(rows)):
+                got[at] = start + row * row_stride + column
+                at += 1
+        assert got == want, (sizes, out, strides)
+    assert found >= 100
