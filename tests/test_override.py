@@ -182,10 +182,12 @@ def own_calls(device, dtype, padding=True):
 
 
 def gradients_of(function, operands):
+    """The result, and the gradients for a dense and for an expanded gradient of the result."""
     leaves = [t.detach().clone(memory_format=torch.preserve_format).requires_grad_() for t in operands]
     result = function(*leaves)
-    grads = torch.autograd.grad(result, leaves, torch.ones_like(result).mul_(3), allow_unused=True)
-    return [result.detach(), *(g for g in grads if g is not None)]
+    dense = torch.autograd.grad(result, leaves, torch.full_like(result, 3), retain_graph=True, allow_unused=True)
+    expanded = torch.autograd.grad(result.sum(), leaves, allow_unused=True)
+    return [result.detach(), *(g for g in (*dense, *expanded) if g is not None)]
 
 
 @each_device

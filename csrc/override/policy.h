@@ -7,6 +7,7 @@
 
 #include "override/dims.h"
 #include "override/reason.h"
+#include "reduce/reduce_plan.h"
 #include "transpose/transpose_plan.h"
 
 namespace gpuopt::overriding::policy {
@@ -18,13 +19,23 @@ constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 inline Reason reduce(std::span<const int64_t> sizes, std::span<const int64_t> strides,
                      uint64_t reduced, int64_t item) {
   int64_t values = 1, outputs = 1;
+  int kept_dims = 0, reduced_dims = 0;
   bool unit = false;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] == 1) continue;
     if (strides[d] == 0) return Reason::kLayout;
     unit = unit || strides[d] == 1;
     values *= sizes[d];
-    if (!(reduced >> d & 1)) outputs *= sizes[d];
+    if (reduced >> d & 1) {
+      ++reduced_dims;
+    } else {
+      ++kept_dims;
+      outputs *= sizes[d];
+    }
+  }
+  // More dimensions may take several launches, or a copy.
+  if (std::max(kept_dims, reduced_dims) > gpuopt::reduce::kMaxKernelDims) {
+    return Reason::kUnsupported;
   }
   if (values == outputs) return Reason::kAtenIsFaster;  // a copy
   if (!unit) return Reason::kLayout;
