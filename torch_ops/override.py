@@ -35,8 +35,8 @@ class override(contextlib.ContextDecorator):
     process. It nests: an operator is replaced until as many uses have ended as have begun.
 
     Args:
-        ops: The operators to replace, such as ``"sum"`` or ``("index_add", "convolution")``. Tensors of any shape may
-            be passed to them. Default: all of ``torch_ops.override.operators``.
+        ops: The operators to replace, such as ``"sum"`` or ``("index_add", "convolution")``. They accept tensors of any
+            shape, as before. Default: all of ``torch_ops.override.operators``.
 
     Raises:
         ValueError: ``ops`` names an unknown operator. The message lists the known ones.
