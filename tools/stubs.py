@@ -78,7 +78,8 @@ def stub() -> str:
 
     found: dict[str, list[str]] = {}
     for schema in torch._C._jit_get_all_schemas():
-        if schema.name.startswith("gpuopt::"):
+        # Names with a leading underscore are private.
+        if schema.name.startswith("gpuopt::") and not schema.name.startswith("gpuopt::_"):
             found.setdefault(schema.name, []).append(signature(str(schema)))
     lines = [HEADER]
     for name in sorted(found):

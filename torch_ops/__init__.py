@@ -25,6 +25,7 @@ from torch_ops.conv1d import (  # noqa: E402
 from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
+from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
@@ -51,6 +52,8 @@ __all__ = [
     "index_add_",
     "mul",
     "mul_",
+    "override",
+    "override_report",
     "reduce_max",
     "reduce_mean",
     "reduce_min",

@@ -14,5 +14,5 @@ def __getattr__(name: str) -> OpOverloadPacket:
 
 
 def __dir__() -> list[str]:
-    schemas = torch._C._jit_get_all_schemas()
-    return sorted({schema.name.removeprefix("gpuopt::") for schema in schemas if schema.name.startswith("gpuopt::")})
+    names = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    return sorted(name.removeprefix("gpuopt::") for name in names if name.startswith("gpuopt::") and "::_" not in name)

@@ -137,4 +137,10 @@ void register_kernels(torch::Library& m) {
   m.impl("conv1d_backward", conv1d_backward_kernel<backward>);
 }
 
+template <auto forward, auto backward>
+void register_own(torch::Library& m) {
+  m.impl("_conv1d_own", conv1d_kernel<forward>);
+  m.impl("_conv1d_backward_own", conv1d_backward_kernel<backward>);
+}
+
 }  // namespace gpuopt::conv1d

@@ -25,17 +25,31 @@ Tensor compute(const Problem& problem, Pass pass, const auto& call, const Sizes&
   return result;
 }
 
-Tensor forward_cuda(const ForwardCall& call) {
-  const Sizes sizes = concrete(check_forward(call));
+void check_operands(const ForwardCall& call) {
   check_memory(
       call.op,
       {{"input", call.input}, {"weight", call.weight}, {"bias", value_or_undefined(call.bias)}});
+}
+
+// Returns an undefined tensor if ATen is chosen.
+Tensor own_forward(const ForwardCall& call, const Sizes& sizes) {
+  if (!may_have_kernel(call.input, sizes)) return {};
+  return compute(forward_problem(call, sizes), Pass::kForward, call, sizes);
+}
+
+Tensor forward_cuda(const ForwardCall& call) {
+  const Sizes sizes = concrete(check_forward(call));
+  check_operands(call);
   const c10::cuda::CUDAGuard guard(call.input.device());
-  Tensor result;
-  if (may_have_kernel(call.input, sizes)) {
-    result = compute(forward_problem(call, sizes), Pass::kForward, call, sizes);
-  }
+  const Tensor result = own_forward(call, sizes);
   return result.defined() ? result : aten_forward(call, sizes);
+}
+
+Tensor own_forward_cuda(const ForwardCall& call) {
+  const Sizes sizes = concrete(check_forward(call));
+  check_operands(call);
+  const c10::cuda::CUDAGuard guard(call.input.device());
+  return own_forward(call, sizes);
 }
 
 Tensor grad_bias_of(const BackwardCall& call, const Sizes& sizes) {
@@ -46,26 +60,48 @@ Tensor grad_bias_of(const BackwardCall& call, const Sizes& sizes) {
   return gpuopt::reduce_sum(call.grad_output, dims, /*keepdim=*/false, call.weight.scalar_type());
 }
 
-Gradients backward_cuda(const BackwardCall& call) {
-  const Sizes sizes = concrete(check_backward(call));
+void check_operands(const BackwardCall& call) {
   check_memory(call.op,
                {{"grad_output", call.grad_output}, {"input", call.input}, {"weight", call.weight}});
-  const c10::cuda::CUDAGuard guard(call.input.device());
+}
+
+// The gradients of input and weight. A gradient for which ATen is chosen is undefined.
+Gradients own_backward(const BackwardCall& call, const Sizes& sizes) {
+  if (!may_have_kernel(call.input, sizes)) return {};
   const auto own = [&](Pass pass) {
     return compute(gradient_problem(call, sizes, pass), pass, call, sizes);
   };
+  Gradients result;
+  if (call.mask[0]) std::get<0>(result) = own(Pass::kInputGradient);
+  if (call.mask[1]) std::get<1>(result) = own(Pass::kWeightGradient);
+  return result;
+}
+
+Gradients backward_cuda(const BackwardCall& call) {
+  const Sizes sizes = concrete(check_backward(call));
+  check_operands(call);
+  const c10::cuda::CUDAGuard guard(call.input.device());
   const Mask& mask = call.mask;
-  Tensor grad_input, grad_weight, grad_bias;
-  if (may_have_kernel(call.input, sizes)) {
-    if (mask[0]) grad_input = own(Pass::kInputGradient);
-    if (mask[1]) grad_weight = own(Pass::kWeightGradient);
-  }
+  auto [grad_input, grad_weight, grad_bias] = own_backward(call, sizes);
   const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
   const Gradients others = aten_backward(call, sizes, left);
   if (left[0]) grad_input = std::get<0>(others);
   if (left[1]) grad_weight = std::get<1>(others);
   if (mask[2]) grad_bias = grad_bias_of(call, sizes);
   return {grad_input, grad_weight, grad_bias};
+}
+
+// The bias's gradient is computed if another one is.
+Gradients own_backward_cuda(const BackwardCall& call) {
+  const Sizes sizes = concrete(check_backward(call));
+  check_operands(call);
+  const c10::cuda::CUDAGuard guard(call.input.device());
+  Gradients result = own_backward(call, sizes);
+  const auto& [grad_input, grad_weight, none] = result;
+  if (call.mask[2] && (grad_input.defined() || grad_weight.defined())) {
+    std::get<2>(result) = grad_bias_of(call, sizes);
+  }
+  return result;
 }
 
 // ---------------------------------------------------------------- causal_conv1d_update
@@ -129,6 +165,7 @@ Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   register_kernels<forward_cuda, backward_cuda>(m);
+  register_own<own_forward_cuda, own_backward_cuda>(m);
   m.impl("causal_conv1d_update", causal_conv1d_update_cuda);
 }
 

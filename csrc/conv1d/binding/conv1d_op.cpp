@@ -24,6 +24,15 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       "SymInt[2] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask) "
       "-> (Tensor, Tensor, Tensor)",
       tags);
+  // The results that a path of this library computes. The others, which ATen would compute, are
+  // undefined. On the CPU, ATen computes all of them.
+  m.def(
+      "_conv1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
+      "SymInt[1] padding, SymInt[1] dilation, SymInt groups) -> Tensor");
+  m.def(
+      "_conv1d_backward_own(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
+      "SymInt[1] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask) "
+      "-> (Tensor, Tensor, Tensor)");
 }
 
 namespace gpuopt::conv1d {
@@ -42,7 +51,10 @@ Gradients backward_cpu(const BackwardCall& call) {
   return gradients;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { register_kernels<forward_cpu, backward_cpu>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  register_kernels<forward_cpu, backward_cpu>(m);
+  register_own<forward_cpu, backward_cpu>(m);
+}
 
 // ---------------------------------------------------------------- Meta: shapes, may be symbolic
 

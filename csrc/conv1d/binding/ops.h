@@ -26,6 +26,14 @@ GPUOPT_OP(conv1d_backward, "conv1d_backward", "",
                                                          const at::Tensor&, c10::SymIntArrayRef,
                                                          c10::SymIntArrayRef, c10::SymIntArrayRef,
                                                          c10::SymInt, std::array<bool, 3>))
+GPUOPT_OP(conv1d_own, "_conv1d_own", "",
+          at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                     c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt))
+GPUOPT_OP(conv1d_backward_own, "_conv1d_backward_own", "",
+          std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                         const at::Tensor&, c10::SymIntArrayRef,
+                                                         c10::SymIntArrayRef, c10::SymIntArrayRef,
+                                                         c10::SymInt, std::array<bool, 3>))
 GPUOPT_OP(causal_conv1d_update, "causal_conv1d_update", "",
           at::Tensor(const at::Tensor&, at::Tensor&, const at::Tensor&,
                      const std::optional<at::Tensor>&, std::string_view))

@@ -1,0 +1,164 @@
+// Convolutions of signals (N, C, L) and their gradients. Convolutions of images are passed on at
+// once, so a convolution that gpuopt hands back to ATen as an image does not return here.
+#pragma once
+
+#include <ATen/ops/convolution_backward_ops.h>
+#include <ATen/ops/convolution_ops.h>
+#include <c10/core/MemoryFormat.h>
+
+#include <array>
+#include <tuple>
+
+#include "binding/unfilled.h"
+#include "conv1d/binding/check.h"
+#include "conv1d/policy.h"
+#include "override/predicates.h"
+
+namespace gpuopt::overriding {
+
+using OptionalTensor = std::optional<Tensor>;
+using Numbers = c10::SymIntArrayRef;  // of one dimension
+
+// A number within limits in which the sizes of a convolution can't overflow.
+inline bool is_number(Numbers values, int64_t least) {
+  if (values.size() != 1) return false;
+  const int64_t value = values[0].maybe_as_int().value_or(-1);
+  return least <= value && value <= INT32_MAX;
+}
+
+// Whether cuDNN computes in channels-last layout because of this signal or weight. ATen looks at it
+// as an image of one row.
+inline bool suggests_channels_last(const Tensor& signal) {
+  const at::IntArrayRef sizes = signal.sizes(), strides = signal.strides();
+  const std::array<int64_t, 4> image{sizes[0], sizes[1], 1, sizes[2]};
+  const std::array<int64_t, 4> steps{strides[0], strides[1], sizes[2] * strides[2], strides[2]};
+  return c10::is_channels_last_strides_2d_s4(at::IntArrayRef(image), at::IntArrayRef(steps));
+}
+
+inline bool is_channels_last_call(const Tensor& input, const Tensor& weight) {
+  return suggests_channels_last(input) || suggests_channels_last(weight);
+}
+
+// The most input channels per group that implicit GEMM supports, which computes half types only.
+constexpr int64_t kMostGemmChannels = 16;
+
+// The most input channels per group for which the plan may choose a path and not cuDNN
+// (conv1d/policy.h). Above, no plan is made.
+inline int64_t most_channels(at::ScalarType dtype, bool into_one) {
+  if (into_one) return conv1d::kMostIntoOne;
+  return c10::elementSize(dtype) == 2 ? kMostGemmChannels : conv1d::kMostChannels;
+}
+
+inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numbers stride,
+                                 Numbers padding, Numbers dilation, bool transposed,
+                                 const c10::SymInt& group_count) {
+  if (input.dim() != 3 || weight.dim() != 3 || transposed) return Reason::kUnsupported;
+  const at::ScalarType dtype = input.scalar_type();
+  if (!is_measured(dtype) || weight.scalar_type() != dtype) return Reason::kDtype;
+  const int64_t groups = group_count.maybe_as_int().value_or(0);
+  if (!is_plain(input) || !is_plain(weight) || !on_device_of(input, {weight}) || groups <= 0 ||
+      !is_number(stride, 1) || !is_number(padding, 0) || !is_number(dilation, 1) ||
+      weight.size(0) % groups != 0 || input.size(1) != weight.size(1) * groups) {
+    return Reason::kUnsupported;
+  }
+  const int64_t taps = weight.size(2);
+  if (taps > INT32_MAX ||
+      dilation[0].expect_int() * (taps - 1) + 1 > input.size(2) + 2 * padding[0].expect_int()) {
+    return Reason::kUnsupported;
+  }
+  // The result must have ATen's layout. The rule is cuDNN's.
+  const bool channels_last = is_channels_last_call(input, weight);
+  if (channels_last != conv1d::is_channels_last(input)) return Reason::kLayout;
+  if (channels_last && !(input.is_cuda() && at::globalContext().userEnabledCuDNN())) {
+    return Reason::kLayout;
+  }
+  return unless_always([&] {
+    const int64_t most = most_channels(dtype, weight.size(0) == groups);
+    return weight.size(1) > most ? Reason::kAtenIsFaster : Reason::kTaken;
+  });
+}
+
+struct Convolution {
+  using Aten = at::_ops::convolution;
+  static constexpr Operator kOperator = Operator::kConvolution;
+  static constexpr bool kMayPassOn = true;
+
+  static Reason decide(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                       Numbers stride, Numbers padding, Numbers dilation, bool transposed, Numbers,
+                       const c10::SymInt& groups) {
+    const Reason known =
+        decide_convolution(input, weight, stride, padding, dilation, transposed, groups);
+    if (known != Reason::kTaken || !bias.has_value() || !bias->defined()) return known;
+    const bool fits = is_plain(*bias) && bias->dim() == 1 && bias->size(0) == weight.size(0) &&
+                      bias->scalar_type() == input.scalar_type() && on_device_of(input, {*bias});
+    return fits ? Reason::kTaken : Reason::kUnsupported;
+  }
+  template <typename Rest>
+  static std::optional<Tensor> attempt(c10::DispatchKeySet key, const Rest&, const Tensor& input,
+                                       const Tensor& weight, const OptionalTensor& bias,
+                                       Numbers stride, Numbers padding, Numbers dilation, bool,
+                                       Numbers, const c10::SymInt& groups) {
+    Tensor result =
+        ops::conv1d_own().redispatch(key, input, weight, bias, stride, padding, dilation, groups);
+    return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;
+  }
+};
+
+struct ConvolutionBackward {
+  using Aten = at::_ops::convolution_backward;
+  using Mask = std::array<bool, 3>;
+  using Gradients = std::tuple<Tensor, Tensor, Tensor>;
+  static constexpr Operator kOperator = Operator::kConvolutionBackward;
+  static constexpr bool kMayPassOn = true;
+
+  static Reason decide(const Tensor& grad, const Tensor& input, const Tensor& weight,
+                       at::OptionalSymIntArrayRef, Numbers stride, Numbers padding,
+                       Numbers dilation, bool transposed, Numbers, const c10::SymInt& groups,
+                       Mask mask) {
+    const Reason known =
+        decide_convolution(input, weight, stride, padding, dilation, transposed, groups);
+    if (known != Reason::kTaken) return known;
+    if (!mask[0] && !mask[1]) return Reason::kAtenIsFaster;  // a sum, which is taken by itself
+    const int64_t span = dilation[0].expect_int() * (weight.size(2) - 1);
+    const int64_t size =
+        (input.size(2) + 2 * padding[0].expect_int() - 1 - span) / stride[0].expect_int() + 1;
+    const bool fits = is_plain(grad) && grad.dim() == 3 && grad.size(0) == input.size(0) &&
+                      grad.size(1) == weight.size(0) && grad.size(2) == size &&
+                      grad.scalar_type() == input.scalar_type() && on_device_of(input, {grad});
+    return fits ? Reason::kTaken : Reason::kUnsupported;
+  }
+  template <typename Rest>
+  static std::optional<Gradients> attempt(c10::DispatchKeySet key, const Rest& rest,
+                                          const Tensor& grad, const Tensor& input,
+                                          const Tensor& weight,
+                                          at::OptionalSymIntArrayRef bias_sizes, Numbers stride,
+                                          Numbers padding, Numbers dilation, bool transposed,
+                                          Numbers output_padding, const c10::SymInt& groups,
+                                          Mask mask) {
+    Gradients own = ops::conv1d_backward_own().redispatch(key, grad, input, weight, stride, padding,
+                                                          dilation, groups, mask);
+    auto& [grad_input, grad_weight, grad_bias] = own;
+    const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
+    if (left == Mask{mask[0], mask[1], false}) return std::nullopt;
+    if (mask[1] && !left[1] && is_channels_last_call(input, weight)) {
+      grad_weight = in_channels_last(grad_weight);
+    }
+    if (left[0] || left[1]) {
+      const Gradients others = rest(grad, input, weight, bias_sizes, stride, padding, dilation,
+                                    transposed, output_padding, groups, left);
+      if (left[0]) grad_input = std::get<0>(others);
+      if (left[1]) grad_weight = std::get<1>(others);
+    }
+    return own;
+  }
+
+ private:
+  static Tensor in_channels_last(const Tensor& weight) {
+    const int64_t channels = weight.size(1), taps = weight.size(2);
+    const std::array<int64_t, 3> strides{channels * taps, 1, channels};
+    if (channels == 1) return weight.as_strided(weight.sizes(), strides);
+    return unfilled_strided(weight.sizes(), strides, weight.options()).copy_(weight);
+  }
+};
+
+}  // namespace gpuopt::overriding

@@ -1,0 +1,267 @@
+// Additions of rows at an index: index_add, scatter_add, scatter_reduce, index_put and the gradient
+// of an embedding. All of them become gpuopt's index_add.
+#pragma once
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_index_put_impl_ops.h>
+#include <ATen/ops/embedding_dense_backward_ops.h>
+#include <ATen/ops/index_add_ops.h>
+#include <ATen/ops/scatter_add_ops.h>
+#include <ATen/ops/scatter_reduce_ops.h>
+
+#include <cmath>
+#include <string_view>
+
+#include "index_add/index_add_ops.h"
+#include "override/policy.h"
+#include "override/predicates.h"
+
+namespace gpuopt::overriding {
+
+// Whether ATen's kernels convert alpha without an error, for every dtype.
+inline bool is_simple(const at::Scalar& alpha) {
+  if (alpha.isComplex() || alpha.isBoolean() || alpha.isSymbolic()) return false;
+  return std::abs(alpha.toDouble()) < 65504;
+}
+
+inline bool is_index(const Tensor& index) {
+  return index.scalar_type() == at::kLong || index.scalar_type() == at::kInt;
+}
+
+// Whether source may be added to self: one dtype and device, no shared memory, and an address of
+// its own for every element of self.
+inline Reason decide_addition(const Tensor& self, const Tensor& index, const Tensor& source) {
+  if (!is_plain(self) || !is_plain(index) || !is_plain(source)) return Reason::kUnsupported;
+  if (!is_measured(self.scalar_type())) return Reason::kDtype;
+  const bool fit = is_index(index) && source.scalar_type() == self.scalar_type() &&
+                   on_device_of(self, {index, source}) && !self.is_alias_of(source) &&
+                   !self.is_alias_of(index) && at::has_internal_overlap(self) == at::MemOverlap::No;
+  return fit ? Reason::kTaken : Reason::kUnsupported;
+}
+
+// The bytes that are read and written: the index, the source, and each named row of self twice.
+inline int64_t bytes_of_addition(const Tensor& self, const Tensor& source, int64_t entries) {
+  return bytes_of(source) + 2 * std::min(bytes_of(self), bytes_of(source)) + 8 * entries;
+}
+
+// Whether all sizes but that of `dim` are self's.
+inline bool has_rows_of(const Tensor& self, const Tensor& source, int64_t dim) {
+  if (source.dim() != self.dim()) return false;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (d != dim && source.size(d) != self.size(d)) return false;
+  }
+  return true;
+}
+
+inline std::optional<int64_t> wrapped(int64_t dim, const Tensor& self) {
+  if (dim < -self.dim() || dim >= self.dim()) return std::nullopt;
+  return dim < 0 ? dim + self.dim() : dim;
+}
+
+inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t entries,
+                             int64_t rows, bool deterministic) {
+  return unless_always([&] {
+    return policy::index_add(bytes_of_addition(self, source, entries),
+                             static_cast<int64_t>(self.element_size()), entries / rows,
+                             deterministic);
+  });
+}
+
+// ATen's index_add is as fast as its atomics, and gpuopt's `fast` mode as fast or faster. In
+// deterministic mode both add in a fixed order.
+constexpr std::string_view kFast = "fast", kDeterministic = "deterministic";
+
+// ---------------------------------------------------------------- index_add
+
+inline Reason decide_index_add(const Tensor& self, int64_t dim, const Tensor& index,
+                               const Tensor& source, const at::Scalar& alpha) {
+  const Reason known = decide_addition(self, index, source);
+  if (known != Reason::kTaken) return known;
+  const std::optional<int64_t> d = wrapped(dim, self);
+  if (!d.has_value() || index.dim() != 1 || !has_rows_of(self, source, *d) ||
+      source.size(*d) != index.numel() || !is_simple(alpha)) {
+    return Reason::kUnsupported;
+  }
+  return decide_by_size(self, source, index.numel(), self.size(*d), is_deterministic());
+}
+
+struct IndexAdd {
+  using Aten = at::_ops::index_add;
+  static constexpr Operator kOperator = Operator::kIndexAdd;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       const at::Scalar& alpha) {
+    return decide_index_add(self, dim, index, source, alpha);
+  }
+  static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor& source, const at::Scalar& alpha) {
+    return ops::index_add().redispatch(key, self, dim, index, source, alpha, kFast);
+  }
+};
+
+struct IndexAddInplace {
+  using Aten = at::_ops::index_add_;
+  static constexpr Operator kOperator = Operator::kIndexAdd;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       const at::Scalar& alpha) {
+    return decide_index_add(self, dim, index, source, alpha);
+  }
+  static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
+                     const Tensor& source, const at::Scalar& alpha) {
+    return ops::index_add_inplace().redispatch(key, self, dim, index, source, alpha, kFast);
+  }
+};
+
+// ---------------------------------------------------------------- scatter_add, scatter_reduce
+
+// An index that was expanded from one entry for each row of source adds whole rows.
+inline Reason decide_scatter(const Tensor& self, int64_t dim, const Tensor& index,
+                             const Tensor& source) {
+  const Reason known = decide_addition(self, index, source);
+  if (known != Reason::kTaken) return known;
+  const std::optional<int64_t> d = wrapped(dim, self);
+  if (!d.has_value() || index.scalar_type() != at::kLong || !has_rows_of(self, source, *d) ||
+      index.sizes() != source.sizes()) {
+    return Reason::kUnsupported;
+  }
+  for (int64_t other = 0; other < index.dim(); ++other) {
+    if (other != *d && index.size(other) != 1 && index.stride(other) != 0) return Reason::kLayout;
+  }
+  return decide_by_size(self, source, index.size(*d), self.size(*d), is_deterministic());
+}
+
+// The entries of an index that passed decide_scatter().
+inline Tensor row_index(const Tensor& index, int64_t dim) {
+  return at::as_strided(index, {index.size(dim)}, {index.stride(dim)}, index.storage_offset());
+}
+
+struct ScatterAdd {
+  using Aten = at::_ops::scatter_add;
+  static constexpr Operator kOperator = Operator::kScatterAdd;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+    return decide_scatter(self, dim, index, source);
+  }
+  static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor& source) {
+    return ops::index_add().redispatch(key, self, dim, row_index(index, dim), source, 1, kFast);
+  }
+};
+
+struct ScatterAddInplace {
+  using Aten = at::_ops::scatter_add_;
+  static constexpr Operator kOperator = Operator::kScatterAdd;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+    return decide_scatter(self, dim, index, source);
+  }
+  static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
+                     const Tensor& source) {
+    return ops::index_add_inplace().redispatch(key, self, dim, row_index(index, dim), source, 1,
+                                               kFast);
+  }
+};
+
+struct ScatterReduce {
+  using Aten = at::_ops::scatter_reduce_two;
+  static constexpr Operator kOperator = Operator::kScatterReduce;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       std::string_view reduce, bool include_self) {
+    if (reduce != "sum" || !include_self) return Reason::kUnsupported;
+    return decide_scatter(self, dim, index, source);
+  }
+  static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor& source, std::string_view, bool) {
+    return ScatterAdd::run(key, self, dim, index, source);
+  }
+};
+
+struct ScatterReduceInplace {
+  using Aten = at::_ops::scatter_reduce__two;
+  static constexpr Operator kOperator = Operator::kScatterReduce;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       std::string_view reduce, bool include_self) {
+    return ScatterReduce::decide(self, dim, index, source, reduce, include_self);
+  }
+  static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
+                     const Tensor& source, std::string_view, bool) {
+    return ScatterAddInplace::run(key, self, dim, index, source);
+  }
+};
+
+// ---------------------------------------------------------------- index_put
+
+// All forms of index_put call _index_put_impl_, and so does the gradient of self[index]. ATen sorts
+// the index and adds in a fixed order, half types in float32, and so does mode `deterministic`.
+struct IndexPut {
+  using Aten = at::_ops::_index_put_impl_;
+  using Indices = c10::List<std::optional<Tensor>>;
+  static constexpr Operator kOperator = Operator::kIndexPut;
+
+  static Reason decide(const Tensor& self, const Indices& indices, const Tensor& values,
+                       bool accumulate, bool) {
+    if (!accumulate || indices.size() != 1 || self.dim() == 0) return Reason::kUnsupported;
+    const std::optional<Tensor> index = indices.get(0);
+    if (!index.has_value() || !index->defined()) return Reason::kUnsupported;
+    const Reason known = decide_addition(self, *index, values);
+    if (known != Reason::kTaken) return known;
+    if (!has_shape(values, index->sizes(), self.sizes().slice(1))) return Reason::kUnsupported;
+    return decide_by_size(self, values, index->numel(), self.size(0), /*deterministic=*/true);
+  }
+  static Tensor& run(c10::DispatchKeySet key, Tensor& self, const Indices& indices,
+                     const Tensor& values, bool, bool) {
+    const Tensor index = indices.get(0)->reshape({-1});
+    at::DimVector rows(self.sizes());
+    rows[0] = index.numel();
+    // Negative entries count from the end. Entries out of range stay out of range.
+    const Tensor counted = at::add(index, index.lt(0), self.size(0));
+    return ops::index_add_inplace().redispatch(key, self, 0, counted, values.reshape(rows), 1,
+                                               kDeterministic);
+  }
+
+ private:
+  static bool has_shape(const Tensor& values, at::IntArrayRef first, at::IntArrayRef last) {
+    const at::IntArrayRef sizes = values.sizes();
+    return sizes.size() == first.size() + last.size() && sizes.slice(0, first.size()) == first &&
+           sizes.slice(first.size()) == last;
+  }
+};
+
+// ---------------------------------------------------------------- embedding_dense_backward
+
+// ATen's gradient is repeatable and sums half types in float32. Mode `deterministic` does the same.
+struct EmbeddingDenseBackward {
+  using Aten = at::_ops::embedding_dense_backward;
+  static constexpr Operator kOperator = Operator::kEmbeddingDenseBackward;
+
+  static Reason decide(const Tensor& grad, const Tensor& indices, const c10::SymInt& num_weights,
+                       const c10::SymInt& padding_idx, bool scale_grad_by_freq) {
+    if (scale_grad_by_freq || !is_plain(grad) || !is_plain(indices)) return Reason::kUnsupported;
+    if (!is_measured(grad.scalar_type())) return Reason::kDtype;
+    const int64_t rows = num_weights.maybe_as_int().value_or(0);
+    const int64_t padding = padding_idx.maybe_as_int().value_or(rows);
+    if (!is_index(indices) || !on_device_of(grad, {indices}) || rows <= 0 || padding >= rows ||
+        grad.dim() != indices.dim() + 1 ||
+        grad.sizes().slice(0, indices.dim()) != indices.sizes()) {
+      return Reason::kUnsupported;
+    }
+    return unless_always([&] {
+      return policy::embedding_backward(indices.numel(), bytes_of(grad),
+                                        static_cast<int64_t>(grad.element_size()));
+    });
+  }
+  static Tensor run(c10::DispatchKeySet key, const Tensor& grad, const Tensor& indices,
+                    const c10::SymInt& num_weights, const c10::SymInt& padding_idx, bool) {
+    Tensor result = at::zeros({num_weights.expect_int(), grad.size(-1)}, grad.options());
+    ops::index_add_inplace().redispatch(key, result, 0, indices.reshape({-1}),
+                                        grad.reshape({-1, grad.size(-1)}), 1, kDeterministic);
+    const int64_t padding = padding_idx.expect_int();
+    if (padding >= 0) result.select(0, padding).zero_();
+    return result;
+  }
+};
+
+}  // namespace gpuopt::overriding

@@ -1,0 +1,76 @@
+// The operators that can be replaced, and what became of their calls.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "override/reason.h"
+
+namespace gpuopt::overriding {
+
+// Forms of one operator (functional, in place) have one name.
+enum class Operator : uint8_t {
+  kSum,
+  kMean,
+  kAmax,
+  kAmin,
+  kMul,
+  kUpsample,
+  kUpsampleBackward,
+  kExactUpsample,
+  kExactUpsampleBackward,
+  kIndexAdd,
+  kScatterAdd,
+  kScatterReduce,
+  kIndexPut,
+  kEmbeddingDenseBackward,
+  kConvolution,
+  kConvolutionBackward,
+  kDot,
+  kVdot,
+  kCopy,
+};
+
+constexpr std::array kOperatorNames{
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "mul",
+    "upsample_nearest2d",
+    "upsample_nearest2d_backward",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact2d_backward",
+    "index_add",
+    "scatter_add",
+    "scatter_reduce",
+    "index_put",
+    "embedding_dense_backward",
+    "convolution",
+    "convolution_backward",
+    "dot",
+    "vdot",
+    "copy_",
+};
+
+class Calls {
+ public:
+  void add(Reason reason) {
+    counts_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+  int64_t of(size_t reason) const { return counts_[reason].load(std::memory_order_relaxed); }
+  void reset() {
+    for (auto& count : counts_) count.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  std::array<std::atomic<int64_t>, kReasons> counts_{};
+};
+
+inline std::array<Calls, kOperatorNames.size()> calls;
+
+inline Calls& calls_of(Operator op) { return calls[static_cast<size_t>(op)]; }
+
+}  // namespace gpuopt::overriding

@@ -1,0 +1,147 @@
+// The operators with which torch_ops.override replaces ATen's kernels, and counts their calls.
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "override/conv1d.h"
+#include "override/copy.h"
+#include "override/dot.h"
+#include "override/index_add.h"
+#include "override/mul.h"
+#include "override/reduce.h"
+#include "override/replacement.h"
+#include "override/upsample.h"
+
+namespace gpuopt::overriding {
+namespace {
+
+struct Entry {
+  std::unique_ptr<AnyReplacement> replacement;
+  int64_t users = 0;
+  std::unique_ptr<torch::Library> library = nullptr;  // while there are users
+};
+
+template <typename... Ops>
+std::vector<Entry> entries_of() {
+  std::vector<Entry> entries;
+  (entries.push_back({std::make_unique<Replacement<Ops>>()}), ...);
+  return entries;
+}
+
+// Never destroyed: at exit, the dispatcher may be gone already.
+std::vector<Entry>& entries() {
+  static auto& all = *new std::vector<Entry>(
+      entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
+                 NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
+                 ScatterReduce, ScatterReduceInplace, IndexPut, EmbeddingDenseBackward, Convolution,
+                 ConvolutionBackward, Dot, Vdot, Copy>());
+  return all;
+}
+
+std::mutex& entries_lock() {
+  static auto& lock = *new std::mutex();
+  return lock;
+}
+
+using Names = c10::List<std::string>;
+
+std::vector<Entry*> named(const Names& names) {
+  std::vector<Entry*> found;
+  for (Entry& entry : entries()) {
+    const std::string own = kOperatorNames[static_cast<size_t>(entry.replacement->op())];
+    for (const std::string& name : names) {
+      if (name == own) found.push_back(&entry);
+    }
+  }
+  return found;
+}
+
+// The dispatcher warns where a kernel is replaced.
+class Silence final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+void release(Entry& entry) {
+  if (--entry.users == 0) entry.library.reset();
+}
+
+void enable(const Names& names, std::string_view key_name, bool always) {
+  const c10::DispatchKey key = c10::parseDispatchKey(std::string(key_name));
+  TORCH_CHECK(ops::reduce_sum().hasKernelForDispatchKey(key),
+              "torch_ops.override: this build of gpuopt has no kernels for ", key_name,
+              "; install or build gpuopt with CUDA");
+  const std::lock_guard<std::mutex> lock(entries_lock());
+  const bool used = std::any_of(entries().begin(), entries().end(),
+                                [](const Entry& entry) { return entry.users > 0; });
+  TORCH_CHECK(!used || (key == settings.key && always == settings.always),
+              "torch_ops.override: operators are replaced already, with other settings");
+  settings.key = key;
+  settings.always = always;
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+  std::vector<Entry*> done;
+  try {
+    for (Entry* entry : named(names)) {
+      if (entry->users == 0) entry->library = entry->replacement->replace(key);
+      ++entry->users;
+      done.push_back(entry);
+    }
+  } catch (...) {
+    for (Entry* entry : done) release(*entry);
+    throw;
+  }
+}
+
+void disable(const Names& names) {
+  const std::lock_guard<std::mutex> lock(entries_lock());
+  for (Entry* entry : named(names)) {
+    if (entry->users > 0) release(*entry);
+  }
+}
+
+Names operator_names() {
+  Names names;
+  for (const char* name : kOperatorNames) names.push_back(name);
+  return names;
+}
+
+Names reason_names() {
+  Names names;
+  for (const char* name : kReasonNames) names.push_back(name);
+  return names;
+}
+
+// The calls of each operator by reason, one operator after another.
+c10::List<int64_t> count_calls() {
+  c10::List<int64_t> counts;
+  for (const Calls& of_operator : calls) {
+    for (size_t reason = 0; reason < kReasons; ++reason) counts.push_back(of_operator.of(reason));
+  }
+  return counts;
+}
+
+void reset_calls() {
+  for (Calls& of_operator : calls) of_operator.reset();
+}
+
+Tensor& copy_transposed_cpu(Tensor& out, const Tensor& self) { return out.copy_(self); }
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  m.def("_override_enable(str[] names, str key, bool always) -> ()", enable);
+  m.def("_override_disable(str[] names) -> ()", disable);
+  m.def("_override_operators() -> str[]", operator_names);
+  m.def("_override_reasons() -> str[]", reason_names);
+  m.def("_override_calls() -> int[]", count_calls);
+  m.def("_override_reset() -> ()", reset_calls);
+  m.def("_copy_transposed(Tensor(a!) out, Tensor self) -> Tensor(a!)");
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("_copy_transposed", copy_transposed_cpu); }
+
+}  // namespace
+}  // namespace gpuopt::overriding

@@ -1,0 +1,133 @@
+// Which calls are faster here than in ATen. Plain host C++: tests hold these functions to the
+// measurements in benchmarks/results/*/sweep.json.
+//
+// A call costs 1 to 2 us of host time more than ATen's (docs/speed.md). A problem that saves less
+// device time than that is declined: it would slow down a model whose time is that of the host.
+#pragma once
+
+#include "override/dims.h"
+#include "override/reason.h"
+#include "reduce/reduce_plan.h"
+#include "transpose/transpose_plan.h"
+
+namespace gpuopt::overriding::policy {
+
+constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
+
+// Taken problems of the sweep are 1.03 to 7.5 times as fast as ATen's. Declined layouts, which have
+// no unit stride, are 0.54 to 1.63 times as fast.
+inline Reason reduce(std::span<const int64_t> sizes, std::span<const int64_t> strides,
+                     uint64_t reduced, int64_t item) {
+  int64_t values = 1, outputs = 1;
+  int kept_dims = 0, reduced_dims = 0;
+  bool unit = false;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    if (strides[d] == 0) return Reason::kLayout;
+    unit = unit || strides[d] == 1;
+    values *= sizes[d];
+    if (reduced >> d & 1) {
+      ++reduced_dims;
+    } else {
+      ++kept_dims;
+      outputs *= sizes[d];
+    }
+  }
+  // More dimensions may take several launches, or a copy.
+  if (std::max(kept_dims, reduced_dims) > gpuopt::reduce::kMaxKernelDims) {
+    return Reason::kUnsupported;
+  }
+  if (values == outputs) return Reason::kAtenIsFaster;  // a copy
+  if (!unit) return Reason::kLayout;
+  // ATen takes 5.5 to 28 us for a small number of outputs, because it splits each sum.
+  const bool is_split = outputs <= 256 && values >= 1 << 15;
+  return is_split || values * item >= kMiB ? Reason::kTaken : Reason::kSize;
+}
+
+// `dims` has the strides of both operands, expanded to the shape of the product.
+//   broadcast: 1.1 to 1.8 times ATen's speed in the sweep
+//   transposed: 1.3 to 4.3, and 0.5 to 0.9 if one of the two dimensions is shorter than 16
+//   rows of a wider matrix: 1.2 to 1.8 from 200 MB on, 0.95 to 1.1 below 1 MB
+//   the same layout, dense or misaligned: 0.7 to 1.1
+inline Reason mul(const Dims& dims, int64_t bytes) {
+  if (bytes < 8 * kMiB) return Reason::kSize;
+  const Dim *inner_a = nullptr, *inner_b = nullptr;
+  bool same = true;
+  int64_t dense = 1;
+  bool is_dense = true;
+  for (const Dim& dim : dims) {
+    if (dim.a == 0 || dim.b == 0) return Reason::kTaken;
+    if (dim.a == 1) inner_a = &dim;
+    if (dim.b == 1) inner_b = &dim;
+    same = same && dim.a == dim.b;
+    is_dense = is_dense && dim.a == dense;
+    dense *= dim.size;
+  }
+  if (same) return is_dense ? Reason::kAtenIsFaster : Reason::kLayout;
+  if (inner_a == nullptr || inner_b == nullptr) return Reason::kLayout;
+  if (inner_a == inner_b) return bytes >= 128 * kMiB ? Reason::kTaken : Reason::kSize;
+  return std::min(inner_a->size, inner_b->size) >= 16 ? Reason::kTaken : Reason::kLayout;
+}
+
+// 1.1 to 6.8 times ATen's speed.
+inline Reason upsample(bool same_size, bool channels_last, int64_t bytes) {
+  if (same_size) return Reason::kAtenIsFaster;
+  return bytes >= (channels_last ? 256 * kKiB : kMiB) ? Reason::kTaken : Reason::kSize;
+}
+
+// 0.86 to 977 times ATen's speed. ATen's kernel walks over all images in one thread, so that many
+// small images take up to 15 ms.
+inline Reason upsample_backward(bool same_size, bool channels_last, int64_t images, int64_t bytes) {
+  if (same_size) return Reason::kAtenIsFaster;
+  if (images >= 128 && bytes >= 64 * kKiB) return Reason::kTaken;
+  return upsample(same_size, channels_last, bytes);
+}
+
+// Non-deterministic: 0.97 to 54 times ATen's speed from these sizes on. Deterministic: 1.4 or more.
+// ATen adds entries of one row one after another, so that many of them take long.
+inline Reason index_add(int64_t bytes, int64_t item, int64_t entries_per_row, bool deterministic) {
+  const bool sorted = deterministic || entries_per_row >= 64;
+  const int64_t least = sorted ? 256 * kKiB : item == 2 ? kMiB : 4 * kMiB;
+  return bytes >= least ? Reason::kTaken : Reason::kSize;
+}
+
+// ATen has one kernel without a sort up to this many entries, which is not measured.
+constexpr int64_t kFewEmbeddings = 3072;
+
+inline Reason embedding_backward(int64_t entries, int64_t bytes, int64_t item) {
+  return entries <= kFewEmbeddings ? Reason::kSize
+                                   : index_add(bytes, item, /*entries_per_row=*/1, true);
+}
+
+// A copy of `in` to a dense `out` as a transposition, or nothing if it is none.
+inline std::optional<transpose::Problem> as_transposition(const Dims& dims) {
+  if (dims.count < 2 || dims.count > transpose::kMaxBatchDims + 2) return std::nullopt;
+  int64_t dense = 1;
+  for (const Dim& dim : dims) {
+    if (dim.a != dense || dim.b <= 0) return std::nullopt;
+    dense *= dim.size;
+  }
+  const Dim &rows = dims.dims[0], &columns = dims.dims[1];
+  if (columns.b != 1 || rows.b < columns.size) return std::nullopt;
+  transpose::Problem problem;
+  problem.rows = rows.size;
+  problem.columns = columns.size;
+  problem.row_stride = rows.b;
+  problem.column_stride = columns.b;
+  for (int d = 2; d < dims.count; ++d) {
+    problem.batch_sizes[problem.batch_dims] = dims.dims[d].size;
+    problem.batch_strides[problem.batch_dims++] = dims.dims[d].b;
+  }
+  return problem;
+}
+
+// 1.05 to 8.6 times ATen's speed. Matrices with a shorter side are 0.7 to 1.5 times as fast.
+inline Reason copy(const transpose::Problem& problem) {
+  const transpose::Plan plan = transpose::make_plan(problem);
+  if (plan.path == transpose::Path::kEngine) return Reason::kAtenIsFaster;
+  if (std::min(problem.rows, problem.columns) < 9) return Reason::kLayout;
+  const int64_t bytes = 2 * plan.matrices * problem.rows * problem.columns * problem.item;
+  return bytes >= 2 * kMiB ? Reason::kTaken : Reason::kSize;
+}
+
+}  // namespace gpuopt::overriding::policy

@@ -1,0 +1,67 @@
+// C entry points to the decisions of torch_ops.override, for test_override_policy.py.
+#include "override/policy.h"
+
+using namespace gpuopt::overriding;
+
+namespace {
+
+std::span<const int64_t> span_of(const int64_t* values, int64_t count) {
+  return {values, static_cast<size_t>(count)};
+}
+
+Dims dims_of(int64_t rank, const int64_t* sizes, const int64_t* a, const int64_t* b) {
+  return merged_dims(span_of(sizes, rank), span_of(a, rank), span_of(b, rank)).value_or(Dims());
+}
+
+int64_t number_of(Reason reason) { return static_cast<int64_t>(reason); }
+
+}  // namespace
+
+extern "C" {
+
+int64_t reduce_reason(int64_t rank, const int64_t* sizes, const int64_t* strides, int64_t reduced,
+                      int64_t item) {
+  return number_of(policy::reduce(span_of(sizes, rank), span_of(strides, rank),
+                                  static_cast<uint64_t>(reduced), item));
+}
+
+int64_t mul_reason(int64_t rank, const int64_t* sizes, const int64_t* a, const int64_t* b,
+                   int64_t bytes) {
+  return number_of(policy::mul(dims_of(rank, sizes, a, b), bytes));
+}
+
+int64_t copy_reason(int64_t rank, const int64_t* sizes, const int64_t* out, const int64_t* in,
+                    int64_t item, int64_t address) {
+  auto problem = policy::as_transposition(dims_of(rank, sizes, out, in));
+  if (!problem.has_value()) return number_of(Reason::kLayout);
+  problem->item = item;
+  problem->in = reinterpret_cast<const void*>(address);
+  return number_of(policy::copy(*problem));
+}
+
+// Writes rows, columns, row stride, and sizes and strides of up to four batch dimensions, innermost
+// first. Returns the number of batch dimensions, or -1 if the copy is no transposition.
+int64_t transposition(int64_t rank, const int64_t* sizes, const int64_t* out, const int64_t* in,
+                      int64_t* fields) {
+  const auto problem = policy::as_transposition(dims_of(rank, sizes, out, in));
+  if (!problem.has_value()) return -1;
+  fields[0] = problem->rows;
+  fields[1] = problem->columns;
+  fields[2] = problem->row_stride;
+  for (int d = 0; d < problem->batch_dims; ++d) {
+    fields[3 + d] = problem->batch_sizes[d];
+    fields[7 + d] = problem->batch_strides[d];
+  }
+  return problem->batch_dims;
+}
+
+int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64_t bytes) {
+  return number_of(backward ? policy::upsample_backward(false, channels_last, images, bytes)
+                            : policy::upsample(false, channels_last, bytes));
+}
+
+int64_t index_add_reason(int64_t bytes, int64_t item, int64_t entries_per_row, bool deterministic) {
+  return number_of(policy::index_add(bytes, item, entries_per_row, deterministic));
+}
+
+}  // extern "C"

@@ -1,0 +1,169 @@
+"""Replaces PyTorch's CUDA kernels by gpuopt's, so that models run faster without a change to their code.
+
+``docs/override.md`` lists the operators and the calls that are computed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from torch_ops import _library
+
+__all__ = ["override", "override_report"]
+
+# The override depends on details of the dispatcher and on ATen's rules for layouts. They are tested with these versions.
+_OLDEST_TORCH, _NEWEST_TORCH = (2, 11), (2, 15)
+
+_ops = torch.ops.gpuopt
+_OPERATORS: tuple[str, ...] = tuple(_ops._override_operators())
+_REASONS: tuple[str, ...] = tuple(_ops._override_reasons())
+
+
+class override(contextlib.ContextDecorator):
+    """Makes PyTorch's own operators call gpuopt's CUDA kernels where these are faster.
+
+    ATen's kernels at the CUDA dispatch key are replaced. Autograd, autocast, vmap, DDP and CUDA graphs are not: they
+    work as before. A call that gpuopt does not compute faster, or does not support, goes to the kernel that stood there
+    before. Shapes, strides, dtypes, determinism and error messages are ATen's.
+
+    Use it as a context manager, as a decorator, or by :meth:`enable` and :meth:`disable`. It acts on all threads of the
+    process. It nests: an operator is replaced until as many uses have ended as have begun.
+
+    Args:
+        ops: The operators to replace, such as ``"sum"`` or ``("index_add", "convolution")``. They accept tensors of any
+            shape, as before. Default: all of ``torch_ops.override.operators``.
+
+    Raises:
+        ValueError: ``ops`` names an unknown operator. The message lists the known ones.
+        RuntimeError: On enabling: gpuopt was built without CUDA, or does not know this version of PyTorch.
+
+    Example::
+
+        with torch_ops.override():
+            loss = model(batch)
+            loss.backward()
+        print(torch_ops.override_report())
+    """
+
+    operators = _OPERATORS
+
+    def __init__(self, ops: str | Iterable[str] | None = None) -> None:
+        names = _OPERATORS if ops is None else (ops,) if isinstance(ops, str) else tuple(ops)
+        unknown = [name for name in names if name not in _OPERATORS]
+        if unknown:
+            raise ValueError(
+                f"torch_ops.override: ops must name operators that can be replaced: expected some of "
+                f"{', '.join(_OPERATORS)}, got {', '.join(map(repr, unknown))}"
+            )
+        self._names = list(dict.fromkeys(names))
+        self._uses = 0
+        self._lock = threading.Lock()
+        # Tests replace kernels of the CPU, and take calls of every size.
+        self._key, self._always = "CUDA", False
+
+    def enable(self) -> override:
+        """Replaces the operators, until :meth:`disable` was called as often.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            RuntimeError: As in the class.
+        """
+        _check_torch()
+        with self._lock:
+            _ops._override_enable(self._names, self._key, self._always)
+            self._uses += 1
+        return self
+
+    def disable(self) -> None:
+        """Ends one use that :meth:`enable` began. After the last one the kernels from before are back.
+
+        Raises:
+            RuntimeError: The override is not enabled.
+        """
+        with self._lock:
+            if self._uses == 0:
+                raise RuntimeError("torch_ops.override: disable() must follow enable(): expected an enabled override")
+            self._uses -= 1
+            _ops._override_disable(self._names)
+
+    def __enter__(self) -> override:
+        return self.enable()
+
+    def __exit__(self, *exception: object) -> None:
+        self.disable()
+
+
+@dataclass(frozen=True)
+class Report:
+    """The calls of each replaced operator, by what became of them.
+
+    Args:
+        calls: ``calls[operator][reason]``, without zeros. The reason is ``"taken"`` for calls that gpuopt computed.
+    """
+
+    calls: dict[str, dict[str, int]]
+
+    @property
+    def taken(self) -> int:
+        """The number of calls that gpuopt computed."""
+        return sum(reasons.get("taken", 0) for reasons in self.calls.values())
+
+    @property
+    def declined(self) -> int:
+        """The number of calls that went to the kernel from before."""
+        return sum(sum(reasons.values()) for reasons in self.calls.values()) - self.taken
+
+    def __str__(self) -> str:
+        if not self.calls:
+            return "No call reached a replaced operator."
+        used = [reason for reason in _REASONS if any(reason in row for row in self.calls.values())]
+        table = [["operator", *used]]
+        table += [[name, *(str(row.get(reason, 0)) for reason in used)] for name, row in self.calls.items()]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        return "\n".join(
+            "  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths)))
+            for row in table
+        )
+
+
+def override_report(*, reset: bool = False) -> Report:
+    """Counts the calls of replaced operators since the program began, or since the last reset.
+
+    Calls while no override is enabled are not counted, and neither are calls that gpuopt makes itself.
+
+    Args:
+        reset: If True, later reports count from here.
+
+    Returns:
+        The counts, as :attr:`Report.calls`. ``print()`` shows them as a table. The reasons for which a call is declined
+        are ``layout`` (strides), ``size`` (too small to gain), ``dtype``, ``aten_is_faster`` and ``unsupported``. The time
+        saved is not estimated: only a profiler knows it.
+
+    Example::
+
+        print(torch_ops.override_report(reset=True))
+    """
+    counts = iter(_ops._override_calls())
+    calls = {}
+    for name in _OPERATORS:
+        row = {reason: next(counts) for reason in _REASONS}
+        if any(row.values()):
+            calls[name] = {reason: count for reason, count in row.items() if count}
+    if reset:
+        _ops._override_reset()
+    return Report(calls)
+
+
+def _check_torch() -> None:
+    if not _OLDEST_TORCH <= _library.torch_version() <= _NEWEST_TORCH:
+        known = (".".join(map(str, version)) for version in (_OLDEST_TORCH, _NEWEST_TORCH))
+        raise RuntimeError(
+            f"torch_ops.override knows PyTorch {' to '.join(known)}, and this is {torch.__version__}: update gpuopt"
+        )
