@@ -1,0 +1,226 @@
+// The kernels of paths kColumns and kSplitColumns, for scans along a dimension that is not the
+// innermost. Each thread holds the columns of one unit, in kColumnRows neighbouring rows. A warp
+// is x units wide and 32 / x threads high, and the warps of a block lie below each other:
+//
+//                 x = 8 units of 4 columns
+//   warp 0   | lanes  0 to  7 |   rows  0 to  7
+//            | lanes  8 to 15 |   rows  8 to 15
+//            | lanes 16 to 23 |   rows 16 to 23
+//            | lanes 24 to 31 |   rows 24 to 31
+//   warp 1   | lanes  0 to  7 |   rows 32 to 39 ...
+#pragma once
+
+#include "scan/scan_look_back.cuh"
+
+namespace gpuopt::scan {
+
+// A thread's part of a tile.
+template <typename Op, typename In, typename Mid, int N>
+struct ColumnTile {
+  using V = typename Op::Value;
+  using M = Memory<In, Mid, V, N>;
+
+  int64_t first;  // row of the thread, in the order of the scan
+  typename M::Raw raw[kColumnRows];
+  int valid[kColumnRows];
+  V before[N];  // the result of the warp's rows before the thread's
+
+  __device__ __forceinline__ int64_t row_of(const Args& args, int r) const {
+    return args.reverse ? args.length - 1 - first - r : first + r;
+  }
+
+  // Value v of row r, or the identity. Columns keep their order when the rows are reversed.
+  __device__ __forceinline__ V value(const Op& op, int r, int v) const {
+    if (valid[r] == 0) return op.identity();
+    if constexpr (M::kAny) {
+      return raw[r].values[v];
+    } else {
+      return convert<V>(convert<Mid>(raw[r].values[v]));
+    }
+  }
+
+  __device__ __forceinline__ void load(const Args& args, int64_t offset, bool active,
+                                       int64_t tile) {
+    const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    const uint32_t high = kWarp / args.x, warps = blockDim.x / kWarp;
+    first = ((tile * warps + warp) * high + lane / args.x) * kColumnRows;
+    int64_t offsets[kColumnRows];
+#pragma unroll
+    for (int r = 0; r < kColumnRows; ++r) {
+      valid[r] = active && first + r < args.length ? N : 0;
+      offsets[r] = offset + row_of(args, r) * args.in_stride;
+    }
+    M::load(args, offsets, valid, raw);
+  }
+
+  // Scans the warp's rows. The lanes of the last row get the totals of the columns.
+  __device__ __forceinline__ void scan(const Op& op, const Args& args, V (&totals)[N]) {
+    const uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      V total = value(op, 0, v);
+#pragma unroll
+      for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, value(op, r, v));
+      for (uint32_t distance = args.x; distance < kWarp; distance *= 2) {
+        const V above = shuffle_up(total, distance);
+        if (lane >= distance) total = op.combine(above, total);
+      }
+      before[v] = shuffle_up(total, args.x);
+      if (lane < args.x) before[v] = op.identity();
+      totals[v] = total;
+    }
+  }
+
+  // Stores the results. prefix[v] is the result of everything above the warp's rows.
+  __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset,
+                                        const V (&prefix)[N]) const {
+    V local[N], previous[N];
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      local[v] = before[v];
+      previous[v] = op.combine(prefix[v], before[v]);
+    }
+#pragma unroll
+    for (int r = 0; r < kColumnRows; ++r) {
+      V results[N];
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        local[v] = op.combine(local[v], value(op, r, v));
+        const V own = op.combine(prefix[v], local[v]);
+        results[v] = args.exclusive ? previous[v] : own;
+        previous[v] = own;
+      }
+      M::store_in_order(args, offset + row_of(args, r) * args.out_stride, valid[r], results);
+    }
+  }
+};
+
+// The columns of a thread: their offsets at row 0, and whether they exist.
+struct ColumnPlace {
+  Offsets offsets;
+  uint32_t chain;   // of look-back
+  uint32_t column;  // of the block, times N
+  bool active;
+};
+
+template <int N>
+__device__ __forceinline__ ColumnPlace column_place(const Args& args, uint32_t block) {
+  ColumnPlace place;
+  place.chain = block;
+  const uint32_t x = threadIdx.x % kWarp % args.x;
+  const int64_t column =
+      (int64_t{args.column_tiles.divmod(block)} * args.x + x) * N;
+  place.offsets = row_offsets(args.outer, block);
+  place.offsets.in += column * args.in_column_stride;
+  place.offsets.out += column * args.out_column_stride;
+  place.column = x * N;
+  place.active = column < args.columns;
+  return place;
+}
+
+// Puts the totals of each warp's columns into shared memory: [warps][x * N].
+template <int N, typename V>
+__device__ __forceinline__ void share_totals(const Args& args, const V (&totals)[N], V* shared) {
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  if (lane < kWarp - args.x) return;
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    shared[warp * args.x * N + (lane - (kWarp - args.x)) * N + v] = totals[v];
+  }
+}
+
+// The result of everything above the warp's rows in a column. `carry` is that of all tiles before;
+// `all` becomes that of this tile's warps.
+template <typename Op>
+__device__ __forceinline__ typename Op::Value column_prefix(const Op& op,
+                                                            const typename Op::Value* totals,
+                                                            uint32_t stride,
+                                                            typename Op::Carry carry,
+                                                            typename Op::Carry& all) {
+  const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  auto before = op.widen(op.identity());
+  all = op.widen(totals[0]);
+  for (uint32_t w = 1; w < warps; ++w) {
+    if (w == warp) before = all;
+    all = op.carry(all, op.widen(totals[w * stride]));
+  }
+  return op.narrow(op.carry(carry, before));
+}
+
+// A block scans its columns, tile by tile.
+template <typename Op, typename In, typename Mid, int N>
+__global__ void __launch_bounds__(kThreads, 2) columns_kernel(const Op op,
+                                                           const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  using Carry = typename Op::Carry;
+  __shared__ V totals[2][kMaxWarps * kWarp * N];
+  __shared__ Carry carries[2][kWarp * N];
+  launch_dependents();
+  grid_dependency_wait();
+  const ColumnPlace place = column_place<N>(args, blockIdx.x);
+  const uint32_t width = args.x * N;
+  for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
+    carries[0][i] = op.widen(op.identity());
+  }
+  for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
+    ColumnTile<Op, In, Mid, N> tile;
+    tile.load(args, place.offsets.in, place.active, t);
+    V own[N], prefix[N];
+    tile.scan(op, args, own);
+    // Two arrays alternate, so one barrier is enough.
+    share_totals<N>(args, own, totals[t % 2]);
+    __syncthreads();
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      const uint32_t column = place.column + v;
+      const Carry carry = carries[t % 2][column];
+      Carry all;
+      prefix[v] = column_prefix(op, totals[t % 2] + column, width, carry, all);
+      if (threadIdx.x < args.x) carries[(t + 1) % 2][column] = op.carry(carry, all);
+    }
+    tile.store(op, args, place.offsets.out, prefix);
+  }
+}
+
+// Every tile has a block, and look-back connects the tiles of the same columns.
+template <typename Op, typename In, typename Mid, int N>
+__global__ void __launch_bounds__(kThreads, 2)
+    split_columns_kernel(const Op op, const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  using Carry = typename Op::Carry;
+  __shared__ V totals[kMaxWarps * kWarp * N];
+  __shared__ Carry carries[kWarp * N];
+  launch_dependents();
+  grid_dependency_wait();
+  // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
+  const uint32_t chains = gridDim.x / args.tiles.divisor;
+  const uint32_t t = blockIdx.x / chains;
+  const ColumnPlace place = column_place<N>(args, blockIdx.x - t * chains);
+  const uint32_t width = args.x * N, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  ColumnTile<Op, In, Mid, N> tile;
+  tile.load(args, place.offsets.in, place.active, t);
+  V own[N], prefix[N];
+  tile.scan(op, args, own);
+  share_totals<N>(args, own, totals);
+  __syncthreads();
+  Record* records =
+      static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
+  for (uint32_t c = warp; c < width; c += warps) {
+    Carry all;
+    column_prefix(op, totals + c, width, op.widen(op.identity()), all);
+    const Chain<Op> chain{records + c * kRecords<Carry>, width * kRecords<Carry>,
+                          args.tiles.divisor};
+    const Carry found = chain.look_back(op, t, all);
+    if (threadIdx.x % kWarp == 0) carries[c] = found;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    Carry all;
+    const uint32_t column = place.column + v;
+    prefix[v] = column_prefix(op, totals + column, width, carries[column], all);
+  }
+  tile.store(op, args, place.offsets.out, prefix);
+}
+
+}  // namespace gpuopt::scan

@@ -1,0 +1,229 @@
+// Shared by the kernels of scans: arguments, loads and stores of units, and scans within a warp.
+// scan_plan.h chooses the kernel and defines the terms (row, unit, tile).
+#pragma once
+
+#include "common/convert.cuh"
+#include "common/index.h"
+#include "common/launch.cuh"
+#include "common/vec.cuh"
+#include "common/warp.cuh"
+#include "scan/scan_operators.cuh"
+#include "scan/scan_plan.h"
+
+namespace gpuopt::scan {
+
+// The dimensions of the rows, innermost first. Strides are in elements.
+struct KernelDims {
+  int count = 0;
+  FastDiv sizes[kMaxKernelDims];
+  int64_t in_strides[kMaxKernelDims];
+  int64_t out_strides[kMaxKernelDims];
+};
+
+// Arguments of all kernels. Plan explains the members that have its names.
+struct Args {
+  const void* in = nullptr;
+  void* out = nullptr;
+  void* records = nullptr;  // of look-back, [chains][slots][columns of a block]
+  KernelDims outer;
+  int64_t length = 1;  // of a row
+  int64_t in_stride = 0, out_stride = 0;
+  int64_t total = 1;  // values of a dense problem
+  FastDiv row_length;  // kPacked: rows fit into a warp's chunk
+  uint32_t chunk_rows = 1;
+  uint32_t rows = 1;
+  FastDiv tiles;
+  FastDiv column_tiles;
+  int64_t slots = 1;
+  int64_t columns = 1;
+  int64_t in_column_stride = 0, out_column_stride = 0;
+  uint32_t x = 1;
+  DType in_dtype = DType::kFloat32;
+  DType out_dtype = DType::kFloat32;
+  bool dense = false;
+  bool reverse = false;
+  bool exclusive = false;
+};
+
+// Stands for stored types that are known only at run time, as Args::in_dtype and out_dtype.
+struct AnyType {};
+
+struct Offsets {
+  int64_t in = 0, out = 0;
+};
+
+// The offsets of a row in both tensors.
+__device__ __forceinline__ Offsets row_offsets(const KernelDims& dims, uint32_t row) {
+  Offsets offsets;
+#pragma unroll 1
+  for (int d = 0; d < dims.count; ++d) {
+    const uint32_t digit = d + 1 < dims.count ? dims.sizes[d].divmod(row) : row;
+    offsets.in += digit * dims.in_strides[d];
+    offsets.out += digit * dims.out_strides[d];
+  }
+  return offsets;
+}
+
+// ---------------------------------------------------------------- loads and stores
+
+// How the values of type V are stored. `In` is the type in memory, `Mid` the type that each value
+// is converted to first, which is also the type of the result. N is the number of values of a unit.
+template <typename In, typename Mid, typename V, int N>
+struct Memory {
+  static constexpr bool kAny = std::is_same_v<In, AnyType>;
+  static_assert(!kAny || N == 1);
+
+  // A unit in registers, as it lies in memory. Values of a run-time type are converted when they
+  // are loaded.
+  static constexpr auto raw() {
+    if constexpr (kAny) {
+      return Vec<V, 1>{};
+    } else {
+      return Vec<In, N>{};
+    }
+  }
+  using Raw = decltype(raw());
+
+  // Loads U units. valid[u] says how many values of a unit exist, from its first. All loads are in
+  // flight before the first value is used.
+  template <int U>
+  __device__ __forceinline__ static void load(const Args& args, const int64_t (&offsets)[U],
+                                              const int (&valid)[U], Raw (&units)[U]) {
+    if constexpr (kAny) {
+      // Two at a time: the widest types would fill the registers otherwise.
+      static_assert(U % 2 == 0);
+#pragma unroll
+      for (int u = 0; u < U; u += 2) {
+        dispatch_stored(args.in_dtype, [&](auto type) {
+          using S = decltype(type);
+          const S* in = static_cast<const S*>(args.in);
+          S first{}, second{};
+          if (valid[u] > 0) first = in[offsets[u]];
+          if (valid[u + 1] > 0) second = in[offsets[u + 1]];
+          units[u].values[0] = convert<V>(convert<Mid>(first));
+          units[u + 1].values[0] = convert<V>(convert<Mid>(second));
+        });
+      }
+    } else {
+      const In* in = static_cast<const In*>(args.in);
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        if (N == 1 || valid[u] == N) {
+          if (valid[u] > 0) units[u] = load_vec<In, N>(in + offsets[u]);
+        } else {
+#pragma unroll
+          for (int v = 0; v < N; ++v) {
+            if (v < valid[u]) units[u].values[v] = in[offsets[u] + v];
+          }
+        }
+      }
+    }
+  }
+
+  // Value v of a unit in the order of the scan; the identity if it does not exist.
+  template <typename Op>
+  __device__ __forceinline__ static V value(const Op& op, const Args& args, const Raw& unit,
+                                            int valid, int v) {
+    const auto at = [&](int own) -> V {
+      if (own >= valid) return op.identity();
+      if constexpr (kAny) {
+        return unit.values[own];
+      } else {
+        return convert<V>(convert<Mid>(unit.values[own]));
+      }
+    };
+    if constexpr (N == 1) {
+      return at(0);
+    } else {
+      return args.reverse ? at(N - 1 - v) : at(v);
+    }
+  }
+
+  // Stores the results of a unit, given in the order of the scan.
+  __device__ __forceinline__ static void store(const Args& args, int64_t offset, int valid,
+                                               const V (&results)[N]) {
+    V in_order[N];
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      in_order[v] = N > 1 && args.reverse ? results[N - 1 - v] : results[v];
+    }
+    store_in_order(args, offset, valid, in_order);
+  }
+
+  // Stores results in the order of memory.
+  __device__ __forceinline__ static void store_in_order(const Args& args, int64_t offset,
+                                                        int valid, const V (&results)[N]) {
+    if constexpr (kAny && std::is_integral_v<V>) {
+      if (valid > 0) store_integer(args, offset, results[0]);
+    } else {
+      Mid* out = static_cast<Mid*>(args.out) + offset;
+      Vec<Mid, N> vec;
+#pragma unroll
+      for (int v = 0; v < N; ++v) vec.values[v] = convert<Mid>(results[v]);
+      if (N == 1 || valid == N) {
+        if (valid > 0) store_vec(out, vec);
+      } else {
+#pragma unroll
+        for (int v = 0; v < N; ++v) {
+          if (v < valid) out[v] = vec.values[v];
+        }
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void store_integer(const Args& args, int64_t offset, V value) {
+    const auto put = [&](auto type) {
+      using T = decltype(type);
+      static_cast<T*>(args.out)[offset] = static_cast<T>(value);
+    };
+    switch (args.out_dtype) {
+      case DType::kUInt8:
+      case DType::kInt8:
+        return put(int8_t{});
+      case DType::kInt16:
+        return put(int16_t{});
+      case DType::kInt32:
+        return put(int32_t{});
+      default:
+        return put(int64_t{});
+    }
+  }
+};
+
+// Units of a row that a thread has in flight.
+template <typename In, typename Mid, int N>
+constexpr int kUnits =
+    N > 1 || (!std::is_same_v<In, AnyType> && sizeof(Mid) == kAccessBytes) ? kVecUnits
+                                                                           : kSingleUnits;
+
+// ---------------------------------------------------------------- scans within a warp
+
+// The inclusive scan over the units of a warp, one per lane. A lane combines with the lanes below
+// whose last values are at most `reach` values before its own last value.
+template <int N, typename Op>
+__device__ __forceinline__ typename Op::Value scan_lanes(const Op& op, typename Op::Value total,
+                                                         uint32_t reach) {
+  const uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
+    const auto before = shuffle_up(total, distance);
+    if (lane >= distance && distance * N <= reach) total = op.combine(before, total);
+  }
+  return total;
+}
+
+template <typename T>
+__device__ __forceinline__ T shuffle_from(const T& value, int lane) {
+  constexpr int kWords = sizeof(T) / 4;
+  static_assert(sizeof(T) % 4 == 0);
+  uint32_t words[kWords];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] = __shfl_sync(0xffffffffu, words[i], lane);
+  T other;
+  memcpy(&other, words, sizeof(T));
+  return other;
+}
+
+}  // namespace gpuopt::scan

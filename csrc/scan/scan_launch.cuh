@@ -1,0 +1,111 @@
+// Launches what a Plan describes, for any operator: run() is the entry point.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "scan/scan.h"
+#include "scan/scan_columns.cuh"
+#include "scan/scan_packed.cuh"
+#include "scan/scan_rows.cuh"
+
+namespace gpuopt::scan {
+
+inline Args make_args(const Problem& problem, const Plan& plan) {
+  Args args;
+  args.in = problem.in;
+  args.out = problem.out;
+  args.outer.count = plan.num_outer;
+  for (int d = 0; d < plan.num_outer; ++d) {
+    args.outer.sizes[d] = divide_by(plan.outer[d].size);
+    args.outer.in_strides[d] = plan.outer[d].in_stride;
+    args.outer.out_strides[d] = plan.outer[d].out_stride;
+  }
+  args.length = problem.scanned.size;
+  args.in_stride = problem.scanned.in_stride;
+  args.out_stride = problem.scanned.out_stride;
+  args.total = plan.rows * args.length;
+  args.rows = static_cast<uint32_t>(plan.rows);
+  if (plan.path == Path::kPacked) args.row_length = divide_by(args.length);
+  args.chunk_rows = static_cast<uint32_t>(plan.chunk_rows);
+  args.tiles = divide_by(plan.tiles);
+  args.column_tiles = divide_by(plan.column_tiles);
+  args.slots = plan.slots();
+  args.columns = plan.column.size;
+  args.in_column_stride = plan.column.in_stride;
+  args.out_column_stride = plan.column.out_stride;
+  args.x = static_cast<uint32_t>(plan.x);
+  args.in_dtype = problem.in_dtype;
+  args.out_dtype = problem.dtype;
+  args.dense = plan.dense;
+  args.reverse = problem.reverse;
+  args.exclusive = problem.exclusive;
+  return args;
+}
+
+// Allocates the records of look-back and clears them. A CUDA graph clears them in every replay.
+template <typename Op>
+cudaError_t clear_records(const Plan& plan, Args& args, Workspace& workspace,
+                          cudaStream_t stream) {
+  const bool columns = plan.path == Path::kSplitColumns;
+  const size_t width = columns ? static_cast<size_t>(plan.x) * plan.values : 1;
+  const size_t bytes = static_cast<size_t>(plan.chains() * plan.slots()) * width *
+                       kRecords<typename Op::Carry> * sizeof(Record);
+  args.records = workspace.allocate(bytes);
+  return cudaMemsetAsync(args.records, 0, bytes, stream);
+}
+
+template <typename In, typename Mid, int N, typename Op>
+cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Workspace& workspace,
+                   cudaStream_t stream) {
+  Args args = make_args(problem, plan);
+  if (plan.is_split()) {
+    const cudaError_t error = clear_records<Op>(plan, args, workspace, stream);
+    if (error != cudaSuccess) return error;
+  }
+  LaunchShape shape;
+  shape.blocks = static_cast<unsigned>(plan.blocks);
+  shape.threads = static_cast<unsigned>(plan.threads());
+  shape.use_pdl = !plan.is_split();
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
+  switch (plan.path) {
+    case Path::kPacked:
+      return start(packed_kernel<Op, In, Mid, N>);
+    case Path::kRows:
+      return start(rows_kernel<Op, In, Mid, N>);
+    case Path::kSplitRows:
+      return start(split_rows_kernel<Op, In, Mid, N>);
+    case Path::kColumns:
+      return start(columns_kernel<Op, In, Mid, N>);
+    case Path::kSplitColumns:
+      return start(split_columns_kernel<Op, In, Mid, N>);
+  }
+  return cudaErrorInvalidValue;
+}
+
+// Scans values that are stored as In (or AnyType). Each value is converted to Mid first, and Mid is
+// the type of the results.
+template <typename In, typename Mid, typename Op>
+cudaError_t run(const Op& op, const Problem& problem, Workspace& workspace, cudaStream_t stream) {
+  // Values of a vector: 16 bytes of the wider of both types.
+  constexpr int kValues = [] {
+    if constexpr (std::is_same_v<In, AnyType>) {
+      return 1;
+    } else {
+      return kAccessBytes / static_cast<int>(std::max(sizeof(In), sizeof(Mid)));
+    }
+  }();
+  const Kernels kernels{kValues, kUnits<In, Mid, kValues>};
+  const Plan plan = make_plan(problem, kernels);
+  if (is_too_large(plan)) {
+    Problem first, second;
+    halve(problem, first, second);
+    const cudaError_t error = run<In, Mid>(op, first, workspace, stream);
+    return error != cudaSuccess ? error : run<In, Mid>(op, second, workspace, stream);
+  }
+  if constexpr (kValues > 1) {
+    if (plan.values > 1) return launch<In, Mid, kValues>(op, problem, plan, workspace, stream);
+  }
+  return launch<In, Mid, 1>(op, problem, plan, workspace, stream);
+}
+
+}  // namespace gpuopt::scan

@@ -1,0 +1,118 @@
+// The kernel of path kPacked: every warp scans whole rows, which fit into its chunk of units. The
+// rows of a chunk are scanned at once, as one segmented scan (Blelloch, "Prefix Sums and Their
+// Applications", 1990): a lane takes nothing from lanes before the head of its row.
+#pragma once
+
+#include "scan/scan_kernel.cuh"
+
+namespace gpuopt::scan {
+
+// A unit of a chunk: its offsets, how many of its values exist, and where its first value lies in
+// its row, in the order of the scan.
+struct PackedUnit {
+  int64_t in, out;
+  int valid;
+  uint32_t position;
+};
+
+// The unit whose first value is value `first` of the chunk, in the order of the scan.
+template <int N>
+__device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t first_row,
+                                                  uint32_t first) {
+  PackedUnit unit{};
+  const uint32_t length = args.row_length.divisor, values = args.chunk_rows * length;
+  uint32_t row = first;
+  unit.position = args.row_length.divmod(row);
+  if (first >= values) return unit;
+  if (args.dense) {  // the values of a chunk lie behind each other
+    unit.in = first_row * length + (args.reverse ? values - N - first : first);
+    unit.out = unit.in;
+    unit.valid = static_cast<int>(max(int64_t{0}, min(int64_t{N}, args.total - unit.in)));
+    return unit;
+  }
+  if (args.reverse) row = args.chunk_rows - 1 - row;
+  if (first_row + row >= args.rows) return unit;
+  const Offsets offsets = row_offsets(args.outer, static_cast<uint32_t>(first_row) + row);
+  const int64_t own = args.reverse ? length - N - unit.position : unit.position;
+  unit.in = offsets.in + own * args.in_stride;
+  unit.out = offsets.out + own * args.out_stride;
+  unit.valid = N;
+  return unit;
+}
+
+// Calls use(v, local, position) for each value of a unit. `local` is the result of the values of
+// its row in this unit, `position` the value's index in its row.
+template <typename M, int N, typename Op, typename Use>
+__device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
+                                          const typename M::Raw& raw, const PackedUnit& unit,
+                                          Use&& use) {
+  typename Op::Value local = op.identity();
+  uint32_t position = unit.position;
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    const auto value = M::value(op, args, raw, unit.valid, v);
+    local = v == 0 || position == 0 ? value : op.combine(local, value);
+    use(v, local, position);
+    if (++position == args.row_length.divisor) position = 0;
+  }
+}
+
+template <typename Op, typename In, typename Mid, int N>
+__global__ void __launch_bounds__(128) packed_kernel(const Op op,
+                                                     const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  using M = Memory<In, Mid, V, N>;
+  constexpr int U = kUnits<In, Mid, N>;
+  launch_dependents();
+  grid_dependency_wait();
+  const uint32_t lane = threadIdx.x % kWarp;
+  const int64_t chunk = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  const int64_t first_row = chunk * args.chunk_rows;
+  if (first_row >= args.rows) return;  // the whole warp
+
+  // Load.
+  PackedUnit units[U];
+  int64_t offsets[U];
+  int valid[U];
+  typename M::Raw raw[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    units[u] = packed_unit<N>(args, first_row, (u * kWarp + lane) * N);
+    offsets[u] = units[u].in;
+    valid[u] = units[u].valid;
+  }
+  M::load(args, offsets, valid, raw);
+
+  // Scan: within units, over the lanes, then over the units of a thread.
+  V before[U];  // the result of the values of the row before the unit
+  V carry = op.identity();
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    V total;
+    uint32_t reach;  // values between the head of the row and the last value of the unit
+    scan_unit<M, N>(op, args, raw[u], units[u], [&](int, V local, uint32_t position) {
+      total = local;
+      reach = position;
+    });
+    total = scan_lanes<N>(op, total, reach);
+    if (reach >= (lane + 1) * N) total = op.combine(carry, total);
+    before[u] = shuffle_up(total, 1);
+    if (lane == 0) before[u] = carry;
+    carry = shuffle_from(total, kWarp - 1);
+  }
+
+  // Store.
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    V results[N];
+    V previous = before[u];
+    scan_unit<M, N>(op, args, raw[u], units[u], [&](int v, V local, uint32_t position) {
+      const V own = position > static_cast<uint32_t>(v) ? op.combine(before[u], local) : local;
+      results[v] = !args.exclusive ? own : position == 0 ? op.identity() : previous;
+      previous = own;
+    });
+    M::store(args, units[u].out, units[u].valid, results);
+  }
+}
+
+}  // namespace gpuopt::scan

@@ -1,0 +1,276 @@
+// Plans a scan: from shape, strides, dtypes and alignment to a path, blocks and tiles. This is plain
+// host C++, so tests run it without a GPU.
+//
+// A row is one run along the scanned dimension. A unit is one load of a thread: a vector of up to
+// 16 bytes, or a single value. A tile is what a block holds at once.
+//
+// No choice depends on the number of SMs. So the order in which values combine, and with it every
+// bit of the result, follows from the problem alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "common/dtype.h"
+#include "common/index.h"
+#include "scan/scan_tuning.h"
+
+namespace gpuopt::scan {
+
+constexpr int kMaxDims = 64;       // ATen's limit
+constexpr int kMaxKernelDims = 6;  // dimensions of rows in one launch; more are split off
+
+// A dimension. Strides are in elements.
+struct Dim {
+  int64_t size = 1;
+  int64_t in_stride = 0;
+  int64_t out_stride = 0;
+};
+
+// Values are converted to `dtype` when they are loaded. `in` and `out` are the same memory with the
+// same strides, or do not overlap.
+struct Problem {
+  const void* in = nullptr;
+  void* out = nullptr;
+  DType in_dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;
+  bool reverse = false;    // from the last value to the first
+  bool exclusive = false;  // a value's result is that of the values before it
+  Dim scanned;
+  int num_dims = 0;
+  Dim dims[kMaxDims];  // the other dimensions, in any order, sizes positive
+};
+
+// Describes the kernels that a plan is for.
+struct Kernels {
+  int values = 1;  // of a vector; 1 if the kernels read single values only
+  int units = kSingleUnits;  // vectors in flight
+};
+
+enum class Path : uint8_t {
+  kPacked,        // a warp scans one or several whole rows
+  kRows,          // a block scans a row, tile by tile
+  kSplitRows,     // every tile of a row has a block
+  kColumns,       // threads run along another dimension; a block scans its columns, tile by tile
+  kSplitColumns,  // every tile of the columns has a block
+};
+
+struct Plan {
+  Path path = Path::kPacked;
+  int values = 1;  // of a unit
+  int units = kSingleUnits;
+
+  // Dimensions other than the scanned one and the columns, innermost first.
+  int num_outer = 0;
+  Dim outer[kMaxDims];
+  int64_t rows = 1;  // the product of their sizes
+
+  // kPacked: rows lie behind each other, so a vector may hold parts of several.
+  bool dense = false;
+  int64_t chunk_rows = 1;  // kPacked: rows of a warp
+
+  int warps = 1;      // of a block
+  int64_t tiles = 1;  // along the scanned dimension
+
+  // Columns. A block is x units wide.
+  Dim column;
+  int x = 1;
+  int64_t column_tiles = 1;  // blocks side by side
+
+  int64_t blocks = 1;
+  int threads() const { return 32 * warps; }
+  bool is_split() const { return path == Path::kSplitRows || path == Path::kSplitColumns; }
+  // Look-back has one chain of tiles for each row, or for each block width of columns.
+  int64_t chains() const { return rows * column_tiles; }
+  // Slots of a chain in the workspace: its tiles, runs and groups.
+  int64_t slots() const {
+    return tiles + ceil_div<int64_t>(tiles, kRun) + ceil_div<int64_t>(tiles, kGroup);
+  }
+};
+
+namespace detail {
+
+// The order of dimensions in memory. Expanded dimensions (stride 0) are the outermost.
+inline int64_t key_of(const Dim& dim, bool by_out) {
+  const int64_t stride = by_out ? dim.out_stride : dim.in_stride;
+  return stride == 0 ? INT64_MAX : stride;
+}
+
+// Sorts the dimensions of the rows, innermost first, drops sizes of 1 and merges neighbours.
+inline void merge_dims(const Problem& problem, bool by_out, Plan& plan) {
+  Dim sorted[kMaxDims];
+  int count = 0;
+  for (int d = 0; d < problem.num_dims; ++d) {
+    if (problem.dims[d].size != 1) sorted[count++] = problem.dims[d];
+  }
+  std::stable_sort(sorted, sorted + count, [&](const Dim& a, const Dim& b) {
+    const int64_t x = key_of(a, by_out), y = key_of(b, by_out);
+    return x != y ? x < y : a.out_stride < b.out_stride;
+  });
+  for (int d = 0; d < count; ++d) {
+    if (plan.num_outer > 0) {
+      Dim& last = plan.outer[plan.num_outer - 1];
+      if (sorted[d].in_stride == last.in_stride * last.size &&
+          sorted[d].out_stride == last.out_stride * last.size) {
+        last.size *= sorted[d].size;
+        continue;
+      }
+    }
+    plan.outer[plan.num_outer++] = sorted[d];
+  }
+}
+
+// Whether units of `values` neighbouring values are aligned in both tensors, at every index of the
+// dimensions of the rows. `line` is the dimension along which the units lie.
+inline bool vecs_are_aligned(const Problem& problem, const Plan& plan, const Dim& line,
+                             int values) {
+  if (line.in_stride != 1 || line.out_stride != 1) return false;
+  const size_t in = size_of(problem.in_dtype) * values, out = size_of(problem.dtype) * values;
+  if (reinterpret_cast<uintptr_t>(problem.in) % in != 0) return false;
+  if (reinterpret_cast<uintptr_t>(problem.out) % out != 0) return false;
+  for (int d = 0; d < plan.num_outer; ++d) {
+    if (plan.outer[d].in_stride % values != 0 || plan.outer[d].out_stride % values != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+inline bool starts_aligned(const Problem& problem, int values) {
+  return reinterpret_cast<uintptr_t>(problem.in) % (size_of(problem.in_dtype) * values) == 0 &&
+         reinterpret_cast<uintptr_t>(problem.out) % (size_of(problem.dtype) * values) == 0;
+}
+
+inline void plan_packed(Plan& plan, int64_t length, int64_t chunk) {
+  plan.path = Path::kPacked;
+  // Chunks of a dense problem begin at whole vectors.
+  const int64_t least = plan.values / std::gcd(length, int64_t{plan.values});
+  plan.chunk_rows = std::max<int64_t>(chunk / length / least * least, least);
+  const int64_t chunks = ceil_div(plan.rows, plan.chunk_rows);
+  plan.warps = static_cast<int>(std::min<int64_t>(4, chunks));
+  plan.blocks = ceil_div<int64_t>(chunks, plan.warps);
+}
+
+inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels,
+                      const Tuning& tuning) {
+  const int64_t length = problem.scanned.size;
+  const Dim& line = problem.scanned;
+  // Rows behind each other are aligned as a whole, whatever their length.
+  const int64_t vec_chunk = 32 * kernels.units * kernels.values;
+  const bool dense = line.in_stride == 1 && line.out_stride == 1 &&
+                     (plan.num_outer == 0 ||
+                      (plan.num_outer == 1 && plan.outer[0].in_stride == length &&
+                       plan.outer[0].out_stride == length));
+  const int64_t least = kernels.values / std::gcd(length, int64_t{kernels.values});
+  if (kernels.values > 1 && dense && starts_aligned(problem, kernels.values) &&
+      length * least <= vec_chunk) {
+    plan.values = kernels.values;
+    plan.units = kernels.units;
+    plan.dense = true;
+    return plan_packed(plan, length, vec_chunk);
+  }
+  if (kernels.values > 1 && length % kernels.values == 0 &&
+      vecs_are_aligned(problem, plan, line, kernels.values)) {
+    plan.values = kernels.values;
+    plan.units = kernels.units;
+  }
+  const int64_t chunk = int64_t{32} * plan.units * plan.values;
+  if (length <= chunk) return plan_packed(plan, length, chunk);
+  plan.tiles = ceil_div<int64_t>(length, chunk * kMaxWarps);
+  if (plan.tiles > tuning.unsplit_tiles && plan.rows < tuning.split_rows_below) {
+    plan.path = Path::kSplitRows;
+    plan.warps = kMaxWarps;
+    plan.blocks = plan.rows * plan.tiles;
+    return;
+  }
+  plan.path = Path::kRows;
+  plan.warps = static_cast<int>(ceil_div(length, chunk * plan.tiles));
+  plan.blocks = plan.rows;
+}
+
+inline void plan_columns(Plan& plan, const Problem& problem, const Kernels& kernels,
+                         const Tuning& tuning) {
+  const bool whole_rows = problem.scanned.in_stride % kernels.values == 0 &&
+                          problem.scanned.out_stride % kernels.values == 0;
+  if (kernels.values > 1 && plan.column.size % kernels.values == 0 && whole_rows &&
+      vecs_are_aligned(problem, plan, plan.column, kernels.values)) {
+    plan.values = kernels.values;
+  }
+  plan.units = kColumnRows;
+  const int64_t width = ceil_div<int64_t>(plan.column.size, plan.values);
+  plan.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
+  const auto column_blocks = [&] { return plan.rows * ceil_div<int64_t>(width, plan.x); };
+  while (plan.x > tuning.narrow && column_blocks() < tuning.wide_blocks) plan.x /= 2;
+  plan.column_tiles = ceil_div<int64_t>(width, plan.x);
+  const int64_t warp_rows = int64_t{kWarp / plan.x} * kColumnRows, length = problem.scanned.size;
+  plan.tiles = ceil_div(length, warp_rows * kMaxWarps);
+  plan.blocks = column_blocks();
+  if (plan.tiles > tuning.unsplit_tiles && plan.blocks < tuning.split_columns_below) {
+    plan.path = Path::kSplitColumns;
+    plan.warps = kMaxWarps;
+    plan.blocks *= plan.tiles;
+    return;
+  }
+  plan.path = Path::kColumns;
+  plan.warps = static_cast<int>(ceil_div(length, warp_rows * plan.tiles));
+}
+
+}  // namespace detail
+
+inline Plan make_plan(const Problem& problem, const Kernels& kernels,
+                      const Tuning& tuning = Tuning()) {
+  Plan plan;
+  // If all scanned values are one value in memory, only the result has an order.
+  const bool by_out = problem.scanned.in_stride == 0;
+  detail::merge_dims(problem, by_out, plan);
+  const bool columns =
+      plan.num_outer > 0 && problem.scanned.size > 1 &&
+      detail::key_of(plan.outer[0], by_out) < detail::key_of(problem.scanned, by_out);
+  if (columns) {
+    plan.column = plan.outer[0];
+    --plan.num_outer;
+    std::copy(plan.outer + 1, plan.outer + 1 + plan.num_outer, plan.outer);
+  }
+  for (int d = 0; d < plan.num_outer; ++d) plan.rows *= plan.outer[d].size;
+  if (columns) {
+    detail::plan_columns(plan, problem, kernels, tuning);
+  } else {
+    detail::plan_rows(plan, problem, kernels, tuning);
+  }
+  return plan;
+}
+
+// Whether one launch can't run a plan, because it has too many rows, columns, blocks or dimensions.
+inline bool is_too_large(const Plan& plan, int64_t limit = kMaxIndex32) {
+  return plan.rows > limit || plan.blocks > limit || plan.column_tiles * plan.x > limit ||
+         plan.num_outer > kMaxKernelDims;
+}
+
+// Splits a problem that is too large into two with separate results. With too many dimensions, the
+// smallest of them is halved, otherwise the largest.
+inline void halve(const Problem& problem, Problem& first, Problem& second) {
+  Plan merged;
+  detail::merge_dims(problem, problem.scanned.in_stride == 0, merged);
+  const bool smallest = merged.num_outer > kMaxKernelDims;
+  int chosen = 0;
+  for (int d = 1; d < merged.num_outer; ++d) {
+    if ((merged.outer[d].size > merged.outer[chosen].size) != smallest) chosen = d;
+  }
+  first = problem;
+  first.num_dims = merged.num_outer;
+  std::copy_n(merged.outer, merged.num_outer, first.dims);
+  second = first;
+  const Dim& dim = merged.outer[chosen];
+  int64_t half = dim.size / 2;
+  // Multiples of 16 values keep the alignment of the second half.
+  if (half > kAccessBytes) half -= half % kAccessBytes;
+  first.dims[chosen].size = half;
+  second.dims[chosen].size = dim.size - half;
+  second.in = static_cast<const char*>(problem.in) +
+              half * dim.in_stride * static_cast<int64_t>(size_of(problem.in_dtype));
+  second.out = static_cast<char*>(problem.out) +
+               half * dim.out_stride * static_cast<int64_t>(size_of(problem.dtype));
+}
+
+}  // namespace gpuopt::scan

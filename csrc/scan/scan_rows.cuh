@@ -1,0 +1,156 @@
+// The kernels of paths kRows and kSplitRows: a block scans a tile of one row. Warps hold
+// neighbouring chunks, and lanes hold vectors 32 apart, so that loads and stores are coalesced:
+//
+//   row     | v0 v1 ... v31 | v32 v33 ... v63 | ...         v: a vector of 16 bytes
+//   lane      0  1  ...  31   0   1   ...  31
+//             warp 0, unit 0   warp 0, unit 1
+#pragma once
+
+#include "scan/scan_look_back.cuh"
+
+namespace gpuopt::scan {
+
+// A thread's part of a tile.
+template <typename Op, typename In, typename Mid, int N>
+struct RowTile {
+  using V = typename Op::Value;
+  using Carry = typename Op::Carry;
+  using M = Memory<In, Mid, V, N>;
+  static constexpr int U = kUnits<In, Mid, N>;
+
+  Offsets offsets[U];
+  int valid[U];
+  typename M::Raw raw[U];
+  V before[U];  // the result of the values of the warp's chunk before the unit
+
+  // Starts the loads of a tile.
+  __device__ __forceinline__ void load(const Args& args, const Offsets& row, int64_t tile) {
+    const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    const int64_t first = (tile * blockDim.x + warp * kWarp) * (U * N) + lane * N;
+    int64_t in[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int64_t position = first + u * kWarp * N;
+      const int64_t own = args.reverse ? args.length - N - position : position;
+      valid[u] = position < args.length ? N : 0;
+      offsets[u].in = in[u] = row.in + own * args.in_stride;
+      offsets[u].out = row.out + own * args.out_stride;
+    }
+    M::load(args, in, valid, raw);
+  }
+
+  // Scans the warp's chunk and returns its total.
+  __device__ __forceinline__ V scan(const Op& op, const Args& args) {
+    const uint32_t lane = threadIdx.x % kWarp;
+    V carry = op.identity();
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      V total = M::value(op, args, raw[u], valid[u], 0);
+#pragma unroll
+      for (int v = 1; v < N; ++v) {
+        total = op.combine(total, M::value(op, args, raw[u], valid[u], v));
+      }
+      total = scan_lanes<N>(op, total, kWarp * N);
+      if (u > 0) total = op.combine(carry, total);
+      before[u] = shuffle_up(total, 1);
+      if (lane == 0) before[u] = carry;
+      carry = shuffle_from(total, kWarp - 1);
+    }
+    return carry;
+  }
+
+  // Stores the results. `prefix` is the result of everything before the warp's chunk.
+  __device__ __forceinline__ void store(const Op& op, const Args& args, V prefix) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      V results[N], local = op.identity();
+      V previous = op.combine(prefix, before[u]);
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        const V value = M::value(op, args, raw[u], valid[u], v);
+        local = v == 0 ? value : op.combine(local, value);
+        const V own = op.combine(prefix, op.combine(before[u], local));
+        results[v] = args.exclusive ? previous : own;
+        previous = own;
+      }
+      M::store(args, offsets[u].out, valid[u], results);
+    }
+  }
+};
+
+// Combines the totals of the warps. Returns the result of the warps before this one; `all` becomes
+// that of all warps.
+template <typename Op>
+__device__ __forceinline__ typename Op::Carry combine_warps(const Op& op,
+                                                            const typename Op::Value* totals,
+                                                            typename Op::Carry& all) {
+  const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  auto before = op.widen(op.identity());
+  all = op.widen(totals[0]);
+  for (uint32_t w = 1; w < warps; ++w) {
+    if (w == warp) before = all;
+    all = op.carry(all, op.widen(totals[w]));
+  }
+  return before;
+}
+
+// A block scans a row, tile by tile.
+template <typename Op, typename In, typename Mid, int N>
+__global__ void __launch_bounds__(kThreads) rows_kernel(const Op op,
+                                                        const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  using Carry = typename Op::Carry;
+  __shared__ V totals[2][kMaxWarps];
+  launch_dependents();
+  grid_dependency_wait();
+  const Offsets row = row_offsets(args.outer, blockIdx.x);
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  Carry carry = op.widen(op.identity());
+  for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
+    RowTile<Op, In, Mid, N> tile;
+    tile.load(args, row, t);
+    const V total = tile.scan(op, args);
+    // Two arrays alternate, so one barrier is enough.
+    V* own = totals[t % 2];
+    if (lane == 0) own[warp] = total;
+    __syncthreads();
+    Carry all;
+    const Carry before = combine_warps(op, own, all);
+    tile.store(op, args, op.narrow(op.carry(carry, before)));
+    carry = op.carry(carry, all);
+  }
+}
+
+// Every tile of every row has a block, and look-back connects them. A switch over types needs more
+// registers, so fewer blocks are required of an SM.
+template <typename Op, typename In, typename Mid, int N>
+__global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ? 2 : 3)
+    split_rows_kernel(const Op op,
+                                                              const __grid_constant__ Args args) {
+  using V = typename Op::Value;
+  using Carry = typename Op::Carry;
+  __shared__ V totals[kMaxWarps];
+  __shared__ Carry carries[1];
+  launch_dependents();
+  grid_dependency_wait();
+  uint32_t row = blockIdx.x;
+  const uint32_t t = args.tiles.divmod(row);
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  RowTile<Op, In, Mid, N> tile;
+  tile.load(args, row_offsets(args.outer, row), t);
+  const V total = tile.scan(op, args);
+  if (lane == 0) totals[warp] = total;
+  __syncthreads();
+  Carry all;
+  const Carry before = combine_warps(op, totals, all);
+  if (warp == 0) {
+    Record* records = static_cast<Record*>(args.records) + row * args.slots * kRecords<Carry>;
+    const Chain<Op> chain{records, kRecords<Carry>, args.tiles.divisor};
+    const Carry found = chain.look_back(op, t, all);
+    if (lane == 0) carries[0] = found;
+  }
+  __syncthreads();
+  tile.store(op, args, op.narrow(op.carry(carries[0], before)));
+}
+
+}  // namespace gpuopt::scan

@@ -1,0 +1,32 @@
+// The constants of scans.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuopt::scan {
+
+constexpr int kMaxWarps = 8;              // warps of a block, at most
+constexpr int kThreads = 32 * kMaxWarps;  // threads of a block, at most
+constexpr int kVecUnits = 4;              // vectors that a thread has in flight
+constexpr int kSingleUnits = 8;           // single values that a thread has in flight
+constexpr int kColumnRows = 8;            // rows that a thread of a column has in flight
+
+// The fan-in of look-back (scan_look_back.cuh): 16 tiles form a run, 16 runs form a group.
+constexpr uint32_t kRun = 16;
+constexpr uint32_t kGroup = kRun * kRun;
+
+// Chosen by reasoning, not yet measured.
+struct Tuning {
+  // Rows are split over blocks if there are fewer rows than this. 132 SMs hold 4 blocks each.
+  int64_t split_rows_below = 528;
+  // Columns are split over blocks if they fill fewer blocks than this.
+  int64_t split_columns_below = 200;
+  // Tiles that one block scans in turn, at least, before more blocks share them. A split costs a
+  // second operation in the stream, which clears the records of look-back.
+  int64_t unsplit_tiles = 4;
+  // Columns are narrowed to this many vectors, a line of 128 bytes, to get more blocks.
+  int narrow = 8;
+  int64_t wide_blocks = 528;
+};
+
+}  // namespace gpuopt::scan

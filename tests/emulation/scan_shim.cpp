@@ -1,0 +1,29 @@
+// C entry points to the emulated launchers of scans, for test_scan_kernels.py.
+#include "../plan/scan_problem.h"
+#include "poisoned_workspace.h"
+#include "scan/scan_launch.cuh"
+
+using namespace gpuopt;
+using namespace gpuopt::scan;
+
+// Limits that tests lower, because small problems would not reach them.
+extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_rows) {
+  Tuning::default_unsplit_tiles = unsplit_tiles;
+  Tuning::default_wide_blocks = wide_blocks;
+  kMaxIndex32 = launch_rows;
+}
+
+// Runs a cumulative sum and returns its error, or -1 if it wrote past its workspace. Writes the
+// path of its plan to *path, and whether it reads vectors to *vecs. `values` and `units` describe
+// the kernels for the dtypes.
+extern "C" int run(const Given* given, int64_t values, int64_t units, int64_t* path,
+                   int64_t* vecs) {
+  const Problem problem = make_problem(*given);
+  const Plan plan =
+      make_plan(problem, Kernels{static_cast<int>(values), static_cast<int>(units)});
+  *path = static_cast<int64_t>(plan.path);
+  *vecs = plan.values > 1;
+  PoisonedWorkspace workspace(char(0xcd));
+  const cudaError_t error = cumsum(problem, workspace, nullptr);
+  return workspace.intact() ? error : -1;
+}

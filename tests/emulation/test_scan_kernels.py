@@ -1,0 +1,235 @@
+"""The launchers and kernels of scans, run on the CPU on random problems and compared with numpy: every path."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ..seeded import seeded
+from .build import load
+from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
+
+PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS = range(5)
+F64, C64 = TYPES[8], TYPES[9]
+RESULTS = [t for t in TYPES if t.category != BOOL]
+# The pairs of dtypes whose kernels read vectors (scan_sum.cu, scan_sum_integer.cu).
+NATIVE = {(t, t) for t in (F16, F32, F64, C64, TYPES[5])} | {(F16, F32)} | {(TYPES[i], TYPES[5]) for i in (0, 1, 4)}
+
+
+class Given(ctypes.Structure):
+    _fields_ = [
+        ("num_dims", ctypes.c_int64),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("sizes", "in_strides", "out_strides")),
+        *((name, ctypes.c_int64) for name in ("scanned", "reverse", "exclusive")),
+        *((name, ctypes.c_uint64) for name in ("source", "out")),
+        *((name, ctypes.c_int64) for name in ("in_dtype", "dtype")),
+    ]
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return load("scan")
+
+
+@pytest.fixture
+def limits(kernels):
+    """Lowers the limits of plans. They are restored afterwards."""
+
+    def set_limits(unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1):
+        kernels.set_limits(*(ctypes.c_int64(n) for n in (unsplit_tiles, wide_blocks, launch_rows)))
+
+    yield set_limits
+    set_limits()
+
+
+def expected(source: DType, dtype: DType, values: np.ndarray, axis: int, reverse: bool, exclusive: bool) -> np.ndarray:
+    """Sums in a type of numpy in which they are exact, or wrap around."""
+    wide = {INTEGER: np.int64, FLOAT: np.float64, COMPLEX: np.complex128}[dtype.category]
+    if source.category == BOOL:
+        values = values != 0
+    x = values.astype(dtype.numpy).astype(wide)
+    x = np.flip(x, axis) if reverse else x
+    total = np.cumsum(x, axis)
+    if exclusive:
+        total = np.roll(total, 1, axis)
+        total[(slice(None),) * (axis % total.ndim) + (0,)] = 0
+    return (np.flip(total, axis) if reverse else total).astype(dtype.numpy)
+
+
+def vectors_of(source: DType, dtype: DType) -> tuple[int, int]:
+    """The values of a vector, and the vectors in flight."""
+    if (source, dtype) not in NATIVE:
+        return 1, 8
+    return 16 // max(source.numpy.itemsize, dtype.numpy.itemsize), 4
+
+
+def run_and_compare(kernels, source: Operand, out: Operand, scanned: int, reverse=False, exclusive=False):
+    """Runs a problem and compares the result. Returns the path of its plan, and whether it reads vectors."""
+    rank = len(source.sizes)
+    with np.errstate(all="ignore"):
+        want = expected(source.dtype, out.dtype, source.view(source.before), rank - 1 - scanned, reverse, exclusive)
+    array = ctypes.c_int64 * rank
+    problem = Given(
+        rank,
+        array(*source.sizes),
+        array(*source.strides),
+        array(*out.strides),
+        scanned,
+        reverse,
+        exclusive,
+        source.address,
+        out.address,
+        source.dtype.number,
+        out.dtype.number,
+    )
+    path, vecs = ctypes.c_int64(), ctypes.c_int64()
+    shape = (ctypes.c_int64(n) for n in vectors_of(source.dtype, out.dtype))
+    assert kernels.run(ctypes.byref(problem), *shape, ctypes.byref(path), ctypes.byref(vecs)) == 0
+    np.testing.assert_array_equal(out.view(out.buffer), want)
+    if out.buffer is not source.buffer:
+        # Memory beside the results must not have changed.
+        out.view(out.buffer)[...] = out.view(out.before)
+        for operand in (source, out):
+            np.testing.assert_array_equal(operand.buffer, operand.before)
+    return path.value, bool(vecs.value)
+
+
+def dense_strides(sizes: list, order=None, gap: int = 0) -> list:
+    strides, step = [0] * len(sizes), 1
+    for d in order or range(len(sizes)):
+        strides[d] = step
+        step = step * sizes[d] + gap
+    return strides
+
+
+@st.composite
+def problems(draw):
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33, 64, 130, 1025, 4100]), min_size=1, max_size=4))
+    while math.prod(sizes) > 30000:
+        sizes.pop()
+    rank = len(sizes)
+    source, dtype = draw(st.sampled_from(TYPES)), None
+    fits = [t for t in RESULTS if t.category >= source.category]
+    if source.category != BOOL and draw(st.integers(0, 2)) > 0:
+        dtype = source
+    dtype = dtype or draw(st.sampled_from(fits))
+    order = draw(st.permutations(range(rank))) if draw(st.booleans()) else range(rank)
+    strides = dense_strides(sizes, order, draw(st.sampled_from([0, 0, 0, 1, 4])))
+    if draw(st.integers(0, 4)) == 0:
+        strides = [0 if draw(st.booleans()) else s for s in strides]
+    random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    operand = Operand(source, sizes, strides, draw(st.sampled_from([0, 0, 0, 1, 3])), random)
+    out_order = draw(st.permutations(range(rank))) if draw(st.integers(0, 3)) == 0 else order
+    out = Operand(
+        dtype,
+        sizes,
+        dense_strides(sizes, out_order, draw(st.sampled_from([0, 0, 3]))),
+        draw(st.sampled_from([0, 0, 1])),
+        random,
+    )
+    return operand, out, draw(st.integers(0, rank - 1)), draw(st.booleans()), draw(st.booleans())
+
+
+def test_any_problem(kernels, limits):
+    taken = set()
+
+    @seeded(350)
+    @given(problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]))
+    def check(problem, unsplit, wide):
+        limits(unsplit, wide)
+        taken.add(run_and_compare(kernels, *problem))
+
+    check()
+    assert {path for path, _ in taken} == {PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS}
+    assert len(taken) >= 9
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, C64], ids=str)
+@pytest.mark.parametrize(
+    "sizes, scanned, path, vecs",
+    [
+        ([32, 700], 0, PACKED, True),
+        ([33, 700], 0, PACKED, True),  # rows begin anywhere in a vector
+        ([5, 1201], 0, PACKED, True),
+        ([1], 0, PACKED, True),
+        ([6000, 9], 0, ROWS, True),
+        ([5003, 3], 0, ROWS, False),
+        ([40000, 2], 0, SPLIT_ROWS, True),
+        ([30001], 0, SPLIT_ROWS, False),
+        ([8, 9, 33], 1, COLUMNS, True),
+        ([64, 700], 1, COLUMNS, True),
+        ([3, 901, 4], 1, COLUMNS, False),
+        ([1000, 12], 1, COLUMNS, True),
+        ([8, 20000], 1, SPLIT_COLUMNS, True),
+        ([5, 12000, 2], 1, SPLIT_COLUMNS, False),
+    ],
+)
+def test_what_small_problems_do_not_reach(kernels, dtype, sizes, scanned, path, vecs):
+    random = np.random.default_rng(0)
+    for reverse in (False, True):
+        source = Operand(dtype, sizes, dense_strides(sizes), 0, random)
+        out = Operand(dtype, sizes, dense_strides(sizes), 0, random)
+        taken = run_and_compare(kernels, source, out, scanned, reverse, exclusive=reverse)
+        assert taken[0] == path and vecs in (None, taken[1])
+
+
+@pytest.mark.parametrize("sizes, scanned", [([600_011], 0), ([2, 300_003], 1)])
+def test_look_back_over_groups(kernels, limits, sizes, scanned):
+    """More than 256 tiles, so that tiles read tiles, runs and groups."""
+    limits(unsplit_tiles=0)
+    random = np.random.default_rng(0)
+    source = Operand(TYPES[5], sizes, dense_strides(sizes), 0, random)
+    out = Operand(TYPES[5], sizes, dense_strides(sizes), 0, random)
+    assert run_and_compare(kernels, source, out, scanned)[0] in (SPLIT_ROWS, SPLIT_COLUMNS)
+
+
+@pytest.mark.parametrize("sizes, scanned", [([40, 30], 0), ([9000], 0), ([30000], 0), ([40, 30], 1), ([8, 9000], 1)])
+def test_in_place(kernels, sizes, scanned):
+    random = np.random.default_rng(0)
+    operand = Operand(F32, sizes, dense_strides(sizes), 0, random)
+    run_and_compare(kernels, operand, operand, scanned)
+
+
+def test_problems_are_launched_in_parts(kernels, limits):
+    """With a limit that small problems exceed, and with more dimensions than a launch supports."""
+    random = np.random.default_rng(0)
+    for sizes, scanned in (([7, 100], 0), ([100, 7], 1), ([3, 40, 30], 1)):
+        limits(launch_rows=40)
+        source = Operand(F32, sizes, dense_strides(sizes), 0, random)
+        run_and_compare(kernels, source, Operand(F32, sizes, dense_strides(sizes), 0, random), scanned, True)
+    limits()
+    sizes = [2] * 12
+    source = Operand(F32, sizes, dense_strides(sizes, [7, 0, 9, 2, 11, 4, 1, 6, 3, 8, 5, 10]), 0, random)
+    run_and_compare(kernels, source, Operand(F32, sizes, dense_strides(sizes), 0, random), 5)
+
+
+@pytest.mark.parametrize("sizes, scanned", [([50], 0), ([300, 4], 0), ([9000], 0), ([30000], 0), ([6, 500], 1)])
+def test_nan_and_infinity_reach_only_later_values(kernels, sizes, scanned):
+    random = np.random.default_rng(1)
+    for position in range(0, math.prod(sizes), 997):
+        for special in (np.nan, np.inf):
+            source = Operand(F32, sizes, dense_strides(sizes), 0, random)
+            source.buffer[position] = source.before[position] = special
+            run_and_compare(kernels, source, Operand(F32, sizes, dense_strides(sizes), 0, random), scanned)
+
+
+@pytest.mark.parametrize("sizes, scanned", [([2**17], 0), ([4, 2**15], 1)])
+def test_long_sums_keep_float32_accuracy(kernels, sizes, scanned):
+    """Carries are float64, so the error does not grow with the number of tiles."""
+    random = np.random.default_rng(2)
+    source = Operand(F32, sizes, dense_strides(sizes), 0, random)
+    source.buffer[:] = source.before[:] = random.random(source.buffer.shape)
+    out = Operand(F32, sizes, dense_strides(sizes), 0, random)
+    rank = len(sizes)
+    array = ctypes.c_int64 * rank
+    strides = array(*source.strides)
+    problem = Given(rank, array(*sizes), strides, strides, scanned, 0, 0, source.address, out.address, 8, 8)
+    unused = (ctypes.c_int64(), ctypes.c_int64())
+    assert kernels.run(ctypes.byref(problem), ctypes.c_int64(4), ctypes.c_int64(4), *map(ctypes.byref, unused)) == 0
+    want = np.cumsum(source.view(source.before).astype(np.float64), rank - 1 - scanned)
+    assert np.max(np.abs(out.view(out.buffer) - want) / want) < 8 * 2.0**-24
