@@ -22,7 +22,8 @@ struct CumsumBackward : torch::autograd::Node {
     if (!grads[0].defined()) return {Tensor()};
     Tensor grad = grads[0];
     if (grad.is_complex() && !at::isComplexType(dtype_)) grad = at::real(grad);
-    return {gpuopt::cumsum(grad, scan_.dim, dtype_, !scan_.reverse, scan_.exclusive)};
+    // Converted first, as in ATen, so that second derivatives round as ATen's do.
+    return {gpuopt::cumsum(grad.to(dtype_), scan_.dim, dtype_, !scan_.reverse, scan_.exclusive)};
   }
 
  private:

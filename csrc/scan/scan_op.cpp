@@ -2,6 +2,7 @@
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
+#include "binding/unfilled.h"
 #include "scan/scan_check.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
@@ -46,9 +47,12 @@ Tensor scan_cpu(const char* op, const Tensor& self, const Scan& scan) {
   if (!scan.exclusive) {
     result = aten_cumsum(op, values, scan);
   } else {
-    result = at::zeros(self.sizes(), self.options().dtype(scan.dtype));
-    if (self.dim() > 0 && self.size(scan.dim) > 1) {
+    result = unfilled(self.sizes(), self.options().dtype(scan.dtype));
+    if (self.dim() == 0 || self.size(scan.dim) <= 1) {
+      result.zero_();
+    } else {
       const int64_t before = self.size(scan.dim) - 1;
+      result.narrow(scan.dim, 0, 1).zero_();
       result.narrow(scan.dim, 1, before)
           .copy_(aten_cumsum(op, values.narrow(scan.dim, 0, before), scan));
     }

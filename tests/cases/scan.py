@@ -39,11 +39,12 @@ def aten(x, dim, *, dtype=None, reverse=False, exclusive=False, out=None):
         result = torch.cumsum(x.flip(dim), dim, dtype=target).flip(dim)
     else:
         result = _scanned(x.to(target), dim, reverse, exclusive)
-    return result.contiguous() if out is None else out.copy_(result)
+    return result.contiguous() if out is None else torch.ops.aten.clone.out(result, out=out)
 
 
 def aten_(x, dim, *, dtype=None, reverse=False, exclusive=False):
-    if not reverse and not exclusive:
+    batched = torch._C._functorch.is_batchedtensor(x)  # torch.vmap has no rule for ATen's cumsum_
+    if not reverse and not exclusive and not batched:
         return x.cumsum_(dim, dtype=dtype)
     return x.copy_(aten(x, dim, dtype=x.dtype, reverse=reverse, exclusive=exclusive))
 
@@ -149,7 +150,7 @@ CASES = [
         bound=bound,
         inplace=Variant(torch_ops.cumsum_, torch.ops.gpuopt.cumsum_.default, aten_),
         out=Variant(torch_ops.cumsum, torch.ops.gpuopt.cumsum.out, aten),
-        opinfo=(OpInfoLink("cumsum"),),
+        opinfo=(OpInfoLink("cumsum", at_least=6),),
         elementwise=False,
     )
 ]

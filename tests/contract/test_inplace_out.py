@@ -73,7 +73,7 @@ def _near(got, want):
 @each_device
 def test_inplace_returns_self(case, device):
     for sample in case.few(device, torch.float32):
-        if raised_by(case.inplace.aten, *sample.twin().args) is None:
+        if raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is None:
             assert case.inplace.op(*sample.args, **sample.kwargs) is sample.args[0]
 
 

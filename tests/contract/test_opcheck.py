@@ -49,7 +49,7 @@ def test_without_gradients(case, device):
 def test_inplace(case, device):
     failures = Failures()
     for sample in thinned(case.few(device, torch.float32), device):
-        if raised_by(case.inplace.aten, *sample.twin().args) is None:
+        if raised_by(case.inplace.aten, *sample.twin().args, **sample.kwargs) is None:
             with failures.sample(sample.name):
                 opcheck(case.inplace.overload, sample.twin().args, sample.kwargs)
     failures.check(at_least=kept(4, device))
