@@ -73,7 +73,7 @@ class Problem:
         def build(device: str, seed: int) -> tuple:
             if self.products:
                 return self.operands(bench_dot.Factors(device, self.dtype, seed, self.products))
-            return self.operands(Maker(device, self.dtype, seed, uniform=self.room == "reduce"))
+            return self.operands(Maker(device, self.dtype, seed, uniform=self.room in ("reduce", "scan")))
 
         peers = self.peers if self.peers is not None else (self.inductor,) if inductor else ()
         return Case(
@@ -142,6 +142,30 @@ def reduce(draw: Draw) -> Problem:
 
     name = " ".join(filter(None, (call, kind, layout, text(shape), "" if dim is None else f"dim {dim}")))
     return Problem("reduce", call, name, dtype, operands)
+
+
+# ---------------------------------------------------------------- scans
+
+
+def cumsum(draw: Draw) -> Problem:
+    dtype = draw.dtype()
+    values = draw.values(dtype, 2)
+    kind = draw.choice(("rows", "columns", "all", "middle", "strided", "misaligned"))
+    rows = draw.size(1, values)
+    shape: tuple[int, ...] = (rows, max(1, values // rows))
+    dim = {"rows": 1, "misaligned": 1, "strided": draw.randrange(2), "middle": 1}.get(kind, 0)
+    if kind == "all":
+        shape = (values,)
+    elif kind == "middle":
+        sizes = [draw.size(2, max(2, int(values ** (1 / 2)))) for _ in range(2)]
+        shape = (*sizes, max(1, values // math.prod(sizes)))
+
+    def operands(m: Maker) -> tuple:
+        if kind == "strided":
+            return m(shape[0], 2 * shape[1])[:, ::2], dim
+        return (m.misaligned(math.prod(shape)).view(shape) if kind == "misaligned" else m(*shape)), dim
+
+    return Problem("scan", "cumsum", f"{kind} {text(shape)} dim {dim}", dtype, operands)
 
 
 # ---------------------------------------------------------------- upsampling
@@ -288,6 +312,7 @@ def convolve(draw: Draw) -> Problem:
 FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     "mul": mul,
     "reduce": reduce,
+    "cumsum": cumsum,
     "upsample": upsample,
     "upsample backward": functools.partial(upsample, backward=True),
     "dot": dot,
