@@ -12,7 +12,6 @@ namespace gpuopt::scan {
 
 // Writes sums of the values up to each position of the scanned dimension. The result's dtype must
 // be neither bool nor complex32.
-GPUOPT_EXPORT cudaError_t cumsum(const Problem& problem, Workspace& workspace,
-                                 cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t cumsum(const Problem& problem, Workspace& workspace, cudaStream_t stream);
 
 }  // namespace gpuopt::scan

@@ -108,8 +108,7 @@ __device__ __forceinline__ ColumnPlace column_place(const Args& args, uint32_t b
   ColumnPlace place;
   place.chain = block;
   const uint32_t x = threadIdx.x % kWarp % args.x;
-  const int64_t column =
-      (int64_t{args.column_tiles.divmod(block)} * args.x + x) * N;
+  const int64_t column = (int64_t{args.column_tiles.divmod(block)} * args.x + x) * N;
   place.offsets = row_offsets(args.outer, block);
   place.offsets.in += column * args.in_column_stride;
   place.offsets.out += column * args.out_column_stride;
@@ -149,8 +148,8 @@ __device__ __forceinline__ typename Op::Value column_prefix(const Op& op,
 
 // A block scans its columns, tile by tile.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, 2) columns_kernel(const Op op,
-                                                           const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads, 2)
+    columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
   __shared__ V totals[2][kMaxWarps * kWarp * N];

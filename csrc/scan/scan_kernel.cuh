@@ -28,7 +28,7 @@ struct Args {
   KernelDims outer;
   int64_t length = 1;  // of a row
   int64_t in_stride = 0, out_stride = 0;
-  int64_t total = 1;  // values of a dense problem
+  int64_t total = 1;   // values of a dense problem
   FastDiv row_length;  // kPacked: rows fit into a warp's chunk
   uint32_t chunk_rows = 1;
   uint32_t rows = 1;
@@ -151,8 +151,8 @@ struct Memory {
   }
 
   // Stores results in the order of memory.
-  __device__ __forceinline__ static void store_in_order(const Args& args, int64_t offset,
-                                                        int valid, const V (&results)[N]) {
+  __device__ __forceinline__ static void store_in_order(const Args& args, int64_t offset, int valid,
+                                                        const V (&results)[N]) {
     if constexpr (kAny && std::is_integral_v<V>) {
       if (valid > 0) store_integer(args, offset, results[0]);
     } else {
@@ -193,9 +193,9 @@ struct Memory {
 
 // Units of a row that a thread has in flight.
 template <typename In, typename Mid, int N>
-constexpr int kUnits =
-    N > 1 || (!std::is_same_v<In, AnyType> && sizeof(Mid) == kAccessBytes) ? kVecUnits
-                                                                           : kSingleUnits;
+constexpr int kUnits = N > 1 || (!std::is_same_v<In, AnyType> && sizeof(Mid) == kAccessBytes)
+                           ? kVecUnits
+                           : kSingleUnits;
 
 // ---------------------------------------------------------------- scans within a warp
 

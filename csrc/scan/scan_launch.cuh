@@ -44,8 +44,7 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
 
 // Allocates the records of look-back and clears them. A CUDA graph clears them in every replay.
 template <typename Op>
-cudaError_t clear_records(const Plan& plan, Args& args, Workspace& workspace,
-                          cudaStream_t stream) {
+cudaError_t clear_records(const Plan& plan, Args& args, Workspace& workspace, cudaStream_t stream) {
   const bool columns = plan.path == Path::kSplitColumns;
   const size_t width = columns ? static_cast<size_t>(plan.x) * plan.values : 1;
   const size_t bytes = static_cast<size_t>(plan.chains() * plan.slots()) * width *

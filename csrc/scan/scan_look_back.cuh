@@ -82,8 +82,7 @@ __device__ __forceinline__ T wait_for(const Record* from) {
 
 // Combines the values of the 16 lanes of each half of a warp, in the order of the lanes.
 template <typename Op>
-__device__ __forceinline__ typename Op::Carry combine_half(const Op& op,
-                                                           typename Op::Carry value) {
+__device__ __forceinline__ typename Op::Carry combine_half(const Op& op, typename Op::Carry value) {
 #pragma unroll
   for (int mask = 1; mask < kWarp / 2; mask *= 2) {
     const auto other = shuffle_xor(value, mask);

@@ -1,5 +1,5 @@
-// Plans a scan: from shape, strides, dtypes and alignment to a path, blocks and tiles. This is plain
-// host C++, so tests run it without a GPU.
+// Plans a scan: from shape, strides, dtypes and alignment to a path, blocks and tiles. This is
+// plain host C++, so tests run it without a GPU.
 //
 // A row is one run along the scanned dimension. A unit is one load of a thread: a vector of up to
 // 16 bytes, or a single value. A tile is what a block holds at once.
@@ -44,7 +44,7 @@ struct Problem {
 
 // Describes the kernels that a plan is for.
 struct Kernels {
-  int values = 1;  // of a vector; 1 if the kernels read single values only
+  int values = 1;            // of a vector; 1 if the kernels read single values only
   int units = kSingleUnits;  // vectors in flight
 };
 
@@ -158,10 +158,10 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels
   const Dim& line = problem.scanned;
   // Rows behind each other are aligned as a whole, whatever their length.
   const int64_t vec_chunk = 32 * kernels.units * kernels.values;
-  const bool dense = line.in_stride == 1 && line.out_stride == 1 &&
-                     (plan.num_outer == 0 ||
-                      (plan.num_outer == 1 && plan.outer[0].in_stride == length &&
-                       plan.outer[0].out_stride == length));
+  const bool dense =
+      line.in_stride == 1 && line.out_stride == 1 &&
+      (plan.num_outer == 0 || (plan.num_outer == 1 && plan.outer[0].in_stride == length &&
+                               plan.outer[0].out_stride == length));
   const int64_t least = kernels.values / std::gcd(length, int64_t{kernels.values});
   if (kernels.values > 1 && dense && starts_aligned(problem, kernels.values) &&
       length * least <= vec_chunk) {

@@ -96,8 +96,8 @@ __device__ __forceinline__ typename Op::Carry combine_warps(const Op& op,
 
 // A block scans a row, tile by tile.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads) rows_kernel(const Op op,
-                                                        const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads)
+    rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
   __shared__ V totals[2][kMaxWarps];
@@ -125,8 +125,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const Op op,
 // registers, so fewer blocks are required of an SM.
 template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ? 2 : 3)
-    split_rows_kernel(const Op op,
-                                                              const __grid_constant__ Args args) {
+    split_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
   __shared__ V totals[kMaxWarps];

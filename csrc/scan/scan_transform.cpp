@@ -34,8 +34,8 @@ Tensor& cumsum_inplace_vmap(Tensor& self, int64_t dim, DTypeOption dtype, bool r
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
   Tensor written = operand.aligned(1);
-  ops::cumsum_inplace().call(written, operand.batch_dim.has_value() ? own + 1 : own, dtype,
-                             reverse, exclusive);
+  ops::cumsum_inplace().call(written, operand.batch_dim.has_value() ? own + 1 : own, dtype, reverse,
+                             exclusive);
   return self;
 }
 
@@ -51,9 +51,7 @@ Tensor& cumsum_out_functional(const Tensor& self, int64_t dim, DTypeOption dtype
   const Scan scan = check_cumsum_out(self, dim, dtype, reverse, exclusive, out);
   return functionalize_write(
       "gpuopt::cumsum", out, {self},
-      [&] {
-        return gpuopt::cumsum(functional_value(self), dim, scan.dtype, reverse, exclusive);
-      },
+      [&] { return gpuopt::cumsum(functional_value(self), dim, scan.dtype, reverse, exclusive); },
       [&] { ops::cumsum_out().call(self, dim, dtype, reverse, exclusive, out); });
 }
 
@@ -62,9 +60,7 @@ Tensor& cumsum_inplace_functional(Tensor& self, int64_t dim, DTypeOption dtype, 
   const Scan scan = check_cumsum_inplace(self, dim, dtype, reverse, exclusive);
   return functionalize_write(
       "gpuopt::cumsum_", self, {},
-      [&] {
-        return gpuopt::cumsum(functional_value(self), dim, scan.dtype, reverse, exclusive);
-      },
+      [&] { return gpuopt::cumsum(functional_value(self), dim, scan.dtype, reverse, exclusive); },
       [&] { ops::cumsum_inplace().call(self, dim, dtype, reverse, exclusive); });
 }
 

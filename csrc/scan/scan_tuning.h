@@ -11,7 +11,7 @@ constexpr int kVecUnits = 4;              // vectors that a thread has in flight
 constexpr int kSingleUnits = 8;           // single values that a thread has in flight
 constexpr int kColumnRows = 8;            // rows that a thread of a column has in flight
 
-// The fan-in of look-back (scan_look_back.cuh): 16 tiles form a run, 16 runs form a group.
+// Look-back (scan_look_back.cuh): 16 tiles form a run, 16 runs form a group.
 constexpr uint32_t kRun = 16;
 constexpr uint32_t kGroup = kRun * kRun;
 

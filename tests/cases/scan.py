@@ -59,7 +59,7 @@ def bound(device, result_dtype, reference, x, dim, *, dtype=None, reverse=False,
     """The error bound of a sum of n values: (log2 n + 8) eps sum|x|, with eps of the accumulation dtype, as for reductions.
 
     If sum|x| exceeds the dtype's range, a partial sum may overflow, and any result is allowed. On the CPU, ATen adds from left to
-    right, so n takes the place of log2 n.
+    right, so n replaces log2 n.
     """
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
@@ -128,7 +128,9 @@ def _errors(device) -> Iterator[ErrorCase]:
         variant="out",
         on_meta=False,
     )
-    yield ErrorCase("self overlaps itself", (make(1).expand(4), 0), says=(r"\bself\b",), variant="inplace", on_meta=False)
+    yield ErrorCase(
+        "self overlaps itself", (make(1).expand(4), 0), says=(r"\bself\b",), variant="inplace", on_meta=False
+    )
     yield ErrorCase("a sum of bools", (make(3) > 0, 0), {"dtype": torch.bool}, says=("[Bb]ool",), on_meta=False)
     if device != "cpu":
         out = {"out": make(2, 3).cpu()}

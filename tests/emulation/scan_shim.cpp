@@ -19,8 +19,7 @@ extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t l
 extern "C" int run(const Given* given, int64_t values, int64_t units, int64_t* path,
                    int64_t* vecs) {
   const Problem problem = make_problem(*given);
-  const Plan plan =
-      make_plan(problem, Kernels{static_cast<int>(values), static_cast<int>(units)});
+  const Plan plan = make_plan(problem, Kernels{static_cast<int>(values), static_cast<int>(units)});
   *path = static_cast<int64_t>(plan.path);
   *vecs = plan.values > 1;
   PoisonedWorkspace workspace(char(0xcd));

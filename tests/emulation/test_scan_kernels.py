@@ -109,7 +109,9 @@ def dense_strides(sizes: list, order=None, gap: int = 0) -> list:
 
 @st.composite
 def problems(draw):
-    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33, 64, 130, 1025, 4100]), min_size=1, max_size=4))
+    sizes = draw(
+        st.lists(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33, 64, 130, 1025, 4100]), min_size=1, max_size=4)
+    )
     while math.prod(sizes) > 30000:
         sizes.pop()
     rank = len(sizes)

@@ -1,0 +1,144 @@
+"""Scans on a GPU: accuracy of long sums, overlapping calls give the same bits, and sums of more than 2^31 values."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import pytest
+import torch
+
+import torch_ops
+
+from .cases.scan import bound, reference
+from .compare import different_from_reference
+from .large import PAST, check, filled, ramp, ramp_total
+from .overlap import Calls, half_alike
+
+pytestmark = pytest.mark.gpu
+
+
+def _make(*shape, dtype=torch.float32, seed=3, uniform=False):
+    generator = torch.Generator("cuda").manual_seed(seed)
+    draw = torch.rand if uniform else torch.randn
+    return draw(shape, generator=generator, device="cuda").to(dtype)
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("uniform", [False, True], ids=["normal", "uniform"])
+@pytest.mark.parametrize(
+    "shape, dim",
+    [
+        ((2**26,), 0),
+        ((64, 2**20), 1),
+        ((2**20, 64), 0),
+        ((2**13, 2**13), 0),
+        ((2**13, 2**13), 1),
+        ((16, 2**12, 2**10), 1),
+    ],
+    ids=str,
+)
+def test_accuracy(dtype, uniform, shape, dim):
+    x = _make(*shape, dtype=dtype, uniform=uniform)
+    exact = reference(x, dim, dtype=torch.float64)
+    got, want = (op(x, dim, dtype=torch.float32) for op in (torch_ops.cumsum, torch.cumsum))
+    assert different_from_reference(got, exact, bound("cuda", torch.float32, exact, x, dim)) is None
+    ours, theirs = (float((t - exact).abs().mean()) for t in (got, want))
+    ulp = float(exact.abs().mean()) * torch.finfo(torch.float32).eps
+    assert ours <= theirs + ulp, f"mean error {ours}, ATen's is {theirs}"
+
+
+# ---------------------------------------------------------------- the same bits, however calls overlap
+
+
+@functools.cache
+def _calls() -> Calls:
+    """Scans on every path as functions without arguments."""
+    calls = {}
+    for name, x, dim in (
+        ("2^24", _make(2**24), 0),
+        ("2^24 bf16", _make(2**24, dtype=torch.bfloat16), 0),
+        ("2^20 + 13", _make(2**20 + 13), 0),
+        ("2^21 f64", _make(2**21, dtype=torch.float64), 0),
+        ("2^21 complex", _make(2**21, dtype=torch.complex64), 0),
+        ("rows (3, 1000003)", _make(3, 1_000_003), 1),
+        ("rows (4099, 513)", _make(4099, 513), 1),
+        ("rows (70001, 5)", _make(70_001, 5), 1),
+        ("columns (1000003, 3)", _make(1_000_003, 3), 0),
+        ("columns (513, 4099)", _make(513, 4099), 0),
+        ("columns bf16 (100003, 64)", _make(100_003, 64, dtype=torch.bfloat16), 0),
+        ("middle", _make(64, 1000, 33), 1),
+        ("transposed", _make(2000, 3000).mT, 0),
+    ):
+        calls[name] = functools.partial(torch_ops.cumsum, x, dim)
+        calls[f"{name}, reverse"] = functools.partial(torch_ops.cumsum, x, dim, reverse=True, exclusive=True)
+    return Calls(calls)
+
+
+def test_repeats_bit_for_bit():
+    _calls().repeat(20)
+
+
+def test_streams_at_once():
+    calls = _calls()
+    calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
+
+
+def test_threads_at_once():
+    _calls().in_threads(6, each=100)
+
+
+def test_graph_beside_the_same_calls():
+    calls = _calls()
+    calls.replay_beside(calls.names, rounds=5)
+
+
+def test_layouts_give_the_same_bits():
+    """The same values at the same strides, wherever they lie in a larger tensor."""
+    x = _make(64, 2**18)
+    want = torch_ops.cumsum(x, 1)
+    wide = torch.empty(64, 2**18 + 64, device="cuda")
+    wide[:, :-64] = x
+    assert torch.equal(torch_ops.cumsum(wide[:, :-64], 1), want)
+
+
+# ---------------------------------------------------------------- more than 2^31 values
+
+
+@pytest.mark.large
+@pytest.mark.gib(20)
+def test_a_long_vector():
+    x = filled(PAST, ramp)
+    check(torch_ops.cumsum(x, 0), lambda i: ramp_total(i + 1))
+
+
+@pytest.mark.large
+@pytest.mark.gib(6)
+@pytest.mark.parametrize("columns", [3, 128])
+def test_long_columns(columns):
+    """Values of each column count its rows, modulo 256."""
+    rows = PAST // columns
+    x = torch.ones(rows, columns, dtype=torch.uint8, device="cuda")
+    got = torch_ops.cumsum(x, 0, dtype=torch.uint8)
+    check(got.view(-1), lambda i: (i // columns + 1) % 256)
+
+
+@pytest.mark.large
+@pytest.mark.gib(6)
+def test_many_short_rows():
+    x = torch.ones(PAST // 3, 3, dtype=torch.uint8, device="cuda")
+    check(torch_ops.cumsum(x, 1, dtype=torch.uint8).view(-1), lambda i: i % 3 + 1)
+
+
+@pytest.mark.parametrize("n", [2**10, 2**14])
+def test_small_problems_are_one_launch(n):
+    x = _make(n)
+    torch_ops.cumsum(x, 0)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        torch_ops.cumsum(x, 0)
+        torch.cuda.synchronize()
+    assert sum(event.count for event in profile.key_averages() if event.device_type.name == "CUDA") == 1
+    assert math.isfinite(float(x[0]))
