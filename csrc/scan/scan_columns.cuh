@@ -128,6 +128,18 @@ __device__ __forceinline__ void share_totals(const Args& args, const V (&totals)
   }
 }
 
+// The total of a column of the tile.
+template <typename Op>
+__device__ __forceinline__ typename Op::Carry column_total(const Op& op,
+                                                           const typename Op::Value* totals,
+                                                           uint32_t stride) {
+  auto all = op.widen(totals[0]);
+  for (uint32_t w = 1; w < blockDim.x / kWarp; ++w) {
+    all = op.carry(all, op.widen(totals[w * stride]));
+  }
+  return all;
+}
+
 // The result of everything above the warp's rows in a column. `carry` is that of all tiles before;
 // `all` becomes that of this tile's warps.
 template <typename Op>
@@ -181,6 +193,25 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
+// Computes the result of all tiles before tile `end` in column c of the block from the input. All
+// threads call this; the first warp gets the result.
+template <typename Op, typename In, typename Mid, int N>
+__device__ Before<Op> recount_column(const Op& op, const Args& args, const ColumnPlace& place,
+                                     uint32_t c, uint32_t end, typename Op::Value* totals) {
+  Recount<Op> recount(op);
+  for (uint32_t t = 0; t < end; ++t) {
+    ColumnTile<Op, In, Mid, N> tile;
+    tile.load(args, place.offsets.in, place.active, t);
+    typename Op::Value own[N];
+    tile.scan(op, args, own);
+    __syncthreads();
+    share_totals<N>(args, own, totals);
+    __syncthreads();
+    recount.add(op, column_total(op, totals + c, args.x * N));
+  }
+  return recount.result(op);
+}
+
 // Every tile has a block, and look-back connects the tiles of the same columns.
 template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(kThreads, 2)
@@ -189,30 +220,52 @@ __global__ void __launch_bounds__(kThreads, 2)
   using Carry = typename Op::Carry;
   __shared__ V totals[kMaxWarps * kWarp * N];
   __shared__ Carry carries[kWarp * N];
+  __shared__ int missing[1];
   launch_dependents();
   grid_dependency_wait();
   // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
   const ColumnPlace place = column_place<N>(args, blockIdx.x - t * chains);
-  const uint32_t width = args.x * N, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  const uint32_t width = args.x * N, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  Record* records =
+      static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
+  const auto chain_of = [&](uint32_t c) {
+    return Chain<Op>{records + c * kRecords<Carry>, width * kRecords<Carry>, args.tiles.divisor,
+                     args.patience};
+  };
   ColumnTile<Op, In, Mid, N> tile;
   tile.load(args, place.offsets.in, place.active, t);
   V own[N], prefix[N];
   tile.scan(op, args, own);
   share_totals<N>(args, own, totals);
+  if (threadIdx.x == 0) missing[0] = 0;
   __syncthreads();
-  Record* records =
-      static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
-  for (uint32_t c = warp; c < width; c += warps) {
-    Carry all;
-    column_prefix(op, totals + c, width, op.widen(op.identity()), all);
-    const Chain<Op> chain{records + c * kRecords<Carry>, width * kRecords<Carry>,
-                          args.tiles.divisor};
-    const Carry found = chain.look_back(op, t, all);
-    if (threadIdx.x % kWarp == 0) carries[c] = found;
+  for (uint32_t c = warp; c < width; c += blockDim.x / kWarp) {
+    const Carry all = column_total(op, totals + c, width);
+    Before<Op> before;
+    const bool done = chain_of(c).look_back(op, t, all, before);
+    if (lane == 0) {
+      carries[c] = before.all(op);
+      if (!done) missing[0] = 1;
+    }
   }
   __syncthreads();
+  if (missing[0] != 0) {
+    for (uint32_t c = 0; c < width; ++c) {
+      const auto before = recount_column<Op, In, Mid, N>(op, args, place, c, t, totals);
+      if (threadIdx.x == 0) carries[c] = before.all(op);
+      // The tile is loaded again, so that no register holds it in the meantime.
+      tile.load(args, place.offsets.in, place.active, t);
+      tile.scan(op, args, own);
+      __syncthreads();
+      share_totals<N>(args, own, totals);
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        chain_of(c).publish_ends(op, t, before, column_total(op, totals + c, width));
+      }
+    }
+  }
 #pragma unroll
   for (int v = 0; v < N; ++v) {
     Carry all;

@@ -35,6 +35,7 @@ struct Args {
   FastDiv tiles;
   FastDiv column_tiles;
   int64_t slots = 1;
+  uint64_t patience = 0;
   int64_t columns = 1;
   int64_t in_column_stride = 0, out_column_stride = 0;
   uint32_t x = 1;

@@ -13,18 +13,23 @@
 // warp reads one record. Only groups wait for each other in a chain.
 //
 // A tile waits for tiles with lower indices only. Blocks start in the order of their indices, so
-// those tiles run already or have ended.
+// those tiles run already or have ended. A tile whose patience ends anyway computes what it waits
+// for from the input (Recount). This happens if two instances of one CUDA graph run at once and one
+// clears the records of the other: the bits stay the same, and no block waits forever.
 #pragma once
 
 #include "scan/scan_kernel.cuh"
 
 namespace gpuopt::scan {
 
-// Eight bytes of a value, and whether they have been published. Both are written and read by one
-// access of 16 bytes, so no fence orders them.
+// Eight bytes of a value, and a mark that depends on them. Both are written and read by one access
+// of 16 bytes, so no fence orders them. A record that is cleared, even in part, has another mark.
 struct alignas(16) Record {
   uint64_t payload;
-  uint64_t published;
+  uint64_t mark;
+
+  __device__ bool is_published() const { return mark == mark_of(payload); }
+  __device__ static uint64_t mark_of(uint64_t payload) { return payload ^ 0x9e3779b97f4a7c15; }
 };
 
 __device__ __forceinline__ Record load_record(const Record* from) {
@@ -32,7 +37,7 @@ __device__ __forceinline__ Record load_record(const Record* from) {
 #if defined(__CUDA_ARCH__)
   asm volatile(
       "{ .reg .b128 both; ld.relaxed.gpu.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
-      : "=l"(record.payload), "=l"(record.published)
+      : "=l"(record.payload), "=l"(record.mark)
       : "l"(from)
       : "memory");
 #else
@@ -46,7 +51,7 @@ __device__ __forceinline__ void store_record(Record* to, const Record& record) {
   asm volatile(
       "{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.gpu.global.b128 [%0], both; }" ::"l"(
           to),
-      "l"(record.payload), "l"(record.published)
+      "l"(record.payload), "l"(record.mark)
       : "memory");
 #else
   *to = record;
@@ -62,22 +67,24 @@ __device__ __forceinline__ void publish(Record* to, const T& value) {
   uint64_t words[kRecords<T>] = {};
   memcpy(words, &value, sizeof(T));
 #pragma unroll
-  for (int i = 0; i < kRecords<T>; ++i) store_record(to + i, {words[i], 1});
+  for (int i = 0; i < kRecords<T>; ++i) store_record(to + i, {words[i], Record::mark_of(words[i])});
 }
 
-// Waits until a value has been published.
+// Waits until a value has been published, at most for `patience` loads, and returns whether it has.
 template <typename T>
-__device__ __forceinline__ T wait_for(const Record* from) {
+__device__ __forceinline__ bool wait_for(const Record* from, uint64_t patience, T& value) {
   uint64_t words[kRecords<T>];
 #pragma unroll
   for (int i = 0; i < kRecords<T>; ++i) {
-    Record record = load_record(from + i);
-    while (record.published == 0) record = load_record(from + i);
+    Record record{};
+    do {
+      if (patience-- == 0) return false;
+      record = load_record(from + i);
+    } while (!record.is_published());
     words[i] = record.payload;
   }
-  T value;
   memcpy(&value, words, sizeof(T));
-  return value;
+  return true;
 }
 
 // Combines the values of the 16 lanes of each half of a warp, in the order of the lanes.
@@ -91,6 +98,16 @@ __device__ __forceinline__ typename Op::Carry combine_half(const Op& op, typenam
   return value;
 }
 
+// The result of all tiles before one, in the parts that look-back adds.
+template <typename Op>
+struct Before {
+  typename Op::Carry groups, runs, tiles;
+
+  __device__ typename Op::Carry all(const Op& op) const {
+    return op.carry(groups, op.carry(runs, tiles));
+  }
+};
+
 // The records of one column of a chain.
 template <typename Op>
 struct Chain {
@@ -99,41 +116,97 @@ struct Chain {
   Record* first;        // of the column's first slot
   int64_t slot_stride;  // records from slot to slot
   uint32_t tiles;
+  uint64_t patience;
 
   __device__ Record* slot(int64_t index) const { return first + index * slot_stride; }
+  __device__ int64_t run_slot(uint32_t run) const { return int64_t{tiles} + run; }
+  __device__ int64_t group_slot(uint32_t group) const {
+    return int64_t{tiles} + (tiles + kRun - 1) / kRun + group;
+  }
 
-  // Publishes the total of a tile and returns the result of all tiles before it. All lanes of a
-  // warp call this, with equal arguments.
-  __device__ __forceinline__ Carry look_back(const Op& op, uint32_t tile, const Carry& own) const {
-    const uint32_t lane = threadIdx.x % kWarp;
+  // Publishes the run and the group that a tile ends.
+  __device__ void publish_ends(const Op& op, uint32_t tile, const Before<Op>& before,
+                               const Carry& own) const {
+    const Carry of_run = op.carry(before.tiles, own);
+    if (tile % kGroup == kGroup - 1) {
+      publish(slot(group_slot(tile / kGroup)),
+              op.carry(before.groups, op.carry(before.runs, of_run)));
+    } else if (tile % kRun == kRun - 1) {
+      publish(slot(run_slot(tile / kRun)), of_run);
+    }
+  }
+
+  // Publishes the total of a tile and finds the result of all tiles before it. Returns false if its
+  // patience ended. All lanes of a warp call this, with equal arguments.
+  __device__ __forceinline__ bool look_back(const Op& op, uint32_t tile, const Carry& own,
+                                            Before<Op>& before) const {
+    const uint32_t lane = threadIdx.x % kWarp, index = lane % kRun;
     const uint32_t run = tile / kRun, group = tile / kGroup;
     const uint32_t tiles_before = tile % kRun, runs_before = run % kRun;
-    const int64_t runs = tiles, groups = runs + (tiles + kRun - 1) / kRun;  // slots of the first
     const bool ends_run = tiles_before == kRun - 1, ends_group = tile % kGroup == kGroup - 1;
     if (lane == 0 && !ends_run) publish(slot(tile), own);
 
     // Lanes 16 to 30: the tiles of this run.
+    bool found = true;
     Carry value = op.widen(op.identity());
-    const uint32_t index = lane % kRun;
     if (lane >= kRun && index < tiles_before) {
-      value = wait_for<Carry>(slot(tile - tiles_before + index));
+      found = wait_for(slot(tile - tiles_before + index), patience, value);
     }
-    const Carry of_tiles = shuffle_from(combine_half(op, value), kRun);
-    const Carry of_run = op.carry(of_tiles, own);
-    if (lane == 0 && ends_run && !ends_group) publish(slot(runs + run), of_run);
+    before.tiles = shuffle_from(combine_half(op, value), kRun);
+    // A run does not wait for other runs. Only then may the next tiles go on.
+    if (__ballot_sync(0xffffffffu, found) != 0xffffffffu) return false;
+    if (lane == 0 && ends_run && !ends_group) {
+      publish(slot(run_slot(run)), op.carry(before.tiles, own));
+    }
 
-    // Lanes 0 to 14: the runs of this group.
+    // Lanes 0 to 14: the runs of this group. Lane 31: the group before.
     value = op.widen(op.identity());
-    if (lane < runs_before) value = wait_for<Carry>(slot(runs + run - runs_before + lane));
-    const Carry of_runs = shuffle_from(combine_half(op, value), 0);
-    const Carry in_group = op.carry(of_runs, of_tiles);
-
-    Carry of_groups = op.widen(op.identity());
-    if (group > 0) of_groups = wait_for<Carry>(slot(groups + group - 1));
-    if (lane == 0 && ends_group) {
-      publish(slot(groups + group), op.carry(of_groups, op.carry(of_runs, of_run)));
+    if (lane < runs_before) found = wait_for(slot(run_slot(run - runs_before + lane)), patience, value);
+    before.runs = shuffle_from(combine_half(op, value), 0);
+    before.groups = op.widen(op.identity());
+    if (lane == kWarp - 1 && group > 0) {
+      found = wait_for(slot(group_slot(group - 1)), patience, before.groups);
     }
-    return op.carry(of_groups, in_group);
+    before.groups = shuffle_from(before.groups, kWarp - 1);
+    if (__ballot_sync(0xffffffffu, found) != 0xffffffffu) return false;
+    if (lane == 0 && ends_group) publish_ends(op, tile, before, own);
+    return true;
+  }
+};
+
+// Combines the totals of tiles 0, 1, 2, ... in the order of look-back, with the same bits. A warp
+// holds the totals of the current run in lanes 16 to 30, and of the current group's runs in lanes 0
+// to 14.
+template <typename Op>
+struct Recount {
+  using Carry = typename Op::Carry;
+
+  uint32_t tile = 0;
+  Carry value, groups;
+
+  __device__ explicit Recount(const Op& op)
+      : value(op.widen(op.identity())), groups(op.widen(op.identity())) {}
+
+  __device__ void add(const Op& op, const Carry& total) {
+    const uint32_t lane = threadIdx.x % kWarp, index = tile % kRun, run = tile / kRun % kRun;
+    if (index < kRun - 1) {
+      if (lane == kRun + index) value = total;
+    } else {
+      const Before<Op> before = result(op);
+      const Carry of_run = op.carry(before.tiles, total);
+      if (lane >= kRun || run == kRun - 1) value = op.widen(op.identity());
+      if (run == kRun - 1) {
+        groups = op.carry(groups, op.carry(before.runs, of_run));
+      } else if (lane == run) {
+        value = of_run;
+      }
+    }
+    ++tile;
+  }
+
+  __device__ Before<Op> result(const Op& op) const {
+    const Carry halves = combine_half(op, value);
+    return {groups, shuffle_from(halves, 0), shuffle_from(halves, kRun)};
   }
 };
 

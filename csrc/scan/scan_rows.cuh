@@ -121,6 +121,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Computes the result of all tiles before tile `end` from the input. All threads call this; the
+// first warp gets the result.
+template <typename Op, typename In, typename Mid, int N>
+__device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets& row, uint32_t end,
+                                   typename Op::Value* totals) {
+  Recount<Op> recount(op);
+  for (uint32_t t = 0; t < end; ++t) {
+    RowTile<Op, In, Mid, N> tile;
+    tile.load(args, row, t);
+    const auto total = tile.scan(op, args);
+    __syncthreads();
+    if (threadIdx.x % kWarp == 0) totals[threadIdx.x / kWarp] = total;
+    __syncthreads();
+    typename Op::Carry all;
+    combine_warps(op, totals, all);
+    recount.add(op, all);
+  }
+  __syncthreads();
+  return recount.result(op);
+}
+
 // Every tile of every row has a block, and look-back connects them. A switch over types needs more
 // registers, so fewer blocks are required of an SM.
 template <typename Op, typename In, typename Mid, int N>
@@ -130,26 +151,43 @@ __global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ? 2 : 3)
   using Carry = typename Op::Carry;
   __shared__ V totals[kMaxWarps];
   __shared__ Carry carries[1];
+  __shared__ bool found[1];
   launch_dependents();
   grid_dependency_wait();
   uint32_t row = blockIdx.x;
   const uint32_t t = args.tiles.divmod(row);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const Offsets offsets = row_offsets(args.outer, row);
   RowTile<Op, In, Mid, N> tile;
-  tile.load(args, row_offsets(args.outer, row), t);
+  tile.load(args, offsets, t);
   const V total = tile.scan(op, args);
   if (lane == 0) totals[warp] = total;
   __syncthreads();
   Carry all;
-  const Carry before = combine_warps(op, totals, all);
+  const Carry before_warp = combine_warps(op, totals, all);
+  Record* records = static_cast<Record*>(args.records) + row * args.slots * kRecords<Carry>;
+  const Chain<Op> chain{records, kRecords<Carry>, args.tiles.divisor, args.patience};
   if (warp == 0) {
-    Record* records = static_cast<Record*>(args.records) + row * args.slots * kRecords<Carry>;
-    const Chain<Op> chain{records, kRecords<Carry>, args.tiles.divisor};
-    const Carry found = chain.look_back(op, t, all);
-    if (lane == 0) carries[0] = found;
+    Before<Op> before;
+    const bool done = chain.look_back(op, t, all, before);
+    if (lane == 0) {
+      found[0] = done;
+      carries[0] = before.all(op);
+    }
   }
   __syncthreads();
-  tile.store(op, args, op.narrow(op.carry(carries[0], before)));
+  if (!found[0]) {
+    const Before<Op> before = recount_rows<Op, In, Mid, N>(op, args, offsets, t, totals);
+    if (threadIdx.x == 0) {
+      chain.publish_ends(op, t, before, all);
+      carries[0] = before.all(op);
+    }
+    // The tile is loaded again, so that no register holds it in the meantime.
+    tile.load(args, offsets, t);
+    tile.scan(op, args);
+    __syncthreads();
+  }
+  tile.store(op, args, op.narrow(op.carry(carries[0], before_warp)));
 }
 
 }  // namespace gpuopt::scan

@@ -15,6 +15,9 @@ constexpr int kColumnRows = 8;            // rows that a thread of a column has 
 constexpr uint32_t kRun = 16;
 constexpr uint32_t kGroup = kRun * kRun;
 
+// Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7 us.
+constexpr uint64_t kPatience = 1 << 17;
+
 // Chosen by reasoning, not yet measured.
 struct Tuning {
   // Rows are split over blocks if there are fewer rows than this. 132 SMs hold 4 blocks each.

@@ -7,10 +7,12 @@ using namespace gpuopt;
 using namespace gpuopt::scan;
 
 // Limits that tests lower, because small problems would not reach them.
-extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_rows) {
+extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_rows,
+                           int64_t patience) {
   Tuning::default_unsplit_tiles = unsplit_tiles;
   Tuning::default_wide_blocks = wide_blocks;
   kMaxIndex32 = launch_rows;
+  kPatience = patience;
 }
 
 // Runs a cumulative sum and returns its error, or -1 if it wrote past its workspace. Writes the

@@ -40,8 +40,8 @@ def kernels():
 def limits(kernels):
     """Lowers the limits of plans. They are restored afterwards."""
 
-    def set_limits(unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1):
-        kernels.set_limits(*(ctypes.c_int64(n) for n in (unsplit_tiles, wide_blocks, launch_rows)))
+    def set_limits(unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1, patience=2**17):
+        kernels.set_limits(*(ctypes.c_int64(n) for n in (unsplit_tiles, wide_blocks, launch_rows, patience)))
 
     yield set_limits
     set_limits()
@@ -190,6 +190,31 @@ def test_look_back_over_groups(kernels, limits, sizes, scanned):
     assert run_and_compare(kernels, source, out, scanned)[0] in (SPLIT_ROWS, SPLIT_COLUMNS)
 
 
+def results_of(kernels, source: Operand, out: Operand, scanned: int) -> np.ndarray:
+    """Scans values of float32 whose sums are rounded."""
+    rank = len(source.sizes)
+    array = ctypes.c_int64 * rank
+    strides = array(*source.strides)
+    problem = Given(rank, array(*source.sizes), strides, strides, scanned, 0, 0, source.address, out.address, 8, 8)
+    unused = (ctypes.c_int64(), ctypes.c_int64())
+    assert kernels.run(ctypes.byref(problem), ctypes.c_int64(4), ctypes.c_int64(4), *map(ctypes.byref, unused)) == 0
+    return out.view(out.buffer).copy()
+
+
+@pytest.mark.parametrize("sizes, scanned", [([4096 * 37 + 5], 0), ([2048 * 35 + 1, 2], 0), ([2, 3000], 1)])
+def test_impatient_blocks_compute_the_same_bits(kernels, limits, sizes, scanned):
+    """Without patience, every block computes what comes before it from the input."""
+    random = np.random.default_rng(3)
+    source = Operand(F32, sizes, dense_strides(sizes), 0, random)
+    source.buffer[:] = source.before[:] = random.standard_normal(source.buffer.shape)
+    results = []
+    for patience in (2**17, 0):
+        limits(unsplit_tiles=0, patience=patience)
+        out = Operand(F32, sizes, dense_strides(sizes), 0, random)
+        results.append(results_of(kernels, source, out, scanned))
+    np.testing.assert_array_equal(*results)
+
+
 @pytest.mark.parametrize("sizes, scanned", [([40, 30], 0), ([9000], 0), ([30000], 0), ([40, 30], 1), ([8, 9000], 1)])
 def test_in_place(kernels, sizes, scanned):
     random = np.random.default_rng(0)
@@ -226,12 +251,6 @@ def test_long_sums_keep_float32_accuracy(kernels, sizes, scanned):
     random = np.random.default_rng(2)
     source = Operand(F32, sizes, dense_strides(sizes), 0, random)
     source.buffer[:] = source.before[:] = random.random(source.buffer.shape)
-    out = Operand(F32, sizes, dense_strides(sizes), 0, random)
-    rank = len(sizes)
-    array = ctypes.c_int64 * rank
-    strides = array(*source.strides)
-    problem = Given(rank, array(*sizes), strides, strides, scanned, 0, 0, source.address, out.address, 8, 8)
-    unused = (ctypes.c_int64(), ctypes.c_int64())
-    assert kernels.run(ctypes.byref(problem), ctypes.c_int64(4), ctypes.c_int64(4), *map(ctypes.byref, unused)) == 0
-    want = np.cumsum(source.view(source.before).astype(np.float64), rank - 1 - scanned)
-    assert np.max(np.abs(out.view(out.buffer) - want) / want) < 8 * 2.0**-24
+    got = results_of(kernels, source, Operand(F32, sizes, dense_strides(sizes), 0, random), scanned)
+    want = np.cumsum(source.view(source.before).astype(np.float64), len(sizes) - 1 - scanned)
+    assert np.max(np.abs(got - want) / want) < 8 * 2.0**-24
