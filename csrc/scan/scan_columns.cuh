@@ -14,6 +14,24 @@
 
 namespace gpuopt::scan {
 
+// The row of the thread's first value in a tile, in the order of the scan.
+__device__ __forceinline__ int64_t first_row(const Args& args, int64_t tile) {
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const uint32_t high = kWarp / args.x, warps = blockDim.x / kWarp;
+  return ((tile * warps + warp) * high + lane / args.x) * kColumnRows;
+}
+
+// The inclusive scan over the threads of a warp that hold the same columns.
+template <typename Op>
+__device__ __forceinline__ typename Op::Value scan_column(const Op& op, const Args& args,
+                                                          typename Op::Value total) {
+  for (uint32_t distance = args.x; distance < kWarp; distance *= 2) {
+    const auto above = shuffle_up(total, distance);
+    if (threadIdx.x % kWarp >= distance) total = op.combine(above, total);
+  }
+  return total;
+}
+
 // A thread's part of a tile.
 template <typename Op, typename In, typename Mid, int N>
 struct ColumnTile {
@@ -21,36 +39,34 @@ struct ColumnTile {
   using M = Memory<In, Mid, V, N>;
 
   int64_t first;  // row of the thread, in the order of the scan
+  int rows;       // of the thread that exist
   typename M::Raw raw[kColumnRows];
-  int valid[kColumnRows];
   V before[N];  // the result of the warp's rows before the thread's
 
   __device__ __forceinline__ int64_t row_of(const Args& args, int r) const {
     return args.reverse ? args.length - 1 - first - r : first + r;
   }
 
+  __device__ __forceinline__ int valid(int r) const { return r < rows ? N : 0; }
+
   // Value v of row r, or the identity. Columns keep their order when the rows are reversed.
   __device__ __forceinline__ V value(const Op& op, int r, int v) const {
-    if (valid[r] == 0) return op.identity();
-    if constexpr (M::kAny) {
-      return raw[r].values[v];
-    } else {
-      return convert<V>(convert<Mid>(raw[r].values[v]));
-    }
+    return M::value_in_order(op, raw[r], valid(r), v);
   }
 
   __device__ __forceinline__ void load(const Args& args, int64_t offset, bool active,
                                        int64_t tile) {
-    const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    const uint32_t high = kWarp / args.x, warps = blockDim.x / kWarp;
-    first = ((tile * warps + warp) * high + lane / args.x) * kColumnRows;
+    first = first_row(args, tile);
+    const int64_t left = active ? args.length - first : 0;
+    rows = static_cast<int>(max(int64_t{0}, min(int64_t{kColumnRows}, left)));
     int64_t offsets[kColumnRows];
+    int exist[kColumnRows];
 #pragma unroll
     for (int r = 0; r < kColumnRows; ++r) {
-      valid[r] = active && first + r < args.length ? N : 0;
+      exist[r] = valid(r);
       offsets[r] = offset + row_of(args, r) * args.in_stride;
     }
-    M::load(args, offsets, valid, raw);
+    M::load(args, offsets, exist, raw);
   }
 
   // Scans the warp's rows. The lanes of the last row get the totals of the columns.
@@ -58,16 +74,12 @@ struct ColumnTile {
     const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      V total = value(op, 0, v);
+      totals[v] = value(op, 0, v);
 #pragma unroll
-      for (int r = 1; r < kColumnRows; ++r) total = op.combine(total, value(op, r, v));
-      for (uint32_t distance = args.x; distance < kWarp; distance *= 2) {
-        const V above = shuffle_up(total, distance);
-        if (lane >= distance) total = op.combine(above, total);
-      }
-      before[v] = shuffle_up(total, args.x);
+      for (int r = 1; r < kColumnRows; ++r) totals[v] = op.combine(totals[v], value(op, r, v));
+      totals[v] = scan_column(op, args, totals[v]);
+      before[v] = shuffle_up(totals[v], args.x);
       if (lane < args.x) before[v] = op.identity();
-      totals[v] = total;
     }
   }
 
@@ -90,7 +102,7 @@ struct ColumnTile {
         results[v] = args.exclusive ? previous[v] : own;
         previous[v] = own;
       }
-      M::store_in_order(args, offset + row_of(args, r) * args.out_stride, valid[r], results);
+      M::store_in_order(args, offset + row_of(args, r) * args.out_stride, valid(r), results);
     }
   }
 };
@@ -198,12 +210,29 @@ __global__ void __launch_bounds__(kThreads, 2)
 template <typename Op, typename In, typename Mid, int N>
 __device__ Before<Op> recount_column(const Op& op, const Args& args, const ColumnPlace& place,
                                      uint32_t c, uint32_t end, typename Op::Value* totals) {
+  using V = typename Op::Value;
+  using M = Memory<In, Mid, V, N>;
   Recount<Op> recount(op);
+#pragma unroll 1
   for (uint32_t t = 0; t < end; ++t) {
-    ColumnTile<Op, In, Mid, N> tile;
-    tile.load(args, place.offsets.in, place.active, t);
-    typename Op::Value own[N];
-    tile.scan(op, args, own);
+    // The totals of ColumnTile::scan, with few registers: one row at a time.
+    V own[N];
+#pragma unroll 1
+    for (int r = 0; r < kColumnRows; ++r) {
+      const int64_t position = first_row(args, t) + r;
+      const int64_t row = args.reverse ? args.length - 1 - position : position;
+      const int64_t offsets[1] = {place.offsets.in + row * args.in_stride};
+      const int valid[1] = {place.active && position < args.length ? N : 0};
+      typename M::Raw raw[1];
+      M::load(args, offsets, valid, raw);
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        const V value = M::value_in_order(op, raw[0], valid[0], v);
+        own[v] = r == 0 ? value : op.combine(own[v], value);
+      }
+    }
+#pragma unroll
+    for (int v = 0; v < N; ++v) own[v] = scan_column(op, args, own[v]);
     __syncthreads();
     share_totals<N>(args, own, totals);
     __syncthreads();

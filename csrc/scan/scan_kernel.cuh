@@ -92,17 +92,17 @@ struct Memory {
                                               const int (&valid)[U], Raw (&units)[U]) {
     if constexpr (kAny) {
       // Two at a time: the widest types would fill the registers otherwise.
-      static_assert(U % 2 == 0);
 #pragma unroll
       for (int u = 0; u < U; u += 2) {
+        const int next = u + 1 < U ? u + 1 : u;
         dispatch_stored(args.in_dtype, [&](auto type) {
           using S = decltype(type);
           const S* in = static_cast<const S*>(args.in);
           S first{}, second{};
           if (valid[u] > 0) first = in[offsets[u]];
-          if (valid[u + 1] > 0) second = in[offsets[u + 1]];
+          if (valid[next] > 0) second = in[offsets[next]];
           units[u].values[0] = convert<V>(convert<Mid>(first));
-          units[u + 1].values[0] = convert<V>(convert<Mid>(second));
+          units[next].values[0] = convert<V>(convert<Mid>(second));
         });
       }
     } else {
@@ -125,18 +125,23 @@ struct Memory {
   template <typename Op>
   __device__ __forceinline__ static V value(const Op& op, const Args& args, const Raw& unit,
                                             int valid, int v) {
-    const auto at = [&](int own) -> V {
-      if (own >= valid) return op.identity();
-      if constexpr (kAny) {
-        return unit.values[own];
-      } else {
-        return convert<V>(convert<Mid>(unit.values[own]));
-      }
-    };
+    const V own = value_in_order(op, unit, valid, v);
     if constexpr (N == 1) {
-      return at(0);
+      return own;
     } else {
-      return args.reverse ? at(N - 1 - v) : at(v);
+      return args.reverse ? value_in_order(op, unit, valid, N - 1 - v) : own;
+    }
+  }
+
+  // Value v of a unit in the order of memory; the identity if it does not exist.
+  template <typename Op>
+  __device__ __forceinline__ static V value_in_order(const Op& op, const Raw& unit, int valid,
+                                                     int v) {
+    if (v >= valid) return op.identity();
+    if constexpr (kAny) {
+      return unit.values[v];
+    } else {
+      return convert<V>(convert<Mid>(unit.values[v]));
     }
   }
 

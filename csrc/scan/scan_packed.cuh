@@ -57,9 +57,9 @@ __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
   }
 }
 
-// Five blocks of an SM leave 96 registers per thread. Values of 16 bytes need more.
+// Five blocks of an SM leave 96 registers per thread. Wide values and long vectors need more.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 ? 4 : 5)
+__global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 8 ? 4 : 5)
     packed_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using M = Memory<In, Mid, V, N>;

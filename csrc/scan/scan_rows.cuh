@@ -10,6 +10,13 @@
 
 namespace gpuopt::scan {
 
+// The position in its row of the first value of a thread's unit, in the order of the scan.
+template <int U, int N>
+__device__ __forceinline__ int64_t unit_position(int64_t tile, int u) {
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  return (tile * blockDim.x + warp * kWarp) * (U * N) + (u * kWarp + lane) * N;
+}
+
 // A thread's part of a tile.
 template <typename Op, typename In, typename Mid, int N>
 struct RowTile {
@@ -18,26 +25,27 @@ struct RowTile {
   using M = Memory<In, Mid, V, N>;
   static constexpr int U = kUnits<In, Mid, N>;
 
-  Offsets offsets[U];
-  int valid[U];
   typename M::Raw raw[U];
   V before[U];  // the result of the values of the warp's chunk before the unit
+  int units;    // of the thread that exist
 
   // Starts the loads of a tile.
   __device__ __forceinline__ void load(const Args& args, const Offsets& row, int64_t tile) {
-    const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    const int64_t first = (tile * blockDim.x + warp * kWarp) * (U * N) + lane * N;
-    int64_t in[U];
+    int64_t offsets[U];
+    int valid[U];
+    units = 0;
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      const int64_t position = first + u * kWarp * N;
+      const int64_t position = unit_position<U, N>(tile, u);
       const int64_t own = args.reverse ? args.length - N - position : position;
+      if (position < args.length) units = u + 1;
       valid[u] = position < args.length ? N : 0;
-      offsets[u].in = in[u] = row.in + own * args.in_stride;
-      offsets[u].out = row.out + own * args.out_stride;
+      offsets[u] = row.in + own * args.in_stride;
     }
-    M::load(args, in, valid, raw);
+    M::load(args, offsets, valid, raw);
   }
+
+  __device__ __forceinline__ int valid(int u) const { return u < units ? N : 0; }
 
   // Scans the warp's chunk and returns its total.
   __device__ __forceinline__ V scan(const Op& op, const Args& args) {
@@ -45,10 +53,10 @@ struct RowTile {
     V carry = op.identity();
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      V total = M::value(op, args, raw[u], valid[u], 0);
+      V total = M::value(op, args, raw[u], valid(u), 0);
 #pragma unroll
       for (int v = 1; v < N; ++v) {
-        total = op.combine(total, M::value(op, args, raw[u], valid[u], v));
+        total = op.combine(total, M::value(op, args, raw[u], valid(u), v));
       }
       total = scan_lanes<N>(op, total, kWarp * N);
       if (u > 0) total = op.combine(carry, total);
@@ -60,20 +68,23 @@ struct RowTile {
   }
 
   // Stores the results. `prefix` is the result of everything before the warp's chunk.
-  __device__ __forceinline__ void store(const Op& op, const Args& args, V prefix) const {
+  __device__ __forceinline__ void store(const Op& op, const Args& args, const Offsets& row,
+                                        int64_t tile, V prefix) const {
 #pragma unroll
     for (int u = 0; u < U; ++u) {
+      const int64_t position = unit_position<U, N>(tile, u);
+      const int64_t own = args.reverse ? args.length - N - position : position;
       V results[N], local = op.identity();
       V previous = op.combine(prefix, before[u]);
 #pragma unroll
       for (int v = 0; v < N; ++v) {
-        const V value = M::value(op, args, raw[u], valid[u], v);
+        const V value = M::value(op, args, raw[u], valid(u), v);
         local = v == 0 ? value : op.combine(local, value);
-        const V own = op.combine(prefix, op.combine(before[u], local));
-        results[v] = args.exclusive ? previous : own;
-        previous = own;
+        const V sum = op.combine(prefix, op.combine(before[u], local));
+        results[v] = args.exclusive ? previous : sum;
+        previous = sum;
       }
-      M::store(args, offsets[u].out, valid[u], results);
+      M::store(args, row.out + own * args.out_stride, valid(u), results);
     }
   }
 };
@@ -116,9 +127,35 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     Carry all;
     const Carry before = combine_warps(op, own, all);
-    tile.store(op, args, op.narrow(op.carry(carry, before)));
+    tile.store(op, args, row, t, op.narrow(op.carry(carry, before)));
     carry = op.carry(carry, all);
   }
+}
+
+// The result of RowTile::scan, with few registers: one unit at a time.
+template <typename Op, typename In, typename Mid, int N>
+__device__ typename Op::Value chunk_total(const Op& op, const Args& args, const Offsets& row,
+                                          int64_t tile) {
+  using M = Memory<In, Mid, typename Op::Value, N>;
+  constexpr int U = kUnits<In, Mid, N>;
+  auto carry = op.identity();
+#pragma unroll 1
+  for (int u = 0; u < U; ++u) {
+    const int64_t position = unit_position<U, N>(tile, u);
+    const int64_t own = args.reverse ? args.length - N - position : position;
+    const int64_t in[1] = {row.in + own * args.in_stride};
+    const int valid[1] = {position < args.length ? N : 0};
+    typename M::Raw raw[1];
+    M::load(args, in, valid, raw);
+    auto total = M::value(op, args, raw[0], valid[0], 0);
+#pragma unroll
+    for (int v = 1; v < N; ++v) {
+      total = op.combine(total, M::value(op, args, raw[0], valid[0], v));
+    }
+    total = scan_lanes<N>(op, total, kWarp * N);
+    carry = shuffle_from(u > 0 ? op.combine(carry, total) : total, kWarp - 1);
+  }
+  return carry;
 }
 
 // Computes the result of all tiles before tile `end` from the input. All threads call this; the
@@ -127,10 +164,9 @@ template <typename Op, typename In, typename Mid, int N>
 __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets& row, uint32_t end,
                                    typename Op::Value* totals) {
   Recount<Op> recount(op);
+#pragma unroll 1
   for (uint32_t t = 0; t < end; ++t) {
-    RowTile<Op, In, Mid, N> tile;
-    tile.load(args, row, t);
-    const auto total = tile.scan(op, args);
+    const auto total = chunk_total<Op, In, Mid, N>(op, args, row, t);
     __syncthreads();
     if (threadIdx.x % kWarp == 0) totals[threadIdx.x / kWarp] = total;
     __syncthreads();
@@ -143,9 +179,12 @@ __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets
 }
 
 // Every tile of every row has a block, and look-back connects them. A switch over types needs more
-// registers, so fewer blocks are required of an SM.
+// registers, and so do wide single values: fewer blocks are required of an SM.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ? 2 : 3)
+__global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ||
+                                                    (N == 1 && sizeof(typename Op::Value) >= 8)
+                                                ? 2
+                                                : 3)
     split_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
@@ -187,7 +226,7 @@ __global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ? 2 : 3)
     tile.scan(op, args);
     __syncthreads();
   }
-  tile.store(op, args, op.narrow(op.carry(carries[0], before_warp)));
+  tile.store(op, args, offsets, t, op.narrow(op.carry(carries[0], before_warp)));
 }
 
 }  // namespace gpuopt::scan
