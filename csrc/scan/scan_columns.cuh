@@ -43,8 +43,12 @@ struct ColumnTile {
   typename M::Raw raw[kColumnRows];
   V before[N];  // the result of the warp's rows before the thread's
 
-  __device__ __forceinline__ int64_t row_of(const Args& args, int r) const {
-    return args.reverse ? args.length - 1 - first - r : first + r;
+  // The offset of the thread's first row in one of the tensors, and from row to row.
+  __device__ __forceinline__ int64_t start(const Args& args, int64_t offset, int64_t stride) const {
+    return offset + (args.reverse ? args.length - 1 - first : first) * stride;
+  }
+  __device__ __forceinline__ static int64_t step(const Args& args, int64_t stride) {
+    return args.reverse ? -stride : stride;
   }
 
   __device__ __forceinline__ int valid(int r) const { return r < rows ? N : 0; }
@@ -64,7 +68,8 @@ struct ColumnTile {
 #pragma unroll
     for (int r = 0; r < kColumnRows; ++r) {
       exist[r] = valid(r);
-      offsets[r] = offset + row_of(args, r) * args.in_stride;
+      offsets[r] = r == 0 ? start(args, offset, args.in_stride)
+                          : offsets[r - 1] + step(args, args.in_stride);
     }
     M::load(args, offsets, exist, raw);
   }
@@ -86,23 +91,21 @@ struct ColumnTile {
   // Stores the results. prefix[v] is the result of everything above the warp's rows.
   __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset,
                                         const V (&prefix)[N]) const {
-    V local[N], previous[N];
+    V local[N];
+    int64_t out = start(args, offset, args.out_stride);
 #pragma unroll
-    for (int v = 0; v < N; ++v) {
-      local[v] = before[v];
-      previous[v] = op.combine(prefix[v], before[v]);
-    }
+    for (int v = 0; v < N; ++v) local[v] = before[v];
 #pragma unroll
     for (int r = 0; r < kColumnRows; ++r) {
       V results[N];
 #pragma unroll
       for (int v = 0; v < N; ++v) {
+        const V above = local[v];
         local[v] = op.combine(local[v], value(op, r, v));
-        const V own = op.combine(prefix[v], local[v]);
-        results[v] = args.exclusive ? previous[v] : own;
-        previous[v] = own;
+        results[v] = op.combine(prefix[v], args.exclusive ? above : local[v]);
       }
-      M::store_in_order(args, offset + row_of(args, r) * args.out_stride, valid(r), results);
+      M::store_in_order(args, out, valid(r), results);
+      out += step(args, args.out_stride);
     }
   }
 };
@@ -205,45 +208,66 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-// Computes the result of all tiles before tile `end` in column c of the block from the input. All
-// threads call this; the first warp gets the result.
+// Computes and shares the totals of the columns in a tile, as ColumnTile::scan does, with few
+// registers: one row at a time. All threads call this.
 template <typename Op, typename In, typename Mid, int N>
-__device__ Before<Op> recount_column(const Op& op, const Args& args, const ColumnPlace& place,
-                                     uint32_t c, uint32_t end, typename Op::Value* totals) {
+__device__ void share_tile(const Op& op, const Args& args, int64_t offset, bool active,
+                           uint32_t tile, typename Op::Value* totals) {
   using V = typename Op::Value;
   using M = Memory<In, Mid, V, N>;
-  Recount<Op> recount(op);
+  V own[N];
 #pragma unroll 1
-  for (uint32_t t = 0; t < end; ++t) {
-    // The totals of ColumnTile::scan, with few registers: one row at a time.
-    V own[N];
-#pragma unroll 1
-    for (int r = 0; r < kColumnRows; ++r) {
-      const int64_t position = first_row(args, t) + r;
-      const int64_t row = args.reverse ? args.length - 1 - position : position;
-      const int64_t offsets[1] = {place.offsets.in + row * args.in_stride};
-      const int valid[1] = {place.active && position < args.length ? N : 0};
-      typename M::Raw raw[1];
-      M::load(args, offsets, valid, raw);
+  for (int r = 0; r < kColumnRows; ++r) {
+    const int64_t position = first_row(args, tile) + r;
+    const int64_t row = args.reverse ? args.length - 1 - position : position;
+    const int64_t offsets[1] = {offset + row * args.in_stride};
+    const int valid[1] = {active && position < args.length ? N : 0};
+    typename M::Raw raw[1];
+    M::load(args, offsets, valid, raw);
 #pragma unroll
-      for (int v = 0; v < N; ++v) {
-        const V value = M::value_in_order(op, raw[0], valid[0], v);
-        own[v] = r == 0 ? value : op.combine(own[v], value);
-      }
+    for (int v = 0; v < N; ++v) {
+      const V value = M::value_in_order(op, raw[0], valid[0], v);
+      own[v] = r == 0 ? value : op.combine(own[v], value);
     }
-#pragma unroll
-    for (int v = 0; v < N; ++v) own[v] = scan_column(op, args, own[v]);
-    __syncthreads();
-    share_totals<N>(args, own, totals);
-    __syncthreads();
-    recount.add(op, column_total(op, totals + c, args.x * N));
   }
-  return recount.result(op);
+#pragma unroll
+  for (int v = 0; v < N; ++v) own[v] = scan_column(op, args, own[v]);
+  __syncthreads();
+  share_totals<N>(args, own, totals);
+  __syncthreads();
+}
+
+// Computes the results of all tiles before a tile from the input, for all columns of the block, and
+// publishes what the tile ends. All threads call this.
+template <typename Op, typename In, typename Mid, int N>
+__device__ void recount_columns(const Args& args, int64_t offset, bool active, Chain<Op> chain,
+                                uint32_t tile, typename Op::Value* totals,
+                                typename Op::Carry* carries) {
+  const Op op{};
+  const uint32_t width = args.x * N;
+  for (uint32_t c = 0; c < width; ++c) {
+    Recount<Op> recount(op);
+    for (uint32_t t = 0;; ++t) {
+      share_tile<Op, In, Mid, N>(op, args, offset, active, t, totals);
+      const auto total = column_total(op, totals + c, width);
+      if (t < tile) {
+        recount.add(op, total);
+        continue;
+      }
+      const Before<Op> before = recount.result(op);
+      if (threadIdx.x == 0) {
+        carries[c] = before.all(op);
+        chain.publish_ends(op, tile, before, total);
+      }
+      break;
+    }
+    chain.first += kRecords<typename Op::Carry>;
+  }
 }
 
 // Every tile has a block, and look-back connects the tiles of the same columns.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(32 * column_warps(N), 2)
     split_columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
@@ -256,7 +280,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
   const ColumnPlace place = column_place<N>(args, blockIdx.x - t * chains);
-  const uint32_t width = args.x * N, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const uint32_t width = args.x * N, warp = threadIdx.x / kWarp;
   Record* records =
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
   const auto chain_of = [&](uint32_t c) {
@@ -274,26 +298,22 @@ __global__ void __launch_bounds__(kThreads, 2)
     const Carry all = column_total(op, totals + c, width);
     Before<Op> before;
     const bool done = chain_of(c).look_back(op, t, all, before);
-    if (lane == 0) {
+    if (threadIdx.x % kWarp == 0) {
       carries[c] = before.all(op);
       if (!done) missing[0] = 1;
     }
   }
   __syncthreads();
   if (missing[0] != 0) {
-    for (uint32_t c = 0; c < width; ++c) {
-      const auto before = recount_column<Op, In, Mid, N>(op, args, place, c, t, totals);
-      if (threadIdx.x == 0) carries[c] = before.all(op);
-      // The tile is loaded again, so that no register holds it in the meantime.
-      tile.load(args, place.offsets.in, place.active, t);
-      tile.scan(op, args, own);
-      __syncthreads();
-      share_totals<N>(args, own, totals);
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        chain_of(c).publish_ends(op, t, before, column_total(op, totals + c, width));
-      }
-    }
+    recount_columns<Op, In, Mid, N>(args, place.offsets.in, place.active, chain_of(0), t, totals,
+                                    carries);
+    // The tile is loaded again, so that no register holds it in the meantime. The totals are those
+    // of the last call of share_tile.
+    ColumnTile<Op, In, Mid, N> again;
+    again.load(args, place.offsets.in, place.active, t);
+    again.scan(op, args, own);
+    tile = again;
+    __syncthreads();
   }
 #pragma unroll
   for (int v = 0; v < N; ++v) {

@@ -69,7 +69,7 @@ __device__ __forceinline__ Offsets row_offsets(const KernelDims& dims, uint32_t 
 
 // How the values of type V are stored. `In` is the type in memory, `Mid` the type that each value
 // is converted to first, which is also the type of the result. N is the number of values of a unit.
-template <typename In, typename Mid, typename V, int N>
+template <typename In, typename Mid, typename V, int N, bool kPartial = false>
 struct Memory {
   static constexpr bool kAny = std::is_same_v<In, AnyType>;
   static_assert(!kAny || N == 1);
@@ -85,8 +85,8 @@ struct Memory {
   }
   using Raw = decltype(raw());
 
-  // Loads U units. valid[u] says how many values of a unit exist, from its first. All loads are in
-  // flight before the first value is used.
+  // Loads U units. valid[u] says how many values of a unit exist, from its first: all or none,
+  // unless kPartial. All loads are in flight before the first value is used.
   template <int U>
   __device__ __forceinline__ static void load(const Args& args, const int64_t (&offsets)[U],
                                               const int (&valid)[U], Raw (&units)[U]) {
@@ -109,7 +109,7 @@ struct Memory {
       const In* in = static_cast<const In*>(args.in);
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        if (N == 1 || valid[u] == N) {
+        if (!kPartial || valid[u] == N) {
           if (valid[u] > 0) units[u] = load_vec<In, N>(in + offsets[u]);
         } else {
 #pragma unroll
@@ -166,7 +166,7 @@ struct Memory {
       Vec<Mid, N> vec;
 #pragma unroll
       for (int v = 0; v < N; ++v) vec.values[v] = convert<Mid>(results[v]);
-      if (N == 1 || valid == N) {
+      if (!kPartial || valid == N) {
         if (valid > 0) store_vec(out, vec);
       } else {
 #pragma unroll

@@ -161,7 +161,8 @@ struct Chain {
 
     // Lanes 0 to 14: the runs of this group. Lane 31: the group before.
     value = op.widen(op.identity());
-    if (lane < runs_before) found = wait_for(slot(run_slot(run - runs_before + lane)), patience, value);
+    if (lane < runs_before)
+      found = wait_for(slot(run_slot(run - runs_before + lane)), patience, value);
     before.runs = shuffle_from(combine_half(op, value), 0);
     before.groups = op.widen(op.identity());
     if (lane == kWarp - 1 && group > 0) {

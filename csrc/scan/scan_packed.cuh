@@ -62,7 +62,7 @@ template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 8 ? 4 : 5)
     packed_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  using M = Memory<In, Mid, V, N>;
+  using M = Memory<In, Mid, V, N, (N > 1)>;
   constexpr int U = kUnits<In, Mid, N>;
   launch_dependents();
   grid_dependency_wait();

@@ -204,11 +204,12 @@ inline void plan_columns(Plan& plan, const Problem& problem, const Kernels& kern
   while (plan.x > tuning.narrow && column_blocks() < tuning.wide_blocks) plan.x /= 2;
   plan.column_tiles = ceil_div<int64_t>(width, plan.x);
   const int64_t warp_rows = int64_t{kWarp / plan.x} * kColumnRows, length = problem.scanned.size;
-  plan.tiles = ceil_div(length, warp_rows * kMaxWarps);
+  const int most_warps = column_warps(plan.values);
+  plan.tiles = ceil_div(length, warp_rows * most_warps);
   plan.blocks = column_blocks();
   if (plan.tiles > tuning.unsplit_tiles && plan.blocks < tuning.split_columns_below) {
     plan.path = Path::kSplitColumns;
-    plan.warps = kMaxWarps;
+    plan.warps = most_warps;
     plan.blocks *= plan.tiles;
     return;
   }

@@ -181,10 +181,8 @@ __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets
 // Every tile of every row has a block, and look-back connects them. A switch over types needs more
 // registers, and so do wide single values: fewer blocks are required of an SM.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ||
-                                                    (N == 1 && sizeof(typename Op::Value) >= 8)
-                                                ? 2
-                                                : 3)
+__global__ void __launch_bounds__(
+    kThreads, std::is_same_v<In, AnyType> || (N == 1 && sizeof(typename Op::Value) >= 8) ? 2 : 3)
     split_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
@@ -222,8 +220,10 @@ __global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ||
       carries[0] = before.all(op);
     }
     // The tile is loaded again, so that no register holds it in the meantime.
-    tile.load(args, offsets, t);
-    tile.scan(op, args);
+    RowTile<Op, In, Mid, N> again;
+    again.load(args, offsets, t);
+    again.scan(op, args);
+    tile = again;
     __syncthreads();
   }
   tile.store(op, args, offsets, t, op.narrow(op.carry(carries[0], before_warp)));
