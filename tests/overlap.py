@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import pytest
 import torch
 
 from .cases import tensors
@@ -123,3 +125,24 @@ class Calls:
             with torch.cuda.stream(torch.cuda.Stream()):
                 graph.replay()
             self.compare([*static, *self.results(names)])
+
+
+class Instance:
+    """A cudaGraphExec_t, instantiated from a captured graph by the CUDA runtime that torch has loaded."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph):
+        try:
+            self._runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
+        except OSError as error:
+            pytest.skip(f"the CUDA runtime cannot be called: {error}")
+        self._handle = ctypes.c_void_p()
+        source = ctypes.c_void_p(graph.raw_cuda_graph())
+        status = self._runtime.cudaGraphInstantiate(ctypes.byref(self._handle), source, ctypes.c_ulonglong(0))
+        assert status == 0, f"cudaGraphInstantiate: error {status}"
+
+    def launch(self, stream: torch.cuda.Stream) -> None:
+        status = self._runtime.cudaGraphLaunch(self._handle, ctypes.c_void_p(stream.cuda_stream))
+        assert status == 0, f"cudaGraphLaunch: error {status}"
+
+    def destroy(self) -> None:
+        assert self._runtime.cudaGraphExecDestroy(self._handle) == 0

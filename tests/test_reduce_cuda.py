@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 
@@ -13,7 +12,7 @@ import torch_ops
 
 from .cases.reduce import CASES
 from .compare import different_from_reference
-from .overlap import Calls, gate, half_alike, spoil
+from .overlap import Calls, Instance, gate, half_alike, spoil
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -164,27 +163,6 @@ def test_graph_replayed_from_several_streams():
     calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
 
 
-class _Instance:
-    """A cudaGraphExec_t, instantiated from a captured graph by the CUDA runtime that torch has loaded."""
-
-    def __init__(self, graph: torch.cuda.CUDAGraph):
-        try:
-            self._runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
-        except OSError as error:
-            pytest.skip(f"the CUDA runtime cannot be called: {error}")
-        self._handle = ctypes.c_void_p()
-        source = ctypes.c_void_p(graph.raw_cuda_graph())
-        status = self._runtime.cudaGraphInstantiate(ctypes.byref(self._handle), source, ctypes.c_ulonglong(0))
-        assert status == 0, f"cudaGraphInstantiate: error {status}"
-
-    def launch(self, stream: torch.cuda.Stream) -> None:
-        status = self._runtime.cudaGraphLaunch(self._handle, ctypes.c_void_p(stream.cuda_stream))
-        assert status == 0, f"cudaGraphLaunch: error {status}"
-
-    def destroy(self) -> None:
-        assert self._runtime.cudaGraphExecDestroy(self._handle) == 0
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -206,7 +184,7 @@ def test_two_instances_of_a_graph(name):
     """
     calls = _calls()
     graph, static = _captured([f"reduce_sum, {name}"])
-    instances = [_Instance(graph) for _ in range(2)]
+    instances = [Instance(graph) for _ in range(2)]
     streams = [torch.cuda.Stream() for _ in instances]
     try:
         for _ in range(4):

@@ -13,7 +13,7 @@ import torch_ops
 from .cases.scan import bound, reference
 from .compare import different_from_reference
 from .large import PAST, check, filled, ramp, ramp_total
-from .overlap import Calls, half_alike
+from .overlap import Calls, Instance, gate, half_alike, spoil
 
 pytestmark = pytest.mark.gpu
 
@@ -94,6 +94,29 @@ def test_threads_at_once():
 def test_graph_beside_the_same_calls():
     calls = _calls()
     calls.replay_beside(calls.names, rounds=5)
+
+
+@pytest.mark.parametrize("name", ["2^24", "2^21 complex", "rows (3, 1000003)", "columns (1000003, 3)", "middle"])
+def test_two_instances_of_a_graph(name):
+    """Two instances of one call run at the same time, with the same records of look-back. Each clears those of the other."""
+    calls = _calls()
+    graph, static = calls.captured([name], torch.cuda.CUDAGraph(keep_graph=True))
+    instances = [Instance(graph) for _ in range(2)]
+    streams = [torch.cuda.Stream() for _ in instances]
+    try:
+        for _ in range(4):
+            spoil(static)
+            start = gate()
+            for stream in streams:
+                stream.wait_event(start)
+            for _ in range(16):
+                for instance, stream in zip(instances, streams):
+                    instance.launch(stream)
+            calls.compare(static)
+    finally:
+        torch.cuda.synchronize()
+        for instance in instances:
+            instance.destroy()
 
 
 def test_layouts_give_the_same_bits():

@@ -240,28 +240,24 @@ __device__ void share_tile(const Op& op, const Args& args, int64_t offset, bool 
 // Computes the results of all tiles before a tile from the input, for all columns of the block, and
 // publishes what the tile ends. All threads call this.
 template <typename Op, typename In, typename Mid, int N>
-__device__ void recount_columns(const Args& args, int64_t offset, bool active, Chain<Op> chain,
-                                uint32_t tile, typename Op::Value* totals,
+__device__ void recount_columns(const Op& op, const Args& args, int64_t offset, bool active,
+                                const Chain<Op>& chain, uint32_t tile, typename Op::Value* totals,
                                 typename Op::Carry* carries) {
-  const Op op{};
   const uint32_t width = args.x * N;
-  for (uint32_t c = 0; c < width; ++c) {
-    Recount<Op> recount(op);
-    for (uint32_t t = 0;; ++t) {
+  for (uint32_t first = 0; first < width; first += blockDim.x) {
+    const uint32_t c = first + threadIdx.x;
+    RecountAlone<Op> recount(op);
+    for (uint32_t t = 0; t <= tile; ++t) {
       share_tile<Op, In, Mid, N>(op, args, offset, active, t, totals);
+      if (c >= width) continue;
       const auto total = column_total(op, totals + c, width);
       if (t < tile) {
         recount.add(op, total);
-        continue;
+      } else {
+        carries[c] = recount.before.all(op);
+        chain.column(c).publish_ends(op, tile, recount.before, total);
       }
-      const Before<Op> before = recount.result(op);
-      if (threadIdx.x == 0) {
-        carries[c] = before.all(op);
-        chain.publish_ends(op, tile, before, total);
-      }
-      break;
     }
-    chain.first += kRecords<typename Op::Carry>;
   }
 }
 
@@ -280,13 +276,10 @@ __global__ void __launch_bounds__(32 * column_warps(N), 2)
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
   const ColumnPlace place = column_place<N>(args, blockIdx.x - t * chains);
-  const uint32_t width = args.x * N, warp = threadIdx.x / kWarp;
+  const uint32_t width = args.x * N;
   Record* records =
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
-  const auto chain_of = [&](uint32_t c) {
-    return Chain<Op>{records + c * kRecords<Carry>, width * kRecords<Carry>, args.tiles.divisor,
-                     args.patience};
-  };
+  const Chain<Op> chain{records, width * kRecords<Carry>, args.tiles.divisor, args.patience};
   ColumnTile<Op, In, Mid, N> tile;
   tile.load(args, place.offsets.in, place.active, t);
   V own[N], prefix[N];
@@ -294,18 +287,15 @@ __global__ void __launch_bounds__(32 * column_warps(N), 2)
   share_totals<N>(args, own, totals);
   if (threadIdx.x == 0) missing[0] = 0;
   __syncthreads();
-  for (uint32_t c = warp; c < width; c += blockDim.x / kWarp) {
+  for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
     const Carry all = column_total(op, totals + c, width);
     Before<Op> before;
-    const bool done = chain_of(c).look_back(op, t, all, before);
-    if (threadIdx.x % kWarp == 0) {
-      carries[c] = before.all(op);
-      if (!done) missing[0] = 1;
-    }
+    if (!chain.column(c).look_back_alone(op, t, all, before)) missing[0] = 1;
+    carries[c] = before.all(op);
   }
   __syncthreads();
   if (missing[0] != 0) {
-    recount_columns<Op, In, Mid, N>(args, place.offsets.in, place.active, chain_of(0), t, totals,
+    recount_columns<Op, In, Mid, N>(op, args, place.offsets.in, place.active, chain, t, totals,
                                     carries);
     // The tile is loaded again, so that no register holds it in the meantime. The totals are those
     // of the last call of share_tile.

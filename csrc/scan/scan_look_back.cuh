@@ -87,6 +87,20 @@ __device__ __forceinline__ bool wait_for(const Record* from, uint64_t patience, 
   return true;
 }
 
+// Gets the value of records that were loaded, unless one of them was not published.
+template <typename T>
+__device__ __forceinline__ bool value_of(const Record (&records)[kRecords<T>], T& value) {
+  uint64_t words[kRecords<T>];
+  bool published = true;
+#pragma unroll
+  for (int i = 0; i < kRecords<T>; ++i) {
+    published = published && records[i].is_published();
+    words[i] = records[i].payload;
+  }
+  memcpy(&value, words, sizeof(T));
+  return published;
+}
+
 // Combines the values of the 16 lanes of each half of a warp, in the order of the lanes.
 template <typename Op>
 __device__ __forceinline__ typename Op::Carry combine_half(const Op& op, typename Op::Carry value) {
@@ -118,6 +132,10 @@ struct Chain {
   uint32_t tiles;
   uint64_t patience;
 
+  // The chain of another column of the same tiles.
+  __device__ Chain column(uint32_t c) const {
+    return {first + c * kRecords<Carry>, slot_stride, tiles, patience};
+  }
   __device__ Record* slot(int64_t index) const { return first + index * slot_stride; }
   __device__ int64_t run_slot(uint32_t run) const { return int64_t{tiles} + run; }
   __device__ int64_t group_slot(uint32_t group) const {
@@ -134,6 +152,50 @@ struct Chain {
     } else if (tile % kRun == kRun - 1) {
       publish(slot(run_slot(tile / kRun)), of_run);
     }
+  }
+
+  // Combines `count` published values from a slot on, in order. Their loads are in flight at once.
+  __device__ __forceinline__ bool combine_slots(const Op& op, int64_t from, uint32_t count,
+                                                Carry& total) const {
+    constexpr uint32_t kBatch = kRecords<Carry> == 1 ? 4 : 2;
+    total = op.widen(op.identity());
+    for (uint32_t i = 0; i < count; i += kBatch) {
+      Record early[kBatch][kRecords<Carry>];
+#pragma unroll
+      for (uint32_t b = 0; b < kBatch; ++b) {
+#pragma unroll
+        for (int r = 0; r < kRecords<Carry>; ++r) {
+          early[b][r] = i + b < count ? load_record(slot(from + i + b) + r) : Record{};
+        }
+      }
+#pragma unroll
+      for (uint32_t b = 0; b < kBatch; ++b) {
+        if (i + b >= count) break;
+        Carry value;
+        if (!value_of(early[b], value) && !wait_for(slot(from + i + b), patience, value)) {
+          return false;
+        }
+        total = op.carry(total, value);
+      }
+    }
+    return true;
+  }
+
+  // As look_back, by a single thread.
+  __device__ __forceinline__ bool look_back_alone(const Op& op, uint32_t tile, const Carry& own,
+                                                  Before<Op>& before) const {
+    const uint32_t run = tile / kRun, group = tile / kGroup;
+    const uint32_t tiles_before = tile % kRun, runs_before = run % kRun;
+    const bool ends_run = tiles_before == kRun - 1, ends_group = tile % kGroup == kGroup - 1;
+    if (!ends_run) publish(slot(tile), own);
+    if (!combine_slots(op, tile - tiles_before, tiles_before, before.tiles)) return false;
+    // A run does not wait for other runs.
+    if (ends_run && !ends_group) publish(slot(run_slot(run)), op.carry(before.tiles, own));
+    if (!combine_slots(op, run_slot(run - runs_before), runs_before, before.runs)) return false;
+    before.groups = op.widen(op.identity());
+    if (group > 0 && !wait_for(slot(group_slot(group - 1)), patience, before.groups)) return false;
+    if (ends_group) publish_ends(op, tile, before, own);
+    return true;
   }
 
   // Publishes the total of a tile and finds the result of all tiles before it. Returns false if its
@@ -175,7 +237,34 @@ struct Chain {
   }
 };
 
-// Combines the totals of tiles 0, 1, 2, ... in the order of look-back, with the same bits. A warp
+// Combines the totals of tiles 0, 1, 2, ... in the order of look_back_alone, with the same bits.
+template <typename Op>
+struct RecountAlone {
+  using Carry = typename Op::Carry;
+
+  uint32_t tile = 0;
+  Before<Op> before;
+
+  __device__ explicit RecountAlone(const Op& op) {
+    before.groups = before.runs = before.tiles = op.widen(op.identity());
+  }
+
+  __device__ void add(const Op& op, const Carry& total) {
+    const Carry of_run = op.carry(before.tiles, total);
+    before.tiles = of_run;
+    if (tile % kRun == kRun - 1) {
+      before.tiles = op.widen(op.identity());
+      before.runs = op.carry(before.runs, of_run);
+      if (tile % kGroup == kGroup - 1) {
+        before.groups = op.carry(before.groups, before.runs);
+        before.runs = op.widen(op.identity());
+      }
+    }
+    ++tile;
+  }
+};
+
+// Combines the totals of tiles 0, 1, 2, ... in the order of look_back, with the same bits. A warp
 // holds the totals of the current run in lanes 16 to 30, and of the current group's runs in lanes 0
 // to 14.
 template <typename Op>
