@@ -98,7 +98,7 @@ def test_graph_beside_the_same_calls():
 
 @pytest.mark.parametrize("name", ["2^24", "2^21 complex", "rows (3, 1000003)", "columns (1000003, 3)", "middle"])
 def test_two_instances_of_a_graph(name):
-    """Two instances of one call run at the same time, with the same records of look-back. Each clears those of the other."""
+    """Two instances of one call run at the same time, with the same records of look-back. Each clears the other's records."""
     calls = _calls()
     graph, static = calls.captured([name], torch.cuda.CUDAGraph(keep_graph=True))
     instances = [Instance(graph) for _ in range(2)]
