@@ -132,7 +132,7 @@ def test_layouts_give_the_same_bits():
 
 
 @pytest.mark.large
-@pytest.mark.gib(20)
+@pytest.mark.gib(24)
 def test_a_long_vector():
     x = filled(PAST, ramp)
     check(torch_ops.cumsum(x, 0), lambda i: ramp_total(i + 1))
