@@ -109,9 +109,16 @@ struct Memory {
       const In* in = static_cast<const In*>(args.in);
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        if (!kPartial || valid[u] == N) {
-          if (valid[u] > 0) units[u] = load_vec<In, N>(in + offsets[u]);
+        if constexpr (sizeof(Raw) == kAccessBytes && N > 1) {
+          units[u] = vec_of<In>(load_16_bytes(in + offsets[u], valid[u] == N, /*once=*/false));
         } else {
+          if (valid[u] == N) units[u] = load_vec<In, N>(in + offsets[u]);
+        }
+      }
+      if constexpr (kPartial) {
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          if (valid[u] == 0 || valid[u] == N) continue;
 #pragma unroll
           for (int v = 0; v < N; ++v) {
             if (v < valid[u]) units[u].values[v] = in[offsets[u] + v];
@@ -166,9 +173,13 @@ struct Memory {
       Vec<Mid, N> vec;
 #pragma unroll
       for (int v = 0; v < N; ++v) vec.values[v] = convert<Mid>(results[v]);
-      if (!kPartial || valid == N) {
-        if (valid > 0) store_vec(out, vec);
-      } else {
+      if (valid == N) {
+        if constexpr (N > 1) {
+          store_whole(out, vec);
+        } else {
+          store_vec(out, vec);
+        }
+      } else if constexpr (kPartial) {
 #pragma unroll
         for (int v = 0; v < N; ++v) {
           if (v < valid) out[v] = vec.values[v];
