@@ -144,7 +144,10 @@ struct ConvolutionBackward {
     auto& [grad_input, grad_weight, grad_bias] = own;
     if (apart) {
       const Tensor like = unfilled(input.sizes(), input.options());
-      grad_input = std::get<0>(backward(like, {true, false, false}));
+      const bool bias_left = mask[2] && !grad_bias.defined();
+      const Gradients of_input = backward(like, {true, false, bias_left});
+      grad_input = std::get<0>(of_input);
+      if (bias_left) grad_bias = std::get<2>(of_input);
     }
     const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
     if (left == Mask{mask[0], mask[1], false}) return std::nullopt;
