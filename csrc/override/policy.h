@@ -1,8 +1,8 @@
 // Which calls are faster here than in ATen. Plain host C++: tests hold these functions to the
 // measurements in benchmarks/results/*/sweep.json.
 //
-// A call costs 1 to 2 us of host time more than ATen's (docs/speed.md). A problem that saves less
-// device time than that is declined: it would slow down a model whose time is that of the host.
+// A call costs up to 2.5 us of host time more than ATen's (docs/override.md). A problem that saves
+// less device time than that is declined: it would slow down a model that is bound by the host.
 #pragma once
 
 #include "override/dims.h"
