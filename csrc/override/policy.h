@@ -14,8 +14,8 @@ namespace gpuopt::overriding::policy {
 
 constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
-// Reductions of fewer values are declined, whatever their layout.
-constexpr int64_t kFewestReduced = 1 << 15;
+// Smaller reductions, in values, are declined whatever their layout.
+constexpr int64_t kSmallestReduction = 1 << 15;
 
 // Taken problems of the sweep are 1.03 to 7.5 times as fast as ATen's. Declined layouts, which have
 // no unit stride, are 0.54 to 1.63 times as fast.
@@ -43,12 +43,12 @@ inline Reason reduce(std::span<const int64_t> sizes, std::span<const int64_t> st
   if (values == outputs) return Reason::kAtenIsFaster;  // a copy
   if (!unit) return Reason::kLayout;
   // ATen takes 5.5 to 28 us for a small number of outputs, because it splits each sum.
-  const bool is_split = outputs <= 256 && values >= kFewestReduced;
+  const bool is_split = outputs <= 256 && values >= kSmallestReduction;
   return is_split || values * item >= kMiB ? Reason::kTaken : Reason::kSize;
 }
 
 // Three operands of so many values of 4 bytes are less than the least size below.
-constexpr double kFewestMultiplied = 1 << 19;
+constexpr double kSmallestProduct = 1 << 19;
 
 // `dims` has the strides of both operands, expanded to the shape of the product.
 //   broadcast: 1.1 to 1.8 times ATen's speed in the sweep
