@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_ops import _library
+from torch_ops import _graph, _library
 
 __all__ = ["override", "override_report"]
 
@@ -78,6 +78,7 @@ class override(contextlib.ContextDecorator):
         _check_torch()
         with self._lock:
             _ops._override_enable(self._names, self._key, self._always)
+            _graph.begin(self._names, self._key, self._always)
             self._uses += 1
         return self
 
@@ -91,6 +92,7 @@ class override(contextlib.ContextDecorator):
             if self._uses == 0:
                 raise RuntimeError("torch_ops.override: disable() must follow enable(): expected an enabled override")
             self._uses -= 1
+            _graph.end(self._names, self._key, self._always)
             _ops._override_disable(self._names)
 
     def __enter__(self) -> override:
