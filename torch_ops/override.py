@@ -78,6 +78,7 @@ class override(contextlib.ContextDecorator):
         _check_torch()
         with self._lock:
             _ops._override_enable(self._names, self._key, self._always)
+            _forget_dispatch(self._names)
             _graph.begin(self._names, self._key, self._always)
             self._uses += 1
         return self
@@ -94,6 +95,7 @@ class override(contextlib.ContextDecorator):
             self._uses -= 1
             _graph.end(self._names, self._key, self._always)
             _ops._override_disable(self._names)
+            _forget_dispatch(self._names)
 
     def __enter__(self) -> override:
         return self.enable()
@@ -161,6 +163,20 @@ def override_report(*, reset: bool = False) -> Report:
     if reset:
         _ops._override_reset()
     return Report(calls)
+
+
+def _forget_dispatch(names: Iterable[str]) -> None:
+    """Clears what Python knows of the kernels of replaced operators.
+
+    Tracing dispatches in Python. It asks the dispatcher once for the key at which an operator has a kernel, and would call a kernel
+    there that is gone.
+    """
+    for name in names:
+        for form in (name, f"{name}_", f"_{name}_impl_"):
+            packet = vars(torch.ops.aten).get(form)
+            for overload in list(vars(packet).values()) if packet is not None else ():
+                if isinstance(overload, torch._ops.OpOverload):
+                    overload._dispatch_cache.clear()
 
 
 def _check_torch() -> None:
