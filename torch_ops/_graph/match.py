@@ -93,7 +93,7 @@ def _index_put(node: Node, self: Node, indices: Any, values: Node, accumulate: b
     if accumulate is not True or any(index is not None for index in indices[:dim]) or value(indices[dim]) is None:
         return None
     shape, index = value(node).shape, value(indices[dim])
-    if value(values) is None or not same(value(values).shape, (*shape[:dim], *index.shape, *shape[dim + 1 :])):
+    if value(values) is None or not _fits(value(values).shape, (*shape[:dim], *index.shape, *shape[dim + 1 :])):
         return None
     name = _name(node, "index_put")
     # Only indexing with [] counts negative entries from the end.
@@ -106,7 +106,7 @@ def _index_add(node: Node, self: Node, dim: int, index: Node, source: Node, alph
     found = Addition(
         _name(node, "index_add"), node, self, dim % value(node).dim(), index, source, value(node).dtype, alpha
     )
-    return found if _has_rows(found) else None
+    return found if _fits(value(source).shape, _rows_of(found)) else None
 
 
 def _scatter_add(node: Node, self: Node, dim: int, index: Node, src: Node) -> Addition | None:
@@ -122,7 +122,7 @@ def _scatter_add(node: Node, self: Node, dim: int, index: Node, src: Node) -> Ad
         for d in range(rank)
         if d != found.dim
     )
-    return found if is_row and _has_rows(found) else None
+    return found if is_row and same(value(src).shape, _rows_of(found)) else None
 
 
 def _scatter_reduce(
@@ -148,11 +148,27 @@ def same(sizes: Any, others: Any) -> bool:
     return len(sizes) == len(others) and all(statically_known_true(a == b) for a, b in zip(sizes, others))
 
 
-def _has_rows(found: Addition) -> bool:
-    """Whether the source has the result's shape, but for ``dim``, where it has an entry of the index for each row."""
-    shape, source, index = value(found.node).shape, value(found.source), value(found.index)
+def _fits(sizes: Any, expected: Any) -> bool:
+    """Whether the sizes of a source are the expected ones, if the program is valid. Adds no guard.
+
+    Other sizes than 1 are never broadcast, so that a valid program has the expected one. Symbols stand for 2 or more.
+    """
+    return len(sizes) == len(expected) and all(
+        statically_known_true(size == other) or (statically_known_true(size != 1) and example(size) == example(other))
+        for size, other in zip(sizes, expected)
+    )
+
+
+def example(size: int | torch.SymInt) -> int | None:
+    """The value of a size in the example that is compiled for, or None if it depends on data. Adds no guard."""
+    return size if isinstance(size, int) else size.node.hint
+
+
+def _rows_of(found: Addition) -> tuple[Any, ...]:
+    """The result's shape, with an entry of the index for each row."""
+    shape, index = value(found.node).shape, value(found.index)
     entries = index.shape[found.dim if found.expanded else 0]
-    return source is not None and same(source.shape, (*shape[: found.dim], entries, *shape[found.dim + 1 :]))
+    return (*shape[: found.dim], entries, *shape[found.dim + 1 :])
 
 
 # ---------------------------------------------------------------- embeddings

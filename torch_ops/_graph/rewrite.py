@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from torch_ops._graph.match import Addition, find, same, value
+from torch_ops._graph.match import Addition, example, find, same, value
 from torch_ops._graph.policy import moved_bytes, takes_rows
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -87,19 +87,14 @@ def _is_filled(addition: Addition) -> bool:
 def _is_faster(addition: Addition) -> bool:
     """What the policy says for these sizes. Symbols have the values of the example that is compiled for."""
     result, index, source = map(value, (addition.node, addition.index, addition.source))
-    rows = _example(result.shape[addition.dim])
-    elements, moved = _example(result.numel()), _example(source.numel())
-    entries = _example(index.shape[addition.dim] if addition.expanded else index.numel())
+    rows = example(result.shape[addition.dim])
+    elements, moved = example(result.numel()), example(source.numel())
+    entries = example(index.shape[addition.dim] if addition.expanded else index.numel())
     if not rows or not elements or not moved or not entries:  # empty, or without an example
         return False
     item = addition.dtype.itemsize
     deterministic = torch.are_deterministic_algorithms_enabled()
     return takes_rows(moved_bytes(elements, moved, item, entries), item, entries // rows, deterministic)
-
-
-def _example(size: int | torch.SymInt) -> int | None:
-    """The value of a size in the example, or None if it depends on data. Adds no guard."""
-    return size if isinstance(size, int) else size.node.hint
 
 
 # ---------------------------------------------------------------- replacing
