@@ -183,7 +183,7 @@ def test_sizes(dtype, entries, columns, nodes, deterministic, taken, dynamic):
 
 
 def test_no_guards():
-    """One graph serves every size, as without the override."""
+    """One graph is compiled for all sizes, as without the override."""
     graphs = Graphs()
 
     def function(x, i, s):

@@ -59,7 +59,7 @@ def operands_of_layer(device, dtype=torch.float32, size=6):
 @each_device
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_training(device, dynamic):
-    """Code of Inductor has gpuopt's calls, in place where a sum starts from zeros. Results are those of eager mode."""
+    """Code of Inductor has gpuopt's calls, in place where a sum starts from zeros. Results are eager mode's."""
     compiled = torch.compile(graph_layer, fullgraph=True, dynamic=dynamic)
     with override(device):
         _, code = run_and_get_code(gradients_of, compiled, operands_of_layer(device, size=6))
@@ -258,6 +258,8 @@ def test_calls_of_gpuopt_stay():
     x, source, index = rows("cpu", torch.float32, 5, 4), rows("cpu", torch.float32, 6, 4), torch.tensor(INDEX)
     graphs = Graphs()
     with override("cpu"):
-        got = torch.compile(lambda a, b: torch_ops.index_add(a, 0, index, b, mode="accurate"), backend=graphs)(x, source)
+        got = torch.compile(lambda a, b: torch_ops.index_add(a, 0, index, b, mode="accurate"), backend=graphs)(
+            x, source
+        )
     assert different_bits(got, x.index_add(0, index, source)) is None
     assert graphs.modes() == ["accurate"]

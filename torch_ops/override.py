@@ -171,12 +171,10 @@ def _forget_dispatch(names: Iterable[str]) -> None:
     Tracing dispatches in Python. It asks the dispatcher once for the key at which an operator has a kernel, and would call a kernel
     there that is gone.
     """
-    for name in names:
-        for form in (name, f"{name}_", f"_{name}_impl_"):
-            packet = vars(torch.ops.aten).get(form)
-            for overload in list(vars(packet).values()) if packet is not None else ():
-                if isinstance(overload, torch._ops.OpOverload):
-                    overload._dispatch_cache.clear()
+    forms = {form for name in names for form in (name, f"{name}_", f"_{name}_impl_")}
+    for op in tuple(torch._ops.get_cached_ops()):
+        if op.namespace == "aten" and op.overloadpacket.__name__ in forms:
+            op._dispatch_cache.clear()
 
 
 def _check_torch() -> None:

@@ -113,9 +113,7 @@ def _scatter_add(node: Node, self: Node, dim: int, index: Node, src: Node) -> Ad
     rank = value(node).dim()
     if rank == 0 or value(index) is None or value(src) is None or not same(value(index).shape, value(src).shape):
         return None
-    found = Addition(
-        _name(node, "scatter_add"), node, self, dim % rank, index, src, value(node).dtype, expanded=True
-    )
+    found = Addition(_name(node, "scatter_add"), node, self, dim % rank, index, src, value(node).dtype, expanded=True)
     sizes, strides = value(index).shape, value(index).stride()
     is_row = all(
         statically_known_true(sizes[d] == 1) or statically_known_true(strides[d] == 0)

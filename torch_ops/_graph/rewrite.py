@@ -27,7 +27,7 @@ def rewrite(graph: Graph, operators: Collection[str], device: str, always: bool)
         device: The type of the device whose tensors are looked at.
         always: If True, additions of any size are replaced. float64 is then supported, too.
     """
-    replaced = 0
+    replaced, unused = 0, {node for node in graph.nodes if not node.users}
     for node in list(graph.nodes):
         addition = find(node)
         if addition is None or addition.name not in operators or not _is_supported(addition, device, always):
@@ -35,6 +35,10 @@ def rewrite(graph: Graph, operators: Collection[str], device: str, always: bool)
         if always or _is_faster(addition):
             _replace(graph, addition)
             replaced += 1
+    # What only the replaced nodes used. Operands come before their users.
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and not node.users and node not in unused and not node.is_impure():
+            graph.erase_node(node)
     return replaced
 
 
@@ -113,14 +117,11 @@ def _replace(graph: Graph, addition: Addition) -> None:
             rows = _size(node, addition.self, addition.dim)
             is_negative, counted = _call(node, aten.lt.Scalar, index, 0), _call(node, aten.add.Tensor, index, rows)
             index = _call(node, aten.where.self, is_negative, counted, index)
-        result = _call(
-            node, INDEX_ADD, first, addition.dim, index, source, alpha=addition.alpha, mode=_mode(addition)
-        )
+        result = _call(node, INDEX_ADD, first, addition.dim, index, source, alpha=addition.alpha, mode=_mode(addition))
     replaced = node
     if addition.dtype != value(node).dtype:
         (replaced,) = node.users  # the conversion to the half type
     replaced.replace_all_uses_with(result)
-    _erase(graph, replaced)
 
 
 def _mode(addition: Addition) -> str:
@@ -160,12 +161,3 @@ def _call(like: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
         made.meta["val"] = target(*operands, **options)
     made.meta.update({key: like.meta[key] for key in ("original_aten", "stack_trace") if key in like.meta})
     return made
-
-
-def _erase(graph: Graph, node: Node) -> None:
-    """Removes a node without uses, and then its operands that have no other."""
-    operands = list(node.all_input_nodes)
-    graph.erase_node(node)
-    for operand in operands:
-        if operand.op == "call_function" and not operand.users and not operand.is_impure():
-            _erase(graph, operand)
