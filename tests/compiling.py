@@ -12,6 +12,12 @@ import torch_ops  # noqa: F401
 INDEX_ADD = torch.ops.gpuopt.index_add.default
 
 
+def passes() -> list:
+    """The passes in Inductor's configuration. Newer versions of PyTorch accept a list."""
+    found = config.post_grad_custom_post_pass
+    return list(found) if isinstance(found, (list, tuple)) else [] if found is None else [found]
+
+
 class Graphs:
     """A backend that traces as Inductor does, applies Inductor's custom pass, and runs the graphs without generating code.
 
@@ -28,8 +34,8 @@ class Graphs:
         return self._backend(module, inputs)
 
     def _compile(self, module, inputs):
-        if config.post_grad_custom_post_pass is not None:
-            config.post_grad_custom_post_pass(module.graph)
+        for custom_pass in passes():
+            custom_pass(module.graph)
         module.graph.lint()
         module.recompile()
         self.graphs.append(module.graph)

@@ -8,6 +8,7 @@ is used both ways is compiled twice, once for each, and no function is compiled 
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,8 +17,7 @@ from typing import Any
 
 import torch
 from torch._dynamo import convert_frame
-from torch._inductor import config
-from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor import config, custom_graph_pass
 from torch.fx import Graph
 
 import torch_ops
@@ -76,14 +76,14 @@ def _guard_compiled(state: State) -> None:
 # ---------------------------------------------------------------- the pass
 
 
-class RowsPass(CustomGraphPass):
+class RowsPass(custom_graph_pass.CustomGraphPass):
     """Inductor's pass. It does what the pass from before does, and then replaces additions of rows.
 
     Args:
         previous: The pass that was installed before, or None. After the override it does nothing else.
     """
 
-    def __init__(self, previous: Any) -> None:
+    def __init__(self, previous: Any = None) -> None:
         self.previous = previous
 
     def __call__(self, graph: Graph) -> None:
@@ -98,27 +98,39 @@ class RowsPass(CustomGraphPass):
         """The key under which Inductor caches graphs: the sources, what is replaced, and the previous pass."""
         previous = None
         if self.previous is not None:
-            previous = self.previous.uuid() if isinstance(self.previous, CustomGraphPass) else None
+            is_named = isinstance(self.previous, custom_graph_pass.CustomGraphPass)
+            previous = self.previous.uuid() if is_named else None
             if not previous:
                 return None  # Inductor then caches nothing
         state = _state
         return ("gpuopt", *_VERSION, state.operators, state.device, state.always, previous)
 
 
+class Passes(list):
+    """The passes from before, and a :class:`RowsPass`. Newer versions of PyTorch accept a list.
+
+    Args:
+        previous: The passes from before, as they stood in Inductor's configuration.
+    """
+
+    def __init__(self, previous: Any) -> None:
+        super().__init__([*custom_graph_pass.get_custom_graph_passes(previous), RowsPass()])
+        self.previous = previous
+
+
 def _install(state: State) -> None:
     installed = config.post_grad_custom_post_pass
     if state is _OFF:
-        if isinstance(installed, RowsPass):
+        if isinstance(installed, (RowsPass, Passes)):
             config.post_grad_custom_post_pass = installed.previous
         _make_inplaceable(False)
-    elif not isinstance(installed, RowsPass):
-        config.post_grad_custom_post_pass = RowsPass(installed)
+    elif not isinstance(installed, (RowsPass, Passes)):
+        has_lists = hasattr(custom_graph_pass, "get_custom_graph_passes")
+        config.post_grad_custom_post_pass = Passes(installed) if has_lists else RowsPass(installed)
 
 
 def _make_inplaceable(on: bool = True) -> None:
     """Lets Inductor write to the first operand of index_add where nothing reads it afterwards, such as fresh zeros."""
-    import sys
-
     # Inductor imports it before any pass runs. Before that, importing it here would take a second.
     reinplace = sys.modules.get("torch._inductor.fx_passes.reinplace")
     if reinplace is None:
