@@ -6,7 +6,8 @@ in the program                        in the graph
 ``index_add``                         ``index_put(self, [None] * dim + [index], source, True)``; bfloat16: itself
 gradient of ``x[index]``              ``index_put(full, [index], gradient, True)``
 gradient of ``index_select``          as ``index_add``
-gradient of an embedding              ``index_put(full, [indices], where(indices == padding, 0, gradient), True)``
+gradient of an embedding              ``index_put(full, [indices], where(indices == padding, 0, gradient), True)``;
+                                      newer: ``_unsafe_masked_index_put_accumulate(full, mask, [indices], gradient)``
 ... in a half type                    the same in float32, between two conversions
 ``scatter_add``, gradient of gather   itself
 ``scatter_reduce`` with ``"sum"``     itself
@@ -47,6 +48,7 @@ class Addition:
         alpha: The factor of ``source``.
         negative: Whether negative entries of the index count from the end.
         expanded: Whether ``index`` has the shape of ``source``, and only ``dim`` matters.
+        mask: The node of a mask, if only some rows are added.
         dtype: The dtype of the result. Another one than ``self``'s means that sums are computed in float32 and rounded once.
     """
 
@@ -60,6 +62,7 @@ class Addition:
     alpha: Any = 1
     negative: bool = False
     expanded: bool = False
+    mask: Node | None = None
 
 
 def value(node: Any) -> FakeTensor | None:
@@ -100,6 +103,14 @@ def _index_put(node: Node, self: Node, indices: Any, values: Node, accumulate: b
     return Addition(name, node, self, dim, indices[dim], values, value(node).dtype, negative=name == "index_put")
 
 
+def _masked_index_put(node: Node, self: Node, mask: Node, indices: Any, values: Node) -> Addition | None:
+    found = _index_put(node, self, indices, values, True)
+    if found is None or found.name != "embedding_dense_backward" or found.dim != 0:
+        return None
+    paddings = _paddings_of(mask, found)
+    return None if paddings is None else replace(found, mask=mask if paddings else None)
+
+
 def _index_add(node: Node, self: Node, dim: int, index: Node, source: Node, alpha: Any) -> Addition | None:
     if value(index) is None or value(index).dim() != 1 or value(node).dim() == 0:
         return None
@@ -135,6 +146,7 @@ def _scatter_reduce(
 _MATCHERS = {
     aten.index_put.default: _index_put,
     aten._unsafe_index_put.default: _index_put,
+    aten._unsafe_masked_index_put_accumulate.default: _masked_index_put,
     aten.index_add.default: _index_add,
     aten.scatter_add.default: _scatter_add,
     aten.scatter_reduce.two: _scatter_reduce,
@@ -197,6 +209,24 @@ def _padding(source: Node, index: Node) -> int | None:
     is_zero = isinstance(zero, Node) and zero.target in _FILLS and zero.args[_FILLS[zero.target]] == 0
     is_mask = isinstance(mask, Node) and mask.target is aten.eq.Scalar and mask.args[0] is index
     return mask.args[1] if is_zero and is_mask else None
+
+
+def _paddings_of(mask: Node, found: Addition) -> list[int] | None:
+    """The paddings that a mask of the index excludes. None if it excludes other entries that are in range."""
+    while mask.target is aten.unsqueeze.default:
+        mask = mask.args[0]
+    if mask.target is aten.bitwise_and.Tensor:
+        parts = [_paddings_of(part, found) for part in mask.args]
+        return None if None in parts else sum(parts, [])
+    if len(mask.args) != 2 or mask.args[0] is not found.index:
+        return None
+    number = mask.args[1].meta["val"] if isinstance(mask.args[1], Node) else mask.args[1]
+    if mask.target is aten.ne.Scalar:
+        return [number] if number >= 0 else []
+    is_range = (mask.target is aten.ge.Scalar and number == 0) or (
+        mask.target is aten.lt.Scalar and statically_known_true(number == value(found.self).shape[0])
+    )
+    return [] if is_range else None
 
 
 def _rounded_to(node: Node) -> torch.dtype | None:

@@ -112,6 +112,10 @@ def _replace(graph: Graph, addition: Addition) -> None:
             first = _call(node, aten.full.default, *first.args, **{**first.kwargs, "dtype": addition.dtype})
         if value(source).dtype != addition.dtype:
             source = _call(node, prims.convert_element_type.default, source, addition.dtype)
+        if addition.mask is not None:
+            device = value(source).device
+            zero = _call(node, aten.full.default, [], 0, dtype=addition.dtype, device=device, pin_memory=False)
+            source = _call(node, aten.where.self, addition.mask, source, zero)
         index, source = _as_rows(addition, index, source)
         if addition.negative:
             rows = _size(node, addition.self, addition.dim)
