@@ -5,6 +5,9 @@ Without a GPU the pass acts on CPU tensors. Inductor takes a second for each gra
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 import torch
 from torch._dynamo.utils import counters
@@ -164,6 +167,31 @@ def test_other_operators_compile_nothing_again():
         assert config.post_grad_custom_post_pass is None
         gradients_of(compiled, [x])
     assert len(graphs.graphs) == 2
+
+
+def test_another_thread_toggles():
+    """Functions are compiled and called while another thread enables and disables."""
+    stop = time.monotonic() + 1.5
+    toggled = 0
+
+    def toggle():
+        nonlocal toggled
+        while time.monotonic() < stop:
+            for names in (None, "index_put", "sum"):
+                with override("cpu", names):
+                    time.sleep(0.001)
+            toggled += 1
+
+    thread = threading.Thread(target=toggle)
+    thread.start()
+    x, graphs = rows("cpu", torch.float32, 5, 4), Graphs()
+    want = gradients_of(gathered, [x])
+    while time.monotonic() < stop:
+        compiled = torch.compile(gathered, backend=graphs)
+        for _ in range(20):
+            assert all(map(torch.equal, gradients_of(compiled, [x]), want))
+    thread.join()
+    assert toggled >= 5 and len(graphs.graphs) >= 2
 
 
 def test_tracing_after_another_override():

@@ -76,10 +76,14 @@ class override(contextlib.ContextDecorator):
             RuntimeError: As in the class.
         """
         _check_torch()
-        with self._lock:
+        with _graph.no_compilation(), self._lock:
             _ops._override_enable(self._names, self._key, self._always)
-            _forget_dispatch(self._names)
-            _graph.begin(self._names, self._key, self._always)
+            try:
+                _forget_dispatch(self._names)
+                _graph.begin(self._names, self._key, self._always)
+            except BaseException:
+                _ops._override_disable(self._names)
+                raise
             self._uses += 1
         return self
 
@@ -89,7 +93,7 @@ class override(contextlib.ContextDecorator):
         Raises:
             RuntimeError: The override is not enabled.
         """
-        with self._lock:
+        with _graph.no_compilation(), self._lock:
             if self._uses == 0:
                 raise RuntimeError("torch_ops.override: disable() must follow enable(): expected an enabled override")
             self._uses -= 1
