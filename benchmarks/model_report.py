@@ -115,7 +115,7 @@ def times(rows: list[dict], mode: str) -> str:
             row = of_dtype.get(dtype)
             cells += [change(row, "ms", ".2f"), *(pages.cell(ratio(row, field), ".2f") for field in ("ms", "gpu_ms"))]
         lines.append(cells)
-    return table(header, lines)
+    return table(header, lines) if lines else NOT_MEASURED
 
 
 def shares(rows: list[dict]) -> str:
@@ -212,9 +212,10 @@ def plot(result: dict, path: Path) -> None:
     titles = list(dict.fromkeys(row["title"] for row in rows))
     size = (11, 1.6 + 0.3 * len(titles))
     figure, axes = pyplot.subplots(1, len(PASSES), figsize=size, sharex=True, sharey=True, layout="constrained")
+    styles = {key: style for key, style in STYLES.items() if any((row["mode"], row["dtype"]) == key for row in rows)}
     for axis, name in zip(axes, PASSES):
-        for number, ((mode, dtype), (marker, colour)) in enumerate(STYLES.items()):
-            shift = 0.2 * (number - (len(STYLES) - 1) / 2)  # equal ratios stay apart
+        for number, ((mode, dtype), (marker, colour)) in enumerate(styles.items()):
+            shift = 0.2 * (number - (len(styles) - 1) / 2)  # equal ratios stay apart
             found = [row for row in rows if (row["mode"], row["dtype"], row["pass"]) == (mode, dtype, name)]
             axis.scatter(
                 [ratio(row, "ms") for row in found],
@@ -232,7 +233,7 @@ def plot(result: dict, path: Path) -> None:
         axis.set_title(name, fontsize=11)
         axis.set_yticks(range(len(titles)), titles, fontsize=9)
     axes[0].invert_yaxis()
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(STYLES), frameon=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(styles), frameon=False)
     figure.supxlabel(
         f"wall clock of a step: PyTorch's over gpuopt's, right of 1 gpuopt is faster\n{conditions(result)}", fontsize=9
     )

@@ -27,7 +27,7 @@ from .overriding import counted, nothing_is_left, override, rows  # noqa: F401
         ("aten_is_faster", lambda: torch.ones(3, 4) * 2.0),
         ("aten_is_faster", lambda: torch.ones(3, 4) * torch.ones(3, 4)),
         ("size", lambda: torch.ones(3, 4) * torch.ones(4)),
-        ("dtype", lambda: torch.ones(3, 4, dtype=torch.int64) * torch.ones(4)),
+        ("dtype", lambda: torch.ones(1 << 10, 1 << 10, dtype=torch.int64) * torch.ones(1 << 10)),
         ("layout", lambda: torch.ones(1 << 11, 1 << 12)[:, ::2] * torch.ones(1 << 11, 1 << 11)),
     ],
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_ops import _library
+from torch_ops import _graph, _library
 
 __all__ = ["override", "override_report"]
 
@@ -76,8 +76,14 @@ class override(contextlib.ContextDecorator):
             RuntimeError: As in the class.
         """
         _check_torch()
-        with self._lock:
+        with _graph.no_compilation(), self._lock:
             _ops._override_enable(self._names, self._key, self._always)
+            try:
+                _forget_dispatch(self._names)
+                _graph.begin(self._names, self._key, self._always)
+            except BaseException:
+                _ops._override_disable(self._names)
+                raise
             self._uses += 1
         return self
 
@@ -87,11 +93,13 @@ class override(contextlib.ContextDecorator):
         Raises:
             RuntimeError: The override is not enabled.
         """
-        with self._lock:
+        with _graph.no_compilation(), self._lock:
             if self._uses == 0:
                 raise RuntimeError("torch_ops.override: disable() must follow enable(): expected an enabled override")
             self._uses -= 1
+            _graph.end(self._names, self._key, self._always)
             _ops._override_disable(self._names)
+            _forget_dispatch(self._names)
 
     def __enter__(self) -> override:
         return self.enable()
@@ -159,6 +167,18 @@ def override_report(*, reset: bool = False) -> Report:
     if reset:
         _ops._override_reset()
     return Report(calls)
+
+
+def _forget_dispatch(names: Iterable[str]) -> None:
+    """Clears what Python knows of the kernels of replaced operators.
+
+    Tracing dispatches in Python. It asks the dispatcher once for the key at which an operator has a kernel, and would call a kernel
+    there that is gone.
+    """
+    forms = {form for name in names for form in (name, f"{name}_", f"_{name}_impl_")}
+    for op in tuple(torch._ops.get_cached_ops()):
+        if op.namespace == "aten" and op.overloadpacket.__name__ in forms:
+            op._dispatch_cache.clear()
 
 
 def _check_torch() -> None:

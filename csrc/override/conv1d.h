@@ -13,6 +13,7 @@
 #include "conv1d/binding/check.h"
 #include "conv1d/policy.h"
 #include "override/predicates.h"
+#include "transpose/transpose_ops.h"
 
 namespace gpuopt::overriding {
 
@@ -26,17 +27,13 @@ inline bool is_number(Numbers values, int64_t least) {
   return least <= value && value <= INT32_MAX;
 }
 
-// Whether cuDNN computes in channels-last layout because of this signal or weight. ATen looks at it
-// as an image of one row.
-inline bool suggests_channels_last(const Tensor& signal) {
-  const at::IntArrayRef sizes = signal.sizes(), strides = signal.strides();
+// Whether cuDNN computes in channels-last layout because of this weight, which ATen looks at as an
+// image of one row. ATen copies signals to contiguous ones first, so these never decide.
+inline bool suggests_channels_last(const Tensor& weight) {
+  const at::IntArrayRef sizes = weight.sizes(), strides = weight.strides();
   const std::array<int64_t, 4> image{sizes[0], sizes[1], 1, sizes[2]};
   const std::array<int64_t, 4> steps{strides[0], strides[1], sizes[2] * strides[2], strides[2]};
   return c10::is_channels_last_strides_2d_s4(at::IntArrayRef(image), at::IntArrayRef(steps));
-}
-
-inline bool is_channels_last_call(const Tensor& input, const Tensor& weight) {
-  return suggests_channels_last(input) || suggests_channels_last(weight);
 }
 
 // The most input channels per group that implicit GEMM supports, which computes half types only.
@@ -66,13 +63,10 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numb
       dilation[0].expect_int() * (taps - 1) + 1 > input.size(2) + 2 * padding[0].expect_int()) {
     return Reason::kUnsupported;
   }
-  // The result must have ATen's layout. The rule is cuDNN's.
-  const bool channels_last = is_channels_last_call(input, weight);
-  if (channels_last != conv1d::is_channels_last(input)) return Reason::kLayout;
-  if (channels_last && !(input.is_cuda() && at::globalContext().userEnabledCuDNN())) {
-    return Reason::kLayout;
-  }
+  if (suggests_channels_last(weight)) return Reason::kLayout;
   return unless_always([&] {
+    // A copy in channels-first order is in vain if the plan chooses ATen, which it never does here.
+    if (conv1d::is_channels_last(input) && weight.size(1) > 1) return Reason::kLayout;
     const int64_t most = most_channels(dtype, weight.size(0) == groups);
     return weight.size(1) > most ? Reason::kAtenIsFaster : Reason::kTaken;
   });
@@ -98,8 +92,12 @@ struct Convolution {
                                        const Tensor& weight, const OptionalTensor& bias,
                                        Numbers stride, Numbers padding, Numbers dilation, bool,
                                        Numbers, const c10::SymInt& groups) {
+    // A result has the layout of gpuopt's operand, and must be contiguous.
+    const bool channels_last = conv1d::is_channels_last(input);
+    const Tensor rows =
+        channels_last ? ops::transpose2d().redispatch(key, input.transpose(1, 2)) : input;
     Tensor result =
-        ops::conv1d_own().redispatch(key, input, weight, bias, stride, padding, dilation, groups);
+        ops::conv1d_own().redispatch(key, rows, weight, bias, stride, padding, dilation, groups);
     return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;
   }
 };
@@ -135,14 +133,24 @@ struct ConvolutionBackward {
                                           Numbers padding, Numbers dilation, bool transposed,
                                           Numbers output_padding, const c10::SymInt& groups,
                                           Mask mask) {
-    Gradients own = ops::conv1d_backward_own().redispatch(key, grad, input, weight, stride, padding,
-                                                          dilation, groups, mask);
+    const auto backward = [&](const Tensor& operand, Mask of) {
+      return ops::conv1d_backward_own().redispatch(key, grad, operand, weight, stride, padding,
+                                                   dilation, groups, of);
+    };
+    // The gradient of the input has the layout of gpuopt's operand, and must be contiguous. It does
+    // not depend on the operand's values.
+    const bool apart = mask[0] && conv1d::is_channels_last(input);
+    Gradients own = backward(input, {mask[0] && !apart, mask[1], mask[2]});
     auto& [grad_input, grad_weight, grad_bias] = own;
+    if (apart) {
+      const Tensor like = unfilled(input.sizes(), input.options());
+      const bool bias_left = mask[2] && !grad_bias.defined();
+      const Gradients of_input = backward(like, {true, false, bias_left});
+      grad_input = std::get<0>(of_input);
+      if (bias_left) grad_bias = std::get<2>(of_input);
+    }
     const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
     if (left == Mask{mask[0], mask[1], false}) return std::nullopt;
-    if (mask[1] && !left[1] && is_channels_last_call(input, weight)) {
-      grad_weight = in_channels_last(grad_weight);
-    }
     if (left[0] || left[1]) {
       const Gradients others = rest(grad, input, weight, bias_sizes, stride, padding, dilation,
                                     transposed, output_padding, groups, left);
@@ -150,14 +158,6 @@ struct ConvolutionBackward {
       if (left[1]) grad_weight = std::get<1>(others);
     }
     return own;
-  }
-
- private:
-  static Tensor in_channels_last(const Tensor& weight) {
-    const int64_t channels = weight.size(1), taps = weight.size(2);
-    const std::array<int64_t, 3> strides{channels * taps, 1, channels};
-    if (channels == 1) return weight.as_strided(weight.sizes(), strides);
-    return unfilled_strided(weight.sizes(), strides, weight.options()).copy_(weight);
   }
 };
 

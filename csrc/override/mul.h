@@ -48,6 +48,10 @@ struct Mul {
     if (same_shape && self.strides() == other.strides() && !takes_always()) {
       return Reason::kAtenIsFaster;
     }
+    // The product has at most this many values. Most calls of a model that is bound by the host end
+    // here.
+    const double most = static_cast<double>(self.numel()) * static_cast<double>(other.numel());
+    if (most < policy::kSmallestProduct && !takes_always()) return Reason::kSize;
     const at::ScalarType a = self.scalar_type(), b = other.scalar_type();
     if (!is_measured(a) || !is_measured(b)) return Reason::kDtype;
     if (!is_plain(self) || !is_plain(other) || !on_device_of(self, {other})) {

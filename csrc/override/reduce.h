@@ -31,6 +31,8 @@ inline std::optional<uint64_t> reduced_dims(const Tensor& self, at::OptionalIntA
 
 inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim,
                                DTypeOption dtype = std::nullopt) {
+  // Most calls of a model that is bound by the host end here.
+  if (self.numel() < policy::kSmallestReduction && !takes_always()) return Reason::kSize;
   if (!is_plain(self)) return Reason::kUnsupported;
   const at::ScalarType own = self.scalar_type(), result = dtype.value_or(own);
   if (!is_measured(own) || (result != own && result != at::kFloat)) return Reason::kDtype;

@@ -13,12 +13,11 @@ import pytest
 
 from tools.native_build import ROOT
 from tools.test_build import load
+from torch_ops._graph.policy import moved_bytes, takes_rows
 
 SWEEP = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/sweep.json"
 TAKEN = 0
 ITEM = {"f32": 4, "f16": 2, "bf16": 2}
-# The only taken problem that is slower by more than 5 %.
-SLOWER = {"(6,3,202,158) to (589,461)"}
 MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 
 
@@ -126,7 +125,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_taken_problems_gain(policy, family):
-    """No taken problem is slower than ATen by more than 5 %, with one exception. Declined problems would save at most a tenth.
+    """No taken problem is slower than ATen by more than 5 %. Declined problems would save at most a fifth.
 
     ``index_add`` of single values is as fast as ATen's, within 3 %, unless entries repeat. Only the device knows that.
     """
@@ -143,8 +142,25 @@ def test_taken_problems_gain(policy, family):
         if reason == TAKEN:
             taken += 1
             saved += gain
-            assert gain > -0.05 * aten or row["case"] in SLOWER, (row["case"], row["dtype"], gpuopt, aten)
-    assert taken >= 8 and saved >= 0.9 * possible, (taken, saved, possible)
+            assert gain > -0.05 * aten, (row["case"], row["dtype"], gpuopt, aten)
+    assert taken >= 6 and saved >= 0.8 * possible, (taken, saved, possible)
+
+
+def test_graphs_have_the_same_policy(policy):
+    """torch_ops._graph replaces an addition of rows under torch.compile where its call would be taken in eager mode."""
+    powers = [1 << k for k in range(16, 24)]
+    for moved in (size + d for size in powers for d in (-1, 0, 1)):
+        for item, per_row, deterministic in itertools.product((2, 4), (0, 1, 63, 64, 1000), (False, True)):
+            reason = policy.index_add_reason(*map(ctypes.c_int64, (moved, item, per_row)), deterministic)
+            assert takes_rows(moved, item, per_row, deterministic) == (reason == TAKEN), (moved, item, per_row)
+    rows = [row for row in json.loads(SWEEP.read_text())["rows"] if row["op"] == "index_add"]
+    for row in rows:
+        bins, source = (math.prod(shape) for shape in shapes_in(row["case"]))
+        nodes, entries = (shape[0] for shape in shapes_in(row["case"]))
+        item = ITEM[row["dtype"]]
+        taken = takes_rows(moved_bytes(bins, source, item, entries), item, entries // nodes, False)
+        assert taken == (index_add(policy, row["case"], item) == TAKEN), row["case"]
+    assert len(rows) >= 8
 
 
 def permutations():
