@@ -27,7 +27,7 @@ from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
-from torch_ops.scan import cumsum, cumsum_  # noqa: E402
+from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
@@ -53,6 +53,7 @@ __all__ = [
     "fma",
     "index_add",
     "index_add_",
+    "linear_recurrence",
     "mul",
     "mul_",
     "override",

@@ -1,4 +1,4 @@
-"""Scans: ``cumsum`` and ``cumsum_``.
+"""Scans: ``cumsum``, ``cumsum_`` and ``linear_recurrence``.
 
 A scan replaces each value of a dimension by the result of all values up to it. Tensors may have any strides.
 
@@ -6,6 +6,7 @@ A scan replaces each value of a dimension by the result of all values up to it. 
   float64. Integers and bools are summed in int64 and wrap around.
 - On CUDA, results are bitwise reproducible. The order of additions depends on the call's shape, layout and dtypes, and on nothing
   else. Sums of long rows and columns pass from block to block in float64, so the error doesn't grow with their length.
+- Recurrences are computed in the same dtypes: float16 and bfloat16 in float32. Tiles pass on their states in float64.
 - On CPU tensors, the functions call ATen.
 
 Parallel scans: W. D. Hillis and G. L. Steele, "Data parallel algorithms" (1986); G. E. Blelloch, "Prefix sums and their
@@ -18,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["cumsum", "cumsum_"]
+__all__ = ["cumsum", "cumsum_", "linear_recurrence"]
 
 _ops = torch.ops.gpuopt
 
@@ -86,3 +87,36 @@ def cumsum_(
         NotImplementedError: :func:`torch.cumsum` does not support the dtype on this device, as bool and complex32.
     """
     return _ops.cumsum_.default(input, dim, dtype=dtype, reverse=reverse, exclusive=exclusive)
+
+
+def linear_recurrence(
+    a: Tensor,
+    b: Tensor,
+    dim: int,
+    initial: Tensor | None = None,
+    reverse: bool = False,
+    *,
+    shifted: bool = False,
+) -> Tensor:
+    """Linear recurrence along a dimension: ``h[t] = a[t] * h[t - 1] + b[t]``.
+
+    Args:
+        a: Factors, real or complex. They broadcast with ``b``. An expanded tensor, such as one factor for each row, is read
+            without a copy.
+        b: Terms.
+        dim: Dimension of the broadcast shape to run along. Negative numbers count from the last dimension.
+        initial: What comes before the first ``h``. Its shape broadcasts to the result's shape without ``dim``. Default: 0.
+        reverse: If True, the recurrence runs from the last index to the first.
+        shifted: If True, ``a[t]`` multiplies ``h[t]`` on its way to the next position:
+            ``h[t] = a[t - 1] * h[t - 1] + b[t]``, and ``h[0] = initial + b[0]``. Gradients are recurrences of this kind.
+
+    Returns:
+        All ``h``, contiguous. The shape is that of ``a`` and ``b``, broadcast. The dtype is that to which the dtypes of the
+        arguments are promoted (:func:`torch.promote_types`). The result is differentiable in ``a``, ``b`` and ``initial``.
+
+    Raises:
+        IndexError: ``a`` and ``b``, broadcast, have no such ``dim``.
+        RuntimeError: ``a`` and ``b`` don't broadcast, ``initial`` has another shape, or the devices differ.
+        NotImplementedError: the result's dtype is not float16, bfloat16, float32, float64, complex64 or complex128.
+    """
+    return _ops.linear_recurrence.default(a, b, dim, initial, reverse, shifted=shifted)

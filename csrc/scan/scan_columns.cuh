@@ -14,11 +14,16 @@
 
 namespace gpuopt::scan {
 
+// Rows that a thread has in flight.
+template <typename Op>
+constexpr int kRowsOf = kColumnRows / Op::kInputs;
+
 // The row of the thread's first value in a tile, in the order of the scan.
+template <typename Op>
 __device__ __forceinline__ int64_t first_row(const Args& args, int64_t tile) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const uint32_t high = kWarp / args.x, warps = blockDim.x / kWarp;
-  return ((tile * warps + warp) * high + lane / args.x) * kColumnRows;
+  return ((tile * warps + warp) * high + lane / args.x) * kRowsOf<Op>;
 }
 
 // The inclusive scan over the threads of a warp that hold the same columns.
@@ -36,11 +41,12 @@ __device__ __forceinline__ typename Op::Value scan_column(const Op& op, const Ar
 template <typename Op, typename In, typename Mid, int N>
 struct ColumnTile {
   using V = typename Op::Value;
-  using M = Memory<In, Mid, V, N>;
+  using M = Memory<Op, In, Mid, N>;
 
-  int64_t first;  // row of the thread, in the order of the scan
-  int rows;       // of the thread that exist
-  typename M::Raw raw[kColumnRows];
+  int64_t initial;  // offset of the initial value of the thread's first column
+  int64_t first;    // row of the thread, in the order of the scan
+  int rows;         // of the thread that exist
+  typename M::Raw raw[kRowsOf<Op>];
   V before[N];  // the result of the warp's rows before the thread's
 
   // The offset of the thread's first row in one of the tensors, and from row to row.
@@ -53,23 +59,39 @@ struct ColumnTile {
 
   __device__ __forceinline__ int valid(int r) const { return r < rows ? N : 0; }
 
-  // Value v of row r, or the identity. Columns keep their order when the rows are reversed.
-  __device__ __forceinline__ V value(const Op& op, int r, int v) const {
-    return M::value_in_order(op, raw[r], valid(r), v);
+  // Value v of row r, or absent(). Columns keep their order when the rows are reversed.
+  __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args, int r,
+                                                      int v) const {
+    const auto own = M::input_in_order(op, raw[r], valid(r), v);
+    if constexpr (Op::kInputs == 1) {
+      return own;
+    } else {
+      if (r > 0) return own;
+      return M::started(op, args, own, first == 0 && rows > 0,
+                        initial + v * args.initial_column_stride);
+    }
+  }
+  __device__ __forceinline__ V value(const Op& op, const Args& args, int r, int v) const {
+    return op.value(input(op, args, r, v), r == 0 && first == 0);
   }
 
-  __device__ __forceinline__ void load(const Args& args, int64_t offset, bool active,
+  __device__ __forceinline__ void load(const Args& args, const Offsets& columns, bool active,
                                        int64_t tile) {
-    first = first_row(args, tile);
+    first = first_row<Op>(args, tile);
+    initial = columns.initial;
     const int64_t left = active ? args.length - first : 0;
-    rows = static_cast<int>(max(int64_t{0}, min(int64_t{kColumnRows}, left)));
-    int64_t offsets[kColumnRows];
-    int exist[kColumnRows];
+    rows = static_cast<int>(max(int64_t{0}, min(int64_t{kRowsOf<Op>}, left)));
+    Offsets offsets[kRowsOf<Op>];
+    int exist[kRowsOf<Op>];
 #pragma unroll
-    for (int r = 0; r < kColumnRows; ++r) {
+    for (int r = 0; r < kRowsOf<Op>; ++r) {
       exist[r] = valid(r);
-      offsets[r] = r == 0 ? start(args, offset, args.in_stride)
-                          : offsets[r - 1] + step(args, args.in_stride);
+      offsets[r].in = r == 0 ? start(args, columns.in, args.in_stride)
+                             : offsets[r - 1].in + step(args, args.in_stride);
+      if constexpr (Op::kInputs == 2) {
+        offsets[r].second = r == 0 ? start(args, columns.second, args.second_stride)
+                                   : offsets[r - 1].second + step(args, args.second_stride);
+      }
     }
     M::load(args, offsets, exist, raw);
   }
@@ -79,9 +101,11 @@ struct ColumnTile {
     const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      totals[v] = value(op, 0, v);
+      totals[v] = value(op, args, 0, v);
 #pragma unroll
-      for (int r = 1; r < kColumnRows; ++r) totals[v] = op.combine(totals[v], value(op, r, v));
+      for (int r = 1; r < kRowsOf<Op>; ++r) {
+        totals[v] = op.combine(totals[v], value(op, args, r, v));
+      }
       totals[v] = scan_column(op, args, totals[v]);
       before[v] = shuffle_up(totals[v], args.x);
       if (lane < args.x) before[v] = op.identity();
@@ -96,13 +120,15 @@ struct ColumnTile {
 #pragma unroll
     for (int v = 0; v < N; ++v) local[v] = before[v];
 #pragma unroll
-    for (int r = 0; r < kColumnRows; ++r) {
-      V results[N];
+    for (int r = 0; r < kRowsOf<Op>; ++r) {
+      typename Op::Stored results[N];
 #pragma unroll
       for (int v = 0; v < N; ++v) {
+        const auto in = input(op, args, r, v);
         const V above = local[v];
-        local[v] = op.combine(local[v], value(op, r, v));
-        results[v] = op.combine(prefix[v], args.exclusive ? above : local[v]);
+        local[v] = op.combine(above, op.value(in, r == 0 && first == 0));
+        results[v] = op.result(op.combine(prefix[v], above), op.combine(prefix[v], local[v]), in,
+                               args.exclusive);
       }
       M::store_in_order(args, out, valid(r), results);
       out += step(args, args.out_stride);
@@ -118,15 +144,19 @@ struct ColumnPlace {
   bool active;
 };
 
-template <int N>
+template <typename Op, int N>
 __device__ __forceinline__ ColumnPlace column_place(const Args& args, uint32_t block) {
   ColumnPlace place;
   place.chain = block;
   const uint32_t x = threadIdx.x % kWarp % args.x;
   const int64_t column = (int64_t{args.column_tiles.divmod(block)} * args.x + x) * N;
-  place.offsets = row_offsets(args.outer, block);
+  place.offsets = row_offsets<Op>(args.outer, block);
   place.offsets.in += column * args.in_column_stride;
   place.offsets.out += column * args.out_column_stride;
+  if constexpr (Op::kInputs == 2) {
+    place.offsets.second += column * args.second_column_stride;
+    place.offsets.initial += column * args.initial_column_stride;
+  }
   place.column = x * N;
   place.active = column < args.columns;
   return place;
@@ -183,14 +213,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ Carry carries[2][kWarp * N];
   launch_dependents();
   grid_dependency_wait();
-  const ColumnPlace place = column_place<N>(args, blockIdx.x);
+  const ColumnPlace place = column_place<Op, N>(args, blockIdx.x);
   const uint32_t width = args.x * N;
   for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
     carries[0][i] = op.widen(op.identity());
   }
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
     ColumnTile<Op, In, Mid, N> tile;
-    tile.load(args, place.offsets.in, place.active, t);
+    tile.load(args, place.offsets, place.active, t);
     V own[N], prefix[N];
     tile.scan(op, args, own);
     // Two arrays alternate, so one barrier is enough.
@@ -211,22 +241,27 @@ __global__ void __launch_bounds__(kThreads, 2)
 // Computes and shares the totals of the columns in a tile, as ColumnTile::scan does, with few
 // registers: one row at a time. All threads call this.
 template <typename Op, typename In, typename Mid, int N>
-__device__ void share_tile(const Op& op, const Args& args, int64_t offset, bool active,
+__device__ void share_tile(const Op& op, const Args& args, const Offsets& columns, bool active,
                            uint32_t tile, typename Op::Value* totals) {
   using V = typename Op::Value;
-  using M = Memory<In, Mid, V, N>;
+  using M = Memory<Op, In, Mid, N>;
   V own[N];
 #pragma unroll 1
-  for (int r = 0; r < kColumnRows; ++r) {
-    const int64_t position = first_row(args, tile) + r;
+  for (int r = 0; r < kRowsOf<Op>; ++r) {
+    const int64_t position = first_row<Op>(args, tile) + r;
     const int64_t row = args.reverse ? args.length - 1 - position : position;
-    const int64_t offsets[1] = {offset + row * args.in_stride};
+    const Offsets offsets[1] = {columns.at<Op>(args, row)};
     const int valid[1] = {active && position < args.length ? N : 0};
     typename M::Raw raw[1];
     M::load(args, offsets, valid, raw);
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      const V value = M::value_in_order(op, raw[0], valid[0], v);
+      auto in = M::input_in_order(op, raw[0], valid[0], v);
+      if constexpr (Op::kInputs == 2) {
+        in = M::started(op, args, in, position == 0 && active,
+                        columns.initial + v * args.initial_column_stride);
+      }
+      const V value = op.value(in, position == 0);
       own[v] = r == 0 ? value : op.combine(own[v], value);
     }
   }
@@ -240,7 +275,7 @@ __device__ void share_tile(const Op& op, const Args& args, int64_t offset, bool 
 // Computes the results of all tiles before a tile from the input, for all columns of the block, and
 // publishes what the tile ends. All threads call this.
 template <typename Op, typename In, typename Mid, int N>
-__device__ void recount_columns(const Op& op, const Args& args, int64_t offset, bool active,
+__device__ void recount_columns(const Op& op, const Args& args, const Offsets& columns, bool active,
                                 const Chain<Op>& chain, uint32_t tile, typename Op::Value* totals,
                                 typename Op::Carry* carries) {
   const uint32_t width = args.x * N;
@@ -248,7 +283,7 @@ __device__ void recount_columns(const Op& op, const Args& args, int64_t offset, 
     const uint32_t c = first + threadIdx.x;
     RecountAlone<Op> recount(op);
     for (uint32_t t = 0; t <= tile; ++t) {
-      share_tile<Op, In, Mid, N>(op, args, offset, active, t, totals);
+      share_tile<Op, In, Mid, N>(op, args, columns, active, t, totals);
       if (c >= width) continue;
       const auto total = column_total(op, totals + c, width);
       if (t < tile) {
@@ -263,7 +298,7 @@ __device__ void recount_columns(const Op& op, const Args& args, int64_t offset, 
 
 // Every tile has a block, and look-back connects the tiles of the same columns.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(32 * column_warps(N), 2)
+__global__ void __launch_bounds__(32 * column_warps(N, Op::kInputs), 2)
     split_columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
@@ -275,13 +310,13 @@ __global__ void __launch_bounds__(32 * column_warps(N), 2)
   // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
-  const ColumnPlace place = column_place<N>(args, blockIdx.x - t * chains);
+  const ColumnPlace place = column_place<Op, N>(args, blockIdx.x - t * chains);
   const uint32_t width = args.x * N;
   Record* records =
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
   const Chain<Op> chain{records, width * kRecords<Carry>, args.tiles.divisor, args.patience};
   ColumnTile<Op, In, Mid, N> tile;
-  tile.load(args, place.offsets.in, place.active, t);
+  tile.load(args, place.offsets, place.active, t);
   V own[N], prefix[N];
   tile.scan(op, args, own);
   share_totals<N>(args, own, totals);
@@ -295,12 +330,12 @@ __global__ void __launch_bounds__(32 * column_warps(N), 2)
   }
   __syncthreads();
   if (missing[0] != 0) {
-    recount_columns<Op, In, Mid, N>(op, args, place.offsets.in, place.active, chain, t, totals,
+    recount_columns<Op, In, Mid, N>(op, args, place.offsets, place.active, chain, t, totals,
                                     carries);
     // The tile is loaded again, so that no register holds it in the meantime. The totals are those
     // of the last call of share_tile.
     ColumnTile<Op, In, Mid, N> again;
-    again.load(args, place.offsets.in, place.active, t);
+    again.load(args, place.offsets, place.active, t);
     again.scan(op, args, own);
     tile = again;
     __syncthreads();

@@ -18,16 +18,20 @@ struct KernelDims {
   FastDiv sizes[kMaxKernelDims];
   int64_t in_strides[kMaxKernelDims];
   int64_t out_strides[kMaxKernelDims];
+  int64_t second_strides[kMaxKernelDims] = {};
+  int64_t initial_strides[kMaxKernelDims] = {};
 };
 
 // Arguments of all kernels. Plan explains the members that have its names.
 struct Args {
   const void* in = nullptr;
   void* out = nullptr;
+  const void* second = nullptr;
+  const void* initial = nullptr;
   void* records = nullptr;  // of look-back, [chains][slots][columns of a block]
   KernelDims outer;
   int64_t length = 1;  // of a row
-  int64_t in_stride = 0, out_stride = 0;
+  int64_t in_stride = 0, out_stride = 0, second_stride = 0;
   int64_t total = 1;   // values of a dense problem
   FastDiv row_length;  // kPacked: rows fit into a warp's chunk
   uint32_t chunk_rows = 1;
@@ -38,10 +42,12 @@ struct Args {
   uint64_t patience = 0;
   int64_t columns = 1;
   int64_t in_column_stride = 0, out_column_stride = 0;
+  int64_t second_column_stride = 0, initial_column_stride = 0;
   uint32_t x = 1;
   DType in_dtype = DType::kFloat32;
   DType out_dtype = DType::kFloat32;
   bool dense = false;
+  bool second_is_one = false;  // the values of a unit share one value of the second input
   bool reverse = false;
   bool exclusive = false;
 };
@@ -49,11 +55,23 @@ struct Args {
 // Stands for stored types that are known only at run time, as Args::in_dtype and out_dtype.
 struct AnyType {};
 
+// Offsets in the tensors. Kernels of operators with one input leave the last two unused.
 struct Offsets {
-  int64_t in = 0, out = 0;
+  int64_t in = 0, out = 0, second = 0, initial = 0;
+
+  // The offsets of a position in the row that begins here.
+  template <typename Op>
+  __device__ __forceinline__ Offsets at(const Args& args, int64_t position) const {
+    Offsets offsets = *this;
+    offsets.in += position * args.in_stride;
+    offsets.out += position * args.out_stride;
+    if constexpr (Op::kInputs == 2) offsets.second += position * args.second_stride;
+    return offsets;
+  }
 };
 
-// The offsets of a row in both tensors.
+// The offsets of the beginning of a row.
+template <typename Op>
 __device__ __forceinline__ Offsets row_offsets(const KernelDims& dims, uint32_t row) {
   Offsets offsets;
 #pragma unroll 1
@@ -61,24 +79,37 @@ __device__ __forceinline__ Offsets row_offsets(const KernelDims& dims, uint32_t 
     const uint32_t digit = d + 1 < dims.count ? dims.sizes[d].divmod(row) : row;
     offsets.in += digit * dims.in_strides[d];
     offsets.out += digit * dims.out_strides[d];
+    if constexpr (Op::kInputs == 2) {
+      offsets.second += digit * dims.second_strides[d];
+      offsets.initial += digit * dims.initial_strides[d];
+    }
   }
   return offsets;
 }
 
 // ---------------------------------------------------------------- loads and stores
 
-// How the values of type V are stored. `In` is the type in memory, `Mid` the type that each value
-// is converted to first, which is also the type of the result. N is the number of values of a unit.
-template <typename In, typename Mid, typename V, int N, bool kPartial = false>
+// How the values of an operator are stored. `In` is the type in memory, `Mid` the type that each
+// value is converted to first, which is also the type of the result. N is the number of values of a
+// unit.
+template <typename Op, typename In, typename Mid, int N, bool kPartial = false>
 struct Memory {
+  using V = typename Op::Stored;
+  using Input = typename Op::Input;
+  static constexpr bool kTwo = Op::kInputs == 2;
   static constexpr bool kAny = std::is_same_v<In, AnyType>;
-  static_assert(!kAny || N == 1);
+  static_assert(!kAny || (N == 1 && !kTwo));
 
   // A unit in registers, as it lies in memory. Values of a run-time type are converted when they
   // are loaded.
   static constexpr auto raw() {
     if constexpr (kAny) {
       return Vec<V, 1>{};
+    } else if constexpr (kTwo) {
+      struct Both {
+        Vec<In, N> first, second;
+      };
+      return Both{};
     } else {
       return Vec<In, N>{};
     }
@@ -88,7 +119,7 @@ struct Memory {
   // Loads U units. valid[u] says how many values of a unit exist, from its first: all or none,
   // unless kPartial. All loads are in flight before the first value is used.
   template <int U>
-  __device__ __forceinline__ static void load(const Args& args, const int64_t (&offsets)[U],
+  __device__ __forceinline__ static void load(const Args& args, const Offsets (&offsets)[U],
                                               const int (&valid)[U], Raw (&units)[U]) {
     if constexpr (kAny) {
       // Two at a time: the widest types would fill the registers otherwise.
@@ -99,57 +130,86 @@ struct Memory {
           using S = decltype(type);
           const S* in = static_cast<const S*>(args.in);
           S first{}, second{};
-          if (valid[u] > 0) first = in[offsets[u]];
-          if (valid[next] > 0) second = in[offsets[next]];
+          if (valid[u] > 0) first = in[offsets[u].in];
+          if (valid[next] > 0) second = in[offsets[next].in];
           units[u].values[0] = convert<V>(convert<Mid>(first));
           units[next].values[0] = convert<V>(convert<Mid>(second));
         });
       }
-    } else {
-      const In* in = static_cast<const In*>(args.in);
+    } else if constexpr (kTwo) {
+      const In* second = static_cast<const In*>(args.second);
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        if constexpr (sizeof(Raw) == kAccessBytes && N > 1) {
-          units[u] = vec_of<In>(load_16_bytes(in + offsets[u], valid[u] == N, /*once=*/false));
-        } else {
-          if (valid[u] == N) units[u] = load_vec<In, N>(in + offsets[u]);
+        load_whole(static_cast<const In*>(args.in) + offsets[u].in, valid[u], units[u].first);
+      }
+      if (N > 1 && args.second_is_one) {
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          if (valid[u] > 0) units[u].second.values[0] = second[offsets[u].second];
+#pragma unroll
+          for (int v = 1; v < N; ++v) units[u].second.values[v] = units[u].second.values[0];
+        }
+      } else {
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          load_whole(second + offsets[u].second, valid[u], units[u].second);
         }
       }
       if constexpr (kPartial) {
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-          if (valid[u] == 0 || valid[u] == N) continue;
-#pragma unroll
-          for (int v = 0; v < N; ++v) {
-            if (v < valid[u]) units[u].values[v] = in[offsets[u] + v];
+          load_part(static_cast<const In*>(args.in) + offsets[u].in, valid[u], units[u].first);
+          if (!args.second_is_one) {
+            load_part(second + offsets[u].second, valid[u], units[u].second);
           }
         }
+      }
+    } else {
+      const In* in = static_cast<const In*>(args.in);
+#pragma unroll
+      for (int u = 0; u < U; ++u) load_whole(in + offsets[u].in, valid[u], units[u]);
+      if constexpr (kPartial) {
+#pragma unroll
+        for (int u = 0; u < U; ++u) load_part(in + offsets[u].in, valid[u], units[u]);
       }
     }
   }
 
-  // Value v of a unit in the order of the scan; the identity if it does not exist.
-  template <typename Op>
-  __device__ __forceinline__ static V value(const Op& op, const Args& args, const Raw& unit,
-                                            int valid, int v) {
-    const V own = value_in_order(op, unit, valid, v);
+  // Value v of a unit in the order of the scan; absent() if it does not exist.
+  __device__ __forceinline__ static Input input(const Op& op, const Args& args, const Raw& unit,
+                                                int valid, int v) {
+    const Input own = input_in_order(op, unit, valid, v);
     if constexpr (N == 1) {
       return own;
     } else {
-      return args.reverse ? value_in_order(op, unit, valid, N - 1 - v) : own;
+      return args.reverse ? input_in_order(op, unit, valid, N - 1 - v) : own;
     }
   }
 
-  // Value v of a unit in the order of memory; the identity if it does not exist.
-  template <typename Op>
-  __device__ __forceinline__ static V value_in_order(const Op& op, const Raw& unit, int valid,
-                                                     int v) {
-    if (v >= valid) return op.identity();
+  // Value v of a unit in the order of memory; absent() if it does not exist.
+  __device__ __forceinline__ static Input input_in_order(const Op& op, const Raw& unit, int valid,
+                                                         int v) {
+    if (v >= valid) return op.absent();
     if constexpr (kAny) {
       return unit.values[v];
+    } else if constexpr (kTwo) {
+      return op.pair(convert<V>(convert<Mid>(unit.second.values[v])),
+                     convert<V>(convert<Mid>(unit.first.values[v])));
     } else {
       return convert<V>(convert<Mid>(unit.values[v]));
     }
+  }
+
+  // Puts the row's initial value into its first input. `initial` is an offset.
+  __device__ __forceinline__ static Input started(const Op& op, const Args& args, Input input,
+                                                  bool is_first, int64_t initial) {
+    if constexpr (kTwo) {
+      if (is_first && args.initial != nullptr) {
+        const In value = static_cast<const In*>(args.initial)[initial];
+        return op.start(input, convert<V>(convert<Mid>(value)));
+      }
+    }
+    return input;
   }
 
   // Stores the results of a unit, given in the order of the scan.
@@ -189,6 +249,24 @@ struct Memory {
   }
 
  private:
+  // Loads a unit whose values all exist.
+  __device__ __forceinline__ static void load_whole(const In* from, int valid, Vec<In, N>& unit) {
+    if constexpr (sizeof(unit) == kAccessBytes && N > 1) {
+      unit = vec_of<In>(load_16_bytes(from, valid == N, /*once=*/false));
+    } else {
+      if (valid == N) unit = load_vec<In, N>(from);
+    }
+  }
+
+  // Loads the values of a unit that exist, unless they are all or none.
+  __device__ __forceinline__ static void load_part(const In* from, int valid, Vec<In, N>& unit) {
+    if (valid == 0 || valid == N) return;
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      if (v < valid) unit.values[v] = from[v];
+    }
+  }
+
   __device__ __forceinline__ static void store_integer(const Args& args, int64_t offset, V value) {
     const auto put = [&](auto type) {
       using T = decltype(type);
@@ -208,11 +286,12 @@ struct Memory {
   }
 };
 
-// Units of a row that a thread has in flight.
-template <typename In, typename Mid, int N>
-constexpr int kUnits = N > 1 || (!std::is_same_v<In, AnyType> && sizeof(Mid) == kAccessBytes)
-                           ? kVecUnits
-                           : kSingleUnits;
+// Units of a row that a thread has in flight, for each input.
+template <typename Op, typename In, typename Mid, int N>
+constexpr int kUnits =
+    (N > 1 || (!std::is_same_v<In, AnyType> && sizeof(Mid) == kAccessBytes) ? kVecUnits
+                                                                            : kSingleUnits) /
+    Op::kInputs;
 
 // ---------------------------------------------------------------- scans within a warp
 

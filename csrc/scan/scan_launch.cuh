@@ -14,15 +14,20 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
   Args args;
   args.in = problem.in;
   args.out = problem.out;
+  args.second = problem.second;
+  args.initial = problem.initial;
   args.outer.count = plan.num_outer;
   for (int d = 0; d < plan.num_outer; ++d) {
     args.outer.sizes[d] = divide_by(plan.outer[d].size);
     args.outer.in_strides[d] = plan.outer[d].in_stride;
     args.outer.out_strides[d] = plan.outer[d].out_stride;
+    args.outer.second_strides[d] = plan.outer[d].second_stride;
+    args.outer.initial_strides[d] = plan.outer[d].initial_stride;
   }
   args.length = problem.scanned.size;
   args.in_stride = problem.scanned.in_stride;
   args.out_stride = problem.scanned.out_stride;
+  args.second_stride = problem.scanned.second_stride;
   args.total = plan.rows * args.length;
   args.rows = static_cast<uint32_t>(plan.rows);
   if (plan.path == Path::kPacked) args.row_length = divide_by(args.length);
@@ -35,10 +40,13 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
   args.columns = plan.column.size;
   args.in_column_stride = plan.column.in_stride;
   args.out_column_stride = plan.column.out_stride;
+  args.second_column_stride = plan.column.second_stride;
+  args.initial_column_stride = plan.column.initial_stride;
   args.x = static_cast<uint32_t>(plan.x);
   args.in_dtype = problem.in_dtype;
   args.out_dtype = problem.dtype;
   args.dense = plan.dense;
+  args.second_is_one = plan.second_is_one;
   args.reverse = problem.reverse;
   args.exclusive = problem.exclusive;
   return args;
@@ -87,15 +95,17 @@ cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Works
 // the type of the results.
 template <typename In, typename Mid, typename Op>
 cudaError_t run(const Op& op, const Problem& problem, Workspace& workspace, cudaStream_t stream) {
-  // Values of a vector: 16 bytes of the wider of both types.
+  // Values of a vector: 16 bytes of the wider of both types. Eight pairs need too many registers.
   constexpr int kValues = [] {
     if constexpr (std::is_same_v<In, AnyType>) {
       return 1;
     } else {
-      return kAccessBytes / static_cast<int>(std::max(sizeof(In), sizeof(Mid)));
+      const int values = kAccessBytes / static_cast<int>(std::max(sizeof(In), sizeof(Mid)));
+      return Op::kInputs == 1 ? values : std::min(values, 4);
     }
   }();
-  const Kernels kernels{kValues, kUnits<In, Mid, kValues>};
+  const Kernels kernels{kValues, kUnits<Op, In, Mid, kValues>, kUnits<Op, In, Mid, 1>, Op::kInputs,
+                        kRowsOf<Op>};
   const Plan plan = make_plan(problem, kernels);
   if (is_too_large(plan)) {
     Problem first, second;

@@ -157,7 +157,7 @@ struct Chain {
   // Combines `count` published values from a slot on, in order. Their loads are in flight at once.
   __device__ __forceinline__ bool combine_slots(const Op& op, int64_t from, uint32_t count,
                                                 Carry& total) const {
-    constexpr uint32_t kBatch = kRecords<Carry> == 1 ? 4 : 2;
+    constexpr uint32_t kBatch = kRecords<Carry> == 1 ? 4 : kRecords<Carry> == 2 ? 2 : 1;
     total = op.widen(op.identity());
     for (uint32_t i = 0; i < count; i += kBatch) {
       Record early[kBatch][kRecords<Carry>];

@@ -10,13 +10,13 @@ namespace gpuopt::scan {
 // A unit of a chunk: its offsets, how many of its values exist, and where its first value lies in
 // its row, in the order of the scan.
 struct PackedUnit {
-  int64_t in, out;
+  Offsets offsets;
   int valid;
   uint32_t position;
 };
 
 // The unit whose first value is value `first` of the chunk, in the order of the scan.
-template <int N>
+template <typename Op, int N>
 __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t first_row,
                                                   uint32_t first) {
   PackedUnit unit{};
@@ -25,35 +25,51 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
   unit.position = args.row_length.divmod(row);
   if (first >= values) return unit;
   if (args.dense) {  // the values of a chunk lie behind each other
-    unit.in = first_row * length + (args.reverse ? values - N - first : first);
-    unit.out = unit.in;
-    unit.valid = static_cast<int>(max(int64_t{0}, min(int64_t{N}, args.total - unit.in)));
+    const int64_t value = first_row * length + (args.reverse ? values - N - first : first);
+    unit.offsets.in = unit.offsets.out = value;
+    if constexpr (Op::kInputs == 2) {
+      unit.offsets.second = args.second_is_one ? 0 : value;
+      // Of the row of the unit's first value. The rows behind it are one stride apart.
+      unit.offsets.initial = (first_row + (args.reverse ? args.chunk_rows - 1 - row : row)) *
+                             args.outer.initial_strides[0];
+    }
+    unit.valid = static_cast<int>(max(int64_t{0}, min(int64_t{N}, args.total - value)));
     return unit;
   }
   if (args.reverse) row = args.chunk_rows - 1 - row;
   if (first_row + row >= args.rows) return unit;
-  const Offsets offsets = row_offsets(args.outer, static_cast<uint32_t>(first_row) + row);
+  const Offsets offsets = row_offsets<Op>(args.outer, static_cast<uint32_t>(first_row) + row);
   const int64_t own = args.reverse ? length - N - unit.position : unit.position;
-  unit.in = offsets.in + own * args.in_stride;
-  unit.out = offsets.out + own * args.out_stride;
+  unit.offsets = offsets.at<Op>(args, own);
   unit.valid = N;
   return unit;
 }
 
-// Calls use(v, local, position) for each value of a unit. `local` is the result of the values of
-// its row in this unit, `position` the value's index in its row.
+// Calls use(v, local, position, input) for each value of a unit. `local` is the result of the
+// values of its row in this unit, `position` the value's index in its row.
 template <typename M, int N, typename Op, typename Use>
 __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
                                           const typename M::Raw& raw, const PackedUnit& unit,
                                           Use&& use) {
   typename Op::Value local = op.identity();
   uint32_t position = unit.position;
+  int64_t initial = unit.offsets.initial;  // of the value's row
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    const auto value = M::value(op, args, raw, unit.valid, v);
+    auto input = M::input(op, args, raw, unit.valid, v);
+    if constexpr (Op::kInputs == 2) {
+      const bool exists = args.reverse ? N - 1 - v < unit.valid : v < unit.valid;
+      input = M::started(op, args, input, position == 0 && exists, initial);
+    }
+    const auto value = op.value(input, position == 0);
     local = v == 0 || position == 0 ? value : op.combine(local, value);
-    use(v, local, position);
-    if (++position == args.row_length.divisor) position = 0;
+    use(v, local, position, input);
+    if (++position == args.row_length.divisor) {
+      position = 0;
+      if constexpr (Op::kInputs == 2) {
+        initial += args.reverse ? -args.outer.initial_strides[0] : args.outer.initial_strides[0];
+      }
+    }
   }
 }
 
@@ -62,8 +78,8 @@ template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 8 ? 4 : 5)
     packed_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  using M = Memory<In, Mid, V, N, (N > 1)>;
-  constexpr int U = kUnits<In, Mid, N>;
+  using M = Memory<Op, In, Mid, N, (N > 1)>;
+  constexpr int U = kUnits<Op, In, Mid, N>;
   launch_dependents();
   grid_dependency_wait();
   const uint32_t lane = threadIdx.x % kWarp;
@@ -73,13 +89,13 @@ __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 
 
   // Load.
   PackedUnit units[U];
-  int64_t offsets[U];
+  Offsets offsets[U];
   int valid[U];
   typename M::Raw raw[U];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
-    units[u] = packed_unit<N>(args, first_row, (u * kWarp + lane) * N);
-    offsets[u] = units[u].in;
+    units[u] = packed_unit<Op, N>(args, first_row, (u * kWarp + lane) * N);
+    offsets[u] = units[u].offsets;
     valid[u] = units[u].valid;
   }
   M::load(args, offsets, valid, raw);
@@ -91,10 +107,11 @@ __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 
   for (int u = 0; u < U; ++u) {
     V total;
     uint32_t reach;  // values between the head of the row and the last value of the unit
-    scan_unit<M, N>(op, args, raw[u], units[u], [&](int, V local, uint32_t position) {
+    const auto keep = [&](int, V local, uint32_t position, const auto&) {
       total = local;
       reach = position;
-    });
+    };
+    scan_unit<M, N>(op, args, raw[u], units[u], keep);
     total = scan_lanes<N>(op, total, reach);
     if (reach >= (lane + 1) * N) total = op.combine(carry, total);
     before[u] = shuffle_up(total, 1);
@@ -105,14 +122,16 @@ __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 
   // Store.
 #pragma unroll
   for (int u = 0; u < U; ++u) {
-    V results[N];
+    typename Op::Stored results[N];
     V previous = before[u];
-    scan_unit<M, N>(op, args, raw[u], units[u], [&](int v, V local, uint32_t position) {
+    const auto finish = [&](int v, V local, uint32_t position, const auto& input) {
       const V own = position > static_cast<uint32_t>(v) ? op.combine(before[u], local) : local;
-      results[v] = !args.exclusive ? own : position == 0 ? op.identity() : previous;
+      const V earlier = position == 0 ? op.identity() : previous;
+      results[v] = op.result(earlier, own, input, args.exclusive);
       previous = own;
-    });
-    M::store(args, units[u].out, units[u].valid, results);
+    };
+    scan_unit<M, N>(op, args, raw[u], units[u], finish);
+    M::store(args, units[u].offsets.out, units[u].valid, results);
   }
 }
 

@@ -26,13 +26,18 @@ struct Dim {
   int64_t size = 1;
   int64_t in_stride = 0;
   int64_t out_stride = 0;
+  int64_t second_stride = 0;
+  int64_t initial_stride = 0;  // unused in the scanned dimension
 };
 
 // Values are converted to `dtype` when they are loaded. `in` and `out` are the same memory with the
-// same strides, or do not overlap.
+// same strides, or do not overlap. Operators of two inputs also read `second`, whose dtype is
+// in_dtype, and `initial`, which has one value per row.
 struct Problem {
   const void* in = nullptr;
   void* out = nullptr;
+  const void* second = nullptr;   // nullptr if there is no second input
+  const void* initial = nullptr;  // nullptr if there are no initial values
   DType in_dtype = DType::kFloat32;
   DType dtype = DType::kFloat32;
   bool reverse = false;    // from the last value to the first
@@ -44,8 +49,11 @@ struct Problem {
 
 // Describes the kernels that a plan is for.
 struct Kernels {
-  int values = 1;            // of a vector; 1 if the kernels read single values only
-  int units = kSingleUnits;  // vectors in flight
+  int values = 1;                   // of a vector; 1 if the kernels read single values only
+  int units = kSingleUnits;         // vectors in flight
+  int single_units = kSingleUnits;  // single values in flight
+  int inputs = 1;
+  int rows = kColumnRows;  // of columns that a thread has in flight
 };
 
 enum class Path : uint8_t {
@@ -68,6 +76,8 @@ struct Plan {
 
   // kPacked: rows lie behind each other, so a vector may hold parts of several.
   bool dense = false;
+  // Along the dimension of a unit, the second input has stride 0.
+  bool second_is_one = false;
   int64_t chunk_rows = 1;  // kPacked: rows of a warp
 
   int warps = 1;      // of a block
@@ -112,7 +122,9 @@ inline void merge_dims(const Problem& problem, bool by_out, Plan& plan) {
     if (plan.num_outer > 0) {
       Dim& last = plan.outer[plan.num_outer - 1];
       if (sorted[d].in_stride == last.in_stride * last.size &&
-          sorted[d].out_stride == last.out_stride * last.size) {
+          sorted[d].out_stride == last.out_stride * last.size &&
+          sorted[d].second_stride == last.second_stride * last.size &&
+          sorted[d].initial_stride == last.initial_stride * last.size) {
         last.size *= sorted[d].size;
         continue;
       }
@@ -134,12 +146,31 @@ inline bool vecs_are_aligned(const Problem& problem, const Plan& plan, const Dim
       return false;
     }
   }
+  if (problem.second == nullptr || line.second_stride == 0) return true;
+  if (line.second_stride != 1 || reinterpret_cast<uintptr_t>(problem.second) % in != 0) {
+    return false;
+  }
+  for (int d = 0; d < plan.num_outer; ++d) {
+    if (plan.outer[d].second_stride % values != 0) return false;
+  }
   return true;
 }
 
 inline bool starts_aligned(const Problem& problem, int values) {
-  return reinterpret_cast<uintptr_t>(problem.in) % (size_of(problem.in_dtype) * values) == 0 &&
-         reinterpret_cast<uintptr_t>(problem.out) % (size_of(problem.dtype) * values) == 0;
+  const size_t in = size_of(problem.in_dtype) * values;
+  return reinterpret_cast<uintptr_t>(problem.in) % in == 0 &&
+         reinterpret_cast<uintptr_t>(problem.out) % (size_of(problem.dtype) * values) == 0 &&
+         (problem.second == nullptr || problem.scanned.second_stride == 0 ||
+          reinterpret_cast<uintptr_t>(problem.second) % in == 0);
+}
+
+// Whether rows lie behind each other in the second input as they do in the first one, or all its
+// values are one value.
+inline bool second_is_dense(const Problem& problem, const Plan& plan) {
+  const int64_t stride = problem.scanned.second_stride;
+  if (problem.second == nullptr) return true;
+  if (stride != 0 && stride != 1) return false;
+  return plan.num_outer == 0 || plan.outer[0].second_stride == stride * problem.scanned.size;
 }
 
 inline void plan_packed(Plan& plan, int64_t length, int64_t chunk) {
@@ -156,12 +187,15 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels
                       const Tuning& tuning) {
   const int64_t length = problem.scanned.size;
   const Dim& line = problem.scanned;
+  plan.second_is_one = line.second_stride == 0;
+  plan.units = kernels.single_units;
   // Rows behind each other are aligned as a whole, whatever their length.
   const int64_t vec_chunk = 32 * kernels.units * kernels.values;
   const bool dense =
       line.in_stride == 1 && line.out_stride == 1 &&
       (plan.num_outer == 0 || (plan.num_outer == 1 && plan.outer[0].in_stride == length &&
-                               plan.outer[0].out_stride == length));
+                               plan.outer[0].out_stride == length)) &&
+      second_is_dense(problem, plan);
   const int64_t least = kernels.values / std::gcd(length, int64_t{kernels.values});
   if (kernels.values > 1 && dense && starts_aligned(problem, kernels.values) &&
       length * least <= vec_chunk) {
@@ -191,20 +225,23 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels
 
 inline void plan_columns(Plan& plan, const Problem& problem, const Kernels& kernels,
                          const Tuning& tuning) {
-  const bool whole_rows = problem.scanned.in_stride % kernels.values == 0 &&
-                          problem.scanned.out_stride % kernels.values == 0;
+  const bool whole_rows =
+      problem.scanned.in_stride % kernels.values == 0 &&
+      problem.scanned.out_stride % kernels.values == 0 &&
+      (plan.column.second_stride == 0 || problem.scanned.second_stride % kernels.values == 0);
+  plan.second_is_one = plan.column.second_stride == 0;
   if (kernels.values > 1 && plan.column.size % kernels.values == 0 && whole_rows &&
       vecs_are_aligned(problem, plan, plan.column, kernels.values)) {
     plan.values = kernels.values;
   }
-  plan.units = kColumnRows;
+  plan.units = kernels.rows;
   const int64_t width = ceil_div<int64_t>(plan.column.size, plan.values);
   plan.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
   const auto column_blocks = [&] { return plan.rows * ceil_div<int64_t>(width, plan.x); };
   while (plan.x > tuning.narrow && column_blocks() < tuning.wide_blocks) plan.x /= 2;
   plan.column_tiles = ceil_div<int64_t>(width, plan.x);
-  const int64_t warp_rows = int64_t{kWarp / plan.x} * kColumnRows, length = problem.scanned.size;
-  const int most_warps = column_warps(plan.values);
+  const int64_t warp_rows = int64_t{kWarp / plan.x} * kernels.rows, length = problem.scanned.size;
+  const int most_warps = column_warps(plan.values, kernels.inputs);
   plan.tiles = ceil_div(length, warp_rows * most_warps);
   plan.blocks = column_blocks();
   if (plan.tiles > tuning.unsplit_tiles && plan.blocks < tuning.split_columns_below) {
@@ -272,6 +309,14 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
               half * dim.in_stride * static_cast<int64_t>(size_of(problem.in_dtype));
   second.out = static_cast<char*>(problem.out) +
                half * dim.out_stride * static_cast<int64_t>(size_of(problem.dtype));
+  if (problem.second != nullptr) {
+    second.second = static_cast<const char*>(problem.second) +
+                    half * dim.second_stride * static_cast<int64_t>(size_of(problem.in_dtype));
+  }
+  if (problem.initial != nullptr) {
+    second.initial = static_cast<const char*>(problem.initial) +
+                     half * dim.initial_stride * static_cast<int64_t>(size_of(problem.in_dtype));
+  }
 }
 
 }  // namespace gpuopt::scan

@@ -22,30 +22,44 @@ template <typename Op, typename In, typename Mid, int N>
 struct RowTile {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
-  using M = Memory<In, Mid, V, N>;
-  static constexpr int U = kUnits<In, Mid, N>;
+  using M = Memory<Op, In, Mid, N>;
+  static constexpr int U = kUnits<Op, In, Mid, N>;
 
   typename M::Raw raw[U];
-  V before[U];  // the result of the values of the warp's chunk before the unit
-  int units;    // of the thread that exist
+  V before[U];      // the result of the values of the warp's chunk before the unit
+  int units;        // of the thread that exist
+  bool is_first;    // whether the thread holds the first value of the row
+  int64_t initial;  // offset of the row's initial value
 
   // Starts the loads of a tile.
   __device__ __forceinline__ void load(const Args& args, const Offsets& row, int64_t tile) {
-    int64_t offsets[U];
+    Offsets offsets[U];
     int valid[U];
     units = 0;
+    is_first = tile == 0 && threadIdx.x == 0;
+    initial = row.initial;
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       const int64_t position = unit_position<U, N>(tile, u);
       const int64_t own = args.reverse ? args.length - N - position : position;
       if (position < args.length) units = u + 1;
       valid[u] = position < args.length ? N : 0;
-      offsets[u] = row.in + own * args.in_stride;
+      offsets[u] = row.at<Op>(args, own);
     }
     M::load(args, offsets, valid, raw);
   }
 
   __device__ __forceinline__ int valid(int u) const { return u < units ? N : 0; }
+
+  __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args, int u,
+                                                      int v) const {
+    const auto own = M::input(op, args, raw[u], valid(u), v);
+    return u == 0 && v == 0 ? M::started(op, args, own, is_first, initial) : own;
+  }
+
+  __device__ __forceinline__ V value(const Op& op, const Args& args, int u, int v) const {
+    return op.value(input(op, args, u, v), u == 0 && v == 0 && is_first);
+  }
 
   // Scans the warp's chunk and returns its total.
   __device__ __forceinline__ V scan(const Op& op, const Args& args) {
@@ -53,11 +67,9 @@ struct RowTile {
     V carry = op.identity();
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      V total = M::value(op, args, raw[u], valid(u), 0);
+      V total = value(op, args, u, 0);
 #pragma unroll
-      for (int v = 1; v < N; ++v) {
-        total = op.combine(total, M::value(op, args, raw[u], valid(u), v));
-      }
+      for (int v = 1; v < N; ++v) total = op.combine(total, value(op, args, u, v));
       total = scan_lanes<N>(op, total, kWarp * N);
       if (u > 0) total = op.combine(carry, total);
       before[u] = shuffle_up(total, 1);
@@ -74,15 +86,17 @@ struct RowTile {
     for (int u = 0; u < U; ++u) {
       const int64_t position = unit_position<U, N>(tile, u);
       const int64_t own = args.reverse ? args.length - N - position : position;
-      V results[N], local = op.identity();
+      typename Op::Stored results[N];
+      V local = op.identity();
       V previous = op.combine(prefix, before[u]);
 #pragma unroll
       for (int v = 0; v < N; ++v) {
-        const V value = M::value(op, args, raw[u], valid(u), v);
-        local = v == 0 ? value : op.combine(local, value);
-        const V sum = op.combine(prefix, op.combine(before[u], local));
-        results[v] = args.exclusive ? previous : sum;
-        previous = sum;
+        const auto in = input(op, args, u, v);
+        const V own = op.value(in, u == 0 && v == 0 && is_first);
+        local = v == 0 ? own : op.combine(local, own);
+        const V after = op.combine(prefix, op.combine(before[u], local));
+        results[v] = op.result(previous, after, in, args.exclusive);
+        previous = after;
       }
       M::store(args, row.out + own * args.out_stride, valid(u), results);
     }
@@ -114,7 +128,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ V totals[2][kMaxWarps];
   launch_dependents();
   grid_dependency_wait();
-  const Offsets row = row_offsets(args.outer, blockIdx.x);
+  const Offsets row = row_offsets<Op>(args.outer, blockIdx.x);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Carry carry = op.widen(op.identity());
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
@@ -136,21 +150,23 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Op, typename In, typename Mid, int N>
 __device__ typename Op::Value chunk_total(const Op& op, const Args& args, const Offsets& row,
                                           int64_t tile) {
-  using M = Memory<In, Mid, typename Op::Value, N>;
-  constexpr int U = kUnits<In, Mid, N>;
+  using M = Memory<Op, In, Mid, N>;
+  constexpr int U = kUnits<Op, In, Mid, N>;
   auto carry = op.identity();
 #pragma unroll 1
   for (int u = 0; u < U; ++u) {
     const int64_t position = unit_position<U, N>(tile, u);
     const int64_t own = args.reverse ? args.length - N - position : position;
-    const int64_t in[1] = {row.in + own * args.in_stride};
+    const Offsets offsets[1] = {row.at<Op>(args, own)};
     const int valid[1] = {position < args.length ? N : 0};
     typename M::Raw raw[1];
-    M::load(args, in, valid, raw);
-    auto total = M::value(op, args, raw[0], valid[0], 0);
+    M::load(args, offsets, valid, raw);
+    const bool is_first = position == 0;
+    const auto first = M::input(op, args, raw[0], valid[0], 0);
+    auto total = op.value(M::started(op, args, first, is_first, row.initial), is_first);
 #pragma unroll
     for (int v = 1; v < N; ++v) {
-      total = op.combine(total, M::value(op, args, raw[0], valid[0], v));
+      total = op.combine(total, op.value(M::input(op, args, raw[0], valid[0], v), false));
     }
     total = scan_lanes<N>(op, total, kWarp * N);
     carry = shuffle_from(u > 0 ? op.combine(carry, total) : total, kWarp - 1);
@@ -181,8 +197,11 @@ __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets
 // Every tile of every row has a block, and look-back connects them. A switch over types needs more
 // registers, and so do wide single values: fewer blocks are required of an SM.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(
-    kThreads, std::is_same_v<In, AnyType> || (N == 1 && sizeof(typename Op::Value) >= 8) ? 2 : 3)
+__global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ||
+                                                    (N == 1 && sizeof(typename Op::Value) >= 8) ||
+                                                    sizeof(typename Op::Value) > 8
+                                                ? 2
+                                                : 3)
     split_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
@@ -194,7 +213,7 @@ __global__ void __launch_bounds__(
   uint32_t row = blockIdx.x;
   const uint32_t t = args.tiles.divmod(row);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const Offsets offsets = row_offsets(args.outer, row);
+  const Offsets offsets = row_offsets<Op>(args.outer, row);
   RowTile<Op, In, Mid, N> tile;
   tile.load(args, offsets, t);
   const V total = tile.scan(op, args);

@@ -11,8 +11,11 @@ constexpr int kVecUnits = 4;              // vectors that a thread has in flight
 constexpr int kSingleUnits = 8;           // single values that a thread has in flight
 constexpr int kColumnRows = 8;            // rows that a thread of a column has in flight
 
-// Warps of a block of columns, at most. Vectors of 8 values need more registers than 8 warps leave.
-constexpr int column_warps(int values) { return values >= 8 ? 6 : kMaxWarps; }
+// Warps of a block of columns, at most. Vectors of 8 values and pairs of inputs need more registers
+// than 8 warps leave.
+constexpr int column_warps(int values, int inputs) {
+  return values >= 8 || inputs == 2 ? 6 : kMaxWarps;
+}
 
 // Look-back (scan_look_back.cuh): 16 tiles form a run, 16 runs form a group.
 constexpr uint32_t kRun = 16;

@@ -15,6 +15,19 @@ extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t l
   kPatience = patience;
 }
 
+// Runs a linear recurrence, as run() does a cumulative sum.
+extern "C" int recur(const Given* given, int64_t shifted, int64_t values, int64_t* path,
+                     int64_t* vecs) {
+  const Problem problem = make_problem(*given);
+  const Kernels kernels{static_cast<int>(values), 2, values == 1 ? 2 : 4, 2, kColumnRows / 2};
+  const Plan plan = make_plan(problem, kernels);
+  *path = static_cast<int64_t>(plan.path);
+  *vecs = plan.values > 1;
+  PoisonedWorkspace workspace(char(0xcd));
+  const cudaError_t error = linear_recurrence(problem, shifted != 0, workspace, nullptr);
+  return workspace.intact() ? error : -1;
+}
+
 // Runs a cumulative sum and returns its error, or -1 if it wrote past its workspace. Writes the
 // path of its plan to *path, and whether it reads vectors to *vecs. `values` and `units` describe
 // the kernels for the dtypes.

@@ -28,6 +28,8 @@ class Given(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("scanned", "reverse", "exclusive")),
         *((name, ctypes.c_uint64) for name in ("source", "out")),
         *((name, ctypes.c_int64) for name in ("in_dtype", "dtype")),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("second_strides", "initial_strides")),
+        *((name, ctypes.c_uint64) for name in ("second", "initial")),
     ]
 
 

@@ -13,18 +13,26 @@ struct Given {
   int64_t scanned, reverse, exclusive;
   uint64_t in, out;
   int64_t in_dtype, dtype;
+  // Of operators with two inputs, otherwise null.
+  const int64_t* second_strides;
+  const int64_t* initial_strides;  // 0 in the scanned dimension
+  uint64_t second, initial;
 };
 
 inline Problem make_problem(const Given& given) {
   Problem problem;
   problem.in = reinterpret_cast<const void*>(given.in);
   problem.out = reinterpret_cast<void*>(given.out);
+  problem.second = reinterpret_cast<const void*>(given.second);
+  problem.initial = reinterpret_cast<const void*>(given.initial);
   problem.in_dtype = static_cast<DType>(given.in_dtype);
   problem.dtype = static_cast<DType>(given.dtype);
   problem.reverse = given.reverse != 0;
   problem.exclusive = given.exclusive != 0;
   for (int64_t d = 0; d < given.num_dims; ++d) {
-    const Dim dim{given.sizes[d], given.in_strides[d], given.out_strides[d]};
+    Dim dim{given.sizes[d], given.in_strides[d], given.out_strides[d]};
+    if (given.second_strides != nullptr) dim.second_stride = given.second_strides[d];
+    if (given.initial_strides != nullptr) dim.initial_stride = given.initial_strides[d];
     if (d == given.scanned) {
       problem.scanned = dim;
     } else {
