@@ -81,6 +81,9 @@ def index_add(
 def index_add_(
     self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast"
 ) -> Tensor: ...
+def linear_recurrence(
+    a: Tensor, b: Tensor, dim: int, initial: Tensor | None = None, reverse: bool = False, *, shifted: bool = False
+) -> Tensor: ...
 @overload
 def mul(self: Tensor, other: Number) -> Tensor: ...
 @overload
