@@ -298,7 +298,8 @@ __device__ void recount_columns(const Op& op, const Args& args, const Offsets& c
 
 // Every tile has a block, and look-back connects the tiles of the same columns.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(32 * column_warps(N, Op::kInputs), 2)
+__global__ void __launch_bounds__(32 * column_warps(N, Op::kInputs),
+                                  sizeof(typename Op::Value) > kAccessBytes ? 1 : 2)
     split_columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;

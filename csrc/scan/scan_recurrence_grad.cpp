@@ -58,7 +58,7 @@ struct LinearRecurrenceBackward : torch::autograd::Node {
   // Called before the operator, with the result's sizes. Edges 0 to 2 belong to a, b and initial.
   void save_inputs(const Tensor& a, const Tensor& b, const TensorOption& initial,
                    const std::vector<c10::SymInt>& sizes) {
-    is_single_ = sizes.empty() || TORCH_GUARD_OR_FALSE(sizes[way_.dim].sym_eq(1));
+    is_single_ = sizes.empty() || TORCH_GUARD_OR_FALSE(sizes[way_.dim].sym_le(1));
     const bool needs_a = is_single_ ? next_edge(2).is_valid() && !way_.shifted : true;
     if (needs_a) a_ = {a, /*is_output=*/false};
     a_sizes_ = a.sym_sizes().vec();
@@ -115,7 +115,7 @@ struct LinearRecurrenceBackward : torch::autograd::Node {
   }
 
   Direction way_;
-  bool is_single_ = false;  // whether a row has one value
+  bool is_single_ = false;  // whether a row has at most one value
   SavedVariable a_, h_, initial_;
   std::vector<c10::SymInt> a_sizes_, b_sizes_;
   std::optional<std::vector<c10::SymInt>> initial_sizes_;

@@ -49,7 +49,7 @@ Tensor linear_recurrence_cpu(const Tensor& a, const Tensor& b, int64_t dim,
     before = now;
   }
   result = scalar ? result.squeeze(0) : result.movedim(0, call.dim);
-  return result.to(call.dtype).contiguous();
+  return unfilled(sizes, b.options().dtype(call.dtype)).copy_(result);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("linear_recurrence", linear_recurrence_cpu); }

@@ -30,7 +30,7 @@ def _doubled(a, b, dim, initial, reverse, shifted) -> torch.Tensor:
     a, b = (x.movedim(dim, 0) if rank else x.unsqueeze(0) for x in (a, b))
     initial = torch.zeros_like(b[:1]).sum(0) if initial is None else initial.expand(b.shape[1:])
     if b.shape[0] == 0:
-        return (b + a * initial).movedim(0, dim)
+        return (b + a * initial).movedim(0, dim).clone(memory_format=torch.contiguous_format)
     a, b = (x.flip(0) for x in (a, b)) if reverse else (a, b)
     factors = _moved(a, 1, 1.0) if shifted else a
     h = torch.cat([b[:1] + factors[:1] * initial, b[1:]])
@@ -41,7 +41,7 @@ def _doubled(a, b, dim, initial, reverse, shifted) -> torch.Tensor:
         factors = torch.where(_reached(h, distance), factors * _moved(factors, distance, 1.0), factors)
         distance *= 2
     h = h.flip(0) if reverse else h
-    return (h.movedim(0, dim) if rank else h.squeeze(0)).contiguous()
+    return (h.movedim(0, dim) if rank else h.squeeze(0)).clone(memory_format=torch.contiguous_format)
 
 
 def _reached(h: torch.Tensor, distance: int) -> torch.Tensor:
@@ -95,8 +95,8 @@ LONG = (((2**17 + 13,), 0), ((2**17,), 0), ((3, 40_003), 1), ((3, 40_004), 1), (
 
 def _call(name, a, b, dim, initial=None, sanitize=False, **way) -> Sample:
     said = "".join(f", {key}" for key in way) + (", initial" if initial is not None else "")
-    given = {"initial": initial, **way} if initial is not None else way
-    return Sample(f"{tuple(b.shape)} {name} dim {dim}{said}", (a, b, dim), given, sanitize=sanitize)
+    args = (a, b, dim) if initial is None else (a, b, dim, initial)
+    return Sample(f"{tuple(b.shape)} {name} dim {dim}{said}", args, way, sanitize=sanitize)
 
 
 def _factors(make: Maker, *shape: int) -> torch.Tensor:
@@ -168,8 +168,8 @@ def _few(device, dtype) -> Iterator[Sample]:
     def factors(*shape: int) -> torch.Tensor:
         return (torch.randint(-1, 2, shape, generator=generator) + 0.5).to(dtype).to(device)
 
-    yield _call("rows", factors(3, 4), make(3, 4), 1, make(3))
     yield _call("columns", factors(4, 3), make(4, 3), 0)
+    yield _call("rows", factors(3, 4), make(3, 4), 1, make(3))
     for way in WAYS[1:]:
         yield _call("rows", factors(3, 4), make(3, 4), 1, make(3), **way)
         yield _call("columns", factors(4, 3), make(4, 3), 0, **way)
