@@ -6,7 +6,7 @@ using namespace gpuopt::scan;
 
 struct PlanView {
   int64_t path, values, units, num_outer, rows, dense, chunk_rows, warps, tiles, x, column_tiles,
-      blocks, slots, columns, too_large;
+      blocks, slots, columns, too_large, second_is_one;
 };
 
 namespace {
@@ -26,7 +26,8 @@ PlanView view_of(const Plan& plan, int64_t limit) {
           plan.blocks,
           plan.slots(),
           plan.column.size,
-          is_too_large(plan, limit)};
+          is_too_large(plan, limit),
+          plan.second_is_one};
 }
 
 }  // namespace
@@ -35,6 +36,13 @@ extern "C" {
 
 void plan(const Given* given, int64_t values, int64_t units, int64_t limit, PlanView* view) {
   const Kernels kernels{static_cast<int>(values), static_cast<int>(units)};
+  *view = view_of(make_plan(make_problem(*given), kernels), limit);
+}
+
+// Plans an operator of two inputs.
+void plan_two(const Given* given, int64_t values, int64_t limit, PlanView* view) {
+  const Kernels kernels{static_cast<int>(values), kVecUnits / 2, kSingleUnits / 2, 2,
+                        kColumnRows / 2};
   *view = view_of(make_plan(make_problem(*given), kernels), limit);
 }
 
@@ -51,6 +59,16 @@ void halve_once(const Given* given, int64_t* dims, uint64_t* addresses) {
     }
     addresses[2 * p] = reinterpret_cast<uint64_t>(parts[p].in);
     addresses[2 * p + 1] = reinterpret_cast<uint64_t>(parts[p].out);
+  }
+}
+
+// Halves a problem. Returns the addresses of the second input and the initial values of each part.
+void halve_inputs(const Given* given, uint64_t* addresses) {
+  Problem parts[2];
+  halve(make_problem(*given), parts[0], parts[1]);
+  for (const Problem& part : parts) {
+    *addresses++ = reinterpret_cast<uint64_t>(part.second);
+    *addresses++ = reinterpret_cast<uint64_t>(part.initial);
   }
 }
 }

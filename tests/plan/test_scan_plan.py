@@ -23,7 +23,7 @@ BASE = 1 << 20
 LIMIT = 2**31 - 1
 MAX_WARPS, COLUMN_ROWS, MOST_DIMS = 8, 8, 6
 FIELDS = (
-    "path values units num_outer rows dense chunk_rows warps tiles x column_tiles blocks slots columns too_large"
+    "path values units num_outer rows dense chunk_rows warps tiles x column_tiles blocks slots columns too_large second_is_one"
 ).split()
 
 
@@ -215,3 +215,54 @@ def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, 
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
     plan = Problem(sizes, strides, scanned, (dtype, dtype)).plan(planner)
     assert plan.path == path and plan.values == 16 // ITEM[dtype]
+
+
+# ---------------------------------------------------------------- two inputs
+
+
+def recurrence(sizes, scanned, a_strides, a_offset=0) -> Given:
+    """A recurrence of dense float32 tensors whose factors have the given strides and begin at an offset."""
+    problem = Problem(sizes, [math.prod(sizes[:d]) for d in range(len(sizes))], scanned)
+    given, array = problem.given(), ctypes.c_int64 * len(sizes)
+    kept = [1 if d == scanned else n for d, n in enumerate(sizes)]
+    given.second_strides = array(*a_strides)
+    given.initial_strides = array(*(0 if d == scanned else math.prod(kept[:d]) for d in range(len(sizes))))
+    given.second, given.initial = BASE + 4 * a_offset, 2 * BASE
+    return given
+
+
+@pytest.mark.parametrize(
+    "sizes, scanned, a_strides, offset, path, values, one",
+    [
+        ([64, 300], 0, [1, 64], 0, PACKED, 4, False),
+        ([64, 300], 0, [1, 64], 1, PACKED, 1, False),  # misaligned
+        ([64, 300], 0, [0, 1], 1, PACKED, 4, True),  # a factor for each row
+        ([33, 300], 0, [1, 33], 0, PACKED, 4, False),
+        ([33, 300], 0, [0, 0], 0, PACKED, 4, True),
+        ([33, 300], 0, [0, 1], 0, PACKED, 1, True),  # a vector would hold values of several rows
+        ([33, 300], 0, [1, 0], 0, PACKED, 1, False),
+        ([33, 300], 0, [1, 36], 0, PACKED, 1, False),
+        ([3000, 3], 0, [1, 3000], 0, ROWS, 4, False),
+        ([3000, 3], 0, [1, 3001], 0, ROWS, 1, False),  # rows begin inside a vector
+        ([3000, 3], 0, [2, 6000], 0, ROWS, 1, False),
+        ([3000, 3], 0, [0, 1], 0, ROWS, 4, True),
+        ([20000, 2], 0, [1, 0], 0, SPLIT_ROWS, 4, False),
+        ([8, 60, 33], 1, [1, 8, 480], 0, COLUMNS, 4, False),
+        ([8, 60, 33], 1, [1, 9, 540], 0, COLUMNS, 1, False),
+        ([8, 60, 33], 1, [0, 1, 0], 3, COLUMNS, 4, True),  # a factor for each position
+        ([8, 60, 33], 1, [1, 0, 0], 0, COLUMNS, 4, False),
+        ([8, 20000], 1, [0, 0], 0, SPLIT_COLUMNS, 4, True),
+    ],
+)
+def test_second_input(planner, sizes, scanned, a_strides, offset, path, values, one):
+    view = PlanView()
+    given = recurrence(sizes, scanned, a_strides, offset)
+    planner.plan_two(ctypes.byref(given), ctypes.c_int64(4), ctypes.c_int64(LIMIT), ctypes.byref(view))
+    assert (view.path, view.values, bool(view.second_is_one)) == (path, values, one)
+
+
+def test_halves_of_two_inputs(planner):
+    """The larger dimension is halved, and the second half begins at row 64 in each tensor."""
+    addresses = (ctypes.c_uint64 * 4)()
+    planner.halve_inputs(ctypes.byref(recurrence([8, 128], 0, [1, 10])), addresses)
+    assert list(addresses) == [BASE, 2 * BASE, BASE + 4 * 640, 2 * BASE + 4 * 64]
