@@ -10,6 +10,7 @@ import torch
 
 import torch_ops
 
+from .cases import recurrence
 from .cases.scan import bound, reference
 from .compare import different_from_reference
 from .large import PAST, check, filled, ramp, ramp_total
@@ -22,6 +23,12 @@ def _make(*shape, dtype=torch.float32, seed=3, uniform=False):
     generator = torch.Generator("cuda").manual_seed(seed)
     draw = torch.rand if uniform else torch.randn
     return draw(shape, generator=generator, device="cuda").to(dtype)
+
+
+def _factors(*shape, dtype=torch.float32):
+    """Factors near 1, so that values reach far."""
+    size = 1 - _make(*shape, dtype=dtype.to_real() if dtype.is_complex else dtype, seed=5, uniform=True) / 64
+    return torch.polar(size, size * 100) if dtype.is_complex else size
 
 
 # ---------------------------------------------------------------- accuracy
@@ -51,6 +58,20 @@ def test_accuracy(dtype, uniform, shape, dim):
     assert ours <= theirs + ulp, f"mean error {ours}, ATen's is {theirs}"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim", [((2**22,), 0), ((64, 2**16), 1), ((2**16, 64), 0), ((16, 2**12, 64), 1)], ids=str
+)
+def test_accuracy_of_recurrences(dtype, shape, dim):
+    """Plain and shifted, in both directions, against doubling in float64."""
+    args = (_factors(*shape, dtype=dtype), _make(*shape, dtype=dtype), dim)
+    for way in recurrence.WAYS:
+        exact = recurrence.reference(*args, **way)
+        got = torch_ops.linear_recurrence(*args, **way)
+        limit = recurrence.bound("cuda", dtype, exact, *args, **way)
+        assert different_from_reference(got, exact, limit) is None
+
+
 # ---------------------------------------------------------------- the same bits, however calls overlap
 
 
@@ -75,6 +96,20 @@ def _calls() -> Calls:
     ):
         calls[name] = functools.partial(torch_ops.cumsum, x, dim)
         calls[f"{name}, reverse"] = functools.partial(torch_ops.cumsum, x, dim, reverse=True, exclusive=True)
+    for name, shape, dim, dtype in (
+        ("2^22 f32", (2**22,), 0, torch.float32),
+        ("2^21 bf16", (2**21,), 0, torch.bfloat16),
+        ("2^20 complex", (2**20,), 0, torch.complex64),
+        ("rows (3, 300003)", (3, 300_003), 1, torch.float32),
+        ("rows (4099, 513)", (4099, 513), 1, torch.float32),
+        ("columns (300003, 3)", (300_003, 3), 0, torch.float32),
+        ("columns f64 (40003, 64)", (40_003, 64), 0, torch.float64),
+        ("middle", (16, 1000, 33), 1, torch.float32),
+    ):
+        for shifted in (False, True):
+            factors = _factors(*shape, dtype=dtype)
+            call = functools.partial(torch_ops.linear_recurrence, factors, _make(*shape, dtype=dtype), dim)
+            calls[f"recurrence {name}, {shifted}"] = functools.partial(call, shifted=shifted, reverse=shifted)
     return Calls(calls)
 
 
@@ -96,7 +131,18 @@ def test_graph_beside_the_same_calls():
     calls.replay_beside(calls.names, rounds=5)
 
 
-@pytest.mark.parametrize("name", ["2^24", "2^21 complex", "rows (3, 1000003)", "columns (1000003, 3)", "middle"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2^24",
+        "2^21 complex",
+        "rows (3, 1000003)",
+        "columns (1000003, 3)",
+        "middle",
+        "recurrence 2^22 f32, True",
+        "recurrence columns (300003, 3), False",
+    ],
+)
 def test_two_instances_of_a_graph(name):
     """Two instances of one call run at the same time, with the same records of look-back. Each clears the other's records."""
     calls = _calls()
@@ -154,6 +200,15 @@ def test_long_columns(columns):
 def test_many_short_rows():
     x = torch.ones(PAST // 3, 3, dtype=torch.uint8, device="cuda")
     check(torch_ops.cumsum(x, 1, dtype=torch.uint8).view(-1), lambda i: i % 3 + 1)
+
+
+@pytest.mark.large
+@pytest.mark.gib(24)
+def test_a_long_recurrence():
+    """Factors of -1: the results alternate between 1 and 0."""
+    b = torch.ones(PAST, dtype=torch.float16, device="cuda")
+    factor = torch.full((1,), -1.0, dtype=torch.float16, device="cuda")
+    check(torch_ops.linear_recurrence(factor, b, 0), lambda i: 1 - i % 2)
 
 
 @pytest.mark.parametrize("n", [2**10, 2**14])

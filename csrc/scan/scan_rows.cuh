@@ -195,7 +195,7 @@ __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets
 }
 
 // Every tile of every row has a block, and look-back connects them. A switch over types needs more
-// registers, and so do wide single values: fewer blocks are required of an SM.
+// registers, and so do wide values: fewer blocks are required of an SM.
 template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ||
                                                     (N == 1 && sizeof(typename Op::Value) >= 8) ||
