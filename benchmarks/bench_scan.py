@@ -1,4 +1,5 @@
-"""Cases of cumsum: rows, columns and middle dimensions, short and long, misaligned and strided, and a sweep over lengths.
+"""Cases of cumsum: rows, columns and middle dimensions, short and long, misaligned and strided, and a sweep over lengths. Cases of
+linear_recurrence, beside a recurrence by doubling in PyTorch's operators.
 
 CUB scans vectors only, in place. Inductor's cumsum is not repeatable (pytorch#190946).
 """
@@ -70,6 +71,30 @@ def _lengths() -> list[Case]:
     return cases
 
 
+def _recurrences() -> list[Case]:
+    shapes = [
+        ((1 << 24,), 0),
+        ((32768, 1024), 1),
+        ((32768, 1024), 0),
+        ((1024, 32768), 1),
+        ((8, 2048, 2048), 1),
+        ((3, 1 << 23), 1),
+    ]
+    cases = []
+    for (shape, dim), dtype, factors in itertools.product(shapes, (F32, BF16, C64), ("full", "per row")):
+
+        def build(device: str, seed: int, shape=shape, dim=dim, dtype=dtype, factors=factors) -> tuple:
+            maker = Maker(device, dtype, seed, uniform=True)
+            b = maker(*shape)
+            a = maker(*(1 if d == dim and factors == "per row" else n for d, n in enumerate(shape)))
+            return a / 2, b, dim  # of absolute value below 1, also if complex
+
+        name = f"{_name(shape, dim)}, factors {factors}"
+        op = "linear_recurrence"
+        cases.append(Case(op, op, name, DTYPE_NAMES[dtype], build, headline=factors == "full", peers=(INDUCTOR,)))
+    return cases
+
+
 def sum_limit(dtype: torch.dtype, aten_error: float | None) -> float:
     """The error limit of a cumulative sum: 32 ulp, or 4 times ATen's error. fp16 and bf16 add in float32 and round once."""
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -79,9 +104,13 @@ def sum_limit(dtype: torch.dtype, aten_error: float | None) -> float:
 
 def _calls() -> dict[str, Call]:
     import torch_ops
+    from tests.cases import recurrence
     from tests.cases.scan import reference
 
-    return {"cumsum": Call(torch_ops.cumsum, torch.cumsum, reference, cupy="cumsum", limit=sum_limit)}
+    return {
+        "cumsum": Call(torch_ops.cumsum, torch.cumsum, reference, cupy="cumsum", limit=sum_limit),
+        "linear_recurrence": Call(torch_ops.linear_recurrence, recurrence.aten, recurrence.reference, limit=sum_limit),
+    }
 
 
 def _cub(call, case, setting):
@@ -123,7 +152,7 @@ def _call_times() -> list[CallTime]:
 
 ROOM = Room(
     name="scan",
-    cases=_headline() + _layouts() + _dtypes() + _lengths(),
+    cases=_headline() + _layouts() + _dtypes() + _lengths() + _recurrences(),
     calls=_calls,
     call_times=_call_times(),
     peers=(INDUCTOR, CUB),
