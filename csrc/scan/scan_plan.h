@@ -225,12 +225,12 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels
 
 inline void plan_columns(Plan& plan, const Problem& problem, const Kernels& kernels,
                          const Tuning& tuning) {
-  const bool whole_rows =
-      problem.scanned.in_stride % kernels.values == 0 &&
-      problem.scanned.out_stride % kernels.values == 0 &&
-      (plan.column.second_stride == 0 || problem.scanned.second_stride % kernels.values == 0);
+  const bool whole_rows = problem.scanned.in_stride % kernels.values == 0 &&
+                          problem.scanned.out_stride % kernels.values == 0;
+  const bool whole_second =
+      plan.column.second_stride == 0 || problem.scanned.second_stride % kernels.values == 0;
   plan.second_is_one = plan.column.second_stride == 0;
-  if (kernels.values > 1 && plan.column.size % kernels.values == 0 && whole_rows &&
+  if (kernels.values > 1 && plan.column.size % kernels.values == 0 && whole_rows && whole_second &&
       vecs_are_aligned(problem, plan, plan.column, kernels.values)) {
     plan.values = kernels.values;
   }
