@@ -193,7 +193,11 @@ def test_an_index_out_of_range_is_refused():
     """Its row in the merged dimension exists, in the next plane."""
     x, first, last = torch.zeros(2, 4, 5), torch.tensor([0, 1]), torch.tensor([1, 5])
     for index in (last, -last - 1):
-        with override("cpu"), counted() as calls, pytest.raises((IndexError, RuntimeError), match="in the range of dimension 1"):
+        with (
+            override("cpu"),
+            counted() as calls,
+            pytest.raises((IndexError, RuntimeError), match="in the range of dimension 1"),
+        ):
             torch.ops.aten._index_put_impl_(x, [None, first, index], torch.ones(2, 2), True)
         assert calls["index_put"]["taken"] == 1
     assert x.count_nonzero() == 0
