@@ -133,6 +133,9 @@ def own_calls(device, dtype, padding=True):
     yield "index_put", lambda a, b: a.index_put((negative,), b, accumulate=True), (one, many)
     yield "index_put", lambda a, b: a.clone().index_put_((index.view(2, 3),), b, accumulate=True), (one, made(2, 3, 3))
     yield "index_put", lambda a: a[negative] * 1, (one,)
+    yield "index_put", lambda a: a[:, negative] * 1, (made(2, 5, 3),)
+    yield "index_put", lambda a: a[:, index, negative] * 1, (made(2, 4, 5, 3),)
+    yield "index_put", lambda a: a[negative[None], index[None], negative.int()[None]] * 1, (made(5, 4, 5),)
     yield "embedding_dense_backward", lambda w: F.embedding(index.view(3, 2), w), (one,)
     if padding:
         yield "embedding_dense_backward", lambda w: F.embedding(index, w, padding_idx=3), (one,)
@@ -184,6 +187,20 @@ def test_results_and_gradients_of_other_calls(device, dtype, deterministic):
         torch.use_deterministic_algorithms(False)
     failures.check(at_least=20)
     assert {"index_put", "embedding_dense_backward", "scatter_reduce", "copy_"} <= seen
+
+
+def test_an_index_out_of_range_is_refused():
+    """Its row in the merged dimension exists, in the next plane."""
+    x, first, last = torch.zeros(2, 4, 5), torch.tensor([0, 1]), torch.tensor([1, 5])
+    for index in (last, -last - 1):
+        with (
+            override("cpu"),
+            counted() as calls,
+            pytest.raises((IndexError, RuntimeError), match="in the range of dimension 1"),
+        ):
+            torch.ops.aten._index_put_impl_(x, [None, first, index], torch.ones(2, 2), True)
+        assert calls["index_put"]["taken"] == 1
+    assert x.count_nonzero() == 0
 
 
 @each_device

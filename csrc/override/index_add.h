@@ -196,6 +196,9 @@ struct ScatterReduceInplace {
 
 // All forms of index_put call _index_put_impl_, and so does the gradient of self[index]. ATen sorts
 // the index and adds in a fixed order, half types in float32, and so does mode `deterministic`.
+//
+// Supports indices in neighbouring dimensions, as in x[:, i, j]. These dimensions are then one, and
+// i * self.size(2) + j is its index.
 struct IndexPut {
   using Aten = at::_ops::_index_put_impl_;
   using Indices = c10::List<std::optional<Tensor>>;
@@ -203,30 +206,101 @@ struct IndexPut {
 
   static Reason decide(const Tensor& self, const Indices& indices, const Tensor& values,
                        bool accumulate, bool) {
-    if (!accumulate || indices.size() != 1 || self.dim() == 0) return Reason::kUnsupported;
-    const std::optional<Tensor> index = indices.get(0);
-    if (!index.has_value() || !index->defined()) return Reason::kUnsupported;
-    const Reason known = decide_addition(self, *index, values);
-    if (known != Reason::kTaken) return known;
-    if (!has_shape(values, index->sizes(), self.sizes().slice(1))) return Reason::kUnsupported;
-    return decide_by_size(self, values, index->numel(), self.size(0), /*deterministic=*/true);
+    const Range range = range_of(indices);
+    if (!accumulate || range.count == 0 || range.end() > self.dim()) return Reason::kUnsupported;
+    const Tensor first = *indices.get(range.first);
+    for (int64_t k = 0; k < range.count; ++k) {
+      const Tensor index = *indices.get(range.first + k);
+      const Reason known = decide_addition(self, index, values);
+      if (known != Reason::kTaken) return known;
+      if (index.sizes() != first.sizes()) return Reason::kUnsupported;
+    }
+    if (!has_shape(values, self, range, first.sizes())) return Reason::kUnsupported;
+    if (!is_one_dimension(self, range)) return Reason::kLayout;
+    return unless_always([&] {
+      const int64_t entries = first.numel();
+      return policy::index_put(bytes_of_addition(self, values, entries),
+                               static_cast<int64_t>(self.element_size()),
+                               entries / rows_in(self, range), range.count);
+    });
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, const Indices& indices,
                      const Tensor& values, bool, bool) {
-    const Tensor index = indices.get(0)->reshape({-1});
-    at::DimVector rows(self.sizes());
-    rows[0] = index.numel();
-    // Negative entries count from the end. Entries out of range stay out of range.
-    const Tensor counted = at::add(index, index.lt(0), self.size(0));
-    return ops::index_add_inplace().redispatch(key, self, 0, counted, values.reshape(rows), 1,
-                                               kDeterministic);
+    const Range range = range_of(indices);
+    const Tensor index = as_one(self, indices, range);
+    at::DimVector sizes(self.sizes()), strides(self.strides());
+    const auto merge = [&](at::DimVector& of, int64_t size) {
+      of.erase(of.begin() + range.first, of.begin() + range.end());
+      of.insert(of.begin() + range.first, size);
+    };
+    merge(sizes, rows_in(self, range));
+    merge(strides, self.stride(range.end() - 1));
+    Tensor rows = range.count == 1 ? self : at::as_strided(self, sizes, strides);
+    sizes[range.first] = index.numel();
+    ops::index_add_inplace().redispatch(key, rows, range.first, index, values.reshape(sizes), 1,
+                                        kDeterministic);
+    return self;
   }
 
  private:
-  static bool has_shape(const Tensor& values, at::IntArrayRef first, at::IntArrayRef last) {
-    const at::IntArrayRef sizes = values.sizes();
-    return sizes.size() == first.size() + last.size() && sizes.slice(0, first.size()) == first &&
-           sizes.slice(first.size()) == last;
+  // The dimensions that have an index.
+  struct Range {
+    int64_t first = 0, count = 0;
+    int64_t end() const { return first + count; }
+  };
+
+  // Counts no dimensions if there are none, or if others are between them.
+  static Range range_of(const Indices& indices) {
+    Range range;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const std::optional<Tensor> index = indices.get(d);
+      if (!index.has_value() || !index->defined()) continue;
+      const auto dim = static_cast<int64_t>(d);
+      if (range.count == 0) range.first = dim;
+      if (dim != range.end()) return {};
+      ++range.count;
+    }
+    return range;
+  }
+
+  static int64_t rows_in(const Tensor& self, const Range& range) {
+    return c10::multiply_integers(self.sizes().slice(range.first, range.count));
+  }
+
+  // Whether one stride steps through the dimensions of the range.
+  static bool is_one_dimension(const Tensor& self, const Range& range) {
+    for (int64_t d = range.first; d + 1 < range.end(); ++d) {
+      if (self.stride(d) != self.stride(d + 1) * self.size(d + 1)) return false;
+    }
+    return true;
+  }
+
+  // Whether values has the index's shape in place of the range.
+  static bool has_shape(const Tensor& values, const Tensor& self, const Range& range,
+                        at::IntArrayRef index) {
+    at::DimVector shape(self.sizes().slice(0, range.first));
+    shape.append(index.begin(), index.end());
+    const at::IntArrayRef last = self.sizes().slice(range.end());
+    shape.append(last.begin(), last.end());
+    return values.sizes() == at::IntArrayRef(shape);
+  }
+
+  // The index of the merged dimension. Negative entries count from the end. Entries out of range
+  // stay out of range.
+  static Tensor as_one(const Tensor& self, const Indices& indices, const Range& range) {
+    Tensor result;
+    for (int64_t d = range.first; d < range.end(); ++d) {
+      const Tensor index = indices.get(d)->reshape({-1});
+      const int64_t size = self.size(d);
+      const Tensor counted = at::add(index, index.lt(0), size);
+      if (d == range.first) {
+        result = range.count == 1 ? counted : counted.to(at::kLong);
+        continue;
+      }
+      const Tensor outside = at::ne(at::clamp(counted, 0, size - 1), counted);
+      result = at::add(counted, result, size).masked_fill_(outside, rows_in(self, range));
+    }
+    return result;
   }
 };
 

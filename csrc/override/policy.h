@@ -97,6 +97,12 @@ inline Reason index_add(int64_t bytes, int64_t item, int64_t entries_per_row, bo
   return bytes >= least ? Reason::kTaken : Reason::kSize;
 }
 
+// Several indices are made one by small launches, which ATen does, too.
+inline Reason index_put(int64_t bytes, int64_t item, int64_t entries_per_row, int64_t indices) {
+  if (indices > 1 && bytes < kMiB) return Reason::kSize;
+  return index_add(bytes, item, entries_per_row, /*deterministic=*/true);
+}
+
 // ATen has one kernel without a sort up to this many entries, which is not measured.
 constexpr int64_t kFewEmbeddings = 3072;
 

@@ -44,56 +44,37 @@ inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim,
   });
 }
 
-struct Sum {
-  using Aten = at::_ops::sum_dim_IntList;
-  static constexpr Operator kOperator = Operator::kSum;
+// `handle` is the operator of gpuopt that computes the call.
+template <typename AtenOp, Operator op, auto handle>
+struct SumOrMean {
+  using Aten = AtenOp;
+  static constexpr Operator kOperator = op;
 
   static Reason decide(const Tensor& self, at::OptionalIntArrayRef dim, bool, DTypeOption dtype) {
     return decide_reduction(self, dim, dtype);
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::OptionalIntArrayRef dim,
                     bool keepdim, DTypeOption dtype) {
-    return ops::reduce_sum().redispatch(key, self, dim, keepdim, dtype);
+    return handle().redispatch(key, self, dim, keepdim, dtype);
   }
 };
+using Sum = SumOrMean<at::_ops::sum_dim_IntList, Operator::kSum, ops::reduce_sum>;
+using Mean = SumOrMean<at::_ops::mean_dim, Operator::kMean, ops::reduce_mean>;
 
-struct Mean {
-  using Aten = at::_ops::mean_dim;
-  static constexpr Operator kOperator = Operator::kMean;
-
-  static Reason decide(const Tensor& self, at::OptionalIntArrayRef dim, bool, DTypeOption dtype) {
-    return decide_reduction(self, dim, dtype);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::OptionalIntArrayRef dim,
-                    bool keepdim, DTypeOption dtype) {
-    return ops::reduce_mean().redispatch(key, self, dim, keepdim, dtype);
-  }
-};
-
-struct Amax {
-  using Aten = at::_ops::amax;
-  static constexpr Operator kOperator = Operator::kAmax;
+template <typename AtenOp, Operator op, auto handle>
+struct Extremum {
+  using Aten = AtenOp;
+  static constexpr Operator kOperator = op;
 
   static Reason decide(const Tensor& self, at::IntArrayRef dim, bool) {
     return decide_reduction(self, dim);
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::IntArrayRef dim,
                     bool keepdim) {
-    return ops::reduce_max().redispatch(key, self, dim, keepdim);
+    return handle().redispatch(key, self, dim, keepdim);
   }
 };
-
-struct Amin {
-  using Aten = at::_ops::amin;
-  static constexpr Operator kOperator = Operator::kAmin;
-
-  static Reason decide(const Tensor& self, at::IntArrayRef dim, bool) {
-    return decide_reduction(self, dim);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::IntArrayRef dim,
-                    bool keepdim) {
-    return ops::reduce_min().redispatch(key, self, dim, keepdim);
-  }
-};
+using Amax = Extremum<at::_ops::amax, Operator::kAmax, ops::reduce_max>;
+using Amin = Extremum<at::_ops::amin, Operator::kAmin, ops::reduce_min>;
 
 }  // namespace gpuopt::overriding

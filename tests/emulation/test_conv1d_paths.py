@@ -100,6 +100,21 @@ def test_chosen_paths_in_parts(which):
     assert len({name for name, parts in met if parts > 2}) > 1, met
 
 
+def test_a_dilation_beyond_the_row():
+    """It needs no more threads than there are outputs."""
+    p = problem_of(
+        2, 100, (1, 1), 5, 2, FLOAT16, padding=(1 << 20, 0), dilation=1 << 20, layouts=("channels last",) * 2
+    )
+    for i, part in enumerate((p.from_, p.to, p.weight)):
+        part.data = emulated().memories[i].bytes.ctypes.data
+    case = Case(FORWARD, p, Device(), 0, 0)
+    paths = emulated().launches(case)
+    assert "channels_last" in paths
+    for name, (threads, _) in paths.items():
+        assert threads <= 4096, name
+        emulated().run(case, name)
+
+
 OF_SIGNALS = ("batch_stride", "channel_stride", "stride")
 OF_WEIGHT = ("group_stride", "out_stride", "in_stride", "tap_stride")
 

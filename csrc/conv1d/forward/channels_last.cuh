@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (sequence >= args.threads) return;
   const uint32_t channel = args.vecs.divmod(sequence) * N;
   const auto chunk = static_cast<int32_t>(args.chunks.divmod(sequence));
-  const auto phase = static_cast<int32_t>(args.dilation.divmod(sequence));
+  const auto phase = static_cast<int32_t>(args.phases.divmod(sequence));
   const auto dilation = static_cast<int32_t>(args.dilation.divisor);
   grid_dependency_wait();
 
