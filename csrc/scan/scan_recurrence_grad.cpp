@@ -95,7 +95,11 @@ struct LinearRecurrenceBackward : torch::autograd::Node {
   Tensor for_factors(const Tensor& g) {
     TensorOption initial;
     if (initial_sizes_.has_value() && !way_.shifted) initial = initial_.unpack();
-    if (is_single_ && !initial.has_value()) return at::zeros_symint(a_sizes_, g.options());
+    if (is_single_ && !initial.has_value()) {
+      // Zeros that depend on g: gradgradcheck expects it of every gradient if it does of one.
+      const Tensor all = at::ones({}, g.options().dtype(at::kBool));
+      return at::sum_to(at::masked_fill(g, all, 0), a_sizes_);
+    }
     // A single position needs no result, only its shape.
     const Tensor h = is_single_ ? g : h_.unpack(pointer_to(this));
     const Tensor multiplied = multiplicands(h, initial, way_);

@@ -123,7 +123,9 @@ def test_second_derivatives_equal_atens(case, device, dtype):
                     given = ours if theirs is None else theirs
                     assert given is None or not given.any(), f"second derivative {k}"
                 else:
-                    failures.add(sample.name, close(ours, theirs, case.ulps(dtype, 8)))
+                    # With dtype=, a float64 derivative comes from gradients that were rounded to the input's dtype.
+                    coarser = max(torch.finfo(dtype).eps / torch.finfo(ours.dtype).eps, 1)
+                    failures.add(sample.name, close(ours, theirs, case.ulps(dtype, 8) * coarser))
     failures.check(at_least=8)
 
 
