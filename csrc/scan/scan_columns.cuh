@@ -1,5 +1,5 @@
 // The kernels of paths kColumns and kSplitColumns, for scans along a dimension that is not the
-// innermost. Each thread holds the columns of one unit, in kColumnRows neighbouring rows. A warp
+// innermost. Each thread has the columns of one unit, in neighbouring rows. A warp
 // is x units wide and 32 / x threads high, and the warps of a block lie below each other:
 //
 //                 x = 8 units of 4 columns
@@ -11,19 +11,16 @@
 #pragma once
 
 #include "scan/scan_look_back.cuh"
+#include "scan/scan_stage.cuh"
 
 namespace gpuopt::scan {
 
-// Rows that a thread has in flight.
-template <typename Op>
-constexpr int kRowsOf = kColumnRows / Op::kInputs;
-
-// The row of the thread's first value in a tile, in the order of the scan.
-template <typename Op>
+// The row of the thread's first value in a tile, in the order of the scan. A thread has args.units
+// rows.
 __device__ __forceinline__ int64_t first_row(const Args& args, int64_t tile) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const uint32_t high = kWarp / args.x, warps = blockDim.x / kWarp;
-  return ((tile * warps + warp) * high + lane / args.x) * kRowsOf<Op>;
+  return ((tile * warps + warp) * high + lane / args.x) * args.units;
 }
 
 // The inclusive scan over the threads of a warp that hold the same columns.
@@ -37,17 +34,20 @@ __device__ __forceinline__ typename Op::Value scan_column(const Op& op, const Ar
   return total;
 }
 
-// A thread's part of a tile.
+// A thread's part of a tile, in shared memory.
 template <typename Op, typename In, typename Mid, int N>
 struct ColumnTile {
   using V = typename Op::Value;
   using M = Memory<Op, In, Mid, N>;
+  using S = Stage<Op, In, Mid, N>;
 
-  int64_t initial;  // offset of the initial value of the thread's first column
-  int64_t first;    // row of the thread, in the order of the scan
-  int rows;         // of the thread that exist
-  typename M::Raw raw[kRowsOf<Op>];
-  V before[N];  // the result of the warp's rows before the thread's
+  S stage;
+  int64_t initial = 0;  // offset of the initial value of the thread's first column
+  int64_t first = 0;    // row of the thread, in the order of the scan
+  uint32_t rows = 0;    // of the thread that exist
+
+  __device__ __forceinline__ explicit ColumnTile(const Args& args, uint32_t buffer = 0)
+      : stage(buffer, args.units) {}
 
   // The offset of the thread's first row in one of the tensors, and from row to row.
   __device__ __forceinline__ int64_t start(const Args& args, int64_t offset, int64_t stride) const {
@@ -57,80 +57,83 @@ struct ColumnTile {
     return args.reverse ? -stride : stride;
   }
 
-  __device__ __forceinline__ int valid(int r) const { return r < rows ? N : 0; }
-
-  // Value v of row r, or absent(). Columns keep their order when the rows are reversed.
-  __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args, int r,
+  // Value v of row r. Columns keep their order when the rows are reversed.
+  __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args,
+                                                      const typename M::Raw& raw, uint32_t r,
                                                       int v) const {
-    const auto own = M::input_in_order(op, raw[r], valid(r), v);
-    if constexpr (Op::kInputs == 1) {
-      return own;
-    } else {
-      if (r > 0) return own;
-      return M::started(op, args, own, first == 0 && rows > 0,
-                        initial + v * args.initial_column_stride);
-    }
-  }
-  __device__ __forceinline__ V value(const Op& op, const Args& args, int r, int v) const {
-    return op.value(input(op, args, r, v), r == 0 && first == 0);
+    const auto own = M::input(op, raw, v);
+    return M::started(op, args, own, r == 0 && first == 0 && rows > 0,
+                      initial + v * args.initial_column_stride);
   }
 
+  // Starts to copy a tile.
   __device__ __forceinline__ void load(const Args& args, const Offsets& columns, bool active,
                                        int64_t tile) {
-    first = first_row<Op>(args, tile);
+    first = first_row(args, tile);
     initial = columns.initial;
     const int64_t left = active ? args.length - first : 0;
-    rows = static_cast<int>(max(int64_t{0}, min(int64_t{kRowsOf<Op>}, left)));
-    Offsets offsets[kRowsOf<Op>];
-    int exist[kRowsOf<Op>];
+    rows = static_cast<uint32_t>(max(int64_t{0}, min(int64_t{args.units}, left)));
+    Offsets next;
+    next.in = start(args, columns.in, args.in_stride);
+    if constexpr (Op::kInputs == 2) next.second = start(args, columns.second, args.second_stride);
+    for (uint32_t r = 0; r < args.units; r += S::kBatch) {
+      Offsets offsets[S::kBatch];
+      int valid[S::kBatch];
 #pragma unroll
-    for (int r = 0; r < kRowsOf<Op>; ++r) {
-      exist[r] = valid(r);
-      offsets[r].in = r == 0 ? start(args, columns.in, args.in_stride)
-                             : offsets[r - 1].in + step(args, args.in_stride);
-      if constexpr (Op::kInputs == 2) {
-        offsets[r].second = r == 0 ? start(args, columns.second, args.second_stride)
-                                   : offsets[r - 1].second + step(args, args.second_stride);
+      for (int i = 0; i < S::kBatch; ++i) {
+        valid[i] = r + i < rows ? N : 0;
+        offsets[i] = next;
+        next.in += step(args, args.in_stride);
+        if constexpr (Op::kInputs == 2) next.second += step(args, args.second_stride);
       }
+      stage.load(args, r, offsets, valid);
     }
-    M::load(args, offsets, exist, raw);
   }
 
-  // Scans the warp's rows. The lanes of the last row get the totals of the columns.
-  __device__ __forceinline__ void scan(const Op& op, const Args& args, V (&totals)[N]) {
+  // Scans the warp's rows. The lanes of the last row get the totals of the columns, and before[v]
+  // becomes the result of the warp's rows before the thread's.
+  __device__ __forceinline__ void scan(const Op& op, const Args& args, V (&totals)[N],
+                                       V (&before)[N]) const {
+#pragma unroll
+    for (int v = 0; v < N; ++v) totals[v] = op.identity();
+#pragma unroll 4
+    for (uint32_t r = 0; r < args.units; ++r) {
+      const auto raw = stage.get(args, r);
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        const auto in = input(op, args, raw, r, v);
+        totals[v] = op.combine(totals[v], op.value(in, r == 0 && first == 0));
+      }
+    }
     const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      totals[v] = value(op, args, 0, v);
-#pragma unroll
-      for (int r = 1; r < kRowsOf<Op>; ++r) {
-        totals[v] = op.combine(totals[v], value(op, args, r, v));
-      }
       totals[v] = scan_column(op, args, totals[v]);
       before[v] = shuffle_up(totals[v], args.x);
       if (lane < args.x) before[v] = op.identity();
     }
   }
 
-  // Stores the results. prefix[v] is the result of everything above the warp's rows.
+  // Stores the results. base[v] is the result of everything above the thread's rows.
   __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset,
-                                        const V (&prefix)[N]) const {
+                                        const V (&base)[N]) const {
     V local[N];
     int64_t out = start(args, offset, args.out_stride);
 #pragma unroll
-    for (int v = 0; v < N; ++v) local[v] = before[v];
-#pragma unroll
-    for (int r = 0; r < kRowsOf<Op>; ++r) {
+    for (int v = 0; v < N; ++v) local[v] = op.identity();
+#pragma unroll 4
+    for (uint32_t r = 0; r < args.units; ++r) {
+      const auto raw = stage.get(args, r);
       typename Op::Stored results[N];
 #pragma unroll
       for (int v = 0; v < N; ++v) {
-        const auto in = input(op, args, r, v);
+        const auto in = input(op, args, raw, r, v);
         const V above = local[v];
         local[v] = op.combine(above, op.value(in, r == 0 && first == 0));
-        results[v] = op.result(op.combine(prefix[v], above), op.combine(prefix[v], local[v]), in,
+        results[v] = op.result(op.combine(base[v], above), op.combine(base[v], local[v]), in,
                                args.exclusive);
       }
-      M::store_in_order(args, out, valid(r), results);
+      M::store_in_order(args, out, r < rows ? N : 0, results);
       out += step(args, args.out_stride);
     }
   }
@@ -173,82 +176,77 @@ __device__ __forceinline__ void share_totals(const Args& args, const V (&totals)
   }
 }
 
-// The total of a column of the tile.
+// Replaces the total of each warp in a column by the result of the warps above. `carry` is that of
+// all tiles before. Returns the total of the column in this tile.
 template <typename Op>
-__device__ __forceinline__ typename Op::Carry column_total(const Op& op,
-                                                           const typename Op::Value* totals,
-                                                           uint32_t stride) {
-  auto all = op.widen(totals[0]);
-  for (uint32_t w = 1; w < blockDim.x / kWarp; ++w) {
-    all = op.carry(all, op.widen(totals[w * stride]));
+__device__ __forceinline__ typename Op::Carry scan_warps(const Op& op, typename Op::Carry carry,
+                                                         uint32_t stride,
+                                                         typename Op::Value* totals) {
+  auto all = op.widen(op.identity());
+#pragma unroll 4
+  for (uint32_t w = 0; w < blockDim.x / kWarp; ++w) {
+    const auto own = op.widen(totals[w * stride]);
+    totals[w * stride] = op.narrow(op.carry(carry, all));
+    all = w == 0 ? own : op.carry(all, own);
   }
   return all;
 }
 
-// The result of everything above the warp's rows in a column. `carry` is that of all tiles before;
-// `all` becomes that of this tile's warps.
-template <typename Op>
-__device__ __forceinline__ typename Op::Value column_prefix(const Op& op,
-                                                            const typename Op::Value* totals,
-                                                            uint32_t stride,
-                                                            typename Op::Carry carry,
-                                                            typename Op::Carry& all) {
-  const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
-  auto before = op.widen(op.identity());
-  all = op.widen(totals[0]);
-  for (uint32_t w = 1; w < warps; ++w) {
-    if (w == warp) before = all;
-    all = op.carry(all, op.widen(totals[w * stride]));
-  }
-  return op.narrow(op.carry(carry, before));
-}
-
-// A block scans its columns, tile by tile.
+// A block scans its columns, tile by tile, while it loads the next tile.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8 ? 2 : 3)
     columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
   __shared__ V totals[2][kMaxWarps * kWarp * N];
-  __shared__ Carry carries[2][kWarp * N];
+  __shared__ Carry carries[kWarp * N];
   launch_dependents();
   grid_dependency_wait();
   const ColumnPlace place = column_place<Op, N>(args, blockIdx.x);
-  const uint32_t width = args.x * N;
-  for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
-    carries[0][i] = op.widen(op.identity());
+  const uint32_t width = args.x * N, warp = threadIdx.x / kWarp;
+  for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
+    carries[c] = op.widen(op.identity());
   }
+  ColumnTile<Op, In, Mid, N> next(args);
+  next.load(args, place.offsets, place.active, 0);
+  end_copy_group();
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
-    ColumnTile<Op, In, Mid, N> tile;
-    tile.load(args, place.offsets, place.active, t);
-    V own[N], prefix[N];
-    tile.scan(op, args, own);
-    // Two arrays alternate, so one barrier is enough.
+    const ColumnTile<Op, In, Mid, N> tile = next;
+    next = ColumnTile<Op, In, Mid, N>(args, (t + 1) % 2);
+    if (t + 1 < args.tiles.divisor) next.load(args, place.offsets, place.active, t + 1);
+    end_copy_group();
+    wait_for_copy_groups<1>();
+    V own[N], before[N];
+    tile.scan(op, args, own, before);
+    // Two arrays alternate, so no barrier follows the last use of one.
     share_totals<N>(args, own, totals[t % 2]);
+    __syncthreads();
+    for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
+      const Carry carry = carries[c];
+      carries[c] = op.carry(carry, scan_warps(op, carry, width, totals[t % 2] + c));
+    }
     __syncthreads();
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      const uint32_t column = place.column + v;
-      const Carry carry = carries[t % 2][column];
-      Carry all;
-      prefix[v] = column_prefix(op, totals[t % 2] + column, width, carry, all);
-      if (threadIdx.x < args.x) carries[(t + 1) % 2][column] = op.carry(carry, all);
+      before[v] = op.combine(totals[t % 2][warp * width + place.column + v], before[v]);
     }
-    tile.store(op, args, place.offsets.out, prefix);
+    tile.store(op, args, place.offsets.out, before);
   }
 }
 
-// Computes and shares the totals of the columns in a tile, as ColumnTile::scan does, with few
-// registers: one row at a time. All threads call this.
+// Computes and shares the totals of the columns in a tile, as ColumnTile::scan does, from the
+// input. All threads call this.
 template <typename Op, typename In, typename Mid, int N>
 __device__ void share_tile(const Op& op, const Args& args, const Offsets& columns, bool active,
                            uint32_t tile, typename Op::Value* totals) {
   using V = typename Op::Value;
   using M = Memory<Op, In, Mid, N>;
   V own[N];
+#pragma unroll
+  for (int v = 0; v < N; ++v) own[v] = op.identity();
 #pragma unroll 1
-  for (int r = 0; r < kRowsOf<Op>; ++r) {
-    const int64_t position = first_row<Op>(args, tile) + r;
+  for (uint32_t r = 0; r < args.units; ++r) {
+    const int64_t position = first_row(args, tile) + r;
     const int64_t row = args.reverse ? args.length - 1 - position : position;
     const Offsets offsets[1] = {columns.at<Op>(args, row)};
     const int valid[1] = {active && position < args.length ? N : 0};
@@ -256,13 +254,9 @@ __device__ void share_tile(const Op& op, const Args& args, const Offsets& column
     M::load(args, offsets, valid, raw);
 #pragma unroll
     for (int v = 0; v < N; ++v) {
-      auto in = M::input_in_order(op, raw[0], valid[0], v);
-      if constexpr (Op::kInputs == 2) {
-        in = M::started(op, args, in, position == 0 && active,
-                        columns.initial + v * args.initial_column_stride);
-      }
-      const V value = op.value(in, position == 0);
-      own[v] = r == 0 ? value : op.combine(own[v], value);
+      const auto in = M::started(op, args, M::input(op, raw[0], v), position == 0 && active,
+                                 columns.initial + v * args.initial_column_stride);
+      own[v] = op.combine(own[v], op.value(in, position == 0));
     }
   }
 #pragma unroll
@@ -272,38 +266,64 @@ __device__ void share_tile(const Op& op, const Args& args, const Offsets& column
   __syncthreads();
 }
 
+// Columns that a warp looks back for at once.
+template <typename Op>
+constexpr int kLookBackColumns = kRecords<typename Op::Carry> <= 2 ? 2 : 1;
+
+// Finds the results of all tiles before a tile. Each warp does it for C columns at once. Returns
+// false if its patience ended.
+template <int C, typename Op>
+__device__ __forceinline__ bool look_back_columns(const Op& op, const Chain<Op>& chain,
+                                                  uint32_t tile, const typename Op::Carry* own,
+                                                  typename Op::Carry* carries, uint32_t width) {
+  const uint32_t warps = blockDim.x / kWarp;
+  for (uint32_t c = threadIdx.x / kWarp; c < width; c += warps * C) {
+    const auto total = [&](int i) { return own[c + i * warps]; };
+    const auto found = [&](int i, const Before<Op>& before) {
+      if (threadIdx.x % kWarp == 0) carries[c + i * warps] = before.all(op);
+    };
+    if (!chain.column(c).template look_back<C>(op, tile, warps, total, found)) return false;
+  }
+  return true;
+}
+
 // Computes the results of all tiles before a tile from the input, for all columns of the block, and
-// publishes what the tile ends. All threads call this.
+// publishes what the tile ends. All threads call this. Each warp computes one column at a time.
 template <typename Op, typename In, typename Mid, int N>
 __device__ void recount_columns(const Op& op, const Args& args, const Offsets& columns, bool active,
                                 const Chain<Op>& chain, uint32_t tile, typename Op::Value* totals,
-                                typename Op::Carry* carries) {
-  const uint32_t width = args.x * N;
-  for (uint32_t first = 0; first < width; first += blockDim.x) {
-    const uint32_t c = first + threadIdx.x;
-    RecountAlone<Op> recount(op);
-    for (uint32_t t = 0; t <= tile; ++t) {
+                                const typename Op::Carry* own, typename Op::Carry* carries) {
+  const uint32_t width = args.x * N, warps = blockDim.x / kWarp;
+#pragma unroll 1
+  for (uint32_t first = 0; first < width; first += warps) {
+    const uint32_t c = first + threadIdx.x / kWarp;
+    Recount<Op> recount(op);
+#pragma unroll 1
+    for (uint32_t t = 0; t < tile; ++t) {
       share_tile<Op, In, Mid, N>(op, args, columns, active, t, totals);
       if (c >= width) continue;
-      const auto total = column_total(op, totals + c, width);
-      if (t < tile) {
-        recount.add(op, total);
-      } else {
-        carries[c] = recount.before.all(op);
-        chain.column(c).publish_ends(op, tile, recount.before, total);
-      }
+      auto all = op.widen(totals[c]);
+#pragma unroll 1
+      for (uint32_t w = 1; w < warps; ++w) all = op.carry(all, op.widen(totals[w * width + c]));
+      recount.add(op, all);
     }
+    const Before<Op> before = recount.result(op);
+    if (c >= width || threadIdx.x % kWarp != 0) continue;
+    carries[c] = before.all(op);
+    chain.column(c).publish_ends(op, tile, before, own[c]);
   }
+  __syncthreads();
 }
 
 // Every tile has a block, and look-back connects the tiles of the same columns.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(32 * column_warps(N, Op::kInputs),
-                                  sizeof(typename Op::Value) > kAccessBytes ? 1 : 2)
+__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 : 3)
     split_columns_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
+  constexpr int C = kLookBackColumns<Op>;
   __shared__ V totals[kMaxWarps * kWarp * N];
+  __shared__ Carry own_carries[kWarp * N];
   __shared__ Carry carries[kWarp * N];
   __shared__ int missing[1];
   launch_dependents();
@@ -313,41 +333,51 @@ __global__ void __launch_bounds__(32 * column_warps(N, Op::kInputs),
   const uint32_t t = blockIdx.x / chains;
   const ColumnPlace place = column_place<Op, N>(args, blockIdx.x - t * chains);
   const uint32_t width = args.x * N;
+  const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   Record* records =
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
-  const Chain<Op> chain{records, width * kRecords<Carry>, args.tiles.divisor, args.patience};
-  ColumnTile<Op, In, Mid, N> tile;
+  const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
+  ColumnTile<Op, In, Mid, N> tile(args);
   tile.load(args, place.offsets, place.active, t);
-  V own[N], prefix[N];
-  tile.scan(op, args, own);
+  wait_for_copies();
+  V own[N], before[N];
+  tile.scan(op, args, own, before);
   share_totals<N>(args, own, totals);
   if (threadIdx.x == 0) missing[0] = 0;
   __syncthreads();
   for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
-    const Carry all = column_total(op, totals + c, width);
-    Before<Op> before;
-    if (!chain.column(c).look_back_alone(op, t, all, before)) missing[0] = 1;
-    carries[c] = before.all(op);
+    const Carry all = scan_warps(op, op.widen(op.identity()), width, totals + c);
+    own_carries[c] = all;
+    chain.column(c).publish_tile(t, all);
   }
+  __syncthreads();
+
+  const bool found = width >= warps * C
+                         ? look_back_columns<C>(op, chain, t, own_carries, carries, width)
+                         : look_back_columns<1>(op, chain, t, own_carries, carries, width);
+  if (!found) missing[0] = 1;
   __syncthreads();
   if (missing[0] != 0) {
     recount_columns<Op, In, Mid, N>(op, args, place.offsets, place.active, chain, t, totals,
-                                    carries);
-    // The tile is loaded again, so that no register holds it in the meantime. The totals are those
-    // of the last call of share_tile.
-    ColumnTile<Op, In, Mid, N> again;
-    again.load(args, place.offsets, place.active, t);
-    again.scan(op, args, own);
-    tile = again;
+                                    own_carries, carries);
+    // What the recount has overwritten.
+    tile.scan(op, args, own, before);
+    share_totals<N>(args, own, totals);
+    __syncthreads();
+    for (uint32_t c = threadIdx.x; c < width; c += blockDim.x) {
+      scan_warps(op, op.widen(op.identity()), width, totals + c);
+    }
     __syncthreads();
   }
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    Carry all;
-    const uint32_t column = place.column + v;
-    prefix[v] = column_prefix(op, totals + column, width, carries[column], all);
+    before[v] = op.combine(totals[warp * width + place.column + v], before[v]);
   }
-  tile.store(op, args, place.offsets.out, prefix);
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    before[v] = op.narrow(op.carry(carries[place.column + v], op.widen(before[v])));
+  }
+  tile.store(op, args, place.offsets.out, before);
 }
 
 }  // namespace gpuopt::scan

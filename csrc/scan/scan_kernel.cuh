@@ -35,6 +35,7 @@ struct Args {
   int64_t total = 1;   // values of a dense problem
   FastDiv row_length;  // kPacked: rows fit into a warp's chunk
   uint32_t chunk_rows = 1;
+  uint32_t units = 1;  // of a thread in a tile
   uint32_t rows = 1;
   FastDiv tiles;
   FastDiv column_tiles;
@@ -51,6 +52,30 @@ struct Args {
   bool reverse = false;
   bool exclusive = false;
 };
+
+// Converts values. Two of fp16 or bf16 take one instruction, and it is much faster than two for one
+// value each.
+template <typename T, int N, typename V>
+__device__ __forceinline__ Vec<T, N> convert_all(const V (&values)[N]) {
+  Vec<T, N> vec;
+  constexpr bool kPairs = N % 2 == 0 && std::is_same_v<V, float>;
+#pragma unroll
+  for (int v = 0; v < N; v += kPairs ? 2 : 1) {
+    if constexpr (kPairs && std::is_same_v<T, __nv_bfloat16>) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[v], values[v + 1]);
+      vec.values[v] = pair.x;
+      vec.values[v + 1] = pair.y;
+    } else if constexpr (kPairs && std::is_same_v<T, __half>) {
+      const __half2 pair = __floats2half2_rn(values[v], values[v + 1]);
+      vec.values[v] = pair.x;
+      vec.values[v + 1] = pair.y;
+    } else {
+      vec.values[v] = convert<T>(values[v]);
+      if constexpr (kPairs) vec.values[v + 1] = convert<T>(values[v + 1]);
+    }
+  }
+  return vec;
+}
 
 // Stands for stored types that are known only at run time, as Args::in_dtype and out_dtype.
 struct AnyType {};
@@ -175,28 +200,29 @@ struct Memory {
     }
   }
 
-  // Value v of a unit in the order of the scan; absent() if it does not exist.
-  __device__ __forceinline__ static Input input(const Op& op, const Args& args, const Raw& unit,
-                                                int valid, int v) {
-    const Input own = input_in_order(op, unit, valid, v);
-    if constexpr (N == 1) {
-      return own;
-    } else {
-      return args.reverse ? input_in_order(op, unit, valid, N - 1 - v) : own;
+  // Reverses the values of a unit if the scan is reversed. Later, values have the order of the
+  // scan.
+  __device__ __forceinline__ static void into_order(const Args& args, Raw& unit) {
+    if constexpr (N > 1) {
+      if (!args.reverse) return;
+      if constexpr (kTwo) {
+        reverse(unit.first);
+        reverse(unit.second);
+      } else {
+        reverse(unit);
+      }
     }
   }
 
-  // Value v of a unit in the order of memory; absent() if it does not exist.
-  __device__ __forceinline__ static Input input_in_order(const Op& op, const Raw& unit, int valid,
-                                                         int v) {
-    if (v >= valid) return op.absent();
+  // Value v of a unit. A value that does not exist may be anything: no result depends on it, since
+  // it lies behind the end of its row or in a row that does not exist.
+  __device__ __forceinline__ static Input input(const Op& op, const Raw& unit, int v) {
     if constexpr (kAny) {
       return unit.values[v];
     } else if constexpr (kTwo) {
-      return op.pair(convert<V>(convert<Mid>(unit.second.values[v])),
-                     convert<V>(convert<Mid>(unit.first.values[v])));
+      return op.pair(widened(unit.second.values[v]), widened(unit.first.values[v]));
     } else {
-      return convert<V>(convert<Mid>(unit.values[v]));
+      return widened(unit.values[v]);
     }
   }
 
@@ -206,7 +232,7 @@ struct Memory {
     if constexpr (kTwo) {
       if (is_first && args.initial != nullptr) {
         const In value = static_cast<const In*>(args.initial)[initial];
-        return op.start(input, convert<V>(convert<Mid>(value)));
+        return op.start(input, widened(value));
       }
     }
     return input;
@@ -215,24 +241,19 @@ struct Memory {
   // Stores the results of a unit, given in the order of the scan.
   __device__ __forceinline__ static void store(const Args& args, int64_t offset, int valid,
                                                const V (&results)[N]) {
-    V in_order[N];
-#pragma unroll
-    for (int v = 0; v < N; ++v) {
-      in_order[v] = N > 1 && args.reverse ? results[N - 1 - v] : results[v];
-    }
-    store_in_order(args, offset, valid, in_order);
+    store_in_order(args, offset, valid, results, args.reverse);
   }
 
-  // Stores results in the order of memory.
+  // Stores results in the order of memory, or in the reverse order.
   __device__ __forceinline__ static void store_in_order(const Args& args, int64_t offset, int valid,
-                                                        const V (&results)[N]) {
+                                                        const V (&results)[N],
+                                                        bool reversed = false) {
     if constexpr (kAny && std::is_integral_v<V>) {
       if (valid > 0) store_integer(args, offset, results[0]);
     } else {
       Mid* out = static_cast<Mid*>(args.out) + offset;
-      Vec<Mid, N> vec;
-#pragma unroll
-      for (int v = 0; v < N; ++v) vec.values[v] = convert<Mid>(results[v]);
+      Vec<Mid, N> vec = convert_all<Mid, N>(results);
+      if (N > 1 && reversed) reverse(vec);
       if (valid == N) {
         if constexpr (N > 1) {
           store_whole(out, vec);
@@ -249,6 +270,26 @@ struct Memory {
   }
 
  private:
+  // Converts a stored value by way of Mid. Without the special case, the compiler would round
+  // values of bf16 to bf16.
+  __device__ __forceinline__ static V widened(In value) {
+    if constexpr (std::is_same_v<In, Mid>) {
+      return convert<V>(value);
+    } else {
+      return convert<V>(convert<Mid>(value));
+    }
+  }
+
+  template <typename T>
+  __device__ __forceinline__ static void reverse(Vec<T, N>& vec) {
+#pragma unroll
+    for (int v = 0; v < N / 2; ++v) {
+      const T other = vec.values[v];
+      vec.values[v] = vec.values[N - 1 - v];
+      vec.values[N - 1 - v] = other;
+    }
+  }
+
   // Loads a unit whose values all exist.
   __device__ __forceinline__ static void load_whole(const In* from, int valid, Vec<In, N>& unit) {
     if constexpr (sizeof(unit) == kAccessBytes && N > 1) {
@@ -296,13 +337,16 @@ constexpr int kUnits =
 // ---------------------------------------------------------------- scans within a warp
 
 // The inclusive scan over the units of a warp, one per lane. A lane combines with the lanes below
-// whose last values are at most `reach` values before its own last value.
+// whose last values are at most `reach` values before its own last value. No reach is `length` or
+// more.
 template <int N, typename Op>
 __device__ __forceinline__ typename Op::Value scan_lanes(const Op& op, typename Op::Value total,
-                                                         uint32_t reach) {
+                                                         uint32_t reach,
+                                                         uint32_t length = kWarp * N + 1) {
   const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
+    if (distance * N >= length) break;
     const auto before = shuffle_up(total, distance);
     if (lane >= distance && distance * N <= reach) total = op.combine(before, total);
   }

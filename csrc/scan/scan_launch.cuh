@@ -32,6 +32,7 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
   args.rows = static_cast<uint32_t>(plan.rows);
   if (plan.path == Path::kPacked) args.row_length = divide_by(args.length);
   args.chunk_rows = static_cast<uint32_t>(plan.chunk_rows);
+  args.units = static_cast<uint32_t>(plan.units);
   args.tiles = divide_by(plan.tiles);
   args.column_tiles = divide_by(plan.column_tiles);
   args.slots = plan.slots();
@@ -63,6 +64,14 @@ cudaError_t clear_records(const Plan& plan, Args& args, Workspace& workspace, cu
   return cudaMemsetAsync(args.records, 0, bytes, stream);
 }
 
+// Requests dynamic shared memory for a kernel. Without a request there are 48 KB in all.
+template <typename Kernel>
+cudaError_t allow_shared_bytes(Kernel* kernel, size_t bytes) {
+  if (bytes <= 32 << 10) return cudaSuccess;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(bytes));
+}
+
 template <typename In, typename Mid, int N, typename Op>
 cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Workspace& workspace,
                    cudaStream_t stream) {
@@ -76,17 +85,27 @@ cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Works
   shape.threads = static_cast<unsigned>(plan.threads());
   shape.use_pdl = !plan.is_split();
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
+  // Starts a kernel whose tiles are in shared memory.
+  const auto start_staged = [&](auto kernel, int buffers) {
+    shape.shared_bytes =
+        static_cast<size_t>(buffers) * plan.units * plan.threads() * Stage<Op, In, Mid, N>::kBytes;
+    const cudaError_t error = allow_shared_bytes(kernel, shape.shared_bytes);
+    return error != cudaSuccess ? error : start(kernel);
+  };
   switch (plan.path) {
     case Path::kPacked:
-      return start(packed_kernel<Op, In, Mid, N>);
+      if constexpr (N > 1) {
+        if (args.length % N != 0) return start(packed_kernel<Op, In, Mid, N, false>);
+      }
+      return start(packed_kernel<Op, In, Mid, N, true>);
     case Path::kRows:
       return start(rows_kernel<Op, In, Mid, N>);
     case Path::kSplitRows:
-      return start(split_rows_kernel<Op, In, Mid, N>);
+      return start_staged(split_rows_kernel<Op, In, Mid, N>, 1);
     case Path::kColumns:
-      return start(columns_kernel<Op, In, Mid, N>);
+      return start_staged(columns_kernel<Op, In, Mid, N>, plan.tiles > 1 ? 2 : 1);
     case Path::kSplitColumns:
-      return start(split_columns_kernel<Op, In, Mid, N>);
+      return start_staged(split_columns_kernel<Op, In, Mid, N>, 1);
   }
   return cudaErrorInvalidValue;
 }
@@ -105,7 +124,7 @@ cudaError_t run(const Op& op, const Problem& problem, Workspace& workspace, cuda
     }
   }();
   const Kernels kernels{kValues, kUnits<Op, In, Mid, kValues>, kUnits<Op, In, Mid, 1>, Op::kInputs,
-                        kRowsOf<Op>};
+                        kColumnRows / Op::kInputs};
   const Plan plan = make_plan(problem, kernels);
   if (is_too_large(plan)) {
     Problem first, second;

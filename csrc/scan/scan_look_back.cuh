@@ -107,7 +107,7 @@ __device__ __forceinline__ typename Op::Carry combine_half(const Op& op, typenam
 #pragma unroll
   for (int mask = 1; mask < kWarp / 2; mask *= 2) {
     const auto other = shuffle_xor(value, mask);
-    value = threadIdx.x & mask ? op.carry(other, value) : op.carry(value, other);
+    value = !Op::kCommutes && threadIdx.x & mask ? op.carry(other, value) : op.carry(value, other);
   }
   return value;
 }
@@ -122,24 +122,31 @@ struct Before {
   }
 };
 
-// The records of one column of a chain.
+// The records of a row, or of neighbouring columns of the same tiles: [columns][slots].
 template <typename Op>
 struct Chain {
   using Carry = typename Op::Carry;
 
-  Record* first;        // of the column's first slot
-  int64_t slot_stride;  // records from slot to slot
+  Record* first;
+  int64_t slots;
   uint32_t tiles;
   uint64_t patience;
 
-  // The chain of another column of the same tiles.
+  // The chain that begins at another column.
   __device__ Chain column(uint32_t c) const {
-    return {first + c * kRecords<Carry>, slot_stride, tiles, patience};
+    return {first + c * slots * kRecords<Carry>, slots, tiles, patience};
   }
-  __device__ Record* slot(int64_t index) const { return first + index * slot_stride; }
+  __device__ Record* slot(int64_t index, int64_t column = 0) const {
+    return first + (column * slots + index) * kRecords<Carry>;
+  }
   __device__ int64_t run_slot(uint32_t run) const { return int64_t{tiles} + run; }
   __device__ int64_t group_slot(uint32_t group) const {
     return int64_t{tiles} + (tiles + kRun - 1) / kRun + group;
+  }
+
+  // Publishes the total of a tile. Others don't read that of a run's last tile.
+  __device__ void publish_tile(uint32_t tile, const Carry& own) const {
+    if (tile % kRun != kRun - 1) publish(slot(tile), own);
   }
 
   // Publishes the run and the group that a tile ends.
@@ -154,113 +161,75 @@ struct Chain {
     }
   }
 
-  // Combines `count` published values from a slot on, in order. Their loads are in flight at once.
-  __device__ __forceinline__ bool combine_slots(const Op& op, int64_t from, uint32_t count,
-                                                Carry& total) const {
-    constexpr uint32_t kBatch = kRecords<Carry> == 1 ? 4 : kRecords<Carry> == 2 ? 2 : 1;
-    total = op.widen(op.identity());
-    for (uint32_t i = 0; i < count; i += kBatch) {
-      Record early[kBatch][kRecords<Carry>];
-#pragma unroll
-      for (uint32_t b = 0; b < kBatch; ++b) {
-#pragma unroll
-        for (int r = 0; r < kRecords<Carry>; ++r) {
-          early[b][r] = i + b < count ? load_record(slot(from + i + b) + r) : Record{};
-        }
-      }
-#pragma unroll
-      for (uint32_t b = 0; b < kBatch; ++b) {
-        if (i + b >= count) break;
-        Carry value;
-        if (!value_of(early[b], value) && !wait_for(slot(from + i + b), patience, value)) {
-          return false;
-        }
-        total = op.carry(total, value);
-      }
-    }
-    return true;
-  }
-
-  // As look_back, by a single thread.
-  __device__ __forceinline__ bool look_back_alone(const Op& op, uint32_t tile, const Carry& own,
-                                                  Before<Op>& before) const {
-    const uint32_t run = tile / kRun, group = tile / kGroup;
-    const uint32_t tiles_before = tile % kRun, runs_before = run % kRun;
-    const bool ends_run = tiles_before == kRun - 1, ends_group = tile % kGroup == kGroup - 1;
-    if (!ends_run) publish(slot(tile), own);
-    if (!combine_slots(op, tile - tiles_before, tiles_before, before.tiles)) return false;
-    // A run does not wait for other runs.
-    if (ends_run && !ends_group) publish(slot(run_slot(run)), op.carry(before.tiles, own));
-    if (!combine_slots(op, run_slot(run - runs_before), runs_before, before.runs)) return false;
-    before.groups = op.widen(op.identity());
-    if (group > 0 && !wait_for(slot(group_slot(group - 1)), patience, before.groups)) return false;
-    if (ends_group) publish_ends(op, tile, before, own);
-    return true;
-  }
-
-  // Publishes the total of a tile and finds the result of all tiles before it. Returns false if its
-  // patience ended. All lanes of a warp call this, with equal arguments.
-  __device__ __forceinline__ bool look_back(const Op& op, uint32_t tile, const Carry& own,
-                                            Before<Op>& before) const {
+  // Finds the results of all tiles before a tile for C columns, `stride` columns apart, and calls
+  // found(c, before). own(c) is the total of the tile. Publishes what the tile ends. Returns false
+  // if its patience ended. All lanes of a warp call this, with equal arguments.
+  template <int C, typename Own, typename Found>
+  __device__ __forceinline__ bool look_back(const Op& op, uint32_t tile, uint32_t stride, Own&& own,
+                                            Found&& found) const {
     const uint32_t lane = threadIdx.x % kWarp, index = lane % kRun;
     const uint32_t run = tile / kRun, group = tile / kGroup;
     const uint32_t tiles_before = tile % kRun, runs_before = run % kRun;
     const bool ends_run = tiles_before == kRun - 1, ends_group = tile % kGroup == kGroup - 1;
-    if (lane == 0 && !ends_run) publish(slot(tile), own);
 
-    // Lanes 16 to 30: the tiles of this run.
-    bool found = true;
-    Carry value = op.widen(op.identity());
-    if (lane >= kRun && index < tiles_before) {
-      found = wait_for(slot(tile - tiles_before + index), patience, value);
-    }
-    before.tiles = shuffle_from(combine_half(op, value), kRun);
-    // A run does not wait for other runs. Only then may the next tiles go on.
-    if (__ballot_sync(0xffffffffu, found) != 0xffffffffu) return false;
-    if (lane == 0 && ends_run && !ends_group) {
-      publish(slot(run_slot(run)), op.carry(before.tiles, own));
-    }
-
-    // Lanes 0 to 14: the runs of this group. Lane 31: the group before.
-    value = op.widen(op.identity());
-    if (lane < runs_before)
-      found = wait_for(slot(run_slot(run - runs_before + lane)), patience, value);
-    before.runs = shuffle_from(combine_half(op, value), 0);
-    before.groups = op.widen(op.identity());
-    if (lane == kWarp - 1 && group > 0) {
-      found = wait_for(slot(group_slot(group - 1)), patience, before.groups);
-    }
-    before.groups = shuffle_from(before.groups, kWarp - 1);
-    if (__ballot_sync(0xffffffffu, found) != 0xffffffffu) return false;
-    if (lane == 0 && ends_group) publish_ends(op, tile, before, own);
-    return true;
-  }
-};
-
-// Combines the totals of tiles 0, 1, 2, ... in the order of look_back_alone, with the same bits.
-template <typename Op>
-struct RecountAlone {
-  using Carry = typename Op::Carry;
-
-  uint32_t tile = 0;
-  Before<Op> before;
-
-  __device__ explicit RecountAlone(const Op& op) {
-    before.groups = before.runs = before.tiles = op.widen(op.identity());
-  }
-
-  __device__ void add(const Op& op, const Carry& total) {
-    const Carry of_run = op.carry(before.tiles, total);
-    before.tiles = of_run;
-    if (tile % kRun == kRun - 1) {
-      before.tiles = op.widen(op.identity());
-      before.runs = op.carry(before.runs, of_run);
-      if (tile % kGroup == kGroup - 1) {
-        before.groups = op.carry(before.groups, before.runs);
-        before.runs = op.widen(op.identity());
+    // Lanes 16 to 30: the tiles of this run. Lanes 0 to 14: the runs of this group. Lane 31: the
+    // group before. All loads are in flight at once.
+    const bool reads_tile = lane >= kRun && index < tiles_before;
+    const bool reads_group = lane == kWarp - 1 && group > 0;
+    const bool reads_others = reads_group || lane < runs_before;
+    const int64_t index_read = reads_tile    ? int64_t{tile - tiles_before + index}
+                               : reads_group ? group_slot(group - 1)
+                                             : run_slot(run - runs_before + lane);
+    const Record* from = slot(index_read);
+    const int64_t next = stride * slots * kRecords<Carry>;
+    Carry values[C];
+    bool is_early[C], is_found = true;
+    {
+      Record records[C][kRecords<Carry>];
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+#pragma unroll
+        for (int r = 0; r < kRecords<Carry>; ++r) {
+          if (reads_tile || reads_others) records[c][r] = load_record(from + c * next + r);
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        is_early[c] = value_of<Carry>(records[c], values[c]);
+        if (!reads_tile && !reads_others) values[c] = op.widen(op.identity());
       }
     }
-    ++tile;
+    Carry tiles_total[C];
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      if (reads_tile && !is_early[c]) {
+        is_found = is_found && wait_for(from + c * next, patience, values[c]);
+      }
+      const Carry of_tile = lane == kWarp - 1 ? op.widen(op.identity()) : values[c];
+      tiles_total[c] = shuffle_from(combine_half(op, of_tile), kRun);
+    }
+    // A run does not wait for other runs. Only then may the next tiles go on.
+    if (__ballot_sync(0xffffffffu, is_found) != 0xffffffffu) return false;
+    if (lane == 0 && ends_run && !ends_group) {
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        publish(slot(run_slot(run), c * stride), op.carry(tiles_total[c], own(c)));
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      if (reads_others && !is_early[c]) {
+        is_found = is_found && wait_for(from + c * next, patience, values[c]);
+      }
+      if (__ballot_sync(0xffffffffu, is_found) != 0xffffffffu) return false;
+      Before<Op> before;
+      before.tiles = tiles_total[c];
+      before.groups = shuffle_from(values[c], kWarp - 1);
+      before.runs = shuffle_from(combine_half(op, values[c]), 0);
+      if (lane == 0 && ends_group) column(c * stride).publish_ends(op, tile, before, own(c));
+      found(c, before);
+    }
+    return true;
   }
 };
 

@@ -2,11 +2,11 @@
 //
 //   template <typename V> struct Sum {
 //     static constexpr int kInputs = 1;  // tensors that are read: 1 or 2
+//     static constexpr bool kCommutes;   // combine(a, b) equals combine(b, a)
 //     using Stored = V;   // a value of an input, and a result, when it is in a register
 //     using Input = V;    // the values of all inputs at one position
 //     using Value = V;    // of a thread, a warp and a tile
 //     using Carry = ...;  // of all tiles before this one: as wide as Value, or wider
-//     __device__ Input absent() const;                      // its value is the identity
 //     __device__ V value(Input in, bool is_first) const;    // is_first: the first of its row
 //     __device__ V identity() const;                        // combine(identity(), a) == a
 //     __device__ V combine(V before, V after) const;        // associative except for rounding
@@ -49,12 +49,12 @@ struct CarryOf<Complex<float>> {
 template <typename V>
 struct Sum {
   static constexpr int kInputs = 1;
+  static constexpr bool kCommutes = true;
   using Stored = V;
   using Input = V;
   using Value = V;
   using Carry = typename CarryOf<V>::type;
 
-  __device__ V absent() const { return V{}; }
   __device__ V value(V in, bool) const { return in; }
   __device__ V identity() const { return V{}; }
   __device__ V combine(V before, V after) const { return before + after; }
@@ -101,6 +101,7 @@ __device__ __forceinline__ S one() {
 template <typename S>
 struct LinearRecurrence {
   static constexpr int kInputs = 2;
+  static constexpr bool kCommutes = false;
   using Stored = S;
   using Input = Affine<S>;
   using Value = Affine<S>;
@@ -110,7 +111,6 @@ struct LinearRecurrence {
   // the transposed recurrence of the other direction, so gradients need no shifted copy of a.
   bool shifted = false;
 
-  __device__ Input absent() const { return {one<S>(), S{}}; }
   __device__ Input pair(S second, S in) const { return {second, in}; }
   __device__ Input start(Input in, S initial) const {
     return {in.a, shifted ? in.b + initial : multiply_add(in.a, initial, in.b)};

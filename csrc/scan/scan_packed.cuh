@@ -16,7 +16,7 @@ struct PackedUnit {
 };
 
 // The unit whose first value is value `first` of the chunk, in the order of the scan.
-template <typename Op, int N>
+template <typename Op, int N, bool kWhole>
 __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t first_row,
                                                   uint32_t first) {
   PackedUnit unit{};
@@ -33,7 +33,11 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
       unit.offsets.initial = (first_row + (args.reverse ? args.chunk_rows - 1 - row : row)) *
                              args.outer.initial_strides[0];
     }
-    unit.valid = static_cast<int>(max(int64_t{0}, min(int64_t{N}, args.total - value)));
+    if constexpr (kWhole) {
+      unit.valid = value < args.total ? N : 0;
+    } else {
+      unit.valid = static_cast<int>(max(int64_t{0}, min(int64_t{N}, args.total - value)));
+    }
     return unit;
   }
   if (args.reverse) row = args.chunk_rows - 1 - row;
@@ -46,8 +50,9 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
 }
 
 // Calls use(v, local, position, input) for each value of a unit. `local` is the result of the
-// values of its row in this unit, `position` the value's index in its row.
-template <typename M, int N, typename Op, typename Use>
+// values of its row in this unit, `position` the value's index in its row. If kWhole, all values
+// belong to one row.
+template <typename M, int N, bool kWhole, typename Op, typename Use>
 __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
                                           const typename M::Raw& raw, const PackedUnit& unit,
                                           Use&& use) {
@@ -56,15 +61,17 @@ __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
   int64_t initial = unit.offsets.initial;  // of the value's row
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    auto input = M::input(op, args, raw, unit.valid, v);
+    const bool is_first = (v == 0 || !kWhole) && position == 0;
+    auto input = M::input(op, raw, v);
     if constexpr (Op::kInputs == 2) {
       const bool exists = args.reverse ? N - 1 - v < unit.valid : v < unit.valid;
-      input = M::started(op, args, input, position == 0 && exists, initial);
+      if (v == 0 || !kWhole) input = M::started(op, args, input, is_first && exists, initial);
     }
-    const auto value = op.value(input, position == 0);
-    local = v == 0 || position == 0 ? value : op.combine(local, value);
+    const auto value = op.value(input, is_first);
+    local = v == 0 || is_first ? value : op.combine(local, value);
     use(v, local, position, input);
-    if (++position == args.row_length.divisor) {
+    ++position;
+    if (!kWhole && position == args.row_length.divisor) {
       position = 0;
       if constexpr (Op::kInputs == 2) {
         initial += args.reverse ? -args.outer.initial_strides[0] : args.outer.initial_strides[0];
@@ -73,16 +80,24 @@ __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
   }
 }
 
-// Five blocks of an SM leave 96 registers per thread. Wide values and long vectors need more.
-template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 8 ? 4 : 5)
+// Blocks of an SM, at least, so that registers don't limit the loads in flight.
+template <typename Op, typename In, int N, bool kWhole>
+constexpr int kPackedBlocks = sizeof(typename Op::Value) > 8               ? 3
+                              : std::is_same_v<In, AnyType>                ? 4
+                              : !kWhole && N == 8                          ? 5
+                              : sizeof(typename Op::Value) == 8 || !kWhole ? 6
+                                                                           : 8;
+
+// kWhole: no unit holds values of two rows.
+template <typename Op, typename In, typename Mid, int N, bool kWhole>
+__global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
     packed_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
-  using M = Memory<Op, In, Mid, N, (N > 1)>;
+  using M = Memory<Op, In, Mid, N, !kWhole>;
   constexpr int U = kUnits<Op, In, Mid, N>;
   launch_dependents();
   grid_dependency_wait();
-  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t lane = threadIdx.x % kWarp, length = args.row_length.divisor;
   const int64_t chunk = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
   const int64_t first_row = chunk * args.chunk_rows;
   if (first_row >= args.rows) return;  // the whole warp
@@ -94,11 +109,13 @@ __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 
   typename M::Raw raw[U];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
-    units[u] = packed_unit<Op, N>(args, first_row, (u * kWarp + lane) * N);
+    units[u] = packed_unit<Op, N, kWhole>(args, first_row, (u * kWarp + lane) * N);
     offsets[u] = units[u].offsets;
     valid[u] = units[u].valid;
   }
   M::load(args, offsets, valid, raw);
+#pragma unroll
+  for (int u = 0; u < U; ++u) M::into_order(args, raw[u]);
 
   // Scan: within units, over the lanes, then over the units of a thread.
   V before[U];  // the result of the values of the row before the unit
@@ -111,11 +128,12 @@ __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 
       total = local;
       reach = position;
     };
-    scan_unit<M, N>(op, args, raw[u], units[u], keep);
-    total = scan_lanes<N>(op, total, reach);
+    scan_unit<M, N, kWhole>(op, args, raw[u], units[u], keep);
+    total = scan_lanes<N>(op, total, reach, length);
     if (reach >= (lane + 1) * N) total = op.combine(carry, total);
     before[u] = shuffle_up(total, 1);
     if (lane == 0) before[u] = carry;
+    if (kWhole && units[u].position == 0) before[u] = op.identity();
     carry = shuffle_from(total, kWarp - 1);
   }
 
@@ -125,12 +143,18 @@ __global__ void __launch_bounds__(128, sizeof(typename Op::Value) == 16 || N == 
     typename Op::Stored results[N];
     V previous = before[u];
     const auto finish = [&](int v, V local, uint32_t position, const auto& input) {
-      const V own = position > static_cast<uint32_t>(v) ? op.combine(before[u], local) : local;
-      const V earlier = position == 0 ? op.identity() : previous;
-      results[v] = op.result(earlier, own, input, args.exclusive);
-      previous = own;
+      if constexpr (kWhole) {
+        const V own = op.combine(before[u], local);
+        results[v] = op.result(previous, own, input, args.exclusive);
+        previous = own;
+      } else {
+        const V own = position > static_cast<uint32_t>(v) ? op.combine(before[u], local) : local;
+        const V earlier = position == 0 ? op.identity() : previous;
+        results[v] = op.result(earlier, own, input, args.exclusive);
+        previous = own;
+      }
     };
-    scan_unit<M, N>(op, args, raw[u], units[u], finish);
+    scan_unit<M, N, kWhole>(op, args, raw[u], units[u], finish);
     M::store(args, units[u].offsets.out, units[u].valid, results);
   }
 }

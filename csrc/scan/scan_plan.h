@@ -183,6 +183,13 @@ inline void plan_packed(Plan& plan, int64_t length, int64_t chunk) {
   plan.blocks = ceil_div<int64_t>(chunks, plan.warps);
 }
 
+// The size of the tiles of a split scan, in multiples of the smallest one. `tiles` is their number
+// at the smallest size.
+inline int tile_times(int64_t tiles, const Tuning& tuning) {
+  return static_cast<int>(
+      std::clamp<int64_t>(tiles / tuning.many_tiles, 1, tuning.most_tile_times));
+}
+
 inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels,
                       const Tuning& tuning) {
   const int64_t length = problem.scanned.size;
@@ -215,6 +222,9 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels
   if (plan.tiles > tuning.unsplit_tiles && plan.rows < tuning.split_rows_below) {
     plan.path = Path::kSplitRows;
     plan.warps = kMaxWarps;
+    const int times = tile_times(plan.rows * plan.tiles, tuning);
+    plan.units *= times;
+    plan.tiles = ceil_div<int64_t>(length, chunk * times * kMaxWarps);
     plan.blocks = plan.rows * plan.tiles;
     return;
   }
@@ -234,24 +244,27 @@ inline void plan_columns(Plan& plan, const Problem& problem, const Kernels& kern
       vecs_are_aligned(problem, plan, plan.column, kernels.values)) {
     plan.values = kernels.values;
   }
-  plan.units = kernels.rows;
   const int64_t width = ceil_div<int64_t>(plan.column.size, plan.values);
   plan.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
   const auto column_blocks = [&] { return plan.rows * ceil_div<int64_t>(width, plan.x); };
   while (plan.x > tuning.narrow && column_blocks() < tuning.wide_blocks) plan.x /= 2;
   plan.column_tiles = ceil_div<int64_t>(width, plan.x);
-  const int64_t warp_rows = int64_t{kWarp / plan.x} * kernels.rows, length = problem.scanned.size;
-  const int most_warps = column_warps(plan.values, kernels.inputs);
-  plan.tiles = ceil_div(length, warp_rows * most_warps);
+  const int64_t high = kWarp / plan.x, length = problem.scanned.size;
   plan.blocks = column_blocks();
+  const auto use_units = [&](int units) {
+    plan.units = units;
+    plan.tiles = ceil_div(length, high * units * kMaxWarps);
+  };
+  use_units(kernels.rows);
   if (plan.tiles > tuning.unsplit_tiles && plan.blocks < tuning.split_columns_below) {
     plan.path = Path::kSplitColumns;
-    plan.warps = most_warps;
+    plan.warps = kMaxWarps;
+    use_units(kernels.rows / 2 * tile_times(2 * plan.blocks * plan.tiles, tuning));
     plan.blocks *= plan.tiles;
     return;
   }
   plan.path = Path::kColumns;
-  plan.warps = static_cast<int>(ceil_div(length, warp_rows * plan.tiles));
+  plan.warps = static_cast<int>(ceil_div(length, high * plan.units * plan.tiles));
 }
 
 }  // namespace detail

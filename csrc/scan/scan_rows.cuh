@@ -7,101 +7,84 @@
 #pragma once
 
 #include "scan/scan_look_back.cuh"
+#include "scan/scan_stage.cuh"
 
 namespace gpuopt::scan {
 
-// The position in its row of the first value of a thread's unit, in the order of the scan.
-template <int U, int N>
-__device__ __forceinline__ int64_t unit_position(int64_t tile, int u) {
-  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  return (tile * blockDim.x + warp * kWarp) * (U * N) + (u * kWarp + lane) * N;
-}
+// Where the units of a thread lie in a tile of a row. A thread has args.units of them.
+template <typename Op, int N>
+struct RowUnits {
+  const Args& args;
+  const Offsets& row;
+  int64_t tile;
 
-// A thread's part of a tile.
-template <typename Op, typename In, typename Mid, int N>
-struct RowTile {
-  using V = typename Op::Value;
-  using Carry = typename Op::Carry;
-  using M = Memory<Op, In, Mid, N>;
-  static constexpr int U = kUnits<Op, In, Mid, N>;
-
-  typename M::Raw raw[U];
-  V before[U];      // the result of the values of the warp's chunk before the unit
-  int units;        // of the thread that exist
-  bool is_first;    // whether the thread holds the first value of the row
-  int64_t initial;  // offset of the row's initial value
-
-  // Starts the loads of a tile.
-  __device__ __forceinline__ void load(const Args& args, const Offsets& row, int64_t tile) {
-    Offsets offsets[U];
-    int valid[U];
-    units = 0;
-    is_first = tile == 0 && threadIdx.x == 0;
-    initial = row.initial;
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      const int64_t position = unit_position<U, N>(tile, u);
-      const int64_t own = args.reverse ? args.length - N - position : position;
-      if (position < args.length) units = u + 1;
-      valid[u] = position < args.length ? N : 0;
-      offsets[u] = row.at<Op>(args, own);
-    }
-    M::load(args, offsets, valid, raw);
+  // The position in its row of the first value of a unit, in the order of the scan.
+  __device__ __forceinline__ int64_t position(uint32_t u) const {
+    const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    return (tile * blockDim.x + warp * kWarp) * (args.units * N) + (u * kWarp + lane) * N;
   }
-
-  __device__ __forceinline__ int valid(int u) const { return u < units ? N : 0; }
-
-  __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args, int u,
-                                                      int v) const {
-    const auto own = M::input(op, args, raw[u], valid(u), v);
-    return u == 0 && v == 0 ? M::started(op, args, own, is_first, initial) : own;
+  __device__ __forceinline__ int valid(uint32_t u) const {
+    return u < args.units && position(u) < args.length ? N : 0;
   }
-
-  __device__ __forceinline__ V value(const Op& op, const Args& args, int u, int v) const {
-    return op.value(input(op, args, u, v), u == 0 && v == 0 && is_first);
-  }
-
-  // Scans the warp's chunk and returns its total.
-  __device__ __forceinline__ V scan(const Op& op, const Args& args) {
-    const uint32_t lane = threadIdx.x % kWarp;
-    V carry = op.identity();
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      V total = value(op, args, u, 0);
-#pragma unroll
-      for (int v = 1; v < N; ++v) total = op.combine(total, value(op, args, u, v));
-      total = scan_lanes<N>(op, total, kWarp * N);
-      if (u > 0) total = op.combine(carry, total);
-      before[u] = shuffle_up(total, 1);
-      if (lane == 0) before[u] = carry;
-      carry = shuffle_from(total, kWarp - 1);
-    }
-    return carry;
-  }
-
-  // Stores the results. `prefix` is the result of everything before the warp's chunk.
-  __device__ __forceinline__ void store(const Op& op, const Args& args, const Offsets& row,
-                                        int64_t tile, V prefix) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      const int64_t position = unit_position<U, N>(tile, u);
-      const int64_t own = args.reverse ? args.length - N - position : position;
-      typename Op::Stored results[N];
-      V local = op.identity();
-      V previous = op.combine(prefix, before[u]);
-#pragma unroll
-      for (int v = 0; v < N; ++v) {
-        const auto in = input(op, args, u, v);
-        const V own = op.value(in, u == 0 && v == 0 && is_first);
-        local = v == 0 ? own : op.combine(local, own);
-        const V after = op.combine(prefix, op.combine(before[u], local));
-        results[v] = op.result(previous, after, in, args.exclusive);
-        previous = after;
-      }
-      M::store(args, row.out + own * args.out_stride, valid(u), results);
-    }
+  __device__ __forceinline__ Offsets offsets(uint32_t u) const {
+    const int64_t first = position(u);
+    return row.at<Op>(args, args.reverse ? args.length - N - first : first);
   }
 };
+
+// A unit of a row whose values have the order of the scan.
+template <typename Op, typename In, typename Mid, int N>
+struct RowUnit {
+  using V = typename Op::Value;
+  using M = Memory<Op, In, Mid, N>;
+
+  typename M::Raw raw;
+  bool is_first;    // whether the unit holds the first value of the row
+  int64_t initial;  // offset of the row's initial value
+
+  __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args, int v) const {
+    const auto own = M::input(op, raw, v);
+    return v == 0 ? M::started(op, args, own, is_first, initial) : own;
+  }
+  __device__ __forceinline__ V value(const Op& op, const Args& args, int v) const {
+    return op.value(input(op, args, v), v == 0 && is_first);
+  }
+  __device__ __forceinline__ V total(const Op& op, const Args& args) const {
+    V total = value(op, args, 0);
+#pragma unroll
+    for (int v = 1; v < N; ++v) total = op.combine(total, value(op, args, v));
+    return total;
+  }
+
+  // Stores the results. `before` is the result of everything before the unit.
+  __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset, int valid,
+                                        V before) const {
+    typename Op::Stored results[N];
+    V local = op.identity(), previous = before;
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      const auto in = input(op, args, v);
+      const V own = op.value(in, v == 0 && is_first);
+      local = v == 0 ? own : op.combine(local, own);
+      const V after = op.combine(before, local);
+      results[v] = op.result(previous, after, in, args.exclusive);
+      previous = after;
+    }
+    M::store(args, offset, valid, results);
+  }
+};
+
+// Scans the totals of a unit's lanes. `carry` is the result of the warp's units before, and that of
+// this one afterwards. Returns the result of what the warp has before the lane's unit.
+template <int N, typename Op>
+__device__ __forceinline__ typename Op::Value scan_units(const Op& op, typename Op::Value total,
+                                                         typename Op::Value& carry) {
+  total = op.combine(carry, scan_lanes<N>(op, total, kWarp * N));
+  auto before = shuffle_up(total, 1);
+  if (threadIdx.x % kWarp == 0) before = carry;
+  carry = shuffle_from(total, kWarp - 1);
+  return before;
+}
 
 // Combines the totals of the warps. Returns the result of the warps before this one; `all` becomes
 // that of all warps.
@@ -119,12 +102,22 @@ __device__ __forceinline__ typename Op::Carry combine_warps(const Op& op,
   return before;
 }
 
-// A block scans a row, tile by tile.
+// Blocks of an SM, at least. A switch over types needs more registers, and so do wide values.
+template <typename Op, typename In, int N>
+constexpr int kRowsBlocks = [] {
+  constexpr size_t kBytes = sizeof(typename Op::Value);
+  if (std::is_same_v<In, AnyType>) return kBytes > 8 ? 1 : 2;
+  return kBytes > 8 || (kBytes == 8 && N == 1) ? 2 : kBytes == 8 || N == 8 ? 3 : 4;
+}();
+
+// A block scans a row, tile by tile. The tiles are in registers.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
+  using M = Memory<Op, In, Mid, N>;
+  constexpr int U = kUnits<Op, In, Mid, N>;
   __shared__ V totals[2][kMaxWarps];
   launch_dependents();
   grid_dependency_wait();
@@ -132,44 +125,54 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Carry carry = op.widen(op.identity());
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
-    RowTile<Op, In, Mid, N> tile;
-    tile.load(args, row, t);
-    const V total = tile.scan(op, args);
+    const RowUnits<Op, N> place{args, row, t};
+    Offsets offsets[U];
+    int valid[U];
+    typename M::Raw raw[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      offsets[u] = place.offsets(u);
+      valid[u] = place.valid(u);
+    }
+    M::load(args, offsets, valid, raw);
+    const auto unit = [&](int u) {
+      return RowUnit<Op, In, Mid, N>{raw[u], u == 0 && t == 0 && threadIdx.x == 0, row.initial};
+    };
+    V before[U];
+    V total = op.identity();
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      M::into_order(args, raw[u]);
+      before[u] = scan_units<N>(op, unit(u).total(op, args), total);
+    }
     // Two arrays alternate, so one barrier is enough.
-    V* own = totals[t % 2];
-    if (lane == 0) own[warp] = total;
+    V* shared = totals[t % 2];
+    if (lane == 0) shared[warp] = total;
     __syncthreads();
     Carry all;
-    const Carry before = combine_warps(op, own, all);
-    tile.store(op, args, row, t, op.narrow(op.carry(carry, before)));
+    const Carry before_warp = combine_warps(op, shared, all);
+    const V prefix = op.narrow(op.carry(carry, before_warp));
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      unit(u).store(op, args, offsets[u].out, valid[u], op.combine(prefix, before[u]));
+    }
     carry = op.carry(carry, all);
   }
 }
 
-// The result of RowTile::scan, with few registers: one unit at a time.
-template <typename Op, typename In, typename Mid, int N>
-__device__ typename Op::Value chunk_total(const Op& op, const Args& args, const Offsets& row,
-                                          int64_t tile) {
-  using M = Memory<Op, In, Mid, N>;
-  constexpr int U = kUnits<Op, In, Mid, N>;
+// The total of a warp's chunk. get(u) returns a unit.
+template <typename Op, typename Get>
+__device__ __forceinline__ typename Op::Value chunk_total(const Op& op, const Args& args,
+                                                          Get&& get) {
   auto carry = op.identity();
-#pragma unroll 1
-  for (int u = 0; u < U; ++u) {
-    const int64_t position = unit_position<U, N>(tile, u);
-    const int64_t own = args.reverse ? args.length - N - position : position;
-    const Offsets offsets[1] = {row.at<Op>(args, own)};
-    const int valid[1] = {position < args.length ? N : 0};
-    typename M::Raw raw[1];
-    M::load(args, offsets, valid, raw);
-    const bool is_first = position == 0;
-    const auto first = M::input(op, args, raw[0], valid[0], 0);
-    auto total = op.value(M::started(op, args, first, is_first, row.initial), is_first);
+  if constexpr (Op::kCommutes) {
+#pragma unroll 4
+    for (uint32_t u = 0; u < args.units; ++u) carry = op.combine(carry, get(u));
 #pragma unroll
-    for (int v = 1; v < N; ++v) {
-      total = op.combine(total, op.value(M::input(op, args, raw[0], valid[0], v), false));
-    }
-    total = scan_lanes<N>(op, total, kWarp * N);
-    carry = shuffle_from(u > 0 ? op.combine(carry, total) : total, kWarp - 1);
+    for (int mask = 1; mask < kWarp; mask *= 2) carry = op.combine(carry, shuffle_xor(carry, mask));
+  } else {
+#pragma unroll 2
+    for (uint32_t u = 0; u < args.units; ++u) scan_units<1>(op, get(u), carry);
   }
   return carry;
 }
@@ -179,10 +182,20 @@ __device__ typename Op::Value chunk_total(const Op& op, const Args& args, const 
 template <typename Op, typename In, typename Mid, int N>
 __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets& row, uint32_t end,
                                    typename Op::Value* totals) {
+  using M = Memory<Op, In, Mid, N>;
   Recount<Op> recount(op);
 #pragma unroll 1
   for (uint32_t t = 0; t < end; ++t) {
-    const auto total = chunk_total<Op, In, Mid, N>(op, args, row, t);
+    const RowUnits<Op, N> place{args, row, t};
+    const auto total = chunk_total(op, args, [&](uint32_t u) {
+      const Offsets offsets[1] = {place.offsets(u)};
+      const int valid[1] = {place.valid(u)};
+      typename M::Raw raw[1];
+      M::load(args, offsets, valid, raw);
+      M::into_order(args, raw[0]);
+      const bool is_first = place.position(u) == 0;
+      return RowUnit<Op, In, Mid, N>{raw[0], is_first, row.initial}.total(op, args);
+    });
     __syncthreads();
     if (threadIdx.x % kWarp == 0) totals[threadIdx.x / kWarp] = total;
     __syncthreads();
@@ -194,58 +207,83 @@ __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets
   return recount.result(op);
 }
 
-// Every tile of every row has a block, and look-back connects them. A switch over types needs more
-// registers, and so do wide values: fewer blocks are required of an SM.
+// Every tile of every row has a block, and look-back connects them. The tiles are in shared memory.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, std::is_same_v<In, AnyType> ||
-                                                    (N == 1 && sizeof(typename Op::Value) >= 8) ||
-                                                    sizeof(typename Op::Value) > 8
-                                                ? 2
-                                                : 3)
+__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
+                                            : sizeof(typename Op::Carry) > 8 ? 3
+                                                                             : 4)
     split_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
+  using M = Memory<Op, In, Mid, N>;
+  using S = Stage<Op, In, Mid, N>;
   __shared__ V totals[kMaxWarps];
   __shared__ Carry carries[1];
   __shared__ bool found[1];
   launch_dependents();
   grid_dependency_wait();
-  uint32_t row = blockIdx.x;
-  const uint32_t t = args.tiles.divmod(row);
+  uint32_t row_index = blockIdx.x;
+  const uint32_t t = args.tiles.divmod(row_index);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const Offsets offsets = row_offsets<Op>(args.outer, row);
-  RowTile<Op, In, Mid, N> tile;
-  tile.load(args, offsets, t);
-  const V total = tile.scan(op, args);
+  const Offsets row = row_offsets<Op>(args.outer, row_index);
+  const RowUnits<Op, N> place{args, row, t};
+
+  // Load.
+  const S stage(0, args.units);
+  for (uint32_t first = 0; first < args.units; first += S::kBatch) {
+    Offsets offsets[S::kBatch];
+    int valid[S::kBatch];
+#pragma unroll
+    for (int i = 0; i < S::kBatch; ++i) {
+      offsets[i] = place.offsets(first + i);
+      valid[i] = place.valid(first + i);
+    }
+    stage.load(args, first, offsets, valid);
+  }
+  wait_for_copies();
+  const auto unit = [&](uint32_t u) {
+    RowUnit<Op, In, Mid, N> unit{stage.get(args, u), u == 0 && t == 0 && threadIdx.x == 0,
+                                 row.initial};
+    M::into_order(args, unit.raw);
+    return unit;
+  };
+
+  // Reduce.
+  const V total = chunk_total(op, args, [&](uint32_t u) { return unit(u).total(op, args); });
   if (lane == 0) totals[warp] = total;
   __syncthreads();
   Carry all;
   const Carry before_warp = combine_warps(op, totals, all);
-  Record* records = static_cast<Record*>(args.records) + row * args.slots * kRecords<Carry>;
-  const Chain<Op> chain{records, kRecords<Carry>, args.tiles.divisor, args.patience};
+
+  // Look back.
+  Record* records = static_cast<Record*>(args.records) + row_index * args.slots * kRecords<Carry>;
+  const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
   if (warp == 0) {
-    Before<Op> before;
-    const bool done = chain.look_back(op, t, all, before);
-    if (lane == 0) {
-      found[0] = done;
-      carries[0] = before.all(op);
-    }
+    if (lane == 0) chain.publish_tile(t, all);
+    const bool done = chain.template look_back<1>(
+        op, t, 0, [&](int) { return all; },
+        [&](int, const Before<Op>& before) { carries[0] = before.all(op); });
+    if (lane == 0) found[0] = done;
   }
   __syncthreads();
   if (!found[0]) {
-    const Before<Op> before = recount_rows<Op, In, Mid, N>(op, args, offsets, t, totals);
+    const Before<Op> before = recount_rows<Op, In, Mid, N>(op, args, row, t, totals);
     if (threadIdx.x == 0) {
       chain.publish_ends(op, t, before, all);
       carries[0] = before.all(op);
     }
-    // The tile is loaded again, so that no register holds it in the meantime.
-    RowTile<Op, In, Mid, N> again;
-    again.load(args, offsets, t);
-    again.scan(op, args);
-    tile = again;
     __syncthreads();
   }
-  tile.store(op, args, offsets, t, op.narrow(op.carry(carries[0], before_warp)));
+
+  // Scan and store.
+  const V prefix = op.narrow(op.carry(carries[0], before_warp));
+  V carry = op.identity();
+#pragma unroll 4
+  for (uint32_t u = 0; u < args.units; ++u) {
+    const auto own = unit(u);
+    const V before = op.combine(prefix, scan_units<N>(op, own.total(op, args), carry));
+    own.store(op, args, place.offsets(u).out, place.valid(u), before);
+  }
 }
 
 }  // namespace gpuopt::scan

@@ -9,13 +9,7 @@ constexpr int kMaxWarps = 8;              // warps of a block, at most
 constexpr int kThreads = 32 * kMaxWarps;  // threads of a block, at most
 constexpr int kVecUnits = 4;              // vectors that a thread has in flight
 constexpr int kSingleUnits = 8;           // single values that a thread has in flight
-constexpr int kColumnRows = 8;            // rows that a thread of a column has in flight
-
-// Warps of a block of columns, at most. Vectors of 8 values and pairs of inputs need more registers
-// than 8 warps leave.
-constexpr int column_warps(int values, int inputs) {
-  return values >= 8 || inputs == 2 ? 6 : kMaxWarps;
-}
+constexpr int kColumnRows = 8;            // rows of a column that a thread has in a tile
 
 // Look-back (scan_look_back.cuh): 16 tiles form a run, 16 runs form a group.
 constexpr uint32_t kRun = 16;
@@ -33,6 +27,9 @@ struct Tuning {
   // Tiles that one block scans in turn, at least, before more blocks share them. A split costs a
   // second operation in the stream, which clears the records of look-back.
   int64_t unsplit_tiles = 4;
+  // Split rows and columns have larger tiles, up to so many times, while this many tiles are left.
+  int64_t many_tiles = 792;
+  int64_t most_tile_times = 3;
   // Columns are narrowed to this many vectors, a line of 128 bytes, to get more blocks.
   int narrow = 8;
   int64_t wide_blocks = 528;

@@ -3,6 +3,10 @@
 #include "poisoned_workspace.h"
 #include "scan/scan_launch.cuh"
 
+namespace gpuopt::scan {
+alignas(16) uint4 scan_tiles[(227 << 10) / sizeof(uint4)];  // shared memory of a block on sm_90
+}  // namespace gpuopt::scan
+
 using namespace gpuopt;
 using namespace gpuopt::scan;
 

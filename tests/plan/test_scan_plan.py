@@ -21,7 +21,7 @@ UINT8, INT64, FLOAT16, FLOAT32, COMPLEX128 = 1, 5, 6, 8, 12
 ITEM = {UINT8: 1, INT64: 8, FLOAT16: 2, FLOAT32: 4, COMPLEX128: 16}
 BASE = 1 << 20
 LIMIT = 2**31 - 1
-MAX_WARPS, COLUMN_ROWS, MOST_DIMS = 8, 8, 6
+MAX_WARPS, MOST_DIMS = 8, 6
 FIELDS = (
     "path values units num_outer rows dense chunk_rows warps tiles x column_tiles blocks slots columns too_large second_is_one"
 ).split()
@@ -134,7 +134,7 @@ def check(problem: Problem, plan: PlanView) -> None:
     else:
         assert plan.x in (1, 2, 4, 8, 16, 32) and covers(plan.column_tiles, plan.x * plan.values, plan.columns)
         assert plan.columns % plan.values == 0
-        assert covers(plan.tiles, 32 // plan.x * COLUMN_ROWS * plan.warps, length)
+        assert covers(plan.tiles, 32 // plan.x * plan.units * plan.warps, length)
         assert plan.blocks == plan.rows * plan.column_tiles * (plan.tiles if plan.path == SPLIT_COLUMNS else 1)
 
 
