@@ -53,15 +53,22 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
   return args;
 }
 
-// Allocates the records of look-back and clears them. A CUDA graph clears them in every replay.
+// Allocates the records of look-back and clears them. A CUDA graph clears them in every replay. The
+// kernel that follows is set up meanwhile, which is not possible beside cudaMemsetAsync.
 template <typename Op>
 cudaError_t clear_records(const Plan& plan, Args& args, Workspace& workspace, cudaStream_t stream) {
   const bool columns = plan.path == Path::kSplitColumns;
-  const size_t width = columns ? static_cast<size_t>(plan.x) * plan.values : 1;
-  const size_t bytes = static_cast<size_t>(plan.chains() * plan.slots()) * width *
-                       kRecords<typename Op::Carry> * sizeof(Record);
-  args.records = workspace.allocate(bytes);
-  return cudaMemsetAsync(args.records, 0, bytes, stream);
+  const int64_t width = columns ? int64_t{plan.x} * plan.values : 1;
+  const int64_t count =
+      plan.chains() * plan.slots() * width * int64_t{kRecords<typename Op::Carry>};
+  auto* records = static_cast<Record*>(workspace.allocate(count * sizeof(Record)));
+  args.records = records;
+  constexpr int kPerThread = 4;
+  LaunchShape shape;
+  shape.threads = kThreads;
+  shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(count, kThreads * kPerThread));
+  shape.use_pdl = true;
+  return launch_kernel(clear_kernel<kPerThread>, shape, stream, records, count);
 }
 
 // Requests dynamic shared memory for a kernel. Without a request there are 48 KB in all.
@@ -83,7 +90,7 @@ cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Works
   LaunchShape shape;
   shape.blocks = static_cast<unsigned>(plan.blocks);
   shape.threads = static_cast<unsigned>(plan.threads());
-  shape.use_pdl = !plan.is_split();
+  shape.use_pdl = true;
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
   // Starts a kernel whose tiles are in shared memory.
   const auto start_staged = [&](auto kernel, int buffers) {

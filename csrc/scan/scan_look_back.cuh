@@ -58,6 +58,19 @@ __device__ __forceinline__ void store_record(Record* to, const Record& record) {
 #endif
 }
 
+// Clears records. A cleared record is not published.
+template <int kPerThread>
+__global__ void __launch_bounds__(kThreads)
+    clear_kernel(Record* const records, const int64_t count) {
+  launch_dependents();
+  grid_dependency_wait();
+  const int64_t first = int64_t{blockIdx.x} * (kThreads * kPerThread) + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    if (first + i * kThreads < count) records[first + i * kThreads] = {};
+  }
+}
+
 // Records of a value of type T.
 template <typename T>
 constexpr int kRecords = (sizeof(T) + 7) / 8;
