@@ -67,9 +67,13 @@ inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t e
   });
 }
 
-// ATen's index_add is as fast as its atomics, and gpuopt's `fast` mode as fast or faster. In
-// deterministic mode both add in a fixed order.
-constexpr std::string_view kFast = "fast", kDeterministic = "deterministic";
+// Half types are summed in float32. Atomic additions, which ATen uses, would round every partial
+// sum: a node of a graph with 1000 neighbours loses most digits. In deterministic mode both add in
+// a fixed order.
+inline std::string_view mode_for(const Tensor& self) {
+  return self.element_size() == 2 ? "accurate" : "fast";
+}
+constexpr std::string_view kDeterministic = "deterministic";
 
 // ---------------------------------------------------------------- index_add
 
@@ -95,7 +99,7 @@ struct IndexAdd {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
-    return ops::index_add().redispatch(key, self, dim, index, source, alpha, kFast);
+    return ops::index_add().redispatch(key, self, dim, index, source, alpha, mode_for(self));
   }
 };
 
@@ -109,7 +113,8 @@ struct IndexAddInplace {
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, const at::Scalar& alpha) {
-    return ops::index_add_inplace().redispatch(key, self, dim, index, source, alpha, kFast);
+    return ops::index_add_inplace().redispatch(key, self, dim, index, source, alpha,
+                                               mode_for(self));
   }
 };
 
@@ -145,7 +150,8 @@ struct ScatterAdd {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {
-    return ops::index_add().redispatch(key, self, dim, row_index(index, dim), source, 1, kFast);
+    return ops::index_add().redispatch(key, self, dim, row_index(index, dim), source, 1,
+                                       mode_for(self));
   }
 };
 
@@ -159,7 +165,7 @@ struct ScatterAddInplace {
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source) {
     return ops::index_add_inplace().redispatch(key, self, dim, row_index(index, dim), source, 1,
-                                               kFast);
+                                               mode_for(self));
   }
 };
 

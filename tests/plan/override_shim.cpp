@@ -64,4 +64,8 @@ int64_t index_add_reason(int64_t bytes, int64_t item, int64_t entries_per_row, b
   return number_of(policy::index_add(bytes, item, entries_per_row, deterministic));
 }
 
+int64_t index_select_reason(int64_t entries, int64_t row_bytes) {
+  return number_of(policy::index_select(entries, row_bytes));
+}
+
 }  // extern "C"

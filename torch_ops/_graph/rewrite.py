@@ -98,7 +98,9 @@ def _is_faster(addition: Addition) -> bool:
         return False
     item = addition.dtype.itemsize
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return takes_rows(moved_bytes(elements, moved, item, entries), item, entries // rows, deterministic)
+    return takes_rows(
+        moved_bytes(elements, moved, item, entries), result.dtype.itemsize, entries // rows, deterministic
+    )
 
 
 # ---------------------------------------------------------------- replacing
@@ -131,7 +133,7 @@ def _replace(graph: Graph, addition: Addition) -> None:
 def _mode(addition: Addition) -> str:
     if torch.are_deterministic_algorithms_enabled():
         return "deterministic"
-    return "fast" if addition.dtype == value(addition.node).dtype else "accurate"
+    return "accurate" if addition.dtype.itemsize == 2 else "fast"
 
 
 def _as_rows(addition: Addition, index: Node, source: Node) -> tuple[Node, Node]:
