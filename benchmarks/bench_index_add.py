@@ -1,5 +1,5 @@
 """Cases of index_add_, in the modes "fast" and "deterministic". Random problems (benchmarks/problems.py) also have the mode "accurate",
-and gathers of rows, which torch_ops.override puts in the place of index_select.
+and gathers of rows, with which torch_ops.override replaces index_select.
 
 "(1024)+=(2^24) uniform" adds 2^24 values into 1024 bins. The time depends on how often each bin occurs, and the end of the name
 says how often: "uniform" bins are equally frequent, and "Zipf s" draws the k-th bin with a probability proportional to k^-s.

@@ -11,8 +11,8 @@
 
 namespace gpuopt::index_add {
 
-// out[entry] = self[index[entry]]. Rows are dense, and those of `out` lie behind each other. Values
-// are only moved, so a row is a number of bytes.
+// out[entry] = self[index[entry]]. Rows are dense, and the rows of `out` lie behind each other.
+// Values are only moved, so a row is a number of bytes.
 struct Gather {
   const void* self = nullptr;   // [bins][row]
   const void* index = nullptr;  // [entries]

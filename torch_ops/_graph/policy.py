@@ -6,7 +6,7 @@ _KIB, _MIB = 1 << 10, 1 << 20
 
 
 def takes_rows(moved: int, item: int, entries_per_row: int, deterministic: bool) -> bool:
-    """Whether gpuopt adds rows faster than what Inductor makes of it.
+    """Whether gpuopt adds rows faster than Inductor's kernel.
 
     Inductor's kernel adds float32 values atomically and computes what it adds in the same kernel. That is slow only where many entries
     name the same row. For half types and in deterministic mode it calls PyTorch's kernel.
