@@ -180,10 +180,13 @@ def worst(result: dict, count: int = 5) -> str:
 
 
 def conditions(result: dict) -> str:
+    """Rows that were added later have the commit at which they were measured."""
     gpu, versions = result["gpu"], result["versions"]
+    own = result["source"]["commit"] or "unknown"
+    commits = dict.fromkeys([own, *(row.get("commit", own) for row in result["rows"])])
     return (
         f"{len(result['rows'])} problems (seed {result['settings']['seed']}), {gpu['name']}, torch {versions['torch']}, "
-        f"CUDA {versions['cuda']}, {result['date'][:10]}, commit {(result['source']['commit'] or 'unknown')[:7]}."
+        f"CUDA {versions['cuda']}, {result['date'][:10]}, commit {' and '.join(commit[:7] for commit in commits)}."
     )
 
 

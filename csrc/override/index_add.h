@@ -67,11 +67,15 @@ inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t e
   });
 }
 
-// Half types are summed in float32. Atomic additions, which ATen uses, would round every partial
-// sum: a node of a graph with 1000 neighbours loses most digits. In deterministic mode both add in
-// a fixed order.
-inline std::string_view mode_for(const Tensor& self) {
-  return self.element_size() == 2 ? "accurate" : "fast";
+// Atomic additions, which ATen uses, round every partial sum of a half type. In deterministic mode
+// both add in a fixed order.
+inline std::string_view mode_for(const Tensor& self, int64_t dim, const Tensor& source,
+                                 int64_t entries) {
+  if (self.element_size() != 2) return "fast";
+  const int64_t rows = self.size(dim < 0 ? dim + self.dim() : dim);
+  const bool accurate = policy::sums_in_float32(bytes_of_addition(self, source, entries),
+                                                bytes_of(self) / rows, entries, rows);
+  return accurate ? "accurate" : "fast";
 }
 constexpr std::string_view kDeterministic = "deterministic";
 
@@ -99,7 +103,8 @@ struct IndexAdd {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
-    return ops::index_add().redispatch(key, self, dim, index, source, alpha, mode_for(self));
+    return ops::index_add().redispatch(key, self, dim, index, source, alpha,
+                                       mode_for(self, dim, source, index.numel()));
   }
 };
 
@@ -114,7 +119,7 @@ struct IndexAddInplace {
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, const at::Scalar& alpha) {
     return ops::index_add_inplace().redispatch(key, self, dim, index, source, alpha,
-                                               mode_for(self));
+                                               mode_for(self, dim, source, index.numel()));
   }
 };
 
@@ -151,7 +156,7 @@ struct ScatterAdd {
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {
     return ops::index_add().redispatch(key, self, dim, row_index(index, dim), source, 1,
-                                       mode_for(self));
+                                       mode_for(self, dim, source, index.size(dim)));
   }
 };
 
@@ -165,7 +170,7 @@ struct ScatterAddInplace {
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source) {
     return ops::index_add_inplace().redispatch(key, self, dim, row_index(index, dim), source, 1,
-                                               mode_for(self));
+                                               mode_for(self, dim, source, index.size(dim)));
   }
 };
 
