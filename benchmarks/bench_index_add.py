@@ -1,4 +1,5 @@
-"""Cases of index_add_, in the modes "fast" and "deterministic".
+"""Cases of index_add_, in the modes "fast" and "deterministic". Random problems (benchmarks/problems.py) also have the mode "accurate",
+and gathers of rows, with which torch_ops.override replaces index_select.
 
 "(1024)+=(2^24) uniform" adds 2^24 values into 1024 bins. The time depends on how often each bin occurs, and the end of the name
 says how often: "uniform" bins are equally frequent, and "Zipf s" draws the k-th bin with a probability proportional to k^-s.
@@ -25,7 +26,7 @@ from benchmarks.room import Call, CallTime, Case, Point, Room, error_limit
 
 F64, I32, I64 = torch.float64, torch.int32, torch.int64
 MODES = ("fast", "deterministic")
-CALLS = {mode: f"index_add_ {mode}" for mode in MODES}
+CALLS = {mode: f"index_add_ {mode}" for mode in (*MODES, "accurate")}
 
 # ---------------------------------------------------------------- which bins
 
@@ -146,6 +147,17 @@ class Sum:
             most = 1 / self.bins if self.draw.weights is None else _probabilities(self.draw, self.bins)[0].item()
             source.mul_(max(1.0, self.entries * most) ** -0.5)
         return into, self.dim, draw_index(m, self.draw, self.entries, self.bins, self.index), source
+
+    def build_select(self, dtype: torch.dtype, device: str, seed: int) -> tuple:
+        """Operands of the gather that is the gradient of ``source``."""
+        m = Maker(device, dtype, seed)
+        return self.make(m, self.shape), draw_index(m, self.draw, self.entries, self.bins, self.index)
+
+    def moved_by_select(self, dtype: torch.dtype) -> tuple[int, int]:
+        """(bytes read, bytes written): each row that occurs is read once."""
+        read, written = self.moved(dtype)
+        gathered = read - written - self.entries * self.index.itemsize
+        return self.entries * self.index.itemsize + written, gathered
 
     def moved(self, dtype: torch.dtype) -> tuple[int, int]:
         """(bytes read, bytes written): index and source are read once, and each slice of self that occurs is read and written
@@ -283,11 +295,15 @@ def _aten(into: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tenso
     return into.index_add_(dim, index, source)
 
 
+def _aten_select(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return rows.index_select(0, index)
+
+
 def _calls() -> dict[str, Call]:
     import torch_ops
 
-    own_limits = {"fast": None, "deterministic": rounded_once}
-    return {
+    own_limits = {"fast": None, "deterministic": rounded_once, "accurate": rounded_once}
+    added = {
         name: Call(
             functools.partial(torch_ops.index_add_, mode=mode),
             _aten,
@@ -298,6 +314,7 @@ def _calls() -> dict[str, Call]:
         )
         for mode, name in CALLS.items()
     }
+    return {**added, "index_select": Call(torch.ops.gpuopt._gather_rows, _aten_select, _aten_select)}
 
 
 # ---------------------------------------------------------------- peers

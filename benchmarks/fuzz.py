@@ -27,8 +27,8 @@ from tests.contract.test_guard_zones import Guarded
 
 ATOMIC = ("index_add",)  # families whose additions have no order
 # oneDNN's weight gradients in bfloat16 read and write memory that is not theirs (torch 2.11, a CPU with AVX512-BF16).
-WRONG_ON_CPU = [("conv1d backward", "bf16")]
-KEEP_LAYOUT = ("conv1d", "conv1d backward", "causal_conv1d, silu")
+WRONG_ON_CPU = [("conv1d backward", "bf16"), ("causal_conv1d backward", "bf16")]
+KEEP_LAYOUT = ("conv1d", "conv1d backward", "causal_conv1d backward", "causal_conv1d, silu")
 
 
 class SmallDraw(problems.Draw):

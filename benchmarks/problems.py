@@ -243,8 +243,7 @@ def transpose2d(draw: Draw) -> Problem:
 # ---------------------------------------------------------------- index_add
 
 
-def index_add(draw: Draw, mode: str = "fast") -> Problem:
-    dtype = draw.dtype()
+def rows_at_an_index(draw: Draw, dtype: torch.dtype) -> bench_index_add.Sum:
     width = draw.choice((1, draw.size(2, 64), draw.size(16, 1024), draw.size(16, 1024)))
     entries = max(1, draw.values(dtype, 2, 1 << 29) // width)
     bins = draw.size(max(1, min(16, entries)), max(16, min(8 * entries, (1 << 28) // width)))
@@ -253,7 +252,12 @@ def index_add(draw: Draw, mode: str = "fast") -> Problem:
     )
     if index is bench_index_add.ZIPF:
         bins = min(bins, 1 << 20)  # the table of its probabilities lies on the host
-    what = bench_index_add.Sum((bins,) if width == 1 else (bins, width), entries, index)
+    return bench_index_add.Sum((bins,) if width == 1 else (bins, width), entries, index)
+
+
+def index_add(draw: Draw, mode: str = "fast") -> Problem:
+    dtype = draw.choice((BF16, F16)) if mode == "accurate" else draw.dtype()
+    what = rows_at_an_index(draw, dtype)
     return Problem(
         "index_add",
         bench_index_add.CALLS[mode],
@@ -264,6 +268,13 @@ def index_add(draw: Draw, mode: str = "fast") -> Problem:
         functools.partial(what.moved, dtype),
         (bench_index_add.ATEN_DETERMINISTIC,) if mode == "deterministic" else None,
     )
+
+
+def index_select(draw: Draw) -> Problem:
+    dtype = draw.dtype()
+    what = rows_at_an_index(draw, dtype)
+    build, moved = (functools.partial(f, dtype) for f in (what.build_select, what.moved_by_select))
+    return Problem("index_add", "index_select", what.name.replace("+=", " to "), dtype, None, build, moved)
 
 
 # ---------------------------------------------------------------- convolutions
@@ -279,22 +290,27 @@ def conv1d(draw: Draw, backward: bool = False) -> Problem:
     return Problem("conv1d", "conv1d_backward" if backward else "conv1d", name, dtype, None, build, peers=())
 
 
-def causal_conv1d(draw: Draw) -> Problem:
-    """Depthwise with silu, as state-space models have it: rows, or channels-last."""
+def causal_conv1d(draw: Draw, backward: bool = False) -> Problem:
+    """Depthwise, as state-space models have it: rows, or channels-last. Forward with silu."""
     dtype = draw.dtype()
     channels = draw.size(64, min(8192, draw.largest >> 10))
     length = draw.size(16, min(16384, draw.largest >> 10))
-    batch = max(1, draw.values(dtype, 2) // (channels * length))
+    batch = max(1, draw.values(dtype, 3 if backward else 2) // (channels * length))
     taps = draw.choice((3, 4, 4, 4, 7))
     problem = convolutions.depthwise(batch, channels, length, taps, padding=taps - 1, causal=True)
     layout = draw.choice(("", "CL"))
 
-    def build(device: str, seed: int) -> tuple:
+    if backward:
+        build = functools.partial(convolutions.operands, problem, layout, dtype, False, True)
+        name = " ".join(filter(None, (layout, problem.name)))
+        return Problem("conv1d", "conv1d_backward", name, dtype, None, build, peers=())
+
+    def build_forward(device: str, seed: int) -> tuple:
         x, weight, *rest = convolutions.operands(problem, layout, dtype, False, False, device, seed)
         return x, weight, Maker(device, dtype, seed + 1)(channels), *rest, "silu"
 
     name = " ".join(filter(None, (layout, problem.name, "silu")))
-    return Problem("conv1d", "conv1d_act", name, dtype, None, build, inductor=bench_conv1d.INDUCTOR_ACT)
+    return Problem("conv1d", "conv1d_act", name, dtype, None, build_forward, inductor=bench_conv1d.INDUCTOR_ACT)
 
 
 def convolve(draw: Draw) -> Problem:
@@ -320,9 +336,12 @@ FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     "transpose2d": transpose2d,
     "index_add": index_add,
     "index_add deterministic": functools.partial(index_add, mode="deterministic"),
+    "index_add accurate": functools.partial(index_add, mode="accurate"),
+    "index_select": index_select,
     "conv1d": conv1d,
     "conv1d backward": functools.partial(conv1d, backward=True),
     "causal_conv1d, silu": causal_conv1d,
+    "causal_conv1d backward": functools.partial(causal_conv1d, backward=True),
     "convolve": convolve,
 }
 

@@ -132,13 +132,19 @@ HEADER = """\
 |---|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
+# Of torch_ops.override alone, so not among the operators of the README.
+INTERNAL = ("index_add accurate", "index_select")
+
+
 def families_of(result: dict) -> list[str]:
     return [name for name in problems.FAMILIES if any(row["op"] == name for row in result["rows"])]
 
 
-def table(result: dict) -> str:
+def table(result: dict, without: tuple[str, ...] = ()) -> str:
     lines = [HEADER]
     for family in families_of(result):
+        if family in without:
+            continue
         rows = [row for row in result["rows"] if row["op"] == family]
         aten = [r for row in rows if (r := aten_ratio(row)) is not None]
         inductor = [r for row in rows if (r := ratio(row, "Inductor")) is not None]
@@ -174,10 +180,13 @@ def worst(result: dict, count: int = 5) -> str:
 
 
 def conditions(result: dict) -> str:
+    """Rows that were added later have the commit at which they were measured."""
     gpu, versions = result["gpu"], result["versions"]
+    own = result["source"]["commit"] or "unknown"
+    commits = dict.fromkeys([own, *(row.get("commit", own) for row in result["rows"])])
     return (
         f"{len(result['rows'])} problems (seed {result['settings']['seed']}), {gpu['name']}, torch {versions['torch']}, "
-        f"CUDA {versions['cuda']}, {result['date'][:10]}, commit {(result['source']['commit'] or 'unknown')[:7]}."
+        f"CUDA {versions['cuda']}, {result['date'][:10]}, commit {' and '.join(commit[:7] for commit in commits)}."
     )
 
 
@@ -235,7 +244,7 @@ def write() -> None:
     parts = {"conditions": conditions(result), "table": table(result), "worst": worst(result)}
     for name, text in parts.items():
         PAGE.write_text(pages.with_part(PAGE, name, text))
-    README.write_text(pages.with_part(README, "random", f"{table(result)}\n\n{conditions(result)}"))
+    README.write_text(pages.with_part(README, "random", f"{table(result, INTERNAL)}\n\n{conditions(result)}"))
     plot(result, PLOT)
 
 

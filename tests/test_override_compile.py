@@ -158,10 +158,10 @@ def test_only_the_named_operators(used, program):
 @pytest.mark.parametrize(
     "dtype, entries, columns, nodes, deterministic, taken",
     [
-        (F32, 1 << 12, 128, 1 << 12, False, True),
-        (F32, 1 << 10, 128, 1 << 12, False, False),
+        (F32, 1 << 14, 128, 1 << 6, False, True),
+        (F32, 1 << 13, 128, 1 << 5, False, False),
+        (F32, 1 << 14, 128, 1 << 8, False, False),
         (BF16, 1 << 12, 64, 1 << 12, False, True),
-        (F32, 1 << 12, 64, 32, False, True),
         (F32, 1 << 10, 128, 1 << 12, True, True),
         (F32, 64, 16, 64, True, False),
     ],

@@ -67,9 +67,17 @@ inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t e
   });
 }
 
-// ATen's index_add is as fast as its atomics, and gpuopt's `fast` mode as fast or faster. In
-// deterministic mode both add in a fixed order.
-constexpr std::string_view kFast = "fast", kDeterministic = "deterministic";
+// Atomic additions, which ATen uses, round every partial sum of a half type. In deterministic mode
+// both add in a fixed order.
+inline std::string_view mode_for(const Tensor& self, int64_t dim, const Tensor& source,
+                                 int64_t entries) {
+  if (self.element_size() != 2) return "fast";
+  const int64_t rows = self.size(dim < 0 ? dim + self.dim() : dim);
+  const bool accurate = policy::sums_in_float32(bytes_of_addition(self, source, entries),
+                                                bytes_of(self) / rows, entries, rows);
+  return accurate ? "accurate" : "fast";
+}
+constexpr std::string_view kDeterministic = "deterministic";
 
 // ---------------------------------------------------------------- index_add
 
@@ -95,7 +103,8 @@ struct IndexAdd {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
-    return ops::index_add().redispatch(key, self, dim, index, source, alpha, kFast);
+    return ops::index_add().redispatch(key, self, dim, index, source, alpha,
+                                       mode_for(self, dim, source, index.numel()));
   }
 };
 
@@ -109,7 +118,8 @@ struct IndexAddInplace {
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, const at::Scalar& alpha) {
-    return ops::index_add_inplace().redispatch(key, self, dim, index, source, alpha, kFast);
+    return ops::index_add_inplace().redispatch(key, self, dim, index, source, alpha,
+                                               mode_for(self, dim, source, index.numel()));
   }
 };
 
@@ -145,7 +155,8 @@ struct ScatterAdd {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {
-    return ops::index_add().redispatch(key, self, dim, row_index(index, dim), source, 1, kFast);
+    return ops::index_add().redispatch(key, self, dim, row_index(index, dim), source, 1,
+                                       mode_for(self, dim, source, index.size(dim)));
   }
 };
 
@@ -159,7 +170,7 @@ struct ScatterAddInplace {
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source) {
     return ops::index_add_inplace().redispatch(key, self, dim, row_index(index, dim), source, 1,
-                                               kFast);
+                                               mode_for(self, dim, source, index.size(dim)));
   }
 };
 

@@ -12,6 +12,7 @@
 #include "override/copy.h"
 #include "override/dot.h"
 #include "override/index_add.h"
+#include "override/index_select.h"
 #include "override/mul.h"
 #include "override/reduce.h"
 #include "override/replacement.h"
@@ -38,8 +39,8 @@ std::vector<Entry>& entries() {
   static auto& all = *new std::vector<Entry>(
       entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
                  NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
-                 ScatterReduce, ScatterReduceInplace, IndexPut, EmbeddingDenseBackward, Convolution,
-                 ConvolutionBackward, Dot, Vdot, Copy>());
+                 ScatterReduce, ScatterReduceInplace, IndexPut, EmbeddingDenseBackward, IndexSelect,
+                 Convolution, ConvolutionBackward, Dot, Vdot, Copy>());
   return all;
 }
 
@@ -139,9 +140,25 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_calls() -> int[]", count_calls);
   m.def("_override_reset() -> ()", reset_calls);
   m.def("_copy_transposed(Tensor(a!) out, Tensor self) -> Tensor(a!)");
+  m.def("_gather_rows(Tensor self, Tensor index) -> Tensor");
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("_copy_transposed", copy_transposed_cpu); }
+Tensor gather_rows_cpu(const Tensor& self, const Tensor& index) {
+  return self.index_select(0, index);
+}
+
+Tensor gather_rows_meta(const Tensor& self, const Tensor& index) {
+  at::SymDimVector shape(self.sym_sizes());
+  shape[0] = index.sym_numel();
+  return at::empty_symint(shape, self.options());
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("_gather_rows", gather_rows_meta); }
+
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  m.impl("_copy_transposed", copy_transposed_cpu);
+  m.impl("_gather_rows", gather_rows_cpu);
+}
 
 }  // namespace
 }  // namespace gpuopt::overriding

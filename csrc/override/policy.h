@@ -97,6 +97,14 @@ inline Reason index_add(int64_t bytes, int64_t item, int64_t entries_per_row, bo
   return bytes >= least ? Reason::kTaken : Reason::kSize;
 }
 
+// Whether sums of half types are computed in float32, in mode `accurate`. It sorts the index, which
+// is 1.1 to 145 times as fast as ATen's atomic additions here. In smaller problems, and where rows
+// are short or few are named, it is slower. Few entries name the same row there, so little is
+// rounded.
+inline bool sums_in_float32(int64_t bytes, int64_t row_bytes, int64_t entries, int64_t rows) {
+  return bytes >= 8 * kMiB && row_bytes >= 16 && 4 * entries >= rows;
+}
+
 // Several indices are made one by small launches, which ATen does, too.
 inline Reason index_put(int64_t bytes, int64_t item, int64_t entries_per_row, int64_t indices) {
   if (indices > 1 && bytes < kMiB) return Reason::kSize;
@@ -109,6 +117,13 @@ constexpr int64_t kFewEmbeddings = 3072;
 inline Reason embedding_backward(int64_t entries, int64_t bytes, int64_t item) {
   return entries <= kFewEmbeddings ? Reason::kSize
                                    : index_add(bytes, item, /*entries_per_row=*/1, true);
+}
+
+// ATen gives each row a block, or each value a thread. Rows of 16 to 1024 bytes are 1.3 to 25 times
+// as fast here, others as fast as in ATen.
+inline Reason index_select(int64_t entries, int64_t row_bytes) {
+  if (row_bytes < 8 || row_bytes > 2 * kKiB) return Reason::kAtenIsFaster;
+  return entries * (2 * row_bytes + 8) >= kMiB ? Reason::kTaken : Reason::kSize;
 }
 
 // A copy of `in` to a dense `out` as a transposition, or nothing if it is none.

@@ -64,4 +64,12 @@ int64_t index_add_reason(int64_t bytes, int64_t item, int64_t entries_per_row, b
   return number_of(policy::index_add(bytes, item, entries_per_row, deterministic));
 }
 
+int64_t sums_in_float32(int64_t bytes, int64_t row_bytes, int64_t entries, int64_t rows) {
+  return policy::sums_in_float32(bytes, row_bytes, entries, rows);
+}
+
+int64_t index_select_reason(int64_t entries, int64_t row_bytes) {
+  return number_of(policy::index_select(entries, row_bytes));
+}
+
 }  // extern "C"

@@ -1,6 +1,6 @@
 """torch_ops.override inside graphs that Inductor compiles.
 
-Inductor turns additions of rows at an index into Triton kernels with atomic additions. No call of PyTorch's operators is left that
+Inductor turns additions of rows at an index into Triton kernels with atomic additions, or calls of a kernel that sorts. No call of PyTorch's operators is left that
 the kernels of ``torch_ops.override`` could replace. So a pass over Inductor's graph puts gpuopt's ``index_add`` there.
 
 =============  ==========================================================================
@@ -9,7 +9,7 @@ file           what it holds
 ``toggle.py``  which operators are replaced now; the pass, its cache key, and Dynamo's guards
 ``match.py``   finds additions of rows in a graph
 ``rewrite.py`` replaces them
-``policy.py``  which ones are faster: the rule of csrc/override/policy.h
+``policy.py``  which ones are faster than Inductor's kernels
 =============  ==========================================================================
 
 This module imports nothing of the compiler. The others are imported when an operator of :data:`OPERATORS` is replaced.

@@ -1,21 +1,42 @@
-"""Which additions of rows are faster here. tests/plan/test_override_policy.py holds it to csrc/override/policy.h."""
+"""Which additions of rows are faster here. tests/plan/test_override_policy.py holds it to measurements."""
 
 from __future__ import annotations
+
+import torch
 
 _KIB, _MIB = 1 << 10, 1 << 20
 
 
-def takes_rows(moved: int, item: int, entries_per_row: int, deterministic: bool) -> bool:
-    """Whether gpuopt adds rows faster than PyTorch, as ``policy::index_add``.
+def takes_rows(moved: int, dtype: torch.dtype, entries_per_row: int, deterministic: bool) -> bool:
+    """Whether gpuopt adds rows faster than Inductor's kernel.
+
+    Inductor's kernel adds atomically, and computes what it adds in the same kernel. That is slow only where many entries name the same
+    row. For bfloat16 and in deterministic mode it calls PyTorch's kernel, which sorts.
 
     Args:
         moved: The bytes that are read and written.
-        item: The bytes of an element.
+        dtype: The dtype of Inductor's sum.
         entries_per_row: The entries of the index for each row of the result, rounded down.
         deterministic: Whether PyTorch must add in a fixed order.
     """
-    is_sorted = deterministic or entries_per_row >= 64
-    return moved >= (256 * _KIB if is_sorted else _MIB if item == 2 else 4 * _MIB)
+    if deterministic:
+        return moved >= 256 * _KIB
+    if dtype == torch.bfloat16:
+        return moved >= _MIB
+    # A call of an operator costs the host more than a launch of Inductor's.
+    return entries_per_row >= 256 and moved >= 8 * _MIB
+
+
+def sums_in_float32(moved: int, row: int, entries: int, rows: int) -> bool:
+    """Whether half types are added in mode ``accurate``, as ``policy::sums_in_float32``.
+
+    Args:
+        moved: The bytes that are read and written.
+        row: The bytes of a row.
+        entries: The entries of the index.
+        rows: The rows of the result.
+    """
+    return moved >= 8 * _MIB and row >= 16 and 4 * entries >= rows
 
 
 def moved_bytes(result: int, source: int, item: int, entries: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ops._graph.match import Addition, example, find, same, value
-from torch_ops._graph.policy import moved_bytes, takes_rows
+from torch_ops._graph.policy import moved_bytes, sums_in_float32, takes_rows
 
 aten, prims = torch.ops.aten, torch.ops.prims
 INDEX_ADD, INDEX_ADD_INPLACE = torch.ops.gpuopt.index_add.default, torch.ops.gpuopt.index_add_.default
@@ -88,17 +89,34 @@ def _is_filled(addition: Addition) -> bool:
     )
 
 
-def _is_faster(addition: Addition) -> bool:
-    """What the policy says for these sizes. Symbols have the values of the example that is compiled for."""
+@dataclass(frozen=True)
+class _Sizes:
+    """The sizes of an addition. Symbols have the values of the example that is compiled for."""
+
+    moved: int  # bytes that are read and written
+    row: int  # bytes of a row
+    entries: int
+    rows: int
+
+
+def _sizes(addition: Addition) -> _Sizes | None:
+    """None if nothing is added, or if there is no example."""
     result, index, source = map(value, (addition.node, addition.index, addition.source))
     rows = example(result.shape[addition.dim])
-    elements, moved = example(result.numel()), example(source.numel())
+    elements, added = example(result.numel()), example(source.numel())
     entries = example(index.shape[addition.dim] if addition.expanded else index.numel())
-    if not rows or not elements or not moved or not entries:  # empty, or without an example
-        return False
+    if not rows or not elements or not added or not entries:
+        return None
     item = addition.dtype.itemsize
+    return _Sizes(moved_bytes(elements, added, item, entries), elements // rows * item, entries, rows)
+
+
+def _is_faster(addition: Addition) -> bool:
+    sizes = _sizes(addition)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return takes_rows(moved_bytes(elements, moved, item, entries), item, entries // rows, deterministic)
+    return sizes is not None and takes_rows(
+        sizes.moved, value(addition.node).dtype, sizes.entries // sizes.rows, deterministic
+    )
 
 
 # ---------------------------------------------------------------- replacing
@@ -131,7 +149,11 @@ def _replace(graph: Graph, addition: Addition) -> None:
 def _mode(addition: Addition) -> str:
     if torch.are_deterministic_algorithms_enabled():
         return "deterministic"
-    return "fast" if addition.dtype == value(addition.node).dtype else "accurate"
+    if addition.dtype != value(addition.node).dtype:
+        return "accurate"
+    sizes = _sizes(addition) if addition.dtype.itemsize == 2 else None
+    accurate = sizes is not None and sums_in_float32(sizes.moved, sizes.row, sizes.entries, sizes.rows)
+    return "accurate" if accurate else "fast"
 
 
 def _as_rows(addition: Addition, index: Node, source: Node) -> tuple[Node, Node]:
