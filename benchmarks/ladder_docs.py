@@ -39,9 +39,18 @@ def room_of(op: str) -> str:
     return folder_of(op).relative_to(ROOT / "csrc").parts[0]
 
 
+def sources_of(op: str) -> list[Path]:
+    """The files with the kernels of a ladder, headers first."""
+    found = folder_of(op).glob(f"{room_of(op)}_ladder*.cu*")
+    return sorted(found, key=lambda path: (path.suffix != ".cuh", path.name))
+
+
 def code_of(op: str, step: str) -> str:
-    """The code between the step's two marks."""
-    return _between_marks(folder_of(op) / f"{room_of(op)}_ladder.cu", step)
+    """The code between the step's two marks. Code that steps of several files share lies in a header, between marks of its own."""
+    marked = [path for path in sources_of(op) if f"// [{step}]\n" in path.read_text()]
+    if not marked:
+        raise ValueError(f"the ladder of {op} has no marks of {step}")
+    return "\n\n".join(_between_marks(path, step) for path in marked)
 
 
 def _between_marks(path: Path, name: str) -> str:
@@ -53,8 +62,9 @@ def _between_marks(path: Path, name: str) -> str:
 
 def _head(op: str) -> str:
     room, folder = room_of(op), f"../../{folder_of(op).relative_to(ROOT)}"
+    names = [f"{room}_ladder.h", *(path.name for path in sources_of(op))]
     return f"# The ladder of {op}\n\n" + _wrapped(
-        f"Sources: [{room}_ladder.h]({folder}/{room}_ladder.h), [{room}_ladder.cu]({folder}/{room}_ladder.cu). "
+        f"Sources: {', '.join(f'[{name}]({folder}/{name})' for name in names)}. "
         f'Run a step with `torch_ops.ladder.run("{op}", "<step>", ...)`. [README](README.md) explains the tables. '
         f"`python -m benchmarks.ladder_docs` copies code from the sources and numbers from the committed results."
     )
@@ -265,6 +275,7 @@ LESSONS = {
     "transpose2d": "coalescing, and bank conflicts of shared memory",
     "reduce_sum": "few instructions per value; a grid that fills the GPU once",
     "reduce_max": "when instructions are free, and how registers limit the resident blocks",
+    "cumsum": "bytes moved decide: from four accesses per value to two",
     "upsample_nearest2d": "index arithmetic can cost more than memory",
     "upsample_nearest2d_backward": "a gather instead of atomic additions",
     "conv1d": "reuse of values: constant memory, shared memory, registers",

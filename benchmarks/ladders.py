@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.bench_dot import rounded_once
 from benchmarks.bench_reduce import sum_limit
+from benchmarks.bench_scan import sum_limit as scan_limit
 from benchmarks.convolutions import autotuned
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.peers import Peer
@@ -61,6 +62,11 @@ TWICE = [512, 512]
 def _reductions(op: str) -> list[Case]:
     n = 1 << 28
     return [_case(op, "2^28", F32, lambda m: (m(n),))]
+
+
+def _cumsum() -> list[Case]:
+    """A vector far larger than the L2 cache."""
+    return [_case("cumsum", "2^28", F32, lambda m: (m(1 << 28),))]
 
 
 def _mul() -> list[Case]:
@@ -163,6 +169,12 @@ def _calls() -> dict[str, Call]:
     return {
         "reduce_sum": Call(torch_ops.reduce_sum, torch.sum, lambda x: x.sum(dtype=torch.float64), limit=sum_limit),
         "reduce_max": Call(torch_ops.reduce_max, torch.amax, torch.amax),
+        "cumsum": Call(
+            lambda x: torch_ops.cumsum(x, 0),
+            lambda x: torch.cumsum(x, 0),
+            lambda x: x.cumsum(0, dtype=torch.float64),
+            limit=scan_limit,
+        ),
         "mul": Call(torch_ops.mul, torch.mul, lambda x, y: x.double() * y.double()),
         "upsample_nearest2d": Call(torch_ops.upsample_nearest2d, up, up),
         "upsample_nearest2d_backward": Call(
@@ -190,6 +202,7 @@ def rooms() -> dict[str, Room]:
     cases = {
         "reduce_sum": _reductions("reduce_sum"),
         "reduce_max": _reductions("reduce_max"),
+        "cumsum": _cumsum(),
         "mul": _mul(),
         "upsample_nearest2d": _upsample(),
         "upsample_nearest2d_backward": _upsample_backward(),

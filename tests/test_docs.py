@@ -19,7 +19,7 @@ PAGES = [
     if "_build" not in path.parts
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-ROOMS = ("conv1d", "dot", "elementwise", "index_add", "reduce", "transpose", "upsample")
+ROOMS = ("conv1d", "dot", "elementwise", "index_add", "reduce", "scan", "transpose", "upsample")
 
 
 def name(path: Path) -> str:

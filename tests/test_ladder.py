@@ -140,6 +140,37 @@ def test_reductions_of_what_the_steps_do_not_take():
 
 
 @GPU
+def test_scans_of_what_the_steps_do_not_take():
+    x = torch.ones(64, device="cuda")
+    with pytest.raises(NotImplementedError, match="cumsum: self must be of dtype .*Float.*, got Half"):
+        ladder.run("cumsum", 0, x.half())
+    with pytest.raises(RuntimeError, match="cumsum: self must be a vector: expected 1 dimension, got shape"):
+        ladder.run("cumsum", 0, x.view(8, 8))
+    with pytest.raises(RuntimeError, match="cumsum: self must be contiguous, got strides"):
+        ladder.run("cumsum", 0, x[::2])
+    for step in ("vectors", "reduce_then_scan", "look_back"):
+        with pytest.raises(RuntimeError, match=f"step {step}: self must begin at a multiple of 16 bytes"):
+            ladder.run("cumsum", step, x[1:])
+    assert torch.equal(ladder.run("cumsum", "production", x.view(8, 8).half()), x.view(8, 8).half().cumsum(1))
+
+
+@GPU
+def test_look_back_of_many_tiles_at_once():
+    """Blocks of several streams run at once, and often find tiles that have only published their totals."""
+    x = torch.ones(1 << 22, device="cuda")
+    expected = x.cumsum(0, dtype=torch.float64).float()
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    torch.cuda.synchronize()
+    results = []
+    for _ in range(25):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                results.append(ladder.run("cumsum", "look_back", x))
+    torch.cuda.synchronize()
+    assert all(torch.equal(result, expected) for result in results)
+
+
+@GPU
 @pytest.mark.parametrize(
     "shape, size", [((2, 9, 13, 7), (5, 31)), ((1, 17, 14, 26), (46, 22)), ((3, 1, 64, 31), (31, 64))]
 )

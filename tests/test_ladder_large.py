@@ -7,7 +7,7 @@ import torch
 
 from torch_ops import ladder
 
-from .large import PAST, PLACES
+from .large import PAST, PLACES, check
 
 pytestmark = [pytest.mark.gpu, pytest.mark.large]
 gib = pytest.mark.gib
@@ -33,6 +33,14 @@ def spikes(dtype: torch.dtype, *shape: int) -> torch.Tensor:
 def test_reductions(step):
     x = spikes(F32, PAST)
     assert ladder.run("reduce_sum", step, x) == 10 and ladder.run("reduce_max", step, x) == 4
+
+
+@gib(24)
+@every_step("cumsum")
+def test_scans(step):
+    x = spikes(F32, PAST)
+    out = ladder.run("cumsum", step, x)
+    check(out, lambda i: 1 + 2 * (i >= PLACES[1]) + 3 * (i >= PLACES[2]) + 4 * (i >= PLACES[3]))
 
 
 @gib(28)

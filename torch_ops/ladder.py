@@ -74,6 +74,7 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int]) -> Tensor:
             operator                    arguments                              dtypes
             =========================== ====================================== ==================================
             reduce_sum, reduce_max      self                                   float32
+            cumsum                      self (n,)                              float32
             mul                         self, other of one shape               float32; float16 in steps ``half*``
             upsample_nearest2d          input, output_size                     float32, float16, bfloat16
             upsample_nearest2d_backward grad_output, output_size, input_size   float32
@@ -83,7 +84,8 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int]) -> Tensor:
             transpose2d                 self (rows, columns)                   float32
             =========================== ====================================== ==================================
 
-            - The last step, ``"production"``, accepts whatever its operator accepts on CUDA.
+            - The last step, ``"production"``, accepts whatever its operator accepts on CUDA. ``cumsum`` adds along the last
+              dimension.
             - ``index_add_``: ``index`` is int64. The step writes to ``self`` and returns it.
             - Upsampling: steps whose names end in ``2x`` need sizes that are exactly twice the input's.
             - ``conv1d``: rows are padded so that they keep their length. K is odd; it is at most 4095 except in the first step. From
