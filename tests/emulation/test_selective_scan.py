@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 
 import numpy as np
 import pytest
@@ -242,7 +241,7 @@ def test_groups(kernels, groups, channels):
 
 @pytest.mark.parametrize("constant", ["B", "C", "BC"])
 def test_constant_matrices(kernels, constant):
-    for dtype, states in itertools.product((F32, F64), (2, 16, 130)):
+    for dtype, states in ((F32, 2), (F32, 130), (F64, 16), (F32, 16), (F64, 5)):
         Case(dtype, 2, 20, 37, states, constant=constant).check(kernels)
 
 

@@ -63,6 +63,8 @@ struct Gradients {
 };
 
 constexpr int64_t kMaxStates = 256;
+// If B or C is constant and `dtype` is f64. If B or C is constant, `dtype` must be f32 or f64.
+constexpr int64_t kMaxConstantStates64 = 128;
 
 // The result of forward() needs a length of at least 1, as all launchers do.
 GPUOPT_EXPORT cudaError_t forward(const Problem& problem, const Device& device,

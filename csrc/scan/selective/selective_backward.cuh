@@ -360,29 +360,13 @@ __global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 || M == 8 || kC
   }
 }
 
-template <typename T, int M, bool kConstant>
-cudaError_t launch_backward(const BackwardArgs& args, cudaStream_t stream) {
-  const auto kernel = scan_backward<T, M, kConstant>;
-  const size_t bytes = BackwardShared<compute_t<T>, M>(args.plan).bytes(args.plan);
-  if (bytes > (48 << 10)) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-    if (error != cudaSuccess) return error;
-  }
-  return launch_kernel(kernel, {static_cast<unsigned>(args.plan.blocks), kThreads, bytes}, stream,
-                       args);
-}
-
 template <typename T, bool kConstant>
-cudaError_t run_backward_kernel(const BackwardArgs& args, cudaStream_t stream) {
-  switch (args.plan.per_lane) {
-    case 1:
-      return launch_backward<T, 1, kConstant>(args, stream);
-    case 4:
-      return launch_backward<T, 4, kConstant>(args, stream);
-    default:
-      return launch_backward<T, 8, kConstant>(args, stream);
-  }
+cudaError_t launch_backward(const BackwardArgs& args, cudaStream_t stream) {
+  return dispatch_per_lane<kMostPerLane<T, kConstant>>(args.plan.per_lane, [&](auto per_lane) {
+    const BackwardShared<compute_t<T>, per_lane()> shared(args.plan);
+    return launch_blocks(scan_backward<T, per_lane(), kConstant>, args, shared.bytes(args.plan),
+                         stream);
+  });
 }
 
 template <typename T>
@@ -399,9 +383,9 @@ cudaError_t run_backward(const Problem& problem, const Gradients& gradients, con
       problem, device, const_cast<void*>(args.checkpoints), plan.tile, stream);
   if (error != cudaSuccess) return error;
   if constexpr (sizeof(T) >= 4) {
-    if (has_constant(problem)) return run_backward_kernel<T, true>(args, stream);
+    if (has_constant(problem)) return launch_backward<T, true>(args, stream);
   }
-  return run_backward_kernel<T, false>(args, stream);
+  return launch_backward<T, false>(args, stream);
 }
 
 }  // namespace gpuopt::selective

@@ -178,20 +178,45 @@ __global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 ? 2 : M == 8 ||
   }
 }
 
-// Launches the kernel for a number of states per lane.
-template <typename T, bool kConstant, bool kCheckpoints>
-cudaError_t launch_forward(const ForwardArgs& args, cudaStream_t stream) {
-  const auto kernel = args.plan.per_lane == 1   ? scan_forward<T, 1, kConstant, kCheckpoints>
-                      : args.plan.per_lane == 4 ? scan_forward<T, 4, kConstant, kCheckpoints>
-                                                : scan_forward<T, 8, kConstant, kCheckpoints>;
-  const size_t bytes = forward_shared_bytes<compute_t<T>>(args.plan);
-  if (bytes > (48 << 10)) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+// Constant B and C of f64 with 8 states per lane would spill registers.
+template <typename T, bool kConstant>
+constexpr int kMostPerLane = kConstant && sizeof(T) == 8 ? 4 : 8;
+
+// Calls f with the number of states per lane as a constant.
+template <int kMost, typename F>
+cudaError_t dispatch_per_lane(int per_lane, F&& f) {
+  switch (per_lane) {
+    case 1:
+      return f(std::integral_constant<int, 1>{});
+    case 4:
+      return f(std::integral_constant<int, 4>{});
+    default:
+      if constexpr (kMost == 8) return f(std::integral_constant<int, 8>{});
+      return cudaErrorInvalidValue;
+  }
+}
+
+// Launches a kernel of one block per entry of the plan.
+template <typename Args>
+cudaError_t launch_blocks(void (*kernel)(Args), const Args& args, size_t shared_bytes,
+                          cudaStream_t stream) {
+  if (shared_bytes > (48 << 10)) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes));
     if (error != cudaSuccess) return error;
   }
-  return launch_kernel(kernel, {static_cast<unsigned>(args.plan.blocks), kThreads, bytes}, stream,
-                       args);
+  return launch_kernel(kernel, {static_cast<unsigned>(args.plan.blocks), kThreads, shared_bytes},
+                       stream, args);
+}
+
+template <typename T, bool kConstant, bool kCheckpoints>
+cudaError_t launch_forward(const ForwardArgs& args, cudaStream_t stream) {
+  return dispatch_per_lane<kMostPerLane<T, kConstant>>(args.plan.per_lane, [&](auto per_lane) {
+    return launch_blocks(scan_forward<T, per_lane(), kConstant, kCheckpoints>, args,
+                         forward_shared_bytes<compute_t<T>>(args.plan), stream);
+  });
 }
 
 // Constant B and C are rare, so there are kernels for f32 and f64 only.

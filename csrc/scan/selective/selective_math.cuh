@@ -103,6 +103,17 @@ __device__ __forceinline__ void store_as(void* data, int64_t index, DType dtype,
   }
 }
 
+// Passed by value: the compiler chooses between the addresses of values that are passed by
+// reference, which takes local memory.
+template <typename C>
+__device__ __forceinline__ C exchanged(C value, int bit) {
+#if defined(__CUDA_ARCH__)
+  return __shfl_xor_sync(0xffffffffu, value, bit);
+#else
+  return shuffle_xor(value, bit);
+#endif
+}
+
 // Adds N values over `lanes` lanes, whose indices differ in the bits from `first` on. Each exchange
 // halves the values that a lane is responsible for (a butterfly that transposes), so N values cost
 // N - 1 exchanges in place of N log2(lanes):
@@ -117,15 +128,14 @@ template <int kLeft, int N, typename C>
 __device__ __forceinline__ void sum_from_bit(C (&values)[N], int bit, int end) {
   if (bit >= end) return;
   if constexpr (kLeft == 1) {
-    for (; bit < end; bit *= 2) values[0] += shuffle_xor(values[0], bit);
+    for (; bit < end; bit *= 2) values[0] += exchanged(values[0], bit);
   } else {
     constexpr int kHalf = kLeft / 2;
     const bool upper = threadIdx.x & bit;
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
-      // The copies keep the compiler from choosing between addresses, which takes local memory.
       const C low = values[i], high = values[i + kHalf];
-      values[i] = (upper ? high : low) + shuffle_xor<C>(upper ? low : high, bit);
+      values[i] = (upper ? high : low) + exchanged<C>(upper ? low : high, bit);
     }
     sum_from_bit<kHalf>(values, bit * 2, end);
   }

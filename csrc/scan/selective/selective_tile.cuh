@@ -74,12 +74,12 @@ struct Block {
   int64_t number; // of the block among those of its group
 
   __device__ Block(const Problem& problem, const Plan& plan) {
-    int64_t rest = blockIdx.x;
-    number = rest % plan.parts;
-    rest /= plan.parts;
-    group = rest % problem.groups;
-    batch = rest / problem.groups;
-    const int64_t own = problem.channels / problem.groups;
+    const auto groups = static_cast<uint32_t>(problem.groups);
+    const auto parts = static_cast<uint32_t>(plan.parts);
+    number = blockIdx.x % parts;
+    group = blockIdx.x / parts % groups;
+    batch = blockIdx.x / parts / groups;
+    const int64_t own = static_cast<uint32_t>(problem.channels) / groups;
     first = group * own + number * plan.channels() * plan.sets;
     end = (group + 1) * own;
   }

@@ -74,14 +74,13 @@ template <typename C>
 __global__ __launch_bounds__(kThreads) void update_states(const __grid_constant__ Update args,
                                                           int lanes) {
   const int lane = static_cast<int>(threadIdx.x) % lanes;
-  const int64_t number =
-      int64_t{blockIdx.x} * (kThreads / lanes) + static_cast<int>(threadIdx.x) / lanes;
-  const int64_t rows = args.batch * args.heads * args.channels;
-  const bool own = number < rows;  // the other lanes take part in exchanges
-  int64_t rest = own ? number : 0;
-  const int64_t channel = rest % args.channels;
-  rest /= args.channels;
-  const int64_t head = rest % args.heads, batch = rest / args.heads;
+  const uint32_t number = blockIdx.x * (kThreads / lanes) + threadIdx.x / lanes;
+  const auto channels = static_cast<uint32_t>(args.channels);
+  const auto heads = static_cast<uint32_t>(args.heads);
+  const bool own = number < args.batch * args.heads * args.channels;
+  const uint32_t row = own ? number : 0;  // the other lanes take part in exchanges
+  const int64_t channel = row % channels, head = row / channels % heads;
+  const int64_t batch = row / channels / heads;
   const auto index = [&](const Operand& operand, int64_t of_head) {
     return batch * operand.strides[0] + of_head * operand.strides[1] +
            channel * operand.strides[2];
@@ -94,7 +93,8 @@ __global__ __launch_bounds__(kThreads) void update_states(const __grid_constant_
   C dt = value(args.dt);
   if (args.dt_bias.data != nullptr) dt += value(args.dt_bias);
   if (args.softplus) dt = softplus(dt);
-  const int64_t group = head / args.heads_per_group;
+  const int64_t group =
+      static_cast<uint32_t>(head) / static_cast<uint32_t>(args.heads_per_group);
   C y = 0;
   for (int64_t n = lane * kFour; own && n < args.states; n += lanes * kFour) {
     const int valid = static_cast<int>(min(args.states - n, int64_t{kFour}));
@@ -131,6 +131,7 @@ cudaError_t update(const Update& update, cudaStream_t stream) {
   const int lanes = static_cast<int>(
       std::min<int64_t>(32, pow2_ceil(ceil_div<int64_t>(update.states, kFour))));
   const int64_t rows = update.batch * update.heads * update.channels;
+  if (rows > kMaxIndex32) return cudaErrorInvalidValue;
   const int64_t blocks = ceil_div<int64_t>(rows, kThreads / lanes);
   const auto kernel =
       update.out.dtype == DType::kFloat64 ? update_states<double> : update_states<float>;
