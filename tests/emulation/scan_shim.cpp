@@ -83,6 +83,7 @@ extern "C" int run_selective_update(const int64_t* given) {
     *size = *given++;
   }
   update.softplus = *given++ != 0;
+  update.wide = *given++ != 0;
   for (auto* operand : {&update.state, &update.x, &update.dt, &update.A, &update.B, &update.C,
                         &update.D, &update.z, &update.dt_bias, &update.out}) {
     operand->data = reinterpret_cast<void*>(*given++);

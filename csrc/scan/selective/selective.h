@@ -88,6 +88,7 @@ struct Update {
   int64_t batch = 0, heads = 1, channels = 0, states = 0;
   int64_t heads_per_group = 1;  // B and C have groups in place of heads
   bool softplus = false;
+  bool wide = false;  // whether to compute in f64
   Operand state, x, dt, A, B, C, D, z, dt_bias, out;  // D, z and dt_bias may be null
 };
 

@@ -133,8 +133,7 @@ cudaError_t update(const Update& update, cudaStream_t stream) {
   const int64_t rows = update.batch * update.heads * update.channels;
   if (rows > kMaxIndex32) return cudaErrorInvalidValue;
   const int64_t blocks = ceil_div<int64_t>(rows, kThreads / lanes);
-  const auto kernel =
-      update.out.dtype == DType::kFloat64 ? update_states<double> : update_states<float>;
+  const auto kernel = update.wide ? update_states<double> : update_states<float>;
   return launch_kernel(kernel, {static_cast<unsigned>(blocks), kThreads}, stream, update, lanes);
 }
 
