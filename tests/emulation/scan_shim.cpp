@@ -52,8 +52,8 @@ constexpr size_t kSharedBytes = 227 << 10;
 alignas(64) uint4 selective_memory[(kSharedBytes + kGuard) / sizeof(uint4)];
 }  // namespace gpuopt::selective
 
-// Runs the forward kernel, and the backward kernel if `with_gradients`. Returns an error, or -1 if a
-// kernel wrote past its workspace or its shared memory.
+// Runs the forward kernel, and the backward kernel if `with_gradients`. Returns an error, or -1 if
+// a kernel wrote past its workspace or its shared memory.
 extern "C" int run_selective(const int64_t* given, int64_t sms, int64_t with_gradients) {
   using namespace gpuopt::selective;
   const auto problem = gpuopt::selective::make_problem(given);
@@ -78,8 +78,8 @@ extern "C" int64_t selective_parts(const int64_t* given, int64_t sms) {
 // Runs the update of one position.
 extern "C" int run_selective_update(const int64_t* given) {
   gpuopt::selective::Update update;
-  for (int64_t* size : {&update.batch, &update.heads, &update.channels, &update.states,
-                        &update.heads_per_group}) {
+  for (int64_t* size :
+       {&update.batch, &update.heads, &update.channels, &update.states, &update.heads_per_group}) {
     *size = *given++;
   }
   update.softplus = *given++ != 0;

@@ -166,7 +166,10 @@ class Case:
         numbers += dout.numbers() if dout else [0] * 4
         for k in ("u", "delta", "z"):
             numbers += found[k].numbers() if self.x[k] is not None else [0] * 4
-        numbers += [0 if dlast is None else dlast.ctypes.data, *(found[k].ctypes.data for k in ("A", "D", "bias", "B", "C"))]
+        numbers += [
+            0 if dlast is None else dlast.ctypes.data,
+            *(found[k].ctypes.data for k in ("A", "D", "bias", "B", "C")),
+        ]
         given = np.array(numbers, np.int64)
         assert kernels.run_selective(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.c_int64(1)) == 0
         for k, v in found.items():
@@ -226,6 +229,11 @@ def test_states(kernels, states):
         Case(F32, 1, 12, 35, states, seed=states).check(kernels, sms=1000)
 
 
+@pytest.mark.parametrize("states", [3, 30, 128, 250])
+def test_states_of_f64(kernels, states):
+    Case(F64, 1, 12, 19, states).check(kernels)
+
+
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 31, 32, 33, 64, 100])
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)], ids=str)
 def test_lengths_and_layouts(kernels, length, order):
@@ -269,3 +277,67 @@ def test_repeats_bitwise(kernels):
     first, second = (case.backward(kernels, dout, None) for _ in range(2))
     for name, value in first.items():
         np.testing.assert_array_equal(value, second[name])
+
+
+# ---------------------------------------------------------------- one position
+
+
+class Update:
+    """An update of states (batch, heads, dim, n). Each operand is an array and its strides in these four dimensions."""
+
+    def __init__(self, state_dtype, dtype, batch, heads, channels, states, groups=1, plain=True, seed=0):
+        self.sizes, self.groups, self.plain = (batch, heads, channels, states), groups, plain
+        self.wide = F64 in (state_dtype, dtype)
+        normal = np.random.default_rng(seed).standard_normal
+        small = F64 if self.wide else F32
+        shapes = {
+            "state": (state_dtype, (0, 1, 2, 3)),
+            "x": (dtype, (0, 1, 2)),
+            "dt": (dtype, (0, 1, 2)),
+            "A": (small, (1, 2, 3)),
+            "B": (dtype, (0, 1, 3)),
+            "C": (dtype, (0, 1, 3)),
+            "D": (small, (1, 2)),
+            "z": (dtype, (0, 1, 2)),
+            "dt_bias": (small, (1, 2)),
+            "out": (dtype, (0, 1, 2)),
+        }
+        self.operands = {}
+        for name, (of, dims) in shapes.items():
+            sizes = [groups if d == 1 and name in "BC" else self.sizes[d] for d in dims]
+            values = -np.exp(normal(sizes)) if name == "A" else normal(sizes)
+            whole = np.zeros([*sizes[:-1], sizes[-1] + (0 if plain else 3)], of.numpy)
+            array = whole[..., : sizes[-1]]
+            array[...] = encode(of, values)
+            self.operands[name] = (of, dims, array)
+
+    def check(self, kernels):
+        x = {name: decode(of, array) for name, (of, _, array) in self.operands.items()}
+        batch, heads, channels, states = self.sizes
+        B, C = (np.repeat(x[name], heads // self.groups, 1)[:, :, None] for name in "BC")
+        dt = np.logaddexp(0, x["dt"] + x["dt_bias"])[..., None]
+        h = np.exp(dt * x["A"]) * x["state"] + dt * B * x["x"][..., None]
+        out = ((h * C).sum(-1) + x["D"] * x["x"]) * x["z"] * sigmoid(x["z"])
+        numbers = [*self.sizes, heads // self.groups, 1, self.wide]
+        for of, dims, array in self.operands.values():
+            strides = dict(zip(dims, (s // of.numpy.itemsize for s in array.strides)))
+            numbers += [array.ctypes.data, of.number, *(strides.get(d, 0) for d in range(4))]
+        given = np.array(numbers, np.int64)
+        assert kernels.run_selective_update(ctypes.c_void_p(given.ctypes.data)) == 0
+        for name, want in (("state", h), ("out", out)):
+            of, _, array = self.operands[name]
+            tolerance = {F16: 2e-3, BF16: 1e-2, F32: 1e-5, F64: 1e-13}[of]
+            scale = np.abs(want).max()
+            np.testing.assert_allclose(decode(of, array), want, rtol=tolerance, atol=tolerance * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("states", [1, 3, 4, 16, 17, 64, 128, 256])
+def test_update(kernels, states):
+    Update(F32, BF16, 2, 1, 37, states).check(kernels)
+    Update(F16, F16, 2, 4, 5, states, groups=2, plain=False).check(kernels)
+
+
+@pytest.mark.parametrize("state_dtype", [F16, BF16, F32, F64], ids=str)
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=str)
+def test_update_of_dtypes(kernels, state_dtype, dtype):
+    Update(state_dtype, dtype, 2, 2, 9, 16).check(kernels)

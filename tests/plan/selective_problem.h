@@ -26,8 +26,8 @@ inline Matrix make_matrix(const int64_t*& given) {
 // Reads the numbers that tests/emulation/test_selective_scan.py writes.
 inline Problem make_problem(const int64_t*& given) {
   Problem problem;
-  for (int64_t* size : {&problem.batch, &problem.channels, &problem.length, &problem.states,
-                        &problem.groups}) {
+  for (int64_t* size :
+       {&problem.batch, &problem.channels, &problem.length, &problem.states, &problem.groups}) {
     *size = *given++;
   }
   problem.dtype = static_cast<DType>(*given++);
@@ -51,8 +51,8 @@ inline Gradients make_gradients(const int64_t*& given) {
     *sequence = make_sequence(given);
   }
   gradients.last_state = reinterpret_cast<const void*>(*given++);
-  for (void** data : {&gradients.A, &gradients.D, &gradients.delta_bias, &gradients.B,
-                      &gradients.C}) {
+  for (void** data :
+       {&gradients.A, &gradients.D, &gradients.delta_bias, &gradients.B, &gradients.C}) {
     *data = reinterpret_cast<void*>(*given++);
   }
   return gradients;

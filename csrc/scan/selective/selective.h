@@ -36,7 +36,7 @@ struct Matrix {
 // the compute type, and are contiguous.
 struct Problem {
   int64_t batch = 0, channels = 0, length = 0, states = 0;
-  int64_t groups = 1;  // of channels that share B and C
+  int64_t groups = 1;             // of channels that share B and C
   DType dtype = DType::kFloat32;  // of u, delta, z and out
   bool softplus = false;
   bool channels_last = false;  // whether neighbouring channels are neighbours in memory
@@ -48,9 +48,9 @@ struct Problem {
   void* last_state = nullptr;        // [batch, channels, states]
 };
 
-// The gradients that backward() reads and writes. Those of A, D and delta_bias are parts, to be
-// added over the batch. Those of a varying B or C are parts of the channels of one block. All parts
-// have the compute type.
+// The gradients that backward() reads and writes. The gradients of A, D and delta_bias are parts,
+// to be added over the batch. A varying B or C has a part for each block. All parts have the
+// compute type.
 struct Gradients {
   Sequence out;                      // read; null: 0
   const void* last_state = nullptr;  // read: [batch, channels, states]; null: 0
@@ -88,7 +88,7 @@ struct Update {
   int64_t batch = 0, heads = 1, channels = 0, states = 0;
   int64_t heads_per_group = 1;  // B and C have groups in place of heads
   bool softplus = false;
-  bool wide = false;  // whether to compute in f64
+  bool wide = false;                                  // whether to compute in f64
   Operand state, x, dt, A, B, C, D, z, dt_bias, out;  // D, z and dt_bias may be null
 };
 

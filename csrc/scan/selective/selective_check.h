@@ -15,9 +15,7 @@ using TensorOption = std::optional<at::Tensor>;
 inline constexpr const char* kScanOp = "gpuopt::selective_scan";
 inline constexpr const char* kUpdateOp = "gpuopt::selective_scan_update";
 
-inline bool is_given(const TensorOption& tensor) {
-  return tensor.has_value() && tensor->defined();
-}
+inline bool is_given(const TensorOption& tensor) { return tensor.has_value() && tensor->defined(); }
 
 // The arguments of a call, which all operators share.
 struct Inputs {
@@ -62,10 +60,10 @@ inline void check_shape(const char* op, const char* name, const at::Tensor& tens
 }
 
 inline void check_states(const char* op, const c10::SymInt& states) {
-  TORCH_CHECK(TORCH_GUARD_OR_TRUE(states.sym_ge(1)) &&
-                  TORCH_GUARD_OR_TRUE(states.sym_le(kMaxStates)),
-              op, ": A must have 1 to ", kMaxStates, " states: expected a last dimension up to ",
-              kMaxStates, ", got ", states);
+  TORCH_CHECK(
+      TORCH_GUARD_OR_TRUE(states.sym_ge(1)) && TORCH_GUARD_OR_TRUE(states.sym_le(kMaxStates)), op,
+      ": A must have 1 to ", kMaxStates, " states: expected a last dimension up to ", kMaxStates,
+      ", got ", states);
 }
 
 inline void check_matrix(const Inputs& in, const char* name, const at::Tensor& tensor) {
@@ -83,10 +81,10 @@ inline void check_matrix(const Inputs& in, const char* name, const at::Tensor& t
     const c10::SymInt groups = tensor.sym_size(1);
     check_shape(kScanOp, name, tensor, "(batch, groups, n, length)",
                 {batch, groups, states, length});
-    TORCH_CHECK(TORCH_GUARD_OR_TRUE(groups.sym_ge(1)) &&
-                    TORCH_GUARD_OR_TRUE((channels % groups).sym_eq(0)),
-                kScanOp, ": ", name, " must have groups that divide dim: expected a divisor of ",
-                channels, ", got ", groups, " groups");
+    TORCH_CHECK(
+        TORCH_GUARD_OR_TRUE(groups.sym_ge(1)) && TORCH_GUARD_OR_TRUE((channels % groups).sym_eq(0)),
+        kScanOp, ": ", name, " must have groups that divide dim: expected a divisor of ", channels,
+        ", got ", groups, " groups");
   }
 }
 
@@ -148,9 +146,9 @@ struct UpdateInputs {
   bool softplus, has_heads;
 };
 
-inline UpdateInputs check_update(const at::Tensor& state, const at::Tensor& x,
-                                 const at::Tensor& dt, const at::Tensor& A, const at::Tensor& B,
-                                 const at::Tensor& C, const TensorOption& D, const TensorOption& z,
+inline UpdateInputs check_update(const at::Tensor& state, const at::Tensor& x, const at::Tensor& dt,
+                                 const at::Tensor& A, const at::Tensor& B, const at::Tensor& C,
+                                 const TensorOption& D, const TensorOption& z,
                                  const TensorOption& dt_bias, bool softplus) {
   const bool heads = state.dim() == 4;
   TORCH_CHECK(heads || state.dim() == 3, kUpdateOp,
@@ -202,8 +200,7 @@ inline UpdateInputs check_update(const at::Tensor& state, const at::Tensor& x,
   if (is_given(dt_bias)) {
     in.dt_bias = check("dt_bias", *dt_bias, "(dim,)", "(heads, dim)", channels, 0);
   }
-  check_writable(kUpdateOp, {"state", state},
-                 {{"x", x}, {"dt", dt}, {"A", A}, {"B", B}, {"C", C}});
+  check_writable(kUpdateOp, {"state", state}, {{"x", x}, {"dt", dt}, {"A", A}, {"B", B}, {"C", C}});
   return in;
 }
 

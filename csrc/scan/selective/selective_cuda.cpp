@@ -20,7 +20,8 @@ struct Call {
   Problem problem;
 
   explicit Call(const Inputs& in) : compute(in.compute_type()) {
-    check_memory(kScanOp, {{"u", in.u}, {"delta", in.delta}, {"A", in.A}, {"B", in.B}, {"C", in.C}});
+    check_memory(kScanOp,
+                 {{"u", in.u}, {"delta", in.delta}, {"A", in.A}, {"B", in.B}, {"C", in.C}});
     for (const auto& [name, option] :
          {std::pair{"D", &in.D}, {"z", &in.z}, {"delta_bias", &in.delta_bias}}) {
       if (is_given(*option)) check_memory(kScanOp, {{name, **option}});
@@ -120,8 +121,7 @@ Outputs scan_cuda(const Tensor& u, const Tensor& delta, const Tensor& A, const T
   const Tensor last = unfilled(states, options);
   call.problem.out = Call::written(out);
   call.problem.last_state = last.mutable_data_ptr();
-  check_launch(kScanOp,
-               forward(call.problem, current_device(), c10::cuda::getCurrentCUDAStream()));
+  check_launch(kScanOp, forward(call.problem, current_device(), c10::cuda::getCurrentCUDAStream()));
   return {out.to(u.scalar_type()), last};
 }
 
@@ -142,10 +142,9 @@ Tensor matrix_gradient(const Tensor& matrix, const Tensor& parts) {
 }
 
 InputGradients backward_cuda(const TensorOption& out_grad, const TensorOption& last_grad,
-                             const Tensor& u, const Tensor& delta, const Tensor& A,
-                             const Tensor& B, const Tensor& C, const TensorOption& D,
-                             const TensorOption& z, const TensorOption& delta_bias,
-                             bool softplus) {
+                             const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B,
+                             const Tensor& C, const TensorOption& D, const TensorOption& z,
+                             const TensorOption& delta_bias, bool softplus) {
   const Inputs in{u, delta, A, B, C, D, z, delta_bias, softplus};
   check_scan(in);
   const c10::cuda::CUDAGuard guard(u.device());
@@ -174,9 +173,9 @@ InputGradients backward_cuda(const TensorOption& out_grad, const TensorOption& l
   const Tensor sums = unfilled({2, problem.batch, problem.channels}, options);
   const auto matrix_parts = [&](const Tensor& matrix) {
     if (matrix.dim() == 2) return unfilled(dA.sizes(), options);
-    return unfilled({problem.batch, problem.groups, parts(problem, device), problem.length,
-                     problem.states},
-                    options);
+    return unfilled(
+        {problem.batch, problem.groups, parts(problem, device), problem.length, problem.states},
+        options);
   };
   const Tensor dB = matrix_parts(B), dC = matrix_parts(C);
   gradients.A = dA.mutable_data_ptr();
@@ -220,8 +219,15 @@ Tensor update_cuda(Tensor& state, const Tensor& x, const Tensor& dt, const Tenso
                    const Tensor& B, const Tensor& C, const TensorOption& D, const TensorOption& z,
                    const TensorOption& dt_bias, bool softplus) {
   const UpdateInputs in = check_update(state, x, dt, A, B, C, D, z, dt_bias, softplus);
-  check_memory(kUpdateOp, {{"state", state}, {"x", x}, {"dt", dt}, {"A", A}, {"B", B}, {"C", C},
-                           {"D", in.D}, {"z", in.z}, {"dt_bias", in.dt_bias}});
+  check_memory(kUpdateOp, {{"state", state},
+                           {"x", x},
+                           {"dt", dt},
+                           {"A", A},
+                           {"B", B},
+                           {"C", C},
+                           {"D", in.D},
+                           {"z", in.z},
+                           {"dt_bias", in.dt_bias}});
   const c10::cuda::CUDAGuard guard(state.device());
   const Tensor out = unfilled(x.sizes(), x.options());
   if (out.numel() == 0) return out;

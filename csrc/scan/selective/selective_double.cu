@@ -4,7 +4,7 @@
 namespace gpuopt::selective {
 
 template cudaError_t run_forward<double>(const Problem&, const Device&, cudaStream_t);
-template cudaError_t run_backward<double>(const Problem&, const Gradients&, const Device&, Workspace&,
-                                       cudaStream_t);
+template cudaError_t run_backward<double>(const Problem&, const Gradients&, const Device&,
+                                          Workspace&, cudaStream_t);
 
 }  // namespace gpuopt::selective

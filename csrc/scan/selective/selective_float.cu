@@ -4,7 +4,7 @@
 namespace gpuopt::selective {
 
 template cudaError_t run_forward<float>(const Problem&, const Device&, cudaStream_t);
-template cudaError_t run_backward<float>(const Problem&, const Gradients&, const Device&, Workspace&,
-                                       cudaStream_t);
+template cudaError_t run_backward<float>(const Problem&, const Gradients&, const Device&,
+                                         Workspace&, cudaStream_t);
 
 }  // namespace gpuopt::selective

@@ -28,10 +28,14 @@ size_t forward_shared_bytes(const Plan& plan) {
 }
 
 template <typename T, int M, bool kConstant, bool kCheckpoints>
-__global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 ? 2 : M == 8 || kConstant ? 3 : 4) void scan_forward(
-    const __grid_constant__ ForwardArgs args) {
+__global__ __launch_bounds__(kThreads,
+                             sizeof(compute_t<T>) == 8 ? 2
+                             : M == 8 || kConstant
+                                 ? 3
+                                 : 4) void scan_forward(const __grid_constant__ ForwardArgs args) {
   using C = compute_t<T>;
-  constexpr int R = kRun<M>, kPad = 16 / static_cast<int>(sizeof(C)), kHalf = kGroup / 2;
+  constexpr int R = kRun<M>, kPad = 16 / static_cast<int>(sizeof(C));
+  constexpr int P = sizeof(C) == 4 ? kGroup : M == 8 ? 2 : 4, kHalf = P / 2;
   const Problem& problem = args.problem;
   const Plan& plan = args.plan;
   const int tile = plan.tile, lanes = plan.lanes, pitch = tile + kPad;
@@ -47,7 +51,7 @@ __global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 ? 2 : M == 8 ||
 
   // This thread's channel and states, and the run that it moves.
   const Block block(problem, plan);
-  const Place<R> place(problem, plan);
+  const TileRun<R> own_run(problem, plan);
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int row = static_cast<int>(threadIdx.x) / lanes;
   const int64_t channel = block.first + row, length = problem.length;
@@ -69,46 +73,61 @@ __global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 ? 2 : M == 8 ||
   __syncthreads();
 
   const auto valid_at = [&](int64_t position) {
-    return place.valid(block.end - block.first, length - position);
+    return own_run.valid(block.end - block.first, length - position);
   };
   const auto load = [&](const Sequence& sequence, int64_t position) {
-    return load_run<T, R>(sequence, place, block.batch, block.first, position, valid_at(position));
+    return load_run<T, R>(sequence, own_run, block.batch, block.first, position,
+                          valid_at(position));
   };
 
   const bool has_z = problem.z.data != nullptr && !kCheckpoints;
   Run<T, R> next_u = load(problem.u, 0), next_delta = load(problem.delta, 0);
+  // Small problems have too few warps to hide the latency of these loads.
+  constexpr bool kAhead = M == 1;
+  MatrixTile<C> next_B, next_C;
+  const bool varying_B = !kConstant || !problem.B.constant;
+  const bool varying_C = !kCheckpoints && (!kConstant || !problem.C.constant);
+  const auto load_matrices_ahead = [&](int64_t position) {
+    if constexpr (kAhead) {
+      const int first = recomputed(static_cast<int>(threadIdx.x));
+      if (varying_B) next_B.load(problem.B, problem, plan, block, position, first);
+      if (varying_C) next_C.load(problem.C, problem, plan, block, position, first);
+    }
+  };
+  load_matrices_ahead(0);
 
   for (int64_t begin = 0; begin < length; begin += tile) {
     // ------------------------------------------------------------ Load the tile
     const Run<T, R> u = next_u, delta = next_delta;
     const int count = valid_at(begin);
-    if (place.used) {
+    if (own_run.used) {
 #pragma unroll
       for (int i = 0; i < R; ++i) {
-        C dt = delta[i] + bias[place.row(i)];
+        C dt = delta[i] + bias[own_run.row(i)];
         if (problem.softplus) dt = softplus(dt);
-        if (i >= count) dt = 0;  // leaves the state as it is
-        const int to = place.index(i, pitch);
+        if (i >= count) dt = 0;  // leaves the state unchanged
+        const int to = own_run.index(i, pitch);
         row_dt[to] = dt;
         row_dtu[to] = i < count ? dt * u[i] : C{0};
       }
     }
-    if (!kConstant || !problem.B.constant) {
-      load_matrix(matrix_B, problem.B, block.batch, block.group, begin, length, states, plan);
+    if (varying_B) {
+      load_matrix(matrix_B, problem.B, problem, plan, block, begin, kAhead ? &next_B : nullptr);
     }
-    if (!kCheckpoints && (!kConstant || !problem.C.constant)) {
-      load_matrix(matrix_C, problem.C, block.batch, block.group, begin, length, states, plan);
+    if (varying_C) {
+      load_matrix(matrix_C, problem.C, problem, plan, block, begin, kAhead ? &next_C : nullptr);
     }
     Run<T, R> z = {};
     if (has_z) z = load(problem.z, begin);
     if (begin + tile < length) {
       next_u = load(problem.u, begin + tile);
       next_delta = load(problem.delta, begin + tile);
+      load_matrices_ahead(begin + tile);
     }
     __syncthreads();
 
     // ------------------------------------------------------------ Go through the positions
-    for (int first = 0; first < tile; first += kGroup) {
+    for (int first = 0; first < tile; first += P) {
       if (kCheckpoints && (first & (args.spacing - 1)) == 0 && begin + first < length) {
         const int64_t number = (begin + first) / args.spacing;
         const int64_t stored = (length + args.spacing - 1) / args.spacing;
@@ -116,19 +135,19 @@ __global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 ? 2 : M == 8 ||
                          (block.batch * stored + number) * problem.channels * states + state_row,
                      h, valid);
       }
-      C y[kGroup];
+      C y[P];
 #pragma unroll
-      for (int half = 0; half < kGroup; half += kHalf) {
+      for (int half = 0; half < P; half += kHalf) {
         const int from = row * pitch + first + half;
         const auto dt = load_row<kHalf>(row_dt + from), dtu = load_row<kHalf>(row_dtu + from);
 #pragma unroll
         for (int p = 0; p < kHalf; ++p) {
           const int position = first + half + p;
           auto B = constant_B, c = constant_C;
-          if (!kConstant || !problem.B.constant) {
+          if (varying_B) {
             B = load_shared_states<M>(matrix_B + position * matrix_pitch + lane * M);
           }
-          if (!kCheckpoints && (!kConstant || !problem.C.constant)) {
+          if (varying_C) {
             c = load_shared_states<M>(matrix_C + position * matrix_pitch + lane * M);
           }
           C sum = 0;
@@ -144,11 +163,11 @@ __global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 ? 2 : M == 8 ||
       if constexpr (!kCheckpoints) {
         sum_over_lanes(y, 1, lanes);
         __syncwarp();  // all lanes have read this group of row_dt
-        const int to = row * pitch + first + first_sum<kGroup>(lane, lanes);
-        const int sums = max(kGroup / lanes, 1);
-        if (lane < kGroup) {
+        const int to = row * pitch + first + first_sum<P>(lane, lanes);
+        const int sums = max(P / lanes, 1);
+        if (lane < P) {
 #pragma unroll
-          for (int k = 0; k < kGroup / 2; ++k) {
+          for (int k = 0; k < P / 2; ++k) {
             if (k < sums) row_dt[to + k] = y[k];
           }
         }
@@ -162,19 +181,19 @@ __global__ __launch_bounds__(kThreads, sizeof(compute_t<T>) == 8 ? 2 : M == 8 ||
 #pragma unroll
       for (int i = 0; i < R; ++i) {
         C value = 0;
-        if (place.used) {
-          value = multiply_add(skip[place.row(i)], u[i], row_dt[place.index(i, pitch)]);
+        if (own_run.used) {
+          value = multiply_add(skip[own_run.row(i)], u[i], row_dt[own_run.index(i, pitch)]);
         }
         if (has_z) value *= z[i] * sigmoid(z[i]);
         out.set(i, value);
       }
-      store_run(out, problem.out, place, block.batch, block.first, begin, count);
+      store_run(out, problem.out, own_run, block.batch, block.first, begin, count);
     }
   }
   if (!kCheckpoints && problem.last_state != nullptr) {
-    store_states(static_cast<C*>(problem.last_state) +
-                     block.batch * problem.channels * states + state_row,
-                 h, valid);
+    store_states(
+        static_cast<C*>(problem.last_state) + block.batch * problem.channels * states + state_row,
+        h, valid);
   }
 }
 
@@ -201,10 +220,9 @@ template <typename Args>
 cudaError_t launch_blocks(void (*kernel)(Args), const Args& args, size_t shared_bytes,
                           cudaStream_t stream) {
   if (shared_bytes > (48 << 10)) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes));
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(shared_bytes));
     if (error != cudaSuccess) return error;
   }
   return launch_kernel(kernel, {static_cast<unsigned>(args.plan.blocks), kThreads, shared_bytes},

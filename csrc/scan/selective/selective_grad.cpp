@@ -42,9 +42,9 @@ struct SelectiveScanBackward : torch::autograd::Node {
     for (size_t i = 0; i < kArguments; ++i) {
       if (given_[i]) x[i] = saved_[i].unpack();
     }
-    auto found = ops::selective_scan_backward().call(
-        option(grads[0]), option(grads[1]), x[0], x[1], x[2], x[3], x[4], option(x[5]),
-        option(x[6]), option(x[7]), softplus_);
+    auto found = ops::selective_scan_backward().call(option(grads[0]), option(grads[1]), x[0], x[1],
+                                                     x[2], x[3], x[4], option(x[5]), option(x[6]),
+                                                     option(x[7]), softplus_);
     size_t i = 0;
     const auto assign = [&](Tensor& gradient) {
       if (task_should_compute_output(i) && given_[i]) inputs[i] = std::move(gradient);
@@ -81,8 +81,8 @@ Outputs scan_autograd(DispatchKeySet keys, const Tensor& u, const Tensor& delta,
     node = make_node<SelectiveScanBackward>(in);
     node->set_next_edges(collect_next_edges(u, delta, A, B, C, D, z, delta_bias));
   }
-  auto [out, last] = below_autograd(ops::selective_scan(), keys, u, delta, A, B, C, D, z,
-                                    delta_bias, softplus);
+  auto [out, last] =
+      below_autograd(ops::selective_scan(), keys, u, delta, A, B, C, D, z, delta_bias, softplus);
   if (node) {
     set_history(out, node);
     set_history(last, node);

@@ -6,7 +6,7 @@
 
 namespace gpuopt::selective {
 
-// 2^x by one instruction: at most 2 units in the last place (PTX ISA, "ex2").
+// 2^x by one instruction: an error of at most 2 ulp (PTX ISA, "ex2").
 __device__ __forceinline__ float exp2_of(float x) {
 #if defined(__CUDA_ARCH__)
   float result;
@@ -51,19 +51,15 @@ __device__ __forceinline__ C sigmoid(C x) {
 }
 
 // max(x, 0) + log(1 + e), where e = exp(-|x|) and log(1 + e) = 2 artanh(e / (2 + e)). The series of
-// artanh converges fast, because its argument is at most 1/3. The relative error is a few units in
-// the last place for every x, and above 20 the result is x.
+// artanh converges fast, because its argument is at most 1/3. The error is a few ulp for every x,
+// and above 20 the result is x.
 __device__ __forceinline__ float softplus(float x) {
+  constexpr int kTerms = 8;
   const float e = exp2_of(-kLog2E<float> * fabsf(x));
   const float s = e * reciprocal(2 + e), q = s * s;
-  float sum = 1.0f / 15;
-  sum = fmaf(sum, q, 1.0f / 13);
-  sum = fmaf(sum, q, 1.0f / 11);
-  sum = fmaf(sum, q, 1.0f / 9);
-  sum = fmaf(sum, q, 1.0f / 7);
-  sum = fmaf(sum, q, 1.0f / 5);
-  sum = fmaf(sum, q, 1.0f / 3);
-  sum = fmaf(sum, q, 1.0f);
+  float sum = 1.0f / (2 * kTerms - 1);
+#pragma unroll
+  for (int k = kTerms - 1; k > 0; --k) sum = fmaf(sum, q, 1.0f / (2 * k - 1));
   return fmaf(2 * s, sum, fmaxf(x, 0.0f));
 }
 // As torch.nn.functional.softplus: linear above 20.
@@ -116,7 +112,7 @@ __device__ __forceinline__ C exchanged(C value, int bit) {
 
 // Adds N values over `lanes` lanes, whose indices differ in the bits from `first` on. Each exchange
 // halves the values that a lane is responsible for (a butterfly that transposes), so N values cost
-// N - 1 exchanges in place of N log2(lanes):
+// N - 1 exchanges and not N log2(lanes):
 //
 //   lane       0           1           2           3
 //   values     a b c d     a b c d     a b c d     a b c d

@@ -36,9 +36,9 @@ Outputs scan_cpu(const Tensor& u, const Tensor& delta, const Tensor& A, const Te
 }
 
 InputGradients backward_cpu(const TensorOption& out_grad, const TensorOption& last_grad,
-                            const Tensor& u, const Tensor& delta, const Tensor& A,
-                            const Tensor& B, const Tensor& C, const TensorOption& D,
-                            const TensorOption& z, const TensorOption& delta_bias, bool softplus) {
+                            const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B,
+                            const Tensor& C, const TensorOption& D, const TensorOption& z,
+                            const TensorOption& delta_bias, bool softplus) {
   const Inputs in{u, delta, A, B, C, D, z, delta_bias, softplus};
   check_scan(in);
   return gradients_by_aten(out_grad, last_grad, in);
@@ -69,8 +69,8 @@ Outputs scan_meta(const Tensor& u, const Tensor& delta, const Tensor& A, const T
 }
 
 InputGradients backward_meta(const TensorOption&, const TensorOption&, const Tensor& u,
-                             const Tensor& delta, const Tensor& A, const Tensor& B,
-                             const Tensor& C, const TensorOption& D, const TensorOption& z,
+                             const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C,
+                             const TensorOption& D, const TensorOption& z,
                              const TensorOption& delta_bias, bool softplus) {
   check_scan({u, delta, A, B, C, D, z, delta_bias, softplus});
   const auto dense = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };

@@ -18,18 +18,19 @@ struct Tuning {
   int64_t few_threads = 192;
   // Blocks of backward() take turns with several sets of channels as long as this many blocks per
   // SM remain.
-  int64_t set_blocks = 4;
+  int64_t set_blocks = 3;
   int64_t max_sets = 32;
 };
 
-// Neighbouring values of a tile that a thread moves. With one state per lane, tiles have few channels.
+// Neighbouring values of a tile that a thread moves. With one state per lane, tiles have few
+// channels.
 constexpr int run_values(int per_lane) { return per_lane == 1 ? 4 : 8; }
 
 // How the states of a channel lie in a warp: `lanes` neighbouring lanes hold `per_lane` each.
 struct Plan {
-  int per_lane = 4;   // 1, 4 or 8
-  int lanes = 4;      // 2 to 32, a power of 2
-  int tile = 32;      // positions between two barriers, a multiple of kGroup
+  int per_lane = 4;  // 1, 4 or 8
+  int lanes = 4;     // 2 to 32, a power of 2
+  int tile = 32;     // positions between two barriers, a multiple of kGroup
   int64_t blocks = 0;
   int64_t parts = 0;  // blocks of a group of channels
   int64_t sets = 1;   // sets of channels that a block goes through; more than 1 in backward only
@@ -44,7 +45,8 @@ namespace plan_detail {
 inline Plan with_states(int64_t states, int per_lane) {
   Plan plan;
   plan.per_lane = per_lane;
-  plan.lanes = static_cast<int>(std::max<int64_t>(2, pow2_ceil(ceil_div<int64_t>(states, per_lane))));
+  plan.lanes =
+      static_cast<int>(std::max<int64_t>(2, pow2_ceil(ceil_div<int64_t>(states, per_lane))));
   return plan;
 }
 
@@ -76,8 +78,8 @@ inline Plan plan_forward(const Problem& problem, const Device& device, const Tun
   return plan;
 }
 
-// The tiles are shorter if there are many states, because a tile of the gradients of B and C lies in
-// shared memory for each warp.
+// The tiles are shorter if there are many states, because a tile of the gradients of B and C lies
+// in shared memory for each warp.
 inline Plan plan_backward(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
   Plan plan = plan_detail::plan_lanes(problem, device, tuning);
   const int most = plan.states() > 64 ? 8 : plan.states() > 16 ? 16 : 32;

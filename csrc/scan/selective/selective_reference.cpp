@@ -20,7 +20,7 @@ Tensor at_position(const Tensor& matrix, int64_t t, const c10::SymInt& channels)
   return found.unsqueeze(2).expand_symint(sizes).flatten(1, 2);
 }
 
-// The gradient of B or C out of those of its positions: (batch, dim, n) each.
+// The gradient of B or C out of the gradients of its positions: (batch, dim, n) each.
 Tensor matrix_gradient(const Tensor& matrix, const std::vector<Tensor>& parts) {
   if (parts.empty()) return at::zeros_like(matrix, at::MemoryFormat::Contiguous);
   const Tensor all = at::stack(parts, -1);
@@ -63,7 +63,7 @@ struct Values {
   Tensor term(int64_t t) const {
     return (dt.select(2, t) * u.select(2, t)).unsqueeze(-1) * at_position(B, t, channels);
   }
-  Tensor first() const { return at::zeros_like(u.sum(2)).unsqueeze(-1) * A; }
+  Tensor first() const { return at::zeros_like(u.sum(2).unsqueeze(-1) * A); }
   Tensor with_skip(const Tensor& y) const { return D.defined() ? y + D * u : y; }
 
   // y without D, and the states after each position if asked for.

@@ -1,5 +1,5 @@
-// Tiles of a selective scan: a block's channels and a few positions, moved between global memory and
-// shared memory, where the values have the compute type.
+// Tiles of a selective scan: a block's channels and a few positions, moved between global memory
+// and shared memory, where the values have the compute type.
 //
 //   rows       [channels][positions + padding]   of u, delta and others
 //   matrices   [positions][states + padding]     B and C: all channels of a block share them
@@ -13,8 +13,8 @@
 
 namespace gpuopt::selective {
 
-// The same value. The compiler computes what depends on it where it is used, and does not keep it in
-// registers for the whole kernel. Addresses of tiles would fill 50 registers.
+// The same value. The compiler computes what depends on it where it is used, and does not keep it
+// in registers for the whole kernel. Addresses of tiles would fill 50 registers.
 template <typename I>
 __device__ __forceinline__ I recomputed(I value) {
 #if defined(__CUDA_ARCH__)
@@ -69,9 +69,9 @@ __device__ __forceinline__ Vec<C, M> load_shared_states(const C* matrix) {
 // Where a block is: its batch, and its channels of one group.
 struct Block {
   int64_t batch, group;
-  int64_t first;  // channel of set 0
-  int64_t end;    // the first channel behind the group
-  int64_t number; // of the block among those of its group
+  int64_t first;   // channel of set 0
+  int64_t end;     // the first channel behind the group
+  int64_t number;  // of the block in its group
 
   __device__ Block(const Problem& problem, const Plan& plan) {
     const auto groups = static_cast<uint32_t>(problem.groups);
@@ -87,11 +87,11 @@ struct Block {
 
 // The run of a tile that a thread moves. Runs lie along channels if these are neighbours in memory.
 template <int R>
-struct Place {
+struct TileRun {
   int channel, position;  // in the tile
   bool used, along_channels;
 
-  __device__ Place(const Problem& problem, const Plan& plan) {
+  __device__ TileRun(const Problem& problem, const Plan& plan) {
     const int channels = plan.channels(), tile = plan.tile;
     int run = static_cast<int>(threadIdx.x);
     used = run < channels * tile / R;
@@ -101,8 +101,8 @@ struct Place {
       channel = run / (tile / R);
       return;
     }
-    // Two lanes share 32 bytes of a row, a sector. The other lanes have other positions: their stores
-    // to shared memory go to different banks.
+    // Two lanes share 32 bytes of a row, a sector. The other lanes have other positions: their
+    // stores to shared memory go to different banks.
     const int pair = channels / R >= 2 ? 2 : 1;
     channel = run % pair * R;
     run /= pair;
@@ -126,21 +126,21 @@ struct Place {
 
 // The address of a run, whose tile begins at a channel and a position.
 template <typename T, int R>
-__device__ __forceinline__ T* address_of(const Sequence& sequence, const Place<R>& place,
+__device__ __forceinline__ T* address_of(const Sequence& sequence, const TileRun<R>& own_run,
                                          int64_t batch, int64_t channel, int64_t position) {
   return static_cast<T*>(sequence.data) + recomputed(batch) * sequence.batch +
-         (recomputed(channel) + place.channel) * sequence.channel +
-         (recomputed(position) + place.position) * sequence.position;
+         (recomputed(channel) + own_run.channel) * sequence.channel +
+         (recomputed(position) + own_run.position) * sequence.position;
 }
 
 template <typename T, int R>
-__device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const Place<R>& place,
+__device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const TileRun<R>& own_run,
                                               int64_t batch, int64_t channel, int64_t position,
                                               int valid) {
   Run<T, R> run = {};
   if (valid == 0) return run;
-  const T* from = address_of<T>(sequence, place, batch, channel, position);
-  const int64_t stride = place.along_channels ? sequence.channel : sequence.position;
+  const T* from = address_of<T>(sequence, own_run, batch, channel, position);
+  const int64_t stride = own_run.along_channels ? sequence.channel : sequence.position;
   constexpr int V = Run<T, R>::V;
   if (valid == R && stride == 1 && is_aligned<T, R>(from)) {
 #pragma unroll
@@ -156,11 +156,11 @@ __device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const Pl
 
 template <typename T, int R>
 __device__ __forceinline__ void store_run(const Run<T, R>& run, const Sequence& sequence,
-                                          const Place<R>& place, int64_t batch, int64_t channel,
+                                          const TileRun<R>& own_run, int64_t batch, int64_t channel,
                                           int64_t position, int valid) {
   if (valid == 0) return;
-  T* to = address_of<T>(sequence, place, batch, channel, position);
-  const int64_t stride = place.along_channels ? sequence.channel : sequence.position;
+  T* to = address_of<T>(sequence, own_run, batch, channel, position);
+  const int64_t stride = own_run.along_channels ? sequence.channel : sequence.position;
   constexpr int V = Run<T, R>::V;
   if (valid == R && stride == 1 && is_aligned<T, R>(to)) {
 #pragma unroll
@@ -173,35 +173,66 @@ __device__ __forceinline__ void store_run(const Run<T, R>& run, const Sequence& 
   }
 }
 
-// Loads a tile of B or C into shared memory; states and positions beyond the tensor become 0.
+// A tile of B or C on its way to shared memory. States and positions beyond the tensor become 0.
 // Neighbouring threads load values that are neighbours in memory.
 template <typename C>
-__device__ __forceinline__ void load_matrix(C* shared, const Matrix& matrix, int64_t batch,
-                                            int64_t group, int64_t position, int64_t length,
-                                            int states, const Plan& plan) {
-  constexpr int kInFlight = 4;
-  const int padded = plan.states(), pitch = padded + 16 / static_cast<int>(sizeof(C));
-  const int tile = plan.tile, count = tile * padded;
-  const bool by_state = matrix.state == 1 && matrix.position != 1;
-  const int64_t base = batch * matrix.batch + group * matrix.group + position * matrix.position;
-  for (int first = recomputed(static_cast<int>(threadIdx.x)); first < count; first += kThreads * kInFlight) {
-    C values[kInFlight];
-    int to[kInFlight];
+struct MatrixTile {
+  static constexpr int kInFlight = 4;
+  C values[kInFlight];
+
+  // Loads the values from number `first` on.
+  __device__ __forceinline__ void load(const Matrix& matrix, const Problem& problem,
+                                       const Plan& plan, const Block& block, int64_t position,
+                                       int first) {
+    const int64_t base = recomputed(block.batch) * matrix.batch + block.group * matrix.group +
+                         position * matrix.position;
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
-      const int i = first + k * kThreads;
-      const int p = by_state ? i / padded : i % tile, n = by_state ? i % padded : i / tile;
-      to[k] = p * pitch + n;
+      const auto [p, n] = locate(matrix, plan, first + k * kThreads);
       values[k] = 0;
-      if (i < count && n < states && position + p < length) {
-        values[k] = load_as<C>(matrix.data, base + n * matrix.state + p * matrix.position,
-                               matrix.dtype);
+      if (p < plan.tile && n < problem.states && position + p < problem.length) {
+        values[k] =
+            load_as<C>(matrix.data, base + n * matrix.state + p * matrix.position, matrix.dtype);
       }
     }
+  }
+
+  __device__ __forceinline__ void store(C* shared, const Matrix& matrix, const Plan& plan,
+                                        int first) const {
+    const int pitch = plan.states() + 16 / static_cast<int>(sizeof(C));
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
-      if (first + k * kThreads < count) shared[to[k]] = values[k];
+      const auto [p, n] = locate(matrix, plan, first + k * kThreads);
+      if (p < plan.tile && n < plan.states()) shared[p * pitch + n] = values[k];
     }
+  }
+
+ private:
+  struct At {
+    int position, state;
+  };
+  __device__ __forceinline__ static At locate(const Matrix& matrix, const Plan& plan, int i) {
+    const int padded = plan.states();
+    const bool by_state = matrix.state == 1 && matrix.position != 1;
+    return by_state ? At{i / padded, i % padded} : At{i % plan.tile, i / plan.tile};
+  }
+};
+
+// Loads a tile of B or C into shared memory. `ahead` holds the first values already, if given.
+template <typename C>
+__device__ __forceinline__ void load_matrix(C* shared, const Matrix& matrix, const Problem& problem,
+                                            const Plan& plan, const Block& block, int64_t position,
+                                            const MatrixTile<C>* ahead = nullptr) {
+  const int count = plan.tile * plan.states();
+  int first = recomputed(static_cast<int>(threadIdx.x));
+  if (ahead != nullptr) {
+    ahead->store(shared, matrix, plan, first);
+    first += kThreads * MatrixTile<C>::kInFlight;
+  }
+  for (; first < count; first += kThreads * MatrixTile<C>::kInFlight) {
+    MatrixTile<C> tile;
+    tile.load(matrix, problem, plan, block, position, first);
+    tile.store(shared, matrix, plan, first);
   }
 }
 
@@ -215,7 +246,7 @@ __device__ __forceinline__ void load_channels(C* shared, const void* data, int64
   shared[threadIdx.x] = given ? static_cast<const C*>(data)[channel] : C{0};
 }
 
-// M values of a row of states, of which `valid` exist; the others become 0.
+// M values of a row of states. Only `valid` of them exist; the others become 0.
 template <typename C, int M>
 __device__ __forceinline__ Vec<C, M> load_states(const C* row, int valid) {
   Vec<C, M> states = {};

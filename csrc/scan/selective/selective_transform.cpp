@@ -34,9 +34,14 @@ struct MappedInputs {
   c10::SymInt batch;  // of an example
 
   MappedInputs(const VmapLevel& level, const Inputs& in)
-      : u(unwrap(level, in.u)), delta(unwrap(level, in.delta)), A(unwrap(level, in.A)),
-        B(unwrap(level, in.B)), C(unwrap(level, in.C)), D(unwrap(level, in.D)),
-        z(unwrap(level, in.z)), delta_bias(unwrap(level, in.delta_bias)),
+      : u(unwrap(level, in.u)),
+        delta(unwrap(level, in.delta)),
+        A(unwrap(level, in.A)),
+        B(unwrap(level, in.B)),
+        C(unwrap(level, in.C)),
+        D(unwrap(level, in.D)),
+        z(unwrap(level, in.z)),
+        delta_bias(unwrap(level, in.delta_bias)),
         batch(in.u.sym_size(0)) {}
 
   std::optional<c10::SymInt> examples() const {
@@ -70,9 +75,9 @@ Outputs scan_vmap(const Tensor& u, const Tensor& delta, const Tensor& A, const T
     const MappedInputs x(level, in);
     const auto examples = x.examples();
     if (!examples.has_value()) {  // only another level maps over the operands
-      auto [out, last] = ops::selective_scan().call(
-          *x.u.value(), *x.delta.value(), *x.A.value(), *x.B.value(), *x.C.value(), x.D.value(),
-          x.z.value(), x.delta_bias.value(), softplus);
+      auto [out, last] = ops::selective_scan().call(*x.u.value(), *x.delta.value(), *x.A.value(),
+                                                    *x.B.value(), *x.C.value(), x.D.value(),
+                                                    x.z.value(), x.delta_bias.value(), softplus);
       return {level.wrap(out, std::nullopt), level.wrap(last, std::nullopt)};
     }
     if (x.shares_weights()) {
@@ -90,10 +95,9 @@ Outputs scan_vmap(const Tensor& u, const Tensor& delta, const Tensor& A, const T
 
 // The gradients of the weights differ from example to example, so the examples can't be folded.
 InputGradients backward_vmap(const TensorOption& out_grad, const TensorOption& last_grad,
-                             const Tensor& u, const Tensor& delta, const Tensor& A,
-                             const Tensor& B, const Tensor& C, const TensorOption& D,
-                             const TensorOption& z, const TensorOption& delta_bias,
-                             bool softplus) {
+                             const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B,
+                             const Tensor& C, const TensorOption& D, const TensorOption& z,
+                             const TensorOption& delta_bias, bool softplus) {
   const Inputs in{u, delta, A, B, C, D, z, delta_bias, softplus};
   check_scan(in);
   return gradients_by_aten(out_grad, last_grad, in);

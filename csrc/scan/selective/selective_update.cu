@@ -64,15 +64,25 @@ __device__ __forceinline__ auto at(const Operand& operand, int64_t index, F&& f)
 
 template <typename C>
 __device__ __forceinline__ Four<C> load_four(const Operand& operand, int64_t index, int valid) {
-  return at(operand, index, [&](const auto* from) {
-    return load_typed<C>(from, operand.strides[3], valid);
-  });
+  if constexpr (sizeof(C) == 8) {  // rare, and vectors of every type would spill registers
+    Four<C> result = {};
+#pragma unroll
+    for (int i = 0; i < kFour; ++i) {
+      if (i < valid) {
+        result.values[i] = load_as<C>(operand.data, index + i * operand.strides[3], operand.dtype);
+      }
+    }
+    return result;
+  } else {
+    return at(operand, index,
+              [&](const auto* from) { return load_typed<C>(from, operand.strides[3], valid); });
+  }
 }
 
 // Each group of `lanes` lanes updates one channel.
 template <typename C>
-__global__ __launch_bounds__(kThreads) void update_states(const __grid_constant__ Update args,
-                                                          int lanes) {
+__global__ __launch_bounds__(kThreads, 4) void update_states(const __grid_constant__ Update args,
+                                                             int lanes) {
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const uint32_t number = blockIdx.x * (kThreads / lanes) + threadIdx.x / lanes;
   const auto channels = static_cast<uint32_t>(args.channels);
@@ -82,8 +92,7 @@ __global__ __launch_bounds__(kThreads) void update_states(const __grid_constant_
   const int64_t channel = row % channels, head = row / channels % heads;
   const int64_t batch = row / channels / heads;
   const auto index = [&](const Operand& operand, int64_t of_head) {
-    return batch * operand.strides[0] + of_head * operand.strides[1] +
-           channel * operand.strides[2];
+    return batch * operand.strides[0] + of_head * operand.strides[1] + channel * operand.strides[2];
   };
   const auto value = [&](const Operand& operand) {
     return load_as<C>(operand.data, index(operand, head), operand.dtype);
@@ -93,8 +102,7 @@ __global__ __launch_bounds__(kThreads) void update_states(const __grid_constant_
   C dt = value(args.dt);
   if (args.dt_bias.data != nullptr) dt += value(args.dt_bias);
   if (args.softplus) dt = softplus(dt);
-  const int64_t group =
-      static_cast<uint32_t>(head) / static_cast<uint32_t>(args.heads_per_group);
+  const int64_t group = static_cast<uint32_t>(head) / static_cast<uint32_t>(args.heads_per_group);
   C y = 0;
   for (int64_t n = lane * kFour; own && n < args.states; n += lanes * kFour) {
     const int valid = static_cast<int>(min(args.states - n, int64_t{kFour}));
@@ -111,9 +119,8 @@ __global__ __launch_bounds__(kThreads) void update_states(const __grid_constant_
       states.values[i] = multiply_add(a, states.values[i], dt * x * B.values[i]);
       y = multiply_add(c.values[i], states.values[i], y);
     }
-    at(args.state, from(args.state, head), [&](auto* to) {
-      store_typed(to, args.state.strides[3], valid, states);
-    });
+    at(args.state, from(args.state, head),
+       [&](auto* to) { store_typed(to, args.state.strides[3], valid, states); });
   }
   for (int bit = 1; bit < lanes; bit *= 2) y += shuffle_xor(y, bit);
   if (!own || lane > 0) return;
@@ -128,8 +135,8 @@ __global__ __launch_bounds__(kThreads) void update_states(const __grid_constant_
 }  // namespace
 
 cudaError_t update(const Update& update, cudaStream_t stream) {
-  const int lanes = static_cast<int>(
-      std::min<int64_t>(32, pow2_ceil(ceil_div<int64_t>(update.states, kFour))));
+  const int lanes =
+      static_cast<int>(std::min<int64_t>(32, pow2_ceil(ceil_div<int64_t>(update.states, kFour))));
   const int64_t rows = update.batch * update.heads * update.channels;
   if (rows > kMaxIndex32) return cudaErrorInvalidValue;
   const int64_t blocks = ceil_div<int64_t>(rows, kThreads / lanes);
