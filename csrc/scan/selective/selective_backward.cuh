@@ -7,10 +7,10 @@ namespace gpuopt::selective {
 
 template <typename T, bool kConstant>
 cudaError_t launch_backward(const BackwardArgs& args, cudaStream_t stream) {
-  return dispatch_per_lane<kMostPerLane<T, kConstant>>(args.plan.per_lane, [&](auto per_lane) {
-    const BackwardShared<compute_t<T>, per_lane()> shared(args.plan);
-    return launch_blocks(scan_backward<T, per_lane(), kConstant>, args, shared.bytes(args.plan),
-                         stream);
+  return dispatch_layout<T, kConstant, true>(args.plan, [&](auto layout) {
+    using Layout = decltype(layout);
+    return launch_blocks(scan_backward<T, Layout, kConstant>, args,
+                         BackwardShared<compute_t<T>, Layout>::kBytes, stream);
   });
 }
 

@@ -24,71 +24,65 @@ struct BackwardArgs {
 
 // Positions whose states and factors a thread keeps in registers.
 template <typename C, int M>
-constexpr int kSteps = M == 1 ? 8 : (M == 4 ? 16 : 8) / static_cast<int>(sizeof(C));
+constexpr int kSteps = M == 1 ? 8 : (M == 4 ? 32 : 8) / static_cast<int>(sizeof(C));
 
-// Arrays in shared memory, in this order. The results of a group replace rows that it has read.
-template <typename C, int M>
+// Sizes of arrays in shared memory. The results of a group replace rows that it has read.
+template <typename C, typename Layout>
 struct BackwardShared {
-  static constexpr int kPad = 16 / static_cast<int>(sizeof(C)), kGroupSize = kSteps<C, M>;
-  int row, matrix, starts, part;  // sizes
-
-  GPUOPT_HOST_DEVICE explicit BackwardShared(const Plan& plan) {
-    row = plan.channels() * (plan.tile + kPad);
-    matrix = plan.tile * (plan.states() + kPad);
-    starts = plan.tile / kGroupSize * kThreads * M;
-    part = plan.tile * 2 * plan.states();
-  }
-  size_t bytes(const Plan& plan) const {
-    return sizeof(C) * (starts + 5 * row + 2 * matrix + kWarps * part + plan.channels());
-  }
+  static constexpr int M = Layout::kStates, kPad = 16 / static_cast<int>(sizeof(C));
+  static constexpr int kPitch = Layout::kTile + kPad, kMatrixPitch = Layout::kPadded + kPad;
+  static constexpr int kRow = Layout::kChannels * kPitch, kMatrix = Layout::kTile * kMatrixPitch;
+  static constexpr int kStarts = Layout::kTile / kSteps<C, M> * kThreads * M;
+  static constexpr int kPart = Layout::kTile * 2 * Layout::kPadded;
+  static constexpr size_t kBytes =
+      sizeof(C) * (kStarts + 5 * kRow + 2 * kMatrix + kWarps * kPart + Layout::kChannels);
 };
 
-template <typename T, int M, bool kConstant>
+template <typename T, typename Layout, bool kConstant>
 __global__ __launch_bounds__(
-    kThreads, sizeof(compute_t<T>) == 8 || M == 8 || kConstant
+    kThreads, sizeof(compute_t<T>) == 8 || Layout::kStates == 8 || kConstant
                   ? 2
                   : 3) void scan_backward(const __grid_constant__ BackwardArgs args) {
   using C = compute_t<T>;
-  using States = Vec<C, M>;
-  using Shared = BackwardShared<C, M>;
-  constexpr int R = kRun<M>, kPad = Shared::kPad, P = Shared::kGroupSize;
+  using Shared = BackwardShared<C, Layout>;
+  constexpr int M = Layout::kStates, R = Layout::kRun, P = kSteps<C, M>;
   constexpr int Q = P < 4 ? P : 4;  // positions whose sums are added up at once
   const Problem& problem = args.problem;
   const Gradients& gradients = args.gradients;
   const Plan& plan = args.plan;
-  const int tile = plan.tile, lanes = plan.lanes, pitch = tile + kPad, padded = plan.states();
-  const int matrix_pitch = padded + kPad;
+  constexpr int kTile = Layout::kTile, kLanes = Layout::kLanes, kPadded = Layout::kPadded;
+  constexpr int kPitch = Shared::kPitch, kMatrixPitch = Shared::kMatrixPitch;
+  using States = Vec<C, M>;
 
   extern __shared__ uint4 selective_memory[];
-  const Shared sizes(plan);
   auto* const starts =
       reinterpret_cast<States*>(selective_memory);  // [groups of the tile][threads]
-  C* const row_dt = reinterpret_cast<C*>(selective_memory) + sizes.starts;
-  C* const row_u = row_dt + sizes.row;      // later the gradient of u
-  C* const row_slope = row_u + sizes.row;   // of dt over delta; later the gradient of delta
-  C* const row_dy = row_slope + sizes.row;  // the gradient of y
-  C* const row_dz = row_dy + sizes.row;     // what y is multiplied by; later the gradient of z
-  C* const matrix_B = row_dz + sizes.row;
-  C* const matrix_C = matrix_B + sizes.matrix;
-  C* const all_parts = matrix_C + sizes.matrix;     // [warps][positions][gradients of B and C]
-  C* const bias = all_parts + kWarps * sizes.part;  // of a channel
+  C* const row_dt = reinterpret_cast<C*>(selective_memory) + Shared::kStarts;
+  C* const row_u = row_dt + Shared::kRow;      // later the gradient of u
+  C* const row_slope = row_u + Shared::kRow;   // of dt over delta; later the gradient of delta
+  C* const row_dy = row_slope + Shared::kRow;  // the gradient of y
+  C* const row_dz = row_dy + Shared::kRow;     // what y is multiplied by; later the gradient of z
+  C* const matrix_B = row_dz + Shared::kRow;
+  C* const matrix_C = matrix_B + Shared::kMatrix;
+  C* const all_parts = matrix_C + Shared::kMatrix;     // [warps][positions][gradients of B and C]
+  C* const bias = all_parts + kWarps * Shared::kPart;  // of a channel
 
-  const Block block(problem, plan);
-  const TileRun<R> own_run(problem, plan);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % lanes, row = thread / lanes;
+  const Block block(problem, plan, Layout::kChannels);
+  const TileRun<Layout> own_run(problem);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes, row = thread / kLanes;
   const int states = static_cast<int>(problem.states);
-  const int64_t length = problem.length, tiles = (length + tile - 1) / tile;
+  const int64_t length = problem.length, tiles = (length + kTile - 1) / kTile;
   const bool has_z = problem.z.data != nullptr;
   const bool varying_B = !kConstant || !problem.B.constant;
   const bool varying_C = !kConstant || !problem.C.constant;
-  C* const own_part = all_parts + thread / 32 * sizes.part;
+  C* const own_part = all_parts + thread / 32 * Shared::kPart;
 
   States dA = {}, g = {}, constant_dB = {}, constant_dC = {};
   C sums[2] = {};  // the gradients of D and delta_bias
   for (int64_t number = tiles - 1; number >= 0; --number) {
-    const int64_t begin = number * tile;
+    const int64_t begin = number * kTile;
     for (int64_t set = 0; set < plan.sets; ++set) {
-      const int64_t first_channel = block.first + set * plan.channels();
+      const int64_t first_channel = block.first + set * Layout::kChannels;
       const int64_t channel = first_channel + row;
       const bool own = channel < block.end;
       const int valid = own ? min(max(states - lane * M, 0), M) : 0;
@@ -98,7 +92,7 @@ __global__ __launch_bounds__(
       // ---------------------------------------------------------- Load the tile
       const int count = own_run.valid(block.end - first_channel, length - begin);
       if (plan.sets > 1 || number == tiles - 1) {
-        load_channels(bias, problem.delta_bias, first_channel, block.end, plan.channels());
+        load_channels(bias, problem.delta_bias, first_channel, block.end, Layout::kChannels);
         __syncthreads();
       }
       const auto load = [&](const Sequence& sequence) {
@@ -111,7 +105,7 @@ __global__ __launch_bounds__(
         if (own_run.used) {
 #pragma unroll
           for (int i = 0; i < R; ++i) {
-            const int to = own_run.index(i, pitch);
+            const int to = own_run.index(i, kPitch);
             C dt = delta[i] + bias[own_run.row(i)], slope = 1, dy = dout[i];
             if (problem.softplus) {
               slope = softplus_slope(dt);
@@ -130,8 +124,9 @@ __global__ __launch_bounds__(
         }
       }
       if (set == 0) {
-        if (varying_B) load_matrix(matrix_B, problem.B, problem, plan, block, begin);
-        if (varying_C) load_matrix(matrix_C, problem.C, problem, plan, block, begin);
+        constexpr const MatrixTile<C, Layout>* no_tile = nullptr;
+        if (varying_B) load_matrix(matrix_B, problem.B, problem, block, begin, no_tile);
+        if (varying_C) load_matrix(matrix_C, problem.C, problem, block, begin, no_tile);
       }
       States h = {}, decay = {}, constant_B = {}, constant_C = {};
       C skip = 0;
@@ -175,17 +170,17 @@ __global__ __launch_bounds__(
 
       // ---------------------------------------------------------- Forward to the starts of groups
       const auto B_at = [&](int position) {
-        return varying_B ? load_shared_states<M>(matrix_B + position * matrix_pitch + lane * M)
+        return varying_B ? load_shared_states<M>(matrix_B + position * kMatrixPitch + lane * M)
                          : constant_B;
       };
       const auto C_at = [&](int position) {
-        return varying_C ? load_shared_states<M>(matrix_C + position * matrix_pitch + lane * M)
+        return varying_C ? load_shared_states<M>(matrix_C + position * kMatrixPitch + lane * M)
                          : constant_C;
       };
-      const int groups = tile / P;
-      const C* const own_dt = row_dt + row * pitch;
-      const C* const own_u = row_u + row * pitch;
-      const C* const own_dy = row_dy + row * pitch;
+      constexpr int groups = kTile / P;
+      const C* const own_dt = row_dt + row * kPitch;
+      const C* const own_u = row_u + row * kPitch;
+      const C* const own_dy = row_dy + row * kPitch;
       for (int group = 0; group < groups; ++group) {
         starts[group * kThreads + thread] = h;
         if (group == groups - 1) break;
@@ -232,13 +227,12 @@ __global__ __launch_bounds__(
           }
         }
         if (has_z) {
-          sum_over_lanes(y, 1, lanes);
-          const int kept = max(P / lanes, 1);
-          const int at = row * pitch + start + first_sum<P>(lane, lanes);
+          sum_over_lanes<1, kLanes>(y);
+          const int at = row * kPitch + start + first_sum<P, kLanes>(lane);
           if (lane < P) {
 #pragma unroll
-            for (int k = 0; k < (P + 1) / 2; ++k) {
-              if (k < kept) row_dz[at + k] *= multiply_add(skip, row_u[at + k], y[k]);
+            for (int k = 0; k < kSums<P, kLanes>; ++k) {
+              row_dz[at + k] *= multiply_add(skip, row_u[at + k], y[k]);
             }
           }
         }
@@ -274,27 +268,27 @@ __global__ __launch_bounds__(
               }
             }
             if (varying_B || varying_C) {
-              const int others = 32 / lanes, other = thread % 32 / lanes;
-              sum_over_lanes(to_channels, lanes, others);
-              const int held = max(2 * M / others, 1), first = first_sum<2 * M>(other, others);
-              C* const to = own_part + position * 2 * padded + first * lanes + lane;
+              constexpr int kOthers = 32 / kLanes;  // channels of a warp
+              const int other = thread % 32 / kLanes;
+              sum_over_lanes<kLanes, kOthers>(to_channels);
+              C* const to = own_part + position * 2 * kPadded +
+                            first_sum<2 * M, kOthers>(other) * kLanes + lane;
               if (other < 2 * M) {
 #pragma unroll
-                for (int k = 0; k < 2 * M; ++k) {
-                  if (k < held) to[k * lanes] = to_channels[k] + (set > 0 ? to[k * lanes] : C{0});
+                for (int k = 0; k < kSums<2 * M, kOthers>; ++k) {
+                  if (set > 0) to_channels[k] += to[k * kLanes];
+                  to[k * kLanes] = to_channels[k];
                 }
               }
             }
           }
-          sum_over_lanes(s, 1, lanes);
-          sum_over_lanes(w, 1, lanes);
+          sum_over_lanes<1, kLanes>(s);
+          sum_over_lanes<1, kLanes>(w);
           __syncwarp();  // all lanes have read this part of the rows
           if (lane >= Q) continue;
-          const int kept = max(Q / lanes, 1);
-          const int at = row * pitch + start + part + first_sum<Q>(lane, lanes);
+          const int at = row * kPitch + start + part + first_sum<Q, kLanes>(lane);
 #pragma unroll
-          for (int k = 0; k < (Q + 1) / 2; ++k) {
-            if (k >= kept) break;
+          for (int k = 0; k < kSums<Q, kLanes>; ++k) {
             const C u = row_u[at + k], dy = row_dy[at + k];
             const C ddelta = multiply_add(u, s[k], kLn2<C> * w[k]) * row_slope[at + k];
             sums[0] = multiply_add(dy, u, sums[0]);
@@ -308,7 +302,7 @@ __global__ __launch_bounds__(
       // ---------------------------------------------------------- Store the gradients
       if (number == 0 || plan.sets > 1) {
         C all[2] = {sums[0], sums[1]};
-        for (int bit = 1; bit < lanes; bit *= 2) {
+        for (int bit = 1; bit < kLanes; bit *= 2) {
           all[0] += shuffle_xor(all[0], bit);
           all[1] += shuffle_xor(all[1], bit);
         }
@@ -331,7 +325,7 @@ __global__ __launch_bounds__(
       const auto store = [&](const C* from, const Sequence& sequence) {
         Run<T, R> run;
 #pragma unroll
-        for (int i = 0; i < R; ++i) run.set(i, own_run.used ? from[own_run.index(i, pitch)] : C{0});
+        for (int i = 0; i < R; ++i) run.set(i, own_run.used ? from[own_run.index(i, kPitch)] : C{0});
         store_run(run, sequence, own_run, block.batch, first_channel, begin, count);
       };
       store(row_u, gradients.u);
@@ -343,15 +337,15 @@ __global__ __launch_bounds__(
     if (!varying_B && !varying_C) continue;
     const int64_t in_group = (block.batch * problem.groups + block.group) * plan.parts;
     const int64_t first = ((in_group + block.number) * length + begin) * states;
-    const int rows = static_cast<int>(min(length - begin, int64_t{tile}));
+    const int rows = static_cast<int>(min(length - begin, int64_t{kTile}));
     for (int i = thread; i < rows * states; i += kThreads) {
       const int p = i / states, n = i % states;
-      const int from = p * 2 * padded + n % M * lanes + n / M;
+      const int from = p * 2 * kPadded + n % M * kLanes + n / M;
       C dB = 0, dC = 0;
 #pragma unroll
       for (int warp = 0; warp < kWarps; ++warp) {
-        dB += all_parts[warp * sizes.part + from];
-        dC += all_parts[warp * sizes.part + from + padded];
+        dB += all_parts[warp * Shared::kPart + from];
+        dC += all_parts[warp * Shared::kPart + from + kPadded];
       }
       if (varying_B) static_cast<C*>(gradients.B)[first + i] = dB;
       if (varying_C) static_cast<C*>(gradients.C)[first + i] = dC;

@@ -17,43 +17,41 @@ struct ForwardArgs {
   int spacing = 1;
 };
 
-template <int M>
-constexpr int kRun = run_values(M);
+// Sizes of arrays in shared memory.
+template <typename C, typename Layout>
+struct ForwardShared {
+  static constexpr int kPad = 16 / static_cast<int>(sizeof(C));
+  static constexpr int kPitch = Layout::kTile + kPad, kMatrixPitch = Layout::kPadded + kPad;
+  static constexpr int kRow = Layout::kChannels * kPitch, kMatrix = Layout::kTile * kMatrixPitch;
+  static constexpr size_t kBytes = 2 * sizeof(C) * (kRow + kMatrix + Layout::kChannels);
+};
 
-template <typename C>
-size_t forward_shared_bytes(const Plan& plan) {
-  const int pad = 16 / sizeof(C);
-  const int rows = plan.channels() * (plan.tile + pad), matrix = plan.tile * (plan.states() + pad);
-  return 2 * sizeof(C) * static_cast<size_t>(rows + matrix + plan.channels());
-}
-
-template <typename T, int M, bool kConstant, bool kCheckpoints>
+template <typename T, typename Layout, bool kConstant, bool kCheckpoints>
 __global__ __launch_bounds__(kThreads,
                              sizeof(compute_t<T>) == 8 ? 2
-                             : M == 8 || kConstant
+                             : Layout::kStates == 8 || kConstant
                                  ? 3
                                  : 4) void scan_forward(const __grid_constant__ ForwardArgs args) {
   using C = compute_t<T>;
-  constexpr int R = kRun<M>, kPad = 16 / static_cast<int>(sizeof(C));
+  using Shared = ForwardShared<C, Layout>;
+  constexpr int M = Layout::kStates, R = Layout::kRun, kLanes = Layout::kLanes;
+  constexpr int kTile = Layout::kTile, kPitch = Shared::kPitch, kMatrixPitch = Shared::kMatrixPitch;
   constexpr int P = sizeof(C) == 4 ? kGroup : M == 8 ? 2 : 4, kHalf = P / 2;
   const Problem& problem = args.problem;
-  const Plan& plan = args.plan;
-  const int tile = plan.tile, lanes = plan.lanes, pitch = tile + kPad;
-  const int matrix_pitch = plan.states() + kPad;
 
   extern __shared__ uint4 selective_memory[];
   C* const row_dt = reinterpret_cast<C*>(selective_memory);  // later y
-  C* const row_dtu = row_dt + plan.channels() * pitch;
-  C* const matrix_B = row_dtu + plan.channels() * pitch;
-  C* const matrix_C = matrix_B + tile * matrix_pitch;
-  C* const bias = matrix_C + tile * matrix_pitch;  // of a channel
-  C* const skip = bias + plan.channels();          // D of a channel
+  C* const row_dtu = row_dt + Shared::kRow;
+  C* const matrix_B = row_dtu + Shared::kRow;
+  C* const matrix_C = matrix_B + Shared::kMatrix;
+  C* const bias = matrix_C + Shared::kMatrix;  // of a channel
+  C* const skip = bias + Layout::kChannels;         // D of a channel
 
   // This thread's channel and states, and the run that it moves.
-  const Block block(problem, plan);
-  const TileRun<R> own_run(problem, plan);
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
-  const int row = static_cast<int>(threadIdx.x) / lanes;
+  const Block block(problem, args.plan, Layout::kChannels);
+  const TileRun<Layout> own_run(problem);
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int row = static_cast<int>(threadIdx.x) / kLanes;
   const int64_t channel = block.first + row, length = problem.length;
   const bool own = channel < block.end;
   const int states = static_cast<int>(problem.states);
@@ -68,8 +66,8 @@ __global__ __launch_bounds__(kThreads,
     if (problem.B.constant) constant_B = load_constant<C, M>(problem.B, channel, lane * M, valid);
     if (problem.C.constant) constant_C = load_constant<C, M>(problem.C, channel, lane * M, valid);
   }
-  load_channels(bias, problem.delta_bias, block.first, block.end, plan.channels());
-  load_channels(skip, problem.D, block.first, block.end, plan.channels());
+  load_channels(bias, problem.delta_bias, block.first, block.end, Layout::kChannels);
+  load_channels(skip, problem.D, block.first, block.end, Layout::kChannels);
   __syncthreads();
 
   const auto valid_at = [&](int64_t position) {
@@ -84,19 +82,20 @@ __global__ __launch_bounds__(kThreads,
   Run<T, R> next_u = load(problem.u, 0), next_delta = load(problem.delta, 0);
   // Small problems have too few warps to hide the latency of these loads.
   constexpr bool kAhead = M == 1;
-  MatrixTile<C> next_B, next_C;
+  MatrixTile<C, Layout> next_B, next_C;
+  const MatrixTile<C, Layout>*const ahead_B = kAhead ? &next_B : nullptr, *const ahead_C = kAhead ? &next_C : nullptr;
   const bool varying_B = !kConstant || !problem.B.constant;
   const bool varying_C = !kCheckpoints && (!kConstant || !problem.C.constant);
   const auto load_matrices_ahead = [&](int64_t position) {
     if constexpr (kAhead) {
       const int first = recomputed(static_cast<int>(threadIdx.x));
-      if (varying_B) next_B.load(problem.B, problem, plan, block, position, first);
-      if (varying_C) next_C.load(problem.C, problem, plan, block, position, first);
+      if (varying_B) next_B.load(problem.B, problem, block, position, first);
+      if (varying_C) next_C.load(problem.C, problem, block, position, first);
     }
   };
   load_matrices_ahead(0);
 
-  for (int64_t begin = 0; begin < length; begin += tile) {
+  for (int64_t begin = 0; begin < length; begin += kTile) {
     // ------------------------------------------------------------ Load the tile
     const Run<T, R> u = next_u, delta = next_delta;
     const int count = valid_at(begin);
@@ -106,28 +105,24 @@ __global__ __launch_bounds__(kThreads,
         C dt = delta[i] + bias[own_run.row(i)];
         if (problem.softplus) dt = softplus(dt);
         if (i >= count) dt = 0;  // leaves the state unchanged
-        const int to = own_run.index(i, pitch);
+        const int to = own_run.index(i, kPitch);
         row_dt[to] = dt;
         row_dtu[to] = i < count ? dt * u[i] : C{0};
       }
     }
-    if (varying_B) {
-      load_matrix(matrix_B, problem.B, problem, plan, block, begin, kAhead ? &next_B : nullptr);
-    }
-    if (varying_C) {
-      load_matrix(matrix_C, problem.C, problem, plan, block, begin, kAhead ? &next_C : nullptr);
-    }
+    if (varying_B) load_matrix(matrix_B, problem.B, problem, block, begin, ahead_B);
+    if (varying_C) load_matrix(matrix_C, problem.C, problem, block, begin, ahead_C);
     Run<T, R> z = {};
     if (has_z) z = load(problem.z, begin);
-    if (begin + tile < length) {
-      next_u = load(problem.u, begin + tile);
-      next_delta = load(problem.delta, begin + tile);
-      load_matrices_ahead(begin + tile);
+    if (begin + kTile < length) {
+      next_u = load(problem.u, begin + kTile);
+      next_delta = load(problem.delta, begin + kTile);
+      load_matrices_ahead(begin + kTile);
     }
     __syncthreads();
 
     // ------------------------------------------------------------ Go through the positions
-    for (int first = 0; first < tile; first += P) {
+    for (int first = 0; first < kTile; first += P) {
       if (kCheckpoints && (first & (args.spacing - 1)) == 0 && begin + first < length) {
         const int64_t number = (begin + first) / args.spacing;
         const int64_t stored = (length + args.spacing - 1) / args.spacing;
@@ -138,17 +133,17 @@ __global__ __launch_bounds__(kThreads,
       C y[P];
 #pragma unroll
       for (int half = 0; half < P; half += kHalf) {
-        const int from = row * pitch + first + half;
+        const int from = row * kPitch + first + half;
         const auto dt = load_row<kHalf>(row_dt + from), dtu = load_row<kHalf>(row_dtu + from);
 #pragma unroll
         for (int p = 0; p < kHalf; ++p) {
           const int position = first + half + p;
           auto B = constant_B, c = constant_C;
           if (varying_B) {
-            B = load_shared_states<M>(matrix_B + position * matrix_pitch + lane * M);
+            B = load_shared_states<M>(matrix_B + position * kMatrixPitch + lane * M);
           }
           if (varying_C) {
-            c = load_shared_states<M>(matrix_C + position * matrix_pitch + lane * M);
+            c = load_shared_states<M>(matrix_C + position * kMatrixPitch + lane * M);
           }
           C sum = 0;
 #pragma unroll
@@ -161,15 +156,12 @@ __global__ __launch_bounds__(kThreads,
         }
       }
       if constexpr (!kCheckpoints) {
-        sum_over_lanes(y, 1, lanes);
+        sum_over_lanes<1, kLanes>(y);
         __syncwarp();  // all lanes have read this group of row_dt
-        const int to = row * pitch + first + first_sum<P>(lane, lanes);
-        const int sums = max(P / lanes, 1);
+        const int to = row * kPitch + first + first_sum<P, kLanes>(lane);
         if (lane < P) {
 #pragma unroll
-          for (int k = 0; k < P / 2; ++k) {
-            if (k < sums) row_dt[to + k] = y[k];
-          }
+          for (int k = 0; k < kSums<P, kLanes>; ++k) row_dt[to + k] = y[k];
         }
       }
     }
@@ -182,7 +174,7 @@ __global__ __launch_bounds__(kThreads,
       for (int i = 0; i < R; ++i) {
         C value = 0;
         if (own_run.used) {
-          value = multiply_add(skip[own_run.row(i)], u[i], row_dt[own_run.index(i, pitch)]);
+          value = multiply_add(skip[own_run.row(i)], u[i], row_dt[own_run.index(i, kPitch)]);
         }
         if (has_z) value *= z[i] * sigmoid(z[i]);
         out.set(i, value);
@@ -197,22 +189,33 @@ __global__ __launch_bounds__(kThreads,
   }
 }
 
-// Constant B and C of f64 with 8 states per lane would spill registers.
-template <typename T, bool kConstant>
-constexpr int kMostPerLane = kConstant && sizeof(T) == 8 ? 4 : 8;
-
-// Calls f with the number of states per lane as a constant.
-template <int kMost, typename F>
-cudaError_t dispatch_per_lane(int per_lane, F&& f) {
-  switch (per_lane) {
-    case 1:
-      return f(std::integral_constant<int, 1>{});
-    case 4:
-      return f(std::integral_constant<int, 4>{});
-    default:
-      if constexpr (kMost == 8) return f(std::integral_constant<int, 8>{});
-      return cudaErrorInvalidValue;
+// Calls f with the Layout of a plan.
+template <typename T, bool kConstant, bool kBackward, typename F>
+cudaError_t dispatch_layout(const Plan& plan, F&& f) {
+  const int code = plan.per_lane * 100 + plan.lanes;
+  if constexpr (sizeof(T) < 8 && !kConstant) {
+    switch (code) {
+      case 102:
+        return f(Layout<1, 2, kBackward>{});
+      case 108:
+        return f(Layout<1, 8, kBackward>{});
+      case 116:
+        return f(Layout<1, 16, kBackward>{});
+      case 132:
+        return f(Layout<1, 32, kBackward>{});
+      case 402:
+        return f(Layout<4, 2, kBackward>{});
+      case 408:
+        return f(Layout<4, 8, kBackward>{});
+      case 416:
+        return f(Layout<4, 16, kBackward>{});
+    }
   }
+  if constexpr (sizeof(T) < 8 || !kConstant) {  // the others would spill registers
+    if (code == 832) return f(Layout<8, 32, kBackward>{});
+  }
+  if (code == 404) return f(Layout<4, 4, kBackward>{});
+  return code == 432 ? f(Layout<4, 32, kBackward>{}) : cudaErrorInvalidValue;
 }
 
 // Launches a kernel of one block per entry of the plan.
@@ -231,15 +234,11 @@ cudaError_t launch_blocks(void (*kernel)(Args), const Args& args, size_t shared_
 
 template <typename T, bool kConstant, bool kCheckpoints>
 cudaError_t launch_forward(const ForwardArgs& args, cudaStream_t stream) {
-  return dispatch_per_lane<kMostPerLane<T, kConstant>>(args.plan.per_lane, [&](auto per_lane) {
-    return launch_blocks(scan_forward<T, per_lane(), kConstant, kCheckpoints>, args,
-                         forward_shared_bytes<compute_t<T>>(args.plan), stream);
+  return dispatch_layout<T, kConstant, false>(args.plan, [&](auto layout) {
+    using Layout = decltype(layout);
+    return launch_blocks(scan_forward<T, Layout, kConstant, kCheckpoints>, args,
+                         ForwardShared<compute_t<T>, Layout>::kBytes, stream);
   });
-}
-
-// Constant B and C are rare, so there are kernels for f32 and f64 only.
-inline bool has_constant(const Problem& problem) {
-  return problem.B.constant || problem.C.constant;
 }
 
 // Writes the states before every `spacing`-th position.

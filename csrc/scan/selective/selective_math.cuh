@@ -68,6 +68,21 @@ __device__ __forceinline__ double softplus(double x) { return x > 20 ? x : log1p
 __device__ __forceinline__ float softplus_slope(float x) { return sigmoid(x); }
 __device__ __forceinline__ double softplus_slope(double x) { return x > 20 ? 1 : sigmoid(x); }
 
+// Calls f with a null pointer to the type.
+template <typename F>
+__device__ __forceinline__ auto with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return f(static_cast<const __half*>(nullptr));
+    case DType::kBFloat16:
+      return f(static_cast<const __nv_bfloat16*>(nullptr));
+    case DType::kFloat64:
+      return f(static_cast<const double*>(nullptr));
+    default:
+      return f(static_cast<const float*>(nullptr));
+  }
+}
+
 template <typename C>
 __device__ __forceinline__ C load_as(const void* data, int64_t index, DType dtype) {
   switch (dtype) {
@@ -110,47 +125,44 @@ __device__ __forceinline__ C exchanged(C value, int bit) {
 #endif
 }
 
-// Adds N values over `lanes` lanes, whose indices differ in the bits from `first` on. Each exchange
+// Adds N values over kLanes lanes, whose indices differ in the bits from kFirst on. Each exchange
 // halves the values that a lane is responsible for (a butterfly that transposes), so N values cost
-// N - 1 exchanges and not N log2(lanes):
+// N - 1 exchanges and not N log2(kLanes):
 //
 //   lane       0           1           2           3
 //   values     a b c d     a b c d     a b c d     a b c d
 //   bit 0      a b         c d         a b         c d         each sums two lanes
 //   bit 1      a           c           b           d           each sums four lanes
 //
-// Afterwards values 0 to max(1, N / lanes) - 1 are sums. first_sum() says which.
-template <int kLeft, int N, typename C>
-__device__ __forceinline__ void sum_from_bit(C (&values)[N], int bit, int end) {
-  if (bit >= end) return;
-  if constexpr (kLeft == 1) {
-    for (; bit < end; bit *= 2) values[0] += exchanged(values[0], bit);
-  } else {
+// Afterwards the first kSums<N, kLanes> values are sums, from number first_sum() on.
+template <int kFirst, int kLanes, int kLeft, int N, typename C>
+__device__ __forceinline__ void sum_left_over_lanes(C (&values)[N]) {
+  if constexpr (kLanes > 1) {
     constexpr int kHalf = kLeft / 2;
-    const bool upper = threadIdx.x & bit;
+    const bool upper = threadIdx.x & kFirst;
+    if constexpr (kHalf == 0) values[0] += exchanged(values[0], kFirst);
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
       const C low = values[i], high = values[i + kHalf];
-      values[i] = (upper ? high : low) + exchanged<C>(upper ? low : high, bit);
+      values[i] = (upper ? high : low) + exchanged<C>(upper ? low : high, kFirst);
     }
-    sum_from_bit<kHalf>(values, bit * 2, end);
+    sum_left_over_lanes<kFirst * 2, kLanes / 2, (kHalf > 0 ? kHalf : 1)>(values);
   }
 }
-
-template <int N, typename C>
-__device__ __forceinline__ void sum_over_lanes(C (&values)[N], int first, int lanes) {
-  sum_from_bit<N>(values, first, first * lanes);
+template <int kFirst, int kLanes, int N, typename C>
+__device__ __forceinline__ void sum_over_lanes(C (&values)[N]) {
+  sum_left_over_lanes<kFirst, kLanes, N>(values);
 }
 
-// The index of the first sum that lane `lane` of `lanes` holds. If there are more lanes than sums,
-// lanes from N on hold copies.
-template <int N>
-__device__ __forceinline__ int first_sum(int lane, int lanes) {
+template <int N, int kLanes>
+constexpr int kSums = N > kLanes ? N / kLanes : 1;
+
+// The number of the first sum that a lane holds. Lanes from N on hold copies.
+template <int N, int kLanes>
+__device__ __forceinline__ int first_sum(int lane) {
   int sum = 0;
 #pragma unroll
-  for (int half = N / 2, bit = 1; half > 0; half /= 2, bit *= 2) {
-    if (bit < lanes && (lane & bit)) sum += half;
-  }
+  for (int i = 0; (1 << i) < N && (1 << i) < kLanes; ++i) sum += (lane >> i & 1) * (N >> (i + 1));
   return sum;
 }
 

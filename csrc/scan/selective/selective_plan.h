@@ -26,6 +26,14 @@ struct Tuning {
 // channels.
 constexpr int run_values(int per_lane) { return per_lane == 1 ? 4 : 8; }
 
+// Positions of a tile. Each thread moves at most one run. In backward, the tiles are shorter if there
+// are many states: each warp has a tile of the gradients of B and C in shared memory.
+constexpr int tile_positions(int per_lane, int lanes, bool backward) {
+  const int states = per_lane * lanes, runs = run_values(per_lane) * lanes;
+  const int most = !backward || states <= 16 ? 32 : states <= 64 ? 16 : 8;
+  return runs < most ? runs : most;
+}
+
 // How the states of a channel lie in a warp: `lanes` neighbouring lanes hold `per_lane` each.
 struct Plan {
   int per_lane = 4;  // 1, 4 or 8
@@ -35,24 +43,36 @@ struct Plan {
   int64_t parts = 0;  // blocks of a group of channels
   int64_t sets = 1;   // sets of channels that a block goes through; more than 1 in backward only
 
-  int run() const { return run_values(per_lane); }
-  GPUOPT_HOST_DEVICE int channels() const { return kThreads / lanes; }  // of a set
-  GPUOPT_HOST_DEVICE int states() const { return lanes * per_lane; }    // with padding
+  int channels() const { return kThreads / lanes; }  // of a set
+  int states() const { return lanes * per_lane; }    // with padding
 };
+
+// The same for kernels, which are compiled for it.
+template <int kPerLane, int kLanesPerChannel, bool kBackward>
+struct Layout {
+  static constexpr int kStates = kPerLane;         // of a lane
+  static constexpr int kLanes = kLanesPerChannel;  // of a channel
+  static constexpr int kChannels = kThreads / kLanes;
+  static constexpr int kPadded = kLanes * kStates;  // states of a channel, with padding
+  static constexpr int kTile = tile_positions(kPerLane, kLanes, kBackward);
+  static constexpr int kRun = run_values(kPerLane);
+};
+
+// There are few layouts for f64 and for constant B and C, because they are rare.
+inline bool has_constant(const Problem& problem) {
+  return problem.B.constant || problem.C.constant;
+}
+inline bool is_rare(const Problem& problem) {
+  return problem.dtype == DType::kFloat64 || has_constant(problem);
+}
 
 namespace plan_detail {
 
-inline Plan with_states(int64_t states, int per_lane) {
+inline Plan with_lanes(int per_lane, int64_t lanes) {
   Plan plan;
   plan.per_lane = per_lane;
-  plan.lanes =
-      static_cast<int>(std::max<int64_t>(2, pow2_ceil(ceil_div<int64_t>(states, per_lane))));
+  plan.lanes = static_cast<int>(lanes);
   return plan;
-}
-
-// Each thread moves at most one run of a tile.
-inline int most_positions(const Plan& plan) {
-  return std::min(32, kThreads * plan.run() / plan.channels());
 }
 
 inline void count_blocks(const Problem& problem, Plan& plan) {
@@ -62,28 +82,28 @@ inline void count_blocks(const Problem& problem, Plan& plan) {
 }
 
 inline Plan plan_lanes(const Problem& problem, const Device& device, const Tuning& tuning) {
-  if (problem.states > 128) return with_states(problem.states, 8);
-  const Plan four = with_states(problem.states, 4), one = with_states(problem.states, 1);
+  const int64_t states = problem.states;
+  if (states > 128) return with_lanes(8, 32);
+  if (is_rare(problem)) return with_lanes(4, states <= 16 ? 4 : 32);
+  if (states <= 2) return with_lanes(1, 2);
+  const Plan four = with_lanes(4, std::max<int64_t>(2, pow2_ceil(ceil_div<int64_t>(states, 4))));
   const int64_t threads = problem.batch * problem.channels * four.lanes;
-  const bool few = threads < tuning.few_threads * device.sms;
-  return problem.states <= 2 || (few && problem.states <= 32) ? one : four;
+  if (threads >= tuning.few_threads * device.sms || states > 32) return four;
+  return with_lanes(1, std::max<int64_t>(8, pow2_ceil(states)));
 }
 
 }  // namespace plan_detail
 
 inline Plan plan_forward(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
   Plan plan = plan_detail::plan_lanes(problem, device, tuning);
-  plan.tile = plan_detail::most_positions(plan);
+  plan.tile = tile_positions(plan.per_lane, plan.lanes, false);
   plan_detail::count_blocks(problem, plan);
   return plan;
 }
 
-// The tiles are shorter if there are many states, because a tile of the gradients of B and C lies
-// in shared memory for each warp.
 inline Plan plan_backward(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
   Plan plan = plan_detail::plan_lanes(problem, device, tuning);
-  const int most = plan.states() > 64 ? 8 : plan.states() > 16 ? 16 : 32;
-  plan.tile = std::min(most, plan_detail::most_positions(plan));
+  plan.tile = tile_positions(plan.per_lane, plan.lanes, true);
   plan_detail::count_blocks(problem, plan);
   const int64_t filled = std::max<int64_t>(tuning.set_blocks * device.sms, 1);
   while (plan.sets < tuning.max_sets && plan.blocks >= 2 * filled && plan.parts >= 2) {

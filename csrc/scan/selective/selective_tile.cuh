@@ -73,41 +73,41 @@ struct Block {
   int64_t end;     // the first channel behind the group
   int64_t number;  // of the block in its group
 
-  __device__ Block(const Problem& problem, const Plan& plan) {
+  __device__ Block(const Problem& problem, const Plan& plan, int channels) {
     const auto groups = static_cast<uint32_t>(problem.groups);
     const auto parts = static_cast<uint32_t>(plan.parts);
     number = blockIdx.x % parts;
     group = blockIdx.x / parts % groups;
     batch = blockIdx.x / parts / groups;
     const int64_t own = static_cast<uint32_t>(problem.channels) / groups;
-    first = group * own + number * plan.channels() * plan.sets;
+    first = group * own + number * channels * plan.sets;
     end = (group + 1) * own;
   }
 };
 
 // The run of a tile that a thread moves. Runs lie along channels if these are neighbours in memory.
-template <int R>
+template <typename Layout>
 struct TileRun {
+  static constexpr int R = Layout::kRun, kChannels = Layout::kChannels, kTile = Layout::kTile;
   int channel, position;  // in the tile
   bool used, along_channels;
 
-  __device__ TileRun(const Problem& problem, const Plan& plan) {
-    const int channels = plan.channels(), tile = plan.tile;
+  __device__ explicit TileRun(const Problem& problem) {
     int run = static_cast<int>(threadIdx.x);
-    used = run < channels * tile / R;
-    along_channels = problem.channels_last && channels >= R;
+    used = run < kChannels * kTile / R;
+    along_channels = problem.channels_last && kChannels >= R;
     if (!along_channels) {
-      position = run % (tile / R) * R;
-      channel = run / (tile / R);
+      position = run % (kTile / R) * R;
+      channel = run / (kTile / R);
       return;
     }
     // Two lanes share 32 bytes of a row, a sector. The other lanes have other positions: their
     // stores to shared memory go to different banks.
-    const int pair = channels / R >= 2 ? 2 : 1;
+    constexpr int pair = kChannels / R >= 2 ? 2 : 1;
     channel = run % pair * R;
     run /= pair;
-    position = run % tile;
-    channel += run / tile * pair * R;
+    position = run % kTile;
+    channel += run / kTile * pair * R;
   }
 
   // The values of the run inside of the tensor.
@@ -125,16 +125,16 @@ struct TileRun {
 };
 
 // The address of a run, whose tile begins at a channel and a position.
-template <typename T, int R>
-__device__ __forceinline__ T* address_of(const Sequence& sequence, const TileRun<R>& own_run,
+template <typename T, typename Layout>
+__device__ __forceinline__ T* address_of(const Sequence& sequence, const TileRun<Layout>& own_run,
                                          int64_t batch, int64_t channel, int64_t position) {
   return static_cast<T*>(sequence.data) + recomputed(batch) * sequence.batch +
          (recomputed(channel) + own_run.channel) * sequence.channel +
          (recomputed(position) + own_run.position) * sequence.position;
 }
 
-template <typename T, int R>
-__device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const TileRun<R>& own_run,
+template <typename T, int R, typename Layout>
+__device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const TileRun<Layout>& own_run,
                                               int64_t batch, int64_t channel, int64_t position,
                                               int valid) {
   Run<T, R> run = {};
@@ -154,9 +154,9 @@ __device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const Ti
   return run;
 }
 
-template <typename T, int R>
+template <typename T, int R, typename Layout>
 __device__ __forceinline__ void store_run(const Run<T, R>& run, const Sequence& sequence,
-                                          const TileRun<R>& own_run, int64_t batch, int64_t channel,
+                                          const TileRun<Layout>& own_run, int64_t batch, int64_t channel,
                                           int64_t position, int valid) {
   if (valid == 0) return;
   T* to = address_of<T>(sequence, own_run, batch, channel, position);
@@ -175,35 +175,37 @@ __device__ __forceinline__ void store_run(const Run<T, R>& run, const Sequence& 
 
 // A tile of B or C on its way to shared memory. States and positions beyond the tensor become 0.
 // Neighbouring threads load values that are neighbours in memory.
-template <typename C>
+template <typename C, typename Layout>
 struct MatrixTile {
-  static constexpr int kInFlight = 4;
+  static constexpr int kInFlight = 4, kTile = Layout::kTile, kPadded = Layout::kPadded;
+  static constexpr int kPitch = kPadded + 16 / static_cast<int>(sizeof(C));
   C values[kInFlight];
 
   // Loads the values from number `first` on.
   __device__ __forceinline__ void load(const Matrix& matrix, const Problem& problem,
-                                       const Plan& plan, const Block& block, int64_t position,
-                                       int first) {
+                                       const Block& block, int64_t position, int first) {
     const int64_t base = recomputed(block.batch) * matrix.batch + block.group * matrix.group +
                          position * matrix.position;
+    const int positions = static_cast<int>(min(problem.length - position, int64_t{kTile}));
+    const int states = static_cast<int>(problem.states);
+    with_type(matrix.dtype, [&](const auto* type) {
+      const auto* from = static_cast<decltype(type)>(matrix.data) + base;
 #pragma unroll
-    for (int k = 0; k < kInFlight; ++k) {
-      const auto [p, n] = locate(matrix, plan, first + k * kThreads);
-      values[k] = 0;
-      if (p < plan.tile && n < problem.states && position + p < problem.length) {
-        values[k] =
-            load_as<C>(matrix.data, base + n * matrix.state + p * matrix.position, matrix.dtype);
+      for (int k = 0; k < kInFlight; ++k) {
+        const auto [p, n] = locate(matrix, first + k * kThreads);
+        values[k] = 0;
+        if (p < positions && n < states) {
+          values[k] = static_cast<C>(to_compute(from[n * matrix.state + p * matrix.position]));
+        }
       }
-    }
+    });
   }
 
-  __device__ __forceinline__ void store(C* shared, const Matrix& matrix, const Plan& plan,
-                                        int first) const {
-    const int pitch = plan.states() + 16 / static_cast<int>(sizeof(C));
+  __device__ __forceinline__ void store(C* shared, const Matrix& matrix, int first) const {
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
-      const auto [p, n] = locate(matrix, plan, first + k * kThreads);
-      if (p < plan.tile && n < plan.states()) shared[p * pitch + n] = values[k];
+      const auto [p, n] = locate(matrix, first + k * kThreads);
+      if (first + k * kThreads < kTile * kPadded) shared[p * kPitch + n] = values[k];
     }
   }
 
@@ -211,28 +213,28 @@ struct MatrixTile {
   struct At {
     int position, state;
   };
-  __device__ __forceinline__ static At locate(const Matrix& matrix, const Plan& plan, int i) {
-    const int padded = plan.states();
+  __device__ __forceinline__ static At locate(const Matrix& matrix, int i) {
     const bool by_state = matrix.state == 1 && matrix.position != 1;
-    return by_state ? At{i / padded, i % padded} : At{i % plan.tile, i / plan.tile};
+    return by_state ? At{i / kPadded, i % kPadded} : At{i % kTile, i / kTile};
   }
 };
 
 // Loads a tile of B or C into shared memory. `ahead` holds the first values already, if given.
-template <typename C>
+template <typename C, typename Layout>
 __device__ __forceinline__ void load_matrix(C* shared, const Matrix& matrix, const Problem& problem,
-                                            const Plan& plan, const Block& block, int64_t position,
-                                            const MatrixTile<C>* ahead = nullptr) {
-  const int count = plan.tile * plan.states();
+                                            const Block& block, int64_t position,
+                                            const MatrixTile<C, Layout>* ahead) {
+  using Tile = MatrixTile<C, Layout>;
   int first = recomputed(static_cast<int>(threadIdx.x));
   if (ahead != nullptr) {
-    ahead->store(shared, matrix, plan, first);
-    first += kThreads * MatrixTile<C>::kInFlight;
+    ahead->store(shared, matrix, first);
+    first += kThreads * Tile::kInFlight;
   }
-  for (; first < count; first += kThreads * MatrixTile<C>::kInFlight) {
-    MatrixTile<C> tile;
-    tile.load(matrix, problem, plan, block, position, first);
-    tile.store(shared, matrix, plan, first);
+#pragma unroll 1
+  for (; first < Layout::kTile * Layout::kPadded; first += kThreads * Tile::kInFlight) {
+    Tile tile;
+    tile.load(matrix, problem, block, position, first);
+    tile.store(shared, matrix, first);
   }
 }
 
