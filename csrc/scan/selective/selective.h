@@ -32,6 +32,9 @@ struct Matrix {
   bool constant = false;
 };
 
+// The strides of states and positions may be this large, because offsets in a tile have 32 bits.
+constexpr int64_t kMaxMatrixStride = INT32_MAX / 512;
+
 // The compute type is f64 if `dtype` is, and f32 otherwise. A, D, delta_bias and last_state have
 // the compute type, and are contiguous.
 struct Problem {

@@ -22,9 +22,13 @@ struct BackwardArgs {
   void* carry = nullptr;              // of g, between the turns of a set: [batch, channels, states]
 };
 
-// Positions whose states and factors a thread keeps in registers.
-template <typename C, int M>
-constexpr int kSteps = M == 1 ? 8 : (M == 4 ? 32 : 8) / static_cast<int>(sizeof(C));
+// Positions whose states and factors a thread keeps in registers. More would spill.
+template <typename C, typename Layout>
+constexpr int kSteps = (Layout::kStates == 1                         ? 32
+                        : Layout::kStates == 4 && Layout::kLanes > 2 ? 32
+                        : Layout::kStates == 4                       ? 16
+                                                                     : 8) /
+                       (Layout::kStates == 1 ? 4 : static_cast<int>(sizeof(C)));
 
 // Sizes of arrays in shared memory. The results of a group replace rows that it has read.
 template <typename C, typename Layout>
@@ -32,7 +36,7 @@ struct BackwardShared {
   static constexpr int M = Layout::kStates, kPad = 16 / static_cast<int>(sizeof(C));
   static constexpr int kPitch = Layout::kTile + kPad, kMatrixPitch = Layout::kPadded + kPad;
   static constexpr int kRow = Layout::kChannels * kPitch, kMatrix = Layout::kTile * kMatrixPitch;
-  static constexpr int kStarts = Layout::kTile / kSteps<C, M> * kThreads * M;
+  static constexpr int kStarts = Layout::kTile / kSteps<C, Layout> * kThreads * M;
   static constexpr int kPart = Layout::kTile * 2 * Layout::kPadded;
   static constexpr size_t kBytes =
       sizeof(C) * (kStarts + 5 * kRow + 2 * kMatrix + kWarps * kPart + Layout::kChannels);
@@ -45,7 +49,7 @@ __global__ __launch_bounds__(
                   : 3) void scan_backward(const __grid_constant__ BackwardArgs args) {
   using C = compute_t<T>;
   using Shared = BackwardShared<C, Layout>;
-  constexpr int M = Layout::kStates, R = Layout::kRun, P = kSteps<C, M>;
+  constexpr int M = Layout::kStates, R = Layout::kRun, P = kSteps<C, Layout>;
   constexpr int Q = P < 4 ? P : 4;  // positions whose sums are added up at once
   const Problem& problem = args.problem;
   const Gradients& gradients = args.gradients;
@@ -325,7 +329,8 @@ __global__ __launch_bounds__(
       const auto store = [&](const C* from, const Sequence& sequence) {
         Run<T, R> run;
 #pragma unroll
-        for (int i = 0; i < R; ++i) run.set(i, own_run.used ? from[own_run.index(i, kPitch)] : C{0});
+        for (int i = 0; i < R; ++i)
+          run.set(i, own_run.used ? from[own_run.index(i, kPitch)] : C{0});
         store_run(run, sequence, own_run, block.batch, first_channel, begin, count);
       };
       store(row_u, gradients.u);

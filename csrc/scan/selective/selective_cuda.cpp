@@ -38,8 +38,8 @@ struct Call {
     A = in.A.to(compute).contiguous();
     if (is_given(in.D)) D = in.D->to(compute).contiguous();
     if (is_given(in.delta_bias)) delta_bias = in.delta_bias->to(compute).contiguous();
-    B = in.B;
-    C = in.C;
+    B = addressable(in.B);
+    C = addressable(in.C);
     problem.batch = u.size(0);
     problem.channels = u.size(1);
     problem.length = u.size(2);
@@ -74,6 +74,14 @@ struct Call {
     const int64_t inner = channels_last ? 1 : 2;
     if (typed.stride(inner) == 1 || typed.size(inner) == 1) return typed;
     return channels_last ? typed.transpose(1, 2).contiguous().transpose(1, 2) : typed.contiguous();
+  }
+
+  // B or C, copied if its strides are too large for the kernels.
+  static Tensor addressable(const Tensor& x) {
+    const auto small = [&](int64_t dim) { return x.stride(dim) <= kMaxMatrixStride; };
+    if (x.dim() == 2 || (small(-1) && small(-2))) return x;
+    if (x.size(-1) <= kMaxMatrixStride) return x.contiguous();
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2);
   }
 
   // A dense result in this layout.

@@ -45,7 +45,7 @@ __global__ __launch_bounds__(kThreads,
   C* const matrix_B = row_dtu + Shared::kRow;
   C* const matrix_C = matrix_B + Shared::kMatrix;
   C* const bias = matrix_C + Shared::kMatrix;  // of a channel
-  C* const skip = bias + Layout::kChannels;         // D of a channel
+  C* const skip = bias + Layout::kChannels;    // D of a channel
 
   // This thread's channel and states, and the run that it moves.
   const Block block(problem, args.plan, Layout::kChannels);
@@ -83,18 +83,24 @@ __global__ __launch_bounds__(kThreads,
   // Small problems have too few warps to hide the latency of these loads.
   constexpr bool kAhead = M == 1;
   MatrixTile<C, Layout> next_B, next_C;
-  const MatrixTile<C, Layout>*const ahead_B = kAhead ? &next_B : nullptr, *const ahead_C = kAhead ? &next_C : nullptr;
+  const MatrixTile<C, Layout>*const ahead_B = kAhead ? &next_B : nullptr, *const ahead_C =
+                                                                              kAhead ? &next_C
+                                                                                     : nullptr;
   const bool varying_B = !kConstant || !problem.B.constant;
   const bool varying_C = !kCheckpoints && (!kConstant || !problem.C.constant);
   const auto load_matrices_ahead = [&](int64_t position) {
     if constexpr (kAhead) {
-      const int first = recomputed(static_cast<int>(threadIdx.x));
-      if (varying_B) next_B.load(problem.B, problem, block, position, first);
-      if (varying_C) next_C.load(problem.C, problem, block, position, first);
+      if (varying_B) next_B.load(problem.B, problem, block, position, 0);
+      if (varying_C) next_C.load(problem.C, problem, block, position, 0);
     }
   };
   load_matrices_ahead(0);
 
+  C* checkpoint = static_cast<C*>(args.checkpoints);
+  if (kCheckpoints) {
+    const int64_t stored = (length + args.spacing - 1) / args.spacing;
+    checkpoint += block.batch * stored * problem.channels * states + state_row;
+  }
   for (int64_t begin = 0; begin < length; begin += kTile) {
     // ------------------------------------------------------------ Load the tile
     const Run<T, R> u = next_u, delta = next_delta;
@@ -124,11 +130,8 @@ __global__ __launch_bounds__(kThreads,
     // ------------------------------------------------------------ Go through the positions
     for (int first = 0; first < kTile; first += P) {
       if (kCheckpoints && (first & (args.spacing - 1)) == 0 && begin + first < length) {
-        const int64_t number = (begin + first) / args.spacing;
-        const int64_t stored = (length + args.spacing - 1) / args.spacing;
-        store_states(static_cast<C*>(args.checkpoints) +
-                         (block.batch * stored + number) * problem.channels * states + state_row,
-                     h, valid);
+        store_states(checkpoint, h, valid);
+        checkpoint += problem.channels * states;
       }
       C y[P];
 #pragma unroll

@@ -26,8 +26,8 @@ struct Tuning {
 // channels.
 constexpr int run_values(int per_lane) { return per_lane == 1 ? 4 : 8; }
 
-// Positions of a tile. Each thread moves at most one run. In backward, the tiles are shorter if there
-// are many states: each warp has a tile of the gradients of B and C in shared memory.
+// Positions of a tile. Each thread moves at most one run. In backward, the tiles are shorter if
+// there are many states: each warp has a tile of the gradients of B and C in shared memory.
 constexpr int tile_positions(int per_lane, int lanes, bool backward) {
   const int states = per_lane * lanes, runs = run_values(per_lane) * lanes;
   const int most = !backward || states <= 16 ? 32 : states <= 64 ? 16 : 8;

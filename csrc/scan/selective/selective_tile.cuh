@@ -134,9 +134,9 @@ __device__ __forceinline__ T* address_of(const Sequence& sequence, const TileRun
 }
 
 template <typename T, int R, typename Layout>
-__device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const TileRun<Layout>& own_run,
-                                              int64_t batch, int64_t channel, int64_t position,
-                                              int valid) {
+__device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence,
+                                              const TileRun<Layout>& own_run, int64_t batch,
+                                              int64_t channel, int64_t position, int valid) {
   Run<T, R> run = {};
   if (valid == 0) return run;
   const T* from = address_of<T>(sequence, own_run, batch, channel, position);
@@ -156,8 +156,8 @@ __device__ __forceinline__ Run<T, R> load_run(const Sequence& sequence, const Ti
 
 template <typename T, int R, typename Layout>
 __device__ __forceinline__ void store_run(const Run<T, R>& run, const Sequence& sequence,
-                                          const TileRun<Layout>& own_run, int64_t batch, int64_t channel,
-                                          int64_t position, int valid) {
+                                          const TileRun<Layout>& own_run, int64_t batch,
+                                          int64_t channel, int64_t position, int valid) {
   if (valid == 0) return;
   T* to = address_of<T>(sequence, own_run, batch, channel, position);
   const int64_t stride = own_run.along_channels ? sequence.channel : sequence.position;
@@ -174,48 +174,59 @@ __device__ __forceinline__ void store_run(const Run<T, R>& run, const Sequence& 
 }
 
 // A tile of B or C on its way to shared memory. States and positions beyond the tensor become 0.
-// Neighbouring threads load values that are neighbours in memory.
+// Neighbouring threads load values that are neighbours in memory. Offsets in a tile have 32 bits.
 template <typename C, typename Layout>
 struct MatrixTile {
   static constexpr int kInFlight = 4, kTile = Layout::kTile, kPadded = Layout::kPadded;
   static constexpr int kPitch = kPadded + 16 / static_cast<int>(sizeof(C));
   C values[kInFlight];
 
-  // Loads the values from number `first` on.
+  // Loads each thread's values from its value `first` on.
   __device__ __forceinline__ void load(const Matrix& matrix, const Problem& problem,
                                        const Block& block, int64_t position, int first) {
     const int64_t base = recomputed(block.batch) * matrix.batch + block.group * matrix.group +
                          position * matrix.position;
     const int positions = static_cast<int>(min(problem.length - position, int64_t{kTile}));
     const int states = static_cast<int>(problem.states);
+    const int state_stride = static_cast<int>(matrix.state);
+    const int position_stride = static_cast<int>(matrix.position);
     with_type(matrix.dtype, [&](const auto* type) {
       const auto* from = static_cast<decltype(type)>(matrix.data) + base;
-#pragma unroll
-      for (int k = 0; k < kInFlight; ++k) {
-        const auto [p, n] = locate(matrix, first + k * kThreads);
+      each(matrix, first, [&](int k, int p, int n) {
         values[k] = 0;
         if (p < positions && n < states) {
-          values[k] = static_cast<C>(to_compute(from[n * matrix.state + p * matrix.position]));
+          values[k] = static_cast<C>(to_compute(from[n * state_stride + p * position_stride]));
         }
-      }
+      });
     });
   }
 
   __device__ __forceinline__ void store(C* shared, const Matrix& matrix, int first) const {
-#pragma unroll
-    for (int k = 0; k < kInFlight; ++k) {
-      const auto [p, n] = locate(matrix, first + k * kThreads);
-      if (first + k * kThreads < kTile * kPadded) shared[p * kPitch + n] = values[k];
-    }
+    each(matrix, first, [&](int k, int p, int n) {
+      if (p < kTile && n < kPadded) shared[p * kPitch + n] = values[k];
+    });
   }
 
  private:
-  struct At {
-    int position, state;
-  };
-  __device__ __forceinline__ static At locate(const Matrix& matrix, int i) {
+  // Calls f with the index, position and state of each value.
+  template <typename F>
+  __device__ __forceinline__ static void each(const Matrix& matrix, int first, F&& f) {
+    const int thread = recomputed(static_cast<int>(threadIdx.x));
     const bool by_state = matrix.state == 1 && matrix.position != 1;
-    return by_state ? At{i / kPadded, i % kPadded} : At{i % kTile, i / kTile};
+    // Value number `thread + k * kThreads`: its index along the inner dimension is the remainder.
+    const int inner = by_state ? thread % kPadded : thread % kTile;
+    const int outer = by_state ? thread / kPadded : thread / kTile;
+    const int step = by_state ? kThreads / kPadded : kThreads / kTile;
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) {
+      if constexpr (kPadded <= kThreads) {
+        const int at = outer + (first + k) * step;
+        f(k, by_state ? at : inner, by_state ? inner : at);
+      } else {
+        const int i = thread + (first + k) * kThreads;
+        f(k, by_state ? i / kPadded : i % kTile, by_state ? i % kPadded : i / kTile);
+      }
+    }
   }
 };
 
@@ -225,13 +236,11 @@ __device__ __forceinline__ void load_matrix(C* shared, const Matrix& matrix, con
                                             const Block& block, int64_t position,
                                             const MatrixTile<C, Layout>* ahead) {
   using Tile = MatrixTile<C, Layout>;
-  int first = recomputed(static_cast<int>(threadIdx.x));
-  if (ahead != nullptr) {
-    ahead->store(shared, matrix, first);
-    first += kThreads * Tile::kInFlight;
-  }
+  constexpr int kValues = (Layout::kTile * Layout::kPadded + kThreads - 1) / kThreads;
+  if (ahead != nullptr) ahead->store(shared, matrix, 0);
 #pragma unroll 1
-  for (; first < Layout::kTile * Layout::kPadded; first += kThreads * Tile::kInFlight) {
+  for (int first = ahead != nullptr ? Tile::kInFlight : 0; first < kValues;
+       first += Tile::kInFlight) {
     Tile tile;
     tile.load(matrix, problem, block, position, first);
     tile.store(shared, matrix, first);
