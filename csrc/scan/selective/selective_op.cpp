@@ -98,5 +98,24 @@ TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   m.impl("selective_scan_update", update_meta);
 }
 
+// ---------------------------------------------------------------- Negated views
+
+// PyTorch's fallback expects an operator that writes to its first argument and returns it.
+Tensor update_resolved(Tensor& state, const Tensor& x, const Tensor& dt, const Tensor& A,
+                       const Tensor& B, const Tensor& C, const TensorOption& D,
+                       const TensorOption& z, const TensorOption& dt_bias, bool softplus) {
+  const auto resolved = [](const TensorOption& tensor) {
+    return is_given(tensor) ? TensorOption(at::resolve_neg(*tensor)) : std::nullopt;
+  };
+  Tensor values = at::resolve_neg(state);
+  const Tensor out = ops::selective_scan_update().call(
+      values, at::resolve_neg(x), at::resolve_neg(dt), at::resolve_neg(A), at::resolve_neg(B),
+      at::resolve_neg(C), resolved(D), resolved(z), resolved(dt_bias), softplus);
+  if (!values.is_same(state)) state.copy_(values);
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { m.impl("selective_scan_update", update_resolved); }
+
 }  // namespace
 }  // namespace gpuopt::selective
