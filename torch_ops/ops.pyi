@@ -145,19 +145,6 @@ def selective_scan(
     delta_bias: Tensor | None = None,
     delta_softplus: bool = False,
 ) -> tuple[Tensor, Tensor]: ...
-def selective_scan_backward(
-    out_grad: Tensor | None,
-    last_state_grad: Tensor | None,
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None = None,
-    z: Tensor | None = None,
-    delta_bias: Tensor | None = None,
-    delta_softplus: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]: ...
 def selective_scan_update(
     state: Tensor,
     x: Tensor,

@@ -71,6 +71,8 @@ __global__ __launch_bounds__(
   C* const all_parts = matrix_C + Shared::kMatrix;     // [warps][positions][gradients of B and C]
   C* const bias = all_parts + kWarps * Shared::kPart;  // of a channel
 
+  launch_dependents();
+  grid_dependency_wait();
   const Block block(problem, plan, Layout::kChannels);
   const TileRun<Layout> own_run(problem);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes, row = thread / kLanes;

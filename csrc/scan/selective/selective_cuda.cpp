@@ -192,7 +192,7 @@ InputGradients backward_cuda(const TensorOption& out_grad, const TensorOption& l
   gradients.B = dB.mutable_data_ptr();
   gradients.C = dC.mutable_data_ptr();
   TensorWorkspace workspace;
-  check_launch("gpuopt::selective_scan_backward",
+  check_launch("gpuopt::selective_scan (backward)",
                backward(problem, gradients, device, workspace, c10::cuda::getCurrentCUDAStream()));
 
   const auto none = [&] { return at::empty({0}, u.options()); };
@@ -265,7 +265,7 @@ Tensor update_cuda(Tensor& state, const Tensor& x, const Tensor& dt, const Tenso
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   m.impl("selective_scan", scan_cuda);
-  m.impl("selective_scan_backward", backward_cuda);
+  m.impl("_selective_scan_backward", backward_cuda);
   m.impl("selective_scan_update", update_cuda);
 }
 

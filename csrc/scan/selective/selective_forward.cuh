@@ -47,6 +47,8 @@ __global__ __launch_bounds__(kThreads,
   C* const bias = matrix_C + Shared::kMatrix;  // of a channel
   C* const skip = bias + Layout::kChannels;    // D of a channel
 
+  launch_dependents();
+  grid_dependency_wait();
   // This thread's channel and states, and the run that it moves.
   const Block block(problem, args.plan, Layout::kChannels);
   const TileRun<Layout> own_run(problem);
@@ -231,8 +233,8 @@ cudaError_t launch_blocks(void (*kernel)(Args), const Args& args, size_t shared_
                                                    static_cast<int>(shared_bytes));
     if (error != cudaSuccess) return error;
   }
-  return launch_kernel(kernel, {static_cast<unsigned>(args.plan.blocks), kThreads, shared_bytes},
-                       stream, args);
+  const LaunchShape shape{static_cast<unsigned>(args.plan.blocks), kThreads, shared_bytes, true};
+  return launch_kernel(kernel, shape, stream, args);
 }
 
 template <typename T, bool kConstant, bool kCheckpoints>

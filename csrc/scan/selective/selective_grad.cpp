@@ -122,7 +122,7 @@ Tensor update_autograd(DispatchKeySet keys, Tensor& state, const Tensor& x, cons
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
   m.impl("selective_scan", scan_autograd);
-  m.impl("selective_scan_backward", backward_autograd);
+  m.impl("_selective_scan_backward", backward_autograd);
   m.impl("selective_scan_update", update_autograd);
 }
 

@@ -11,7 +11,7 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       "last_state)",
       tags);
   m.def(
-      "selective_scan_backward(Tensor? out_grad, Tensor? last_state_grad, Tensor u, Tensor delta, "
+      "_selective_scan_backward(Tensor? out_grad, Tensor? last_state_grad, Tensor u, Tensor delta, "
       "Tensor A, Tensor B, Tensor C, Tensor? D=None, Tensor? z=None, Tensor? delta_bias=None, "
       "bool delta_softplus=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
       "Tensor)",
@@ -52,7 +52,7 @@ Tensor update_cpu(Tensor& state, const Tensor& x, const Tensor& dt, const Tensor
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   m.impl("selective_scan", scan_cpu);
-  m.impl("selective_scan_backward", backward_cpu);
+  m.impl("_selective_scan_backward", backward_cpu);
   m.impl("selective_scan_update", update_cpu);
 }
 
@@ -94,7 +94,7 @@ Tensor update_meta(Tensor& state, const Tensor& x, const Tensor& dt, const Tenso
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   m.impl("selective_scan", scan_meta);
-  m.impl("selective_scan_backward", backward_meta);
+  m.impl("_selective_scan_backward", backward_meta);
   m.impl("selective_scan_update", update_meta);
 }
 

@@ -17,7 +17,7 @@ namespace ops {
 GPUOPT_OP(selective_scan, "selective_scan", "",
           Outputs(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                   const TensorOption&, const TensorOption&, const TensorOption&, bool))
-GPUOPT_OP(selective_scan_backward, "selective_scan_backward", "",
+GPUOPT_OP(selective_scan_backward, "_selective_scan_backward", "",
           InputGradients(const TensorOption&, const TensorOption&, const Tensor&, const Tensor&,
                          const Tensor&, const Tensor&, const Tensor&, const TensorOption&,
                          const TensorOption&, const TensorOption&, bool))

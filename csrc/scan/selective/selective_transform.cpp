@@ -111,7 +111,7 @@ Tensor update_vmap(Tensor& state, const Tensor& x, const Tensor& dt, const Tenso
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   m.impl("selective_scan", scan_vmap);
-  m.impl("selective_scan_backward", backward_vmap);
+  m.impl("_selective_scan_backward", backward_vmap);
   m.impl("selective_scan_update", update_vmap);
 }
 

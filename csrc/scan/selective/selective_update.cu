@@ -98,6 +98,8 @@ __global__ __launch_bounds__(kThreads, 4) void update_states(const __grid_consta
     return load_as<C>(operand.data, index(operand, head), operand.dtype);
   };
 
+  launch_dependents();
+  grid_dependency_wait();
   const C x = value(args.x);
   C dt = value(args.dt);
   if (args.dt_bias.data != nullptr) dt += value(args.dt_bias);
@@ -141,7 +143,8 @@ cudaError_t update(const Update& update, cudaStream_t stream) {
   if (rows > kMaxIndex32) return cudaErrorInvalidValue;
   const int64_t blocks = ceil_div<int64_t>(rows, kThreads / lanes);
   const auto kernel = update.wide ? update_states<double> : update_states<float>;
-  return launch_kernel(kernel, {static_cast<unsigned>(blocks), kThreads}, stream, update, lanes);
+  return launch_kernel(kernel, {static_cast<unsigned>(blocks), kThreads, 0, true}, stream, update,
+                       lanes);
 }
 
 }  // namespace gpuopt::selective
