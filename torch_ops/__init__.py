@@ -28,6 +28,7 @@ from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
+from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
@@ -62,6 +63,8 @@ __all__ = [
     "reduce_mean",
     "reduce_min",
     "reduce_sum",
+    "selective_scan",
+    "selective_scan_update",
     "transpose2d",
     "upsample_nearest2d",
     "upsample_nearest2d_backward",

@@ -134,6 +134,29 @@ def reduce_sum(
     dtype: dtype | None = None,
     out: Tensor,
 ) -> Tensor: ...
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    delta_softplus: bool = False,
+) -> tuple[Tensor, Tensor]: ...
+def selective_scan_update(
+    state: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+) -> Tensor: ...
 def transpose2d(self: Tensor) -> Tensor: ...
 @overload
 def upsample_nearest2d(

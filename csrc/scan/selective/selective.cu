@@ -1,0 +1,41 @@
+// Selective scans: chooses the type whose kernels run.
+#include "scan/selective/selective_run.cuh"
+
+namespace gpuopt::selective {
+
+cudaError_t forward(const Problem& problem, const Device& device, cudaStream_t stream) {
+  switch (problem.dtype) {
+    case DType::kFloat16:
+      return run_forward<__half>(problem, device, stream);
+    case DType::kBFloat16:
+      return run_forward<__nv_bfloat16>(problem, device, stream);
+    case DType::kFloat32:
+      return run_forward<float>(problem, device, stream);
+    case DType::kFloat64:
+      return run_forward<double>(problem, device, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t backward(const Problem& problem, const Gradients& gradients, const Device& device,
+                     Workspace& workspace, cudaStream_t stream) {
+  switch (problem.dtype) {
+    case DType::kFloat16:
+      return run_backward<__half>(problem, gradients, device, workspace, stream);
+    case DType::kBFloat16:
+      return run_backward<__nv_bfloat16>(problem, gradients, device, workspace, stream);
+    case DType::kFloat32:
+      return run_backward<float>(problem, gradients, device, workspace, stream);
+    case DType::kFloat64:
+      return run_backward<double>(problem, gradients, device, workspace, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+int64_t parts(const Problem& problem, const Device& device) {
+  return plan_backward(problem, device).parts;
+}
+
+}  // namespace gpuopt::selective

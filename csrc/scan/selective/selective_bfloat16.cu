@@ -1,0 +1,10 @@
+// Selective scans of bf16. Each type has a file of its own, so that they compile in parallel.
+#include "scan/selective/selective_backward.cuh"
+
+namespace gpuopt::selective {
+
+template cudaError_t run_forward<__nv_bfloat16>(const Problem&, const Device&, cudaStream_t);
+template cudaError_t run_backward<__nv_bfloat16>(const Problem&, const Gradients&, const Device&,
+                                                 Workspace&, cudaStream_t);
+
+}  // namespace gpuopt::selective

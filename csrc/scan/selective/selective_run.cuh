@@ -1,0 +1,15 @@
+// The entry points of each type, which selective_<type>.cu instantiates.
+#pragma once
+
+#include "common/types.cuh"
+#include "scan/selective/selective_plan.h"
+
+namespace gpuopt::selective {
+
+template <typename T>
+cudaError_t run_forward(const Problem& problem, const Device& device, cudaStream_t stream);
+template <typename T>
+cudaError_t run_backward(const Problem& problem, const Gradients& gradients, const Device& device,
+                         Workspace& workspace, cudaStream_t stream);
+
+}  // namespace gpuopt::selective
