@@ -102,7 +102,7 @@ inline Reason index_add(int64_t bytes, int64_t item, int64_t entries_per_row, bo
 // are short or few are named, it is slower. Few entries name the same row there, so little is
 // rounded.
 inline bool sums_in_float32(int64_t bytes, int64_t row_bytes, int64_t entries, int64_t rows) {
-  return bytes >= 8 * kMiB && row_bytes >= 16 && 4 * entries >= rows;
+  return bytes >= 12 * kMiB && row_bytes >= 16 && 4 * entries >= rows;
 }
 
 // Several indices are made one by small launches, which ATen does, too.

@@ -190,7 +190,7 @@ def test_graphs_gain():
 
 def test_graphs_have_the_same_modes(policy):
     for moved, row, entries, rows in itertools.product(
-        ((8 << 20) - 1, 8 << 20), (14, 16, 512), (25, 100, 1000), (99, 100, 101, 1 << 20)
+        ((12 << 20) - 1, 12 << 20), (14, 16, 512), (25, 100, 1000), (99, 100, 101, 1 << 20)
     ):
         got = sums_in_float32(moved, row, entries, rows)
         assert got == bool(policy.sums_in_float32(*map(ctypes.c_int64, (moved, row, entries, rows))))

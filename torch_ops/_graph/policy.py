@@ -36,7 +36,7 @@ def sums_in_float32(moved: int, row: int, entries: int, rows: int) -> bool:
         entries: The entries of the index.
         rows: The rows of the result.
     """
-    return moved >= 8 * _MIB and row >= 16 and 4 * entries >= rows
+    return moved >= 12 * _MIB and row >= 16 and 4 * entries >= rows
 
 
 def moved_bytes(result: int, source: int, item: int, entries: int) -> int:
