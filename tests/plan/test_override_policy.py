@@ -41,7 +41,8 @@ def channels_last(shape):
 
 
 def shapes_in(case: str) -> list[tuple[int, ...]]:
-    return [tuple(map(int, text.split(","))) for text in re.findall(r"\((\d+(?:,\d+)*)\)", case)]
+    in_digits = re.sub(r"2\^(\d+)", lambda power: str(1 << int(power[1])), case)
+    return [tuple(map(int, text.split(","))) for text in re.findall(r"\((\d+(?:,\d+)*)\)", in_digits)]
 
 
 def mul(policy, case, item):
