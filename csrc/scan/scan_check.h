@@ -45,15 +45,15 @@ inline Scan check_cumsum_out(const at::Tensor& self, int64_t dim,
   return scan;
 }
 
+// Callers check the memory of self afterwards, by check_writable(). ATen refuses a dtype without a
+// kernel before it looks at the memory.
 inline Scan check_cumsum_inplace(const at::Tensor& self, int64_t dim,
                                  std::optional<at::ScalarType> dtype, bool reverse,
                                  bool exclusive) {
   constexpr const char* op = "gpuopt::cumsum_";
   TORCH_CHECK(!dtype.has_value() || *dtype == self.scalar_type(), op,
               ": dtype must be self's dtype: expected ", self.scalar_type(), ", got ", *dtype);
-  const Scan scan{wrap_dim(op, self, dim), self.scalar_type(), reverse, exclusive};
-  check_writable(op, {"self", self}, {});
-  return scan;
+  return {wrap_dim(op, self, dim), self.scalar_type(), reverse, exclusive};
 }
 
 }  // namespace gpuopt::scan

@@ -111,9 +111,9 @@ Tensor& cumsum_out_cuda(const Tensor& self, int64_t dim, DTypeOption dtype, bool
 Tensor& cumsum_inplace_cuda(Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
                             bool exclusive) {
   constexpr const char* op = "gpuopt::cumsum_";
-  // As in ATen, a dtype that is not implemented is reported before an overlap.
-  check_dtypes(op, self, check_cumsum(self, dim, self.scalar_type(), reverse, exclusive));
   const Scan scan = check_cumsum_inplace(self, dim, dtype, reverse, exclusive);
+  check_dtypes(op, self, scan);
+  check_writable(op, {"self", self}, {});
   scan_into(op, self, scan, self);
   return self;
 }

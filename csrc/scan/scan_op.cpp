@@ -76,6 +76,7 @@ Tensor& cumsum_out_cpu(const Tensor& self, int64_t dim, DTypeOption dtype, bool 
 Tensor& cumsum_inplace_cpu(Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
                            bool exclusive) {
   const Scan scan = check_cumsum_inplace(self, dim, dtype, reverse, exclusive);
+  check_writable("gpuopt::cumsum_", {"self", self}, {});
   return self.copy_(scan_cpu("gpuopt::cumsum_", self, scan));
 }
 
@@ -103,6 +104,7 @@ Tensor& cumsum_out_meta(const Tensor& self, int64_t dim, DTypeOption dtype, bool
 Tensor& cumsum_inplace_meta(Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
                             bool exclusive) {
   check_cumsum_inplace(self, dim, dtype, reverse, exclusive);
+  check_writable("gpuopt::cumsum_", {"self", self}, {});
   return self;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 import torch_ops
@@ -25,6 +26,22 @@ def _scanned(x: torch.Tensor, dim: int, reverse: bool, exclusive: bool) -> torch
         total = total.roll(1, dim)
         total.narrow(dim, 0, 1).zero_()
     return (total.flip(dim) if reverse else total).contiguous()
+
+
+def _scanned_in_more_bits(x: torch.Tensor, dim: int, reverse: bool, exclusive: bool) -> torch.Tensor:
+    """The sums of float64 or complex128 in numpy's longest type, rounded to the dtype of `x`."""
+    long = np.clongdouble if x.is_complex() else np.longdouble
+    values = x.detach().cpu().resolve_conj().resolve_neg().numpy().astype(long)
+    values = np.flip(values, dim) if reverse else values
+    with np.errstate(all="ignore"):
+        total = np.cumsum(values, dim, dtype=long)
+        if exclusive:
+            total = np.roll(total, 1, dim)
+            total[(slice(None),) * (dim % x.dim()) + (slice(0, 1),)] = 0
+        total = np.flip(total, dim) if reverse else total
+        return torch.from_numpy(
+            np.ascontiguousarray(total, values.dtype).astype(f"{long(0).dtype.kind}{x.itemsize}")
+        ).to(x.device)
 
 
 def aten(x, dim, *, dtype=None, reverse=False, exclusive=False, out=None):
@@ -52,14 +69,16 @@ def aten_(x, dim, *, dtype=None, reverse=False, exclusive=False):
 def reference(x, dim, *, dtype=None, reverse=False, exclusive=False) -> torch.Tensor:
     if dtype is None:
         dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
-    return _scanned(wide(x, dtype), dim, reverse, exclusive)
+    values = wide(x, dtype)
+    is_long = values.dtype in (torch.float64, torch.complex128) and x.dtype == values.dtype
+    return (_scanned_in_more_bits if is_long and x.dim() else _scanned)(values, dim, reverse, exclusive)
 
 
 def bound(device, result_dtype, reference, x, dim, *, dtype=None, reverse=False, exclusive=False):
     """The error bound of a sum of n values: (log2 n + 8) eps sum|x|, with eps of the accumulation dtype, as for reductions.
 
     If sum|x| exceeds the dtype's range, a partial sum may overflow, and any result is allowed. On the CPU, ATen adds from left to
-    right, so n replaces log2 n. The same holds for float64 anywhere: the reference is not more exact, and ATen computes it.
+    right, so n replaces log2 n.
     """
     if not (result_dtype.is_floating_point or result_dtype.is_complex):
         return None
@@ -68,7 +87,7 @@ def bound(device, result_dtype, reference, x, dim, *, dtype=None, reverse=False,
     parts = torch.view_as_real(values.resolve_conj()).abs() if values.is_complex() else values.abs().unsqueeze(-1)
     sizes = _scanned(torch.where(parts.isfinite(), parts, 0.0).sum(-1), dim, reverse, exclusive)
     n = x.shape[dim] if x.dim() else 1
-    terms = n if device == "cpu" or info.bits == 64 else math.log2(max(n, 1))
+    terms = n if device == "cpu" else math.log2(max(n, 1))
     bound = (terms + 8) * info.eps * sizes + info.smallest_normal * info.eps
     return torch.where(sizes < info.max, bound, math.inf)
 

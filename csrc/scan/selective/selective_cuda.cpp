@@ -124,7 +124,7 @@ Outputs scan_cuda(const Tensor& u, const Tensor& delta, const Tensor& A, const T
   if (!call.is_supported()) return scan_by_aten(in);
   const auto options = u.options().dtype(call.compute);
   const Tensor out = call.result(call.dtype);
-  const at::IntArrayRef states{u.size(0), u.size(1), A.size(1)};
+  const at::DimVector states{u.size(0), u.size(1), A.size(1)};
   if (call.is_empty()) return {out.to(u.scalar_type()), at::zeros(states, options)};
   const Tensor last = unfilled(states, options);
   call.problem.out = Call::written(out);
