@@ -71,11 +71,11 @@ cudaError_t clear_records(const Plan& plan, Args& args, Workspace& workspace, cu
   return launch_kernel(clear_kernel<kPerThread>, shape, stream, records, count);
 }
 
-// Requests dynamic shared memory for a kernel. Without a request there are 48 KB in all, and no
-// kernel has more than 16 KB of static shared memory.
+// Requests dynamic shared memory for a kernel. Without a request there are 48 KB in all, and
+// kernels have up to 20 KB of static shared memory.
 template <typename Kernel>
 cudaError_t allow_shared_bytes(Kernel* kernel, size_t bytes) {
-  if (bytes < 32 << 10) return cudaSuccess;
+  if (bytes <= 16 << 10) return cudaSuccess;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               static_cast<int>(bytes));
 }
