@@ -247,7 +247,8 @@ inline void plan_columns(Plan& plan, const Problem& problem, const Kernels& kern
   const int64_t width = ceil_div<int64_t>(plan.column.size, plan.values);
   plan.x = static_cast<int>(std::min<int64_t>(pow2_ceil(width), kWarp));
   const auto column_blocks = [&] { return plan.rows * ceil_div<int64_t>(width, plan.x); };
-  while (plan.x > tuning.narrow && column_blocks() < tuning.wide_blocks) plan.x /= 2;
+  const int narrow = std::min(tuning.narrow, tuning.narrow_values / plan.values);
+  while (plan.x > narrow && column_blocks() < tuning.wide_blocks) plan.x /= 2;
   plan.column_tiles = ceil_div<int64_t>(width, plan.x);
   const int64_t high = kWarp / plan.x, length = problem.scanned.size;
   plan.blocks = column_blocks();

@@ -205,10 +205,12 @@ def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, proble
         ([1024, 32768], 0, FLOAT16, PACKED),
         ([262144, 128], 0, FLOAT32, SPLIT_ROWS),
         ([2**20, 32], 1, FLOAT32, COLUMNS),
-        ([8192, 8192], 1, FLOAT16, SPLIT_COLUMNS),
+        ([8192, 8192], 1, FLOAT16, COLUMNS),
+        ([1024, 32768], 1, FLOAT16, SPLIT_COLUMNS),
         ([32, 2**20], 1, FLOAT32, SPLIT_COLUMNS),
         ([1024, 4096, 16], 1, FLOAT32, COLUMNS),
-        ([2**14], 0, FLOAT32, ROWS),
+        ([2**13], 0, FLOAT32, ROWS),
+        ([2**14], 0, FLOAT32, SPLIT_ROWS),
     ],
 )
 def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, path):
@@ -242,10 +244,10 @@ def recurrence(sizes, scanned, a_strides, a_offset=0) -> Given:
         ([33, 300], 0, [0, 1], 0, PACKED, 1, True),  # a vector would hold values of several rows
         ([33, 300], 0, [1, 0], 0, PACKED, 1, False),
         ([33, 300], 0, [1, 36], 0, PACKED, 1, False),
-        ([3000, 3], 0, [1, 3000], 0, ROWS, 4, False),
-        ([3000, 3], 0, [1, 3001], 0, ROWS, 1, False),  # rows begin inside a vector
-        ([3000, 3], 0, [2, 6000], 0, ROWS, 1, False),
-        ([3000, 3], 0, [0, 1], 0, ROWS, 4, True),
+        ([2000, 3], 0, [1, 2000], 0, ROWS, 4, False),
+        ([2000, 3], 0, [1, 2001], 0, ROWS, 1, False),  # rows begin inside a vector
+        ([2000, 3], 0, [2, 4000], 0, ROWS, 1, False),
+        ([2000, 3], 0, [0, 1], 0, ROWS, 4, True),
         ([20000, 2], 0, [1, 0], 0, SPLIT_ROWS, 4, False),
         ([8, 60, 33], 1, [1, 8, 480], 0, COLUMNS, 4, False),
         ([8, 60, 33], 1, [1, 9, 540], 0, COLUMNS, 1, False),
