@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from importlib import metadata
 from pathlib import Path
 
@@ -166,11 +167,14 @@ def notes(result: dict) -> str:
 
 
 def conditions(result: dict) -> str:
+    """Rows that were measured again later have the commit at which that was."""
+    own = result["source"]["commit"] or "unknown"
+    commits = list(dict.fromkeys([own, *(row.get("commit", own) for row in result["rows"])]))
     gpu, versions = result["gpu"], result["versions"]
     used = ", ".join(f"{name} {versions[name]}" for name in ("transformers", "torch-geometric") if versions.get(name))
     return (
         f"{gpu['name']}, driver {gpu['driver']}, torch {versions['torch']}, CUDA {versions['cuda']}, {used or 'no packages'}, "
-        f"{result['date'][:10]}, commit {(result['source']['commit'] or 'unknown')[:7]}."
+        f"{result['date'][:10]}, commit {', '.join(commit[:7] for commit in commits)}."
     )
 
 
@@ -234,8 +238,9 @@ def plot(result: dict, path: Path) -> None:
         axis.set_yticks(range(len(titles)), titles, fontsize=9)
     axes[0].invert_yaxis()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(styles), frameon=False)
+    measured = textwrap.fill(conditions(result), 140)
     figure.supxlabel(
-        f"wall clock of a step: PyTorch's over gpuopt's, right of 1 gpuopt is faster\n{conditions(result)}", fontsize=9
+        f"wall clock of a step: PyTorch's over gpuopt's, right of 1 gpuopt is faster\n{measured}", fontsize=9
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)

@@ -103,6 +103,18 @@ def test_deterministic(name):
     assert graphs.modes() == ["accurate" if name == "embedding" else "fast", "deterministic"]
 
 
+def test_counts():
+    """Ones are added in float32, although Inductor would not store them: a count in bfloat16 stops at 256."""
+    graphs = Graphs()
+    index = torch.arange(1000) // 900
+    compiled = torch.compile(
+        lambda i: torch.zeros(3, dtype=BF16).index_add_(0, i, torch.ones(1000, dtype=BF16)), backend=graphs
+    )
+    with override("cpu"):
+        assert compiled(index).tolist() == [900, 100, 0]
+    assert graphs.modes() == ["accurate"]
+
+
 # ---------------------------------------------------------------- what is left to Inductor
 
 LEFT = {

@@ -62,8 +62,8 @@ inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t e
                              int64_t rows, bool deterministic) {
   return unless_always([&] {
     return policy::index_add(bytes_of_addition(self, source, entries),
-                             static_cast<int64_t>(self.element_size()), entries / rows,
-                             deterministic);
+                             static_cast<int64_t>(self.element_size()), bytes_of(self) / rows,
+                             entries / rows, deterministic);
   });
 }
 

@@ -60,8 +60,9 @@ int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64
                             : policy::upsample(false, channels_last, bytes));
 }
 
-int64_t index_add_reason(int64_t bytes, int64_t item, int64_t entries_per_row, bool deterministic) {
-  return number_of(policy::index_add(bytes, item, entries_per_row, deterministic));
+int64_t index_add_reason(int64_t bytes, int64_t item, int64_t row_bytes, int64_t entries_per_row,
+                         bool deterministic) {
+  return number_of(policy::index_add(bytes, item, row_bytes, entries_per_row, deterministic));
 }
 
 int64_t sums_in_float32(int64_t bytes, int64_t row_bytes, int64_t entries, int64_t rows) {

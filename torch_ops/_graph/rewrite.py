@@ -12,7 +12,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ops._graph.match import Addition, example, find, same, value
-from torch_ops._graph.policy import moved_bytes, sums_in_float32, takes_rows
+from torch_ops._graph.policy import is_count, moved_bytes, sums_in_float32, takes_rows
 
 aten, prims = torch.ops.aten, torch.ops.prims
 INDEX_ADD, INDEX_ADD_INPLACE = torch.ops.gpuopt.index_add.default, torch.ops.gpuopt.index_add_.default
@@ -67,7 +67,9 @@ def _is_supported(addition: Addition, device: str, always: bool) -> bool:
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or abs(alpha) >= 65504:
         return False
     # The result of index_add is contiguous.
-    return same(first.shape, result.shape) and all(map(_is_contiguous, (first, result))) and not _is_filled(addition)
+    if not same(first.shape, result.shape) or not all(map(_is_contiguous, (first, result))):
+        return False
+    return not _is_filled(addition) or _is_count(addition)
 
 
 def _is_contiguous(tensor: torch.Tensor) -> bool:
@@ -111,11 +113,16 @@ def _sizes(addition: Addition) -> _Sizes | None:
     return _Sizes(moved_bytes(elements, added, item, entries), elements // rows * item, entries, rows)
 
 
+def _is_count(addition: Addition) -> bool:
+    sizes = _sizes(addition)
+    return sizes is not None and is_count(addition.dtype, sizes.row)
+
+
 def _is_faster(addition: Addition) -> bool:
     sizes = _sizes(addition)
     deterministic = torch.are_deterministic_algorithms_enabled()
     return sizes is not None and takes_rows(
-        sizes.moved, value(addition.node).dtype, sizes.entries // sizes.rows, deterministic
+        sizes.moved, value(addition.node).dtype, sizes.row, sizes.entries // sizes.rows, deterministic
     )
 
 
