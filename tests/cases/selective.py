@@ -41,7 +41,7 @@ def _spread(matrix: torch.Tensor, dim: int, length: int) -> torch.Tensor:
     return groups.repeat_interleave(dim // groups.shape[1], 1)
 
 
-def _scanned(u, delta, A, B, C, D, z, bias, softplus: bool) -> torch.Tensor:
+def scanned(u, delta, A, B, C, D, z, bias, softplus: bool) -> torch.Tensor:
     """The output and the last state, (batch, dim, length + n), in the arguments' dtype."""
     length = u.shape[2]
     B, C = (_spread(x, u.shape[1], length) for x in (B, C))
@@ -74,7 +74,7 @@ def _in(dtype: torch.dtype, tensors) -> list:
 
 
 def reference(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False) -> torch.Tensor:
-    return _scanned(*_in(torch.float64, (u, delta, A, B, C, D, z, delta_bias)), delta_softplus)
+    return scanned(*_in(torch.float64, (u, delta, A, B, C, D, z, delta_bias)), delta_softplus)
 
 
 def update_reference(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False) -> torch.Tensor:
@@ -180,7 +180,7 @@ def aten(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=Fals
     if not fits:
         raise RuntimeError("the documented shapes")
     with _without_autocast(u):
-        return _scanned(*_in(_compute(u, delta, z), (u, delta, A, B, C, D, z, delta_bias)), delta_softplus).to(u.dtype)
+        return scanned(*_in(_compute(u, delta, z), (u, delta, A, B, C, D, z, delta_bias)), delta_softplus).to(u.dtype)
 
 
 def _scan(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False) -> torch.Tensor:
