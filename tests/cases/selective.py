@@ -15,7 +15,7 @@ import torch_ops
 
 from . import ErrorCase, OpCase
 from . import selective_samples as calls
-from .recurrence import _doubled
+from .recurrence import doubled
 from .tensors import FLOATS, Maker
 
 OPS = torch.ops.gpuopt
@@ -47,7 +47,7 @@ def scanned(u, delta, A, B, C, D, z, bias, softplus: bool) -> torch.Tensor:
     B, C = (_spread(x, u.shape[1], length) for x in (B, C))
     dt = _step_sizes(delta, None if bias is None else bias[:, None], softplus)
     a = torch.exp(dt[:, :, None] * A[:, :, None])
-    h = _doubled(a, a * 0 + (dt * u)[:, :, None] * B, 3, None, False, False)
+    h = doubled(a, a * 0 + (dt * u)[:, :, None] * B, 3, None, False, False)
     out = (C * h).sum(2)
     out = out if D is None else out + D[:, None] * u
     out = out if z is None else out * (z * torch.sigmoid(z))
@@ -109,7 +109,7 @@ def bound(device, result_dtype, reference, u, delta, A, B, C, D=None, z=None, de
     dt, size = _sized(delta, None if bias is None else bias[:, None], delta_softplus)
     Bs, Cs = (_spread(x, u.shape[1], length) for x in (Bs, Cs))
     a = torch.exp(dt[:, :, None] * A[:, :, None])
-    h = _doubled(a, a * 0 + (size * us)[:, :, None] * Bs, 3, None, False, False)
+    h = doubled(a, a * 0 + (size * us)[:, :, None] * Bs, 3, None, False, False)
     out = (Cs * h).sum(2)
     out = out if Ds is None else out + Ds[:, None] * us
     out = out if zs is None else out * zs
