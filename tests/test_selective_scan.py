@@ -106,8 +106,9 @@ def test_the_update_refuses(device):
             torch_ops.selective_scan_update(call.state.clone(), *given)
     whole = torch.cat([call.state.flatten(), call.x.flatten()])
     state = whole[:32].view(2, 4, 4)
-    for written, x in ((state[:1].expand(2, 4, 4), call.x), (state, whole[4:12].view(2, 4))):
+    inside, itself = whole[4:12].view(2, 4), state[:1].expand(2, 4, 4)
+    for written, x, z in ((itself, call.x, None), (state, inside, None), (state, call.x, inside)):
         before, version = whole.clone(), whole._version
-        error = raised_by(torch_ops.selective_scan_update, written, x, *rest[1:])
+        error = raised_by(torch_ops.selective_scan_update, written, x, *rest[1:], z=z)
         assert isinstance(error, RuntimeError) and "state must" in str(error), error
         assert torch.equal(whole, before) and whole._version == version
