@@ -282,6 +282,7 @@ CASES = [
         bound=bound,
         elementwise=False,
         as_accurate=False,
+        approximates=8,
         saves_inputs=True,
         cancels=8,
         # The result's two parts are put together, and operands that a kernel can't read are copied.
@@ -301,6 +302,7 @@ CASES = [
         bound=update_bound,
         elementwise=False,
         as_accurate=False,
+        approximates=8,
         writes=("state",),
         workspace=lambda sample: 4 * sum(t.nbytes for t in sample.tensors),
     ),

@@ -49,8 +49,8 @@ def test_autocast(case, device, low):
                 results.append(result)
                 if case.grad_dtypes:
                     grads.append(torch.autograd.grad(result.float().pow(2).sum(), sample.differentiable))
-            failures.add(name, close(*results))
-            failures.add(f"{name}, gradients", all_close(*grads, ulps=8) if grads else None)
+            failures.add(name, close(*results, ulps=4 * case.approximates))
+            failures.add(f"{name}, gradients", all_close(*grads, ulps=8 * case.approximates) if grads else None)
     failures.check(at_least=4)
 
 
@@ -74,7 +74,7 @@ def test_autocast_after_a_matmul(case, device):
     if refusal is not None:
         assert type(raised_by(train, case.op)) is type(refusal)
     else:
-        assert all_close(train(case.op), train(case.aten), ulps=8) is None
+        assert all_close(train(case.op), train(case.aten), ulps=8 * case.approximates) is None
 
 
 @each_case

@@ -80,7 +80,7 @@ def test_vmap(case, device, dtype):
                 got = vmap(lambda *a, kw=sample.kwargs: case.op(*a, **kw), in_dims=dims)(*args)
                 want = _loop(case.op, args, dims, sample.kwargs)
                 exact = case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None
-                failures.add(name, different_bits(got, want) if exact else close(got, want))
+                failures.add(name, different_bits(got, want) if exact else close(got, want, 4 * case.approximates))
     failures.check(at_least=kept(20, device, keep))
 
 
@@ -109,7 +109,7 @@ def test_nested_vmap(case, device):
             for k in range(2):
                 row = [a if o is None else a[k] for a, o in zip(args, outer, strict=True)]
                 rows.append(_loop(case.op, row, inner, sample.kwargs))
-            failures.add(sample.name, close(got, torch.stack(rows)))
+            failures.add(sample.name, close(got, torch.stack(rows), 4 * case.approximates))
     failures.check(at_least=6)
 
 
