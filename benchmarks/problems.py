@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks import bench_conv1d, bench_dot, bench_index_add, convolutions
+from benchmarks import bench_conv1d, bench_dot, bench_index_add, bench_selective, convolutions
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.peers import INDUCTOR, Peer
 from benchmarks.room import Case
@@ -166,6 +166,13 @@ def cumsum(draw: Draw) -> Problem:
         return (m.misaligned(math.prod(shape)).view(shape) if kind == "misaligned" else m(*shape)), dim
 
     return Problem("scan", "cumsum", f"{kind} {text(shape)} dim {dim}", dtype, operands)
+
+
+def selective_scan(draw: Draw, backward: bool = False) -> Problem:
+    scan, dtype = bench_selective.draw_scan(draw, backward)
+    call = "selective_scan_backward" if backward else "selective_scan"
+    build = functools.partial(scan.build, dtype, backward)
+    return Problem("selective", call, scan.name, dtype, None, build, peers=(bench_selective.MAMBA,))
 
 
 # ---------------------------------------------------------------- upsampling
@@ -329,6 +336,8 @@ FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     "mul": mul,
     "reduce": reduce,
     "cumsum": cumsum,
+    "selective_scan": selective_scan,
+    "selective_scan backward": functools.partial(selective_scan, backward=True),
     "upsample": upsample,
     "upsample backward": functools.partial(upsample, backward=True),
     "dot": dot,

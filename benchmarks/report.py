@@ -260,6 +260,6 @@ def call_table(result: dict) -> Table:
         cells = [
             f"{times[name]['median']:.2f} ± {times[name]['iqr'] / 2:.2f}" if name in times else "-" for name in names
         ]
-        extra = times["gpuopt"]["median"] - times["ATen"]["median"]
-        table.add_row(row["op"], row["name"], *cells, f"{extra:+.2f}")
+        extra = f"{times['gpuopt']['median'] - times['ATen']['median']:+.2f}" if "ATen" in times else "-"
+        table.add_row(row["op"], row["name"], *cells, extra)
     return table

@@ -38,6 +38,7 @@ class Call:
         cupy: the name of the CuPy function that computes the same, if there is one.
         limit: a function of the dtype and of ATen's error. A contender with a larger error is wrong.
         own_limit: the limit for gpuopt, where it promises more than its peers.
+        has_aten: False if ``aten`` is only a specification, too slow to be timed.
         reads: gives the tensors whose elements must be read, if these are not all elements of every operand.
     """
 
@@ -48,6 +49,7 @@ class Call:
     cupy: str | None = None
     limit: Callable[[torch.dtype, float | None], float] = error_limit
     own_limit: Callable[[torch.dtype, float | None], float] | None = None
+    has_aten: bool = True
     reads: Callable[..., tuple] | None = None
 
 
@@ -136,7 +138,8 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
     read, written = traffic(case, call)
     entries: dict[str, dict] = {}
     ready: dict[str, Callable] = {}
-    for peer in (OURS, ATEN, *(peers if case.peers is None else case.peers)):
+    standard = (OURS, ATEN) if call.has_aten else (OURS,)
+    for peer in (*standard, *(peers if case.peers is None else case.peers)):
         try:
             ready[peer.name], detail = peer.prepare(call, case, setting)
             entries[peer.name] = {"status": "ok", "detail": detail}
@@ -182,5 +185,5 @@ def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str
         error = entries[name].get("error")
         limit = call.own_limit if name == OURS.name and call.own_limit is not None else call.limit
         # "not <=" and not ">", so that an error of NaN counts as wrong.
-        if error is not None and not error <= limit(dtype, entries[ATEN.name].get("error")):
+        if error is not None and not error <= limit(dtype, entries.get(ATEN.name, {}).get("error")):
             entries[name].update(status="wrong", reason=f"error {error:.1e} against float64")

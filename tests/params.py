@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
@@ -23,9 +24,14 @@ def on(device: str, *values, name: str):
 
 each_device = pytest.mark.parametrize("device", [on(d, d, name=d) for d in ("cpu", "cuda")])
 
-each_case = pytest.mark.parametrize(
-    ("case", "device"), [on(d, c, d, name=f"{c.name}-{d}") for c in CASES for d in ("cpu", "cuda")]
-)
+
+def _each(cases: Sequence[OpCase]):
+    params = [on(d, c, d, name=f"{c.name}-{d}") for c in cases for d in ("cpu", "cuda")]
+    return pytest.mark.parametrize(("case", "device"), params)
+
+
+each_case = _each(CASES)
+each_differentiable = _each([c for c in CASES if c.grad_dtypes])
 
 
 def each_dtype(of: str = "dtypes", only: tuple = (), only_cpu: tuple | None = None, cases: Sequence[OpCase] = CASES):
@@ -41,6 +47,18 @@ def each_dtype(of: str = "dtypes", only: tuple = (), only_cpu: tuple | None = No
             dtypes = [d for d in taken if not wanted or d in wanted]
             params += [on(device, case, device, d, name=f"{case.name}-{device}-{str(d)[6:]}") for d in dtypes]
     return pytest.mark.parametrize(("case", "device", "dtype"), params)
+
+
+def spread(choices: Iterable, at_most: int) -> list:
+    """At most so many of a list of combinations, evenly spread.
+
+    The distance has no divisor in common with 2 and 3, the usual numbers of choices, so that all choices of each kind remain.
+    """
+    every = list(choices)
+    step = -(-len(every) // at_most)
+    while step > 1 and math.gcd(step, 6) > 1:
+        step += 1
+    return every[::step]
 
 
 def thinned(samples: Iterable, device: str, keep: int = 3) -> Iterator:

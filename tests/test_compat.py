@@ -443,7 +443,8 @@ from torch_ops import compat
 from torch_ops.compat import causal_conv1d as ours
 
 assert importlib.util.find_spec("causal_conv1d") is None
-assert compat.install() == ["causal_conv1d"] == compat.install("causal_conv1d")
+assert compat.install("causal_conv1d") == ["causal_conv1d"] == compat.install("causal_conv1d")
+assert importlib.util.find_spec("mamba_ssm") is None
 spec = importlib.util.find_spec("causal_conv1d")
 assert spec.name == "causal_conv1d" and spec.submodule_search_locations == []
 for name in ("causal_conv1d", "causal-conv1d"):
@@ -494,9 +495,9 @@ import causal_conv1d as real
 assert real.__version__ == "real"
 compat.uninstall()
 import causal_conv1d
-assert causal_conv1d is real and compat.install() == []
+assert causal_conv1d is real and compat.install() == ["mamba_ssm"]
 
-assert compat.install(force=True) == ["causal_conv1d"] == compat.install()
+assert compat.install(force=True) == ["causal_conv1d", "mamba_ssm"] == compat.install()
 import causal_conv1d
 assert causal_conv1d.__version__ == "1.6.1" and "causal_conv1d.part" not in sys.modules
 compat.uninstall("causal_conv1d")

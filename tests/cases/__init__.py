@@ -142,6 +142,8 @@ class OpCase:
         repeatable: `repeatable(device, sample)` says whether the same call gives the same bits again.
         workspace: `workspace(sample)` is the number of bytes that a call may allocate beside its result, if that is not a small
             part of its input.
+        approximates: above 1 for operators that compute exp by a GPU's fast instructions. Differences from PyTorch's exp may be this
+            many times as large as the differences that come from another order of additions.
         writes: the arguments that `overload` writes. (`op` writes to copies of them.)
         saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).
         cancels: for derivatives in `few` that are sums: the terms may be this many times as large as the whole gradient, and so may
@@ -167,6 +169,7 @@ class OpCase:
     cuda_dtypes: tuple[torch.dtype, ...] = ()
     repeatable: Callable[[str, Sample], bool] = lambda device, sample: True
     workspace: Callable[[Sample], int] | None = None
+    approximates: int = 1
     writes: tuple[str, ...] = ()
     saves_inputs: bool = False
     cancels: int = 1

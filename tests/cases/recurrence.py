@@ -23,7 +23,7 @@ def _moved(x: torch.Tensor, distance: int, fill: float) -> torch.Tensor:
     return torch.cat([torch.full_like(x[:distance], fill), x[: x.shape[0] - distance]])
 
 
-def _doubled(a, b, dim, initial, reverse, shifted) -> torch.Tensor:
+def doubled(a, b, dim, initial, reverse, shifted) -> torch.Tensor:
     """The recurrence in the arguments' dtype, by doubling: each round combines functions h -> a h + b twice as far apart."""
     rank = max(a.dim(), b.dim())
     a, b = torch.broadcast_tensors(a, b)
@@ -63,13 +63,13 @@ def aten(a, b, dim, initial=None, reverse=False, *, shifted=False):
         raise IndexError
     compute = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     first = None if initial is None else initial.to(compute)
-    return _doubled(a.to(compute), b.to(compute), dim, first, reverse, shifted).to(dtype)
+    return doubled(a.to(compute), b.to(compute), dim, first, reverse, shifted).to(dtype)
 
 
 def reference(a, b, dim, initial=None, reverse=False, *, shifted=False) -> torch.Tensor:
     dtype = _promoted(a, b, initial)
     first = None if initial is None else wide(initial, dtype)
-    return _doubled(wide(a, dtype), wide(b, dtype), dim, first, reverse, shifted)
+    return doubled(wide(a, dtype), wide(b, dtype), dim, first, reverse, shifted)
 
 
 def bound(device, result_dtype, reference, a, b, dim, initial=None, reverse=False, *, shifted=False):
@@ -77,7 +77,7 @@ def bound(device, result_dtype, reference, a, b, dim, initial=None, reverse=Fals
     there are at most log2 n + 20 on the way from a term to a result. On the CPU there are n."""
     info = torch.finfo(compute_type("cuda", result_dtype))
     sizes = [None if x is None else wide(x, result_dtype).abs().to(torch.float64).nan_to_num() for x in (a, b, initial)]
-    size = _doubled(sizes[0], sizes[1], dim, sizes[2], reverse, shifted)
+    size = doubled(sizes[0], sizes[1], dim, sizes[2], reverse, shifted)
     n = size.shape[dim] if size.dim() else 1
     steps = min(n, 2000) if device == "cpu" else math.log2(max(n, 1)) + 20
     return 4 * (steps + 2) * info.eps * size + info.smallest_normal * info.eps

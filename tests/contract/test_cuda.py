@@ -59,7 +59,7 @@ def test_graph_replay_with_new_data(case, dtype):
     failures.check(at_least=6)
 
 
-@each
+@pytest.mark.parametrize("case", [c for c in CASES if c.grad_dtypes], ids=str)
 def test_graph_of_forward_and_backward(case):
     failures = Failures()
     for sample in _few(case):

@@ -323,7 +323,9 @@ def test_inference_mode(case, device):
     with torch.inference_mode():
         result = case.op(*sample.args, **sample.kwargs)
         assert result.is_inference() and not result.requires_grad
-        assert different_bits(result, case.aten(*sample.args, **sample.kwargs)) is None
+        want = case.aten(*sample.args, **sample.kwargs)
+        exact = case.approximates == 1
+        assert (different_bits(result, want) if exact else close(result, want, 4 * case.approximates)) is None
         if case.inplace:
             case.inplace.op(result, *sample.args[1:], **sample.kwargs)
         if case.out:

@@ -8,7 +8,7 @@ from torch.library import opcheck
 
 from ..cases.tensors import FLOATS
 from ..compare import Failures, raised_by
-from ..params import each_case, each_device, kept, thinned, with_variant
+from ..params import each_case, each_device, each_differentiable, kept, thinned, with_variant
 
 
 def _written(case, sample) -> list[torch.Tensor]:
@@ -68,7 +68,7 @@ def test_out(case, device):
     failures.check(at_least=kept(8, device, keep=2))
 
 
-@each_case
+@each_differentiable
 def test_traces_with_numbers_as_symbols(case, device):
     """Python numbers in the call stay numbers under make_fx's symbolic tracing, forward and backward."""
     from torch.fx.experimental.proxy_tensor import make_fx

@@ -4,6 +4,7 @@
 module                                   stands in for
 =======================================  =====================================================
 :mod:`torch_ops.compat.causal_conv1d`    ``causal_conv1d`` (github.com/Dao-AILab/causal-conv1d)
+:mod:`torch_ops.compat.mamba_ssm`        ``mamba_ssm`` (github.com/state-spaces/mamba)
 =======================================  =====================================================
 
 :func:`install` makes ``import causal_conv1d`` find the drop-in, so that models use it without a change.
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from torch_ops.compat import _finder
 from torch_ops.compat import causal_conv1d as causal_conv1d
 from torch_ops.compat import causal_conv1d_functions as causal_conv1d_functions
+from torch_ops.compat import mamba_ssm as mamba_ssm
 from torch_ops.compat._finder import Package
 
 __all__ = ["PACKAGES", "install", "uninstall"]
@@ -29,6 +31,14 @@ PACKAGES = {
             "causal_conv1d.causal_conv1d_interface": causal_conv1d.__name__,
             "causal_conv1d.causal_conv1d_varlen": causal_conv1d.__name__,
             "causal_conv1d.cpp_functions": causal_conv1d_functions.__name__,
+        },
+    ),
+    "mamba_ssm": Package(
+        version="1.2.2",
+        modules={
+            "mamba_ssm": mamba_ssm.__name__,
+            "mamba_ssm.ops.selective_scan_interface": mamba_ssm.__name__,
+            "mamba_ssm.ops.triton.selective_state_update": mamba_ssm.__name__,
         },
     ),
 }

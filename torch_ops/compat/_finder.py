@@ -26,6 +26,14 @@ class Package:
     version: str  # of the interface that the drop-in follows
     modules: Mapping[str, str]  # full name of a module: name of the module that has its contents
 
+    def source_of(self, fullname: str) -> str | None:
+        """The module that has the contents of a module, which is empty for a folder that only holds others. None if unknown."""
+        return self.modules.get(fullname, "" if self.holds(fullname) else None)
+
+    def holds(self, fullname: str) -> bool:
+        """Whether a module is a folder of others."""
+        return any(module.startswith(f"{fullname}.") for module in self.modules)
+
 
 class _Distribution(importlib.metadata.Distribution):
     """The metadata of a drop-in, as if it were installed."""
@@ -44,23 +52,27 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 class _Alias(Loader):
-    """Fills a new module with the public names of another one.
+    """Fills a new module with the public names of another one. A package imports its modules, as the original does.
 
     The module is not the other one itself: its ``__spec__`` must have the name under which it is imported.
     """
 
-    def __init__(self, source: str, version: str) -> None:
-        self._source, self._version = source, version
+    def __init__(self, source: str, package: Package) -> None:
+        self._source, self._package = source, package
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        source = importlib.import_module(self._source)
-        module.__doc__, module.__file__, module.__version__ = source.__doc__, source.__file__, self._version
-        module.__all__ = list(source.__all__)
-        for name in module.__all__:
-            setattr(module, name, getattr(source, name))
+        module.__version__ = self._package.version
+        if self._source:
+            source = importlib.import_module(self._source)
+            module.__doc__, module.__file__, module.__all__ = source.__doc__, source.__file__, list(source.__all__)
+            for name in module.__all__:
+                setattr(module, name, getattr(source, name))
+        for name in self._package.modules:
+            if name.startswith(f"{module.__name__}."):
+                importlib.import_module(name)
 
 
 class _Finder(MetaPathFinder):
@@ -71,11 +83,11 @@ class _Finder(MetaPathFinder):
         self.hidden: dict[str, ModuleType] = {}  # modules of an installed package that were imported before
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        source = self._package.modules.get(fullname)
+        source = self._package.source_of(fullname)
         if source is None:
             return None
-        loader = _Alias(source, self._package.version)
-        return ModuleSpec(fullname, loader, origin=source, is_package=fullname == self._name)
+        is_package = fullname == self._name or self._package.holds(fullname)
+        return ModuleSpec(fullname, _Alias(source, self._package), origin=source or None, is_package=is_package)
 
     def find_distributions(self, context: object = None) -> Iterable[importlib.metadata.Distribution]:
         wanted = getattr(context, "name", None)

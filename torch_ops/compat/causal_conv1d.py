@@ -77,9 +77,9 @@ def causal_conv1d_fn(
         )
     batch, channels, length = x.shape
     states = (batch, channels, taps - 1)
-    _check_shape("causal_conv1d_fn", "seq_idx", seq_idx, (batch, length))
-    _check_shape("causal_conv1d_fn", "initial_states", initial_states, states)
-    _check_shape("causal_conv1d_fn", "final_states_out", final_states_out if return_final_states else None, states)
+    check_shape("causal_conv1d_fn", "seq_idx", seq_idx, (batch, length))
+    check_shape("causal_conv1d_fn", "initial_states", initial_states, states)
+    check_shape("causal_conv1d_fn", "final_states_out", final_states_out if return_final_states else None, states)
 
     if seq_idx is None:
         out = _in_common_dtype(_convolve, x, weight, bias, initial_states, name)
@@ -143,9 +143,9 @@ def causal_conv1d_update(
     if size < taps - 1:
         raise RuntimeError(f"causal_conv1d_update: conv_state must have at least {taps - 1} positions, got {size}")
     rows = batch if conv_state_indices is None else conv_state.shape[0]
-    _check_shape("causal_conv1d_update", "conv_state", conv_state, (rows, channels, size))
-    _check_shape("causal_conv1d_update", "cache_seqlens", cache_seqlens, (batch,))
-    _check_shape("causal_conv1d_update", "conv_state_indices", conv_state_indices, (batch,))
+    check_shape("causal_conv1d_update", "conv_state", conv_state, (rows, channels, size))
+    check_shape("causal_conv1d_update", "cache_seqlens", cache_seqlens, (batch,))
+    check_shape("causal_conv1d_update", "conv_state_indices", conv_state_indices, (batch,))
 
     old = conv_state
     if batch == 0:
@@ -169,7 +169,7 @@ def causal_conv1d_update(
     if conv_state_indices is None:
         conv_state.copy_(new)
         return out
-    _write_rows(conv_state, conv_state_indices, torch.where(padding[:, None, None], old, new))
+    write_rows(conv_state, conv_state_indices, torch.where(padding[:, None, None], old, new))
     return out.masked_fill(padding[:, None, None], 0)
 
 
@@ -215,7 +215,7 @@ def _activation_name(activation: str | None) -> str:
     return "silu"
 
 
-def _check_shape(function: str, argument: str, tensor: Tensor | None, expected: tuple[int, ...]) -> None:
+def check_shape(function: str, argument: str, tensor: Tensor | None, expected: tuple[int, ...]) -> None:
     if tensor is not None and tensor.shape != expected:
         raise RuntimeError(f"{function}: {argument} must have shape {tuple(expected)}, got {tuple(tensor.shape)}")
 
@@ -309,7 +309,7 @@ def _slots(cache_seqlens: Tensor, first: int, end: int, state: Tensor) -> Tensor
     return positions.remainder(state.shape[2])[:, None].expand(-1, state.shape[1], -1)
 
 
-def _write_rows(state: Tensor, indices: Tensor, values: Tensor) -> None:
+def write_rows(state: Tensor, indices: Tensor, values: Tensor) -> None:
     """Writes ``values[i]`` to ``state[indices[i]]``, except where the index is negative.
 
     The host does not know which indices are negative, so every row is written. A row of padding repeats the first row that is not

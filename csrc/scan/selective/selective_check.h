@@ -201,6 +201,9 @@ inline UpdateInputs check_update(const at::Tensor& state, const at::Tensor& x, c
     in.dt_bias = check("dt_bias", *dt_bias, "(dim,)", "(heads, dim)", channels, 0);
   }
   check_writable(kUpdateOp, {"state", state}, {{"x", x}, {"dt", dt}, {"A", A}, {"B", B}, {"C", C}});
+  for (const auto& [name, option] : {std::pair{"D", &D}, {"z", &z}, {"dt_bias", &dt_bias}}) {
+    if (is_given(*option)) check_writable(kUpdateOp, {"state", state}, {{name, **option}});
+  }
   return in;
 }
 
