@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 OUT = Path(__file__).resolve().parent / "out"
-DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
+DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64", torch.int64: "i64"}
 
 
 def describe(argument: torch.Tensor) -> str:

@@ -1,6 +1,7 @@
 """The demos: their tables and files, and the mathematics that they use."""
 
 import io
+import math
 import sys
 import types
 import wave
@@ -19,8 +20,10 @@ from examples import (
     channel_statistics,
     digits,
     filtering,
+    integral_image,
     message_passing,
     similarity,
+    sound_level,
     upsampling,
     white_balance,
 )
@@ -340,6 +343,81 @@ def test_one_sample_at_a_time_is_all_at_once():
     taps = filtering.low_pass(32, 1000.0, 8000)
     expected = torch_ops.convolve(signal, taps)[:200]
     torch.testing.assert_close(filtering.streamed(signal, taps), expected)
+
+
+def test_an_integral_image_holds_the_sum_above_and_to_the_left():
+    image = tinted().double()
+    table = integral_image.integral_image(image)
+    torch.testing.assert_close(table, integral_image.with_pytorch(image))
+    assert table.shape == (3, 17, 25) and (table[:, 0] == 0).all() and (table[:, :, 0] == 0).all()
+    torch.testing.assert_close(table[:, 5, 7], image[:, :5, :7].sum((1, 2)))
+    pixels = (255 * image).byte()
+    assert torch.equal(integral_image.integral_image(pixels)[:, -1, -1], pixels.sum((1, 2)))
+
+
+@pytest.mark.parametrize("radius", [0, 1, 5, 15, 40])  # windows of 40 cover the image and reach beyond all its borders
+def test_a_box_blur_is_the_mean_of_each_window(radius):
+    image = tinted().double()
+    found = integral_image.box_blur(integral_image.integral_image(image), radius)
+    windows = [
+        [image[:, max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1] for x in range(24)]
+        for y in range(16)
+    ]
+    expected = torch.stack([torch.stack([window.mean((1, 2)) for window in row], 1) for row in windows], 1)
+    torch.testing.assert_close(found, expected)
+    if radius <= 15:
+        torch.testing.assert_close(integral_image.direct(image, radius), expected)
+
+
+def test_each_pixel_may_have_another_radius():
+    image = tinted().double()
+    radii = torch.randint(6, (16, 24), generator=torch.Generator().manual_seed(0))
+    found = integral_image.box_blur(integral_image.integral_image(image), radii)
+    torch.testing.assert_close(found, integral_image.direct_by_radius(image, radii))
+    torch.testing.assert_close(found[:, 9, 11], integral_image.direct(image, radii[9, 11].item())[:, 9, 11])
+
+
+@pytest.mark.parametrize("name", _photographs.NAMES)
+def test_the_focus_of_a_photograph_is_sharp(name):
+    radii = integral_image.radii_around(integral_image.FOCI[name], 427, 640, "cpu")
+    assert radii[integral_image.FOCI[name]] == 0 and radii.max() == radii[0, -1] == integral_image.RADII[-1]
+    assert radii.unique().tolist() == list(range(integral_image.RADII[-1] + 1))
+
+
+def test_a_wrong_blur_is_found():
+    image = (tinted() * 255).byte().float() / 255
+    tables = {
+        "bytes": integral_image.integral_image((255 * image).round().byte()),
+        "float32": integral_image.integral_image(image),
+    }
+    exact = integral_image.direct((255 * image).round().double() / 255, 3)
+    assert "int64 sums" in integral_image.errors(tables, 3, exact)
+    with pytest.raises(AssertionError):
+        integral_image.errors(tables, 2, exact)
+
+
+def test_averages_are_a_loop():
+    signal = torch.randn(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    decay = sound_level.decays(8000, "cpu").double()
+    found, expected = sound_level.averages(signal, decay), sound_level.one_after_another(signal, decay)
+    torch.testing.assert_close(found, expected)
+    later = sound_level.averages(signal[1000:], decay, initial=found[:, 999])
+    torch.testing.assert_close(later, expected[:, 1000:])
+
+
+def test_an_average_reaches_its_signal_by_the_time_constant():
+    rate = 8000
+    decay = sound_level.decays(rate, "cpu")
+    assert decay.dtype == torch.float32 and torch.equal((1 - decay).double(), 1 - decay.double())
+    levels = sound_level.averages(torch.full((rate,), 0.5, dtype=torch.float64), decay.double())
+    for level, seconds in zip(levels, sound_level.TIME_CONSTANTS.values()):
+        samples = int(seconds * rate)
+        assert level[samples - 1].item() == pytest.approx(0.25 * (1 - math.exp(-1)), rel=1e-3)
+        assert sound_level.decibels(level[samples - 1]).item() == pytest.approx(-8.01, abs=0.01)
+
+
+def test_silence_has_a_level():
+    assert sound_level.decibels(torch.tensor([0.0, 1e-3, 1.0])).tolist() == pytest.approx([-60, -30, 0])
 
 
 @pytest.fixture
