@@ -71,6 +71,7 @@ def reference(x, dim, *, dtype=None, reverse=False, exclusive=False) -> torch.Te
         dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
     values = wide(x, dtype)
     is_long = values.dtype in (torch.float64, torch.complex128) and x.dtype == values.dtype
+    is_long = is_long and not x.is_meta and x.numel() <= 1 << 22  # numpy takes long beyond
     return (_scanned_in_more_bits if is_long and x.dim() else _scanned)(values, dim, reverse, exclusive)
 
 
