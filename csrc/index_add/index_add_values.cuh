@@ -191,7 +191,7 @@ struct Index {
     for (int i = 0; i < N; ++i) {
       in_range = in_range && (i >= count || (loaded[i] >= 0 && loaded[i] < bins));
     }
-    assert(in_range && "index_add: index out of bounds");
+    assert(in_range && "index out of bounds");
   }
 };
 

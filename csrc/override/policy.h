@@ -125,10 +125,10 @@ inline Reason embedding_backward(int64_t entries, int64_t bytes, int64_t item) {
              : index_add(bytes, item, /*row_bytes=*/item, /*entries_per_row=*/1, true);
 }
 
-// ATen gives each row a block, or each value a thread. Rows of 16 to 1024 bytes are 1.3 to 25 times
-// as fast here, others as fast as in ATen.
+// ATen gives each row a block, or each value a thread. Rows of up to 2 KiB are 1.1 to 67 times as
+// fast here, and longer rows 0.94 to 1.4 times.
 inline Reason index_select(int64_t entries, int64_t row_bytes) {
-  if (row_bytes < 8 || row_bytes > 2 * kKiB) return Reason::kAtenIsFaster;
+  if (row_bytes > 2 * kKiB) return Reason::kAtenIsFaster;
   return entries * (2 * row_bytes + 8) >= kMiB ? Reason::kTaken : Reason::kSize;
 }
 

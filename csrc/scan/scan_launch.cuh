@@ -36,7 +36,7 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
   args.tiles = divide_by(plan.tiles);
   args.column_tiles = divide_by(plan.column_tiles);
   args.slots = plan.slots();
-  // In place, the input of earlier tiles is gone, so there is nothing else to do than to wait.
+  // In place, the input of earlier tiles is overwritten, so a block can only wait.
   args.patience = problem.in == problem.out ? UINT64_MAX : kPatience;
   args.columns = plan.column.size;
   args.in_column_stride = plan.column.in_stride;

@@ -19,7 +19,7 @@ struct BackwardArgs {
   Gradients gradients;
   Plan plan;
   const void* checkpoints = nullptr;  // the states before every tile
-  void* carry = nullptr;              // of g, between the turns of a set: [batch, channels, states]
+  void* carry = nullptr;              // of g, between two tiles of a set: [batch, channels, states]
 };
 
 // Positions whose states and factors a thread keeps in registers. More would spill.
