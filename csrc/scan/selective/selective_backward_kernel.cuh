@@ -48,8 +48,9 @@ struct BackwardShared {
 
 template <typename T, typename Layout, bool kConstant>
 __global__ __launch_bounds__(
-    kThreads, sizeof(compute_t<T>) == 8 || Layout::kStates == 8 || kConstant
-                  ? 2
+    kThreads, sizeof(compute_t<T>) == 8 || Layout::kStates == 8 || kConstant ? 2
+              : Layout::kLanes >= 8
+                  ? 3
                   : 4) void scan_backward(const __grid_constant__ BackwardArgs args) {
   using C = compute_t<T>;
   using Shared = BackwardShared<C, Layout>;
@@ -78,7 +79,6 @@ __global__ __launch_bounds__(
   launch_dependents();
   grid_dependency_wait();
   const Block block(problem, plan, Layout::kChannels);
-  const TileRun<Layout> own_run(problem);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes, row = thread / kLanes;
   const int states = static_cast<int>(problem.states);
   const int64_t length = problem.length, tiles = (length + kTile - 1) / kTile;
@@ -101,6 +101,7 @@ __global__ __launch_bounds__(
       const int64_t state_row = in_row * states + lane * M;
 
       // ---------------------------------------------------------- Load the tile
+      const TileRun<Layout> own_run(problem);
       const int count = own_run.valid(block.end - first_channel, length - begin);
       if (plan.sets > 1 || number == last_tile) {
         load_channels(bias, problem.delta_bias, first_channel, block.end, Layout::kChannels);
@@ -110,40 +111,8 @@ __global__ __launch_bounds__(
         return load_run<T, R>(sequence, own_run, block.batch, first_channel, begin,
                               sequence.data == nullptr ? 0 : count);
       };
-      {
-        const Run<T, R> u = load(problem.u), delta = load(problem.delta), z = load(problem.z);
-        const Run<T, R> dout = load(gradients.out);
-        const Run<C, R> own_bias = get_channels<R>(bias, own_run);
-        Run<C, R> all_dt, all_slope, all_u, all_dy, all_dz;
-#pragma unroll
-        for (int i = 0; i < R; ++i) {
-          C dt = delta[i] + own_bias[i], slope = 1, dy = dout[i];
-          if (problem.softplus) {
-            slope = softplus_slope(dt);
-            dt = softplus(dt);
-          }
-          all_dt.set(i, i < count ? dt : C{0});
-          all_slope.set(i, i < count ? slope : C{0});
-          all_u.set(i, u[i]);
-          C dz = 0;
-          if (has_z) {
-            const C gate = sigmoid(z[i]);
-            dz = dy * gate * (1 + z[i] * (1 - gate));
-            dy *= z[i] * gate;
-          }
-          all_dz.set(i, dz);
-          all_dy.set(i, dy);
-        }
-        put_run(row_dt, kPitch, own_run, all_dt);
-        put_run(row_slope, kPitch, own_run, all_slope);
-        put_run(row_u, kPitch, own_run, all_u);
-        put_run(row_dy, kPitch, own_run, all_dy);
-        put_run(row_dz, kPitch, own_run, all_dz);
-      }
-      if (set == 0) {
-        if (varying_B) load_matrix<C, Layout>(matrix_B, problem.B, problem, block, begin);
-        if (varying_C) load_matrix<C, Layout>(matrix_C, problem.C, problem, block, begin);
-      }
+      MatrixTiles<C, Layout> matrices = {{}, {}, varying_B && set == 0, varying_C && set == 0};
+      matrices.load(problem, block, begin);
       States h = {}, decay = {}, constant_B = {}, constant_C = {};
       C skip = 0;
       if (own) {
@@ -169,6 +138,41 @@ __global__ __launch_bounds__(
       if constexpr (kConstant) {
         if (!varying_B) constant_B = load_constant<C, M>(problem.B, channel, lane * M, valid);
         if (!varying_C) constant_C = load_constant<C, M>(problem.C, channel, lane * M, valid);
+      }
+      {
+        const Run<T, R> u = load(problem.u), delta = load(problem.delta), z = load(problem.z);
+        const Run<T, R> dout = load(gradients.out);
+        const Run<C, R> own_bias = get_channels<R>(bias, own_run);
+        Run<C, R> first, second;
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+          C dy = dout[i], dz = 0;
+          if (has_z) {
+            const C gate = sigmoid(z[i]);
+            dz = dy * gate * (1 + z[i] * (1 - gate));
+            dy *= z[i] * gate;
+          }
+          first.set(i, dy);
+          second.set(i, dz);
+        }
+        put_run(row_dy, kPitch, own_run, first);
+        put_run(row_dz, kPitch, own_run, second);
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+          C dt = delta[i] + own_bias[i], slope = 1;
+          if (problem.softplus) {
+            slope = softplus_slope(dt);
+            dt = softplus(dt);
+          }
+          first.set(i, i < count ? dt : C{0});
+          second.set(i, i < count ? slope : C{0});
+        }
+        put_run(row_dt, kPitch, own_run, first);
+        put_run(row_slope, kPitch, own_run, second);
+#pragma unroll
+        for (int i = 0; i < R; ++i) first.set(i, u[i]);
+        put_run(row_u, kPitch, own_run, first);
+        matrices.store(matrix_B, matrix_C, problem, block, begin);
       }
       if (number == last_tile) {
         g = dA = constant_dB = constant_dC = {};
@@ -348,12 +352,14 @@ __global__ __launch_bounds__(
         }
       }
       __syncthreads();
+      const TileRun<Layout> stored_run(problem);  // not kept in registers from above
+      const int stored = stored_run.valid(block.end - first_channel, length - begin);
       const auto store = [&](const C* from, const Sequence& sequence) {
-        const Run<C, R> values = get_run<R>(from, kPitch, own_run);
+        const Run<C, R> values = get_run<R>(from, kPitch, stored_run);
         Run<T, R> run;
 #pragma unroll
         for (int i = 0; i < R; ++i) run.set(i, values[i]);
-        store_run(run, sequence, own_run, block.batch, first_channel, begin, count);
+        store_run(run, sequence, stored_run, block.batch, first_channel, begin, stored);
       };
       store(row_u, gradients.u);
       store(row_slope, gradients.delta);

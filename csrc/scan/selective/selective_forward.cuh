@@ -39,7 +39,8 @@ struct ForwardShared {
 template <typename T, typename Layout, bool kConstant, Pass kPass>
 __global__ __launch_bounds__(kThreads,
                              sizeof(compute_t<T>) == 8 ? 2
-                             : Layout::kStates == 8 || kConstant || Layout::kRun > 8
+                             : Layout::kStates == 8 || Layout::kLanes == 1 ||
+                                     Layout::kLanes == 16 || kConstant
                                  ? 3
                                  : 4) void scan_forward(const __grid_constant__ ForwardArgs args) {
   using C = compute_t<T>;
@@ -92,9 +93,8 @@ __global__ __launch_bounds__(kThreads,
   const int64_t stored = (length + args.spacing - 1) / args.spacing;
   C total = 0;  // of dt
   // The values of the next tile are in flight while a tile is computed.
-  using Matrices = MatrixTile<C, Layout>;
-  constexpr bool kAhead = Matrices::kRounds == 1;
-  Matrices next_B, next_C;
+  constexpr bool kAhead = MatrixTile<C, Layout>::kRounds == 1;
+  MatrixTiles<C, Layout> matrices = {{}, {}, varying_B, varying_C};
   Run<T, R> next_u = {}, next_delta = {}, next_z = {};
   const int tiles = static_cast<int>((block.stop - block.start + kTile - 1) / kTile);
 #pragma unroll 1
@@ -109,6 +109,7 @@ __global__ __launch_bounds__(kThreads,
     const Run<T, R> u = next_u;
     Run<T, R> z = next_z;
     if (number >= 0) {
+      if (!kAhead) matrices.load(problem, block, begin);
       Run<C, R> dt, input;
       const Run<C, R> own_bias = get_channels<R>(bias, own_run);
 #pragma unroll
@@ -123,13 +124,7 @@ __global__ __launch_bounds__(kThreads,
       }
       put_run(row_dt, kPitch, own_run, dt);
       put_run(row_input, kPitch, own_run, input);
-      if constexpr (kAhead) {
-        if (varying_B) next_B.store(matrix_B, problem.B, 0);
-        if (varying_C) next_C.store(matrix_C, problem.C, 0);
-      } else {
-        if (varying_B) load_matrix<C, Layout>(matrix_B, problem.B, problem, block, begin);
-        if (varying_C) load_matrix<C, Layout>(matrix_C, problem.C, problem, block, begin);
-      }
+      matrices.store(matrix_B, matrix_C, problem, block, begin);
     }
     if (number + 1 < tiles) {
       const int64_t next = position_of(number + 1);
@@ -141,10 +136,7 @@ __global__ __launch_bounds__(kThreads,
       next_u = load(problem.u);
       next_delta = load(problem.delta);
       if (kPass != Pass::kStates) next_z = load(problem.z);
-      if constexpr (kAhead) {
-        if (varying_B) next_B.load(problem.B, problem, block, next, 0);
-        if (varying_C) next_C.load(problem.C, problem, block, next, 0);
-      }
+      if (kAhead) matrices.load(problem, block, next);
     }
     if (number < 0) continue;
     __syncthreads();

@@ -31,7 +31,7 @@ struct Tuning {
 constexpr int kSegmentUnit = 32;  // a segment has a multiple of this, which tiles divide
 
 // Neighbouring values of a tile that a thread moves.
-constexpr int run_values(int lanes) { return lanes == 1 ? 16 : 8; }
+constexpr int run_values(int lanes) { return lanes == 1 ? 16 : lanes < 8 ? 8 : 4; }
 
 // Positions of a tile. Each thread moves at most one run. In backward, the tiles are shorter if
 // there are many states: each warp has a tile of the gradients of B and C in shared memory.

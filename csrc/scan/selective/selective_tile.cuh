@@ -68,29 +68,28 @@ __device__ __forceinline__ Vec<C, M> load_shared_states(const C* matrix) {
 
 // Where a block is: its batch, its channels of one group, and its positions.
 struct Block {
-  int64_t batch, group;
+  int batch, group;
+  int number;           // of the block in its group
+  int row;              // of the batch and segment
   int64_t first;        // channel of set 0
   int64_t end;          // the first channel behind the group
-  int64_t number;       // of the block in its group
-  int64_t segment;      // of the length
   int64_t start, stop;  // positions
-  int64_t row;          // of the batch and segment
 
   __device__ Block(const Problem& problem, const Plan& plan, int channels, int first_segment = 0) {
     const auto groups = static_cast<uint32_t>(problem.groups);
     const auto parts = static_cast<uint32_t>(plan.parts);
     const auto blocks = static_cast<uint32_t>(plan.blocks);
     const uint32_t block = blockIdx.x % blocks;
-    segment = first_segment + blockIdx.x / blocks;
-    number = block % parts;
-    group = block / parts % groups;
-    batch = block / parts / groups;
+    const int64_t segment = first_segment + blockIdx.x / blocks;
+    number = static_cast<int>(block % parts);
+    group = static_cast<int>(block / parts % groups);
+    batch = static_cast<int>(block / parts / groups);
     const int64_t own = static_cast<uint32_t>(problem.channels) / groups;
     first = group * own + number * channels * plan.sets;
     end = (group + 1) * own;
     start = segment * plan.segment;
     stop = min(start + plan.segment, problem.length);
-    row = batch * plan.segments + segment;
+    row = static_cast<int>(batch * plan.segments + segment);
   }
 };
 
@@ -102,7 +101,7 @@ struct TileRun {
   bool used, along_channels;
 
   __device__ explicit TileRun(const Problem& problem) {
-    int run = static_cast<int>(threadIdx.x);
+    int run = recomputed(static_cast<int>(threadIdx.x));
     used = run < kChannels * kTile / R;
     along_channels = problem.channels_last && kChannels >= R;
     if (!along_channels) {
@@ -232,8 +231,8 @@ struct MatrixTile {
   // Loads each thread's quads from number `first` on.
   __device__ __forceinline__ void load(const Matrix& matrix, const Problem& problem,
                                        const Block& block, int64_t position, int first) {
-    const int64_t base = recomputed(block.batch) * matrix.batch + block.group * matrix.group +
-                         position * matrix.position;
+    const int64_t base = recomputed(int64_t{block.batch}) * matrix.batch +
+                         block.group * matrix.group + position * matrix.position;
     const int positions = static_cast<int>(min(problem.length - position, int64_t{kTile}));
     const int states = static_cast<int>(problem.states);
     const bool by_state = is_by_state(matrix);
@@ -331,18 +330,31 @@ struct MatrixTile {
   }
 };
 
-// Loads a tile of B or C into shared memory.
+// The tiles of B and C, of which either may be constant. load() begins both before store() waits.
 template <typename C, typename Layout>
-__device__ __forceinline__ void load_matrix(C* shared, const Matrix& matrix, const Problem& problem,
-                                            const Block& block, int64_t position) {
+struct MatrixTiles {
   using Tile = MatrixTile<C, Layout>;
-#pragma unroll 1
-  for (int first = 0; first < Tile::kRounds; first += Tile::kInFlight) {
-    Tile tile;
-    tile.load(matrix, problem, block, position, first);
-    tile.store(shared, matrix, first);
+  Tile B, C_;
+  bool has_B, has_C;
+
+  __device__ __forceinline__ void load(const Problem& problem, const Block& block, int64_t position,
+                                       int first = 0) {
+    if (has_B) B.load(problem.B, problem, block, position, first);
+    if (has_C) C_.load(problem.C, problem, block, position, first);
   }
-}
+  // Stores what load() has loaded, and moves the rest if there are many states.
+  __device__ __forceinline__ void store(C* shared_B, C* shared_C, const Problem& problem,
+                                        const Block& block, int64_t position) {
+#pragma unroll 1
+    for (int first = 0;;) {
+      if (has_B) B.store(shared_B, problem.B, first);
+      if (has_C) C_.store(shared_C, problem.C, first);
+      first += Tile::kInFlight;
+      if (first >= Tile::kRounds) break;
+      load(problem, block, position, first);
+    }
+  }
+};
 
 // Loads a value for each channel of a set into shared memory; 0 without `data`.
 template <typename C>
