@@ -61,6 +61,7 @@ alignas(64) uint4 selective_memory[(kSharedBytes + kGuard) / sizeof(uint4)];
 extern "C" void set_selective_limits(int64_t unsplit_threads, int64_t part_bytes) {
   gpuopt::selective::Tuning::default_unsplit_threads = unsplit_threads;
   gpuopt::selective::Tuning::default_part_bytes = part_bytes;
+  gpuopt::selective::Tuning::default_launch_units = 0;
 }
 
 // Runs the forward kernel, and the backward kernel if `with_gradients`. Returns an error, or -1 if

@@ -161,6 +161,7 @@ class Case:
             ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.byref(of_batch), ctypes.byref(parts)
         )
         of_batch, parts = of_batch.value, parts.value
+        self.segments = of_batch // batch
         rows = {"A": (of_batch, channels, states), "D": (of_batch, channels), "bias": (of_batch, channels)}
         for name in "BC":
             rows[name] = rows["A"] if name in self.constant else (batch, self.groups, parts, length, states)
@@ -206,6 +207,7 @@ class Case:
         dout.view[...] = encode(self.dtype, random.standard_normal((batch, channels, length)))
         last_grad = random.standard_normal((batch, channels, states)).astype(self.wide.numpy) if dlast else None
         found = self.backward(kernels, dout, last_grad, sms)
+        assert self.segments == (-(length // -32) if split else 1)
         wide_last = np.zeros((batch, channels, states)) if last_grad is None else last_grad.astype(np.float64)
         want = reference(values, self.softplus, decode(self.dtype, dout.view), wide_last)
         for name in "BC":
@@ -287,6 +289,7 @@ def test_repeats_bitwise(kernels):
     case = Case(F32, 2, 40, 40, 16)
     dout = case.new()
     dout.view[...] = 1
+    kernels.set_selective_limits(ctypes.c_int64(1 << 40), ctypes.c_int64(1))
     first, second = (case.backward(kernels, dout, None) for _ in range(2))
     for name, value in first.items():
         np.testing.assert_array_equal(value, second[name])

@@ -352,7 +352,7 @@ __global__ __launch_bounds__(
         }
       }
       __syncthreads();
-      const TileRun<Layout> stored_run(problem);  // not kept in registers from above
+      const TileRun<Layout> stored_run(problem);  // computed again to save registers
       const int stored = stored_run.valid(block.end - first_channel, length - begin);
       const auto store = [&](const C* from, const Sequence& sequence) {
         const Run<C, R> values = get_run<R>(from, kPitch, stored_run);

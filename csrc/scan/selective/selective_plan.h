@@ -21,6 +21,7 @@ struct Tuning {
   // these two.
   int64_t segment = 256;
   int64_t min_threads = 65536, max_threads = 262144;
+  int64_t launch_units = 3;  // 32 positions this many times take as long as two more launches
   // Blocks of backward() take turns with several sets of channels as long as this many blocks per
   // SM remain. If the length is split, they do while the gradients of B and C take more bytes.
   int64_t set_blocks = 3;
@@ -112,8 +113,12 @@ inline void split_length(const Problem& problem, Plan& plan, const Tuning& tunin
       std::clamp(problem.length / tuning.segment, ceil_div<int64_t>(tuning.min_threads, threads),
                  ceil_div<int64_t>(tuning.max_threads, threads));
   const int64_t units = ceil_div<int64_t>(problem.length, kSegmentUnit);
-  plan.segment = ceil_div<int64_t>(units, std::max<int64_t>(wanted, 1)) * kSegmentUnit;
-  plan.segments = ceil_div<int64_t>(problem.length, plan.segment);
+  const int64_t of_segment = ceil_div<int64_t>(units, std::max<int64_t>(wanted, 1));
+  const int64_t segments = ceil_div<int64_t>(units, of_segment);
+  // A pass over the states takes two thirds of the time of one over the output.
+  if (3 * (units - tuning.launch_units) <= 5 * of_segment) return;
+  plan.segment = of_segment * kSegmentUnit;
+  plan.segments = segments;
 }
 
 }  // namespace plan_detail

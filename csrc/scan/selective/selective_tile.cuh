@@ -222,7 +222,8 @@ struct MatrixTile {
   static constexpr int kPitch = kPadded + 16 / static_cast<int>(sizeof(C));
   static constexpr int kQuads = kTile * kPadded / 4;
   static constexpr int kRounds = (kQuads + kThreads - 1) / kThreads;
-  static constexpr int kInFlight = kRounds < 4 ? kRounds : 4;
+  static constexpr int kInFlight =
+      kRounds < 16 / static_cast<int>(sizeof(C)) ? kRounds : 16 / static_cast<int>(sizeof(C));
   // The inner dimension has a power of 2 quads. By shifts, because the compiler would divide.
   static constexpr int kPositionBits = log2_of(kTile / 4), kStateBits = log2_of(kPadded / 4);
   // Values of 16 bits stay as they are until they are stored, because a conversion waits for them.
@@ -330,7 +331,7 @@ struct MatrixTile {
   }
 };
 
-// The tiles of B and C, of which either may be constant. load() begins both before store() waits.
+// The tiles of B and C. Either may be constant. load() begins both before store() waits.
 template <typename C, typename Layout>
 struct MatrixTiles {
   using Tile = MatrixTile<C, Layout>;
