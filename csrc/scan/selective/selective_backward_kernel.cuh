@@ -144,28 +144,37 @@ __global__ __launch_bounds__(
         const Run<T, R> dout = load(gradients.out);
         const Run<C, R> own_bias = get_channels<R>(bias, own_run);
         Run<C, R> first, second;
+        // Branches are around loops, so that the chains of all values are in flight at once.
 #pragma unroll
-        for (int i = 0; i < R; ++i) {
-          C dy = dout[i], dz = 0;
-          if (has_z) {
+        for (int i = 0; i < R; ++i) first.set(i, dout[i]);
+        if (has_z) {
+#pragma unroll
+          for (int i = 0; i < R; ++i) {
             const C gate = sigmoid(z[i]);
-            dz = dy * gate * (1 + z[i] * (1 - gate));
-            dy *= z[i] * gate;
+            second.set(i, first[i] * gate * (1 + z[i] * (1 - gate)));
+            first.set(i, first[i] * (z[i] * gate));
           }
-          first.set(i, dy);
-          second.set(i, dz);
+          put_run(row_dz, kPitch, own_run, second);
         }
         put_run(row_dy, kPitch, own_run, first);
-        put_run(row_dz, kPitch, own_run, second);
 #pragma unroll
         for (int i = 0; i < R; ++i) {
-          C dt = delta[i] + own_bias[i], slope = 1;
-          if (problem.softplus) {
-            slope = softplus_slope(dt);
-            dt = softplus(dt);
+          first.set(i, delta[i] + own_bias[i]);
+          second.set(i, 1);
+        }
+        if (problem.softplus) {
+#pragma unroll
+          for (int i = 0; i < R; ++i) {
+            second.set(i, softplus_slope(first[i]));
+            first.set(i, softplus(first[i]));
           }
-          first.set(i, i < count ? dt : C{0});
-          second.set(i, i < count ? slope : C{0});
+        }
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+          if (i >= count) {
+            first.set(i, 0);
+            second.set(i, 0);
+          }
         }
         put_run(row_dt, kPitch, own_run, first);
         put_run(row_slope, kPitch, own_run, second);

@@ -112,15 +112,21 @@ __global__ __launch_bounds__(kThreads,
       if (!kAhead) matrices.load(problem, block, begin);
       Run<C, R> dt, input;
       const Run<C, R> own_bias = get_channels<R>(bias, own_run);
+      // Branches are around loops, so that the chains of all values are in flight at once.
+#pragma unroll
+      for (int i = 0; i < R; ++i) dt.set(i, next_delta[i] + own_bias[i]);
+      if (problem.softplus) {
+#pragma unroll
+        for (int i = 0; i < R; ++i) dt.set(i, softplus(dt[i]));
+      }
 #pragma unroll
       for (int i = 0; i < R; ++i) {
-        C value = next_delta[i] + own_bias[i];
-        if (problem.softplus) value = softplus(value);
-        if (i >= count) value = 0;  // leaves the state unchanged
-        dt.set(i, value);
-        C factor = kReverse ? C{1} : value;
-        if (kReverse && has_z) factor = z[i] * sigmoid(z[i]);
-        input.set(i, i < count ? factor * u[i] : C{0});
+        if (i >= count) dt.set(i, 0);  // leaves the state unchanged
+        input.set(i, i < count ? (kReverse ? C{1} : dt[i]) * u[i] : C{0});
+      }
+      if (kReverse && has_z) {
+#pragma unroll
+        for (int i = 0; i < R; ++i) input.set(i, input[i] * (z[i] * sigmoid(z[i])));
       }
       put_run(row_dt, kPitch, own_run, dt);
       put_run(row_input, kPitch, own_run, input);
@@ -196,13 +202,16 @@ __global__ __launch_bounds__(kThreads,
     if constexpr (kOutput) {
       const Run<C, R> y = get_run<R>(row_dt, kPitch, own_run);
       const Run<C, R> own_skip = get_channels<R>(skip, own_run);
+      Run<C, R> value;
+#pragma unroll
+      for (int i = 0; i < R; ++i) value.set(i, multiply_add(own_skip[i], u[i], y[i]));
+      if (has_z) {
+#pragma unroll
+        for (int i = 0; i < R; ++i) value.set(i, value[i] * (z[i] * sigmoid(z[i])));
+      }
       Run<T, R> out;
 #pragma unroll
-      for (int i = 0; i < R; ++i) {
-        C value = multiply_add(own_skip[i], u[i], y[i]);
-        if (has_z) value *= z[i] * sigmoid(z[i]);
-        out.set(i, value);
-      }
+      for (int i = 0; i < R; ++i) out.set(i, value[i]);
       store_run(out, problem.out, own_run, block.batch, block.first, begin, count);
     }
   }
