@@ -230,8 +230,8 @@ def test_dtypes(kernels, dtype, split):
 
 @pytest.mark.parametrize("states", [1, 2, 3, 4, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128, 200, 256])
 def test_states(kernels, states):
-    for split in (False, True):
-        Case(F32, 1, 12, 35, states, seed=states).check(kernels, split=split)
+    Case(F32, 1, 12, 35, states, seed=states).check(kernels)
+    Case(BF16, 1, 35, 40, states, order=(0, 2, 1), by_state=True).check(kernels, split=True)
 
 
 @pytest.mark.parametrize("states", [3, 30, 128, 250])
