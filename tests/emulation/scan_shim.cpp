@@ -56,6 +56,14 @@ constexpr size_t kSharedBytes = 227 << 10;
 alignas(64) uint4 selective_memory[(kSharedBytes + kGuard) / sizeof(uint4)];
 }  // namespace gpuopt::selective
 
+// Limits of plans, which decide whether small problems are split into segments and whether blocks
+// take turns with several sets of channels.
+extern "C" void set_selective_limits(int64_t unsplit_threads, int64_t part_bytes) {
+  gpuopt::selective::Tuning::default_unsplit_threads = unsplit_threads;
+  gpuopt::selective::Tuning::default_part_bytes = part_bytes;
+  gpuopt::selective::Tuning::default_launch_units = 0;
+}
+
 // Runs the forward kernel, and the backward kernel if `with_gradients`. Returns an error, or -1 if
 // a kernel wrote past its workspace or its shared memory.
 extern "C" int run_selective(const int64_t* given, int64_t sms, int64_t with_gradients) {
@@ -64,19 +72,21 @@ extern "C" int run_selective(const int64_t* given, int64_t sms, int64_t with_gra
   const Device device{static_cast<int>(sms), static_cast<int>(kSharedBytes)};
   char* const guard = reinterpret_cast<char*>(selective_memory) + kSharedBytes;
   std::fill_n(reinterpret_cast<char*>(selective_memory), kSharedBytes + kGuard, char(0xcd));
+  PoisonedWorkspace workspace(char(0xcd));
   if (!with_gradients) {
-    const cudaError_t error = forward(problem, device, nullptr);
-    return is_filled(guard, kGuard, 0xcd) ? error : -1;
+    const cudaError_t error = forward(problem, workspace, nullptr);
+    return workspace.intact() && is_filled(guard, kGuard, 0xcd) ? error : -1;
   }
   const Gradients gradients = make_gradients(given);
-  PoisonedWorkspace workspace(char(0xcd));
   const cudaError_t error = backward(problem, gradients, device, workspace, nullptr);
   return workspace.intact() && is_filled(guard, kGuard, 0xcd) ? error : -1;
 }
 
-extern "C" int64_t selective_parts(const int64_t* given, int64_t sms) {
+extern "C" void selective_parts(const int64_t* given, int64_t sms, int64_t* rows, int64_t* blocks) {
   const auto problem = gpuopt::selective::make_problem(given);
-  return gpuopt::selective::parts(problem, Device{static_cast<int>(sms)});
+  const auto found = gpuopt::selective::parts(problem, Device{static_cast<int>(sms)});
+  *rows = found.rows;
+  *blocks = found.blocks;
 }
 
 // Runs the update of one position.

@@ -156,9 +156,13 @@ class Case:
         batch, channels, length, states = self.sizes
         numbers = self.numbers(None, None)
         given = np.array(numbers, np.int64)
-        kernels.selective_parts.restype = ctypes.c_int64
-        parts = kernels.selective_parts(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms))
-        rows = {"A": (batch, channels, states), "D": (batch, channels), "bias": (batch, channels)}
+        of_batch, parts = ctypes.c_int64(), ctypes.c_int64()
+        kernels.selective_parts(
+            ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.byref(of_batch), ctypes.byref(parts)
+        )
+        of_batch, parts = of_batch.value, parts.value
+        self.segments = of_batch // batch
+        rows = {"A": (of_batch, channels, states), "D": (of_batch, channels), "bias": (of_batch, channels)}
         for name in "BC":
             rows[name] = rows["A"] if name in self.constant else (batch, self.groups, parts, length, states)
         found = {k: np.full(shape, np.nan, self.wide.numpy) for k, shape in rows.items()}
@@ -181,7 +185,9 @@ class Case:
                 found[k] = np.moveaxis(v.astype(np.float64).sum(2), 2, 3)
         return found
 
-    def check(self, kernels, sms=1, dlast=True):
+    def check(self, kernels, sms=1, dlast=True, split=False, part_bytes=1 << 26):
+        """Compares all results. If `split`, the length is split into segments of 32 positions."""
+        kernels.set_selective_limits(ctypes.c_int64(split << 40), ctypes.c_int64(part_bytes))
         batch, channels, length, states = self.sizes
         values = self.wide_values()
         error = {F16: 2e-3, BF16: 1e-2, F32: 2e-5, F64: 1e-12}[self.dtype]
@@ -201,6 +207,7 @@ class Case:
         dout.view[...] = encode(self.dtype, random.standard_normal((batch, channels, length)))
         last_grad = random.standard_normal((batch, channels, states)).astype(self.wide.numpy) if dlast else None
         found = self.backward(kernels, dout, last_grad, sms)
+        assert self.segments == (-(length // -32) if split else 1)
         wide_last = np.zeros((batch, channels, states)) if last_grad is None else last_grad.astype(np.float64)
         want = reference(values, self.softplus, decode(self.dtype, dout.view), wide_last)
         for name in "BC":
@@ -216,17 +223,15 @@ class Case:
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=str)
-@pytest.mark.parametrize("sms", [1, 64], ids=["large", "small"])
-def test_dtypes(kernels, dtype, sms):
-    """With one SM, the plan has four states per lane; with many SMs, one."""
-    Case(dtype, 2, 40, 70, 16).check(kernels, sms)
+@pytest.mark.parametrize("split", [False, True])
+def test_dtypes(kernels, dtype, split):
+    Case(dtype, 2, 40, 70, 16).check(kernels, split=split)
 
 
 @pytest.mark.parametrize("states", [1, 2, 3, 4, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128, 200, 256])
 def test_states(kernels, states):
     Case(F32, 1, 12, 35, states, seed=states).check(kernels)
-    if states < 64:
-        Case(F32, 1, 12, 35, states, seed=states).check(kernels, sms=1000)
+    Case(BF16, 1, 35, 40, states, order=(0, 2, 1), by_state=True).check(kernels, split=True)
 
 
 @pytest.mark.parametrize("states", [3, 30, 128, 250])
@@ -238,30 +243,40 @@ def test_states_of_f64(kernels, states):
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)], ids=str)
 def test_lengths_and_layouts(kernels, length, order):
     Case(BF16, 2, 24, length, 16, order=order).check(kernels)
-    Case(F32, 2, 19, length, 16, order=order, pad=3, by_state=length % 2).check(kernels)
+    Case(F32, 2, 19, length, 16, order=order, pad=3, by_state=length % 2).check(kernels, split=True)
 
 
 @pytest.mark.parametrize("groups, channels", [(2, 64), (3, 12), (4, 160), (5, 5)])
 def test_groups(kernels, groups, channels):
-    Case(F16, 2, channels, 40, 16, groups).check(kernels)
+    Case(F16, 2, channels, 40, 16, groups).check(kernels, split=True)
     Case(F32, 1, channels, 20, 5, groups, order=(0, 2, 1)).check(kernels)
 
 
 @pytest.mark.parametrize("constant", ["B", "C", "BC"])
 def test_constant_matrices(kernels, constant):
     for dtype, states in ((F32, 2), (F32, 130), (F64, 16), (F32, 16), (F64, 5)):
-        Case(dtype, 2, 20, 37, states, constant=constant).check(kernels)
+        Case(dtype, 2, 20, 37, states, constant=constant).check(kernels, split=states != 16)
 
 
 @pytest.mark.parametrize("without", [("z",), ("D",), ("bias",), ("z", "D", "bias")], ids=str)
 def test_optional_arguments(kernels, without):
-    Case(F32, 1, 33, 40, 16, without=without, softplus="bias" not in without).check(kernels, dlast="z" in without)
+    for split in (False, True):
+        case = Case(F32, 1, 33, 40, 16, without=without, softplus="bias" not in without)
+        case.check(kernels, dlast="z" in without, split=split)
+
+
+def test_many_segments(kernels):
+    """More than a thread has in flight when it combines them, and lengths around their ends."""
+    for length in (32 * 18, 32 * 18 + 1, 32 * 19 - 1):
+        Case(F32, 1, 5, length, 3).check(kernels, split=True)
+    Case(BF16, 1, 200, 300, 1, order=(0, 2, 1)).check(kernels, split=True)
 
 
 @pytest.mark.parametrize("states", [2, 16, 40, 256])
 def test_many_channels_share_a_block(kernels, states):
     """A block goes through several sets of channels, so their gradients are carried through memory."""
     Case(F32, 2, 1100 // states + 300, 36, states).check(kernels)
+    Case(F32, 2, 1100 // states + 300, 36, states).check(kernels, split=True, part_bytes=1)
 
 
 def test_dtypes_of_matrices(kernels):
@@ -274,6 +289,7 @@ def test_repeats_bitwise(kernels):
     case = Case(F32, 2, 40, 40, 16)
     dout = case.new()
     dout.view[...] = 1
+    kernels.set_selective_limits(ctypes.c_int64(1 << 40), ctypes.c_int64(1))
     first, second = (case.backward(kernels, dout, None) for _ in range(2))
     for name, value in first.items():
         np.testing.assert_array_equal(value, second[name])

@@ -52,16 +52,16 @@ struct Problem {
 };
 
 // The gradients that backward() reads and writes. The gradients of A, D and delta_bias are parts,
-// to be added over the batch. A varying B or C has a part for each block. All parts have the
-// compute type.
+// to be added over `rows`: one for each batch and segment of the length. A varying B or C has a
+// part for each block. All parts have the compute type.
 struct Gradients {
   Sequence out;                      // read; null: 0
   const void* last_state = nullptr;  // read: [batch, channels, states]; null: 0
   Sequence u, delta, z;              // z is null if the problem has none
-  void* A = nullptr;                 // [batch, channels, states]
-  void* D = nullptr;                 // [batch, channels], also if the problem has no D
-  void* delta_bias = nullptr;        // [batch, channels]
-  // [batch, groups, parts(problem), length, states], or [batch, channels, states] if constant
+  void* A = nullptr;                 // [rows, channels, states]
+  void* D = nullptr;                 // [rows, channels], also if the problem has no D
+  void* delta_bias = nullptr;        // [rows, channels]
+  // [batch, groups, blocks, length, states], or [rows, channels, states] if constant
   void *B = nullptr, *C = nullptr;
 };
 
@@ -70,14 +70,18 @@ constexpr int64_t kMaxStates = 256;
 constexpr int64_t kMaxConstantStates64 = 128;
 
 // The result of forward() needs a length of at least 1, as all launchers do.
-GPUOPT_EXPORT cudaError_t forward(const Problem& problem, const Device& device,
+GPUOPT_EXPORT cudaError_t forward(const Problem& problem, Workspace& workspace,
                                   cudaStream_t stream);
 
 GPUOPT_EXPORT cudaError_t backward(const Problem& problem, const Gradients& gradients,
                                    const Device& device, Workspace& workspace, cudaStream_t stream);
 
-// The blocks that share a group of channels in backward(): each writes a part of B's gradient.
-GPUOPT_EXPORT int64_t parts(const Problem& problem, const Device& device);
+// The parts of gradients.
+struct Parts {
+  int64_t rows = 0;    // batch times segments
+  int64_t blocks = 0;  // that share a group of channels in backward()
+};
+GPUOPT_EXPORT Parts parts(const Problem& problem, const Device& device);
 
 // One position: reads and writes `state`, and writes `out`. All operands are views (batch, heads,
 // channels of a head, states) with strides in this order; 0 broadcasts.

@@ -18,8 +18,12 @@ struct BackwardArgs {
   Problem problem;
   Gradients gradients;
   Plan plan;
-  const void* checkpoints = nullptr;  // the states before every tile
-  void* carry = nullptr;              // of g, between two tiles of a set: [batch, channels, states]
+  // From the first pass: the states before every tile if the segment's states began at 0, and the
+  // sum of dt from there.
+  const void *checkpoints = nullptr, *elapsed = nullptr;
+  // With several segments: the states before each, and the gradients of those after it, g.
+  const void *states = nullptr, *states_gradient = nullptr;
+  void* carry = nullptr;  // of g, between the turns of a set: [rows, channels, states]
 };
 
 // Positions whose states and factors a thread keeps in registers. More would spill.
@@ -44,9 +48,10 @@ struct BackwardShared {
 
 template <typename T, typename Layout, bool kConstant>
 __global__ __launch_bounds__(
-    kThreads, sizeof(compute_t<T>) == 8 || Layout::kStates == 8 || kConstant
-                  ? 2
-                  : 3) void scan_backward(const __grid_constant__ BackwardArgs args) {
+    kThreads, sizeof(compute_t<T>) == 8 || Layout::kStates == 8 || kConstant ? 2
+              : Layout::kLanes >= 8
+                  ? 3
+                  : 4) void scan_backward(const __grid_constant__ BackwardArgs args) {
   using C = compute_t<T>;
   using Shared = BackwardShared<C, Layout>;
   constexpr int M = Layout::kStates, R = Layout::kRun, P = kSteps<C, Layout>;
@@ -74,10 +79,10 @@ __global__ __launch_bounds__(
   launch_dependents();
   grid_dependency_wait();
   const Block block(problem, plan, Layout::kChannels);
-  const TileRun<Layout> own_run(problem);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes, row = thread / kLanes;
   const int states = static_cast<int>(problem.states);
   const int64_t length = problem.length, tiles = (length + kTile - 1) / kTile;
+  const int64_t first_tile = block.start / kTile, last_tile = (block.stop - 1) / kTile;
   const bool has_z = problem.z.data != nullptr;
   const bool varying_B = !kConstant || !problem.B.constant;
   const bool varying_C = !kConstant || !problem.C.constant;
@@ -85,19 +90,20 @@ __global__ __launch_bounds__(
 
   States dA = {}, g = {}, constant_dB = {}, constant_dC = {};
   C sums[2] = {};  // the gradients of D and delta_bias
-  for (int64_t number = tiles - 1; number >= 0; --number) {
+  for (int64_t number = last_tile; number >= first_tile; --number) {
     const int64_t begin = number * kTile;
     for (int64_t set = 0; set < plan.sets; ++set) {
       const int64_t first_channel = block.first + set * Layout::kChannels;
       const int64_t channel = first_channel + row;
       const bool own = channel < block.end;
       const int valid = own ? min(max(states - lane * M, 0), M) : 0;
-      const int64_t in_batch = block.batch * problem.channels + channel;
-      const int64_t state_row = in_batch * states + lane * M;
+      const int64_t in_row = block.row * problem.channels + channel;
+      const int64_t state_row = in_row * states + lane * M;
 
       // ---------------------------------------------------------- Load the tile
+      const TileRun<Layout> own_run(problem);
       const int count = own_run.valid(block.end - first_channel, length - begin);
-      if (plan.sets > 1 || number == tiles - 1) {
+      if (plan.sets > 1 || number == last_tile) {
         load_channels(bias, problem.delta_bias, first_channel, block.end, Layout::kChannels);
         __syncthreads();
       }
@@ -105,58 +111,85 @@ __global__ __launch_bounds__(
         return load_run<T, R>(sequence, own_run, block.batch, first_channel, begin,
                               sequence.data == nullptr ? 0 : count);
       };
-      {
-        const Run<T, R> u = load(problem.u), delta = load(problem.delta), z = load(problem.z);
-        const Run<T, R> dout = load(gradients.out);
-        if (own_run.used) {
-#pragma unroll
-          for (int i = 0; i < R; ++i) {
-            const int to = own_run.index(i, kPitch);
-            C dt = delta[i] + bias[own_run.row(i)], slope = 1, dy = dout[i];
-            if (problem.softplus) {
-              slope = softplus_slope(dt);
-              dt = softplus(dt);
-            }
-            row_dt[to] = i < count ? dt : C{0};
-            row_u[to] = u[i];
-            row_slope[to] = i < count ? slope : C{0};
-            if (has_z) {
-              const C gate = sigmoid(z[i]);
-              row_dz[to] = dy * gate * (1 + z[i] * (1 - gate));
-              dy *= z[i] * gate;
-            }
-            row_dy[to] = dy;
-          }
-        }
-      }
-      if (set == 0) {
-        constexpr const MatrixTile<C, Layout>* no_tile = nullptr;
-        if (varying_B) load_matrix(matrix_B, problem.B, problem, block, begin, no_tile);
-        if (varying_C) load_matrix(matrix_C, problem.C, problem, block, begin, no_tile);
-      }
+      MatrixTiles<C, Layout> matrices = {{}, {}, varying_B && set == 0, varying_C && set == 0};
+      matrices.load(problem, block, begin);
       States h = {}, decay = {}, constant_B = {}, constant_C = {};
       C skip = 0;
       if (own) {
-        h = load_states<C, M>(static_cast<const C*>(args.checkpoints) +
-                                  (block.batch * tiles + number) * problem.channels * states +
-                                  channel * states + lane * M,
+        const int64_t at = (block.batch * tiles + number) * problem.channels + channel;
+        h = load_states<C, M>(static_cast<const C*>(args.checkpoints) + at * states + lane * M,
                               valid);
         decay = load_states<C, M>(static_cast<const C*>(problem.A) + channel * states + lane * M,
                                   valid);
         if (problem.D != nullptr) skip = static_cast<const C*>(problem.D)[channel];
-      }
 #pragma unroll
-      for (int i = 0; i < M; ++i) decay.values[i] *= kLog2E<C>;
+        for (int i = 0; i < M; ++i) decay.values[i] *= kLog2E<C>;
+        if (args.states != nullptr) {
+          const C seconds = static_cast<const C*>(args.elapsed)[at];
+          const States given =
+              load_states<C, M>(static_cast<const C*>(args.states) + state_row, valid);
+#pragma unroll
+          for (int i = 0; i < M; ++i) {
+            h.values[i] =
+                multiply_add(exp2_of(seconds * decay.values[i]), given.values[i], h.values[i]);
+          }
+        }
+      }
       if constexpr (kConstant) {
         if (!varying_B) constant_B = load_constant<C, M>(problem.B, channel, lane * M, valid);
         if (!varying_C) constant_C = load_constant<C, M>(problem.C, channel, lane * M, valid);
       }
-      if (number == tiles - 1) {
+      {
+        const Run<T, R> u = load(problem.u), delta = load(problem.delta), z = load(problem.z);
+        const Run<T, R> dout = load(gradients.out);
+        const Run<C, R> own_bias = get_channels<R>(bias, own_run);
+        Run<C, R> first, second;
+        // Branches are around loops, so that the chains of all values are in flight at once.
+#pragma unroll
+        for (int i = 0; i < R; ++i) first.set(i, dout[i]);
+        if (has_z) {
+#pragma unroll
+          for (int i = 0; i < R; ++i) {
+            const C gate = sigmoid(z[i]);
+            second.set(i, first[i] * gate * (1 + z[i] * (1 - gate)));
+            first.set(i, first[i] * (z[i] * gate));
+          }
+          put_run(row_dz, kPitch, own_run, second);
+        }
+        put_run(row_dy, kPitch, own_run, first);
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+          first.set(i, delta[i] + own_bias[i]);
+          second.set(i, 1);
+        }
+        if (problem.softplus) {
+#pragma unroll
+          for (int i = 0; i < R; ++i) {
+            second.set(i, softplus_slope(first[i]));
+            first.set(i, softplus(first[i]));
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+          if (i >= count) {
+            first.set(i, 0);
+            second.set(i, 0);
+          }
+        }
+        put_run(row_dt, kPitch, own_run, first);
+        put_run(row_slope, kPitch, own_run, second);
+#pragma unroll
+        for (int i = 0; i < R; ++i) first.set(i, u[i]);
+        put_run(row_u, kPitch, own_run, first);
+        matrices.store(matrix_B, matrix_C, problem, block, begin);
+      }
+      if (number == last_tile) {
         g = dA = constant_dB = constant_dC = {};
         sums[0] = sums[1] = 0;
-        if (gradients.last_state != nullptr) {
-          g = load_states<C, M>(static_cast<const C*>(gradients.last_state) + state_row, valid);
-        }
+        const void* const after =
+            args.states_gradient != nullptr ? args.states_gradient : gradients.last_state;
+        if (after != nullptr)
+          g = load_states<C, M>(static_cast<const C*>(after) + state_row, valid);
       } else if (plan.sets > 1) {
         g = load_states<C, M>(static_cast<const C*>(args.carry) + state_row, valid);
         dA = load_states<C, M>(static_cast<const C*>(gradients.A) + state_row, valid);
@@ -169,8 +202,8 @@ __global__ __launch_bounds__(
           }
         }
         const bool first = own && lane == 0;
-        sums[0] = first ? static_cast<const C*>(gradients.D)[in_batch] : C{0};
-        sums[1] = first ? static_cast<const C*>(gradients.delta_bias)[in_batch] : C{0};
+        sums[0] = first ? static_cast<const C*>(gradients.D)[in_row] : C{0};
+        sums[1] = first ? static_cast<const C*>(gradients.delta_bias)[in_row] : C{0};
       }
       __syncthreads();
 
@@ -306,15 +339,15 @@ __global__ __launch_bounds__(
       }
 
       // ---------------------------------------------------------- Store the gradients
-      if (number == 0 || plan.sets > 1) {
+      if (number == first_tile || plan.sets > 1) {
         C all[2] = {sums[0], sums[1]};
         for (int bit = 1; bit < kLanes; bit *= 2) {
           all[0] += shuffle_xor(all[0], bit);
           all[1] += shuffle_xor(all[1], bit);
         }
         if (own && lane == 0) {
-          static_cast<C*>(gradients.D)[in_batch] = all[0];
-          static_cast<C*>(gradients.delta_bias)[in_batch] = all[1];
+          static_cast<C*>(gradients.D)[in_row] = all[0];
+          static_cast<C*>(gradients.delta_bias)[in_row] = all[1];
         }
         store_states(static_cast<C*>(gradients.A) + state_row, dA, valid);
         if (plan.sets > 1) store_states(static_cast<C*>(args.carry) + state_row, g, valid);
@@ -328,12 +361,14 @@ __global__ __launch_bounds__(
         }
       }
       __syncthreads();
+      const TileRun<Layout> stored_run(problem);  // computed again to save registers
+      const int stored = stored_run.valid(block.end - first_channel, length - begin);
       const auto store = [&](const C* from, const Sequence& sequence) {
+        const Run<C, R> values = get_run<R>(from, kPitch, stored_run);
         Run<T, R> run;
 #pragma unroll
-        for (int i = 0; i < R; ++i)
-          run.set(i, own_run.used ? from[own_run.index(i, kPitch)] : C{0});
-        store_run(run, sequence, own_run, block.batch, first_channel, begin, count);
+        for (int i = 0; i < R; ++i) run.set(i, values[i]);
+        store_run(run, sequence, stored_run, block.batch, first_channel, begin, stored);
       };
       store(row_u, gradients.u);
       store(row_slope, gradients.delta);

@@ -129,7 +129,8 @@ Outputs scan_cuda(const Tensor& u, const Tensor& delta, const Tensor& A, const T
   const Tensor last = unfilled(states, options);
   call.problem.out = Call::written(out);
   call.problem.last_state = last.mutable_data_ptr();
-  check_launch(kScanOp, forward(call.problem, current_device(), c10::cuda::getCurrentCUDAStream()));
+  TensorWorkspace workspace;
+  check_launch(kScanOp, forward(call.problem, workspace, c10::cuda::getCurrentCUDAStream()));
   return {out.to(u.scalar_type()), last};
 }
 
@@ -177,13 +178,13 @@ InputGradients backward_cuda(const TensorOption& out_grad, const TensorOption& l
   gradients.u = Call::written(du);
   gradients.delta = Call::written(ddelta);
   if (dz.defined()) gradients.z = Call::written(dz);
-  const Tensor dA = unfilled({problem.batch, problem.channels, problem.states}, options);
-  const Tensor sums = unfilled({2, problem.batch, problem.channels}, options);
-  const auto matrix_parts = [&](const Tensor& matrix) {
+  const auto [rows, blocks] = parts(problem, device);
+  const Tensor dA = unfilled({rows, problem.channels, problem.states}, options);
+  const Tensor sums = unfilled({2, rows, problem.channels}, options);
+  const auto matrix_parts = [&, blocks = blocks](const Tensor& matrix) {
     if (matrix.dim() == 2) return unfilled(dA.sizes(), options);
-    return unfilled(
-        {problem.batch, problem.groups, parts(problem, device), problem.length, problem.states},
-        options);
+    return unfilled({problem.batch, problem.groups, blocks, problem.length, problem.states},
+                    options);
   };
   const Tensor dB = matrix_parts(B), dC = matrix_parts(C);
   gradients.A = dA.mutable_data_ptr();

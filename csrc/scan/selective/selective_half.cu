@@ -3,8 +3,8 @@
 
 namespace gpuopt::selective {
 
-template cudaError_t run_forward<__half>(const Problem&, const Device&, cudaStream_t);
+template cudaError_t run_forward<__half>(const Problem&, Workspace&, cudaStream_t, const Tuning&);
 template cudaError_t run_backward<__half>(const Problem&, const Gradients&, const Device&,
-                                          Workspace&, cudaStream_t);
+                                          Workspace&, cudaStream_t, const Tuning&);
 
 }  // namespace gpuopt::selective

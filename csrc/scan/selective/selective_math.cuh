@@ -68,18 +68,15 @@ __device__ __forceinline__ double softplus(double x) { return x > 20 ? x : log1p
 __device__ __forceinline__ float softplus_slope(float x) { return sigmoid(x); }
 __device__ __forceinline__ double softplus_slope(double x) { return x > 20 ? 1 : sigmoid(x); }
 
-// Calls f with a null pointer to the type.
+// Calls f with a null pointer to the type. Both types of 16 bits are integers.
 template <typename F>
-__device__ __forceinline__ auto with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return f(static_cast<const __half*>(nullptr));
-    case DType::kBFloat16:
-      return f(static_cast<const __nv_bfloat16*>(nullptr));
-    case DType::kFloat64:
-      return f(static_cast<const double*>(nullptr));
-    default:
-      return f(static_cast<const float*>(nullptr));
+__device__ __forceinline__ void with_raw_type(DType dtype, F&& f) {
+  if (dtype == DType::kFloat32) {
+    f(static_cast<const float*>(nullptr));
+  } else if (dtype == DType::kFloat64) {
+    f(static_cast<const double*>(nullptr));
+  } else {
+    f(static_cast<const uint16_t*>(nullptr));
   }
 }
 

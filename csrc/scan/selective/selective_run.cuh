@@ -7,9 +7,10 @@
 namespace gpuopt::selective {
 
 template <typename T>
-cudaError_t run_forward(const Problem& problem, const Device& device, cudaStream_t stream);
+cudaError_t run_forward(const Problem& problem, Workspace& workspace, cudaStream_t stream,
+                        const Tuning& tuning);
 template <typename T>
 cudaError_t run_backward(const Problem& problem, const Gradients& gradients, const Device& device,
-                         Workspace& workspace, cudaStream_t stream);
+                         Workspace& workspace, cudaStream_t stream, const Tuning& tuning);
 
 }  // namespace gpuopt::selective

@@ -66,22 +66,30 @@ __device__ __forceinline__ Vec<C, M> load_shared_states(const C* matrix) {
   return states;
 }
 
-// Where a block is: its batch, and its channels of one group.
+// Where a block is: its batch, its channels of one group, and its positions.
 struct Block {
-  int64_t batch, group;
-  int64_t first;   // channel of set 0
-  int64_t end;     // the first channel behind the group
-  int64_t number;  // of the block in its group
+  int batch, group;
+  int number;           // of the block in its group
+  int row;              // of the batch and segment
+  int64_t first;        // channel of set 0
+  int64_t end;          // the first channel behind the group
+  int64_t start, stop;  // positions
 
-  __device__ Block(const Problem& problem, const Plan& plan, int channels) {
+  __device__ Block(const Problem& problem, const Plan& plan, int channels, int first_segment = 0) {
     const auto groups = static_cast<uint32_t>(problem.groups);
     const auto parts = static_cast<uint32_t>(plan.parts);
-    number = blockIdx.x % parts;
-    group = blockIdx.x / parts % groups;
-    batch = blockIdx.x / parts / groups;
+    const auto blocks = static_cast<uint32_t>(plan.blocks);
+    const uint32_t block = blockIdx.x % blocks;
+    const int64_t segment = first_segment + blockIdx.x / blocks;
+    number = static_cast<int>(block % parts);
+    group = static_cast<int>(block / parts % groups);
+    batch = static_cast<int>(block / parts / groups);
     const int64_t own = static_cast<uint32_t>(problem.channels) / groups;
     first = group * own + number * channels * plan.sets;
     end = (group + 1) * own;
+    start = segment * plan.segment;
+    stop = min(start + plan.segment, problem.length);
+    row = static_cast<int>(batch * plan.segments + segment);
   }
 };
 
@@ -93,7 +101,7 @@ struct TileRun {
   bool used, along_channels;
 
   __device__ explicit TileRun(const Problem& problem) {
-    int run = static_cast<int>(threadIdx.x);
+    int run = recomputed(static_cast<int>(threadIdx.x));
     used = run < kChannels * kTile / R;
     along_channels = problem.channels_last && kChannels >= R;
     if (!along_channels) {
@@ -115,12 +123,6 @@ struct TileRun {
     const int64_t rows = channels_left - channel, columns = positions_left - position;
     if (!used || rows <= 0 || columns <= 0) return 0;
     return static_cast<int>(min(along_channels ? rows : columns, int64_t{R}));
-  }
-
-  // The row of value i in shared memory, and its index.
-  __device__ __forceinline__ int row(int i) const { return channel + (along_channels ? i : 0); }
-  __device__ __forceinline__ int index(int i, int pitch) const {
-    return along_channels ? (channel + i) * pitch + position : channel * pitch + position + i;
   }
 };
 
@@ -173,79 +175,187 @@ __device__ __forceinline__ void store_run(const Run<T, R>& run, const Sequence& 
   }
 }
 
+// Moves the values of a thread's run between registers and rows in shared memory.
+template <int R, typename C, typename Layout>
+__device__ __forceinline__ void put_run(C* rows, int pitch, const TileRun<Layout>& own_run,
+                                        const Run<C, R>& run) {
+  if (!own_run.used) return;
+  C* const to = rows + own_run.channel * pitch + own_run.position;
+  if (own_run.along_channels) {
+#pragma unroll
+    for (int i = 0; i < R; ++i) to[i * pitch] = run[i];
+  } else {
+    constexpr int V = Run<C, R>::V;
+#pragma unroll
+    for (int i = 0; i < R / V; ++i) store_vec<C, V>(to + i * V, run.vecs[i]);
+  }
+}
+
+template <int R, typename C, typename Layout>
+__device__ __forceinline__ Run<C, R> get_run(const C* rows, int pitch,
+                                             const TileRun<Layout>& own_run) {
+  const C* const from = rows + own_run.channel * pitch + own_run.position;
+  Run<C, R> run = {};
+  if (!own_run.used) return run;
+  if (!own_run.along_channels) return load_row<R>(from);
+#pragma unroll
+  for (int i = 0; i < R; ++i) run.set(i, from[i * pitch]);
+  return run;
+}
+
+// The values of the channels of a run, out of one value for each channel.
+template <int R, typename C, typename Layout>
+__device__ __forceinline__ Run<C, R> get_channels(const C* values, const TileRun<Layout>& own_run) {
+  if (own_run.along_channels) return load_row<R>(values + own_run.channel);
+  Run<C, R> run;
+  const C value = own_run.used ? values[own_run.channel] : C{0};
+#pragma unroll
+  for (int i = 0; i < R; ++i) run.set(i, value);
+  return run;
+}
+
 // A tile of B or C on its way to shared memory. States and positions beyond the tensor become 0.
-// Neighbouring threads load values that are neighbours in memory. Offsets in a tile have 32 bits.
+// A thread moves four neighbouring values, a quad, at once. Offsets in a tile have 32 bits.
 template <typename C, typename Layout>
 struct MatrixTile {
-  static constexpr int kInFlight = 4, kTile = Layout::kTile, kPadded = Layout::kPadded;
+  static constexpr int kTile = Layout::kTile, kPadded = Layout::kPadded;
   static constexpr int kPitch = kPadded + 16 / static_cast<int>(sizeof(C));
-  C values[kInFlight];
+  static constexpr int kQuads = kTile * kPadded / 4;
+  static constexpr int kRounds = (kQuads + kThreads - 1) / kThreads;
+  static constexpr int kInFlight =
+      kRounds < 16 / static_cast<int>(sizeof(C)) ? kRounds : 16 / static_cast<int>(sizeof(C));
+  // The inner dimension has a power of 2 quads. By shifts, because the compiler would divide.
+  static constexpr int kPositionBits = log2_of(kTile / 4), kStateBits = log2_of(kPadded / 4);
+  // Values of 16 bits stay as they are until they are stored, because a conversion waits for them.
+  Vec<C, 4> quads[kInFlight];
 
-  // Loads each thread's values from its value `first` on.
+  // Loads each thread's quads from number `first` on.
   __device__ __forceinline__ void load(const Matrix& matrix, const Problem& problem,
                                        const Block& block, int64_t position, int first) {
-    const int64_t base = recomputed(block.batch) * matrix.batch + block.group * matrix.group +
-                         position * matrix.position;
+    const int64_t base = recomputed(int64_t{block.batch}) * matrix.batch +
+                         block.group * matrix.group + position * matrix.position;
     const int positions = static_cast<int>(min(problem.length - position, int64_t{kTile}));
     const int states = static_cast<int>(problem.states);
-    const int state_stride = static_cast<int>(matrix.state);
-    const int position_stride = static_cast<int>(matrix.position);
-    with_type(matrix.dtype, [&](const auto* type) {
-      const auto* from = static_cast<decltype(type)>(matrix.data) + base;
-      each(matrix, first, [&](int k, int p, int n) {
-        values[k] = 0;
-        if (p < positions && n < states) {
-          values[k] = static_cast<C>(to_compute(from[n * state_stride + p * position_stride]));
-        }
+    const bool by_state = is_by_state(matrix);
+    const int inner = static_cast<int>(by_state ? matrix.state : matrix.position);
+    const int outer = static_cast<int>(by_state ? matrix.position : matrix.state);
+    each(by_state, first, [&](int k, int p, int n) {
+      quads[k] = {};
+      const int valid = by_state ? states - n : positions - p;
+      if (p >= positions || n >= states || valid <= 0) return;
+      const int64_t at = base + (by_state ? n : p) * inner + (by_state ? p : n) * outer;
+      with_raw_type(matrix.dtype, [&](const auto* type) {
+        load_quad(static_cast<decltype(type)>(matrix.data) + at, inner, valid, quads[k]);
       });
     });
   }
 
   __device__ __forceinline__ void store(C* shared, const Matrix& matrix, int first) const {
-    each(matrix, first, [&](int k, int p, int n) {
-      if (p < kTile && n < kPadded) shared[p * kPitch + n] = values[k];
+    const bool by_state = is_by_state(matrix);
+    each(by_state, first, [&](int k, int p, int n) {
+      const Vec<C, 4> values = converted(quads[k], matrix.dtype);
+      C* const to = shared + p * kPitch + n;
+      if (by_state) {
+        constexpr int V = kVecSize<C> < 4 ? kVecSize<C> : 4;
+#pragma unroll
+        for (int i = 0; i < 4 / V; ++i) {
+          store_vec<C, V>(to + i * V, reinterpret_cast<const Vec<C, V>*>(&values)[i]);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[i * kPitch] = values.values[i];
+      }
     });
   }
 
  private:
-  // Calls f with the index, position and state of each value.
+  __device__ __forceinline__ static bool is_by_state(const Matrix& matrix) {
+    return kPadded >= 4 && matrix.state == 1 && matrix.position != 1;
+  }
+
+  // Calls f with the index, position and state of each quad's first value.
   template <typename F>
-  __device__ __forceinline__ static void each(const Matrix& matrix, int first, F&& f) {
+  __device__ __forceinline__ static void each(bool by_state, int first, F&& f) {
     const int thread = recomputed(static_cast<int>(threadIdx.x));
-    const bool by_state = matrix.state == 1 && matrix.position != 1;
-    // Value number `thread + k * kThreads`: its index along the inner dimension is the remainder.
-    const int inner = by_state ? thread % kPadded : thread % kTile;
-    const int outer = by_state ? thread / kPadded : thread / kTile;
-    const int step = by_state ? kThreads / kPadded : kThreads / kTile;
+    const int bits = by_state ? kStateBits : kPositionBits;
 #pragma unroll
     for (int k = 0; k < kInFlight; ++k) {
-      if constexpr (kPadded <= kThreads) {
-        const int at = outer + (first + k) * step;
-        f(k, by_state ? at : inner, by_state ? inner : at);
-      } else {
-        const int i = thread + (first + k) * kThreads;
-        f(k, by_state ? i / kPadded : i % kTile, by_state ? i % kPadded : i / kTile);
+      const int quad = thread + (first + k) * kThreads;
+      const int inner = (quad & ((1 << bits) - 1)) * 4, outer = quad >> bits;
+      if (quad < kQuads) f(k, by_state ? outer : inner, by_state ? inner : outer);
+    }
+  }
+
+  // Values of 16 bits lie in the first 8 bytes of a quad of f32.
+  template <typename T>
+  __device__ __forceinline__ static void load_quad(const T* from, int stride, int valid,
+                                                   Vec<C, 4>& quad) {
+    Vec<T, 4> raw = {};
+    constexpr int V = kVecSize<T> < 4 ? kVecSize<T> : 4;
+    if (valid >= 4 && stride == 1 && reinterpret_cast<uintptr_t>(from) % sizeof(Vec<T, V>) == 0) {
+#pragma unroll
+      for (int i = 0; i < 4 / V; ++i) {
+        const auto vec = load_vec<T, V>(from + i * V);
+#pragma unroll
+        for (int j = 0; j < V; ++j) raw.values[i * V + j] = vec.values[j];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (i < valid) raw.values[i] = from[i * stride];
       }
     }
+    if constexpr (sizeof(T) == 2) {
+      memcpy(&quad, &raw, sizeof(raw));
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) quad.values[i] = static_cast<C>(raw.values[i]);
+    }
+  }
+
+  __device__ __forceinline__ static Vec<C, 4> converted(const Vec<C, 4>& quad, DType dtype) {
+    if (dtype == DType::kFloat32 || dtype == DType::kFloat64) return quad;
+    Vec<C, 4> result;
+    const auto convert_as = [&](auto type) {
+      Vec<decltype(type), 4> raw;
+      memcpy(&raw, &quad, sizeof(raw));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) result.values[i] = to_compute(raw.values[i]);
+    };
+    if (dtype == DType::kFloat16) {
+      convert_as(__half{});
+    } else {
+      convert_as(__nv_bfloat16{});
+    }
+    return result;
   }
 };
 
-// Loads a tile of B or C into shared memory. `ahead` holds the first values already, if given.
+// The tiles of B and C. Either may be constant. load() begins both before store() waits.
 template <typename C, typename Layout>
-__device__ __forceinline__ void load_matrix(C* shared, const Matrix& matrix, const Problem& problem,
-                                            const Block& block, int64_t position,
-                                            const MatrixTile<C, Layout>* ahead) {
+struct MatrixTiles {
   using Tile = MatrixTile<C, Layout>;
-  constexpr int kValues = (Layout::kTile * Layout::kPadded + kThreads - 1) / kThreads;
-  if (ahead != nullptr) ahead->store(shared, matrix, 0);
-#pragma unroll 1
-  for (int first = ahead != nullptr ? Tile::kInFlight : 0; first < kValues;
-       first += Tile::kInFlight) {
-    Tile tile;
-    tile.load(matrix, problem, block, position, first);
-    tile.store(shared, matrix, first);
+  Tile B, C_;
+  bool has_B, has_C;
+
+  __device__ __forceinline__ void load(const Problem& problem, const Block& block, int64_t position,
+                                       int first = 0) {
+    if (has_B) B.load(problem.B, problem, block, position, first);
+    if (has_C) C_.load(problem.C, problem, block, position, first);
   }
-}
+  // Stores what load() has loaded, and moves the rest if there are many states.
+  __device__ __forceinline__ void store(C* shared_B, C* shared_C, const Problem& problem,
+                                        const Block& block, int64_t position) {
+#pragma unroll 1
+    for (int first = 0;;) {
+      if (has_B) B.store(shared_B, problem.B, first);
+      if (has_C) C_.store(shared_C, problem.C, first);
+      first += Tile::kInFlight;
+      if (first >= Tile::kRounds) break;
+      load(problem, block, position, first);
+    }
+  }
+};
 
 // Loads a value for each channel of a set into shared memory; 0 without `data`.
 template <typename C>
