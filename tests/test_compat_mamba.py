@@ -105,8 +105,8 @@ def _layer_by_parts(xz, conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_we
     x, z = xz[:, :4], xz[:, 4:]
     x = functional.silu(functional.conv1d(functional.pad(x, (2, 0)), conv1d_weight, conv1d_bias, groups=4))
     low, own_B, own_C = torch.einsum("rd,bdl->brl", x_proj_weight, x).split([2, 3, 3], 1)
-    B = own_B + torch.as_tensor(B_proj_bias).reshape(-1, 1) if B is None else B
-    C = own_C + torch.as_tensor(C_proj_bias).reshape(-1, 1) if C is None else C
+    B = own_B + torch.as_tensor(B_proj_bias, device=xz.device).reshape(-1, 1) if B is None else B
+    C = own_C + torch.as_tensor(C_proj_bias, device=xz.device).reshape(-1, 1) if C is None else C
     delta = torch.einsum("dr,brl->bdl", delta_proj_weight, low)
     if norms is not None:
         B, C, delta = (
@@ -159,10 +159,11 @@ def test_layer_transposes_nothing(device):
     operands = _layer(_make(device, torch.float32), last=True, length=64)
     with torch.profiler.profile() as profile:
         mamba_inner_fn(**operands)
-    names = [event.name for event in profile.events()]
-    assert "gpuopt::selective_scan" in names and "gpuopt::causal_conv1d" in names
+    events = profile.events()
+    assert {"gpuopt::selective_scan", "gpuopt::causal_conv1d"} <= {event.name for event in events}
     if device != "cpu":  # the loop for CPU tensors copies
-        assert "aten::clone" not in names and "aten::copy_" not in names
+        copies = [event for event in events if event.name in ("aten::clone", "aten::copy_")]
+        assert [event.cpu_parent and event.cpu_parent.name for event in copies] == []
 
 
 def test_layer_under_autocast():

@@ -66,8 +66,8 @@ def test_lanes(planner, states, per_lane, lanes):
         ((64, 384, 16), 196, 1),
         ((4, 1536, 16), 128, 1),
         ((1, 1536, 16), 256, 8),
-        ((1, 1536, 16), 4096, 16),
-        ((1, 1536, 16), 65536, 43),
+        ((1, 1536, 16), 4096, 11),
+        ((1, 1536, 16), 65536, 44),
         ((1, 256, 16), 512, 16),
         ((1, 256, 16), 32, 1),
     ],
@@ -84,6 +84,16 @@ def test_blocks_take_several_sets_only_if_the_device_stays_full(planner):
     assert many.blocks >= 3 * SMS
     most = plan(planner, 1000, 100000, 128, backward=True)
     assert most.sets == 32
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_segments_fill_whole_waves(planner, backward):
+    """A wave has four blocks per SM for 16 states. The last one is nearly full."""
+    for channels, length in itertools.product((256, 768, 1536, 2560), (4096, 16384)):
+        p = plan(planner, 1, channels, 16, backward=backward, length=length)
+        waves = p.blocks * p.segments / (4 * SMS)
+        assert waves <= 4
+        assert waves % 1 == 0 or waves % 1 > 0.75
 
 
 def test_segments_make_up_for_sets(planner):

@@ -48,10 +48,9 @@ struct BackwardShared {
 
 template <typename T, typename Layout, bool kConstant>
 __global__ __launch_bounds__(
-    kThreads, sizeof(compute_t<T>) == 8 || Layout::kStates == 8 || kConstant ? 2
-              : Layout::kLanes >= 8
-                  ? 3
-                  : 4) void scan_backward(const __grid_constant__ BackwardArgs args) {
+    kThreads,
+    blocks_per_sm(Layout::kStates, Layout::kLanes, true, sizeof(compute_t<T>) == 8,
+                  kConstant)) void scan_backward(const __grid_constant__ BackwardArgs args) {
   using C = compute_t<T>;
   using Shared = BackwardShared<C, Layout>;
   constexpr int M = Layout::kStates, R = Layout::kRun, P = kSteps<C, Layout>;

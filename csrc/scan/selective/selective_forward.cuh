@@ -37,12 +37,10 @@ struct ForwardShared {
 };
 
 template <typename T, typename Layout, bool kConstant, Pass kPass>
-__global__ __launch_bounds__(kThreads,
-                             sizeof(compute_t<T>) == 8 ? 2
-                             : Layout::kStates == 8 || Layout::kLanes == 1 ||
-                                     Layout::kLanes == 16 || kConstant
-                                 ? 3
-                                 : 4) void scan_forward(const __grid_constant__ ForwardArgs args) {
+__global__ __launch_bounds__(
+    kThreads,
+    blocks_per_sm(Layout::kStates, Layout::kLanes, false, sizeof(compute_t<T>) == 8,
+                  kConstant)) void scan_forward(const __grid_constant__ ForwardArgs args) {
   using C = compute_t<T>;
   using Shared = ForwardShared<C, Layout>;
   constexpr int M = Layout::kStates, R = Layout::kRun, kLanes = Layout::kLanes;

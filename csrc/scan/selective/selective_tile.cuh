@@ -101,8 +101,8 @@ struct TileRun {
   bool used, along_channels;
 
   __device__ explicit TileRun(const Problem& problem) {
-    int run = recomputed(static_cast<int>(threadIdx.x));
-    used = run < kChannels * kTile / R;
+    used = static_cast<int>(threadIdx.x) < kChannels * kTile / R;
+    int run = recomputed(used ? static_cast<int>(threadIdx.x) : 0);
     along_channels = problem.channels_last && kChannels >= R;
     if (!along_channels) {
       position = run % (kTile / R) * R;
@@ -208,7 +208,7 @@ template <int R, typename C, typename Layout>
 __device__ __forceinline__ Run<C, R> get_channels(const C* values, const TileRun<Layout>& own_run) {
   if (own_run.along_channels) return load_row<R>(values + own_run.channel);
   Run<C, R> run;
-  const C value = own_run.used ? values[own_run.channel] : C{0};
+  const C value = values[own_run.channel];
 #pragma unroll
   for (int i = 0; i < R; ++i) run.set(i, value);
   return run;
