@@ -117,10 +117,10 @@ struct ColumnTile {
   // Stores the results. base[v] is the result of everything above the thread's rows.
   __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset,
                                         const V (&base)[N]) const {
-    V local[N];
+    V local[N];  // if kInTurn, the result so far
     int64_t out = start(args, offset, args.out_stride);
 #pragma unroll
-    for (int v = 0; v < N; ++v) local[v] = op.identity();
+    for (int v = 0; v < N; ++v) local[v] = Op::kInTurn ? base[v] : op.identity();
 #pragma unroll 4
     for (uint32_t r = 0; r < args.units; ++r) {
       const auto raw = stage.get(args, r);
@@ -130,8 +130,12 @@ struct ColumnTile {
         const auto in = input(op, args, raw, r, v);
         const V above = local[v];
         local[v] = op.combine(above, op.value(in, r == 0 && first == 0));
-        results[v] = op.result(op.combine(base[v], above), op.combine(base[v], local[v]), in,
-                               args.exclusive);
+        if constexpr (Op::kInTurn) {
+          results[v] = op.result(above, local[v], in, args.exclusive);
+        } else {
+          results[v] = op.result(op.combine(base[v], above), op.combine(base[v], local[v]), in,
+                                 args.exclusive);
+        }
       }
       M::store_in_order(args, out, r < rows ? N : 0, results);
       out += step(args, args.out_stride);
@@ -327,7 +331,6 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
   __shared__ Carry carries[kWarp * N];
   __shared__ int missing[1];
   launch_dependents();
-  grid_dependency_wait();
   // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
@@ -338,7 +341,10 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
   const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
   ColumnTile<Op, In, Mid, N> tile(args);
+  const bool is_early = Stage<Op, In, Mid, N>::is_early(args);
+  if (!is_early) grid_dependency_wait();
   tile.load(args, place.offsets, place.active, t);
+  if (is_early) grid_dependency_wait();
   wait_for_copies();
   V own[N], before[N];
   tile.scan(op, args, own, before);

@@ -122,13 +122,12 @@ cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Works
 // the type of the results.
 template <typename In, typename Mid, typename Op>
 cudaError_t run(const Op& op, const Problem& problem, Workspace& workspace, cudaStream_t stream) {
-  // Values of a vector: 16 bytes of the wider of both types. Eight pairs need too many registers.
+  // Values of a vector: 16 bytes of the wider of both types.
   constexpr int kValues = [] {
     if constexpr (std::is_same_v<In, AnyType>) {
       return 1;
     } else {
-      const int values = kAccessBytes / static_cast<int>(std::max(sizeof(In), sizeof(Mid)));
-      return Op::kInputs == 1 ? values : std::min(values, 4);
+      return kAccessBytes / static_cast<int>(std::max(sizeof(In), sizeof(Mid)));
     }
   }();
   const Kernels kernels{kValues, kUnits<Op, In, Mid, kValues>, kUnits<Op, In, Mid, 1>, Op::kInputs,

@@ -3,6 +3,10 @@
 //   template <typename V> struct Sum {
 //     static constexpr int kInputs = 1;  // tensors that are read: 1 or 2
 //     static constexpr bool kCommutes;   // combine(a, b) equals combine(b, a)
+//     // Whether the results of a unit are found one after another, each from the one before it.
+//     // Otherwise a unit's values combine with each other first, and then with what comes before
+//     // it: the chains are shorter, and so is the error of sums.
+//     static constexpr bool kInTurn;
 //     using Stored = V;   // a value of an input, and a result, when it is in a register
 //     using Input = V;    // the values of all inputs at one position
 //     using Value = V;    // of a thread, a warp and a tile
@@ -50,6 +54,7 @@ template <typename V>
 struct Sum {
   static constexpr int kInputs = 1;
   static constexpr bool kCommutes = true;
+  static constexpr bool kInTurn = false;
   using Stored = V;
   using Input = V;
   using Value = V;
@@ -98,25 +103,26 @@ __device__ __forceinline__ S one() {
 // Linear recurrences: h becomes a h + b at each position. The values are affine functions, and the
 // combination of two applies one after the other. The first value of a row is a constant function,
 // since it knows what comes before it. So what follows never depends on the functions before a row.
-template <typename S>
+//
+// If kShifted, each position adds b first: its result is h + b, and the next position gets
+// a (h + b). This is the transposed recurrence of the other direction, so gradients need no shifted
+// copy of a.
+template <typename S, bool kShifted>
 struct LinearRecurrence {
   static constexpr int kInputs = 2;
   static constexpr bool kCommutes = false;
+  static constexpr bool kInTurn = true;  // one multiply-add, not three operations
   using Stored = S;
   using Input = Affine<S>;
   using Value = Affine<S>;
   using Carry = Affine<typename CarryOf<S>::type>;
 
-  // Each position adds b first: its result is h + b, and the next position gets a (h + b). This is
-  // the transposed recurrence of the other direction, so gradients need no shifted copy of a.
-  bool shifted = false;
-
   __device__ Input pair(S second, S in) const { return {second, in}; }
   __device__ Input start(Input in, S initial) const {
-    return {in.a, shifted ? in.b + initial : multiply_add(in.a, initial, in.b)};
+    return {in.a, kShifted ? in.b + initial : multiply_add(in.a, initial, in.b)};
   }
   __device__ Value value(Input in, bool is_first) const {
-    return {is_first ? S{} : in.a, shifted ? in.a * in.b : in.b};
+    return {is_first ? S{} : in.a, kShifted ? in.a * in.b : in.b};
   }
   __device__ Value identity() const { return {one<S>(), S{}}; }
   __device__ Value combine(Value before, Value after) const { return in_turn(before, after); }
@@ -124,7 +130,7 @@ struct LinearRecurrence {
   __device__ Carry widen(Value x) const { return {Sum<S>{}.widen(x.a), Sum<S>{}.widen(x.b)}; }
   __device__ Value narrow(Carry x) const { return {Sum<S>{}.narrow(x.a), Sum<S>{}.narrow(x.b)}; }
   __device__ S result(Value before, Value after, Input in, bool) const {
-    return shifted ? before.b + in.b : after.b;
+    return kShifted ? before.b + in.b : after.b;
   }
 
  private:

@@ -50,13 +50,13 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
 }
 
 // Calls use(v, local, position, input) for each value of a unit. `local` is the result of the
-// values of its row in this unit, `position` the value's index in its row. If kWhole, all values
-// belong to one row.
-template <typename M, int N, bool kWhole, typename Op, typename Use>
+// values of its row in this unit, and of `before` if kAfter. `position` is the value's index in its
+// row. If kWhole, all values belong to one row.
+template <typename M, int N, bool kWhole, bool kAfter, typename Op, typename Use>
 __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
                                           const typename M::Raw& raw, const PackedUnit& unit,
-                                          Use&& use) {
-  typename Op::Value local = op.identity();
+                                          const typename Op::Value& before, Use&& use) {
+  typename Op::Value local = before;
   uint32_t position = unit.position;
   int64_t initial = unit.offsets.initial;  // of the value's row
 #pragma unroll
@@ -68,7 +68,7 @@ __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
       if (v == 0 || !kWhole) input = M::started(op, args, input, is_first && exists, initial);
     }
     const auto value = op.value(input, is_first);
-    local = v == 0 || is_first ? value : op.combine(local, value);
+    local = (v == 0 && !kAfter) || is_first ? value : op.combine(local, value);
     use(v, local, position, input);
     ++position;
     if (!kWhole && position == args.row_length.divisor) {
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
       total = local;
       reach = position;
     };
-    scan_unit<M, N, kWhole>(op, args, raw[u], units[u], keep);
+    scan_unit<M, N, kWhole, false>(op, args, raw[u], units[u], op.identity(), keep);
     total = scan_lanes<N>(op, total, reach, length);
     if (reach >= (lane + 1) * N) total = op.combine(carry, total);
     before[u] = shuffle_up(total, 1);
@@ -143,18 +143,15 @@ __global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
     typename Op::Stored results[N];
     V previous = before[u];
     const auto finish = [&](int v, V local, uint32_t position, const auto& input) {
-      if constexpr (kWhole) {
-        const V own = op.combine(before[u], local);
-        results[v] = op.result(previous, own, input, args.exclusive);
-        previous = own;
-      } else {
-        const V own = position > static_cast<uint32_t>(v) ? op.combine(before[u], local) : local;
-        const V earlier = position == 0 ? op.identity() : previous;
-        results[v] = op.result(earlier, own, input, args.exclusive);
-        previous = own;
+      V own = local;
+      if (!Op::kInTurn && (kWhole || position > static_cast<uint32_t>(v))) {
+        own = op.combine(before[u], local);
       }
+      const V earlier = !kWhole && position == 0 ? op.identity() : previous;
+      results[v] = op.result(earlier, own, input, args.exclusive);
+      previous = own;
     };
-    scan_unit<M, N, kWhole>(op, args, raw[u], units[u], finish);
+    scan_unit<M, N, kWhole, Op::kInTurn>(op, args, raw[u], units[u], before[u], finish);
     M::store(args, units[u].offsets.out, units[u].valid, results);
   }
 }

@@ -14,7 +14,9 @@ struct RecurrenceCall {
 
   template <typename T>
   cudaError_t as() const {
-    return run<T, T>(LinearRecurrence<compute_t<T>>{shifted}, problem, workspace, stream);
+    using C = compute_t<T>;
+    if (shifted) return run<T, T>(LinearRecurrence<C, true>{}, problem, workspace, stream);
+    return run<T, T>(LinearRecurrence<C, false>{}, problem, workspace, stream);
   }
 };
 

@@ -65,8 +65,8 @@ struct RowUnit {
     for (int v = 0; v < N; ++v) {
       const auto in = input(op, args, v);
       const V own = op.value(in, v == 0 && is_first);
-      local = v == 0 ? own : op.combine(local, own);
-      const V after = op.combine(before, local);
+      local = v == 0 || Op::kInTurn ? own : op.combine(local, own);
+      const V after = op.combine(Op::kInTurn ? previous : before, local);
       results[v] = op.result(previous, after, in, args.exclusive);
       previous = after;
     }
@@ -221,7 +221,6 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
   __shared__ Carry carries[1];
   __shared__ bool found[1];
   launch_dependents();
-  grid_dependency_wait();
   uint32_t row_index = blockIdx.x;
   const uint32_t t = args.tiles.divmod(row_index);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -230,6 +229,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
 
   // Load.
   const S stage(0, args.units);
+  if (!S::is_early(args)) grid_dependency_wait();
   for (uint32_t first = 0; first < args.units; first += S::kBatch) {
     Offsets offsets[S::kBatch];
     int valid[S::kBatch];
@@ -240,6 +240,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
     }
     stage.load(args, first, offsets, valid);
   }
+  if (S::is_early(args)) grid_dependency_wait();
   wait_for_copies();
   const auto unit = [&](uint32_t u) {
     RowUnit<Op, In, Mid, N> unit{stage.get(args, u), u == 0 && t == 0 && threadIdx.x == 0,

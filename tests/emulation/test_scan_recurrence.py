@@ -90,7 +90,7 @@ class Recurrence:
             self.initial.address if self.initial else 0,
         )
         path, vecs = ctypes.c_int64(), ctypes.c_int64()
-        numbers = (ctypes.c_int64(n) for n in (self.shifted, min(16 // size, 4)))
+        numbers = (ctypes.c_int64(n) for n in (self.shifted, 16 // size))
         assert kernels.recur(ctypes.byref(given), *numbers, ctypes.byref(path), ctypes.byref(vecs)) == 0
         return path.value, bool(vecs.value)
 
