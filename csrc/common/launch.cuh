@@ -16,18 +16,23 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attribute;
+  cudaLaunchAttribute attributes[2];
 #if defined(GPUOPT_NO_OVERLAP)  // see toolchain.py
   constexpr bool kOverlaps = false;
 #else
   constexpr bool kOverlaps = true;
 #endif
   if (kOverlaps && shape.use_pdl) {
-    config.numAttrs = 1;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
   }
-  config.attrs = &attribute;
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {shape.cluster, 1, 1};
+  }
+  config.attrs = attributes;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 

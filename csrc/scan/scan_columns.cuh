@@ -331,6 +331,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
   __shared__ Carry carries[kWarp * N];
   __shared__ int missing[1];
   launch_dependents();
+  grid_dependency_wait();
   // Neighbouring blocks have the same tile of neighbouring columns, and so neighbouring memory.
   const uint32_t chains = gridDim.x / args.tiles.divisor;
   const uint32_t t = blockIdx.x / chains;
@@ -341,10 +342,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
       static_cast<Record*>(args.records) + place.chain * args.slots * width * kRecords<Carry>;
   const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
   ColumnTile<Op, In, Mid, N> tile(args);
-  const bool is_early = Stage<Op, In, Mid, N>::is_early(args);
-  if (!is_early) grid_dependency_wait();
   tile.load(args, place.offsets, place.active, t);
-  if (is_early) grid_dependency_wait();
   wait_for_copies();
   V own[N], before[N];
   tile.scan(op, args, own, before);

@@ -84,7 +84,8 @@ template <typename In, typename Mid, int N, typename Op>
 cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Workspace& workspace,
                    cudaStream_t stream) {
   Args args = make_args(problem, plan);
-  if (plan.is_split()) {
+  const bool clusters = fits_clusters(plan) && can_cluster();
+  if (plan.is_split() && !clusters) {
     const cudaError_t error = clear_records<Op>(plan, args, workspace, stream);
     if (error != cudaSuccess) return error;
   }
@@ -92,6 +93,7 @@ cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Works
   shape.blocks = static_cast<unsigned>(plan.blocks);
   shape.threads = static_cast<unsigned>(plan.threads());
   shape.use_pdl = true;
+  if (clusters) shape.cluster = static_cast<unsigned>(plan.tiles);
   const auto start = [&](auto kernel) { return launch_kernel(kernel, shape, stream, op, args); };
   // Starts a kernel whose tiles are in shared memory.
   const auto start_staged = [&](auto kernel, int buffers) {

@@ -58,13 +58,12 @@ __device__ __forceinline__ void store_record(Record* to, const Record& record) {
 #endif
 }
 
-// Clears records. A cleared record is not published. The kernel that follows may read its input at
-// once, so it must not start before this one has waited for what comes before.
+// Clears records. A cleared record is not published.
 template <int kPerThread>
 __global__ void __launch_bounds__(kThreads)
     clear_kernel(Record* const records, const int64_t count) {
-  grid_dependency_wait();
   launch_dependents();
+  grid_dependency_wait();
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kPerThread) + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {

@@ -7,12 +7,12 @@
 
 namespace gpuopt::scan {
 
-// A unit of a chunk: its offsets, how many of its values exist, and where its first value lies in
-// its row, in the order of the scan.
+// A unit of a chunk: its offsets, how many of its values exist, where its first value lies in its
+// row, and which values are the first of their rows: a bit for each. All in the order of the scan.
 struct PackedUnit {
   Offsets offsets;
   int valid;
-  uint32_t position;
+  uint32_t position, heads;
 };
 
 // The unit whose first value is value `first` of the chunk, in the order of the scan.
@@ -23,6 +23,12 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
   const uint32_t length = args.row_length.divisor, values = args.chunk_rows * length;
   uint32_t row = first;
   unit.position = args.row_length.divmod(row);
+  if constexpr (kWhole) {
+    unit.heads = unit.position == 0;
+  } else {
+    uint32_t head = unit.position == 0 ? 0 : length - unit.position;
+    for (; head < N; head += length) unit.heads |= 1u << head;
+  }
   if (first >= values) return unit;
   if (args.dense) {  // the values of a chunk lie behind each other
     const int64_t value = first_row * length + (args.reverse ? values - N - first : first);
@@ -49,35 +55,43 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
   return unit;
 }
 
-// Calls use(v, local, position, input) for each value of a unit. `local` is the result of the
-// values of its row in this unit, and of `before` if kAfter. `position` is the value's index in its
-// row. If kWhole, all values belong to one row.
-template <typename M, int N, bool kWhole, bool kAfter, typename Op, typename Use>
+// Calls use(v, local, is_first, input) for each value of a unit. `local` is the result of the
+// values of its row in this unit, and of `before` if kAfter. `is_first` says whether the value is
+// the first of its row. If kWhole, all values belong to one row.
+template <typename M, int N, bool kWhole, bool kAfter, bool kInitial, typename Op, typename Use>
 __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
                                           const typename M::Raw& raw, const PackedUnit& unit,
                                           const typename Op::Value& before, Use&& use) {
   typename Op::Value local = before;
-  uint32_t position = unit.position;
   int64_t initial = unit.offsets.initial;  // of the value's row
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    const bool is_first = (v == 0 || !kWhole) && position == 0;
+    const bool is_first = (v == 0 || !kWhole) && (unit.heads >> v & 1) != 0;
     auto input = M::input(op, raw, v);
-    if constexpr (Op::kInputs == 2) {
+    if constexpr (kInitial) {
       const bool exists = args.reverse ? N - 1 - v < unit.valid : v < unit.valid;
+      if (v > 0 && is_first) {
+        initial += args.reverse ? -args.outer.initial_strides[0] : args.outer.initial_strides[0];
+      }
       if (v == 0 || !kWhole) input = M::started(op, args, input, is_first && exists, initial);
     }
     const auto value = op.value(input, is_first);
     local = (v == 0 && !kAfter) || is_first ? value : op.combine(local, value);
-    use(v, local, position, input);
-    ++position;
-    if (!kWhole && position == args.row_length.divisor) {
-      position = 0;
-      if constexpr (Op::kInputs == 2) {
-        initial += args.reverse ? -args.outer.initial_strides[0] : args.outer.initial_strides[0];
-      }
+    use(v, local, is_first, input);
+  }
+}
+
+// Calls scan_unit. Initial values take many instructions, so there is a version without.
+template <typename M, int N, bool kWhole, bool kAfter, typename Op, typename Use>
+__device__ __forceinline__ void scan_any_unit(const Op& op, const Args& args,
+                                              const typename M::Raw& raw, const PackedUnit& unit,
+                                              const typename Op::Value& before, Use&& use) {
+  if constexpr (Op::kInputs == 2) {
+    if (args.initial != nullptr) {
+      return scan_unit<M, N, kWhole, kAfter, true>(op, args, raw, unit, before, use);
     }
   }
+  scan_unit<M, N, kWhole, kAfter, false>(op, args, raw, unit, before, use);
 }
 
 // Blocks of an SM, at least, so that registers don't limit the loads in flight.
@@ -123,12 +137,11 @@ __global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
 #pragma unroll
   for (int u = 0; u < U; ++u) {
     V total;
-    uint32_t reach;  // values between the head of the row and the last value of the unit
-    const auto keep = [&](int, V local, uint32_t position, const auto&) {
-      total = local;
-      reach = position;
-    };
-    scan_unit<M, N, kWhole, false>(op, args, raw[u], units[u], op.identity(), keep);
+    const auto keep = [&](int, V local, bool, const auto&) { total = local; };
+    scan_any_unit<M, N, kWhole, false>(op, args, raw[u], units[u], op.identity(), keep);
+    // Values between the head of the row and the last value of the unit.
+    const uint32_t reach =
+        units[u].heads == 0 ? units[u].position + N - 1 : N - 1 - (31 - __clz(units[u].heads));
     total = scan_lanes<N>(op, total, reach, length);
     if (reach >= (lane + 1) * N) total = op.combine(carry, total);
     before[u] = shuffle_up(total, 1);
@@ -142,16 +155,15 @@ __global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
   for (int u = 0; u < U; ++u) {
     typename Op::Stored results[N];
     V previous = before[u];
-    const auto finish = [&](int v, V local, uint32_t position, const auto& input) {
+    const auto finish = [&](int v, V local, bool is_first, const auto& input) {
       V own = local;
-      if (!Op::kInTurn && (kWhole || position > static_cast<uint32_t>(v))) {
-        own = op.combine(before[u], local);
-      }
-      const V earlier = !kWhole && position == 0 ? op.identity() : previous;
+      const bool began_before = (units[u].heads & ((2u << v) - 1)) == 0;
+      if (!Op::kInTurn && (kWhole || began_before)) own = op.combine(before[u], local);
+      const V earlier = !kWhole && is_first ? op.identity() : previous;
       results[v] = op.result(earlier, own, input, args.exclusive);
       previous = own;
     };
-    scan_unit<M, N, kWhole, Op::kInTurn>(op, args, raw[u], units[u], before[u], finish);
+    scan_any_unit<M, N, kWhole, Op::kInTurn>(op, args, raw[u], units[u], before[u], finish);
     M::store(args, units[u].offsets.out, units[u].valid, results);
   }
 }

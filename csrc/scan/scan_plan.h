@@ -293,6 +293,13 @@ inline Plan make_plan(const Problem& problem, const Kernels& kernels,
   return plan;
 }
 
+// Whether clusters of blocks should scan the rows of a plan, on devices that have clusters. Bits
+// don't depend on it.
+inline bool fits_clusters(const Plan& plan) {
+  return plan.path == Path::kSplitRows && plan.tiles <= kClusterTiles &&
+         plan.blocks <= kClusterBlocks;
+}
+
 // Whether one launch can't run a plan, because it has too many rows, columns, blocks or dimensions.
 inline bool is_too_large(const Plan& plan, int64_t limit = kMaxIndex32) {
   return plan.rows > limit || plan.blocks > limit || plan.column_tiles * plan.x > limit ||

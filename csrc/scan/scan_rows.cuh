@@ -6,6 +6,7 @@
 //             warp 0, unit 0   warp 0, unit 1
 #pragma once
 
+#include "common/cluster.cuh"
 #include "scan/scan_look_back.cuh"
 #include "scan/scan_stage.cuh"
 
@@ -107,7 +108,7 @@ template <typename Op, typename In, int N>
 constexpr int kRowsBlocks = [] {
   constexpr size_t kBytes = sizeof(typename Op::Value);
   if (std::is_same_v<In, AnyType>) return kBytes > 8 ? 1 : 2;
-  return kBytes > 8 || (kBytes == 8 && N == 1) ? 2 : kBytes == 8 || N == 8 ? 3 : 4;
+  return kBytes > 8 ? 2 : kBytes == 8 || N == 8 ? 3 : 4;
 }();
 
 // A block scans a row, tile by tile. The tiles are in registers.
@@ -207,7 +208,59 @@ __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets
   return recount.result(op);
 }
 
-// Every tile of every row has a block, and look-back connects them. The tiles are in shared memory.
+// Gets the result of all tiles before a tile of a row whose tiles are a cluster, and has the bits
+// of look-back. All threads call this.
+template <typename Op>
+__device__ __forceinline__ typename Op::Carry before_in_cluster(const Op& op, uint32_t tile,
+                                                                uint32_t tiles,
+                                                                const typename Op::Carry& own) {
+  __shared__ typename Op::Carry totals[kClusterTiles];
+  const uint32_t lane = threadIdx.x % kWarp, index = lane % kRun;
+  wait_for_cluster();  // all blocks have started
+  if (threadIdx.x > tile && threadIdx.x < tiles) store_to_block(totals + tile, threadIdx.x, own);
+  arrive_in_cluster();
+  wait_for_cluster();
+  const auto identity = op.widen(op.identity());
+  const Before<Op> before{
+      identity, identity,
+      shuffle_from(combine_half(op, index < tile ? totals[index] : identity), 0)};
+  return before.all(op);
+}
+
+// Gets the same by look-back, or from the input if its patience ends. All threads call this.
+// `totals` has room for one value per warp.
+template <typename Op, typename In, typename Mid, int N>
+__device__ __forceinline__ typename Op::Carry look_back_rows(const Op& op, const Args& args,
+                                                             const Offsets& row, uint32_t row_index,
+                                                             uint32_t tile,
+                                                             const typename Op::Carry& own,
+                                                             typename Op::Value* totals) {
+  using Carry = typename Op::Carry;
+  __shared__ Carry result[1];
+  __shared__ bool found[1];
+  Record* records = static_cast<Record*>(args.records) + row_index * args.slots * kRecords<Carry>;
+  const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
+  if (threadIdx.x < kWarp) {
+    if (threadIdx.x == 0) chain.publish_tile(tile, own);
+    const bool done = chain.template look_back<1>(
+        op, tile, 0, [&](int) { return own; },
+        [&](int, const Before<Op>& before) { result[0] = before.all(op); });
+    if (threadIdx.x == 0) found[0] = done;
+  }
+  __syncthreads();
+  if (!found[0]) {
+    const Before<Op> before = recount_rows<Op, In, Mid, N>(op, args, row, tile, totals);
+    if (threadIdx.x == 0) {
+      chain.publish_ends(op, tile, before, own);
+      result[0] = before.all(op);
+    }
+    __syncthreads();
+  }
+  return result[0];
+}
+
+// Every tile of every row has a block. Look-back connects them, or a cluster if there are no
+// records. The tiles are in shared memory.
 template <typename Op, typename In, typename Mid, int N>
 __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
                                             : sizeof(typename Op::Carry) > 8 ? 3
@@ -218,9 +271,10 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
   using M = Memory<Op, In, Mid, N>;
   using S = Stage<Op, In, Mid, N>;
   __shared__ V totals[kMaxWarps];
-  __shared__ Carry carries[1];
-  __shared__ bool found[1];
+  const bool in_cluster = args.records == nullptr;
+  if (in_cluster) arrive_in_cluster();
   launch_dependents();
+  grid_dependency_wait();
   uint32_t row_index = blockIdx.x;
   const uint32_t t = args.tiles.divmod(row_index);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -229,7 +283,6 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
 
   // Load.
   const S stage(0, args.units);
-  if (!S::is_early(args)) grid_dependency_wait();
   for (uint32_t first = 0; first < args.units; first += S::kBatch) {
     Offsets offsets[S::kBatch];
     int valid[S::kBatch];
@@ -240,7 +293,6 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
     }
     stage.load(args, first, offsets, valid);
   }
-  if (S::is_early(args)) grid_dependency_wait();
   wait_for_copies();
   const auto unit = [&](uint32_t u) {
     RowUnit<Op, In, Mid, N> unit{stage.get(args, u), u == 0 && t == 0 && threadIdx.x == 0,
@@ -256,28 +308,13 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
   Carry all;
   const Carry before_warp = combine_warps(op, totals, all);
 
-  // Look back.
-  Record* records = static_cast<Record*>(args.records) + row_index * args.slots * kRecords<Carry>;
-  const Chain<Op> chain{records, args.slots, args.tiles.divisor, args.patience};
-  if (warp == 0) {
-    if (lane == 0) chain.publish_tile(t, all);
-    const bool done = chain.template look_back<1>(
-        op, t, 0, [&](int) { return all; },
-        [&](int, const Before<Op>& before) { carries[0] = before.all(op); });
-    if (lane == 0) found[0] = done;
-  }
-  __syncthreads();
-  if (!found[0]) {
-    const Before<Op> before = recount_rows<Op, In, Mid, N>(op, args, row, t, totals);
-    if (threadIdx.x == 0) {
-      chain.publish_ends(op, t, before, all);
-      carries[0] = before.all(op);
-    }
-    __syncthreads();
-  }
+  // Find the result of all tiles before.
+  const Carry before_tile =
+      in_cluster ? before_in_cluster(op, t, args.tiles.divisor, all)
+                 : look_back_rows<Op, In, Mid, N>(op, args, row, row_index, t, all, totals);
 
   // Scan and store.
-  const V prefix = op.narrow(op.carry(carries[0], before_warp));
+  const V prefix = op.narrow(op.carry(before_tile, before_warp));
   V carry = op.identity();
 #pragma unroll 4
   for (uint32_t u = 0; u < args.units; ++u) {

@@ -21,13 +21,6 @@ struct Stage {
   // Bytes of a thread for each unit.
   static constexpr int kBytes = static_cast<int>(sizeof(Unit)) * Op::kInputs;
 
-  // Whether the tiles of split scans may be loaded before the kernel that clears the records has
-  // ended. That kernel has waited for the one that wrote the input. An L1 cache may still be older,
-  // but copies of 16 bytes bypass it.
-  __device__ __forceinline__ static bool is_early(const Args& args) {
-    return kAsync && sizeof(Unit) == 16 && (Op::kInputs == 1 || !args.second_is_one);
-  }
-
   Unit* own;  // the thread's first unit
 
   __device__ __forceinline__ Stage(uint32_t buffer, uint32_t units)

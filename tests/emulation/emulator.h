@@ -33,9 +33,8 @@
 #define cudaFuncSetAttribute(...) cudaSuccess
 #define cudaGetLastError() cudaSuccess
 #define cudaGetDevice(device) (*(device) = 0, cudaSuccess)
-// Only cudaDevAttrMaxSharedMemoryPerBlockOptin is ever queried.
-#define cudaDeviceGetAttribute(value, ...) \
-  (*(value) = static_cast<int>(emulator::most_shared_bytes), cudaSuccess)
+#define cudaDeviceGetAttribute(value, attribute, device) \
+  (*(value) = emulator::attribute_of(attribute), cudaSuccess)
 #define cudaMemsetAsync(to, value, bytes, stream) (memset(to, value, bytes), cudaSuccess)
 #define cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, stream) \
   (memcpy(reinterpret_cast<char*>(symbol) + (offset), from, bytes), cudaSuccess)
@@ -278,6 +277,13 @@ inline std::vector<unsigned>* noted = nullptr;
 inline std::function<void()> before_block;
 inline size_t shared_bytes = 0;               // dynamic, of the launch
 inline size_t most_shared_bytes = 227 << 10;  // per block, on sm_90
+inline bool has_clusters = true;              // their blocks run one after another, too
+
+inline int attribute_of(cudaDeviceAttr attribute) {
+  if (attribute == cudaDevAttrClusterLaunch) return has_clusters;
+  if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) abort();
+  return static_cast<int>(most_shared_bytes);
+}
 
 inline bool is_filled(const void* from, size_t bytes, unsigned char with) {
   const auto* first = static_cast<const unsigned char*>(from);

@@ -14,11 +14,12 @@ using namespace gpuopt::scan;
 
 // Limits that tests lower, because small problems would not reach them.
 extern "C" void set_limits(int64_t unsplit_tiles, int64_t wide_blocks, int64_t launch_rows,
-                           int64_t patience) {
+                           int64_t patience, int64_t clusters) {
   Tuning::default_unsplit_tiles = unsplit_tiles;
   Tuning::default_wide_blocks = wide_blocks;
   kMaxIndex32 = launch_rows;
   kPatience = patience;
+  emulator::has_clusters = clusters != 0;
 }
 
 // Runs a linear recurrence, as run() does a cumulative sum.

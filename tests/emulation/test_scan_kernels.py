@@ -42,8 +42,9 @@ def kernels():
 def limits(kernels):
     """Lowers the limits of plans. They are restored afterwards."""
 
-    def set_limits(unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1, patience=2**17):
-        kernels.set_limits(*(ctypes.c_int64(n) for n in (unsplit_tiles, wide_blocks, launch_rows, patience)))
+    def set_limits(unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1, patience=2**17, clusters=True):
+        limits = (unsplit_tiles, wide_blocks, launch_rows, patience, clusters)
+        kernels.set_limits(*(ctypes.c_int64(n) for n in limits))
 
     yield set_limits
     set_limits()
@@ -143,9 +144,11 @@ def test_any_problem(kernels, limits):
     taken = set()
 
     @seeded(350)
-    @given(problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]))
-    def check(problem, unsplit, wide):
-        limits(unsplit, wide)
+    @given(
+        problem=problems(), unsplit=st.sampled_from([0, 1, 4]), wide=st.sampled_from([0, 528]), clusters=st.booleans()
+    )
+    def check(problem, unsplit, wide, clusters):
+        limits(unsplit, wide, clusters=clusters)
         taken.add(run_and_compare(kernels, *problem))
 
     check()
@@ -203,18 +206,19 @@ def results_of(kernels, source: Operand, out: Operand, scanned: int) -> np.ndarr
     return out.view(out.buffer).copy()
 
 
-@pytest.mark.parametrize("sizes, scanned", [([4096 * 37 + 5], 0), ([2048 * 35 + 1, 2], 0), ([2, 3000], 1)])
-def test_impatient_blocks_compute_the_same_bits(kernels, limits, sizes, scanned):
-    """Without patience, every block computes what comes before it from the input."""
+@pytest.mark.parametrize("sizes, scanned", [([4096 * 37 + 5], 0), ([2048 * 35 + 1, 2], 0), ([2, 30000], 1)])
+def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scanned):
+    """Clusters, look-back, and without patience, where every block computes what comes before it from the input."""
     random = np.random.default_rng(3)
     source = Operand(F32, sizes, dense_strides(sizes), 0, random)
     source.buffer[:] = source.before[:] = random.standard_normal(source.buffer.shape)
     results = []
-    for patience in (2**17, 0):
-        limits(unsplit_tiles=0, patience=patience)
+    for way in ({}, {"clusters": False}, {"clusters": False, "patience": 0}):
+        limits(unsplit_tiles=0, **way)
         out = Operand(F32, sizes, dense_strides(sizes), 0, random)
         results.append(results_of(kernels, source, out, scanned))
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
 
 
 @pytest.mark.parametrize("sizes, scanned", [([40, 30], 0), ([9000], 0), ([30000], 0), ([40, 30], 1), ([8, 9000], 1)])
