@@ -3,9 +3,9 @@
 //   template <typename V> struct Sum {
 //     static constexpr int kInputs = 1;  // tensors that are read: 1 or 2
 //     static constexpr bool kCommutes;   // combine(a, b) equals combine(b, a)
-//     // Whether the results of a unit are found one after another, each from the one before it.
-//     // Otherwise a unit's values combine with each other first, and then with what comes before
-//     // it: the chains are shorter, and so is the error of sums.
+//     // Whether the results of a unit are found in turn: each is the combination of the previous
+//     // result and a value. Otherwise a unit's values combine with each other first, and then with
+//     // what comes before the unit: the chains are shorter, and so is the error of sums.
 //     static constexpr bool kInTurn;
 //     using Stored = V;   // a value of an input, and a result, when it is in a register
 //     using Input = V;    // the values of all inputs at one position

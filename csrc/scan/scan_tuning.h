@@ -11,10 +11,10 @@ constexpr int kVecUnits = 4;              // vectors that a thread has in flight
 constexpr int kSingleUnits = 8;           // single values that a thread has in flight
 constexpr int kColumnRows = 8;            // rows of a column that a thread has in a tile
 
-// A row of few tiles is scanned by one cluster of blocks, which needs no records, if all blocks run
-// at once. On an H100, in us, with and without (2026-11-26): f32, 2^14 3.26, 3.80; 2^15 3.38, 4.01;
-// (16, 16384) 4.39, 5.45. With more blocks, look-back is faster: (500, 12288) 26.1, 24.4. So it is
-// with 8 larger tiles instead of 16 or 32: 2^17 6.40, 4.95.
+// A row of at most 8 tiles is scanned by one cluster of blocks, which needs no records, if all
+// blocks run at once. On an H100, in us, with and without (2026-11-26): f32, 2^14 3.26, 3.80;
+// 2^15 3.38, 4.01; (16, 16384) 4.39, 5.45. With more blocks, look-back is faster: (500,
+// 12288) 26.1, 24.4. So it is with 8 larger tiles instead of 16 or 32: 2^17 6.40, 4.95.
 constexpr int kClusterTiles = 8;
 constexpr int kClusterBlocks = 528;
 

@@ -253,7 +253,11 @@ def _contiguous(t: torch.Tensor) -> torch.Tensor:
 
 def _in_layout_of(like: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
     """`t` in channels-last if `like` is channels-last, otherwise contiguous."""
-    last = like.mT.is_contiguous() and not like.is_contiguous()
+    channels, length = like.shape[-2:]
+    dense = like.mT.is_contiguous() and not like.is_contiguous()
+    part = channels > 1 and length > 1 and like.stride(-2) == 1 and like.stride(-1) >= channels
+    apart = like.dim() == 2 or len(like) < 2 or like.stride(0) >= length * like.stride(-1)
+    last = dense or (part and apart)
     return _contiguous(t.mT).mT if last else _contiguous(t)
 
 

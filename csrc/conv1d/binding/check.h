@@ -62,18 +62,25 @@ inline bool must_not_exceed(const SymInt& a, const SymInt& b) {
 // ---------------------------------------------------------------- layouts
 
 // Whether a signal is (N, L, C) in memory and not also (N, C, L). Dimensions with fewer than two
-// values don't count.
+// values don't count. As in ATen, a part of the channels of such a signal counts, too.
 inline bool is_channels_last(const Tensor& signal) {
   const auto sizes = signal.sym_sizes(), strides = signal.sym_strides();
   const size_t c = sizes.size() - 2, l = sizes.size() - 1;
   const auto fits = [&](size_t d, const SymInt& stride) {
     return is_known_below(sizes[d], 2) || is_known_equal(strides[d], stride);
   };
-  const SymInt one = 1, row = sizes[c] * sizes[l];
-  if (c == 1 && !fits(0, row)) return false;
+  const auto holds = [&](size_t d, const SymInt& least) {
+    return is_known_below(sizes[d], 2) || TORCH_GUARD_OR_FALSE(strides[d].sym_ge(least));
+  };
+  const SymInt one = 1;
+  if (is_known_below(sizes[c], 2) ? !fits(l, sizes[c]) : !holds(l, sizes[c])) return false;
+  if (c == 1 && !(is_known_below(sizes[l], 2) ? fits(0, sizes[c] * sizes[l])
+                                              : holds(0, strides[l] * sizes[l]))) {
+    return false;
+  }
   // The channel stride of a contiguous tensor. at::empty counts a size of 0 as 1.
   const SymInt channel = is_known_zero(sizes[l]) ? one : sizes[l];
-  return fits(c, one) && fits(l, sizes[c]) && !(fits(c, channel) && fits(l, one));
+  return fits(c, one) && !(fits(c, channel) && fits(l, one));
 }
 
 // The strides of a result (N, C, L). Without channels it has the strides of at::empty, which counts

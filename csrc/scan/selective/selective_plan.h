@@ -23,7 +23,8 @@ struct Tuning {
   int64_t sms = 132;  // a wave is counted for an H100
   // The length is split into segments if there would be fewer threads than this.
   int64_t unsplit_threads = 32768;
-  // Segments fill so many waves, of which more than one only if segments keep so many positions.
+  // Segments fill so many waves at most. There is more than one wave only if segments keep so many
+  // positions.
   int64_t segment = 256;
   int64_t max_waves = 4;
   int64_t launch_units = 3;  // 32 positions this many times take as long as two more launches
