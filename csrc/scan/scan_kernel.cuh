@@ -48,6 +48,7 @@ struct Args {
   DType in_dtype = DType::kFloat32;
   DType out_dtype = DType::kFloat32;
   bool dense = false;
+  bool shifted = false;        // rows begin and end inside of vectors
   bool second_is_one = false;  // the values of a unit share one value of the second input
   bool reverse = false;
   bool exclusive = false;
@@ -95,6 +96,16 @@ struct Offsets {
   }
 };
 
+// The values of a unit that belong to a row or chunk, in the order of memory: begin to end - 1.
+struct Part {
+  int begin = 0, end = 0;
+
+  template <int N>
+  __device__ __forceinline__ bool is_whole() const {
+    return begin == 0 && end == N;
+  }
+};
+
 // The offsets of the beginning of a row.
 template <typename Op>
 __device__ __forceinline__ Offsets row_offsets(const KernelDims& dims, uint32_t row) {
@@ -114,6 +125,25 @@ __device__ __forceinline__ Offsets row_offsets(const KernelDims& dims, uint32_t 
 
 // ---------------------------------------------------------------- loads and stores
 
+template <typename Op, typename In, int N>
+constexpr auto raw_unit() {
+  if constexpr (std::is_same_v<In, AnyType>) {
+    return Vec<typename Op::Stored, 1>{};
+  } else if constexpr (Op::kInputs == 2) {
+    struct Both {
+      Vec<In, N> first, second;
+    };
+    return Both{};
+  } else {
+    return Vec<In, N>{};
+  }
+}
+
+// A unit in registers, as it lies in memory. Values of a run-time type are converted when they are
+// loaded.
+template <typename Op, typename In, int N>
+using RawUnit = decltype(raw_unit<Op, In, N>());
+
 // How the values of an operator are stored. `In` is the type in memory, `Mid` the type that each
 // value is converted to first, which is also the type of the result. N is the number of values of a
 // unit.
@@ -125,21 +155,7 @@ struct Memory {
   static constexpr bool kAny = std::is_same_v<In, AnyType>;
   static_assert(!kAny || (N == 1 && !kTwo));
 
-  // A unit in registers, as it lies in memory. Values of a run-time type are converted when they
-  // are loaded.
-  static constexpr auto raw() {
-    if constexpr (kAny) {
-      return Vec<V, 1>{};
-    } else if constexpr (kTwo) {
-      struct Both {
-        Vec<In, N> first, second;
-      };
-      return Both{};
-    } else {
-      return Vec<In, N>{};
-    }
-  }
-  using Raw = decltype(raw());
+  using Raw = RawUnit<Op, In, N>;
 
   // Loads U units. valid[u] says how many values of a unit exist, from its first: all or none,
   // unless kPartial. All loads are in flight before the first value is used.
@@ -238,13 +254,44 @@ struct Memory {
     return input;
   }
 
-  // Stores the results of a unit, given in the order of the scan.
-  __device__ __forceinline__ static void store(const Args& args, int64_t offset, int valid,
-                                               const V (&results)[N]) {
-    store_in_order(args, offset, valid, results, args.reverse);
+  // Loads the values of a unit that belong to a row, one by one. The others stay as they are.
+  __device__ __forceinline__ static void load_one_by_one(const Args& args, const Offsets& offsets,
+                                                         const Part& part, Raw& unit) {
+    if constexpr (!kAny) {
+      const In* in = static_cast<const In*>(args.in) + offsets.in;
+      const In* second = static_cast<const In*>(args.second) + offsets.second;
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        if (v < part.begin || v >= part.end) continue;
+        if constexpr (kTwo) {
+          unit.first.values[v] = in[v];
+          unit.second.values[v] = second[args.second_is_one ? 0 : v];
+        } else {
+          unit.values[v] = in[v];
+        }
+      }
+    }
   }
 
-  // Stores results in the order of memory, or in the reverse order.
+  // Stores the results of a unit, given in the order of the scan.
+  __device__ __forceinline__ static void store(const Args& args, int64_t offset, const Part& part,
+                                               const V (&results)[N]) {
+    const bool whole = part.is_whole<N>();
+    store_in_order(args, offset, whole ? N : 0, results, args.reverse);
+    if constexpr (kPartial && N > 1) {
+      if (whole) return;
+      Mid* out = static_cast<Mid*>(args.out) + offset;
+      Vec<Mid, N> vec = convert_all<Mid, N>(results);
+      if (args.reverse) reverse(vec);
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        if (v >= part.begin && v < part.end) out[v] = vec.values[v];
+      }
+    }
+  }
+
+  // Stores results in the order of memory, or in the reverse order. `valid` is N, or 0 to store
+  // nothing.
   __device__ __forceinline__ static void store_in_order(const Args& args, int64_t offset, int valid,
                                                         const V (&results)[N],
                                                         bool reversed = false) {
@@ -254,17 +301,11 @@ struct Memory {
       Mid* out = static_cast<Mid*>(args.out) + offset;
       Vec<Mid, N> vec = convert_all<Mid, N>(results);
       if (N > 1 && reversed) reverse(vec);
-      if (valid == N) {
-        if constexpr (N > 1) {
-          store_whole(out, vec);
-        } else {
-          store_vec(out, vec);
-        }
-      } else if constexpr (kPartial) {
-#pragma unroll
-        for (int v = 0; v < N; ++v) {
-          if (v < valid) out[v] = vec.values[v];
-        }
+      if (valid != N) return;
+      if constexpr (N > 1) {
+        store_whole(out, vec);
+      } else {
+        store_vec(out, vec);
       }
     }
   }

@@ -47,6 +47,7 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
   args.in_dtype = problem.in_dtype;
   args.out_dtype = problem.dtype;
   args.dense = plan.dense;
+  args.shifted = plan.shifted;
   args.second_is_one = plan.second_is_one;
   args.reverse = problem.reverse;
   args.exclusive = problem.exclusive;

@@ -7,31 +7,40 @@
 
 namespace gpuopt::scan {
 
-// A unit of a chunk: its offsets, how many of its values exist, where its first value lies in its
-// row, and which values are the first of their rows: a bit for each. All in the order of the scan.
+// A unit of a chunk: its offsets, how many of its values are in the tensor, and which ones are in
+// the chunk. In the order of the scan: where its first value lies in its row, and which values are
+// the first of their rows, a bit for each.
 struct PackedUnit {
   Offsets offsets;
   int valid;
+  Part own;
   uint32_t position, heads;
 };
 
-// The unit whose first value is value `first` of the chunk, in the order of the scan.
+// The unit that begins `first` values behind the chunk's first vector, in the order of the scan. If
+// !kWhole, a chunk may begin inside of a vector, which also holds values of the chunk before it.
 template <typename Op, int N, bool kWhole>
 __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t first_row,
                                                   uint32_t first) {
   PackedUnit unit{};
   const uint32_t length = args.row_length.divisor, values = args.chunk_rows * length;
-  uint32_t row = first;
+  const int64_t begin = first_row * length;
+  uint32_t lead = 0;  // values of the first vector before the chunk
+  if constexpr (!kWhole) lead = (args.reverse ? -(begin + values) : begin) & (N - 1);
+  const uint32_t skipped = first < lead ? lead : 0;
+  const uint32_t index = first + skipped - lead;  // in the chunk, of the first value in it
+  uint32_t row = index;
   unit.position = args.row_length.divmod(row);
   if constexpr (kWhole) {
     unit.heads = unit.position == 0;
   } else {
-    uint32_t head = unit.position == 0 ? 0 : length - unit.position;
+    uint32_t head = skipped + (unit.position == 0 ? 0 : length - unit.position);
     for (; head < N; head += length) unit.heads |= 1u << head;
   }
-  if (first >= values) return unit;
+  if (index >= values) return unit;
   if (args.dense) {  // the values of a chunk lie behind each other
-    const int64_t value = first_row * length + (args.reverse ? values - N - first : first);
+    const int64_t in_chunk = int64_t{first} - lead;
+    const int64_t value = begin + (args.reverse ? values - N - in_chunk : in_chunk);
     unit.offsets.in = unit.offsets.out = value;
     if constexpr (Op::kInputs == 2) {
       unit.offsets.second = args.second_is_one ? 0 : value;
@@ -40,9 +49,12 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
                              args.outer.initial_strides[0];
     }
     if constexpr (kWhole) {
-      unit.valid = value < args.total ? N : 0;
+      unit.valid = unit.own.end = value < args.total ? N : 0;
     } else {
       unit.valid = static_cast<int>(max(int64_t{0}, min(int64_t{N}, args.total - value)));
+      const int end = static_cast<int>(min(int64_t{N}, values - in_chunk));
+      unit.own.begin = args.reverse ? N - end : static_cast<int>(skipped);
+      unit.own.end = min(unit.valid, args.reverse ? N - static_cast<int>(skipped) : end);
     }
     return unit;
   }
@@ -51,7 +63,7 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
   const Offsets offsets = row_offsets<Op>(args.outer, static_cast<uint32_t>(first_row) + row);
   const int64_t own = args.reverse ? length - N - unit.position : unit.position;
   unit.offsets = offsets.at<Op>(args, own);
-  unit.valid = N;
+  unit.valid = unit.own.end = N;
   return unit;
 }
 
@@ -69,7 +81,8 @@ __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
     const bool is_first = (v == 0 || !kWhole) && (unit.heads >> v & 1) != 0;
     auto input = M::input(op, raw, v);
     if constexpr (kInitial) {
-      const bool exists = args.reverse ? N - 1 - v < unit.valid : v < unit.valid;
+      const int at = args.reverse ? N - 1 - v : v;
+      const bool exists = at >= unit.own.begin && at < unit.own.end;
       if (v > 0 && is_first) {
         initial += args.reverse ? -args.outer.initial_strides[0] : args.outer.initial_strides[0];
       }
@@ -164,7 +177,7 @@ __global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
       previous = own;
     };
     scan_any_unit<M, N, kWhole, Op::kInTurn>(op, args, raw[u], units[u], before[u], finish);
-    M::store(args, units[u].offsets.out, units[u].valid, results);
+    M::store(args, units[u].offsets.out, units[u].own, results);
   }
 }
 

@@ -76,6 +76,8 @@ struct Plan {
 
   // kPacked: rows lie behind each other, so a vector may hold parts of several.
   bool dense = false;
+  // kRows, kSplitRows: vectors are aligned, but rows begin and end inside of vectors.
+  bool shifted = false;
   // Along the dimension of a unit, the second input has stride 0.
   bool second_is_one = false;
   int64_t chunk_rows = 1;  // kPacked: rows of a warp
@@ -156,6 +158,26 @@ inline bool vecs_are_aligned(const Problem& problem, const Plan& plan, const Dim
   return true;
 }
 
+// Whether the rows of both tensors begin at the same offset in a vector, each row at its own.
+inline bool rows_are_alike(const Problem& problem, const Plan& plan, int values) {
+  const Dim& line = problem.scanned;
+  if (line.in_stride != 1 || line.out_stride != 1) return false;
+  const auto offset_of = [&](const void* data, DType dtype) {
+    return reinterpret_cast<uintptr_t>(data) / size_of(dtype) % values;
+  };
+  const auto offset = offset_of(problem.out, problem.dtype);
+  if (offset_of(problem.in, problem.in_dtype) != offset) return false;
+  const bool second = problem.second != nullptr && line.second_stride != 0;
+  if (second && (line.second_stride != 1 || offset_of(problem.second, problem.in_dtype) != offset))
+    return false;
+  for (int d = 0; d < plan.num_outer; ++d) {
+    const Dim& dim = plan.outer[d];
+    if ((dim.in_stride - dim.out_stride) % values != 0) return false;
+    if (second && (dim.second_stride - dim.out_stride) % values != 0) return false;
+  }
+  return true;
+}
+
 inline bool starts_aligned(const Problem& problem, int values) {
   const size_t in = size_of(problem.in_dtype) * values;
   return reinterpret_cast<uintptr_t>(problem.in) % in == 0 &&
@@ -175,9 +197,10 @@ inline bool second_is_dense(const Problem& problem, const Plan& plan) {
 
 inline void plan_packed(Plan& plan, int64_t length, int64_t chunk) {
   plan.path = Path::kPacked;
-  // Chunks of a dense problem begin at whole vectors.
+  // Chunks of a dense problem begin at whole vectors if these are not too many rows.
   const int64_t least = plan.values / std::gcd(length, int64_t{plan.values});
-  plan.chunk_rows = std::max<int64_t>(chunk / length / least * least, least);
+  plan.chunk_rows =
+      length * least <= chunk ? chunk / length / least * least : (chunk - plan.values + 1) / length;
   const int64_t chunks = ceil_div(plan.rows, plan.chunk_rows);
   plan.warps = static_cast<int>(std::min<int64_t>(4, chunks));
   plan.blocks = ceil_div<int64_t>(chunks, plan.warps);
@@ -203,9 +226,9 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels
       (plan.num_outer == 0 || (plan.num_outer == 1 && plan.outer[0].in_stride == length &&
                                plan.outer[0].out_stride == length)) &&
       second_is_dense(problem, plan);
-  const int64_t least = kernels.values / std::gcd(length, int64_t{kernels.values});
+  const bool any_chunk = length % kernels.values == 0 || length + kernels.values - 1 <= vec_chunk;
   if (kernels.values > 1 && dense && starts_aligned(problem, kernels.values) &&
-      length * least <= vec_chunk) {
+      length <= vec_chunk && any_chunk) {
     plan.values = kernels.values;
     plan.units = kernels.units;
     plan.dense = true;
@@ -215,21 +238,27 @@ inline void plan_rows(Plan& plan, const Problem& problem, const Kernels& kernels
       vecs_are_aligned(problem, plan, line, kernels.values)) {
     plan.values = kernels.values;
     plan.units = kernels.units;
+  } else if (kernels.values > 1 && length > int64_t{32} * kernels.single_units &&
+             rows_are_alike(problem, plan, kernels.values)) {
+    plan.shifted = true;
+    plan.values = kernels.values;
+    plan.units = kernels.units;
   }
   const int64_t chunk = int64_t{32} * plan.units * plan.values;
-  if (length <= chunk) return plan_packed(plan, length, chunk);
-  plan.tiles = ceil_div<int64_t>(length, chunk * kMaxWarps);
+  if (length <= chunk && !plan.shifted) return plan_packed(plan, length, chunk);
+  const int64_t covered = length + (plan.shifted ? plan.values - 1 : 0);
+  plan.tiles = ceil_div<int64_t>(covered, chunk * kMaxWarps);
   if (plan.tiles > tuning.unsplit_tiles && plan.rows < tuning.split_rows_below) {
     plan.path = Path::kSplitRows;
     plan.warps = kMaxWarps;
     const int times = tile_times(plan.rows * plan.tiles, tuning);
     plan.units *= times;
-    plan.tiles = ceil_div<int64_t>(length, chunk * times * kMaxWarps);
+    plan.tiles = ceil_div<int64_t>(covered, chunk * times * kMaxWarps);
     plan.blocks = plan.rows * plan.tiles;
     return;
   }
   plan.path = Path::kRows;
-  plan.warps = static_cast<int>(ceil_div(length, chunk * plan.tiles));
+  plan.warps = static_cast<int>(ceil_div(covered, chunk * plan.tiles));
   plan.blocks = plan.rows;
 }
 

@@ -4,9 +4,13 @@
 //   row     | v0 v1 ... v31 | v32 v33 ... v63 | ...         v: a vector of 16 bytes
 //   lane      0  1  ...  31   0   1   ...  31
 //             warp 0, unit 0   warp 0, unit 1
+//
+// A row may begin and end inside of a vector (args.shifted). The values of this vector that belong
+// to the row are moved one by one.
 #pragma once
 
 #include "common/cluster.cuh"
+#include "common/recomputed.cuh"
 #include "scan/scan_look_back.cuh"
 #include "scan/scan_stage.cuh"
 
@@ -17,63 +21,98 @@ template <typename Op, int N>
 struct RowUnits {
   const Args& args;
   const Offsets& row;
+  int lead;  // values of the first vector that are not of the row
   int64_t tile;
 
   // The position in its row of the first value of a unit, in the order of the scan.
   __device__ __forceinline__ int64_t position(uint32_t u) const {
     const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    return (tile * blockDim.x + warp * kWarp) * (args.units * N) + (u * kWarp + lane) * N;
+    return (tile * blockDim.x + warp * kWarp) * (args.units * N) + (u * kWarp + lane) * N - lead;
   }
-  __device__ __forceinline__ int valid(uint32_t u) const {
-    return u < args.units && position(u) < args.length ? N : 0;
+  // The position of its first value in the order of memory.
+  __device__ __forceinline__ int64_t in_memory(uint32_t u) const {
+    const int64_t first = position(u);
+    return args.reverse ? args.length - N - first : first;
+  }
+  __device__ __forceinline__ Part part(uint32_t u) const {
+    if (u >= args.units) return {};
+    const int64_t first = in_memory(u), left = args.length - first;
+    if (!args.shifted) return {0, position(u) < args.length ? N : 0};
+    return {static_cast<int>(first < 0 ? -first : 0),
+            static_cast<int>(max(int64_t{0}, min(int64_t{N}, left)))};
   }
   __device__ __forceinline__ Offsets offsets(uint32_t u) const {
-    const int64_t first = position(u);
-    return row.at<Op>(args, args.reverse ? args.length - N - first : first);
+    return row.at<Op>(args, in_memory(u));
+  }
+  // Which value of a unit is the first of the row, in the order of the scan, or -1.
+  __device__ __forceinline__ int head(uint32_t u) const {
+    return u == 0 && tile == 0 && threadIdx.x == 0 ? lead : -1;
   }
 };
+
+// RowUnits::lead of a row.
+template <typename Mid, int N>
+__device__ __forceinline__ int lead_of(const Args& args, const Offsets& row) {
+  if (N == 1 || !args.shifted) return 0;
+  const int64_t begin = reinterpret_cast<intptr_t>(args.out) / sizeof(Mid) + row.out;
+  return static_cast<int>((args.reverse ? -(begin + args.length) : begin) & (N - 1));
+}
 
 // A unit of a row whose values have the order of the scan.
 template <typename Op, typename In, typename Mid, int N>
 struct RowUnit {
   using V = typename Op::Value;
-  using M = Memory<Op, In, Mid, N>;
+  using M = Memory<Op, In, Mid, N, true>;
 
   typename M::Raw raw;
-  bool is_first;    // whether the unit holds the first value of the row
+  int head;         // RowUnits::head. The values before it are not of the row
   int64_t initial;  // offset of the row's initial value
 
   __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args, int v) const {
-    const auto own = M::input(op, raw, v);
-    return v == 0 ? M::started(op, args, own, is_first, initial) : own;
+    return M::started(op, args, M::input(op, raw, v), v == head, initial);
   }
-  __device__ __forceinline__ V value(const Op& op, const Args& args, int v) const {
-    return op.value(input(op, args, v), v == 0 && is_first);
+  __device__ __forceinline__ V value(const Op& op, const typename Op::Input& input, int v) const {
+    return v < head ? op.identity() : op.value(input, v == head);
   }
   __device__ __forceinline__ V total(const Op& op, const Args& args) const {
-    V total = value(op, args, 0);
+    V total = value(op, input(op, args, 0), 0);
 #pragma unroll
-    for (int v = 1; v < N; ++v) total = op.combine(total, value(op, args, v));
+    for (int v = 1; v < N; ++v) total = op.combine(total, value(op, input(op, args, v), v));
     return total;
   }
 
   // Stores the results. `before` is the result of everything before the unit.
-  __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset, int valid,
-                                        V before) const {
+  __device__ __forceinline__ void store(const Op& op, const Args& args, int64_t offset,
+                                        const Part& part, V before) const {
     typename Op::Stored results[N];
     V local = op.identity(), previous = before;
 #pragma unroll
     for (int v = 0; v < N; ++v) {
       const auto in = input(op, args, v);
-      const V own = op.value(in, v == 0 && is_first);
+      const V own = value(op, in, v);
       local = v == 0 || Op::kInTurn ? own : op.combine(local, own);
       const V after = op.combine(Op::kInTurn ? previous : before, local);
       results[v] = op.result(previous, after, in, args.exclusive);
       previous = after;
     }
-    M::store(args, offset, valid, results);
+    M::store(args, offset, part, results);
   }
 };
+
+// Loads the parts of units that are of a row.
+template <typename M, int N, int U>
+__device__ __forceinline__ void load_parts(const Args& args, const Offsets (&offsets)[U],
+                                           const Part (&parts)[U], typename M::Raw (&units)[U]) {
+  int valid[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) valid[u] = parts[u].template is_whole<N>() ? N : 0;
+  M::load(args, offsets, valid, units);
+  if (N == 1 || !args.shifted) return;
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    if (valid[u] == 0) M::load_one_by_one(args, offsets[u], parts[u], units[u]);
+  }
+}
 
 // Scans the totals of a unit's lanes. `carry` is the result of the warp's units before, and that of
 // this one afterwards. Returns the result of what the warp has before the lane's unit.
@@ -117,27 +156,28 @@ __global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
-  using M = Memory<Op, In, Mid, N>;
+  using M = Memory<Op, In, Mid, N, true>;
   constexpr int U = kUnits<Op, In, Mid, N>;
   __shared__ V totals[2][kMaxWarps];
   launch_dependents();
   grid_dependency_wait();
   const Offsets row = row_offsets<Op>(args.outer, blockIdx.x);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int lead = lead_of<Mid, N>(args, row);
   Carry carry = op.widen(op.identity());
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
-    const RowUnits<Op, N> place{args, row, t};
+    const RowUnits<Op, N> place{args, row, lead, t};
     Offsets offsets[U];
-    int valid[U];
+    Part parts[U];
     typename M::Raw raw[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       offsets[u] = place.offsets(u);
-      valid[u] = place.valid(u);
+      parts[u] = place.part(u);
     }
-    M::load(args, offsets, valid, raw);
+    load_parts<M, N>(args, offsets, parts, raw);
     const auto unit = [&](int u) {
-      return RowUnit<Op, In, Mid, N>{raw[u], u == 0 && t == 0 && threadIdx.x == 0, row.initial};
+      return RowUnit<Op, In, Mid, N>{raw[u], place.head(u), row.initial};
     };
     V before[U];
     V total = op.identity();
@@ -153,16 +193,18 @@ __global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N>)
     Carry all;
     const Carry before_warp = combine_warps(op, shared, all);
     const V prefix = op.narrow(op.carry(carry, before_warp));
+    const RowUnits<Op, N> result{args, row, lead, recomputed(int64_t{t})};
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      unit(u).store(op, args, offsets[u].out, valid[u], op.combine(prefix, before[u]));
+      const V own_prefix = op.combine(prefix, before[u]);
+      unit(u).store(op, args, result.offsets(u).out, result.part(u), own_prefix);
     }
     carry = op.carry(carry, all);
   }
 }
 
-// The total of a warp's chunk. get(u) returns a unit.
-template <typename Op, typename Get>
+// The total of a warp's chunk. get(u) returns the total of a unit of N values.
+template <int N, typename Op, typename Get>
 __device__ __forceinline__ typename Op::Value chunk_total(const Op& op, const Args& args,
                                                           Get&& get) {
   auto carry = op.identity();
@@ -172,7 +214,8 @@ __device__ __forceinline__ typename Op::Value chunk_total(const Op& op, const Ar
 #pragma unroll
     for (int mask = 1; mask < kWarp; mask *= 2) carry = op.combine(carry, shuffle_xor(carry, mask));
   } else {
-#pragma unroll 2
+    constexpr int kAtOnce = N * Op::kInputs > 8 ? 1 : 2;  // more would spill registers
+#pragma unroll kAtOnce
     for (uint32_t u = 0; u < args.units; ++u) scan_units<1>(op, get(u), carry);
   }
   return carry;
@@ -183,19 +226,19 @@ __device__ __forceinline__ typename Op::Value chunk_total(const Op& op, const Ar
 template <typename Op, typename In, typename Mid, int N>
 __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets& row, uint32_t end,
                                    typename Op::Value* totals) {
-  using M = Memory<Op, In, Mid, N>;
+  using M = Memory<Op, In, Mid, N, true>;
+  const int lead = lead_of<Mid, N>(args, row);
   Recount<Op> recount(op);
 #pragma unroll 1
   for (uint32_t t = 0; t < end; ++t) {
-    const RowUnits<Op, N> place{args, row, t};
-    const auto total = chunk_total(op, args, [&](uint32_t u) {
+    const RowUnits<Op, N> place{args, row, lead, t};
+    const auto total = chunk_total<N>(op, args, [&](uint32_t u) {
       const Offsets offsets[1] = {place.offsets(u)};
-      const int valid[1] = {place.valid(u)};
+      const Part parts[1] = {place.part(u)};
       typename M::Raw raw[1];
-      M::load(args, offsets, valid, raw);
+      load_parts<M, N>(args, offsets, parts, raw);
       M::into_order(args, raw[0]);
-      const bool is_first = place.position(u) == 0;
-      return RowUnit<Op, In, Mid, N>{raw[0], is_first, row.initial}.total(op, args);
+      return RowUnit<Op, In, Mid, N>{raw[0], place.head(u), row.initial}.total(op, args);
     });
     __syncthreads();
     if (threadIdx.x % kWarp == 0) totals[threadIdx.x / kWarp] = total;
@@ -262,13 +305,13 @@ __device__ __forceinline__ typename Op::Carry look_back_rows(const Op& op, const
 // Every tile of every row has a block. Look-back connects them, or a cluster if there are no
 // records. The tiles are in shared memory.
 template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
+__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8   ? 2
                                             : sizeof(typename Op::Carry) > 8 ? 3
                                                                              : 4)
     split_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
-  using M = Memory<Op, In, Mid, N>;
+  using M = Memory<Op, In, Mid, N, true>;
   using S = Stage<Op, In, Mid, N>;
   __shared__ V totals[kMaxWarps];
   const bool in_cluster = args.records == nullptr;
@@ -279,7 +322,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
   const uint32_t t = args.tiles.divmod(row_index);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const Offsets row = row_offsets<Op>(args.outer, row_index);
-  const RowUnits<Op, N> place{args, row, t};
+  const RowUnits<Op, N> place{args, row, lead_of<Mid, N>(args, row), t};
 
   // Load.
   const S stage(0, args.units);
@@ -289,20 +332,28 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
 #pragma unroll
     for (int i = 0; i < S::kBatch; ++i) {
       offsets[i] = place.offsets(first + i);
-      valid[i] = place.valid(first + i);
+      valid[i] = place.part(first + i).template is_whole<N>() ? N : 0;
     }
     stage.load(args, first, offsets, valid);
   }
+  if (N > 1 && args.shifted) {
+    for (uint32_t u = 0; u < args.units; ++u) {
+      const Part part = place.part(u);
+      if (part.template is_whole<N>() || part.end == 0) continue;
+      typename M::Raw raw{};
+      M::load_one_by_one(args, place.offsets(u), part, raw);
+      stage.put(u, raw);
+    }
+  }
   wait_for_copies();
   const auto unit = [&](uint32_t u) {
-    RowUnit<Op, In, Mid, N> unit{stage.get(args, u), u == 0 && t == 0 && threadIdx.x == 0,
-                                 row.initial};
+    RowUnit<Op, In, Mid, N> unit{stage.get(args, u), place.head(u), row.initial};
     M::into_order(args, unit.raw);
     return unit;
   };
 
   // Reduce.
-  const V total = chunk_total(op, args, [&](uint32_t u) { return unit(u).total(op, args); });
+  const V total = chunk_total<N>(op, args, [&](uint32_t u) { return unit(u).total(op, args); });
   if (lane == 0) totals[warp] = total;
   __syncthreads();
   Carry all;
@@ -320,7 +371,8 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 16  ? 2
   for (uint32_t u = 0; u < args.units; ++u) {
     const auto own = unit(u);
     const V before = op.combine(prefix, scan_units<N>(op, own.total(op, args), carry));
-    own.store(op, args, place.offsets(u).out, place.valid(u), before);
+    const RowUnits<Op, N> result{args, row, recomputed(place.lead), t};
+    own.store(op, args, result.offsets(u).out, result.part(u), before);
   }
 }
 

@@ -59,14 +59,17 @@ struct Stage {
       M::load(args, offsets, valid, raw);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        if (valid[i] == 0) continue;
-        if constexpr (Op::kInputs == 2) {
-          *slot(first + i, 0) = raw[i].first;
-          *slot(first + i, 1) = raw[i].second;
-        } else {
-          *slot(first + i, 0) = raw[i];
-        }
+        if (valid[i] != 0) put(first + i, raw[i]);
       }
+    }
+  }
+
+  __device__ __forceinline__ void put(uint32_t unit, const Raw& raw) const {
+    if constexpr (Op::kInputs == 2) {
+      *slot(unit, 0) = raw.first;
+      *slot(unit, 1) = raw.second;
+    } else {
+      *slot(unit, 0) = raw;
     }
   }
 

@@ -6,7 +6,7 @@ using namespace gpuopt::scan;
 
 struct PlanView {
   int64_t path, values, units, num_outer, rows, dense, chunk_rows, warps, tiles, x, column_tiles,
-      blocks, slots, columns, too_large, second_is_one;
+      blocks, slots, columns, too_large, second_is_one, shifted;
 };
 
 namespace {
@@ -27,7 +27,8 @@ PlanView view_of(const Plan& plan, int64_t limit) {
           plan.slots(),
           plan.column.size,
           is_too_large(plan, limit),
-          plan.second_is_one};
+          plan.second_is_one,
+          plan.shifted};
 }
 
 }  // namespace

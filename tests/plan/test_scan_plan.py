@@ -23,7 +23,7 @@ BASE = 1 << 20
 LIMIT = 2**31 - 1
 MAX_WARPS, MOST_DIMS = 8, 6
 FIELDS = (
-    "path values units num_outer rows dense chunk_rows warps tiles x column_tiles blocks slots columns too_large second_is_one"
+    "path values units num_outer rows dense chunk_rows warps tiles x column_tiles blocks slots columns too_large second_is_one shifted"
 ).split()
 
 
@@ -115,8 +115,8 @@ def check(problem: Problem, plan: PlanView) -> None:
     if not plan.too_large:
         assert plan.blocks <= LIMIT and plan.rows <= LIMIT and plan.num_outer <= MOST_DIMS
     if plan.values > 1:
-        for address, dtype in zip(problem.addresses, problem.dtypes):
-            assert address % (ITEM[dtype] * plan.values) == 0
+        offsets = [address // ITEM[d] % plan.values for address, d in zip(problem.addresses, problem.dtypes)]
+        assert offsets[0] == offsets[1] and (plan.shifted or offsets[0] == 0)
     chunk = 32 * plan.units * plan.values
     runs, groups = -(-plan.tiles // 16), -(-plan.tiles // 256)
     assert plan.slots == plan.tiles + runs + groups
@@ -124,12 +124,15 @@ def check(problem: Problem, plan: PlanView) -> None:
         assert plan.columns == 1 and plan.chunk_rows * length <= chunk
         assert covers(plan.blocks, plan.warps, -(-plan.rows // plan.chunk_rows))
         if plan.dense:
-            assert plan.values > 1 and plan.chunk_rows * length % plan.values == 0
+            own = plan.chunk_rows * length
+            assert plan.values > 1 and (own % plan.values == 0 or own + plan.values - 1 <= chunk)
         elif plan.values > 1:
             assert length % plan.values == 0
     elif plan.path in (ROWS, SPLIT_ROWS):
-        assert plan.columns == 1 and covers(plan.tiles, chunk * plan.warps, length) and length > chunk
-        assert length % plan.values == 0
+        covered = length + (plan.values - 1 if plan.shifted else 0)
+        assert plan.columns == 1 and covers(plan.tiles, chunk * plan.warps, covered)
+        assert length > (256 if plan.shifted else chunk)
+        assert plan.shifted or length % plan.values == 0
         assert plan.blocks == plan.rows * (plan.tiles if plan.path == SPLIT_ROWS else 1)
     else:
         assert plan.x in (1, 2, 4, 8, 16, 32) and covers(plan.column_tiles, plan.x * plan.values, plan.columns)
@@ -247,6 +250,9 @@ def recurrence(sizes, scanned, a_strides, a_offset=0) -> Given:
         ([2000, 3], 0, [1, 2000], 0, ROWS, 4, False),
         ([2000, 3], 0, [1, 2001], 0, ROWS, 1, False),  # rows begin inside a vector
         ([2000, 3], 0, [2, 4000], 0, ROWS, 1, False),
+        ([2001, 3], 0, [1, 2001], 0, ROWS, 4, False),  # all begin at the same offset in a vector
+        ([2001, 3], 0, [1, 2001], 1, ROWS, 1, False),
+        ([2001, 3], 0, [0, 1], 1, ROWS, 4, True),
         ([2000, 3], 0, [0, 1], 0, ROWS, 4, True),
         ([20000, 2], 0, [1, 0], 0, SPLIT_ROWS, 4, False),
         ([8, 60, 33], 1, [1, 8, 480], 0, COLUMNS, 4, False),

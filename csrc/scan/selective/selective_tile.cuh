@@ -7,25 +7,12 @@
 // The padding of 16 bytes makes vectors of neighbouring rows begin at different banks.
 #pragma once
 
+#include "common/recomputed.cuh"
 #include "common/vec.cuh"
 #include "scan/selective/selective_math.cuh"
 #include "scan/selective/selective_plan.h"
 
 namespace gpuopt::selective {
-
-// The same value. The compiler computes what depends on it where it is used, and does not keep it
-// in registers for the whole kernel. Addresses of tiles would fill 50 registers.
-template <typename I>
-__device__ __forceinline__ I recomputed(I value) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(I) == 8) {
-    asm volatile("" : "+l"(value));
-  } else {
-    asm volatile("" : "+r"(value));
-  }
-#endif
-  return value;
-}
 
 // R neighbouring values in memory, moved as vectors if they are aligned.
 template <typename T, int R>
@@ -101,8 +88,8 @@ struct TileRun {
   bool used, along_channels;
 
   __device__ explicit TileRun(const Problem& problem) {
-    used = static_cast<int>(threadIdx.x) < kChannels * kTile / R;
-    int run = recomputed(used ? static_cast<int>(threadIdx.x) : 0);
+    int run = recomputed(static_cast<int>(threadIdx.x));
+    used = run < kChannels * kTile / R;
     along_channels = problem.channels_last && kChannels >= R;
     if (!along_channels) {
       position = run % (kTile / R) * R;
@@ -206,8 +193,9 @@ __device__ __forceinline__ Run<C, R> get_run(const C* rows, int pitch,
 // The values of the channels of a run, out of one value for each channel.
 template <int R, typename C, typename Layout>
 __device__ __forceinline__ Run<C, R> get_channels(const C* values, const TileRun<Layout>& own_run) {
+  Run<C, R> run = {};
+  if (!own_run.used) return run;
   if (own_run.along_channels) return load_row<R>(values + own_run.channel);
-  Run<C, R> run;
   const C value = values[own_run.channel];
 #pragma unroll
   for (int i = 0; i < R; ++i) run.set(i, value);
