@@ -18,15 +18,25 @@ from benchmarks.pages import cell, filled, update, with_part
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
-RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "ladder"
+RESULTS = ROOT / "benchmarks" / "results"
 README, FRONT = ROOT / "README.md", "transpose2d"  # the ladder that the README shows
-OVERVIEW = RESULTS / "overview.png"
+OVERVIEW = RESULTS / "nvidia-h200" / "ladder" / "overview.png"
 # The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
 COLUMNS = 132  # of text; rows of tables and code are longer
 
 
 @functools.cache
+def path_of(op: str) -> Path | None:
+    """The newest committed result of a ladder."""
+    return max(RESULTS.glob(f"*/ladder/{op}.json"), key=lambda path: report.load(path)["date"], default=None)
+
+
+def plot_of(op: str) -> str:
+    """The plot beside the newest result, seen from docs/ladder."""
+    return f"../../{path_of(op).with_suffix('.png').relative_to(ROOT)}"
+
+
 def folder_of(op: str) -> Path:
     """The folder of the sources that register the operator's ladder: csrc/<room>, or csrc/<room>/ladder."""
     for path in sorted((ROOT / "csrc").rglob("*_ladder_op.cpp")):
@@ -92,7 +102,7 @@ def _error(value: float | None) -> str:
 def _run_of(op: str, result: dict) -> str:
     """The GPU, the versions and the file of a result."""
     gpu, torch, commit = result["gpu"]["name"], result["versions"]["torch"], result["source"]["commit"]
-    file = f"[{op}.json](../../{RESULTS.relative_to(ROOT)}/{op}.json)"
+    file = f"[{op}.json](../../{path_of(op).relative_to(ROOT)})"
     return f"{gpu}, torch {torch}, {result['date'][:10]}, commit {commit}, {file}"
 
 
@@ -102,7 +112,7 @@ def _table(op: str, result: dict | None) -> str:
     lines = [
         _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run."),
         "",
-        f"![GB/s of every step](../../{RESULTS.relative_to(ROOT)}/{op}.png)",
+        f"![GB/s of every step]({plot_of(op)})",
     ]
     for row in result["rows"]:
         gains = ladder_report.speedups(row)
@@ -200,8 +210,7 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
     code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'ladder' / 'in_flight.cu', in_flight.OP)}\n```"
     text = "Not measured yet."
     if result is not None:
-        where = RESULTS.relative_to(ROOT)
-        text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight](../../{where}/{in_flight.OP}.png)\n\n"
+        text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight]({plot_of(in_flight.OP)})\n\n"
         text += _wrapped(f"{_run_of(in_flight.OP, result)}.")
     return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
@@ -212,7 +221,7 @@ INTRODUCTION = f"""\
 A ladder is a list of versions of one CUDA kernel. The first is the simplest that works, the last is the operator that gpuopt ships.
 Each version, called a step, adds one idea to an earlier one, so its time shows what the idea is worth.
 
-![GB/s of every step of reduce_sum](../../{RESULTS.relative_to(ROOT)}/reduce_sum.png)
+![GB/s of every step of reduce_sum]({plot_of("reduce_sum")})
 
 - You can read each step: most have fewer than 30 lines of CUDA. They stand on the page of the ladder, with times and counters.
 - You can run each step: it is an operator that Python calls, on tensors of any size.
@@ -375,8 +384,8 @@ def measured() -> dict[str, dict | None]:
     """The committed result of every ladder; None for one that has none."""
     from torch_ops import ladder
 
-    paths = {op: RESULTS / f"{op}.json" for op in ladder.ops()}
-    return {op: report.load(path) if path.exists() else None for op, path in paths.items()}
+    paths = {op: path_of(op) for op in ladder.ops()}
+    return {op: path and report.load(path) for op, path in paths.items()}
 
 
 def pages() -> dict[Path, str]:
@@ -386,11 +395,9 @@ def pages() -> dict[Path, str]:
     for op, result in results.items():
         path = PAGES / f"{op}.md"
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)
-    path, results = PAGES / "in_flight.md", RESULTS / f"{in_flight.OP}.json"
-    made[path] = in_flight_page(
-        path.read_text() if path.exists() else None, report.load(results) if results.exists() else None
-    )
-    made[README] = readme_of(report.load(RESULTS / f"{FRONT}.json"))
+    path, results = PAGES / "in_flight.md", path_of(in_flight.OP)
+    made[path] = in_flight_page(path.read_text() if path.exists() else None, results and report.load(results))
+    made[README] = readme_of(report.load(path_of(FRONT)))
     return made
 
 
