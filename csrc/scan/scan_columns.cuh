@@ -10,6 +10,7 @@
 //   warp 1   | lanes  0 to  7 |   rows 32 to 39 ...
 #pragma once
 
+#include "common/recomputed.cuh"
 #include "scan/scan_look_back.cuh"
 #include "scan/scan_stage.cuh"
 
@@ -187,7 +188,8 @@ __device__ __forceinline__ typename Op::Carry scan_warps(const Op& op, typename 
                                                          uint32_t stride,
                                                          typename Op::Value* totals) {
   auto all = op.widen(op.identity());
-#pragma unroll 4
+  constexpr int kAtOnce = sizeof(all) > 8 ? 1 : 4;  // more would spill registers
+#pragma unroll kAtOnce
   for (uint32_t w = 0; w < blockDim.x / kWarp; ++w) {
     const auto own = op.widen(totals[w * stride]);
     totals[w * stride] = op.narrow(op.carry(carry, all));
@@ -381,7 +383,8 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Carry) > 8 ? 2 :
   for (int v = 0; v < N; ++v) {
     before[v] = op.narrow(op.carry(carries[place.column + v], op.widen(before[v])));
   }
-  tile.store(op, args, place.offsets.out, before);
+  const ColumnPlace result = column_place<Op, N>(args, recomputed(blockIdx.x) - t * chains);
+  tile.store(op, args, result.offsets.out, before);
 }
 
 }  // namespace gpuopt::scan

@@ -47,7 +47,6 @@ inline Args make_args(const Problem& problem, const Plan& plan) {
   args.in_dtype = problem.in_dtype;
   args.out_dtype = problem.dtype;
   args.dense = plan.dense;
-  args.shifted = plan.shifted;
   args.second_is_one = plan.second_is_one;
   args.reverse = problem.reverse;
   args.exclusive = problem.exclusive;
@@ -106,13 +105,22 @@ cudaError_t launch(const Op& op, const Problem& problem, const Plan& plan, Works
   switch (plan.path) {
     case Path::kPacked:
       if constexpr (N > 1) {
-        if (args.length % N != 0) return start(packed_kernel<Op, In, Mid, N, false>);
+        if (plan.chunk_rows * args.length % N != 0) {
+          return start(packed_kernel<Op, In, Mid, N, Packing::kShifted>);
+        }
+        if (args.length % N != 0) return start(packed_kernel<Op, In, Mid, N, Packing::kShared>);
       }
-      return start(packed_kernel<Op, In, Mid, N, true>);
+      return start(packed_kernel<Op, In, Mid, N, Packing::kWhole>);
     case Path::kRows:
-      return start(rows_kernel<Op, In, Mid, N>);
+      if constexpr (N > 1) {
+        if (plan.shifted) return start(rows_kernel<Op, In, Mid, N, true>);
+      }
+      return start(rows_kernel<Op, In, Mid, N, false>);
     case Path::kSplitRows:
-      return start_staged(split_rows_kernel<Op, In, Mid, N>, 1);
+      if constexpr (N > 1) {
+        if (plan.shifted) return start_staged(split_rows_kernel<Op, In, Mid, N, true>, 1);
+      }
+      return start_staged(split_rows_kernel<Op, In, Mid, N, false>, 1);
     case Path::kColumns:
       return start_staged(columns_kernel<Op, In, Mid, N>, plan.tiles > 1 ? 2 : 1);
     case Path::kSplitColumns:

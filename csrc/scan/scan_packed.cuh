@@ -17,16 +17,23 @@ struct PackedUnit {
   uint32_t position, heads;
 };
 
-// The unit that begins `first` values behind the chunk's first vector, in the order of the scan. If
-// !kWhole, a chunk may begin inside of a vector, which also holds values of the chunk before it.
-template <typename Op, int N, bool kWhole>
+// How the values of units belong to rows and chunks.
+enum class Packing {
+  kWhole,    // all values of a unit belong to one row
+  kShared,   // a unit may hold values of several rows
+  kShifted,  // the same, and a chunk may begin inside of a vector of the chunk before
+};
+
+// The unit that begins `first` values behind the chunk's first vector, in the order of the scan.
+template <typename Op, int N, Packing kPacking>
 __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t first_row,
                                                   uint32_t first) {
   PackedUnit unit{};
   const uint32_t length = args.row_length.divisor, values = args.chunk_rows * length;
   const int64_t begin = first_row * length;
+  constexpr bool kWhole = kPacking == Packing::kWhole, kShifted = kPacking == Packing::kShifted;
   uint32_t lead = 0;  // values of the first vector before the chunk
-  if constexpr (!kWhole) lead = (args.reverse ? -(begin + values) : begin) & (N - 1);
+  if constexpr (kShifted) lead = (args.reverse ? -(begin + values) : begin) & (N - 1);
   const uint32_t skipped = first < lead ? lead : 0;
   const uint32_t index = first + skipped - lead;  // in the chunk, of the first value in it
   uint32_t row = index;
@@ -44,14 +51,18 @@ __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t firs
     unit.offsets.in = unit.offsets.out = value;
     if constexpr (Op::kInputs == 2) {
       unit.offsets.second = args.second_is_one ? 0 : value;
-      // Of the row of the unit's first value. The rows behind it are one stride apart.
-      unit.offsets.initial = (first_row + (args.reverse ? args.chunk_rows - 1 - row : row)) *
+      // Of the row before the unit's first head, so that scan_unit adds a stride at each head.
+      const int64_t before = int64_t{row} - (skipped > 0);
+      unit.offsets.initial = (first_row + (args.reverse ? args.chunk_rows - 1 - before : before)) *
                              args.outer.initial_strides[0];
     }
     if constexpr (kWhole) {
       unit.valid = unit.own.end = value < args.total ? N : 0;
     } else {
       unit.valid = static_cast<int>(max(int64_t{0}, min(int64_t{N}, args.total - value)));
+      unit.own.end = unit.valid;
+    }
+    if constexpr (kShifted) {
       const int end = static_cast<int>(min(int64_t{N}, values - in_chunk));
       unit.own.begin = args.reverse ? N - end : static_cast<int>(skipped);
       unit.own.end = min(unit.valid, args.reverse ? N - static_cast<int>(skipped) : end);
@@ -83,7 +94,7 @@ __device__ __forceinline__ void scan_unit(const Op& op, const Args& args,
     if constexpr (kInitial) {
       const int at = args.reverse ? N - 1 - v : v;
       const bool exists = at >= unit.own.begin && at < unit.own.end;
-      if (v > 0 && is_first) {
+      if (v > 0 && is_first) {  // the next row
         initial += args.reverse ? -args.outer.initial_strides[0] : args.outer.initial_strides[0];
       }
       if (v == 0 || !kWhole) input = M::started(op, args, input, is_first && exists, initial);
@@ -115,10 +126,10 @@ constexpr int kPackedBlocks = sizeof(typename Op::Value) > 8               ? 3
                               : sizeof(typename Op::Value) == 8 || !kWhole ? 6
                                                                            : 8;
 
-// kWhole: no unit holds values of two rows.
-template <typename Op, typename In, typename Mid, int N, bool kWhole>
-__global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
+template <typename Op, typename In, typename Mid, int N, Packing kPacking>
+__global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kPacking == Packing::kWhole>)
     packed_kernel(const Op op, const __grid_constant__ Args args) {
+  constexpr bool kWhole = kPacking == Packing::kWhole;
   using V = typename Op::Value;
   using M = Memory<Op, In, Mid, N, !kWhole>;
   constexpr int U = kUnits<Op, In, Mid, N>;
@@ -136,7 +147,7 @@ __global__ void __launch_bounds__(128, kPackedBlocks<Op, In, N, kWhole>)
   typename M::Raw raw[U];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
-    units[u] = packed_unit<Op, N, kWhole>(args, first_row, (u * kWarp + lane) * N);
+    units[u] = packed_unit<Op, N, kPacking>(args, first_row, (u * kWarp + lane) * N);
     offsets[u] = units[u].offsets;
     valid[u] = units[u].valid;
   }

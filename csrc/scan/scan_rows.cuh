@@ -5,8 +5,8 @@
 //   lane      0  1  ...  31   0   1   ...  31
 //             warp 0, unit 0   warp 0, unit 1
 //
-// A row may begin and end inside of a vector (args.shifted). The values of this vector that belong
-// to the row are moved one by one.
+// If kShifted, a row may begin and end inside of a vector. The values of this vector that belong to
+// the row are moved one by one.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -17,17 +17,19 @@
 namespace gpuopt::scan {
 
 // Where the units of a thread lie in a tile of a row. A thread has args.units of them.
-template <typename Op, int N>
+template <typename Op, int N, bool kShifted>
 struct RowUnits {
   const Args& args;
   const Offsets& row;
-  int lead;  // values of the first vector that are not of the row
+  int lead;  // values of the first vector that are not of the row: 0 unless kShifted
   int64_t tile;
 
   // The position in its row of the first value of a unit, in the order of the scan.
   __device__ __forceinline__ int64_t position(uint32_t u) const {
     const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    return (tile * blockDim.x + warp * kWarp) * (args.units * N) + (u * kWarp + lane) * N - lead;
+    const int64_t first =
+        (tile * blockDim.x + warp * kWarp) * (args.units * N) + (u * kWarp + lane) * N;
+    return kShifted ? first - lead : first;
   }
   // The position of its first value in the order of memory.
   __device__ __forceinline__ int64_t in_memory(uint32_t u) const {
@@ -36,8 +38,8 @@ struct RowUnits {
   }
   __device__ __forceinline__ Part part(uint32_t u) const {
     if (u >= args.units) return {};
+    if (!kShifted) return {0, position(u) < args.length ? N : 0};
     const int64_t first = in_memory(u), left = args.length - first;
-    if (!args.shifted) return {0, position(u) < args.length ? N : 0};
     return {static_cast<int>(first < 0 ? -first : 0),
             static_cast<int>(max(int64_t{0}, min(int64_t{N}, left)))};
   }
@@ -51,27 +53,29 @@ struct RowUnits {
 };
 
 // RowUnits::lead of a row.
-template <typename Mid, int N>
+template <typename Mid, int N, bool kShifted>
 __device__ __forceinline__ int lead_of(const Args& args, const Offsets& row) {
-  if (N == 1 || !args.shifted) return 0;
+  if (!kShifted) return 0;
   const int64_t begin = reinterpret_cast<intptr_t>(args.out) / sizeof(Mid) + row.out;
   return static_cast<int>((args.reverse ? -(begin + args.length) : begin) & (N - 1));
 }
 
 // A unit of a row whose values have the order of the scan.
-template <typename Op, typename In, typename Mid, int N>
+template <typename Op, typename In, typename Mid, int N, bool kShifted>
 struct RowUnit {
   using V = typename Op::Value;
-  using M = Memory<Op, In, Mid, N, true>;
+  using M = Memory<Op, In, Mid, N, kShifted>;
 
   typename M::Raw raw;
   int head;         // RowUnits::head. The values before it are not of the row
   int64_t initial;  // offset of the row's initial value
 
   __device__ __forceinline__ typename Op::Input input(const Op& op, const Args& args, int v) const {
-    return M::started(op, args, M::input(op, raw, v), v == head, initial);
+    const auto own = M::input(op, raw, v);
+    return v == 0 || kShifted ? M::started(op, args, own, v == head, initial) : own;
   }
   __device__ __forceinline__ V value(const Op& op, const typename Op::Input& input, int v) const {
+    if (!kShifted) return op.value(input, v == 0 && head == 0);
     return v < head ? op.identity() : op.value(input, v == head);
   }
   __device__ __forceinline__ V total(const Op& op, const Args& args) const {
@@ -100,14 +104,14 @@ struct RowUnit {
 };
 
 // Loads the parts of units that are of a row.
-template <typename M, int N, int U>
+template <typename M, int N, bool kShifted, int U>
 __device__ __forceinline__ void load_parts(const Args& args, const Offsets (&offsets)[U],
                                            const Part (&parts)[U], typename M::Raw (&units)[U]) {
   int valid[U];
 #pragma unroll
   for (int u = 0; u < U; ++u) valid[u] = parts[u].template is_whole<N>() ? N : 0;
   M::load(args, offsets, valid, units);
-  if (N == 1 || !args.shifted) return;
+  if (!kShifted) return;
 #pragma unroll
   for (int u = 0; u < U; ++u) {
     if (valid[u] == 0) M::load_one_by_one(args, offsets[u], parts[u], units[u]);
@@ -143,30 +147,31 @@ __device__ __forceinline__ typename Op::Carry combine_warps(const Op& op,
 }
 
 // Blocks of an SM, at least. A switch over types needs more registers, and so do wide values.
-template <typename Op, typename In, int N>
+template <typename Op, typename In, int N, bool kShifted>
 constexpr int kRowsBlocks = [] {
   constexpr size_t kBytes = sizeof(typename Op::Value);
   if (std::is_same_v<In, AnyType>) return kBytes > 8 ? 1 : 2;
-  return kBytes > 8 ? 2 : kBytes == 8 || N == 8 ? 3 : 4;
+  if (kBytes > 8 || (kShifted && kBytes * N > 32)) return 2;
+  return kBytes == 8 || N == 8 ? 3 : 4;
 }();
 
 // A block scans a row, tile by tile. The tiles are in registers.
-template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N>)
+template <typename Op, typename In, typename Mid, int N, bool kShifted>
+__global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N, kShifted>)
     rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
-  using M = Memory<Op, In, Mid, N, true>;
+  using M = Memory<Op, In, Mid, N, kShifted>;
   constexpr int U = kUnits<Op, In, Mid, N>;
   __shared__ V totals[2][kMaxWarps];
   launch_dependents();
   grid_dependency_wait();
   const Offsets row = row_offsets<Op>(args.outer, blockIdx.x);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int lead = lead_of<Mid, N>(args, row);
+  const int lead = lead_of<Mid, N, kShifted>(args, row);
   Carry carry = op.widen(op.identity());
   for (uint32_t t = 0; t < args.tiles.divisor; ++t) {
-    const RowUnits<Op, N> place{args, row, lead, t};
+    const RowUnits<Op, N, kShifted> place{args, row, lead, t};
     Offsets offsets[U];
     Part parts[U];
     typename M::Raw raw[U];
@@ -175,9 +180,9 @@ __global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N>)
       offsets[u] = place.offsets(u);
       parts[u] = place.part(u);
     }
-    load_parts<M, N>(args, offsets, parts, raw);
+    load_parts<M, N, kShifted>(args, offsets, parts, raw);
     const auto unit = [&](int u) {
-      return RowUnit<Op, In, Mid, N>{raw[u], place.head(u), row.initial};
+      return RowUnit<Op, In, Mid, N, kShifted>{raw[u], place.head(u), row.initial};
     };
     V before[U];
     V total = op.identity();
@@ -193,7 +198,7 @@ __global__ void __launch_bounds__(kThreads, kRowsBlocks<Op, In, N>)
     Carry all;
     const Carry before_warp = combine_warps(op, shared, all);
     const V prefix = op.narrow(op.carry(carry, before_warp));
-    const RowUnits<Op, N> result{args, row, lead, recomputed(int64_t{t})};
+    const RowUnits<Op, N, kShifted> result{args, row, lead, kShifted ? recomputed(int64_t{t}) : t};
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       const V own_prefix = op.combine(prefix, before[u]);
@@ -223,22 +228,22 @@ __device__ __forceinline__ typename Op::Value chunk_total(const Op& op, const Ar
 
 // Computes the result of all tiles before tile `end` from the input. All threads call this; the
 // first warp gets the result.
-template <typename Op, typename In, typename Mid, int N>
+template <typename Op, typename In, typename Mid, int N, bool kShifted>
 __device__ Before<Op> recount_rows(const Op& op, const Args& args, const Offsets& row, uint32_t end,
                                    typename Op::Value* totals) {
-  using M = Memory<Op, In, Mid, N, true>;
-  const int lead = lead_of<Mid, N>(args, row);
+  using M = Memory<Op, In, Mid, N, kShifted>;
+  const int lead = lead_of<Mid, N, kShifted>(args, row);
   Recount<Op> recount(op);
 #pragma unroll 1
   for (uint32_t t = 0; t < end; ++t) {
-    const RowUnits<Op, N> place{args, row, lead, t};
+    const RowUnits<Op, N, kShifted> place{args, row, lead, t};
     const auto total = chunk_total<N>(op, args, [&](uint32_t u) {
       const Offsets offsets[1] = {place.offsets(u)};
       const Part parts[1] = {place.part(u)};
       typename M::Raw raw[1];
-      load_parts<M, N>(args, offsets, parts, raw);
+      load_parts<M, N, kShifted>(args, offsets, parts, raw);
       M::into_order(args, raw[0]);
-      return RowUnit<Op, In, Mid, N>{raw[0], place.head(u), row.initial}.total(op, args);
+      return RowUnit<Op, In, Mid, N, kShifted>{raw[0], place.head(u), row.initial}.total(op, args);
     });
     __syncthreads();
     if (threadIdx.x % kWarp == 0) totals[threadIdx.x / kWarp] = total;
@@ -272,7 +277,7 @@ __device__ __forceinline__ typename Op::Carry before_in_cluster(const Op& op, ui
 
 // Gets the same by look-back, or from the input if its patience ends. All threads call this.
 // `totals` has room for one value per warp.
-template <typename Op, typename In, typename Mid, int N>
+template <typename Op, typename In, typename Mid, int N, bool kShifted>
 __device__ __forceinline__ typename Op::Carry look_back_rows(const Op& op, const Args& args,
                                                              const Offsets& row, uint32_t row_index,
                                                              uint32_t tile,
@@ -292,7 +297,7 @@ __device__ __forceinline__ typename Op::Carry look_back_rows(const Op& op, const
   }
   __syncthreads();
   if (!found[0]) {
-    const Before<Op> before = recount_rows<Op, In, Mid, N>(op, args, row, tile, totals);
+    const Before<Op> before = recount_rows<Op, In, Mid, N, kShifted>(op, args, row, tile, totals);
     if (threadIdx.x == 0) {
       chain.publish_ends(op, tile, before, own);
       result[0] = before.all(op);
@@ -304,14 +309,15 @@ __device__ __forceinline__ typename Op::Carry look_back_rows(const Op& op, const
 
 // Every tile of every row has a block. Look-back connects them, or a cluster if there are no
 // records. The tiles are in shared memory.
-template <typename Op, typename In, typename Mid, int N>
-__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8   ? 2
-                                            : sizeof(typename Op::Carry) > 8 ? 3
-                                                                             : 4)
+template <typename Op, typename In, typename Mid, int N, bool kShifted>
+__global__ void __launch_bounds__(kThreads, (sizeof(typename Op::Value) > 8   ? 2
+                                             : sizeof(typename Op::Carry) > 8 ? 3
+                                                                              : 4) -
+                                                (kShifted && sizeof(typename Op::Value) <= 8))
     split_rows_kernel(const Op op, const __grid_constant__ Args args) {
   using V = typename Op::Value;
   using Carry = typename Op::Carry;
-  using M = Memory<Op, In, Mid, N, true>;
+  using M = Memory<Op, In, Mid, N, kShifted>;
   using S = Stage<Op, In, Mid, N>;
   __shared__ V totals[kMaxWarps];
   const bool in_cluster = args.records == nullptr;
@@ -322,7 +328,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8   ? 2
   const uint32_t t = args.tiles.divmod(row_index);
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const Offsets row = row_offsets<Op>(args.outer, row_index);
-  const RowUnits<Op, N> place{args, row, lead_of<Mid, N>(args, row), t};
+  const RowUnits<Op, N, kShifted> place{args, row, lead_of<Mid, N, kShifted>(args, row), t};
 
   // Load.
   const S stage(0, args.units);
@@ -336,7 +342,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8   ? 2
     }
     stage.load(args, first, offsets, valid);
   }
-  if (N > 1 && args.shifted) {
+  if constexpr (kShifted) {
     for (uint32_t u = 0; u < args.units; ++u) {
       const Part part = place.part(u);
       if (part.template is_whole<N>() || part.end == 0) continue;
@@ -347,7 +353,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8   ? 2
   }
   wait_for_copies();
   const auto unit = [&](uint32_t u) {
-    RowUnit<Op, In, Mid, N> unit{stage.get(args, u), place.head(u), row.initial};
+    RowUnit<Op, In, Mid, N, kShifted> unit{stage.get(args, u), place.head(u), row.initial};
     M::into_order(args, unit.raw);
     return unit;
   };
@@ -360,9 +366,9 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8   ? 2
   const Carry before_warp = combine_warps(op, totals, all);
 
   // Find the result of all tiles before.
-  const Carry before_tile =
-      in_cluster ? before_in_cluster(op, t, args.tiles.divisor, all)
-                 : look_back_rows<Op, In, Mid, N>(op, args, row, row_index, t, all, totals);
+  const Carry before_tile = in_cluster ? before_in_cluster(op, t, args.tiles.divisor, all)
+                                       : look_back_rows<Op, In, Mid, N, kShifted>(
+                                             op, args, row, row_index, t, all, totals);
 
   // Scan and store.
   const V prefix = op.narrow(op.carry(before_tile, before_warp));
@@ -371,7 +377,8 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Value) > 8   ? 2
   for (uint32_t u = 0; u < args.units; ++u) {
     const auto own = unit(u);
     const V before = op.combine(prefix, scan_units<N>(op, own.total(op, args), carry));
-    const RowUnits<Op, N> result{args, row, recomputed(place.lead), t};
+    const int own_lead = kShifted ? recomputed(place.lead) : 0;
+    const RowUnits<Op, N, kShifted> result{args, row, own_lead, t};
     own.store(op, args, result.offsets(u).out, result.part(u), before);
   }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 
 import numpy as np
@@ -33,21 +34,23 @@ class Given(ctypes.Structure):
     ]
 
 
+def set_limits(kernels, unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1, patience=2**17, clusters=True):
+    limits = (unsplit_tiles, wide_blocks, launch_rows, patience, clusters)
+    kernels.set_limits(*(ctypes.c_int64(n) for n in limits))
+
+
 @pytest.fixture(scope="module")
 def kernels():
-    return load("scan")
+    found = load("scan")
+    set_limits(found)
+    return found
 
 
 @pytest.fixture
 def limits(kernels):
     """Lowers the limits of plans. They are restored afterwards."""
-
-    def set_limits(unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1, patience=2**17, clusters=True):
-        limits = (unsplit_tiles, wide_blocks, launch_rows, patience, clusters)
-        kernels.set_limits(*(ctypes.c_int64(n) for n in limits))
-
-    yield set_limits
-    set_limits()
+    yield functools.partial(set_limits, kernels)
+    set_limits(kernels)
 
 
 def expected(source: DType, dtype: DType, values: np.ndarray, axis: int, reverse: bool, exclusive: bool) -> np.ndarray:
@@ -162,6 +165,7 @@ def test_any_problem(kernels, limits):
     [
         ([32, 700], 0, PACKED, True),
         ([33, 700], 0, PACKED, True),  # rows begin anywhere in a vector
+        ([203, 50], 0, PACKED, True),  # and a chunk begins anywhere in a vector
         ([5, 1201], 0, PACKED, True),
         ([1], 0, PACKED, True),
         ([4000, 9], 0, ROWS, True),

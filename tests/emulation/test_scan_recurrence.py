@@ -172,6 +172,7 @@ def test_any_problem(kernels, limits):
 SHAPES = [
     ([32, 300], 0, PACKED, True),
     ([33, 300], 0, PACKED, True),  # rows begin anywhere in a vector
+    ([101, 5], 0, PACKED, True),  # and a chunk begins anywhere in a vector
     ([1, 77], 0, PACKED, True),
     ([3, 1201], 0, PACKED, True),
     ([1], 0, PACKED, True),
