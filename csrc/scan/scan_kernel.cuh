@@ -276,41 +276,40 @@ struct Memory {
   // Stores the results of a unit, given in the order of the scan.
   __device__ __forceinline__ static void store(const Args& args, int64_t offset, const Part& part,
                                                const V (&results)[N]) {
-    const bool whole = part.is_whole<N>();
-    store_in_order(args, offset, whole ? N : 0, results, args.reverse);
-    if constexpr (kPartial && N > 1) {
-      if (whole) return;
-      Mid* out = static_cast<Mid*>(args.out) + offset;
-      Vec<Mid, N> vec = convert_all<Mid, N>(results);
-      if (args.reverse) reverse(vec);
-#pragma unroll
-      for (int v = 0; v < N; ++v) {
-        if (v >= part.begin && v < part.end) out[v] = vec.values[v];
-      }
-    }
+    store_part(args, offset, part, results, args.reverse);
   }
 
-  // Stores results in the order of memory, or in the reverse order. `valid` is N, or 0 to store
-  // nothing.
+  // Stores results that are given in the order of memory. `valid` is N, or 0 to store nothing.
   __device__ __forceinline__ static void store_in_order(const Args& args, int64_t offset, int valid,
-                                                        const V (&results)[N],
-                                                        bool reversed = false) {
+                                                        const V (&results)[N]) {
+    store_part(args, offset, {0, valid}, results, false);
+  }
+
+ private:
+  __device__ __forceinline__ static void store_part(const Args& args, int64_t offset,
+                                                    const Part& part, const V (&results)[N],
+                                                    bool reversed) {
     if constexpr (kAny && std::is_integral_v<V>) {
-      if (valid > 0) store_integer(args, offset, results[0]);
+      if (part.end > 0) store_integer(args, offset, results[0]);
     } else {
       Mid* out = static_cast<Mid*>(args.out) + offset;
       Vec<Mid, N> vec = convert_all<Mid, N>(results);
       if (N > 1 && reversed) reverse(vec);
-      if (valid != N) return;
-      if constexpr (N > 1) {
-        store_whole(out, vec);
-      } else {
-        store_vec(out, vec);
+      if (part.is_whole<N>()) {
+        if constexpr (N > 1) {
+          store_whole(out, vec);
+        } else {
+          store_vec(out, vec);
+        }
+      } else if constexpr (kPartial) {
+#pragma unroll
+        for (int v = 0; v < N; ++v) {
+          if (v >= part.begin && v < part.end) out[v] = vec.values[v];
+        }
       }
     }
   }
 
- private:
   // Converts a stored value by way of Mid. Without the special case, the compiler would round
   // values of bf16 to bf16.
   __device__ __forceinline__ static V widened(In value) {
