@@ -187,7 +187,7 @@ def conditions(result: dict) -> str:
     commits = dict.fromkeys([own, *(row.get("commit", own) for row in result["rows"])])
     return (
         f"{len(result['rows'])} problems (seed {result['settings']['seed']}), {gpu['name']}, torch {versions['torch']}, "
-        f"CUDA {versions['cuda']}, {result['date'][:10]}, commit {' and '.join(commit[:7] for commit in commits)}."
+        f"CUDA {versions['cuda']}, {result['date'][:10]}, commits {', '.join(commit[:7] for commit in commits)}."
     )
 
 
