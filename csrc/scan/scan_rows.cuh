@@ -111,10 +111,11 @@ __device__ __forceinline__ void load_parts(const Args& args, const Offsets (&off
 #pragma unroll
   for (int u = 0; u < U; ++u) valid[u] = parts[u].template is_whole<N>() ? N : 0;
   M::load(args, offsets, valid, units);
-  if (!kShifted) return;
+  if constexpr (kShifted) {
 #pragma unroll
-  for (int u = 0; u < U; ++u) {
-    if (valid[u] == 0) M::load_one_by_one(args, offsets[u], parts[u], units[u]);
+    for (int u = 0; u < U; ++u) {
+      if (valid[u] == 0) M::load_one_by_one(args, offsets[u], parts[u], units[u]);
+    }
   }
 }
 
