@@ -254,7 +254,9 @@ struct Memory {
     return input;
   }
 
-  // Loads the values of a unit that belong to a row, one by one. The others stay as they are.
+  // Loads the values of a unit that belong to a row, one by one. The others stay as they are,
+  // except that a factor for the whole row is the factor of every value: Stage reads it from the
+  // first.
   __device__ __forceinline__ static void load_one_by_one(const Args& args, const Offsets& offsets,
                                                          const Part& part, Raw& unit) {
     if constexpr (!kAny) {
@@ -262,10 +264,13 @@ struct Memory {
       const In* second = static_cast<const In*>(args.second) + offsets.second;
 #pragma unroll
       for (int v = 0; v < N; ++v) {
+        if constexpr (kTwo) {
+          if (args.second_is_one && part.begin < part.end) unit.second.values[v] = second[0];
+        }
         if (v < part.begin || v >= part.end) continue;
         if constexpr (kTwo) {
           unit.first.values[v] = in[v];
-          unit.second.values[v] = second[args.second_is_one ? 0 : v];
+          if (!args.second_is_one) unit.second.values[v] = second[v];
         } else {
           unit.values[v] = in[v];
         }

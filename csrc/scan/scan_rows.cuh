@@ -263,6 +263,7 @@ template <typename Op>
 __device__ __forceinline__ typename Op::Carry before_in_cluster(const Op& op, uint32_t tile,
                                                                 uint32_t tiles,
                                                                 const typename Op::Carry& own) {
+  static_assert(kClusterTiles <= kMaxCluster);
   __shared__ typename Op::Carry totals[kClusterTiles];
   const uint32_t lane = threadIdx.x % kWarp, index = lane % kRun;
   wait_for_cluster();  // all blocks have started

@@ -180,6 +180,7 @@ SHAPES = [
     ([3001, 3], 0, ROWS, True),
     ([20000, 2], 0, SPLIT_ROWS, True),
     ([70001], 0, SPLIT_ROWS, True),
+    ([20001, 2], 0, SPLIT_ROWS, True),
     ([8, 9, 33], 1, COLUMNS, True),
     ([64, 300], 1, COLUMNS, True),
     ([3, 301, 4], 1, COLUMNS, False),
