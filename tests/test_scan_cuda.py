@@ -72,6 +72,16 @@ def test_accuracy_of_recurrences(dtype, shape, dim):
         assert different_from_reference(got, exact, limit) is None
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_one_factor_for_each_row_that_begins_inside_a_vector(dtype):
+    args = (_factors(3, 1, dtype=dtype).expand(3, 100_003), _make(3, 100_003, dtype=dtype), 1)
+    for way in recurrence.WAYS:
+        exact = recurrence.reference(*args, **way)
+        got = torch_ops.linear_recurrence(*args, **way)
+        limit = recurrence.bound("cuda", dtype, exact, *args, **way)
+        assert different_from_reference(got, exact, limit) is None
+
+
 # ---------------------------------------------------------------- the same bits, however calls overlap
 
 
