@@ -10,7 +10,7 @@
 namespace gpuopt {
 
 namespace ops {
-// Copies `self` to `out`, where overriding::transposition_of() finds a transposition.
+// out.copy_(self), which transposes where overriding::transposition_of() finds a transposition.
 GPUOPT_OP(copy_transposed, "_copy_transposed", "", at::Tensor&(at::Tensor&, const at::Tensor&))
 }  // namespace ops
 
@@ -33,15 +33,18 @@ struct Copy {
   using Aten = at::_ops::copy_;
   static constexpr Operator kOperator = Operator::kCopy;
 
+  // Whether a copy only moves bits, between memory that does not overlap.
+  static bool supports(const Tensor& self, const Tensor& source) {
+    return self.scalar_type() == source.scalar_type() && self.sizes() == source.sizes() &&
+           on_device_of(self, {source}) && is_plain(self) && is_plain(source) &&
+           !self.is_alias_of(source);
+  }
   static Reason decide(const Tensor& self, const Tensor& source, bool) {
     if (!source.defined() || self.dim() < 2 || self.strides() == source.strides()) {
       return Reason::kAtenIsFaster;
     }
     if (self.scalar_type() != source.scalar_type()) return Reason::kDtype;
-    if (self.sizes() != source.sizes() || !on_device_of(self, {source}) || !is_plain(self) ||
-        !is_plain(source) || self.is_alias_of(source)) {
-      return Reason::kUnsupported;
-    }
+    if (!supports(self, source)) return Reason::kUnsupported;
     // The least size of policy::copy(), before the work to find the layout.
     if (bytes_of(self) < policy::kMiB && !takes_always()) return Reason::kSize;
     const std::optional<transpose::Problem> problem = transposition_of(self, source);

@@ -8,12 +8,13 @@
 namespace gpuopt::overriding {
 namespace {
 
-// Only problems that policy::copy() takes get here, or in tests problems of any plan.
+// Copies that are no transposition, or that transposes no faster, are ATen's.
 Tensor& copy_transposed_cuda(Tensor& out, const Tensor& self) {
   constexpr const char* op = "gpuopt::_copy_transposed";
-  const std::optional<transpose::Problem> problem = transposition_of(out, self);
-  TORCH_INTERNAL_ASSERT(problem.has_value());
-  const transpose::Plan plan = transpose::make_plan(*problem);
+  const std::optional<transpose::Problem> problem =
+      Copy::supports(out, self) ? transposition_of(out, self) : std::nullopt;
+  const transpose::Plan plan =
+      problem.has_value() ? transpose::make_plan(*problem) : transpose::Plan();
   if (plan.path == transpose::Path::kEngine) return out.copy_(self);
   const c10::cuda::CUDAGuard guard(self.device());
   check_launch(op, transpose::transpose(*problem, plan, c10::cuda::getCurrentCUDAStream()));

@@ -13,7 +13,7 @@ namespace gpuopt::transpose {
 constexpr int kMaxBatchDims = 4;
 
 // A tensor (..., rows, columns) whose transpose is written as a contiguous (..., columns, rows).
-// Strides are in elements, none of them negative.
+// Strides are in elements, none of them negative. `in` and `out` are aligned to an element.
 struct Problem {
   const void* in = nullptr;
   void* out = nullptr;
@@ -91,9 +91,11 @@ inline int64_t access_bytes(int64_t item, uint64_t sizes) {
   return sizes % 4 == 0 && item < 4 ? 4 : item;
 }
 
+inline uint64_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
 inline void plan_tiles(Plan& plan, const Problem& p) {
   const int64_t values = kAccessBytes / p.item;
-  plan.aligned = reinterpret_cast<uintptr_t>(p.in) % kAccessBytes == 0 && p.rows % values == 0 &&
+  plan.aligned = (address(p.in) | address(p.out)) % kAccessBytes == 0 && p.rows % values == 0 &&
                  p.columns % values == 0 && p.row_stride % values == 0;
   for (int d = 0; d < p.batch_dims; ++d) {
     plan.aligned = plan.aligned && p.batch_strides[d] % values == 0;
@@ -138,8 +140,7 @@ inline void plan_strips(Plan& plan, const Problem& p) {
   plan.out_flat = whole_columns && (whole_rows || m == 1);
 
   // `in` and `out` collect the bits of all offsets at which runs begin, and of their lengths.
-  uint64_t in = reinterpret_cast<uintptr_t>(p.in);
-  uint64_t out = static_cast<uint64_t>(matrix);
+  uint64_t in = address(p.in), out = address(p.out);
   for (int d = 0; d < p.batch_dims; ++d) {
     // In a flat input only the first matrix of each strip begins a run.
     in |= static_cast<uint64_t>(p.batch_strides[d] * (plan.in_flat && d == 0 ? m : 1) * item);
@@ -151,10 +152,10 @@ inline void plan_strips(Plan& plan, const Problem& p) {
   }
   plan.in_bytes = access_bytes(item, in);
   if (plan.out_flat) {
-    out = static_cast<uint64_t>(matrix * m) |
-          static_cast<uint64_t>(whole_rows ? 0 : c * p.rows * item);
+    out |= static_cast<uint64_t>(matrix * m) |
+           static_cast<uint64_t>(whole_rows ? 0 : c * p.rows * item);
   } else {
-    out |= static_cast<uint64_t>((r | p.rows) * item);
+    out |= static_cast<uint64_t>(matrix) | static_cast<uint64_t>((r | p.rows) * item);
   }
   plan.out_bytes = access_bytes(item, out);
   const auto power = std::max(c & -c, kLeastRoom) * kAccessBytes / item;

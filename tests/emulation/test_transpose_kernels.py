@@ -169,11 +169,13 @@ def test_large_matrices(kernels):
 # ---------------------------------------------------------------- the kernels
 
 
-def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, offset: int, at_end: bool) -> Taken:
+def run_and_compare(
+    kernels, memory, item: int, shape: tuple, strides: tuple, offset: int, at_end: bool, out: int = 0
+) -> Taken:
     """Runs a problem and compares the result.
 
     The matrices lie `offset` elements after a multiple of 32 bytes, at the beginning or the end of memory that ends in inaccessible
-    pages.
+    pages. The result lies `out` elements after a multiple of 32 bytes.
     """
     dtype = np.dtype(f"u{item}" if item <= 8 else "V16")
     count = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
@@ -182,12 +184,12 @@ def run_and_compare(kernels, memory, item: int, shape: tuple, strides: tuple, of
         begin = begin % 16 + (len(memory.bytes) - begin % 16 - count * item) // 16 * 16
     values = memory.bytes[begin : begin + count * item].view(dtype)
     values[:] = np.random.default_rng(count).integers(0, 256, count * item, np.uint8).view(dtype)
-    return compare(kernels, item, np.lib.stride_tricks.as_strided(values, shape, [s * item for s in strides]))
+    return compare(kernels, item, np.lib.stride_tricks.as_strided(values, shape, [s * item for s in strides]), out)
 
 
-def compare(kernels, item: int, matrices: np.ndarray) -> Taken:
-    raw = np.full(matrices.size * item + 2 * GUARD + 16, UNTOUCHED, np.uint8)
-    start = GUARD + -(raw.ctypes.data + GUARD) % 16
+def compare(kernels, item: int, matrices: np.ndarray, out: int = 0) -> Taken:
+    raw = np.full(matrices.size * item + 2 * GUARD + 32 + out * item, UNTOUCHED, np.uint8)
+    start = GUARD + -(raw.ctypes.data + GUARD) % 32 + out * item
     strides = tuple(s // item for s in matrices.strides)
     problem = given_of(matrices.ctypes.data, raw.ctypes.data + start, item, matrices.shape, strides)
     taken = Taken()
@@ -218,6 +220,18 @@ def test_rows_of_the_output_are_split_at_sectors(kernels, memory, item):
 
 
 @pytest.mark.parametrize("item", ITEMS)
+def test_results_that_begin_inside_vectors(kernels, memory, item):
+    """Whole vectors on the side of the input, and a result at each element of a sector: in tiles, and in strips of every kind."""
+    values = 16 // item
+    for out in range(2 * values):
+        tiles = run_and_compare(kernels, memory, item, (2, 64 * values, 64), (64 * 64 * values, 64, 1), 0, False, out)
+        assert (tiles.path, tiles.aligned) == (TILES, out % values == 0)
+        for shape in ((64, 16, 16), (2, 16 * values, 16), (2, 16, 64 * values), (3, 16 * values, 16 * values)):
+            plan = run_and_compare(kernels, memory, item, shape, dense(shape), 0, True, out)
+            assert plan.path == TILES or plan.out_bytes == 16 or out % values != 0
+
+
+@pytest.mark.parametrize("item", ITEMS)
 def test_batches_and_gaps(kernels, memory, item):
     values, taken = 16 // item, set()
     for shape in ((3, 64, 80), (2, 3, 65, 67), (2, 2, 2, 80, 64), (2, 1, 2, 3, 64, 64)):
@@ -241,11 +255,12 @@ def test_batches_and_gaps(kernels, memory, item):
     gaps=st.tuples(st.integers(0, 20), st.integers(0, 20)),
     offset=st.integers(0, 31),
     at_end=st.booleans(),
+    out=st.integers(0, 31),
 )
-def test_any_matrices(kernels, memory, item, batch, rows, columns, gaps, offset, at_end):
+def test_any_matrices(kernels, memory, item, batch, rows, columns, gaps, offset, at_end, out):
     pitch = columns + gaps[0]
     strides = (rows * pitch + gaps[1], pitch, 1)
-    run_and_compare(kernels, memory, item, (batch, rows, columns), strides, offset, at_end)
+    run_and_compare(kernels, memory, item, (batch, rows, columns), strides, offset, at_end, out)
 
 
 STRIPS_OF = [
