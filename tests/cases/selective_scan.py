@@ -1,4 +1,4 @@
-"""Cases of selective_scan and selective_scan_update: references, error bounds and errors. Samples are in selective_samples.py.
+"""Cases of selective_scan and selective_scan_update: references, error bounds and errors. Samples are in selective_scan_samples.py.
 
 PyTorch has no such operators. The references are the definitions in PyTorch's operators. States are computed by doubling, which
 has nothing in common with the loop over positions that the library has for CPU tensors.
@@ -14,7 +14,7 @@ import torch
 import torch_ops
 
 from . import ErrorCase, OpCase
-from . import selective_samples as calls
+from . import selective_scan_samples as calls
 from .recurrence import doubled
 from .tensors import FLOATS, Maker
 

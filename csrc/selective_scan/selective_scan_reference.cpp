@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "scan/selective/selective_ops.h"
+#include "selective_scan/selective_scan_ops.h"
 
 namespace gpuopt::selective {
 namespace {

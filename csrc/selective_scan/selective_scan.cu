@@ -1,5 +1,5 @@
 // Selective scans: chooses the type whose kernels run.
-#include "scan/selective/selective_run.cuh"
+#include "selective_scan/selective_scan_run.cuh"
 
 namespace gpuopt::selective {
 

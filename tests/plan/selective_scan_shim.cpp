@@ -1,5 +1,5 @@
-// C entry points to the plans of selective scans, for test_selective_plan.py.
-#include "selective_problem.h"
+// C entry points to the plans of selective scans, for test_selective_scan_plan.py.
+#include "selective_scan_problem.h"
 
 using namespace gpuopt;
 using namespace gpuopt::selective;

@@ -260,7 +260,7 @@ def draw_scan(draw, backward: bool) -> tuple[Scan, torch.dtype]:
 
 
 ROOM = Room(
-    name="selective",
+    name="selective_scan",
     cases=_headline() + _states(),
     calls=_calls,
     call_times=_call_times(),

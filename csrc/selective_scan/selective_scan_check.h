@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "binding/check.h"
-#include "scan/selective/selective.h"
+#include "selective_scan/selective_scan.h"
 
 namespace gpuopt::selective {
 

@@ -1,7 +1,7 @@
 // Makes a selective scan from plain arrays, for the C entry points that tests call.
 #pragma once
 
-#include "scan/selective/selective_plan.h"
+#include "selective_scan/selective_scan_plan.h"
 
 namespace gpuopt::selective {
 

@@ -10,7 +10,7 @@
 //   B_t dA = sum over t of w_t dt_t
 #pragma once
 
-#include "scan/selective/selective_forward.cuh"
+#include "selective_scan/selective_scan_forward.cuh"
 
 namespace gpuopt::selective {
 

@@ -3,7 +3,7 @@
 #include <torch/library.h>
 
 #include "binding/vmap.h"
-#include "scan/selective/selective_ops.h"
+#include "selective_scan/selective_scan_ops.h"
 
 namespace gpuopt::selective {
 namespace {

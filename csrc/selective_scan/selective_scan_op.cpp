@@ -1,7 +1,7 @@
 // The schemas, CPU kernels and Meta kernels of selective scans.
 #include <torch/library.h>
 
-#include "scan/selective/selective_ops.h"
+#include "selective_scan/selective_scan_ops.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};

@@ -9,8 +9,8 @@
 
 #include "common/recomputed.cuh"
 #include "common/vec.cuh"
-#include "scan/selective/selective_math.cuh"
-#include "scan/selective/selective_plan.h"
+#include "selective_scan/selective_scan_math.cuh"
+#include "selective_scan/selective_scan_plan.h"
 
 namespace gpuopt::selective {
 

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "binding/op_handle.h"
-#include "scan/selective/selective_check.h"
+#include "selective_scan/selective_scan_check.h"
 
 namespace gpuopt::selective {
 

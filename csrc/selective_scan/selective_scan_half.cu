@@ -1,5 +1,5 @@
 // Selective scans of fp16. Each type has a file of its own, so that they compile in parallel.
-#include "scan/selective/selective_backward.cuh"
+#include "selective_scan/selective_scan_backward.cuh"
 
 namespace gpuopt::selective {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/launch.cuh"
-#include "scan/selective/selective_tile.cuh"
+#include "selective_scan/selective_scan_tile.cuh"
 
 namespace gpuopt::selective {
 

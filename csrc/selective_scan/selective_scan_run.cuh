@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/types.cuh"
-#include "scan/selective/selective_plan.h"
+#include "selective_scan/selective_scan_plan.h"
 
 namespace gpuopt::selective {
 

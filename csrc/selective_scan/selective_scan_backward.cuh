@@ -1,7 +1,7 @@
 // Launches the kernels of the gradients.
 #pragma once
 
-#include "scan/selective/selective_backward_kernel.cuh"
+#include "selective_scan/selective_scan_backward_kernel.cuh"
 
 namespace gpuopt::selective {
 

@@ -5,7 +5,7 @@
 
 #include "binding/captured.h"
 #include "binding/grad_node.h"
-#include "scan/selective/selective_ops.h"
+#include "selective_scan/selective_scan_ops.h"
 
 namespace gpuopt::selective {
 namespace {

@@ -6,7 +6,7 @@
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "reduce/reduce_ops.h"
-#include "scan/selective/selective_ops.h"
+#include "selective_scan/selective_scan_ops.h"
 
 namespace gpuopt::selective {
 namespace {

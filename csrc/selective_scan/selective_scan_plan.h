@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/index.h"
-#include "scan/selective/selective.h"
+#include "selective_scan/selective_scan.h"
 
 namespace gpuopt::selective {
 

@@ -19,7 +19,7 @@ class Plan(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def planner():
-    return test_build.load("plan/selective")
+    return test_build.load("plan/selective_scan")
 
 
 def plan(planner, batch, channels, states, groups=1, backward=False, sms=SMS, length=2048) -> Plan:
