@@ -130,8 +130,6 @@ void reset_calls() {
   for (Calls& of_operator : calls) of_operator.reset();
 }
 
-Tensor& copy_transposed_cpu(Tensor& out, const Tensor& self) { return out.copy_(self); }
-
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_enable(str[] names, str key, bool always) -> ()", enable);
   m.def("_override_disable(str[] names) -> ()", disable);
@@ -139,7 +137,6 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_reasons() -> str[]", reason_names);
   m.def("_override_calls() -> int[]", count_calls);
   m.def("_override_reset() -> ()", reset_calls);
-  m.def("_copy_transposed(Tensor(a!) out, Tensor self) -> Tensor(a!)");
   m.def("_gather_rows(Tensor self, Tensor index) -> Tensor");
 }
 
@@ -155,10 +152,7 @@ Tensor gather_rows_meta(const Tensor& self, const Tensor& index) {
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("_gather_rows", gather_rows_meta); }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  m.impl("_copy_transposed", copy_transposed_cpu);
-  m.impl("_gather_rows", gather_rows_cpu);
-}
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("_gather_rows", gather_rows_cpu); }
 
 }  // namespace
 }  // namespace gpuopt::overriding

@@ -3,9 +3,8 @@
 
 #include <ATen/ATen.h>
 
-#include <span>
-
 #include "binding/check.h"
+#include "binding/plain.h"
 #include "override/replacement.h"
 
 namespace gpuopt::overriding {
@@ -16,33 +15,6 @@ using at::Tensor;
 template <typename Policy>
 Reason unless_always(Policy policy) {
   return takes_always() ? Reason::kTaken : policy();
-}
-
-inline std::span<const int64_t> span_of(at::IntArrayRef values) {
-  return {values.data(), values.size()};
-}
-
-// Torch 2.15 has no named dimensions.
-bool has_names(const auto& tensor) {
-  if constexpr (requires { tensor.has_names(); }) {
-    return tensor.has_names();
-  } else {
-    return false;
-  }
-}
-
-// Whether a tensor has values, and nothing but values: no conj or neg bit, no names of dimensions,
-// and memory that was not freed, as sharded training frees parameters.
-inline bool is_plain(const Tensor& tensor) {
-  return tensor.defined() && !tensor.is_conj() && !tensor.is_neg() && !has_names(tensor) &&
-         tensor.numel() > 0 && tensor.storage().data() != nullptr;
-}
-
-inline bool on_device_of(const Tensor& tensor, std::initializer_list<at::TensorBase> others) {
-  for (const at::TensorBase& other : others) {
-    if (other.device() != tensor.device()) return false;
-  }
-  return true;
 }
 
 // The dtypes that the sweep measures.

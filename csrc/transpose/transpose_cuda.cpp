@@ -1,4 +1,4 @@
-// The CUDA binding of gpuopt::transpose2d: checks a call, makes a Problem and calls a launcher.
+// The CUDA bindings of transposition: they check a call, make a Problem and call a launcher.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -9,6 +9,7 @@
 #include "elementwise/elementwise.h"
 #include "transpose/transpose.h"
 #include "transpose/transpose_check.h"
+#include "transpose/transpose_problem.h"
 
 namespace gpuopt::transpose {
 namespace {
@@ -84,7 +85,22 @@ Tensor transpose2d_cuda(const Tensor& self) {
   return out;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("transpose2d", transpose2d_cuda); }
+// Copies that are no transposition, or that transposes no faster, are ATen's.
+Tensor& copy_transposed_cuda(Tensor& out, const Tensor& self) {
+  constexpr const char* op = "gpuopt::_copy_transposed";
+  const std::optional<Problem> problem =
+      only_moves_bits(out, self) ? transposition_of(out, self) : std::nullopt;
+  const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
+  if (plan.path == Path::kEngine) return out.copy_(self);
+  const c10::cuda::CUDAGuard guard(self.device());
+  check_launch(op, transpose(*problem, plan, c10::cuda::getCurrentCUDAStream()));
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  m.impl("transpose2d", transpose2d_cuda);
+  m.impl("_copy_transposed", copy_transposed_cuda);
+}
 
 }  // namespace
 }  // namespace gpuopt::transpose

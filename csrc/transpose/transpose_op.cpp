@@ -1,10 +1,11 @@
-// gpuopt::transpose2d: schema, and the CPU and Meta kernels.
+// Transposition: schemas, and the CPU and Meta kernels.
 #include <torch/library.h>
 
 #include "transpose/transpose_check.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("transpose2d(Tensor self) -> Tensor", {at::Tag::pt2_compliant_tag});
+  m.def("_copy_transposed(Tensor(a!) out, Tensor self) -> Tensor(a!)");
 }
 
 namespace gpuopt::transpose {
@@ -23,7 +24,12 @@ Tensor transpose2d_meta(const Tensor& self) {
   return at::empty_symint(transposed_sizes<c10::SymInt>(self), self.options());
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("transpose2d", transpose2d_cpu); }
+Tensor& copy_transposed_cpu(Tensor& out, const Tensor& self) { return out.copy_(self); }
+
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  m.impl("transpose2d", transpose2d_cpu);
+  m.impl("_copy_transposed", copy_transposed_cpu);
+}
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("transpose2d", transpose2d_meta); }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-namespace gpuopt::overriding {
+namespace gpuopt {
 
 struct Dim {
   int64_t size, a, b;  // strides of the operands a and b, in elements
@@ -57,4 +57,4 @@ inline std::optional<Dims> merged_dims(std::span<const int64_t> sizes, std::span
   return dims;
 }
 
-}  // namespace gpuopt::overriding
+}  // namespace gpuopt
