@@ -38,7 +38,7 @@ def plot_of(op: str) -> str:
 
 
 def folder_of(op: str) -> Path:
-    """The folder of the sources that register the operator's ladder: csrc/<room>, or csrc/<room>/ladder."""
+    """The folder of the operator's ladder: csrc/<room>/ladder."""
     for path in sorted((ROOT / "csrc").rglob("*_ladder_op.cpp")):
         if re.search(rf'steps\(\s*"{op}",', path.read_text()):
             return path.parent
@@ -374,7 +374,7 @@ def index_of(results: dict[str, dict | None]) -> str:
             lines += _speeds(op, results[op])
     lines += ["", COUNTERS, "", "## Add a step", ""]
     lines += [
-        "A step is an entry in `csrc/<room>/<room>_ladder.h` and a kernel between two marks in `<room>_ladder.cu`;",
+        "A step is an entry in `csrc/<room>/ladder/<room>_ladder.h` and a kernel between two marks in `<room>_ladder.cu`;",
         "[CONTRIBUTING.md](../../CONTRIBUTING.md) has the rest. `python -m benchmarks.ladder_docs` writes this page.",
     ]
     return "\n".join(lines) + "\n"

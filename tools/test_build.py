@@ -59,7 +59,7 @@ def translate(source: str, variables: list[str]) -> str:
 
 
 def is_ladder(path: Path, room: str) -> bool:
-    return path.stem.endswith("_ladder") or path.parent.relative_to(ROOT / "csrc" / room) == Path("ladder")
+    return path.is_relative_to(ROOT / "csrc" / room / "ladder")
 
 
 def translate_room(shim: Path) -> list[Path]:

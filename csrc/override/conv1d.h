@@ -13,7 +13,7 @@
 #include "conv1d/binding/check.h"
 #include "conv1d/policy.h"
 #include "override/predicates.h"
-#include "transpose/transpose_ops.h"
+#include "transpose/binding/transpose_ops.h"
 
 namespace gpuopt::overriding {
 

@@ -5,8 +5,8 @@
 
 #include "override/policy.h"
 #include "override/predicates.h"
-#include "transpose/transpose_ops.h"
-#include "transpose/transpose_problem.h"
+#include "transpose/binding/transpose_ops.h"
+#include "transpose/binding/transpose_problem.h"
 
 namespace gpuopt::overriding {
 

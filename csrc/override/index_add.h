@@ -12,7 +12,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "index_add/index_add_ops.h"
+#include "index_add/binding/index_add_ops.h"
 #include "override/policy.h"
 #include "override/predicates.h"
 

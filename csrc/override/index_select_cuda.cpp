@@ -3,7 +3,7 @@
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
-#include "index_add/index_add_gather.h"
+#include "index_add/paths/index_add_gather.h"
 #include "override/index_select.h"
 
 namespace gpuopt::overriding {

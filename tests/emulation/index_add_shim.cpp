@@ -1,10 +1,10 @@
 // C entry points to the emulated index_add launchers, for index_add_model.py.
 #include "../plan/index_add_problem.h"
+#include "index_add/device/index_add_sort.cuh"
 #include "index_add/index_add.h"
-#include "index_add/index_add_gather.h"
 #include "index_add/index_add_plan.h"
 #include "index_add/index_add_slices.h"
-#include "index_add/index_add_sort.cuh"
+#include "index_add/paths/index_add_gather.h"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::index_add {

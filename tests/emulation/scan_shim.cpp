@@ -1,7 +1,7 @@
 // C entry points to the emulated launchers of scans, for test_scan_kernels.py.
 #include "../plan/scan_problem.h"
 #include "poisoned_workspace.h"
-#include "scan/scan_launch.cuh"
+#include "scan/paths/scan_launch.cuh"
 
 namespace gpuopt::scan {
 alignas(16) uint4 scan_tiles[(227 << 10) / sizeof(uint4)];  // shared memory of a block on sm_90
