@@ -8,7 +8,13 @@ import mmap
 import numpy as np
 import pytest
 
+from .build import load
 from .memory import Memory
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return load("index_select")
 
 
 def at_the_end(size: int, offset: int) -> np.ndarray:
@@ -17,7 +23,7 @@ def at_the_end(size: int, offset: int) -> np.ndarray:
     return Memory(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE).bytes[-size:]
 
 
-def gather_and_compare(index_add, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0) -> int:
+def gather_and_compare(kernels, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0) -> int:
     """Gathers rows of `row` bytes, `gap` bytes apart, from an address `offset` bytes past an aligned one. Returns the bytes of an
     access."""
     random = np.random.default_rng(entries + row)
@@ -26,7 +32,7 @@ def gather_and_compare(index_add, entries, bins, row, gap=0, index_type=np.int64
     self[:] = random.integers(256, size=self.size)
     out[:] = 0xCD
     index = random.integers(bins, size=entries * step, dtype=index_type)[::step]
-    access = index_add.gather(
+    access = kernels.gather(
         *(ctypes.c_uint64(array.ctypes.data) for array in (self[offset:], index, out[offset:])),
         int(index_type == np.int64),
         *map(ctypes.c_int64, (bins, entries, step, row, apart)),
@@ -39,17 +45,17 @@ def gather_and_compare(index_add, entries, bins, row, gap=0, index_type=np.int64
 
 @pytest.mark.parametrize("row", [1, 2, 6, 12, 16, 24, 48, 256, 4096, 20000])
 @pytest.mark.parametrize("entries", [1, 5, 63, 300])
-def test_rows(index_add, row, entries):
-    assert gather_and_compare(index_add, entries, 40, row) == min(16, row & -row)
+def test_rows(kernels, row, entries):
+    assert gather_and_compare(kernels, entries, 40, row) == min(16, row & -row)
 
 
 @pytest.mark.parametrize(
     "gap, offset, access", [(16, 0, 16), (8, 0, 8), (0, 4, 4), (2, 0, 2), (0, 1, 1)], ids=lambda value: str(value)
 )
-def test_alignment(index_add, gap, offset, access):
-    assert gather_and_compare(index_add, 100, 50, 64, gap, offset=offset) == access
+def test_alignment(kernels, gap, offset, access):
+    assert gather_and_compare(kernels, 100, 50, 64, gap, offset=offset) == access
 
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
-def test_a_strided_index(index_add, index_type):
-    gather_and_compare(index_add, 700, 30, 32, index_type=index_type, step=3)
+def test_a_strided_index(kernels, index_type):
+    gather_and_compare(kernels, 700, 30, 32, index_type=index_type, step=3)

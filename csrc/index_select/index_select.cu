@@ -1,7 +1,7 @@
 // gather_rows() for each width of access.
-#include "index_add/paths/index_add_gather.cuh"
+#include "index_select/index_select.cuh"
 
-namespace gpuopt::index_add {
+namespace gpuopt::index_select {
 
 cudaError_t gather_rows(const Gather& gather, cudaStream_t stream) {
   switch (access_bytes(gather)) {
@@ -18,4 +18,4 @@ cudaError_t gather_rows(const Gather& gather, cudaStream_t stream) {
   }
 }
 
-}  // namespace gpuopt::index_add
+}  // namespace gpuopt::index_select

@@ -1,4 +1,4 @@
-// Gathers rows at an index: the reverse of index_add. Plain host C++.
+// Gathers of rows at an index: the contract between bindings and kernels. Plain host C++.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 #include "common/export.h"
 #include "common/index.h"
 
-namespace gpuopt::index_add {
+namespace gpuopt::index_select {
 
 // out[entry] = self[index[entry]]. Rows are dense, and the rows of `out` lie behind each other.
 // Values are only moved, so a row is a number of bytes.
@@ -36,4 +36,4 @@ inline int64_t access_bytes(const Gather& gather) {
 // Copies the rows. Rows have at least one byte and less than 2^30.
 GPUOPT_EXPORT cudaError_t gather_rows(const Gather& gather, cudaStream_t stream);
 
-}  // namespace gpuopt::index_add
+}  // namespace gpuopt::index_select

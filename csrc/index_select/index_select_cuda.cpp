@@ -3,13 +3,15 @@
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
-#include "index_add/paths/index_add_gather.h"
-#include "override/index_select.h"
+#include "index_select/index_select.h"
+#include "index_select/index_select_ops.h"
 
-namespace gpuopt::overriding {
+namespace gpuopt::index_select {
 namespace {
 
-// Only calls that IndexSelect::decide() takes get here.
+using at::Tensor;
+
+// Only calls that overriding::IndexSelect::decide() takes get here.
 Tensor gather_rows_cuda(const Tensor& self, const Tensor& index) {
   constexpr const char* op = "gpuopt::_gather_rows";
   at::DimVector shape(self.sizes());
@@ -17,7 +19,7 @@ Tensor gather_rows_cuda(const Tensor& self, const Tensor& index) {
   const c10::cuda::CUDAGuard guard(self.device());
   const Tensor out = unfilled(shape, self.options());
   const auto item = static_cast<int64_t>(self.element_size());
-  index_add::Gather gather;
+  Gather gather;
   gather.self = self.const_data_ptr();
   gather.index = index.const_data_ptr();
   gather.out = out.mutable_data_ptr();
@@ -27,11 +29,11 @@ Tensor gather_rows_cuda(const Tensor& self, const Tensor& index) {
   gather.index_stride = index.stride(0);
   gather.row_bytes = *row_size(self, 0) * item;
   gather.bin_bytes = self.stride(0) * item;
-  check_launch(op, index_add::gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
+  check_launch(op, gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("_gather_rows", gather_rows_cuda); }
 
 }  // namespace
-}  // namespace gpuopt::overriding
+}  // namespace gpuopt::index_select

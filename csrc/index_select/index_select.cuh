@@ -1,11 +1,11 @@
 // The kernel of gather_rows().
 #pragma once
 
+#include "common/index_reader.cuh"
 #include "common/launch.cuh"
-#include "index_add/device/index_add_values.cuh"
-#include "index_add/paths/index_add_gather.h"
+#include "index_select/index_select.h"
 
-namespace gpuopt::index_add {
+namespace gpuopt::index_select {
 
 constexpr int kGatherThreads = 256;
 constexpr int kGatherUnroll = 4;  // units of a thread
@@ -78,4 +78,4 @@ cudaError_t launch_gather(const Gather& gathered, cudaStream_t stream) {
   return launch_kernel(gather<U>, shape, stream, args);
 }
 
-}  // namespace gpuopt::index_add
+}  // namespace gpuopt::index_select
