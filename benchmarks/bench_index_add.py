@@ -1,5 +1,5 @@
 """Cases of index_add_, in the modes "fast" and "deterministic". Random problems (benchmarks/problems.py) also have the mode "accurate",
-and gathers of rows, with which torch_ops.override replaces index_select.
+and index_select.
 
 "(1024)+=(2^24) uniform" adds 2^24 values into 1024 bins. The time depends on how often each bin occurs, and the end of the name
 says how often: "uniform" bins are equally frequent, and "Zipf s" draws the k-th bin with a probability proportional to k^-s.
@@ -295,6 +295,12 @@ def _aten(into: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tenso
     return into.index_add_(dim, index, source)
 
 
+def _select(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    import torch_ops
+
+    return torch_ops.index_select(rows, 0, index)
+
+
 def _aten_select(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return rows.index_select(0, index)
 
@@ -314,7 +320,7 @@ def _calls() -> dict[str, Call]:
         )
         for mode, name in CALLS.items()
     }
-    return {**added, "index_select": Call(torch.ops.gpuopt._gather_rows, _aten_select, _aten_select)}
+    return {**added, "index_select": Call(_select, _aten_select, _aten_select)}
 
 
 # ---------------------------------------------------------------- peers

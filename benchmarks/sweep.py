@@ -133,7 +133,7 @@ HEADER = """\
 |---|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
-# Of torch_ops.override alone, so not among the operators of the README.
+# Measured for the decisions of torch_ops.override. The table of the README leaves them out.
 INTERNAL = ("index_add accurate", "index_select")
 
 

@@ -102,9 +102,7 @@ PARTS = (
 LACKING = {
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",
-    "tests/cases/index_select.py": "_gather_rows is private",
     "benchmarks/bench_index_select.py": "bench_index_add.py measures gathers",
-    "torch_ops/index_select.py": "_gather_rows is private",
 }
 
 

@@ -25,6 +25,7 @@ from torch_ops.conv1d import (  # noqa: E402
 from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
+from torch_ops.index_select import index_select  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
@@ -54,6 +55,7 @@ __all__ = [
     "fma",
     "index_add",
     "index_add_",
+    "index_select",
     "linear_recurrence",
     "mul",
     "mul_",

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 
 namespace gpuopt {
@@ -34,6 +35,16 @@ inline bool on_device_of(const at::Tensor& tensor, std::initializer_list<at::Ten
     if (other.device() != tensor.device()) return false;
   }
   return true;
+}
+
+inline bool is_index(const at::Tensor& index) {
+  return index.scalar_type() == at::kLong || index.scalar_type() == at::kInt;
+}
+
+// `dim` counted from the front, or nothing if the tensor has no such dimension.
+inline std::optional<int64_t> wrapped(int64_t dim, const at::Tensor& self) {
+  if (dim < -self.dim() || dim >= self.dim()) return std::nullopt;
+  return dim < 0 ? dim + self.dim() : dim;
 }
 
 }  // namespace gpuopt

@@ -1,39 +1,65 @@
-// The CUDA kernel of gpuopt::_gather_rows.
+// The CUDA kernel of gpuopt::index_select: a call -> Gather -> launcher, or ATen's kernel.
+#include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include <string>
+
 #include "binding/cuda_launch.h"
+#include "binding/index_errors.h"
 #include "binding/unfilled.h"
 #include "index_select/index_select.h"
-#include "index_select/index_select_ops.h"
+#include "index_select/index_select_check.h"
 
 namespace gpuopt::index_select {
 namespace {
 
 using at::Tensor;
 
-// Only calls that overriding::IndexSelect::decide() takes get here.
-Tensor gather_rows_cuda(const Tensor& self, const Tensor& index) {
-  constexpr const char* op = "gpuopt::_gather_rows";
-  at::DimVector shape(self.sizes());
-  shape[0] = index.numel();
-  const c10::cuda::CUDAGuard guard(self.device());
-  const Tensor out = unfilled(shape, self.options());
-  const auto item = static_cast<int64_t>(self.element_size());
+constexpr const char* kOp = "gpuopt::index_select";
+
+// What is wrong with the arguments, or nothing. ATen's CUDA kernel throws other exception types
+// than its CPU kernel.
+std::string fault(const Tensor& self, int64_t dim, const Tensor& index) {
+  try {
+    check_index_select(self, dim, index);
+    return {};
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    return message.substr(message.find(": ") + 2);  // without the operator's name
+  }
+}
+
+Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, int64_t row) {
+  at::DimVector sizes(self.sizes());
+  sizes[dim] = index.numel();
+  const Tensor out = unfilled(sizes, self.options());
   Gather gather;
   gather.self = self.const_data_ptr();
   gather.index = index.const_data_ptr();
   gather.out = out.mutable_data_ptr();
   gather.long_index = index.scalar_type() == at::kLong;
-  gather.bins = self.size(0);
+  gather.bins = self.size(dim);
   gather.entries = index.numel();
   gather.index_stride = index.stride(0);
-  gather.row_bytes = *row_size(self, 0) * item;
-  gather.bin_bytes = self.stride(0) * item;
-  check_launch(op, gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
+  gather.row_bytes = row;
+  gather.bin_bytes = self.stride(dim) * static_cast<int64_t>(self.element_size());
+  check_launch(kOp, gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("_gather_rows", gather_rows_cuda); }
+Tensor index_select_cuda(const Tensor& self, int64_t dim, const Tensor& index) {
+  check_memory(kOp, {{"self", self}, {"index", index}});
+  const c10::cuda::CUDAGuard guard(self.device());
+  const std::optional<int64_t> d = wrapped(dim, self);
+  const std::optional<int64_t> row =
+      d.has_value() && is_supported(self, index) ? row_bytes(self, *d) : std::nullopt;
+  if (row.has_value()) return gather(self, *d, index, *row);
+  return call_aten(
+      kOp, self, [&] { return at::index_select(self, dim, index); },
+      [&] { return fault(self, dim, index); });
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("index_select", index_select_cuda); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

@@ -23,10 +23,6 @@ inline bool is_simple(const at::Scalar& alpha) {
   return std::abs(alpha.toDouble()) < 65504;
 }
 
-inline bool is_index(const Tensor& index) {
-  return index.scalar_type() == at::kLong || index.scalar_type() == at::kInt;
-}
-
 // Whether source may be added to self: one dtype and device, no shared memory, and an address of
 // its own for every element of self.
 inline Reason decide_addition(const Tensor& self, const Tensor& index, const Tensor& source) {
@@ -50,11 +46,6 @@ inline bool has_rows_of(const Tensor& self, const Tensor& source, int64_t dim) {
     if (d != dim && source.size(d) != self.size(d)) return false;
   }
   return true;
-}
-
-inline std::optional<int64_t> wrapped(int64_t dim, const Tensor& self) {
-  if (dim < -self.dim() || dim >= self.dim()) return std::nullopt;
-  return dim < 0 ? dim + self.dim() : dim;
 }
 
 inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t entries,

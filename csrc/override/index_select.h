@@ -3,8 +3,10 @@
 
 #include <ATen/ops/index_select_ops.h>
 
+#include "index_select/index_select_check.h"
 #include "index_select/index_select_ops.h"
-#include "override/index_add.h"
+#include "override/policy.h"
+#include "override/predicates.h"
 
 namespace gpuopt::overriding {
 
@@ -13,28 +15,16 @@ struct IndexSelect {
   static constexpr Operator kOperator = Operator::kIndexSelect;
 
   static Reason decide(const Tensor& self, int64_t dim, const Tensor& index) {
-    if (!is_plain(self) || !is_plain(index)) return Reason::kUnsupported;
+    if (!index_select::is_supported(self, index)) return Reason::kUnsupported;
     if (!is_measured(self.scalar_type())) return Reason::kDtype;
     const std::optional<int64_t> d = wrapped(dim, self);
-    if (!d.has_value() || !is_index(index) || index.dim() != 1 || !on_device_of(self, {index})) {
-      return Reason::kUnsupported;
-    }
-    const std::optional<int64_t> row = index_select::row_size(self, *d);
-    if (!row.has_value() || *row > index_select::kLongestRow) return Reason::kLayout;
-    return unless_always([&] {
-      const auto item = static_cast<int64_t>(self.element_size());
-      return policy::index_select(index.numel(), *row * item);
-    });
+    if (!d.has_value()) return Reason::kUnsupported;
+    const std::optional<int64_t> row = index_select::row_bytes(self, *d);
+    if (!row.has_value()) return Reason::kLayout;
+    return unless_always([&] { return policy::index_select(index.numel(), *row); });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index) {
-    const int64_t d = *wrapped(dim, self);
-    const Tensor rows =
-        d == 0 ? self : self.as_strided(self.sizes().slice(d), self.strides().slice(d));
-    const Tensor result = ops::gather_rows().redispatch(key, rows, index);
-    if (d == 0) return result;
-    at::DimVector shape(self.sizes());
-    shape[d] = index.numel();
-    return result.view(shape);
+    return ops::index_select().redispatch(key, self, dim, index);
   }
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
+#include "binding/index_errors.h"
 #include "index_add/binding/index_add_check.h"
 
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
@@ -29,44 +30,6 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
-// Returns an entry that is out of range, or none.
-std::optional<int64_t> out_of_range(const Tensor& index, int64_t bins) {
-  if (index.numel() == 0) return std::nullopt;
-  const auto [min, max] = at::aminmax(index);
-  const auto least = min.item().toLong(), greatest = max.item().toLong();
-  if (least < 0) return least;
-  return greatest >= bins ? std::optional(greatest) : std::nullopt;
-}
-
-int64_t bins_of(const Tensor& self, int64_t dim) { return self.dim() == 0 ? 1 : self.size(dim); }
-
-// Calls ATen, and gives its errors the operator's name and arguments. Only ATen knows which dtypes
-// it supports, where it checks the index, and which of two exception types it then throws.
-template <typename Add>
-Tensor call_aten(const char* op, const Tensor& self, int64_t dim, const Tensor& index, Add add) {
-  const auto wrong_index = [&] {
-    const auto entry = out_of_range(index, bins_of(self, dim));
-    return entry.has_value() ? c10::str(op, ": index must be in the range of dimension ", dim,
-                                        " of self: expected values from 0 to ",
-                                        bins_of(self, dim) - 1, ", got ", *entry)
-                             : std::string();
-  };
-  try {
-    return add();
-  } catch (const c10::NotImplementedError& error) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, op, " (CPU) is not implemented for ", self.scalar_type(),
-                                ": expected another dtype (", error.what_without_backtrace(), ")");
-  } catch (const c10::IndexError&) {
-    const std::string message = wrong_index();
-    TORCH_CHECK_INDEX(message.empty(), message);
-    throw;
-  } catch (const c10::Error&) {
-    const std::string message = wrong_index();
-    TORCH_CHECK(message.empty(), message);
-    throw;
-  }
-}
-
 // The dtype of sums. ATen may round half types after each addition.
 at::ScalarType sum_dtype(const Tensor& self, Mode mode) {
   const auto dtype = self.scalar_type();
@@ -77,10 +40,11 @@ at::ScalarType sum_dtype(const Tensor& self, Mode mode) {
 Tensor add(const char* op, const Call& call, const Tensor& self, const Tensor& index,
            const Tensor& source, const Scalar& alpha) {
   const auto dtype = sum_dtype(self, call.mode);
-  return call_aten(op, self, call.dim, index, [&] {
+  const auto aten = [&] {
     return at::index_add(self.to(dtype), call.dim, index, source.to(dtype), alpha)
         .to(self.scalar_type());
-  });
+  };
+  return call_aten(op, self, aten, [&] { return wrong_entry(self, call.dim, index); });
 }
 
 Tensor index_add_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
@@ -108,10 +72,11 @@ Tensor& index_add_inplace_cpu(Tensor& self, int64_t dim, const Tensor& index, co
   // ATen's in-place kernel adds all entries before the one that it refuses. So the index is checked
   // first.
   const bool in_place = sum_dtype(self, call.mode) == self.scalar_type() &&
-                        !out_of_range(index, bins_of(self, call.dim)).has_value();
+                        wrong_entry(self, call.dim, index).empty();
   if (!in_place) return self.copy_(add(op, call, self, index, source, alpha));
-  call_aten(op, self, call.dim, index,
-            [&] { return self.index_add_(call.dim, index, source, alpha); });
+  call_aten(
+      op, self, [&] { return self.index_add_(call.dim, index, source, alpha); },
+      [&] { return wrong_entry(self, call.dim, index); });
   return self;
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "binding/functionalize.h"
-#include "binding/vmap.h"
+#include "binding/index_vmap.h"
 #include "index_add/binding/index_add_check.h"
 #include "index_add/binding/index_add_ops.h"
 
@@ -19,18 +19,6 @@ using c10::SymInt;
 using Operand = VmapLevel::Operand;
 
 // ---------------------------------------------------------------- vmap
-
-// Returns an operand with its batch dimension at `position`. An operand without dimensions gets one
-// that can be indexed. An operand that all examples share is expanded, without a copy.
-Tensor batched_at(const Operand& operand, int64_t position, const SymInt& examples) {
-  Tensor value = operand.value;
-  if (operand.logical_dim() == 0) value = value.unsqueeze(-1);
-  if (operand.batch_dim.has_value()) return value.movedim(*operand.batch_dim, position);
-  value = value.unsqueeze(position);
-  auto sizes = value.sym_sizes().vec();
-  sizes[position] = examples;
-  return value.expand_symint(sizes);
-}
 
 // The three operands of a call at the innermost level.
 struct Operands {
@@ -47,15 +35,6 @@ struct Operands {
 
   Operand self, index, source;
 };
-
-// Makes an index of (examples, entries) one into the concatenated rows of all examples. Entries out
-// of range become -1, so that they do not reach the rows of another example.
-Tensor fold_index(const Tensor& index, const SymInt& examples, const SymInt& bins) {
-  const Tensor own = index.to(at::kLong);
-  const Tensor first = at::arange(Scalar(examples), own.options()).mul(Scalar(bins)).unsqueeze(1);
-  const Tensor in_range = own.ge(0).logical_and(own.lt(Scalar(bins)));
-  return at::where(in_range, own.add(first), -1).flatten();
-}
 
 // For examples with an index each: one call on the concatenated rows of all examples. The result
 // has the examples in dimension `dim` and their rows in the next.

@@ -1,0 +1,57 @@
+// Argument checks of index_select, and which calls the kernel supports. Exception types are those
+// of torch.index_select on the CPU.
+#pragma once
+
+#include <optional>
+
+#include "binding/check.h"
+#include "binding/plain.h"
+
+namespace gpuopt::index_select {
+
+// Returns dim, counted from the front.
+inline int64_t check_index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  constexpr const char* op = "gpuopt::index_select";
+  const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
+  TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
+                    ": dim must be a dimension of self: expected a value from ", -dims, " to ",
+                    dims - 1, ", got ", dim);
+  TORCH_CHECK(index.device() == self.device(), op,
+              ": index must be on the device of self: expected ", self.device(), ", got ",
+              index.device());
+  TORCH_CHECK_INDEX(index.dim() <= 1, op,
+                    ": index must be a vector: expected at most 1 dimension, got shape ",
+                    index.sym_sizes());
+  TORCH_CHECK(is_index(index), op, ": index must be int32 or int64: expected Int or Long, got ",
+              index.scalar_type());
+  if (self.dim() == 0) {
+    const auto entries = index.sym_numel();
+    TORCH_SYM_CHECK(entries.sym_eq(1), op,
+                    ": index must have one entry for a self without dimensions: expected 1, got ",
+                    entries);
+  }
+  return dim < 0 ? dim + dims : dim;
+}
+
+// Whether the kernel can read the tensors: a vector of indices, and values on one device.
+inline bool is_supported(const at::Tensor& self, const at::Tensor& index) {
+  return is_plain(self) && is_plain(index) && is_index(index) && index.dim() == 1 &&
+         on_device_of(self, {index});
+}
+
+// The bytes of a row of the first dimension that has more than one slice. Nothing if that is not
+// dimension `dim`, or if the kernel does not support the rows: they are not dense, or too long.
+inline std::optional<int64_t> row_bytes(const at::Tensor& self, int64_t dim) {
+  for (int64_t d = 0; d < dim; ++d) {
+    if (self.size(d) != 1) return std::nullopt;
+  }
+  int64_t dense = 1;
+  for (int64_t d = self.dim() - 1; d > dim; --d) {
+    if (self.size(d) != 1 && self.stride(d) != dense) return std::nullopt;
+    dense *= self.size(d);
+  }
+  const int64_t bytes = dense * static_cast<int64_t>(self.element_size());
+  return bytes < int64_t{1} << 30 ? std::optional(bytes) : std::nullopt;
+}
+
+}  // namespace gpuopt::index_select

@@ -1,0 +1,54 @@
+// index_select under torch.vmap. Autocast has no policy for it, as in ATen.
+#include <torch/library.h>
+
+#include <array>
+
+#include "binding/index_vmap.h"
+#include "index_select/index_select_check.h"
+#include "index_select/index_select_ops.h"
+
+namespace gpuopt::index_select {
+namespace {
+
+using at::Tensor;
+using c10::SymInt;
+using Operand = VmapLevel::Operand;
+
+// Gathers with an index for each example, in one call. The result has the examples in dimension
+// `dim`.
+Tensor select_each(const Operand& self, int64_t dim, const Operand& index, const SymInt& examples) {
+  const Tensor entries = batched_at(index, 0, examples);
+  Tensor table, rows;
+  if (self.batch_dim.has_value()) {
+    table = batched_at(self, dim, examples);
+    rows = fold_index(entries, examples, table.sym_size(dim + 1));
+    table = table.flatten(dim, dim + 1);
+  } else {
+    table = self.logical_dim() == 0 ? self.value.unsqueeze(-1) : self.value;
+    rows = entries.flatten();
+  }
+  return ops::index_select()
+      .call(table, dim, rows)
+      .unflatten_symint(dim, std::array<SymInt, 2>{examples, entries.sym_size(1)});
+}
+
+Tensor index_select_vmap(const Tensor& self_, int64_t dim, const Tensor& index_) {
+  dim = check_index_select(self_, dim, index_);
+  const VmapLevel level;
+  const Operand self = level.unwrap(self_), index = level.unwrap(index_);
+  if (!self.batch_dim.has_value() && !index.batch_dim.has_value()) {
+    return level.wrap(ops::index_select().call(self.value, dim, index.value), std::nullopt);
+  }
+  const bool each = index.batch_dim.has_value();
+  const SymInt examples =
+      each ? index.value.sym_size(*index.batch_dim) : self.value.sym_size(*self.batch_dim);
+  const Tensor result =
+      each ? select_each(self, dim, index, examples)
+           : ops::index_select().call(batched_at(self, 0, examples), dim + 1, index.value);
+  return level.wrap(self.logical_dim() == 0 ? result.squeeze(-1) : result, each ? dim : 0);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("index_select", index_select_vmap); }
+
+}  // namespace
+}  // namespace gpuopt::index_select
