@@ -15,7 +15,7 @@ from benchmarks import machine, problems
 from benchmarks.published import LADDERS, command_for
 
 # Rooms whose folder has another name than their results.
-FOLDERS = {"selective": "scan/selective"}
+FOLDERS = {"selective": "selective_scan"}
 ROOMS = {"drop_ins": ("conv1d", "selective")}  # and models: all of them
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*", re.MULTILINE | re.DOTALL)
 BINDING = re.compile(r'#include ["<](ATen|torch|c10|([\w/]*/)?binding)/')
