@@ -15,8 +15,7 @@ GPUOPT_OP(gather_rows, "_gather_rows", "", at::Tensor(const at::Tensor&, const a
 
 namespace overriding {
 
-// The elements of a row of the first dimension that has more than one. Nothing if that is not
-// dimension `dim`, or if rows are not dense.
+// Elements per row if all dimensions before `dim` have size 1 and its rows are dense; else nothing.
 inline std::optional<int64_t> row_size(const Tensor& self, int64_t dim) {
   for (int64_t d = 0; d < dim; ++d) {
     if (self.size(d) != 1) return std::nullopt;
