@@ -3,8 +3,8 @@
     python -m benchmarks.ladder_docs            write the pages that are out of date
     python -m benchmarks.ladder_docs --check    only list them; the exit code is 1 if there are any
 
-docs/ladder/README.md is generated completely. In the other pages, and in the README of the repository, each generated part is enclosed by two comments; text outside of them is
-written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
+docs/ladder/README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them
+is written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
 """
 
 import functools
@@ -14,12 +14,11 @@ import textwrap
 from pathlib import Path
 
 from benchmarks import in_flight, ladder_report, ladders, machine, report
-from benchmarks.pages import cell, filled, update, with_part
+from benchmarks.pages import cell, filled, update
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
 RESULTS = ROOT / "benchmarks" / "results"
-README, FRONT = ROOT / "README.md", "transpose2d"  # the ladder that the README shows
 OVERVIEW = RESULTS / "nvidia-h200" / "ladder" / "overview.png"
 # The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
@@ -360,10 +359,10 @@ def _speeds(op: str, result: dict) -> list[str]:
     return lines
 
 
-def readme_of(result: dict) -> str:
-    """The README with the table of its ladder."""
-    table = "\n".join(_speed_table(FRONT, result["rows"][0])).replace(f"]({FRONT}.md", f"](docs/ladder/{FRONT}.md")
-    return with_part(README, "ladder", table)
+def first_case(op: str, result: dict) -> str:
+    """The first case of a ladder and its table, for a page in the root of the repository."""
+    row = result["rows"][0]
+    return "\n".join([_case(row), "", *_speed_table(op, row)]).replace(f"]({op}.md", f"](docs/ladder/{op}.md")
 
 
 def index_of(results: dict[str, dict | None]) -> str:
@@ -397,7 +396,6 @@ def pages() -> dict[Path, str]:
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)
     path, results = PAGES / "in_flight.md", path_of(in_flight.OP)
     made[path] = in_flight_page(path.read_text() if path.exists() else None, results and report.load(results))
-    made[README] = readme_of(report.load(path_of(FRONT)))
     return made
 
 
