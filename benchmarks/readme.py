@@ -112,7 +112,7 @@ def measured(results: dict[str, dict], paths: dict[str, Path]) -> str:
         return "\n".join(f"- {link(name)}{line.removeprefix(name)}." for name, line in zip(results, mixed))
     origin = origins(next(iter(results.values())))[0]
     return (
-        f"All numbers on this page are of one {origin.gpu}, torch {origin.torch}, {origin.day}, commit {origin.commit}:\n"
+        f"All speeds on this page are of one {origin.gpu}, torch {origin.torch}, {origin.day}, commit {origin.commit}:\n"
         f"{', '.join(map(link, results))}."
     )
 

@@ -36,7 +36,7 @@ def test_results_of_one_origin_are_named_once(tmp_path, monkeypatch):
     assert readme.mixture(ONE) == []
     text = readme.measured(ONE, {"models": tmp_path / "a.json", "random problems": tmp_path / "b.json"})
     assert text == (
-        "All numbers on this page are of one Test GPU, torch 2.11.0, 2026-01-01, commit 1234567:\n"
+        "All speeds on this page are of one Test GPU, torch 2.11.0, 2026-01-01, commit 1234567:\n"
         "[models](a.json), [random problems](b.json)."
     )
 
