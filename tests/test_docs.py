@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import torch_ops
-from tools import bootstrap, layout, stubs, words
+from tools import bootstrap, layout, stubs, wheel, words
 from torch_ops import ops
 
 ROOT = words.ROOT
@@ -140,3 +140,13 @@ def test_supported_pythons_are_the_same_everywhere():
     for page in ("README.md", "CONTRIBUTING.md", "docs/installation.md"):
         found = re.findall(r"Python[ |]+(3\.\d+) to (3\.\d+)", (ROOT / page).read_text())
         assert found == [(listed[0], listed[-1])], page
+
+
+def test_the_changelog_has_this_version():
+    """With its date, and the name of its wheel."""
+    version = torch_ops.__version__
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    section = re.search(
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)^###", changes, re.DOTALL | re.MULTILINE
+    )
+    assert section and f"`gpuopt-{version}-py3-none-{wheel.PLATFORM}.whl`" in section[1]
