@@ -13,7 +13,8 @@
 
 Prints tables, and writes <room>.json and a plot of each operator into benchmarks/results/<gpu>/. A run of part of a room is named
 after that part (mul.json, elementwise.quick.json), so it never replaces the result of a whole room.
-`python -m benchmarks.speed_docs` writes docs/speed.md from the committed results, and refuses old ones without --old.
+`python -m benchmarks.speed_docs` writes docs/speed.md from the committed results, and `python -m benchmarks.readme` the README.
+Both refuse results that are older than their kernels, without --old.
 Exit code: 1 if gpuopt failed or was wrong anywhere, 2 if nothing could be measured.
 """
 

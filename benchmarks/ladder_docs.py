@@ -4,8 +4,8 @@
     python -m benchmarks.ladder_docs --check    only list them; the exit code is 1 if there are any
     python -m benchmarks.ladder_docs --old      write them from results that are older than their kernels, which they then say
 
-docs/ladder/README.md is generated completely. In the other pages, and in the README of the repository, each generated part is enclosed by two comments; text outside of them is
-written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
+docs/ladder/README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them
+is written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
 """
 
 import functools
@@ -15,12 +15,11 @@ import textwrap
 from pathlib import Path
 
 from benchmarks import age, in_flight, ladder_report, ladders, machine, report
-from benchmarks.pages import cell, filled, update, with_part
+from benchmarks.pages import cell, filled, update
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
 RESULTS = ROOT / "benchmarks" / "results"
-README, FRONT = ROOT / "README.md", "transpose2d"  # the ladder that the README shows
 OVERVIEW = RESULTS / "nvidia-h200" / "ladder" / "overview.png"
 # The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
@@ -361,10 +360,10 @@ def _speeds(op: str, result: dict) -> list[str]:
     return lines
 
 
-def readme_of(result: dict) -> str:
-    """The README with the table of its ladder."""
-    table = "\n".join(_speed_table(FRONT, result["rows"][0])).replace(f"]({FRONT}.md", f"](docs/ladder/{FRONT}.md")
-    return with_part(README, "ladder", table + result.get("old", ""))
+def first_case(op: str, result: dict) -> str:
+    """The first case of a ladder and its table, for a page in the root of the repository."""
+    row = result["rows"][0]
+    return "\n".join([_case(row), "", *_speed_table(op, row)]).replace(f"]({op}.md", f"](docs/ladder/{op}.md")
 
 
 def index_of(results: dict[str, dict | None]) -> str:
@@ -401,7 +400,6 @@ def pages(told: bool | None = None) -> dict[Path, str]:
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)
     path = PAGES / "in_flight.md"
     made[path] = in_flight_page(path.read_text() if path.exists() else None, lesson)
-    made[README] = readme_of(results[FRONT])
     return made
 
 

@@ -31,14 +31,6 @@ def filled(page: str, parts: dict[str, str], old: str | None) -> str:
     return PART.sub(lambda match: part(match["name"], parts[match["name"]]), old)
 
 
-def with_part(page: Path, name: str, text: str) -> str:
-    """The page with one of its parts made anew. ValueError where it has no such part."""
-    old = page.read_text()
-    if not any(match["name"] == name for match in PART.finditer(old)):
-        raise ValueError(f"{page.name} has no part {name!r}")
-    return PART.sub(lambda match: part(name, text) if match["name"] == name else match[0], old)
-
-
 def cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 

@@ -3,7 +3,7 @@
     python -m benchmarks sweep                          every family
     python -m benchmarks sweep mul "conv1d backward"    some families
     python -m benchmarks sweep --count 200 --seed 1     more problems, or others
-    python -m benchmarks sweep --write                  docs/random.md, the README's table and the plot, from committed results
+    python -m benchmarks sweep --write                  docs/random.md and the plot, from the newest committed results
     python -m benchmarks sweep --write --old            the same from results that are older than their kernels, which it then says
 
 Uses every GPU there is, one process each, and writes benchmarks/results/<gpu>/sweep.json. Times are device times as in
@@ -29,10 +29,7 @@ from benchmarks.room import rooms, run_case
 from benchmarks.timer import DeviceTimer
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
-PUBLISHED = RESULTS / "nvidia-h100-80gb-hbm3" / "sweep.json"
 PAGE = machine.REPOSITORY / "docs" / "random.md"
-README = machine.REPOSITORY / "README.md"
-PLOT = PUBLISHED.with_suffix(".png")
 LARGE = 64 << 20  # bytes; from here on the share of the ceiling tells something
 SLOWER = 0.95
 
@@ -136,37 +133,57 @@ def bytes_of(row: dict) -> int:
     return row["read_bytes"] + row["written_bytes"]
 
 
-HEADER = """\
-| operator | problems | x ATen: median | slower | worst | x Inductor: median | worst | ceiling: median | worst |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
-
-
-# Of torch_ops.override alone, so not among the operators of the README.
-INTERNAL = ("index_add accurate", "index_select")
+HEADER = (
+    "operator", "problems", "x ATen: median", "slower", "worst", "x Inductor: median", "worst", "ceiling: median", "worst"
+)  # fmt: skip
+WITHOUT_CEILING = len(HEADER) - 2
 
 
 def families_of(result: dict) -> list[str]:
     return [name for name in problems.FAMILIES if any(row["op"] == name for row in result["rows"])]
 
 
-def table(result: dict, without: tuple[str, ...] = ()) -> str:
-    lines = [HEADER]
-    for family in families_of(result):
-        if family in without:
-            continue
-        rows = [row for row in result["rows"] if row["op"] == family]
-        aten = [r for row in rows if (r := aten_ratio(row)) is not None]
+def rows_of(result: dict, family: str) -> list[dict]:
+    return [row for row in result["rows"] if row["op"] == family]
+
+
+def aten_ratios(rows: list[dict]) -> list[float]:
+    return [r for row in rows if (r := aten_ratio(row)) is not None]
+
+
+def slower(ratios: list[float]) -> float:
+    """The share of ratios that count as slower."""
+    return sum(r < SLOWER for r in ratios) / len(ratios)
+
+
+def table(result: dict, families: list[str] | None = None, columns: int = len(HEADER)) -> str:
+    lines = [HEADER[:columns], ("---", *["---:"] * (columns - 1))]
+    for family in families_of(result) if families is None else families:
+        rows = rows_of(result, family)
+        aten = aten_ratios(rows)
         inductor = [r for row in rows if (r := ratio(row, "Inductor")) is not None]
         shares = [s for row in rows if bytes_of(row) >= LARGE and (s := share(row)) is not None]
 
         def cells(found: list[float], form: str) -> list[str]:
             return [f"{statistics.median(found):{form}}", f"{min(found):{form}}"] if found else ["-", "-"]
 
-        median, worst = cells(aten, ".2f")
-        slower = f"{sum(r < SLOWER for r in aten) / len(aten):.0%}" if aten else "-"
-        columns = [family, str(len(rows)), median, slower, worst, *cells(inductor, ".2f"), *cells(shares, ".0%")]
-        lines.append(f"| {' | '.join(columns)} |")
-    return "\n".join(lines)
+        name = f"{family}, x mamba_ssm" if family.startswith("selective_scan") else family
+        median, least = cells(aten, ".2f")
+        part = f"{slower(aten):.0%}" if aten else "-"
+        figures = (name, str(len(rows)), median, part, least, *cells(inductor, ".2f"), *cells(shares, ".0%"))
+        lines.append(figures[:columns])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def typical(result: dict, slow: int = 2, even: int = 4) -> list[str]:
+    """Families for a short table, by their median beside ATen: the ones with the most slower problems, and of the others the ones at
+    ranks evenly apart, from the lowest median to the highest."""
+    ratios = {family: found for family in families_of(result) if (found := aten_ratios(rows_of(result, family)))}
+    medians = {family: statistics.median(found) for family, found in ratios.items()}
+    by_losses = sorted(ratios, key=lambda family: (-slower(ratios[family]), medians[family]))
+    others = sorted(by_losses[slow:], key=medians.get)
+    ranks = dict.fromkeys(round(i * (len(others) - 1) / (even - 1)) for i in range(even if others else 0))
+    return sorted(by_losses[:slow] + [others[rank] for rank in ranks], key=medians.get)
 
 
 def worst(result: dict, count: int = 5) -> str:
@@ -176,7 +193,7 @@ def worst(result: dict, count: int = 5) -> str:
         "|---|---|---|---:|---:|---:|---:|",
     ]
     for family in families_of(result):
-        rows = [row for row in result["rows"] if row["op"] == family and aten_ratio(row) is not None]
+        rows = [row for row in rows_of(result, family) if aten_ratio(row) is not None]
         for row in sorted(rows, key=aten_ratio)[:count]:
             if aten_ratio(row) >= SLOWER:
                 break
@@ -217,7 +234,7 @@ def plot(result: dict, path: Path) -> None:
     )
     norm = colors.TwoSlopeNorm(vmin=-2, vcenter=0, vmax=3)
     for axis, family in zip(axes.flat, families):
-        rows = [row for row in result["rows"] if row["op"] == family]
+        rows = rows_of(result, family)
         points = [(bytes_of(r), share(r), aten_ratio(r)) for r in rows if share(r) is not None and aten_ratio(r)]
         drawn = axis.scatter(
             [b / 1e6 for b, _, _ in points],
@@ -250,14 +267,28 @@ def plot(result: dict, path: Path) -> None:
 # ---------------------------------------------------------------- pages
 
 
+def published() -> Path:
+    """The newest committed result."""
+    return max(RESULTS.glob("*/sweep.json"), key=lambda path: report.load(path)["date"])
+
+
+def page(old: str, path: Path, told: bool | None = None) -> str:
+    result = report.load(path)
+    age.check({path: result}, told)
+    plotted = f"../{path.with_suffix('.png').relative_to(machine.REPOSITORY)}"
+    parts = {
+        "conditions": conditions(result) + result.get("old", ""),
+        "table": table(result),
+        "plot": f"![random problems: traffic against the share of the ceiling]({plotted})",
+        "worst": worst(result),
+    }
+    return pages.filled(PAGE.name, parts, old)
+
+
 def write(told: bool) -> None:
-    result = report.load(PUBLISHED)
-    age.check({PUBLISHED: result}, told)
-    parts = {"conditions": conditions(result), "table": table(result), "worst": worst(result)}
-    for name, text in parts.items():
-        PAGE.write_text(pages.with_part(PAGE, name, text))
-    README.write_text(pages.with_part(README, "random", f"{table(result, INTERNAL)}\n\n{conditions(result)}"))
-    plot(result, PLOT)
+    path = published()
+    PAGE.write_text(page(PAGE.read_text(), path, told))
+    plot(report.load(path), path.with_suffix(".png"))
 
 
 def main(argv: list[str]) -> int:
