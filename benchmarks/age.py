@@ -14,9 +14,7 @@ from pathlib import Path
 from benchmarks import machine, problems
 from benchmarks.published import LADDERS, command_for
 
-# Rooms whose folder has another name than their results.
-FOLDERS = {"selective": "selective_scan"}
-ROOMS = {"drop_ins": ("conv1d", "selective")}  # and models: all of them
+ROOMS = {"drop_ins": ("conv1d", "selective_scan")}  # and models: all of them
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*", re.MULTILINE | re.DOTALL)
 BINDING = re.compile(r'#include ["<](ATen|torch|c10|([\w/]*/)?binding)/')
 # A page has this line for each old file. Comparisons of pages ignore it, because every later commit may change it.
@@ -63,8 +61,7 @@ def _kernels(root: Path, commit: str) -> dict[str, str]:
 
 def room_of(path: str) -> str:
     """The room of a file below csrc."""
-    inside = path.removeprefix("csrc/")
-    return next((room for room, folder in FOLDERS.items() if inside.startswith(f"{folder}/")), inside.split("/")[0])
+    return path.split("/")[1]
 
 
 @functools.cache
@@ -107,7 +104,7 @@ def _changes(commit: str, rooms: tuple[str, ...] | None, path: Path) -> tuple[in
         return None
     # A file that was moved has the commits of its new name only. There is at least one.
     count = max(1, int(_git("rev-list", "--count", f"{commit}..HEAD", "--", *changed) or 0))
-    folders = sorted({f"csrc/{FOLDERS.get(room, room)}" for room in map(room_of, changed)})
+    folders = sorted({f"csrc/{room_of(path)}" for path in changed})
     return count, f"{count} commit{'s' * (count > 1)} up to {head} changed {', '.join(folders)}"
 
 

@@ -70,7 +70,7 @@ PARTS = [
     _room("conv1d-forward-sample", seconds=1.1),
     _room("conv1d-backward-sample", seconds=1.5),
     _room("cumsum", quick=True, seconds=1.6),
-    _room("selective", quick=True),
+    _room("selective_scan", quick=True),
     Part("sweep", "sweep.json", _SWEEP, 25.0),
     Part("models", "models.json", _MODELS, 25.0),
     Part("drop_ins", "drop_ins.json", ("benchmarks.drop_ins", "--out", "{file}"), 2.0, resumes=False),

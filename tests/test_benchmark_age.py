@@ -170,7 +170,8 @@ def test_pages_of_models_and_random_problems_refuse_old_results(repository, monk
     with pytest.raises(age.Old, match="python -m benchmarks all models"):
         model_report.page(old, path, told=False)
     assert "Old: models.json was measured at" in model_report.page(old, path, told=True)
-    monkeypatch.setattr(sweep, "PUBLISHED", repository.root / "sweep.json")
-    report.save(sweep.PUBLISHED, result(repository.first, "sweep", [{"op": "dot"}]))
+    path = repository.root / "gpu" / "sweep.json"
+    monkeypatch.setattr(sweep, "published", lambda: path)
+    report.save(path, result(repository.first, "sweep", [{"op": "dot"}]))
     with pytest.raises(SystemExit, match=r"sweep\.json: measured at .*; python -m benchmarks all sweep"):
         sweep.main(["--write"])
