@@ -107,7 +107,7 @@ def a_missing_version(function):
         (in_a_gap, "copy_", "memory around destination 0"),
         (a_copy_of_the_destination, "copy_", "is not the destination"),
         (a_copy_of_the_destination, "sum", "is not the destination"),
-        (other_strides, "mul", "strides"),
+        (other_strides, "mul", "result: (("),
         (one_other_value, "index_select", "error"),
         (one_other_value, "amax", "bits"),
         (a_written_operand, "copy_", "operand 1 was written"),

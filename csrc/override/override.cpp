@@ -153,7 +153,17 @@ Tensor gather_rows_meta(const Tensor& self, const Tensor& index) {
   return at::empty_symint(shape, self.options());
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("_gather_rows", gather_rows_meta); }
+Tensor& copy_transposed_meta(Tensor& out, const Tensor& self) {
+  TORCH_CHECK(out.sym_sizes() == self.sym_sizes(),
+              "gpuopt::_copy_transposed: out must have the shape of self: expected ",
+              self.sym_sizes(), ", got ", out.sym_sizes());
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
+  m.impl("_copy_transposed", copy_transposed_meta);
+  m.impl("_gather_rows", gather_rows_meta);
+}
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   m.impl("_copy_transposed", copy_transposed_cpu);
