@@ -43,7 +43,7 @@ class Call:
         function: computes the call from an Arithmetic and a tensor for each view.
         written: the view that the call writes and returns.
         exact: whether results and gradients have ATen's bits. Elements are moved, or rounded once.
-        repeatable: whether gpuopt gives the same bits at every call. Atomic additions do not.
+        repeatable: whether gpuopt gives the same bits at every call, gradients included. Atomic additions do not.
         differentiable: whether gradients are defined and the values of an absolute call bound them.
     """
 
@@ -143,10 +143,14 @@ def mul(d: Draw) -> Call:
         d.shuffle(shapes)
     x = d.operand(shapes[0], dtype, written=kind == "mul_")
     y = d.operand(shapes[1], dtype if d.chance(0.8) else d.dtype())
+    if d.device == "cpu" and x.dtype != y.dtype and kind == "mul":
+        kind = "out"  # gpuopt's CPU kernel gives a product of two dtypes the layout that it has on CUDA
     if kind == "mul_":
         return Call("mul_", lambda a, x, y: x.mul_(y), [x, y], written=0)
     if kind == "out":
-        return _with_out(d, "mul", lambda a, x, y, **out: torch.mul(x, y, **out), [x, y], torch.promote_types(x.dtype, y.dtype))
+        return _with_out(
+            d, "mul", lambda a, x, y, **out: torch.mul(x, y, **out), [x, y], torch.promote_types(x.dtype, y.dtype)
+        )
     return Call("mul", lambda a, x, y: x * y, [x, y])
 
 
@@ -264,7 +268,7 @@ def scatter_reduce(d: Draw) -> Call:
 
 
 def _indices(d: Draw, shape: tuple[int, ...]) -> tuple[int, list[View], tuple[int, ...]]:
-    """The first indexed dimension, its index and those of the next dimensions, and the shape of what is indexed."""
+    """The first indexed dimension, the indices of it and of the next dimensions, and the shape of what is indexed."""
     first = d.randrange(len(shape)) if d.chance(0.5) else 0
     count = min(d.choice((1, 1, 1, 2, 3)), len(shape) - first)
     of = d.choice(((), (d.size(1, 64),), (d.size(1, 1024),), (d.size(1, 8), d.size(1, 32))))
@@ -293,7 +297,9 @@ def index(d: Draw) -> Call:
     shape = d.shape(1, 5)
     x = d.operand(shape, d.dtype(), indexed=True)
     first, indices, _ = _indices(d, shape)
-    return Call(f"x[i] after {first} dimensions", lambda a, x, *i: aten.index(x, [None] * first + list(i)), [x, *indices])
+    return Call(
+        f"x[i] after {first} dimensions", lambda a, x, *i: aten.index(x, [None] * first + list(i)), [x, *indices]
+    )
 
 
 def _table(d: Draw) -> tuple[int, int, tuple[int, ...]]:
@@ -338,14 +344,18 @@ def index_select(d: Draw) -> Call:
 
     if d.chance(0.25):
         return _with_out(d, f"index_select, dim {dim}", function, [x, index], dtype, exact=True)
-    return Call(f"index_select, dim {dim}", function, [x, index])
+    return Call(f"index_select, dim {dim}", function, [x, index], repeatable=False)
 
 
 # ---------------------------------------------------------------- convolutions
 
 
 def convolution(d: Draw) -> Call:
-    groups, of_group, outputs = d.choice((1, 1, d.size(1, 64))), d.choice((1, 1, 1, d.size(1, 8))), d.choice((1, 1, 1, 2, 3))
+    groups, of_group, outputs = (
+        d.choice((1, 1, d.size(1, 64))),
+        d.choice((1, 1, 1, d.size(1, 8))),
+        d.choice((1, 1, 1, 2, 3)),
+    )
     if groups == 1 and d.chance(0.5):
         of_group, outputs = d.size(1, 32), d.size(1, 32)
     taps, stride, dilation = d.size(1, 33), d.choice((1, 1, 1, 2, 3, 4)), d.choice((1, 1, 1, 2, 3))
@@ -375,8 +385,7 @@ FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "mul": mul,
     **{name: _upsample(name) for name in ("upsample_nearest2d", "_upsample_nearest_exact2d")},
     **{
-        name: _upsample_backward(name)
-        for name in ("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward")
+        name: _upsample_backward(name) for name in ("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward")
     },
     "index_add": index_add,
     "scatter_add": scatter_add,

@@ -52,7 +52,9 @@ class View:
         inside = self.tensor(self.buffer, addresses)
         if floating and values == "real":
             parts = torch.view_as_real(inside.resolve_conj()) if self.dtype.is_complex else inside
-            inside.copy_(torch.view_as_complex(torch.randn_like(parts)) if self.dtype.is_complex else torch.randn_like(parts))
+            inside.copy_(
+                torch.view_as_complex(torch.randn_like(parts)) if self.dtype.is_complex else torch.randn_like(parts)
+            )
         else:
             inside.copy_(torch.randint(least, max(most, least + 1), addresses, device=device))
         return self
@@ -64,7 +66,9 @@ class View:
         return rest
 
     def __str__(self) -> str:
-        return f"{str(self.dtype)[6:]}{list(self.sizes)} strides {list(self.strides)} + {self.offset}{' conj' * self.conj}"
+        return (
+            f"{str(self.dtype)[6:]}{list(self.sizes)} strides {list(self.strides)} + {self.offset}{' conj' * self.conj}"
+        )
 
 
 class Draw(random.Random):

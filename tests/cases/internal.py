@@ -41,7 +41,9 @@ def _into_twin(copy: Callable) -> Callable:
     return function
 
 
-def _copied(make: Maker, shape: tuple[int, ...], offset: int, pitch: int, order: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+def _copied(
+    make: Maker, shape: tuple[int, ...], offset: int, pitch: int, order: tuple[int, ...]
+) -> tuple[torch.Tensor, ...]:
     """A dense destination at an offset, and a source that is transposed to it, whose rows have a pitch. The dimensions of both are
     in `order`."""
     *batch, rows, columns = shape
@@ -77,7 +79,9 @@ def _few_copies(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 # ---------------------------------------------------------------- _gather_rows
 
 
-def _rows(make: Maker, index: torch.Tensor, rows: int, size: tuple[int, ...], offset: int, pitch: int) -> tuple[torch.Tensor, ...]:
+def _rows(
+    make: Maker, index: torch.Tensor, rows: int, size: tuple[int, ...], offset: int, pitch: int
+) -> tuple[torch.Tensor, ...]:
     """Dense rows at an offset, with a pitch between them."""
     of_row = math.prod(size) + pitch
     table = make(offset + rows * of_row)[offset:].view(rows, of_row)[:, : of_row - pitch]

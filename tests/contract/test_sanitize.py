@@ -51,7 +51,8 @@ DTYPES = (torch.bool, torch.int8, torch.bfloat16, torch.float16, torch.float32, 
 
 
 @pytest.mark.parametrize(
-    ("case", "dtype"), [pytest.param(c, d, id=f"{c.name}-{str(d)[6:]}") for c in EVERY_CASE for d in DTYPES if d in c.dtypes]
+    ("case", "dtype"),
+    [pytest.param(c, d, id=f"{c.name}-{str(d)[6:]}") for c in EVERY_CASE for d in DTYPES if d in c.dtypes],
 )
 def test_every_path(case, dtype):
     failures = Failures()

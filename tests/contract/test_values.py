@@ -64,7 +64,9 @@ def test_values(case, device, dtype):
         assert ours <= theirs * (1.02 if case.elementwise else 1.5), f"summed error {ours}, ATen's is {theirs}"
 
 
-@each_dtype(only=(torch.float32, torch.bfloat16, torch.complex64, torch.int8), only_cpu=(torch.float32,), cases=EVERY_CASE)
+@each_dtype(
+    only=(torch.float32, torch.bfloat16, torch.complex64, torch.int8), only_cpu=(torch.float32,), cases=EVERY_CASE
+)
 def test_repeats_bit_for_bit_and_leaves_arguments_alone(case, device, dtype):
     failures = Failures()
     for sample in thinned(case.samples(device, dtype), device):
