@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import torch
@@ -271,7 +272,11 @@ def _indices(d: Draw, shape: tuple[int, ...]) -> tuple[int, list[View], tuple[in
     """The first indexed dimension, the indices of it and of the next dimensions, and the shape of what is indexed."""
     first = d.randrange(len(shape)) if d.chance(0.5) else 0
     count = min(d.choice((1, 1, 1, 2, 3)), len(shape) - first)
-    of = d.choice(((), (d.size(1, 64),), (d.size(1, 1024),), (d.size(1, 8), d.size(1, 32))))
+    row = math.prod(n for k, n in enumerate(shape) if not first <= k < first + count)
+    most = max(1, min(1024, 2 * d.most // max(row, 1)))
+    of = d.choice(
+        ((), (d.size(1, most),), (d.size(1, most),), (d.size(1, min(most, 8)), d.size(1, max(1, most // 32))))
+    )
     if 0 in shape[first : first + count]:
         of = (0,)
     indices = [d.index(of, shape[k], negative=True) for k in range(first, first + count)]
