@@ -126,9 +126,6 @@ def run(
     begin: Callable[[str], None] = lambda text: None,
 ) -> tuple[int, list[str]]:
     """The number of calls, and what was wrong with some of them. `begin` hears of each call before it runs."""
-    # ATen's convolutions are the reference for cuDNN's, which by default round float32 and add in any order.
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses deterministic mode without it
     count, found, ends = 0, [], time.monotonic() + seconds
     for seed in seeds:
         for family in families:
@@ -155,6 +152,9 @@ def work(families, seeds, device, seconds, current, answer) -> None:
     """A process: runs its share of the seeds, and answers with its counts."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    # ATen's convolutions are the reference for cuDNN's, which by default round float32 and add in any order.
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses deterministic mode without it
 
     def begin(text: str) -> None:
         current.value = text.encode()
