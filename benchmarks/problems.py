@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks import bench_conv1d, bench_dot, bench_index_add, bench_selective, convolutions
+from benchmarks import bench_conv1d, bench_dot, bench_index_add, bench_selective_scan, convolutions
 from benchmarks.operands import BF16, DTYPE_NAMES, F16, F32, Maker
 from benchmarks.peers import INDUCTOR, Peer
 from benchmarks.room import Case
@@ -169,10 +169,10 @@ def cumsum(draw: Draw) -> Problem:
 
 
 def selective_scan(draw: Draw, backward: bool = False) -> Problem:
-    scan, dtype = bench_selective.draw_scan(draw, backward)
+    scan, dtype = bench_selective_scan.draw_scan(draw, backward)
     call = "selective_scan_backward" if backward else "selective_scan"
     build = functools.partial(scan.build, dtype, backward)
-    return Problem("selective", call, scan.name, dtype, None, build, peers=(bench_selective.MAMBA,))
+    return Problem("selective_scan", call, scan.name, dtype, None, build, peers=(bench_selective_scan.MAMBA,))
 
 
 # ---------------------------------------------------------------- upsampling

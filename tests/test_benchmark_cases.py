@@ -86,7 +86,7 @@ def test_our_call_and_atens_are_the_same_call(title):
 
 
 def test_rooms_are_found_and_their_cases_have_different_titles():
-    names = "conv1d", "dot", "elementwise", "index_add", "reduce", "scan", "selective", "transpose", "upsample"
+    names = "conv1d", "dot", "elementwise", "index_add", "reduce", "scan", "selective_scan", "transpose", "upsample"
     assert sorted(rooms()) == list(names)
     assert len(CASES) == sum(len(room.cases) for room in ROOMS)
 

@@ -13,8 +13,8 @@ from torch.nn import functional
 from tools import words
 from torch_ops.compat.mamba_ssm import mamba_inner_fn, selective_scan_fn, selective_state_update
 
-from .cases import selective_samples as calls
-from .cases.selective import reference
+from .cases import selective_scan_samples as calls
+from .cases.selective_scan import reference
 from .cases.tensors import Maker
 from .compare import raised_by
 from .params import each_device

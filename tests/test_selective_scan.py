@@ -7,7 +7,7 @@ import torch
 
 import torch_ops
 
-from .cases import selective_samples as calls
+from .cases import selective_scan_samples as calls
 from .cases.tensors import LAYOUTS, Maker
 from .compare import raised_by
 from .params import each_device

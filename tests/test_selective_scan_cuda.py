@@ -9,7 +9,7 @@ import torch
 
 import torch_ops
 
-from .cases.selective import scanned
+from .cases.selective_scan import scanned
 from .large import check
 from .overlap import Calls, half_alike
 

@@ -48,7 +48,7 @@ def test_device_code_and_common_never_see_torch(path):
     assert layout.torch_includes(path) == ()
 
 
-@pytest.mark.parametrize("room", ["conv1d", "dot", "reduce", "scan"])
+@pytest.mark.parametrize("room", ["conv1d", "dot", "reduce", "scan", "selective_scan"])
 def test_kernels_wait_for_the_previous_grid(room):
     """Every kernel of these rooms calls grid_dependency_wait. Their launches overlap the previous grid (programmatic dependent
     launch), and a kernel that does not wait would race with it. Launches of ladders do not overlap."""
@@ -68,6 +68,17 @@ def test_torch_free_headers_compile_alone(config):
     compiled = {path.relative_to(config.build_dir / "headers") for path in config.build_dir.glob("headers/**/*.o")}
     for header in layout.torch_free_headers():
         assert Path(f"{name(header)}.o") in compiled
+
+
+def test_every_folder_is_a_room_or_shared():
+    """Only a README.md directly in a folder makes it a room, so one without it would escape the rules of rooms."""
+    assert sorted(path.name for path in layout.CSRC.iterdir()) == sorted((*layout.rooms(), *layout.SHARED))
+    assert not list(layout.CSRC.glob("*/*/**/README.md"))
+
+
+@pytest.mark.parametrize("room", layout.rooms())
+def test_rooms_with_many_files_have_folders(room):
+    assert sum(path.is_file() for path in (layout.CSRC / room).iterdir()) <= 15
 
 
 def ptxas_report(config, source: Path) -> str:

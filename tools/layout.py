@@ -1,4 +1,4 @@
-"""Finds the headers of csrc that do not include torch, directly or through other headers."""
+"""Lists the rooms of csrc, and the headers that do not include torch, directly or through other headers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from pathlib import Path
 
 CSRC = Path(__file__).resolve().parent.parent / "csrc"
 TORCH_FOLDERS = ("ATen/", "c10/", "torch/", "caffe2/")
+SHARED = ("binding", "common", "ladder", "override")  # folders of csrc that are no rooms
+
+
+def rooms() -> tuple[str, ...]:
+    """The rooms: a folder of csrc with a README.md for each algorithm."""
+    return tuple(sorted({path.parent.name for path in CSRC.glob("*/README.md")} - set(SHARED)))
 
 
 @cache

@@ -32,7 +32,7 @@ PLAN_FLAGS = ["-O1", "-Wall", "-Werror", "-fsanitize=signed-integer-overflow,int
 # because g++ does not know CUDA's attributes.
 EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 # These rooms have many template instances, and their tests run few threads: optimising takes longer than it saves.
-NOT_OPTIMISED = ("elementwise", "reduce", "scan")
+NOT_OPTIMISED = ("elementwise", "reduce", "scan", "selective_scan")
 FATAL = ["-fno-sanitize-recover=all"]
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 SHARED = re.compile(r"(?<!extern )__shared__ ([\w:<>, ]+) (\w+)((?:\[[^];]+\])+);")
@@ -59,7 +59,7 @@ def translate(source: str, variables: list[str]) -> str:
 
 
 def is_ladder(path: Path, room: str) -> bool:
-    return path.stem.endswith("_ladder") or path.parent.relative_to(ROOT / "csrc" / room) == Path("ladder")
+    return path.is_relative_to(ROOT / "csrc" / room / "ladder")
 
 
 def translate_room(shim: Path) -> list[Path]:

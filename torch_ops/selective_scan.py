@@ -7,7 +7,7 @@ Same semantics as ``selective_scan_fn`` and ``selective_state_update`` of the pa
 - On CPU tensors, the functions loop over the positions with ATen's operators.
 
 A. Gu and T. Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023).
-``csrc/scan/selective/README.md`` describes the kernels.
+``csrc/selective_scan/README.md`` describes the kernels.
 """
 
 from __future__ import annotations

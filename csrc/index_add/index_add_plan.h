@@ -4,10 +4,10 @@
 
 #include <variant>
 
-#include "index_add/index_add_atomic.h"
-#include "index_add/index_add_bins.h"
-#include "index_add/index_add_lines.h"
-#include "index_add/index_add_sorted.h"
+#include "index_add/paths/index_add_atomic.h"
+#include "index_add/paths/index_add_bins.h"
+#include "index_add/paths/index_add_lines.h"
+#include "index_add/paths/index_add_sorted.h"
 
 namespace gpuopt::index_add {
 

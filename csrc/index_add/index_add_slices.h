@@ -1,7 +1,7 @@
 // Splits problems into parts for one launch each. Plain host C++, as the plan.
 #pragma once
 
-#include "index_add/index_add_sorted.h"
+#include "index_add/paths/index_add_sorted.h"
 
 namespace gpuopt::index_add {
 

@@ -4,7 +4,7 @@
 #include <ATen/ops/dot_ops.h>
 #include <ATen/ops/vdot_ops.h>
 
-#include "dot/dot_ops.h"
+#include "dot/binding/dot_ops.h"
 #include "override/predicates.h"
 
 namespace gpuopt::overriding {

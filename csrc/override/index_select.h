@@ -3,34 +3,10 @@
 
 #include <ATen/ops/index_select_ops.h>
 
-#include "binding/op_handle.h"
+#include "index_select/index_select_ops.h"
 #include "override/index_add.h"
 
-namespace gpuopt {
-
-namespace ops {
-// Gathers rows of `self`, where overriding::row_size() finds rows.
-GPUOPT_OP(gather_rows, "_gather_rows", "", at::Tensor(const at::Tensor&, const at::Tensor&))
-}  // namespace ops
-
-namespace overriding {
-
-// The elements of a row of the first dimension that has more than one. Nothing if that is not
-// dimension `dim`, or if rows are not dense.
-inline std::optional<int64_t> row_size(const Tensor& self, int64_t dim) {
-  for (int64_t d = 0; d < dim; ++d) {
-    if (self.size(d) != 1) return std::nullopt;
-  }
-  int64_t dense = 1;
-  for (int64_t d = self.dim() - 1; d > dim; --d) {
-    if (self.size(d) != 1 && self.stride(d) != dense) return std::nullopt;
-    dense *= self.size(d);
-  }
-  return dense;
-}
-
-// The longest row, in elements.
-constexpr int64_t kLongestRow = 1 << 27;
+namespace gpuopt::overriding {
 
 struct IndexSelect {
   using Aten = at::_ops::index_select;
@@ -43,8 +19,8 @@ struct IndexSelect {
     if (!d.has_value() || !is_index(index) || index.dim() != 1 || !on_device_of(self, {index})) {
       return Reason::kUnsupported;
     }
-    const std::optional<int64_t> row = row_size(self, *d);
-    if (!row.has_value() || *row > kLongestRow) return Reason::kLayout;
+    const std::optional<int64_t> row = index_select::row_size(self, *d);
+    if (!row.has_value() || *row > index_select::kLongestRow) return Reason::kLayout;
     return unless_always([&] {
       const auto item = static_cast<int64_t>(self.element_size());
       return policy::index_select(index.numel(), *row * item);
@@ -62,5 +38,4 @@ struct IndexSelect {
   }
 };
 
-}  // namespace overriding
-}  // namespace gpuopt
+}  // namespace gpuopt::overriding

@@ -3,7 +3,7 @@
 
 #include <ATen/ops/mul_ops.h>
 
-#include "elementwise/elementwise_ops.h"
+#include "elementwise/binding/elementwise_ops.h"
 #include "override/policy.h"
 #include "override/predicates.h"
 

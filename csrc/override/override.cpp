@@ -130,8 +130,6 @@ void reset_calls() {
   for (Calls& of_operator : calls) of_operator.reset();
 }
 
-Tensor& copy_transposed_cpu(Tensor& out, const Tensor& self) { return out.copy_(self); }
-
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_enable(str[] names, str key, bool always) -> ()", enable);
   m.def("_override_disable(str[] names) -> ()", disable);
@@ -139,35 +137,6 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_reasons() -> str[]", reason_names);
   m.def("_override_calls() -> int[]", count_calls);
   m.def("_override_reset() -> ()", reset_calls);
-  m.def("_copy_transposed(Tensor(a!) out, Tensor self) -> Tensor(a!)");
-  m.def("_gather_rows(Tensor self, Tensor index) -> Tensor");
-}
-
-Tensor gather_rows_cpu(const Tensor& self, const Tensor& index) {
-  return self.index_select(0, index);
-}
-
-Tensor gather_rows_meta(const Tensor& self, const Tensor& index) {
-  at::SymDimVector shape(self.sym_sizes());
-  shape[0] = index.sym_numel();
-  return at::empty_symint(shape, self.options());
-}
-
-Tensor& copy_transposed_meta(Tensor& out, const Tensor& self) {
-  TORCH_CHECK(out.sym_sizes() == self.sym_sizes(),
-              "gpuopt::_copy_transposed: out must have the shape of self: expected ",
-              self.sym_sizes(), ", got ", out.sym_sizes());
-  return out;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  m.impl("_copy_transposed", copy_transposed_meta);
-  m.impl("_gather_rows", gather_rows_meta);
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  m.impl("_copy_transposed", copy_transposed_cpu);
-  m.impl("_gather_rows", gather_rows_cpu);
 }
 
 }  // namespace

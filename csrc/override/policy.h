@@ -5,7 +5,7 @@
 // less device time than that is declined: it would slow down a model that is bound by the host.
 #pragma once
 
-#include "override/dims.h"
+#include "common/dims.h"
 #include "override/reason.h"
 #include "reduce/reduce_plan.h"
 #include "transpose/transpose_plan.h"
@@ -130,28 +130,6 @@ inline Reason embedding_backward(int64_t entries, int64_t bytes, int64_t item) {
 inline Reason index_select(int64_t entries, int64_t row_bytes) {
   if (row_bytes > 2 * kKiB) return Reason::kAtenIsFaster;
   return entries * (2 * row_bytes + 8) >= kMiB ? Reason::kTaken : Reason::kSize;
-}
-
-// A copy of `in` to a dense `out` as a transposition, or nothing if it is none.
-inline std::optional<transpose::Problem> as_transposition(const Dims& dims) {
-  if (dims.count < 2 || dims.count > transpose::kMaxBatchDims + 2) return std::nullopt;
-  int64_t dense = 1;
-  for (const Dim& dim : dims) {
-    if (dim.a != dense || dim.b <= 0) return std::nullopt;
-    dense *= dim.size;
-  }
-  const Dim &rows = dims.dims[0], &columns = dims.dims[1];
-  if (columns.b != 1 || rows.b < columns.size) return std::nullopt;
-  transpose::Problem problem;
-  problem.rows = rows.size;
-  problem.columns = columns.size;
-  problem.row_stride = rows.b;
-  problem.column_stride = columns.b;
-  for (int d = 2; d < dims.count; ++d) {
-    problem.batch_sizes[problem.batch_dims] = dims.dims[d].size;
-    problem.batch_strides[problem.batch_dims++] = dims.dims[d].b;
-  }
-  return problem;
 }
 
 // 1.05 to 8.6 times ATen's speed. Matrices with a shorter side are 0.7 to 1.5 times as fast.

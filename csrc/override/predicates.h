@@ -3,9 +3,12 @@
 
 #include <ATen/ATen.h>
 
-#include <span>
+#include <algorithm>
+#include <array>
+#include <utility>
 
 #include "binding/check.h"
+#include "binding/plain.h"
 #include "override/replacement.h"
 
 namespace gpuopt::overriding {
@@ -18,37 +21,31 @@ Reason unless_always(Policy policy) {
   return takes_always() ? Reason::kTaken : policy();
 }
 
-inline std::span<const int64_t> span_of(at::IntArrayRef values) {
-  return {values.data(), values.size()};
-}
-
-// Torch 2.15 has no named dimensions.
-bool has_names(const auto& tensor) {
-  if constexpr (requires { tensor.has_names(); }) {
-    return tensor.has_names();
-  } else {
-    return false;
-  }
-}
-
-// Whether a tensor has values, and nothing but values: no conj or neg bit, no names of dimensions,
-// and memory that was not freed, as sharded training frees parameters.
-inline bool is_plain(const Tensor& tensor) {
-  return tensor.defined() && !tensor.is_conj() && !tensor.is_neg() && !has_names(tensor) &&
-         tensor.numel() > 0 && tensor.storage().data() != nullptr;
-}
-
-inline bool on_device_of(const Tensor& tensor, std::initializer_list<at::TensorBase> others) {
-  for (const at::TensorBase& other : others) {
-    if (other.device() != tensor.device()) return false;
-  }
-  return true;
-}
-
 // The dtypes that the sweep measures.
 inline bool is_measured(at::ScalarType dtype) {
   return dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16 ||
          (takes_always() && dtype == at::kDouble);
+}
+
+// Whether every element surely has an address of its own: each dimension steps over all that the
+// dimensions of smaller strides reach. at::has_internal_overlap() does not know for tensors with
+// gaps.
+inline bool has_no_overlap(const Tensor& tensor) {
+  std::array<std::pair<int64_t, int64_t>, 8> dims;  // strides and sizes
+  size_t count = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 1) continue;
+    if (count == dims.size()) return false;
+    dims[count++] = {tensor.stride(d), tensor.size(d)};
+  }
+  std::sort(dims.begin(), dims.begin() + count);
+  int64_t reach = 1;
+  for (size_t d = 0; d < count; ++d) {
+    const auto [stride, size] = dims[d];
+    if (stride < reach) return false;
+    reach += stride * (size - 1);
+  }
+  return true;
 }
 
 inline int64_t bytes_of(const Tensor& tensor) {

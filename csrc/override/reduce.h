@@ -8,7 +8,7 @@
 
 #include "override/policy.h"
 #include "override/predicates.h"
-#include "reduce/reduce_ops.h"
+#include "reduce/binding/reduce_ops.h"
 
 namespace gpuopt::overriding {
 

@@ -8,8 +8,8 @@
 
 #include "override/policy.h"
 #include "override/predicates.h"
-#include "upsample/upsample_check.h"
-#include "upsample/upsample_ops.h"
+#include "upsample/binding/upsample_check.h"
+#include "upsample/binding/upsample_ops.h"
 
 namespace gpuopt::overriding {
 

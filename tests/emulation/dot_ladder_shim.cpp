@@ -1,5 +1,5 @@
 // C entry point to the emulated ladder of dot products, for test_dot_ladder.py.
-#include "dot/dot_ladder.h"
+#include "dot/ladder/dot_ladder.h"
 #include "ladder_shim.h"
 
 using namespace gpuopt;

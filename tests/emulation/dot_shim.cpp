@@ -1,6 +1,6 @@
 // C entry points to the emulated launchers of dot products, for test_dot_kernels.py.
 #include "../plan/dot_problem.h"
-#include "dot/dot_launch.cuh"
+#include "dot/paths/dot_launch.cuh"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::dot {

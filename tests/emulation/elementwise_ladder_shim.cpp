@@ -1,5 +1,5 @@
 // C entry point to the emulated ladder of products, for test_elementwise_ladder.py.
-#include "elementwise/elementwise_ladder.h"
+#include "elementwise/ladder/elementwise_ladder.h"
 #include "ladder_shim.h"
 
 using namespace gpuopt;

@@ -1,6 +1,6 @@
 // C entry point to the emulated ladder of index_add, for test_index_add_ladder.py.
-#include "index_add/index_add_ladder.h"
-#include "index_add/index_add_sort.cu"  // the ladder calls the sort of the room
+#include "index_add/device/index_add_sort.cu"  // the ladder calls the sort of the room
+#include "index_add/ladder/index_add_ladder.h"
 #include "ladder_shim.h"
 
 namespace gpuopt::index_add {

@@ -1,10 +1,9 @@
 // C entry points to the emulated index_add launchers, for index_add_model.py.
 #include "../plan/index_add_problem.h"
+#include "index_add/device/index_add_sort.cuh"
 #include "index_add/index_add.h"
-#include "index_add/index_add_gather.h"
 #include "index_add/index_add_plan.h"
 #include "index_add/index_add_slices.h"
-#include "index_add/index_add_sort.cuh"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::index_add {
@@ -123,21 +122,4 @@ extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t co
         static_cast<int64_t>(sorted.entries[i] & ((uint64_t{1} << sorted.position_bits) - 1));
   }
   return static_cast<int>(plan.blocks);
-}
-
-// Gathers rows. Returns the bytes of an access, or -1.
-extern "C" int gather(uint64_t self, uint64_t index, uint64_t out, int long_index, int64_t bins,
-                      int64_t entries, int64_t index_stride, int64_t row_bytes, int64_t bin_bytes) {
-  Gather gather;
-  gather.self = reinterpret_cast<const void*>(self);
-  gather.index = reinterpret_cast<const void*>(index);
-  gather.out = reinterpret_cast<void*>(out);
-  gather.long_index = long_index != 0;
-  gather.bins = bins;
-  gather.entries = entries;
-  gather.index_stride = index_stride;
-  gather.row_bytes = row_bytes;
-  gather.bin_bytes = bin_bytes;
-  if (gather_rows(gather, nullptr) != cudaSuccess) return -1;
-  return static_cast<int>(access_bytes(gather));
 }

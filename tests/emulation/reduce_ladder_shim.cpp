@@ -1,6 +1,6 @@
 // C entry points to the emulated ladder of reductions, for test_reduce_ladder.py.
 #include "ladder_shim.h"
-#include "reduce/reduce_ladder.h"
+#include "reduce/ladder/reduce_ladder.h"
 
 using namespace gpuopt;
 using namespace gpuopt::reduce;

@@ -1,7 +1,7 @@
 // C entry points to the emulated reduction launchers, for test_reduce_kernels.py.
 #include "../plan/reduce_problem.h"
 #include "poisoned_workspace.h"
-#include "reduce/reduce_launch.cuh"
+#include "reduce/paths/reduce_launch.cuh"
 
 namespace gpuopt::reduce {
 alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // the most per block on sm_90

@@ -17,7 +17,7 @@ NAMES = ("u", "delta", "A", "B", "C", "D", "z", "bias")
 
 @pytest.fixture(scope="module")
 def kernels():
-    return load("scan")
+    return load("selective_scan")
 
 
 def sigmoid(x):
@@ -149,7 +149,7 @@ class Case:
     def forward(self, kernels, sms=1):
         out, last = self.new(), np.full((self.sizes[0], self.sizes[1], self.sizes[3]), np.nan, self.wide.numpy)
         given = np.array(self.numbers(out, last), np.int64)
-        assert kernels.run_selective(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.c_int64(0)) == 0
+        assert kernels.run(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.c_int64(0)) == 0
         return out.found(), last
 
     def backward(self, kernels, dout, dlast, sms=1) -> dict:
@@ -157,7 +157,7 @@ class Case:
         numbers = self.numbers(None, None)
         given = np.array(numbers, np.int64)
         of_batch, parts = ctypes.c_int64(), ctypes.c_int64()
-        kernels.selective_parts(
+        kernels.parts(
             ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.byref(of_batch), ctypes.byref(parts)
         )
         of_batch, parts = of_batch.value, parts.value
@@ -175,7 +175,7 @@ class Case:
             *(found[k].ctypes.data for k in ("A", "D", "bias", "B", "C")),
         ]
         given = np.array(numbers, np.int64)
-        assert kernels.run_selective(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.c_int64(1)) == 0
+        assert kernels.run(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.c_int64(1)) == 0
         for k, v in found.items():
             if isinstance(v, Sequence):
                 found[k] = v.found()
@@ -187,7 +187,7 @@ class Case:
 
     def check(self, kernels, sms=1, dlast=True, split=False, part_bytes=1 << 26):
         """Compares all results. If `split`, the length is split into segments of 32 positions."""
-        kernels.set_selective_limits(ctypes.c_int64(split << 40), ctypes.c_int64(part_bytes))
+        kernels.set_limits(ctypes.c_int64(split << 40), ctypes.c_int64(part_bytes))
         batch, channels, length, states = self.sizes
         values = self.wide_values()
         error = {F16: 2e-3, BF16: 1e-2, F32: 2e-5, F64: 1e-12}[self.dtype]
@@ -289,7 +289,7 @@ def test_repeats_bitwise(kernels):
     case = Case(F32, 2, 40, 40, 16)
     dout = case.new()
     dout.view[...] = 1
-    kernels.set_selective_limits(ctypes.c_int64(1 << 40), ctypes.c_int64(1))
+    kernels.set_limits(ctypes.c_int64(1 << 40), ctypes.c_int64(1))
     first, second = (case.backward(kernels, dout, None) for _ in range(2))
     for name, value in first.items():
         np.testing.assert_array_equal(value, second[name])
@@ -339,7 +339,7 @@ class Update:
             strides = dict(zip(dims, (s // of.numpy.itemsize for s in array.strides)))
             numbers += [array.ctypes.data, of.number, *(strides.get(d, 0) for d in range(4))]
         given = np.array(numbers, np.int64)
-        assert kernels.run_selective_update(ctypes.c_void_p(given.ctypes.data)) == 0
+        assert kernels.run_update(ctypes.c_void_p(given.ctypes.data)) == 0
         for name, want in (("state", h), ("out", out)):
             of, _, array = self.operands[name]
             tolerance = {F16: 2e-3, BF16: 1e-2, F32: 1e-5, F64: 1e-13}[of]

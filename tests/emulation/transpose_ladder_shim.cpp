@@ -1,5 +1,5 @@
 // C entry points to the emulated ladder of transposition, for test_transpose_ladder.py.
-#include "transpose/transpose_ladder.h"
+#include "transpose/ladder/transpose_ladder.h"
 
 using namespace gpuopt::transpose;
 

@@ -1,5 +1,5 @@
 // C entry points to the emulated ladders of upsampling, for test_upsample_ladder.py.
-#include "upsample/upsample_ladder.h"
+#include "upsample/ladder/upsample_ladder.h"
 
 using namespace gpuopt::upsample;
 

@@ -1,6 +1,8 @@
 // C entry points to the decisions of torch_ops.override, for test_override_policy.py.
 #include "override/policy.h"
+#include "transpose/transpose_copy.h"
 
+using namespace gpuopt;
 using namespace gpuopt::overriding;
 
 namespace {
@@ -32,7 +34,7 @@ int64_t mul_reason(int64_t rank, const int64_t* sizes, const int64_t* a, const i
 
 int64_t copy_reason(int64_t rank, const int64_t* sizes, const int64_t* out, const int64_t* in,
                     int64_t item, int64_t address) {
-  auto problem = policy::as_transposition(dims_of(rank, sizes, out, in));
+  auto problem = transpose::as_transposition(dims_of(rank, sizes, out, in));
   if (!problem.has_value()) return number_of(Reason::kLayout);
   problem->item = item;
   problem->in = reinterpret_cast<const void*>(address);
@@ -43,7 +45,7 @@ int64_t copy_reason(int64_t rank, const int64_t* sizes, const int64_t* out, cons
 // first. Returns the number of batch dimensions, or -1 if the copy is no transposition.
 int64_t transposition(int64_t rank, const int64_t* sizes, const int64_t* out, const int64_t* in,
                       int64_t* fields) {
-  const auto problem = policy::as_transposition(dims_of(rank, sizes, out, in));
+  const auto problem = transpose::as_transposition(dims_of(rank, sizes, out, in));
   if (!problem.has_value()) return -1;
   fields[0] = problem->rows;
   fields[1] = problem->columns;

@@ -7,7 +7,7 @@
 #include "binding/unfilled.h"
 #include "conv1d/binding/aten.h"
 #include "conv1d/binding/launch.h"
-#include "reduce/reduce_ops.h"
+#include "reduce/binding/reduce_ops.h"
 
 namespace gpuopt::conv1d {
 namespace {

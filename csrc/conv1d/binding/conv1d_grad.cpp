@@ -10,7 +10,7 @@
 
 #include "binding/grad_node.h"
 #include "conv1d/binding/check.h"
-#include "reduce/reduce_ops.h"
+#include "reduce/binding/reduce_ops.h"
 
 namespace gpuopt::conv1d {
 namespace {

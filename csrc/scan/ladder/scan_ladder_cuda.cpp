@@ -5,8 +5,8 @@
 
 #include "binding/cuda_launch.h"
 #include "binding/ladder.h"
+#include "scan/binding/scan_ops.h"
 #include "scan/ladder/scan_ladder.h"
-#include "scan/scan_ops.h"
 
 namespace gpuopt::scan {
 namespace {

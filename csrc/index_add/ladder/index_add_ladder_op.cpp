@@ -1,0 +1,13 @@
+// gpuopt_ladder::index_add_: schema and steps.
+#include "binding/ladder.h"
+#include "index_add/ladder/index_add_ladder.h"
+
+namespace gpuopt::index_add {
+namespace {
+
+const RegisterLadder steps(
+    "index_add_", kLadder,
+    "index_add_(Tensor(a!) self, Tensor index, Tensor source, int step) -> Tensor(a!)");
+
+}  // namespace
+}  // namespace gpuopt::index_add

@@ -1,0 +1,147 @@
+// Adds every value of source to self by atomic operations: one launch, no scratch memory, sums in
+// any order.
+#pragma once
+
+#include "common/atomic.cuh"
+#include "index_add/device/index_add_launch.cuh"
+
+namespace gpuopt::index_add {
+
+struct AtomicArgs {
+  void* self = nullptr;          // [outer][bin][row], strided
+  const void* source = nullptr;  // [outer][entry][row], strided
+  Index index;
+  uint64_t first_byte = 0, end_byte = 0;  // the addresses of self's elements
+  int64_t bin_stride = 0;
+  int64_t entry_stride = 0;
+  int64_t self_inner_stride = 0;
+  int64_t source_inner_stride = 0;
+  uint32_t entries = 0;
+  FastDiv units;  // units per row
+  OuterDims outer;
+  uint64_t total_units = 0;
+  ScalarValue alpha;
+};
+
+// Units are numbered in the order (outer, entry, unit of the row). A block has neighbouring units,
+// from `first` on. So it divides a 64-bit number only once, and small numbers not at all.
+struct UnitOrigin {
+  uint32_t unit, entry, outer;
+
+  __device__ UnitOrigin(const AtomicArgs& args, uint64_t first) {
+    if (first <= kMaxIndex32) {
+      auto row = static_cast<uint32_t>(first);
+      unit = args.units.divmod(row);
+      outer = row < args.entries ? 0 : row / args.entries;
+      entry = row - outer * args.entries;
+      return;
+    }
+    const uint64_t row = first / args.units.divisor;
+    unit = static_cast<uint32_t>(first - row * args.units.divisor);
+    outer = static_cast<uint32_t>(row / args.entries);
+    entry = static_cast<uint32_t>(row - uint64_t{outer} * args.entries);
+  }
+};
+
+// The N units of a thread, `step` apart: their values, bins and addresses.
+template <typename T, int V, int N>
+struct Addends {
+  int count;  // units that exist
+  RawVec<T, V> vecs[N];
+  int64_t bins[N];
+  uint32_t entries[N];
+  uint32_t at[N];  // position of the first value in its row
+  T* to[N];        // address in bin 0
+
+  // Loads units number, number + step, ... below `end`, counted from the origin. At least one
+  // exists.
+  __device__ __forceinline__ Addends(const AtomicArgs& args, const UnitOrigin& origin,
+                                     uint32_t number, uint32_t step, uint32_t end) {
+    count = static_cast<int>(min((end - number - 1) / step + 1, static_cast<uint32_t>(N)));
+#pragma unroll
+    for (int u = 0; u < N; ++u) {
+      if (u >= count) break;
+      uint32_t entry = origin.unit + number + u * step;
+      at[u] = args.units.divmod(entry) * V;
+      entry += origin.entry;
+      uint32_t outer = origin.outer;
+      if (entry >= args.entries) {
+        outer += entry / args.entries;
+        entry %= args.entries;
+      }
+      entries[u] = entry;
+      const Offsets offsets = outer_offsets(args.outer, outer);
+      vecs[u].load(static_cast<const T*>(args.source) + offsets.source + entry * args.entry_stride +
+                   at[u] * args.source_inner_stride);
+      to[u] = static_cast<T*>(args.self) + offsets.self + at[u] * args.self_inner_stride;
+    }
+    args.index.load(entries, count, bins);
+    args.index.check(count, bins);
+  }
+
+  __device__ __forceinline__ void add(const AtomicArgs& args, int u, Sum<T> alpha) {
+    Vec<T, V> vec = vecs[u].values();
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      vec.values[i] = from_compute<T>(scaled(to_compute(vec.values[i]), alpha));
+    }
+    T* address = to[u] + bins[u] * args.bin_stride;
+    if constexpr (V > 1) {
+      atomic_add_vec(address, vec);
+    } else {
+      atomic_add(address, vec.values[0], reinterpret_cast<const T*>(args.first_byte),
+                 reinterpret_cast<const T*>(args.end_byte));
+    }
+  }
+};
+
+// blockIdx numbers ranges of block_units units.
+template <typename T, int V>
+__global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const AtomicArgs args,
+                                                                    uint32_t block_units) {
+  const uint64_t first = uint64_t{blockIdx.x} * block_units;
+  const auto end = static_cast<uint32_t>(min(args.total_units - first, uint64_t{block_units}));
+  if (threadIdx.x >= end) return;
+  const UnitOrigin origin(args, first);
+  Addends<T, V, kAtomicUnroll> addends(args, origin, threadIdx.x, kAtomicThreads, end);
+  const auto alpha = from_scalar<Sum<T>>(args.alpha);
+#pragma unroll
+  for (int u = 0; u < kAtomicUnroll; ++u) {
+    if (u < addends.count) addends.add(args, u, alpha);
+  }
+}
+
+// ---------------------------------------------------------------- launch
+
+inline AtomicArgs make_atomic_args(const Addition& addition, int64_t units) {
+  const Problem& problem = addition.problem;
+  const Layout& layout = addition.layout;
+  AtomicArgs args;
+  set_operands(args, addition);
+  args.index = make_index(problem);
+  int64_t reach = 1 + (problem.bins - 1) * problem.bin_stride +
+                  (layout.inner.size - 1) * layout.inner.self_stride;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    reach += (layout.outer[d].size - 1) * layout.outer[d].self_stride;
+  }
+  args.first_byte = reinterpret_cast<uint64_t>(problem.self);
+  args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * size_of(problem.dtype);
+  args.entries = static_cast<uint32_t>(problem.entries);
+  args.units = divide_by(units);
+  args.total_units = static_cast<uint64_t>(units * problem.entries * layout.outer_size);
+  return args;
+}
+
+template <typename T>
+cudaError_t launch(const AtomicPlan& plan, const Addition& addition) {
+  const AtomicArgs args = make_atomic_args(addition, plan.units);
+  const auto block_units = static_cast<uint32_t>(plan.thread_units) * kAtomicThreads;
+  LaunchShape shape;
+  shape.threads = kAtomicThreads;
+  shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
+  return with_values<T>(plan.values, [&](auto values) {
+    return launch_kernel(add_atomically<T, values>, shape, addition.stream, args, block_units);
+  });
+}
+
+}  // namespace gpuopt::index_add

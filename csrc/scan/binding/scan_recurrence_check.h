@@ -1,0 +1,77 @@
+// Checks the arguments of gpuopt::linear_recurrence. The CUDA, CPU and Meta kernels and the
+// derivatives all call these functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "scan/binding/scan_check.h"
+
+namespace gpuopt::scan {
+
+using TensorOption = std::optional<at::Tensor>;
+
+// The dtype of the result: that to which the dtypes of all arguments are promoted.
+inline at::ScalarType recurrence_dtype(const at::Tensor& a, const at::Tensor& b,
+                                       const TensorOption& initial) {
+  const auto dtype = c10::promoteTypes(a.scalar_type(), b.scalar_type());
+  return initial.has_value() ? c10::promoteTypes(dtype, initial->scalar_type()) : dtype;
+}
+
+// Adds the scanned dimension to a tensor that lacks it.
+inline at::Tensor with_dim(const at::Tensor& tensor, const c10::SymIntArrayRef& sizes,
+                           int64_t dim) {
+  std::vector<c10::SymInt> own(sizes.begin(), sizes.end());
+  if (!own.empty()) own.erase(own.begin() + dim);
+  const at::Tensor whole = tensor.expand_symint(own);
+  return sizes.empty() ? whole : whole.unsqueeze(dim);
+}
+
+// A checked call.
+struct Recurrence {
+  int64_t dim;  // of the result, from 0; 0 if the result has no dimensions
+  at::ScalarType dtype;
+  std::vector<c10::SymInt> sizes;  // of the result
+};
+
+inline Recurrence check_recurrence(const at::Tensor& a, const at::Tensor& b, int64_t dim,
+                                   const TensorOption& initial) {
+  constexpr const char* op = "gpuopt::linear_recurrence";
+  const auto check_device = [&](const char* name, const at::Tensor& tensor) {
+    TORCH_CHECK(tensor.device() == b.device(), op, ": ", name,
+                " must be on the device of b: expected ", b.device(), ", got ", tensor.device());
+  };
+  check_device("a", a);
+  if (initial.has_value()) check_device("initial", *initial);
+  const at::ScalarType dtype = recurrence_dtype(a, b, initial);
+  const bool is_real =
+      dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat || dtype == at::kDouble;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_real || dtype == at::kComplexFloat || dtype == at::kComplexDouble, op,
+      " is not implemented for ", dtype,
+      ": expected the dtypes of a, b and initial to promote to float16, bfloat16, float32, "
+      "float64, complex64 or complex128");
+  check_broadcast(op, {{"b", b}, {"a", a}});
+  auto shape = at::infer_size_symdimvector(a.sym_sizes(), b.sym_sizes());
+  std::vector<c10::SymInt> sizes(shape.begin(), shape.end());
+  const int64_t rank = static_cast<int64_t>(sizes.size()), count = rank == 0 ? 1 : rank;
+  TORCH_CHECK_INDEX(-count <= dim && dim < count, op,
+                    ": dim must be a dimension of a and b, broadcast: expected a value from ",
+                    -count, " to ", count - 1, ", got ", dim);
+  if (dim < 0) dim += count;
+  if (initial.has_value()) {
+    std::vector<c10::SymInt> own = sizes;
+    if (rank > 0) own.erase(own.begin() + dim);
+    const int64_t given = initial->dim(), most = static_cast<int64_t>(own.size());
+    bool fits = given <= most;
+    for (int64_t d = 1; fits && d <= given; ++d) {
+      const c10::SymInt size = initial->sym_size(given - d);
+      fits = size == own[most - d] || size == 1;
+    }
+    TORCH_CHECK(fits, op, ": initial must broadcast to the result's shape without dim: expected ",
+                c10::SymIntArrayRef(own), ", got ", initial->sym_sizes());
+  }
+  return {dim, dtype, std::move(sizes)};
+}
+
+}  // namespace gpuopt::scan

@@ -1,0 +1,184 @@
+// Derivatives of linear recurrences in reverse and forward mode. The gradient of b is the
+// recurrence in the other direction, shifted if this one is not:
+//
+//   h_t = a_t h_(t-1) + b_t          plain:   a_t multiplies what comes before position t
+//   g_t = a_(t+1) g_(t+1) + dh_t     shifted: a_t multiplies what leaves position t
+//
+// All formulas call differentiable operators, so higher derivatives exist, too.
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <torch/library.h>
+
+#include "binding/grad_node.h"
+#include "elementwise/binding/elementwise_ops.h"
+#include "scan/binding/scan_ops.h"
+#include "scan/binding/scan_recurrence_check.h"
+
+namespace gpuopt::scan {
+namespace {
+
+using namespace autograd_names;
+
+// How a call runs along the scanned dimension.
+struct Direction {
+  int64_t dim;
+  bool reverse, shifted;
+};
+
+// Moves every value one position on in the order of the scan; the last one is dropped. `first`
+// comes first, or 0 if there is none. Its shape is that of x, with size 1 in the scanned dimension.
+Tensor moved_on(const Tensor& x, const TensorOption& first, int64_t dim, bool reverse) {
+  if (x.dim() == 0) return first.has_value() ? *first : at::zeros_like(x);
+  const c10::SymInt length = x.sym_size(dim);
+  if (is_known_zero(length)) return x;
+  const Tensor kept = x.narrow_symint(dim, reverse ? 1 : 0, length - 1);
+  const Tensor head = first.has_value() ? *first : at::zeros_like(x.narrow_symint(dim, 0, 1));
+  return reverse ? at::cat({kept, head}, dim) : at::cat({head, kept}, dim);
+}
+
+// Without the scanned dimension: the first position in the order of the scan.
+Tensor first_of(const Tensor& x, const Direction& way) {
+  if (x.dim() == 0) return x;
+  if (!way.reverse) return x.select(way.dim, 0);
+  return x.select_symint(way.dim, x.sym_size(way.dim) - 1);
+}
+
+// What each factor multiplies, at the position of the factor. This is 0 for a factor without use.
+Tensor multiplicands(const Tensor& h, const TensorOption& initial, const Direction& way) {
+  if (way.shifted) return h;
+  TensorOption first;
+  if (initial.has_value()) first = with_dim(*initial, h.sym_sizes(), way.dim);
+  return moved_on(h, first, way.dim, way.reverse);
+}
+
+struct LinearRecurrenceBackward : torch::autograd::Node {
+  explicit LinearRecurrenceBackward(const Direction& way) : way_(way) {}
+  std::string name() const override { return "GpuoptLinearRecurrenceBackward"; }
+
+  // Called before the operator, with the result's sizes. Edges 0 to 2 belong to a, b and initial.
+  void save_inputs(const Tensor& a, const Tensor& b, const TensorOption& initial,
+                   const std::vector<c10::SymInt>& sizes) {
+    is_single_ = sizes.empty() || TORCH_GUARD_OR_FALSE(sizes[way_.dim].sym_le(1));
+    const bool needs_a = is_single_ ? next_edge(2).is_valid() && !way_.shifted : true;
+    if (needs_a) a_ = {a, /*is_output=*/false};
+    a_sizes_ = a.sym_sizes().vec();
+    b_sizes_ = b.sym_sizes().vec();
+    if (!initial.has_value()) return;
+    initial_sizes_ = initial->sym_sizes().vec();
+    if (next_edge(0).is_valid() && !way_.shifted) initial_ = {*initial, /*is_output=*/false};
+  }
+  void save_result(const Tensor& h) {
+    if (next_edge(0).is_valid() && !is_single_) h_ = {h, /*is_output=*/true};
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (SavedVariable* saved : {&a_, &h_, &initial_}) saved->reset_data();
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    variable_list inputs(3);
+    if (!grads[0].defined()) return inputs;
+    Tensor g = grads[0];
+    if (!is_single_) {
+      g = gpuopt::linear_recurrence(a_.unpack().conj(), g, way_.dim, std::nullopt, !way_.reverse,
+                                    !way_.shifted);
+    }
+    if (task_should_compute_output(0)) inputs[0] = for_factors(g);
+    if (task_should_compute_output(1)) inputs[1] = at::sum_to(g, b_sizes_);
+    if (task_should_compute_output(2)) inputs[2] = for_initial(g);
+    return inputs;
+  }
+
+ private:
+  Tensor for_factors(const Tensor& g) {
+    TensorOption initial;
+    if (initial_sizes_.has_value() && !way_.shifted) initial = initial_.unpack();
+    if (is_single_ && !initial.has_value()) {
+      // Zeros that depend on g: gradgradcheck expects it of every gradient if it does of one.
+      const Tensor all = at::ones({}, g.options().dtype(at::kBool));
+      return at::sum_to(at::masked_fill(g, all, 0), a_sizes_);
+    }
+    // A single position needs no result, only its shape.
+    const Tensor h = is_single_ ? g : h_.unpack(pointer_to(this));
+    const Tensor multiplied = multiplicands(h, initial, way_);
+    // If shifted, factor t multiplies on the way to the next position.
+    const Tensor arrived = way_.shifted ? moved_on(g, std::nullopt, way_.dim, !way_.reverse) : g;
+    return at::sum_to(gpuopt::mul(arrived, multiplied.conj()), a_sizes_);
+  }
+
+  Tensor for_initial(const Tensor& g) const {
+    if (g.dim() > 0 && is_known_zero(g.sym_size(way_.dim))) {
+      return at::zeros_symint(*initial_sizes_, g.options());
+    }
+    const Tensor first = first_of(g, way_);
+    if (way_.shifted) return at::sum_to(first, *initial_sizes_);
+    const Tensor factor = first_of(a_.unpack().conj().expand_symint(g.sym_sizes()), way_);
+    return at::sum_to(gpuopt::mul(first, factor), *initial_sizes_);
+  }
+
+  Direction way_;
+  bool is_single_ = false;  // whether a row has at most one value
+  SavedVariable a_, h_, initial_;
+  std::vector<c10::SymInt> a_sizes_, b_sizes_;
+  std::optional<std::vector<c10::SymInt>> initial_sizes_;
+};
+
+// h is the result.
+Tensor recurrence_tangent(const Tensor& a, const Tensor& b, const TensorOption& initial,
+                          const Direction& way, const Tensor& h) {
+  TensorOption first, first_tangent;
+  if (initial.has_value()) {
+    first = primal_of(*initial);
+    if (has_tangent(*initial)) first_tangent = tangent_of(*initial);
+  }
+  Tensor terms;
+  if (has_tangent(b)) terms = tangent_of(b);
+  if (has_tangent(a)) {
+    Tensor by_a = gpuopt::mul(tangent_of(a), multiplicands(h, first, way));
+    if (way.shifted) by_a = moved_on(by_a, std::nullopt, way.dim, way.reverse);
+    terms = terms.defined() ? at::add(terms, by_a) : by_a;
+  }
+  if (!terms.defined()) terms = at::zeros_like(h);
+  // The result of this call has h's shape, as b has none of its own here.
+  return gpuopt::linear_recurrence(primal_of(a), terms.expand_symint(h.sym_sizes()), way.dim,
+                                   first_tangent, way.reverse, way.shifted);
+}
+
+Tensor linear_recurrence_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b,
+                                  int64_t dim, const TensorOption& initial, bool reverse,
+                                  bool shifted) {
+  const bool is_dual =
+      has_tangent(a) || has_tangent(b) || (initial.has_value() && has_tangent(*initial));
+  const bool needs_grad = compute_requires_grad(a, b, initial);
+  if (!is_dual && !needs_grad) {
+    return below_autograd(ops::linear_recurrence(), keys, a, b, dim, initial, reverse, shifted);
+  }
+  const Recurrence call = check_recurrence(a, b, dim, initial);
+  const auto is_other = [&](const Tensor& x) { return x.scalar_type() != call.dtype; };
+  if (is_other(a) || is_other(b) || (initial.has_value() && is_other(*initial))) {
+    TensorOption first;
+    if (initial.has_value()) first = initial->to(call.dtype);
+    return gpuopt::linear_recurrence(a.to(call.dtype), b.to(call.dtype), dim, first, reverse,
+                                     shifted);
+  }
+  const Direction way{call.dim, reverse, shifted};
+  NodePtr<LinearRecurrenceBackward> node;
+  if (needs_grad) {
+    node = make_node<LinearRecurrenceBackward>(way);
+    node->set_next_edges(collect_next_edges(a, b, initial));
+    node->save_inputs(a, b, initial, call.sizes);
+  }
+  Tensor result =
+      below_autograd(ops::linear_recurrence(), keys, a, b, dim, initial, reverse, shifted);
+  if (node) set_history(result, node);
+  if (is_dual) set_tangent(result, recurrence_tangent(a, b, initial, way, result));
+  if (node) node->save_result(result);  // with its tangent
+  return result;
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("linear_recurrence", linear_recurrence_autograd); }
+
+}  // namespace
+}  // namespace gpuopt::scan

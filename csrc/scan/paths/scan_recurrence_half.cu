@@ -1,0 +1,10 @@
+// Linear recurrences of fp16 and bf16. A file of its own compiles in parallel with the others.
+#include "scan/paths/scan_recurrence.cuh"
+
+namespace gpuopt::scan {
+
+cudaError_t recur_half(const RecurrenceCall& call) {
+  return call.problem.dtype == DType::kFloat16 ? call.as<__half>() : call.as<__nv_bfloat16>();
+}
+
+}  // namespace gpuopt::scan
