@@ -26,10 +26,6 @@ Tensor transpose2d_meta(const Tensor& self) {
 
 Tensor& copy_transposed_cpu(Tensor& out, const Tensor& self) { return out.copy_(self); }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  m.impl("transpose2d", transpose2d_cpu);
-  m.impl("_copy_transposed", copy_transposed_cpu);
-}
 Tensor& copy_transposed_meta(Tensor& out, const Tensor& self) {
   TORCH_CHECK(out.sym_sizes() == self.sym_sizes(),
               "gpuopt::_copy_transposed: out must have the shape of self: expected ",
@@ -37,6 +33,10 @@ Tensor& copy_transposed_meta(Tensor& out, const Tensor& self) {
   return out;
 }
 
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
+  m.impl("transpose2d", transpose2d_cpu);
+  m.impl("_copy_transposed", copy_transposed_cpu);
+}
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
   m.impl("transpose2d", transpose2d_meta);
   m.impl("_copy_transposed", copy_transposed_meta);
