@@ -3,6 +3,7 @@
     python -m benchmarks fuzz --minutes 10             every family of benchmarks.problems, on the GPU if there is one
     python -m benchmarks fuzz mul --calls 1000         a number of calls of one family
     python -m benchmarks fuzz mul --seed 17 --calls 1  one call again, as a failure prints it
+    python -m benchmarks fuzz override --calls 1000    ATen's operators under torch_ops.override, see benchmarks/fuzz_override.py
 
 Each call is checked five times. Values must be within a limit of a float64 result. Size, strides and dtype must be ATen's, and the
 Meta kernel must predict them. Convolutions of channels-last signals have results with channels last, which ATen's do not. With poison around every operand, values must stay within the limit, and the poison unchanged. A second
@@ -148,6 +149,10 @@ def run(families: list[str], seeds: Iterator[int], device: str, seconds: float) 
 
 
 def main(argv: list[str]) -> int:
+    if argv[:1] == ["override"]:
+        from benchmarks import fuzz_override
+
+        return fuzz_override.main(argv[1:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -2,9 +2,10 @@
 
     python -m benchmarks.ladder_docs            write the pages that are out of date
     python -m benchmarks.ladder_docs --check    only list them; the exit code is 1 if there are any
+    python -m benchmarks.ladder_docs --old      write them from results that are older than their kernels, which they then say
 
-docs/ladder/README.md is generated completely. In the other pages, and in the README of the repository, each generated part is enclosed by two comments; text outside of them is
-written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
+docs/ladder/README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them
+is written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
 """
 
 import functools
@@ -13,13 +14,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-from benchmarks import in_flight, ladder_report, ladders, machine, report
-from benchmarks.pages import cell, filled, update, with_part
+from benchmarks import age, in_flight, ladder_report, ladders, machine, report
+from benchmarks.pages import cell, filled, update
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
 RESULTS = ROOT / "benchmarks" / "results"
-README, FRONT = ROOT / "README.md", "transpose2d"  # the ladder that the README shows
 OVERVIEW = RESULTS / "nvidia-h200" / "ladder" / "overview.png"
 # The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
@@ -110,7 +110,7 @@ def _table(op: str, result: dict | None) -> str:
     if result is None:
         return "Not measured yet."
     lines = [
-        _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run."),
+        _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run.") + result.get("old", ""),
         "",
         f"![GB/s of every step]({plot_of(op)})",
     ]
@@ -211,7 +211,7 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
     text = "Not measured yet."
     if result is not None:
         text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight]({plot_of(in_flight.OP)})\n\n"
-        text += _wrapped(f"{_run_of(in_flight.OP, result)}.")
+        text += _wrapped(f"{_run_of(in_flight.OP, result)}.") + result.get("old", "")
     return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
 
@@ -354,16 +354,16 @@ def _speed_table(op: str, row: dict) -> list[str]:
 
 def _speeds(op: str, result: dict) -> list[str]:
     """A table for every case of a ladder."""
-    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:")]
+    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:") + result.get("old", "")]
     for row in result["rows"]:
         lines += ["", _case(row), "", *_speed_table(op, row)]
     return lines
 
 
-def readme_of(result: dict) -> str:
-    """The README with the table of its ladder."""
-    table = "\n".join(_speed_table(FRONT, result["rows"][0])).replace(f"]({FRONT}.md", f"](docs/ladder/{FRONT}.md")
-    return with_part(README, "ladder", table)
+def first_case(op: str, result: dict) -> str:
+    """The first case of a ladder and its table, for a page in the root of the repository."""
+    row = result["rows"][0]
+    return "\n".join([_case(row), "", *_speed_table(op, row)]).replace(f"]({op}.md", f"](docs/ladder/{op}.md")
 
 
 def index_of(results: dict[str, dict | None]) -> str:
@@ -388,22 +388,24 @@ def measured() -> dict[str, dict | None]:
     return {op: path and report.load(path) for op, path in paths.items()}
 
 
-def pages() -> dict[Path, str]:
-    """The text that every page should have."""
+def pages(told: bool | None = None) -> dict[Path, str]:
+    """The text that every page should have. ``told`` is the argument of age.check."""
     results = measured()
+    lesson = path_of(in_flight.OP) and report.load(path_of(in_flight.OP))
+    everything = results | {in_flight.OP: lesson}
+    age.check({path_of(op): result for op, result in everything.items() if result}, told)
     made = {PAGES / "README.md": index_of(results)}
     for op, result in results.items():
         path = PAGES / f"{op}.md"
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)
-    path, results = PAGES / "in_flight.md", path_of(in_flight.OP)
-    made[path] = in_flight_page(path.read_text() if path.exists() else None, results and report.load(results))
-    made[README] = readme_of(report.load(path_of(FRONT)))
+    path = PAGES / "in_flight.md"
+    made[path] = in_flight_page(path.read_text() if path.exists() else None, lesson)
     return made
 
 
 def main(argv: list[str]) -> int:
     code = update("benchmarks.ladder_docs", __doc__, argv, pages)
-    results = [] if argv else [result for result in measured().values() if result]
+    results = [] if code or argv == ["--check"] else [result for result in measured().values() if result]
     if results:
         ladder_report.plot_overview(results, OVERVIEW)
     return code

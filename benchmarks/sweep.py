@@ -3,7 +3,8 @@
     python -m benchmarks sweep                          every family
     python -m benchmarks sweep mul "conv1d backward"    some families
     python -m benchmarks sweep --count 200 --seed 1     more problems, or others
-    python -m benchmarks sweep --write                  docs/random.md, the README's table and the plot, from committed results
+    python -m benchmarks sweep --write                  docs/random.md and the plot, from the newest committed results
+    python -m benchmarks sweep --write --old            the same from results that are older than their kernels, which it then says
 
 Uses every GPU there is, one process each, and writes benchmarks/results/<gpu>/sweep.json. Times are device times as in
 :mod:`benchmarks.timer`; errors are checked against float64 as in :mod:`benchmarks.room`.
@@ -22,16 +23,13 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import ceilings, machine, pages, problems, report
+from benchmarks import age, ceilings, machine, pages, problems, report
 from benchmarks.peers import Setting
 from benchmarks.room import rooms, run_case
 from benchmarks.timer import DeviceTimer
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
-PUBLISHED = RESULTS / "nvidia-h100-80gb-hbm3" / "sweep.json"
 PAGE = machine.REPOSITORY / "docs" / "random.md"
-README = machine.REPOSITORY / "README.md"
-PLOT = PUBLISHED.with_suffix(".png")
 LARGE = 64 << 20  # bytes; from here on the share of the ceiling tells something
 SLOWER = 0.95
 
@@ -52,10 +50,14 @@ def measure(arguments: argparse.Namespace) -> None:
     result = report.document(
         "sweep", machine.gpu(), machine.versions(), machine.commit(arguments.commit), machine.library(), settings
     )
+    path = arguments.out.with_suffix(f".{part}.json")
+    if arguments.resume:
+        result = report.resumed(path, result)
     result["ceilings"] = ceilings.measure(timer, list(ceilings.SIZES), "cuda", True, lambda text: None)
     calls = {name: room.calls() for name, room in rooms().items()}
-    path = arguments.out.with_suffix(f".{part}.json")
     for room, case in chosen(arguments)[part::parts]:
+        if report.has(result, case):
+            continue
         try:
             row = run_case(case, calls[room][case.call], (), setting, result["ceilings"])
         except torch.OutOfMemoryError:
@@ -77,6 +79,7 @@ def measure_all(arguments: argparse.Namespace) -> None:
     command = [sys.executable, "-m", "benchmarks.sweep", *arguments.families, "--out", str(arguments.out)]
     command += ["--count", str(arguments.count), "--seed", str(arguments.seed)]
     command += ["--commit", arguments.commit] if arguments.commit else []
+    command += ["--resume"] if arguments.resume else []
     runs = [
         subprocess.Popen([*command, "--part", f"{i}/{count}"], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)})
         for i in range(count)
@@ -91,9 +94,11 @@ def measure_all(arguments: argparse.Namespace) -> None:
         merged["rows"] += part["rows"]
         merged["left_out"] += part["left_out"]
         merged["complete"] &= part["complete"]
+    merged["complete"] &= not any(codes)
     report.save(arguments.out, merged)
-    for path in paths:
-        path.unlink(missing_ok=True)
+    if merged["complete"]:
+        for path in paths:
+            path.unlink()
     print(table(merged))
     if any(codes):
         sys.exit("benchmarks.sweep: a process failed; what it had measured is kept")
@@ -128,37 +133,57 @@ def bytes_of(row: dict) -> int:
     return row["read_bytes"] + row["written_bytes"]
 
 
-HEADER = """\
-| operator | problems | x ATen: median | slower | worst | x Inductor: median | worst | ceiling: median | worst |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
-
-
-# Measured for the decisions of torch_ops.override. The table of the README leaves them out.
-INTERNAL = ("index_add accurate", "index_select")
+HEADER = (
+    "operator", "problems", "x ATen: median", "slower", "worst", "x Inductor: median", "worst", "ceiling: median", "worst"
+)  # fmt: skip
+WITHOUT_CEILING = len(HEADER) - 2
 
 
 def families_of(result: dict) -> list[str]:
     return [name for name in problems.FAMILIES if any(row["op"] == name for row in result["rows"])]
 
 
-def table(result: dict, without: tuple[str, ...] = ()) -> str:
-    lines = [HEADER]
-    for family in families_of(result):
-        if family in without:
-            continue
-        rows = [row for row in result["rows"] if row["op"] == family]
-        aten = [r for row in rows if (r := aten_ratio(row)) is not None]
+def rows_of(result: dict, family: str) -> list[dict]:
+    return [row for row in result["rows"] if row["op"] == family]
+
+
+def aten_ratios(rows: list[dict]) -> list[float]:
+    return [r for row in rows if (r := aten_ratio(row)) is not None]
+
+
+def slower(ratios: list[float]) -> float:
+    """The share of ratios that count as slower."""
+    return sum(r < SLOWER for r in ratios) / len(ratios)
+
+
+def table(result: dict, families: list[str] | None = None, columns: int = len(HEADER)) -> str:
+    lines = [HEADER[:columns], ("---", *["---:"] * (columns - 1))]
+    for family in families_of(result) if families is None else families:
+        rows = rows_of(result, family)
+        aten = aten_ratios(rows)
         inductor = [r for row in rows if (r := ratio(row, "Inductor")) is not None]
         shares = [s for row in rows if bytes_of(row) >= LARGE and (s := share(row)) is not None]
 
         def cells(found: list[float], form: str) -> list[str]:
             return [f"{statistics.median(found):{form}}", f"{min(found):{form}}"] if found else ["-", "-"]
 
-        median, worst = cells(aten, ".2f")
-        slower = f"{sum(r < SLOWER for r in aten) / len(aten):.0%}" if aten else "-"
-        columns = [family, str(len(rows)), median, slower, worst, *cells(inductor, ".2f"), *cells(shares, ".0%")]
-        lines.append(f"| {' | '.join(columns)} |")
-    return "\n".join(lines)
+        name = f"{family}, x mamba_ssm" if family.startswith("selective_scan") else family
+        median, least = cells(aten, ".2f")
+        part = f"{slower(aten):.0%}" if aten else "-"
+        figures = (name, str(len(rows)), median, part, least, *cells(inductor, ".2f"), *cells(shares, ".0%"))
+        lines.append(figures[:columns])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def typical(result: dict, slow: int = 2, even: int = 4) -> list[str]:
+    """Families for a short table, by their median beside ATen: the ones with the most slower problems, and of the others the ones at
+    ranks evenly apart, from the lowest median to the highest."""
+    ratios = {family: found for family in families_of(result) if (found := aten_ratios(rows_of(result, family)))}
+    medians = {family: statistics.median(found) for family, found in ratios.items()}
+    by_losses = sorted(ratios, key=lambda family: (-slower(ratios[family]), medians[family]))
+    others = sorted(by_losses[slow:], key=medians.get)
+    ranks = dict.fromkeys(round(i * (len(others) - 1) / (even - 1)) for i in range(even if others else 0))
+    return sorted(by_losses[:slow] + [others[rank] for rank in ranks], key=medians.get)
 
 
 def worst(result: dict, count: int = 5) -> str:
@@ -168,7 +193,7 @@ def worst(result: dict, count: int = 5) -> str:
         "|---|---|---|---:|---:|---:|---:|",
     ]
     for family in families_of(result):
-        rows = [row for row in result["rows"] if row["op"] == family and aten_ratio(row) is not None]
+        rows = [row for row in rows_of(result, family) if aten_ratio(row) is not None]
         for row in sorted(rows, key=aten_ratio)[:count]:
             if aten_ratio(row) >= SLOWER:
                 break
@@ -188,6 +213,7 @@ def conditions(result: dict) -> str:
     return (
         f"{len(result['rows'])} problems (seed {result['settings']['seed']}), {gpu['name']}, torch {versions['torch']}, "
         f"CUDA {versions['cuda']}, {result['date'][:10]}, commits {', '.join(commit[:7] for commit in commits)}."
+        f"{result.get('old', '')}"
     )
 
 
@@ -208,7 +234,7 @@ def plot(result: dict, path: Path) -> None:
     )
     norm = colors.TwoSlopeNorm(vmin=-2, vcenter=0, vmax=3)
     for axis, family in zip(axes.flat, families):
-        rows = [row for row in result["rows"] if row["op"] == family]
+        rows = rows_of(result, family)
         points = [(bytes_of(r), share(r), aten_ratio(r)) for r in rows if share(r) is not None and aten_ratio(r)]
         drawn = axis.scatter(
             [b / 1e6 for b, _, _ in points],
@@ -241,13 +267,28 @@ def plot(result: dict, path: Path) -> None:
 # ---------------------------------------------------------------- pages
 
 
-def write() -> None:
-    result = report.load(PUBLISHED)
-    parts = {"conditions": conditions(result), "table": table(result), "worst": worst(result)}
-    for name, text in parts.items():
-        PAGE.write_text(pages.with_part(PAGE, name, text))
-    README.write_text(pages.with_part(README, "random", f"{table(result, INTERNAL)}\n\n{conditions(result)}"))
-    plot(result, PLOT)
+def published() -> Path:
+    """The newest committed result."""
+    return max(RESULTS.glob("*/sweep.json"), key=lambda path: report.load(path)["date"])
+
+
+def page(old: str, path: Path, told: bool | None = None) -> str:
+    result = report.load(path)
+    age.check({path: result}, told)
+    plotted = f"../{path.with_suffix('.png').relative_to(machine.REPOSITORY)}"
+    parts = {
+        "conditions": conditions(result) + result.get("old", ""),
+        "table": table(result),
+        "plot": f"![random problems: traffic against the share of the ceiling]({plotted})",
+        "worst": worst(result),
+    }
+    return pages.filled(PAGE.name, parts, old)
+
+
+def write(told: bool) -> None:
+    path = published()
+    PAGE.write_text(page(PAGE.read_text(), path, told))
+    plot(report.load(path), path.with_suffix(".png"))
 
 
 def main(argv: list[str]) -> int:
@@ -260,13 +301,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, help="the JSON to write")
     parser.add_argument("--commit", help="the commit that is measured, where there is no git")
     parser.add_argument("--write", action="store_true", help="write the pages and the plot from the committed results")
+    parser.add_argument("--old", action="store_true", help="write them from old results, too")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the rows of a run of the same commit that was stopped"
+    )
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     arguments.families = arguments.families or list(problems.FAMILIES)
     if unknown := [name for name in arguments.families if name not in problems.FAMILIES]:
         parser.error(f"no family is called {unknown[0]!r}; there are: {', '.join(problems.FAMILIES)}")
     if arguments.write:
-        write()
+        try:
+            write(arguments.old)
+        except age.Old as error:
+            sys.exit(f"benchmarks.sweep: {error}")
     elif arguments.part:
         measure(arguments)
     else:

@@ -73,6 +73,10 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             f"{len(skipped)} GPU tests did not run ({reason}). On a machine with one: make test", yellow=True
         )
+    reports = [r for of_outcome in terminalreporter.stats.values() for r in of_outcome if hasattr(r, "user_properties")]
+    compared = sum(value for report in reports for name, value in report.user_properties if name == "compared")
+    if compared:
+        terminalreporter.write_line(f"{compared} calls of PyTorch's OpInfo samples were compared under the override")
     seconds = Counter()
     for report in (r for reports in terminalreporter.stats.values() for r in reports if hasattr(r, "duration")):
         seconds[report.nodeid.partition("::")[0]] += report.duration

@@ -10,7 +10,9 @@ import torch
 
 from .cases import OpCase, all_cases
 
-CASES = all_cases()
+EVERY_CASE = all_cases()
+# The operators that users call.
+CASES = tuple(case for case in EVERY_CASE if not case.internal)
 
 # ATen computes on the CPU, so tests there only check the wrapper: promotion, conjugation, integers without gradients. One dtype of
 # each kind is enough.

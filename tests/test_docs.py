@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 
 import torch_ops
-from tools import layout, stubs, words
+from tools import bootstrap, layout, stubs, wheel, words
 from torch_ops import ops
 
 ROOT = words.ROOT
@@ -19,6 +21,8 @@ PAGES = [
     if "_build" not in path.parts
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PROJECT = (ROOT / "pyproject.toml").read_text()
 
 
 def name(path: Path) -> str:
@@ -119,3 +123,38 @@ def test_every_function_is_documented():
         assert f":: torch_ops.{function}\n" in pages, function
         if hasattr(torch.ops.gpuopt, function) and not function.endswith(("_backward", "_")):
             assert f"`{function}`" in readme, function
+
+
+def test_every_replaced_operator_is_named():
+    """In the README, and on the override's page."""
+    for page in ("README.md", "docs/override.md"):
+        named = set(re.findall(r"`(\w+)`", (ROOT / page).read_text()))
+        assert set(torch_ops.override.operators) <= named, page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/installation.md"])
+def test_installing_from_source_begins_with_what_the_build_requires(page):
+    """``--no-build-isolation`` installs none of it. A new environment of Python 3.11 has setuptools 65, one of 3.12 has none."""
+    (block,) = [found for found in SHELL.findall((ROOT / page).read_text()) if "--no-build-isolation" in found]
+    installed = shlex.split(block.partition("--no-build-isolation")[0], comments=True)
+    requires = ast.literal_eval(re.search(r"^requires = (\[.*\])$", PROJECT, re.MULTILINE)[1])
+    assert {*requires, f"cuda-toolkit[{bootstrap.NVCC_PARTS}]"} <= set(installed)
+    assert f"pip install '{requires[0]}'" in (ROOT / "setup.py").read_text()
+
+
+def test_supported_pythons_are_the_same_everywhere():
+    listed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PROJECT)
+    assert f'requires-python = ">={listed[0]}"' in PROJECT
+    for page in ("README.md", "CONTRIBUTING.md", "docs/installation.md"):
+        found = re.findall(r"Python[ |]+(3\.\d+) to (3\.\d+)", (ROOT / page).read_text())
+        assert found == [(listed[0], listed[-1])], page
+
+
+def test_the_changelog_has_this_version():
+    """With its date, and the name of its wheel."""
+    version = torch_ops.__version__
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    section = re.search(
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)^###", changes, re.DOTALL | re.MULTILINE
+    )
+    assert section and f"`gpuopt-{version}-py3-none-{wheel.PLATFORM}.whl`" in section[1]

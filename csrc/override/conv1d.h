@@ -65,7 +65,8 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numb
   }
   if (suggests_channels_last(weight)) return Reason::kLayout;
   return unless_always([&] {
-    // A copy in channels-first order is in vain if the plan chooses ATen, which it never does here.
+    // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
+    // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.
     if (conv1d::is_channels_last(input) && weight.size(1) > 1) return Reason::kLayout;
     const int64_t most = most_channels(dtype, weight.size(0) == groups);
     return weight.size(1) > most ? Reason::kAtenIsFaster : Reason::kTaken;

@@ -23,9 +23,9 @@ struct Tuning {
   int64_t sms = 132;  // a wave is counted for an H100
   // The length is split into segments if there would be fewer threads than this.
   int64_t unsplit_threads = 32768;
-  // Segments fill so many waves at most. There is more than one wave only if segments keep so many
-  // positions.
+  // The fewest positions of a segment if segments fill more than one wave.
   int64_t segment = 256;
+  // Segments fill at most this many waves.
   int64_t max_waves = 4;
   int64_t launch_units = 3;  // 32 positions this many times take as long as two more launches
   // Blocks of backward() take turns with several sets of channels as long as this many blocks per

@@ -146,6 +146,8 @@ class OpCase:
             many times as large as the differences that come from another order of additions.
         writes: the arguments that `overload` writes. (`op` writes to copies of them.)
         saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).
+        internal: True for an operator that only kernels of this library call, with operands that were checked. It has kernels for
+            each device and Meta. Errors, gradients and rules for autocast, vmap and compilation belong to its callers.
         cancels: for derivatives in `few` that are sums: the terms may be this many times as large as the whole gradient, and so may
             the errors that come from another order of additions.
     """
@@ -173,6 +175,7 @@ class OpCase:
     writes: tuple[str, ...] = ()
     saves_inputs: bool = False
     cancels: int = 1
+    internal: bool = False
 
     def ulps(self, dtype: torch.dtype, ulps: float) -> float:
         """The allowed difference of derivatives in ulps, where a single rounding allows `ulps`. fp16 and bf16 are summed in

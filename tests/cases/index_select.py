@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -42,7 +43,31 @@ def _bound(device, result_dtype, reference, self, dim, index):
     """No error: nothing is rounded."""
 
 
+def _rows(make: Maker, rows: int, size: tuple[int, ...], offset: int, pitch: int) -> torch.Tensor:
+    """Dense rows at an offset, with a pitch between them."""
+    of_row = math.prod(size) + pitch
+    table = make(offset + rows * of_row)[offset:].view(rows, of_row)[:, : of_row - pitch]
+    return table.unflatten(1, size) if size else table[:, 0]
+
+
+SIZES = ((), (1,), (2,), (3,), (5, 7), (8,), (16,), (33,), (4, 32), (2, 3, 43), (1024,), (1031,))
+
+
+def _laid_out_rows(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    make, generator = Maker(device, dtype), torch.Generator().manual_seed(3)
+    for k, size in enumerate(SIZES):
+        for offset in range(13):
+            rows, entries = 1 + 5 * k, (1, 2, 33, 700)[(k + offset) % 4]
+            index = torch.randint(0, rows, (3 * entries,), generator=generator).to(device)
+            index = index[:: 1 + offset % 3][:entries].to(torch.int32 if (k + offset) % 2 else torch.int64)
+            if offset % 3 == 0:  # entries that are not neighbours in memory
+                index = torch.stack([index, torch.zeros_like(index)], 1)[:, 0]
+            table = _rows(make, rows, size, offset, (0, 1, 4, 7)[offset % 4])
+            yield Sample(f"{entries} of {rows} rows {size} at {offset}", (table, 0, index), sanitize=offset in (1, 4))
+
+
 def _sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    yield from _laid_out_rows(device, dtype)
     make = Maker(device, dtype)
     for width in WIDTHS:
         for count in COUNTS:

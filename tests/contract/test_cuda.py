@@ -7,10 +7,10 @@ import torch
 
 from ..cases import tensors
 from ..compare import Failures, all_close, different_bits, different_repeats
-from ..params import CASES, with_variant
+from ..params import CASES, EVERY_CASE, with_variant
 
 pytestmark = pytest.mark.gpu
-each = pytest.mark.parametrize("case", CASES, ids=str)
+each = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 
 
@@ -217,7 +217,7 @@ def test_refuses_two_gpus_in_one_call(case):
         case.op(first.to("cuda:1"), *others, **sample.kwargs)
 
 
-@each
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_operands_whose_storage_was_freed_are_refused(case):
     """A kernel that read them would lose the CUDA context. Sharded training frees the storage of parameters so.
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ..cases import tensors
-from ..compare import Failures, different_bits, different_results, raised_by
-from ..params import each_device, each_dtype, kept, thinned, with_variant
+from ..compare import Failures, close, different_bits, different_results, raised_by
+from ..params import EVERY_CASE, each_device, each_dtype, kept, thinned, with_variant
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 GUARD = 64  # elements on each side: more than a vector of 16 int8 and its neighbours in a warp's access
@@ -58,7 +58,7 @@ def _guarded_inputs(sample, shift):
     return sample.map(guard), guards
 
 
-@each_dtype(only=DTYPES, only_cpu=ON_CPU)
+@each_dtype(only=DTYPES, only_cpu=ON_CPU, cases=EVERY_CASE)
 def test_inputs(case, device, dtype):
     """Results are the same bits with poison around every input, and the poison is unchanged."""
     failures = Failures()
@@ -115,6 +115,29 @@ def test_inplace(case, device, dtype):
             case.inplace.op(guard.tensor, *sample.args[1:], **sample.kwargs)
             failures.add(sample.name, guard.problem(guard.tensor.clone()))
     failures.check(at_least=kept(50, device, keep=1))
+
+
+@each_dtype(only=DTYPES, only_cpu=ON_CPU, cases=[case for case in EVERY_CASE if case.writes])
+def test_written_arguments(case, device, dtype):
+    """An operator that updates an argument, such as a state, writes all of it and nothing around it."""
+    failures = Failures()
+    names = [a.name for a in case.overload._schema.arguments]
+    for k, sample in enumerate(thinned(case.samples(device, dtype), device, keep=1)):
+        written = {k: a for k, a in enumerate(sample.args) if names[k] in case.writes}
+        if any(a.is_conj() or a.is_neg() or not _dense_strides(a) for a in written.values()):
+            continue
+        with failures.sample(sample.name):
+            guards = {i: Guarded(a, shift=k % 17, fill=True) for i, a in written.items()}
+            args = [guards[i].tensor if i in guards else a for i, a in enumerate(sample.args)]
+            case.overload(*args, **sample.kwargs)
+            plain = sample.twin()
+            case.overload(*plain.args, **sample.kwargs)
+            for i, guard in guards.items():
+                failures.add(sample.name, guard.problem(guard.tensor.clone()))
+                want = plain.args[i]
+                exact = case.bound(device, want.dtype, want, *sample.args, **sample.kwargs) is None
+                failures.add(sample.name, (different_bits if exact else close)(guard.tensor, want))
+    failures.check(at_least=kept(100, device, keep=1))
 
 
 @each_device

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from ..compare import Failures, different_metadata, raised_by
-from ..params import each_case, each_dtype
+from ..params import EVERY_CASE, each_case, each_dtype
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -18,7 +18,11 @@ def _meta(t: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device="meta")
 
 
-@each_dtype(only=(torch.float32, torch.float16, torch.int64, torch.complex64), only_cpu=(torch.float32, torch.float16))
+@each_dtype(
+    only=(torch.float32, torch.float16, torch.int64, torch.complex64),
+    only_cpu=(torch.float32, torch.float16),
+    cases=EVERY_CASE,
+)
 def test_meta_agrees_with_real(case, device, dtype):
     failures = Failures()
     for sample in case.samples(device, dtype):
@@ -33,7 +37,7 @@ def test_meta_agrees_with_real(case, device, dtype):
     failures.check(at_least=130)
 
 
-@each_dtype(only=(torch.float32, torch.bfloat16))
+@each_dtype(only=(torch.float32, torch.bfloat16), cases=EVERY_CASE)
 def test_fake_agrees_with_real(case, device, dtype):
     """FakeTensorMode, which also tracks devices, gives the metadata of the eager result."""
     failures = Failures()

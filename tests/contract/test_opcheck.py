@@ -8,7 +8,7 @@ from torch.library import opcheck
 
 from ..cases.tensors import FLOATS
 from ..compare import Failures, raised_by
-from ..params import each_case, each_device, each_differentiable, kept, thinned, with_variant
+from ..params import EVERY_CASE, each_case, each_device, each_differentiable, kept, thinned, with_variant
 
 
 def _written(case, sample) -> list[torch.Tensor]:
@@ -42,6 +42,19 @@ def test_without_gradients(case, device):
         with failures.sample(f"{dtype}"):
             opcheck(case.overload, sample.args, sample.kwargs)
     failures.check(at_least=kept(3, device))
+
+
+@each_device
+@pytest.mark.parametrize("case", [c for c in EVERY_CASE if c.internal], ids=str)
+def test_internal(case, device):
+    """The schema's word on what is written and what shares memory."""
+    failures = Failures()
+    for sample in thinned(case.few(device, torch.float32), device, keep=2):
+        with failures.sample(sample.name):
+            rest = case.overload._schema.arguments[len(sample.args) :]
+            absent = {a.name: None for a in rest if not a.has_default_value()}
+            opcheck(case.overload, sample.args, {**absent, **sample.kwargs}, test_utils="test_schema")
+    failures.check(at_least=kept(6, device, keep=2))
 
 
 @each_device

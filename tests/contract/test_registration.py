@@ -5,17 +5,30 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ..params import CASES, each_device
+from ..params import CASES, EVERY_CASE, each_device
 
 OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
+INTERNAL = sorted({o for c in EVERY_CASE if c.internal for o in c.overloads}, key=str)
+# Operators without tensors: torch_ops.override calls them to replace operators, and to count calls.
+CONTROL = {f"gpuopt::_override_{name}" for name in ("enable", "disable", "operators", "reasons", "calls", "reset")}
 
 
-def test_every_public_operator_has_a_case():
-    """The tests in this folder would skip an operator without a case. Names with a leading underscore are private."""
-    names = {
-        n for n in torch._C._dispatch_get_all_op_names() if n.startswith("gpuopt::") and not n.startswith("gpuopt::_")
-    }
-    assert names == {o.name() for o in OVERLOADS}
+def test_every_operator_has_a_case():
+    """The tests in this folder would skip an operator without a case."""
+    names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("gpuopt::")}
+    assert names == {o.name() for o in OVERLOADS} | {o.name() for o in INTERNAL} | CONTROL
+
+
+def test_control_operators_have_no_tensors():
+    for name in CONTROL:
+        assert "Tensor" not in str(torch._C._get_schema(name, ""))
+
+
+@each_device
+@pytest.mark.parametrize("overload", INTERNAL, ids=str)
+def test_kernels_of_internal_operators(overload, device):
+    for key in ("CPU", "Meta") + (("CUDA",) if device == "cuda" else ()):
+        assert torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key), key
 
 
 @each_device
@@ -41,3 +54,10 @@ def test_schema(overload):
     name, kind = overload._schema.name, overload._schema.overload_name
     of_case = [a for c in CASES if c.overload is overload for a in c.writes]
     assert written == (["self"] if name.endswith("_") else ["out"] if kind.endswith("out") else of_case)
+
+
+@pytest.mark.parametrize("case", [c for c in EVERY_CASE if c.internal], ids=str)
+def test_schema_of_internal_operators(case):
+    """The schema marks the argument that is written."""
+    written = [a.name for a in case.overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    assert written == list(case.writes)

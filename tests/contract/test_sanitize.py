@@ -12,7 +12,7 @@ import torch
 
 from ..cases import tensors
 from ..compare import Failures, different_from_reference, different_results
-from ..params import CASES
+from ..params import EVERY_CASE
 
 pytestmark = [
     pytest.mark.gpu,
@@ -51,7 +51,8 @@ DTYPES = (torch.bool, torch.int8, torch.bfloat16, torch.float16, torch.float32, 
 
 
 @pytest.mark.parametrize(
-    ("case", "dtype"), [pytest.param(c, d, id=f"{c.name}-{str(d)[6:]}") for c in CASES for d in DTYPES if d in c.dtypes]
+    ("case", "dtype"),
+    [pytest.param(c, d, id=f"{c.name}-{str(d)[6:]}") for c in EVERY_CASE for d in DTYPES if d in c.dtypes],
 )
 def test_every_path(case, dtype):
     failures = Failures()

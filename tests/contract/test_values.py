@@ -14,7 +14,7 @@ from ..compare import (
     errors,
     raised_by,
 )
-from ..params import each_case, each_dtype, kept, thinned
+from ..params import EVERY_CASE, each_case, each_dtype, kept, thinned
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -32,7 +32,7 @@ def _summed_errors(case, got: torch.Tensor, reference: torch.Tensor, bound: torc
     return float(found.sum())
 
 
-@each_dtype()
+@each_dtype(cases=EVERY_CASE)
 def test_values(case, device, dtype):
     """dtype, shape, strides and device are ATen's. Values are within the documented error of the float64 reference, and ATen's bits
     if the operator rounds once.
@@ -64,7 +64,9 @@ def test_values(case, device, dtype):
         assert ours <= theirs * (1.02 if case.elementwise else 1.5), f"summed error {ours}, ATen's is {theirs}"
 
 
-@each_dtype(only=(torch.float32, torch.bfloat16, torch.complex64, torch.int8), only_cpu=(torch.float32,))
+@each_dtype(
+    only=(torch.float32, torch.bfloat16, torch.complex64, torch.int8), only_cpu=(torch.float32,), cases=EVERY_CASE
+)
 def test_repeats_bit_for_bit_and_leaves_arguments_alone(case, device, dtype):
     failures = Failures()
     for sample in thinned(case.samples(device, dtype), device):

@@ -25,7 +25,7 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       "-> (Tensor, Tensor, Tensor)",
       tags);
   // The results that a path of this library computes. The others, which ATen would compute, are
-  // undefined. On the CPU, ATen computes all of them.
+  // undefined. On the CPU, ATen computes all of them, and Meta has all of them.
   m.def(
       "_conv1d_own(Tensor input, Tensor weight, Tensor? bias, SymInt[1] stride, "
       "SymInt[1] padding, SymInt[1] dilation, SymInt groups) -> Tensor");
@@ -82,7 +82,10 @@ Gradients backward_meta(const BackwardCall& call) {
   return {grad_input, grad_weight, grad_bias};
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { register_kernels<forward_meta, backward_meta>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
+  register_kernels<forward_meta, backward_meta>(m);
+  register_own<forward_meta, backward_meta>(m);
+}
 
 // ---------------------------------------------------------------- .padding: 'valid' or 'same'
 

@@ -46,8 +46,8 @@ struct Col2imMatrices {
     return ((matrix * 32 + lane) * 4 + e / 2 * 2 + product / 8 % 2) * 2 + e % 2;
   }
 
-  // Loads the quads of four channels, 32 * kPart positions behind `own`. Only `exist` channels
-  // exist.
+  // Loads the quads of four channels, 32 * kPart positions behind `own`. The first `exist` of the
+  // four channels exist.
   template <int kPart, bool kEdges>
   __device__ __forceinline__ static void load(uint64_t (&quads)[4], const T* own, int64_t pitch,
                                               int32_t exist, int32_t at, int32_t size) {

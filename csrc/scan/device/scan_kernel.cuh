@@ -48,7 +48,6 @@ struct Args {
   DType in_dtype = DType::kFloat32;
   DType out_dtype = DType::kFloat32;
   bool dense = false;
-  bool shifted = false;        // rows begin and end inside of vectors
   bool second_is_one = false;  // the values of a unit share one value of the second input
   bool reverse = false;
   bool exclusive = false;
@@ -254,9 +253,9 @@ struct Memory {
     return input;
   }
 
-  // Loads the values of a unit that belong to a row, one by one. The others stay as they are,
-  // except that a factor for the whole row is the factor of every value: Stage reads it from the
-  // first.
+  // Loads the values of a unit that belong to a row, one by one. Values outside the row keep their
+  // old contents. If the whole row has one factor, it is copied to every value, because Stage
+  // reads value 0.
   __device__ __forceinline__ static void load_one_by_one(const Args& args, const Offsets& offsets,
                                                          const Part& part, Raw& unit) {
     if constexpr (!kAny) {
@@ -382,8 +381,8 @@ constexpr int kUnits =
 // ---------------------------------------------------------------- scans within a warp
 
 // The inclusive scan over the units of a warp, one per lane. A lane combines with the lanes below
-// whose last values are at most `reach` values before its own last value. No reach is `length` or
-// more.
+// whose last values are at most `reach` values before its own last value. `reach` must be less than
+// `length`.
 template <int N, typename Op>
 __device__ __forceinline__ typename Op::Value scan_lanes(const Op& op, typename Op::Value total,
                                                          uint32_t reach,

@@ -25,8 +25,8 @@
 // inputs has two more members:
 //
 //     __device__ Input pair(Stored second, Stored in) const;   // of Problem::second and in
-//     __device__ Input start(Input in, Stored initial) const;  // the first of a row, after
-//     `initial`
+//     // The first input of a row whose scan starts at `initial`.
+//     __device__ Input start(Input in, Stored initial) const;
 #pragma once
 
 #include <type_traits>

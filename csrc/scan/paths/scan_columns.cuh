@@ -91,8 +91,8 @@ struct ColumnTile {
     }
   }
 
-  // Scans the warp's rows. The lanes of the last row get the totals of the columns, and before[v]
-  // becomes the result of the warp's rows before the thread's.
+  // Scans the warp's rows. The lanes of the last row get the totals of the columns.
+  // before[v]: the exclusive scan over the warp's rows, per column.
   __device__ __forceinline__ void scan(const Op& op, const Args& args, V (&totals)[N],
                                        V (&before)[N]) const {
 #pragma unroll

@@ -7,14 +7,13 @@
 
 namespace gpuopt::scan {
 
-// A unit of a chunk: its offsets, how many of its values are in the tensor, and which ones are in
-// the chunk. In the order of the scan: where its first value lies in its row, and which values are
-// the first of their rows, a bit for each.
+// A unit of a chunk.
 struct PackedUnit {
   Offsets offsets;
-  int valid;
-  Part own;
-  uint32_t position, heads;
+  int valid;          // how many of its values are in the tensor
+  Part own;           // its values that are in the chunk
+  uint32_t position;  // of its first value in its row, in the order of the scan
+  uint32_t heads;     // bit v: value v is the first of its row, in the order of the scan
 };
 
 // How the values of units belong to rows and chunks.

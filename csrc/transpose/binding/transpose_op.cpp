@@ -26,11 +26,21 @@ Tensor transpose2d_meta(const Tensor& self) {
 
 Tensor& copy_transposed_cpu(Tensor& out, const Tensor& self) { return out.copy_(self); }
 
+Tensor& copy_transposed_meta(Tensor& out, const Tensor& self) {
+  TORCH_CHECK(out.sym_sizes() == self.sym_sizes(),
+              "gpuopt::_copy_transposed: out must have the shape of self: expected ",
+              self.sym_sizes(), ", got ", out.sym_sizes());
+  return out;
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
   m.impl("transpose2d", transpose2d_cpu);
   m.impl("_copy_transposed", copy_transposed_cpu);
 }
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("transpose2d", transpose2d_meta); }
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
+  m.impl("transpose2d", transpose2d_meta);
+  m.impl("_copy_transposed", copy_transposed_meta);
+}
 
 }  // namespace
 }  // namespace gpuopt::transpose

@@ -1,0 +1,225 @@
+"""Cases of operators that only kernels of this library call: copies and convolutions for torch_ops.override, and the gradients
+of selective scans."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+
+from . import ErrorCase, OpCase, Sample, conv1d, selective_scan, tensors
+from . import conv1d_samples as convolutions
+from . import selective_scan_samples as scans
+from .tensors import ALL, FLOATS, Maker, poison, wide
+
+OPS = torch.ops.gpuopt
+
+
+def _no_errors(device: str) -> Iterator[ErrorCase]:
+    """Callers check operands."""
+    return iter(())
+
+
+def _exact(device, result_dtype, reference, *operands):
+    """The bound of an operator that only moves values."""
+
+
+# ---------------------------------------------------------------- _copy_transposed
+
+
+def _into_twin(copy: Callable) -> Callable:
+    """A copy into a destination as a function that returns the destination's twin. The twin has the same strides and offset, and
+    poison in its memory."""
+
+    def function(out: torch.Tensor, self: torch.Tensor) -> torch.Tensor:
+        span = out.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(out.shape, out.stride(), strict=True))
+        memory = poison([span], out.dtype, out.device)
+        return copy(memory.as_strided(out.shape, out.stride(), out.storage_offset()), self)
+
+    return function
+
+
+def _copied(
+    make: Maker, shape: tuple[int, ...], offset: int, pitch: int, order: tuple[int, ...]
+) -> tuple[torch.Tensor, ...]:
+    """A dense destination at an offset, and a source that is transposed to it, whose rows have a pitch. The dimensions of both are
+    in `order`."""
+    *batch, rows, columns = shape
+    out = make(offset + math.prod(shape))[offset:].view(shape)
+    source = make(*batch, columns, rows + pitch)[..., :rows].mT
+    return out.permute(order), source.permute(order)
+
+
+# Matrices on the paths for tiles and for strips, around whole vectors, and others.
+MATRICES = (
+    (64, 64), (65, 127), (128, 64), (33, 70), (7, 300), (300, 7), (2, 3), (5, 9), (3, 64, 48), (5, 33, 35), (2, 2, 40, 56), (70, 16, 16),
+)  # fmt: skip
+
+
+def _copies(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    make = Maker(device, dtype)
+    for k, shape in enumerate(MATRICES):
+        for offset in range(17):
+            order = tuple(range(len(shape)))
+            if (k + offset) % 3 == 0:
+                order = (*order[1:], 0)
+            operands = _copied(make, shape, offset, (0, 1, 5, 8)[(k + offset) % 4], order)
+            yield Sample(f"{shape} at {offset} in order {order}", operands, sanitize=k < 6 and offset in (1, 4, 16))
+
+
+def _few_copies(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    make = Maker(device, dtype)
+    for k, shape in enumerate(((3, 4), (4, 2), (2, 3, 2), (33, 34), (2, 4, 5), (64, 80))):
+        for offset in (0, 1):
+            yield Sample(f"{shape} at {offset}", _copied(make, shape, offset, k % 2, tuple(range(len(shape)))))
+
+
+# ---------------------------------------------------------------- _conv1d_own and _conv1d_backward_own
+
+# A result for which the plan chooses ATen is None. The public operator then computes it.
+
+
+def _own(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1) -> torch.Tensor:
+    result = OPS._conv1d_own(input, weight, bias, stride, padding, dilation, groups)
+    return OPS.conv1d(input, weight, bias, stride, padding, dilation, groups) if result is None else result
+
+
+def _own_gradients(grad_output, input, weight, *, stride, padding, dilation, groups, output_mask) -> torch.Tensor:
+    given = (grad_output, input, weight, stride, padding, dilation, groups, output_mask)
+    own = OPS._conv1d_backward_own(*given)
+    if any(wanted and found is None for wanted, found in zip(output_mask, own, strict=True)):
+        public = OPS.conv1d_backward(*given)
+        own = [found if found is not None else other for found, other in zip(own, public, strict=True)]
+    return conv1d._one_tensor(own, output_mask)
+
+
+# ---------------------------------------------------------------- _selective_scan_backward
+
+
+def _with_gradients(build: Callable, device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    """Samples of selective_scan, each with gradients of its output and its last state."""
+    make = Maker(device, dtype, seed=5)
+    for k, sample in enumerate(build(device, dtype)):
+        u, n = sample.args[0], sample.args[2].shape[1]
+        if u.numel() == 0 or not all(bool(t.isfinite().all()) for t in sample.tensors):
+            continue
+        out = make(*u.shape)
+        if k % 3 == 1:
+            out = tensors.LAYOUTS[("transposed", "rows", "misaligned1")[k % 9 // 3]](out)
+        compute = torch.float64 if any(t.dtype == torch.float64 for t in sample.tensors) else torch.float32
+        last = make(*u.shape[:2], n, dtype=compute) if k % 2 else None
+        operands = [*sample.args[:8], *[None] * (8 - len(sample.args))]
+        yield Sample(sample.name, (out, last, *operands), sample.kwargs, sanitize=sample.sanitize)
+
+
+def _joined(gradients) -> torch.Tensor:
+    return torch.cat([g.flatten().double() for g in gradients])
+
+
+def _scan_gradients(out_grad, last_grad, *operands, delta_softplus=False) -> torch.Tensor:
+    """The gradients of the operands that are given, in one tensor."""
+    gradients = OPS._selective_scan_backward(out_grad, last_grad, *operands, delta_softplus)
+    return _joined(g for g, x in zip(gradients, operands, strict=True) if x is not None)
+
+
+def _gradients_in(dtype: torch.dtype, out_grad, last_grad, operands, softplus: bool) -> list[torch.Tensor]:
+    leaves = [None if x is None else x.detach().to(dtype).requires_grad_() for x in operands]
+    with torch.enable_grad():
+        both = selective_scan.scanned(*leaves, softplus)
+    last = torch.zeros_like(both[..., out_grad.shape[-1] :]) if last_grad is None else last_grad.to(dtype)
+    given = [x for x in leaves if x is not None]
+    return list(torch.autograd.grad(both, given, torch.cat([out_grad.to(dtype), last], -1)))
+
+
+def _aten_scan_gradients(out_grad, last_grad, *operands, delta_softplus=False) -> torch.Tensor:
+    compute = torch.float64 if any(x is not None and x.dtype == torch.float64 for x in operands) else torch.float32
+    gradients = _gradients_in(compute, out_grad, last_grad, operands, delta_softplus)
+    return _joined(g.to(x.dtype) for g, x in zip(gradients, (x for x in operands if x is not None), strict=True))
+
+
+def _scan_gradients_reference(out_grad, last_grad, *operands, delta_softplus=False) -> torch.Tensor:
+    return _joined(_gradients_in(torch.float64, out_grad, last_grad, operands, delta_softplus))
+
+
+def _scan_gradients_bound(device, result_dtype, reference, out_grad, last_grad, *operands, delta_softplus=False):
+    """Roundings of a few operations at each position and state, relative to the largest gradient of the operand without signs."""
+    u, delta, A = operands[:3]
+    compute = torch.float64 if any(x is not None and x.dtype == torch.float64 for x in operands) else torch.float32
+    # Step sizes and A keep their signs, so that states decay.
+    sizes = [None if x is None else x if k in (1, 2, 7) else x.abs() for k, x in enumerate(operands)]
+    last = None if last_grad is None else last_grad.abs()
+    sized = _gradients_in(torch.float64, out_grad.abs(), last, sizes, delta_softplus)
+    steps = 16 * (u.shape[-1] + A.shape[1] + 16)
+    bounds, start = [], 0
+    for size, x in zip(sized, (x for x in operands if x is not None), strict=True):
+        own = reference[start : start + x.numel()].abs()
+        start += x.numel()
+        scale = torch.maximum(size.abs().amax(), own.amax())
+        info = torch.finfo(x.dtype)
+        bounds.append(steps * torch.finfo(compute).eps * scale + info.eps * own + info.smallest_normal)
+    return torch.cat(bounds)
+
+
+_internal = {"errors": _no_errors, "grad_dtypes": (), "internal": True}
+CASES = [
+    OpCase(
+        name="_copy_transposed",
+        op=_into_twin(OPS._copy_transposed),
+        overload=OPS._copy_transposed.default,
+        aten=_into_twin(torch.Tensor.copy_),
+        reference=lambda out, self: wide(self, self.dtype),
+        samples=_copies,
+        few=_few_copies,
+        dtypes=ALL,
+        bound=_exact,
+        writes=("out",),
+        workspace=lambda sample: sample.tensors[0].nbytes + 2**10,
+        **_internal,
+    ),
+    OpCase(
+        name="_conv1d_own",
+        op=_own,
+        overload=OPS._conv1d_own.default,
+        aten=conv1d._aten_plain,
+        reference=conv1d.conv1d_reference,
+        samples=functools.partial(convolutions.samples, convolutions.plain),
+        few=functools.partial(convolutions.few, convolutions.plain),
+        dtypes=FLOATS,
+        bound=conv1d.conv1d_bound,
+        elementwise=False,
+        **conv1d._memory,
+        **_internal,
+    ),
+    OpCase(
+        name="_conv1d_backward_own",
+        op=_own_gradients,
+        overload=OPS._conv1d_backward_own.default,
+        aten=conv1d._aten_backward,
+        reference=conv1d.backward_reference,
+        samples=functools.partial(convolutions.samples, convolutions.backward),
+        few=functools.partial(convolutions.few, convolutions.backward),
+        dtypes=FLOATS,
+        bound=conv1d.backward_bound,
+        elementwise=False,
+        **conv1d._memory,
+        **_internal,
+    ),
+    OpCase(
+        name="_selective_scan_backward",
+        op=_scan_gradients,
+        overload=OPS._selective_scan_backward.default,
+        aten=_aten_scan_gradients,
+        reference=_scan_gradients_reference,
+        samples=functools.partial(_with_gradients, scans.samples),
+        few=functools.partial(_with_gradients, scans.few),
+        dtypes=FLOATS,
+        bound=_scan_gradients_bound,
+        elementwise=False,
+        as_accurate=False,
+        approximates=8,
+        workspace=lambda sample: 64 * sum(t.nbytes for t in sample.tensors) + 2**20,
+        **_internal,
+    ),
+]
