@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 
@@ -36,7 +37,103 @@ def test_scan_is_the_operator(device):
     out, last = selective_scan_fn(*given, delta_softplus=True, return_last_state=True)
     torch.testing.assert_close(torch.cat([out, last], 2), reference(*given, delta_softplus=True))
     assert torch.equal(selective_scan_fn(*given, True), out)
-    assert isinstance(raised_by(selective_scan_fn, *given[:2], call.A.to(torch.complex64), *given[3:]), TypeError)
+
+
+def _looped(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False):
+    """The definition of a scan with complex A, position by position: the output and the last states."""
+    dt = delta if delta_bias is None else delta + delta_bias[:, None]
+    dt = torch.log1p(dt.exp()) if delta_softplus else dt
+    h, out = torch.zeros_like(A)[None] * u[:, :, :1], []
+    for t in range(u.shape[2]):
+        b, c = (_coefficients(matrix, t, u.shape[1]) for matrix in (B, C))
+        h = torch.exp(dt[:, :, t, None] * A) * h + (dt * u)[:, :, t, None] * b
+        y = 2 * (h * c).sum(-1).real
+        out.append(y if D is None else y + D * u[:, :, t])
+    out = torch.stack(out, 2)
+    return out if z is None else out * z / (1 + torch.exp(-z)), h
+
+
+def _coefficients(matrix, t, channels):
+    """B or C at a position, for each channel."""
+    if matrix.dim() == 2:
+        return matrix[None]
+    groups = matrix[:, None] if matrix.dim() == 3 else matrix
+    pairs = torch.complex(groups[..., 2 * t], groups[..., 2 * t + 1])
+    return torch.stack([pairs[:, d * groups.shape[1] // channels] for d in range(channels)], 1)
+
+
+# What B and C are with complex A: constant, one group, or two groups.
+COMPLEX_MATRICES = {"constant": (4, 3), "variable": (2, 3, 14), "grouped": (2, 2, 3, 14)}
+
+
+def _complex_call(make: Maker, of_B: str, of_C: str) -> dict[str, torch.Tensor]:
+    def matrix(kind):
+        return make(*COMPLEX_MATRICES[kind], dtype=torch.complex128 if kind == "constant" else None)
+
+    A = torch.complex(-make(4, 3).abs(), make(4, 3))
+    return {"u": make(2, 4, 7), "delta": make(2, 4, 7), "A": A, "B": matrix(of_B), "C": matrix(of_C)}
+
+
+@each_device
+@pytest.mark.parametrize("options", [False, True])
+@pytest.mark.parametrize("of_C", COMPLEX_MATRICES)
+@pytest.mark.parametrize("of_B", COMPLEX_MATRICES)
+def test_complex_scan_is_its_definition(device, of_B, of_C, options):
+    """The output, the last states, and the gradients of every operand."""
+    make = _make(device)
+    operands = _complex_call(make, of_B, of_C)
+    if options:
+        operands |= {"D": make(4), "z": make(2, 4, 7), "delta_bias": make(4)}
+    leaves = {name: t.detach().requires_grad_() for name, t in operands.items()}
+    results = (
+        selective_scan_fn(**leaves, delta_softplus=options, return_last_state=True),
+        _looped(**leaves, delta_softplus=options),
+    )
+    torch.testing.assert_close(*results)
+    assert results[0][1].dtype == torch.complex128
+    found, wanted = (
+        torch.autograd.grad(out.square().sum() + (last * last.conj()).real.sum(), list(leaves.values()))
+        for out, last in results
+    )
+    for got, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, want)
+    assert torch.equal(selective_scan_fn(**leaves, delta_softplus=options), results[0][0])
+
+
+@each_device
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_complex_scan_computes_in_complex64(device, dtype):
+    """Operands of a model: half signals beside complex64 weights. The result is rounded once."""
+    operands = _complex_call(_make(device), "constant", "grouped")
+    given = {name: t.to(torch.complex64 if t.is_complex() else dtype) for name, t in operands.items()}
+    out, last = selective_scan_fn(**given, return_last_state=True)
+    assert out.dtype == dtype and last.dtype == torch.complex64
+    exact = {name: t.to(torch.complex128 if t.is_complex() else torch.float64) for name, t in given.items()}
+    want, want_last = _looped(**exact)
+    torch.testing.assert_close(last, want_last.to(torch.complex64), rtol=1e-4, atol=1e-4)
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(out.double(), want, rtol=eps + 1e-4, atol=1e-4)
+
+
+def test_complex_scan_refuses_what_does_not_fit():
+    make = _make("cpu")
+    operands = _complex_call(make, "variable", "grouped")
+    wrong = {
+        "u": make(2, 4, 7, dtype=torch.complex128),
+        "A": operands["A"][0],
+        "delta": make(2, 4, 6),
+        "B": make(2, 3, 7),
+        "C": make(2, 3, 3, 14),
+        "D": make(3),
+        "z": make(2, 4, 7, dtype=torch.complex128),
+        "delta_bias": make(2),
+    }
+    for name, tensor in wrong.items():
+        error = raised_by(selective_scan_fn, **{**operands, name: tensor})
+        assert type(error) is (TypeError if name in ("u", "z") else RuntimeError), name
+        assert re.match(f"selective_scan_fn: .*{name} .*must", str(error)), name
+    variable = raised_by(selective_scan_fn, **{**operands, "B": make(2, 3, 7, dtype=torch.complex128)})
+    assert isinstance(variable, TypeError) and "in turn" in str(variable)
 
 
 @each_device
@@ -82,18 +179,18 @@ def test_update_has_no_graph():
     assert not selective_state_update(call.state, x, call.dt, call.A, call.B, call.C).requires_grad
 
 
-def _layer(make: Maker, last: bool, length: int = 7) -> dict[str, torch.Tensor]:
-    """The operands of a layer with 4 channels, 3 states and step sizes of rank 2."""
+def _layer(make: Maker, last: bool, length: int = 7, parts: int = 1) -> dict[str, torch.Tensor]:
+    """The operands of a layer with 4 channels, 3 states and step sizes of rank 2. States of two parts are complex."""
     xz = make(2, length, 8).mT if last else make(2, 8, length)
     return {
         "xz": xz,
         "conv1d_weight": make(4, 1, 3),
         "conv1d_bias": make(4),
-        "x_proj_weight": make(8, 4),
+        "x_proj_weight": make(2 + 6 * parts, 4),
         "delta_proj_weight": make(4, 2),
         "out_proj_weight": make(5, 4),
         "out_proj_bias": make(5),
-        "A": -make(4, 3).abs(),
+        "A": -make(4, 3).abs() if parts == 1 else torch.complex(-make(4, 3).abs(), make(4, 3)),
         "D": make(4),
         "delta_bias": make(4),
     }
@@ -151,6 +248,43 @@ def test_layer_is_its_definition(device, last, option):
     found, wanted = (torch.autograd.grad(r.square().sum(), list(leaves.values())) for r in results)
     for got, want in zip(found, wanted, strict=True):
         torch.testing.assert_close(got, want)
+
+
+@each_device
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("given", [(), ("B",), ("B", "C"), ("B_proj_bias", "C_proj_bias")], ids=str)
+def test_layer_with_complex_states(device, last, given):
+    """The rows of a projection are the real and imaginary parts of the states in turn."""
+    make = _make(device)
+    operands = _layer(make, last, parts=2)
+    for name in given:
+        operands[name] = make(6) if name.endswith("bias") else make(4, 3, dtype=torch.complex128)
+    leaves = {name: t.detach().requires_grad_() for name, t in operands.items()}
+
+    def by_parts(xz, conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight, out_proj_bias, A, D,
+                 delta_bias, B=None, C=None, B_proj_bias=None, C_proj_bias=None):  # fmt: skip
+        x = functional.silu(functional.conv1d(functional.pad(xz[:, :4], (2, 0)), conv1d_weight, conv1d_bias, groups=4))
+        low, own_B, own_C = torch.einsum("rd,bdl->brl", x_proj_weight, x).split([2, 6, 6], 1)
+        matrices = []
+        for matrix, own, bias in ((B, own_B, B_proj_bias), (C, own_C, C_proj_bias)):
+            own = own if bias is None else own + bias[:, None]
+            in_turn = torch.stack([own[:, 0::2], own[:, 1::2]], 3).flatten(2)
+            matrices.append(in_turn if matrix is None else matrix)
+        delta = torch.einsum("dr,brl->bdl", delta_proj_weight, low)
+        out, _ = _looped(x, delta, A, *matrices, D, xz[:, 4:], delta_bias, True)
+        return torch.einsum("ed,bdl->ble", out_proj_weight, out) + out_proj_bias
+
+    results = mamba_inner_fn(**leaves), by_parts(**leaves)
+    torch.testing.assert_close(*results)
+    found, wanted = (torch.autograd.grad(r.square().sum(), list(leaves.values()), allow_unused=True) for r in results)
+    for got, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_norms_need_real_states():
+    make = _make("cpu")
+    error = raised_by(mamba_inner_fn, **_layer(make, last=True, parts=2), b_rms_weight=make(3))
+    assert isinstance(error, RuntimeError) and "A must be real" in str(error)
 
 
 @each_device

@@ -6,6 +6,7 @@ must have the same bits. On a GPU they must be as exact as the operator's case s
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 from .cases import all_cases
 from .compare import Failures, different_bits, different_from_reference, different_metadata, raised_by
 from .overriding import counted, nothing_is_left, override, rows  # noqa: F401
-from .params import each_device, on, thinned
+from .params import each_device, on, spread, thinned
 
 # The operators of gpuopt whose cases call an operator of ATen that is replaced.
 REPLACED = {
@@ -280,33 +281,81 @@ def test_a_model(device, autocast, compiled):
     assert calls["index_put"]["taken"] == 1 and calls["amax"]["taken"] == 1
 
 
-@pytest.mark.gpu
-def test_layouts_of_convolutions():
-    """Channels-last signals and weights give ATen's strides, in outputs and in all gradients."""
+def _with_free_strides(tensor, choice):
+    """The same values. A dimension of size 1 gets stride 0, 1, its size times the stride of the next, or the product of all sizes."""
+    strides = list(tensor.stride())
+    for d, size in enumerate(tensor.shape):
+        if size == 1:
+            strides[d] = (0, 1, tensor.shape[-1], tensor.numel())[choice[d]]
+    return tensor.as_strided(tensor.shape, strides)
+
+
+def _layouts(tensor):
+    """A tensor in channels-first and channels-last memory, with every choice of strides for its dimensions of size 1."""
+    for made in (tensor, tensor.transpose(1, 2).contiguous().transpose(1, 2)):
+        free = [range(4) if size == 1 else (0,) for size in tensor.shape]
+        yield from (_with_free_strides(made, choice) for choice in itertools.product(*free))
+
+
+# Batch, channels, length, output channels, channels of a group, taps.
+CONVOLUTIONS = [
+    (2, 8, 33, 8, 1, 3),
+    (2, 4, 16, 6, 4, 3),
+    (2, 1, 16, 8, 1, 5),
+    (3, 8, 1, 8, 8, 1),
+    (1, 6, 9, 1, 6, 3),
+    (3, 1, 90, 4, 1, 7),
+    (1, 1, 90, 4, 1, 7),
+    (4, 6, 1, 6, 1, 3),
+    (3, 1, 1, 2, 1, 3),
+    (1, 4, 1, 3, 4, 3),
+    (3, 1, 9, 1, 1, 1),
+    (1, 1, 1, 1, 1, 1),
+]
+
+
+def layouts_of_convolutions(device, dtype):
+    """(name, function, signal, weight): all layouts of the signal beside a few of the weight, and the other way round."""
+    for n, c, length, out, of_group, taps in CONVOLUTIONS:
+
+        def call(x, w, groups=c // of_group, padding=taps // 2):
+            return F.conv1d(x, w, padding=padding, groups=groups)
+
+        signals = list(_layouts(rows(device, dtype, n, c, length)))
+        weights = list(_layouts(rows(device, dtype, out, of_group, taps)))
+        pairs = (itertools.product(signals, spread(weights, 3)), itertools.product(spread(signals, 3), weights))
+        for x, w in itertools.chain(*pairs):
+            yield f"{(n, c, length, out, of_group, taps)} {x.stride()} {w.stride()}", call, x, w
+
+
+def test_channels_last_convolutions_are_those_of_cudnn():
+    """Convolutions that ATen would compute in channels-last layout on CUDA are declined, and no others."""
     failures = Failures()
-    shapes = [(2, 8, 33, 8, 1, 3), (2, 4, 16, 6, 4, 3), (2, 1, 16, 8, 1, 5), (3, 8, 1, 8, 8, 1), (1, 6, 9, 1, 6, 3)]
-    for dtype in (torch.float32, torch.float16):
-        for n, c, length, out, of_group, taps in shapes:
-            for kind in range(4):
-                x = rows("cuda", dtype, n, c, length)
-                w = rows("cuda", dtype, out, of_group, taps)
-                if kind & 1:
-                    x = x.transpose(1, 2).contiguous().transpose(1, 2)
-                if kind & 2:
-                    w = w.transpose(1, 2).contiguous().transpose(1, 2)
-                name = f"{dtype} {(n, c, length, out, of_group, taps)} {kind}"
+    for name, call, x, w in layouts_of_convolutions("cpu", torch.float32):
+        operands = x.contiguous().unsqueeze(2), w.unsqueeze(2)  # as F.conv1d makes them
+        layout = torch._C._conv_determine_backend_memory_format(*operands, torch._C._ConvBackend.Cudnn)
+        with failures.sample(name), counted() as calls, override("cpu"):
+            call(x, w)
+        declined = calls["convolution"] == {"layout": 1}
+        failures.add(name, None if declined == (layout == torch.channels_last) else f"ATen's is {layout}: {calls}")
+    failures.check(at_least=300)
 
-                def call(x, w, groups=c // of_group, padding=taps // 2):
-                    return F.conv1d(x, w, padding=padding, groups=groups)
 
-                with failures.sample(name):
-                    want = gradients_of(call, (x, w))
-                    with override("cuda"):
-                        got = gradients_of(call, (x, w))
-                    for ours, theirs in zip(got, want, strict=True):
-                        failures.add(name, different_metadata(ours, theirs))
-                        torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2)
-    failures.check(at_least=40)
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_layouts_of_convolutions(dtype):
+    """Channels-last signals and weights, and any strides of dimensions of size 1, give ATen's strides, in outputs and in all
+    gradients."""
+    failures = Failures()
+    for name, call, x, w in layouts_of_convolutions("cuda", dtype):
+        with failures.sample(name):
+            want = gradients_of(call, (x, w))
+            with override("cuda"):
+                got = gradients_of(call, (x, w))
+            for ours, theirs in zip(got, want, strict=True):
+                failures.add(name, different_metadata(ours, theirs))
+                torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2)
+    failures.check(at_least=300)
 
 
 @pytest.mark.gpu

@@ -10,7 +10,9 @@
 
 namespace gpuopt::index_add {
 
-constexpr int kMaxDims = 65;  // ATen's 64, and the parts of complex numbers
+// No tensor has more than 62 dimensions of size 2 or more, because it has less than 2^63 values.
+// The parts of complex numbers are one more dimension, and so is an inner dimension of size 1.
+constexpr int kMaxDims = 64;
 // Most outer dimensions of a launch. Problems with more are split into slices.
 constexpr int kMaxOuterDims = 4;
 constexpr int kMaxValues = 8;  // most values per access of a thread

@@ -27,10 +27,10 @@ inline bool is_number(Numbers values, int64_t least) {
   return least <= value && value <= INT32_MAX;
 }
 
-// Whether cuDNN computes in channels-last layout because of this weight, which ATen looks at as an
-// image of one row. ATen copies signals to contiguous ones first, so these never decide.
-inline bool suggests_channels_last(const Tensor& weight) {
-  const at::IntArrayRef sizes = weight.sizes(), strides = weight.strides();
+// Whether cuDNN computes in channels-last layout because of this signal or weight, which ATen looks
+// at as an image of one row. Strides of dimensions of size 1 count.
+inline bool suggests_channels_last(const Tensor& operand) {
+  const at::IntArrayRef sizes = operand.sizes(), strides = operand.strides();
   const std::array<int64_t, 4> image{sizes[0], sizes[1], 1, sizes[2]};
   const std::array<int64_t, 4> steps{strides[0], strides[1], sizes[2] * strides[2], strides[2]};
   return c10::is_channels_last_strides_2d_s4(at::IntArrayRef(image), at::IntArrayRef(steps));
@@ -63,7 +63,11 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numb
       dilation[0].expect_int() * (taps - 1) + 1 > input.size(2) + 2 * padding[0].expect_int()) {
     return Reason::kUnsupported;
   }
-  if (suggests_channels_last(weight)) return Reason::kLayout;
+  // ATen makes a signal contiguous first. A copy never suggests channels last. A signal that is
+  // contiguous already may do so, if it has one channel or one position.
+  if (suggests_channels_last(weight) || (input.is_contiguous() && suggests_channels_last(input))) {
+    return Reason::kLayout;
+  }
   return unless_always([&] {
     // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
     // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.

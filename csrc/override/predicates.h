@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "binding/check.h"
@@ -31,17 +30,13 @@ inline bool is_measured(at::ScalarType dtype) {
 // dimensions of smaller strides reach. at::has_internal_overlap() does not know for tensors with
 // gaps.
 inline bool has_no_overlap(const Tensor& tensor) {
-  std::array<std::pair<int64_t, int64_t>, 8> dims;  // strides and sizes
-  size_t count = 0;
+  c10::SmallVector<std::pair<int64_t, int64_t>, 8> dims;  // strides and sizes
   for (int64_t d = 0; d < tensor.dim(); ++d) {
-    if (tensor.size(d) == 1) continue;
-    if (count == dims.size()) return false;
-    dims[count++] = {tensor.stride(d), tensor.size(d)};
+    if (tensor.size(d) != 1) dims.push_back({tensor.stride(d), tensor.size(d)});
   }
-  std::sort(dims.begin(), dims.begin() + count);
+  std::sort(dims.begin(), dims.end());
   int64_t reach = 1;
-  for (size_t d = 0; d < count; ++d) {
-    const auto [stride, size] = dims[d];
+  for (const auto& [stride, size] : dims) {
     if (stride < reach) return false;
     reach += stride * (size - 1);
   }

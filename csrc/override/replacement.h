@@ -25,7 +25,7 @@
 #include <optional>
 #include <string>
 
-#include "override/beneath.h"
+#include "binding/beneath.h"
 #include "override/operator.h"
 
 namespace gpuopt::overriding {

@@ -16,7 +16,8 @@
 
 namespace gpuopt::reduce {
 
-constexpr int kMaxDims = 64;  // ATen's limit
+// No tensor has more dimensions of size 2 or more, because it has less than 2^63 values.
+constexpr int kMaxDims = 62;
 // One launch walks at most so many kept and so many reduced dimensions. Problems with more are
 // split into several launches.
 constexpr int kMaxKernelDims = 6;

@@ -18,7 +18,8 @@
 
 namespace gpuopt::scan {
 
-constexpr int kMaxDims = 64;       // ATen's limit
+// No tensor has more dimensions of size 2 or more, because it has less than 2^63 values.
+constexpr int kMaxDims = 62;
 constexpr int kMaxKernelDims = 6;  // dimensions of rows in one launch; more are split off
 
 // A dimension. Strides are in elements.

@@ -11,6 +11,7 @@ import itertools
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..cases.tensors import FLOATS
 from ..compare import Failures, all_close, close, different_metadata, raised_by
@@ -237,6 +238,73 @@ def _check_out_inside(case, device, backend, dtype):
             copies = [*sample.twin().args, *(blank.clone() for _ in range(extra))]
             calls.append([f(*copies), *(a for a in copies if isinstance(a, torch.Tensor))])
         assert all_close(*calls) is None, f"{function.__name__}: {all_close(*calls)}"
+
+
+MUTABLE = [(case, overload) for case in CASES for overload in case.overloads if overload._schema.is_mutable]
+
+
+def _write(case, overload, device):
+    """A function that makes a call of an operator that writes an argument, and its tensors. The function returns new tensors only."""
+    sample = next(iter(case.few(device, torch.float32)))
+    args, keywords = list(sample.twin().args), dict(sample.kwargs)
+    result = case.aten(*sample.twin().args, **keywords)
+    names = [a.name for a in overload._schema.arguments]
+    positions = [k for k, a in enumerate(args) if isinstance(a, torch.Tensor)]
+    tensors = [args[k] for k in positions]
+    has_out = "out" in names
+    if has_out:
+        tensors.append(torch.zeros_like(result))
+    written = len(tensors) - 1 if has_out else positions.index(names.index(case.writes[0])) if case.writes else 0
+
+    def write(*given):
+        call = list(args)
+        for k, tensor in zip(positions, given):
+            call[k] = tensor
+        out = {"out": given[-1]} if has_out else {}
+        return overload(*call, **keywords, **out) + 1, given[written] + 2
+
+    return write, tensors, written
+
+
+def _compare_writes(function, eager, tensors, written):
+    ours, theirs = ([t.clone() for t in tensors] for _ in range(2))
+    assert all_close(function(*ours), eager(*theirs), ulps=8) is None
+    assert all_close(ours, theirs, ulps=8) is None
+    assert not torch.equal(ours[written], tensors[written])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@each_device
+@pytest.mark.parametrize(("case", "overload"), MUTABLE, ids=[str(overload) for _, overload in MUTABLE])
+def test_writes_inside_a_nested_region(case, overload, device, backend):
+    """A region that is compiled once and called twice writes to its argument."""
+    if "out" in overload._overloadname:
+        pytest.skip(
+            "PyTorch does not notice that a region writes to a keyword argument, also not for its own operators"
+        )
+    if backend == "inductor" and device == "cpu" and case.name not in (*INDUCTOR_ON_CPU, "causal_conv1d_update"):
+        pytest.skip("Inductor takes long on the CPU")
+    write, tensors, written = _write(case, overload, device)
+    region = torch.compiler.nested_compile_region(write)
+
+    def twice(*given):
+        return *region(*given), *region(*given)
+
+    with torch.no_grad():
+        _compare_writes(
+            _compiled(twice, backend=backend), lambda *given: (*write(*given), *write(*given)), tensors, written
+        )
+
+
+@each_device
+@pytest.mark.parametrize(("case", "overload"), MUTABLE, ids=[str(overload) for _, overload in MUTABLE])
+def test_writes_are_functionalized(case, overload, device):
+    """torch.func.functionalize, and the graph that it traces has no write but the last copies."""
+    write, tensors, written = _write(case, overload, device)
+    _compare_writes(torch.func.functionalize(write), write, tensors, written)
+    graph = make_fx(torch.func.functionalize(write))(*tensors).graph
+    writes = {str(n.target) for n in graph.nodes if n.op == "call_function" and n.target._schema.is_mutable}
+    assert writes <= {"aten.copy_.default"}
 
 
 @each_case

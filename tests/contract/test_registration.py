@@ -46,6 +46,18 @@ def test_kernels(overload, device):
     assert not missing, f"{overload} has no kernel for {missing}"
 
 
+@pytest.mark.parametrize("overload", [o for o in OVERLOADS if o._schema.is_mutable], ids=str)
+def test_functionalization(overload):
+    """An operator that returns what it writes has a kernel. One that returns something else must not have one, or torch.compile would
+    copy what it writes. It has a kernel for torch.func instead."""
+    returns_what_it_writes = overload._schema.returns[0].alias_info is not None
+    for key, wanted in (
+        ("Functionalize", returns_what_it_writes),
+        ("FuncTorchDynamicLayerFrontMode", not returns_what_it_writes),
+    ):
+        assert torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key) == wanted, key
+
+
 @pytest.mark.parametrize("overload", OVERLOADS, ids=str)
 def test_schema(overload):
     """The tag allows torch.compile to keep the operator in its graph. The schema marks the argument that is written."""

@@ -1,8 +1,9 @@
 """Drop-in for the selective scans of ``mamba_ssm``, which Mamba models call: scans, updates, and a whole layer.
 
 Names, arguments and semantics follow github.com/state-spaces/mamba. Any layout and floating-point dtype works, on CUDA and CPU
-tensors. A must be real. There is no drop-in for the modules and for the kernels of Mamba-2 (``ops.triton.ssd_combined``), so the
-drop-in has a version before 2: libraries then don't look for these kernels.
+tensors. A scan with complex A, as in S4D, is a linear recurrence that writes all states to memory. There is no drop-in for the
+modules and for the kernels of Mamba-2 (``ops.triton.ssd_combined``), so the drop-in has a version before 2: libraries then don't
+look for these kernels.
 
 Shapes: N is the batch, D the channels, L the positions, S the states of a channel, G the groups, H the heads.
 """
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_ops.compat.causal_conv1d import causal_conv1d_fn, check_shape, write_rows
+from torch_ops.scan import linear_recurrence
 from torch_ops.selective_scan import selective_scan, selective_scan_update
 
 __all__ = ["mamba_inner_fn", "selective_scan_fn", "selective_state_update"]
@@ -31,13 +33,17 @@ def selective_scan_fn(
     delta_softplus: bool = False,
     return_last_state: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """:func:`torch_ops.selective_scan`. The last state has a gradient, which the original leaves out.
+    """:func:`torch_ops.selective_scan`, and the same for complex A. The last state has a gradient, which the original leaves out.
+
+    With complex A, the states, B and C are complex, and ``y[t] = 2 * (C[t] * h[t]).sum().real + D * u[t]``: the states stand for
+    conjugate pairs.
 
     Args:
         u: tensor (N, D, L).
         delta: tensor (N, D, L).
-        A: real tensor (D, S).
-        B: tensor (N, G, S, L), (N, S, L) or (D, S).
+        A: tensor (D, S), real or complex.
+        B: tensor (N, G, S, L), (N, S, L) or (D, S). With complex A, a real tensor (N, G, S, 2 L) or (N, S, 2 L), whose last dimension
+            has real and imaginary parts in turn, or a tensor (D, S), which may be complex.
         C: tensor with a shape as for ``B``.
         D: tensor (D).
         z: tensor (N, D, L).
@@ -46,12 +52,15 @@ def selective_scan_fn(
         return_last_state: whether to return the last states (N, D, S) as well.
 
     Returns:
-        Tensor of ``u``'s shape and dtype, or the pair of it and the last states.
+        Tensor of ``u``'s shape and dtype, or the pair of it and the last states, which are complex if A is.
 
     Raises:
-        TypeError: an argument is complex.
+        TypeError: an argument is complex that must be real.
         RuntimeError: shapes do not match as above; devices differ.
     """
+    if A.is_complex():
+        out, last_state = _complex_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus)
+        return (out, last_state) if return_last_state else out
     return selective_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus, return_last_state)
 
 
@@ -135,28 +144,29 @@ def mamba_inner_fn(
 ) -> Tensor:
     """A layer of Mamba after its first projection: convolution, projections, selective scan, gate and last projection.
 
-    It is composed of :func:`causal_conv1d_fn`, matrix products and :func:`selective_scan_fn`, so it has derivatives in every tensor.
+    It is composed of :func:`causal_conv1d_fn`, matrix products and :func:`selective_scan_fn`, so it has derivatives in every tensor. With
+    complex A, a projection to B or C has P = 2 S rows: the real and imaginary part of each state in turn. With real A, P = S.
     If ``xz`` is a transposed result of a linear layer, as in Mamba, all parts keep the channels innermost, and none is transposed.
 
     Args:
         xz: tensor (N, 2 D, L): the input of the convolution, then the gate.
         conv1d_weight: tensor (D, 1, K).
         conv1d_bias: tensor (D), or None.
-        x_proj_weight: tensor (R + 2 S, D). Its rows give the step sizes (of rank R), B and C. Rows for a given ``B`` or ``C`` are
+        x_proj_weight: tensor (R + 2 P, D). Its rows give the step sizes (of rank R), B and C. Rows for a given ``B`` or ``C`` are
             not used.
         delta_proj_weight: tensor (D, R).
         out_proj_weight: tensor (E, D).
         out_proj_bias: tensor (E), or None.
-        A: real tensor (D, S).
+        A: tensor (D, S), real or complex.
         B: as for :func:`selective_scan_fn`. Default: a projection of the convolution's result.
         C: as ``B``.
         D: tensor (D).
         delta_bias: tensor (D).
-        B_proj_bias: tensor (S), added to the projection.
-        C_proj_bias: tensor (S), added to the projection.
+        B_proj_bias: tensor (P), added to the projection.
+        C_proj_bias: tensor (P), added to the projection.
         delta_softplus: whether softplus is applied to the step sizes.
         checkpoint_lvl: has no effect. Backward keeps the results of the convolution and of the projections.
-        b_rms_weight: tensor (S). B is normalised by its root mean square and multiplied by this.
+        b_rms_weight: tensor (S). B is normalised by its root mean square and multiplied by this. A must be real.
         c_rms_weight: the same for C.
         dt_rms_weight: tensor (D), the same for the step sizes, after their projection and before ``delta_bias``.
         b_c_dt_rms_eps: added to the mean squares.
@@ -165,27 +175,90 @@ def mamba_inner_fn(
         Tensor (N, L, E).
 
     Raises:
-        TypeError: an argument is complex.
-        RuntimeError: shapes do not match as above; devices differ.
+        TypeError: an argument is complex that must be real.
+        RuntimeError: shapes do not match as above; devices differ; norms of B or C with complex A.
     """
     x, z = xz.chunk(2, 1)
     x = causal_conv1d_fn(x, conv1d_weight.squeeze(1), conv1d_bias, activation="silu")
-    rank, states = delta_proj_weight.shape[1], A.shape[1]
+    rank, parts = delta_proj_weight.shape[1], 2 if A.is_complex() else 1
+    width = A.shape[1] * parts
     projected = functional.linear(x.mT, x_proj_weight)
     delta = projected[..., :rank]
     if x.stride(1) == 1:
         delta = functional.linear(delta, delta_proj_weight).mT
     else:
         delta = torch.matmul(delta_proj_weight, delta.mT)
-    B = _projection(projected[..., rank : rank + states], B_proj_bias) if B is None else B
-    C = _projection(projected[..., projected.shape[-1] - states :], C_proj_bias) if C is None else C
+    B = _projection(projected[..., rank : rank + width], B_proj_bias, parts) if B is None else B
+    C = _projection(projected[..., projected.shape[-1] - width :], C_proj_bias, parts) if C is None else C
+    if parts == 2 and not (b_rms_weight is None and c_rms_weight is None):
+        raise RuntimeError("mamba_inner_fn: A must be real if B or C is normalised")
     B, C, delta = (
         t if weight is None else _normalised(t, weight, b_c_dt_rms_eps)
         for t, weight in ((B, b_rms_weight), (C, c_rms_weight), (delta, dt_rms_weight))
     )
-    out = selective_scan(x, delta, A, B, C, D, z, delta_bias, delta_softplus)
+    out = selective_scan_fn(x, delta, A, B, C, D, z, delta_bias, delta_softplus)
     bias = None if out_proj_bias is None else out_proj_bias.to(out_proj_weight.dtype)
     return functional.linear(out.mT, out_proj_weight, bias)
+
+
+def _complex_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    z: Tensor | None,
+    delta_bias: Tensor | None,
+    delta_softplus: bool,
+) -> tuple[Tensor, Tensor]:
+    """The output and the last states of a scan with complex A. It is computed in complex64, or complex128 if an argument is as wide."""
+    for name, tensor in {"u": u, "delta": delta, "D": D, "z": z, "delta_bias": delta_bias}.items():
+        if tensor is not None and tensor.is_complex():
+            raise TypeError(f"selective_scan_fn: {name} must be real, got {tensor.dtype}")
+    if u.dim() != 3 or A.dim() != 2 or A.shape[0] != u.shape[1]:
+        raise RuntimeError(
+            f"selective_scan_fn: u (N, D, L) and A (D, S) must fit, got {tuple(u.shape)} and {tuple(A.shape)}"
+        )
+    for name, tensor, shape in (
+        ("delta", delta, u.shape),
+        ("D", D, u.shape[1:2]),
+        ("z", z, u.shape),
+        ("delta_bias", delta_bias, u.shape[1:2]),
+    ):
+        check_shape("selective_scan_fn", name, tensor, shape)
+    computed = torch.complex64
+    for tensor in (u, delta, A) if z is None else (u, delta, A, z):
+        computed = torch.promote_types(computed, tensor.dtype)
+    real = computed.to_real()
+    dt = delta.to(real) if delta_bias is None else delta.to(real) + delta_bias.to(real).unsqueeze(1)
+    dt = functional.softplus(dt) if delta_softplus else dt
+    B, C = (_complex_matrix(name, matrix, u, A, computed) for name, matrix in (("B", B), ("C", C)))
+    decay = torch.exp(dt.unsqueeze(2) * A.to(computed).unsqueeze(2))
+    states = linear_recurrence(decay, (dt * u.to(real)).unsqueeze(2) * B, 3)  # (N, D, S, L)
+    out = 2 * (C * states).sum(2).real
+    out = out if D is None else out + D.to(real).unsqueeze(1) * u.to(real)
+    out = out if z is None else out * functional.silu(z.to(real))
+    last_state = states[..., -1] if u.shape[2] else states.sum(3)
+    return out.to(u.dtype), last_state
+
+
+def _complex_matrix(name: str, matrix: Tensor, u: Tensor, A: Tensor, dtype: torch.dtype) -> Tensor:
+    """B or C of a scan with complex A, for each channel: (N, D, S, L), or (1, D, S, 1) if it is constant."""
+    (batch, channels, length), states = u.shape, A.shape[1]
+    if matrix.dim() == 2:
+        check_shape("selective_scan_fn", name, matrix, (channels, states))
+        return matrix.to(dtype)[None, :, :, None]
+    if matrix.is_complex():
+        raise TypeError(f"selective_scan_fn: {name} must have real and imaginary parts in turn, got {matrix.dtype}")
+    groups = matrix.unsqueeze(1) if matrix.dim() == 3 else matrix
+    check_shape("selective_scan_fn", name, groups, (batch, *groups.shape[1:2], states, 2 * length))
+    if not groups.shape[1] or channels % groups.shape[1]:
+        raise RuntimeError(
+            f"selective_scan_fn: {name} must have groups that divide {channels} channels, got {groups.shape[1]}"
+        )
+    pairs = torch.view_as_complex(groups.to(dtype.to_real()).unflatten(3, (length, 2)).contiguous())
+    return pairs.repeat_interleave(channels // groups.shape[1], 1)
 
 
 def _with_heads(tensor: Tensor | None, dims: int, where: int) -> Tensor | None:
@@ -193,9 +266,10 @@ def _with_heads(tensor: Tensor | None, dims: int, where: int) -> Tensor | None:
     return tensor.unsqueeze(where) if tensor is not None and tensor.dim() == dims else tensor
 
 
-def _projection(rows: Tensor, bias: Tensor | None) -> Tensor:
-    """B or C (N, S, L) out of (N, L, S)."""
-    return (rows if bias is None else rows + bias.to(rows.dtype)).mT
+def _projection(rows: Tensor, bias: Tensor | None, parts: int) -> Tensor:
+    """B or C (N, S, L * parts) out of (N, L, S * parts). A complex number has two parts."""
+    rows = rows if bias is None else rows + bias.to(rows.dtype)
+    return rows.mT if parts == 1 else rows.unflatten(2, (-1, parts)).transpose(1, 2).flatten(2)
 
 
 def _normalised(columns: Tensor, weight: Tensor, eps: float) -> Tensor:

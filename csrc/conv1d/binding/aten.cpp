@@ -2,6 +2,7 @@
 #include "conv1d/binding/aten.h"
 
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 
 #include "binding/unfilled.h"
 
@@ -61,7 +62,14 @@ struct Padded {
 };
 
 // On the CPU, ATen gets what F.conv1d and its derivative pass on. With channels-last images oneDNN
-// may compute wrong gradients or never return (torch 2.11, bfloat16, a CPU with AVX512-BF16).
+// may compute wrong gradients or never return (torch 2.11, bfloat16, a CPU with AVX512-BF16). With
+// float16, even F.conv1d may never return (torch 2.11, a depthwise channels-last signal (2,12,60)
+// with 16 taps, a CPU with AVX-512). So float16 is computed in float32 there.
+at::ScalarType computed_dtype(const Tensor& input) {
+  const at::ScalarType dtype = input.scalar_type();
+  return input.is_cpu() && at::toRealValueType(dtype) == at::kHalf ? at::toOpMathType(dtype)
+                                                                   : dtype;
+}
 
 // A signal as an image of one row, because cuDNN supports channels last only for images.
 Tensor as_image(const Tensor& signal, const Sizes& sizes) {
@@ -84,8 +92,12 @@ void activate(Tensor& result, Activation activation) {
 Tensor convolution(const ForwardCall& call, const Sizes& sizes) {
   const Padded padded(batched(call.input, sizes), sizes);
   if (call.input.is_complex() || call.input.is_cpu()) {
-    return at::conv1d(padded.value, call.weight, call.bias, sizes.stride, padded.padding,
-                      sizes.dilation, sizes.groups);
+    const at::ScalarType computed = computed_dtype(call.input);
+    OptionalTensor bias;
+    if (is_given(call.bias)) bias = call.bias->to(computed);
+    return at::conv1d(padded.value.to(computed), call.weight.to(computed), bias, sizes.stride,
+                      padded.padding, sizes.dilation, sizes.groups)
+        .to(call.input.scalar_type());
   }
   return at::convolution(as_image(padded.value, sizes), contiguous(call.weight).unsqueeze(2),
                          call.bias, {1, sizes.stride}, {0, padded.padding}, {1, sizes.dilation},
@@ -100,10 +112,13 @@ Gradients real_gradients(const Tensor& grad_output, const Tensor& input, const T
   Gradients gradients;
   auto& [grad_input, grad_weight, none] = gradients;
   if (input.is_cpu()) {
-    gradients = at::convolution_backward(grad, padded.value, weight, /*bias_sizes=*/std::nullopt,
-                                         sizes.stride, padded.padding, sizes.dilation,
-                                         /*transposed=*/false, /*output_padding=*/0, sizes.groups,
-                                         {mask[0], mask[1], false});
+    const at::ScalarType computed = computed_dtype(input);
+    gradients = at::convolution_backward(
+        grad.to(computed), padded.value.to(computed), weight.to(computed),
+        /*bias_sizes=*/std::nullopt, sizes.stride, padded.padding, sizes.dilation,
+        /*transposed=*/false, /*output_padding=*/0, sizes.groups, {mask[0], mask[1], false});
+    if (mask[0]) grad_input = grad_input.to(input.scalar_type());
+    if (mask[1]) grad_weight = grad_weight.to(input.scalar_type());
   } else {
     gradients = at::convolution_backward(
         as_image(grad, sizes), as_image(padded.value, sizes), contiguous(weight).unsqueeze(2),

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "binding/captured.h"
+#include "binding/functionalize.h"
 #include "binding/grad_node.h"
 #include "binding/vmap.h"
 #include "conv1d/binding/aten.h"
@@ -174,19 +175,42 @@ Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
   return update_by_convolution(input, state, weight, bias, known);
 }
 
-// vmap's key comes before autocast's, so autocast's casts are made here.
+// The keys of torch.func come before autocast's, so autocast's casts are made here.
+Tensor cast_before(const Tensor& input, Tensor& state, const Tensor& weight,
+                   const OptionalTensor& bias, const auto& update) {
+  const auto device = state.device().type();
+  return is_autocasting(device) ? call_cast(input, state, weight, bias, device, update)
+                                : update(input, state, weight, bias);
+}
+
 Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
                    const OptionalTensor& bias, std::string_view activation) {
-  const auto device = state.device().type();
-  const auto update = [&](const Tensor& x, Tensor& values, const Tensor& w,
-                          const OptionalTensor& b) {
-    return update_batched(x, values, w, b, activation);
-  };
-  if (!is_autocasting(device)) return update(input, state, weight, bias);
-  return call_cast(input, state, weight, bias, device, update);
+  return cast_before(
+      input, state, weight, bias,
+      [&](const Tensor& x, Tensor& values, const Tensor& w, const OptionalTensor& b) {
+        return update_batched(x, values, w, b, activation);
+      });
+}
+
+Tensor update_transformed(DispatchKeySet keys, const Tensor& input, Tensor& state,
+                          const Tensor& weight, const OptionalTensor& bias,
+                          std::string_view activation) {
+  if (!is_functionalizing()) {
+    return call_transforms(ops::causal_conv1d_update(), keys, input, state, weight, bias,
+                           activation);
+  }
+  return cast_before(
+      input, state, weight, bias,
+      [&](const Tensor& x, Tensor& values, const Tensor& w, const OptionalTensor& b) {
+        const Activation known = check_update_in_place(x, values, w, b, activation);
+        return update_by_convolution(x, values, w, b, known);
+      });
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d_update", update_vmap); }
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchDynamicLayerFrontMode, m) {
+  m.impl("causal_conv1d_update", update_transformed);
+}
 
 template <c10::DeviceType device>
 Tensor update_autocast(const Tensor& input, Tensor& state, const Tensor& weight,

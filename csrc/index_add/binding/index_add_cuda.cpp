@@ -57,7 +57,7 @@ Problem make_problem(const char* op, const Call& call, const Tensor& self, const
       problem.bins = self.size(d);
       problem.bin_stride = self.stride(d) * parts;
       problem.entry_stride = source.stride(d) * parts;
-    } else {
+    } else if (self.size(d) != 1) {
       problem.dims[problem.num_dims++] = {self.size(d), self.stride(d) * parts,
                                           source.stride(d) * parts};
     }

@@ -15,10 +15,24 @@
 
 namespace gpuopt::reduce {
 
-constexpr int64_t kMaxRank = 64;  // ATen's limit
+// The dimensions of self that are reduced. A list of dimensions is limited to tensors of 64
+// dimensions, as in ATen. A reduction of all dimensions is not.
+class DimMask {
+ public:
+  static constexpr int64_t kMaxRank = 64;
 
-// Bit d is set if dimension d of self is reduced. A zero-dimensional self has no bits set.
-using DimMask = std::bitset<kMaxRank>;
+  static DimMask all() {
+    DimMask mask;
+    mask.all_ = true;
+    return mask;
+  }
+  void set(int64_t d) { bits_.set(d); }
+  bool operator[](int64_t d) const { return all_ || bits_[d]; }
+
+ private:
+  bool all_ = false;
+  std::bitset<kMaxRank> bits_;
+};
 
 // A checked call. Size is int64_t, or c10::SymInt if sizes may be symbolic.
 template <typename Size>
@@ -32,11 +46,10 @@ using SymReduction = BasicReduction<c10::SymInt>;
 
 // Makes a mask of `dim`. A missing or empty `dim` means all dimensions.
 inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t rank) {
-  TORCH_CHECK(rank <= kMaxRank, op, ": self has too many dimensions: expected at most ", kMaxRank,
-              ", got ", rank);
-  if (!dim.has_value() || dim->empty()) {
-    return rank == 0 ? DimMask() : DimMask(~uint64_t{0} >> (kMaxRank - rank));
-  }
+  if (!dim.has_value() || dim->empty()) return DimMask::all();
+  TORCH_CHECK(rank <= DimMask::kMaxRank, op,
+              ": self has too many dimensions for a list of them: expected at most ",
+              DimMask::kMaxRank, " unless all are reduced, got ", rank);
   const int64_t count = rank == 0 ? 1 : rank;  // a zero-dimensional self accepts 0 and -1
   DimMask mask;
   for (const int64_t d : *dim) {
@@ -48,7 +61,7 @@ inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t
                 " more than once in ", *dim);
     mask.set(wrapped);
   }
-  return rank == 0 ? DimMask() : mask;
+  return mask;
 }
 
 template <typename Size>

@@ -34,9 +34,11 @@ struct Dims {
     return result;
   }
 
-  // The reduced dimensions as a list, the form in which operators accept them.
+  // The reduced dimensions as a list, the form in which operators accept them. An empty list means
+  // all of them.
   at::DimVector list() const {
     at::DimVector dims;
+    if (rank > DimMask::kMaxRank) return dims;
     for (int64_t d = 0; d < rank; ++d) {
       if (mask[d]) dims.push_back(d);
     }

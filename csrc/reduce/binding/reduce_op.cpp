@@ -57,6 +57,10 @@ Tensor call_aten(const char* op, ScalarType dtype, Reduce reduce) {
   }
 }
 
+// All dimensions as an empty list. ATen's sum without a list makes a full one, which is limited to
+// 64 dimensions.
+at::IntArrayRef listed(OptionalIntArrayRef dim) { return dim.value_or(at::IntArrayRef{}); }
+
 // Writes a functional result to out. ATen's out= kernels would resize out before they refuse a
 // dtype.
 Tensor& write(Tensor& out, const Tensor& result) {
@@ -68,7 +72,7 @@ Tensor sum_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
                std::optional<ScalarType> dtype) {
   const ScalarType result = check_sum(self, dim, keepdim, dtype).dtype;
   return call_aten("gpuopt::reduce_sum", result,
-                   [&] { return at::sum(self, dim, keepdim, result); });
+                   [&] { return at::sum(self, listed(dim), keepdim, result); });
 }
 
 Tensor& sum_out_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
@@ -81,7 +85,7 @@ Tensor mean_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
                 std::optional<ScalarType> dtype) {
   const ScalarType result = check_mean(self, dim, keepdim, dtype).dtype;
   return call_aten("gpuopt::reduce_mean", result,
-                   [&] { return at::mean(self, dim, keepdim, result); });
+                   [&] { return at::mean(self, listed(dim), keepdim, result); });
 }
 
 Tensor& mean_out_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
@@ -93,7 +97,7 @@ Tensor& mean_out_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
 Tensor max_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
   constexpr const char* op = "gpuopt::reduce_max";
   return call_aten(op, check_extremum(op, self, dim, keepdim).dtype,
-                   [&] { return at::amax(self, dim.value_or(at::IntArrayRef{}), keepdim); });
+                   [&] { return at::amax(self, listed(dim), keepdim); });
 }
 
 Tensor& max_out_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim, Tensor& out) {
@@ -104,7 +108,7 @@ Tensor& max_out_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim, T
 Tensor min_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
   constexpr const char* op = "gpuopt::reduce_min";
   return call_aten(op, check_extremum(op, self, dim, keepdim).dtype,
-                   [&] { return at::amin(self, dim.value_or(at::IntArrayRef{}), keepdim); });
+                   [&] { return at::amin(self, listed(dim), keepdim); });
 }
 
 Tensor& min_out_cpu(const Tensor& self, OptionalIntArrayRef dim, bool keepdim, Tensor& out) {

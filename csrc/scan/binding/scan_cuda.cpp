@@ -28,7 +28,7 @@ Problem make_problem(const char* op, const Tensor& self, const Scan& scan, const
     const Dim dim{self.size(d), self.stride(d), out.stride(d)};
     if (d == scan.dim) {
       problem.scanned = dim;
-    } else {
+    } else if (dim.size != 1) {
       problem.dims[problem.num_dims++] = dim;
     }
   }

@@ -41,8 +41,14 @@ Tensor aten_cumsum(const char* op, const Tensor& values, const Scan& scan) {
   }
 }
 
+// A contiguous copy. ATen's flip is limited to 64 dimensions.
+Tensor reversed(const Tensor& tensor, int64_t dim) {
+  if (tensor.dim() == 0) return tensor.clone();
+  return tensor.index_select(dim, at::arange(tensor.size(dim) - 1, -1, -1, at::kLong));
+}
+
 Tensor scan_cpu(const char* op, const Tensor& self, const Scan& scan) {
-  const Tensor values = scan.reverse ? self.flip(scan.dim) : self;
+  const Tensor values = scan.reverse ? reversed(self, scan.dim) : self;
   Tensor result;
   if (!scan.exclusive) {
     result = aten_cumsum(op, values, scan);
@@ -57,7 +63,7 @@ Tensor scan_cpu(const char* op, const Tensor& self, const Scan& scan) {
           .copy_(aten_cumsum(op, values.narrow(scan.dim, 0, before), scan));
     }
   }
-  return scan.reverse ? result.flip(scan.dim).contiguous() : result;
+  return scan.reverse ? reversed(result, scan.dim) : result;
 }
 
 Tensor cumsum_cpu(const Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,

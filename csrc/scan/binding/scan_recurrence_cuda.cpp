@@ -27,7 +27,7 @@ Problem make_problem(const char* op, const Tensor& a, const Tensor& b, int64_t s
     Dim dim{out.size(d), b.stride(d), out.stride(d), a.stride(d), 0};
     if (d == scanned) {
       problem.scanned = dim;
-    } else {
+    } else if (dim.size != 1) {
       if (initial.has_value()) dim.initial_stride = initial->stride(d);
       problem.dims[problem.num_dims++] = dim;
     }

@@ -1,7 +1,8 @@
-// Selective scans under torch.vmap. They need no rule for functionalization of their own, and none
-// for autocast, because they accept mixed dtypes.
+// Selective scans under torch.vmap and functionalization. They need no rule for autocast, because
+// they accept mixed dtypes.
 #include <torch/library.h>
 
+#include "binding/functionalize.h"
 #include "binding/vmap.h"
 #include "selective_scan/binding/selective_scan_ops.h"
 
@@ -109,10 +110,24 @@ Tensor update_vmap(Tensor& state, const Tensor& x, const Tensor& dt, const Tenso
   return update_by_aten(check_update(state, x, dt, A, B, C, D, z, dt_bias, softplus));
 }
 
+Tensor update_transformed(c10::DispatchKeySet keys, Tensor& state, const Tensor& x,
+                          const Tensor& dt, const Tensor& A, const Tensor& B, const Tensor& C,
+                          const TensorOption& D, const TensorOption& z, const TensorOption& dt_bias,
+                          bool softplus) {
+  if (!is_functionalizing()) {
+    return call_transforms(ops::selective_scan_update(), keys, state, x, dt, A, B, C, D, z, dt_bias,
+                           softplus);
+  }
+  return update_by_aten(check_update(state, x, dt, A, B, C, D, z, dt_bias, softplus));
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   m.impl("selective_scan", scan_vmap);
   m.impl("_selective_scan_backward", backward_vmap);
   m.impl("selective_scan_update", update_vmap);
+}
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchDynamicLayerFrontMode, m) {
+  m.impl("selective_scan_update", update_transformed);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/version.h>
 
-namespace gpuopt::overriding {
+namespace gpuopt {
 
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
 
@@ -32,4 +32,4 @@ inline c10::KernelFunction computed_kernel(const c10::OperatorHandle& op, c10::D
   return kernel_in(op.getComputedKernelForDispatchKey(key));
 }
 
-}  // namespace gpuopt::overriding
+}  // namespace gpuopt
