@@ -1,16 +1,20 @@
 // The dimensions of two operands, merged as far as both allow. Plain host C++.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include "common/strided.h"
+
 namespace gpuopt {
 
 struct Dim {
   int64_t size, a, b;  // strides of the operands a and b, in elements
+
+  static constexpr int kStrides = 2;
+  int64_t stride(int k) const { return k == 0 ? a : b; }
 };
 
 // At most kMax dimensions, ordered by the strides of a, ascending.
@@ -22,21 +26,8 @@ struct Dims {
     dims[count++] = dim;
     return true;
   }
-  void sort() {
-    std::stable_sort(dims.begin(), dims.begin() + count,
-                     [](const Dim& x, const Dim& y) { return x.a < y.a; });
-  }
   void merge() {
-    int last = 0;
-    for (int d = 1; d < count; ++d) {
-      Dim& into = dims[last];
-      if (dims[d].a == into.a * into.size && dims[d].b == into.b * into.size) {
-        into.size *= dims[d].size;
-      } else {
-        dims[++last] = dims[d];
-      }
-    }
-    if (count > 0) count = last + 1;
+    count = merge_dims(dims.data(), count, [](const Dim& x, const Dim& y) { return x.a < y.a; });
   }
   const Dim* begin() const { return dims.data(); }
   const Dim* end() const { return dims.data() + count; }
@@ -52,7 +43,6 @@ inline std::optional<Dims> merged_dims(std::span<const int64_t> sizes, std::span
   for (size_t d = sizes.size(); d-- > 0;) {
     if (sizes[d] != 1 && !dims.push({sizes[d], a[d], b[d]})) return std::nullopt;
   }
-  dims.sort();
   dims.merge();
   return dims;
 }

@@ -6,8 +6,7 @@
 #include <cstdint>
 
 #include "common/device.h"
-#include "common/dtype.h"
-#include "common/index.h"
+#include "common/strided.h"
 #include "dot/dot_tuning.h"
 
 namespace gpuopt::dot {
@@ -221,13 +220,11 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
   first = second = problem;
   first.rows = problem.rows / 2;
   second.rows = problem.rows - first.rows;
-  const auto item = static_cast<int64_t>(size_of(problem.dtype));
-  const auto skip = [&](const void* data, int64_t row_stride) {
-    return static_cast<const char*>(data) + first.rows * row_stride * item;
-  };
-  second.self.data = skip(problem.self.data, problem.self.row_stride);
-  second.tensor.data = skip(problem.tensor.data, problem.tensor.row_stride);
-  second.out = static_cast<char*>(problem.out) + first.rows * item;
+  second.self.data =
+      moved(problem.self.data, first.rows * problem.self.row_stride, problem.dtype);
+  second.tensor.data =
+      moved(problem.tensor.data, first.rows * problem.tensor.row_stride, problem.dtype);
+  second.out = moved(problem.out, first.rows, problem.dtype);
 }
 
 }  // namespace gpuopt::dot

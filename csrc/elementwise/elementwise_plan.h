@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/dtype.h"
-#include "common/index.h"
+#include "common/strided.h"
 
 namespace gpuopt::elementwise {
 
@@ -100,17 +99,12 @@ struct Plan {
 
 namespace detail {
 
-inline bool is_aligned(const void* data) {
-  return reinterpret_cast<uintptr_t>(data) % kAccessBytes == 0;
-}
-
 // Whether vectors may be accessed from the start of every row along `dim` of operand k. A vector of
 // values_per_vec values is aligned to its size, or to 16 bytes if it is larger.
 inline bool has_aligned_rows(const Problem& problem, const Plan& plan, int k, int dim) {
   const auto values = static_cast<size_t>(plan.values_per_vec);
   const size_t bytes = size_of(problem.operands[k].dtype) * values;
-  const auto address = reinterpret_cast<uintptr_t>(problem.operands[k].data);
-  if (address % (bytes < kAccessBytes ? bytes : kAccessBytes) != 0) return false;
+  if (!is_aligned(problem.operands[k].data, std::min<size_t>(bytes, kAccessBytes))) return false;
   for (int d = 0; d < plan.num_dims; ++d) {
     if (d != dim && plan.strides[k][d] % plan.values_per_vec != 0) return false;
   }
@@ -133,27 +127,27 @@ inline bool find_rows(const Problem& problem, Plan& plan, bool one_type) {
   return true;
 }
 
-// Drops dimensions of size 1. Merges neighbouring dimensions if every operand can step through both
-// with one stride.
+// A dimension of all operands. An operand that the problem lacks has stride 0.
+struct Dim {
+  int64_t size = 1;
+  int64_t strides[kMaxOperands] = {};
+
+  static constexpr int kStrides = kMaxOperands;
+  int64_t stride(int k) const { return strides[k]; }
+};
+
+// Merges neighbouring dimensions, which are in order.
 inline void merge_dims(const Problem& problem, Plan& plan) {
   const int operands = problem.num_inputs + 1;
+  Dim dims[kMaxDims];
   for (int d = 0; d < problem.num_dims; ++d) {
-    plan.numel *= problem.sizes[d];
-    if (problem.sizes[d] == 1) continue;
-    const int last = plan.num_dims - 1;
-    bool mergeable = last >= 0;
-    for (int k = 0; k < operands && mergeable; ++k) {
-      mergeable = problem.operands[k].strides[d] == plan.strides[k][last] * plan.sizes[last];
-    }
-    if (mergeable) {
-      plan.sizes[last] *= problem.sizes[d];
-      continue;
-    }
-    plan.sizes[plan.num_dims] = problem.sizes[d];
-    for (int k = 0; k < operands; ++k) {
-      plan.strides[k][plan.num_dims] = problem.operands[k].strides[d];
-    }
-    ++plan.num_dims;
+    plan.numel *= dims[d].size = problem.sizes[d];
+    for (int k = 0; k < operands; ++k) dims[d].strides[k] = problem.operands[k].strides[d];
+  }
+  plan.num_dims = merge_neighbours(dims, problem.num_dims);
+  for (int d = 0; d < plan.num_dims; ++d) {
+    plan.sizes[d] = dims[d].size;
+    for (int k = 0; k < operands; ++k) plan.strides[k][d] = dims[d].strides[k];
   }
   if (plan.num_dims == 0) {  // one element
     plan.sizes[0] = 1;
@@ -220,7 +214,7 @@ inline Plan make_plan(const Problem& problem) {
     const Operand& operand = problem.operands[k];
     plan.linear[k] = detail::is_linear(plan, k);
     one_type = one_type && operand.dtype == problem.dtype;
-    vector = vector && plan.linear[k] && detail::is_aligned(operand.data);
+    vector = vector && plan.linear[k] && is_aligned(operand.data, kAccessBytes);
   }
   if (one_type && vector) {
     plan.path = Path::kVector;
@@ -249,7 +243,7 @@ inline Plan make_plan(const Problem& problem) {
     const int64_t apart = plan.strides[k][0] * static_cast<int64_t>(item);
     if (apart > 12 && apart <= 32) return plan;
   }
-  plan.by_rows = !(plan.linear[0] && detail::is_aligned(problem.operands[0].data));
+  plan.by_rows = !(plan.linear[0] && is_aligned(problem.operands[0].data, kAccessBytes));
   // A vector that runs on may leave a plane (dimensions 0 and 1) once, not twice.
   const bool small_planes =
       plan.num_dims > 2 && plan.sizes[0] * plan.sizes[1] < plan.values_per_vec;
@@ -292,15 +286,12 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
     }
   }
   first = second = problem;
-  first.sizes[widest] = problem.sizes[widest] / 2;
-  // Keep the second part as aligned as the whole problem.
-  if (first.sizes[widest] > kAccessBytes) first.sizes[widest] -= first.sizes[widest] % kAccessBytes;
+  first.sizes[widest] = half_of(problem.sizes[widest]);
   second.sizes[widest] = problem.sizes[widest] - first.sizes[widest];
   for (int k = 0; k <= problem.num_inputs; ++k) {
     const Operand& operand = problem.operands[k];
     second.operands[k].data =
-        static_cast<char*>(operand.data) + static_cast<int64_t>(size_of(operand.dtype)) *
-                                               operand.strides[widest] * first.sizes[widest];
+        moved(operand.data, operand.strides[widest] * first.sizes[widest], operand.dtype);
   }
 }
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "common/device.h"
-#include "common/dtype.h"
-#include "common/index.h"
+#include "common/strided.h"
 
 namespace gpuopt::index_add {
 
@@ -30,6 +30,9 @@ struct Dim {
   int64_t size = 1;
   int64_t self_stride = 0;
   int64_t source_stride = 0;
+
+  static constexpr int kStrides = 2;
+  int64_t stride(int k) const { return k == 0 ? self_stride : source_stride; }
 };
 
 // self[.., index[entry], ..] += alpha * source[.., entry, ..]
@@ -77,27 +80,12 @@ inline bool is_ordered(const Problem& problem) {
 }
 
 inline Layout make_layout(const Problem& problem) {
-  Dim dims[kMaxDims];
-  int count = 0;
-  for (int d = 0; d < problem.num_dims; ++d) {
-    if (problem.dims[d].size != 1) dims[count++] = problem.dims[d];
-  }
-  std::sort(dims, dims + count, [](const Dim& a, const Dim& b) {
-    return a.self_stride != b.self_stride ? a.self_stride < b.self_stride
-                                          : a.source_stride < b.source_stride;
-  });
   Layout layout;
   Dim merged[kMaxDims];
-  int num_merged = 0;
-  for (int d = 0; d < count; ++d) {
-    Dim* last = num_merged > 0 ? &merged[num_merged - 1] : nullptr;
-    if (last != nullptr && dims[d].self_stride == last->size * last->self_stride &&
-        dims[d].source_stride == last->size * last->source_stride) {
-      last->size *= dims[d].size;
-    } else {
-      merged[num_merged++] = dims[d];
-    }
-  }
+  std::copy_n(problem.dims, problem.num_dims, merged);
+  const int num_merged = merge_dims(merged, problem.num_dims, [](const Dim& a, const Dim& b) {
+    return std::pair(a.self_stride, a.source_stride) < std::pair(b.self_stride, b.source_stride);
+  });
   // Threads run along the entries if these are closer together in memory, in self and in source.
   const bool has_inner =
       num_merged > 0 && (merged[0].self_stride < problem.bin_stride ||
@@ -120,8 +108,8 @@ inline int values_per_access(const Problem& problem, const Layout& layout) {
   for (const int64_t bytes : {int64_t{kAccessBytes}, int64_t{4}}) {
     if (bytes <= size || bytes / size > kMaxValues || inner.size * size % bytes != 0) continue;
     const auto aligned = [&](int64_t stride) { return stride * size % bytes == 0; };
-    bool all = reinterpret_cast<uintptr_t>(problem.self) % bytes == 0 &&
-               reinterpret_cast<uintptr_t>(problem.source) % bytes == 0 &&
+    bool all = is_aligned(problem.self, bytes) &&
+               is_aligned(problem.source, bytes) &&
                aligned(problem.bin_stride) && aligned(problem.entry_stride);
     for (int d = 0; d < layout.num_outer; ++d) {
       all = all && aligned(layout.outer[d].self_stride) && aligned(layout.outer[d].source_stride);
@@ -137,7 +125,7 @@ inline bool takes_neighbours(const Problem& problem, const Layout& layout, int c
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t bytes = std::min<int64_t>(count * size, kAccessBytes);
   bool all = layout.inner.size == 1 && problem.entry_stride == 1 &&
-             reinterpret_cast<uintptr_t>(problem.source) % bytes == 0;
+             is_aligned(problem.source, bytes);
   for (int d = 0; d < layout.num_outer; ++d) {
     all = all && layout.outer[d].source_stride * size % bytes == 0;
   }

@@ -9,9 +9,8 @@ namespace gpuopt::index_add {
 inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t size) {
   Problem part = problem;
   const Dim& whole = problem.dims[dim];
-  const auto bytes = static_cast<int64_t>(size_of(problem.dtype));
-  part.self = static_cast<char*>(problem.self) + first * whole.self_stride * bytes;
-  part.source = static_cast<const char*>(problem.source) + first * whole.source_stride * bytes;
+  part.self = moved(problem.self, first * whole.self_stride, problem.dtype);
+  part.source = moved(problem.source, first * whole.source_stride, problem.dtype);
   part.dims[dim].size = size;
   return part;
 }
@@ -62,10 +61,9 @@ auto for_each_part(const Problem& problem, const Layout& layout, F&& f)
   for (int64_t first = 0; first < problem.entries; first += most) {
     Problem part = problem;
     part.entries = std::min(most, problem.entries - first);
-    part.index = static_cast<const char*>(problem.index) +
-                 first * problem.index_stride * (problem.long_index ? 8 : 4);
-    part.source = static_cast<const char*>(problem.source) +
-                  first * problem.entry_stride * static_cast<int64_t>(size_of(problem.dtype));
+    part.index = moved(problem.index, first * problem.index_stride,
+                       problem.long_index ? DType::kInt64 : DType::kInt32);
+    part.source = moved(problem.source, first * problem.entry_stride, problem.dtype);
     const auto error = for_each_slice(part, layout, f);
     if (error != decltype(error){}) return error;
   }

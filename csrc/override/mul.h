@@ -26,7 +26,6 @@ inline std::optional<Dims> expanded_dims(const Tensor& self, const Tensor& other
     const int64_t size = std::max(size_a, size_b);
     if (size != 1 && !dims.push({size, a, b})) return std::nullopt;
   }
-  dims.sort();
   dims.merge();
   return dims;
 }

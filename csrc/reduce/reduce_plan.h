@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 #include "common/device.h"
-#include "common/dtype.h"
-#include "common/index.h"
+#include "common/strided.h"
 #include "reduce/reduce_tuning.h"
 
 namespace gpuopt::reduce {
@@ -28,6 +28,9 @@ struct Dim {
   int64_t in_stride = 0;
   int64_t out_stride = 0;
   bool reduced = false;
+
+  static constexpr int kStrides = 2;
+  int64_t stride(int k) const { return k == 0 ? in_stride : out_stride; }
 };
 
 // Each value is converted to `dtype` when it is loaded. Values are combined in a type that is at
@@ -115,30 +118,15 @@ struct Merged {
 
 // Sorts the dimensions by stride, drops dimensions of size 1, and merges neighbours.
 inline Merged merge_dims(const Problem& problem) {
-  Dim sorted[kMaxDims];
-  int count = 0;
-  for (int d = 0; d < problem.num_dims; ++d) {
-    if (problem.dims[d].size != 1) sorted[count++] = problem.dims[d];
-  }
-  // Expanded dimensions (stride 0) become the outermost. Of two dimensions with equal strides, the
-  // one with the larger output stride becomes the outer one.
-  const auto key = [](const Dim& dim) { return dim.in_stride == 0 ? INT64_MAX : dim.in_stride; };
-  std::stable_sort(sorted, sorted + count, [&](const Dim& a, const Dim& b) {
-    return key(a) != key(b) ? key(a) < key(b) : a.out_stride < b.out_stride;
-  });
   Merged merged;
-  for (int d = 0; d < count; ++d) {
-    const Dim& dim = sorted[d];
-    if (merged.count > 0) {
-      Dim& last = merged.dims[merged.count - 1];
-      if (dim.reduced == last.reduced && dim.in_stride == last.in_stride * last.size &&
-          (dim.reduced || dim.out_stride == last.out_stride * last.size)) {
-        last.size *= dim.size;
-        continue;
-      }
-    }
-    merged.dims[merged.count++] = dim;
-  }
+  std::copy_n(problem.dims, problem.num_dims, merged.dims);
+  // Of two dimensions with equal strides, the one with the larger output stride is the outer one.
+  const auto is_inner = [](const Dim& a, const Dim& b) {
+    return std::pair(memory_order(a.in_stride), a.out_stride) <
+           std::pair(memory_order(b.in_stride), b.out_stride);
+  };
+  merged.count = gpuopt::merge_dims(merged.dims, problem.num_dims, is_inner,
+                                    [](const Dim& a, const Dim& b) { return a.reduced == b.reduced; });
   return merged;
 }
 
@@ -148,9 +136,7 @@ inline int count_of(const Merged& merged, bool reduced) {
   return count;
 }
 
-inline bool starts_aligned(const Problem& problem) {
-  return reinterpret_cast<uintptr_t>(problem.in) % kAccessBytes == 0;
-}
+inline bool starts_aligned(const Problem& problem) { return is_aligned(problem.in, kAccessBytes); }
 
 // Whether the innermost dimension can be read in vectors of several values. (A value of 16 bytes is
 // a vector already.)
@@ -159,7 +145,7 @@ inline bool vecs_are_possible(const Merged& merged, const Kernels& kernels, int 
 }
 
 // Whether vectors are aligned at every index of the dimensions from `skip` on.
-inline bool is_aligned(const Problem& problem, const Merged& merged, int values, int skip) {
+inline bool vecs_are_aligned(const Problem& problem, const Merged& merged, int values, int skip) {
   if (!starts_aligned(problem)) return false;
   for (int d = skip; d < merged.count; ++d) {
     if (merged.dims[d].in_stride % values != 0) return false;
@@ -170,7 +156,7 @@ inline bool is_aligned(const Problem& problem, const Merged& merged, int values,
 // Whether each run of `values` neighbouring outputs is an aligned vector in memory.
 inline bool has_packed_out(const Problem& problem, const Plan& plan, int values) {
   const size_t bytes = std::min<size_t>(kAccessBytes, size_of(problem.dtype) * values);
-  if (reinterpret_cast<uintptr_t>(problem.out) % bytes != 0) return false;
+  if (!is_aligned(problem.out, bytes)) return false;
   if (plan.kept[0].out_stride != 1) return false;
   for (int d = 1; d < plan.num_kept; ++d) {
     if (plan.kept[d].out_stride % values != 0) return false;
@@ -279,7 +265,7 @@ inline void plan_inner_reduced(Plan& plan, const Problem& problem, const Merged&
   const int64_t row = plan.reduced[0].size;
   const int64_t row_bytes = row * static_cast<int64_t>(item);
   const bool can_vec = vecs_are_possible(merged, kernels, values);
-  const bool whole_vecs = is_aligned(problem, merged, values, 1) && row % values == 0;
+  const bool whole_vecs = vecs_are_aligned(problem, merged, values, 1) && row % values == 0;
   const bool back_to_back = plan.num_kept == 1 && plan.num_reduced == 1 &&
                             plan.kept[0].in_stride == row && starts_aligned(problem);
   if (can_vec && whole_vecs && plan.outer_units == 1 && row / values <= tuning.short_row_vecs) {
@@ -327,7 +313,7 @@ inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& me
   const bool back_to_back =
       merged.count > 1 && merged.dims[1].reduced && merged.dims[1].in_stride == columns;
   constexpr int64_t kMostFoldedVecs = 128;
-  if (can_vec && columns % values == 0 && is_aligned(problem, merged, values, 1)) {
+  if (can_vec && columns % values == 0 && vecs_are_aligned(problem, merged, values, 1)) {
     plan.vecs = true;
     plan.column_vecs = columns / values;
   } else if (can_vec && back_to_back && columns / common <= kMostFoldedVecs &&
@@ -337,7 +323,7 @@ inline void plan_inner_kept(Plan& plan, const Problem& problem, const Merged& me
     plan.fold = static_cast<int>(values / common);
     plan.column_vecs = columns / common;
     plan.inner_units = plan.reduced[0].size / plan.fold;
-    plan.unaligned = !is_aligned(problem, merged, values, 2);
+    plan.unaligned = !vecs_are_aligned(problem, merged, values, 2);
   } else if (can_vec && columns >= values) {
     plan.vecs = plan.unaligned = true;
     plan.column_vecs = ceil_div<int64_t>(columns, values);
@@ -390,32 +376,23 @@ inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
   return plan.num_reduced > kMaxKernelDims || (!one_row && (plan.units() > limit || edges > limit));
 }
 
-// Splits a problem into two halves along its largest kept or reduced dimension. If there are too
-// many dimensions of that kind, the smallest is halved, since it shrinks to size 1 in the fewest
-// halvings. Halves along a reduced dimension have the outputs of the whole problem, in its order.
+// Splits a problem into two halves along a kept or a reduced dimension. Halves along a reduced
+// dimension have the outputs of the whole problem, in its order.
 inline void halve(const Problem& problem, bool reduced, Problem& first, Problem& second) {
   const detail::Merged merged = detail::merge_dims(problem);
-  const bool smallest = detail::count_of(merged, reduced) > kMaxKernelDims;
-  int chosen = -1;
-  for (int d = 0; d < merged.count; ++d) {
-    if (merged.dims[d].reduced != reduced) continue;
-    const bool larger = chosen >= 0 && merged.dims[d].size > merged.dims[chosen].size;
-    if (chosen < 0 || larger != smallest) chosen = d;
-  }
+  const int chosen = dim_to_halve(merged.dims, merged.count,
+                                  detail::count_of(merged, reduced) > kMaxKernelDims,
+                                  [&](const Dim& dim) { return dim.reduced == reduced; });
   first = problem;
   first.num_dims = merged.count;
   std::copy_n(merged.dims, merged.count, first.dims);
   second = first;
   const Dim& dim = merged.dims[chosen];
-  int64_t half = dim.size / 2;
-  // Multiples of 16 values keep the alignment of the second half.
-  if (half > kAccessBytes) half -= half % kAccessBytes;
+  const int64_t half = half_of(dim.size);
   first.dims[chosen].size = half;
   second.dims[chosen].size = dim.size - half;
-  const auto item = static_cast<int64_t>(size_of(problem.in_dtype));
-  second.in = static_cast<const char*>(problem.in) + half * dim.in_stride * item;
-  second.out = static_cast<char*>(problem.out) +
-               half * dim.out_stride * static_cast<int64_t>(size_of(problem.dtype));
+  second.in = moved(problem.in, half * dim.in_stride, problem.in_dtype);
+  second.out = moved(problem.out, half * dim.out_stride, problem.dtype);
 }
 
 // The number of parts into which a problem is split because of its number of dimensions alone.

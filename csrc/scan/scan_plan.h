@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
-#include "common/dtype.h"
-#include "common/index.h"
+#include "common/strided.h"
 #include "scan/scan_tuning.h"
 
 namespace gpuopt::scan {
@@ -29,6 +29,11 @@ struct Dim {
   int64_t out_stride = 0;
   int64_t second_stride = 0;
   int64_t initial_stride = 0;  // unused in the scanned dimension
+
+  static constexpr int kStrides = 4;
+  int64_t stride(int k) const {
+    return k == 0 ? in_stride : k == 1 ? out_stride : k == 2 ? second_stride : initial_stride;
+  }
 };
 
 // Values are converted to `dtype` when they are loaded. `in` and `out` are the same memory with the
@@ -104,36 +109,15 @@ struct Plan {
 
 namespace detail {
 
-// The order of dimensions in memory. Expanded dimensions (stride 0) are the outermost.
-inline int64_t key_of(const Dim& dim, bool by_out) {
-  const int64_t stride = by_out ? dim.out_stride : dim.in_stride;
-  return stride == 0 ? INT64_MAX : stride;
-}
-
-// Sorts the dimensions of the rows, innermost first, drops sizes of 1 and merges neighbours.
+// Sorts the dimensions of the rows, innermost first, and merges them.
 inline void merge_dims(const Problem& problem, bool by_out, Plan& plan) {
-  Dim sorted[kMaxDims];
-  int count = 0;
-  for (int d = 0; d < problem.num_dims; ++d) {
-    if (problem.dims[d].size != 1) sorted[count++] = problem.dims[d];
-  }
-  std::stable_sort(sorted, sorted + count, [&](const Dim& a, const Dim& b) {
-    const int64_t x = key_of(a, by_out), y = key_of(b, by_out);
-    return x != y ? x < y : a.out_stride < b.out_stride;
-  });
-  for (int d = 0; d < count; ++d) {
-    if (plan.num_outer > 0) {
-      Dim& last = plan.outer[plan.num_outer - 1];
-      if (sorted[d].in_stride == last.in_stride * last.size &&
-          sorted[d].out_stride == last.out_stride * last.size &&
-          sorted[d].second_stride == last.second_stride * last.size &&
-          sorted[d].initial_stride == last.initial_stride * last.size) {
-        last.size *= sorted[d].size;
-        continue;
-      }
-    }
-    plan.outer[plan.num_outer++] = sorted[d];
-  }
+  std::copy_n(problem.dims, problem.num_dims, plan.outer);
+  const auto order = [&](const Dim& dim) {
+    return std::pair(memory_order(dim.stride(by_out)), dim.out_stride);
+  };
+  plan.num_outer =
+      gpuopt::merge_dims(plan.outer, problem.num_dims,
+                         [&](const Dim& a, const Dim& b) { return order(a) < order(b); });
 }
 
 // Whether units of `values` neighbouring values are aligned in both tensors, at every index of the
@@ -142,17 +126,14 @@ inline bool vecs_are_aligned(const Problem& problem, const Plan& plan, const Dim
                              int values) {
   if (line.in_stride != 1 || line.out_stride != 1) return false;
   const size_t in = size_of(problem.in_dtype) * values, out = size_of(problem.dtype) * values;
-  if (reinterpret_cast<uintptr_t>(problem.in) % in != 0) return false;
-  if (reinterpret_cast<uintptr_t>(problem.out) % out != 0) return false;
+  if (!is_aligned(problem.in, in) || !is_aligned(problem.out, out)) return false;
   for (int d = 0; d < plan.num_outer; ++d) {
     if (plan.outer[d].in_stride % values != 0 || plan.outer[d].out_stride % values != 0) {
       return false;
     }
   }
   if (problem.second == nullptr || line.second_stride == 0) return true;
-  if (line.second_stride != 1 || reinterpret_cast<uintptr_t>(problem.second) % in != 0) {
-    return false;
-  }
+  if (line.second_stride != 1 || !is_aligned(problem.second, in)) return false;
   for (int d = 0; d < plan.num_outer; ++d) {
     if (plan.outer[d].second_stride % values != 0) return false;
   }
@@ -181,10 +162,9 @@ inline bool rows_are_alike(const Problem& problem, const Plan& plan, int values)
 
 inline bool starts_aligned(const Problem& problem, int values) {
   const size_t in = size_of(problem.in_dtype) * values;
-  return reinterpret_cast<uintptr_t>(problem.in) % in == 0 &&
-         reinterpret_cast<uintptr_t>(problem.out) % (size_of(problem.dtype) * values) == 0 &&
+  return is_aligned(problem.in, in) && is_aligned(problem.out, size_of(problem.dtype) * values) &&
          (problem.second == nullptr || problem.scanned.second_stride == 0 ||
-          reinterpret_cast<uintptr_t>(problem.second) % in == 0);
+          is_aligned(problem.second, in));
 }
 
 // Whether rows lie behind each other in the second input as they do in the first one, or all its
@@ -308,7 +288,7 @@ inline Plan make_plan(const Problem& problem, const Kernels& kernels,
   detail::merge_dims(problem, by_out, plan);
   const bool columns =
       plan.num_outer > 0 && problem.scanned.size > 1 &&
-      detail::key_of(plan.outer[0], by_out) < detail::key_of(problem.scanned, by_out);
+      memory_order(plan.outer[0].stride(by_out)) < memory_order(problem.scanned.stride(by_out));
   if (columns) {
     plan.column = plan.outer[0];
     --plan.num_outer;
@@ -336,38 +316,24 @@ inline bool is_too_large(const Plan& plan, int64_t limit = kMaxIndex32) {
          plan.num_outer > kMaxKernelDims;
 }
 
-// Splits a problem that is too large into two with separate results. With too many dimensions, the
-// smallest of them is halved, otherwise the largest.
+// Splits a problem that is too large into two with separate results.
 inline void halve(const Problem& problem, Problem& first, Problem& second) {
   Plan merged;
   detail::merge_dims(problem, problem.scanned.in_stride == 0, merged);
-  const bool smallest = merged.num_outer > kMaxKernelDims;
-  int chosen = 0;
-  for (int d = 1; d < merged.num_outer; ++d) {
-    if ((merged.outer[d].size > merged.outer[chosen].size) != smallest) chosen = d;
-  }
+  const int chosen = dim_to_halve(merged.outer, merged.num_outer, merged.num_outer > kMaxKernelDims,
+                                  [](const Dim&) { return true; });
   first = problem;
   first.num_dims = merged.num_outer;
   std::copy_n(merged.outer, merged.num_outer, first.dims);
   second = first;
   const Dim& dim = merged.outer[chosen];
-  int64_t half = dim.size / 2;
-  // Multiples of 16 values keep the alignment of the second half.
-  if (half > kAccessBytes) half -= half % kAccessBytes;
+  const int64_t half = half_of(dim.size);
   first.dims[chosen].size = half;
   second.dims[chosen].size = dim.size - half;
-  second.in = static_cast<const char*>(problem.in) +
-              half * dim.in_stride * static_cast<int64_t>(size_of(problem.in_dtype));
-  second.out = static_cast<char*>(problem.out) +
-               half * dim.out_stride * static_cast<int64_t>(size_of(problem.dtype));
-  if (problem.second != nullptr) {
-    second.second = static_cast<const char*>(problem.second) +
-                    half * dim.second_stride * static_cast<int64_t>(size_of(problem.in_dtype));
-  }
-  if (problem.initial != nullptr) {
-    second.initial = static_cast<const char*>(problem.initial) +
-                     half * dim.initial_stride * static_cast<int64_t>(size_of(problem.in_dtype));
-  }
+  second.in = moved(problem.in, half * dim.in_stride, problem.in_dtype);
+  second.out = moved(problem.out, half * dim.out_stride, problem.dtype);
+  second.second = moved(problem.second, half * dim.second_stride, problem.in_dtype);
+  second.initial = moved(problem.initial, half * dim.initial_stride, problem.in_dtype);
 }
 
 }  // namespace gpuopt::scan
