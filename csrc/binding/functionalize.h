@@ -5,8 +5,6 @@
 #include <ATen/ATen.h>
 #include <ATen/FunctionalTensorWrapper.h>
 
-#include <initializer_list>
-
 namespace gpuopt {
 
 inline at::Tensor functional_value(const at::Tensor& tensor) {
@@ -21,7 +19,7 @@ inline at::Tensor functional_value(const at::Tensor& tensor) {
 // itself.
 template <typename Functional, typename Mutating>
 at::Tensor& functionalize_write(const char* op, at::Tensor& written,
-                                std::initializer_list<at::Tensor> inputs, Functional functional,
+                                at::TensorList inputs, Functional functional,
                                 Mutating mutating) {
   namespace impl = at::functionalization::impl;
   if (!impl::isFunctionalTensor(written)) {

@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "binding/op.h"
+
 namespace gpuopt {
 
 constexpr bool kIntrusiveNodes =
@@ -67,6 +69,12 @@ Result below_autograd(const c10::TypedOperatorHandle<Result(Params...)>& op,
                       c10::DispatchKeySet keys, Args&&... args) {
   at::AutoDispatchBelowADInplaceOrView guard;
   return op.redispatch(keys & c10::after_autograd_keyset, std::forward<Args>(args)...);
+}
+
+template <typename Op>
+typename Form<Op>::Result below_autograd(const Op& op, c10::DispatchKeySet keys) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return redispatch(op, keys & c10::after_autograd_keyset);
 }
 
 inline bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
