@@ -8,11 +8,12 @@
     python -m benchmarks --plot-only benchmarks/results/nvidia-h200/elementwise.json
     python -m benchmarks sweep mul       random problems, see benchmarks/sweep.py
     python -m benchmarks fuzz --minutes 5    random calls compared with float64 and ATen, see benchmarks/fuzz.py
+    python -m benchmarks all --stale     everything published that is older than its kernels, see benchmarks/all.py
     python -m benchmarks models gcn      real models with and without override, see benchmarks/models.py
 
 Prints tables, and writes <room>.json and a plot of each operator into benchmarks/results/<gpu>/. A run of part of a room is named
 after that part (mul.json, elementwise.quick.json), so it never replaces the result of a whole room.
-`python -m benchmarks.speed_docs` writes docs/speed.md and the README's table from the committed results.
+`python -m benchmarks.speed_docs` writes docs/speed.md from the committed results, and refuses old ones without --old.
 Exit code: 1 if gpuopt failed or was wrong anywhere, 2 if nothing could be measured.
 """
 
@@ -50,6 +51,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", metavar="DIR", type=Path, help="where to write, instead of benchmarks/results/<gpu>")
     parser.add_argument("--plot-only", metavar="JSON", type=Path, help="make the tables and pictures of an earlier run")
     parser.add_argument("--commit", help="the commit to record, where the sources are not a git checkout of it")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the rows of an earlier run of the same commit and GPU"
+    )
     args = parser.parse_args(argv)
     available = rooms()
     known = {name for room in available.values() for name in (room.name, *room.ops)}
@@ -142,7 +146,13 @@ def run_room(
         {"quick": args.quick, "cases": args.cases, "flush_bytes": timer.flush_bytes, "budget_us": timer.budget_us},
     )
     path = folder / f"{stem(room, args)}.json"
+    needed = [sum(traffic(case, calls[case.call])) for case in cases]
     call_time_rows = [row for row in room.call_times if row.op in {case.op for case in cases}] if not args.cases else []
+    if args.resume:
+        result = report.resumed(path, result)
+        cases = tuple(case for case in cases if not report.has(result, case))
+        timed = {(row["op"], row["name"]) for row in result["call_times"]}
+        call_time_rows = [row for row in call_time_rows if (row.op, row.name) not in timed]
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -156,7 +166,6 @@ def run_room(
         def step(text: str):
             progress.update(task, description=text)
 
-        needed = [sum(traffic(case, calls[case.call])) for case in cases]
         sizes = ceilings.classes_for(needed, timer.free_bytes())
         result["ceilings"] = ceilings.measure(timer, sizes, device, args.quick, step)
         progress.advance(task)
@@ -215,7 +224,7 @@ def _line(number: int, total: int, case: Case, row: dict, seconds: float) -> str
 
 
 def main(argv: list[str]) -> int:
-    if argv[:1] in (["sweep"], ["fuzz"], ["models"]):
+    if argv[:1] in (["all"], ["sweep"], ["fuzz"], ["models"]):
         return importlib.import_module(f"benchmarks.{argv[0]}").main(argv[1:])
     args = parse(argv)
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)

@@ -42,16 +42,17 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--plot-only", metavar="JSON", type=Path, help="make the tables and plots of an earlier run")
     parser.add_argument("--commit", help="the commit to record, if the sources are not a git checkout of it")
     args = parser.parse_args(argv)
-    args.cases = None  # benchmarks of operators have this option, and bench.stem reads it
+    args.cases, args.resume = None, False  # options that benchmarks of operators have, and bench.run_room reads
     return args
 
 
 def choose(rooms: dict[str, Room], names: list[str]) -> list[Room]:
-    """The ladders whose names begin with one of `names`. ValueError for a name without a ladder."""
+    """The ladders of these names, or whose names begin with one that is no ladder's. ValueError for a name without a ladder."""
     for name in names:
         if not any(op.startswith(name) for op in rooms):
             raise ValueError(f"no ladder is called {name!r}; there are: {', '.join(rooms)}")
-    return [room for op, room in rooms.items() if not names or any(op.startswith(name) for name in names)]
+    prefixes = tuple(name for name in names if name not in rooms)
+    return [room for op, room in rooms.items() if not names or op in names or op.startswith(prefixes)]
 
 
 def everything() -> dict[str, Room]:
@@ -78,11 +79,12 @@ def profile(result: dict, path: Path, console: Console):
             )
     except ladder_profile.NoProfiler as why:
         console.print(f"no counters: {why}", highlight=False, markup=False)
+        report.save(path, result | {"counters": str(why)})
         return
     for row, of_contenders in zip(result["rows"], counters, strict=True):
         for name, entry in of_contenders.items():
             row["contenders"][name]["counters"] = entry
-    report.save(path, result)
+    report.save(path, result | {"counters": "collected"})
     ladder_report.show_counters(result, console)
 
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.ladder_docs            write the pages that are out of date
     python -m benchmarks.ladder_docs --check    only list them; the exit code is 1 if there are any
+    python -m benchmarks.ladder_docs --old      write them from results that are older than their kernels, which they then say
 
 docs/ladder/README.md is generated completely. In the other pages, and in the README of the repository, each generated part is enclosed by two comments; text outside of them is
 written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
@@ -13,7 +14,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from benchmarks import in_flight, ladder_report, ladders, machine, report
+from benchmarks import age, in_flight, ladder_report, ladders, machine, report
 from benchmarks.pages import cell, filled, update, with_part
 
 ROOT = machine.REPOSITORY
@@ -110,7 +111,7 @@ def _table(op: str, result: dict | None) -> str:
     if result is None:
         return "Not measured yet."
     lines = [
-        _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run."),
+        _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run.") + result.get("old", ""),
         "",
         f"![GB/s of every step]({plot_of(op)})",
     ]
@@ -211,7 +212,7 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
     text = "Not measured yet."
     if result is not None:
         text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight]({plot_of(in_flight.OP)})\n\n"
-        text += _wrapped(f"{_run_of(in_flight.OP, result)}.")
+        text += _wrapped(f"{_run_of(in_flight.OP, result)}.") + result.get("old", "")
     return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
 
@@ -354,7 +355,7 @@ def _speed_table(op: str, row: dict) -> list[str]:
 
 def _speeds(op: str, result: dict) -> list[str]:
     """A table for every case of a ladder."""
-    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:")]
+    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:") + result.get("old", "")]
     for row in result["rows"]:
         lines += ["", _case(row), "", *_speed_table(op, row)]
     return lines
@@ -363,7 +364,7 @@ def _speeds(op: str, result: dict) -> list[str]:
 def readme_of(result: dict) -> str:
     """The README with the table of its ladder."""
     table = "\n".join(_speed_table(FRONT, result["rows"][0])).replace(f"]({FRONT}.md", f"](docs/ladder/{FRONT}.md")
-    return with_part(README, "ladder", table)
+    return with_part(README, "ladder", table + result.get("old", ""))
 
 
 def index_of(results: dict[str, dict | None]) -> str:
@@ -388,22 +389,25 @@ def measured() -> dict[str, dict | None]:
     return {op: path and report.load(path) for op, path in paths.items()}
 
 
-def pages() -> dict[Path, str]:
-    """The text that every page should have."""
+def pages(told: bool | None = None) -> dict[Path, str]:
+    """The text that every page should have. ``told`` is the argument of age.check."""
     results = measured()
+    lesson = path_of(in_flight.OP) and report.load(path_of(in_flight.OP))
+    everything = results | {in_flight.OP: lesson}
+    age.check({path_of(op): result for op, result in everything.items() if result}, told)
     made = {PAGES / "README.md": index_of(results)}
     for op, result in results.items():
         path = PAGES / f"{op}.md"
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)
-    path, results = PAGES / "in_flight.md", path_of(in_flight.OP)
-    made[path] = in_flight_page(path.read_text() if path.exists() else None, results and report.load(results))
-    made[README] = readme_of(report.load(path_of(FRONT)))
+    path = PAGES / "in_flight.md"
+    made[path] = in_flight_page(path.read_text() if path.exists() else None, lesson)
+    made[README] = readme_of(results[FRONT])
     return made
 
 
 def main(argv: list[str]) -> int:
     code = update("benchmarks.ladder_docs", __doc__, argv, pages)
-    results = [] if argv else [result for result in measured().values() if result]
+    results = [] if code or argv == ["--check"] else [result for result in measured().values() if result]
     if results:
         ladder_report.plot_overview(results, OVERVIEW)
     return code

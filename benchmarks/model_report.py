@@ -6,7 +6,7 @@ import textwrap
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks import machine, pages, report, zoo
+from benchmarks import age, machine, pages, report, zoo
 from benchmarks.model_run import BASELINE, DTYPES, MODES, OURS, PASSES
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
@@ -255,21 +255,26 @@ def published() -> Path | None:
     return max(RESULTS.glob("*/models.json"), key=lambda path: report.load(path)["date"], default=None)
 
 
-def page(old: str, path: Path | None) -> str:
-    """The page with its parts made from the result at ``path``, or with the sentence that nothing is measured."""
+def page(old: str, path: Path | None, told: bool | None = None) -> str:
+    """The page with its parts made from the result at ``path``, or with the sentence that nothing is measured.
+
+    ``told`` is the argument of age.check.
+    """
     if path is None:
         names = ("conditions", "eager", "compiled", "exactness", "shares", "notes", "plot")
         return pages.filled(PAGE.name, dict.fromkeys(names, NOT_MEASURED) | {"conditions": HOW}, old)
-    made = parts(report.load(path))
+    result = report.load(path)
+    age.check({path: result}, told)
+    made = parts(result)
     folder = f"../benchmarks/results/{path.parent.name}"
     made["plot"] = f"![ratios of wall clock of every model]({folder}/models.png)"
-    made["conditions"] += f" [Every number]({folder}/models.json)."
+    made["conditions"] += f" [Every number]({folder}/models.json).{result.get('old', '')}"
     return pages.filled(PAGE.name, made, old)
 
 
-def write() -> None:
+def write(told: bool) -> None:
     path = published()
-    PAGE.write_text(page(PAGE.read_text(), path))
+    PAGE.write_text(page(PAGE.read_text(), path, told))
     if path:
         plot(report.load(path), path.with_suffix(".png"))
     print(f"written: {PAGE.relative_to(machine.REPOSITORY)}")

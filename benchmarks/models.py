@@ -6,7 +6,7 @@
     python -m benchmarks models --dry                    every model in tiny sizes on the CPU: builds it and does a step
     python -m benchmarks models --part 0/2               half of the models, for one of two machines; --merge joins the results
     python -m benchmarks models --merge A.json B.json    one result from several of the same GPU and commit
-    python -m benchmarks models --write                  docs/models.md and the plot, from the committed result
+    python -m benchmarks models --write                  docs/models.md and the plot, from the committed result; of an old one with --old
 
 Every model and mode runs in a process of its own, so a crash costs no other result. All GPUs are used, two processes on each: one
 measures while the next one starts. Writes benchmarks/results/<gpu>/models.json after every model. benchmarks/model_run.py says what is
@@ -16,6 +16,7 @@ measured, benchmarks/zoo holds the models. Most of them need packages that `pip 
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import fcntl
 import json
@@ -127,7 +128,14 @@ def measure_all(arguments: argparse.Namespace) -> int:
     settings = {"seconds": arguments.seconds, "limit": arguments.limit, "part": arguments.part}
     versions = machine.versions() | model_report.packages()
     result = report.document("models", gpu, versions, machine.commit(arguments.commit), machine.library(), settings)
-    found, result["left_out"] = jobs(arguments)
+    found, left_out = jobs(arguments)
+    if arguments.resume:
+        result = report.resumed(out, result)
+        measured = collections.Counter((row["model"], row["mode"]) for row in result["rows"])
+        whole = {job for job in found if measured[job] == len(arguments.dtypes) * len(arguments.passes)}
+        result["rows"] = [row for row in result["rows"] if (row["model"], row["mode"]) in whole]
+        found = [job for job in found if job not in whole]
+    result["left_out"] = left_out
     waiting: queue.SimpleQueue = queue.SimpleQueue()
     for job in found:
         waiting.put(job)
@@ -220,11 +228,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for a model in one mode")
     parser.add_argument("--out", type=Path, help="the JSON to write")
     parser.add_argument("--commit", help="the commit that is measured, where there is no git")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the models of an earlier run of the same commit and GPU"
+    )
     parser.add_argument("--part", metavar="I/N", help="every N-th model and mode from the I-th on, counted from 0")
     parser.add_argument("--list", action="store_true", help="print the models and stop")
     parser.add_argument("--dry", action="store_true", help="tiny sizes on the CPU, without override")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="join results into --out")
     parser.add_argument("--write", action="store_true", help="write the page and the plot from the committed result")
+    parser.add_argument("--old", action="store_true", help="write them from an old result, too")
     parser.add_argument("--job", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--lock", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
@@ -246,7 +258,7 @@ def main(argv: list[str]) -> int:
         measure(arguments)
     elif arguments.merge or arguments.write:
         try:
-            merge(arguments.merge, arguments.out) if arguments.merge else model_report.write()
+            merge(arguments.merge, arguments.out) if arguments.merge else model_report.write(arguments.old)
         except ValueError as error:
             print(f"{PROGRAM}: {error}", file=sys.stderr)
             return 2

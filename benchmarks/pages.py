@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import age, machine
 
 PART = re.compile(r"<!-- begin: (?P<name>\w+) -->\n.*?<!-- end: (?P=name) -->\n", re.DOTALL)
 
@@ -44,22 +44,36 @@ def cell(value: float | None, form: str) -> str:
 
 
 def stale(made: dict[Path, str]) -> list[Path]:
-    return [path for path, text in made.items() if not path.exists() or path.read_text() != text]
+    """The pages whose text is another one. What they say about old files does not count."""
+
+    def figures(text: str) -> str:
+        return age.LINE.sub("", text)
+
+    return [path for path, text in made.items() if not path.exists() or figures(path.read_text()) != figures(text)]
 
 
-def update(module: str, usage: str, argv: list[str], pages: Callable[[], dict[Path, str]]) -> int:
-    """Writes the pages that are out of date, or with --check only reports them. Returns the command's exit code."""
-    if argv not in ([], ["--check"]):
+def update(module: str, usage: str, argv: list[str], pages: Callable[[bool | None], dict[Path, str]]) -> int:
+    """Writes the pages that are out of date, or with --check only reports them. Returns the command's exit code.
+
+    ``pages`` makes all pages. Its argument says what happens to old results: they are noted (True), refused (False), or not looked
+    for (None).
+    """
+    if argv not in ([], ["--check"], ["--old"]):
         print(usage, file=sys.stderr)
         return 2
-    made = pages()
-    old = stale(made)
-    names = [str(path.relative_to(machine.REPOSITORY)) for path in old]
-    if argv:
+    if argv == ["--check"]:
+        names = [str(path.relative_to(machine.REPOSITORY)) for path in stale(pages(None))]
         for name in names:
             print(f"{name} is out of date: python -m {module}", file=sys.stderr)
-        return 1 if old else 0
-    for path in old:
+        return 1 if names else 0
+    try:
+        made = pages(argv == ["--old"])
+    except age.Old as error:
+        print(f"{module}: {error}", file=sys.stderr)
+        return 1
+    changed = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
+    names = [str(path.relative_to(machine.REPOSITORY)) for path in changed]
+    for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(made[path])
     print(f"written: {', '.join(names) or 'nothing, all pages are up to date'}")

@@ -58,6 +58,29 @@ def load(path: Path) -> dict:
     return result
 
 
+def resumed(path: Path, fresh: dict) -> dict:
+    """The result at the path, if the same GPU, versions, commit and settings made it; otherwise the fresh one.
+
+    Nothing is resumed at an unknown commit, or with uncommitted changes.
+    """
+    source = fresh["source"]
+    try:
+        found = load(path)
+    except ValueError:
+        return fresh
+    same = all(found[key] == fresh[key] for key in ("room", "versions", "source", "settings"))
+    same &= found["gpu"]["name"] == fresh["gpu"]["name"]
+    return found if same and source["commit"] and not source["dirty"] else fresh
+
+
+def has(result: dict, case) -> bool:
+    """Whether a case is measured, or left out."""
+    rows = ((row["op"], row["case"], row["dtype"]) for row in result["rows"])
+    return (case.op, case.name, case.dtype) in rows or any(
+        text.startswith(f"{case.title}: ") for text in result["left_out"]
+    )
+
+
 def contender_names(rows: list[dict]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row["contenders"]))
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.speed_docs            write the page if it is out of date
     python -m benchmarks.speed_docs --check    only report it, with exit code 1
+    python -m benchmarks.speed_docs --old      write it from results that are older than their kernels, which it then says
 
 The page begins with the cases that CHOSEN names, and has a part for each room with all cases of its results.
 Each generated part begins and ends with a comment. The text around the parts is written by hand and does not change.
@@ -12,8 +13,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import machine, plots, report
+from benchmarks import age, machine, plots, report
 from benchmarks.pages import cell, filled, update
+from benchmarks.room import rooms
 
 ROOT = machine.REPOSITORY
 RESULTS = ROOT / "benchmarks" / "results" / "nvidia-h200"
@@ -23,7 +25,7 @@ SPEED = "speed"
 DTYPES = ("f32", "bf16")
 SLOWEST = 10
 
-# Rows. Key: (result file, op in that file, operator in the table). Value: case in the file -> operands in the table.
+# Rows. Key: (room, op in its results, operator in the table). Value: case in the file -> operands in the table.
 CHOSEN = {
     ("elementwise", "mul", "mul"): {
         "2^25": "two dense tensors of 2^25 values",
@@ -46,7 +48,7 @@ CHOSEN = {
         "CL (8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128), channels_last",
         "(16,64,100,100)->(237,181)": "(16,64,100,100) to (237,181)",
     },
-    ("nearest2d-backward", "nearest2d-backward", "upsample_nearest2d_backward"): {
+    ("upsample", "nearest2d-backward", "upsample_nearest2d_backward"): {
         "(8,256,64,64)->(128,128)": "(8,256,64,64) to (128,128)",
         "(16,64,100,100)->(237,181)": "(16,64,100,100) to (237,181)",
     },
@@ -65,18 +67,18 @@ CHOSEN = {
         "2^28": "vectors of 2^28 values",
     },
     ("dot", "dot_rows", "dot_rows"): {"(1048576,32)": "rows of (1048576,32)"},
-    ("conv1d.quick", "conv1d-forward", "conv1d"): {
+    ("conv1d", "conv1d-forward", "conv1d"): {
         "(1,1,2^24) k5 p2": "(1,1,2^24), 5 taps",
         "dw (8,4096,2048) k4 causal": "depthwise, causal, (8,4096,2048), 4 taps",
         "dw (32,768,1024) k7 p3": "depthwise, (32,768,1024), 7 taps",
         "(16,1,80000)->512 k10 s5": "(16,1,80000) to 512 channels, 10 taps, stride 5 (wav2vec 2.0)",
         "(16,1,120000)->32 k7 p3": "(16,1,120000) to 32 channels, 7 taps (EnCodec)",
     },
-    ("conv1d.quick", "conv1d-backward", "conv1d_backward"): {
+    ("conv1d", "conv1d-backward", "conv1d_backward"): {
         "(1,1,2^24) k5 p2": "(1,1,2^24), 5 taps",
         "dw (8,4096,2048) k4 causal": "depthwise, causal, (8,4096,2048), 4 taps",
     },
-    ("conv1d.quick", "convolve", "convolve"): {"(2^20) with 255 taps": "(2^20) with 255 taps"},
+    ("conv1d", "convolve", "convolve"): {"(2^20) with 255 taps": "(2^20) with 255 taps"},
     ("transpose", "transpose2d", "transpose2d"): {
         "8192^2": "8192^2",
         "8191^2": "8191^2",
@@ -86,9 +88,13 @@ CHOSEN = {
 }
 
 
-def results() -> dict[str, dict]:
-    """The committed results, by file name without ending."""
-    return {path.stem: report.load(path) for path in sorted(RESULTS.glob("*.json"))}
+def results(told: bool | None = None) -> dict[str, dict]:
+    """The committed results of rooms that are shown, by file name without ending. ``told`` is the argument of age.check."""
+    found = {path.stem: report.load(path) for path in sorted(RESULTS.glob("*.json"))}
+    found = {name: result for name, result in found.items() if result["room"] in rooms()}
+    found = {name: found[name] for name, ops in shown(found).items() if ops}
+    age.check({RESULTS / f"{name}.json": result for name, result in found.items()}, told)
+    return found
 
 
 def shown(found: dict[str, dict]) -> dict[str, list[str]]:
@@ -118,7 +124,7 @@ def _result(name: str, result: dict, ops: list[str]) -> str:
         f"commit {result['source']['commit'][:7]}",
     ]
     about += ["a quick run"] if result["settings"].get("quick") else []
-    texts = [f"### {name}", f"{', '.join(about)}: [{name}.json]({folder}/{name}.json)."]
+    texts = [f"### {name}", f"{', '.join(about)}: [{name}.json]({folder}/{name}.json).{result.get('old', '')}"]
     for op in ops:
         rows = [row for row in result["rows"] if row["op"] == op]
         texts.append(f"#### {op}")
@@ -189,12 +195,13 @@ def table(found: dict[str, dict]) -> str:
     """The table of chosen cases. Raises ValueError if a result lacks a chosen case."""
     numbers = ["time (us), f32 / bf16", "share of ceiling", "speedup over ATen", "speedup over Inductor"]
     lines = []
-    for (name, op, operator), cases in CHOSEN.items():
+    for (room, op, operator), cases in CHOSEN.items():
+        names = [name for name, ops in shown(found).items() if found[name]["room"] == room and op in ops]
+        measured = [row for name in names for row in found[name]["rows"] if row["op"] == op]
         for case, operands in cases.items():
-            rows = found[name]["rows"] if name in found else []
-            rows = {row["dtype"]: row for row in rows if (row["op"], row["case"]) == (op, case)}
+            rows = {row["dtype"]: row for row in measured if row["case"] == case}
             if not rows:
-                raise ValueError(f"{name}.json has no case {case!r} of {op}")
+                raise ValueError(f"no result of {room} has a case {case!r} of {op}")
             figures = (lambda row: _us(row, "gpuopt"), _share, lambda row: _times(row, "ATen"), _times_inductor)
             lines.append([operator, operands, *(_both(rows, figure) for figure in figures)])
     return _table(["operator", "operands"], numbers, lines)
@@ -210,9 +217,9 @@ def _times_inductor(row: dict) -> str:
     return next((_times(row, name) for name in row["contenders"] if name.startswith("Inductor")), "-")
 
 
-def pages() -> dict[Path, str]:
+def pages(told: bool | None = None) -> dict[Path, str]:
     """The up-to-date text of the page."""
-    found = results()
+    found = results(told)
     old = PAGE.read_text() if PAGE.exists() else None
     return {PAGE: filled(str(PAGE.relative_to(ROOT)), {SPEED: table(found), **parts(found)}, old)}
 

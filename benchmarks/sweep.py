@@ -4,6 +4,7 @@
     python -m benchmarks sweep mul "conv1d backward"    some families
     python -m benchmarks sweep --count 200 --seed 1     more problems, or others
     python -m benchmarks sweep --write                  docs/random.md, the README's table and the plot, from committed results
+    python -m benchmarks sweep --write --old            the same from results that are older than their kernels, which it then says
 
 Uses every GPU there is, one process each, and writes benchmarks/results/<gpu>/sweep.json. Times are device times as in
 :mod:`benchmarks.timer`; errors are checked against float64 as in :mod:`benchmarks.room`.
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import ceilings, machine, pages, problems, report
+from benchmarks import age, ceilings, machine, pages, problems, report
 from benchmarks.peers import Setting
 from benchmarks.room import rooms, run_case
 from benchmarks.timer import DeviceTimer
@@ -52,10 +53,14 @@ def measure(arguments: argparse.Namespace) -> None:
     result = report.document(
         "sweep", machine.gpu(), machine.versions(), machine.commit(arguments.commit), machine.library(), settings
     )
+    path = arguments.out.with_suffix(f".{part}.json")
+    if arguments.resume:
+        result = report.resumed(path, result)
     result["ceilings"] = ceilings.measure(timer, list(ceilings.SIZES), "cuda", True, lambda text: None)
     calls = {name: room.calls() for name, room in rooms().items()}
-    path = arguments.out.with_suffix(f".{part}.json")
     for room, case in chosen(arguments)[part::parts]:
+        if report.has(result, case):
+            continue
         try:
             row = run_case(case, calls[room][case.call], (), setting, result["ceilings"])
         except torch.OutOfMemoryError:
@@ -77,6 +82,7 @@ def measure_all(arguments: argparse.Namespace) -> None:
     command = [sys.executable, "-m", "benchmarks.sweep", *arguments.families, "--out", str(arguments.out)]
     command += ["--count", str(arguments.count), "--seed", str(arguments.seed)]
     command += ["--commit", arguments.commit] if arguments.commit else []
+    command += ["--resume"] if arguments.resume else []
     runs = [
         subprocess.Popen([*command, "--part", f"{i}/{count}"], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)})
         for i in range(count)
@@ -91,9 +97,11 @@ def measure_all(arguments: argparse.Namespace) -> None:
         merged["rows"] += part["rows"]
         merged["left_out"] += part["left_out"]
         merged["complete"] &= part["complete"]
+    merged["complete"] &= not any(codes)
     report.save(arguments.out, merged)
-    for path in paths:
-        path.unlink(missing_ok=True)
+    if merged["complete"]:
+        for path in paths:
+            path.unlink()
     print(table(merged))
     if any(codes):
         sys.exit("benchmarks.sweep: a process failed; what it had measured is kept")
@@ -188,6 +196,7 @@ def conditions(result: dict) -> str:
     return (
         f"{len(result['rows'])} problems (seed {result['settings']['seed']}), {gpu['name']}, torch {versions['torch']}, "
         f"CUDA {versions['cuda']}, {result['date'][:10]}, commits {', '.join(commit[:7] for commit in commits)}."
+        f"{result.get('old', '')}"
     )
 
 
@@ -241,8 +250,9 @@ def plot(result: dict, path: Path) -> None:
 # ---------------------------------------------------------------- pages
 
 
-def write() -> None:
+def write(told: bool) -> None:
     result = report.load(PUBLISHED)
+    age.check({PUBLISHED: result}, told)
     parts = {"conditions": conditions(result), "table": table(result), "worst": worst(result)}
     for name, text in parts.items():
         PAGE.write_text(pages.with_part(PAGE, name, text))
@@ -260,13 +270,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, help="the JSON to write")
     parser.add_argument("--commit", help="the commit that is measured, where there is no git")
     parser.add_argument("--write", action="store_true", help="write the pages and the plot from the committed results")
+    parser.add_argument("--old", action="store_true", help="write them from old results, too")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the rows of a run of the same commit that was stopped"
+    )
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     arguments.families = arguments.families or list(problems.FAMILIES)
     if unknown := [name for name in arguments.families if name not in problems.FAMILIES]:
         parser.error(f"no family is called {unknown[0]!r}; there are: {', '.join(problems.FAMILIES)}")
     if arguments.write:
-        write()
+        try:
+            write(arguments.old)
+        except age.Old as error:
+            sys.exit(f"benchmarks.sweep: {error}")
     elif arguments.part:
         measure(arguments)
     else:

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 
 import torch_ops  # noqa: F401
-from benchmarks import convolutions, machine, timer
+from benchmarks import age, convolutions, machine, timer
 
 PASSES = ("output", "grad_input", "grad_weight")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
@@ -417,13 +417,15 @@ def table(measured: list[Measured]) -> str:
     return "\n".join(lines)
 
 
-def write_table(measured: list[Measured]) -> None:
+def write_table(measured: list[Measured], told: bool) -> None:
+    header = json.loads(EVIDENCE.read_text().partition("\n")[0]) | {"room": "conv1d"}
+    age.check({EVIDENCE: header}, told)
     found = quality(measured, [m.chosen for m in measured])
     TABLE.write_text(
         f"""# What the paths of convolutions are worth
 
 Written by `python -m benchmarks.tune conv1d --table` from
-[{EVIDENCE.name}](../../{EVIDENCE.relative_to(ROOT)}). The chosen paths of {found}.
+[{EVIDENCE.name}](../../{EVIDENCE.relative_to(ROOT)}). The chosen paths of {found}.{header.get("old", "")}
 
 {table(measured)}
 """
@@ -442,6 +444,7 @@ def main() -> None:
     parser.add_argument("room", choices=["conv1d"])
     parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
     parser.add_argument("--table", action="store_true", help="write csrc/conv1d/MEASUREMENTS.md")
+    parser.add_argument("--old", action="store_true", help="write it from an old evidence file, too")
     parser.add_argument(
         "--layout", choices=convolutions.LAYOUTS, help="measure this layout alone, and keep the lines of the others"
     )
@@ -453,7 +456,10 @@ def main() -> None:
     if arguments.part:
         return measure_part(arguments)
     if arguments.table:
-        return write_table(evidence(arguments.out))
+        try:
+            return write_table(evidence(arguments.out), arguments.old)
+        except age.Old as error:
+            sys.exit(f"benchmarks.tune: {error}")
     if not arguments.fit:
         measure_all(arguments)
     measured = evidence(arguments.out)

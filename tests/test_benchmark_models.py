@@ -304,11 +304,14 @@ def test_a_crash_costs_one_model(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(machine, "gpu", lambda: GPU)
     monkeypatch.setattr(model_run, "contenders", dict)
 
+    begun, broken = [], ["dlrm"]
+
     def run(command, env, **options):
         name, out = command[3], command[command.index("--out") + 1]
         assert env["CUDA_VISIBLE_DEVICES"] in "01"
         assert ("CUBLAS_WORKSPACE_CONFIG" in env) == name.endswith(zoo.DETERMINISTIC)
-        if name == "dlrm":
+        begun.append(name)
+        if name in broken:
             return SimpleNamespace(returncode=-11, stderr="warning\nFatal error\n")
         report.save(Path(out), {"rows": [row(name)]})
         return SimpleNamespace(returncode=models.TOO_LONG if name == "unet" else 0, stderr="")
@@ -328,6 +331,16 @@ def test_a_crash_costs_one_model(tmp_path, monkeypatch, capsys):
     assert "unet, eager, ended with code 124: the time limit of 5 s" in made["left_out"]
     assert any(text.startswith("EnCodec is not compiled: ") for text in made["left_out"])
     assert "16.00 -> 8.00" in capsys.readouterr().out
+
+    begun.clear()
+    kept = ["--commit", "abc", "--dtypes", "f32", "--passes", "training", "--modes", "eager", "--limit", "5"]
+    assert models.main([*names, *kept, "--out", str(out)]) == 1 and len(begun) == 4
+    begun.clear()
+    broken.clear()
+    assert models.main([*names, *kept, "--out", str(out), "--resume"]) == 0 and begun == ["dlrm"]
+    made = report.load(out)
+    assert made["complete"] and not made["left_out"] and len(made["rows"]) == 4
+    assert models.main([*names, *kept, "--commit", "def", "--out", str(out), "--resume"]) == 1 and len(begun) == 5
 
 
 def test_parts_cover_all_jobs(monkeypatch):

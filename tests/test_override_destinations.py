@@ -22,7 +22,7 @@ SHAPES = ((128, 64), (64, 192), (257, 65), (96, 16), (12, 160), (3, 64, 128), (4
 def destinations(shape: tuple[int, ...], dtype: torch.dtype, device: str):
     """(name, guarded tensor) of the shape: at each element of two vectors, then with gaps, then with dimensions exchanged."""
     dense = torch.empty(shape, dtype=dtype, device=device)
-    for shift in range(2 * 16 // dense.element_size()):
+    for shift in range(32 // dtype.itemsize):
         yield f"at {shift}", Guarded(dense, shift)
     layouts = {
         "wider": dense.new_empty(*shape[:-1], shape[-1] + 3)[..., : shape[-1]],
@@ -56,8 +56,8 @@ def test_copies(device, dtype):
                 taken += calls["copy_"].get("taken", 0)
                 assert result is guard.tensor
                 failures.add(f"{shape} from {source.stride()}, {name}", guard.problem(source))
-    failures.check(at_least=40 * len(shapes))
-    assert taken >= 20 * len(shapes)
+    failures.check(at_least=33 * len(shapes))
+    assert taken >= 2 * (32 // dtype.itemsize) * len(shapes)  # dense destinations, from two of three sources
 
 
 @each_device

@@ -2,7 +2,6 @@
 // of an embedding. All of them become gpuopt's index_add.
 #pragma once
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_index_put_impl_ops.h>
 #include <ATen/ops/embedding_dense_backward_ops.h>
 #include <ATen/ops/index_add_ops.h>
@@ -35,7 +34,7 @@ inline Reason decide_addition(const Tensor& self, const Tensor& index, const Ten
   if (!is_measured(self.scalar_type())) return Reason::kDtype;
   const bool fit = is_index(index) && source.scalar_type() == self.scalar_type() &&
                    on_device_of(self, {index, source}) && !self.is_alias_of(source) &&
-                   !self.is_alias_of(index) && at::has_internal_overlap(self) == at::MemOverlap::No;
+                   !self.is_alias_of(index) && has_no_overlap(self);
   return fit ? Reason::kTaken : Reason::kUnsupported;
 }
 
