@@ -84,6 +84,22 @@ inline void set_tangent(const at::Tensor& result, const at::Tensor& tangent) {
   result._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
 }
 
+// The Autograd kernel of an operator that is linear in its first argument, the only tensor. Its
+// node is made of the call.
+template <typename Node, typename Op>
+at::Tensor linear_autograd(const Op& op, c10::DispatchKeySet keys) {
+  const at::Tensor& self = std::get<0>(Form<Op>::args(op));
+  NodePtr<Node> node;
+  if (torch::autograd::compute_requires_grad(self)) {
+    node = make_node<Node>(op);
+    node->set_next_edges(torch::autograd::collect_next_edges(self));
+  }
+  at::Tensor result = below_autograd(op, keys);
+  if (node) torch::autograd::set_history(result, node);
+  if (has_tangent(self)) set_tangent(result, call_mapped(op, tangent_of));
+  return result;
+}
+
 // The names that most derivatives use.
 namespace autograd_names {
 using at::Tensor;

@@ -279,4 +279,23 @@ typename Form<Op>::Result redispatch(const Op& op, c10::DispatchKeySet keys) {
       Form<Op>::args(op));
 }
 
+// Calls the operator with map(tensor) in place of every tensor.
+template <typename Op, typename Map>
+typename Form<Op>::Result call_mapped(const Op& op, Map map) {
+  const auto mapped = [&](const auto& argument) {
+    using Argument = std::remove_cvref_t<decltype(argument)>;
+    if constexpr (std::is_same_v<Argument, at::Tensor>) {
+      return map(argument);
+    } else if constexpr (std::is_same_v<Argument, std::optional<at::Tensor>>) {
+      const bool given = argument.has_value() && argument->defined();
+      return given ? std::optional<at::Tensor>(map(*argument)) : std::nullopt;
+    } else {
+      return argument;
+    }
+  };
+  return std::apply(
+      [&](const auto&... arguments) { return handle<Op>().call(mapped(arguments)...); },
+      Form<Op>::args(op));
+}
+
 }  // namespace gpuopt

@@ -1,8 +1,8 @@
 // What operators that write to an argument have in common, for the forms Out<Op> and Inplace<Op>.
 // Each function here registers kernels at one dispatch key.
 //
-// `checked` is a function of an Out<Op>. It checks the call and returns the operator whose result
-// is written to out, which may have another dtype than the call.
+// `checked` is a function of an Out<Op> or Inplace<Op>. It checks the call and returns the operator
+// whose result is written, which may have another dtype than the call.
 #pragma once
 
 #include <ATen/native/Resize.h>
@@ -39,25 +39,6 @@ void for_each_tensor(const Op& op, F f) {
     }
   };
   std::apply([&](const auto&... arguments) { (visit(arguments), ...); }, Form<Op>::args(op));
-}
-
-// Calls the operator with map(tensor) in place of every tensor.
-template <typename Op, typename Map>
-typename Form<Op>::Result call_mapped(const Op& op, Map map) {
-  const auto mapped = [&](const auto& argument) {
-    using Argument = std::remove_cvref_t<decltype(argument)>;
-    if constexpr (std::is_same_v<Argument, at::Tensor>) {
-      return map(argument);
-    } else if constexpr (std::is_same_v<Argument, std::optional<at::Tensor>>) {
-      const bool given = argument.has_value() && argument->defined();
-      return given ? std::optional<at::Tensor>(map(*argument)) : std::nullopt;
-    } else {
-      return argument;
-    }
-  };
-  return std::apply(
-      [&](const auto&... arguments) { return handle<Op>().call(mapped(arguments)...); },
-      Form<Op>::args(op));
 }
 
 template <typename Op>
@@ -97,14 +78,14 @@ at::Tensor& copied_to_out(const Out<Op>& call) {
   return call.out.copy_(result);
 }
 
-template <typename Op, auto checked>
-at::Tensor& functional_out(const Out<Op>& call) {
-  const Op op = checked(call);
+template <typename WritingForm, auto checked>
+at::Tensor& functional(const WritingForm& call) {
+  const auto op = checked(call);
   std::vector<at::Tensor> inputs;
   for_each_tensor(op, [&](const at::Tensor& tensor) { inputs.push_back(tensor); });
   return functionalize_write(
-      name_of<Op>(), call.out, inputs, [&] { return call_mapped(op, functional_value); },
-      [&] { gpuopt::call(call); });
+      name_of<WritingForm>(), written_by(call), inputs,
+      [&] { return call_mapped(op, functional_value); }, [&] { gpuopt::call(call); });
 }
 
 }  // namespace detail
@@ -127,10 +108,14 @@ void impl_out(torch::Library& m) {
   impl<Out<Op>, detail::copied_to_out<Op, checked, kernel>>(m);
 }
 
-// Functionalize: the functional form, whose result becomes the value of out.
+// Functionalize: the functional form, whose result becomes the value of the written tensor.
 template <typename Op, auto checked>
 void impl_out_functional(torch::Library& m) {
-  impl<Out<Op>, detail::functional_out<Op, checked>>(m);
+  impl<Out<Op>, detail::functional<Out<Op>, checked>>(m);
+}
+template <typename Op, auto checked>
+void impl_inplace_functional(torch::Library& m) {
+  impl<Inplace<Op>, detail::functional<Inplace<Op>, checked>>(m);
 }
 
 }  // namespace gpuopt
