@@ -1,6 +1,4 @@
 // The CUDA kernel of gpuopt::_gather_rows.
-#include <torch/library.h>
-
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "index_select/index_select.h"
@@ -12,8 +10,8 @@ namespace {
 using at::Tensor;
 
 // Only calls that overriding::IndexSelect::decide() takes get here.
-Tensor gather_rows_cuda(const Tensor& self, const Tensor& index) {
-  constexpr const char* op = "gpuopt::_gather_rows";
+Tensor gather_rows_cuda(const GatherRows& op) {
+  const auto& [self, index] = op;
   at::DimVector shape(self.sizes());
   shape[0] = index.numel();
   const c10::cuda::CUDAGuard guard(self.device());
@@ -29,11 +27,11 @@ Tensor gather_rows_cuda(const Tensor& self, const Tensor& index) {
   gather.index_stride = index.stride(0);
   gather.row_bytes = *row_size(self, 0) * item;
   gather.bin_bytes = self.stride(0) * item;
-  check_launch(op, gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
+  check_launch(name_of<GatherRows>(), gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("_gather_rows", gather_rows_cuda); }
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<GatherRows, gather_rows_cuda>(m); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

@@ -1,18 +1,20 @@
-// Gathers of rows from C++: the handle calls through the dispatcher.
+// Gathers of rows as an operator of binding/op.h.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <optional>
 
-#include "binding/op_handle.h"
+#include "binding/op.h"
 
 namespace gpuopt {
 
-namespace ops {
 // Gathers rows of `self`, where index_select::row_size() finds rows.
-GPUOPT_OP(gather_rows, "_gather_rows", "", at::Tensor(const at::Tensor&, const at::Tensor&))
-}  // namespace ops
+struct GatherRows {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema = "_gather_rows(Tensor self, Tensor index) -> Tensor";
+  const at::Tensor &self, &index;
+};
 
 namespace index_select {
 

@@ -30,7 +30,7 @@ struct IndexSelect {
     const int64_t d = *wrapped(dim, self);
     const Tensor rows =
         d == 0 ? self : self.as_strided(self.sizes().slice(d), self.strides().slice(d));
-    const Tensor result = ops::gather_rows().redispatch(key, rows, index);
+    const Tensor result = redispatch(GatherRows{rows, index}, key);
     if (d == 0) return result;
     at::DimVector shape(self.sizes());
     shape[d] = index.numel();
