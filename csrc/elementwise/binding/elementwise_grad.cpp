@@ -112,17 +112,9 @@ Tensor& inplace_autograd(const Inplace<Op>& call, DispatchKeySet keys) {
   torch::autograd::check_inplace(self, requires_grad(call.in));
   const auto node = make_backward(call.in, /*overwrites=*/true);
   const Tensor of_result = tangent(call.in, self);
-  {
-    at::AutoDispatchBelowAutograd guard;
-    redispatch(call, keys & c10::after_autograd_keyset);
-  }
+  below_autograd(call, keys);
   if (node) rebase_history(self, node);
-  if (of_result.defined()) {
-    // A tangent that self has is overwritten, because views of self may share it.
-    const Tensor own = tangent_of(self);
-    self._set_fw_grad(own.defined() ? own.copy_(of_result) : of_result, /*level=*/0,
-                      /*is_inplace_op=*/true);
-  }
+  if (of_result.defined()) set_inplace_tangent(self, of_result);
   return self;
 }
 
