@@ -48,12 +48,10 @@ inline bool fits(const at::Scalar& number, at::ScalarType dtype) {
   }
 }
 
-inline void check(const MulTensor& call) {
-  const auto& [self, other] = call;
-  check_inputs(name_of<MulTensor>(), {{"self", self}, {"other", other}});
+template <typename Op>
+void check(const Op& op) {
+  std::apply([](const auto&... inputs) { check_inputs(name_of<Op>(), {inputs...}); }, op.inputs());
 }
-
-inline void check(const MulScalar&) {}
 
 inline void check(const Axpy& call) {
   const char* op = name_of<Axpy>();
