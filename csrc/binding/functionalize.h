@@ -14,7 +14,6 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/functorch/DynamicLayer.h>  // needs binding/compat on the include path
 
-#include <initializer_list>
 #include <type_traits>
 
 #include "binding/beneath.h"
@@ -49,7 +48,7 @@ inline at::Tensor functional_value(const at::Tensor& tensor) {
 // itself.
 template <typename Functional, typename Mutating>
 at::Tensor& functionalize_write(const char* op, at::Tensor& written,
-                                std::initializer_list<at::Tensor> inputs, Functional functional,
+                                at::TensorList inputs, Functional functional,
                                 Mutating mutating) {
   namespace impl = at::functionalization::impl;
   if (!impl::isFunctionalTensor(written)) {

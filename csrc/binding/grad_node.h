@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "binding/op.h"
+
 namespace gpuopt {
 
 constexpr bool kIntrusiveNodes =
@@ -69,11 +71,47 @@ Result below_autograd(const c10::TypedOperatorHandle<Result(Params...)>& op,
   return op.redispatch(keys & c10::after_autograd_keyset, std::forward<Args>(args)...);
 }
 
+template <typename Op>
+typename Form<Op>::Result below_autograd(const Op& op, c10::DispatchKeySet keys) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return redispatch(op, keys & c10::after_autograd_keyset);
+}
+
+// The in-place form goes on to the kernel at ADInplaceOrView, which counts the write.
+template <typename Op>
+at::Tensor& below_autograd(const Inplace<Op>& call, c10::DispatchKeySet keys) {
+  at::AutoDispatchBelowAutograd guard;
+  return redispatch(call, keys & c10::after_autograd_keyset);
+}
+
 inline bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 inline at::Tensor tangent_of(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0); }
 inline at::Tensor primal_of(const at::Tensor& tensor) { return tensor._fw_primal(/*level=*/0); }
 inline void set_tangent(const at::Tensor& result, const at::Tensor& tangent) {
   result._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
+}
+// The new tangent of a tensor that was written. A tangent that it has is overwritten, because views
+// of the tensor may share it.
+inline void set_inplace_tangent(const at::Tensor& written, const at::Tensor& tangent) {
+  const at::Tensor own = tangent_of(written);
+  written._set_fw_grad(own.defined() ? own.copy_(tangent) : tangent, /*level=*/0,
+                       /*is_inplace_op=*/true);
+}
+
+// The Autograd kernel of an operator that is linear in its first argument, the only tensor. Its
+// node is made of the call.
+template <typename Node, typename Op>
+at::Tensor linear_autograd(const Op& op, c10::DispatchKeySet keys) {
+  const at::Tensor& self = std::get<0>(Form<Op>::args(op));
+  NodePtr<Node> node;
+  if (torch::autograd::compute_requires_grad(self)) {
+    node = make_node<Node>(op);
+    node->set_next_edges(torch::autograd::collect_next_edges(self));
+  }
+  at::Tensor result = below_autograd(op, keys);
+  if (node) torch::autograd::set_history(result, node);
+  if (has_tangent(self)) set_tangent(result, call_mapped(op, tangent_of));
+  return result;
 }
 
 // The names that most derivatives use.

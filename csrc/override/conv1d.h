@@ -99,8 +99,7 @@ struct Convolution {
                                        Numbers, const c10::SymInt& groups) {
     // A result has the layout of gpuopt's operand, and must be contiguous.
     const bool channels_last = conv1d::is_channels_last(input);
-    const Tensor rows =
-        channels_last ? ops::transpose2d().redispatch(key, input.transpose(1, 2)) : input;
+    const Tensor rows = channels_last ? redispatch(Transpose2D{input.transpose(1, 2)}, key) : input;
     Tensor result =
         ops::conv1d_own().redispatch(key, rows, weight, bias, stride, padding, dilation, groups);
     return result.defined() ? std::optional<Tensor>(std::move(result)) : std::nullopt;

@@ -27,7 +27,7 @@ struct Copy {
     return unless_always([&] { return policy::copy(*problem); });
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, const Tensor& source, bool) {
-    return ops::copy_transposed().redispatch(key, self, source);
+    return redispatch(CopyTransposed{self, source}, key);
   }
 };
 

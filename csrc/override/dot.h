@@ -29,7 +29,7 @@ struct Dot {
     return decide_dot(self, tensor);
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& tensor) {
-    return ops::dot().redispatch(key, self, tensor);
+    return redispatch(gpuopt::Dot{self, tensor}, key);
   }
 };
 
@@ -42,7 +42,7 @@ struct Vdot {
     return decide_dot(self, other);
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& other) {
-    return ops::vdot().redispatch(key, self, other);
+    return redispatch(gpuopt::Vdot{self, other}, key);
   }
 };
 

@@ -93,8 +93,8 @@ struct IndexAdd {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source, const at::Scalar& alpha) {
-    return ops::index_add().redispatch(key, self, dim, index, source, alpha,
-                                       mode_for(self, dim, source, index.numel()));
+    return handle<gpuopt::IndexAdd>().redispatch(key, self, dim, index, source, alpha,
+                                                 mode_for(self, dim, source, index.numel()));
   }
 };
 
@@ -108,8 +108,8 @@ struct IndexAddInplace {
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source, const at::Scalar& alpha) {
-    return ops::index_add_inplace().redispatch(key, self, dim, index, source, alpha,
-                                               mode_for(self, dim, source, index.numel()));
+    return handle<Inplace<gpuopt::IndexAdd>>().redispatch(
+        key, self, dim, index, source, alpha, mode_for(self, dim, source, index.numel()));
   }
 };
 
@@ -145,8 +145,8 @@ struct ScatterAdd {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
                     const Tensor& source) {
-    return ops::index_add().redispatch(key, self, dim, row_index(index, dim), source, 1,
-                                       mode_for(self, dim, source, index.size(dim)));
+    return handle<gpuopt::IndexAdd>().redispatch(key, self, dim, row_index(index, dim), source, 1,
+                                                 mode_for(self, dim, source, index.size(dim)));
   }
 };
 
@@ -159,8 +159,9 @@ struct ScatterAddInplace {
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& source) {
-    return ops::index_add_inplace().redispatch(key, self, dim, row_index(index, dim), source, 1,
-                                               mode_for(self, dim, source, index.size(dim)));
+    return handle<Inplace<gpuopt::IndexAdd>>().redispatch(
+        key, self, dim, row_index(index, dim), source, 1,
+        mode_for(self, dim, source, index.size(dim)));
   }
 };
 
@@ -238,8 +239,8 @@ struct IndexPut {
     merge(strides, self.stride(range.end() - 1));
     Tensor rows = range.count == 1 ? self : at::as_strided(self, sizes, strides);
     sizes[range.first] = index.numel();
-    ops::index_add_inplace().redispatch(key, rows, range.first, index, values.reshape(sizes), 1,
-                                        kDeterministic);
+    handle<Inplace<gpuopt::IndexAdd>>().redispatch(key, rows, range.first, index,
+                                                   values.reshape(sizes), 1, kDeterministic);
     return self;
   }
 
@@ -331,8 +332,9 @@ struct EmbeddingDenseBackward {
   static Tensor run(c10::DispatchKeySet key, const Tensor& grad, const Tensor& indices,
                     const c10::SymInt& num_weights, const c10::SymInt& padding_idx, bool) {
     Tensor result = at::zeros({num_weights.expect_int(), grad.size(-1)}, grad.options());
-    ops::index_add_inplace().redispatch(key, result, 0, indices.reshape({-1}),
-                                        grad.reshape({-1, grad.size(-1)}), 1, kDeterministic);
+    handle<Inplace<gpuopt::IndexAdd>>().redispatch(key, result, 0, indices.reshape({-1}),
+                                                   grad.reshape({-1, grad.size(-1)}), 1,
+                                                   kDeterministic);
     const int64_t padding = padding_idx.expect_int();
     if (padding >= 0) result.select(0, padding).zero_();
     return result;

@@ -64,7 +64,7 @@ struct Mul {
     });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, const Tensor& other) {
-    return ops::mul_tensor().redispatch(key, self, other);
+    return redispatch(MulTensor{self, other}, key);
   }
 };
 

@@ -1,11 +1,14 @@
-// Checks the arguments of each operator form. The CUDA, CPU and Meta kernels, vmap and
+// Checks the arguments of a call. The CUDA, CPU and Meta kernels, vmap and
 // functionalization all call these functions. Exceptions have the same types as in torch.dot and
 // torch.vdot.
 #pragma once
 
 #include "binding/check.h"
+#include "dot/binding/dot_ops.h"
 
 namespace gpuopt::dot {
+
+using at::Tensor;
 
 // The dtypes that dot_fast_atomic supports.
 inline bool is_real_float(at::ScalarType dtype) {
@@ -25,7 +28,7 @@ inline void check_dtype(const char* op, at::ScalarType dtype) {
 }
 
 // Sizes may be symbolic. A comparison of unknown sizes becomes a guard, as in ATen.
-inline void check_operands(const char* op, int64_t rank, const at::Tensor& self,
+inline void check_operands(const char* op, int64_t rank, const Tensor& self,
                            NamedTensor other) {
   const char* kind =
       rank == 1 ? "a vector: expected 1 dimension" : "a matrix: expected 2 dimensions";
@@ -52,54 +55,33 @@ inline void check_operands(const char* op, int64_t rank, const at::Tensor& self,
               other.tensor.device());
 }
 
-// ---------------------------------------------------------------- functional forms
-
-inline void check_dot(const at::Tensor& self, const at::Tensor& tensor) {
-  constexpr const char* op = "gpuopt::dot";
-  check_operands(op, 1, self, {"tensor", tensor});
-  check_dtype(op, self.scalar_type());
+template <typename Op>
+void check(const Op& op) {
+  const char* name = name_of<Op>();
+  check_operands(name, std::is_same_v<Op, DotRows> ? 2 : 1, op.self, {Op::kOther, op.other});
+  if constexpr (std::is_same_v<Op, DotFastAtomic>) {
+    TORCH_CHECK_NOT_IMPLEMENTED(is_real_float(op.self.scalar_type()), name,
+                                " is not implemented for ", op.self.scalar_type(),
+                                ": expected self to be float16, bfloat16, float32 or float64");
+  } else {
+    check_dtype(name, op.self.scalar_type());
+  }
 }
-
-inline void check_vdot(const at::Tensor& self, const at::Tensor& other) {
-  constexpr const char* op = "gpuopt::vdot";
-  check_operands(op, 1, self, {"other", other});
-  check_dtype(op, self.scalar_type());
-}
-
-inline void check_dot_rows(const at::Tensor& self, const at::Tensor& tensor) {
-  constexpr const char* op = "gpuopt::dot_rows";
-  check_operands(op, 2, self, {"tensor", tensor});
-  check_dtype(op, self.scalar_type());
-}
-
-inline void check_dot_fast_atomic(const at::Tensor& self, const at::Tensor& tensor) {
-  constexpr const char* op = "gpuopt::dot_fast_atomic";
-  check_operands(op, 1, self, {"tensor", tensor});
-  TORCH_CHECK_NOT_IMPLEMENTED(is_real_float(self.scalar_type()), op, " is not implemented for ",
-                              self.scalar_type(),
-                              ": expected self to be float16, bfloat16, float32 or float64");
-}
-
-// ---------------------------------------------------------------- out=
 
 // An out of any shape is accepted, since it is resized to zero dimensions. It may share memory with
 // the operands.
-inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& out) {
-  TORCH_CHECK(out.device() == self.device(), op, ": out must be on the device of self: expected ",
-              self.device(), ", got ", out.device());
-  TORCH_CHECK(out.scalar_type() == self.scalar_type(), op,
-              ": out must have self's dtype: expected ", self.scalar_type(), ", got ",
+template <typename Op>
+Op checked(const Out<Op>& call) {
+  const char* name = name_of<Op>();
+  const auto& [op, out] = call;
+  check(op);
+  TORCH_CHECK(out.device() == op.self.device(), name,
+              ": out must be on the device of self: expected ", op.self.device(), ", got ",
+              out.device());
+  TORCH_CHECK(out.scalar_type() == op.self.scalar_type(), name,
+              ": out must have self's dtype: expected ", op.self.scalar_type(), ", got ",
               out.scalar_type());
-}
-
-inline void check_dot_out(const at::Tensor& self, const at::Tensor& tensor, const at::Tensor& out) {
-  check_dot(self, tensor);
-  check_out("gpuopt::dot", self, out);
-}
-
-inline void check_vdot_out(const at::Tensor& self, const at::Tensor& other, const at::Tensor& out) {
-  check_vdot(self, other);
-  check_out("gpuopt::vdot", self, out);
+  return op;
 }
 
 }  // namespace gpuopt::dot

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/native/Resize.h>
-#include <torch/library.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
@@ -12,8 +11,6 @@
 
 namespace gpuopt::dot {
 namespace {
-
-using at::Tensor;
 
 // Describes a vector as one row.
 Operand make_operand(const Tensor& tensor, bool conjugate) {
@@ -25,15 +22,23 @@ Operand make_operand(const Tensor& tensor, bool conjugate) {
   return operand;
 }
 
-Problem make_problem(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
-                     const Tensor& out) {
-  const bool vdot = std::string_view(op) == "gpuopt::vdot";
-  check_memory(op, {{"self", self}, {vdot ? "other" : "tensor", tensor}, {"out", out}});
+// Whether the kernel conjugates self's stored values. vdot of a conjugated view takes them as they
+// are.
+template <typename Op>
+bool conjugates_self(const Tensor& self) {
+  return std::is_same_v<Op, Vdot> ? self.is_complex() && !self.is_conj() : self.is_conj();
+}
+
+template <typename Op>
+Problem make_problem(const Op& op, const Tensor& out) {
+  const char* name = name_of<Op>();
+  const auto& [self, other] = op;
+  check_memory(name, {{"self", self}, {Op::kOther, other}, {"out", out}});
   Problem problem;
-  problem.self = make_operand(self, conjugate_self);
-  problem.tensor = make_operand(tensor, tensor.is_conj());
+  problem.self = make_operand(self, conjugates_self<Op>(self));
+  problem.tensor = make_operand(other, other.is_conj());
   problem.out = out.mutable_data_ptr();
-  problem.dtype = to_dtype(op, self.scalar_type());
+  problem.dtype = to_dtype(name, self.scalar_type());
   problem.rows = self.dim() == 2 ? self.size(0) : 1;
   problem.size = self.size(-1);
   return problem;
@@ -41,93 +46,65 @@ Problem make_problem(const char* op, const Tensor& self, bool conjugate_self, co
 
 // Writes the dot product of each row to out. There may be no rows, and rows may be empty. out must
 // be contiguous and share no memory with the operands.
-void dot_into(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
-              const Tensor& out) {
+template <typename Op>
+void dot_into(const Op& op, const Tensor& out) {
   if (out.numel() == 0) return;
-  const c10::cuda::CUDAGuard guard(self.device());
-  if (self.numel() == 0) {
+  const c10::cuda::CUDAGuard guard(op.self.device());
+  if (op.self.numel() == 0) {
     out.zero_();
     return;
   }
   TensorWorkspace workspace;
-  const Problem problem = make_problem(op, self, conjugate_self, tensor, out);
-  check_launch(op, dot(problem, Device{sm_count()}, workspace, c10::cuda::getCurrentCUDAStream()));
+  check_launch(name_of<Op>(), dot(make_problem(op, out), Device{sm_count()}, workspace,
+                                  c10::cuda::getCurrentCUDAStream()));
 }
 
-// Writes to out. If out shares memory with an operand, the result is computed first and then
-// copied.
-void dot_to_out(const char* op, const Tensor& self, bool conjugate_self, const Tensor& tensor,
-                Tensor& out) {
-  if (!out.is_conj() && !out.is_alias_of(self) && !out.is_alias_of(tensor)) {
+template <typename Op>
+Tensor dot_cuda(const Op& op) {
+  check(op);
+  const Tensor out = unfilled(op.self.sizes().slice(0, op.self.dim() - 1), op.self.options());
+  dot_into(op, out);
+  return out;
+}
+
+// If out shares memory with an operand, the result is computed first and then copied.
+template <typename Op>
+Tensor& dot_out_cuda(const Out<Op>& call) {
+  const Op op = checked(call);
+  Tensor& out = call.out;
+  if (!out.is_conj() && !out.is_alias_of(op.self) && !out.is_alias_of(op.other)) {
     at::native::resize_output(out, {});
-    dot_into(op, self, conjugate_self, tensor, out);
-    return;
+    dot_into(op, out);
+    return out;
   }
-  const Tensor result = unfilled({}, self.options());
-  dot_into(op, self, conjugate_self, tensor, result);
+  const Tensor result = unfilled({}, op.self.options());
+  dot_into(op, result);
   at::native::resize_output(out, {});
-  out.copy_(result);
+  return out.copy_(result);
 }
 
-// Whether the kernel conjugates self's stored values in vdot. The values of a conjugated view are
-// not conjugated a second time.
-bool conjugates_self(const Tensor& self) { return self.is_complex() && !self.is_conj(); }
-
-Tensor dot_cuda(const Tensor& self, const Tensor& tensor) {
-  check_dot(self, tensor);
-  const Tensor out = unfilled({}, self.options());
-  dot_into("gpuopt::dot", self, self.is_conj(), tensor, out);
-  return out;
-}
-
-Tensor& dot_out_cuda(const Tensor& self, const Tensor& tensor, Tensor& out) {
-  check_dot_out(self, tensor, out);
-  dot_to_out("gpuopt::dot", self, self.is_conj(), tensor, out);
-  return out;
-}
-
-Tensor vdot_cuda(const Tensor& self, const Tensor& other) {
-  check_vdot(self, other);
-  const Tensor out = unfilled({}, self.options());
-  dot_into("gpuopt::vdot", self, conjugates_self(self), other, out);
-  return out;
-}
-
-Tensor& vdot_out_cuda(const Tensor& self, const Tensor& other, Tensor& out) {
-  check_vdot_out(self, other, out);
-  dot_to_out("gpuopt::vdot", self, conjugates_self(self), other, out);
-  return out;
-}
-
-Tensor dot_rows_cuda(const Tensor& self, const Tensor& tensor) {
-  check_dot_rows(self, tensor);
-  const Tensor out = unfilled({self.size(0)}, self.options());
-  dot_into("gpuopt::dot_rows", self, self.is_conj(), tensor, out);
-  return out;
-}
-
-Tensor dot_fast_atomic_cuda(const Tensor& self, const Tensor& tensor) {
-  constexpr const char* op = "gpuopt::dot_fast_atomic";
-  check_dot_fast_atomic(self, tensor);
-  at::globalContext().alertNotDeterministic(op);
-  const c10::cuda::CUDAGuard guard(self.device());
+Tensor dot_fast_atomic_cuda(const DotFastAtomic& op) {
+  check(op);
+  at::globalContext().alertNotDeterministic(name_of<DotFastAtomic>());
+  const c10::cuda::CUDAGuard guard(op.self.device());
   // f16 and bf16 are added in aligned pairs, and the result is the first value of a pair.
-  const bool half = self.element_size() == 2;
-  const Tensor out =
-      half ? unfilled({2}, self.options()).select(0, 0) : unfilled({}, self.options());
-  if (self.numel() == 0) return out.zero_();
-  const Problem problem = make_problem(op, self, /*conjugate_self=*/false, tensor, out);
-  check_launch(op, dot_fast_atomic(problem, Device{sm_count()}, c10::cuda::getCurrentCUDAStream()));
+  const bool half = op.self.element_size() == 2;
+  const auto options = op.self.options();
+  const Tensor out = half ? unfilled({2}, options).select(0, 0) : unfilled({}, options);
+  if (op.self.numel() == 0) return out.zero_();
+  check_launch(name_of<DotFastAtomic>(),
+               dot_fast_atomic(make_problem(op, out), Device{sm_count()},
+                               c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("dot", dot_cuda);
-  m.impl("dot.out", dot_out_cuda);
-  m.impl("vdot", vdot_cuda);
-  m.impl("vdot.out", vdot_out_cuda);
-  m.impl("dot_rows", dot_rows_cuda);
-  m.impl("dot_fast_atomic", dot_fast_atomic_cuda);
+  impl<Dot, dot_cuda<Dot>>(m);
+  impl<Out<Dot>, dot_out_cuda<Dot>>(m);
+  impl<Vdot, dot_cuda<Vdot>>(m);
+  impl<Out<Vdot>, dot_out_cuda<Vdot>>(m);
+  impl<DotRows, dot_cuda<DotRows>>(m);
+  impl<DotFastAtomic, dot_fast_atomic_cuda>(m);
 }
 
 }  // namespace

@@ -1,16 +1,41 @@
-// Handles that call the dot products through the dispatcher, so that autograd, vmap, autocast and
-// tracing see the calls.
+// The dot products as operators of binding/op.h.
 #pragma once
 
-#include "binding/op_handle.h"
+#include "binding/op.h"
 
-namespace gpuopt::ops {
+namespace gpuopt {
 
-GPUOPT_OP(dot, "dot", "", at::Tensor(const at::Tensor&, const at::Tensor&))
-GPUOPT_OP(dot_out, "dot", "out", at::Tensor&(const at::Tensor&, const at::Tensor&, at::Tensor&))
-GPUOPT_OP(vdot, "vdot", "", at::Tensor(const at::Tensor&, const at::Tensor&))
-GPUOPT_OP(vdot_out, "vdot", "out", at::Tensor&(const at::Tensor&, const at::Tensor&, at::Tensor&))
-GPUOPT_OP(dot_rows, "dot_rows", "", at::Tensor(const at::Tensor&, const at::Tensor&))
-GPUOPT_OP(dot_fast_atomic, "dot_fast_atomic", "", at::Tensor(const at::Tensor&, const at::Tensor&))
+// sum(self * other)
+struct Dot {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema = "dot(Tensor self, Tensor tensor) -> Tensor";
+  static constexpr const char* kOther = "tensor";  // the name of `other` in the schema
+  const at::Tensor &self, &other;
+};
 
-}  // namespace gpuopt::ops
+// sum(conj(self) * other)
+struct Vdot {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema = "vdot(Tensor self, Tensor other) -> Tensor";
+  static constexpr const char* kOther = "other";
+  const at::Tensor &self, &other;
+};
+
+// The dot product of each row.
+struct DotRows {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema = "dot_rows(Tensor self, Tensor tensor) -> Tensor";
+  static constexpr const char* kOther = "tensor";
+  const at::Tensor &self, &other;
+};
+
+// A dot product whose parts are added atomically.
+struct DotFastAtomic {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "dot_fast_atomic(Tensor self, Tensor tensor) -> Tensor";
+  static constexpr const char* kOther = "tensor";
+  const at::Tensor &self, &other;
+};
+
+}  // namespace gpuopt

@@ -17,7 +17,7 @@ using at::Tensor;
 Tensor dot_cuda(const Tensor& self, const Tensor& tensor, int64_t step) {
   constexpr const char* op = "gpuopt_ladder::dot";
   check_step("dot", step);
-  if (is_production("dot", step)) return ops::dot().call(self, tensor);
+  if (is_production("dot", step)) return call(Dot{self, tensor});
   check_operands(op, 1, self, {"tensor", tensor});
   for (const NamedTensor& argument : {NamedTensor{"self", self}, NamedTensor{"tensor", tensor}}) {
     check_ladder_operand("dot", argument.name, argument.tensor, {at::kHalf});

@@ -4,8 +4,8 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
 
-#include "binding/check.h"
 #include "binding/unfilled.h"
+#include "elementwise/binding/elementwise_ops.h"
 
 namespace gpuopt::elementwise {
 
@@ -14,49 +14,11 @@ inline void check_inputs(const char* op, std::initializer_list<NamedTensor> inpu
   check_broadcast(op, inputs);
 }
 
-// In-place: the result must have self's shape, and a dtype that casts to self's.
-inline void check_inplace(const char* op, const at::Tensor& self, const at::Tensor& other) {
-  check_inputs(op, {{"self", self}, {"other", other}});
-  if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;
-  TORCH_CHECK(at::is_expandable_to(other.sizes(), self.sizes()), op,
-              ": other must broadcast to self's shape: expected a shape that expands to ",
-              self.sizes(), ", got ", other.sizes());
-  check_castable(op, "self", at::result_type(self, other), self.scalar_type());
-  check_writable(op, {"self", self}, {{"other", other}});
-}
-
 // The number, or a stand-in of the same kind while a graph is traced and the value is unknown. Type
 // promotion depends only on the kind, but at::result_type would ask for the value.
 inline at::Scalar known_number(const at::Scalar& number) {
   if (!number.isSymbolic()) return number;
   return number.isFloatingPoint() ? at::Scalar(1.0) : at::Scalar(1);
-}
-
-inline void check_inplace(const char* op, const at::Tensor& self, const at::Scalar& other) {
-  check_castable(op, "self", at::result_type(self, known_number(other)), self.scalar_type());
-  check_writable(op, {"self", self}, {});
-}
-
-inline void check_out_device(const char* op, NamedTensor input, const at::Tensor& out) {
-  TORCH_CHECK(is_cpu_scalar(input.tensor) || out.device() == input.tensor.device(), op,
-              ": out must be on the device of ", input.name, ": expected ", input.tensor.device(),
-              ", got ", out.device());
-}
-
-inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& other,
-                      const at::Tensor& out) {
-  check_inputs(op, {{"self", self}, {"other", other}});
-  check_out_device(op, {"self", self}, out);
-  check_out_device(op, {"other", other}, out);
-  check_castable(op, "out", at::result_type(self, other), out.scalar_type());
-  check_writable(op, {"out", out}, {{"self", self}, {"other", other}});
-}
-
-inline void check_out(const char* op, const at::Tensor& self, const at::Scalar& other,
-                      const at::Tensor& out) {
-  check_out_device(op, {"self", self}, out);
-  check_castable(op, "out", at::result_type(self, known_number(other)), out.scalar_type());
-  check_writable(op, {"out", out}, {{"self", self}});
 }
 
 // Whether a number is in the range of a dtype, as at::Scalar::to checks it.
@@ -86,8 +48,14 @@ inline bool fits(const at::Scalar& number, at::ScalarType dtype) {
   }
 }
 
-inline void check_axpy(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
-  constexpr const char* op = "gpuopt::axpy";
+template <typename Op>
+void check(const Op& op) {
+  std::apply([](const auto&... inputs) { check_inputs(name_of<Op>(), {inputs...}); }, op.inputs());
+}
+
+inline void check(const Axpy& call) {
+  const char* op = name_of<Axpy>();
+  const auto& [x, y, alpha] = call;
   check_inputs(op, {{"y", y}, {"x", x}});
   const at::ScalarType result = at::result_type(y, x);
   TORCH_CHECK(!alpha.isBoolean() || result == at::kBool, op,
@@ -101,12 +69,63 @@ inline void check_axpy(const at::Tensor& x, const at::Tensor& y, const at::Scala
               alpha);
 }
 
-inline void check_fma(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  constexpr const char* op = "gpuopt::fma";
+inline void check(const Fma& call) {
+  const char* op = name_of<Fma>();
+  const auto& [a, b, c] = call;
   check_inputs(op, {{"a", a}, {"b", b}, {"c", c}});
   const at::ScalarType result = at::native::result_type(at::TensorList{c, a, b});
   TORCH_CHECK_NOT_IMPLEMENTED(result != at::kBool, op,
                               " is not implemented for Bool: a, b or c must be a number type");
+}
+
+// In-place: the result must have self's shape, and a dtype that casts to self's.
+inline void check_write(const Inplace<MulTensor>& call) {
+  const char* op = name_of<Inplace<MulTensor>>();
+  const auto& [self, other] = call.in;
+  check_inputs(op, {{"self", self}, {"other", other}});
+  if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;
+  TORCH_CHECK(at::is_expandable_to(other.sizes(), self.sizes()), op,
+              ": other must broadcast to self's shape: expected a shape that expands to ",
+              self.sizes(), ", got ", other.sizes());
+  check_castable(op, "self", at::result_type(self, other), self.scalar_type());
+  check_writable(op, {"self", self}, {{"other", other}});
+}
+
+inline void check_write(const Inplace<MulScalar>& call) {
+  const char* op = name_of<Inplace<MulScalar>>();
+  const auto& [self, other] = call.in;
+  check_castable(op, "self", at::result_type(self, known_number(other)), self.scalar_type());
+  check_writable(op, {"self", self}, {});
+}
+
+inline void check_out_device(const char* op, NamedTensor input, const at::Tensor& out) {
+  TORCH_CHECK(is_cpu_scalar(input.tensor) || out.device() == input.tensor.device(), op,
+              ": out must be on the device of ", input.name, ": expected ", input.tensor.device(),
+              ", got ", out.device());
+}
+
+inline void check_write(const Out<MulTensor>& call) {
+  const char* op = name_of<MulTensor>();
+  const auto& [self, other] = call.in;
+  check(call.in);
+  check_out_device(op, {"self", self}, call.out);
+  check_out_device(op, {"other", other}, call.out);
+  check_castable(op, "out", at::result_type(self, other), call.out.scalar_type());
+  check_writable(op, {"out", call.out}, {{"self", self}, {"other", other}});
+}
+
+inline void check_write(const Out<MulScalar>& call) {
+  const char* op = name_of<MulScalar>();
+  const auto& [self, other] = call.in;
+  check_out_device(op, {"self", self}, call.out);
+  check_castable(op, "out", at::result_type(self, known_number(other)), call.out.scalar_type());
+  check_writable(op, {"out", call.out}, {{"self", self}});
+}
+
+template <typename Form>
+auto checked(const Form& call) {
+  check_write(call);
+  return call.in;
 }
 
 inline at::Tensor meta_of(const at::Tensor& tensor) {

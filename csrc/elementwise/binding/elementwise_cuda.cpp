@@ -1,8 +1,10 @@
-// The CUDA bindings of gpuopt::mul, mul_, axpy and fma. Each makes a Problem of ATen's iterator
-// and calls a launcher.
+// The CUDA bindings of the element-wise operators. Each makes a Problem of ATen's iterator and
+// calls a launcher.
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
-#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
 
 #include "binding/cuda_launch.h"
 #include "elementwise/binding/elementwise_check.h"
@@ -25,8 +27,8 @@ Operand make_operand(const char* op, const TensorIterator& iterator, int argumen
 }
 
 // `inputs` lists the iterator's arguments in the order of the launcher's operands.
-Problem make_problem(const char* op, const TensorIterator& iterator,
-                     std::initializer_list<int> inputs, at::ScalarType dtype) {
+Problem make_problem(const char* op, const TensorIterator& iterator, at::ArrayRef<int> inputs,
+                     at::ScalarType dtype) {
   TORCH_CHECK(iterator.ndim() <= kMaxDims, op,
               ": operands have too many dimensions: expected at "
               "most ",
@@ -95,84 +97,80 @@ Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& oth
   return result;
 }
 
-Tensor mul_cuda(const Tensor& self, const Tensor& other) {
-  constexpr const char* op = "gpuopt::mul";
-  check_inputs(op, {{"self", self}, {"other", other}});
-  return mul_into(op, self, other, {});
+cudaError_t launch(const Axpy& op, const Problem& problem, cudaStream_t stream) {
+  return axpy(problem, to_scalar_value(op.alpha), stream);
+}
+cudaError_t launch(const Fma&, const Problem& problem, cudaStream_t stream) {
+  return fma(problem, stream);
 }
 
-Tensor mul_scalar_cuda(const Tensor& self, const at::Scalar& other) {
+// The launchers' operands are the inputs in the order of the schema.
+template <typename Op>
+Tensor on_cuda(const Op& op) {
+  constexpr size_t kCount = kInputs<Op>;
+  const char* name = name_of<Op>();
+  check(op);
+  for (const NamedTensor& input : op.inputs()) check_memory(name, {input});
+  auto operands = in_atens_order(op);
+  const auto on_gpu = std::find_if_not(operands.begin(), operands.end(), is_cpu_scalar);
+  const c10::Device device = on_gpu->device();
+  std::array<int, kCount> arguments;
+  for (size_t i = 0; i < kCount; ++i) {
+    operands[i] = on_device(operands[i], device);
+    arguments[(i + kFactors<Op>) % kCount] = static_cast<int>(i) + 1;
+  }
+  TensorIterator iterator = make_iterator({}, operands);
+  const Tensor result = iterator.output();
+  if (iterator.numel() == 0) return result;
+  const c10::cuda::CUDAGuard guard(device);
+  const Problem problem = make_problem(name, iterator, arguments, iterator.common_dtype());
+  check_launch(name, launch(op, problem, c10::cuda::getCurrentCUDAStream()));
+  return result;
+}
+
+template <>
+Tensor on_cuda(const MulTensor& op) {
+  check(op);
+  return mul_into(name_of<MulTensor>(), op.self, op.other, {});
+}
+
+template <>
+Tensor on_cuda(const MulScalar& op) {
   // ATen computes the strides of an empty product with an iterator over two operands. The iterator
   // over one operand would order dimensions of sizes 0 and 1 differently.
-  if (self.numel() == 0) return at::mul(self, other);
-  return mul_scalar_into("gpuopt::mul", self, other, {});
+  if (op.self.numel() == 0) return at::mul(op.self, op.other);
+  return mul_scalar_into(name_of<MulScalar>(), op.self, op.other, {});
 }
 
-Tensor& mul_out_cuda(const Tensor& self, const Tensor& other, Tensor& out) {
-  constexpr const char* op = "gpuopt::mul";
-  check_out(op, self, other, out);
-  mul_into(op, self, other, out);
-  return out;
+Tensor& mul_out_cuda(const Out<MulTensor>& call) {
+  check_write(call);
+  mul_into(name_of<MulTensor>(), call.in.self, call.in.other, call.out);
+  return call.out;
 }
 
-Tensor& mul_scalar_out_cuda(const Tensor& self, const at::Scalar& other, Tensor& out) {
-  return mul_out_cuda(self, at::native::wrapped_scalar_tensor(other), out);
+Tensor& mul_scalar_out_cuda(const Out<MulScalar>& call) {
+  const Tensor other = at::native::wrapped_scalar_tensor(call.in.other);
+  return mul_out_cuda({{call.in.self, other}, call.out});
 }
 
-Tensor& mul_inplace_cuda(Tensor& self, const Tensor& other) {
-  constexpr const char* op = "gpuopt::mul_";
-  check_inplace(op, self, other);
-  mul_into(op, self, other, self);
-  return self;
+Tensor& mul_inplace_cuda(const Inplace<MulTensor>& call) {
+  check_write(call);
+  mul_into(name_of<Inplace<MulTensor>>(), call.self, call.in.other, call.self);
+  return call.self;
 }
 
-Tensor& mul_inplace_scalar_cuda(Tensor& self, const at::Scalar& other) {
-  constexpr const char* op = "gpuopt::mul_";
-  check_inplace(op, self, other);
-  mul_scalar_into(op, self, other, self);
-  return self;
-}
-
-Tensor axpy_cuda(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
-  constexpr const char* op = "gpuopt::axpy";
-  check_axpy(x, y, alpha);
-  check_memory(op, {{"x", x}, {"y", y}});
-  const c10::Device device = is_cpu_scalar(y) ? x.device() : y.device();
-  TensorIterator iterator = make_iterator({}, {on_device(y, device), on_device(x, device)});
-  const Tensor result = iterator.output();
-  if (iterator.numel() == 0) return result;
-  const c10::cuda::CUDAGuard guard(device);
-  const Problem problem = make_problem(op, iterator, {2, 1}, iterator.common_dtype());
-  check_launch(op, axpy(problem, to_scalar_value(alpha), c10::cuda::getCurrentCUDAStream()));
-  return result;
-}
-
-Tensor fma_cuda(const Tensor& a, const Tensor& b, const Tensor& c) {
-  constexpr const char* op = "gpuopt::fma";
-  check_fma(a, b, c);
-  check_memory(op, {{"a", a}, {"b", b}, {"c", c}});
-  const c10::Device device =
-      !is_cpu_scalar(a) ? a.device() : (!is_cpu_scalar(b) ? b.device() : c.device());
-  TensorIterator iterator =
-      make_iterator({}, {on_device(c, device), on_device(a, device), on_device(b, device)});
-  const at::ScalarType dtype = iterator.common_dtype();
-  const Tensor result = iterator.output();
-  if (iterator.numel() == 0) return result;
-  const c10::cuda::CUDAGuard guard(device);
-  const Problem problem = make_problem(op, iterator, {2, 3, 1}, dtype);
-  check_launch(op, fma(problem, c10::cuda::getCurrentCUDAStream()));
-  return result;
+Tensor& mul_inplace_scalar_cuda(const Inplace<MulScalar>& call) {
+  check_write(call);
+  mul_scalar_into(name_of<Inplace<MulScalar>>(), call.self, call.in.other, call.self);
+  return call.self;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("mul.Tensor", mul_cuda);
-  m.impl("mul.Scalar", mul_scalar_cuda);
-  m.impl("mul.out", mul_out_cuda);
-  m.impl("mul.Scalar_out", mul_scalar_out_cuda);
-  m.impl("mul_.Tensor", mul_inplace_cuda);
-  m.impl("mul_.Scalar", mul_inplace_scalar_cuda);
-  m.impl("axpy", axpy_cuda);
-  m.impl("fma", fma_cuda);
+  for_each_operator([&]<typename Op>() { impl<Op, on_cuda<Op>>(m); });
+  impl<Out<MulTensor>, mul_out_cuda>(m);
+  impl<Out<MulScalar>, mul_scalar_out_cuda>(m);
+  impl<Inplace<MulTensor>, mul_inplace_cuda>(m);
+  impl<Inplace<MulScalar>, mul_inplace_scalar_cuda>(m);
 }
 
 }  // namespace

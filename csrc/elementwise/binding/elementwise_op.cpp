@@ -3,7 +3,6 @@
 #include <ATen/OpMathType.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/native/TypeProperties.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,20 +10,13 @@
 
 #include "elementwise/binding/elementwise_check.h"
 
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
-  m.def("mul.Tensor(Tensor self, Tensor other) -> Tensor", tags);
-  m.def("mul.Scalar(Tensor self, Scalar other) -> Tensor", tags);
-  m.def("mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", tags);
-  m.def("mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", tags);
-  m.def("mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", tags);
-  m.def("mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", tags);
-  m.def("axpy(Tensor x, Tensor y, *, Scalar alpha=1) -> Tensor", tags);
-  m.def("fma(Tensor a, Tensor b, Tensor c) -> Tensor", tags);
-}
-
 namespace gpuopt::elementwise {
 namespace {
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  for_each_operator([&]<typename Op>() { define<Op>(m); });
+  define<Out<MulTensor>, Out<MulScalar>, Inplace<MulTensor>, Inplace<MulScalar>>(m);
+}
 
 // The CPU kernels call ATen, except fma in floating-point types. Meta kernels of operators that
 // write to an argument call ATen, too.
@@ -52,9 +44,15 @@ at::Tensor result_meta(at::TensorList operands) {
                                   like.options().dtype(at::native::result_type(operands)));
 }
 
-at::Tensor mul_meta(const at::Tensor& self, const at::Tensor& other) {
-  check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
-  return result_meta({self, other});
+template <typename Op>
+at::Tensor on_meta(const Op& op) {
+  check(op);
+  return result_meta(in_atens_order(op));
+}
+
+template <>
+at::Tensor on_meta(const MulScalar& op) {
+  return at::mul(op.self, op.other);
 }
 
 // The output for CPU operands of several dtypes, in the layout that it has on CUDA and Meta. ATen's
@@ -77,64 +75,22 @@ at::Tensor result_of_casts(at::TensorList operands) {
   return unfilled_strided(like.sizes(), like.strides(), like.options().device(at::kCPU));
 }
 
-at::Tensor mul_aten(const at::Tensor& self, const at::Tensor& other) {
-  check_inputs("gpuopt::mul", {{"self", self}, {"other", other}});
-  at::Tensor out = result_of_casts({self, other});
-  return out.defined() ? at::mul_out(out, self, other) : at::mul(self, other);
+// An undefined `out` is allocated by ATen.
+at::Tensor by_aten(const MulTensor& op, at::Tensor& out) {
+  return out.defined() ? at::mul_out(out, op.self, op.other) : at::mul(op.self, op.other);
 }
 
-at::Tensor mul_scalar_aten(const at::Tensor& self, const at::Scalar& other) {
-  return at::mul(self, other);
-}
+at::Tensor by_aten(const MulScalar& op, at::Tensor&) { return at::mul(op.self, op.other); }
 
-at::Tensor& mul_out_aten(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
-  check_out("gpuopt::mul", self, other, out);
-  return at::mul_out(out, self, other);
-}
-
-at::Tensor& mul_inplace_aten(at::Tensor& self, const at::Tensor& other) {
-  check_inplace("gpuopt::mul_", self, other);
-  return self.mul_(other);
-}
-
-at::Tensor& mul_inplace_scalar_aten(at::Tensor& self, const at::Scalar& other) {
-  check_inplace("gpuopt::mul_", self, other);
-  // Python's x.mul_(number) passes a tensor, too. mul_(Scalar) would round the number to fp16 or
-  // bf16 first.
-  return self.mul_(at::native::wrapped_scalar_tensor(other));
-}
-
-at::Tensor& mul_inplace_scalar_meta(at::Tensor& self, const at::Scalar& other) {
-  check_inplace("gpuopt::mul_", self, other);
-  return self;
-}
-
-// wrapped_scalar_tensor keeps the number's precision, and promotes as a number.
-at::Tensor& mul_scalar_out_aten(const at::Tensor& self, const at::Scalar& other, at::Tensor& out) {
-  return mul_out_aten(self, at::native::wrapped_scalar_tensor(other), out);
-}
-
-at::Tensor axpy_aten(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
-  check_axpy(x, y, alpha);
-  at::Tensor out = result_of_casts({y, x});
+at::Tensor by_aten(const Axpy& op, at::Tensor& out) {
+  const auto& [x, y, alpha] = op;
   return out.defined() ? at::add_out(out, y, x, alpha) : at::add(y, x, alpha);
 }
 
-at::Tensor axpy_meta(const at::Tensor& x, const at::Tensor& y, const at::Scalar& alpha) {
-  check_axpy(x, y, alpha);
-  return result_meta({y, x});
-}
-
-at::Tensor fma_meta(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  check_fma(a, b, c);
-  return result_meta({c, a, b});
-}
-
 // at::addcmul rounds twice, so floating-point types use std::fma.
-at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  check_fma(a, b, c);
+at::Tensor by_aten(const Fma& op, at::Tensor& out) {
+  const auto& [a, b, c] = op;
   const auto dtype = at::native::result_type(at::TensorList{c, a, b});
-  at::Tensor out = result_of_casts({c, a, b});
   if (!at::isFloatingType(dtype)) {
     return out.defined() ? at::addcmul_out(out, c, a, b) : at::addcmul(c, a, b);
   }
@@ -155,26 +111,59 @@ at::Tensor fma_cpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c
   return iterator.output();
 }
 
+template <typename Op>
+at::Tensor on_cpu(const Op& op) {
+  check(op);
+  at::Tensor out = result_of_casts(in_atens_order(op));
+  return by_aten(op, out);
+}
+
+// ---------------------------------------------------------------- forms that write, CPU and Meta
+
+at::Tensor& mul_out_aten(const Out<MulTensor>& call) {
+  check_write(call);
+  return at::mul_out(call.out, call.in.self, call.in.other);
+}
+
+// wrapped_scalar_tensor keeps the number's precision, and promotes as a number.
+at::Tensor& mul_scalar_out_aten(const Out<MulScalar>& call) {
+  const at::Tensor other = at::native::wrapped_scalar_tensor(call.in.other);
+  return mul_out_aten({{call.in.self, other}, call.out});
+}
+
+at::Tensor& mul_inplace_aten(const Inplace<MulTensor>& call) {
+  check_write(call);
+  return call.self.mul_(call.in.other);
+}
+
+at::Tensor& mul_inplace_scalar_cpu(const Inplace<MulScalar>& call) {
+  check_write(call);
+  // Python's x.mul_(number) passes a tensor, too. mul_(Scalar) would round the number to fp16 or
+  // bf16 first.
+  return call.self.mul_(at::native::wrapped_scalar_tensor(call.in.other));
+}
+
+at::Tensor& mul_inplace_scalar_meta(const Inplace<MulScalar>& call) {
+  check_write(call);
+  return call.self;
+}
+
+void impl_written(torch::Library& m) {
+  impl<Out<MulTensor>, mul_out_aten>(m);
+  impl<Out<MulScalar>, mul_scalar_out_aten>(m);
+  impl<Inplace<MulTensor>, mul_inplace_aten>(m);
+}
+
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  m.impl("mul.Tensor", mul_aten);
-  m.impl("mul.Scalar", mul_scalar_aten);
-  m.impl("mul.out", mul_out_aten);
-  m.impl("mul.Scalar_out", mul_scalar_out_aten);
-  m.impl("mul_.Tensor", mul_inplace_aten);
-  m.impl("mul_.Scalar", mul_inplace_scalar_aten);
-  m.impl("axpy", axpy_aten);
-  m.impl("fma", fma_cpu);
+  for_each_operator([&]<typename Op>() { impl<Op, on_cpu<Op>>(m); });
+  impl_written(m);
+  impl<Inplace<MulScalar>, mul_inplace_scalar_cpu>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  m.impl("mul.Tensor", mul_meta);
-  m.impl("mul.Scalar", mul_scalar_aten);
-  m.impl("mul.out", mul_out_aten);
-  m.impl("mul.Scalar_out", mul_scalar_out_aten);
-  m.impl("mul_.Tensor", mul_inplace_aten);
-  m.impl("mul_.Scalar", mul_inplace_scalar_meta);
-  m.impl("axpy", axpy_meta);
-  m.impl("fma", fma_meta);
+  for_each_operator([&]<typename Op>() { impl<Op, on_meta<Op>>(m); });
+  impl_written(m);
+  impl<Inplace<MulScalar>, mul_inplace_scalar_meta>(m);
 }
 
 }  // namespace

@@ -6,16 +6,19 @@
 #include <ATen/Dispatch.h>
 
 #include <exception>
-#include <string_view>
 
 #include "binding/check.h"
+#include "index_add/binding/index_add_ops.h"
 #include "index_add/index_add_problem.h"
 
 namespace gpuopt::index_add {
 
-// The arguments of a checked call.
+using at::Tensor;
+
+// A checked call.
 struct Call {
-  int64_t dim;  // of self and source; 0 where these have no dimensions
+  const char* name;
+  IndexAdd op;  // dim is not negative, and 0 where self and source have no dimensions
   Mode mode;    // torch.use_deterministic_algorithms() taken into account
 };
 
@@ -30,7 +33,7 @@ inline Mode check_mode(const char* op, std::string_view mode) {
 }
 
 // Unlike check_same_device(): an index without dimensions has to be on the device too.
-inline void check_on_device(const char* op, const at::Tensor& self, NamedTensor argument) {
+inline void check_on_device(const char* op, const Tensor& self, NamedTensor argument) {
   TORCH_CHECK(argument.tensor.device() == self.device(), op, ": ", argument.name,
               " must be on the device of self: expected ", self.device(), ", got ",
               argument.tensor.device());
@@ -53,8 +56,8 @@ inline bool converts(const at::Scalar& number, at::ScalarType dtype) {
 }
 
 // Sizes may be symbolic. A condition that is not known then becomes a guard, as in ATen.
-inline void check_shapes(const char* op, int64_t dim, const at::Tensor& self,
-                         const at::Tensor& index, const at::Tensor& source) {
+inline void check_shapes(const char* op, int64_t dim, const Tensor& self, const Tensor& index,
+                         const Tensor& source) {
   const auto entries = index.sym_numel();
   if (dim == 0 && source.dim() == 0) {
     TORCH_CHECK_INDEX(entries.sym_eq(1).expect_true(__FILE__, __LINE__), op,
@@ -79,17 +82,16 @@ inline void check_shapes(const char* op, int64_t dim, const at::Tensor& self,
   }
 }
 
-inline Call check_index_add(const char* op, const at::Tensor& self, int64_t dim,
-                            const at::Tensor& index, const at::Tensor& source,
-                            const at::Scalar& alpha, std::string_view mode) {
-  Call call{dim, check_mode(op, mode)};
+inline Call check(const char* op, const IndexAdd& given) {
+  const auto& [self, dim, index, source, alpha, mode] = given;
+  const Mode checked_mode = check_mode(op, mode);
   check_on_device(op, self, {"index", index});
   check_on_device(op, self, {"source", source});
   const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
   TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
                     ": dim must be a dimension of self: expected a value from ", -dims, " to ",
                     dims - 1, ", got ", dim);
-  if (dim < 0) call.dim += dims;
+  const int64_t from_front = dim < 0 ? dim + dims : dim;
   TORCH_CHECK_INDEX(index.dim() <= 1, op,
                     ": index must be a vector: expected at most 1 dimension, ", "got shape ",
                     index.sym_sizes());
@@ -98,16 +100,18 @@ inline Call check_index_add(const char* op, const at::Tensor& self, int64_t dim,
   TORCH_CHECK(source.scalar_type() == self.scalar_type(), op,
               ": source must have self's dtype: expected ", self.scalar_type(), ", got ",
               source.scalar_type());
-  check_shapes(op, call.dim, self, index, source);
+  check_shapes(op, from_front, self, index, source);
   TORCH_CHECK(converts(alpha, self.scalar_type()), op, ": alpha must fit self's dtype ",
               self.scalar_type(), ": expected a number in its range, got ", alpha);
-  return call;
+  return {op, {self, from_front, index, source, alpha, mode}, checked_mode};
 }
+
+inline Call check(const IndexAdd& op) { return check(name_of<IndexAdd>(), op); }
 
 // Checks the tensor that is written. It must not share memory with index or source, not even if it
 // is the same tensor.
-inline void check_written(const char* op, NamedTensor written, const at::Tensor& index,
-                          const at::Tensor& source) {
+inline void check_written(const char* op, NamedTensor written, const Tensor& index,
+                          const Tensor& source) {
   check_writable(op, written, {});
   for (const NamedTensor& input : {NamedTensor{"index", index}, NamedTensor{"source", source}}) {
     if (has_symbolic_shape(written.tensor) || has_symbolic_shape(input.tensor)) continue;
@@ -118,26 +122,28 @@ inline void check_written(const char* op, NamedTensor written, const at::Tensor&
   }
 }
 
-inline Call check_inplace(const char* op, const at::Tensor& self, int64_t dim,
-                          const at::Tensor& index, const at::Tensor& source,
-                          const at::Scalar& alpha, std::string_view mode) {
-  const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
-  check_written(op, {"self", self}, index, source);
+inline Call check(const Inplace<IndexAdd>& given) {
+  const Call call = check(name_of<Inplace<IndexAdd>>(), given.in);
+  check_written(call.name, {"self", given.self}, call.op.index, call.op.source);
   return call;
 }
 
 // `out` may be self itself, but it must not overlap a part of self.
-inline Call check_out(const char* op, const at::Tensor& self, int64_t dim, const at::Tensor& index,
-                      const at::Tensor& source, const at::Scalar& alpha, std::string_view mode,
-                      const at::Tensor& out) {
-  const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
-  check_on_device(op, self, {"out", out});
-  TORCH_CHECK(out.scalar_type() == self.scalar_type(), op,
+inline Call check(const Out<IndexAdd>& given) {
+  const Call call = check(given.in);
+  const Tensor &self = call.op.self, &out = given.out;
+  check_on_device(call.name, self, {"out", out});
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), call.name,
               ": out must have self's dtype: expected ", self.scalar_type(), ", got ",
               out.scalar_type());
-  check_writable(op, {"out", out}, {{"self", self}});
-  check_written(op, {"out", out}, index, source);
+  check_writable(call.name, {"out", out}, {{"self", self}});
+  check_written(call.name, {"out", out}, call.op.index, call.op.source);
   return call;
+}
+
+template <typename Form>
+IndexAdd checked(const Form& given) {
+  return check(given).op;
 }
 
 }  // namespace gpuopt::index_add

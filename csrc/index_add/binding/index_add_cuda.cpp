@@ -1,7 +1,6 @@
 // The CUDA kernels of gpuopt::index_add and index_add_: a checked call -> Problem -> launcher.
 #include <ATen/ATen.h>
 #include <ATen/native/Resize.h>
-#include <torch/library.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
@@ -12,7 +11,6 @@ namespace gpuopt::index_add {
 namespace {
 
 using at::Scalar;
-using at::Tensor;
 
 // Converts alpha as ATen's kernels do: to the dtype, except that it is not rounded to half types.
 ScalarValue to_alpha(const Scalar& alpha, at::ScalarType dtype) {
@@ -37,9 +35,10 @@ DType real_dtype(DType dtype) {
   }
 }
 
-Problem make_problem(const char* op, const Call& call, const Tensor& self, const Tensor& index,
-                     const Tensor& source, const Scalar& alpha) {
-  const DType dtype = to_dtype(op, self.scalar_type());
+// `self` is the tensor that is added to.
+Problem make_problem(const Call& call, const Tensor& self) {
+  const auto& [_, dim, index, source, alpha, mode] = call.op;
+  const DType dtype = to_dtype(call.name, self.scalar_type());
   Problem problem;
   problem.self = self.mutable_data_ptr();
   problem.source = source.const_data_ptr();
@@ -53,7 +52,7 @@ Problem make_problem(const char* op, const Call& call, const Tensor& self, const
   problem.bins = 1;
   const int64_t parts = self.is_complex() ? 2 : 1;
   for (int64_t d = 0; d < self.dim(); ++d) {
-    if (d == call.dim) {
+    if (d == dim) {
       problem.bins = self.size(d);
       problem.bin_stride = self.stride(d) * parts;
       problem.entry_stride = source.stride(d) * parts;
@@ -66,84 +65,89 @@ Problem make_problem(const char* op, const Call& call, const Tensor& self, const
   return problem;
 }
 
-void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
-            const Tensor& source, const Scalar& alpha);
+void add_to(const Tensor& self, const Call& call);
 
 // A complex alpha mixes the real and imaginary parts, which the kernels add separately. So the
 // source is multiplied by alpha first. Except in mode fast, complex32 is widened first, so that
 // sums are rounded once.
-void add_scaled(const char* op, const Call& call, const Tensor& self, const Tensor& index,
-                const Tensor& source, const Scalar& alpha) {
+void add_scaled(const Tensor& self, const Call& call) {
+  const auto& op = call.op;
+  const auto with_source = [&](const Tensor& source, const Scalar& alpha) -> Call {
+    return {call.name, {op.self, op.dim, op.index, source, alpha, op.mode}, call.mode};
+  };
   if (self.scalar_type() == at::kComplexHalf && call.mode != Mode::kFast) {
     const Tensor wide = self.to(at::kComplexFloat);
-    add_scaled(op, call, wide, index, source.to(at::kComplexFloat), alpha);
+    add_scaled(wide, with_source(op.source.to(at::kComplexFloat), op.alpha));
     self.copy_(wide);
     return;
   }
-  add_to(op, call, self, index, source.mul(alpha), Scalar(1));
+  add_to(self, with_source(op.source.mul(op.alpha), Scalar(1)));
 }
 
-void add_to(const char* op, const Call& call, const Tensor& self, const Tensor& index,
-            const Tensor& source, const Scalar& alpha) {
-  if (source.numel() == 0) return;
+void add_to(const Tensor& self, const Call& call) {
+  const Scalar& alpha = call.op.alpha;
+  if (call.op.source.numel() == 0) return;
   if (self.is_complex() && alpha.isComplex() && alpha.toComplexDouble().imag() != 0) {
-    add_scaled(op, call, self, index, source, alpha);
+    add_scaled(self, call);
     return;
   }
   TensorWorkspace workspace;
-  const Problem problem = make_problem(op, call, self, index, source, alpha);
-  check_launch(op, add(problem, current_device(), workspace, c10::cuda::getCurrentCUDAStream()));
+  const Problem problem = make_problem(call, self);
+  check_launch(call.name,
+               add(problem, current_device(), workspace, c10::cuda::getCurrentCUDAStream()));
 }
 
-Tensor index_add_cuda(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                      const Scalar& alpha, std::string_view mode) {
-  constexpr const char* op = "gpuopt::index_add";
-  const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
-  check_memory(op, {{"self", self}, {"index", index}, {"source", source}});
-  (void)to_dtype(op, self.scalar_type());
-  const c10::cuda::CUDAGuard guard(self.device());
-  const Tensor result = unfilled(self.sizes(), self.options());
-  result.copy_(self);
-  add_to(op, call, result, index, source, alpha);
+// What only a CUDA call is checked for. An `out` that is not defined is not part of the call.
+void check_cuda(const Call& call, const Tensor& out = {}) {
+  const auto& op = call.op;
+  check_memory(call.name,
+               {{"self", op.self}, {"index", op.index}, {"source", op.source}, {"out", out}});
+  (void)to_dtype(call.name, op.self.scalar_type());
+}
+
+Tensor sum_on_cuda(const Call& call) {
+  const Tensor result = unfilled(call.op.self.sizes(), call.op.self.options());
+  result.copy_(call.op.self);
+  add_to(result, call);
   return result;
 }
 
-Tensor& index_add_out_cuda(const Tensor& self, int64_t dim, const Tensor& index,
-                           const Tensor& source, const Scalar& alpha, std::string_view mode,
-                           Tensor& out) {
-  constexpr const char* op = "gpuopt::index_add";
-  const Call call = check_out(op, self, dim, index, source, alpha, mode, out);
-  check_memory(op, {{"self", self}, {"index", index}, {"source", source}, {"out", out}});
-  (void)to_dtype(op, self.scalar_type());
+Tensor index_add_cuda(const IndexAdd& op) {
+  const Call call = check(op);
+  check_cuda(call);
+  const c10::cuda::CUDAGuard guard(op.self.device());
+  return sum_on_cuda(call);
+}
+
+Tensor& index_add_out_cuda(const Out<IndexAdd>& given) {
+  const Call call = check(given);
+  const Tensor& self = call.op.self;
+  Tensor& out = given.out;
+  check_cuda(call, out);
   const c10::cuda::CUDAGuard guard(self.device());
   if (out.sizes() == self.sizes()) {
     out.copy_(self);
-    add_to(op, call, out, index, source, alpha);
+    add_to(out, call);
     return out;
   }
   // After it is resized, out may overlap the operands. So the sum is computed first.
-  const Tensor result = unfilled(self.sizes(), self.options());
-  result.copy_(self);
-  add_to(op, call, result, index, source, alpha);
+  const Tensor result = sum_on_cuda(call);
   at::native::resize_output(out, self.sizes());
   return out.copy_(result);
 }
 
-Tensor& index_add_inplace_cuda(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                               const Scalar& alpha, std::string_view mode) {
-  constexpr const char* op = "gpuopt::index_add_";
-  const Call call = check_inplace(op, self, dim, index, source, alpha, mode);
-  check_memory(op, {{"self", self}, {"index", index}, {"source", source}});
-  (void)to_dtype(op, self.scalar_type());
-  const c10::cuda::CUDAGuard guard(self.device());
-  add_to(op, call, self, index, source, alpha);
-  return self;
+Tensor& index_add_inplace_cuda(const Inplace<IndexAdd>& given) {
+  const Call call = check(given);
+  check_cuda(call);
+  const c10::cuda::CUDAGuard guard(given.self.device());
+  add_to(given.self, call);
+  return given.self;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("index_add", index_add_cuda);
-  m.impl("index_add.out", index_add_out_cuda);
-  m.impl("index_add_", index_add_inplace_cuda);
+  impl<IndexAdd, index_add_cuda>(m);
+  impl<Out<IndexAdd>, index_add_out_cuda>(m);
+  impl<Inplace<IndexAdd>, index_add_inplace_cuda>(m);
 }
 
 }  // namespace

@@ -1,11 +1,6 @@
 // Derivatives of index_add in reverse and forward mode, and what the in-place and out= forms need
 // for autograd. Backward formulas call differentiable operators, so higher derivatives follow.
-#include <ATen/ATen.h>
-#include <torch/library.h>
-
-#include <string_view>
-
-#include "binding/out_variant.h"
+#include "binding/writing.h"
 #include "elementwise/binding/elementwise_ops.h"
 #include "index_add/binding/index_add_ops.h"
 
@@ -19,7 +14,7 @@ using namespace autograd_names;
 // names. So the gradient of source gathers these rows, times the conjugate of alpha. (ATen's
 // formula does not conjugate a complex alpha, as of torch 2.15.)
 struct IndexAddBackward : torch::autograd::Node {
-  IndexAddBackward(int64_t dim, Scalar alpha) : dim_(dim), alpha_(std::move(alpha)) {}
+  explicit IndexAddBackward(const IndexAdd& op) : dim_(op.dim), alpha_(op.alpha) {}
   std::string name() const override { return "GpuoptIndexAddBackward"; }
 
   void save(const Tensor& index) {
@@ -61,65 +56,51 @@ struct IndexAddBackward : torch::autograd::Node {
 };
 
 // Returns no node if nothing requires a gradient.
-NodePtr<IndexAddBackward> make_backward(const Tensor& self, int64_t dim, const Tensor& index,
-                                        const Tensor& source, const Scalar& alpha) {
-  if (!compute_requires_grad(self, source)) return {};
-  auto node = make_node<IndexAddBackward>(dim, alpha);
-  node->set_next_edges(collect_next_edges(self, source));
-  node->save(index);
+NodePtr<IndexAddBackward> make_backward(const IndexAdd& op) {
+  if (!compute_requires_grad(op.self, op.source)) return {};
+  auto node = make_node<IndexAddBackward>(op);
+  node->set_next_edges(collect_next_edges(op.self, op.source));
+  node->save(op.index);
   return node;
 }
 
 // The tangent of the result, where self or source has one: index_add of the tangents.
-Tensor tangent(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-               const Scalar& alpha, std::string_view mode) {
+Tensor tangent(const IndexAdd& op) {
+  const auto& [self, dim, index, source, alpha, mode] = op;
   // A copy of self's tangent, because later in-place operators on the result write to the result's
   // tangent.
   if (!has_tangent(source)) return tangent_of(self).clone();
   const Tensor of_self = has_tangent(self) ? tangent_of(self) : at::zeros_like(self);
-  return ops::index_add().call(of_self, dim, index, tangent_of(source), alpha, mode);
+  return call(IndexAdd{of_self, dim, index, tangent_of(source), alpha, mode});
 }
 
-Tensor index_add_autograd(DispatchKeySet keys, const Tensor& self, int64_t dim, const Tensor& index,
-                          const Tensor& source, const Scalar& alpha, std::string_view mode) {
-  const auto node = make_backward(self, dim, index, source, alpha);
-  Tensor result = below_autograd(ops::index_add(), keys, self, dim, index, source, alpha, mode);
+Tensor index_add_autograd(const IndexAdd& op, DispatchKeySet keys) {
+  const auto node = make_backward(op);
+  Tensor result = below_autograd(op, keys);
   if (node) set_history(result, node);
-  if (has_tangent(self) || has_tangent(source)) {
-    set_tangent(result, tangent(self, dim, index, source, alpha, mode));
-  }
+  if (has_tangent(op.self) || has_tangent(op.source)) set_tangent(result, tangent(op));
   return result;
 }
 
-Tensor& index_add_inplace_autograd(DispatchKeySet keys, Tensor& self, int64_t dim,
-                                   const Tensor& index, const Tensor& source, const Scalar& alpha,
-                                   std::string_view mode) {
-  torch::autograd::check_inplace(self, compute_requires_grad(self, source));
-  const auto node = make_backward(self, dim, index, source, alpha);
-  {
-    at::AutoDispatchBelowAutograd guard;
-    ops::index_add_inplace().redispatch(keys & c10::after_autograd_keyset, self, dim, index, source,
-                                        alpha, mode);
-  }
-  if (node) torch::autograd::rebase_history(self, node);
-  if (has_tangent(source)) {  // otherwise the tangent of self does not change
-    const Tensor added = tangent(self, dim, index, source, alpha, mode);
-    // A tangent that self has is overwritten, like self, since views of self may share it.
-    self._set_fw_grad(has_tangent(self) ? tangent_of(self).copy_(added) : added, /*level=*/0,
-                      /*is_inplace_op=*/true);
-  }
-  return self;
+Tensor& index_add_inplace_autograd(const Inplace<IndexAdd>& call, DispatchKeySet keys) {
+  const IndexAdd& op = call.in;
+  torch::autograd::check_inplace(call.self, compute_requires_grad(op.self, op.source));
+  const auto node = make_backward(op);
+  below_autograd(call, keys);
+  if (node) rebase_history(call.self, node);
+  // The tangent of self does not change otherwise.
+  if (has_tangent(op.source)) set_inplace_tangent(call.self, tangent(op));
+  return call.self;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  m.impl("index_add", index_add_autograd);
-  m.impl("index_add.out", WritingOp<ops::index_add_out>::without_derivatives);
-  m.impl("index_add_", index_add_inplace_autograd);
+  impl<IndexAdd, index_add_autograd>(m);
+  impl<Inplace<IndexAdd>, index_add_inplace_autograd>(m);
+  impl_out_without_derivatives<IndexAdd>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) {
-  m.impl("index_add.out", WritingOp<ops::index_add_out>::counted);
-  m.impl("index_add_", WritingOp<ops::index_add_inplace>::counted);
+  impl_counted<Out<IndexAdd>, Inplace<IndexAdd>>(m);
 }
 
 }  // namespace

@@ -1,117 +1,77 @@
 // gpuopt::index_add and index_add_: schemas, and the CPU and Meta kernels.
 #include <ATen/OpMathType.h>
-#include <ATen/native/Resize.h>
-#include <torch/library.h>
 
 #include "binding/index_errors.h"
+#include "binding/writing.h"
 #include "index_add/binding/index_add_check.h"
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
-  m.def(
-      "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, "
-      "str mode=\"fast\") -> Tensor",
-      tags);
-  m.def(
-      "index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, "
-      "str mode=\"fast\", Tensor(a!) out) -> Tensor(a!)",
-      tags);
-  m.def(
-      "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, "
-      "str mode=\"fast\") -> Tensor(a!)",
-      tags);
-}
 
 namespace gpuopt::index_add {
 namespace {
 
-using at::Scalar;
-using at::Tensor;
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<IndexAdd, Out<IndexAdd>, Inplace<IndexAdd>>(m); }
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
 // The dtype of sums. ATen may round half types after each addition.
-at::ScalarType sum_dtype(const Tensor& self, Mode mode) {
-  const auto dtype = self.scalar_type();
+at::ScalarType sum_dtype(const Call& call) {
+  const auto dtype = call.op.self.scalar_type();
   const bool half = dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kComplexHalf;
-  return half && mode != Mode::kFast ? at::toOpMathType(dtype) : dtype;
+  return half && call.mode != Mode::kFast ? at::toOpMathType(dtype) : dtype;
 }
 
-Tensor add(const char* op, const Call& call, const Tensor& self, const Tensor& index,
-           const Tensor& source, const Scalar& alpha) {
-  const auto dtype = sum_dtype(self, call.mode);
+std::string wrong_entry(const Call& call) {
+  return gpuopt::wrong_entry(call.op.self, call.op.dim, call.op.index);
+}
+
+Tensor sum_on_cpu(const Call& call) {
+  const auto& op = call.op;
+  const auto dtype = sum_dtype(call);
   const auto aten = [&] {
-    return at::index_add(self.to(dtype), call.dim, index, source.to(dtype), alpha)
-        .to(self.scalar_type());
+    return at::index_add(op.self.to(dtype), op.dim, op.index, op.source.to(dtype), op.alpha)
+        .to(op.self.scalar_type());
   };
-  return call_aten(op, self, aten, [&] { return wrong_entry(self, call.dim, index); });
+  return call_aten(call.name, op.self, aten, [&] { return wrong_entry(call); });
 }
 
-Tensor index_add_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                     const Scalar& alpha, std::string_view mode) {
-  constexpr const char* op = "gpuopt::index_add";
-  const Call call = check_index_add(op, self, dim, index, source, alpha, mode);
-  return add(op, call, self, index, source, alpha);
-}
+Tensor index_add_cpu(const IndexAdd& op) { return sum_on_cpu(check(op)); }
 
-Tensor& index_add_out_cpu(const Tensor& self, int64_t dim, const Tensor& index,
-                          const Tensor& source, const Scalar& alpha, std::string_view mode,
-                          Tensor& out) {
-  constexpr const char* op = "gpuopt::index_add";
-  const Call call = check_out(op, self, dim, index, source, alpha, mode, out);
-  // ATen's out= kernel is not used: it writes to out before it refuses an index.
-  const Tensor result = add(op, call, self, index, source, alpha);
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
-}
-
-Tensor& index_add_inplace_cpu(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                              const Scalar& alpha, std::string_view mode) {
-  constexpr const char* op = "gpuopt::index_add_";
-  const Call call = check_inplace(op, self, dim, index, source, alpha, mode);
+Tensor& index_add_inplace_cpu(const Inplace<IndexAdd>& given) {
+  const Call call = check(given);
+  const auto& op = call.op;
+  Tensor& self = given.self;
   // ATen's in-place kernel adds all entries before the one that it refuses. So the index is checked
   // first.
-  const bool in_place = sum_dtype(self, call.mode) == self.scalar_type() &&
-                        wrong_entry(self, call.dim, index).empty();
-  if (!in_place) return self.copy_(add(op, call, self, index, source, alpha));
+  const bool in_place = sum_dtype(call) == self.scalar_type() && wrong_entry(call).empty();
+  if (!in_place) return self.copy_(sum_on_cpu(call));
   call_aten(
-      op, self, [&] { return self.index_add_(call.dim, index, source, alpha); },
-      [&] { return wrong_entry(self, call.dim, index); });
+      call.name, self, [&] { return self.index_add_(op.dim, op.index, op.source, op.alpha); },
+      [&] { return wrong_entry(call); });
   return self;
 }
 
+// ATen's out= kernel is not used: it writes to out before it refuses an index.
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  m.impl("index_add", index_add_cpu);
-  m.impl("index_add.out", index_add_out_cpu);
-  m.impl("index_add_", index_add_inplace_cpu);
+  impl<IndexAdd, index_add_cpu>(m);
+  impl_out<IndexAdd, checked<Out<IndexAdd>>, index_add_cpu>(m);
+  impl<Inplace<IndexAdd>, index_add_inplace_cpu>(m);
 }
 
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
 
-Tensor index_add_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                      const Scalar& alpha, std::string_view mode) {
-  check_index_add("gpuopt::index_add", self, dim, index, source, alpha, mode);
-  return at::empty_symint(self.sym_sizes(), self.options());
+Tensor index_add_meta(const IndexAdd& op) {
+  check(op);
+  return at::empty_symint(op.self.sym_sizes(), op.self.options());
 }
 
-Tensor& index_add_out_meta(const Tensor& self, int64_t dim, const Tensor& index,
-                           const Tensor& source, const Scalar& alpha, std::string_view mode,
-                           Tensor& out) {
-  check_out("gpuopt::index_add", self, dim, index, source, alpha, mode, out);
-  at::native::resize_output_symint(out, self.sym_sizes());
-  return out;
-}
-
-Tensor& index_add_inplace_meta(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                               const Scalar& alpha, std::string_view mode) {
-  check_inplace("gpuopt::index_add_", self, dim, index, source, alpha, mode);
-  return self;
+Tensor& index_add_inplace_meta(const Inplace<IndexAdd>& call) {
+  check(call);
+  return call.self;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  m.impl("index_add", index_add_meta);
-  m.impl("index_add.out", index_add_out_meta);
-  m.impl("index_add_", index_add_inplace_meta);
+  impl<IndexAdd, index_add_meta>(m);
+  impl_out<IndexAdd, checked<Out<IndexAdd>>, index_add_meta>(m);
+  impl<Inplace<IndexAdd>, index_add_inplace_meta>(m);
 }
 
 }  // namespace

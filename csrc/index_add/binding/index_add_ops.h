@@ -1,21 +1,21 @@
-// index_add from C++: handles that call through the dispatcher, so autograd, vmap, autocast and
-// tracing all see them.
+// index_add as an operator of binding/op.h.
 #pragma once
 
-#include <string_view>
+#include "binding/op.h"
 
-#include "binding/op_handle.h"
+namespace gpuopt {
 
-namespace gpuopt::ops {
+// self, with alpha times the slices of source added to the slices of dimension dim that index names
+struct IndexAdd {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, "
+      "str mode=\"fast\") -> Tensor";
+  const at::Tensor& self;
+  int64_t dim;
+  const at::Tensor &index, &source;
+  const at::Scalar& alpha;
+  std::string_view mode;
+};
 
-GPUOPT_OP(index_add, "index_add", "",
-          at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&,
-                     const at::Scalar&, std::string_view))
-GPUOPT_OP(index_add_inplace, "index_add_", "",
-          at::Tensor&(at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&, const at::Scalar&,
-                      std::string_view))
-GPUOPT_OP(index_add_out, "index_add", "out",
-          at::Tensor&(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&,
-                      const at::Scalar&, std::string_view, at::Tensor&))
-
-}  // namespace gpuopt::ops
+}  // namespace gpuopt

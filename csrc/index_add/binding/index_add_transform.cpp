@@ -1,20 +1,15 @@
 // index_add under torch.vmap and under functionalization. Autocast has no policy for it, as in
 // ATen.
-#include <torch/library.h>
-
 #include <array>
-#include <string_view>
 
-#include "binding/functionalize.h"
 #include "binding/index_vmap.h"
+#include "binding/writing.h"
 #include "index_add/binding/index_add_check.h"
-#include "index_add/binding/index_add_ops.h"
 
 namespace gpuopt::index_add {
 namespace {
 
 using at::Scalar;
-using at::Tensor;
 using c10::SymInt;
 using Operand = VmapLevel::Operand;
 
@@ -22,8 +17,10 @@ using Operand = VmapLevel::Operand;
 
 // The three operands of a call at the innermost level.
 struct Operands {
-  Operands(const VmapLevel& level, const Tensor& self_, const Tensor& index_, const Tensor& source_)
-      : self(level.unwrap(self_)), index(level.unwrap(index_)), source(level.unwrap(source_)) {}
+  Operands(const VmapLevel& level, const IndexAdd& op)
+      : self(level.unwrap(op.self)),
+        index(level.unwrap(op.index)),
+        source(level.unwrap(op.source)) {}
 
   // The number of examples, or none if only another level maps over the operands.
   std::optional<SymInt> examples() const {
@@ -38,100 +35,65 @@ struct Operands {
 
 // For examples with an index each: one call on the concatenated rows of all examples. The result
 // has the examples in dimension `dim` and their rows in the next.
-Tensor add_folded(const Operands& in, int64_t dim, const SymInt& examples, const Scalar& alpha,
-                  std::string_view mode) {
+Tensor add_folded(const Operands& in, const IndexAdd& op, const SymInt& examples) {
+  const int64_t dim = op.dim;
   const Tensor self = batched_at(in.self, dim, examples);
   const SymInt bins = self.sym_size(dim + 1);
-  const Tensor result = ops::index_add().call(
-      self.flatten(dim, dim + 1), dim,
-      fold_index(batched_at(in.index, 0, examples), examples, bins),
-      batched_at(in.source, dim, examples).flatten(dim, dim + 1), alpha, mode);
+  const Tensor result =
+      call(IndexAdd{self.flatten(dim, dim + 1), dim,
+                    fold_index(batched_at(in.index, 0, examples), examples, bins),
+                    batched_at(in.source, dim, examples).flatten(dim, dim + 1), op.alpha, op.mode});
   return result.unflatten_symint(dim, std::array<SymInt, 2>{examples, bins});
 }
 
-Tensor index_add_vmap(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                      const Scalar& alpha, std::string_view mode) {
-  dim = check_index_add("gpuopt::index_add", self, dim, index, source, alpha, mode).dim;
+Tensor index_add_vmap(const IndexAdd& given) {
+  const IndexAdd op = check(given).op;
   const VmapLevel level;
-  const Operands in(level, self, index, source);
+  const Operands in(level, op);
   const auto examples = in.examples();
   if (!examples.has_value()) {
     return level.wrap(
-        ops::index_add().call(in.self.value, dim, in.index.value, in.source.value, alpha, mode),
+        call(IndexAdd{in.self.value, op.dim, in.index.value, in.source.value, op.alpha, op.mode}),
         std::nullopt);
   }
   const bool folds = in.index.batch_dim.has_value();
   const Tensor result =
-      folds ? add_folded(in, dim, *examples, alpha, mode)
-            : ops::index_add().call(batched_at(in.self, 0, *examples), dim + 1, in.index.value,
-                                    batched_at(in.source, 0, *examples), alpha, mode);
-  return level.wrap(in.self.logical_dim() == 0 ? result.squeeze(-1) : result, folds ? dim : 0);
+      folds ? add_folded(in, op, *examples)
+            : call(IndexAdd{batched_at(in.self, 0, *examples), op.dim + 1, in.index.value,
+                            batched_at(in.source, 0, *examples), op.alpha, op.mode});
+  return level.wrap(in.self.logical_dim() == 0 ? result.squeeze(-1) : result, folds ? op.dim : 0);
 }
 
-Tensor& index_add_inplace_vmap(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                               const Scalar& alpha, std::string_view mode) {
-  constexpr const char* op = "gpuopt::index_add_";
-  dim = check_index_add(op, self, dim, index, source, alpha, mode).dim;
+Tensor& index_add_inplace_vmap(const Inplace<IndexAdd>& given) {
+  const char* name = name_of<Inplace<IndexAdd>>();
+  const IndexAdd op = check(name, given.in).op;
   const VmapLevel level;
-  const Operands in(level, self, index, source);
+  const Operands in(level, op);
   const auto examples = in.examples();
-  if (!examples.has_value()) {
-    Tensor value = in.self.value;
-    ops::index_add_inplace().call(value, dim, in.index.value, in.source.value, alpha, mode);
-    return self;
-  }
-  TORCH_CHECK(in.self.batch_dim.has_value(), op,
+  const auto add_to = [&](Tensor self, int64_t dim, const Tensor& source) -> Tensor& {
+    handle<Inplace<IndexAdd>>().call(self, dim, in.index.value, source, op.alpha, op.mode);
+    return given.self;
+  };
+  if (!examples.has_value()) return add_to(in.self.value, op.dim, in.source.value);
+  TORCH_CHECK(in.self.batch_dim.has_value(), name,
               ": self must be batched by torch.vmap when index or source is: expected a self that "
               "vmap maps over, got one shared by all examples");
   if (in.index.batch_dim.has_value()) {
     // The sum is copied, because the concatenated rows need not be a view of self.
-    batched_at(in.self, dim, *examples).copy_(add_folded(in, dim, *examples, alpha, mode));
-    return self;
+    batched_at(in.self, op.dim, *examples).copy_(add_folded(in, op, *examples));
+    return given.self;
   }
-  Tensor view = batched_at(in.self, 0, *examples);
-  ops::index_add_inplace().call(view, dim + 1, in.index.value, batched_at(in.source, 0, *examples),
-                                alpha, mode);
-  return self;
+  return add_to(batched_at(in.self, 0, *examples), op.dim + 1, batched_at(in.source, 0, *examples));
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  m.impl("index_add", index_add_vmap);
-  m.impl("index_add_", index_add_inplace_vmap);
-}
-
-// ---------------------------------------------------------------- functionalization
-
-Tensor functional_sum(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                      const Scalar& alpha, std::string_view mode) {
-  return ops::index_add().call(functional_value(self), dim, functional_value(index),
-                               functional_value(source), alpha, mode);
-}
-
-Tensor& index_add_inplace_functional(Tensor& self, int64_t dim, const Tensor& index,
-                                     const Tensor& source, const Scalar& alpha,
-                                     std::string_view mode) {
-  constexpr const char* op = "gpuopt::index_add_";
-  check_inplace(op, self, dim, index, source, alpha, mode);
-  return functionalize_write(
-      op, self, {index, source},
-      [&] { return functional_sum(self, dim, index, source, alpha, mode); },
-      [&] { ops::index_add_inplace().call(self, dim, index, source, alpha, mode); });
-}
-
-Tensor& index_add_out_functional(const Tensor& self, int64_t dim, const Tensor& index,
-                                 const Tensor& source, const Scalar& alpha, std::string_view mode,
-                                 Tensor& out) {
-  constexpr const char* op = "gpuopt::index_add";
-  check_out(op, self, dim, index, source, alpha, mode, out);
-  return functionalize_write(
-      op, out, {self, index, source},
-      [&] { return functional_sum(self, dim, index, source, alpha, mode); },
-      [&] { ops::index_add_out().call(self, dim, index, source, alpha, mode, out); });
+  impl<IndexAdd, index_add_vmap>(m);
+  impl<Inplace<IndexAdd>, index_add_inplace_vmap>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
-  m.impl("index_add.out", index_add_out_functional);
-  m.impl("index_add_", index_add_inplace_functional);
+  impl_out_functional<IndexAdd, checked<Out<IndexAdd>>>(m);
+  impl_inplace_functional<IndexAdd, checked<Inplace<IndexAdd>>>(m);
 }
 
 }  // namespace

@@ -6,13 +6,10 @@
 #include "binding/cuda_launch.h"
 #include "binding/ladder.h"
 #include "index_add/binding/index_add_check.h"
-#include "index_add/binding/index_add_ops.h"
 #include "index_add/ladder/index_add_ladder.h"
 
 namespace gpuopt::index_add {
 namespace {
-
-using at::Tensor;
 
 constexpr const char* kOp = "index_add_";
 constexpr const char* kFullName = "gpuopt_ladder::index_add_";
@@ -54,7 +51,8 @@ void check_vecs(const char* step, NamedTensor rows) {
 void check_operands(const char* step, const Tensor& self, const Tensor& index,
                     const Tensor& source) {
   check_dtypes(step, self);
-  check_inplace(kFullName, self, /*dim=*/0, index, source, /*alpha=*/1, "fast");
+  check(kFullName, IndexAdd{self, /*dim=*/0, index, source, /*alpha=*/1, "fast"});
+  check_written(kFullName, {"self", self}, index, source);
   TORCH_CHECK(self.dim() == 2, kFullName, ": self must have 2 dimensions, got shape ",
               self.sizes());
   TORCH_CHECK(index.dim() == 1, kFullName, ": index must have 1 dimension, got shape ",
@@ -70,7 +68,7 @@ void check_operands(const char* step, const Tensor& self, const Tensor& index,
 Tensor& index_add_cuda(Tensor& self, const Tensor& index, const Tensor& source, int64_t step) {
   check_step(kOp, step);
   if (is_production(kOp, step)) {
-    return ops::index_add_inplace().call(self, /*dim=*/0, index, source, /*alpha=*/1, "fast");
+    return handle<Inplace<IndexAdd>>().call(self, /*dim=*/0, index, source, /*alpha=*/1, "fast");
   }
   check_operands(kLadder[step].name, self, index, source);
   const c10::cuda::CUDAGuard guard(self.device());

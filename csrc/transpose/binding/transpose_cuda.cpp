@@ -1,6 +1,5 @@
 // The CUDA bindings of transposition: they check a call, make a Problem and call a launcher.
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include <optional>
 
@@ -46,7 +45,7 @@ std::optional<Problem> make_problem(const Tensor& self, const Tensor& out) {
 // Copies `view` to `out`, which has the same shape and dtype, on the element-wise engine. The outer
 // dimensions are flattened, by a copy if necessary, if there are more than the engine supports.
 void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
-  constexpr const char* op = "gpuopt::transpose2d";
+  const char* op = name_of<Transpose2D>();
   if (view.dim() > elementwise::kMaxDims) {
     copy_into(out.flatten(0, -elementwise::kMaxDims), view.flatten(0, -elementwise::kMaxDims),
               stream);
@@ -68,17 +67,20 @@ void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
   check_launch(op, elementwise::copy(problem, stream));
 }
 
-Tensor transpose2d_cuda(const Tensor& self) {
-  check_transpose2d(self);
-  check_memory("gpuopt::transpose2d", {{"self", self}});
+Tensor transpose2d_cuda(const Transpose2D& op) {
+  const Tensor& self = op.self;
+  check(op);
+  check_memory(name_of<Transpose2D>(), {{"self", self}});
   const c10::cuda::CUDAGuard guard(self.device());
-  const Tensor out = unfilled(transposed_sizes<int64_t>(self), self.options());
+  at::DimVector sizes(self.sizes());
+  std::swap(sizes.end()[-1], sizes.end()[-2]);
+  const Tensor out = unfilled(sizes, self.options());
   if (out.numel() == 0) return out;
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   const std::optional<Problem> problem = make_problem(self, out);
   const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
   if (plan.path != Path::kEngine) {
-    check_launch("gpuopt::transpose2d", transpose(*problem, plan, stream));
+    check_launch(name_of<Transpose2D>(), transpose(*problem, plan, stream));
   } else {
     copy_into(out, self.mT(), stream);
   }
@@ -86,20 +88,21 @@ Tensor transpose2d_cuda(const Tensor& self) {
 }
 
 // Copies that are no transposition, or that transposes no faster, are ATen's.
-Tensor& copy_transposed_cuda(Tensor& out, const Tensor& self) {
-  constexpr const char* op = "gpuopt::_copy_transposed";
+Tensor& copy_transposed_cuda(const CopyTransposed& op) {
+  const auto& [out, self] = op;
   const std::optional<Problem> problem =
       only_moves_bits(out, self) ? transposition_of(out, self) : std::nullopt;
   const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
   if (plan.path == Path::kEngine) return out.copy_(self);
   const c10::cuda::CUDAGuard guard(self.device());
-  check_launch(op, transpose(*problem, plan, c10::cuda::getCurrentCUDAStream()));
+  check_launch(name_of<CopyTransposed>(),
+               transpose(*problem, plan, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("transpose2d", transpose2d_cuda);
-  m.impl("_copy_transposed", copy_transposed_cuda);
+  impl<Transpose2D, transpose2d_cuda>(m);
+  impl<CopyTransposed, copy_transposed_cuda>(m);
 }
 
 }  // namespace

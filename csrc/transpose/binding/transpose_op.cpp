@@ -1,45 +1,45 @@
 // Transposition: schemas, and the CPU and Meta kernels.
-#include <torch/library.h>
+#include <ATen/ATen.h>
 
 #include "transpose/binding/transpose_check.h"
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  m.def("transpose2d(Tensor self) -> Tensor", {at::Tag::pt2_compliant_tag});
-  m.def("_copy_transposed(Tensor(a!) out, Tensor self) -> Tensor(a!)");
-}
 
 namespace gpuopt::transpose {
 namespace {
 
 using at::Tensor;
 
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  define<Transpose2D>(m);
+  m.def(Form<CopyTransposed>::schema().c_str());
+}
+
 // clone() copies even if self.mT() is contiguous already, where contiguous() would return a view.
-Tensor transpose2d_cpu(const Tensor& self) {
-  check_transpose2d(self);
-  return self.mT().clone(at::MemoryFormat::Contiguous);
+Tensor transpose2d_cpu(const Transpose2D& op) {
+  check(op);
+  return op.self.mT().clone(at::MemoryFormat::Contiguous);
 }
 
-Tensor transpose2d_meta(const Tensor& self) {
-  check_transpose2d(self);
-  return at::empty_symint(transposed_sizes<c10::SymInt>(self), self.options());
+Tensor transpose2d_meta(const Transpose2D& op) {
+  check(op);
+  return at::empty_symint(op.self.mT().sym_sizes(), op.self.options());
 }
 
-Tensor& copy_transposed_cpu(Tensor& out, const Tensor& self) { return out.copy_(self); }
+Tensor& copy_transposed_cpu(const CopyTransposed& op) { return op.out.copy_(op.self); }
 
-Tensor& copy_transposed_meta(Tensor& out, const Tensor& self) {
-  TORCH_CHECK(out.sym_sizes() == self.sym_sizes(),
+Tensor& copy_transposed_meta(const CopyTransposed& op) {
+  TORCH_CHECK(op.out.sym_sizes() == op.self.sym_sizes(),
               "gpuopt::_copy_transposed: out must have the shape of self: expected ",
-              self.sym_sizes(), ", got ", out.sym_sizes());
-  return out;
+              op.self.sym_sizes(), ", got ", op.out.sym_sizes());
+  return op.out;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  m.impl("transpose2d", transpose2d_cpu);
-  m.impl("_copy_transposed", copy_transposed_cpu);
+  impl<Transpose2D, transpose2d_cpu>(m);
+  impl<CopyTransposed, copy_transposed_cpu>(m);
 }
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  m.impl("transpose2d", transpose2d_meta);
-  m.impl("_copy_transposed", copy_transposed_meta);
+  impl<Transpose2D, transpose2d_meta>(m);
+  impl<CopyTransposed, copy_transposed_meta>(m);
 }
 
 }  // namespace

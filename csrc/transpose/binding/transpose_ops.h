@@ -1,17 +1,25 @@
-// Transposition for C++ callers. It calls through the dispatcher, so autograd, vmap and tracing see
-// the calls.
+// Transposition as operators of binding/op.h.
 #pragma once
 
-#include "binding/op_handle.h"
+#include "binding/op.h"
 
 namespace gpuopt {
 
-namespace ops {
-GPUOPT_OP(transpose2d, "transpose2d", "", at::Tensor(const at::Tensor&))
-// out.copy_(self), which transposes where transpose::transposition_of() finds a transposition.
-GPUOPT_OP(copy_transposed, "_copy_transposed", "", at::Tensor&(at::Tensor&, const at::Tensor&))
-}  // namespace ops
+struct Transpose2D {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema = "transpose2d(Tensor self) -> Tensor";
+  const at::Tensor& self;
+};
 
-inline at::Tensor transpose2d(const at::Tensor& self) { return ops::transpose2d().call(self); }
+// out.copy_(self), which transposes where transpose::transposition_of() finds a transposition.
+struct CopyTransposed {
+  using Result = at::Tensor&;
+  static constexpr std::string_view kSchema =
+      "_copy_transposed(Tensor(a!) out, Tensor self) -> Tensor(a!)";
+  at::Tensor& out;
+  const at::Tensor& self;
+};
+
+inline at::Tensor transpose2d(const at::Tensor& self) { return call(Transpose2D{self}); }
 
 }  // namespace gpuopt

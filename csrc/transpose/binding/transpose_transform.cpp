@@ -1,9 +1,6 @@
 // transpose2d under torch.vmap. There is no autocast rule, because there is nothing to cast.
-#include <torch/library.h>
-
 #include "binding/vmap.h"
 #include "transpose/binding/transpose_check.h"
-#include "transpose/binding/transpose_ops.h"
 
 namespace gpuopt::transpose {
 namespace {
@@ -11,17 +8,16 @@ namespace {
 using at::Tensor;
 
 // The examples that vmap maps over become one more dimension of the batch.
-Tensor transpose2d_vmap(const Tensor& self) {
-  check_transpose2d(self);
+Tensor transpose2d_vmap(const Transpose2D& op) {
+  check(op);
   const VmapLevel level;
-  const VmapLevel::Operand operand = level.unwrap(self);
-  if (!operand.batch_dim.has_value()) {  // only another vmap level maps over it
-    return level.wrap(gpuopt::transpose2d(operand.value), std::nullopt);
-  }
-  return level.wrap(gpuopt::transpose2d(operand.value.movedim(*operand.batch_dim, 0)), 0);
+  const VmapLevel::Operand operand = level.unwrap(op.self);
+  const std::optional<int64_t> front =
+      operand.batch_dim.has_value() ? std::optional<int64_t>(0) : std::nullopt;
+  return level.wrap(gpuopt::transpose2d(operand.aligned(operand.logical_dim())), front);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("transpose2d", transpose2d_vmap); }
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl<Transpose2D, transpose2d_vmap>(m); }
 
 }  // namespace
 }  // namespace gpuopt::transpose
