@@ -6,7 +6,6 @@
 #include "binding/cuda_launch.h"
 #include "binding/ladder.h"
 #include "upsample/binding/upsample_check.h"
-#include "upsample/binding/upsample_ops.h"
 #include "upsample/ladder/upsample_ladder.h"
 
 namespace gpuopt::upsample {
@@ -43,8 +42,8 @@ Tensor upsample_nearest2d_cuda(const Tensor& input, IntArrayRef output_size, int
   constexpr const char* full_name = "gpuopt_ladder::upsample_nearest2d";
   check_step(op, step);
   if (is_production(op, step)) {
-    return ops::upsample_nearest2d().call(input, c10::fromIntArrayRefSlow(output_size),
-                                          std::nullopt, std::nullopt);
+    return call(UpsampleNearest2d{input, c10::fromIntArrayRefSlow(output_size), std::nullopt,
+                                  std::nullopt});
   }
   check_output_size(full_name, output_size);
   check_input(full_name, "input", input.sizes());
@@ -69,9 +68,9 @@ Tensor upsample_nearest2d_backward_cuda(const Tensor& grad_output, IntArrayRef o
   constexpr const char* op = "upsample_nearest2d_backward";
   check_step(op, step);
   if (is_production(op, step)) {
-    return ops::upsample_nearest2d_backward().call(
-        grad_output, c10::fromIntArrayRefSlow(output_size), c10::fromIntArrayRefSlow(input_size),
-        std::nullopt, std::nullopt);
+    return call(UpsampleNearest2dBackward{grad_output, c10::fromIntArrayRefSlow(output_size),
+                                          c10::fromIntArrayRefSlow(input_size), std::nullopt,
+                                          std::nullopt});
   }
   const Sizes sizes = check_backward("gpuopt_ladder::upsample_nearest2d_backward", grad_output,
                                      output_size, input_size);
