@@ -5,8 +5,8 @@
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <map>
-#include <string_view>
 #include <vector>
 
 namespace gpuopt {
@@ -51,6 +51,8 @@ TORCH_LIBRARY(gpuopt_ladder, m) {
   m.def("repeatable(str op) -> bool[]", repeatable);
 }
 
+std::string op_of(const std::string& schema) { return schema.substr(0, schema.find('(')); }
+
 // A fragment of the namespace that exists as long as the library is loaded.
 torch::Library& fragment(torch::Library::Kind kind, std::optional<c10::DispatchKey> key = {}) {
   static std::vector<torch::Library> all;
@@ -59,18 +61,21 @@ torch::Library& fragment(torch::Library::Kind kind, std::optional<c10::DispatchK
 
 }  // namespace
 
-RegisterLadder::RegisterLadder(const char* op, Ladder ladder, const char* schema) {
-  ladders().emplace(op, ladder);
-  if (schema == nullptr) return;
+RegisterLadder::RegisterLadder(const char* schema) {
+  const std::string text(schema), op = op_of(text);
   fragment(torch::Library::FRAGMENT).def(schema);
   fragment(torch::Library::IMPL, c10::DispatchKey::Autograd)
-      .impl(op, torch::autograd::autogradNotImplementedFallback());
+      .impl(op.c_str(), torch::autograd::autogradNotImplementedFallback());
   // A '!' in the schema marks an operand that is written to. Each write must count up its version,
   // which autograd compares.
-  if (std::string_view(schema).find('!') != std::string_view::npos) {
+  if (text.find('!') != std::string::npos) {
     fragment(torch::Library::IMPL, c10::DispatchKey::ADInplaceOrView)
-        .impl(op, torch::autograd::autogradNotImplementedInplaceOrViewFallback());
+        .impl(op.c_str(), torch::autograd::autogradNotImplementedInplaceOrViewFallback());
   }
+}
+
+RegisterLadder::RegisterLadder(Ladder ladder, const char* schema) : RegisterLadder(schema) {
+  ladders().emplace(op_of(schema), ladder);
 }
 
 const Ladder& ladder_of(const std::string& op) {
@@ -80,35 +85,37 @@ const Ladder& ladder_of(const std::string& op) {
   return found->second;
 }
 
-void check_step(const char* op, int64_t step) {
-  const Ladder& ladder = ladder_of(op);
-  TORCH_CHECK_VALUE(step >= 0 && step < ladder.count, "gpuopt_ladder::", op,
-                    ": step must be one of 0 to ", ladder.count - 1,
-                    ", see torch_ops.ladder.steps('", op, "'); got ", step);
+void check_aligned(const std::string& op, NamedTensor argument, int64_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(argument.tensor.const_data_ptr());
+  const int64_t behind = static_cast<int64_t>(address % bytes);
+  TORCH_CHECK(behind == 0, op, ": ", argument.name, " must begin at a multiple of ", bytes,
+              " bytes, got a view that begins ", behind, " bytes behind one");
+}
+
+LadderCall::LadderCall(const char* op, int64_t step)
+    : ladder_(ladder_of(op)), step_(step), op_(std::string("gpuopt_ladder::") + op) {
+  TORCH_CHECK_VALUE(step >= 0 && step < ladder_.count, op_, ": step must be one of 0 to ",
+                    ladder_.count - 1, ", see torch_ops.ladder.steps('", op, "'); got ", step);
   // The production operator handles deterministic mode itself.
-  if (!ladder.steps[step].repeatable && !is_production(op, step)) {
-    at::globalContext().alertNotDeterministic(std::string("gpuopt_ladder::") + op + ", step " +
-                                              ladder.steps[step].name);
+  if (!ladder_.steps[step].repeatable && !is_production()) {
+    at::globalContext().alertNotDeterministic(op_and_step());
   }
 }
 
-void check_ladder_operand(const char* op, const char* name, const at::Tensor& tensor,
-                          std::initializer_list<at::ScalarType> dtypes) {
-  bool known = false;
-  for (const at::ScalarType dtype : dtypes) known = known || tensor.scalar_type() == dtype;
-  TORCH_CHECK_NOT_IMPLEMENTED(known, "gpuopt_ladder::", op, ": ", name, " must be of dtype ",
-                              at::ArrayRef<at::ScalarType>(dtypes), ", got ", tensor.scalar_type());
-  TORCH_CHECK(tensor.is_contiguous(), "gpuopt_ladder::", op, ": ", name,
-              " must be contiguous, got strides ", tensor.strides(), " of shape ", tensor.sizes());
+bool LadderCall::is_from(std::string_view name) const {
+  const LadderStep* end = ladder_.steps + step_ + 1;
+  return std::any_of(ladder_.steps, end, [&](const LadderStep& step) { return name == step.name; });
 }
 
-void check_ladder_vecs(const char* op, const char* step, const char* name,
-                       const at::Tensor& tensor) {
-  const auto behind = reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16;
-  TORCH_CHECK(behind == 0, "gpuopt_ladder::", op, step != nullptr ? ", step " : "",
-              step != nullptr ? step : "", ": ", name,
-              " must begin at a multiple of 16 bytes, got a view that begins ", behind,
-              " bytes behind one");
+void LadderCall::check_operand(NamedTensor argument,
+                               std::initializer_list<at::ScalarType> dtypes) const {
+  const auto& [name, tensor] = argument;
+  const at::ArrayRef<at::ScalarType> known(dtypes);
+  const bool is_known = std::find(known.begin(), known.end(), tensor.scalar_type()) != known.end();
+  TORCH_CHECK_NOT_IMPLEMENTED(is_known, op_, ": ", name, " must be of dtype ", known, ", got ",
+                              tensor.scalar_type());
+  TORCH_CHECK(tensor.is_contiguous(), op_, ": ", name, " must be contiguous, got strides ",
+              tensor.strides(), " of shape ", tensor.sizes());
 }
 
 }  // namespace gpuopt

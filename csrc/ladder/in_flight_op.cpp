@@ -1,11 +1,11 @@
 // gpuopt_ladder::copy_in_flight: schema.
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-#include <torch/library.h>
+#include "binding/ladder.h"
 
-TORCH_LIBRARY_FRAGMENT(gpuopt_ladder, m) {
-  m.def("copy_in_flight(Tensor self, int access_bytes, int loads, int warps) -> Tensor");
-}
+namespace gpuopt::in_flight {
+namespace {
 
-TORCH_LIBRARY_IMPL(gpuopt_ladder, Autograd, m) {
-  m.impl("copy_in_flight", torch::autograd::autogradNotImplementedFallback());
-}
+const RegisterLadder copy_in_flight(
+    "copy_in_flight(Tensor self, int access_bytes, int loads, int warps) -> Tensor");
+
+}  // namespace
+}  // namespace gpuopt::in_flight

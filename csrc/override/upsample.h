@@ -9,7 +9,6 @@
 #include "override/policy.h"
 #include "override/predicates.h"
 #include "upsample/binding/upsample_check.h"
-#include "upsample/binding/upsample_ops.h"
 
 namespace gpuopt::overriding {
 
@@ -67,8 +66,8 @@ inline Reason decide_upsample_backward(const Tensor& grad, c10::SymIntArrayRef o
   });
 }
 
-// `handle` is the operator of gpuopt that computes the call.
-template <typename AtenOp, Operator op, auto handle>
+// `Op` is the operator of gpuopt that computes the call.
+template <typename AtenOp, Operator op, typename Op>
 struct UpsampleForward {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
@@ -78,11 +77,11 @@ struct UpsampleForward {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, c10::SymIntArrayRef output_size,
                     Scale scales_h, Scale scales_w) {
-    return handle().redispatch(key, self, output_size, scales_h, scales_w);
+    return redispatch(Op{self, output_size, scales_h, scales_w}, key);
   }
 };
 
-template <typename AtenOp, Operator op, auto handle>
+template <typename AtenOp, Operator op, typename Op>
 struct UpsampleBackward {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
@@ -93,19 +92,18 @@ struct UpsampleBackward {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& grad, c10::SymIntArrayRef output_size,
                     c10::SymIntArrayRef input_size, Scale scales_h, Scale scales_w) {
-    return handle().redispatch(key, grad, output_size, input_size, scales_h, scales_w);
+    return redispatch(Op{grad, output_size, input_size, scales_h, scales_w}, key);
   }
 };
 
 using Nearest =
-    UpsampleForward<at::_ops::upsample_nearest2d, Operator::kUpsample, ops::upsample_nearest2d>;
+    UpsampleForward<at::_ops::upsample_nearest2d, Operator::kUpsample, UpsampleNearest2d>;
 using NearestExact = UpsampleForward<at::_ops::_upsample_nearest_exact2d, Operator::kExactUpsample,
-                                     ops::upsample_nearest_exact2d>;
-using NearestBackward =
-    UpsampleBackward<at::_ops::upsample_nearest2d_backward, Operator::kUpsampleBackward,
-                     ops::upsample_nearest2d_backward>;
+                                     UpsampleNearestExact2d>;
+using NearestBackward = UpsampleBackward<at::_ops::upsample_nearest2d_backward,
+                                         Operator::kUpsampleBackward, UpsampleNearest2dBackward>;
 using NearestExactBackward =
     UpsampleBackward<at::_ops::_upsample_nearest_exact2d_backward, Operator::kExactUpsampleBackward,
-                     ops::upsample_nearest_exact2d_backward>;
+                     UpsampleNearestExact2dBackward>;
 
 }  // namespace gpuopt::overriding

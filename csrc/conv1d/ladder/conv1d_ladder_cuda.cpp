@@ -1,9 +1,5 @@
 // The CUDA kernel of gpuopt_ladder::conv1d.
-#include <torch/library.h>
-
-#include "binding/check.h"
-#include "binding/cuda_launch.h"
-#include "binding/ladder.h"
+#include "binding/ladder_cuda.h"
 #include "conv1d/binding/ops.h"
 #include "conv1d/ladder/conv1d_ladder.h"
 
@@ -12,55 +8,46 @@ namespace {
 
 using at::Tensor;
 
-constexpr const char* kOp = "conv1d";
-
-void check(const Tensor& input, const Tensor& weight, int64_t step) {
-  check_same_device("gpuopt_ladder::conv1d", {{"input", input}, {"weight", weight}});
-  check_ladder_operand(kOp, "input", input, {at::kFloat});
-  check_ladder_operand(kOp, "weight", weight, {at::kFloat});
-  TORCH_CHECK(input.dim() == 3 && input.size(1) == 1,
-              "gpuopt_ladder::conv1d: input must be rows of one channel: expected shape (N, 1, L), "
-              "got shape ",
+void check(const LadderCall& call, const Tensor& input, const Tensor& weight) {
+  check_same_device(call.op(), {{"input", input}, {"weight", weight}});
+  call.check_operand({"input", input}, {at::kFloat});
+  call.check_operand({"weight", weight}, {at::kFloat});
+  TORCH_CHECK(input.dim() == 3 && input.size(1) == 1, call.op(),
+              ": input must be rows of one channel: expected shape (N, 1, L), got shape ",
               input.sizes());
-  TORCH_CHECK(
-      input.size(2) > 0,
-      "gpuopt_ladder::conv1d: input must have values: expected size 1 or more in dimension 2, "
-      "got shape ",
-      input.sizes());
-  TORCH_CHECK(weight.dim() == 3 && weight.size(0) == 1 && weight.size(1) == 1,
-              "gpuopt_ladder::conv1d: weight must be the taps of one channel: expected shape (1, "
-              "1, K), got shape ",
+  TORCH_CHECK(input.size(2) > 0, call.op(),
+              ": input must have values: expected size 1 or more in dimension 2, got shape ",
+              input.sizes());
+  TORCH_CHECK(weight.dim() == 3 && weight.size(0) == 1 && weight.size(1) == 1, call.op(),
+              ": weight must be the taps of one channel: expected shape (1, 1, K), got shape ",
               weight.sizes());
   const int64_t taps = weight.size(2);
-  TORCH_CHECK(taps % 2 == 1,
-              "gpuopt_ladder::conv1d: weight must have a tap in the middle: expected an odd size "
-              "in dimension 2, got shape ",
+  TORCH_CHECK(taps % 2 == 1, call.op(),
+              ": weight must have a tap in the middle: expected an odd size in dimension 2, got "
+              "shape ",
               weight.sizes());
-  TORCH_CHECK(step == 0 || taps <= kMostTaps, "gpuopt_ladder::conv1d, step ", kLadder[step].name,
+  TORCH_CHECK(call.step() == 0 || taps <= kMostTaps, call.op_and_step(),
               ": weight must fit into constant memory: expected at most ", kMostTaps, " taps, got ",
               taps);
 }
 
-Tensor conv1d_cuda(const Tensor& input, const Tensor& weight, int64_t step) {
-  check_step(kOp, step);
-  if (is_production(kOp, step)) {
-    return ops::conv1d_padding().call(input, weight, std::nullopt, {1}, "same", {1}, 1);
-  }
-  check(input, weight, step);
-  const c10::cuda::CUDAGuard guard(input.device());
+Tensor conv1d_step(const LadderCall& call, const Tensor& input, const Tensor& weight) {
+  check(call, input, weight);
   const Tensor out = at::empty(input.sizes(), input.options());
-  const LadderProblem problem{input.const_data_ptr<float>(),
-                              weight.const_data_ptr<float>(),
-                              out.mutable_data_ptr<float>(),
-                              input.size(0),
-                              input.size(2),
-                              weight.size(2)};
-  check_launch(kOp,
-               ladder_conv1d(static_cast<int>(step), problem, c10::cuda::getCurrentCUDAStream()));
+  launch_step(
+      call, ladder_conv1d,
+      LadderProblem{input.const_data_ptr<float>(), weight.const_data_ptr<float>(),
+                    out.mutable_data_ptr<float>(), input.size(0), input.size(2), weight.size(2)});
   return out;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) { m.impl("conv1d", conv1d_cuda); }
+Tensor conv1d_production(const Tensor& input, const Tensor& weight) {
+  return ops::conv1d_padding().call(input, weight, std::nullopt, {1}, "same", {1}, 1);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) {
+  impl_ladder(m, "conv1d", conv1d_production, conv1d_step);
+}
 
 }  // namespace
 }  // namespace gpuopt::conv1d

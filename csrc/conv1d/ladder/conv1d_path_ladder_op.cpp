@@ -1,10 +1,10 @@
 // gpuopt_ladder::conv1d_paths and conv1d_path. With them one can measure every path that supports a
 // problem beside the path that conv1d chooses.
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
 #include <sstream>
 
+#include "binding/ladder.h"
 #include "conv1d/ladder/path_call.h"
 #include "conv1d/policy.h"
 
@@ -53,14 +53,11 @@ TORCH_LIBRARY_FRAGMENT(gpuopt_ladder, m) {
       "conv1d_paths(Tensor input, Tensor weight, Tensor? bias, Tensor? grad_output, int stride, "
       "int padding, int dilation, int groups, str what, int multiprocessors) -> str",
       torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, conv1d_paths));
-  m.def(
-      "conv1d_path(Tensor input, Tensor weight, Tensor? bias, Tensor? grad_output, int stride, "
-      "int padding, int dilation, int groups, str what, str path) -> Tensor");
 }
 
-TORCH_LIBRARY_IMPL(gpuopt_ladder, Autograd, m) {
-  m.impl("conv1d_path", torch::autograd::autogradNotImplementedFallback());
-}
+const RegisterLadder path(
+    "conv1d_path(Tensor input, Tensor weight, Tensor? bias, Tensor? grad_output, int stride, "
+    "int padding, int dilation, int groups, str what, str path) -> Tensor");
 
 }  // namespace
 }  // namespace gpuopt::conv1d

@@ -5,7 +5,7 @@
 namespace gpuopt::dot {
 namespace {
 
-const RegisterLadder steps("dot", kLadder, "dot(Tensor self, Tensor tensor, int step) -> Tensor");
+const RegisterLadder steps(kLadder, "dot(Tensor self, Tensor tensor, int step) -> Tensor");
 
 }  // namespace
 }  // namespace gpuopt::dot

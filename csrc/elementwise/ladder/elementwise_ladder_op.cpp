@@ -5,7 +5,7 @@
 namespace gpuopt::elementwise {
 namespace {
 
-const RegisterLadder steps("mul", kLadder, "mul(Tensor self, Tensor other, int step) -> Tensor");
+const RegisterLadder steps(kLadder, "mul(Tensor self, Tensor other, int step) -> Tensor");
 
 }  // namespace
 }  // namespace gpuopt::elementwise

@@ -6,8 +6,7 @@ namespace gpuopt::index_add {
 namespace {
 
 const RegisterLadder steps(
-    "index_add_", kLadder,
-    "index_add_(Tensor(a!) self, Tensor index, Tensor source, int step) -> Tensor(a!)");
+    kLadder, "index_add_(Tensor(a!) self, Tensor index, Tensor source, int step) -> Tensor(a!)");
 
 }  // namespace
 }  // namespace gpuopt::index_add

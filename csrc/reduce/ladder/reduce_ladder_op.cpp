@@ -5,10 +5,8 @@
 namespace gpuopt::reduce {
 namespace {
 
-const RegisterLadder sum_steps("reduce_sum", kLadder,
-                               "reduce_sum(Tensor self, int step) -> Tensor");
-const RegisterLadder max_steps("reduce_max", kMaxLadder.steps,
-                               "reduce_max(Tensor self, int step) -> Tensor");
+const RegisterLadder sum_steps(kLadder, "reduce_sum(Tensor self, int step) -> Tensor");
+const RegisterLadder max_steps(kMaxLadder.steps, "reduce_max(Tensor self, int step) -> Tensor");
 
 }  // namespace
 }  // namespace gpuopt::reduce

@@ -1,19 +1,12 @@
-// Checks the arguments of each operator form. The CUDA, CPU and Meta kernels all call these
-// functions. Exceptions have the same types as in torch.cumsum.
+// Checks the arguments of each form of gpuopt::cumsum. The CUDA, CPU and Meta kernels all call
+// these functions. Exceptions have the same types as in torch.cumsum. A checked call has its dim
+// from 0, also for a self without dimensions, and the dtype that values are converted to.
 #pragma once
 
-#include <optional>
-
 #include "binding/check.h"
+#include "scan/binding/scan_ops.h"
 
 namespace gpuopt::scan {
-
-// A checked call. Values are converted to `dtype` before they are scanned.
-struct Scan {
-  int64_t dim;  // from 0; 0 if self has no dimensions
-  at::ScalarType dtype;
-  bool reverse, exclusive;
-};
 
 inline int64_t wrap_dim(const char* op, const at::Tensor& self, int64_t dim) {
   const int64_t count = self.dim() == 0 ? 1 : self.dim();  // 0-d tensors accept 0 and -1
@@ -23,37 +16,35 @@ inline int64_t wrap_dim(const char* op, const at::Tensor& self, int64_t dim) {
   return dim < 0 ? dim + count : dim;
 }
 
-inline Scan check_cumsum(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype,
-                         bool reverse, bool exclusive) {
-  at::ScalarType result = dtype.value_or(self.scalar_type());
-  if (!dtype.has_value() && at::isIntegralType(result, /*includeBool=*/true)) result = at::kLong;
-  return {wrap_dim("gpuopt::cumsum", self, dim), result, reverse, exclusive};
+inline Cumsum checked(const Cumsum& op) {
+  at::ScalarType dtype = op.dtype.value_or(op.self.scalar_type());
+  if (!op.dtype.has_value() && at::isIntegralType(dtype, /*includeBool=*/true)) dtype = at::kLong;
+  return {op.self, wrap_dim(name_of<Cumsum>(), op.self, op.dim), dtype, op.reverse, op.exclusive};
 }
 
 // If dtype is not given, values are converted to out's dtype.
-inline Scan check_cumsum_out(const at::Tensor& self, int64_t dim,
-                             std::optional<at::ScalarType> dtype, bool reverse, bool exclusive,
-                             const at::Tensor& out) {
-  constexpr const char* op = "gpuopt::cumsum";
-  TORCH_CHECK(!dtype.has_value() || *dtype == out.scalar_type(), op,
-              ": out must have the dtype given as dtype: expected ", *dtype, ", got ",
+inline Cumsum checked_out(const Out<Cumsum>& call) {
+  const char* name = name_of<Cumsum>();
+  const auto& [op, out] = call;
+  TORCH_CHECK(!op.dtype.has_value() || *op.dtype == out.scalar_type(), name,
+              ": out must have the dtype given as dtype: expected ", *op.dtype, ", got ",
               out.scalar_type());
-  const Scan scan{wrap_dim(op, self, dim), out.scalar_type(), reverse, exclusive};
-  TORCH_CHECK(out.device() == self.device(), op, ": out must be on the device of self: expected ",
-              self.device(), ", got ", out.device());
-  check_writable(op, {"out", out}, {{"self", self}});
-  return scan;
+  const int64_t dim = wrap_dim(name, op.self, op.dim);
+  TORCH_CHECK(out.device() == op.self.device(), name,
+              ": out must be on the device of self: expected ", op.self.device(), ", got ",
+              out.device());
+  check_writable(name, {"out", out}, {{"self", op.self}});
+  return {op.self, dim, out.scalar_type(), op.reverse, op.exclusive};
 }
 
 // Callers check the memory of self afterwards, by check_writable(). ATen refuses a dtype without a
 // kernel before it looks at the memory.
-inline Scan check_cumsum_inplace(const at::Tensor& self, int64_t dim,
-                                 std::optional<at::ScalarType> dtype, bool reverse,
-                                 bool exclusive) {
-  constexpr const char* op = "gpuopt::cumsum_";
-  TORCH_CHECK(!dtype.has_value() || *dtype == self.scalar_type(), op,
-              ": dtype must be self's dtype: expected ", self.scalar_type(), ", got ", *dtype);
-  return {wrap_dim(op, self, dim), self.scalar_type(), reverse, exclusive};
+inline Cumsum checked_inplace(const Inplace<Cumsum>& call) {
+  const char* name = name_of<Inplace<Cumsum>>();
+  const auto& [op, self] = call;
+  TORCH_CHECK(!op.dtype.has_value() || *op.dtype == self.scalar_type(), name,
+              ": dtype must be self's dtype: expected ", self.scalar_type(), ", got ", *op.dtype);
+  return {self, wrap_dim(name, self, op.dim), self.scalar_type(), op.reverse, op.exclusive};
 }
 
 }  // namespace gpuopt::scan

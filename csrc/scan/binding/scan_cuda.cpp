@@ -1,9 +1,7 @@
 // The CUDA implementations of gpuopt::cumsum and cumsum_. Each checks its arguments, describes them
 // as a Problem, and calls a launcher.
-#include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
-#include <torch/library.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
@@ -14,19 +12,21 @@ namespace gpuopt::scan {
 namespace {
 
 using at::Tensor;
-using DTypeOption = std::optional<at::ScalarType>;
 
-Problem make_problem(const char* op, const Tensor& self, const Scan& scan, const Tensor& out) {
+// The functions below take a checked call. `name` is the name of the operator in messages.
+
+// Describes the scan of `self`, which may be a copy of the call's.
+Problem make_problem(const char* name, const Cumsum& op, const Tensor& self, const Tensor& out) {
   Problem problem;
   problem.in = self.const_data_ptr();
   problem.out = out.mutable_data_ptr();
-  problem.in_dtype = to_dtype(op, self.scalar_type());
-  problem.dtype = to_dtype(op, scan.dtype);
-  problem.reverse = scan.reverse;
-  problem.exclusive = scan.exclusive;
+  problem.in_dtype = to_dtype(name, self.scalar_type());
+  problem.dtype = to_dtype(name, *op.dtype);
+  problem.reverse = op.reverse;
+  problem.exclusive = op.exclusive;
   for (int64_t d = 0; d < self.dim(); ++d) {
     const Dim dim{self.size(d), self.stride(d), out.stride(d)};
-    if (d == scan.dim) {
+    if (d == op.dim) {
       problem.scanned = dim;
     } else if (dim.size != 1) {
       problem.dims[problem.num_dims++] = dim;
@@ -42,32 +42,34 @@ bool is_converted(const Tensor& self) {
 
 // Refuses dtypes that no kernel supports, as ATen does: it calls no kernel for empty and 0-d
 // tensors. Must be called before out is written or resized.
-void check_dtypes(const char* op, const Tensor& self, const Scan& scan) {
+void check_dtypes(const char* name, const Cumsum& op) {
+  const Tensor& self = op.self;
   if (self.numel() == 0 || self.dim() == 0) return;
-  if (!is_converted(self)) (void)to_dtype(op, self.scalar_type());
-  (void)to_dtype(op, scan.dtype);
-  TORCH_CHECK_NOT_IMPLEMENTED(scan.dtype != at::kBool && scan.dtype != at::kComplexHalf, op,
-                              " (CUDA) is not implemented for ", scan.dtype,
+  if (!is_converted(self)) (void)to_dtype(name, self.scalar_type());
+  (void)to_dtype(name, *op.dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(*op.dtype != at::kBool && *op.dtype != at::kComplexHalf, name,
+                              " (CUDA) is not implemented for ", *op.dtype,
                               ": expected another dtype to sum in");
 }
 
 // Writes the scan of self to out, which has its shape.
-void scan_into(const char* op, const Tensor& self, const Scan& scan, const Tensor& out) {
+void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
+  const Tensor& self = op.self;
   if (out.numel() == 0) return;
   if (self.dim() == 0) {
-    if (scan.exclusive) {
+    if (op.exclusive) {
       out.zero_();
     } else {
       out.copy_(self);
     }
     return;
   }
-  check_memory(op, {{"self", self}, {"out", out}});
-  const Tensor values = is_converted(self) ? self.to(scan.dtype) : self;
+  check_memory(name, {{"self", self}, {"out", out}});
+  const Tensor values = is_converted(self) ? self.to(*op.dtype) : self;
   const c10::cuda::CUDAGuard guard(self.device());
   TensorWorkspace workspace;
-  check_launch(op, cumsum(make_problem(op, values, scan, out), workspace,
-                          c10::cuda::getCurrentCUDAStream()));
+  check_launch(name, cumsum(make_problem(name, op, values, out), workspace,
+                            c10::cuda::getCurrentCUDAStream()));
 }
 
 // Whether out may be written while self is read.
@@ -77,51 +79,45 @@ bool is_apart(const Tensor& self, const Tensor& out) {
   return at::get_overlap_status(out, self) == at::MemOverlapStatus::No;
 }
 
-Tensor make_result(const Tensor& self, const Scan& scan) {
-  return unfilled(self.sizes(), self.options().dtype(scan.dtype));
-}
-
-Tensor cumsum_cuda(const Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                   bool exclusive) {
-  constexpr const char* op = "gpuopt::cumsum";
-  const Scan scan = check_cumsum(self, dim, dtype, reverse, exclusive);
-  check_dtypes(op, self, scan);
-  Tensor out = make_result(self, scan);
-  scan_into(op, self, scan, out);
+Tensor scan_cuda(const Cumsum& op) {
+  const Tensor out = unfilled(op.self.sizes(), op.self.options().dtype(*op.dtype));
+  scan_into(name_of<Cumsum>(), op, out);
   return out;
 }
 
-Tensor& cumsum_out_cuda(const Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                        bool exclusive, Tensor& out) {
-  constexpr const char* op = "gpuopt::cumsum";
-  const Scan scan = check_cumsum_out(self, dim, dtype, reverse, exclusive, out);
-  check_dtypes(op, self, scan);
-  const bool same = out.is_same(self);
-  if (same || is_apart(self, out)) {
-    at::native::resize_output(out, self.sizes());
-    scan_into(op, self, scan, out);
+Tensor cumsum_cuda(const Cumsum& given) {
+  const Cumsum op = checked(given);
+  check_dtypes(name_of<Cumsum>(), op);
+  return scan_cuda(op);
+}
+
+Tensor& cumsum_out_cuda(const Out<Cumsum>& call) {
+  const Cumsum op = checked_out(call);
+  Tensor& out = call.out;
+  check_dtypes(name_of<Cumsum>(), op);
+  if (out.is_same(op.self) || is_apart(op.self, out)) {
+    at::native::resize_output(out, op.self.sizes());
+    scan_into(name_of<Cumsum>(), op, out);
     return out;
   }
-  const Tensor result = make_result(self, scan);
-  scan_into(op, self, scan, result);
-  at::native::resize_output(out, self.sizes());
+  const Tensor result = scan_cuda(op);
+  at::native::resize_output(out, op.self.sizes());
   return out.copy_(result);
 }
 
-Tensor& cumsum_inplace_cuda(Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                            bool exclusive) {
-  constexpr const char* op = "gpuopt::cumsum_";
-  const Scan scan = check_cumsum_inplace(self, dim, dtype, reverse, exclusive);
-  check_dtypes(op, self, scan);
-  check_writable(op, {"self", self}, {});
-  scan_into(op, self, scan, self);
-  return self;
+Tensor& cumsum_inplace_cuda(const Inplace<Cumsum>& call) {
+  const char* name = name_of<Inplace<Cumsum>>();
+  const Cumsum op = checked_inplace(call);
+  check_dtypes(name, op);
+  check_writable(name, {"self", call.self}, {});
+  scan_into(name, op, call.self);
+  return call.self;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("cumsum", cumsum_cuda);
-  m.impl("cumsum.out", cumsum_out_cuda);
-  m.impl("cumsum_", cumsum_inplace_cuda);
+  impl<Cumsum, cumsum_cuda>(m);
+  impl<Out<Cumsum>, cumsum_out_cuda>(m);
+  impl<Inplace<Cumsum>, cumsum_inplace_cuda>(m);
 }
 
 }  // namespace

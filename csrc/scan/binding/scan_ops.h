@@ -1,36 +1,43 @@
-// C++ functions for scans. They call through the dispatcher, so that autograd, vmap, autocast and
-// tracing see the calls.
+// The scans as operators of binding/op.h, and C++ functions that call them.
 #pragma once
 
-#include <optional>
-
-#include "binding/op_handle.h"
+#include "binding/op.h"
 
 namespace gpuopt {
 
-namespace ops {
-GPUOPT_OP(cumsum, "cumsum", "",
-          at::Tensor(const at::Tensor&, int64_t, std::optional<at::ScalarType>, bool, bool))
-GPUOPT_OP(cumsum_out, "cumsum", "out",
-          at::Tensor&(const at::Tensor&, int64_t, std::optional<at::ScalarType>, bool, bool,
-                      at::Tensor&))
-GPUOPT_OP(cumsum_inplace, "cumsum_", "",
-          at::Tensor&(at::Tensor&, int64_t, std::optional<at::ScalarType>, bool, bool))
-GPUOPT_OP(linear_recurrence, "linear_recurrence", "",
-          at::Tensor(const at::Tensor&, const at::Tensor&, int64_t,
-                     const std::optional<at::Tensor>&, bool, bool))
-}  // namespace ops
+struct Cumsum {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "cumsum(Tensor self, int dim, *, ScalarType? dtype=None, bool reverse=False, "
+      "bool exclusive=False) -> Tensor";
+  const at::Tensor& self;
+  int64_t dim;
+  std::optional<at::ScalarType> dtype;
+  bool reverse, exclusive;
+};
+
+// h_t = a_t h_(t-1) + b_t, or with the factor a_(t-1) if `shifted`.
+struct LinearRecurrence {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "linear_recurrence(Tensor a, Tensor b, int dim, Tensor? initial=None, bool reverse=False, "
+      "*, bool shifted=False) -> Tensor";
+  const at::Tensor &a, &b;
+  int64_t dim;
+  const std::optional<at::Tensor>& initial;
+  bool reverse, shifted;
+};
 
 inline at::Tensor cumsum(const at::Tensor& self, int64_t dim,
                          std::optional<at::ScalarType> dtype = std::nullopt, bool reverse = false,
                          bool exclusive = false) {
-  return ops::cumsum().call(self, dim, dtype, reverse, exclusive);
+  return call(Cumsum{self, dim, dtype, reverse, exclusive});
 }
 
 inline at::Tensor linear_recurrence(const at::Tensor& a, const at::Tensor& b, int64_t dim,
                                     const std::optional<at::Tensor>& initial = std::nullopt,
                                     bool reverse = false, bool shifted = false) {
-  return ops::linear_recurrence().call(a, b, dim, initial, reverse, shifted);
+  return call(LinearRecurrence{a, b, dim, initial, reverse, shifted});
 }
 
 }  // namespace gpuopt

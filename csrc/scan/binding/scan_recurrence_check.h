@@ -2,7 +2,6 @@
 // derivatives all call these functions.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "scan/binding/scan_check.h"
@@ -10,13 +9,6 @@
 namespace gpuopt::scan {
 
 using TensorOption = std::optional<at::Tensor>;
-
-// The dtype of the result: that to which the dtypes of all arguments are promoted.
-inline at::ScalarType recurrence_dtype(const at::Tensor& a, const at::Tensor& b,
-                                       const TensorOption& initial) {
-  const auto dtype = c10::promoteTypes(a.scalar_type(), b.scalar_type());
-  return initial.has_value() ? c10::promoteTypes(dtype, initial->scalar_type()) : dtype;
-}
 
 // Adds the scanned dimension to a tensor that lacks it.
 inline at::Tensor with_dim(const at::Tensor& tensor, const c10::SymIntArrayRef& sizes,
@@ -34,16 +26,18 @@ struct Recurrence {
   std::vector<c10::SymInt> sizes;  // of the result
 };
 
-inline Recurrence check_recurrence(const at::Tensor& a, const at::Tensor& b, int64_t dim,
-                                   const TensorOption& initial) {
-  constexpr const char* op = "gpuopt::linear_recurrence";
-  const auto check_device = [&](const char* name, const at::Tensor& tensor) {
-    TORCH_CHECK(tensor.device() == b.device(), op, ": ", name,
-                " must be on the device of b: expected ", b.device(), ", got ", tensor.device());
+inline Recurrence checked(const LinearRecurrence& call) {
+  const char* op = name_of<LinearRecurrence>();
+  const auto& [a, b, given_dim, initial, reverse, shifted] = call;
+  const auto check_device = [op, device = b.device()](const char* name, const at::Tensor& tensor) {
+    TORCH_CHECK(tensor.device() == device, op, ": ", name, " must be on the device of b: expected ",
+                device, ", got ", tensor.device());
   };
   check_device("a", a);
   if (initial.has_value()) check_device("initial", *initial);
-  const at::ScalarType dtype = recurrence_dtype(a, b, initial);
+  // The dtype to which the dtypes of all arguments are promoted.
+  at::ScalarType dtype = c10::promoteTypes(a.scalar_type(), b.scalar_type());
+  if (initial.has_value()) dtype = c10::promoteTypes(dtype, initial->scalar_type());
   const bool is_real =
       dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat || dtype == at::kDouble;
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -55,10 +49,10 @@ inline Recurrence check_recurrence(const at::Tensor& a, const at::Tensor& b, int
   auto shape = at::infer_size_symdimvector(a.sym_sizes(), b.sym_sizes());
   std::vector<c10::SymInt> sizes(shape.begin(), shape.end());
   const int64_t rank = static_cast<int64_t>(sizes.size()), count = rank == 0 ? 1 : rank;
-  TORCH_CHECK_INDEX(-count <= dim && dim < count, op,
+  TORCH_CHECK_INDEX(-count <= given_dim && given_dim < count, op,
                     ": dim must be a dimension of a and b, broadcast: expected a value from ",
-                    -count, " to ", count - 1, ", got ", dim);
-  if (dim < 0) dim += count;
+                    -count, " to ", count - 1, ", got ", given_dim);
+  const int64_t dim = given_dim < 0 ? given_dim + count : given_dim;
   if (initial.has_value()) {
     std::vector<c10::SymInt> own = sizes;
     if (rank > 0) own.erase(own.begin() + dim);

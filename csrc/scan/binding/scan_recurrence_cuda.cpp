@@ -1,8 +1,5 @@
 // The CUDA implementation of gpuopt::linear_recurrence: checks its arguments, describes them as a
 // Problem, and calls the launcher.
-#include <ATen/ATen.h>
-#include <torch/library.h>
-
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "scan/binding/scan_recurrence_check.h"
@@ -14,14 +11,14 @@ namespace {
 using at::Tensor;
 
 // The operands have the result's shape and dtype. `initial` has size 1 in the scanned dimension.
-Problem make_problem(const char* op, const Tensor& a, const Tensor& b, int64_t scanned,
+Problem make_problem(const char* name, const Tensor& a, const Tensor& b, int64_t scanned,
                      const TensorOption& initial, bool reverse, const Tensor& out) {
   Problem problem;
   problem.in = b.const_data_ptr();
   problem.second = a.const_data_ptr();
   problem.out = out.mutable_data_ptr();
   if (initial.has_value()) problem.initial = initial->const_data_ptr();
-  problem.in_dtype = problem.dtype = to_dtype(op, out.scalar_type());
+  problem.in_dtype = problem.dtype = to_dtype(name, out.scalar_type());
   problem.reverse = reverse;
   for (int64_t d = 0; d < out.dim(); ++d) {
     Dim dim{out.size(d), b.stride(d), out.stride(d), a.stride(d), 0};
@@ -35,10 +32,10 @@ Problem make_problem(const char* op, const Tensor& a, const Tensor& b, int64_t s
   return problem;
 }
 
-Tensor linear_recurrence_cuda(const Tensor& a, const Tensor& b, int64_t dim,
-                              const TensorOption& initial, bool reverse, bool shifted) {
-  constexpr const char* op = "gpuopt::linear_recurrence";
-  const Recurrence call = check_recurrence(a, b, dim, initial);
+Tensor linear_recurrence_cuda(const LinearRecurrence& op) {
+  const char* name = name_of<LinearRecurrence>();
+  const auto& [a, b, dim, initial, reverse, shifted] = op;
+  const Recurrence call = checked(op);
   const std::vector<int64_t> sizes = C10_AS_INTARRAYREF_SLOW(call.sizes).vec();
   const Tensor out = unfilled(sizes, b.options().dtype(call.dtype));
   if (out.numel() == 0) return out;
@@ -52,16 +49,16 @@ Tensor linear_recurrence_cuda(const Tensor& a, const Tensor& b, int64_t dim,
     for (Tensor* tensor : {&factors, &terms, &result}) *tensor = tensor->unsqueeze(0);
     if (first.has_value()) first = first->unsqueeze(0);
   }
-  check_memory(op, {{"a", a}, {"b", b}, {"out", out}});
+  check_memory(name, {{"a", a}, {"b", b}, {"out", out}});
   const c10::cuda::CUDAGuard guard(b.device());
   TensorWorkspace workspace;
-  check_launch(op,
-               linear_recurrence(make_problem(op, factors, terms, call.dim, first, reverse, result),
-                                 shifted, workspace, c10::cuda::getCurrentCUDAStream()));
+  check_launch(
+      name, linear_recurrence(make_problem(name, factors, terms, call.dim, first, reverse, result),
+                              shifted, workspace, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("linear_recurrence", linear_recurrence_cuda); }
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<LinearRecurrence, linear_recurrence_cuda>(m); }
 
 }  // namespace
 }  // namespace gpuopt::scan

@@ -5,13 +5,10 @@
 //   g_t = a_(t+1) g_(t+1) + dh_t     shifted: a_t multiplies what leaves position t
 //
 // All formulas call differentiable operators, so higher derivatives exist, too.
-#include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
-#include <torch/library.h>
 
 #include "binding/grad_node.h"
 #include "elementwise/binding/elementwise_ops.h"
-#include "scan/binding/scan_ops.h"
 #include "scan/binding/scan_recurrence_check.h"
 
 namespace gpuopt::scan {
@@ -56,16 +53,15 @@ struct LinearRecurrenceBackward : torch::autograd::Node {
   std::string name() const override { return "GpuoptLinearRecurrenceBackward"; }
 
   // Called before the operator, with the result's sizes. Edges 0 to 2 belong to a, b and initial.
-  void save_inputs(const Tensor& a, const Tensor& b, const TensorOption& initial,
-                   const std::vector<c10::SymInt>& sizes) {
+  void save_inputs(const LinearRecurrence& op, const std::vector<c10::SymInt>& sizes) {
     is_single_ = sizes.empty() || TORCH_GUARD_OR_FALSE(sizes[way_.dim].sym_le(1));
     const bool needs_a = is_single_ ? next_edge(2).is_valid() && !way_.shifted : true;
-    if (needs_a) a_ = {a, /*is_output=*/false};
-    a_sizes_ = a.sym_sizes().vec();
-    b_sizes_ = b.sym_sizes().vec();
-    if (!initial.has_value()) return;
-    initial_sizes_ = initial->sym_sizes().vec();
-    if (next_edge(0).is_valid() && !way_.shifted) initial_ = {*initial, /*is_output=*/false};
+    if (needs_a) a_ = {op.a, /*is_output=*/false};
+    a_sizes_ = op.a.sym_sizes().vec();
+    b_sizes_ = op.b.sym_sizes().vec();
+    if (!op.initial.has_value()) return;
+    initial_sizes_ = op.initial->sym_sizes().vec();
+    if (next_edge(0).is_valid() && !way_.shifted) initial_ = {*op.initial, /*is_output=*/false};
   }
   void save_result(const Tensor& h) {
     if (next_edge(0).is_valid() && !is_single_) h_ = {h, /*is_output=*/true};
@@ -126,8 +122,9 @@ struct LinearRecurrenceBackward : torch::autograd::Node {
 };
 
 // h is the result.
-Tensor recurrence_tangent(const Tensor& a, const Tensor& b, const TensorOption& initial,
-                          const Direction& way, const Tensor& h) {
+Tensor recurrence_tangent(const LinearRecurrence& op, const Direction& way, const Tensor& h) {
+  const Tensor &a = op.a, &b = op.b;
+  const TensorOption& initial = op.initial;
   TensorOption first, first_tangent;
   if (initial.has_value()) {
     first = primal_of(*initial);
@@ -146,39 +143,33 @@ Tensor recurrence_tangent(const Tensor& a, const Tensor& b, const TensorOption& 
                                    first_tangent, way.reverse, way.shifted);
 }
 
-Tensor linear_recurrence_autograd(DispatchKeySet keys, const Tensor& a, const Tensor& b,
-                                  int64_t dim, const TensorOption& initial, bool reverse,
-                                  bool shifted) {
+Tensor linear_recurrence_autograd(const LinearRecurrence& op, DispatchKeySet keys) {
+  const Tensor &a = op.a, &b = op.b;
+  const TensorOption& initial = op.initial;
   const bool is_dual =
       has_tangent(a) || has_tangent(b) || (initial.has_value() && has_tangent(*initial));
   const bool needs_grad = compute_requires_grad(a, b, initial);
-  if (!is_dual && !needs_grad) {
-    return below_autograd(ops::linear_recurrence(), keys, a, b, dim, initial, reverse, shifted);
-  }
-  const Recurrence call = check_recurrence(a, b, dim, initial);
-  const auto is_other = [&](const Tensor& x) { return x.scalar_type() != call.dtype; };
+  if (!is_dual && !needs_grad) return below_autograd(op, keys);
+  const Recurrence known = checked(op);
+  const auto is_other = [&](const Tensor& x) { return x.scalar_type() != known.dtype; };
   if (is_other(a) || is_other(b) || (initial.has_value() && is_other(*initial))) {
-    TensorOption first;
-    if (initial.has_value()) first = initial->to(call.dtype);
-    return gpuopt::linear_recurrence(a.to(call.dtype), b.to(call.dtype), dim, first, reverse,
-                                     shifted);
+    return call_mapped(op, [&](const Tensor& x) { return x.to(known.dtype); });
   }
-  const Direction way{call.dim, reverse, shifted};
+  const Direction way{known.dim, op.reverse, op.shifted};
   NodePtr<LinearRecurrenceBackward> node;
   if (needs_grad) {
     node = make_node<LinearRecurrenceBackward>(way);
     node->set_next_edges(collect_next_edges(a, b, initial));
-    node->save_inputs(a, b, initial, call.sizes);
+    node->save_inputs(op, known.sizes);
   }
-  Tensor result =
-      below_autograd(ops::linear_recurrence(), keys, a, b, dim, initial, reverse, shifted);
+  Tensor result = below_autograd(op, keys);
   if (node) set_history(result, node);
-  if (is_dual) set_tangent(result, recurrence_tangent(a, b, initial, way, result));
+  if (is_dual) set_tangent(result, recurrence_tangent(op, way, result));
   if (node) node->save_result(result);  // with its tangent
   return result;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("linear_recurrence", linear_recurrence_autograd); }
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<LinearRecurrence, linear_recurrence_autograd>(m); }
 
 }  // namespace
 }  // namespace gpuopt::scan

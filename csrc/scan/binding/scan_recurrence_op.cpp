@@ -1,27 +1,20 @@
 // The schema, CPU kernel and Meta kernel of gpuopt::linear_recurrence.
-#include <torch/library.h>
-
 #include "binding/unfilled.h"
 #include "scan/binding/scan_recurrence_check.h"
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  m.def(
-      "linear_recurrence(Tensor a, Tensor b, int dim, Tensor? initial=None, bool reverse=False, "
-      "*, bool shifted=False) -> Tensor",
-      {at::Tag::pt2_compliant_tag});
-}
 
 namespace gpuopt::scan {
 namespace {
 
 using at::Tensor;
 
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<LinearRecurrence>(m); }
+
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
 // One multiplication and addition of ATen per position.
-Tensor linear_recurrence_cpu(const Tensor& a, const Tensor& b, int64_t dim,
-                             const TensorOption& initial, bool reverse, bool shifted) {
-  const Recurrence call = check_recurrence(a, b, dim, initial);
+Tensor linear_recurrence_cpu(const LinearRecurrence& op) {
+  const auto& [a, b, dim, initial, reverse, shifted] = op;
+  const Recurrence call = checked(op);
   const bool is_half = call.dtype == at::kHalf || call.dtype == at::kBFloat16;
   const auto compute = is_half ? at::kFloat : call.dtype;
   const bool scalar = call.sizes.empty();
@@ -52,17 +45,16 @@ Tensor linear_recurrence_cpu(const Tensor& a, const Tensor& b, int64_t dim,
   return unfilled(sizes, b.options().dtype(call.dtype)).copy_(result);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("linear_recurrence", linear_recurrence_cpu); }
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<LinearRecurrence, linear_recurrence_cpu>(m); }
 
 // ---------------------------------------------------------------- Meta: shapes, possibly symbolic
 
-Tensor linear_recurrence_meta(const Tensor& a, const Tensor& b, int64_t dim,
-                              const TensorOption& initial, bool, bool) {
-  const Recurrence call = check_recurrence(a, b, dim, initial);
-  return at::empty_symint(call.sizes, b.options().dtype(call.dtype));
+Tensor linear_recurrence_meta(const LinearRecurrence& op) {
+  const Recurrence call = checked(op);
+  return at::empty_symint(call.sizes, op.b.options().dtype(call.dtype));
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("linear_recurrence", linear_recurrence_meta); }
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<LinearRecurrence, linear_recurrence_meta>(m); }
 
 }  // namespace
 }  // namespace gpuopt::scan

@@ -1,9 +1,6 @@
 // Linear recurrences under torch.vmap. They need no rule for functionalization, because they write
 // to no argument, and none for autocast, because they promote dtypes.
-#include <torch/library.h>
-
 #include "binding/vmap.h"
-#include "scan/binding/scan_ops.h"
 #include "scan/binding/scan_recurrence_check.h"
 
 namespace gpuopt::scan {
@@ -11,9 +8,9 @@ namespace {
 
 using at::Tensor;
 
-Tensor linear_recurrence_vmap(const Tensor& a, const Tensor& b, int64_t dim,
-                              const TensorOption& initial, bool reverse, bool shifted) {
-  const int64_t own = check_recurrence(a, b, dim, initial).dim;
+Tensor linear_recurrence_vmap(const LinearRecurrence& op) {
+  const auto& [a, b, dim, initial, reverse, shifted] = op;
+  const int64_t own = checked(op).dim;
   const VmapLevel level;
   const auto factors = level.unwrap(a), terms = level.unwrap(b);
   std::optional<VmapLevel::Operand> first;
@@ -46,7 +43,7 @@ Tensor linear_recurrence_vmap(const Tensor& a, const Tensor& b, int64_t dim,
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  m.impl("linear_recurrence", linear_recurrence_vmap);
+  impl<LinearRecurrence, linear_recurrence_vmap>(m);
 }
 
 }  // namespace

@@ -1,23 +1,20 @@
 // Scans under torch.vmap, functionalization and autocast.
 #include <ATen/autocast_mode.h>
-#include <torch/library.h>
 
-#include "binding/functionalize.h"
 #include "binding/vmap.h"
+#include "binding/writing.h"
 #include "scan/binding/scan_check.h"
-#include "scan/binding/scan_ops.h"
 
 namespace gpuopt::scan {
 namespace {
 
 using at::Tensor;
-using DTypeOption = std::optional<at::ScalarType>;
 
 // ---------------------------------------------------------------- vmap
 
-Tensor cumsum_vmap(const Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                   bool exclusive) {
-  const int64_t own = check_cumsum(self, dim, dtype, reverse, exclusive).dim;
+Tensor cumsum_vmap(const Cumsum& op) {
+  const auto& [self, dim, dtype, reverse, exclusive] = op;
+  const int64_t own = checked(op).dim;
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
   if (!operand.batch_dim.has_value()) {  // only another vmap level maps over it
@@ -28,61 +25,41 @@ Tensor cumsum_vmap(const Tensor& self, int64_t dim, DTypeOption dtype, bool reve
   return level.wrap(operand.logical_dim() == 0 ? result.squeeze(1) : result, 0);
 }
 
-Tensor& cumsum_inplace_vmap(Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                            bool exclusive) {
-  const int64_t own = wrap_dim("gpuopt::cumsum_", self, dim);
+Tensor& cumsum_inplace_vmap(const Inplace<Cumsum>& call) {
+  const auto& [self, dim, dtype, reverse, exclusive] = call.in;
+  const int64_t own = wrap_dim(name_of<Inplace<Cumsum>>(), self, dim);
   const VmapLevel level;
   const VmapLevel::Operand operand = level.unwrap(self);
   Tensor written = operand.aligned(1);
-  ops::cumsum_inplace().call(written, operand.batch_dim.has_value() ? own + 1 : own, dtype, reverse,
-                             exclusive);
-  return self;
+  const int64_t below = operand.batch_dim.has_value() ? own + 1 : own;
+  gpuopt::call(Inplace<Cumsum>{{written, below, dtype, reverse, exclusive}, written});
+  return call.self;
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  m.impl("cumsum", cumsum_vmap);
-  m.impl("cumsum_", cumsum_inplace_vmap);
-}
-
-// ---------------------------------------------------------------- functionalization
-
-Tensor& cumsum_out_functional(const Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                              bool exclusive, Tensor& out) {
-  const Scan scan = check_cumsum_out(self, dim, dtype, reverse, exclusive, out);
-  return functionalize_write(
-      "gpuopt::cumsum", out, {self},
-      [&] { return gpuopt::cumsum(functional_value(self), dim, scan.dtype, reverse, exclusive); },
-      [&] { ops::cumsum_out().call(self, dim, dtype, reverse, exclusive, out); });
-}
-
-Tensor& cumsum_inplace_functional(Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                                  bool exclusive) {
-  const Scan scan = check_cumsum_inplace(self, dim, dtype, reverse, exclusive);
-  return functionalize_write(
-      "gpuopt::cumsum_", self, {},
-      [&] { return gpuopt::cumsum(functional_value(self), dim, scan.dtype, reverse, exclusive); },
-      [&] { ops::cumsum_inplace().call(self, dim, dtype, reverse, exclusive); });
+  impl<Cumsum, cumsum_vmap>(m);
+  impl<Inplace<Cumsum>, cumsum_inplace_vmap>(m);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Functionalize, m) {
-  m.impl("cumsum.out", cumsum_out_functional);
-  m.impl("cumsum_", cumsum_inplace_functional);
+  impl_out_functional<Cumsum, checked_out>(m);
+  impl_inplace_functional<Cumsum, checked_inplace>(m);
 }
 
 // ---------------------------------------------------------------- autocast
 
 // As in torch.cumsum, autocast on CUDA sums to float32 unless dtype is given. cumsum_ and the CPU
 // keep their dtype.
-Tensor cumsum_autocast(const Tensor& self, int64_t dim, DTypeOption dtype, bool reverse,
-                       bool exclusive) {
+Tensor cumsum_autocast(const Cumsum& op) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
-  if (!dtype.has_value() && at::autocast::is_eligible(self, c10::DeviceType::CUDA)) {
-    dtype = at::kFloat;
+  Cumsum cast = op;
+  if (!op.dtype.has_value() && at::autocast::is_eligible(op.self, c10::DeviceType::CUDA)) {
+    cast.dtype = at::kFloat;
   }
-  return gpuopt::cumsum(self, dim, dtype, reverse, exclusive);
+  return call(cast);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) { m.impl("cumsum", cumsum_autocast); }
+TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) { impl<Cumsum, cumsum_autocast>(m); }
 
 }  // namespace
 }  // namespace gpuopt::scan

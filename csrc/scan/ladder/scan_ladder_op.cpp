@@ -5,7 +5,7 @@
 namespace gpuopt::scan {
 namespace {
 
-const RegisterLadder steps("cumsum", kLadder, "cumsum(Tensor self, int step) -> Tensor");
+const RegisterLadder steps(kLadder, "cumsum(Tensor self, int step) -> Tensor");
 
 }  // namespace
 }  // namespace gpuopt::scan

@@ -5,7 +5,7 @@
 namespace gpuopt::transpose {
 namespace {
 
-const RegisterLadder steps("transpose2d", kLadder, "transpose2d(Tensor self, int step) -> Tensor");
+const RegisterLadder steps(kLadder, "transpose2d(Tensor self, int step) -> Tensor");
 
 }  // namespace
 }  // namespace gpuopt::transpose

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "binding/check.h"
+#include "upsample/binding/upsample_ops.h"
 
 namespace gpuopt::upsample {
 
@@ -18,6 +19,10 @@ struct BasicSizes {
 };
 using Sizes = BasicSizes<int64_t>;
 using SymSizes = BasicSizes<c10::SymInt>;
+
+// Whether Op is an Upsample2dBackward.
+template <typename Op>
+constexpr bool kIsBackward = requires(const Op& op) { op.input_size; };
 
 inline bool is_known_different(int64_t a, int64_t b) { return a != b; }
 inline bool is_known_different(const c10::SymInt& a, const c10::SymInt& b) {
@@ -59,15 +64,6 @@ void check_input(const char* op, const char* name, c10::ArrayRef<Size> sizes) {
               "more in dimension 1, got shape ", sizes);
 }
 
-template <typename Size>
-BasicSizes<Size> check_forward(const char* op, const at::Tensor& self,
-                               c10::ArrayRef<Size> output_size) {
-  const auto sizes = sizes_of<Size>(self);
-  check_output_size(op, output_size);
-  check_input(op, "self", sizes);
-  return {sizes[0], sizes[1], sizes[2], sizes[3], output_size[0], output_size[1]};
-}
-
 // Unlike the forward, the backward supports 0 channels, as in ATen.
 template <typename Size>
 BasicSizes<Size> check_backward(const char* op, const at::Tensor& grad_output,
@@ -83,6 +79,30 @@ BasicSizes<Size> check_backward(const char* op, const at::Tensor& grad_output,
               ", ", input_size[1], ", ", output_size[0], ", ", output_size[1], "), got shape ",
               sizes);
   return {sizes[0], sizes[1], input_size[2], input_size[3], output_size[0], output_size[1]};
+}
+
+// Sizes of an argument. Kernels that need values refuse symbolic ones.
+template <typename Size>
+c10::ArrayRef<Size> sizes_as(c10::SymIntArrayRef sizes) {
+  if constexpr (std::is_same_v<Size, c10::SymInt>) {
+    return sizes;
+  } else {
+    return C10_AS_INTARRAYREF_SLOW(sizes);
+  }
+}
+
+template <typename Size, typename Op>
+BasicSizes<Size> check(const Op& op) {
+  const char* name = name_of<Op>();
+  const auto output_size = sizes_as<Size>(op.output_size);
+  if constexpr (kIsBackward<Op>) {
+    return check_backward(name, op.from, output_size, sizes_as<Size>(op.input_size));
+  } else {
+    const auto sizes = sizes_of<Size>(op.from);
+    check_output_size(name, output_size);
+    check_input(name, "self", sizes);
+    return {sizes[0], sizes[1], sizes[2], sizes[3], output_size[0], output_size[1]};
+  }
 }
 
 }  // namespace gpuopt::upsample

@@ -1,8 +1,5 @@
 // The CUDA kernels of gpuopt::upsample_nearest2d, upsample_nearest_exact2d and their backwards: a
 // checked call -> Problem -> launcher.
-#include <ATen/ATen.h>
-#include <torch/library.h>
-
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "reduce/binding/reduce_ops.h"
@@ -29,18 +26,19 @@ float source_step(Scale scale, int64_t in, int64_t out) {
   return static_cast<float>(in) / static_cast<float>(out);
 }
 
-Problem make_problem(const char* op, const Tensor& from, const Tensor& to, const Sizes& sizes,
-                     Scale scales_h, Scale scales_w, bool exact) {
+template <typename Op>
+Problem make_problem(const Op& op, const Tensor& from, const Tensor& to, const Sizes& sizes) {
   Problem problem;
   problem.from = from.const_data_ptr();
   problem.to = to.mutable_data_ptr();
-  problem.dtype = to_upsample_dtype(op, from.scalar_type());
+  problem.dtype = to_upsample_dtype(name_of<Op>(), from.scalar_type());
   problem.batch = sizes.batch;
   problem.channels = sizes.channels;
-  problem.height = make_axis(sizes.in_height, sizes.out_height,
-                             source_step(scales_h, sizes.in_height, sizes.out_height), exact);
+  problem.height =
+      make_axis(sizes.in_height, sizes.out_height,
+                source_step(op.scales_h, sizes.in_height, sizes.out_height), Op::kExact);
   problem.width = make_axis(sizes.in_width, sizes.out_width,
-                            source_step(scales_w, sizes.in_width, sizes.out_width), exact);
+                            source_step(op.scales_w, sizes.in_width, sizes.out_width), Op::kExact);
   problem.batch_stride = from.stride(0);
   problem.channel_stride = from.stride(1);
   problem.row_stride = from.stride(2);
@@ -67,84 +65,55 @@ bool has_long_rows(const Tensor& result, const Sizes& sizes) {
          sizes.channels * std::max(sizes.in_width, sizes.out_width) > kMaxRowUnits;
 }
 
-// Runs start(problem, device, stream) for a result that has elements.
-template <typename Start>
-void launch_into(const char* op, const Tensor& from, const Tensor& result, const Sizes& sizes,
-                 Scale scales_h, Scale scales_w, bool exact, Start&& start) {
+// Computes a result that has elements.
+template <typename Op>
+void upsample_into(const Op& op, const Tensor& from, const Tensor& result, const Sizes& sizes) {
   if (sizes.in_height == sizes.out_height && sizes.in_width == sizes.out_width) {
     result.copy_(from);  // ATen's kernel is at the roofline
     return;
   }
   if (has_long_rows(result, sizes)) {
     const Tensor contiguous = unfilled(result.sizes(), result.options());
-    launch_into(op, from, contiguous, sizes, scales_h, scales_w, exact, start);
+    upsample_into(op, from, contiguous, sizes);
     result.copy_(contiguous);
     return;
   }
-  const Tensor source = with_short_strides(from, result);
-  const Problem problem = make_problem(op, source, result, sizes, scales_h, scales_w, exact);
-  check_launch(op, start(problem, Device{sm_count()}, c10::cuda::getCurrentCUDAStream()));
+  constexpr auto launch = kIsBackward<Op> ? backward : forward;
+  check_launch(name_of<Op>(),
+               launch(make_problem(op, with_short_strides(from, result), result, sizes),
+                      Device{sm_count()}, c10::cuda::getCurrentCUDAStream()));
 }
 
-Tensor forward_cuda(const char* op, const Tensor& self, at::IntArrayRef output_size, Scale scales_h,
-                    Scale scales_w, bool exact) {
-  const Sizes sizes = check_forward(op, self, output_size);
-  check_memory(op, {{"input", self}});
-  to_upsample_dtype(op, self.scalar_type());
-  const c10::cuda::CUDAGuard guard(self.device());
-  Tensor out = unfilled({sizes.batch, sizes.channels, sizes.out_height, sizes.out_width},
-                        self.options().memory_format(self.suggest_memory_format()));
-  if (out.numel() == 0) return out;
-  launch_into(op, self, out, sizes, scales_h, scales_w, exact, forward);
-  return out;
-}
-
-Tensor backward_cuda(const char* op, const Tensor& grad_output, at::IntArrayRef output_size,
-                     at::IntArrayRef input_size, Scale scales_h, Scale scales_w, bool exact) {
-  const Sizes sizes = check_backward(op, grad_output, output_size, input_size);
-  check_memory(op, {{"grad_output", grad_output}});
-  to_upsample_dtype(op, grad_output.scalar_type());
-  const c10::cuda::CUDAGuard guard(grad_output.device());
-  Tensor grad_input = unfilled(
-      input_size, grad_output.options().memory_format(grad_output.suggest_memory_format()));
-  if (grad_input.numel() == 0) return grad_input;
-  if (sizes.in_height == 1 && sizes.in_width == 1) {  // a single window: a reduction
+template <typename Op>
+Tensor upsample_cuda(const Op& op) {
+  const char* name = name_of<Op>();
+  const Tensor& from = op.from;
+  const Sizes sizes = check<int64_t>(op);
+  check_memory(name, {{kIsBackward<Op> ? "grad_output" : "input", from}});
+  to_upsample_dtype(name, from.scalar_type());
+  const c10::cuda::CUDAGuard guard(from.device());
+  const int64_t height = kIsBackward<Op> ? sizes.in_height : sizes.out_height;
+  const int64_t width = kIsBackward<Op> ? sizes.in_width : sizes.out_width;
+  Tensor result = unfilled({sizes.batch, sizes.channels, height, width},
+                           from.options().memory_format(from.suggest_memory_format()));
+  if (result.numel() == 0) return result;
+  if (kIsBackward<Op> && height == 1 && width == 1) {  // a single window: a reduction
     at::AutoDispatchBelowAutograd no_grad;
-    return ops::reduce_sum_out().call(grad_output, at::IntArrayRef{2, 3}, /*keepdim=*/true,
-                                      grad_output.scalar_type(), grad_input);
+    return ops::reduce_sum_out().call(from, at::IntArrayRef{2, 3}, /*keepdim=*/true,
+                                      from.scalar_type(), result);
   }
-  launch_into(op, grad_output, grad_input, sizes, scales_h, scales_w, exact, backward);
-  return grad_input;
+  upsample_into(op, from, result, sizes);
+  return result;
 }
 
-Tensor nearest_cuda(const Tensor& self, at::IntArrayRef output_size, Scale scales_h,
-                    Scale scales_w) {
-  return forward_cuda("gpuopt::upsample_nearest2d", self, output_size, scales_h, scales_w,
-                      /*exact=*/false);
-}
-
-Tensor exact_cuda(const Tensor& self, at::IntArrayRef output_size, Scale scales_h, Scale scales_w) {
-  return forward_cuda("gpuopt::upsample_nearest_exact2d", self, output_size, scales_h, scales_w,
-                      /*exact=*/true);
-}
-
-Tensor nearest_backward_cuda(const Tensor& grad_output, at::IntArrayRef output_size,
-                             at::IntArrayRef input_size, Scale scales_h, Scale scales_w) {
-  return backward_cuda("gpuopt::upsample_nearest2d_backward", grad_output, output_size, input_size,
-                       scales_h, scales_w, /*exact=*/false);
-}
-
-Tensor exact_backward_cuda(const Tensor& grad_output, at::IntArrayRef output_size,
-                           at::IntArrayRef input_size, Scale scales_h, Scale scales_w) {
-  return backward_cuda("gpuopt::upsample_nearest_exact2d_backward", grad_output, output_size,
-                       input_size, scales_h, scales_w, /*exact=*/true);
+template <typename... Ops>
+void impl_cuda(torch::Library& m) {
+  (impl<Ops, upsample_cuda<Ops>>(m), ...);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("upsample_nearest2d", nearest_cuda);
-  m.impl("upsample_nearest_exact2d", exact_cuda);
-  m.impl("upsample_nearest2d_backward", nearest_backward_cuda);
-  m.impl("upsample_nearest_exact2d_backward", exact_backward_cuda);
+  impl_cuda<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
+  impl_cuda<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
 }
 
 }  // namespace

@@ -1,107 +1,55 @@
 // gpuopt::upsample_nearest2d, upsample_nearest_exact2d and their backward: schemas, CPU and Meta
 // kernels, and the .vec overloads, which call the others.
-#include <torch/library.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "binding/aten.h"
 #include "upsample/binding/upsample_check.h"
-#include "upsample/binding/upsample_ops.h"
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
-  m.def(
-      "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, "
-      "float? scales_w=None) -> Tensor",
-      tags);
-  m.def(
-      "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) "
-      "-> Tensor",
-      tags);
-  m.def(
-      "upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, "
-      "SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-      tags);
-  m.def(
-      "upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, "
-      "float? scales_w=None) -> Tensor",
-      tags);
-  m.def(
-      "upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) "
-      "-> Tensor",
-      tags);
-  m.def(
-      "upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, "
-      "SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-      tags);
-}
 
 namespace gpuopt::upsample {
 namespace {
 
-using at::IntArrayRef;
-using at::OptionalSymIntArrayRef;
 using at::Tensor;
 using c10::SymInt;
 using c10::SymIntArrayRef;
-using Scale = std::optional<double>;
-using ScaleFactors = std::optional<c10::ArrayRef<double>>;
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  define<UpsampleNearest2d, UpsampleNearest2dVec, UpsampleNearest2dBackward>(m);
+  define<UpsampleNearestExact2d, UpsampleNearestExact2dVec, UpsampleNearestExact2dBackward>(m);
+}
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
-// Calls ATen. Only ATen knows which dtypes it supports, so its error is caught and given the name
-// of the operator.
-template <typename Upsample>
-Tensor call_aten(const char* op, const Tensor& values, Upsample upsample) {
-  try {
-    return upsample();
-  } catch (const c10::NotImplementedError& error) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, op, " (CPU) is not implemented for ", values.scalar_type(),
-                                ": expected another dtype (", error.what_without_backtrace(), ")");
-  }
+Tensor by_aten(const UpsampleNearest2d& op) {
+  return at::upsample_nearest2d_symint(op.from, op.output_size, op.scales_h, op.scales_w);
+}
+Tensor by_aten(const UpsampleNearest2dBackward& op) {
+  return at::upsample_nearest2d_backward_symint(op.from, op.output_size, op.input_size, op.scales_h,
+                                                op.scales_w);
+}
+Tensor by_aten(const UpsampleNearestExact2d& op) {
+  return at::_upsample_nearest_exact2d_symint(op.from, op.output_size, op.scales_h, op.scales_w);
+}
+Tensor by_aten(const UpsampleNearestExact2dBackward& op) {
+  return at::_upsample_nearest_exact2d_backward_symint(op.from, op.output_size, op.input_size,
+                                                       op.scales_h, op.scales_w);
 }
 
-Tensor nearest_cpu(const Tensor& self, IntArrayRef output_size, Scale scales_h, Scale scales_w) {
-  constexpr const char* op = "gpuopt::upsample_nearest2d";
-  check_forward(op, self, output_size);
-  return call_aten(op, self,
-                   [&] { return at::upsample_nearest2d(self, output_size, scales_h, scales_w); });
+template <typename Op>
+Tensor upsample_cpu(const Op& op) {
+  check<int64_t>(op);
+  return call_aten(name_of<Op>(), op.from.scalar_type(), "", [&] { return by_aten(op); });
 }
 
-Tensor nearest_backward_cpu(const Tensor& grad_output, IntArrayRef output_size,
-                            IntArrayRef input_size, Scale scales_h, Scale scales_w) {
-  constexpr const char* op = "gpuopt::upsample_nearest2d_backward";
-  check_backward(op, grad_output, output_size, input_size);
-  return call_aten(op, grad_output, [&] {
-    return at::upsample_nearest2d_backward(grad_output, output_size, input_size, scales_h,
-                                           scales_w);
-  });
-}
-
-Tensor exact_cpu(const Tensor& self, IntArrayRef output_size, Scale scales_h, Scale scales_w) {
-  constexpr const char* op = "gpuopt::upsample_nearest_exact2d";
-  check_forward(op, self, output_size);
-  return call_aten(op, self, [&] {
-    return at::_upsample_nearest_exact2d(self, output_size, scales_h, scales_w);
-  });
-}
-
-Tensor exact_backward_cpu(const Tensor& grad_output, IntArrayRef output_size,
-                          IntArrayRef input_size, Scale scales_h, Scale scales_w) {
-  constexpr const char* op = "gpuopt::upsample_nearest_exact2d_backward";
-  check_backward(op, grad_output, output_size, input_size);
-  return call_aten(op, grad_output, [&] {
-    return at::_upsample_nearest_exact2d_backward(grad_output, output_size, input_size, scales_h,
-                                                  scales_w);
-  });
+template <typename... Ops>
+void impl_cpu(torch::Library& m) {
+  (impl<Ops, upsample_cpu<Ops>>(m), ...);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CPU, m) {
-  m.impl("upsample_nearest2d", nearest_cpu);
-  m.impl("upsample_nearest2d_backward", nearest_backward_cpu);
-  m.impl("upsample_nearest_exact2d", exact_cpu);
-  m.impl("upsample_nearest_exact2d_backward", exact_backward_cpu);
+  impl_cpu<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
+  impl_cpu<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
 }
 
 // ---------------------------------------------------------------- Meta: shapes, maybe symbolic
@@ -118,46 +66,23 @@ at::MemoryFormat format_of(const Tensor& like) {
   return channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-Tensor empty(const Tensor& like, const SymInt& height, const SymInt& width, const SymSizes& sizes) {
+template <typename Op>
+Tensor upsample_meta(const Op& op) {
+  const SymSizes sizes = check<SymInt>(op);
+  const SymInt& height = kIsBackward<Op> ? sizes.in_height : sizes.out_height;
+  const SymInt& width = kIsBackward<Op> ? sizes.in_width : sizes.out_width;
   const std::array<SymInt, 4> shape{sizes.batch, sizes.channels, height, width};
-  return at::empty_symint(shape, like.options().memory_format(format_of(like)));
+  return at::empty_symint(shape, op.from.options().memory_format(format_of(op.from)));
 }
 
-Tensor forward_meta(const char* op, const Tensor& self, SymIntArrayRef output_size) {
-  const SymSizes sizes = check_forward(op, self, output_size);
-  return empty(self, sizes.out_height, sizes.out_width, sizes);
-}
-
-Tensor backward_meta(const char* op, const Tensor& grad_output, SymIntArrayRef output_size,
-                     SymIntArrayRef input_size) {
-  const SymSizes sizes = check_backward(op, grad_output, output_size, input_size);
-  return empty(grad_output, sizes.in_height, sizes.in_width, sizes);
-}
-
-Tensor nearest_meta(const Tensor& self, SymIntArrayRef output_size, Scale, Scale) {
-  return forward_meta("gpuopt::upsample_nearest2d", self, output_size);
-}
-
-Tensor nearest_backward_meta(const Tensor& grad_output, SymIntArrayRef output_size,
-                             SymIntArrayRef input_size, Scale, Scale) {
-  return backward_meta("gpuopt::upsample_nearest2d_backward", grad_output, output_size, input_size);
-}
-
-Tensor exact_meta(const Tensor& self, SymIntArrayRef output_size, Scale, Scale) {
-  return forward_meta("gpuopt::upsample_nearest_exact2d", self, output_size);
-}
-
-Tensor exact_backward_meta(const Tensor& grad_output, SymIntArrayRef output_size,
-                           SymIntArrayRef input_size, Scale, Scale) {
-  return backward_meta("gpuopt::upsample_nearest_exact2d_backward", grad_output, output_size,
-                       input_size);
+template <typename... Ops>
+void impl_meta(torch::Library& m) {
+  (impl<Ops, upsample_meta<Ops>>(m), ...);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Meta, m) {
-  m.impl("upsample_nearest2d", nearest_meta);
-  m.impl("upsample_nearest2d_backward", nearest_backward_meta);
-  m.impl("upsample_nearest_exact2d", exact_meta);
-  m.impl("upsample_nearest_exact2d_backward", exact_backward_meta);
+  impl_meta<UpsampleNearest2d, UpsampleNearest2dBackward>(m);
+  impl_meta<UpsampleNearestExact2d, UpsampleNearestExact2dBackward>(m);
 }
 
 // ---------------------------------------------------------------- .vec: sizes or factors
@@ -192,41 +117,31 @@ std::array<SymInt, 2> scaled_sizes(const char* op, SymIntArrayRef sizes,
   return scaled_to;
 }
 
-template <typename Upsample>
-Tensor upsample_vec(const char* op, const Tensor& input, OptionalSymIntArrayRef output_size,
-                    ScaleFactors scale_factors, const Upsample& upsample) {
-  TORCH_CHECK(output_size.has_value() != scale_factors.has_value(), op,
+template <bool exact>
+Tensor upsample_vec(const Upsample2dVec<exact>& op) {
+  const char* name = name_of<Upsample2dVec<exact>>();
+  const auto& [from, output_size, factors] = op;
+  TORCH_CHECK(output_size.has_value() != factors.has_value(), name,
               ": exactly one of output_size and scale_factors must be given: expected one, got ",
               output_size.has_value() ? "both" : "neither");
-  const SymIntArrayRef sizes = input.sym_sizes();
-  check_input(op, "input", sizes);
-  if (output_size.has_value())
-    return upsample.call(input, *output_size, std::nullopt, std::nullopt);
-  const auto scaled_to = scaled_sizes(op, sizes, *scale_factors);
-  return upsample.call(input, scaled_to, (*scale_factors)[0], (*scale_factors)[1]);
-}
-
-Tensor nearest_vec(const Tensor& input, OptionalSymIntArrayRef output_size,
-                   ScaleFactors scale_factors) {
-  return upsample_vec("gpuopt::upsample_nearest2d", input, output_size, scale_factors,
-                      ops::upsample_nearest2d());
-}
-
-Tensor exact_vec(const Tensor& input, OptionalSymIntArrayRef output_size,
-                 ScaleFactors scale_factors) {
-  return upsample_vec("gpuopt::upsample_nearest_exact2d", input, output_size, scale_factors,
-                      ops::upsample_nearest_exact2d());
+  const SymIntArrayRef sizes = from.sym_sizes();
+  check_input(name, "input", sizes);
+  if (output_size.has_value()) {
+    return call(Upsample2d<exact>{from, *output_size, std::nullopt, std::nullopt});
+  }
+  const auto scaled_to = scaled_sizes(name, sizes, *factors);
+  return call(Upsample2d<exact>{from, scaled_to, (*factors)[0], (*factors)[1]});
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CompositeImplicitAutograd, m) {
-  m.impl("upsample_nearest2d.vec", nearest_vec);
-  m.impl("upsample_nearest_exact2d.vec", exact_vec);
+  impl<UpsampleNearest2dVec, upsample_vec<false>>(m);
+  impl<UpsampleNearestExact2dVec, upsample_vec<true>>(m);
 }
 
 // Without this, vmap does not see that the operator is a composite and loops over the examples.
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
-  m.impl("upsample_nearest2d.vec", nearest_vec);
-  m.impl("upsample_nearest_exact2d.vec", exact_vec);
+  impl<UpsampleNearest2dVec, upsample_vec<false>>(m);
+  impl<UpsampleNearestExact2dVec, upsample_vec<true>>(m);
 }
 
 }  // namespace

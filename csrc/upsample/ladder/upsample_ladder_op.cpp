@@ -6,9 +6,8 @@ namespace gpuopt::upsample {
 namespace {
 
 const RegisterLadder forward_steps(
-    "upsample_nearest2d", kForwardLadder,
-    "upsample_nearest2d(Tensor input, int[2] output_size, int step) -> Tensor");
-const RegisterLadder backward_steps("upsample_nearest2d_backward", kBackwardLadder,
+    kForwardLadder, "upsample_nearest2d(Tensor input, int[2] output_size, int step) -> Tensor");
+const RegisterLadder backward_steps(kBackwardLadder,
                                     "upsample_nearest2d_backward(Tensor grad_output, int[2] "
                                     "output_size, int[4] input_size, int step) -> Tensor");
 
