@@ -47,9 +47,8 @@ inline at::Tensor functional_value(const at::Tensor& tensor) {
 // functional_value. If `written` is not being functionalized, it runs `mutating()`, the write
 // itself.
 template <typename Functional, typename Mutating>
-at::Tensor& functionalize_write(const char* op, at::Tensor& written,
-                                at::TensorList inputs, Functional functional,
-                                Mutating mutating) {
+at::Tensor& functionalize_write(const char* op, at::Tensor& written, at::TensorList inputs,
+                                Functional functional, Mutating mutating) {
   namespace impl = at::functionalization::impl;
   if (!impl::isFunctionalTensor(written)) {
     for (const at::Tensor& input : inputs) {

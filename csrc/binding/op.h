@@ -126,7 +126,8 @@ template <typename Op>
 struct Form<Out<Op>> {
   using Result = at::Tensor&;
   using In = detail::Members<Op>;
-  using Args = decltype(std::tuple_cat(std::declval<In>(), std::declval<std::tuple<at::Tensor&>>()));
+  using Args =
+      decltype(std::tuple_cat(std::declval<In>(), std::declval<std::tuple<at::Tensor&>>()));
 
   // An operator of several overloads names the overload of its out= form kOut.
   static std::string schema() {
@@ -136,7 +137,8 @@ struct Form<Out<Op>> {
     text = text.substr(0, end) + (has_keywords ? "" : ", *") + ", Tensor(a!) out) -> Tensor(a!)";
     std::string overload = "out";
     if constexpr (requires { Op::kOut; }) overload = Op::kOut;
-    return text.replace(0, text.find('('), text.substr(0, text.find_first_of(".(")) + "." + overload);
+    return text.replace(0, text.find('('),
+                        text.substr(0, text.find_first_of(".(")) + "." + overload);
   }
   static Args args(const Out<Op>& op) {
     return std::tuple_cat(detail::members_of(op.in), std::tuple<at::Tensor&>(op.out));
@@ -166,7 +168,8 @@ struct Form<Inplace<Op>> {
   };
   using Args = typename Written<detail::Members<Op>>::Args;
 
-  // "mul.Tensor(Tensor self, ...) -> Tensor" becomes "mul_.Tensor(Tensor(a!) self, ...) -> Tensor(a!)".
+  // "mul.Tensor(Tensor self, ...) -> Tensor" becomes "mul_.Tensor(Tensor(a!) self, ...) ->
+  // Tensor(a!)".
   static std::string schema() {
     std::string text(Op::kSchema);
     text.replace(text.find("(Tensor "), 8, "(Tensor(a!) ");

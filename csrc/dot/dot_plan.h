@@ -220,8 +220,7 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
   first = second = problem;
   first.rows = problem.rows / 2;
   second.rows = problem.rows - first.rows;
-  second.self.data =
-      moved(problem.self.data, first.rows * problem.self.row_stride, problem.dtype);
+  second.self.data = moved(problem.self.data, first.rows * problem.self.row_stride, problem.dtype);
   second.tensor.data =
       moved(problem.tensor.data, first.rows * problem.tensor.row_stride, problem.dtype);
   second.out = moved(problem.out, first.rows, problem.dtype);

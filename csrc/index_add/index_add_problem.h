@@ -108,8 +108,7 @@ inline int values_per_access(const Problem& problem, const Layout& layout) {
   for (const int64_t bytes : {int64_t{kAccessBytes}, int64_t{4}}) {
     if (bytes <= size || bytes / size > kMaxValues || inner.size * size % bytes != 0) continue;
     const auto aligned = [&](int64_t stride) { return stride * size % bytes == 0; };
-    bool all = is_aligned(problem.self, bytes) &&
-               is_aligned(problem.source, bytes) &&
+    bool all = is_aligned(problem.self, bytes) && is_aligned(problem.source, bytes) &&
                aligned(problem.bin_stride) && aligned(problem.entry_stride);
     for (int d = 0; d < layout.num_outer; ++d) {
       all = all && aligned(layout.outer[d].self_stride) && aligned(layout.outer[d].source_stride);
@@ -124,8 +123,8 @@ inline int values_per_access(const Problem& problem, const Layout& layout) {
 inline bool takes_neighbours(const Problem& problem, const Layout& layout, int count) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t bytes = std::min<int64_t>(count * size, kAccessBytes);
-  bool all = layout.inner.size == 1 && problem.entry_stride == 1 &&
-             is_aligned(problem.source, bytes);
+  bool all =
+      layout.inner.size == 1 && problem.entry_stride == 1 && is_aligned(problem.source, bytes);
   for (int d = 0; d < layout.num_outer; ++d) {
     all = all && layout.outer[d].source_stride * size % bytes == 0;
   }

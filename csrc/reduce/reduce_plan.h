@@ -125,8 +125,9 @@ inline Merged merge_dims(const Problem& problem) {
     return std::pair(memory_order(a.in_stride), a.out_stride) <
            std::pair(memory_order(b.in_stride), b.out_stride);
   };
-  merged.count = gpuopt::merge_dims(merged.dims, problem.num_dims, is_inner,
-                                    [](const Dim& a, const Dim& b) { return a.reduced == b.reduced; });
+  merged.count =
+      gpuopt::merge_dims(merged.dims, problem.num_dims, is_inner,
+                         [](const Dim& a, const Dim& b) { return a.reduced == b.reduced; });
   return merged;
 }
 
@@ -380,9 +381,9 @@ inline bool has_too_many_units(const Plan& plan, int64_t limit = kMaxIndex32) {
 // dimension have the outputs of the whole problem, in its order.
 inline void halve(const Problem& problem, bool reduced, Problem& first, Problem& second) {
   const detail::Merged merged = detail::merge_dims(problem);
-  const int chosen = dim_to_halve(merged.dims, merged.count,
-                                  detail::count_of(merged, reduced) > kMaxKernelDims,
-                                  [&](const Dim& dim) { return dim.reduced == reduced; });
+  const int chosen =
+      dim_to_halve(merged.dims, merged.count, detail::count_of(merged, reduced) > kMaxKernelDims,
+                   [&](const Dim& dim) { return dim.reduced == reduced; });
   first = problem;
   first.num_dims = merged.count;
   std::copy_n(merged.dims, merged.count, first.dims);

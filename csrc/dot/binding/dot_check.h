@@ -28,8 +28,7 @@ inline void check_dtype(const char* op, at::ScalarType dtype) {
 }
 
 // Sizes may be symbolic. A comparison of unknown sizes becomes a guard, as in ATen.
-inline void check_operands(const char* op, int64_t rank, const Tensor& self,
-                           NamedTensor other) {
+inline void check_operands(const char* op, int64_t rank, const Tensor& self, NamedTensor other) {
   const char* kind =
       rank == 1 ? "a vector: expected 1 dimension" : "a matrix: expected 2 dimensions";
   for (const NamedTensor& argument : {NamedTensor{"self", self}, other}) {

@@ -92,9 +92,8 @@ Tensor dot_fast_atomic_cuda(const DotFastAtomic& op) {
   const auto options = op.self.options();
   const Tensor out = half ? unfilled({2}, options).select(0, 0) : unfilled({}, options);
   if (op.self.numel() == 0) return out.zero_();
-  check_launch(name_of<DotFastAtomic>(),
-               dot_fast_atomic(make_problem(op, out), Device{sm_count()},
-                               c10::cuda::getCurrentCUDAStream()));
+  check_launch(name_of<DotFastAtomic>(), dot_fast_atomic(make_problem(op, out), Device{sm_count()},
+                                                         c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 

@@ -12,7 +12,8 @@ using namespace autograd_names;
 // Each operand's gradient is the result's times the other operand. The result's gradient gets a
 // last dimension of size 1, so that it broadcasts to the operands.
 //   dot:   d(x . y) = y dx + x dy, so the other operand is conjugated.
-//   vdot:  conj(x) . y is not holomorphic in x, so x's gradient takes the conjugate of the result's.
+//   vdot:  conj(x) . y is not holomorphic in x, so x's gradient takes the conjugate of the
+//   result's.
 template <typename Op>
 struct DotBackward : ProductNode {
   std::string name() const override {
