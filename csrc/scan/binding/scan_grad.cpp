@@ -57,15 +57,9 @@ Tensor& cumsum_inplace_autograd(const Inplace<Cumsum>& call, DispatchKeySet keys
     tangent =
         gpuopt::cumsum(tangent_of(self), op.dim, self.scalar_type(), op.reverse, op.exclusive);
   }
-  {
-    at::AutoDispatchBelowAutograd guard;
-    redispatch(call, keys & c10::after_autograd_keyset);
-  }
+  below_autograd(call, keys);
   if (node) torch::autograd::rebase_history(self, node);
-  if (tangent.defined()) {
-    // The tangent that self has is overwritten, since views of self may share it.
-    self._set_fw_grad(tangent_of(self).copy_(tangent), /*level=*/0, /*is_inplace_op=*/true);
-  }
+  if (tangent.defined()) set_inplace_tangent(self, tangent);
   return self;
 }
 
