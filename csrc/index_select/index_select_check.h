@@ -6,12 +6,14 @@
 
 #include "binding/check.h"
 #include "binding/plain.h"
+#include "index_select/index_select_ops.h"
 
 namespace gpuopt::index_select {
 
 // Returns dim, counted from the front.
-inline int64_t check_index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  constexpr const char* op = "gpuopt::index_select";
+inline int64_t check(const IndexSelect& call) {
+  const char* op = name_of<IndexSelect>();
+  const auto& [self, dim, index] = call;
   const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
   TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
                     ": dim must be a dimension of self: expected a value from ", -dims, " to ",

@@ -1,6 +1,5 @@
 // The CUDA kernel of gpuopt::index_select: a call -> Gather -> launcher, or ATen's kernel.
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include <string>
 
@@ -15,13 +14,11 @@ namespace {
 
 using at::Tensor;
 
-constexpr const char* kOp = "gpuopt::index_select";
-
 // What is wrong with the arguments, or nothing. ATen's CUDA kernel throws other exception types
 // than its CPU kernel.
-std::string fault(const Tensor& self, int64_t dim, const Tensor& index) {
+std::string fault(const IndexSelect& op) {
   try {
-    check_index_select(self, dim, index);
+    check(op);
     return {};
   } catch (const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
@@ -43,23 +40,24 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, int64_t row)
   gather.index_stride = index.stride(0);
   gather.row_bytes = row;
   gather.bin_bytes = self.stride(dim) * static_cast<int64_t>(self.element_size());
-  check_launch(kOp, gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
+  check_launch(name_of<IndexSelect>(), gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
-Tensor index_select_cuda(const Tensor& self, int64_t dim, const Tensor& index) {
-  check_memory(kOp, {{"self", self}, {"index", index}});
+Tensor index_select_cuda(const IndexSelect& op) {
+  const auto& [self, dim, index] = op;
+  check_memory(name_of<IndexSelect>(), {{"self", self}, {"index", index}});
   const c10::cuda::CUDAGuard guard(self.device());
   const std::optional<int64_t> d = wrapped(dim, self);
   const std::optional<int64_t> row =
       d.has_value() && is_supported(self, index) ? row_bytes(self, *d) : std::nullopt;
   if (row.has_value()) return gather(self, *d, index, *row);
   return call_aten(
-      kOp, self, [&] { return at::index_select(self, dim, index); },
-      [&] { return fault(self, dim, index); });
+      name_of<IndexSelect>(), self, [&] { return at::index_select(op.self, op.dim, op.index); },
+      [&] { return fault(op); });
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { m.impl("index_select", index_select_cuda); }
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl<IndexSelect, index_select_cuda>(m); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

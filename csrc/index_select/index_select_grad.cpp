@@ -2,7 +2,6 @@
 // operator, so higher derivatives follow.
 #include <ATen/ATen.h>
 #include <ATen/TensorSubclassLikeUtils.h>
-#include <torch/library.h>
 
 #include <vector>
 
@@ -19,8 +18,8 @@ using namespace autograd_names;
 // The gradient of a row is the sum of the gradients of its copies. Mode `deterministic` adds them
 // in a fixed order, half types in float32.
 struct IndexSelectBackward : torch::autograd::Node {
-  IndexSelectBackward(const Tensor& self, int64_t dim, const Tensor& index)
-      : sizes_(self.sym_sizes().vec()), dim_(dim), index_(index, /*is_output=*/false) {}
+  explicit IndexSelectBackward(const IndexSelect& op)
+      : sizes_(op.self.sym_sizes().vec()), dim_(op.dim), index_(op.index, /*is_output=*/false) {}
   std::string name() const override { return "GpuoptIndexSelectBackward"; }
 
   variable_list apply(variable_list&& grads) override {
@@ -30,10 +29,9 @@ struct IndexSelectBackward : torch::autograd::Node {
     const Tensor index = index_.unpack();
     Tensor zeros = grad.new_zeros_symint(sizes_);
     // A write into new memory saves a copy of it. torch.func and tracing need the functional form.
-    if (at::areAnyTensorSubclassLike({grad, index})) {
-      return {ops::index_add().call(zeros, dim_, index, grad, 1, "deterministic")};
-    }
-    return {ops::index_add_inplace().call(zeros, dim_, index, grad, 1, "deterministic")};
+    const IndexAdd sum{zeros, dim_, index, grad, 1, "deterministic"};
+    if (at::areAnyTensorSubclassLike({grad, index})) return {call(sum)};
+    return {call(Inplace<IndexAdd>{sum, zeros})};
   }
 
   void release_variables() override {
@@ -47,22 +45,20 @@ struct IndexSelectBackward : torch::autograd::Node {
   SavedVariable index_;
 };
 
-Tensor index_select_autograd(DispatchKeySet keys, const Tensor& self, int64_t dim,
-                             const Tensor& index) {
+Tensor index_select_autograd(const IndexSelect& op, DispatchKeySet keys) {
+  const auto& [self, dim, index] = op;
   NodePtr<IndexSelectBackward> node;
   if (compute_requires_grad(self)) {
-    node = make_node<IndexSelectBackward>(self, dim, index);
+    node = make_node<IndexSelectBackward>(op);
     node->set_next_edges(collect_next_edges(self));
   }
-  Tensor result = below_autograd(ops::index_select(), keys, self, dim, index);
+  Tensor result = below_autograd(op, keys);
   if (node) set_history(result, node);
-  if (has_tangent(self)) {
-    set_tangent(result, ops::index_select().call(tangent_of(self), dim, index));
-  }
+  if (has_tangent(self)) set_tangent(result, call(IndexSelect{tangent_of(self), dim, index}));
   return result;
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("index_select", index_select_autograd); }
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<IndexSelect, index_select_autograd>(m); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

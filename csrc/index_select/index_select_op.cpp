@@ -1,35 +1,32 @@
 // gpuopt::index_select: the schema, and the CPU and Meta kernels.
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include "binding/index_errors.h"
 #include "index_select/index_select_check.h"
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  m.def("index_select(Tensor self, int dim, Tensor index) -> Tensor", {at::Tag::pt2_compliant_tag});
-}
 
 namespace gpuopt::index_select {
 namespace {
 
 using at::Tensor;
 
-Tensor index_select_cpu(const Tensor& self, int64_t dim, const Tensor& index) {
-  dim = check_index_select(self, dim, index);
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<IndexSelect>(m); }
+
+Tensor index_select_cpu(const IndexSelect& op) {
+  const int64_t dim = check(op);
   return call_aten(
-      "gpuopt::index_select", self, [&] { return at::index_select(self, dim, index); },
-      [&] { return wrong_entry(self, dim, index); });
+      name_of<IndexSelect>(), op.self, [&] { return at::index_select(op.self, dim, op.index); },
+      [&] { return wrong_entry(op.self, dim, op.index); });
 }
 
-Tensor index_select_meta(const Tensor& self, int64_t dim, const Tensor& index) {
-  dim = check_index_select(self, dim, index);
-  at::SymDimVector sizes(self.sym_sizes());
-  if (self.dim() > 0) sizes[dim] = index.sym_numel();
-  return at::empty_symint(sizes, self.options());
+Tensor index_select_meta(const IndexSelect& op) {
+  const int64_t dim = check(op);
+  at::SymDimVector sizes(op.self.sym_sizes());
+  if (!sizes.empty()) sizes[dim] = op.index.sym_numel();
+  return at::empty_symint(sizes, op.self.options());
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("index_select", index_select_cpu); }
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("index_select", index_select_meta); }
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<IndexSelect, index_select_cpu>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<IndexSelect, index_select_meta>(m); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

@@ -1,12 +1,17 @@
-// index_select from C++: the handle calls through the dispatcher, so autograd, vmap and tracing see
-// the calls.
+// index_select as an operator of binding/op.h.
 #pragma once
 
-#include "binding/op_handle.h"
+#include "binding/op.h"
 
-namespace gpuopt::ops {
+namespace gpuopt {
 
-GPUOPT_OP(index_select, "index_select", "",
-          at::Tensor(const at::Tensor&, int64_t, const at::Tensor&))
+struct IndexSelect {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "index_select(Tensor self, int dim, Tensor index) -> Tensor";
+  const at::Tensor& self;
+  int64_t dim;
+  const at::Tensor& index;
+};
 
-}  // namespace gpuopt::ops
+}  // namespace gpuopt

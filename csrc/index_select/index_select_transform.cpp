@@ -1,6 +1,4 @@
 // index_select under torch.vmap. Autocast has no policy for it, as in ATen.
-#include <torch/library.h>
-
 #include <array>
 
 #include "binding/index_vmap.h"
@@ -27,28 +25,27 @@ Tensor select_each(const Operand& self, int64_t dim, const Operand& index, const
     table = self.logical_dim() == 0 ? self.value.unsqueeze(-1) : self.value;
     rows = entries.flatten();
   }
-  return ops::index_select()
-      .call(table, dim, rows)
+  return call(IndexSelect{table, dim, rows})
       .unflatten_symint(dim, std::array<SymInt, 2>{examples, entries.sym_size(1)});
 }
 
-Tensor index_select_vmap(const Tensor& self_, int64_t dim, const Tensor& index_) {
-  dim = check_index_select(self_, dim, index_);
+Tensor index_select_vmap(const IndexSelect& op) {
+  const int64_t dim = check(op);
   const VmapLevel level;
-  const Operand self = level.unwrap(self_), index = level.unwrap(index_);
+  const Operand self = level.unwrap(op.self), index = level.unwrap(op.index);
   if (!self.batch_dim.has_value() && !index.batch_dim.has_value()) {
-    return level.wrap(ops::index_select().call(self.value, dim, index.value), std::nullopt);
+    return level.wrap(call(IndexSelect{self.value, dim, index.value}), std::nullopt);
   }
   const bool each = index.batch_dim.has_value();
   const SymInt examples =
       each ? index.value.sym_size(*index.batch_dim) : self.value.sym_size(*self.batch_dim);
   const Tensor result =
       each ? select_each(self, dim, index, examples)
-           : ops::index_select().call(batched_at(self, 0, examples), dim + 1, index.value);
+           : call(IndexSelect{batched_at(self, 0, examples), dim + 1, index.value});
   return level.wrap(self.logical_dim() == 0 ? result.squeeze(-1) : result, each ? dim : 0);
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("index_select", index_select_vmap); }
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { impl<IndexSelect, index_select_vmap>(m); }
 
 }  // namespace
 }  // namespace gpuopt::index_select

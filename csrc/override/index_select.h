@@ -24,7 +24,7 @@ struct IndexSelect {
     return unless_always([&] { return policy::index_select(index.numel(), *row); });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index) {
-    return ops::index_select().redispatch(key, self, dim, index);
+    return redispatch(gpuopt::IndexSelect{self, dim, index}, key);
   }
 };
 
