@@ -73,7 +73,7 @@ void release(Entry& entry) {
 
 void enable(const Names& names, std::string_view key_name, bool always) {
   const c10::DispatchKey key = c10::parseDispatchKey(std::string(key_name));
-  TORCH_CHECK(ops::reduce_sum().hasKernelForDispatchKey(key),
+  TORCH_CHECK(handle<ReduceSum>().hasKernelForDispatchKey(key),
               "torch_ops.override: this build of gpuopt has no kernels for ", key_name,
               "; install or build gpuopt with CUDA");
   const std::lock_guard<std::mutex> lock(entries_lock());

@@ -44,8 +44,8 @@ inline Reason decide_reduction(const Tensor& self, at::OptionalIntArrayRef dim,
   });
 }
 
-// `handle` is the operator of gpuopt that computes the call.
-template <typename AtenOp, Operator op, auto handle>
+// `Own` is the operator of gpuopt that computes the call.
+template <typename AtenOp, Operator op, typename Own>
 struct SumOrMean {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
@@ -55,13 +55,13 @@ struct SumOrMean {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::OptionalIntArrayRef dim,
                     bool keepdim, DTypeOption dtype) {
-    return handle().redispatch(key, self, dim, keepdim, dtype);
+    return redispatch(Own{self, dim, keepdim, dtype}, key);
   }
 };
-using Sum = SumOrMean<at::_ops::sum_dim_IntList, Operator::kSum, ops::reduce_sum>;
-using Mean = SumOrMean<at::_ops::mean_dim, Operator::kMean, ops::reduce_mean>;
+using Sum = SumOrMean<at::_ops::sum_dim_IntList, Operator::kSum, ReduceSum>;
+using Mean = SumOrMean<at::_ops::mean_dim, Operator::kMean, ReduceMean>;
 
-template <typename AtenOp, Operator op, auto handle>
+template <typename AtenOp, Operator op, typename Own>
 struct Extremum {
   using Aten = AtenOp;
   static constexpr Operator kOperator = op;
@@ -71,10 +71,10 @@ struct Extremum {
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& self, at::IntArrayRef dim,
                     bool keepdim) {
-    return handle().redispatch(key, self, dim, keepdim);
+    return redispatch(Own{self, dim, keepdim}, key);
   }
 };
-using Amax = Extremum<at::_ops::amax, Operator::kAmax, ops::reduce_max>;
-using Amin = Extremum<at::_ops::amin, Operator::kAmin, ops::reduce_min>;
+using Amax = Extremum<at::_ops::amax, Operator::kAmax, ReduceMax>;
+using Amin = Extremum<at::_ops::amin, Operator::kAmin, ReduceMin>;
 
 }  // namespace gpuopt::overriding

@@ -1,6 +1,5 @@
-// Checks the arguments of each operator form and derives the result's shape and dtype from them.
-// The CUDA, CPU and Meta kernels all call these functions. Exceptions have the same types as in
-// torch.sum, mean, amax and amin.
+// check() checks the arguments of each operator form and derives the result's shape and dtype from
+// them. All kernels call it. Exceptions have the same types as in torch.sum, mean, amax and amin.
 #pragma once
 
 #include <ATen/DimVector.h>
@@ -8,12 +7,20 @@
 #include <ATen/ops/mean_meta_dispatch.h>
 
 #include <bitset>
-#include <optional>
+#include <concepts>
 #include <string>
 
 #include "binding/check.h"
+#include "reduce/binding/reduce_ops.h"
 
 namespace gpuopt::reduce {
+
+template <typename Op>
+inline constexpr bool kIsMean = std::same_as<Op, ReduceMean>;
+
+// The operators whose result is one of the values.
+template <typename Op>
+concept Extremum = std::same_as<Op, ReduceMax> || std::same_as<Op, ReduceMin>;
 
 // The dimensions of self that are reduced. A list of dimensions is limited to tensors of 64
 // dimensions, as in ATen. A reduction of all dimensions is not.
@@ -64,18 +71,17 @@ inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t
   return mask;
 }
 
-template <typename Size>
-BasicReduction<Size> check_dims(const char* op, const at::Tensor& self, at::OptionalIntArrayRef dim,
-                                bool keepdim, at::ScalarType dtype) {
-  const auto sizes = sizes_of<Size>(self);
+template <typename Size, typename Op>
+BasicReduction<Size> check_dims(const Op& op, at::ScalarType dtype) {
+  const auto sizes = sizes_of<Size>(op.self);
   const auto rank = static_cast<int64_t>(sizes.size());
   BasicReduction<Size> reduction;
-  reduction.mask = reduced_dims(op, dim, rank);
+  reduction.mask = reduced_dims(name_of<Op>(), op.dim, rank);
   reduction.dtype = dtype;
   for (int64_t d = 0; d < rank; ++d) {
     if (!reduction.mask[d]) {
       reduction.shape.push_back(sizes[d]);
-    } else if (keepdim) {
+    } else if (op.keepdim) {
       reduction.shape.push_back(1);
     }
   }
@@ -85,20 +91,19 @@ BasicReduction<Size> check_dims(const char* op, const at::Tensor& self, at::Opti
 // ---------------------------------------------------------------- functional forms
 
 template <typename Size = int64_t>
-BasicReduction<Size> check_sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
-                               std::optional<at::ScalarType> dtype) {
-  at::ScalarType result = dtype.value_or(self.scalar_type());
-  if (!dtype.has_value() && at::isIntegralType(result, /*includeBool=*/true)) result = at::kLong;
-  return check_dims<Size>("gpuopt::reduce_sum", self, dim, keepdim, result);
+BasicReduction<Size> check(const ReduceSum& op) {
+  at::ScalarType dtype = op.dtype.value_or(op.self.scalar_type());
+  if (!op.dtype.has_value() && at::isIntegralType(dtype, /*includeBool=*/true)) dtype = at::kLong;
+  return check_dims<Size>(op, dtype);
 }
 
 // A mean needs a floating-point or complex dtype. For other dtypes, torch 2.11 raises RuntimeError
 // and torch 2.15 NotImplementedError. ATen's own check decides which. It is called below the
 // dispatcher, so that nothing traces it.
-inline void check_mean_dtype(const char* op, const char* argument, at::ScalarType dtype) {
+inline void check_mean_dtype(const char* argument, at::ScalarType dtype) {
   if (at::isFloatingType(dtype) || at::isComplexType(dtype)) return;
   const std::string message = c10::str(
-      op, ": ", argument,
+      name_of<ReduceMean>(), ": ", argument,
       " must be floating-point or complex: expected a dtype that can hold a mean, got ", dtype);
   try {
     at::meta::mean(at::detail::empty_meta({0}, dtype), /*dim=*/std::nullopt);
@@ -110,26 +115,25 @@ inline void check_mean_dtype(const char* op, const char* argument, at::ScalarTyp
 }
 
 template <typename Size = int64_t>
-BasicReduction<Size> check_mean(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
-                                std::optional<at::ScalarType> dtype) {
-  constexpr const char* op = "gpuopt::reduce_mean";
-  const at::ScalarType result = dtype.value_or(self.scalar_type());
-  check_mean_dtype(op, dtype.has_value() ? "dtype" : "self, or else dtype,", result);
-  return check_dims<Size>(op, self, dim, keepdim, result);
+BasicReduction<Size> check(const ReduceMean& op) {
+  const at::ScalarType dtype = op.dtype.value_or(op.self.scalar_type());
+  check_mean_dtype(op.dtype.has_value() ? "dtype" : "self, or else dtype,", dtype);
+  return check_dims<Size>(op, dtype);
 }
 
-// For reduce_max and reduce_min. An empty set of values has no extremum, so it is an error.
-template <typename Size = int64_t>
-BasicReduction<Size> check_extremum(const char* op, const at::Tensor& self,
-                                    at::OptionalIntArrayRef dim, bool keepdim) {
-  auto reduction = check_dims<Size>(op, self, dim, keepdim, self.scalar_type());
-  const auto sizes = sizes_of<Size>(self);
-  const bool all = !dim.has_value() || dim->empty();
+// An empty set of values has no extremum, so it is an error.
+template <typename Size = int64_t, Extremum Op>
+BasicReduction<Size> check(const Op& op) {
+  const char* name = name_of<Op>();
+  auto reduction = check_dims<Size>(op, op.self.scalar_type());
+  const auto sizes = sizes_of<Size>(op.self);
+  const bool all = !op.dim.has_value() || op.dim->empty();
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (!reduction.mask[d] || !is_known_zero(sizes[d])) continue;
-    TORCH_CHECK(!all, op, ": self must not be empty unless dim is given: expected at least one ",
+    TORCH_CHECK(!all, name, ": self must not be empty unless dim is given: expected at least one ",
                 "value, got shape ", sizes);
-    TORCH_CHECK_INDEX(false, op, ": dim must name dimensions that are not empty: expected size 1 ",
+    TORCH_CHECK_INDEX(false, name,
+                      ": dim must name dimensions that are not empty: expected size 1 ",
                       "or more in dimension ", d, " of self, got shape ", sizes);
   }
   return reduction;
@@ -137,59 +141,41 @@ BasicReduction<Size> check_extremum(const char* op, const at::Tensor& self,
 
 // ---------------------------------------------------------------- out=
 
-// Refuses an out that overlaps self in part. (ATen lets a reduction overwrite values that it has
-// not read yet.) An out that shares memory in any other way is written after self has been read.
-inline void check_out(const char* op, const at::Tensor& self, const at::Tensor& out) {
-  TORCH_CHECK(out.device() == self.device(), op, ": out must be on the device of self: expected ",
-              self.device(), ", got ", out.device());
-  check_writable(op, {"out", out}, {{"self", self}});
-}
-
-inline void check_out_dtype(const char* op, std::optional<at::ScalarType> dtype,
-                            const at::Tensor& out) {
-  TORCH_CHECK(!dtype.has_value() || *dtype == out.scalar_type(), op,
-              ": out must have the dtype given as dtype: expected ", *dtype, ", got ",
-              out.scalar_type());
-}
-
-// If dtype is not given, values are converted to out's dtype.
-template <typename Size = int64_t>
-BasicReduction<Size> check_sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim,
-                                   bool keepdim, std::optional<at::ScalarType> dtype,
-                                   const at::Tensor& out) {
-  constexpr const char* op = "gpuopt::reduce_sum";
-  check_out_dtype(op, dtype, out);
-  auto reduction = check_sum<Size>(self, dim, keepdim, out.scalar_type());
-  check_out(op, self, out);
-  return reduction;
-}
-
-template <typename Size = int64_t>
-BasicReduction<Size> check_mean_out(const at::Tensor& self, at::OptionalIntArrayRef dim,
-                                    bool keepdim, std::optional<at::ScalarType> dtype,
-                                    const at::Tensor& out) {
-  constexpr const char* op = "gpuopt::reduce_mean";
-  check_out_dtype(op, dtype, out);
-  auto reduction = check_mean<Size>(self, dim, keepdim, dtype);
+// Values are converted to out's dtype. An out that overlaps self in part is refused. (ATen lets a
+// reduction overwrite values that it has not read yet.) An out that shares memory in any other way
+// is written after self has been read.
+template <typename Size = int64_t, typename Op>
+BasicReduction<Size> check(const Out<Op>& call) {
+  const char* name = name_of<Op>();
+  const auto& [op, out] = call;
+  const at::ScalarType dtype = out.scalar_type();
+  if constexpr (Extremum<Op>) {
+    TORCH_CHECK(dtype == op.self.scalar_type(), name, ": out must have self's dtype: expected ",
+                op.self.scalar_type(), ", got ", dtype);
+  } else {
+    TORCH_CHECK(!op.dtype.has_value() || *op.dtype == dtype, name,
+                ": out must have the dtype given as dtype: expected ", *op.dtype, ", got ", dtype);
+  }
+  auto reduction = check<Size>(op);
   TORCH_CHECK(
-      at::isFloatingType(out.scalar_type()) || at::isComplexType(out.scalar_type()), op,
+      !kIsMean<Op> || at::isFloatingType(dtype) || at::isComplexType(dtype), name,
       ": out must be floating-point or complex: expected a dtype that can hold a mean, got ",
-      out.scalar_type());
-  reduction.dtype = out.scalar_type();
-  check_out(op, self, out);
+      dtype);
+  reduction.dtype = dtype;
+  TORCH_CHECK(out.device() == op.self.device(), name,
+              ": out must be on the device of self: expected ", op.self.device(), ", got ",
+              out.device());
+  check_writable(name, {"out", out}, {{"self", op.self}});
   return reduction;
 }
 
-template <typename Size = int64_t>
-BasicReduction<Size> check_extremum_out(const char* op, const at::Tensor& self,
-                                        at::OptionalIntArrayRef dim, bool keepdim,
-                                        const at::Tensor& out) {
-  TORCH_CHECK(out.scalar_type() == self.scalar_type(), op,
-              ": out must have self's dtype: expected ", self.scalar_type(), ", got ",
-              out.scalar_type());
-  auto reduction = check_extremum<Size>(op, self, dim, keepdim);
-  check_out(op, self, out);
-  return reduction;
+// The operator whose result is written to out.
+template <typename Op>
+Op checked(const Out<Op>& call) {
+  Op op = call.in;
+  const at::ScalarType dtype = check<c10::SymInt>(call).dtype;
+  if constexpr (!Extremum<Op>) op.dtype = dtype;
+  return op;
 }
 
 }  // namespace gpuopt::reduce

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
-#include <torch/library.h>
 
 #include <limits>
 #include <vector>
@@ -86,152 +85,91 @@ bool is_converted(const Tensor& self) {
 }
 
 // Computes sums or means. Empty sums are 0 and empty means NaN.
-void sum_into(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean,
-              const Tensor& out) {
+template <typename Op>
+void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
   if (out.numel() == 0) return;
+  const Tensor& self = op.self;
   const int64_t count = values_per_result(self, reduction);
   if (count == 0) {
-    out.fill_(is_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+    out.fill_(kIsMean<Op> ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
   }
-  check_memory(op, {{"self", self}, {"out", out}});
+  check_memory(name_of<Op>(), {{"self", self}, {"out", out}});
   const Tensor values = is_converted(self) ? self.to(reduction.dtype) : self;
   launch(
-      op, values, reduction, out,
+      name_of<Op>(), values, reduction, out,
       [&](const Problem& problem, const Device& device, Workspace& workspace, cudaStream_t stream) {
-        return sum(problem, is_mean ? static_cast<double>(count) : 1.0, device, workspace, stream);
+        return sum(problem, kIsMean<Op> ? static_cast<double>(count) : 1.0, device, workspace,
+                   stream);
       });
 }
 
-using Extremum = cudaError_t (*)(const Problem&, const Device&, Workspace&, cudaStream_t);
-
-void extremum_into(const char* op, Extremum extremum, const Tensor& self,
-                   const Reduction& reduction, const Tensor& out) {
+template <Extremum Op>
+void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
   if (out.numel() == 0) return;
-  check_memory(op, {{"self", self}, {"out", out}});
-  launch(op, self, reduction, out, extremum);
+  check_memory(name_of<Op>(), {{"self", op.self}, {"out", out}});
+  launch(name_of<Op>(), op.self, reduction, out, std::same_as<Op, ReduceMax> ? max : min);
 }
 
 // Refuses dtypes that no kernel supports. Must be called before out is written or resized.
-void check_dtypes(const char* op, const Tensor& self, const Reduction& reduction, bool is_mean) {
-  if (!is_converted(self)) (void)to_dtype(op, self.scalar_type());
-  (void)to_dtype(op, reduction.dtype);
+template <typename Op>
+void check_dtypes(const Op& op, const Reduction& reduction) {
+  const char* name = name_of<Op>();
+  const Tensor& self = op.self;
+  if constexpr (Extremum<Op>) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), name, " (CUDA) is not implemented for ",
+                                self.scalar_type(), ": self must have a dtype with an order");
+    (void)to_dtype(name, self.scalar_type());
+    return;
+  }
+  if (!is_converted(self)) (void)to_dtype(name, self.scalar_type());
+  (void)to_dtype(name, reduction.dtype);
   // As in ATen: its mean kernel has no complex32, and it doesn't call the kernel for an empty self.
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_mean || reduction.dtype != at::kComplexHalf || self.numel() == 0,
-                              op, " (CUDA) is not implemented for ", reduction.dtype);
-}
-
-void check_ordered(const char* op, const Tensor& self) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), op, " (CUDA) is not implemented for ",
-                              self.scalar_type(), ": self must have a dtype with an order");
-  (void)to_dtype(op, self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !kIsMean<Op> || reduction.dtype != at::kComplexHalf || self.numel() == 0, name,
+      " (CUDA) is not implemented for ", reduction.dtype);
 }
 
 Tensor make_result(const Tensor& self, const Reduction& reduction) {
   return unfilled(reduction.shape, self.options().dtype(reduction.dtype));
 }
 
-// Calls into(out). If out may overlap self, calls into(temporary) instead and copies the temporary
-// to out after self has been read.
-template <typename Into>
-Tensor& write(const Tensor& self, const Reduction& reduction, Tensor& out, Into&& into) {
-  const bool apart =
-      !out.is_alias_of(self) || (out.sizes().equals(reduction.shape) &&
-                                 at::get_overlap_status(out, self) == at::MemOverlapStatus::No);
+template <typename Op>
+Tensor reduce_cuda(const Op& op) {
+  const Reduction reduction = check(op);
+  check_dtypes(op, reduction);
+  Tensor out = make_result(op.self, reduction);
+  reduce_into(op, reduction, out);
+  return out;
+}
+
+// If out may overlap self, the result is computed first and then copied.
+template <typename Op>
+Tensor& reduce_out_cuda(const Out<Op>& call) {
+  const auto& [op, out] = call;
+  const Reduction reduction = check(call);
+  check_dtypes(op, reduction);
+  const bool apart = !out.is_alias_of(op.self) ||
+                     (out.sizes().equals(reduction.shape) &&
+                      at::get_overlap_status(out, op.self) == at::MemOverlapStatus::No);
   if (apart) {
     at::native::resize_output(out, reduction.shape);
-    into(out);
+    reduce_into(op, reduction, out);
     return out;
   }
-  const Tensor result = make_result(self, reduction);
-  into(result);
+  const Tensor result = make_result(op.self, reduction);
+  reduce_into(op, reduction, result);
   at::native::resize_output(out, reduction.shape);
   return out.copy_(result);
 }
 
-using Dims = at::OptionalIntArrayRef;
-using DTypeOption = std::optional<at::ScalarType>;
-
-Tensor sum_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
-  constexpr const char* op = "gpuopt::reduce_sum";
-  const Reduction reduction = check_sum(self, dim, keepdim, dtype);
-  check_dtypes(op, self, reduction, /*is_mean=*/false);
-  Tensor out = make_result(self, reduction);
-  sum_into(op, self, reduction, /*is_mean=*/false, out);
-  return out;
+template <typename... Ops>
+void impl_cuda(torch::Library& m) {
+  (impl<Ops, reduce_cuda<Ops>>(m), ...);
+  (impl<Out<Ops>, reduce_out_cuda<Ops>>(m), ...);
 }
 
-Tensor& sum_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype, Tensor& out) {
-  constexpr const char* op = "gpuopt::reduce_sum";
-  const Reduction reduction = check_sum_out(self, dim, keepdim, dtype, out);
-  check_dtypes(op, self, reduction, /*is_mean=*/false);
-  return write(self, reduction, out, [&](const Tensor& result) {
-    sum_into(op, self, reduction, /*is_mean=*/false, result);
-  });
-}
-
-Tensor mean_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype) {
-  constexpr const char* op = "gpuopt::reduce_mean";
-  const Reduction reduction = check_mean(self, dim, keepdim, dtype);
-  check_dtypes(op, self, reduction, /*is_mean=*/true);
-  Tensor out = make_result(self, reduction);
-  sum_into(op, self, reduction, /*is_mean=*/true, out);
-  return out;
-}
-
-Tensor& mean_out_cuda(const Tensor& self, Dims dim, bool keepdim, DTypeOption dtype, Tensor& out) {
-  constexpr const char* op = "gpuopt::reduce_mean";
-  const Reduction reduction = check_mean_out(self, dim, keepdim, dtype, out);
-  check_dtypes(op, self, reduction, /*is_mean=*/true);
-  return write(self, reduction, out, [&](const Tensor& result) {
-    sum_into(op, self, reduction, /*is_mean=*/true, result);
-  });
-}
-
-Tensor max_cuda(const Tensor& self, Dims dim, bool keepdim) {
-  constexpr const char* op = "gpuopt::reduce_max";
-  const Reduction reduction = check_extremum(op, self, dim, keepdim);
-  check_ordered(op, self);
-  Tensor out = make_result(self, reduction);
-  extremum_into(op, max, self, reduction, out);
-  return out;
-}
-
-Tensor& max_out_cuda(const Tensor& self, Dims dim, bool keepdim, Tensor& out) {
-  constexpr const char* op = "gpuopt::reduce_max";
-  const Reduction reduction = check_extremum_out(op, self, dim, keepdim, out);
-  check_ordered(op, self);
-  return write(self, reduction, out,
-               [&](const Tensor& result) { extremum_into(op, max, self, reduction, result); });
-}
-
-Tensor min_cuda(const Tensor& self, Dims dim, bool keepdim) {
-  constexpr const char* op = "gpuopt::reduce_min";
-  const Reduction reduction = check_extremum(op, self, dim, keepdim);
-  check_ordered(op, self);
-  Tensor out = make_result(self, reduction);
-  extremum_into(op, min, self, reduction, out);
-  return out;
-}
-
-Tensor& min_out_cuda(const Tensor& self, Dims dim, bool keepdim, Tensor& out) {
-  constexpr const char* op = "gpuopt::reduce_min";
-  const Reduction reduction = check_extremum_out(op, self, dim, keepdim, out);
-  check_ordered(op, self);
-  return write(self, reduction, out,
-               [&](const Tensor& result) { extremum_into(op, min, self, reduction, result); });
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("reduce_sum", sum_cuda);
-  m.impl("reduce_sum.out", sum_out_cuda);
-  m.impl("reduce_mean", mean_cuda);
-  m.impl("reduce_mean.out", mean_out_cuda);
-  m.impl("reduce_max", max_cuda);
-  m.impl("reduce_max.out", max_out_cuda);
-  m.impl("reduce_min", min_cuda);
-  m.impl("reduce_min.out", min_out_cuda);
-}
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) { impl_cuda<ReduceSum, ReduceMean, ReduceMax, ReduceMin>(m); }
 
 }  // namespace
 }  // namespace gpuopt::reduce

@@ -1,53 +1,67 @@
-// C++ functions for the reductions. They call through the dispatcher, so that autograd, vmap,
-// autocast and tracing see the calls.
+// The reductions as operators of binding/op.h, and C++ functions that call them.
 #pragma once
 
-#include <optional>
-
-#include "binding/op_handle.h"
+#include "binding/op.h"
 
 namespace gpuopt {
 
-namespace ops {
-GPUOPT_OP(reduce_sum, "reduce_sum", "",
-          at::Tensor(const at::Tensor&, at::OptionalIntArrayRef, bool,
-                     std::optional<at::ScalarType>))
-GPUOPT_OP(reduce_sum_out, "reduce_sum", "out",
-          at::Tensor&(const at::Tensor&, at::OptionalIntArrayRef, bool,
-                      std::optional<at::ScalarType>, at::Tensor&))
-GPUOPT_OP(reduce_mean, "reduce_mean", "",
-          at::Tensor(const at::Tensor&, at::OptionalIntArrayRef, bool,
-                     std::optional<at::ScalarType>))
-GPUOPT_OP(reduce_mean_out, "reduce_mean", "out",
-          at::Tensor&(const at::Tensor&, at::OptionalIntArrayRef, bool,
-                      std::optional<at::ScalarType>, at::Tensor&))
-GPUOPT_OP(reduce_max, "reduce_max", "",
-          at::Tensor(const at::Tensor&, at::OptionalIntArrayRef, bool))
-GPUOPT_OP(reduce_max_out, "reduce_max", "out",
-          at::Tensor&(const at::Tensor&, at::OptionalIntArrayRef, bool, at::Tensor&))
-GPUOPT_OP(reduce_min, "reduce_min", "",
-          at::Tensor(const at::Tensor&, at::OptionalIntArrayRef, bool))
-GPUOPT_OP(reduce_min_out, "reduce_min", "out",
-          at::Tensor&(const at::Tensor&, at::OptionalIntArrayRef, bool, at::Tensor&))
-}  // namespace ops
+struct ReduceSum {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "reduce_sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+      "ScalarType? dtype=None) -> Tensor";
+  const at::Tensor& self;
+  at::OptionalIntArrayRef dim;
+  bool keepdim;
+  std::optional<at::ScalarType> dtype;
+};
+
+struct ReduceMean {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "reduce_mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
+      "ScalarType? dtype=None) -> Tensor";
+  const at::Tensor& self;
+  at::OptionalIntArrayRef dim;
+  bool keepdim;
+  std::optional<at::ScalarType> dtype;
+};
+
+struct ReduceMax {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "reduce_max(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor";
+  const at::Tensor& self;
+  at::OptionalIntArrayRef dim;
+  bool keepdim;
+};
+
+struct ReduceMin {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "reduce_min(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor";
+  const at::Tensor& self;
+  at::OptionalIntArrayRef dim;
+  bool keepdim;
+};
 
 inline at::Tensor reduce_sum(const at::Tensor& self, at::OptionalIntArrayRef dim = std::nullopt,
                              bool keepdim = false,
                              std::optional<at::ScalarType> dtype = std::nullopt) {
-  return ops::reduce_sum().call(self, dim, keepdim, dtype);
+  return call(ReduceSum{self, dim, keepdim, dtype});
 }
 inline at::Tensor reduce_mean(const at::Tensor& self, at::OptionalIntArrayRef dim = std::nullopt,
                               bool keepdim = false,
                               std::optional<at::ScalarType> dtype = std::nullopt) {
-  return ops::reduce_mean().call(self, dim, keepdim, dtype);
+  return call(ReduceMean{self, dim, keepdim, dtype});
 }
 inline at::Tensor reduce_max(const at::Tensor& self, at::OptionalIntArrayRef dim = std::nullopt,
                              bool keepdim = false) {
-  return ops::reduce_max().call(self, dim, keepdim);
+  return call(ReduceMax{self, dim, keepdim});
 }
 inline at::Tensor reduce_min(const at::Tensor& self, at::OptionalIntArrayRef dim = std::nullopt,
                              bool keepdim = false) {
-  return ops::reduce_min().call(self, dim, keepdim);
+  return call(ReduceMin{self, dim, keepdim});
 }
 
 }  // namespace gpuopt

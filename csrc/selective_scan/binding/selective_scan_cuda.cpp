@@ -136,7 +136,7 @@ Outputs scan_cuda(const Tensor& u, const Tensor& delta, const Tensor& A, const T
 
 // Adds parts, in a fixed order, and returns the sum as a dense tensor of the dtype.
 Tensor sum_of(const Tensor& parts, at::IntArrayRef dims, at::ScalarType dtype) {
-  return gpuopt::ops::reduce_sum().call(parts, dims, false, std::nullopt).to(dtype);
+  return gpuopt::reduce_sum(parts, dims).to(dtype);
 }
 
 // The gradient of B or C out of the blocks' parts: (batch, groups, parts, length, n).

@@ -99,8 +99,8 @@ Tensor upsample_cuda(const Op& op) {
   if (result.numel() == 0) return result;
   if (kIsBackward<Op> && height == 1 && width == 1) {  // a single window: a reduction
     at::AutoDispatchBelowAutograd no_grad;
-    return ops::reduce_sum_out().call(from, at::IntArrayRef{2, 3}, /*keepdim=*/true,
-                                      from.scalar_type(), result);
+    return call(Out<ReduceSum>{{from, at::IntArrayRef{2, 3}, /*keepdim=*/true, from.scalar_type()},
+                               result});
   }
   upsample_into(op, from, result, sizes);
   return result;
