@@ -77,11 +77,16 @@ typename Form<Op>::Result below_autograd(const Op& op, c10::DispatchKeySet keys)
   return redispatch(op, keys & c10::after_autograd_keyset);
 }
 
-// The in-place form goes on to the kernel at ADInplaceOrView, which counts the write.
+// An operator that writes to an argument goes on to the kernel at ADInplaceOrView, which counts the
+// write.
+template <typename Op>
+typename Form<Op>::Result write_below_autograd(const Op& op, c10::DispatchKeySet keys) {
+  at::AutoDispatchBelowAutograd guard;
+  return redispatch(op, keys & c10::after_autograd_keyset);
+}
 template <typename Op>
 at::Tensor& below_autograd(const Inplace<Op>& call, c10::DispatchKeySet keys) {
-  at::AutoDispatchBelowAutograd guard;
-  return redispatch(call, keys & c10::after_autograd_keyset);
+  return write_below_autograd(call, keys);
 }
 
 inline bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
@@ -96,6 +101,22 @@ inline void set_inplace_tangent(const at::Tensor& written, const at::Tensor& tan
   const at::Tensor own = tangent_of(written);
   written._set_fw_grad(own.defined() ? own.copy_(tangent) : tangent, /*level=*/0,
                        /*is_inplace_op=*/true);
+}
+
+// Whether an argument requires a gradient, or has a tangent.
+template <typename Op>
+bool requires_grad(const Op& op) {
+  bool any = false;
+  for_each_tensor(op, [&](const at::Tensor& tensor) {
+    any = any || torch::autograd::compute_requires_grad(tensor);
+  });
+  return any;
+}
+template <typename Op>
+bool has_tangents(const Op& op) {
+  bool any = false;
+  for_each_tensor(op, [&](const at::Tensor& tensor) { any = any || has_tangent(tensor); });
+  return any;
 }
 
 // The Autograd kernel of an operator that is linear in its first argument, the only tensor. Its

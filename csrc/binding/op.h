@@ -282,22 +282,39 @@ typename Form<Op>::Result redispatch(const Op& op, c10::DispatchKeySet keys) {
       Form<Op>::args(op));
 }
 
-// Calls the operator with map(tensor) in place of every tensor.
+// Calls f for every tensor that is given.
+template <typename Op, typename F>
+void for_each_tensor(const Op& op, F f) {
+  const auto visit = [&](const auto& argument) {
+    using Argument = std::remove_cvref_t<decltype(argument)>;
+    if constexpr (std::is_same_v<Argument, at::Tensor>) {
+      f(argument);
+    } else if constexpr (std::is_same_v<Argument, std::optional<at::Tensor>>) {
+      if (argument.has_value() && argument->defined()) f(*argument);
+    }
+  };
+  std::apply([&](const auto&... arguments) { (visit(arguments), ...); }, Form<Op>::args(op));
+}
+
+// Calls the operator with map(tensor) in place of every tensor. For a tensor that the operator
+// writes to, map takes and returns an at::Tensor&.
 template <typename Op, typename Map>
 typename Form<Op>::Result call_mapped(const Op& op, Map map) {
-  const auto mapped = [&](const auto& argument) {
+  const auto mapped = [&](auto&& argument) -> decltype(auto) {
     using Argument = std::remove_cvref_t<decltype(argument)>;
     if constexpr (std::is_same_v<Argument, at::Tensor>) {
       return map(argument);
     } else if constexpr (std::is_same_v<Argument, std::optional<at::Tensor>>) {
       const bool given = argument.has_value() && argument->defined();
-      return given ? std::optional<at::Tensor>(map(*argument)) : std::nullopt;
+      return given ? std::optional<at::Tensor>(map(std::as_const(*argument))) : std::nullopt;
     } else {
-      return argument;
+      return std::forward<decltype(argument)>(argument);
     }
   };
   return std::apply(
-      [&](const auto&... arguments) { return handle<Op>().call(mapped(arguments)...); },
+      [&](auto&&... arguments) -> typename Form<Op>::Result {
+        return handle<Op>().call(mapped(std::forward<decltype(arguments)>(arguments))...);
+      },
       Form<Op>::args(op));
 }
 

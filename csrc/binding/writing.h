@@ -1,4 +1,5 @@
-// What operators that write to an argument have in common, for the forms Out<Op> and Inplace<Op>.
+// What operators that write to an argument have in common: the forms Out<Op> and Inplace<Op>, and
+// operators that return another tensor, such as the step of a recurrence that updates its state.
 // Each function here registers kernels at one dispatch key.
 //
 // `checked` is a function of an Out<Op> or Inplace<Op>. It checks the call and returns the operator
@@ -8,7 +9,6 @@
 #include <ATen/native/Resize.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
-#include <type_traits>
 #include <vector>
 
 #include "binding/functionalize.h"
@@ -19,56 +19,61 @@ namespace gpuopt {
 
 namespace detail {
 
+// The only argument that is not const.
 template <typename Op>
-at::Tensor& written_by(const Out<Op>& call) {
-  return call.out;
-}
-template <typename Op>
-at::Tensor& written_by(const Inplace<Op>& call) {
-  return call.self;
-}
-
-template <typename Op, typename F>
-void for_each_tensor(const Op& op, F f) {
-  const auto visit = [&](const auto& argument) {
-    using Argument = std::remove_cvref_t<decltype(argument)>;
-    if constexpr (std::is_same_v<Argument, at::Tensor>) {
-      f(argument);
-    } else if constexpr (std::is_same_v<Argument, std::optional<at::Tensor>>) {
-      if (argument.has_value() && argument->defined()) f(*argument);
-    }
-  };
-  std::apply([&](const auto&... arguments) { (visit(arguments), ...); }, Form<Op>::args(op));
+at::Tensor& written_by(const Op& call) {
+  return std::get<at::Tensor&>(Form<Op>::args(call));
 }
 
 template <typename Op>
 at::Tensor& without_derivatives(const Out<Op>& call, c10::DispatchKeySet keys) {
   const char* op = name_of<Op>();
-  for_each_tensor(call, [&](const at::Tensor& tensor) {
-    if (torch::autograd::compute_requires_grad(tensor)) {
-      torch::autograd::throw_error_out_requires_grad(op);
-    }
-    TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(tensor), op,
-                                ": out= does not support forward-mode differentiation: expected "
-                                "tensors without tangents");
-  });
-  at::AutoDispatchBelowAutograd guard;
-  return redispatch(call, keys & c10::after_autograd_keyset);
+  if (requires_grad(call)) torch::autograd::throw_error_out_requires_grad(op);
+  TORCH_CHECK_NOT_IMPLEMENTED(!has_tangents(call), op,
+                              ": out= does not support forward-mode differentiation: expected "
+                              "tensors without tangents");
+  return write_below_autograd(call, keys);
 }
 
 template <typename Op>
-at::Tensor& counted(const Op& call, c10::DispatchKeySet keys) {
+typename Form<Op>::Result counted(const Op& call, c10::DispatchKeySet keys) {
   at::Tensor& written = written_by(call);
   // ATen refuses an inference tensor only after it has written to it.
   TORCH_CHECK(!written.is_inference() || c10::InferenceMode::is_enabled(), name_of<Op>(),
               ": Inplace update to inference tensor outside InferenceMode is not allowed: "
               "expected a normal tensor (clone() one) to write to, got an inference tensor");
-  {
+  typename Form<Op>::Result result = [&]() -> typename Form<Op>::Result {
     at::AutoDispatchBelowADInplaceOrView guard;
-    redispatch(call, keys & c10::after_ADInplaceOrView_keyset);
-  }
+    return redispatch(call, keys & c10::after_ADInplaceOrView_keyset);
+  }();
   torch::autograd::increment_version(written);
-  return written;
+  return result;
+}
+
+template <typename Op>
+typename Form<Op>::Result resolved(const Op& call) {
+  struct Resolve {
+    at::Tensor operator()(const at::Tensor& tensor) const {
+      return at::resolve_neg(at::resolve_conj(tensor));
+    }
+    at::Tensor& operator()(at::Tensor&) const { return values; }
+    at::Tensor& values;
+  };
+  at::Tensor& written = written_by(call);
+  at::Tensor values = at::resolve_neg(at::resolve_conj(written));
+  typename Form<Op>::Result result = call_mapped(call, Resolve{values});
+  if (!values.is_same(written)) written.copy_(values);
+  return result;
+}
+
+template <typename Op, auto composed>
+typename Form<Op>::Result transformed(const Op& call, c10::DispatchKeySet keys) {
+  if (is_functionalizing()) return composed(call);
+  return std::apply(
+      [&](auto&&... args) {
+        return call_transforms(handle<Op>(), keys, std::forward<decltype(args)>(args)...);
+      },
+      Form<Op>::args(call));
 }
 
 template <typename Op, auto checked, auto kernel>
@@ -116,6 +121,20 @@ void impl_out_functional(torch::Library& m) {
 template <typename Op, auto checked>
 void impl_inplace_functional(torch::Library& m) {
   impl<Inplace<Op>, detail::functional<Inplace<Op>, checked>>(m);
+}
+
+// Conjugate and Negative, for an operator that returns another tensor than the one it writes to.
+// PyTorch's fallbacks expect it to write to its first argument and return it.
+template <typename Op>
+void impl_resolved(torch::Library& m) {
+  impl<Op, detail::resolved<Op>>(m);
+}
+
+// FuncTorchDynamicLayerFrontMode, for an operator that returns another tensor: `composed` is made
+// of operators that can be functionalized (see binding/functionalize.h).
+template <typename Op, auto composed>
+void impl_transformed(torch::Library& m) {
+  impl<Op, detail::transformed<Op, composed>>(m);
 }
 
 }  // namespace gpuopt

@@ -53,12 +53,6 @@ struct Backward : ProductNode {
   at::Scalar number_;
 };
 
-template <typename Op>
-bool requires_grad(const Op& op) {
-  return std::apply([](const auto&... in) { return compute_requires_grad(in.tensor...); },
-                    op.inputs());
-}
-
 // Returns no node if nothing requires a gradient.
 template <typename Op>
 NodePtr<Backward<Op>> make_backward(const Op& op, bool overwrites) {

@@ -2,34 +2,16 @@
 // call these functions.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "binding/check.h"
+#include "selective_scan/binding/selective_scan_ops.h"
 #include "selective_scan/selective_scan.h"
 
 namespace gpuopt::selective {
 
-using TensorOption = std::optional<at::Tensor>;
-
 inline constexpr const char* kScanOp = "gpuopt::selective_scan";
 inline constexpr const char* kUpdateOp = "gpuopt::selective_scan_update";
-
-inline bool is_given(const TensorOption& tensor) { return tensor.has_value() && tensor->defined(); }
-
-// The arguments of a call, which all operators share.
-struct Inputs {
-  const at::Tensor &u, &delta, &A, &B, &C;
-  const TensorOption &D, &z, &delta_bias;
-  bool softplus;
-
-  // The dtype that all of it is computed in.
-  at::ScalarType compute_type() const {
-    const auto is_double = [](const at::Tensor& x) { return x.scalar_type() == at::kDouble; };
-    const bool wide = is_double(u) || is_double(delta) || (is_given(z) && is_double(*z));
-    return wide ? at::kDouble : at::kFloat;
-  }
-};
 
 inline bool is_real_float(const at::Tensor& tensor) {
   const auto dtype = tensor.scalar_type();
@@ -66,7 +48,7 @@ inline void check_states(const char* op, const c10::SymInt& states) {
       ", got ", states);
 }
 
-inline void check_matrix(const Inputs& in, const char* name, const at::Tensor& tensor) {
+inline void check_matrix(const SelectiveScan& in, const char* name, const at::Tensor& tensor) {
   const c10::SymInt batch = in.u.sym_size(0), channels = in.u.sym_size(1);
   const c10::SymInt length = in.u.sym_size(2), states = in.A.sym_size(1);
   if (tensor.dim() == 2) {
@@ -88,7 +70,7 @@ inline void check_matrix(const Inputs& in, const char* name, const at::Tensor& t
   }
 }
 
-inline void check_scan(const Inputs& in) {
+inline void check_scan(const SelectiveScan& in) {
   const auto check = [&](const char* name, const at::Tensor& tensor) {
     check_operand(kScanOp, name, tensor, "u", in.u);
   };
@@ -146,10 +128,8 @@ struct UpdateInputs {
   bool softplus, has_heads;
 };
 
-inline UpdateInputs check_update(const at::Tensor& state, const at::Tensor& x, const at::Tensor& dt,
-                                 const at::Tensor& A, const at::Tensor& B, const at::Tensor& C,
-                                 const TensorOption& D, const TensorOption& z,
-                                 const TensorOption& dt_bias, bool softplus) {
+inline UpdateInputs check_update(const SelectiveScanUpdate& op) {
+  const auto& [state, x, dt, A, B, C, D, z, dt_bias, softplus] = op;
   const bool heads = state.dim() == 4;
   TORCH_CHECK(heads || state.dim() == 3, kUpdateOp,
               ": state must be (batch, dim, n) or (batch, heads, dim, n): expected 3 or 4 "

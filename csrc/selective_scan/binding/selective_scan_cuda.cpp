@@ -1,12 +1,11 @@
 // The CUDA implementation of selective scans: brings the arguments into a layout that the kernels
 // support, describes them as a Problem, and calls the launchers.
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "reduce/binding/reduce_ops.h"
-#include "selective_scan/binding/selective_scan_ops.h"
+#include "selective_scan/binding/selective_scan_reference.h"
 
 namespace gpuopt::selective {
 namespace {
@@ -19,7 +18,7 @@ struct Call {
   bool channels_last;
   Problem problem;
 
-  explicit Call(const Inputs& in) : compute(in.compute_type()) {
+  explicit Call(const SelectiveScan& in) : compute(in.compute_type()) {
     check_memory(kScanOp,
                  {{"u", in.u}, {"delta", in.delta}, {"A", in.A}, {"B", in.B}, {"C", in.C}});
     for (const auto& [name, option] :
@@ -114,24 +113,21 @@ struct Call {
   }
 };
 
-Outputs scan_cuda(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B,
-                  const Tensor& C, const TensorOption& D, const TensorOption& z,
-                  const TensorOption& delta_bias, bool softplus) {
-  const Inputs in{u, delta, A, B, C, D, z, delta_bias, softplus};
+Outputs scan_cuda(const SelectiveScan& in) {
   check_scan(in);
-  const c10::cuda::CUDAGuard guard(u.device());
+  const c10::cuda::CUDAGuard guard(in.u.device());
   Call call(in);
   if (!call.is_supported()) return scan_by_aten(in);
-  const auto options = u.options().dtype(call.compute);
+  const auto options = in.u.options().dtype(call.compute);
   const Tensor out = call.result(call.dtype);
-  const at::DimVector states{u.size(0), u.size(1), A.size(1)};
-  if (call.is_empty()) return {out.to(u.scalar_type()), at::zeros(states, options)};
+  const at::DimVector states{in.u.size(0), in.u.size(1), in.A.size(1)};
+  if (call.is_empty()) return {out.to(in.u.scalar_type()), at::zeros(states, options)};
   const Tensor last = unfilled(states, options);
   call.problem.out = Call::written(out);
   call.problem.last_state = last.mutable_data_ptr();
   TensorWorkspace workspace;
   check_launch(kScanOp, forward(call.problem, workspace, c10::cuda::getCurrentCUDAStream()));
-  return {out.to(u.scalar_type()), last};
+  return {out.to(in.u.scalar_type()), last};
 }
 
 // Adds parts, in a fixed order, and returns the sum as a dense tensor of the dtype.
@@ -150,15 +146,13 @@ Tensor matrix_gradient(const Tensor& matrix, const Tensor& parts) {
   return sum_of(parts, {2}, dtype).transpose(2, 3).contiguous();
 }
 
-InputGradients backward_cuda(const TensorOption& out_grad, const TensorOption& last_grad,
-                             const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B,
-                             const Tensor& C, const TensorOption& D, const TensorOption& z,
-                             const TensorOption& delta_bias, bool softplus) {
-  const Inputs in{u, delta, A, B, C, D, z, delta_bias, softplus};
+InputGradients backward_cuda(const SelectiveScanBackward& op) {
+  const auto& [out_grad, last_grad, u, delta, A, B, C, D, z, delta_bias, softplus] = op;
+  const SelectiveScan in = op.scan();
   check_scan(in);
   const c10::cuda::CUDAGuard guard(u.device());
   const Call call(in);
-  if (call.is_empty() || !call.is_supported()) return gradients_by_aten(out_grad, last_grad, in);
+  if (call.is_empty() || !call.is_supported()) return gradients_by_aten(op);
   const auto options = u.options().dtype(call.compute);
   const Problem& problem = call.problem;
   const Device device = current_device();
@@ -224,10 +218,9 @@ Operand operand(const Tensor& x, std::array<int, 4> dims) {
   return found;
 }
 
-Tensor update_cuda(Tensor& state, const Tensor& x, const Tensor& dt, const Tensor& A,
-                   const Tensor& B, const Tensor& C, const TensorOption& D, const TensorOption& z,
-                   const TensorOption& dt_bias, bool softplus) {
-  const UpdateInputs in = check_update(state, x, dt, A, B, C, D, z, dt_bias, softplus);
+Tensor update_cuda(const SelectiveScanUpdate& op) {
+  const auto& [state, x, dt, A, B, C, D, z, dt_bias, softplus] = op;
+  const UpdateInputs in = check_update(op);
   check_memory(kUpdateOp, {{"state", state},
                            {"x", x},
                            {"dt", dt},
@@ -265,9 +258,9 @@ Tensor update_cuda(Tensor& state, const Tensor& x, const Tensor& dt, const Tenso
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
-  m.impl("selective_scan", scan_cuda);
-  m.impl("_selective_scan_backward", backward_cuda);
-  m.impl("selective_scan_update", update_cuda);
+  impl<SelectiveScan, scan_cuda>(m);
+  impl<SelectiveScanBackward, backward_cuda>(m);
+  impl<SelectiveScanUpdate, update_cuda>(m);
 }
 
 }  // namespace

@@ -1,25 +1,16 @@
 // Derivatives of selective scans. The gradient is an operator with kernels of its own. Higher
 // derivatives and forward mode differentiate loops of ATen's operators, which is slow.
-#include <ATen/ATen.h>
-#include <torch/library.h>
-
 #include "binding/captured.h"
-#include "binding/grad_node.h"
-#include "selective_scan/binding/selective_scan_ops.h"
+#include "binding/writing.h"
+#include "selective_scan/binding/selective_scan_reference.h"
 
 namespace gpuopt::selective {
 namespace {
 
 using namespace autograd_names;
 
-bool any_tangent(std::initializer_list<TensorOption> tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), [](const TensorOption& tensor) {
-    return is_given(tensor) && has_tangent(*tensor);
-  });
-}
-
-struct SelectiveScanBackward : torch::autograd::Node {
-  explicit SelectiveScanBackward(const Inputs& in) : softplus_(in.softplus) {
+struct ScanNode : torch::autograd::Node {
+  explicit ScanNode(const SelectiveScan& in) : softplus_(in.softplus) {
     size_t i = 0;
     for (const Tensor& tensor : {in.u, in.delta, in.A, in.B, in.C}) save(i++, tensor);
     for (const TensorOption& tensor : {in.D, in.z, in.delta_bias}) save(i++, tensor);
@@ -42,9 +33,9 @@ struct SelectiveScanBackward : torch::autograd::Node {
     for (size_t i = 0; i < kArguments; ++i) {
       if (given_[i]) x[i] = saved_[i].unpack();
     }
-    auto found = ops::selective_scan_backward().call(option(grads[0]), option(grads[1]), x[0], x[1],
-                                                     x[2], x[3], x[4], option(x[5]), option(x[6]),
-                                                     option(x[7]), softplus_);
+    auto found =
+        call(SelectiveScanBackward{option(grads[0]), option(grads[1]), x[0], x[1], x[2], x[3], x[4],
+                                   option(x[5]), option(x[6]), option(x[7]), softplus_});
     size_t i = 0;
     const auto assign = [&](Tensor& gradient) {
       if (task_should_compute_output(i) && given_[i]) inputs[i] = std::move(gradient);
@@ -67,22 +58,16 @@ struct SelectiveScanBackward : torch::autograd::Node {
   bool softplus_;
 };
 
-Outputs scan_autograd(DispatchKeySet keys, const Tensor& u, const Tensor& delta, const Tensor& A,
-                      const Tensor& B, const Tensor& C, const TensorOption& D,
-                      const TensorOption& z, const TensorOption& delta_bias, bool softplus) {
-  const Inputs in{u, delta, A, B, C, D, z, delta_bias, softplus};
-  if (any_tangent({u, delta, A, B, C, D, z, delta_bias})) {
-    check_scan(in);
-    return scan_by_aten(in);
-  }
-  NodePtr<SelectiveScanBackward> node;
-  if (compute_requires_grad(u, delta, A, B, C, D, z, delta_bias)) {
-    check_scan(in);
-    node = make_node<SelectiveScanBackward>(in);
+Outputs scan_autograd(const SelectiveScan& op, DispatchKeySet keys) {
+  if (has_tangents(op)) return scan_checked(op);
+  NodePtr<ScanNode> node;
+  if (requires_grad(op)) {
+    const auto& [u, delta, A, B, C, D, z, delta_bias, softplus] = op;
+    check_scan(op);
+    node = make_node<ScanNode>(op);
     node->set_next_edges(collect_next_edges(u, delta, A, B, C, D, z, delta_bias));
   }
-  auto [out, last] =
-      below_autograd(ops::selective_scan(), keys, u, delta, A, B, C, D, z, delta_bias, softplus);
+  auto [out, last] = below_autograd(op, keys);
   if (node) {
     set_history(out, node);
     set_history(last, node);
@@ -90,56 +75,27 @@ Outputs scan_autograd(DispatchKeySet keys, const Tensor& u, const Tensor& delta,
   return {out, last};
 }
 
-InputGradients backward_autograd(DispatchKeySet keys, const TensorOption& out_grad,
-                                 const TensorOption& last_grad, const Tensor& u,
-                                 const Tensor& delta, const Tensor& A, const Tensor& B,
-                                 const Tensor& C, const TensorOption& D, const TensorOption& z,
-                                 const TensorOption& delta_bias, bool softplus) {
-  if (compute_requires_grad(out_grad, last_grad, u, delta, A, B, C, D, z, delta_bias) ||
-      any_tangent({out_grad, last_grad, u, delta, A, B, C, D, z, delta_bias})) {
-    const Inputs in{u, delta, A, B, C, D, z, delta_bias, softplus};
-    check_scan(in);
-    return gradients_by_aten(out_grad, last_grad, in);
-  }
-  return below_autograd(ops::selective_scan_backward(), keys, out_grad, last_grad, u, delta, A, B,
-                        C, D, z, delta_bias, softplus);
+InputGradients backward_autograd(const SelectiveScanBackward& op, DispatchKeySet keys) {
+  if (requires_grad(op) || has_tangents(op)) return backward_checked(op);
+  return below_autograd(op, keys);
 }
 
 // The update is for generation.
-Tensor update_autograd(DispatchKeySet keys, Tensor& state, const Tensor& x, const Tensor& dt,
-                       const Tensor& A, const Tensor& B, const Tensor& C, const TensorOption& D,
-                       const TensorOption& z, const TensorOption& dt_bias, bool softplus) {
-  check_not_captured(kUpdateOp, {"state", state});
-  TORCH_CHECK(!compute_requires_grad(state, x, dt, A, B, C, D, z, dt_bias) &&
-                  !any_tangent({state, x, dt, A, B, C, D, z, dt_bias}),
-              kUpdateOp,
+Tensor update_autograd(const SelectiveScanUpdate& op, DispatchKeySet keys) {
+  check_not_captured(kUpdateOp, {"state", op.state});
+  TORCH_CHECK(!requires_grad(op) && !has_tangents(op), kUpdateOp,
               ": no derivative is implemented: expected arguments that need no gradient, got one "
               "that does (call it under torch.no_grad(), or use selective_scan)");
-  at::AutoDispatchBelowAutograd guard;
-  return ops::selective_scan_update().redispatch(keys & c10::after_autograd_keyset, state, x, dt, A,
-                                                 B, C, D, z, dt_bias, softplus);
+  return write_below_autograd(op, keys);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) {
-  m.impl("selective_scan", scan_autograd);
-  m.impl("_selective_scan_backward", backward_autograd);
-  m.impl("selective_scan_update", update_autograd);
+  impl<SelectiveScan, scan_autograd>(m);
+  impl<SelectiveScanBackward, backward_autograd>(m);
+  impl<SelectiveScanUpdate, update_autograd>(m);
 }
 
-// Counts the write to the state. This key lies below Autograd, so it counts in no_grad mode too.
-Tensor update_version(DispatchKeySet keys, Tensor& state, const Tensor& x, const Tensor& dt,
-                      const Tensor& A, const Tensor& B, const Tensor& C, const TensorOption& D,
-                      const TensorOption& z, const TensorOption& dt_bias, bool softplus) {
-  const Tensor out = [&] {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    return ops::selective_scan_update().redispatch(keys & c10::after_ADInplaceOrView_keyset, state,
-                                                   x, dt, A, B, C, D, z, dt_bias, softplus);
-  }();
-  torch::autograd::increment_version(state);
-  return out;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { m.impl("selective_scan_update", update_version); }
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<SelectiveScanUpdate>(m); }
 
 }  // namespace
 }  // namespace gpuopt::selective

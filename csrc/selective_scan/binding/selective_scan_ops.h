@@ -1,37 +1,63 @@
-// C++ handles of selective scans, and their specification in ATen's operators.
+// Selective scans as operators of binding/op.h.
 #pragma once
 
 #include <tuple>
 
-#include "binding/op_handle.h"
-#include "selective_scan/binding/selective_scan_check.h"
+#include "binding/op.h"
 
 namespace gpuopt::selective {
 
 using at::Tensor;
+using TensorOption = std::optional<Tensor>;
 using Outputs = std::tuple<Tensor, Tensor>;  // out, last_state
 // Of u, delta, A, B, C, D, z and delta_bias. An argument that is not given has an empty gradient.
 using InputGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-namespace ops {
-GPUOPT_OP(selective_scan, "selective_scan", "",
-          Outputs(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                  const TensorOption&, const TensorOption&, const TensorOption&, bool))
-GPUOPT_OP(selective_scan_backward, "_selective_scan_backward", "",
-          InputGradients(const TensorOption&, const TensorOption&, const Tensor&, const Tensor&,
-                         const Tensor&, const Tensor&, const Tensor&, const TensorOption&,
-                         const TensorOption&, const TensorOption&, bool))
-GPUOPT_OP(selective_scan_update, "selective_scan_update", "",
-          Tensor(Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                 const TensorOption&, const TensorOption&, const TensorOption&, bool))
-}  // namespace ops
+inline bool is_given(const TensorOption& tensor) { return tensor.has_value() && tensor->defined(); }
 
-// A loop over the positions, made of differentiable operators without writes. It has derivatives of
-// any order, forward mode and batching rules. The second function is the gradient of the first,
-// also made of such operators.
-Outputs scan_by_aten(const Inputs& in);
-InputGradients gradients_by_aten(const TensorOption& out_grad, const TensorOption& last_grad,
-                                 const Inputs& in);
-Tensor update_by_aten(const UpdateInputs& in);
+struct SelectiveScan {
+  using Result = Outputs;
+  static constexpr std::string_view kSchema =
+      "selective_scan(Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D=None, "
+      "Tensor? z=None, Tensor? delta_bias=None, bool delta_softplus=False) -> (Tensor out, Tensor "
+      "last_state)";
+  const Tensor &u, &delta, &A, &B, &C;
+  const TensorOption &D, &z, &delta_bias;
+  bool softplus;
+
+  // The dtype that all of it is computed in.
+  at::ScalarType compute_type() const {
+    const auto is_double = [](const Tensor& x) { return x.scalar_type() == at::kDouble; };
+    const bool wide = is_double(u) || is_double(delta) || (is_given(z) && is_double(*z));
+    return wide ? at::kDouble : at::kFloat;
+  }
+};
+
+struct SelectiveScanBackward {
+  using Result = InputGradients;
+  static constexpr std::string_view kSchema =
+      "_selective_scan_backward(Tensor? out_grad, Tensor? last_state_grad, Tensor u, Tensor delta, "
+      "Tensor A, Tensor B, Tensor C, Tensor? D=None, Tensor? z=None, Tensor? delta_bias=None, "
+      "bool delta_softplus=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
+      "Tensor)";
+  const TensorOption &out_grad, &last_grad;
+  const Tensor &u, &delta, &A, &B, &C;
+  const TensorOption &D, &z, &delta_bias;
+  bool softplus;
+
+  SelectiveScan scan() const { return {u, delta, A, B, C, D, z, delta_bias, softplus}; }
+};
+
+// One position: writes to the state and returns the output.
+struct SelectiveScanUpdate {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "selective_scan_update(Tensor(a!) state, Tensor x, Tensor dt, Tensor A, Tensor B, Tensor C, "
+      "Tensor? D=None, Tensor? z=None, Tensor? dt_bias=None, bool dt_softplus=False) -> Tensor";
+  Tensor& state;
+  const Tensor &x, &dt, &A, &B, &C;
+  const TensorOption &D, &z, &dt_bias;
+  bool softplus;
+};
 
 }  // namespace gpuopt::selective

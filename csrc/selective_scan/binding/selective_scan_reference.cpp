@@ -1,10 +1,10 @@
 // Selective scans in ATen's operators: the CPU kernels, and the derivatives and batching rules that
 // have no kernel of their own.
+#include "selective_scan/binding/selective_scan_reference.h"
+
 #include <ATen/ATen.h>
 
 #include <vector>
-
-#include "selective_scan/binding/selective_scan_ops.h"
 
 namespace gpuopt::selective {
 namespace {
@@ -44,7 +44,7 @@ struct Values {
   int64_t length;
   c10::SymInt channels;
 
-  explicit Values(const Inputs& in) {
+  explicit Values(const SelectiveScan& in) {
     const auto type = in.compute_type();
     u = in.u.to(type);
     raw = in.delta.to(type);
@@ -87,7 +87,7 @@ Tensor laid_out(const Tensor& x, const Tensor& u, at::ScalarType dtype) {
 
 }  // namespace
 
-Outputs scan_by_aten(const Inputs& in) {
+Outputs scan_by_aten(const SelectiveScan& in) {
   const Values x(in);
   Tensor h = x.first();
   Tensor out = x.with_skip(x.go(h, nullptr));
@@ -95,8 +95,9 @@ Outputs scan_by_aten(const Inputs& in) {
   return {laid_out(out, in.u, in.u.scalar_type()), h.contiguous()};
 }
 
-InputGradients gradients_by_aten(const TensorOption& out_grad, const TensorOption& last_grad,
-                                 const Inputs& in) {
+InputGradients gradients_by_aten(const SelectiveScanBackward& call) {
+  const SelectiveScan in = call.scan();
+  const TensorOption &out_grad = call.out_grad, &last_grad = call.last_grad;
   const Values x(in);
   const auto type = in.compute_type();
   std::vector<Tensor> states;
