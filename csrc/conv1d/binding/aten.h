@@ -21,7 +21,6 @@ Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes);
 
 // Computes a checked call of causal_conv1d_update by other operators, which are differentiable and
 // have batching rules.
-Tensor update_by_convolution(const Tensor& input, Tensor& state, const Tensor& weight,
-                             const OptionalTensor& bias, Activation activation);
+Tensor update_by_convolution(const CausalConv1dUpdate& op);
 
 }  // namespace gpuopt::conv1d

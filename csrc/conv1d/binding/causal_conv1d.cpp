@@ -7,38 +7,34 @@
 #include <array>
 
 #include "binding/captured.h"
-#include "binding/functionalize.h"
-#include "binding/grad_node.h"
 #include "binding/vmap.h"
+#include "binding/writing.h"
 #include "conv1d/binding/aten.h"
-
-TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
-  const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
-  m.def(
-      "causal_conv1d(Tensor input, Tensor weight, Tensor? bias=None, str activation=\"none\") "
-      "-> Tensor",
-      tags);
-  m.def(
-      "causal_conv1d_update(Tensor input, Tensor(a!) state, Tensor weight, Tensor? bias=None, "
-      "str activation=\"none\") -> Tensor",
-      tags);
-}
 
 namespace gpuopt::conv1d {
 
-Tensor update_by_convolution(const Tensor& input, Tensor& state, const Tensor& weight,
-                             const OptionalTensor& bias, Activation activation) {
+Tensor update_by_convolution(const CausalConv1dUpdate& op) {
+  const auto& [input, state, weight, bias, activation] = op;
   const SymInt taps = weight.sym_size(1), positions = state.sym_size(2);
   const Tensor window = at::cat({state, input.unsqueeze(2)}, 2);
   const Tensor values = window.narrow_symint(2, positions + 1 - taps, taps);
-  const Tensor out = Geometry{{1}, {0}, {1}, input.sym_size(1)}
-                         .convolve(values, weight.unsqueeze(1), bias, activation)
-                         .squeeze(2);
+  const Tensor out =
+      Geometry{{1}, {0}, {1}, input.sym_size(1)}
+          .convolve(values, weight.unsqueeze(1), bias, to_activation(kUpdateOp, activation))
+          .squeeze(2);
   state.copy_(window.narrow_symint(2, 1, positions));
   return out;
 }
 
 namespace {
+
+TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  m.def(
+      "causal_conv1d(Tensor input, Tensor weight, Tensor? bias=None, str activation=\"none\") "
+      "-> Tensor",
+      {at::Tag::pt2_compliant_tag});
+  define<CausalConv1dUpdate>(m);
+}
 
 // ---------------------------------------------------------------- causal_conv1d
 
@@ -56,73 +52,36 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d", causal
 
 // ---------------------------------------------------------------- causal_conv1d_update
 
-Tensor update_cpu(const Tensor& input, Tensor& state, const Tensor& weight,
-                  const OptionalTensor& bias, std::string_view activation) {
-  const Activation known = check_update_in_place(input, state, weight, bias, activation);
-  return update_by_convolution(input, state, weight, bias, known);
+Tensor update_checked(const CausalConv1dUpdate& op) {
+  check_update_in_place(op);
+  return update_by_convolution(op);
 }
 
-Tensor update_meta(const Tensor& input, Tensor& state, const Tensor& weight,
-                   const OptionalTensor& bias, std::string_view activation) {
-  check_update_in_place(input, state, weight, bias, activation);
-  return at::empty_symint(input.sym_sizes(), input.options());
+Tensor update_meta(const CausalConv1dUpdate& op) {
+  check_update_in_place(op);
+  return at::empty_symint(op.input.sym_sizes(), op.input.options());
 }
 
-TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { m.impl("causal_conv1d_update", update_cpu); }
-TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { m.impl("causal_conv1d_update", update_meta); }
-
-// Resolves conjugated and negated views. PyTorch's fallbacks for them expect an operator that
-// writes to its first argument and returns it.
-Tensor update_resolved(const Tensor& input, Tensor& state, const Tensor& weight,
-                       const OptionalTensor& bias, std::string_view activation) {
-  const auto resolved = [](const Tensor& tensor) {
-    return at::resolve_neg(at::resolve_conj(tensor));
-  };
-  OptionalTensor offset;
-  if (is_given(bias)) offset = resolved(*bias);
-  Tensor values = resolved(state);
-  const Tensor out = ops::causal_conv1d_update().call(resolved(input), values, resolved(weight),
-                                                      offset, activation);
-  if (!values.is_same(state)) state.copy_(values);
-  return out;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) { m.impl("causal_conv1d_update", update_resolved); }
-TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { m.impl("causal_conv1d_update", update_resolved); }
+TORCH_LIBRARY_IMPL(gpuopt, CPU, m) { impl<CausalConv1dUpdate, update_checked>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, Meta, m) { impl<CausalConv1dUpdate, update_meta>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, Conjugate, m) { impl_resolved<CausalConv1dUpdate>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, Negative, m) { impl_resolved<CausalConv1dUpdate>(m); }
 
 // If something is differentiated, the update is made of other operators. Its last one copies into
 // the state, which brings ATen's rules for in-place operators.
-Tensor update_autograd(DispatchKeySet keys, const Tensor& input, Tensor& state,
-                       const Tensor& weight, const OptionalTensor& bias,
-                       std::string_view activation) {
-  check_not_captured(kUpdateOp, {"state", state});
-  const bool requires_grad = torch::autograd::compute_requires_grad(input, state, weight, bias);
-  const bool tangent = has_tangent(input) || has_tangent(state) || has_tangent(weight) ||
-                       (is_given(bias) && has_tangent(*bias));
-  if (requires_grad || tangent) {
-    const Activation known = check_update_in_place(input, state, weight, bias, activation);
-    torch::autograd::check_inplace(state, requires_grad);
-    return update_by_convolution(input, state, weight, bias, known);
+Tensor update_autograd(const CausalConv1dUpdate& op, DispatchKeySet keys) {
+  check_not_captured(kUpdateOp, {"state", op.state});
+  const bool needs_gradient = requires_grad(op);
+  if (needs_gradient || has_tangents(op)) {
+    check_update_in_place(op);
+    torch::autograd::check_inplace(op.state, needs_gradient);
+    return update_by_convolution(op);
   }
-  at::AutoDispatchBelowAutograd guard;
-  return ops::causal_conv1d_update().redispatch(keys & c10::after_autograd_keyset, input, state,
-                                                weight, bias, activation);
+  return write_below_autograd(op, keys);
 }
 
-// Counts the write to the state. This key lies below Autograd, so it counts in no_grad mode too.
-Tensor update_version(DispatchKeySet keys, const Tensor& input, Tensor& state, const Tensor& weight,
-                      const OptionalTensor& bias, std::string_view activation) {
-  const Tensor out = [&] {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    return ops::causal_conv1d_update().redispatch(keys & c10::after_ADInplaceOrView_keyset, input,
-                                                  state, weight, bias, activation);
-  }();
-  torch::autograd::increment_version(state);
-  return out;
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { m.impl("causal_conv1d_update", update_autograd); }
-TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { m.impl("causal_conv1d_update", update_version); }
+TORCH_LIBRARY_IMPL(gpuopt, Autograd, m) { impl<CausalConv1dUpdate, update_autograd>(m); }
+TORCH_LIBRARY_IMPL(gpuopt, ADInplaceOrView, m) { impl_counted<CausalConv1dUpdate>(m); }
 
 // Whether a state (examples, N, C, S) folds into (examples * N, C, S) as a view, which can be
 // written in place.
@@ -132,30 +91,30 @@ bool folds_as_view(const Tensor& front) {
          is_known_equal(strides[0], sizes[1] * strides[1]);
 }
 
-// Calls update(input, state, weight, bias) under autocast. The state is written to, so it can't be
-// cast. The other operands are cast to its dtype.
-Tensor call_cast(const Tensor& input, Tensor& state, const Tensor& weight,
-                 const OptionalTensor& bias, c10::DeviceType device, const auto& update) {
-  if (!state.is_floating_point()) return update(input, state, weight, bias);
-  const auto cast = [&](const auto& tensor) {
-    return at::autocast::cached_cast(state.scalar_type(), tensor, device);
+// Calls update(op) under autocast. The state is written to, so it can't be cast. The other operands
+// are cast to its dtype.
+Tensor call_cast(const CausalConv1dUpdate& op, c10::DeviceType device, const auto& update) {
+  const auto& [input, state, weight, bias, activation] = op;
+  if (!state.is_floating_point()) return update(op);
+  const auto cast = [&, dtype = state.scalar_type()](const auto& tensor) {
+    return at::autocast::cached_cast(dtype, tensor, device);
   };
-  return update(cast(input), state, cast(weight), cast(bias));
+  return update(CausalConv1dUpdate{cast(input), state, cast(weight), cast(bias), activation});
 }
 
 // Examples that share weight and bias go into the batch, if the state's strides allow it. Otherwise
 // the update is made of other operators, which have batching rules.
-Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
-                      const OptionalTensor& bias, std::string_view activation) {
-  const Activation known = check_update(input, state, weight, bias, activation);
+Tensor update_batched(const CausalConv1dUpdate& op) {
+  const auto& [input, state, weight, bias, activation] = op;
+  check_update(op);
   {
     const VmapLevel level;
     const auto own_input = level.unwrap(input), own_weight = level.unwrap(weight);
     const auto own_bias = level.unwrap(value_or_undefined(bias));
     auto own_state = level.unwrap(state);
     const auto update = [&](const Tensor& values, Tensor& written) {
-      return ops::causal_conv1d_update().call(values, written, own_weight.value,
-                                              if_defined(own_bias.value), activation);
+      return call(CausalConv1dUpdate{values, written, own_weight.value, if_defined(own_bias.value),
+                                     op.activation});
     };
     const bool shares_weight = !own_weight.batch_dim.has_value() && !own_bias.batch_dim.has_value();
     if (!own_state.batch_dim.has_value()) {
@@ -172,61 +131,34 @@ Tensor update_batched(const Tensor& input, Tensor& state, const Tensor& weight,
       return level.wrap(out.unflatten_symint(0, batch), 0);
     }
   }
-  return update_by_convolution(input, state, weight, bias, known);
+  return update_by_convolution(op);
 }
 
 // The keys of torch.func come before autocast's, so autocast's casts are made here.
-Tensor cast_before(const Tensor& input, Tensor& state, const Tensor& weight,
-                   const OptionalTensor& bias, const auto& update) {
-  const auto device = state.device().type();
-  return is_autocasting(device) ? call_cast(input, state, weight, bias, device, update)
-                                : update(input, state, weight, bias);
+template <auto update>
+Tensor cast_before(const CausalConv1dUpdate& op) {
+  const auto device = op.state.device().type();
+  return is_autocasting(device) ? call_cast(op, device, update) : update(op);
 }
 
-Tensor update_vmap(const Tensor& input, Tensor& state, const Tensor& weight,
-                   const OptionalTensor& bias, std::string_view activation) {
-  return cast_before(
-      input, state, weight, bias,
-      [&](const Tensor& x, Tensor& values, const Tensor& w, const OptionalTensor& b) {
-        return update_batched(x, values, w, b, activation);
-      });
+TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
+  impl<CausalConv1dUpdate, cast_before<update_batched>>(m);
 }
-
-Tensor update_transformed(DispatchKeySet keys, const Tensor& input, Tensor& state,
-                          const Tensor& weight, const OptionalTensor& bias,
-                          std::string_view activation) {
-  if (!is_functionalizing()) {
-    return call_transforms(ops::causal_conv1d_update(), keys, input, state, weight, bias,
-                           activation);
-  }
-  return cast_before(
-      input, state, weight, bias,
-      [&](const Tensor& x, Tensor& values, const Tensor& w, const OptionalTensor& b) {
-        const Activation known = check_update_in_place(x, values, w, b, activation);
-        return update_by_convolution(x, values, w, b, known);
-      });
-}
-
-TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) { m.impl("causal_conv1d_update", update_vmap); }
 TORCH_LIBRARY_IMPL(gpuopt, FuncTorchDynamicLayerFrontMode, m) {
-  m.impl("causal_conv1d_update", update_transformed);
+  impl_transformed<CausalConv1dUpdate, cast_before<update_checked>>(m);
 }
 
 template <c10::DeviceType device>
-Tensor update_autocast(const Tensor& input, Tensor& state, const Tensor& weight,
-                       const OptionalTensor& bias, std::string_view activation) {
+Tensor update_autocast(const CausalConv1dUpdate& op) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  return call_cast(input, state, weight, bias, device,
-                   [&](const auto& x, auto& values, const auto&... others) {
-                     return ops::causal_conv1d_update().call(x, values, others..., activation);
-                   });
+  return call_cast(op, device, call<CausalConv1dUpdate>);
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
-  m.impl("causal_conv1d_update", update_autocast<c10::DeviceType::CUDA>);
+  impl<CausalConv1dUpdate, update_autocast<c10::DeviceType::CUDA>>(m);
 }
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) {
-  m.impl("causal_conv1d_update", update_autocast<c10::DeviceType::CPU>);
+  impl<CausalConv1dUpdate, update_autocast<c10::DeviceType::CPU>>(m);
 }
 
 }  // namespace

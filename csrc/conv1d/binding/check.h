@@ -300,8 +300,8 @@ inline Activation check_causal(const Tensor& input, const Tensor& weight,
   return known;
 }
 
-inline Activation check_update(const Tensor& input, const Tensor& state, const Tensor& weight,
-                               const OptionalTensor& bias, std::string_view activation) {
+inline Activation check_update(const CausalConv1dUpdate& op) {
+  const auto& [input, state, weight, bias, activation] = op;
   const Activation known = to_activation(kUpdateOp, activation);
   TORCH_CHECK(input.dim() == 2, kUpdateOp,
               ": input must be (N, C): expected 2 dimensions, got shape ", input.sym_sizes());
@@ -319,10 +319,9 @@ inline Activation check_update(const Tensor& input, const Tensor& state, const T
 }
 
 // check_update(), and a check that the state can be written in place.
-inline Activation check_update_in_place(const Tensor& input, const Tensor& state,
-                                        const Tensor& weight, const OptionalTensor& bias,
-                                        std::string_view activation) {
-  const Activation known = check_update(input, state, weight, bias, activation);
+inline Activation check_update_in_place(const CausalConv1dUpdate& op) {
+  const auto& [input, state, weight, bias, activation] = op;
+  const Activation known = check_update(op);
   check_writable(kUpdateOp, {"state", state}, {{"input", input}, {"weight", weight}});
   if (is_given(bias)) check_writable(kUpdateOp, {"state", state}, {{"bias", *bias}});
   return known;

@@ -122,21 +122,19 @@ Tensor apart_from(const Tensor& state, const Tensor& tensor) {
   return begin < state_end && state_begin < end ? tensor.clone() : tensor;
 }
 
-Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
-                                 const Tensor& given_weight, const OptionalTensor& given_bias,
-                                 std::string_view activation) {
-  const Activation known =
-      check_update_in_place(given_input, state, given_weight, given_bias, activation);
-  check_memory(kUpdateOp, {{"input", given_input},
+Tensor causal_conv1d_update_cuda(const CausalConv1dUpdate& op) {
+  Tensor& state = op.state;
+  const Activation known = check_update_in_place(op);
+  check_memory(kUpdateOp, {{"input", op.input},
                            {"state", state},
-                           {"weight", given_weight},
-                           {"bias", value_or_undefined(given_bias)}});
-  const c10::cuda::CUDAGuard guard(given_input.device());
-  const Tensor input = apart_from(state, given_input), weight = apart_from(state, given_weight);
+                           {"weight", op.weight},
+                           {"bias", value_or_undefined(op.bias)}});
+  const c10::cuda::CUDAGuard guard(op.input.device());
+  const Tensor input = apart_from(state, op.input), weight = apart_from(state, op.weight);
   OptionalTensor bias;
-  if (is_given(given_bias)) bias = apart_from(state, *given_bias);
+  if (is_given(op.bias)) bias = apart_from(state, *op.bias);
   if (!is_own_dtype(input.scalar_type())) {
-    return update_by_convolution(input, state, weight, bias, known);
+    return update_by_convolution({input, state, weight, bias, op.activation});
   }
   const Tensor out = unfilled(input.sizes(), input.options());
   if (out.numel() == 0) return out;
@@ -166,7 +164,7 @@ Tensor causal_conv1d_update_cuda(const Tensor& given_input, Tensor& state,
 TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
   register_kernels<forward_cuda, backward_cuda>(m);
   register_own<own_forward_cuda, own_backward_cuda>(m);
-  m.impl("causal_conv1d_update", causal_conv1d_update_cuda);
+  impl<CausalConv1dUpdate, causal_conv1d_update_cuda>(m);
 }
 
 }  // namespace

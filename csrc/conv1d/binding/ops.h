@@ -7,9 +7,25 @@
 #include <string_view>
 #include <tuple>
 
+#include "binding/op.h"
 #include "binding/op_handle.h"
 
-namespace gpuopt::ops {
+namespace gpuopt {
+
+// One position: shifts the state and returns the output.
+struct CausalConv1dUpdate {
+  using Result = at::Tensor;
+  static constexpr std::string_view kSchema =
+      "causal_conv1d_update(Tensor input, Tensor(a!) state, Tensor weight, Tensor? bias=None, "
+      "str activation=\"none\") -> Tensor";
+  const at::Tensor& input;
+  at::Tensor& state;
+  const at::Tensor& weight;
+  const std::optional<at::Tensor>& bias;
+  std::string_view activation;
+};
+
+namespace ops {
 
 GPUOPT_OP(conv1d, "conv1d", "",
           at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
@@ -34,8 +50,6 @@ GPUOPT_OP(conv1d_backward_own, "_conv1d_backward_own", "",
                                                          const at::Tensor&, c10::SymIntArrayRef,
                                                          c10::SymIntArrayRef, c10::SymIntArrayRef,
                                                          c10::SymInt, std::array<bool, 3>))
-GPUOPT_OP(causal_conv1d_update, "causal_conv1d_update", "",
-          at::Tensor(const at::Tensor&, at::Tensor&, const at::Tensor&,
-                     const std::optional<at::Tensor>&, std::string_view))
+}  // namespace ops
 
-}  // namespace gpuopt::ops
+}  // namespace gpuopt
