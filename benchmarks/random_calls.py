@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.random_views import FLOATING, Draw, View
+from tests.cases.upsample import aten_cuda_windows_agree, axes_of
 
 aten = torch.ops.aten
 
@@ -46,6 +47,8 @@ class Call:
         exact: whether results and gradients have ATen's bits. Elements are moved, or rounded once.
         repeatable: whether gpuopt gives the same bits at every call, gradients included. Atomic additions do not.
         differentiable: whether gradients are defined and the values of an absolute call bound them.
+        other_gradient: whether ATen's gradient is not that of its forward, and so not gpuopt's.
+        is_gradient: whether the result is that gradient.
     """
 
     form: str
@@ -55,6 +58,8 @@ class Call:
     exact: bool = False
     repeatable: bool = True
     differentiable: bool = True
+    other_gradient: bool = False
+    is_gradient: bool = False
 
     def __str__(self) -> str:
         return f"{self.form}, {'; '.join(map(str, self.views))}"
@@ -174,6 +179,12 @@ def _dot(name: str) -> Callable[[Draw], Call]:
 # ---------------------------------------------------------------- upsampling
 
 
+def _other_gradient(d: Draw, input_size, output_size, scales, mode: str) -> bool:
+    """ATen's CUDA kernel of the gradient shifts values across borders of pixels (docs/operators/upsample_nearest2d.md)."""
+    axes = axes_of(input_size, output_size, scales)
+    return d.device == "cuda" and not all(aten_cuda_windows_agree(*axis, mode == "nearest-exact") for axis in axes)
+
+
 def _upsample(name: str) -> Callable[[Draw], Call]:
     mode = "nearest-exact" if "exact" in name else "nearest"
 
@@ -181,20 +192,29 @@ def _upsample(name: str) -> Callable[[Draw], Call]:
         x = d.operand(d.shape(4, 4), d.dtype())
         if d.chance(0.4):
             scale = [d.choice((2.0, 3.0, 0.5, 1.0, d.uniform(0.3, 4))) for _ in range(2)]
-            return Call(f"{mode} by {scale}", lambda a, x: F.interpolate(x, scale_factor=scale, mode=mode), [x])
-        size = [d.size(1, 2 * max(n, 1)) for n in x.sizes[-2:]]
-        return Call(f"{mode} to {size}", lambda a, x: F.interpolate(x, size=size, mode=mode), [x])
+            size = [int(n * s) for n, s in zip(x.sizes[-2:], scale)]
+            call = Call(f"{mode} by {scale}", lambda a, x: F.interpolate(x, scale_factor=scale, mode=mode), [x])
+        else:
+            scale, size = [None, None], [d.size(1, 2 * max(n, 1)) for n in x.sizes[-2:]]
+            call = Call(f"{mode} to {size}", lambda a, x: F.interpolate(x, size=size, mode=mode), [x])
+        if len(x.sizes) == 4 and min(*x.sizes, *size) > 0:
+            call.other_gradient = _other_gradient(d, x.sizes, size, scale, mode)
+        return call
 
     return family
 
 
 def _upsample_backward(name: str) -> Callable[[Draw], Call]:
-    op = getattr(aten, name)
+    op, mode = getattr(aten, name), "nearest-exact" if "exact" in name else "nearest"
 
     def family(d: Draw) -> Call:
         grad = d.operand(d.shape(4, 4), d.dtype())
         size = [*grad.sizes[:2], *(d.size(1, 2 * max(n, 1)) for n in grad.sizes[2:4])]
-        return Call(f"{name} to {size}", lambda a, grad: op(grad, list(grad.shape[2:]), size, None, None), [grad])
+        call = Call(f"{name} to {size}", lambda a, grad: op(grad, list(grad.shape[2:]), size, None, None), [grad])
+        if len(grad.sizes) == 4 and min(*grad.sizes, *size) > 0:
+            call.other_gradient = _other_gradient(d, size, grad.sizes[2:], [None, None], mode)
+            call.is_gradient = True
+        return call
 
     return family
 

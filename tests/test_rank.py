@@ -56,11 +56,15 @@ def test_reductions(device, rank, shape, name):
             under = aten(x, **kwargs)
         for got in (ours(x, **kwargs), under):
             assert got.shape == want.shape and torch.equal(got, want), kwargs
-            gradients = (torch.autograd.grad(result.square().sum(), x, retain_graph=True)[0] for result in (got, want))
-            assert torch.equal(*gradients), kwargs
+            if raised_by(_gradient, want, x) is None:  # on CUDA, ATen's own gradient is limited to 64 dimensions
+                assert torch.equal(_gradient(got, x), _gradient(want, x)), kwargs
     out = torch.empty((), device=device)
     ours(x.detach(), out=out)
     assert torch.equal(out, aten(x.detach()))
+
+
+def _gradient(result: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad(result.square().sum(), leaf, retain_graph=True)[0]
 
 
 def _zeros(entries: int, like: torch.Tensor) -> torch.Tensor:
@@ -93,9 +97,9 @@ def test_operators(device, rank, shape, name):
     x, exact = _small(device, rank, shape).requires_grad_(), _small("cpu", rank, shape).double().requires_grad_()
     got, want = operator(x), operator(exact)
     assert torch.equal(got.cpu().double(), want) and got.dtype == torch.float32
-    if name.startswith("index_add") and device == "cuda" and rank > 25:
+    if name.startswith("index_add") and device == "cuda" and rank >= 25:
         return  # the gradient is ATen's index_select, which refuses so many dimensions on CUDA
-    mine, theirs = (torch.autograd.grad(result.square().sum(), leaf)[0] for result, leaf in ((got, x), (want, exact)))
+    mine, theirs = _gradient(got, x), _gradient(want, exact)
     torch.testing.assert_close(
         mine.cpu().double().flatten(), theirs.flatten()
     )  # assert_close is limited to 64 dimensions

@@ -64,7 +64,7 @@ int merge_dims(Dim* dims, int count, IsInner is_inner, MayMerge... may_merge) {
 // ---------------------------------------------------------------- problems that are too large
 
 // The dimension to halve: the largest, or the smallest one if there are too many, since it shrinks
-// to size 1 in the fewest halvings. The first of equal ones among those that `may` be halved.
+// to size 1 in the fewest halvings. Among equal ones, the first. `may` says which may be halved.
 template <typename Dim, typename May>
 int dim_to_halve(const Dim* dims, int count, bool too_many, May may) {
   int chosen = -1;

@@ -35,8 +35,8 @@ def _fills(sample, op) -> int:
 def test_results_and_scratch_are_not_filled_first(case, device, deterministic_mode):
     """Filling a result that a kernel overwrites is wasted time. ATen's structured operators do not fill theirs either.
 
-    On the CPU, gpuopt fills no more than the ATen kernels that it calls. Convolutions are left out, because ATen's fill their
-    results.
+    On the CPU, gpuopt fills no more than the ATen kernels that it calls, and so does index_select, which calls ATen's kernel for some
+    layouts on CUDA, too. Convolutions are left out, because ATen's fill their results.
     """
     if "conv" in case.name:
         return
@@ -53,7 +53,8 @@ def test_results_and_scratch_are_not_filled_first(case, device, deterministic_mo
             except RuntimeError as error:
                 assert "deterministic" in str(error)
                 continue
-            allowed = before if device != "cpu" else max(before, _fills(sample, case.aten))
+            calls_aten = device == "cpu" or case.name == "index_select"
+            allowed = max(before, _fills(sample, case.aten)) if calls_aten else before
             if found > allowed:
                 failures.add(sample.name, f"{found} fills, {before} outside of the mode")
     failures.check(at_least=3)
