@@ -88,12 +88,6 @@ class Checks:
     def bits(self, what: str, a: torch.Tensor, b: torch.Tensor) -> None:
         self.add(lambda differ: what if differ else None, different_bits(a, b))
 
-    def only_ours(self, what: str, ours: tuple, theirs: tuple) -> None:
-        """Bits that gpuopt changed, and ATen did not."""
-        self.add(
-            lambda mine, atens: what if mine and not atens else None, different_bits(*ours), different_bits(*theirs)
-        )
-
     def faults(self) -> Iterator[str]:
         numbers = iter(torch.stack(self._values).tolist() if self._values else ())
         for judge, count in self._judged:

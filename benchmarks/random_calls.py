@@ -100,7 +100,9 @@ def copy_(d: Draw) -> Call:
     if d.chance(0.1):
         shape, source = shape[1:], None
     views.append(d.operand(shape, dtype if d.chance(0.85) else d.dtype(), order=source))
-    return Call("copy_", lambda a, dst, src: dst.copy_(src), views, written=0, exact=True)
+    # The gradient of a source that is repeated is a sum.
+    exact = views[0].sizes == views[1].sizes
+    return Call("copy_", lambda a, dst, src: dst.copy_(src), views, written=0, exact=exact)
 
 
 def clone(d: Draw) -> Call:
@@ -308,6 +310,11 @@ def index_put(d: Draw) -> Call:
     is_new = d.chance(0.4)
     x = d.operand(shape, dtype, written=not is_new, indexed=True)
     first, indices, of = _indices(d, shape)
+    if first > 0 and x.sizes[first - 1] == 1:
+        # ATen's kernel (2.11) takes this dimension's stride for that of the dimensions before it, and writes anywhere.
+        strides = torch.empty(x.sizes, device="meta").stride()
+        low, high = (0, 2) if x.dtype == torch.bool else (-8, 9)
+        x = dataclasses.replace(x, strides=strides).fill(d.device, d.values, low, high)
     values = d.operand(of if d.chance(0.85) else of[d.randrange(len(of) + 1) :], dtype)
     op = aten.index_put if is_new else aten.index_put_
 
