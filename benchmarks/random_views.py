@@ -131,7 +131,7 @@ class Draw(random.Random):
         """A random view. Addresses in memory that is `written` differ. An index points into an `indexed` one, so its shape is
         never spoiled. `values` are the least value and the end of the range of an index."""
         shape = list(shape)
-        if len(self.views) == self.spoiled:
+        if len(self.views) == self.spoiled and values != (0, 0):  # an index of no rows keeps its shape, which is empty
             if indexed or self.chance(0.5):
                 dtype = self.choice((F32, BF16, torch.float64, torch.int32, torch.int64, torch.complex64))
             elif shape and self.chance(0.5):
