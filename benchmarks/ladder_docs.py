@@ -40,7 +40,7 @@ def plot_of(op: str) -> str:
 def folder_of(op: str) -> Path:
     """The folder of the operator's ladder: csrc/<room>/ladder."""
     for path in sorted((ROOT / "csrc").rglob("*_ladder_op.cpp")):
-        if re.search(rf'steps\(\s*"{op}",', path.read_text()):
+        if re.search(rf'RegisterLadder \w+\(\s*[\w.]+,\s*"{op}\(', path.read_text()):
             return path.parent
     raise ValueError(f"no room registers a ladder of {op}")
 

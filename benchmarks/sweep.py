@@ -247,9 +247,9 @@ def plot(result: dict, path: Path) -> None:
             linewidths=0.3,
         )
         axis.axhline(1, color="black", linewidth=0.8)
-        median = statistics.median(r for _, _, r in points)
         beside = "mamba_ssm" if family.startswith("selective_scan") else "ATen"
-        axis.set_title(f"{family}\nmedian {median:.1f} x {beside}", fontsize=9)
+        median = f"median {statistics.median(r for _, _, r in points):.1f} x {beside}" if points else f"no {beside}"
+        axis.set_title(f"{family}\n{median}", fontsize=9)
         axis.set_xscale("log")
         axis.set_ylim(0, 1.2)
     for axis in axes.flat[len(families) :]:

@@ -13,9 +13,9 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) { define<Cumsum, Out<Cumsum>, Inplace<Cumsum>>
 
 // ---------------------------------------------------------------- CPU: ATen's kernels
 
-// A contiguous copy. ATen's flip is limited to 64 dimensions.
+// A copy. ATen's flip is limited to 64 dimensions.
 Tensor reversed(const Tensor& tensor, int64_t dim) {
-  if (tensor.dim() == 0) return tensor.clone();
+  if (tensor.dim() <= 64) return tensor.flip(dim).contiguous();
   return tensor.index_select(dim, at::arange(tensor.size(dim) - 1, -1, -1, at::kLong));
 }
 
