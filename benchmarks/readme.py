@@ -97,7 +97,7 @@ def random(result: dict) -> str:
     table = sweep.table(result, shown, sweep.WITHOUT_CEILING)
     return f"{table}\n\n" + wrapped(
         f"The rows are {len(shown)} of [{len(families)} operators](docs/random.md): the two with the most slower problems, and of the "
-        f"others even ranks from the lowest median to the highest. All {len(result['rows'])} problems (seed {result['settings']['seed']}): "
+        f"others even ranks from the lowest median to the highest. All {len(ratios)} problems (seed {result['settings']['seed']}): "
         f"{statistics.median(ratios):.2f} x ATen in the median, {sweep.slower(ratios):.0%} slower, {sweep.aten_ratio(worst):.2f} at worst "
         f"({worst['op']})."
     )
@@ -113,7 +113,7 @@ def measured(results: dict[str, dict], paths: dict[str, Path]) -> str:
         return "\n".join(f"- {link(name)}{line.removeprefix(name)}." for name, line in zip(results, mixed))
     origin = origins(next(iter(results.values())))[0]
     return (
-        f"All speeds on this page are of one {origin.gpu}, torch {origin.torch}, {origin.day}, commit {origin.commit}:\n"
+        f"All speeds on this page are of one {origin.gpu}, torch {origin.torch}, {origin.day}, commit {origin.commit}: "
         f"{', '.join(map(link, results))}."
     )
 
@@ -127,10 +127,11 @@ def both(told: bool | None = None) -> dict[Path, str]:
     plotted = paths["models"].with_suffix(".png").relative_to(machine.REPOSITORY)
     plot = f"![wall clock of a step of each model, PyTorch's over gpuopt's]({plotted})"
     leading = models(of_models)
+    notes = [result["old"].strip().removeprefix("Old: ") for result in results.values() if "old" in result]
+    old = "\n\nOld: " + " ".join(notes) if notes else ""
     parts = {
         "models": leading,
-        "speed": "\n\n".join((plot, random(of_problems), measured(results, paths)))
-        + "".join(result.get("old", "") for result in results.values()),
+        "speed": "\n\n".join((plot, random(of_problems), measured(results, paths))) + old,
         "ladder": ladder_docs.first_case(LADDER, of_ladder),
     }
     of_site = {"models": f"{leading}\n\n{plot}".replace("](docs/", "](").replace("](benchmarks/", "](../benchmarks/")}
