@@ -23,23 +23,23 @@ def at_the_end(size: int, offset: int) -> np.ndarray:
     return Memory(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE).bytes[-size:]
 
 
-def gather_and_compare(kernels, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0) -> int:
-    """Gathers rows of `row` bytes, `gap` bytes apart, from an address `offset` bytes past an aligned one. Returns the bytes of an
-    access."""
+def gather_and_compare(kernels, entries, bins, row, gap=0, index_type=np.int64, step=1, offset=0, to=0) -> int:
+    """Gathers rows of `row` bytes, `gap` bytes apart, from an address `offset` bytes past an aligned one to one `to` bytes past.
+    Returns the bytes of an access."""
     random = np.random.default_rng(entries + row)
     apart = row + gap
-    self, out = at_the_end(bins * apart - gap, offset), at_the_end(entries * row, offset)
+    self, out = at_the_end(bins * apart - gap, offset), at_the_end(entries * row, to)
     self[:] = random.integers(256, size=self.size)
     out[:] = 0xCD
     index = random.integers(bins, size=entries * step, dtype=index_type)[::step]
     access = kernels.gather(
-        *(ctypes.c_uint64(array.ctypes.data) for array in (self[offset:], index, out[offset:])),
+        *(ctypes.c_uint64(array.ctypes.data) for array in (self[offset:], index, out[to:])),
         int(index_type == np.int64),
         *map(ctypes.c_int64, (bins, entries, step, row, apart)),
     )
     rows = np.lib.stride_tricks.as_strided(self[offset:], (bins, row), (apart, 1))
-    np.testing.assert_array_equal(out[offset:][: entries * row].reshape(entries, row), rows[index])
-    assert (out[:offset] == 0xCD).all() and (out[offset + entries * row :] == 0xCD).all()
+    np.testing.assert_array_equal(out[to:][: entries * row].reshape(entries, row), rows[index])
+    assert (out[:to] == 0xCD).all() and (out[to + entries * row :] == 0xCD).all()
     return access
 
 
@@ -50,10 +50,12 @@ def test_rows(kernels, row, entries):
 
 
 @pytest.mark.parametrize(
-    "gap, offset, access", [(16, 0, 16), (8, 0, 8), (0, 4, 4), (2, 0, 2), (0, 1, 1)], ids=lambda value: str(value)
+    "gap, offset, to, access",
+    [(16, 0, 0, 16), (8, 0, 0, 8), (0, 4, 0, 4), (0, 0, 4, 4), (2, 0, 0, 2), (0, 1, 0, 1), (0, 0, 1, 1)],
+    ids=lambda value: str(value),
 )
-def test_alignment(kernels, gap, offset, access):
-    assert gather_and_compare(kernels, 100, 50, 64, gap, offset=offset) == access
+def test_alignment(kernels, gap, offset, to, access):
+    assert gather_and_compare(kernels, 100, 50, 64, gap, offset=offset, to=to) == access
 
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])

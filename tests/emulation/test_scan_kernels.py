@@ -225,6 +225,15 @@ def test_all_ways_between_blocks_have_the_same_bits(kernels, limits, sizes, scan
     np.testing.assert_array_equal(results[0], results[2])
 
 
+@pytest.mark.parametrize("gaps", [(0, 0), (1, 0), (0, 1), (3, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [TYPES[5], F32], ids=str)
+def test_columns_with_gaps(kernels, dtype, gaps):
+    """Whole vectors of columns, whose rows begin inside vectors in the input, in the output or in both."""
+    random = np.random.default_rng(0)
+    source, out = (Operand(dtype, [64, 40], dense_strides([64, 40], gap=gap), 0, random) for gap in gaps)
+    assert run_and_compare(kernels, source, out, 1)[1] == (gaps == (0, 0))
+
+
 @pytest.mark.parametrize("sizes, scanned", [([40, 30], 0), ([9000], 0), ([30000], 0), ([40, 30], 1), ([8, 9000], 1)])
 def test_in_place(kernels, sizes, scanned):
     random = np.random.default_rng(0)
