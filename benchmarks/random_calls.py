@@ -311,7 +311,7 @@ def index_put(d: Draw) -> Call:
     x = d.operand(shape, dtype, written=not is_new, indexed=True)
     first, indices, of = _indices(d, shape)
     if first > 0 and x.sizes[first - 1] == 1:
-        # ATen's kernel (2.11) takes this dimension's stride for that of the dimensions before it, and writes anywhere.
+        # ATen's CUDA kernel takes this stride for that of all dimensions before the index (Indexing.cu, computeLinearIndex).
         strides = torch.empty(x.sizes, device="meta").stride()
         low, high = (0, 2) if x.dtype == torch.bool else (-8, 9)
         x = dataclasses.replace(x, strides=strides).fill(d.device, d.values, low, high)

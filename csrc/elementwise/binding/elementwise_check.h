@@ -78,7 +78,7 @@ inline void check(const Fma& call) {
                               " is not implemented for Bool: a, b or c must be a number type");
 }
 
-// In-place: the result must have self's shape, and a dtype that casts to self's.
+// In-place: the product must have self's shape, and a dtype that can be cast to self's dtype.
 inline void check_write(const Inplace<MulTensor>& call) {
   const char* op = name_of<Inplace<MulTensor>>();
   const auto& [self, other] = call.in;
