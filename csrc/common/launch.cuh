@@ -8,9 +8,19 @@
 
 namespace gpuopt {
 
+// Permits launches of `kernel` on the current device with `bytes` of dynamic shared memory.
+// Without, a kernel has 48 KB, of which its static shared memory is a part. Permission only grows,
+// so no other host thread takes it back between this call and the launch.
+cudaError_t permit_shared_bytes(const void* kernel, size_t bytes);
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape,
                           cudaStream_t stream, const Arguments&... arguments) {
+  if (shape.shared_bytes > 0) {
+    const cudaError_t error =
+        permit_shared_bytes(reinterpret_cast<const void*>(kernel), shape.shared_bytes);
+    if (error != cudaSuccess) return error;
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(shape.blocks);
   config.blockDim = dim3(shape.threads);

@@ -257,8 +257,7 @@ cudaError_t launch(const ImplicitGemmPlan& plan, void* to, cudaStream_t stream) 
     auto args = plan.args;
     args.to = to;
     const auto start = [&](auto kernel) {
-      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, /*declared=*/0, stream,
-                             args);
+      return launch_kernel(kernel, plan.launch, stream, args);
     };
     switch (plan.rows) {
       case 1:

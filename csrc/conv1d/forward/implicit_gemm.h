@@ -40,7 +40,6 @@ struct ImplicitGemmPlan {
   LaunchShape launch;
   ImplicitGemmArgs args;
   int rows;  // tiles of 16 channels per block
-  size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<ImplicitGemmPlan> make(const Problem& p, const Device& device);
@@ -113,7 +112,6 @@ inline std::optional<ImplicitGemmPlan> ImplicitGemmPlan::make(const Problem& p,
   ImplicitGemmPlan plan;
   plan.launch = launch_shape(parts * unit_blocks, threads, shape.bytes);
   plan.rows = static_cast<int>(shape.rows);
-  plan.most_shared_bytes = static_cast<size_t>(most_shared);
   ImplicitGemmArgs& args = plan.args;
   set_operands(args, p);
   set_strides(args, p);

@@ -369,8 +369,7 @@ cudaError_t launch(const Col2imPlan& plan, void* to, cudaStream_t stream) {
     auto args = plan.args;
     args.to = to;
     const auto start = [&](auto kernel) {
-      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kCol2imStatic, stream,
-                             args);
+      return launch_kernel(kernel, plan.launch, stream, args);
     };
     if constexpr (sizeof(T) == 2) {
       if (plan.matrices) {

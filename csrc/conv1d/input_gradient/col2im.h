@@ -57,7 +57,6 @@ struct Col2imPlan {
   Col2imArgs args;
   bool matrices;
   int products;  // products (c, k) that the kernel is compiled for
-  size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<Col2imPlan> make(const Problem& p, const Device& device);
@@ -125,7 +124,6 @@ inline std::optional<Col2imPlan> Col2imPlan::make(const Problem& p, const Device
   const int64_t most_shared =
       std::min<int64_t>(device.shared_bytes, kCol2imSharedBytes) - kCol2imStatic;
   if (bytes > most_shared) return {};
-  plan.most_shared_bytes = static_cast<size_t>(most_shared);
   // A block computes some input channels of a group and loops over tiles of all examples.
   const int64_t units = p.batch * row_tiles;
   if (units >= kFar) return {};

@@ -150,7 +150,7 @@ cudaError_t launch(const WeightChunksPlan& plan, void* to, cudaStream_t stream) 
     auto args = plan.args;
     args.base.to = to;
     const auto start = [&](auto kernel) {
-      return launch_opted_in(kernel, plan.launch, plan.most_shared_bytes, kSumBytes, stream, args);
+      return launch_kernel(kernel, plan.launch, stream, args);
     };
     if constexpr (sizeof(T) == 2) {
       return plan.products == 2   ? start(weight_chunks_kernel<T, MatrixSums<T, 2>>)

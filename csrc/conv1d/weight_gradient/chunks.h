@@ -29,7 +29,6 @@ struct WeightChunksPlan {
   WeightChunkArgs args;
   // The taps that the kernel is compiled for. In fp16 and bf16: matrices of 16 rows.
   int products;
-  size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightChunksPlan> make(const Problem& p, const Device& device);
@@ -74,7 +73,6 @@ inline std::optional<WeightChunksPlan> WeightChunksPlan::make(const Problem& p,
   WeightChunksPlan plan;
   plan.launch = launch_shape(pairs * splits, static_cast<int>(32 * warps), warps * warp_bytes);
   plan.products = static_cast<int>(products);
-  plan.most_shared_bytes = static_cast<size_t>(most_shared);
   plan.args.base = weight_args(p, splits, tap_parts);
   plan.args.chunks = static_cast<uint32_t>(chunks);
   plan.args.chunk_tiles = static_cast<uint32_t>(chunk_tiles);

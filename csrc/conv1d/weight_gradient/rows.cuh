@@ -146,8 +146,7 @@ cudaError_t launch(const WeightRowsPlan& plan, void* to, cudaStream_t stream) {
   } else {
     auto args = plan.args;
     args.to = to;
-    return launch_opted_in(weight_rows_kernel<T>, plan.launch, plan.most_shared_bytes, kSumBytes,
-                           stream, args);
+    return launch_kernel(weight_rows_kernel<T>, plan.launch, stream, args);
   }
 }
 

@@ -17,7 +17,6 @@ struct WeightRowsPlan {
   static constexpr const Costs& kCosts = costs::kWeightRows;
   LaunchShape launch;
   WeightArgs args;
-  size_t most_shared_bytes;
 
   Terms terms(const Problem& p, const Device& device) const;
   static std::optional<WeightRowsPlan> make(const Problem& p, const Device& device) {
@@ -42,7 +41,6 @@ struct WeightRowsPlan {
     const int64_t splits = splits_of(device.sms * kWeightBlocks, pairs, tiles / kWeightUnits);
     if (!fits_grid(pairs * splits)) return {};
     plan.launch = launch_shape(pairs * splits, kThreads, bytes);
-    plan.most_shared_bytes = static_cast<size_t>(most_shared);
     plan.args = weight_args(p, splits, tap_parts);
     plan.args.tiles = static_cast<uint32_t>(tiles);
     plan.args.tile_rows = static_cast<uint32_t>(block_rows);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/launch.cuh"
 #include "elementwise/paths/elementwise_kernel.cuh"
 #include "elementwise/paths/elementwise_tiled.cuh"
 
@@ -141,7 +142,6 @@ cudaError_t launch_tiles(const F& f, const Problem& problem, const Plan& plan,
                       packed};
   const auto blocks = static_cast<unsigned>(tiles_i * tiles_j * outer);
   const int bytes = __builtin_popcount(turned) * Layout::kBytes;
-  const auto kernel = tiled_kernel<F, T, kPackedTiles, kTileThreads>;
   constexpr int kDefaultLimit = 48 * 1024, kMostBytes = F::kInputs * Layout::kBytes;
   if constexpr (kMostBytes > kDefaultLimit) {
     int device = 0, limit = 0;
@@ -153,14 +153,10 @@ cudaError_t launch_tiles(const F& f, const Problem& problem, const Plan& plan,
     // Three transposed inputs of 2 bytes per element need 96 KiB, and sm_75 has 64 KiB. Tiles that
     // are accessed value by value are smaller.
     if (bytes > limit) return launch_tiles<F, T, false>(f, problem, plan, stream);
-    // Every call sets the same value, because another host thread may be between this call and its
-    // launch.
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 std::min(limit, kMostBytes));
-    if (error != cudaSuccess) return error;
   }
-  kernel<<<blocks, kTileThreads, bytes, stream>>>(f, args, grid);
-  return cudaGetLastError();
+  const LaunchShape shape{blocks, kTileThreads, static_cast<size_t>(bytes)};
+  return launch_kernel(tiled_kernel<F, T, kPackedTiles, kTileThreads>, shape, stream, f, args,
+                       grid);
 }
 
 template <typename F, typename T>
