@@ -47,11 +47,18 @@ def release_python() -> Path:
     return python
 
 
+def packages_of_checkout(minor: str) -> Path | None:
+    """The folder of packages of this checkout's environment with this torch."""
+    for version in ROOT.glob(".venv*/lib/python3*/site-packages/torch/version.py"):
+        if toolchain.read_torch(version.parent).minor == minor:
+            return version.parent.parent
+    return None
+
+
 def find_torch(minor: str) -> Torch:
     """Headers and libraries of a torch, from an environment of this checkout or else from PyPI's wheel."""
-    for path in ROOT.glob(".venv*/lib/python3*/site-packages/torch/version.py"):
-        if (torch := toolchain.read_torch(path.parent)).minor == minor:
-            return torch
+    if packages := packages_of_checkout(minor):
+        return toolchain.read_torch(packages / "torch")
     folder = ROOT / "build" / "torch-headers" / minor
     if not (folder / "torch" / "version.py").exists():
         fetched = folder / "fetched"

@@ -2,7 +2,8 @@
 
 - The platform tag, the sizes of the parts, and the symbols of the libraries.
 - The wheel installs into clean environments, with the oldest and the newest supported torch (--torch chooses others). The tests of
-  registration, opcheck and values pass there, outside the source tree.
+  registration, opcheck and values pass there, outside the source tree. Torch and pytest are those of an environment of this checkout
+  (.venv*) that has this torch; without one, they are installed.
 - With the newest torch, the bindings are deleted and torch_ops.build compiles them.
 
 GPU tests don't run here: see docs/installation.md.
@@ -99,10 +100,15 @@ def check_installation(file: Path, minor: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     run(sys.executable, "-m", "venv", folder / "env")
     python = folder / "env" / "bin" / "python"
-    pins = [line for line in (ROOT / "tools" / "requirements.txt").read_text().splitlines() if "==" in line]
-    needed = ("pytest", "numpy", "expecttest", "hypothesis")
-    packages = [pin.replace(" ", "") for pin in pins if pin.startswith(needed)]
-    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"torch=={minor}.*", file, *packages)
+    packages = [f"torch=={minor}.*"]
+    if shared := wheel.packages_of_checkout(minor):
+        (site,) = (folder / "env").glob("lib/python3*/site-packages")
+        (site / "checkout.pth").write_text(f"{shared}\n")
+    else:
+        pins = [line for line in (ROOT / "tools" / "requirements.txt").read_text().splitlines() if "==" in line]
+        needed = ("pytest", "numpy", "expecttest", "hypothesis")
+        packages += [pin.replace(" ", "") for pin in pins if pin.startswith(needed)]
+    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", file, *packages)
     shutil.copytree(ROOT / "tests", folder / "run" / "tests")
     shutil.copy(ROOT / "pyproject.toml", folder / "run")
     place = run(python, "-c", "import gpuopt, torch_ops; print(torch_ops.__file__)", cwd=folder / "run").strip()
