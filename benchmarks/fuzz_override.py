@@ -33,7 +33,7 @@ import torch_ops
 from benchmarks.fuzz_runs import Checks, Run, compared, is_fatal
 from benchmarks.random_calls import FAMILIES, Arithmetic, Call
 from benchmarks.random_views import Draw
-from tests.overriding import override
+from tests.support.overriding import override
 from torch_ops.override import Report
 
 PLAIN, WIDE, ABSOLUTE = Arithmetic(), Arithmetic(wide=True), Arithmetic(wide=True, absolute=True)

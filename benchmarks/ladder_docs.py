@@ -225,8 +225,8 @@ Each version, called a step, adds one idea to an earlier one, so its time shows 
 
 - You can read each step: most have fewer than 30 lines of CUDA. They stand on the page of the ladder, with times and counters.
 - You can run each step: it is an operator that Python calls, on tensors of any size.
-- Each step is tested against float64 ([test_ladder.py](../../tests/test_ladder.py)), also beyond 2^31 elements
-  ([test_ladder_large.py](../../tests/test_ladder_large.py)).
+- Each step is tested against float64 ([test_ladder.py](../../tests/rooms/test_ladder.py)), also beyond 2^31 elements
+  ([test_ladder_large.py](../../tests/rooms/test_ladder_large.py)).
 - Each number comes from a committed file. PyTorch and the ceiling are measured in the same run."""
 
 RUNNING = """\

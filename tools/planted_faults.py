@@ -4,7 +4,7 @@
     python -m tools.planted_faults            every fault
     python -m tools.planted_faults reduce nan  faults with one of these words in their names
 
-tests/planted_faults.toml is the list. A fault replaces text in one file, which is always restored afterwards.
+tests/tooling/planted_faults.toml is the list. A fault replaces text in one file, which is always restored afterwards.
 Each fault names whole test files that should catch it, so that deleting tests inside a file shows.
 Tests run on the CPU: the emulation compiles the kernels, and the library is rebuilt only for faults in its bindings.
 A fault is caught if a test fails or the test process dies. It is not caught if the code no longer compiles or no test ran.
@@ -27,7 +27,7 @@ from pathlib import Path
 from tools import layout
 
 ROOT = Path(__file__).resolve().parent.parent
-LIST = ROOT / "tests" / "planted_faults.toml"
+LIST = ROOT / "tests" / "tooling" / "planted_faults.toml"
 TIMEOUT = 1800  # seconds for the tests of one fault
 
 

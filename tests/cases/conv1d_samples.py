@@ -172,7 +172,7 @@ def special_signals(dtype: torch.dtype, device: str) -> Iterator[tuple[Call, tor
 
 # One small call of every kind, the simplest first. Weights and inputs have at most 12 values, because second derivatives are
 # checked by finite differences. Sizes that grow (signals and positions, also of the output) differ from all other sizes, because
-# torch.compile treats equal sizes as the same symbol. Calls without signals are in tests/test_conv1d.py, because ATen has no
+# torch.compile treats equal sizes as the same symbol. Calls without signals are in tests/rooms/conv1d/test_use.py, because ATen has no
 # Jacobians for them.
 FEW = (
     Call("plain", (1, 2, 5), 2, 2, bias=False),

@@ -70,7 +70,7 @@ def _fma_bound(device, dtype, reference, a, b, c):
     """The bound of fma. Real dtypes round once. fp16 and bf16 round once in f32 and once to the result. Complex numbers round every
     product and sum.
 
-    In f64 the reference itself rounds twice. tests/test_elementwise.py has the exact check.
+    In f64 the reference itself rounds twice. tests/rooms/elementwise/test_use.py has the exact check.
     """
     if dtype.is_complex or dtype == torch.float64:
         return _steps_bound(device, dtype, wide(a, dtype).abs() * wide(b, dtype).abs(), wide(c, dtype).abs())

@@ -189,7 +189,7 @@ def _errors_of(variant: str, device: str) -> Iterator[ErrorCase]:
     for dtype, alpha in ALPHAS:
         self, source = (make(n, 3).to(dtype) for n in (4, 2))
         yield error(f"alpha={alpha} for {dtype}", self, 0, index, source, r"\balpha\b", alpha=alpha)
-    if device == "cpu":  # a device-side assertion on CUDA: tests/test_index_add_cuda.py
+    if device == "cpu":  # a device-side assertion on CUDA: tests/rooms/index_add/test_cuda.py
         for name, self, indices, source, *says in _out_of_range(make):
             yield error(name, self, 0, indices, source, r"\bindex\b", *says, on_meta=False)
         return

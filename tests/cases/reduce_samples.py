@@ -62,7 +62,7 @@ LAYOUTS = {
 
 def sweep(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """Samples of every reduction, which are compared bit for bit. No row has zeros of both signs as its extremum, because either
-    would be right (tests/test_reduce.py has such rows)."""
+    would be right (tests/rooms/reduce/test_use.py has such rows)."""
     make = Maker(device, dtype)
     yield from _lengths(make)
     yield from _dims(make)

@@ -172,7 +172,7 @@ def _built(build: Callable, call: calls.Call, make: Maker) -> Sample | None:
 
 def _sweep(build: Callable, exact: bool, device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """All calls. On the CPU, only calls for which all of ATen's kernels agree: compute-sanitizer runs these samples on a GPU and
-    compares them with the CPU's reference. tests/test_upsample.py has the others."""
+    compares them with the CPU's reference. tests/rooms/upsample/test_use.py has the others."""
     make = Maker(device, dtype)
     for call in calls.sweep():
         axes = axes_of(call.input_size, call.output_size, call.scales)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ..cases.tensors import FLOATS
-from ..compare import Failures, all_close, close, raised_by
-from ..params import each_case, each_differentiable, spread
+from ..support.compare import Failures, all_close, close, raised_by
+from ..support.params import each_case, each_differentiable, spread
 
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 

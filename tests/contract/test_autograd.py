@@ -9,8 +9,8 @@ import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from ..cases.tensors import real_of
-from ..compare import Failures, all_close, close, different_bits, raised_by
-from ..params import each_case, each_differentiable, each_dtype, kept, thinned
+from ..support.compare import Failures, all_close, close, different_bits, raised_by
+from ..support.params import each_case, each_differentiable, each_dtype, kept, thinned
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 WIDE = (torch.float64, torch.complex128)

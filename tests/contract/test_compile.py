@@ -14,8 +14,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..cases.tensors import FLOATS
-from ..compare import Failures, all_close, close, different_metadata, raised_by
-from ..params import CASES, each_case, each_device, kept, on, thinned, with_variant
+from ..support.compare import Failures, all_close, close, different_metadata, raised_by
+from ..support.params import CASES, each_case, each_device, kept, on, thinned, with_variant
 
 # One case of each room except transpose.
 INDUCTOR_ON_CPU = ("mul.Tensor", "reduce_sum", "upsample_nearest2d", "index_add", "dot", "conv1d")

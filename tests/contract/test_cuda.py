@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ..cases import tensors
-from ..compare import Failures, all_close, different_bits, different_repeats
-from ..params import CASES, EVERY_CASE, with_variant
+from ..support.compare import Failures, all_close, different_bits, different_repeats
+from ..support.params import CASES, EVERY_CASE, with_variant
 
 pytestmark = pytest.mark.gpu
 each = pytest.mark.parametrize("case", EVERY_CASE, ids=str)

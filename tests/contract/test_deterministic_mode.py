@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.autograd.profiler import profile
 
-from ..compare import Failures
-from ..params import each_case
+from ..support.compare import Failures
+from ..support.params import each_case
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ..cases import tensors
-from ..compare import Failures, different_bits, raised_by
-from ..params import each_case
+from ..support.compare import Failures, different_bits, raised_by
+from ..support.params import each_case
 
 
 @each_case

@@ -7,8 +7,8 @@ import io
 import pytest
 import torch
 
-from ..compare import Failures, close, different_metadata
-from ..params import each_case, kept, thinned
+from ..support.compare import Failures, close, different_metadata
+from ..support.params import each_case, kept, thinned
 
 
 class _Model(torch.nn.Module):

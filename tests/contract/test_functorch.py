@@ -10,8 +10,17 @@ import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 from ..cases.tensors import FLOATS
-from ..compare import Failures, all_close, close, different_bits, raised_by
-from ..params import each_case, each_device, each_differentiable, each_dtype, kept, spread, thinned, with_variant
+from ..support.compare import Failures, all_close, close, different_bits, raised_by
+from ..support.params import (
+    each_case,
+    each_device,
+    each_differentiable,
+    each_dtype,
+    kept,
+    spread,
+    thinned,
+    with_variant,
+)
 
 BATCH = 3
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ..cases import tensors
-from ..compare import Failures, close, different_bits, different_results, raised_by
-from ..params import EVERY_CASE, each_device, each_dtype, kept, thinned, with_variant
+from ..support.compare import Failures, close, different_bits, different_results, raised_by
+from ..support.params import EVERY_CASE, each_device, each_dtype, kept, thinned, with_variant
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 GUARD = 64  # elements on each side: more than a vector of 16 int8 and its neighbours in a warp's access

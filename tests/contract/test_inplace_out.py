@@ -10,8 +10,8 @@ from torch.autograd import forward_ad
 
 from ..cases import tensors
 from ..cases.tensors import FLOATS, in_layout
-from ..compare import Failures, close, different_bits, different_metadata, different_results, raised_by
-from ..params import each_case, each_device, each_dtype, kept, thinned, with_variant
+from ..support.compare import Failures, close, different_bits, different_metadata, different_results, raised_by
+from ..support.params import each_case, each_device, each_dtype, kept, thinned, with_variant
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 INPLACE, OUT = with_variant("inplace"), with_variant("out")

@@ -7,8 +7,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from ..compare import Failures, different_metadata, raised_by
-from ..params import EVERY_CASE, each_case, each_dtype
+from ..support.compare import Failures, different_metadata, raised_by
+from ..support.params import EVERY_CASE, each_case, each_dtype
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 

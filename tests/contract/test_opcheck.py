@@ -7,8 +7,8 @@ import torch
 from torch.library import opcheck
 
 from ..cases.tensors import FLOATS
-from ..compare import Failures, raised_by
-from ..params import EVERY_CASE, each_case, each_device, each_differentiable, kept, thinned, with_variant
+from ..support.compare import Failures, raised_by
+from ..support.params import EVERY_CASE, each_case, each_device, each_differentiable, kept, thinned, with_variant
 
 
 def _written(case, sample) -> list[torch.Tensor]:

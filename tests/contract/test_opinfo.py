@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ..compare import (
+from ..support.compare import (
     Failures,
     close,
     different_bits,
@@ -13,7 +13,7 @@ from ..compare import (
     different_metadata,
     raised_by,
 )
-from ..params import CASES, each_device, each_dtype
+from ..support.params import CASES, each_device, each_dtype
 
 pytest.importorskip("expecttest", reason="torch.testing's OpInfo database imports expecttest")
 from torch.testing._internal.common_methods_invocations import op_db

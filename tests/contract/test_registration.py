@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ..params import CASES, EVERY_CASE, each_device
+from ..support.params import CASES, EVERY_CASE, each_device
 
 OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
 INTERNAL = sorted({o for c in EVERY_CASE if c.internal for o in c.overloads}, key=str)

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ..cases import tensors
-from ..compare import Failures, different_from_reference, different_results
-from ..params import EVERY_CASE
+from ..support.compare import Failures, different_from_reference, different_results
+from ..support.params import EVERY_CASE
 
 pytestmark = [
     pytest.mark.gpu,

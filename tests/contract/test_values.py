@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ..compare import (
+from ..support.compare import (
     Failures,
     different_bits,
     different_from_reference,
@@ -14,7 +14,7 @@ from ..compare import (
     errors,
     raised_by,
 )
-from ..params import EVERY_CASE, each_case, each_dtype, kept, thinned
+from ..support.params import EVERY_CASE, each_case, each_dtype, kept, thinned
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -38,7 +38,7 @@ def test_values(case, device, dtype):
     if the operator rounds once.
 
     The sum of the errors over all samples is at most 1.02 times ATen's. The factor is 1.5 for sums, which are added in another
-    order and have other errors of the same size: tests/test_reduce_cuda.py compares these over many sums.
+    order and have other errors of the same size: tests/rooms/reduce/test_cuda.py compares these over many sums.
     """
     failures = Failures()
     ours = theirs = 0.0

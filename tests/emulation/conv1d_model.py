@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..conv1d_problem import (
+from ..support.conv1d_problem import (
     FORWARD,
     GELU,
     INPUT_GRADIENT,

@@ -14,7 +14,7 @@ import pytest
 
 from tools.test_build import FOLDER, ROOT
 
-from ..conv1d_problem import (
+from ..support.conv1d_problem import (
     FLOAT16,
     FOLDERS,
     FORWARD,

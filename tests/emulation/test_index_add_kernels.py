@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 from .dtypes import BOOL, FLOAT, TYPES, Operand
 from .index_add_model import (
     ACCURATE,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 from .build import load
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 from .dtypes import COMPLEX, F16, F32, TYPES, DType, Operand
 from .test_scan_kernels import (
     COLUMNS,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 from .build import load
 from .dtypes import F16, F32, TYPES
 

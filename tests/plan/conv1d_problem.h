@@ -1,5 +1,5 @@
 // Shared by the C entry points for tests of convolutions: problems and devices as plain numbers,
-// and answers as text. tests/conv1d_problem.py is the Python side.
+// and answers as text. tests/support/conv1d_problem.py is the Python side.
 #pragma once
 
 #include <string>

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tools.test_build import load
 
-from ..conv1d_calls import MANY
-from ..conv1d_problem import (
+from ..support.conv1d_calls import MANY
+from ..support.conv1d_problem import (
     BFLOAT16,
     FLOAT16,
     FLOAT32,
@@ -30,7 +30,7 @@ from ..conv1d_problem import (
     own_paths,
     problem_of,
 )  # fmt: skip
-from ..seeded import seeded
+from ..support.seeded import seeded
 
 SIZES = [1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 33, 64, 100, 128, 129, 255, 256, 257, 1000, 1024, 2047, 4099, 16384, 65537]
 SIZES += [99991, 2**20 + 3, 2**24, 2**29 - 1, 2**30 - 1, 2**30, 2**31 + 5, 2**33]

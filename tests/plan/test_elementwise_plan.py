@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tools.test_build import load
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 
 MAX_DIMS, MAX_OPERANDS = 25, 4
 VECTOR, ROWS, TILED, PACKED, GENERAL = range(5)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tools.test_build import load
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 
 BOOL, UINT8, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 0, 1, 3, 4, 5, 6, 7, 8, 9
 ITEM = {BOOL: 1, UINT8: 1, INT16: 2, INT32: 4, INT64: 8, FLOAT16: 2, BFLOAT16: 2, FLOAT32: 4, FLOAT64: 8}

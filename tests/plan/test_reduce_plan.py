@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tools.test_build import load
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 
 ROWS, LINE, SHORT_ROWS, ROWS_IN_VECS, TILE, COLUMNS = range(6)
 UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX128 = 1, 6, 8, 9, 12

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tools.test_build import load
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 
 PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS = range(5)
 UINT8, INT64, FLOAT16, FLOAT32, COMPLEX128 = 1, 5, 6, 8, 12

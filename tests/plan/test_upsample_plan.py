@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..seeded import seeded
+from ..support.seeded import seeded
 from .upsample_planner import (
     BACKWARD_ROWS,
     BASE,

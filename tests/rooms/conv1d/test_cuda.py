@@ -1,0 +1,200 @@
+"""Convolutions on a GPU: overlapping calls give the same bits, and the memory that a call allocates.
+
+Results that ATen computes are repeatable because tests/conftest.py sets cuDNN's deterministic flag. Errors are tested in
+test_accuracy.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+
+import pytest
+import torch
+
+import torch_ops
+
+from ...cases import tensors
+from ...cases.conv1d import CASES
+from ...support.compare import Failures, close, different_bits, different_from_reference
+from ...support.conv1d_calls import GRADIENTS, KINDS, MANY, make_call
+from ...support.overlap import Calls, spoil
+
+pytestmark = pytest.mark.gpu
+CASE = {case.name: case for case in CASES}
+FORWARD, BACKWARD = CASE["conv1d_act"], CASE["conv1d_backward"]
+
+
+# ---------------------------------------------------------------- every path
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("dtype", tensors.FLOATS, ids=str)
+def test_every_path(dtype):
+    """Every path runs except the one for small problems, which most other tests use."""
+    failures = Failures()
+    for call in MANY:
+        operands, grad, steps = call.make(dtype)
+        for case, args, given in (
+            (FORWARD, operands, {**steps, "activation": "silu"}),
+            (BACKWARD, (grad, *operands[:2]), {**steps, "output_mask": [True, True, False]}),
+        ):
+            name = f"{case.name}, {call}"
+            with failures.sample(name):
+                got, exact = case.op(*args, **given), case.reference(*args, **given)
+                bound = case.bound("cuda", dtype, exact, *args, **given)
+                failures.add(name, different_from_reference(got, exact, bound))
+    failures.check(at_least=2 * len(MANY))
+
+
+# ---------------------------------------------------------------- the same bits, however calls overlap
+
+
+@functools.cache
+def _calls() -> Calls:
+    """The forward and the gradients of every kind, as functions without arguments that return a tensor."""
+    calls = {}
+    for kind, layout, dtype in itertools.product(KINDS, ("contiguous", "transposed"), (torch.float32, torch.bfloat16)):
+        if kind == "dense":
+            continue  # computed by cuDNN only
+        for taps, stride in ((4, 1), (17, 2)):
+            operands, grad, steps = make_call(kind, taps, dtype, stride, layout=layout, seed=3)
+            name = f"{kind}, {layout}, {dtype}, {taps} taps"
+            calls[name] = functools.partial(FORWARD.op, *operands, **steps, activation="silu")
+            for k, of in enumerate(GRADIENTS):
+                mask = [i == k for i in range(3)]
+                calls[f"{name}, {of}"] = functools.partial(BACKWARD.op, grad, *operands[:2], **steps, output_mask=mask)
+    big = tensors.Maker("cuda", torch.float32)
+    x, w = big(8, 64, 20_001), big(64, 1, 9)
+    calls["large"] = functools.partial(torch_ops.conv1d, x, w, groups=64)
+    calls["large, weight"] = functools.partial(
+        BACKWARD.op,
+        big(8, 64, 19_993),
+        x,
+        w,
+        stride=[1],
+        padding=[0],
+        dilation=[1],
+        groups=64,
+        output_mask=[False, True, False],
+    )
+    return Calls(calls)
+
+
+def test_repeats_bit_for_bit():
+    _calls().repeat(5)
+
+
+OWN = ("depthwise", "depthwise, 768", "one channel", "one position", "short")  # gpuopt has kernels at stride 1
+
+
+def test_own_kernels_repeat_whatever_cudnn_is_asked():
+    calls = _calls()  # all tests share these calls, and some of them call cuDNN
+    own = [name for name in calls.names if name.startswith("large") or _is_own(name)]
+    assert len(own) >= 80
+    with torch.backends.cudnn.flags(True, deterministic=False, allow_tf32=False):
+        calls.repeat(5, own)
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(tuple(f"{kind}, {layout}" for kind in OWN for layout in ("contiguous", "transposed"))) and (
+        ", 4 taps" in name
+    )
+
+
+def test_streams_at_once():
+    names = _calls().names
+    orders = [[names[(n * (1 if k % 2 else 5) + 7 * k) % len(names)] for n in range(len(names))] for k in range(6)]
+    _calls().on_streams(orders, rounds=2)
+
+
+def test_graph_replays():
+    """A graph of all calls gives the same bits at every replay, with spoilt results before it."""
+    calls = _calls()
+    graph, static = calls.captured(calls.names)
+    for _ in range(3):
+        spoil(static)
+        graph.replay()
+        calls.compare(static)
+
+
+def test_graph_of_updates():
+    """Every replay of a graph advances the state by one position."""
+    make = tensors.Maker("cuda", torch.float32)
+    x, state, w = make(2, 40), torch.zeros(2, 40, 3, device="cuda"), make(40, 4)
+    torch_ops.causal_conv1d_update(x, state.clone(), w)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = torch_ops.causal_conv1d_update(x, state, w, None, "silu")
+    state.zero_()
+    positions = make(2, 40, 6)
+    want = torch_ops.causal_conv1d(positions, w, None, "silu")
+    for k in range(6):
+        x.copy_(positions[..., k])
+        graph.replay()
+        assert close(result, want[..., k]) is None
+
+
+@pytest.mark.parametrize("byte", [0x01, 0x7F, 0xFF])
+def test_nothing_is_read_from_freed_memory(byte):
+    """Results do not depend on the old contents of a workspace or a result."""
+    calls = _calls()
+    torch.cuda.empty_cache()
+    results = []
+    for name, call in calls.functions.items():
+        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 24) for _ in range(2)]
+        del blocks
+        results.append((name, call()))
+    calls.compare(results)
+
+
+@contextlib.contextmanager
+def _deterministic():
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_algorithms():
+    """use_deterministic_algorithms changes no bit of results of gpuopt's kernels. Dense convolutions, by cuDNN, obey it."""
+    calls = _calls()
+    with _deterministic():
+        calls.repeat(1)
+        operands, grad, steps = make_call("dense", 5, torch.float32)
+        mask = {**steps, "output_mask": [True, True, True]}
+        for case, args, given in ((FORWARD, operands, steps), (BACKWARD, (grad, *operands[:2]), mask)):
+            assert different_bits(case.op(*args, **given), case.op(*args, **given)) is None
+
+
+# ---------------------------------------------------------------- memory
+
+
+def _peak(call) -> int:
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def test_operands_are_never_copied():
+    """A call allocates its results and, for the weight's gradient, a workspace, in every layout and with any padding."""
+    make = tensors.Maker("cuda", torch.float32)
+    x, w = make(8, 64, 2**15 + 5), make(64, 1, 4)
+    for given in (x, x[..., 1:-2], x[:, :, ::2], x.mT.contiguous().mT, x.expand(8, -1, -1), x[:1].expand(8, -1, -1)):
+        for call in (
+            lambda t=given: torch_ops.causal_conv1d(t, w[:, 0], None, "silu"), lambda t=given: torch_ops.conv1d(t, w, padding="same", groups=64),
+        ):  # fmt: skip
+            size = call().nbytes
+            assert _peak(call) <= size + 2**20
+        grad = torch.ones((), device="cuda").expand(given.shape)
+        for mask in ((True, False, False), (False, True, False)):
+            peak = _peak(lambda m=mask, t=given, g=grad: torch_ops.conv1d_backward(g, t, w, 1, (3, 0), 1, 64, m))
+            assert peak <= mask[0] * given.numel() * 4 + x.nbytes // 8 + 2**20, (
+                f"{tuple(given.stride())}, {mask}: {peak} bytes"
+            )

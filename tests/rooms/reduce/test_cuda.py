@@ -1,0 +1,285 @@
+"""Reductions on a GPU: accuracy of large calls, overlapping calls give the same bits, and the memory that a call allocates."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import pytest
+import torch
+
+import torch_ops
+
+from ...cases.reduce import CASES
+from ...support.compare import different_from_reference
+from ...support.overlap import Calls, Instance, gate, half_alike, spoil
+
+pytestmark = pytest.mark.gpu
+CASE = {case.name: case for case in CASES}
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+def _ill_conditioned(n: int, **like) -> torch.Tensor:
+    """Values over six orders of magnitude that cancel in distant pairs, except a few ones."""
+    x = torch.randn(n, **like) * torch.exp2(20 * torch.rand(n, **like) - 10)
+    x[n // 2 :] = -x[: n - n // 2].flip(0)
+    x[::1009] += 1
+    return x
+
+
+DATA = {"uniform": torch.rand, "normal": torch.randn, "ill-conditioned": _ill_conditioned}
+each_data = pytest.mark.parametrize("data", DATA)
+each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+
+
+def _exact_sum(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([part.double().sum() for part in x.split(2**26)]).sum()
+
+
+def _check_full_sums(data: str, dtype: torch.dtype, n: int, seeds: int):
+    """Compares the mean error over many seeds with ATen's, because the error of one sum may be zero by chance.
+
+    bfloat16 values are summed to a float32 result, which shows the error of the additions. The bfloat16 result must be within the
+    bound.
+    """
+    ours, theirs, ulps = [], [], []
+    generator = torch.Generator("cuda")
+    for seed in range(seeds):
+        generator.manual_seed(seed)
+        x = DATA[data](n, generator=generator, device="cuda", dtype=torch.float32).to(dtype)
+        exact = _exact_sum(x)
+        got = torch_ops.reduce_sum(x, dtype=torch.float32)
+        ours.append(float((got - exact).abs()))
+        theirs.append(float((torch.sum(x, dtype=torch.float32) - exact).abs()))
+        ulps.append(float(exact.abs()) * torch.finfo(torch.float32).eps)
+        if seed < 3:
+            size = torch.stack([part.double().abs().sum() for part in x.split(2**26)]).sum()
+            bound = (math.log2(n) + 8) * torch.finfo(torch.float32).eps * size
+            for result in (got, torch_ops.reduce_sum(x), torch_ops.reduce_sum(x.view(-1, 2**13))):
+                assert different_from_reference(result, exact, bound) is None
+            mean = torch_ops.reduce_mean(x)
+            assert different_from_reference(mean, exact / n, bound / n) is None
+    assert sum(ours) <= 1.5 * sum(theirs) + sum(ulps), f"summed error {sum(ours)}, ATen's is {sum(theirs)}"
+
+
+@each_data
+@each_dtype
+def test_accuracy_of_full_sums(data, dtype):
+    _check_full_sums(data, dtype, 2**26, seeds=64)
+
+
+@pytest.mark.large
+@pytest.mark.gib(28)
+@each_data
+@each_dtype
+def test_accuracy_of_full_sums_of_2_to_30(data, dtype):
+    _check_full_sums(data, dtype, 2**30, seeds=24)
+
+
+@each_data
+@each_dtype
+@pytest.mark.parametrize("shape", [(2**13, 2**13), (64, 2**20), (2**20, 64), (2**16, 2**10), (2**10, 2**16)], ids=str)
+@pytest.mark.parametrize("dim", [0, 1], ids=["columns", "rows"])
+def test_accuracy_of_rows_and_columns(data, dtype, shape, dim):
+    generator = torch.Generator("cuda").manual_seed(1)
+    x = DATA[data](math.prod(shape), generator=generator, device="cuda", dtype=torch.float32).to(dtype).view(shape)
+    exact = x.double().sum(dim)
+    got, want = (op(x, dim, dtype=torch.float32) for op in (torch_ops.reduce_sum, torch.sum))
+    bound = CASE["reduce_sum"].bound("cuda", torch.float32, exact, x, dim)
+    assert different_from_reference(got, exact, bound) is None
+    ours, theirs = (float((t - exact).abs().mean()) for t in (got, want))
+    ulp = float(exact.abs().mean()) * torch.finfo(torch.float32).eps
+    assert ours <= 1.5 * theirs + ulp, f"mean error {ours}, ATen's is {theirs}"
+    count = shape[dim]
+    assert different_from_reference(torch_ops.reduce_mean(x, dim), exact / count, bound / count) is None
+
+
+# ---------------------------------------------------------------- the same bits, however calls overlap
+
+
+@functools.cache
+def _calls() -> Calls:
+    """Reductions of every kind as functions without arguments: by one block and by many, over rows, columns and middle
+    dimensions."""
+    generator = torch.Generator("cuda").manual_seed(3)
+
+    def make(*shape, dtype=torch.float32):
+        return torch.randn(shape, generator=generator, device="cuda").to(dtype)
+
+    channels = make(8, 64, 56, 56).contiguous(memory_format=torch.channels_last)
+    calls = {}
+    for name, x, dim in (
+        ("full 2^22", make(2**22), None),
+        ("full 2^18+13", make(2**18 + 13), None),
+        ("full 2^14", make(2**14), None),
+        ("full bf16", make(2**21 + 5, dtype=torch.bfloat16), None),
+        ("full f64", make(2**20, dtype=torch.float64), None),
+        ("rows (3, 1000003)", make(3, 1_000_003), 1),
+        ("rows (4099, 513)", make(4099, 513), 1),
+        ("rows (70001, 5)", make(70_001, 5), 1),
+        ("columns (1000003, 3)", make(1_000_003, 3), 0),
+        ("columns (513, 4099)", make(513, 4099), 0),
+        ("columns bf16 (100003, 64)", make(100_003, 64, dtype=torch.bfloat16), 0),
+        ("NCHW", make(8, 64, 56, 56), (0, 2, 3)),
+        ("channels_last", channels, (0, 2, 3)),
+        ("channels_last, pooled", channels, (2, 3)),
+        ("middle", make(64, 1000, 33), 1),
+        ("transposed", make(2000, 3000).mT, 0),
+        ("step 2", make(2**20)[::2], None),
+    ):
+        for op in (torch_ops.reduce_sum, torch_ops.reduce_mean, torch_ops.reduce_max):
+            calls[f"{op.__name__}, {name}"] = functools.partial(op, x, dim)
+    for name, x in (("full int8", make(2**21).mul(50).to(torch.int8)), ("full int64", make(2**20).mul(2**60).long())):
+        calls[f"reduce_sum, {name}"] = functools.partial(torch_ops.reduce_sum, x)
+    return Calls(calls)
+
+
+def test_repeats_bit_for_bit():
+    _calls().repeat(20)
+
+
+def test_streams_at_once():
+    """Half of the streams make the same call at the same time. The other half make different calls."""
+    calls = _calls()
+    calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
+
+
+def test_threads_at_once():
+    """Host threads with a stream each give the same bits, so calls share no state on the host."""
+    _calls().in_threads(6, each=100)
+
+
+def _captured(names) -> tuple[torch.cuda.CUDAGraph, list]:
+    """Captures a graph of these calls that can be instantiated again. Returns it with its (name, result) pairs."""
+    return _calls().captured(names, torch.cuda.CUDAGraph(keep_graph=True))
+
+
+def test_graph_replayed_from_several_streams():
+    """Several streams replay one instance. CUDA runs the replays one after another, beside other calls."""
+    calls = _calls()
+    captured = _captured(calls.names)
+    calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "full 2^22",
+        "full 2^18+13",
+        "full bf16",
+        "rows (3, 1000003)",
+        "columns (1000003, 3)",
+        "channels_last",
+        "NCHW",
+        "middle",
+    ],
+)
+def test_two_instances_of_a_graph(name):
+    """Two instances of one call run at the same time, with the same kernels, addresses and workspace.
+
+    A graph of several calls cannot be tested like this: torch's allocator reuses memory between its calls, so two instances must
+    not overlap, whatever the operator.
+    """
+    calls = _calls()
+    graph, static = _captured([f"reduce_sum, {name}"])
+    instances = [Instance(graph) for _ in range(2)]
+    streams = [torch.cuda.Stream() for _ in instances]
+    try:
+        for _ in range(4):
+            spoil(static)
+            start = gate()
+            for stream in streams:
+                stream.wait_event(start)
+            for _ in range(16):
+                for instance, stream in zip(instances, streams):
+                    instance.launch(stream)
+            calls.compare(static)
+    finally:
+        torch.cuda.synchronize()
+        for instance in instances:
+            instance.destroy()
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
+def test_nothing_is_read_from_freed_memory(byte):
+    """Results do not depend on the old contents of a workspace or a result, here filled with one byte."""
+    calls = _calls()
+    torch.cuda.empty_cache()
+    results = []
+    for name, call in calls.functions.items():
+        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 25) for _ in range(3)]
+        del blocks
+        results.append((name, call()))
+    calls.compare(results)
+
+
+def _inputs() -> dict:
+    """Inputs of 64 MiB or more that a kernel for dense rows of one dtype would copy first."""
+
+    def make(*shape, dtype=torch.float32):
+        return torch.ones(shape, dtype=dtype, device="cuda")
+
+    channels = torch.channels_last
+    return {
+        "contiguous": (lambda: make(2**12, 2**12), {}),
+        "channels_last": (lambda: make(16, 64, 128, 128).contiguous(memory_format=channels), {}),
+        "channels_last_3d": (lambda: make(4, 64, 16, 64, 64).contiguous(memory_format=torch.channels_last_3d), {}),
+        "transposed": (lambda: make(2**11, 2**13).mT, {}),
+        "permuted": (lambda: make(32, 64, 64, 128).permute(2, 0, 3, 1), {}),
+        "expanded first": (lambda: make(1, 2**13).expand(2**12, 2**13), {}),
+        "expanded last": (lambda: make(2**13, 1).expand(2**13, 2**12), {}),
+        "step 2": (lambda: make(2**12, 2**13)[:, ::2], {}),
+        "rows with gaps": (lambda: make(2**12, 2**12 + 8)[:, :-8], {}),
+        "misaligned": (lambda: make(2**24 + 1)[1:].view(2**12, 2**12), {}),
+        "float32 to float64": (lambda: make(2**12, 2**12), {"dtype": torch.float64}),
+        "float32 to bfloat16": (lambda: make(2**12, 2**12).mT, {"dtype": torch.bfloat16}),
+        "bfloat16 to float32": (lambda: make(2**13, 2**12, dtype=torch.bfloat16), {"dtype": torch.float32}),
+        "int32 to float32": (lambda: make(2**12, 2**12, dtype=torch.int32), {"dtype": torch.float32}),
+        "int8": (lambda: make(2**13, 2**13, dtype=torch.int8), {"dtype": torch.int64}),
+        "bool": (lambda: make(2**13, 2**13, dtype=torch.bool), {"dtype": torch.int64}),
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("what", _inputs())
+def test_never_copies_its_input(case, what):
+    build, kwargs = _inputs()[what]
+    x = build()
+    if case.name in ("reduce_max", "reduce_min"):
+        kwargs = {}
+    elif case.name == "reduce_mean" and kwargs.get("dtype") == torch.int64:
+        kwargs = {"dtype": torch.float32}
+    dims = [None, 0, 1, -1]
+    if x.dim() > 2:
+        dims += [tuple(range(0, x.dim(), 2)), (0, *range(2, x.dim())), tuple(range(2, x.dim()))]
+    for dim in dims:
+        case.op(x, dim, **kwargs)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        result = case.op(x, dim, **kwargs)
+        beside = torch.cuda.max_memory_allocated() - before - result.nbytes
+        size = x.nbytes  # counts every element, even if elements share an address
+        assert beside <= size // 16, f"dim={dim}: {beside} bytes beside the result, the input has {size}"
+        out = torch.empty_like(result)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        case.op(x, dim, **kwargs, out=out)
+        assert torch.cuda.max_memory_allocated() - before <= size // 16, f"dim={dim}, out"
+
+
+def test_backward_of_a_sum_takes_no_memory():
+    """The backward of a sum expands the incoming gradient and allocates nothing."""
+    for op in (torch_ops.reduce_sum, torch_ops.reduce_mean):
+        x = torch.ones(2**12, 2**12, device="cuda", requires_grad=True)
+        for dim in (None, 0, 1):
+            result = op(x, dim)
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            (grad,) = torch.autograd.grad(result, x, torch.ones_like(result))
+            assert grad.shape == x.shape
+            assert torch.cuda.max_memory_allocated() - before <= x.nbytes // 16

@@ -1,0 +1,186 @@
+"""torch_ops.ladder: its lists, its errors, and on a GPU every step compared with float64."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from torch_ops import ladder
+
+from ..ladder_cases import CASES, cases_of
+
+GPU = pytest.mark.gpu
+
+
+def every_step():
+    return [pytest.param(op, step.name, id=f"{op}-{step.name}") for op in ladder.ops() for step in ladder.steps(op)]
+
+
+def test_every_ladder_ends_at_the_operator_of_its_name():
+    for op in ladder.ops():
+        found = ladder.steps(op)
+        assert [step.number for step in found] == list(range(len(found))) and len(found) > 3
+        assert len({step.name for step in found}) == len(found)
+        assert all(re.fullmatch(r"[a-z0-9_]+", step.name) and len(step.idea) > 20 for step in found)
+        assert found[-1].name == "production" and hasattr(torch.ops.gpuopt, op)
+        schema = getattr(torch.ops.gpuopt_ladder, op).default._schema
+        assert schema.arguments[-1].name == "step" and str(schema.arguments[-1].type) == "int"
+
+
+def test_what_there_is_not():
+    with pytest.raises(ValueError, match="op must be one of .*reduce_sum.*, got 'sum'"):
+        ladder.steps("sum")
+    with pytest.raises(ValueError, match="op must be one of .*, got 'ops'"):
+        ladder.run("ops", 0)
+    with pytest.raises(ValueError, match="step must be one of interleaved_modulo, .*, production, got 'fast'"):
+        ladder.run("reduce_sum", "fast", torch.ones(3))
+    for step in (-1, 99):
+        with pytest.raises(ValueError, match=f"gpuopt_ladder::conv1d: step must be 0 to 5, got {step}"):
+            ladder.run("conv1d", step, torch.ones(3))
+
+
+def test_a_ladder_is_for_cuda_tensors():
+    with pytest.raises(NotImplementedError, match="gpuopt_ladder::reduce_sum.*CPU"):
+        ladder.run("reduce_sum", 0, torch.ones(3))
+
+
+def test_every_ladder_has_cases():
+    assert sorted(CASES) == ladder.ops()
+
+
+@GPU
+@pytest.mark.sanitize
+@pytest.mark.parametrize("op, step", every_step())
+def test_every_step(op, step):
+    count = 0
+    for args, expected, tolerance in cases_of(op, step, "cuda"):
+        result = ladder.run(op, step, *args)
+        assert result.shape == expected.shape
+        torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+        count += 1
+    assert count > 5
+
+
+@GPU
+@pytest.mark.parametrize("op, step", every_step())
+def test_repeatable_steps_repeat(op, step):
+    repeatable = next(known.repeatable for known in ladder.steps(op) if known.name == step)
+    *_, (args, _, _) = cases_of(op, step, "cuda")
+
+    def run() -> torch.Tensor:  # on copies, because a step may write in place
+        return ladder.run(op, step, *(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args))
+
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        if not repeatable and step != "production":
+            with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+                run()
+            return
+        first = run()
+        for _ in range(5):
+            assert torch.equal(run().nan_to_num(), first.nan_to_num())
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+@GPU
+@pytest.mark.parametrize("op", ladder.ops())
+def test_steps_have_limits_and_say_so(op):
+    first, *_, last = ladder.steps(op)
+    args, _, _ = next(cases_of(op, first.name, "cuda"))
+    operator = getattr(torch.ops.gpuopt_ladder, op).default
+    for call in (lambda step: operator(*args, step), lambda step: ladder.run(op, step, *args)):
+        limits = f"gpuopt_ladder::{op}: step must be .*0 to {last.number}.* got {last.number + 1}"
+        with pytest.raises(ValueError, match=limits):
+            call(last.number + 1)
+    with pytest.raises(ValueError, match="got -1"):
+        ladder.run(op, -1, *args)
+    for arg in args:
+        if isinstance(arg, torch.Tensor) and arg.is_floating_point():
+            arg.requires_grad_()
+    with pytest.raises(RuntimeError, match="derivative for gpuopt_ladder::.* is not implemented|a leaf Variable"):
+        ladder.run(op, 0, *args).sum().backward()
+
+
+@GPU
+@pytest.mark.sanitize
+@pytest.mark.parametrize("access_bytes", [4, 8, 16])
+@pytest.mark.parametrize("loads", [1, 2, 4, 8])
+def test_copies_of_any_shape(access_bytes, loads):
+    copy = torch.ops.gpuopt_ladder.copy_in_flight
+    for size in (0, 1, 15, 16, 17, 4099, 1_000_003):
+        x = torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda")
+        for warps in (1, 8, 64):
+            assert torch.equal(copy(x, access_bytes, loads, warps), x)
+    for shape in ((2, 1, 1), (4, 3, 1), (4, 1, 65), (4, 1, 0), (2**40, 1, 1)):
+        with pytest.raises(ValueError, match="copy_in_flight: expected access_bytes of 4, 8 or 16"):
+            copy(x, *shape)
+    with pytest.raises(RuntimeError, match="self must begin at a multiple of 16 bytes"):
+        copy(x[1:], 4, 1, 1)
+
+
+@GPU
+def test_reductions_of_what_the_steps_do_not_take():
+    x = torch.ones(64, device="cuda")
+    with pytest.raises(NotImplementedError, match="reduce_sum: self must be of dtype .*Float.*, got Half"):
+        ladder.run("reduce_sum", 0, x.half())
+    with pytest.raises(RuntimeError, match="reduce_sum: self must be contiguous, got strides"):
+        ladder.run("reduce_sum", 0, x[::2])
+    with pytest.raises(
+        RuntimeError, match="step vectors: self must begin at a multiple of 16 bytes, got .* 4 bytes behind"
+    ):
+        ladder.run("reduce_sum", "vectors", x[1:])
+    assert ladder.run("reduce_sum", "warp_shuffle", x[1:]) == 63
+    assert ladder.run("reduce_sum", "production", x[::2].half()) == 32
+    with pytest.raises((RuntimeError, IndexError)):
+        ladder.run("reduce_max", 0, x[:0])
+
+
+@GPU
+def test_scans_of_what_the_steps_do_not_take():
+    x = torch.ones(64, device="cuda")
+    with pytest.raises(NotImplementedError, match="cumsum: self must be of dtype .*Float.*, got Half"):
+        ladder.run("cumsum", 0, x.half())
+    with pytest.raises(RuntimeError, match="cumsum: self must be a vector: expected 1 dimension, got shape"):
+        ladder.run("cumsum", 0, x.view(8, 8))
+    with pytest.raises(RuntimeError, match="cumsum: self must be contiguous, got strides"):
+        ladder.run("cumsum", 0, x[::2])
+    for step in ("vectors", "reduce_then_scan", "look_back"):
+        with pytest.raises(RuntimeError, match=f"step {step}: self must begin at a multiple of 16 bytes"):
+            ladder.run("cumsum", step, x[1:])
+    assert torch.equal(ladder.run("cumsum", "production", x.view(8, 8).half()), x.view(8, 8).half().cumsum(1))
+
+
+@GPU
+def test_look_back_of_many_tiles_at_once():
+    """Blocks of several streams run at once, and often find tiles that have only published their totals."""
+    x = torch.ones(1 << 22, device="cuda")
+    expected = x.cumsum(0, dtype=torch.float64).float()
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    torch.cuda.synchronize()
+    results = []
+    for _ in range(25):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                results.append(ladder.run("cumsum", "look_back", x))
+    torch.cuda.synchronize()
+    assert all(torch.equal(result, expected) for result in results)
+
+
+@GPU
+@pytest.mark.parametrize(
+    "shape, size", [((2, 9, 13, 7), (5, 31)), ((1, 17, 14, 26), (46, 22)), ((3, 1, 64, 31), (31, 64))]
+)
+def test_upsampling_to_sizes_that_not_every_step_takes(shape, size):
+    x = torch.randint(-8, 9, shape, device="cuda").float() / 4
+    grad = torch.randint(-8, 9, (*shape[:2], *size), device="cuda").float() / 4
+    forward = torch.ops.gpuopt.upsample_nearest2d(x, size)
+    backward = torch.ops.gpuopt.upsample_nearest2d_backward(grad, size, shape)
+    for step in (0, 1):
+        assert torch.equal(ladder.run("upsample_nearest2d", step, x, size), forward)
+        assert torch.equal(ladder.run("upsample_nearest2d_backward", step, grad, size, shape), backward)
+    with pytest.raises(RuntimeError, match="step vectors_2x: output_size must be twice"):
+        ladder.run("upsample_nearest2d", "vectors_2x", x, size)
