@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -230,3 +232,19 @@ def test_small_problems_are_one_launch(n):
         torch.cuda.synchronize()
     assert sum(event.count for event in profile.key_averages() if event.device_type.name == "CUDA") == 1
     assert math.isfinite(float(x[0]))
+
+
+# ---------------------------------------------------------------- shared memory
+
+
+@pytest.mark.parametrize("rows", [32, 96, 128, 300])
+def test_first_call_of_a_process(rows):
+    """The columns of half-type recurrences declare 36 KB of shared memory, and are launched with up to 16 KB more without staging
+    twice. Any earlier call that asked for more would let a launch pass that has not asked, hence the process of its own."""
+    code = f"""
+import torch, torch_ops
+a, b = torch.full((2, {rows}, 512), 0.5, device="cuda", dtype=torch.bfloat16).unbind()
+h = torch_ops.linear_recurrence(a, b, dim=0)
+assert torch.equal(h, (1 - 0.5 ** torch.arange(1, {rows} + 1, device="cuda")).bfloat16()[:, None].expand_as(h)), h[:, 0]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
