@@ -2,8 +2,8 @@
 
 - The platform tag, the sizes of the parts, and the symbols of the libraries.
 - The wheel installs into clean environments, with the oldest and the newest supported torch (--torch chooses others). The tests of
-  registration, opcheck and values pass there, outside the source tree. Torch and pytest are those of an environment of this checkout
-  (.venv*) that has this torch; without one, they are installed.
+  registration, opcheck and values pass there, outside the source tree. Torch and pytest come from an environment of this checkout
+  (.venv*) if one has this torch, otherwise from PyPI.
 - With the newest torch, the bindings are deleted and torch_ops.build compiles them.
 
 GPU tests don't run here: see docs/installation.md.

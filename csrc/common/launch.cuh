@@ -8,9 +8,9 @@
 
 namespace gpuopt {
 
-// Permits launches of `kernel` on the current device with `bytes` of dynamic shared memory.
-// Without, a kernel has 48 KB, of which its static shared memory is a part. Permission only grows,
-// so no other host thread takes it back between this call and the launch.
+// Permits launches of `kernel` on the current device with `bytes` of dynamic shared memory. A
+// kernel that has no permission has 48 KB, static shared memory included. Permission only grows, so
+// no other host thread takes it back between this call and the launch.
 cudaError_t permit_shared_bytes(const void* kernel, size_t bytes);
 
 template <typename... Parameters, typename... Arguments>
