@@ -18,13 +18,6 @@ endif
 build = $(python) -m tools.native_build
 has_gpu = $(python) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"
 
-# Tests whose result may depend on the version of torch: registration, Meta kernels, autograd, functorch, compilation, and how the
-# library is found. Values, plans and emulated kernels are the same for every version.
-version_tests := $(addprefix tests/contract/test_,$(addsuffix .py,registration errors meta opcheck autograd autocast functorch \
-	inplace_out compile export numbers)) $(addprefix tests/,$(addsuffix .py,tooling/test_info rooms/conv1d/test_corners \
-	rooms/elementwise/test_random override/test_results override/test_use override/test_compile override/test_compile_use)) \
-	$(addprefix --deselect=tests/contract/test_inplace_out.py::test_,inplace_values out_values)
-
 .PHONY: help demo test test-torch bench ladder build format check sanitize docs wheel wheel-check clean
 
 help:
@@ -57,7 +50,7 @@ test:
 test-torch:
 	@$(call set_up,pytest)
 	@$(build)
-	@$(python) -m pytest $(version_tests) $(ARGS)
+	@$(python) -m pytest -m torch_version $(ARGS)
 
 demo:
 	@$(call set_up,rich matplotlib networkx sklearn pygame)

@@ -13,6 +13,8 @@ MARKERS = {
     "large": "tensors of more than 2^31 elements; needs the GPU to itself",
     "gib(n)": "skipped where less than n GiB of GPU memory are free; needs the GPU to itself",
     "alone": "measures time; needs the GPU to itself",
+    "torch_version": "depends on the version of torch: registration, Meta kernels, autograd, functorch, compilation, and how the "
+    "library is found. Values, plans and emulated kernels are the same for every version (make test-torch)",
     "sanitize": "a small set that reaches every kernel path, for compute-sanitizer (make sanitize)",
 }
 ALONE = ("alone", "gib", "large")

@@ -11,6 +11,8 @@ from ..cases.tensors import FLOATS
 from ..support.compare import Failures, all_close, close, raised_by
 from ..support.params import each_case, each_differentiable, spread
 
+pytestmark = pytest.mark.torch_version
+
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 

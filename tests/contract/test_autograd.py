@@ -12,7 +12,8 @@ from ..cases.tensors import real_of
 from ..support.compare import Failures, all_close, close, different_bits, raised_by
 from ..support.params import each_case, each_differentiable, each_dtype, kept, thinned
 
-pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+pytestmark = [pytest.mark.torch_version, pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")]
+
 WIDE = (torch.float64, torch.complex128)
 
 

@@ -17,6 +17,8 @@ from ..cases.tensors import FLOATS
 from ..support.compare import Failures, all_close, close, different_metadata, raised_by
 from ..support.params import CASES, each_case, each_device, kept, on, thinned, with_variant
 
+pytestmark = pytest.mark.torch_version
+
 # One case of each room except transpose.
 INDUCTOR_ON_CPU = ("mul.Tensor", "reduce_sum", "upsample_nearest2d", "index_add", "dot", "conv1d")
 

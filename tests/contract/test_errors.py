@@ -11,6 +11,8 @@ from ..cases import tensors
 from ..support.compare import Failures, different_bits, raised_by
 from ..support.params import each_case
 
+pytestmark = pytest.mark.torch_version
+
 
 @each_case
 def test_refuses_as_aten_does(case, device):

@@ -10,6 +10,8 @@ import torch
 from ..support.compare import Failures, close, different_metadata
 from ..support.params import each_case, kept, thinned
 
+pytestmark = pytest.mark.torch_version
+
 
 class _Model(torch.nn.Module):
     def __init__(self, op, kwargs):

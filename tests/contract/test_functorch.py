@@ -22,6 +22,8 @@ from ..support.params import (
     with_variant,
 )
 
+pytestmark = pytest.mark.torch_version
+
 BATCH = 3
 
 

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from ..support.compare import Failures, different_metadata, raised_by
 from ..support.params import EVERY_CASE, each_case, each_dtype
 
-pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+pytestmark = [pytest.mark.torch_version, pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")]
 
 
 def _meta(t: torch.Tensor) -> torch.Tensor:

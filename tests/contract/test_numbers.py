@@ -14,6 +14,8 @@ import torch_ops
 from ..support.compare import close, different_bits
 from ..support.params import each_device
 
+pytestmark = pytest.mark.torch_version
+
 Dim = torch.export.Dim
 
 

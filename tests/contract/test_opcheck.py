@@ -10,6 +10,8 @@ from ..cases.tensors import FLOATS
 from ..support.compare import Failures, raised_by
 from ..support.params import EVERY_CASE, each_case, each_device, each_differentiable, kept, thinned, with_variant
 
+pytestmark = pytest.mark.torch_version
+
 
 def _written(case, sample) -> list[torch.Tensor]:
     names = [a.name for a in case.overload._schema.arguments]

@@ -7,6 +7,8 @@ import torch
 
 from ..support.params import CASES, EVERY_CASE, each_device
 
+pytestmark = pytest.mark.torch_version
+
 OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
 INTERNAL = sorted({o for c in EVERY_CASE if c.internal for o in c.overloads}, key=str)
 # Operators without tensors: torch_ops.override calls them to replace operators, and to count calls.

@@ -14,6 +14,8 @@ from ..support.compiling import Graphs, gradients_of
 from ..support.overriding import nothing_is_left, override, rows  # noqa: F401
 from ..support.params import each_device
 
+pytestmark = pytest.mark.torch_version
+
 F32, BF16 = torch.float32, torch.bfloat16
 ENTRIES = [0, 3, 3, 1, 0, 3]
 

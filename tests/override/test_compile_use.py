@@ -25,6 +25,8 @@ from ..support.compiling import INDEX_ADD, Graphs, gradients_of, passes
 from ..support.overriding import counted, nothing_is_left, override, rows  # noqa: F401
 from ..support.params import each_device
 
+pytestmark = pytest.mark.torch_version
+
 INDEX = [0, 3, 3, 1, 0, 3]
 
 

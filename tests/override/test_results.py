@@ -18,6 +18,8 @@ from ..support.compare import Failures, different_bits, different_from_reference
 from ..support.overriding import counted, nothing_is_left, override, rows  # noqa: F401
 from ..support.params import each_device, on, spread, thinned
 
+pytestmark = pytest.mark.torch_version
+
 # The operators of gpuopt whose cases call an operator of ATen that is replaced.
 REPLACED = {
     "reduce_sum": "sum",

@@ -18,6 +18,8 @@ from torch_ops import _library
 
 from ..support.overriding import counted, nothing_is_left, override, rows  # noqa: F401
 
+pytestmark = pytest.mark.torch_version
+
 # ---------------------------------------------------------------- what is taken
 
 

@@ -13,6 +13,8 @@ import torch
 
 from torch_ops import _library, info
 
+pytestmark = pytest.mark.torch_version
+
 PACKAGE = Path(_library.__file__).parent
 
 

@@ -19,6 +19,8 @@ from ...cases.conv1d import ACTIVATIONS
 from ...support.compare import Failures, close, different_bits
 from ...support.params import each_device
 
+pytestmark = pytest.mark.torch_version
+
 
 def _strided(shape: tuple[int, ...], order: tuple[int, ...], dtype, device: str) -> torch.Tensor:
     """A random tensor whose dimensions lie in memory in this order."""

@@ -15,6 +15,8 @@ hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
+pytestmark = pytest.mark.torch_version
+
 DTYPES = (torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.float16, torch.bool)
 SIZES = st.one_of(st.integers(1, 9), st.sampled_from([15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 130]))
 
