@@ -65,7 +65,7 @@ bench:
 ladder:
 	@$(call set_up,rich matplotlib)
 	@$(build)
-	@$(python) -m benchmarks.ladder $(ARGS)
+	@$(python) -m benchmarks ladder $(ARGS)
 
 sanitize:
 	@$(call set_up,pytest)

@@ -1,8 +1,13 @@
 """Benchmarks of gpuopt: ``python -m benchmarks --help``.
 
-Each room has one file, ``bench_<room>.py``, which is found by its name. It lists the cases (``room.Case``), how each contender
-computes them (``room.Call``) and which peers apply (``peers.py``). All rooms share the other files: ``timer.py`` measures times,
-``ceilings.py`` measures the bandwidth of this GPU's memory, and ``report.py`` and ``plots.py`` show results.
+===========  ==========================================================================================
+``harness``  what all use: the timer, the ceilings of this GPU's memory, peers, and the class of a case
+``rooms``    the cases of each room of csrc, a file for each
+``random``   random problems: measured, compared with references, and used to fit the costs of paths
+``ladder``   the steps of the optimisation ladders
+``models``   whole models, which are in ``models/zoo``
+``publish``  pages and plots from the results in ``results``
+===========  ==========================================================================================
 
-``models.py`` measures whole models, which are in the folder ``zoo``.
+``rooms`` imports ``harness``; ``random``, ``ladder`` and ``models`` import these two, but not each other; ``publish`` imports all.
 """

@@ -62,7 +62,7 @@ class Report:
         return out
 
     def _times(self, theirs: Callable, ours: Callable, args: tuple) -> tuple[float, float]:
-        from benchmarks import timer
+        from benchmarks.harness import timer
 
         if self.device == "cpu":
             statements = {"torch": "theirs(*args)", "gpuopt": "ours(*args)"}

@@ -1,5 +1,5 @@
 // The predicted time of a path: a sum of a few terms of its plan. The coefficients are fitted to
-// measurements (python -m benchmarks.tune conv1d). Plain host C++.
+// measurements (python -m benchmarks tune conv1d). Plain host C++.
 #pragma once
 
 #include "conv1d/costs_h100.h"

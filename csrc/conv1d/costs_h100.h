@@ -1,4 +1,4 @@
-// Written by python -m benchmarks.tune conv1d --fit.
+// Written by python -m benchmarks tune conv1d --fit.
 #pragma once
 
 #include "conv1d/coefficients.h"

@@ -9,7 +9,7 @@ import statistics
 import pytest
 import torch
 
-from benchmarks.operands import Maker
+from benchmarks.harness.operands import Maker
 from tools import test_build
 from tools.native_build import ROOT
 

@@ -6,23 +6,17 @@ import io
 import torch
 from rich.console import Console
 
-from benchmarks import __main__ as command
-from benchmarks import (
-    bench_conv1d,
-    bench_dot,
-    bench_elementwise,
-    bench_index_add,
-    bench_reduce,
-    bench_transpose,
-    bench_upsample,
-    ceilings,
-    machine,
-    report,
-    timer,
-)
-from benchmarks.peers import ATEN, OURS, Missing, Setting
-from benchmarks.room import Call, Case, Room
-from benchmarks.traffic import traffic
+from benchmarks.harness import ceilings, command, machine, report, timer
+from benchmarks.harness.peers import ATEN, OURS, Missing, Setting
+from benchmarks.harness.room import Call, Case, Room
+from benchmarks.harness.traffic import traffic
+from benchmarks.rooms import conv1d as bench_conv1d
+from benchmarks.rooms import dot as bench_dot
+from benchmarks.rooms import elementwise as bench_elementwise
+from benchmarks.rooms import index_add as bench_index_add
+from benchmarks.rooms import reduce as bench_reduce
+from benchmarks.rooms import transpose as bench_transpose
+from benchmarks.rooms import upsample as bench_upsample
 
 GPU = {"name": "Test GPU", "capability": "9.0", "multiprocessors": 1, "l2_bytes": 1, "memory_bytes": 1, "driver": None}
 CONV1D = {case.title: case for case in bench_conv1d.ROOM.cases}
@@ -139,7 +133,7 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
 
 def rendered(result) -> str:
     console = Console(width=command.PIPE_WIDTH, file=io.StringIO())
-    command.show(result, console)
+    report.show(result, console)
     return console.file.getvalue()
 
 

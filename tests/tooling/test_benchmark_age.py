@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
 
-from benchmarks import age, in_flight, ladder_docs, machine, model_report, pages, published, report, speed_docs, sweep
+from benchmarks.harness import machine, report
+from benchmarks.ladder import in_flight
+from benchmarks.publish import age, page, pages, published
+from benchmarks.publish import ladders as ladder_docs
+from benchmarks.publish import speed as speed_docs
 
 from ..support.benchmark_fakes import GPU
 
@@ -138,7 +143,15 @@ def test_every_published_file_has_rooms_that_exist():
 
 def row(us: float) -> dict:
     contenders = {"gpuopt": {"status": "ok", "us": {"median": us}, "gbps": 1.0}}
-    return {"op": "dot", "case": "a", "dtype": "f32", "point": None, "ceiling": None, "contenders": contenders}
+    return {
+        "op": "dot",
+        "case": "a",
+        "dtype": "f32",
+        "headline": True,
+        "point": None,
+        "ceiling": None,
+        "contenders": contenders,
+    }
 
 
 def test_a_page_refuses_an_old_result(repository, monkeypatch, capsys):
@@ -147,31 +160,29 @@ def test_a_page_refuses_an_old_result(repository, monkeypatch, capsys):
         monkeypatch.setattr(speed_docs, name, value)
     monkeypatch.setattr(speed_docs, "CHOSEN", {("dot", "dot", "dot"): {"a": "two vectors"}})
     report.save(speed_docs.RESULTS / "dot.json", result(repository.first, rows=[row(2.0)]))
-    speed_docs.PAGE.write_text("".join(pages.part(name, "") for name in (speed_docs.SPEED, "dot")))
+    speed_docs.PAGE.write_text("".join(page.part(name, "") for name in (speed_docs.SPEED, "dot")))
     last = repository.commit({"csrc/dot/dot.cu": "int changed;\n"})
     before = speed_docs.PAGE.read_text()
-    assert speed_docs.main([]) == 1 and speed_docs.PAGE.read_text() == before
+    assert pages.main(["speed"]) == 1 and speed_docs.PAGE.read_text() == before
     text = f"measured at {repository.first[:7]}; 1 commit up to {last[:7]} changed csrc/dot"
     assert f"results/dot.json: {text}; python -m benchmarks all dot\n" in capsys.readouterr().err
-    assert speed_docs.main(["--old"]) == 0
+    assert pages.main(["speed", "--old"]) == 0
     assert f"\n\nOld: dot.json was {text}.\n\n#### dot" in speed_docs.PAGE.read_text()
-    assert speed_docs.main(["--check"]) == 0  # text of figures, whatever their age
+    assert pages.main(["speed", "--check"]) == 0  # text of figures, whatever their age
     report.save(speed_docs.RESULTS / "dot.json", result(last, rows=[row(2.0)]))
-    assert speed_docs.main([]) == 0 and "Old: " not in speed_docs.PAGE.read_text()
+    assert pages.main(["speed"]) == 0 and "Old: " not in speed_docs.PAGE.read_text()
     report.save(speed_docs.RESULTS / "dot.json", result(last, rows=[row(3.0)]))
-    assert speed_docs.main(["--check"]) == 1
+    assert pages.main(["speed", "--check"]) == 1
 
 
-def test_pages_of_models_and_random_problems_refuse_old_results(repository, monkeypatch):
+def test_pages_of_models_and_random_problems_refuse_old_results(repository, monkeypatch, capsys):
     repository.commit({"csrc/dot/dot.cu": "int changed;\n"})
-    path = repository.root / "gpu" / "models.json"
-    report.save(path, result(repository.first, "models") | {"gpu": GPU, "versions": {"torch": "2", "cuda": "13"}})
-    old = model_report.PAGE.read_text()
-    with pytest.raises(age.Old, match="python -m benchmarks all models"):
-        model_report.page(old, path, told=False)
-    assert "Old: models.json was measured at" in model_report.page(old, path, told=True)
-    path = repository.root / "gpu" / "sweep.json"
-    monkeypatch.setattr(sweep, "published", lambda: path)
-    report.save(path, result(repository.first, "sweep", [{"op": "dot"}]))
-    with pytest.raises(SystemExit, match=r"sweep\.json: measured at .*; python -m benchmarks all sweep"):
-        sweep.main(["--write"])
+    monkeypatch.setattr(report, "newest", lambda pattern: repository.root / "gpu" / pattern)
+    of_models = result(repository.first, "models") | {"gpu": GPU, "versions": {"torch": "2", "cuda": "13"}}
+    report.save(report.newest("models.json"), of_models)
+    report.save(report.newest("sweep.json"), result(repository.first, "sweep", [{"op": "dot"}]))
+    for name, part in (("models", "models"), ("random", "sweep")):
+        assert pages.main([name]) == 1
+        assert re.search(rf"{part}\.json: measured at .*; python -m benchmarks all {part}\n", capsys.readouterr().err)
+    (text,) = pages.made(["models"], told=True).values()
+    assert "Old: models.json was measured at" in text

@@ -12,11 +12,16 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks import __main__ as command
-from benchmarks import age, ceilings, ladder, machine, published, report, sweep
-from benchmarks import all as everything
-from benchmarks.published import Part
-from benchmarks.room import Room
+from benchmarks.__main__ import COMMANDS
+from benchmarks.harness import ceilings, machine, report
+from benchmarks.harness.peers import Setting
+from benchmarks.harness.room import Room, run_room
+from benchmarks.ladder import measure as ladder
+from benchmarks.publish import age, published
+from benchmarks.publish import all as everything
+from benchmarks.publish.published import Part
+from benchmarks.random import sweep
+from benchmarks.rooms import measure as command
 
 from ..support.benchmark_fakes import GPU, TINY, TINY_CALL, FakeTimer
 
@@ -25,7 +30,7 @@ SOURCE = {"commit": "abc", "dirty": None}
 SCRIPT = """
 import json, sys, time
 from pathlib import Path
-from benchmarks import report
+from benchmarks.harness import report
 path, name, end = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 with open(path.parent / "log", "a") as log:
     log.write(name + " ")
@@ -134,9 +139,10 @@ def test_what_cannot_be_measured(parts, tmp_path, monkeypatch, capsys):
 def test_the_commands_of_parts_are_understood(tmp_path):
     """The parts name rooms, operators, families and ladders that exist, and files that their commands write."""
     for found in published.PARTS:
-        words = everything.command_of(found, tmp_path, "abc")[2:]
-        if words[0] == "benchmarks" and words[1] not in ("sweep", "models"):
-            args = command.parse(words[1:])
+        assert everything.command_of(found, tmp_path, "abc")[1:3] == ["-m", "benchmarks"]
+        words = everything.command_of(found, tmp_path, "abc")[3:]
+        if words[0] not in COMMANDS:
+            args = command.parse(words)
             ((room, _),) = args.chosen
             assert args.out / f"{command.stem(room, args)}.json" == tmp_path / found.file and args.resume
     rooms = dict.fromkeys(published.LADDERS)
@@ -179,7 +185,8 @@ def test_a_room_continues_after_its_last_row(tmp_path, clock):
     def measure(timer, *options: str) -> tuple[list, list]:
         args = command.parse(["elementwise", "--quick", *options])
         console = Console(file=io.StringIO())
-        command.run_room(room, tuple(CASES), timer, args, tmp_path, console, "cpu", present=lambda *arguments: None)
+        options = {"quick": True, "commit": args.commit, "resume": args.resume}
+        run_room(room, tuple(CASES), timer, path, console, "cpu", **options)
         return [row["case"] for row in report.load(path)["rows"]]
 
     with pytest.raises(Stopped):
@@ -202,7 +209,7 @@ def test_random_problems_continue(tmp_path, clock, monkeypatch):
     for timer in timers:
         timer.budget_us = 1.0
     monkeypatch.setattr(sweep, "DeviceTimer", lambda budget_s: timers.pop(0))
-    monkeypatch.setattr(sweep, "Setting", lambda timer, device, tune: command.Setting(timer, "cpu", tune))
+    monkeypatch.setattr(sweep, "Setting", lambda timer, device, tune: Setting(timer, "cpu", tune))
     command_line = ["--part", "0/1", "--out", str(tmp_path / "sweep.json"), "--commit", "abc", "--resume"]
     with pytest.raises(Stopped):
         sweep.main(command_line)

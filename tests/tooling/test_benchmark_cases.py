@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_index_add, bench_reduce, operands, report
-from benchmarks.room import rooms
-from benchmarks.traffic import distinct_bytes, results, traffic
+from benchmarks.harness import operands, report
+from benchmarks.harness.traffic import distinct_bytes, results, traffic
+from benchmarks.rooms import index_add as bench_index_add
+from benchmarks.rooms import reduce as bench_reduce
+from benchmarks.rooms import rooms
 
 from ..support.benchmark_fakes import CONV1D, INDEX_ADD, UPSAMPLE
 

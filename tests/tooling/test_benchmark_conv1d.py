@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import torch_ops
-from benchmarks import bench_conv1d, convolutions, timer
-from benchmarks.convolutions import CUDNN, FFT, FFT_BLOCKS, Problem
-from benchmarks.peers import OURS, Setting
-from benchmarks.room import run_case
-from benchmarks.traffic import results
+from benchmarks.harness import timer
+from benchmarks.harness.peers import OURS, Setting
+from benchmarks.harness.room import run_case
+from benchmarks.harness.traffic import results
+from benchmarks.rooms import conv1d as bench_conv1d
+from benchmarks.rooms import convolutions
+from benchmarks.rooms.convolutions import CUDNN, FFT, FFT_BLOCKS, Problem
 
 from ..support.benchmark_fakes import CONV1D, CPU
 

@@ -6,9 +6,10 @@ import itertools
 import pytest
 import torch
 
-from benchmarks import bench_dot, timer
-from benchmarks.peers import ATEN, OURS, Missing, Setting
-from benchmarks.room import run_case
+from benchmarks.harness import timer
+from benchmarks.harness.peers import ATEN, OURS, Missing, Setting
+from benchmarks.harness.room import run_case
+from benchmarks.rooms import dot as bench_dot
 
 from ..support.benchmark_fakes import CPU, DOT
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks import drop_ins
+from benchmarks.models import drop_ins
 
 
 def test_batches_are_the_same_in_every_process_and_differ_from_step_to_step():

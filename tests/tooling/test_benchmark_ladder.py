@@ -8,9 +8,16 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks import in_flight, ladder, ladder_docs, ladder_profile, ladder_report, ladders, pages, report
-from benchmarks.room import relative_error
-from benchmarks.traffic import results
+from benchmarks.harness import report
+from benchmarks.harness.room import relative_error
+from benchmarks.harness.traffic import results
+from benchmarks.ladder import cases as ladders
+from benchmarks.ladder import in_flight
+from benchmarks.ladder import measure as ladder
+from benchmarks.ladder import profile as ladder_profile
+from benchmarks.ladder import report as ladder_report
+from benchmarks.publish import ladders as ladder_docs
+from benchmarks.publish import pages, show
 from torch_ops import ladder as public
 
 from ..support.benchmark_fakes import synthetic
@@ -87,7 +94,7 @@ def test_commands_without_a_gpu(capsys, tmp_path):
         assert ladder.main(["dot"]) == 2 and "nothing was measured" in capsys.readouterr().err
     path = tmp_path / "reduce_sum.json"
     report.save(path, made_up())
-    assert ladder.main(["--plot-only", str(path)]) == 0 and (tmp_path / "reduce_sum.png").exists()
+    assert show.main(["--plots", str(tmp_path), str(path)]) == 0 and (tmp_path / "reduce_sum.png").exists()
 
 
 # ---------------------------------------------------------------- counters
@@ -163,5 +170,5 @@ def test_latency_and_knee():
 
 
 def test_pages_are_as_sources_and_results_are():
-    """`python -m benchmarks.ladder_docs` writes them."""
+    """`python -m benchmarks pages` writes them."""
     assert pages.stale(ladder_docs.pages()) == []

@@ -12,8 +12,15 @@ import torch
 from torch import nn
 from torch.autograd import DeviceType
 
-from benchmarks import machine, model_profile, model_report, model_run, models, pages, report, zoo
-from benchmarks.model_profile import Kernel, family
+from benchmarks.harness import machine, report
+from benchmarks.models import measure as models
+from benchmarks.models import profile as model_profile
+from benchmarks.models import report as model_report
+from benchmarks.models import run as model_run
+from benchmarks.models import zoo
+from benchmarks.models.profile import Kernel, family
+from benchmarks.publish import models as model_page
+from benchmarks.publish import pages, plots
 
 from ..support.benchmark_fakes import GPU
 
@@ -48,7 +55,7 @@ def test_a_missing_package_is_a_sentence(capsys):
 
 
 def test_zipf_rows_are_in_range():
-    from benchmarks.zoo import embeddings, graphs
+    from benchmarks.models.zoo import embeddings, graphs
 
     rows = embeddings.zipf(7, 1000)
     assert rows.min() == 0 and rows.max() == 6
@@ -111,13 +118,13 @@ def test_without_override_it_says_so(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(model_run, "contenders", lambda: (_ for _ in ()).throw(RuntimeError(model_run.NO_OVERRIDE)))
     assert models.main([]) == 2
-    assert capsys.readouterr().err == f"benchmarks models: {model_run.NO_OVERRIDE}\n"
+    assert capsys.readouterr().err == f"benchmarks: {model_run.NO_OVERRIDE}\n"
 
 
 def test_without_a_gpu_it_says_so(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert models.main(["gcn"]) == 2
-    assert capsys.readouterr().err.strip() == models.NO_GPU
+    assert capsys.readouterr().err.strip() == f"benchmarks: {models.command.NO_GPU}"
 
 
 # ---------------------------------------------------------------- kernels
@@ -264,25 +271,22 @@ def test_tables():
     ]
 
 
-def test_page_and_plot(tmp_path):
+def test_page_and_plot(tmp_path, monkeypatch):
     """The page is filled from a result, and keeps the text that is written by hand."""
-    path = tmp_path / "test-gpu" / "models.json"
+    monkeypatch.setattr(model_page.machine, "REPOSITORY", tmp_path)
+    path = tmp_path / "benchmarks" / "results" / "test-gpu" / "models.json"
     report.save(path, result(*ROWS))
-    old = model_report.PAGE.read_text()
-    page = model_report.page(old, path)
-    assert "16.00 -> 8.00" in page and "../benchmarks/results/test-gpu/models.png" in page
-    assert "## What is gained, and what is not" in page and "Not measured yet" not in page
-    assert model_report.page(page, None) == model_report.page(old, None)
-    model_report.plot(report.load(path), path.with_suffix(".png"))
-    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(report, "newest", lambda pattern: path)
+    (text,) = model_page.pages().values()
+    assert "16.00 -> 8.00" in text and "../benchmarks/results/test-gpu/models.png" in text
+    assert "## What is gained, and what is not" in text
+    (drawn,) = plots.draw(report.load(path), tmp_path, "models")
+    assert drawn == tmp_path / "models.png" and drawn.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_page_is_as_the_results_are():
-    """If this fails, run `python -m benchmarks models --write`."""
-    assert (
-        pages.stale({model_report.PAGE: model_report.page(model_report.PAGE.read_text(), model_report.published())})
-        == []
-    )
+    """If this fails, run `python -m benchmarks pages`."""
+    assert pages.stale(model_page.pages()) == []
 
 
 def test_merge(tmp_path, capsys):
@@ -307,7 +311,7 @@ def test_a_crash_costs_one_model(tmp_path, monkeypatch, capsys):
     begun, broken = [], ["dlrm"]
 
     def run(command, env, **options):
-        name, out = command[3], command[command.index("--out") + 1]
+        name, out = command[4], command[command.index("--out") + 1]
         assert env["CUDA_VISIBLE_DEVICES"] in "01"
         assert ("CUBLAS_WORKSPACE_CONFIG" in env) == name.endswith(zoo.DETERMINISTIC)
         begun.append(name)

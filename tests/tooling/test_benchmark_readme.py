@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import pages, readme, report, sweep
+from benchmarks.harness import report
+from benchmarks.publish import pages, readme
+from benchmarks.random import report as sweep
 
 from ..support.benchmark_fakes import GPU
 
@@ -15,8 +17,8 @@ def result(*rows: dict, gpu: str = "Test GPU", commit: str = "1234567890", day: 
 
 
 def test_the_pages_are_as_the_results_are():
-    """If this fails, run `python -m benchmarks.readme`."""
-    assert pages.stale(readme.both()) == []
+    """If this fails, run `python -m benchmarks pages`."""
+    assert pages.stale(readme.pages()) == []
 
 
 def test_all_numbers_are_of_one_gpu_and_commit():
@@ -92,6 +94,6 @@ def test_the_short_table_has_the_worst_and_even_ranks():
 
 def test_the_whole_table_counts_every_operator():
     """All problems of the random page are in its table, and so in its counts."""
-    made = report.load(sweep.published())
+    made = report.load(report.newest("sweep.json"))
     counts = [int(line.split(" | ")[1]) for line in sweep.table(made).splitlines()[2:]]
     assert sum(counts) == len(made["rows"])

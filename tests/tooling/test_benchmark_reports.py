@@ -12,18 +12,17 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks import __main__ as command
-from benchmarks import (
-    bench_conv1d,
-    bench_index_add,
-    bench_reduce,
-    ceilings,
-    machine,
-    plots,
-    report,
-)
-from benchmarks.peers import Peer
-from benchmarks.room import CallTime, Room, rooms
+from benchmarks.harness import ceilings, machine, report
+from benchmarks.harness.command import NO_GPU, PIPE_WIDTH
+from benchmarks.harness.peers import Peer
+from benchmarks.harness.room import CallTime, Room, run_room
+from benchmarks.publish import show
+from benchmarks.publish.plots import rooms as rooms_plots
+from benchmarks.rooms import conv1d as bench_conv1d
+from benchmarks.rooms import index_add as bench_index_add
+from benchmarks.rooms import measure as command
+from benchmarks.rooms import reduce as bench_reduce
+from benchmarks.rooms import rooms
 
 from ..support.benchmark_fakes import (
     CONV1D,
@@ -60,7 +59,7 @@ def test_what_is_not_a_result_is_refused_with_a_sentence(tmp_path, text, capsys)
     path = tmp_path / "x.json"
     if text is not None:
         path.write_text(text)
-    assert command.main(["--plot-only", str(path)]) == 2
+    assert show.main([str(path)]) == 2
     assert str(path) in capsys.readouterr().err
 
 
@@ -123,7 +122,7 @@ def test_a_variant_of_gpuopt_is_no_peer_but_may_fail():
 def test_a_sweep_in_time_is_drawn_beside_the_time_at_the_ceiling():
     cases = [case for case in INDEX_ADD.values() if case.op == "index_add-skew"]
     rows = synthetic(cases, bench_index_add.ROOM)["rows"]
-    for axes, curve in zip(plots._curves(rows).axes, ("f32", "bf16"), strict=True):
+    for axes, curve in zip(rooms_plots._curves(rows).axes, ("f32", "bf16"), strict=True):
         points = [row for row in rows if row["dtype"] == curve]
         *lines, bound = axes.get_lines()
         assert [len(line.get_xdata()) for line in lines] == [10, 10, 10] and axes.get_yscale() == "log"
@@ -152,7 +151,7 @@ def test_plots_come_from_the_json_alone(tmp_path, room, chosen, expected):
             row["contenders"] = {name: {"status": "failed", "reason": "no kernel"} for name in row["contenders"]}
     path = tmp_path / f"{room}.json"
     report.save(path, result)
-    assert command.main(["--plot-only", str(path)]) == 0
+    assert show.main(["--plots", str(tmp_path), str(path)]) == 0
     assert sorted(p.stem.removeprefix(f"{room}-") for p in tmp_path.glob("*.png")) == expected
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in tmp_path.glob("*.png"))
 
@@ -169,7 +168,7 @@ def test_without_a_gpu_it_says_so_in_one_line():
         text=True,
     )
     assert done.returncode == 2
-    assert done.stdout == "" and done.stderr.strip() == command.NO_GPU
+    assert done.stdout == "" and done.stderr.strip() == f"benchmarks: {NO_GPU}"
 
 
 @pytest.mark.parametrize(
@@ -213,13 +212,11 @@ def test_a_run_from_start_to_files(tmp_path, monkeypatch):
         call_times=[CallTime("mul", "no grad", statements, lambda device: {"x": torch.ones(4, device=device)})],
         peers=(Peer("absent", absent),),
     )
-    args = command.parse(["elementwise", "--quick"])
-    console = Console(width=command.PIPE_WIDTH, file=io.StringIO())
-    command.run_room(room, tuple(room.cases), FakeTimer(), args, tmp_path, console, device="cpu")
-    result = json.loads((tmp_path / "elementwise.quick.json").read_text())
+    console, path = Console(width=PIPE_WIDTH, file=io.StringIO()), tmp_path / "elementwise.quick.json"
+    report.show(run_room(room, tuple(room.cases), FakeTimer(), path, console, "cpu", quick=True), console)
+    result = json.loads(path.read_text())
     assert result["complete"] and [row["case"] for row in result["rows"]] == ["tiny"]
     assert set(result["call_times"][0]["contenders"]) == {"gpuopt", "ATen"}
     assert result["left_out"] == ["mul huge f32: this GPU has too little memory"]
     text = console.file.getvalue()
     assert "left out: mul huge f32" in text and "absent missing: it is not installed" in text and "call time" in text
-    assert (tmp_path / "elementwise.quick-mul.png").exists()

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmarks import bench_selective_scan, sweep
-from benchmarks.operands import F32
-from benchmarks.room import run_case
+from benchmarks.harness.operands import F32
+from benchmarks.harness.room import run_case
+from benchmarks.random import report as sweep
+from benchmarks.rooms import selective_scan as bench_selective_scan
 
 from ..support.benchmark_fakes import CPU, synthetic
 

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_elementwise, bench_index_add, bench_reduce, bench_upsample, ceilings, report, timer
-from benchmarks.peers import CUPY, INDUCTOR, Missing, Peer, Setting
-from benchmarks.room import error_limit, relative_error, run_case
+from benchmarks.harness import ceilings, report, timer
+from benchmarks.harness.peers import CUPY, INDUCTOR, Missing, Peer, Setting
+from benchmarks.harness.room import error_limit, relative_error, run_case
+from benchmarks.rooms import elementwise as bench_elementwise
+from benchmarks.rooms import index_add as bench_index_add
+from benchmarks.rooms import reduce as bench_reduce
+from benchmarks.rooms import upsample as bench_upsample
 
 from ..support.benchmark_fakes import (
     CPU,
@@ -259,7 +263,7 @@ def test_ceiling_kernels_move_what_they_say(monkeypatch):
 
 CHECK_KERNELS = """
 import torch
-from benchmarks import ceilings
+from benchmarks.harness import ceilings
 streams = {"read": 1, "write": 1, "copy": 2, "two reads, one write": 3}
 for pattern, count in streams.items():
     buffers = [torch.randn(2 * ceilings.LARGEST_BLOCK) for _ in range(count)]

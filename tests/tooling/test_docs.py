@@ -99,14 +99,14 @@ PARTS = (
     "csrc/{}/ladder/{}_ladder.cu",
     "tests/cases/{}.py",
     "tests/emulation/{}_shim.cpp",
-    "benchmarks/bench_{}.py",
+    "benchmarks/rooms/{}.py",
     "torch_ops/{}.py",
 )
 # What a room lacks, and why.
 LACKING = {
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",
-    "benchmarks/bench_index_select.py": "bench_index_add.py measures gathers",
+    "benchmarks/rooms/index_select.py": "index_add.py measures gathers",
 }
 
 

@@ -1,4 +1,4 @@
-"""benchmarks.fuzz: random calls of every operator, and planted faults that it must notice."""
+"""benchmarks.random.fuzz: random calls of every operator, and planted faults that it must notice."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import torch_ops
-from benchmarks import fuzz, problems
-from benchmarks.room import rooms
+from benchmarks.random import fuzz, problems
+from benchmarks.rooms import rooms
 
 from ..support.params import each_device
 

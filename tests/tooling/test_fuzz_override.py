@@ -1,4 +1,4 @@
-"""benchmarks.fuzz_override: random calls of ATen's operators under the override, and planted faults that it must notice."""
+"""benchmarks.random.override: random calls of ATen's operators under the override, and planted faults that it must notice."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import torch_ops
-from benchmarks import fuzz_override
-from benchmarks.random_calls import FAMILIES
+from benchmarks.random import override as fuzz_override
+from benchmarks.random.calls import FAMILIES
 
 from ..support.overriding import nothing_is_left  # noqa: F401
 from ..support.params import each_device

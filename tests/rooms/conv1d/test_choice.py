@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import torch_ops  # noqa: F401
-from benchmarks import tune
+from benchmarks.publish import conv1d_paths, pages
+from benchmarks.random import tune
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +31,8 @@ def test_every_path_is_needed(measured):
         assert sum(ratio > 1.1 for ratio in others) >= 4, name
 
 
-def test_the_tables_agree_with_the_measurements(measured):
-    written = tune.TABLE.read_text()
-    assert tune.table(measured) in written, "python -m benchmarks.tune conv1d --table"
+def test_the_page_is_as_the_measurements_are():
+    assert pages.stale(conv1d_paths.pages()) == [], "python -m benchmarks pages conv1d_paths"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""What the commands of ``python -m benchmarks`` share: a parser, where results go, and how they say that something is wrong."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.harness import machine
+
+# The width of the tables when the output is a pipe, which has no width of its own.
+PIPE_WIDTH = 180
+NO_GPU = "this machine has no CUDA device that PyTorch can use; nothing was measured."
+
+
+def parser(command: str, usage: str) -> argparse.ArgumentParser:
+    program = f"python -m benchmarks {command}"
+    return argparse.ArgumentParser(
+        prog=program, description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def measuring(command: str, usage: str, out: str, resume: str = "") -> argparse.ArgumentParser:
+    """A parser with the options of all measurements. ``out`` is where the result goes, ``resume`` what --resume keeps."""
+    made = parser(command, usage)
+    made.add_argument(
+        "--out", metavar="PATH", type=Path, help=f"where to write, instead of benchmarks/results/<gpu>{out}"
+    )
+    made.add_argument("--commit", help="the commit to record, where the sources are not a git checkout of it")
+    if resume:
+        made.add_argument(
+            "--resume", action="store_true", help=f"keep the {resume} of an earlier run of this commit and GPU"
+        )
+    return made
+
+
+def check_names(made: argparse.ArgumentParser, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Ends the command if a name is not known."""
+    if unknown := [name for name in names if name not in known]:
+        made.error(f"no {kind} is called {unknown[0]!r}; there are: {', '.join(known)}")
+
+
+def results_of(gpu: str) -> Path:
+    """The folder of a GPU's results."""
+    return machine.RESULTS / machine.slug(gpu)
+
+
+def failed(text: object) -> int:
+    """Says why nothing was measured or written, and returns the exit code of that."""
+    print(f"benchmarks: {text}", file=sys.stderr)
+    return 2

@@ -1,0 +1,1 @@
+"""The optimisation ladders: every step beside the production operator and PyTorch."""

@@ -1,0 +1,214 @@
+"""The cases that each ladder is measured on. The contenders of a case are the steps, the production operator and PyTorch.
+
+Their names in the results: "step 2 sequential" is a step, "gpuopt" the production operator, "ATen" PyTorch.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+
+from benchmarks.harness.operands import BF16, DTYPE_NAMES, F16, F32, Maker
+from benchmarks.harness.peers import Peer
+from benchmarks.harness.room import Call, Case, Room, error_limit
+from benchmarks.rooms.convolutions import autotuned
+from benchmarks.rooms.dot import rounded_once
+from benchmarks.rooms.reduce import sum_limit
+from benchmarks.rooms.scan import sum_limit as scan_limit
+
+STEP = "step "
+
+
+def step_name(number: int, name: str) -> str:
+    """The name of a step among the contenders."""
+    return f"{STEP}{number} {name}"
+
+
+def _peer(op: str, number: int, name: str) -> Peer:
+    def prepare(call, case, setting):
+        from torch_ops import ladder
+
+        return functools.partial(ladder.run, op, number), ""
+
+    return Peer(step_name(number, name), prepare)
+
+
+def _peers(op: str, names: tuple[str, ...]) -> tuple[Peer, ...]:
+    """The steps with these names, or all steps if no names are given."""
+    from torch_ops import ladder
+
+    steps = ladder.steps(op)[:-1]
+    return tuple(_peer(op, step.number, step.name) for step in steps if not names or step.name in names)
+
+
+def _case(op: str, name: str, dtype: torch.dtype, make: Callable, *steps: str) -> Case:
+    def build(device: str, seed: int) -> tuple:
+        return make(Maker(device, dtype, seed, uniform=True))
+
+    return Case(op, op, name, DTYPE_NAMES[dtype], build, headline=True, peers=_peers(op, steps))
+
+
+def _centred(values: torch.Tensor) -> torch.Tensor:
+    """Moves values to [-0.5, 0.5), so that a sum stays small although every call adds to it."""
+    return values if values.is_meta else values.sub_(0.5)
+
+
+# ---------------------------------------------------------------- cases
+
+IMAGES = (2, 512, 256, 256)
+TWICE = [512, 512]
+
+
+def _reductions(op: str) -> list[Case]:
+    n = 1 << 28
+    return [_case(op, "2^28", F32, lambda m: (m(n),))]
+
+
+def _cumsum() -> list[Case]:
+    """A vector far larger than the L2 cache."""
+    return [_case("cumsum", "2^28", F32, lambda m: (m(1 << 28),))]
+
+
+def _mul() -> list[Case]:
+    n = 1 << 28
+    operands = functools.partial(lambda m, n: (m(n), m(n)), n=n)
+    return [
+        _case("mul", "2^28", F32, operands, "one_a_thread", "grid_stride", "vectors"),
+        _case("mul", "2^28", F16, operands, "half_scalar", "half2", "half_vectors"),
+    ]
+
+
+def _upsample() -> list[Case]:
+    name = "(2,512,256,256) to (512,512)"
+    return [_case("upsample_nearest2d", name, dtype, lambda m: (m(*IMAGES), TWICE)) for dtype in (F32, BF16)]
+
+
+def _upsample_backward() -> list[Case]:
+    def make(m: Maker) -> tuple:
+        return m(*IMAGES[:2], *TWICE), TWICE, list(IMAGES)
+
+    name = "(2,512,512,512) to (256,256)"
+    return [_case("upsample_nearest2d_backward", name, F32, make)]
+
+
+def _index_add() -> list[Case]:
+    """Messages of a graph: rows of 64 features, about eight for each node."""
+
+    def make(m: Maker) -> tuple:
+        nodes, entries = 1 << 17, 1 << 20
+        index = torch.empty(entries, dtype=torch.int64, device=m.device)
+        if m.device != "meta":
+            index.random_(0, nodes, generator=m.generator)
+        return _centred(m(nodes, 64)), index, _centred(m(entries, 64))
+
+    name = "2^20 rows of 64 to 2^17"
+    both = ("vector_reductions", "sorted_segments")
+    return [
+        _case("index_add_", name, F32, make, "atomic_per_element", *both),
+        _case("index_add_", name, F16, make, "half_atomic", "fast_half_atomic", "half2_pairs", *both),
+    ]
+
+
+def _dot() -> list[Case]:
+    """The classic test of the fast half atomic add: every thread adds a product to one value in memory."""
+
+    def make(m: Maker, n: int) -> tuple:
+        # Operands are 1 or -1, so sums stay near 0, where f16 is exact.
+        return m.signs(n), m.signs(n)
+
+    # The first step takes four seconds for 2^20 values, and more than eight seconds for 2^21.
+    return [_case("dot", "2^20", F16, functools.partial(make, n=1 << 20))]
+
+
+def _conv1d() -> list[Case]:
+    return [_case("conv1d", f"2^24, {k} taps", F32, lambda m, k=k: (m(1, 1, 1 << 24), m(1, 1, k))) for k in (5, 31)]
+
+
+def _transpose() -> list[Case]:
+    return [_case("transpose2d", "8192^2", F32, lambda m: (m(8192, 8192),))]
+
+
+# ---------------------------------------------------------------- calls
+
+
+def _dot_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """The limit of steps. Atomic steps round each addition and the sum may be small, so any error except NaN is accepted."""
+    return float("inf")
+
+
+def _conv1d_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """The limit of errors. ATen may compute in TF32, so its error alone is no limit."""
+    return max(1e-5, error_limit(dtype, aten_error))
+
+
+def _half_sums(dtype: torch.dtype, aten_error: float | None) -> float:
+    """The limit of errors: each value gets about eight additions, and each addition rounds."""
+    return max(error_limit(dtype, aten_error), 8 * torch.finfo(dtype).eps)
+
+
+def _calls() -> dict[str, Call]:
+    import torch.nn.functional as F
+
+    import torch_ops
+
+    def index_add(self, index, source):
+        return self.index_add_(0, index, source)
+
+    def index_add_reference(self, index, source):
+        return self.double().index_add_(0, index, source.double())
+
+    def upsample_backward(grad, output_size, input_size):
+        return torch.ops.aten.upsample_nearest2d_backward(grad, output_size, input_size)
+
+    def conv1d(x, weight):
+        return F.conv1d(x, weight, padding=weight.shape[2] // 2)
+
+    def up(x, size):
+        return F.interpolate(x, size=size)
+
+    return {
+        "reduce_sum": Call(torch_ops.reduce_sum, torch.sum, lambda x: x.sum(dtype=torch.float64), limit=sum_limit),
+        "reduce_max": Call(torch_ops.reduce_max, torch.amax, torch.amax),
+        "cumsum": Call(
+            lambda x: torch_ops.cumsum(x, 0),
+            lambda x: torch.cumsum(x, 0),
+            lambda x: x.cumsum(0, dtype=torch.float64),
+            limit=scan_limit,
+        ),
+        "mul": Call(torch_ops.mul, torch.mul, lambda x, y: x.double() * y.double()),
+        "upsample_nearest2d": Call(torch_ops.upsample_nearest2d, up, up),
+        "upsample_nearest2d_backward": Call(
+            torch_ops.upsample_nearest2d_backward,
+            upsample_backward,
+            lambda grad, output_size, input_size: 4 * F.avg_pool2d(grad.double(), 2),
+        ),
+        "index_add_": Call(
+            lambda self, index, source: torch_ops.index_add_(self, 0, index, source),
+            index_add, index_add_reference, kind="inplace", limit=_half_sums,
+        ),
+        "dot": Call(torch_ops.dot, torch.dot, lambda x, y: torch.dot(x.double(), y.double()), limit=_dot_limit, own_limit=rounded_once),
+        "conv1d": Call(
+            lambda x, weight: torch_ops.conv1d(x, weight, padding=weight.shape[2] // 2),
+            autotuned(conv1d),
+            lambda x, weight: conv1d(x.double(), weight.double()),
+            limit=_conv1d_limit,
+        ),
+        "transpose2d": Call(torch_ops.transpose2d, lambda x: x.t().contiguous(), lambda x: x.t()),
+    }  # fmt: skip
+
+
+def rooms() -> dict[str, Room]:
+    """The cases of every operator that has a ladder, by operator."""
+    cases = {
+        "reduce_sum": _reductions("reduce_sum"),
+        "reduce_max": _reductions("reduce_max"),
+        "cumsum": _cumsum(),
+        "mul": _mul(),
+        "upsample_nearest2d": _upsample(),
+        "upsample_nearest2d_backward": _upsample_backward(),
+        "index_add_": _index_add(),
+        "dot": _dot(),
+        "conv1d": _conv1d(),
+        "transpose2d": _transpose(),
+    }
+    return {op: Room(op, own, _calls, [], ()) for op, own in cases.items()}

@@ -1,0 +1,130 @@
+"""The lesson of latency: the bandwidth of a copy depends on the bytes that it has in flight, whichever threads they belong to.
+
+By Little's law a memory with latency L reaches at most (bytes in flight) / L, until it is busy. L comes from the slowest copy: one
+warp on each SM, with one load at a time. It predicts the knee of the curve, the number of bytes in flight at which the memory is busy.
+"""
+
+import itertools
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import report
+from benchmarks.harness.operands import Maker
+from benchmarks.harness.room import Call, Case, Room
+
+OP = "copy_in_flight"
+VALUES = 1 << 25  # f32
+ACCESS_BYTES, LOADS, WARPS = (4, 8, 16), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64)
+# The most bytes in flight on an SM. They arrive in registers, and an SM has 256 KiB of them: if values fill more than half, not all
+# warps are resident at once.
+MOST_BYTES = 128 << 10
+
+
+def bytes_in_flight(access_bytes: int, loads: int, warps: int) -> int:
+    """Bytes in flight on one SM."""
+    return access_bytes * loads * warps * 32
+
+
+def _name(access_bytes: int, loads: int, warps: int) -> str:
+    return f"{access_bytes} bytes x {loads} loads x {warps} warps"
+
+
+def _shape(row: dict) -> tuple[int, int, int]:
+    access_bytes, _, _, loads, _, _, warps, _ = row["case"].split()
+    return int(access_bytes), int(loads), int(warps)
+
+
+def _case(shape: tuple[int, int, int]) -> Case:
+    def build(device: str, seed: int) -> tuple:
+        return Maker(device, torch.float32, seed, uniform=True)(VALUES), *shape
+
+    return Case(OP, OP, _name(*shape), "f32", build, headline=True, peers=())
+
+
+def _calls() -> dict[str, Call]:
+    def clone(x, *shape):
+        return x.clone()
+
+    return {OP: Call(torch.ops.gpuopt_ladder.copy_in_flight.default, clone, clone)}
+
+
+def room() -> Room:
+    shapes = itertools.product(ACCESS_BYTES, LOADS, WARPS)
+    return Room(OP, [_case(shape) for shape in shapes if bytes_in_flight(*shape) <= MOST_BYTES], _calls, [], ())
+
+
+# ---------------------------------------------------------------- results
+
+
+def measured(result: dict) -> list[tuple[int, float, tuple[int, int, int]]]:
+    """(bytes in flight on an SM, GB/s read and written, shape) of every copy that has a time, in ascending order."""
+    found = []
+    for row in result["rows"]:
+        entry = row["contenders"]["gpuopt"]
+        if "gbps" in entry:
+            found.append((bytes_in_flight(*_shape(row)), entry["gbps"], _shape(row)))
+    return sorted(found)
+
+
+def latency_us(result: dict) -> float | None:
+    """The time of a load and of the store that waits for it, from the copy with the fewest bytes in flight."""
+    found = measured(result)
+    if not found:
+        return None
+    least, gbps, _ = found[0]
+    return least * result["gpu"]["multiprocessors"] / (gbps / 2) / 1e3
+
+
+def knee(result: dict) -> float | None:
+    """The bytes in flight on an SM from which on the memory is busy, as latency and ceiling predict."""
+    latency, most = latency_us(result), ceiling(result)
+    return latency * 1e3 * (most / 2) / result["gpu"]["multiprocessors"] if latency and most else None
+
+
+def ceiling(result: dict) -> float | None:
+    row = result["rows"][0] if result["rows"] else {}
+    return row["ceiling"]["gbps"] if row.get("ceiling") else None
+
+
+def predicted(result: dict, in_flight: float) -> float:
+    """GB/s, read and written, by Little's law up to the ceiling."""
+    return min(2 * in_flight * result["gpu"]["multiprocessors"] / (latency_us(result) * 1e3), ceiling(result))
+
+
+def table(result: dict) -> Table:
+    """For each number of bytes in flight, the slowest and the fastest copy."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{OP}, 2^25 f32, {result['gpu']['name']}")
+    for heading in ("bytes in flight", "copies", "slowest GB/s", "fastest GB/s", "predicted"):
+        made.add_column(heading, justify="right")
+    made.add_column("fastest")
+    for in_flight, group in itertools.groupby(measured(result), key=lambda entry: entry[0]):
+        group = list(group)
+        fastest = max(group, key=lambda entry: entry[1])
+        made.add_row(
+            str(in_flight), str(len(group)), f"{min(entry[1] for entry in group):.0f}", f"{fastest[1]:.0f}",
+            f"{predicted(result, in_flight):.0f}" if ceiling(result) else "-", _name(*fastest[2]),
+        )  # fmt: skip
+    return made
+
+
+def sentence(result: dict) -> str:
+    latency, place = latency_us(result), knee(result)
+    if latency is None or place is None:
+        return "No copy was measured."
+    most = max(gbps for _, gbps, _ in measured(result))
+    enough = next(in_flight for in_flight, gbps, _ in measured(result) if gbps >= 0.95 * most)
+    return (
+        f"A load and its store take {1e3 * latency:.0f} ns if nothing else is in flight. By Little's law {ceiling(result):.0f} GB/s, "
+        f"read and written, need {place / 1024:.1f} KiB in flight on each SM. 95% of the fastest copy's {most:.0f} GB/s was first reached "
+        f"with {enough / 1024:.1f} KiB."
+    )
+
+
+def show(result: dict, console: Console):
+    console.print(table(result))
+    console.print(sentence(result), highlight=False)
+    for failure in report.failures(result):
+        console.print(failure, style="red", highlight=False, markup=False)

@@ -1,0 +1,160 @@
+"""Tables of ladders, made from the JSON of a result alone."""
+
+import textwrap
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import report
+from benchmarks.ladder.cases import STEP
+
+PRODUCTION, PYTORCH = "gpuopt", "ATen"
+
+
+def title_of(row: dict) -> str:
+    return f"{row['case']} {row['dtype']}"
+
+
+def label_of(name: str) -> str:
+    """The name of a contender in tables and plots."""
+    return {PRODUCTION: "production", PYTORCH: "PyTorch"}.get(name, name.removeprefix(STEP))
+
+
+def contenders(row: dict) -> list[str]:
+    """The names of the steps in order, then the production operator, then PyTorch."""
+    steps = [name for name in row["contenders"] if name.startswith(STEP)]
+    return [*sorted(steps, key=lambda name: int(name.split()[1])), PRODUCTION, PYTORCH]
+
+
+def fastest_step(row: dict) -> str | None:
+    """The fastest step that has a time, without the production operator; None if no step has one."""
+    timed = [name for name in contenders(row)[:-2] if report.median_us(row, name) is not None]
+    return min(timed, key=lambda name: report.median_us(row, name), default=None)
+
+
+def ceiling_of(row: dict) -> str:
+    """The ceiling of a row that has one, in words."""
+    ceiling = row["ceiling"]
+    return f"{ceiling['gbps']:.0f} GB/s ({ceiling['pattern']}, {ceiling['size']})"
+
+
+def speedups(row: dict) -> dict[str, tuple[float | None, float | None]]:
+    """For each contender: how many times as fast it is as the first step with a time, and as the previous one. PyTorch has no previous
+    step."""
+    found, first, before = {}, None, None
+    for name in contenders(row):
+        us = report.median_us(row, name)
+        if us is None:
+            found[name] = (None, None)
+            continue
+        found[name] = (first / us if first else None, before / us if before and name != PYTORCH else None)
+        first, before = first or us, us
+    return found
+
+
+def table(row: dict, gpu: str) -> tuple[Table, list[str]]:
+    """The table of one case, and a note for every step without a time."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}, {gpu}")
+    made.add_column("step", no_wrap=True)
+    for heading in ("us", "GB/s", "% of ceiling", "x first", "x previous", "error"):
+        made.add_column(heading, justify="right", no_wrap=True)
+    notes, gains = [], speedups(row)
+    for name in contenders(row):
+        entry = row["contenders"].get(name, {"status": "not run", "reason": "left out"})
+        us = report.median_us(row, name)
+        if us is None:
+            made.add_row(label_of(name), entry["status"], *["-"] * 5)
+            notes.append(f"{label_of(name)} {entry['status']}: {entry['reason']}")
+            continue
+        share = report.share_of_ceiling(row, name)
+        made.add_row(
+            label_of(name),
+            f"{us:.2f}",
+            f"{entry['gbps']:.0f}",
+            "-" if share is None else f"{share:.1%}",
+            *("-" if gain is None else f"{gain:.2f}" for gain in gains[name]),
+            f"{entry['error']:.1e}" if entry.get("error") is not None else "-",
+        )
+    return made, notes
+
+
+def is_ladder(result: dict) -> bool:
+    """Whether a result is of a ladder, which can have the name of a room."""
+    return any(name.startswith(STEP) for row in result["rows"] for name in row["contenders"])
+
+
+def show(result: dict, console: Console):
+    for row in result["rows"]:
+        made, notes = table(row, result["gpu"]["name"])
+        console.print(made)
+        for note in notes:
+            console.print(note, markup=False, highlight=False)
+
+
+# Shorter names for some of the reasons to wait in profile.STALLS.
+WAITS = {
+    "a load from memory": "a load",
+    "the queue of loads and stores": "load/store queue",
+    "the queue of shared memory": "shared-memory queue",
+    "the instruction before": "previous instruction",
+    "stores, at its end": "stores, at exit",
+}
+CONFLICTS = "bank conflicts (per 100 instr.)"
+# The column of conflicts is left out if every step has fewer of them per 100 instructions.
+CONFLICTS_FROM = 2.0
+
+
+def _counters(entry: dict) -> dict[str, float | str | None]:
+    """The counters of a contender, by column heading."""
+
+    def part(name: str, of: float) -> float | None:
+        value = entry.get(name)
+        return None if value is None else value / of
+
+    instructions = entry.get("instructions of warps")
+    conflicts = (entry.get("bank conflicts of loads"), entry.get("bank conflicts of stores"))
+    cycles, waits = entry.get("cycles waited an instruction"), entry.get("waits for")
+    return {
+        "kernels": entry.get("kernels"),
+        "instructions (M)": part("instructions of warps", 1e6),
+        "sectors a load": entry.get("sectors a load") or None,
+        "sectors a store": entry.get("sectors a store") or None,
+        CONFLICTS: None if not instructions or None in conflicts else 100 * sum(conflicts) / instructions,
+        "warps active (%)": entry.get("warps active (%)"),
+        "DRAM read (MB)": part("DRAM bytes read", 1e6),
+        "DRAM written (MB)": part("DRAM bytes written", 1e6),
+        "waits for (cycles)": None if not waits else f"{WAITS.get(waits, waits)} ({_count(cycles)})",
+    }
+
+
+def counters_of(row: dict) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Headings, and a line for every contender that was profiled; both are empty if none was."""
+    entries = [(name, row["contenders"].get(name, {}).get("counters")) for name in contenders(row)]
+    found = [(name, _counters(entry)) for name, entry in entries if entry]
+    headings = list(found[0][1]) if found else []
+    if all((entry[CONFLICTS] or 0.0) < CONFLICTS_FROM for _, entry in found):
+        headings = [heading for heading in headings if heading != CONFLICTS]
+    return headings, [(label_of(name), [_count(entry[heading]) for heading in headings]) for name, entry in found]
+
+
+def _count(value) -> str:
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return f"{value:.1f}" if value < 100 and value != int(value) else f"{value:.0f}"
+
+
+def show_counters(result: dict, console: Console):
+    for row in result["rows"]:
+        headings, lines = counters_of(row)
+        if not lines:
+            continue
+        made = Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}: counters of the longest kernel"
+        )
+        made.add_column("step", no_wrap=True)
+        for heading in headings:
+            made.add_column(textwrap.fill(heading, 10, break_long_words=False), justify="right")
+        for name, cells in lines:
+            made.add_row(name, *cells)
+        console.print(made)

@@ -1,0 +1,1 @@
+"""Real models with and without ``torch_ops.override()``, and drop-in replacements of packages."""

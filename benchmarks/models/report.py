@@ -1,0 +1,189 @@
+"""Tables of the results of ``python -m benchmarks models``."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from benchmarks.harness.report import cell
+from benchmarks.models import zoo
+from benchmarks.models.run import BASELINE, DTYPES, MODES, OURS, PASSES
+
+LEAST_SHARE = 0.04  # smaller shares of the GPU time are not listed
+NOT_MEASURED = "Not measured yet."
+
+
+def packages() -> dict[str, str | None]:
+    """The versions of the optional packages."""
+
+    def version(name: str) -> str | None:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return None
+
+    return {name: version(name) for name in ("transformers", "torch-geometric")}
+
+
+# ---------------------------------------------------------------- rows
+
+
+def key(row: dict) -> tuple[str, str, str, str]:
+    return row["mode"], row["model"], row["pass"], row["dtype"]
+
+
+def ordered(rows: list[dict]) -> list[dict]:
+    """Rows by mode, then by model in the zoo's order, then by pass and dtype."""
+    names = list(zoo.models())
+
+    def rank(row: dict) -> tuple[int, ...]:
+        model = names.index(row["model"]) if row["model"] in names else len(names)
+        return MODES.index(row["mode"]), model, PASSES.index(row["pass"]), list(DTYPES).index(row["dtype"])
+
+    return sorted(rows, key=rank)
+
+
+def value(row: dict | None, name: str, field: str) -> float | None:
+    """A number of a contender: its median for "ms"."""
+    entry = row["contenders"].get(name, {}) if row else {}
+    found = entry.get(field)
+    return found["median"] if isinstance(found, dict) and "median" in found else found
+
+
+def ratio(row: dict | None, field: str) -> float | None:
+    """PyTorch's number over gpuopt's: above 1, gpuopt is better."""
+    theirs, ours = value(row, BASELINE, field), value(row, OURS, field)
+    return theirs / ours if theirs and ours else None
+
+
+def failure(row: dict | None) -> str:
+    """Which contender failed, or ""."""
+    names = [name for name, entry in row["contenders"].items() if entry["status"] != "ok"] if row else []
+    return f"{' and '.join(names)} failed" if names else ""
+
+
+def change(row: dict | None, field: str, form: str) -> str:
+    """The two contenders' numbers, or which one failed."""
+    theirs, ours = (cell(value(row, name, field), form) for name in (BASELINE, OURS))
+    return failure(row) or ("-" if theirs == ours == "-" else f"{theirs} -> {ours}")
+
+
+def line(row: dict) -> str:
+    """A row in one line, for the progress of a run."""
+    parts = [f"{row['model']} {row['mode']} {row['pass']} {row['dtype']}:"]
+    for name, entry in row["contenders"].items():
+        if entry["status"] != "ok":
+            parts.append(f"{name} failed ({entry['reason']})")
+            continue
+        parts.append(f"{name} {value(row, name, 'ms'):.2f} ms" if "ms" in entry else name)
+        for field in ("output_error", "gradient_error"):
+            if field in entry:
+                parts.append(f"{field.replace('_', ' ')} {entry[field]:.1e}")
+    if (wall := ratio(row, "ms")) is not None:
+        parts.append(f"ratio {wall:.2f}")
+    return " ".join(parts + ([f"({row['note']})"] if row["note"] else []))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def grouped(rows: list[dict], mode: str) -> dict[tuple[str, str], dict[str, dict]]:
+    """The rows of a mode by title and pass, then by dtype."""
+    found: dict[tuple[str, str], dict[str, dict]] = {}
+    for row in rows:
+        if row["mode"] == mode:
+            found.setdefault((row["title"], row["pass"]), {})[row["dtype"]] = row
+    return found
+
+
+def table(header: list[str], lines: list[list[str]]) -> str:
+    ruler = ["---" if i < 2 else "---:" for i in range(len(header))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, ruler, *lines])
+
+
+def times(rows: list[dict], mode: str) -> str:
+    """Wall clock and GPU time of one mode."""
+    header = ["model", "pass"]
+    for dtype in DTYPES:
+        header += [f"{dtype}, ms a step", "ratio", "ratio of GPU time"]
+    lines = []
+    for (title, name), of_dtype in grouped(rows, mode).items():
+        cells = [title, name]
+        for dtype in DTYPES:
+            row = of_dtype.get(dtype)
+            cells += [change(row, "ms", ".2f"), *(cell(ratio(row, field), ".2f") for field in ("ms", "gpu_ms"))]
+        lines.append(cells)
+    return table(header, lines) if lines else NOT_MEASURED
+
+
+def shares(rows: list[dict]) -> str:
+    """Where PyTorch's GPU time goes in an eager training step."""
+    lines = []
+    for (title, name), of_dtype in grouped(rows, "eager").items():
+        if name != "training":
+            continue
+        for dtype, row in of_dtype.items():
+            found = row["contenders"].get(BASELINE, {}).get("shares", {})
+            large = [f"{family} {share:.0%}" for family, share in found.items() if share >= LEAST_SHARE]
+            lines.append([title, dtype, ", ".join(large) or "-"])
+    return table(["model", "dtype", "shares of the GPU time before"], lines)
+
+
+def exactness(rows: list[dict]) -> str:
+    """Errors against float64, memory, and repeatability, of eager training."""
+    header = ["model", "dtype", "error of outputs", "error of gradients", "peak memory, MB", "two runs are equal"]
+    lines = []
+    for (title, name), of_dtype in grouped(rows, "eager").items():
+        if name != "training":
+            continue
+        for dtype, row in of_dtype.items():
+            memory = [cell(b / 1e6 if (b := value(row, n, "peak_bytes")) else None, ".0f") for n in (BASELINE, OURS)]
+            equal = [{True: "yes", False: "no", None: "-"}[value(row, n, "repeats")] for n in (BASELINE, OURS)]
+            errors = [change(row, field, ".1e") for field in ("output_error", "gradient_error")]
+            lines.append([title, dtype, *errors, " -> ".join(memory), " -> ".join(equal)])
+    return table(header, lines)
+
+
+def notes(result: dict) -> str:
+    """What was left out, and why a row has no errors."""
+    found = list(result["left_out"])
+    for row in result["rows"]:
+        name = f"{row['title']}, {row['mode']}, {row['pass']}, {row['dtype']}"
+        breaks = max((entry.get("graph_breaks", 0) for entry in row["contenders"].values()), default=0)
+        found += [f"{name}: {row['note']}"] if row["note"] else []
+        found += [f"{name}: {breaks} graph breaks"] if breaks else []
+        found += [
+            f"{name}: {contender} failed: {entry['reason']}"
+            for contender, entry in row["contenders"].items()
+            if entry["status"] != "ok"
+        ]
+    # Messages of other programs are quoted as code, so they are not read as prose.
+    return "\n".join(f"- `{text.replace('`', chr(39))}`" for text in dict.fromkeys(found)) or "Nothing was left out."
+
+
+def conditions(result: dict) -> str:
+    """Rows that were measured again later have the commit at which that was."""
+    own = result["source"]["commit"] or "unknown"
+    commits = list(dict.fromkeys([own, *(row.get("commit", own) for row in result["rows"])]))
+    gpu, versions = result["gpu"], result["versions"]
+    used = ", ".join(f"{name} {versions[name]}" for name in ("transformers", "torch-geometric") if versions.get(name))
+    return (
+        f"{gpu['name']}, driver {gpu['driver']}, torch {versions['torch']}, CUDA {versions['cuda']}, {used or 'no packages'}, "
+        f"{result['date'][:10]}, commit {', '.join(commit[:7] for commit in commits)}."
+    )
+
+
+def parts(result: dict) -> dict[str, str]:
+    rows = ordered(result["rows"])
+    return {
+        "conditions": conditions(result),
+        "eager": times(rows, "eager"),
+        "compiled": times(rows, "compiled"),
+        "exactness": exactness(rows),
+        "shares": shares(rows),
+        "notes": notes(result),
+    }
+
+
+def text(result: dict) -> str:
+    """Everything, for the terminal."""
+    return "\n\n".join(f"{name}\n{made}" for name, made in parts(result).items())

@@ -1,0 +1,1 @@
+"""Pages and plots from committed results, and the command that measures all of these."""

@@ -1,0 +1,401 @@
+"""The pages of docs/ladder: ideas and code of steps from the sources, speeds from the committed results.
+
+docs/ladder/README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them
+is written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
+"""
+
+import functools
+import re
+import textwrap
+from pathlib import Path
+
+from benchmarks.harness import machine, report
+from benchmarks.ladder import cases as ladders
+from benchmarks.ladder import in_flight
+from benchmarks.ladder import report as ladder_report
+from benchmarks.publish import age
+from benchmarks.publish.page import filled
+
+ROOT = machine.REPOSITORY
+PAGES = ROOT / "docs" / "ladder"
+OVERVIEW = machine.RESULTS / "nvidia-h200" / "ladder" / "overview.png"
+# The generated parts of a page that are not steps.
+HEAD, TABLE = "head", "table"
+COLUMNS = 132  # of text; rows of tables and code are longer
+
+
+@functools.cache
+def path_of(op: str) -> Path | None:
+    """The newest committed result of a ladder."""
+    return report.newest(f"ladder/{op}.json")
+
+
+def plot_of(op: str) -> str:
+    """The plot beside the newest result, seen from docs/ladder."""
+    return f"../../{path_of(op).with_suffix('.png').relative_to(ROOT)}"
+
+
+def folder_of(op: str) -> Path:
+    """The folder of the operator's ladder: csrc/<room>/ladder."""
+    for path in sorted((ROOT / "csrc").rglob("*_ladder_op.cpp")):
+        if re.search(rf'RegisterLadder \w+\(\s*[\w.]+,\s*"{op}\(', path.read_text()):
+            return path.parent
+    raise ValueError(f"no room registers a ladder of {op}")
+
+
+def room_of(op: str) -> str:
+    return folder_of(op).relative_to(ROOT / "csrc").parts[0]
+
+
+def sources_of(op: str) -> list[Path]:
+    """The files with the kernels of a ladder, headers first."""
+    found = folder_of(op).glob(f"{room_of(op)}_ladder*.cu*")
+    return sorted(found, key=lambda path: (path.suffix != ".cuh", path.name))
+
+
+def code_of(op: str, step: str) -> str:
+    """The code between the step's two marks. Code that steps of several files share lies in a header, between marks of its own."""
+    marked = [path for path in sources_of(op) if f"// [{step}]\n" in path.read_text()]
+    if not marked:
+        raise ValueError(f"the ladder of {op} has no marks of {step}")
+    return "\n\n".join(_between_marks(path, step) for path in marked)
+
+
+def _between_marks(path: Path, name: str) -> str:
+    parts = path.read_text().split(f"// [{name}]\n")
+    if len(parts) != 3:
+        raise ValueError(f"{path.name} has {len(parts) - 1} marks of {name}, expected 2")
+    return parts[1].strip("\n")
+
+
+def _head(op: str) -> str:
+    room, folder = room_of(op), f"../../{folder_of(op).relative_to(ROOT)}"
+    names = [f"{room}_ladder.h", *(path.name for path in sources_of(op))]
+    return f"# The ladder of {op}\n\n" + _wrapped(
+        f"Sources: {', '.join(f'[{name}]({folder}/{name})' for name in names)}. "
+        f'Run a step with `torch_ops.ladder.run("{op}", "<step>", ...)`. [README](README.md) explains the tables. '
+        f"`python -m benchmarks pages` copies code from the sources and numbers from the committed results."
+    )
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _gbps(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1g}"
+
+
+def _percent(share: float | None) -> str:
+    """Two digits of a share, or one where it is small."""
+    if share is None:
+        return "-"
+    return "<0.1%" if share < 0.001 else f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
+
+
+def _error(value: float | None) -> str:
+    return "0" if value == 0.0 else report.cell(value, ".1e")
+
+
+def _run_of(op: str, result: dict) -> str:
+    """The GPU, the versions and the file of a result."""
+    gpu, torch, commit = result["gpu"]["name"], result["versions"]["torch"], result["source"]["commit"]
+    file = f"[{op}.json](../../{path_of(op).relative_to(ROOT)})"
+    return f"{gpu}, torch {torch}, {result['date'][:10]}, commit {commit}, {file}"
+
+
+def _table(op: str, result: dict | None) -> str:
+    if result is None:
+        return "Not measured yet."
+    lines = [
+        _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run.") + result.get("old", ""),
+        "",
+        f"![GB/s of every step]({plot_of(op)})",
+    ]
+    for row in result["rows"]:
+        gains = ladder_report.speedups(row)
+        lines += [
+            "",
+            _case(row),
+            "",
+            "| step | us | GB/s | % of ceiling | x first | x previous | error |",
+        ]
+        lines += ["|---" + 6 * "|---:" + "|"]
+        for name in ladder_report.contenders(row):
+            if (us := report.median_us(row, name)) is None:
+                continue
+            first, before = gains[name]
+            share = report.share_of_ceiling(row, name)
+            cells = (
+                ladder_report.label_of(name), f"{us:.1f}", _gbps(row["contenders"][name]["gbps"]), _percent(share),
+                report.cell(first, ".2f"), report.cell(before, ".2f"), _error(row["contenders"][name].get("error")),
+            )  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += _counters(row)
+    return "\n".join(lines)
+
+
+def _case(row: dict) -> str:
+    """The case, the bytes that it moves, and its ceiling."""
+    text = f"{ladder_report.title_of(row)}, {(row['read_bytes'] + row['written_bytes']) / 1e6:.0f} MB"
+    return f"{text}; ceiling {ladder_report.ceiling_of(row)}:" if row["ceiling"] else f"{text}:"
+
+
+def _counters(row: dict) -> list[str]:
+    headings, lines = ladder_report.counters_of(row)
+    if not lines:
+        return []
+    table = ["", "Counters of each step's longest kernel, by Nsight Compute ([what they count](README.md#counters)):"]
+    table += ["", f"| step | {' | '.join(headings)} |", "|---" + "|---:" * len(headings) + "|"]
+    return [*table, *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]
+
+
+def _measured(number: int, name: str, result: dict) -> list[str]:
+    """A line for every case that the step supports."""
+    lines = []
+    for row in result["rows"]:
+        own = ladders.step_name(number, name)
+        us = report.median_us(row, own)
+        if us is None:
+            continue
+        first, before = ladder_report.speedups(row)[own]
+        share = report.share_of_ceiling(row, own)
+        line = f"- {ladder_report.title_of(row)}: {us:.1f} us"
+        line += f", {_percent(share)} of the ceiling" if share is not None else ""
+        timed = [other for other in ladder_report.contenders(row) if report.median_us(row, other) is not None]
+        names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
+        gains = [f"{before:.2f} times as fast as {names[-1]}"] if names else []
+        gains += [f"{first:.2f} times as fast as {names[0]}"] if len(names) > 1 else []
+        lines.append(_wrapped("; ".join([line, " and ".join(gains)] if gains else [line]), indent="  "))
+    return lines
+
+
+def _step(op: str, step, result: dict | None) -> str:
+    heading = f"## {step.number}. {step.name}\n\n"
+    if step.name == "production":
+        linked = re.sub(r"csrc/\S+\.md", lambda file: f"[{file[0]}](../../{file[0]})", step.idea)
+        return heading + _wrapped(f"The production operator: {linked}.")
+    capital = step.idea.split()[0].isalpha()  # not f32 or 16
+    text = heading + _wrapped(f"{step.idea[0].upper() if capital else step.idea[0]}{step.idea[1:]}.")
+    text += f"\n\n```cuda\n{code_of(op, step.name)}\n```"
+    measured = _measured(step.number, step.name, result) if result else []
+    return "\n\n".join([text, "\n".join(measured)] if measured else [text])
+
+
+def page_of(op: str, old: str | None, result: dict | None) -> str:
+    """The page with new generated parts. ValueError if the old page has a part without a step, or lacks the part of a step."""
+    from torch_ops import ladder
+
+    parts = {HEAD: _head(op), TABLE: _table(op, result)}
+    parts |= {step.name: _step(op, step, result) for step in ladder.steps(op)}
+    return filled(f"docs/ladder/{op}.md", parts, old)
+
+
+def in_flight_page(old: str | None, result: dict | None) -> str:
+    """The page of the lesson of latency."""
+    head = (
+        "# Bytes in flight\n\nSources: [in_flight.h](../../csrc/ladder/in_flight.h), [in_flight.cu](../../csrc/ladder/in_flight.cu).\n"
+        "`torch.ops.gpuopt_ladder.copy_in_flight(x, access_bytes, loads, warps)` copies `x`:\n\n"
+        "| argument | meaning | values |\n|---|---|---|\n"
+        "| `access_bytes` | bytes of a load | 4, 8, 16 |\n"
+        "| `loads` | loads of a thread before its first store | 1, 2, 4, 8 |\n"
+        "| `warps` | warps on each SM | a power of two from 1 to 64 |\n\n"
+    ) + _wrapped(
+        "Little's law (J. D. C. Little, 1961): bytes in flight = bandwidth x latency. A memory is busy only if enough bytes are in flight. "
+        "They may come from many threads, from many loads per thread, or from wide loads. That is why the ladders have steps that load 16 "
+        "bytes at a time, or several values before they use the first."
+    )
+    code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'ladder' / 'in_flight.cu', in_flight.OP)}\n```"
+    text = "Not measured yet."
+    if result is not None:
+        text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight]({plot_of(in_flight.OP)})\n\n"
+        text += _wrapped(f"{_run_of(in_flight.OP, result)}.") + result.get("old", "")
+    return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
+
+
+INTRODUCTION = f"""\
+# Optimisation ladders
+
+A ladder is a list of versions of one CUDA kernel. The first is the simplest that works, the last is the operator that gpuopt ships.
+Each version, called a step, adds one idea to an earlier one, so its time shows what the idea is worth.
+
+![GB/s of every step of reduce_sum]({plot_of("reduce_sum")})
+
+- You can read each step: most have fewer than 30 lines of CUDA. They stand on the page of the ladder, with times and counters.
+- You can run each step: it is an operator that Python calls, on tensors of any size.
+- Each step is tested against float64 ([test_ladder.py](../../tests/rooms/test_ladder.py)), also beyond 2^31 elements
+  ([test_ladder_large.py](../../tests/rooms/test_ladder_large.py)).
+- Each number comes from a committed file. PyTorch and the ceiling are measured in the same run."""
+
+RUNNING = """\
+## Run a step
+
+On a CUDA GPU, with gpuopt [installed](../installation.md):
+
+```python
+import torch
+from torch_ops import ladder
+
+x = torch.rand(2**28, device="cuda")
+print(ladder.run("reduce_sum", "warp_shuffle", x), x.sum())
+```
+
+`ladder.ops()` lists the ladders. `ladder.steps("reduce_sum")` lists the steps of one, with names and ideas. Both need no GPU.
+
+In a checkout you can measure a ladder on your GPU:
+
+```sh
+python -m benchmarks ladder reduce_sum              # a table of times
+python -m benchmarks ladder --profile reduce_sum    # also the counters, with Nsight Compute (ncu)
+```"""
+
+READING = """\
+## How to read the tables
+
+- **us**: device time of one call, the median.
+- **GB/s**: the bytes that the operator must read and write, divided by the time.
+- **ceiling**: the best bandwidth of any simple kernel that only moves bytes, measured in the same run. It is measured for four
+  patterns (read, write, copy, two reads and one write) on 128 MiB, 512 MiB and 4 GiB. A case is compared with the nearest pattern
+  and size, so a step can exceed 100%.
+- **x first**, **x previous**: times as fast as the first step of the table, and as the row above.
+- **error**: the norm of the difference from a result in float64, divided by the norm of that result.
+- **PyTorch**: the same operation of PyTorch. For conv1d it is `F.conv1d` with cuDNN's autotuner."""
+
+COUNTERS = """\
+## Counters
+
+Some pages have a table of hardware counters. They belong to the longest kernel of a step.
+[profile.py](../../benchmarks/ladder/profile.py) has the names that Nsight Compute gives them.
+
+- **instructions**: executed instructions of warps. An SM starts at most four of them per cycle.
+- **sectors a load, a store**: 32-byte sectors of global memory per load or store of a warp. A warp that accesses neighbouring
+  values needs 4 sectors if each thread has 4 bytes, and 16 if each has 16 bytes. Atomic operations without a result count as
+  neither.
+- **bank conflicts**: additional cycles because words of one request lie in the same bank of shared memory.
+- **warps active**: the average, in % of the 64 warps that an SM can hold.
+- **waits for**: the most frequent reason why a warp waits, and the cycles that it waits per instruction. If that is a load, and the
+  cycles are many, memory is the limit."""
+
+# What the page of each ladder shows.
+LESSONS = {
+    "mul": "wide accesses keep more bytes in flight",
+    "transpose2d": "coalescing, and bank conflicts of shared memory",
+    "reduce_sum": "few instructions per value; a grid that fills the GPU once",
+    "reduce_max": "when instructions are free, and how registers limit the resident blocks",
+    "cumsum": "bytes moved decide: from four accesses per value to two",
+    "upsample_nearest2d": "index arithmetic can cost more than memory",
+    "upsample_nearest2d_backward": "a gather instead of atomic additions",
+    "conv1d": "reuse of values: constant memory, shared memory, registers",
+    "dot": "atomic additions to one address",
+    "index_add_": "atomic additions to many addresses, and sorting instead",
+}
+
+
+def _lessons(results: dict[str, dict | None]) -> list[str]:
+    """A row for every ladder: its lesson, and its first case from the first step to the production operator."""
+    lines = [
+        "## The ladders",
+        "",
+        "Each row shows the first case of a ladder. Read mul and transpose2d first.",
+        "",
+        "| ladder | lesson | case | first step (us) | fastest step (us) | production (us) | PyTorch (us) |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
+    for op in [*LESSONS, *(op for op in results if op not in LESSONS)]:
+        if op not in results:
+            continue
+        cells = [f"[{op}]({op}.md)", LESSONS.get(op, "-")]
+        if result := results[op]:
+            row = result["rows"][0]
+            first, fastest = _ends(row)
+            ends = (report.median_us(row, name) for name in (ladder_report.PRODUCTION, ladder_report.PYTORCH))
+            cells += [ladder_report.title_of(row), first, fastest, *(report.cell(us, ".1f") for us in ends)]
+        else:
+            cells += ["not measured yet", "-", "-", "-", "-"]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "Wide loads, several loads per thread and many threads have the same effect: [bytes in flight](in_flight.md) measures it.",
+    ]
+    if any(results.values()):
+        lines += ["", f"![% of the ceiling of every case](../../{OVERVIEW.relative_to(ROOT)})"]
+    return lines
+
+
+def _ends(row: dict) -> tuple[str, str]:
+    """The time of the first step, and of the fastest one with its name."""
+    steps = ladder_report.contenders(row)[:-2]
+    first, fastest = report.median_us(row, steps[0]), ladder_report.fastest_step(row)
+    name = f"{report.median_us(row, fastest):.1f} ({ladder_report.label_of(fastest)})" if fastest else "-"
+    return report.cell(first, ".1f"), name
+
+
+def _anchored(op: str, name: str) -> str:
+    """The label of a contender. A step's links to its heading on the ladder's page."""
+    label = ladder_report.label_of(name)
+    if not name.startswith(ladders.STEP):
+        return label
+    number, step = label.split(" ", 1)
+    return f"{number} [{step}]({op}.md#{number}-{step})"
+
+
+def _speed_table(op: str, row: dict) -> list[str]:
+    """The speed of every step in one case."""
+    lines = ["| step | us | GB/s | % of ceiling |", "|---|---:|---:|---:|"]
+    for name in ladder_report.contenders(row):
+        us = report.median_us(row, name)
+        if us is not None:
+            share = _percent(report.share_of_ceiling(row, name))
+            lines.append(f"| {_anchored(op, name)} | {us:.1f} | {_gbps(row['contenders'][name]['gbps'])} | {share} |")
+    return lines
+
+
+def _speeds(op: str, result: dict) -> list[str]:
+    """A table for every case of a ladder."""
+    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:") + result.get("old", "")]
+    for row in result["rows"]:
+        lines += ["", _case(row), "", *_speed_table(op, row)]
+    return lines
+
+
+def first_case(op: str, result: dict) -> str:
+    """The first case of a ladder and its table, for a page in the root of the repository."""
+    row = result["rows"][0]
+    return "\n".join([_case(row), "", *_speed_table(op, row)]).replace(f"]({op}.md", f"](docs/ladder/{op}.md")
+
+
+def index_of(results: dict[str, dict | None]) -> str:
+    """The front page: what a ladder is, how to run a step, and the speed of every step."""
+    lines = [INTRODUCTION, "", *_lessons(results), "", RUNNING, "", READING, "", "## Speed of every step"]
+    for op in [*LESSONS, *(op for op in results if op not in LESSONS)]:
+        if results.get(op):
+            lines += _speeds(op, results[op])
+    lines += ["", COUNTERS, "", "## Add a step", ""]
+    lines += [
+        "A step is an entry in `csrc/<room>/ladder/<room>_ladder.h` and a kernel between two marks in `<room>_ladder.cu`;",
+        "[CONTRIBUTING.md](../../CONTRIBUTING.md) has the rest. `python -m benchmarks pages` writes this page.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def measured() -> dict[str, dict | None]:
+    """The committed result of every ladder; None for one that has none."""
+    from torch_ops import ladder
+
+    paths = {op: path_of(op) for op in ladder.ops()}
+    return {op: path and report.load(path) for op, path in paths.items()}
+
+
+def pages(told: bool | None = None) -> dict[Path, str]:
+    """The text that every page should have. ``told`` is the argument of age.check."""
+    results = measured()
+    lesson = path_of(in_flight.OP) and report.load(path_of(in_flight.OP))
+    everything = results | {in_flight.OP: lesson}
+    age.check({path_of(op): result for op, result in everything.items() if result}, told)
+    made = {PAGES / "README.md": index_of(results)}
+    for op, result in results.items():
+        path = PAGES / f"{op}.md"
+        made[path] = page_of(op, path.read_text() if path.exists() else None, result)
+    path = PAGES / "in_flight.md"
+    made[path] = in_flight_page(path.read_text() if path.exists() else None, lesson)
+    return made

@@ -1,0 +1,149 @@
+"""Plots of ladders, and of the lesson of latency."""
+
+from pathlib import Path
+
+from matplotlib import pyplot, ticker
+
+from benchmarks.harness import report
+from benchmarks.ladder import in_flight
+from benchmarks.ladder import report as ladder_report
+from benchmarks.publish.plots import COLOURS
+
+GREY = "0.5"  # PyTorch's bars
+
+
+def plot(result: dict, path: Path):
+    """Plots a panel for each case: a bar of bandwidth for every step, and a line at the ceiling."""
+    rows = result["rows"]
+    bars = sum(len(ladder_report.contenders(row)) + 2 for row in rows)
+    figure, all_axes = pyplot.subplots(
+        len(rows),
+        1,
+        figsize=(9, 1 + 0.26 * bars),
+        squeeze=False,
+        gridspec_kw={"height_ratios": [len(ladder_report.contenders(row)) for row in rows]},
+    )
+    for axes, row in zip(all_axes[:, 0], rows):
+        _panel(axes, row, COLOURS)
+    day = f"{result['date'][:10]}, torch {result['versions']['torch']}"
+    figure.suptitle(f"the ladder of {rows[0]['op']} on {result['gpu']['name']}, {day}", fontsize=12)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def plot_overview(results: list[dict], path: Path):
+    """Plots four bars for every case of every ladder, as shares of the ceiling: the first step, the fastest, production and PyTorch."""
+    rows = [row for result in results for row in result["rows"] if row["ceiling"]]
+    height = 1.2 + 0.72 * len(rows)
+    figure, axes = pyplot.subplots(figsize=(9, height))
+    colours = {
+        "first step": COLOURS[0],
+        "fastest step": COLOURS[4],
+        "production": COLOURS[2],
+        "PyTorch": GREY,
+    }
+    for place, row in enumerate(rows):
+        shown = (
+            ladder_report.contenders(row)[0],
+            ladder_report.fastest_step(row),
+            ladder_report.PRODUCTION,
+            ladder_report.PYTORCH,
+        )
+        for offset, ((label, colour), name) in enumerate(zip(colours.items(), shown)):
+            share = report.share_of_ceiling(row, name) if name else None
+            y = place + 0.2 * (offset - 1.5)
+            axes.barh(y, share or 0.0, height=0.19, color=colour, label=label if place == 0 else None)
+            if share is None:
+                continue
+            # Text must not cross the line of the ceiling.
+            inside = share > 0.9
+            over = "black" if label == "fastest step" else "white"
+            place_of_text = {"ha": "right", "color": over} if inside else {"ha": "left"}
+            axes.text(share, y, f" {share:.0%} ", va="center", fontsize=7, **place_of_text)
+    axes.axvline(1, color="black", linewidth=1.2, zorder=0)
+    axes.set_yticks(range(len(rows)), [f"{row['op']}\n{ladder_report.title_of(row)}" for row in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(
+        0,
+        1.12
+        * max(
+            [
+                1.0,
+                *(report.share_of_ceiling(row, name) or 0.0 for row in rows for name in ladder_report.contenders(row)),
+            ]
+        ),
+    )
+    axes.xaxis.set_major_formatter(ticker.PercentFormatter(xmax=1))
+    axes.set_xlabel("share of the ceiling measured in the same run", fontsize=9)
+    axes.tick_params(axis="y", length=0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    figure.legend(loc="upper center", ncols=len(colours), frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / height))
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _panel(axes, row: dict, colours: list[str]):
+    names = ladder_report.contenders(row)
+    gbps = {name: row["contenders"].get(name, {}).get("gbps") for name in names}
+    ceiling = row["ceiling"]["gbps"] if row["ceiling"] else None
+    limit = 1.12 * max([value for value in gbps.values() if value] + [ceiling or 1.0])
+    for y, name in enumerate(names):
+        if gbps[name] is None:
+            axes.text(0, y, f" {row['contenders'].get(name, {}).get('status', 'not run')}", va="center", fontsize=8)
+            continue
+        colour = {ladder_report.PRODUCTION: colours[2], ladder_report.PYTORCH: GREY}.get(name, colours[0])
+        axes.barh(y, gbps[name], height=0.8, color=colour)
+        share = report.share_of_ceiling(row, name)
+        text = f" {report.median_us(row, name):.1f} us" + (f", {share:.0%}" if share is not None else "")
+        inside = gbps[name] > 0.5 * limit
+        axes.text(0 if inside else gbps[name], y, text, va="center", fontsize=8, color="white" if inside else "black")
+    if ceiling:
+        axes.axvline(ceiling, color="black", linewidth=1.5)
+    axes.set_yticks(range(len(names)), [ladder_report.label_of(name) for name in names], fontsize=8.5)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlim(0, limit)
+    title = f"{ladder_report.title_of(row)}: GB/s"
+    if ceiling:
+        title += f"; line: ceiling, {ladder_report.ceiling_of(row)}"
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="0.88", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def plot_in_flight(result: dict, path: Path):
+    """Plots a point for every copy, and the line that Little's law predicts."""
+    figure, axes = pyplot.subplots(figsize=(9, 5.5))
+    for colour, access_bytes in zip(COLOURS, in_flight.ACCESS_BYTES):
+        for marker, loads in zip("o^sD", in_flight.LOADS):
+            points = [(x, y) for x, y, shape in in_flight.measured(result) if shape[:2] == (access_bytes, loads)]
+            if points:
+                label = f"{access_bytes} bytes, {loads} load{'s' if loads > 1 else ''}"
+                axes.plot(*zip(*points), color=colour, marker=marker, markersize=5, linewidth=0.7, label=label)
+    if place := in_flight.knee(result):
+        xs = [in_flight.measured(result)[0][0], place, in_flight.MOST_BYTES]
+        axes.plot(
+            xs,
+            [in_flight.predicted(result, x) for x in xs],
+            color="black",
+            linewidth=1.5,
+            label="Little's law, to the ceiling",
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x / 1024:g}"))
+    axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.set_xlabel("KiB in flight on each SM: bytes of a load x loads of a thread x threads", fontsize=9)
+    axes.set_ylabel("GB/s, read and written", fontsize=9)
+    axes.legend(fontsize=8, ncols=2, frameon=False)
+    axes.grid(color="0.88", linewidth=0.8)
+    day = f"{result['date'][:10]}, torch {result['versions']['torch']}"
+    axes.set_title(f"a copy by its bytes in flight, on {result['gpu']['name']}, {day}", fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

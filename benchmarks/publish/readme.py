@@ -1,0 +1,136 @@
+"""The numbers of README.md, and of the site's first page, from the newest committed results.
+
+They come from models.json, problems.json and ladder/transpose2d.json in benchmarks/results/<gpu>/. If these are not of one GPU, torch,
+day and commit, the page lists what each is of.
+"""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.harness import machine, report
+from benchmarks.models import report as model_report
+from benchmarks.publish import age, ladders, page
+from benchmarks.random import report as problems
+
+README = machine.REPOSITORY / "README.md"
+SITE = machine.REPOSITORY / "docs" / "index.md"
+LADDER = "transpose2d"
+LEADING = ("eager", "gcn", "training", "bf16")  # the row of models.json that the page begins with
+
+
+class Origin(NamedTuple):
+    """Where and when numbers were measured."""
+
+    gpu: str
+    torch: str
+    day: str
+    commit: str
+
+
+def sources() -> dict[str, Path]:
+    """The results that the page shows."""
+    return {
+        "models": report.newest("models.json"),
+        "random problems": report.newest("sweep.json"),
+        f"ladder of {LADDER}": ladders.path_of(LADDER),
+    }
+
+
+def origins(result: dict) -> list[Origin]:
+    """All origins of the result's rows. A row that was measured later than the others names its commit."""
+    own = result["source"]["commit"] or "unknown"
+    commits = dict.fromkeys(row.get("commit", own)[:7] for row in result["rows"])
+    return [Origin(result["gpu"]["name"], result["versions"]["torch"], result["date"][:10], c) for c in commits]
+
+
+def mixture(results: dict[str, dict]) -> list[str]:
+    """What each result is of, if they differ in their origins; else nothing."""
+    found = {name: origins(result) for name, result in results.items()}
+    if len({origin for several in found.values() for origin in several}) == 1:
+        return []
+    return [
+        f"{name}: {several[0].gpu}, torch {several[0].torch}, {several[0].day}, "
+        f"commit {', '.join(origin.commit for origin in several)}"
+        for name, several in found.items()
+    ]
+
+
+# ---------------------------------------------------------------- parts
+
+
+def wrapped(text: str) -> str:
+    return textwrap.fill(text, ladders.COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+def models(result: dict) -> str:
+    """One model, and the ratios of all steps."""
+    rows = {model_report.key(row): row for row in result["rows"]}
+    first = rows[LEADING]
+    theirs, ours = (model_report.value(first, name, "ms") for name in (model_report.BASELINE, model_report.OURS))
+    eager = [row for row in rows.values() if row["mode"] == "eager" and model_report.ratio(row, "ms")]
+    ratios = [model_report.ratio(row, "ms") for row in eager]
+    worst, *_, best = sorted(eager, key=lambda row: model_report.ratio(row, "ms"))
+
+    def extreme(row: dict) -> str:
+        return f"{model_report.ratio(row, 'ms'):.2f} ({row['title']}, {row['dtype']} {row['pass']})"
+
+    count = len({row["title"].partition(", ")[0] for row in eager})
+    return wrapped(
+        f"A bf16 training step of a graph network ({first['title']}: {first['sizes']}) takes {ours:.1f} ms instead of {theirs:.1f} ms. "
+        f"Over {len(eager)} eager steps of [{count} models](docs/models.md), bf16 and f32, training and inference, PyTorch's time over "
+        f"gpuopt's is {statistics.median(ratios):.2f} in the median, at best {extreme(best)}, at worst {extreme(worst)}. "
+        f"{problems.slower(ratios):.0%} are slower (below {problems.SLOWER})."
+    )
+
+
+def random(result: dict) -> str:
+    """A few operators, how they were chosen, and a summary of all."""
+    shown, families = problems.typical(result), problems.families_of(result)
+    ratios = problems.aten_ratios(result["rows"])
+    worst = min((row for row in result["rows"] if problems.aten_ratio(row) is not None), key=problems.aten_ratio)
+    table = problems.table(result, shown, problems.WITHOUT_CEILING)
+    return f"{table}\n\n" + wrapped(
+        f"The rows are {len(shown)} of [{len(families)} operators](docs/random.md): the two with the most slower problems, and of the "
+        f"others even ranks from the lowest median to the highest. All {len(ratios)} problems (seed {result['settings']['seed']}): "
+        f"{statistics.median(ratios):.2f} x ATen in the median, {problems.slower(ratios):.0%} slower, {problems.aten_ratio(worst):.2f} at worst "
+        f"({worst['op']})."
+    )
+
+
+def measured(results: dict[str, dict], paths: dict[str, Path]) -> str:
+    """The origin of every number."""
+
+    def link(name: str) -> str:
+        return f"[{name}]({paths[name].relative_to(machine.REPOSITORY)})"
+
+    if mixed := mixture(results):
+        return "\n".join(f"- {link(name)}{line.removeprefix(name)}." for name, line in zip(results, mixed))
+    origin = origins(next(iter(results.values())))[0]
+    return (
+        f"All speeds on this page are of one {origin.gpu}, torch {origin.torch}, {origin.day}, commit {origin.commit}: "
+        f"{', '.join(map(link, results))}."
+    )
+
+
+def pages(told: bool | None = None) -> dict[Path, str]:
+    """The up-to-date text of both pages. ``told`` is the argument of age.check."""
+    paths = sources()
+    results = {name: report.load(path) for name, path in paths.items()}
+    age.check({paths[name]: result for name, result in results.items()}, told)
+    of_models, of_problems, of_ladder = results.values()
+    plotted = paths["models"].with_suffix(".png").relative_to(machine.REPOSITORY)
+    plot = f"![wall clock of a step of each model, PyTorch's over gpuopt's]({plotted})"
+    leading = models(of_models)
+    notes = [result["old"].strip().removeprefix("Old: ") for result in results.values() if "old" in result]
+    old = "\n\nOld: " + " ".join(notes) if notes else ""
+    parts = {
+        "models": leading,
+        "speed": "\n\n".join((plot, random(of_problems), measured(results, paths))) + old,
+        "ladder": ladders.first_case(LADDER, of_ladder),
+    }
+    of_site = {"models": f"{leading}\n\n{plot}".replace("](docs/", "](").replace("](benchmarks/", "](../benchmarks/")}
+    return {path: page.filled(path.name, made, path.read_text()) for path, made in ((README, parts), (SITE, of_site))}

@@ -1,0 +1,433 @@
+"""Random calls of every operator of ATen that torch_ops.override replaces, for benchmarks/random/override.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F
+
+from benchmarks.random.views import FLOATING, Draw, View
+from tests.cases.upsample import aten_cuda_windows_agree, axes_of
+
+aten = torch.ops.aten
+
+
+@dataclasses.dataclass(frozen=True)
+class Arithmetic:
+    """How a call is computed. A wide call has float64 in place of floating-point dtypes. An absolute call also has no signs: its
+    result bounds every sum of the terms of the call."""
+
+    wide: bool = False
+    absolute: bool = False
+
+    def dtype(self, dtype: torch.dtype | None) -> torch.dtype | None:
+        if not self.wide or dtype is None:
+            return dtype
+        return torch.float64 if dtype.is_floating_point else torch.complex128 if dtype.is_complex else dtype
+
+    def number(self, value: float) -> float:
+        return abs(value) if self.absolute else value
+
+    def tensor(self, view: View, tensor: torch.Tensor) -> torch.Tensor:
+        wide = tensor.to(self.dtype(tensor.dtype))
+        return wide.abs() if self.absolute and not view.is_index and tensor.dtype != torch.bool else wide
+
+
+@dataclasses.dataclass
+class Call:
+    """A random call.
+
+    Args:
+        function: computes the call from an Arithmetic and a tensor for each view.
+        written: the view that the call writes and returns.
+        exact: whether results and gradients have ATen's bits. Elements are moved, or rounded once.
+        repeatable: whether gpuopt gives the same bits at every call, gradients included. Atomic additions do not.
+        differentiable: whether gradients are defined and the values of an absolute call bound them.
+        other_gradient: whether ATen's gradient is not that of its forward, and so not gpuopt's.
+        is_gradient: whether the result is that gradient.
+    """
+
+    form: str
+    function: Callable
+    views: list[View]
+    written: int | None = None
+    exact: bool = False
+    repeatable: bool = True
+    differentiable: bool = True
+    other_gradient: bool = False
+    is_gradient: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.form}, {'; '.join(map(str, self.views))}"
+
+
+def _shape_of(function: Callable, *views: View) -> tuple[int, ...]:
+    """The shape of a result. A call that ATen refuses gets any shape."""
+    try:
+        return tuple(function(*(torch.empty(v.sizes, dtype=v.dtype, device="meta") for v in views)).shape)
+    except Exception:
+        return (1,)
+
+
+def _with_out(d: Draw, form: str, function: Callable, operands: list[View], dtype: torch.dtype, **more) -> Call:
+    """A call of `function` with out=, which is the last view."""
+    out = d.operand(_shape_of(functools.partial(function, Arithmetic()), *operands), dtype, written=True)
+
+    def call(a, *tensors):
+        return function(a, *tensors[:-1], out=tensors[-1])
+
+    return Call(f"{form}(out=)", call, [*operands, out], written=len(operands), differentiable=False, **more)
+
+
+# ---------------------------------------------------------------- copies
+
+
+def _orders(d: Draw, rank: int) -> tuple[list[int], list[int]]:
+    """Orders of dimensions of a destination and a source. Most are transposed to each other."""
+    order = d.order(rank)
+    k = d.randrange(1, rank) if rank > 1 else 0
+    return order, d.order(rank) if d.chance(0.3) else [*order[k:], *order[:k]]
+
+
+def copy_(d: Draw) -> Call:
+    shape, dtype = d.shape(0 if d.chance(0.1) else 2), d.dtype()
+    to, source = _orders(d, len(shape))
+    views = [d.operand(shape, dtype, order=to, written=True)]
+    if d.chance(0.1):
+        shape, source = shape[1:], None
+    views.append(d.operand(shape, dtype if d.chance(0.85) else d.dtype(), order=source))
+    # The gradient of a source that is repeated is a sum.
+    exact = views[0].sizes == views[1].sizes
+    return Call("copy_", lambda a, dst, src: dst.copy_(src), views, written=0, exact=exact)
+
+
+def clone(d: Draw) -> Call:
+    x = d.operand(d.shape(0 if d.chance(0.1) else 2), d.dtype())
+    formats = [torch.contiguous_format, torch.contiguous_format, torch.preserve_format]
+    formats += [torch.channels_last] * (x.rank == 4) + [torch.channels_last_3d] * (x.rank == 5)
+    to, kind = d.choice(formats), d.randrange(4)
+    if kind == 0:
+        return Call(f"contiguous({to})", lambda a, x: x.contiguous(memory_format=to), [x], exact=True)
+    if kind == 1:
+        return Call(f"clone({to})", lambda a, x: x.clone(memory_format=to), [x], exact=True)
+    if kind == 2:
+        dtype = d.dtype()
+        return Call(f"to({dtype}, {to})", lambda a, x: x.to(a.dtype(dtype), memory_format=to), [x], exact=True)
+    return Call("mT.contiguous", lambda a, x: x.mT.contiguous(), [x], exact=True)
+
+
+# ---------------------------------------------------------------- sums, extrema and products
+
+
+def _reduction(name: str) -> Callable[[Draw], Call]:
+    op, is_sum = getattr(torch, name), name in ("sum", "mean")
+
+    def family(d: Draw) -> Call:
+        x = d.operand(d.shape(), d.dtype())
+        dims, keepdim = d.dims(x.rank), d.chance(0.4)
+        dtype = d.choice((torch.float32, torch.float64, torch.bfloat16)) if is_sum and d.chance(0.2) else None
+
+        def function(a, x, **out):
+            return op(x, dims, keepdim, **({"dtype": a.dtype(dtype)} if dtype else {}), **out)
+
+        form = f"{name} of {dims}{', keepdim' * keepdim}{f', {dtype}' if dtype else ''}"
+        if d.chance(0.3):
+            exact = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64 if is_sum else x.dtype
+            return _with_out(d, form, function, [x], dtype or exact, exact=not is_sum)
+        return Call(form, function, [x], exact=not is_sum)
+
+    return family
+
+
+def mul(d: Draw) -> Call:
+    shape, dtype = d.shape(), d.dtype()
+    shapes = [shape, tuple(1 if d.chance(0.25) else n for n in shape)[d.choice((0, 0, 0, 1)) :]]
+    kind = d.choice(("mul", "mul", "mul_", "out"))
+    if kind != "mul_":
+        d.shuffle(shapes)
+    x = d.operand(shapes[0], dtype, written=kind == "mul_")
+    y = d.operand(shapes[1], dtype if d.chance(0.8) else d.dtype())
+    if d.device == "cpu" and x.dtype != y.dtype and kind == "mul":
+        kind = "out"  # gpuopt's CPU kernel gives a product of two dtypes the layout that it has on CUDA
+    if kind == "mul_":
+        return Call("mul_", lambda a, x, y: x.mul_(y), [x, y], written=0)
+    if kind == "out":
+        return _with_out(
+            d, "mul", lambda a, x, y, **out: torch.mul(x, y, **out), [x, y], torch.promote_types(x.dtype, y.dtype)
+        )
+    return Call("mul", lambda a, x, y: x * y, [x, y])
+
+
+def _dot(name: str) -> Callable[[Draw], Call]:
+    op = getattr(torch, name)
+
+    def family(d: Draw) -> Call:
+        dtype = torch.complex64 if d.chance(0.4) else d.dtype()
+        size = (d.size(1, d.most),)
+        x, y = d.operand(size, dtype), d.operand(size, dtype)
+
+        def function(a, x, y, **out):
+            return op(x, y, **out)
+
+        return _with_out(d, name, function, [x, y], dtype) if d.chance(0.3) else Call(name, function, [x, y])
+
+    return family
+
+
+# ---------------------------------------------------------------- upsampling
+
+
+def _other_gradient(d: Draw, input_size, output_size, scales, mode: str) -> bool:
+    """ATen's CUDA kernel of the gradient shifts values across borders of pixels (docs/operators/upsample_nearest2d.md)."""
+    axes = axes_of(input_size, output_size, scales)
+    return d.device == "cuda" and not all(aten_cuda_windows_agree(*axis, mode == "nearest-exact") for axis in axes)
+
+
+def _upsample(name: str) -> Callable[[Draw], Call]:
+    mode = "nearest-exact" if "exact" in name else "nearest"
+
+    def family(d: Draw) -> Call:
+        x = d.operand(d.shape(4, 4), d.dtype())
+        if d.chance(0.4):
+            scale = [d.choice((2.0, 3.0, 0.5, 1.0, d.uniform(0.3, 4))) for _ in range(2)]
+            size = [int(n * s) for n, s in zip(x.sizes[-2:], scale)]
+            call = Call(f"{mode} by {scale}", lambda a, x: F.interpolate(x, scale_factor=scale, mode=mode), [x])
+        else:
+            scale, size = [None, None], [d.size(1, 2 * max(n, 1)) for n in x.sizes[-2:]]
+            call = Call(f"{mode} to {size}", lambda a, x: F.interpolate(x, size=size, mode=mode), [x])
+        if len(x.sizes) == 4 and min(*x.sizes, *size) > 0:
+            call.other_gradient = _other_gradient(d, x.sizes, size, scale, mode)
+        return call
+
+    return family
+
+
+def _upsample_backward(name: str) -> Callable[[Draw], Call]:
+    op, mode = getattr(aten, name), "nearest-exact" if "exact" in name else "nearest"
+
+    def family(d: Draw) -> Call:
+        grad = d.operand(d.shape(4, 4), d.dtype())
+        size = [*grad.sizes[:2], *(d.size(1, 2 * max(n, 1)) for n in grad.sizes[2:4])]
+        call = Call(f"{name} to {size}", lambda a, grad: op(grad, list(grad.shape[2:]), size, None, None), [grad])
+        if len(grad.sizes) == 4 and min(*grad.sizes, *size) > 0:
+            call.other_gradient = _other_gradient(d, size, grad.sizes[2:], [None, None], mode)
+            call.is_gradient = True
+        return call
+
+    return family
+
+
+# ---------------------------------------------------------------- rows at an index
+
+
+def index_add(d: Draw) -> Call:
+    shape, dtype = d.shape(0, 6), d.dtype()
+    dim, kind = d.dim(len(shape)), d.choice(("new", "new", "inplace", "inplace", "out"))
+    rows = shape[dim] if -len(shape) <= dim < len(shape) else 1
+    entries = d.size(1, max(1, 2 * rows)) if rows else 0
+    x = d.operand(shape, dtype, written=kind == "inplace", indexed=True)
+    index = d.index((entries,), rows)
+    source = list(shape)
+    if -len(shape) <= dim < len(shape):
+        source[dim] = entries
+    source = d.operand(source, dtype if d.chance(0.96) else d.dtype())
+    alpha = d.choice((1, 1, 2, -1, 0.5)) if dtype.is_floating_point else d.choice((1, 2))
+    form = f"index_add, dim {dim}, alpha {alpha}"
+
+    def function(a, x, index, source, **out):
+        return torch.index_add(x, dim, index, source, alpha=a.number(alpha), **out)
+
+    if kind == "out":
+        return _with_out(d, form, function, [x, index, source], dtype, repeatable=False)
+    if kind == "inplace":
+        return Call(
+            f"{form}, in place",
+            lambda a, x, index, source: x.index_add_(dim, index, source, alpha=a.number(alpha)),
+            [x, index, source],
+            written=0,
+            repeatable=False,
+        )
+    return Call(form, function, [x, index, source], repeatable=False)
+
+
+def _scatter(d: Draw, form: str, function: Callable, in_place: Callable, differentiable: bool = True) -> Call:
+    shape, dtype = d.shape(1, 5), d.dtype()
+    dim, is_new = d.dim(len(shape)), d.chance(0.5)
+    rows = shape[dim] if -len(shape) <= dim < len(shape) else 1
+    source = list(shape)
+    if -len(shape) <= dim < len(shape):
+        source[dim] = d.size(1, max(1, 2 * rows)) if rows else 0
+    x = d.operand(shape, dtype, written=not is_new, indexed=True)
+    own = [n if d.chance(0.1) or k == dim % max(len(shape), 1) else 1 for k, n in enumerate(source)]
+    index = d.index(own, rows, only_long=d.chance(0.95))
+    source = d.operand(source, dtype if d.chance(0.96) else d.dtype())
+    sizes = source.sizes
+
+    def call(a, x, index, source):
+        return (function if is_new else in_place)(x, dim, index.expand(sizes), source)
+
+    return Call(f"{form}{'' if is_new else '_'}, dim {dim}", call, [x, index, source], None if is_new else 0,
+                repeatable=False, differentiable=differentiable)  # fmt: skip
+
+
+def scatter_add(d: Draw) -> Call:
+    return _scatter(d, "scatter_add", torch.scatter_add, torch.Tensor.scatter_add_)
+
+
+def scatter_reduce(d: Draw) -> Call:
+    reduce, include = d.choice(("sum", "sum", "sum", "mean", "amax")), d.chance(0.85)
+    more = {"reduce": reduce, "include_self": include}
+    return _scatter(
+        d,
+        f"scatter_reduce {reduce}, include_self={include}",
+        functools.partial(torch.scatter_reduce, **more),
+        functools.partial(torch.Tensor.scatter_reduce_, **more),
+        differentiable=reduce == "sum",
+    )
+
+
+def _indices(d: Draw, shape: tuple[int, ...]) -> tuple[int, list[View], tuple[int, ...]]:
+    """The first indexed dimension, the indices of it and of the next dimensions, and the shape of what is indexed."""
+    first = d.randrange(len(shape)) if d.chance(0.5) else 0
+    count = min(d.choice((1, 1, 1, 2, 3)), len(shape) - first)
+    row = math.prod(n for k, n in enumerate(shape) if not first <= k < first + count)
+    most = max(1, min(1024, 2 * d.most // max(row, 1)))
+    of = d.choice(
+        ((), (d.size(1, most),), (d.size(1, most),), (d.size(1, min(most, 8)), d.size(1, max(1, most // 32))))
+    )
+    if 0 in shape[first : first + count]:
+        of = (0,)
+    indices = [d.index(of, shape[k], negative=True) for k in range(first, first + count)]
+    return first, indices, (*shape[:first], *of, *shape[first + count :])
+
+
+def index_put(d: Draw) -> Call:
+    shape, dtype = d.shape(1, 5), d.dtype()
+    is_new = d.chance(0.4)
+    x = d.operand(shape, dtype, written=not is_new, indexed=True)
+    first, indices, of = _indices(d, shape)
+    if first > 0 and x.sizes[first - 1] == 1:
+        # ATen's CUDA kernel takes this stride for that of all dimensions before the index (Indexing.cu, computeLinearIndex).
+        strides = torch.empty(x.sizes, device="meta").stride()
+        low, high = (0, 2) if x.dtype == torch.bool else (-8, 9)
+        x = dataclasses.replace(x, strides=strides).fill(d.device, d.values, low, high)
+    values = d.operand(of if d.chance(0.85) else of[d.randrange(len(of) + 1) :], dtype)
+    op = aten.index_put if is_new else aten.index_put_
+
+    def call(a, x, values, *indices):
+        return op(x, [None] * first + list(indices), values, True)
+
+    form = f"index_put{'' if is_new else '_'} after {first} dimensions"
+    return Call(form, call, [x, values, *indices], None if is_new else 0)
+
+
+def index(d: Draw) -> Call:
+    shape = d.shape(1, 5)
+    x = d.operand(shape, d.dtype(), indexed=True)
+    first, indices, _ = _indices(d, shape)
+    return Call(
+        f"x[i] after {first} dimensions", lambda a, x, *i: aten.index(x, [None] * first + list(i)), [x, *indices]
+    )
+
+
+def _table(d: Draw) -> tuple[int, int, tuple[int, ...]]:
+    """Rows and columns of a table of embeddings, and the shape of an index."""
+    columns = d.size(1, 256)
+    of = d.choice(((d.size(1, 4096),), (d.size(1, 4096),), (d.size(1, 16), d.size(1, 128)), (), (0,)))
+    return d.size(1, max(1, d.most // columns)), columns, of
+
+
+def embedding(d: Draw) -> Call:
+    rows, columns, of = _table(d)
+    padding, by_count = d.randrange(rows) if d.chance(0.3) else None, d.chance(0.1)
+    w, index = d.operand((rows, columns), d.dtype(), indexed=True), d.index(of, rows)
+    return Call(
+        f"embedding, padding {padding}, by_count={by_count}",
+        lambda a, w, index: F.embedding(index, w, padding, scale_grad_by_freq=by_count),
+        [w, index],
+    )
+
+
+def embedding_dense_backward(d: Draw) -> Call:
+    rows, columns, of = _table(d)
+    padding, by_count = d.randrange(-1, rows), d.chance(0.1)
+    grad, index = d.operand((*of, columns), d.dtype()), d.index(of, rows)
+    return Call(
+        f"embedding_dense_backward, padding {padding}, by_count={by_count}",
+        lambda a, grad, index: aten.embedding_dense_backward(grad, index, rows, padding, by_count),
+        [grad, index],
+        differentiable=False,
+    )
+
+
+def index_select(d: Draw) -> Call:
+    shape, dtype = d.shape(0, 6), d.dtype()
+    dim = 0 if d.chance(0.6) else d.dim(len(shape))
+    rows = shape[dim] if -len(shape) <= dim < len(shape) else 1
+    x = d.operand(shape, dtype, order=None if d.chance(0.5) else range(len(shape) - 1, -1, -1), indexed=True)
+    index = d.index((d.size(1, 4 * max(rows, 1)) if rows else 0,), rows)
+
+    def function(a, x, index, **out):
+        return torch.index_select(x, dim, index, **out)
+
+    if d.chance(0.25):
+        return _with_out(d, f"index_select, dim {dim}", function, [x, index], dtype, exact=True)
+    return Call(f"index_select, dim {dim}", function, [x, index], repeatable=False)
+
+
+# ---------------------------------------------------------------- convolutions
+
+
+def convolution(d: Draw) -> Call:
+    groups, of_group, outputs = (
+        d.choice((1, 1, d.size(1, 64))),
+        d.choice((1, 1, 1, d.size(1, 8))),
+        d.choice((1, 1, 1, 2, 3)),
+    )
+    if groups == 1 and d.chance(0.5):
+        of_group, outputs = d.size(1, 32), d.size(1, 32)
+    taps, stride, dilation = d.size(1, 33), d.choice((1, 1, 1, 2, 3, 4)), d.choice((1, 1, 1, 2, 3))
+    padding = d.choice((0, taps // 2, taps - 1))
+    batch, length = d.size(1, 8), d.size(1, max(1, d.most // (8 * groups * of_group)))
+    # oneDNN's kernels for half types read memory that is not theirs, or never return (torch 2.11).
+    dtype = d.choice((torch.float32, torch.float64) if d.device == "cpu" else FLOATING)
+    shape = (groups * of_group, length + dilation * (taps - 1))
+    views = [
+        d.operand(shape if d.chance(0.1) else (batch, *shape), dtype),
+        d.operand((groups * outputs, of_group, taps), dtype if d.chance(0.97) else d.dtype()),
+    ]
+    if d.chance(0.5):
+        views.append(d.operand((groups * outputs,), dtype))
+
+    def call(a, x, w, b=None):
+        return F.conv1d(x, w, b, stride, padding, dilation, groups)
+
+    form = f"conv1d, stride {stride}, padding {padding}, dilation {dilation}, {groups} groups"
+    return Call(form, call, views)
+
+
+FAMILIES: dict[str, Callable[[Draw], Call]] = {
+    "copy_": copy_,
+    "clone": clone,
+    **{name: _reduction(name) for name in ("sum", "mean", "amax", "amin")},
+    "mul": mul,
+    **{name: _upsample(name) for name in ("upsample_nearest2d", "_upsample_nearest_exact2d")},
+    **{
+        name: _upsample_backward(name) for name in ("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward")
+    },
+    "index_add": index_add,
+    "scatter_add": scatter_add,
+    "scatter_reduce": scatter_reduce,
+    "index_put": index_put,
+    "index": index,
+    "embedding": embedding,
+    "embedding_dense_backward": embedding_dense_backward,
+    "index_select": index_select,
+    "convolution": convolution,
+    "dot": _dot("dot"),
+    "vdot": _dot("vdot"),
+}

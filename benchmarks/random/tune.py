@@ -1,0 +1,452 @@
+"""Measures every path that supports a convolution, and fits the costs that choose among them.
+
+    python -m benchmarks tune conv1d                  measures, on each GPU there is, and fits
+    python -m benchmarks tune conv1d --fit            fits to the file of the last measurement, without a GPU
+
+``results/<gpu>/conv1d-paths.jsonl`` has a line for each problem, dtype and pass, with the microseconds of each path and of ATen. Device
+time, as in :mod:`benchmarks.harness.timer`, with fewer samples: paths are compared with each other within one problem.
+``csrc/conv1d/costs_h100.h`` has the coefficients. See :func:`fit` for how they are found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+import torch_ops  # noqa: F401
+from benchmarks.harness import command, machine, timer
+from benchmarks.rooms import convolutions
+
+PASSES = ("output", "grad_input", "grad_weight")
+DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
+ROOT = machine.REPOSITORY
+EVIDENCE = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/conv1d-paths.jsonl"
+COSTS = ROOT / "csrc/conv1d/costs_h100.h"
+CALLS, SAMPLES, MOST_COPIES = 32, 7, 32
+TERMS = 5
+
+# ---------------------------------------------------------------- problems
+
+depthwise, Problem = convolutions.depthwise, convolutions.Problem
+# Layers of models (Mamba, Hyena, ConvNeXt, wav2vec 2.0, EnCodec, downsampling), and signals of one channel.
+LAYERS = [
+    depthwise(8, 4096, 2048, 4, padding=3),
+    depthwise(1, 5120, 4, 4, padding=3),
+    depthwise(2, 1536, 512, 4, padding=3),
+    depthwise(1, 768, 128, 3, padding=1),
+    depthwise(32, 768, 1024, 7, padding=3),
+    depthwise(16, 512, 1500, 31, padding=15),
+    depthwise(4, 1024, 400, 15, padding=7),
+    depthwise(32, 256, 1024, 3, stride=2, padding=1),
+    depthwise(64, 64, 8192, 9, stride=4, padding=4),
+    Problem(16, 1, 80000, 10, 512, stride=5),
+    Problem(4, 1, 16000, 10, 512, stride=5),
+    Problem(8, 1, 48000, 7, 32, padding=3),
+    Problem(8, 2, 48000, 7, 64, padding=3),
+    Problem(8, 32, 48000, 7, 1, padding=3),
+    Problem(1, 32, 24000, 7, 1, padding=3),
+    Problem(8, 64, 16000, 7, 1, padding=3),
+    Problem(16, 16, 4000, 3, 1, padding=1),
+    Problem(4, 48, 2000, 15, 1, padding=7),
+    Problem(4, 8, 16000, 5, 8, padding=2),
+    Problem(16, 1, 2048, 16, 64, stride=8),
+    convolutions.one_channel(1 << 20, 31),
+    convolutions.one_channel(1 << 22, 5),
+    Problem(1, 1, 1 << 18, 255, 1, padding=127),
+    Problem(256, 1, 128, 3, 16, padding=1),
+    # Short convolutions of sequence models, of sizes that divide by little.
+    depthwise(1, 1536, 2048, 4, padding=3),
+    depthwise(4, 2050, 4096, 4, padding=3),
+    depthwise(2, 1793, 3001, 4, padding=3),
+    depthwise(16, 772, 513, 3, padding=2),
+    depthwise(1, 6057, 8000, 4, padding=3),
+    depthwise(512, 193, 48, 7, padding=6),
+    depthwise(8, 524, 3436, 7, padding=6),
+    depthwise(1, 10240, 1, 4, padding=3),
+    depthwise(64, 2560, 64, 4, padding=3),
+    depthwise(4, 96, 65536, 5, padding=4),
+    depthwise(16, 512, 800, 15, padding=7),
+    depthwise(8, 511, 1601, 31, padding=15),
+]
+
+
+def shapes(count: int) -> list[Problem]:
+    """Layers, the two samples that the benchmarks report, and one more."""
+    lists = [
+        convolutions.sample(150)[:count],
+        convolutions.sample(150, 1, convolutions.FEW_VALUES)[:count],
+        convolutions.sample(100, 2, 1 << 23)[:count],
+    ]
+    mixed = [problem for problems in itertools.zip_longest(*lists) for problem in problems if problem]
+    return list(dict.fromkeys([*LAYERS, *mixed]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    problem: Problem
+    dtype: str
+    layout: str  # of convolutions.LAYOUTS
+
+
+def cases(count: int) -> list[Case]:
+    """All shapes in float32 and bfloat16; some of them in float64. With channels last some, and all depthwise ones of stride 1."""
+    all_shapes = shapes(count)
+    few = all_shapes[: max(len(all_shapes) // 6, 1)]
+    last = [p for i, p in enumerate(all_shapes) if i < len(few) or (p.groups == p.channels > 1 and p.stride == 1)]
+    found = [Case(problem, dtype, "") for problem in all_shapes for dtype in ("f32", "bf16")]
+    found += [Case(problem, "f64", "") for problem in few]
+    return found + [Case(problem, dtype, "CL") for problem in last for dtype in ("f32", "bf16")]
+
+
+def paths(problem: Problem, what: str, tensors: tuple, multiprocessors: int) -> tuple[str, dict[str, list[float]]]:
+    """The name of the chosen path; and of each path that supports the problem the terms of its cost."""
+    x, w, g = tensors
+    p = problem
+    text = torch.ops.gpuopt_ladder.conv1d_paths(
+        x, w, None, None if what == "output" else g, p.stride, p.padding, p.dilation, p.groups, what, multiprocessors
+    )
+    chosen, *lines = text.split("\n")
+    words = [line.split() for line in lines]
+    return chosen, {name: [float(term) for term in terms] for name, _, *terms in words}
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def operands(case: Case) -> tuple[torch.Tensor, ...]:
+    def make(shape):
+        x = torch.randn(shape, device="cuda", dtype=torch.float32).to(DTYPES[case.dtype])
+        return convolutions.channels_last(x) if case.layout == "CL" and shape != case.problem.weight_shape else x
+
+    return make(case.problem.input_shape), make(case.problem.weight_shape), make(case.problem.out_shape)
+
+
+def contenders(problem: Problem, what: str, names: list[str]) -> dict:
+    ladder, aten, p = torch.ops.gpuopt_ladder, torch.ops.aten, problem
+
+    def own(name):
+        return lambda x, w, g: ladder.conv1d_path(
+            x, w, None, g if what != "output" else None, p.stride, p.padding, p.dilation, p.groups, what, name
+        )
+
+    calls = {name: own(name) for name in names}
+    sizes = ([p.stride], [p.padding], [p.dilation])
+    if what == "output":
+        calls["aten"] = lambda x, w, g: aten.convolution(x, w, None, *sizes, False, [0], p.groups)
+    else:
+        mask = [what == "grad_input", what == "grad_weight", False]
+        calls["aten"] = lambda x, w, g: aten.convolution_backward(g, x, w, None, *sizes, False, [0], p.groups, mask)
+    return calls
+
+
+def measure(calls: dict, args: tuple, flush: torch.Tensor) -> dict[str, float]:
+    """Median microseconds of each; contenders take turns. A result that is not ATen's is an error."""
+    guess = {}
+    expected = calls["aten"](*args)
+    expected = next(x for x in expected if x is not None) if isinstance(expected, tuple) else expected
+    limit = 0.02 * expected.abs().max().item()
+    for name, call in calls.items():
+        result = call(*args)
+        if name != "aten" and not (result - expected).abs().max().item() <= limit:
+            raise RuntimeError(f"{name} is wrong for {[tuple(x.shape) for x in args]}")
+        guess[name] = min(timer._samples(lambda call=call: call(*args), 3)[0])
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    if min(guess.values()) >= timer.GRAPH_BELOW_US or max(guess.values()) > 2000:
+        for _ in range(2):
+            for name, call in calls.items():
+                count = 2 if guess[name] > 2000 else SAMPLES
+                samples[name] += timer._samples(lambda call=call: call(*args), count, lambda: flush.fill_(1))[0]
+    else:
+        values = sum(x.numel() * x.element_size() for x in args)
+        copies = max(1, min(MOST_COPIES, math.ceil(flush.numel() * 4 / values)))
+        sets = [args] + [tuple(x.clone() for x in args) for _ in range(copies - 1)]
+        count = max(CALLS, copies)
+        graphs = {name: timer.capture(call, sets, count) for name, call in calls.items()}
+        for _ in range(2):
+            for name, graph in graphs.items():
+                samples[name] += [us / count for us in timer._samples(graph.replay, SAMPLES)[0]]
+    return {name: round(statistics.median(of), 3) for name, of in samples.items()}
+
+
+def rows(of: list[Case]):
+    flush = torch.empty(25 << 20, dtype=torch.int32, device="cuda")
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    for case in of:
+        tensors = operands(case)
+        for what in PASSES:
+            _, supporting = paths(case.problem, what, tensors, multiprocessors)
+            us = measure(contenders(case.problem, what, list(supporting)), tensors, flush)
+            yield {
+                **dataclasses.asdict(case.problem),
+                "dtype": case.dtype,
+                "layout": case.layout,
+                "what": what,
+                "us": us,
+            }
+        del tensors
+        torch.cuda.empty_cache()
+
+
+def measure_part(arguments) -> None:
+    part, parts = map(int, arguments.part.split("/"))
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = True, 4
+    with arguments.out.with_suffix(f".{part}").open("w") as file:
+        if part == 0:
+            print(
+                json.dumps({"gpu": machine.gpu(), **machine.versions(), **machine.commit(arguments.commit)}), file=file
+            )
+        of = [case for case in cases(arguments.count) if arguments.layout in (None, case.layout)]
+        for row in rows(of[part::parts]):
+            print(json.dumps(row), file=file, flush=True)
+
+
+def measure_all(arguments, argv: list[str]) -> int:
+    """A process for each GPU. Returns the exit code."""
+    gpu = machine.slug(torch.cuda.get_device_name())
+    if arguments.out == EVIDENCE and gpu != EVIDENCE.parent.name:
+        return command.failed(f"{EVIDENCE.relative_to(ROOT)} is not of {gpu}: name another file with --out")
+    count = torch.cuda.device_count()
+    words = [sys.executable, "-m", "benchmarks", "tune", *argv]
+    runs = [
+        subprocess.Popen([*words, "--part", f"{i}/{count}"], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)})
+        for i in range(count)
+    ]
+    codes = [run.wait() for run in runs]
+    if any(codes):
+        return command.failed("a measurement failed")
+    parts = [arguments.out.with_suffix(f".{i}") for i in range(count)]
+    kept = []
+    if arguments.layout is not None and arguments.out.exists():
+        lines = arguments.out.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if json.loads(line).get("layout", "") != arguments.layout]
+    arguments.out.write_text("".join([*kept, *(part.read_text() for part in parts)]))
+    for part in parts:
+        part.unlink()
+    return 0
+
+
+# ---------------------------------------------------------------- fitting
+
+
+@dataclasses.dataclass
+class Measured:
+    """A line of the evidence: of each path the terms of its cost, and microseconds."""
+
+    row: dict
+    problem: Problem
+    us: dict[str, float]
+    terms: dict[str, list[float]]
+    chosen: str
+
+
+ATEN = {"output": "aten_forward", "grad_input": "aten_input_gradient", "grad_weight": "aten_weight_gradient"}
+DENSE, MOST_CHANNELS = 96, 8  # kDenseWeights and kMostChannels of policy.h
+
+
+def aten_terms(p: Problem, item: int, scatter: bool) -> list[float]:
+    """As policy.h has them."""
+    outputs, inputs = p.batch * p.out_channels * p.out_length, p.batch * p.channels * p.length
+    weights = p.out_channels * (p.channels // p.groups) * p.taps
+    macs = outputs * (p.channels // p.groups) * p.taps
+    traffic = (inputs + outputs + weights) * item / 3e6
+    return [1, traffic, macs / 1e9, p.groups / 10, inputs / 1e6, p.taps / 10, traffic * scatter]
+
+
+def evidence(path: Path) -> list[Measured]:
+    measured = []
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        if "us" not in row:
+            continue
+        problem = Problem(**{field.name: row[field.name] for field in dataclasses.fields(Problem)})
+        dtype = DTYPES[row["dtype"]]
+        shapes = (problem.input_shape, problem.weight_shape, problem.out_shape)
+        x, w, g = (torch.empty(shape, dtype=dtype, device="meta") for shape in shapes)
+        if row.get("layout") == "CL":
+            x, g = (convolutions.channels_last(tensor) for tensor in (x, g))
+        tensors = (x, w, g)
+        chosen, terms = paths(problem, row["what"], tensors, multiprocessors=132)
+        channels = problem.channels // problem.groups
+        if channels * (problem.out_channels // problem.groups) >= DENSE or channels > MOST_CHANNELS:
+            terms["aten"] = aten_terms(problem, dtype.itemsize, x.stride(2) != 1 and problem.length > 1)
+        if terms.keys() & row["us"].keys():  # of some problems no path was measured that there is now
+            measured.append(Measured(row, problem, row["us"], terms, chosen))
+    return measured
+
+
+def key_of(measured: Measured, path: str) -> tuple[str, str]:
+    return (ATEN[measured.row["what"]] if path == "aten" else path, measured.row["dtype"])
+
+
+def fit(measured: list[Measured], steps: int = 1500) -> dict[tuple[str, str], list[float]]:
+    """Coefficients of (path, dtype): of the launch, the bytes and the terms, in microseconds; none is negative.
+
+    They minimise the time that is lost by choosing, smoothed: a path is chosen with the probability that a softmax of the predicted times
+    gives, and loses the logarithm of its measured time over the best one's. A tenth of the error of the predictions is added, so that
+    they stay times. The softmax gets sharper step by step."""
+    torch.manual_seed(0)
+    names = sorted({name for m in measured for name in m.terms if name in m.us})
+    keys = sorted({key_of(m, name) for m in measured for name in m.terms if name in m.us})
+    index = {key: i for i, key in enumerate(keys)}
+    shape = (len(measured), len(names))
+    x = torch.zeros(*shape, TERMS + 2, dtype=torch.float64)
+    y = torch.full(shape, math.nan, dtype=torch.float64)
+    group = torch.zeros(shape, dtype=torch.long)
+    for i, m in enumerate(measured):
+        for j, name in enumerate(names):
+            if name in m.terms and name in m.us:
+                x[i, j] = torch.tensor(m.terms[name])
+                y[i, j], group[i, j] = m.us[name], index[key_of(m, name)]
+    there = ~y.isnan()
+    log_y = torch.where(there, y, 1.0).log()
+    best = torch.where(there, log_y, math.inf).amin(1, keepdim=True)
+    # Each term begins with an equal share of the mean time.
+    scale = torch.stack([1 / ((x / y[..., None])[there & (group == i)].mean(0) + 1e-9) for i in range(len(keys))])
+    scale[scale > 1e8] = 0.0  # a term that a path hasn't
+    weights = torch.full((len(keys), TERMS + 2), math.log(1 / (TERMS + 2)), dtype=torch.float64, requires_grad=True)
+    near = torch.clamp(torch.exp((best - log_y) / 0.7), min=0.15) * there
+    optimizer = torch.optim.Adam([weights], lr=0.03)
+    for step in range(steps):
+        predicted = (((weights.exp() * scale)[group] * x).sum(-1) + 1e-9).log()
+        sharpness = 0.15 * (1 - step / steps) + 0.02
+        chosen = torch.softmax(torch.where(there, -predicted / sharpness, -math.inf), 1)
+        lost = (chosen * torch.clamp(log_y - best, 0, 2) * there).sum() / len(measured)
+        error = torch.nn.functional.smooth_l1_loss(predicted, log_y, reduction="none", beta=0.15)
+        loss = lost + (1.0 if step < steps // 3 else 0.1) * (near * error).sum() / near.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    found = (weights.detach().exp() * scale).tolist()
+    return {key: found[i] for key, i in index.items()}
+
+
+def write_costs(coefficients: dict[tuple[str, str], list[float]], old: dict[str, list[list[float]]]) -> None:
+    """Paths that were not measured keep what they have; dtypes that were not measured get float32's coefficients."""
+    table = dict(old)
+    for path in {path for path, _ in coefficients}:
+        default = coefficients.get((path, "f32")) or coefficients[path, "bf16"]
+        table[path] = [coefficients.get((path, dtype), default) for dtype in DTYPES]
+
+    def row(values):
+        launch, moved, *terms = (f"{value:.4g}" for value in values)
+        return f"{{{launch}, {moved}, {{{', '.join(terms)}}}}}"
+
+    lines = ["// Written by python -m benchmarks tune conv1d --fit.", "#pragma once", ""]
+    lines += ['#include "conv1d/coefficients.h"', "", "// clang-format off", "namespace gpuopt::conv1d::costs {"]
+    for path in sorted(table):
+        name = "k" + "".join(word.capitalize() for word in path.split("_"))
+        lines.append(f"inline constexpr Costs {name} = {{")
+        lines += [f"    {row(values)}," for values in table[path]]
+        lines.append("};")
+    COSTS.write_text("\n".join([*lines, "}  // namespace gpuopt::conv1d::costs"]) + "\n")
+
+
+def read_costs() -> dict[str, list[list[float]]]:
+    table: dict[str, list[list[float]]] = {}
+    for line in COSTS.read_text().splitlines():
+        words = line.replace("{", " ").replace("}", " ").replace(",", " ").split()
+        if line.startswith("inline"):
+            name = words[3][1:]
+            path = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)[1:]
+            table[path] = []
+        elif line.startswith("    "):
+            table[path].append([float(word) for word in words])
+    return table
+
+
+@dataclasses.dataclass
+class Quality:
+    """How far the chosen paths are from the best ones, over the problems whose chosen path was measured."""
+
+    problems: int
+    total: float  # the chosen paths' time over the best ones'
+    beyond_3_percent: float  # share of the problems that take over 1.03 times the best path's time
+    beyond_10_percent: float
+    slower_than_aten: float  # by more than 2 %
+
+    def __str__(self):
+        return (
+            f"{self.problems} problems take {self.total:.3f} times the best paths' time in all; {self.beyond_3_percent:.1%} take over "
+            f"1.03 times, {self.beyond_10_percent:.1%} over 1.1 times; {self.slower_than_aten:.1%} are slower than ATen by over 2 %"
+        )
+
+
+def quality(measured: list[Measured], chosen: list[str]) -> Quality:
+    pairs = [(m.us, m.us[path]) for m, path in zip(measured, chosen) if path in m.us]
+
+    def share(of):
+        return sum(of) / len(pairs)
+
+    return Quality(
+        len(pairs),
+        sum(us for _, us in pairs) / sum(min(all.values()) for all, _ in pairs),
+        share(us > 1.03 * min(all.values()) for all, us in pairs),
+        share(us > 1.10 * min(all.values()) for all, us in pairs),
+        share(all["aten"] < 0.98 * us for all, us in pairs),
+    )
+
+
+def table(measured: list[Measured]) -> str:
+    """The paths, in Markdown: where they are chosen, and what each is worth."""
+    lines = [
+        "| path | problems it supports | chosen | fastest | fastest by 10 % | without it, its problems take |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for what in PASSES:
+        lines.append(f"| **{what}** | | | | | |")
+        of_pass = [m for m in measured if m.row["what"] == what]
+        for name in sorted({name for m in of_pass for name in m.us if name != "aten"}):
+            there = [m for m in of_pass if name in m.us]
+            best = [m for m in there if m.us[name] == min(m.us.values())]
+            next_best = [min(us for other, us in m.us.items() if other != name) for m in best]
+            ratios = sorted(after / m.us[name] for m, after in zip(best, next_best))
+            worth = f"{statistics.median(ratios):.2f} x" if ratios else "-"
+            chosen = sum(m.chosen == name for m in of_pass)
+            lines.append(
+                f"| `{name}` | {len(there)} | {chosen} | {len(best)} | {sum(r > 1.1 for r in ratios)} | {worth} |"
+            )
+    return "\n".join(lines)
+
+
+def choose(m: Measured, coefficients: dict) -> str:
+    def cost(path):
+        return sum(c * t for c, t in zip(coefficients[key_of(m, path)], m.terms[path]))
+
+    return min((path for path in m.terms if path in m.us), key=cost)
+
+
+def main(argv: list[str]) -> int:
+    parser = command.measuring("tune", __doc__, "/conv1d-paths.jsonl")
+    parser.add_argument("room", choices=["conv1d"])
+    parser.add_argument("--fit", action="store_true", help="fit to an evidence file, without measuring")
+    parser.add_argument(
+        "--layout", choices=convolutions.LAYOUTS, help="measure this layout alone, and keep the lines of the others"
+    )
+    parser.add_argument("--count", type=int, default=150, help="random shapes of each list, at most")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.set_defaults(out=EVIDENCE)
+    arguments = parser.parse_args(argv)
+    if arguments.part:
+        measure_part(arguments)
+        return 0
+    if not arguments.fit and (code := measure_all(arguments, argv)):
+        return code
+    measured = evidence(arguments.out)
+    print("compiled:", quality(measured, [m.chosen for m in measured]))
+    coefficients = fit(measured)
+    print("fitted:  ", quality(measured, [choose(m, coefficients) for m in measured]))
+    write_costs(coefficients, read_costs())
+    print(
+        f"{COSTS.relative_to(ROOT)} is written: build, and write the table of paths with `python -m benchmarks pages`"
+    )
+    return 0
