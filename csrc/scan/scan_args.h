@@ -20,7 +20,7 @@ struct KernelDims {
   int64_t initial_strides[kMaxKernelDims] = {};
 };
 
-// Arguments of all kernels. scan_plan.h defines the terms (row, unit, tile).
+// Arguments of all kernels. scan_layout.h defines the terms (row, unit, tile).
 struct Args {
   const void* in = nullptr;
   void* out = nullptr;
