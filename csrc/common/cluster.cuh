@@ -1,8 +1,6 @@
 // Clusters of blocks (CUDA C++ Programming Guide, "Thread Block Clusters"): blocks that run at once
-// and write to each other's shared memory. They need sm_90, so a launch must ask can_cluster().
+// and write to each other's shared memory. They need sm_90: see Device::has_clusters.
 #pragma once
-
-#include <cuda_runtime_api.h>
 
 #include <cstdint>
 #include <cstring>
@@ -10,14 +8,6 @@
 namespace gpuopt {
 
 constexpr int kMaxCluster = 8;  // blocks of a cluster on every GPU that has clusters
-
-// Whether the current device has clusters.
-inline bool can_cluster() {
-  int device = 0, found = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&found, cudaDevAttrClusterLaunch, device) == cudaSuccess &&
-         found != 0;
-}
 
 // A barrier of all threads of a cluster, in two parts. What a thread has written before it arrives
 // is visible to all threads after they have waited.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "common/index.h"
+
 namespace gpuopt::scan {
 
 constexpr int kMaxWarps = 8;              // warps of a block, at most
@@ -21,9 +23,6 @@ constexpr int kClusterBlocks = 528;
 // Look-back (scan_look_back.cuh): 16 tiles form a run, 16 runs form a group.
 constexpr uint32_t kRun = 16;
 constexpr uint32_t kGroup = kRun * kRun;
-
-// Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7 us.
-constexpr uint64_t kPatience = 1 << 17;
 
 // Chosen from times on an H100 (torch 2.11, 2026-11-26, CUDA events, L2 cold), in us:
 //   f32 unless noted                      most_tile_times 2, 3, 4   unsplit_tiles 4, 2
@@ -49,6 +48,11 @@ struct Tuning {
   int narrow = 8;
   int narrow_values = 32;
   int64_t wide_blocks = 528;
+  // Loads of a record, at most, before a block computes what it waits for. A load takes about 0.7
+  // us.
+  uint64_t patience = 1 << 17;
+  // Rows, columns and blocks of a launch, at most.
+  int64_t launch_limit = kMaxIndex32;
 };
 
 }  // namespace gpuopt::scan

@@ -277,10 +277,8 @@ inline std::vector<unsigned>* noted = nullptr;
 inline std::function<void()> before_block;
 inline size_t shared_bytes = 0;               // dynamic, of the launch
 inline size_t most_shared_bytes = 227 << 10;  // per block, on sm_90
-inline bool has_clusters = true;              // their blocks run one after another, too
 
 inline int attribute_of(cudaDeviceAttr attribute) {
-  if (attribute == cudaDevAttrClusterLaunch) return has_clusters;
   if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) abort();
   return static_cast<int>(most_shared_bytes);
 }

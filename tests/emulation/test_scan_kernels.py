@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import json
 import math
 
 import numpy as np
@@ -11,37 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ..plan.scan_problem import COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
 from ..support.seeded import seeded
 from .build import load
 from .dtypes import BOOL, COMPLEX, F16, F32, FLOAT, INTEGER, TYPES, DType, Operand
 
-PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS = range(5)
 F64, C64 = TYPES[8], TYPES[9]
 RESULTS = [t for t in TYPES if t.category != BOOL]
-# The pairs of dtypes whose kernels read vectors (scan_sum.cu, scan_sum_integer.cu).
-NATIVE = {(t, t) for t in (F16, F32, F64, C64, TYPES[5])} | {(F16, F32)} | {(TYPES[i], TYPES[5]) for i in (0, 1, 4)}
 
 
-class Given(ctypes.Structure):
-    _fields_ = [
-        ("num_dims", ctypes.c_int64),
-        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("sizes", "in_strides", "out_strides")),
-        *((name, ctypes.c_int64) for name in ("scanned", "reverse", "exclusive")),
-        *((name, ctypes.c_uint64) for name in ("source", "out")),
-        *((name, ctypes.c_int64) for name in ("in_dtype", "dtype")),
-        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("second_strides", "initial_strides")),
-        *((name, ctypes.c_uint64) for name in ("second", "initial")),
-    ]
-
-
-def set_limits(kernels, unsplit_tiles=4, wide_blocks=528, launch_rows=2**31 - 1, patience=2**17, clusters=True):
-    limits = (unsplit_tiles, wide_blocks, launch_rows, patience, clusters)
+def set_limits(kernels, unsplit_tiles=4, wide_blocks=528, launch_limit=2**31 - 1, patience=2**17, clusters=True):
+    limits = (unsplit_tiles, wide_blocks, launch_limit, patience, clusters)
     kernels.set_limits(*(ctypes.c_int64(n) for n in limits))
 
 
 @pytest.fixture(scope="module")
 def kernels():
     found = load("scan")
+    found.run.restype = ctypes.c_char_p
     set_limits(found)
     return found
 
@@ -67,15 +55,16 @@ def expected(source: DType, dtype: DType, values: np.ndarray, axis: int, reverse
     return (np.flip(total, axis) if reverse else total).astype(dtype.numpy)
 
 
-def vectors_of(source: DType, dtype: DType) -> tuple[int, int]:
-    """The values of a vector, and the vectors in flight."""
-    if (source, dtype) not in NATIVE:
-        return 1, 8
-    return 16 // max(source.numpy.itemsize, dtype.numpy.itemsize), 4
+def launch(kernels, problem: Given, shifted: bool = False) -> tuple[int, bool]:
+    """Runs a problem. Returns the path of its first launch, and whether it reads vectors."""
+    plans = kernels.run(ctypes.byref(problem), ctypes.c_int64(shifted))
+    assert plans is not None
+    first = json.loads(plans)[0]
+    return first["path"], first["values"] > 1
 
 
 def run_and_compare(kernels, source: Operand, out: Operand, scanned: int, reverse=False, exclusive=False):
-    """Runs a problem and compares the result. Returns the path of its plan, and whether it reads vectors."""
+    """Runs a problem and compares the result. Returns what launch() does."""
     rank = len(source.sizes)
     with np.errstate(all="ignore"):
         want = expected(source.dtype, out.dtype, source.view(source.before), rank - 1 - scanned, reverse, exclusive)
@@ -93,16 +82,14 @@ def run_and_compare(kernels, source: Operand, out: Operand, scanned: int, revers
         source.dtype.number,
         out.dtype.number,
     )
-    path, vecs = ctypes.c_int64(), ctypes.c_int64()
-    shape = (ctypes.c_int64(n) for n in vectors_of(source.dtype, out.dtype))
-    assert kernels.run(ctypes.byref(problem), *shape, ctypes.byref(path), ctypes.byref(vecs)) == 0
+    taken = launch(kernels, problem)
     np.testing.assert_array_equal(out.view(out.buffer), want)
     if out.buffer is not source.buffer:
         # Memory beside the results must not have changed.
         out.view(out.buffer)[...] = out.view(out.before)
         for operand in (source, out):
             np.testing.assert_array_equal(operand.buffer, operand.before)
-    return path.value, bool(vecs.value)
+    return taken
 
 
 def dense_strides(sizes: list, order=None, gap: int = 0) -> list:
@@ -205,8 +192,7 @@ def results_of(kernels, source: Operand, out: Operand, scanned: int) -> np.ndarr
     array = ctypes.c_int64 * rank
     strides = array(*source.strides)
     problem = Given(rank, array(*source.sizes), strides, strides, scanned, 0, 0, source.address, out.address, 8, 8)
-    unused = (ctypes.c_int64(), ctypes.c_int64())
-    assert kernels.run(ctypes.byref(problem), ctypes.c_int64(4), ctypes.c_int64(4), *map(ctypes.byref, unused)) == 0
+    launch(kernels, problem)
     return out.view(out.buffer).copy()
 
 
@@ -245,7 +231,7 @@ def test_problems_are_launched_in_parts(kernels, limits):
     """With a limit that small problems exceed, and with more dimensions than a launch supports."""
     random = np.random.default_rng(0)
     for sizes, scanned in (([7, 100], 0), ([100, 7], 1), ([3, 40, 30], 1)):
-        limits(launch_rows=40)
+        limits(launch_limit=40)
         source = Operand(F32, sizes, dense_strides(sizes), 0, random)
         run_and_compare(kernels, source, Operand(F32, sizes, dense_strides(sizes), 0, random), scanned, True)
     limits()

@@ -10,20 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ..plan.scan_problem import COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
 from ..support.seeded import seeded
 from .dtypes import COMPLEX, F16, F32, TYPES, DType, Operand
-from .test_scan_kernels import (
-    COLUMNS,
-    F64,
-    PACKED,
-    ROWS,
-    SPLIT_COLUMNS,
-    SPLIT_ROWS,
-    Given,
-    dense_strides,
-    kernels,
-    limits,
-)
+from .test_scan_kernels import F64, dense_strides, kernels, launch, limits
 
 __all__ = ["kernels", "limits"]  # fixtures
 C64, C128 = TYPES[9:11]
@@ -69,8 +59,8 @@ class Recurrence:
         return np.moveaxis(found, 0, axis).astype(self.out.dtype.numpy)
 
     def run(self, kernels) -> tuple[int, bool]:
-        """Runs the problem. Returns the path of its plan, and whether it reads vectors."""
-        rank, size = len(self.b.sizes), self.b.dtype.numpy.itemsize
+        """Runs the problem. Returns what launch() does."""
+        rank = len(self.b.sizes)
         array = ctypes.c_int64 * rank
         given = Given(
             rank,
@@ -89,10 +79,7 @@ class Recurrence:
             self.a.address,
             self.initial.address if self.initial else 0,
         )
-        path, vecs = ctypes.c_int64(), ctypes.c_int64()
-        numbers = (ctypes.c_int64(n) for n in (self.shifted, 16 // size))
-        assert kernels.recur(ctypes.byref(given), *numbers, ctypes.byref(path), ctypes.byref(vecs)) == 0
-        return path.value, bool(vecs.value)
+        return launch(kernels, given, self.shifted)
 
     def check(self, kernels) -> tuple[int, bool]:
         """Runs the problem and compares the result."""
@@ -247,7 +234,7 @@ def test_impatient_blocks_compute_the_same_bits(kernels, limits, sizes, scanned)
 def test_problems_are_launched_in_parts(kernels, limits):
     """With a limit that small problems exceed, and with more dimensions than a launch supports."""
     random = np.random.default_rng(0)
-    limits(launch_rows=40)
+    limits(launch_limit=40)
     for sizes, scanned in (([7, 100], 0), ([100, 7], 1), ([3, 40, 30], 1)):
         make(F32, sizes, scanned, random, True, initial=True).check(kernels)
     limits()

@@ -1,5 +1,8 @@
-// Makes a scan from plain arrays, for the C entry points that tests call.
+// Makes a scan from plain arrays, for the C entry points that tests call. scan_problem.py is the
+// Python side.
 #pragma once
+
+#include <string>
 
 #include "scan/scan_plan.h"
 
@@ -40,6 +43,18 @@ inline Problem make_problem(const Given& given) {
     }
   }
   return problem;
+}
+
+// Calls use(plan) for all launches of a problem, and returns their plans as a list.
+template <typename Use>
+std::string plans_as_json(const Problem& problem, const Device& device, const Tuning& tuning,
+                          const Use& use) {
+  std::string plans;
+  for_each_plan(problem, device, tuning, [&](const Plan& plan) {
+    plans += (plans.empty() ? "" : ", ") + to_json(plan);
+    use(plan);
+  });
+  return '[' + plans + ']';
 }
 
 }  // namespace gpuopt::scan

@@ -6,6 +6,8 @@ tests/emulation runs the kernels and shows that they read every value once and w
 from __future__ import annotations
 
 import ctypes
+import itertools
+import json
 import math
 
 import pytest
@@ -15,37 +17,25 @@ from hypothesis import strategies as st
 from tools.test_build import load
 
 from ..support.seeded import seeded
+from .scan_problem import COLUMNS, PACKED, ROWS, SPLIT_COLUMNS, SPLIT_ROWS, Given
 
-PACKED, ROWS, SPLIT_ROWS, COLUMNS, SPLIT_COLUMNS = range(5)
 UINT8, INT64, FLOAT16, FLOAT32, COMPLEX128 = 1, 5, 6, 8, 12
 ITEM = {UINT8: 1, INT64: 8, FLOAT16: 2, FLOAT32: 4, COMPLEX128: 16}
 BASE = 1 << 20
 LIMIT = 2**31 - 1
-MAX_WARPS, MOST_DIMS = 8, 6
-FIELDS = (
-    "path values units num_outer rows dense chunk_rows warps tiles x column_tiles blocks slots columns too_large second_is_one shifted"
-).split()
-
-
-class PlanView(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
-
-
-class Given(ctypes.Structure):
-    _fields_ = [
-        ("num_dims", ctypes.c_int64),
-        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("sizes", "in_strides", "out_strides")),
-        *((name, ctypes.c_int64) for name in ("scanned", "reverse", "exclusive")),
-        *((name, ctypes.c_uint64) for name in ("source", "out")),
-        *((name, ctypes.c_int64) for name in ("in_dtype", "dtype")),
-        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("second_strides", "initial_strides")),
-        *((name, ctypes.c_uint64) for name in ("second", "initial")),
-    ]
+MAX_WARPS, MOST_DIMS, CLUSTER_TILES = 8, 6, 8
 
 
 @pytest.fixture(scope="session")
 def planner():
-    return load("plan/scan")
+    found = load("plan/scan")
+    found.plans.restype = ctypes.c_char_p
+    return found
+
+
+def plans(planner, given: Given, limit: int = LIMIT, clusters: bool = False) -> list[dict]:
+    """The plans of all launches."""
+    return json.loads(planner.plans(ctypes.byref(given), ctypes.c_int64(limit), ctypes.c_int64(clusters)))
 
 
 class Problem:
@@ -60,7 +50,7 @@ class Problem:
     def values(self) -> int:
         return 16 // max(ITEM[dtype] for dtype in self.dtypes)
 
-    def given(self):
+    def given(self) -> Given:
         array = ctypes.c_int64 * max(len(self.sizes), 1)
         return Given(
             len(self.sizes),
@@ -74,32 +64,21 @@ class Problem:
             *self.dtypes,
         )
 
-    def plan(self, planner, limit=LIMIT) -> PlanView:
-        view = PlanView()
-        shape = (ctypes.c_int64(self.values), ctypes.c_int64(4), ctypes.c_int64(limit))
-        planner.plan(ctypes.byref(self.given()), *shape, ctypes.byref(view))
-        return view
-
-    def halves(self, planner) -> list[Problem]:
-        """Both parts of a problem that is too large. Their scanned dimension is the first."""
-        dims, addresses = (ctypes.c_int64 * (2 + 6 * len(self.sizes)))(), (ctypes.c_uint64 * 4)()
-        planner.halve_once(ctypes.byref(self.given()), dims, addresses)
-        scanned = [[column[self.scanned]] for column in (self.sizes, self.strides, self.out_strides)]
-        parts, left = [], iter(dims)
-        for p in range(2):
-            own = [[next(left) for _ in range(3)] for _ in range(next(left))]
-            sizes, strides, out_strides = (s + list(c) for s, c in zip(scanned, zip(*own)))
-            part = Problem(sizes, strides, 0, self.dtypes, out_strides=out_strides)
-            part.addresses = list(addresses[2 * p : 2 * p + 2])
-            parts.append(part)
-        return parts
-
     def positions(self) -> list[int]:
         """The addresses of all results."""
-        found = [self.addresses[1]]
-        for size, stride in zip(self.sizes, self.out_strides):
-            found = [f + i * stride * ITEM[self.dtypes[1]] for f in found for i in range(size)]
-        return sorted(found)
+        return addresses(self.addresses[1], zip(self.sizes, self.out_strides), ITEM[self.dtypes[1]])
+
+
+def addresses(first: int, dims, item: int) -> list[int]:
+    steps = [range(0, size * stride * item, stride * item) for size, stride in dims]
+    return [first + sum(offsets) for offsets in itertools.product(*steps)]
+
+
+def written(plan: dict, item: int) -> list[int]:
+    """The addresses of all results of a launch."""
+    dims = zip(plan["outer"]["sizes"], plan["outer"]["out_strides"])
+    own = ((plan["length"], plan["out_stride"]), (plan["columns"], plan["out_column_stride"]))
+    return addresses(plan["out"], (*dims, *(dim for dim in own if dim[0] > 1)), item)
 
 
 def covers(parts: int, of: int, whole: int) -> bool:
@@ -107,38 +86,49 @@ def covers(parts: int, of: int, whole: int) -> bool:
     return (parts - 1) * of < whole <= parts * of
 
 
-def check(problem: Problem, plan: PlanView) -> None:
-    length = problem.sizes[problem.scanned] if problem.sizes else 1
-    others = math.prod(problem.sizes) // length
-    assert plan.rows * plan.columns == others
-    assert plan.values in (1, problem.values) and 1 <= plan.warps <= MAX_WARPS
-    if not plan.too_large:
-        assert plan.blocks <= LIMIT and plan.rows <= LIMIT and plan.num_outer <= MOST_DIMS
-    if plan.values > 1:
-        offsets = [address // ITEM[d] % plan.values for address, d in zip(problem.addresses, problem.dtypes)]
-        assert offsets[0] == offsets[1] and (plan.shifted or offsets[0] == 0)
-    chunk = 32 * plan.units * plan.values
-    runs, groups = -(-plan.tiles // 16), -(-plan.tiles // 256)
-    assert plan.slots == plan.tiles + runs + groups
-    if plan.path == PACKED:
-        assert plan.columns == 1 and plan.chunk_rows * length <= chunk
-        assert covers(plan.blocks, plan.warps, -(-plan.rows // plan.chunk_rows))
-        if plan.dense:
-            own = plan.chunk_rows * length
-            assert plan.values > 1 and (own % plan.values == 0 or own + plan.values - 1 <= chunk)
-        elif plan.values > 1:
-            assert length % plan.values == 0
-    elif plan.path in (ROWS, SPLIT_ROWS):
-        covered = length + (plan.values - 1 if plan.shifted else 0)
-        assert plan.columns == 1 and covers(plan.tiles, chunk * plan.warps, covered)
-        assert length > (256 if plan.shifted else chunk)
-        assert plan.shifted or length % plan.values == 0
-        assert plan.blocks == plan.rows * (plan.tiles if plan.path == SPLIT_ROWS else 1)
+def check(problem: Problem, plan: dict, limit: int = LIMIT) -> None:
+    length, values, units, tiles = (plan[name] for name in ("length", "values", "units", "tiles"))
+    rows, columns, blocks, x = (plan[name] for name in ("rows", "columns", "blocks", "x"))
+    assert length == (problem.sizes[problem.scanned] if problem.sizes else 1)
+    assert math.prod(plan["outer"]["sizes"]) == rows
+    assert values in (1, problem.values) and plan["threads"] in range(32, 32 * MAX_WARPS + 1, 32)
+    warps = plan["threads"] // 32
+    assert max(blocks, rows, plan["column_tiles"] * x) <= limit and len(plan["outer"]["sizes"]) <= MOST_DIMS
+    if values > 1:
+        offsets = [plan[name] // ITEM[dtype] % values for name, dtype in zip(("in", "out"), problem.dtypes)]
+        assert offsets[0] == offsets[1] and (plan["shifted"] or offsets[0] == 0)
+    chunk = 32 * units * values
+    runs, groups = -(-tiles // 16), -(-tiles // 256)
+    assert plan["slots"] == tiles + runs + groups
+    if plan["path"] in (SPLIT_ROWS, SPLIT_COLUMNS) and plan["cluster"] == 1:
+        width = x * values if plan["path"] == SPLIT_COLUMNS else 1
+        per_result = 2 if problem.dtypes[1] == COMPLEX128 else 1
+        assert plan["records"] == rows * plan["column_tiles"] * width * plan["slots"] * per_result
     else:
-        assert plan.x in (1, 2, 4, 8, 16, 32) and covers(plan.column_tiles, plan.x * plan.values, plan.columns)
-        assert plan.columns % plan.values == 0
-        assert covers(plan.tiles, 32 // plan.x * plan.units * plan.warps, length)
-        assert plan.blocks == plan.rows * plan.column_tiles * (plan.tiles if plan.path == SPLIT_COLUMNS else 1)
+        assert plan["records"] == 0
+    if plan["cluster"] > 1:
+        assert plan["path"] == SPLIT_ROWS and plan["cluster"] == tiles <= CLUSTER_TILES
+    if plan["path"] == PACKED:
+        own = plan["chunk_rows"] * length
+        assert columns == 1 and own <= chunk
+        assert covers(blocks, warps, -(-rows // plan["chunk_rows"]))
+        if plan["dense"]:
+            assert values > 1 and (own % values == 0 or own + values - 1 <= chunk)
+            assert (plan["packing"] < 2) == (own % values == 0)
+        elif values > 1:
+            assert length % values == 0
+        assert (plan["packing"] == 0) == (length % values == 0)
+    elif plan["path"] in (ROWS, SPLIT_ROWS):
+        covered = length + (values - 1 if plan["shifted"] else 0)
+        assert columns == 1 and covers(tiles, chunk * warps, covered)
+        assert length > (256 if plan["shifted"] else chunk)
+        assert plan["shifted"] or length % values == 0
+        assert blocks == rows * (tiles if plan["path"] == SPLIT_ROWS else 1)
+    else:
+        assert x in (1, 2, 4, 8, 16, 32) and covers(plan["column_tiles"], x * values, columns)
+        assert columns % values == 0
+        assert covers(tiles, 32 // x * units * warps, length)
+        assert blocks == rows * plan["column_tiles"] * (tiles if plan["path"] == SPLIT_COLUMNS else 1)
 
 
 SIZES = [1, 2, 3, 4, 7, 8, 12, 16, 31, 33, 64, 100, 128, 257, 1000, 1024, 4095, 2**15, 2**17 + 1, 2**20, 2**31 + 5]
@@ -172,11 +162,13 @@ def test_any_launch_is_valid(planner):
     taken = set()
 
     @seeded(1500)
-    @given(problem=problems())
-    def check_one(problem):
-        plan = problem.plan(planner)
-        check(problem, plan)
-        taken.add((plan.path, plan.values > 1))
+    @given(problem=problems(), clusters=st.booleans())
+    def check_one(problem, clusters):
+        found = plans(planner, problem.given(), clusters=clusters)
+        assert sum(p["rows"] * p["columns"] * p["length"] for p in found) == math.prod(problem.sizes)
+        for plan in found:
+            check(problem, plan)
+            taken.add((plan["path"], plan["values"] > 1))
 
     check_one()
     assert taken == {(path, vecs) for path in range(5) for vecs in (False, True)}
@@ -186,16 +178,11 @@ def test_any_launch_is_valid(planner):
 @given(problem=problems(sizes=[1, 2, 3, 5, 17, 40], most_dims=4, most_values=3000), limit=st.sampled_from([8, 40, 200]))
 def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, problem, limit):
     """Tested with a limit that small problems exceed. The parts have separate results, and together all of them."""
-
-    def leaves(part):
-        if not part.plan(planner, limit).too_large or math.prod(part.sizes) == part.sizes[part.scanned]:
-            return [part]
-        return [leaf for half in part.halves(planner) for leaf in leaves(half)]
-
-    parts = leaves(problem)
-    assert sorted(p for part in parts for p in part.positions()) == problem.positions()
+    parts = plans(planner, problem.given(), limit)
+    item = ITEM[problem.dtypes[1]]
+    assert sorted(a for part in parts for a in written(part, item)) == sorted(problem.positions())
     for part in parts:
-        check(part, part.plan(planner))
+        check(problem, part, limit)
 
 
 @pytest.mark.parametrize(
@@ -218,8 +205,20 @@ def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, proble
 )
 def test_common_shapes_take_their_paths_in_vecs(planner, sizes, scanned, dtype, path):
     strides = [math.prod(sizes[:d]) for d in range(len(sizes))]
-    plan = Problem(sizes, strides, scanned, (dtype, dtype)).plan(planner)
-    assert plan.path == path and plan.values == 16 // ITEM[dtype]
+    (plan,) = plans(planner, Problem(sizes, strides, scanned, (dtype, dtype)).given())
+    assert plan["path"] == path and plan["values"] == 16 // ITEM[dtype]
+
+
+@pytest.mark.parametrize(
+    "sizes, tiles", [([2**14], 4), ([2**15], 8), ([2**16], 1), ([2**14, 132], 4), ([2**14, 133], 1)], ids=str
+)
+def test_few_tiles_form_clusters(planner, sizes, tiles):
+    """Up to 8 tiles of a row and 528 blocks. Without clusters, look-back connects the blocks."""
+    problem = Problem(sizes, [math.prod(sizes[:d]) for d in range(len(sizes))], 0)
+    for clusters in (False, True):
+        (plan,) = plans(planner, problem.given(), clusters=clusters)
+        check(problem, plan)
+        assert plan["path"] == SPLIT_ROWS and plan["cluster"] == (tiles if clusters else 1)
 
 
 # ---------------------------------------------------------------- two inputs
@@ -263,14 +262,14 @@ def recurrence(sizes, scanned, a_strides, a_offset=0) -> Given:
     ],
 )
 def test_second_input(planner, sizes, scanned, a_strides, offset, path, values, one):
-    view = PlanView()
-    given = recurrence(sizes, scanned, a_strides, offset)
-    planner.plan_two(ctypes.byref(given), ctypes.c_int64(4), ctypes.c_int64(LIMIT), ctypes.byref(view))
-    assert (view.path, view.values, bool(view.second_is_one)) == (path, values, one)
+    (plan,) = plans(planner, recurrence(sizes, scanned, a_strides, offset))
+    assert (plan["path"], plan["values"], plan["second_is_one"]) == (path, values, one)
 
 
 def test_halves_of_two_inputs(planner):
-    """The larger dimension is halved, and the second half begins at row 64 in each tensor."""
-    addresses = (ctypes.c_uint64 * 4)()
-    planner.halve_inputs(ctypes.byref(recurrence([8, 128], 0, [1, 10])), addresses)
-    assert list(addresses) == [BASE, 2 * BASE, BASE + 4 * 640, 2 * BASE + 4 * 64]
+    """The second half begins at row 64 in each tensor."""
+    parts = plans(planner, recurrence([8, 128], 0, [1, 10]), limit=64)
+    assert [(part["second"], part["initial"]) for part in parts] == [
+        (BASE, 2 * BASE),
+        (BASE + 4 * 640, 2 * BASE + 4 * 64),
+    ]

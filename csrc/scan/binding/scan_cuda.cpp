@@ -1,5 +1,5 @@
 // The CUDA implementations of gpuopt::cumsum and cumsum_. Each checks its arguments, describes them
-// as a Problem, and calls a launcher.
+// as a Problem, plans it, and calls a launcher.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 
@@ -68,8 +68,9 @@ void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
   const Tensor values = is_converted(self) ? self.to(*op.dtype) : self;
   const c10::cuda::CUDAGuard guard(self.device());
   TensorWorkspace workspace;
-  check_launch(name, cumsum(make_problem(name, op, values, out), workspace,
-                            c10::cuda::getCurrentCUDAStream()));
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+  for_each_plan(make_problem(name, op, values, out), current_device(), {},
+                [&](const Plan& plan) { check_launch(name, cumsum(plan, workspace, stream)); });
 }
 
 // Whether out may be written while self is read.

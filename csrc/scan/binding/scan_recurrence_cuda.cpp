@@ -1,5 +1,5 @@
 // The CUDA implementation of gpuopt::linear_recurrence: checks its arguments, describes them as a
-// Problem, and calls the launcher.
+// Problem, plans it, and calls the launcher.
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "scan/binding/scan_recurrence_check.h"
@@ -52,9 +52,11 @@ Tensor linear_recurrence_cuda(const LinearRecurrence& op) {
   check_memory(name, {{"a", a}, {"b", b}, {"out", out}});
   const c10::cuda::CUDAGuard guard(b.device());
   TensorWorkspace workspace;
-  check_launch(
-      name, linear_recurrence(make_problem(name, factors, terms, call.dim, first, reverse, result),
-                              shifted, workspace, c10::cuda::getCurrentCUDAStream()));
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+  const Problem problem = make_problem(name, factors, terms, call.dim, first, reverse, result);
+  for_each_plan(problem, current_device(), {}, [&](const Plan& plan) {
+    check_launch(name, linear_recurrence(plan, shifted, workspace, stream));
+  });
   return out;
 }
 

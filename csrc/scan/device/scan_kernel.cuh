@@ -1,58 +1,16 @@
-// Shared by the kernels of scans: arguments, loads and stores of units, and scans within a warp.
-// scan_plan.h chooses the kernel and defines the terms (row, unit, tile).
+// Shared by the kernels of scans: loads and stores of units, and scans within a warp. scan_layout.h
+// defines the terms (row, unit, tile).
 #pragma once
 
 #include "common/convert.cuh"
-#include "common/index.h"
 #include "common/launch.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
 #include "scan/device/scan_operators.cuh"
-#include "scan/scan_plan.h"
+#include "scan/scan_args.h"
+#include "scan/scan_tuning.h"
 
 namespace gpuopt::scan {
-
-// The dimensions of the rows, innermost first. Strides are in elements.
-struct KernelDims {
-  int count = 0;
-  FastDiv sizes[kMaxKernelDims];
-  int64_t in_strides[kMaxKernelDims];
-  int64_t out_strides[kMaxKernelDims];
-  int64_t second_strides[kMaxKernelDims] = {};
-  int64_t initial_strides[kMaxKernelDims] = {};
-};
-
-// Arguments of all kernels. Plan explains the members that have its names.
-struct Args {
-  const void* in = nullptr;
-  void* out = nullptr;
-  const void* second = nullptr;
-  const void* initial = nullptr;
-  void* records = nullptr;  // of look-back, [chains][slots][columns of a block]
-  KernelDims outer;
-  int64_t length = 1;  // of a row
-  int64_t in_stride = 0, out_stride = 0, second_stride = 0;
-  int64_t total = 1;   // values of a dense problem
-  FastDiv row_length;  // kPacked: rows fit into a warp's chunk
-  uint32_t chunk_rows = 1;
-  uint32_t units = 1;  // of a thread in a tile
-  uint32_t rows = 1;
-  FastDiv tiles;
-  FastDiv column_tiles;
-  int64_t slots = 1;
-  uint64_t patience = 0;
-  int64_t columns = 1;
-  int64_t in_column_stride = 0, out_column_stride = 0;
-  int64_t second_column_stride = 0, initial_column_stride = 0;
-  uint32_t x = 1;
-  DType in_dtype = DType::kFloat32;
-  DType out_dtype = DType::kFloat32;
-  // In another order rows_kernel of half types spills a register (nvcc 13.0, sm_90).
-  bool dense = false;
-  bool exclusive = false;
-  bool second_is_one = false;  // the values of a unit share one value of the second input
-  bool reverse = false;
-};
 
 // Converts values. Two of fp16 or bf16 take one instruction, and it is much faster than two for one
 // value each.

@@ -16,13 +16,6 @@ struct PackedUnit {
   uint32_t heads;     // bit v: value v is the first of its row, in the order of the scan
 };
 
-// How the values of units belong to rows and chunks.
-enum class Packing {
-  kWhole,    // all values of a unit belong to one row
-  kShared,   // a unit may hold values of several rows
-  kShifted,  // the same, and a chunk may begin inside of a vector of the chunk before
-};
-
 // The unit that begins `first` values behind the chunk's first vector, in the order of the scan.
 template <typename Op, int N, Packing kPacking>
 __device__ __forceinline__ PackedUnit packed_unit(const Args& args, int64_t first_row,

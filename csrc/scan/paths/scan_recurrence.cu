@@ -3,10 +3,10 @@
 
 namespace gpuopt::scan {
 
-cudaError_t linear_recurrence(const Problem& problem, bool shifted, Workspace& workspace,
+cudaError_t linear_recurrence(const Plan& plan, bool shifted, Workspace& workspace,
                               cudaStream_t stream) {
-  const RecurrenceCall call{problem, shifted, workspace, stream};
-  switch (problem.dtype) {
+  const RecurrenceCall call{plan, shifted, workspace, stream};
+  switch (plan.args.out_dtype) {
     case DType::kFloat16:
     case DType::kBFloat16:
       return recur_half(call);

@@ -7,7 +7,7 @@ namespace gpuopt::scan {
 
 // The arguments of linear_recurrence(). as<T>() runs it for values that are stored as T.
 struct RecurrenceCall {
-  const Problem& problem;
+  const Plan& plan;
   bool shifted;
   Workspace& workspace;
   cudaStream_t stream;
@@ -15,8 +15,8 @@ struct RecurrenceCall {
   template <typename T>
   cudaError_t as() const {
     using C = compute_t<T>;
-    if (shifted) return run<T, T>(LinearRecurrence<C, true>{}, problem, workspace, stream);
-    return run<T, T>(LinearRecurrence<C, false>{}, problem, workspace, stream);
+    if (shifted) return run<T, T>(LinearRecurrence<C, true>{}, plan, workspace, stream);
+    return run<T, T>(LinearRecurrence<C, false>{}, plan, workspace, stream);
   }
 };
 

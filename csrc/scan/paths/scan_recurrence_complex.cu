@@ -4,8 +4,8 @@
 namespace gpuopt::scan {
 
 cudaError_t recur_complex(const RecurrenceCall& call) {
-  return call.problem.dtype == DType::kComplex64 ? call.as<Complex<float>>()
-                                                 : call.as<Complex<double>>();
+  return call.plan.args.out_dtype == DType::kComplex64 ? call.as<Complex<float>>()
+                                                       : call.as<Complex<double>>();
 }
 
 }  // namespace gpuopt::scan

@@ -4,7 +4,7 @@
 namespace gpuopt::scan {
 
 cudaError_t recur_half(const RecurrenceCall& call) {
-  return call.problem.dtype == DType::kFloat16 ? call.as<__half>() : call.as<__nv_bfloat16>();
+  return call.plan.args.out_dtype == DType::kFloat16 ? call.as<__half>() : call.as<__nv_bfloat16>();
 }
 
 }  // namespace gpuopt::scan

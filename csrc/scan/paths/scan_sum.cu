@@ -3,11 +3,11 @@
 
 namespace gpuopt::scan {
 
-cudaError_t cumsum(const Problem& problem, Workspace& workspace, cudaStream_t stream) {
-  const SumCall call{problem, workspace, stream};
-  const DType in = problem.in_dtype;
-  const bool same = in == problem.dtype;
-  switch (problem.dtype) {
+cudaError_t cumsum(const Plan& plan, Workspace& workspace, cudaStream_t stream) {
+  const SumCall call{plan, workspace, stream};
+  const DType in = plan.args.in_dtype;
+  const bool same = in == plan.args.out_dtype;
+  switch (plan.args.out_dtype) {
     case DType::kUInt8:
     case DType::kInt8:
     case DType::kInt16:

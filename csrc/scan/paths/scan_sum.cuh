@@ -15,13 +15,13 @@ using Accumulator = std::conditional_t<
 // The arguments of cumsum(). as<In, Mid>() runs it for values that are stored as In and converted
 // to Mid, the type of the results.
 struct SumCall {
-  const Problem& problem;
+  const Plan& plan;
   Workspace& workspace;
   cudaStream_t stream;
 
   template <typename In, typename Mid>
   cudaError_t as() const {
-    return run<In, Mid>(Sum<Accumulator<Mid>>{}, problem, workspace, stream);
+    return run<In, Mid>(Sum<Accumulator<Mid>>{}, plan, workspace, stream);
   }
 };
 

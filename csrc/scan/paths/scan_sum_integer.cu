@@ -4,8 +4,8 @@
 namespace gpuopt::scan {
 
 cudaError_t sum_integers(const SumCall& call) {
-  if (call.problem.dtype != DType::kInt64) return call.as<AnyType, int64_t>();
-  switch (call.problem.in_dtype) {
+  if (call.plan.args.out_dtype != DType::kInt64) return call.as<AnyType, int64_t>();
+  switch (call.plan.args.in_dtype) {
     case DType::kBool:
       return call.as<Bool, int64_t>();
     case DType::kUInt8:

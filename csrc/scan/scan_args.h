@@ -1,0 +1,62 @@
+// The arguments of the kernels of scans. Plain host C++: the planner fills them.
+#pragma once
+
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "common/index.h"
+
+namespace gpuopt::scan {
+
+constexpr int kMaxKernelDims = 6;  // dimensions of rows in one launch; more are split off
+
+// The dimensions of the rows, innermost first. Strides are in elements.
+struct KernelDims {
+  int count = 0;
+  FastDiv sizes[kMaxKernelDims];
+  int64_t in_strides[kMaxKernelDims];
+  int64_t out_strides[kMaxKernelDims];
+  int64_t second_strides[kMaxKernelDims] = {};
+  int64_t initial_strides[kMaxKernelDims] = {};
+};
+
+// Arguments of all kernels. scan_layout.h defines the terms (row, unit, tile).
+struct Args {
+  const void* in = nullptr;
+  void* out = nullptr;
+  const void* second = nullptr;
+  const void* initial = nullptr;
+  void* records = nullptr;  // of look-back, [chains][slots][columns of a block]
+  KernelDims outer;         // all dimensions but the scanned one and the columns
+  int64_t length = 1;       // of a row
+  int64_t in_stride = 0, out_stride = 0, second_stride = 0;
+  int64_t total = 1;        // values of a dense problem
+  FastDiv row_length;       // kPacked: rows fit into a warp's chunk
+  uint32_t chunk_rows = 1;  // kPacked: rows of a warp
+  uint32_t units = 1;       // of a thread in a tile
+  uint32_t rows = 1;
+  FastDiv tiles;         // along the scanned dimension
+  FastDiv column_tiles;  // blocks side by side
+  int64_t slots = 1;     // of a chain of look-back
+  uint64_t patience = 0;
+  int64_t columns = 1;
+  int64_t in_column_stride = 0, out_column_stride = 0;
+  int64_t second_column_stride = 0, initial_column_stride = 0;
+  uint32_t x = 1;  // a block of columns is x units wide
+  DType in_dtype = DType::kFloat32;
+  DType out_dtype = DType::kFloat32;
+  // In another order rows_kernel of half types spills a register (nvcc 13.0, sm_90).
+  bool dense = false;  // kPacked: rows lie behind each other, so a vector may hold parts of several
+  bool exclusive = false;
+  bool second_is_one = false;  // the values of a unit share one value of the second input
+  bool reverse = false;
+};
+
+// How the values of units belong to rows and chunks.
+enum class Packing : uint8_t {
+  kWhole,    // all values of a unit belong to one row
+  kShared,   // a unit may hold values of several rows
+  kShifted,  // the same, and a chunk may begin inside of a vector of the chunk before
+};
+
+}  // namespace gpuopt::scan
