@@ -1,104 +1,20 @@
 // Selective scans: the contract between bindings and kernels. Launchers enqueue work on `stream` of
 // the current device and never synchronise.
-//
-//   dt = delta + delta_bias, or its softplus        a_t[n] = exp(dt_t A[n])
-//   h_t[n] = a_t[n] h_(t-1)[n] + dt_t B_t[n] u_t     h_(-1) = 0
-//   y_t = sum over n of C_t[n] h_t[n], + D u_t       out_t = y_t silu(z_t), or y_t without z
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-
-#include "common/device.h"
-#include "common/dtype.h"
 #include "common/export.h"
 #include "common/workspace.h"
+#include "selective_scan/selective_scan_args.h"
 
 namespace gpuopt::selective {
 
-// A tensor (batch, channels, length) and its strides. `data` is null if there is none.
-struct Sequence {
-  void* data = nullptr;
-  int64_t batch = 0, channel = 0, position = 0;
-};
-
-// B or C: a tensor (batch, groups, states, length), or (channels, states) if `constant`. In a
-// constant one, `group` is the stride from channel to channel.
-struct Matrix {
-  const void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  int64_t batch = 0, group = 0, state = 0, position = 0;
-  bool constant = false;
-};
-
-// The strides of states and positions may be this large, because offsets in a tile have 32 bits.
-constexpr int64_t kMaxMatrixStride = INT32_MAX / 512;
-
-// The compute type is f64 if `dtype` is, and f32 otherwise. A, D, delta_bias and last_state have
-// the compute type, and are contiguous.
-struct Problem {
-  int64_t batch = 0, channels = 0, length = 0, states = 0;
-  int64_t groups = 1;             // of channels that share B and C
-  DType dtype = DType::kFloat32;  // of u, delta, z and out
-  bool softplus = false;
-  bool channels_last = false;  // whether neighbouring channels are neighbours in memory
-  Sequence u, delta, z, out;
-  Matrix B, C;
-  const void* A = nullptr;           // [channels, states]
-  const void* D = nullptr;           // [channels], or null
-  const void* delta_bias = nullptr;  // [channels], or null
-  void* last_state = nullptr;        // [batch, channels, states]
-};
-
-// The gradients that backward() reads and writes. The gradients of A, D and delta_bias are parts,
-// to be added over `rows`: one for each batch and segment of the length. A varying B or C has a
-// part for each block. All parts have the compute type.
-struct Gradients {
-  Sequence out;                      // read; null: 0
-  const void* last_state = nullptr;  // read: [batch, channels, states]; null: 0
-  Sequence u, delta, z;              // z is null if the problem has none
-  void* A = nullptr;                 // [rows, channels, states]
-  void* D = nullptr;                 // [rows, channels], also if the problem has no D
-  void* delta_bias = nullptr;        // [rows, channels]
-  // [batch, groups, blocks, length, states], or [rows, channels, states] if constant
-  void *B = nullptr, *C = nullptr;
-};
-
-constexpr int64_t kMaxStates = 256;
-// If B or C is constant and `dtype` is f64. If B or C is constant, `dtype` must be f32 or f64.
-constexpr int64_t kMaxConstantStates64 = 128;
-
-// The result of forward() needs a length of at least 1, as all launchers do.
-GPUOPT_EXPORT cudaError_t forward(const Problem& problem, Workspace& workspace,
-                                  cudaStream_t stream);
-
-GPUOPT_EXPORT cudaError_t backward(const Problem& problem, const Gradients& gradients,
-                                   const Device& device, Workspace& workspace, cudaStream_t stream);
-
-// The parts of gradients.
-struct Parts {
-  int64_t rows = 0;    // batch times segments
-  int64_t blocks = 0;  // that share a group of channels in backward()
-};
-GPUOPT_EXPORT Parts parts(const Problem& problem, const Device& device);
-
-// One position: reads and writes `state`, and writes `out`. All operands are views (batch, heads,
-// channels of a head, states) with strides in this order; 0 broadcasts.
-struct Operand {
-  void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  int64_t strides[4] = {};
-};
-
-struct Update {
-  int64_t batch = 0, heads = 1, channels = 0, states = 0;
-  int64_t heads_per_group = 1;  // B and C have groups in place of heads
-  bool softplus = false;
-  bool wide = false;                                  // whether to compute in f64
-  Operand state, x, dt, A, B, C, D, z, dt_bias, out;  // D, z and dt_bias may be null
-};
-
-GPUOPT_EXPORT cudaError_t update(const Update& update, cudaStream_t stream);
+// A plan is passed by value, because launch() writes the addresses of temporary memory into it.
+GPUOPT_EXPORT cudaError_t launch(ForwardPlan plan, Workspace& workspace, cudaStream_t stream);
+// The caller has set the addresses of the parts in plan.backward.args.gradients.
+GPUOPT_EXPORT cudaError_t launch(BackwardPlan plan, Workspace& workspace, cudaStream_t stream);
+// An error if there are more than kMaxIndex32 channels in all heads and batches.
+GPUOPT_EXPORT cudaError_t launch(const UpdatePlan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::selective

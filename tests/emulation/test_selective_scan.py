@@ -146,10 +146,10 @@ class Case:
     def new(self):
         return Sequence(self.dtype, self.sizes[:3], self.order, self.pad)
 
-    def forward(self, kernels, sms=1):
+    def forward(self, kernels):
         out, last = self.new(), np.full((self.sizes[0], self.sizes[1], self.sizes[3]), np.nan, self.wide.numpy)
         given = np.array(self.numbers(out, last), np.int64)
-        assert kernels.run(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.c_int64(0)) == 0
+        assert kernels.run_forward(ctypes.c_void_p(given.ctypes.data)) == 0
         return out.found(), last
 
     def backward(self, kernels, dout, dlast, sms=1) -> dict:
@@ -175,7 +175,7 @@ class Case:
             *(found[k].ctypes.data for k in ("A", "D", "bias", "B", "C")),
         ]
         given = np.array(numbers, np.int64)
-        assert kernels.run(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms), ctypes.c_int64(1)) == 0
+        assert kernels.run_backward(ctypes.c_void_p(given.ctypes.data), ctypes.c_int64(sms)) == 0
         for k, v in found.items():
             if isinstance(v, Sequence):
                 found[k] = v.found()
@@ -197,7 +197,7 @@ class Case:
             scale = np.abs(want).max() + 1e-30
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * scale, err_msg=name)
 
-        out, last = self.forward(kernels, sms)
+        out, last = self.forward(kernels)
         want, want_last = reference(values, self.softplus)
         close("out", out, want, error)
         close("last_state", last, want_last, small)

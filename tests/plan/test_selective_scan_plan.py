@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import json
+from types import SimpleNamespace
 
 import pytest
 
 from tools import test_build
 
 SMS = 132
-FIELDS = ("per_lane", "lanes", "tile", "blocks", "parts", "sets", "channels", "states", "segments", "segment")
-
-
-class Plan(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
+STATES = (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 129, 256)
 
 
 @pytest.fixture(scope="module")
 def planner():
-    return test_build.load("plan/selective_scan")
+    library = test_build.load("plan/selective_scan")
+    library.plan.restype, library.supported.restype = ctypes.c_char_p, ctypes.c_bool
+    return library
 
 
-def plan(planner, batch, channels, states, groups=1, backward=False, sms=SMS, length=2048) -> Plan:
-    found = Plan()
-    planner.plan(
-        *(ctypes.c_int64(n) for n in (batch, channels, length, states, groups, sms, backward)), ctypes.byref(found)
-    )
-    return found
+def numbers(batch, channels, states, groups=1, length=2048, wide=False, constant=False):
+    return (ctypes.c_int64 * 7)(batch, channels, length, states, groups, wide, constant)
+
+
+def plan(planner, *sizes, backward=False, sms=SMS, **kwargs) -> SimpleNamespace:
+    """The tiling of the last launch, and the shapes of all launches."""
+    given = numbers(*sizes, **kwargs)
+    found = json.loads(planner.plan(given, ctypes.c_int64(sms), ctypes.c_int64(backward)))
+    tiling = found["backward" if backward else "output"]["tiling"]
+    return SimpleNamespace(**tiling, shapes={name: launch["shape"] for name, launch in found.items()})
 
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_every_problem_is_covered(planner, backward):
     """Every state has a lane, every channel has a block, every value of a tile has a thread, and groups of positions are whole."""
     for batch, states, groups, own, length in itertools.product(
-        (1, 3, 64), (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 129, 256), (1, 4), (1, 7, 64, 2048), (1, 33, 2000)
+        (1, 3, 64), STATES, (1, 4), (1, 7, 64, 2048), (1, 33, 2000)
     ):
-        p = plan(planner, batch, groups * own, states, groups, backward, length=length)
+        p = plan(planner, batch, groups * own, states, groups, backward=backward, length=length)
         assert p.lanes in (1, 2, 4, 8, 16, 32)
         assert p.per_lane in (1, 4, 8)
         assert p.states >= states
@@ -48,6 +52,41 @@ def test_every_problem_is_covered(planner, backward):
         assert p.sets == 1 or backward
         assert p.segments * p.segment >= length > (p.segments - 1) * p.segment
         assert p.segments == 1 or p.segment % p.tile == 0
+        assert all(shape["shared_bytes"] <= 227 << 10 for shape in p.shapes.values())
+
+
+@pytest.mark.parametrize("length", [32, 4096])
+def test_launches_over_segments(planner, length):
+    """Each launch has blocks for all segments, except that nothing follows the last one, or precedes the first one in gradients."""
+    forward = plan(planner, 2, 256, 16, length=length)
+    backward = plan(planner, 2, 256, 16, length=length, backward=True)
+    assert (forward.segments > 1) == (backward.segments > 1) == (length > 32)
+    want = {"output": forward.blocks * forward.segments}
+    want_back = {
+        "checkpoints": forward.blocks * backward.segments,
+        "backward": backward.blocks * backward.segments,
+    }
+    if length > 32:
+        combine = 2 * 256 * 16 // 128
+        want |= {"states": forward.blocks * (forward.segments - 1), "combine": combine}
+        want_back |= {"gradients": forward.blocks * (backward.segments - 1)}
+        want_back |= {"combine": combine, "combine_gradients": combine}
+    assert {name: shape["blocks"] for name, shape in forward.shapes.items()} == want
+    assert {name: shape["blocks"] for name, shape in backward.shapes.items()} == want_back
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("constant", [False, True])
+def test_kernels_are_compiled_for_every_tiling(planner, wide, constant):
+    for states in STATES:
+        given = numbers(2, 64, states, wide=wide, constant=constant)
+        assert planner.supported(given) == (not (wide and constant) or states <= 128)
+        if planner.supported(given):
+            p = plan(planner, 2, 64, states, wide=wide, constant=constant)
+            per_lane, lanes = ctypes.c_int64(), ctypes.c_int64()
+            planner.layout(given, ctypes.byref(per_lane), ctypes.byref(lanes))
+            assert (per_lane.value, lanes.value) == (p.per_lane, p.lanes)
+            assert p.states >= states
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@
 
 #include "binding/check.h"
 #include "selective_scan/binding/selective_scan_ops.h"
-#include "selective_scan/selective_scan.h"
+#include "selective_scan/selective_scan_problem.h"
 
 namespace gpuopt::selective {
 

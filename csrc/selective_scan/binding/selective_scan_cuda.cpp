@@ -1,11 +1,13 @@
 // The CUDA implementation of selective scans: brings the arguments into a layout that the kernels
-// support, describes them as a Problem, and calls the launchers.
+// support, describes them as a Problem, and launches its plan.
 #include <ATen/ATen.h>
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "reduce/binding/reduce_ops.h"
 #include "selective_scan/binding/selective_scan_reference.h"
+#include "selective_scan/selective_scan.h"
+#include "selective_scan/selective_scan_plan.h"
 
 namespace gpuopt::selective {
 namespace {
@@ -61,12 +63,6 @@ struct Call {
 
   bool is_empty() const { return u.numel() == 0; }
 
-  // Whether the kernels support the call.
-  bool is_supported() const {
-    const bool constant = problem.B.constant || problem.C.constant;
-    return !(constant && dtype == at::kDouble && problem.states > kMaxConstantStates64);
-  }
-
   // A tensor (batch, dim, length) whose innermost dimension is that of u.
   Tensor sequence(const Tensor& x) const {
     const Tensor typed = x.to(dtype);
@@ -117,7 +113,7 @@ Outputs scan_cuda(const SelectiveScan& in) {
   check_scan(in);
   const c10::cuda::CUDAGuard guard(in.u.device());
   Call call(in);
-  if (!call.is_supported()) return scan_by_aten(in);
+  if (!is_supported(call.problem)) return scan_by_aten(in);
   const auto options = in.u.options().dtype(call.compute);
   const Tensor out = call.result(call.dtype);
   const at::DimVector states{in.u.size(0), in.u.size(1), in.A.size(1)};
@@ -126,7 +122,8 @@ Outputs scan_cuda(const SelectiveScan& in) {
   call.problem.out = Call::written(out);
   call.problem.last_state = last.mutable_data_ptr();
   TensorWorkspace workspace;
-  check_launch(kScanOp, forward(call.problem, workspace, c10::cuda::getCurrentCUDAStream()));
+  check_launch(kScanOp,
+               launch(plan_forward(call.problem), workspace, c10::cuda::getCurrentCUDAStream()));
   return {out.to(in.u.scalar_type()), last};
 }
 
@@ -152,10 +149,9 @@ InputGradients backward_cuda(const SelectiveScanBackward& op) {
   check_scan(in);
   const c10::cuda::CUDAGuard guard(u.device());
   const Call call(in);
-  if (call.is_empty() || !call.is_supported()) return gradients_by_aten(op);
+  if (call.is_empty() || !is_supported(call.problem)) return gradients_by_aten(op);
   const auto options = u.options().dtype(call.compute);
   const Problem& problem = call.problem;
-  const Device device = current_device();
 
   Tensor dout, dlast;
   Gradients gradients;
@@ -172,23 +168,25 @@ InputGradients backward_cuda(const SelectiveScanBackward& op) {
   gradients.u = Call::written(du);
   gradients.delta = Call::written(ddelta);
   if (dz.defined()) gradients.z = Call::written(dz);
-  const auto [rows, blocks] = parts(problem, device);
+  BackwardPlan plan = plan_backward(problem, gradients, current_device());
+  const int64_t rows = plan.rows();
   const Tensor dA = unfilled({rows, problem.channels, problem.states}, options);
   const Tensor sums = unfilled({2, rows, problem.channels}, options);
-  const auto matrix_parts = [&, blocks = blocks](const Tensor& matrix) {
+  const auto matrix_parts = [&](const Tensor& matrix) {
     if (matrix.dim() == 2) return unfilled(dA.sizes(), options);
-    return unfilled({problem.batch, problem.groups, blocks, problem.length, problem.states},
+    return unfilled({problem.batch, problem.groups, plan.parts(), problem.length, problem.states},
                     options);
   };
   const Tensor dB = matrix_parts(B), dC = matrix_parts(C);
-  gradients.A = dA.mutable_data_ptr();
-  gradients.D = sums[0].mutable_data_ptr();
-  gradients.delta_bias = sums[1].mutable_data_ptr();
-  gradients.B = dB.mutable_data_ptr();
-  gradients.C = dC.mutable_data_ptr();
+  Gradients& parts = plan.backward.args.gradients;
+  parts.A = dA.mutable_data_ptr();
+  parts.D = sums[0].mutable_data_ptr();
+  parts.delta_bias = sums[1].mutable_data_ptr();
+  parts.B = dB.mutable_data_ptr();
+  parts.C = dC.mutable_data_ptr();
   TensorWorkspace workspace;
   check_launch("gpuopt::selective_scan (backward)",
-               backward(problem, gradients, device, workspace, c10::cuda::getCurrentCUDAStream()));
+               launch(plan, workspace, c10::cuda::getCurrentCUDAStream()));
 
   const auto none = [&] { return at::empty({0}, u.options()); };
   const auto channel_sum = [&](const TensorOption& of, int64_t which) {
@@ -253,7 +251,7 @@ Tensor update_cuda(const SelectiveScanUpdate& op) {
   update.z = operand(in.z, rows);
   update.dt_bias = operand(in.dt_bias, channels);
   update.out = operand(in.has_heads ? out : out.unsqueeze(1), rows);
-  check_launch(kUpdateOp, selective::update(update, c10::cuda::getCurrentCUDAStream()));
+  check_launch(kUpdateOp, launch(plan_update(update), c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 

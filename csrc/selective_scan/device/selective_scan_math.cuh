@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/convert.cuh"
+#include "common/floats.cuh"
 #include "common/warp.cuh"
 
 namespace gpuopt::selective {
@@ -82,33 +83,17 @@ __device__ __forceinline__ void with_raw_type(DType dtype, F&& f) {
 
 template <typename C>
 __device__ __forceinline__ C load_as(const void* data, int64_t index, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return static_cast<C>(__half2float(static_cast<const __half*>(data)[index]));
-    case DType::kBFloat16:
-      return static_cast<C>(__bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]));
-    case DType::kFloat64:
-      return static_cast<C>(static_cast<const double*>(data)[index]);
-    default:
-      return static_cast<C>(static_cast<const float*>(data)[index]);
-  }
+  return with_float(dtype, [&](auto type) {
+    return convert<C>(static_cast<const decltype(type)*>(data)[index]);
+  });
 }
 
 template <typename C>
 __device__ __forceinline__ void store_as(void* data, int64_t index, DType dtype, C value) {
-  switch (dtype) {
-    case DType::kFloat16:
-      static_cast<__half*>(data)[index] = convert<__half>(value);
-      break;
-    case DType::kBFloat16:
-      static_cast<__nv_bfloat16*>(data)[index] = convert<__nv_bfloat16>(value);
-      break;
-    case DType::kFloat64:
-      static_cast<double*>(data)[index] = value;
-      break;
-    default:
-      static_cast<float*>(data)[index] = static_cast<float>(value);
-  }
+  with_float(dtype, [&](auto type) {
+    using T = decltype(type);
+    static_cast<T*>(data)[index] = convert<T>(value);
+  });
 }
 
 // Passed by value: the compiler chooses between the addresses of values that are passed by

@@ -10,7 +10,7 @@
 #include "common/recomputed.cuh"
 #include "common/vec.cuh"
 #include "selective_scan/device/selective_scan_math.cuh"
-#include "selective_scan/selective_scan_plan.h"
+#include "selective_scan/selective_scan_args.h"
 
 namespace gpuopt::selective {
 
@@ -62,21 +62,22 @@ struct Block {
   int64_t end;          // the first channel behind the group
   int64_t start, stop;  // positions
 
-  __device__ Block(const Problem& problem, const Plan& plan, int channels, int first_segment = 0) {
+  __device__ Block(const Problem& problem, const Tiling& tiling, int channels,
+                   int first_segment = 0) {
     const auto groups = static_cast<uint32_t>(problem.groups);
-    const auto parts = static_cast<uint32_t>(plan.parts);
-    const auto blocks = static_cast<uint32_t>(plan.blocks);
+    const auto parts = static_cast<uint32_t>(tiling.parts);
+    const auto blocks = static_cast<uint32_t>(tiling.blocks);
     const uint32_t block = blockIdx.x % blocks;
     const int64_t segment = first_segment + blockIdx.x / blocks;
     number = static_cast<int>(block % parts);
     group = static_cast<int>(block / parts % groups);
     batch = static_cast<int>(block / parts / groups);
     const int64_t own = static_cast<uint32_t>(problem.channels) / groups;
-    first = group * own + number * channels * plan.sets;
+    first = group * own + number * channels * tiling.sets;
     end = (group + 1) * own;
-    start = segment * plan.segment;
-    stop = min(start + plan.segment, problem.length);
-    row = static_cast<int>(batch * plan.segments + segment);
+    start = segment * tiling.segment;
+    stop = min(start + tiling.segment, problem.length);
+    row = static_cast<int>(batch * tiling.segments + segment);
   }
 };
 

@@ -1,10 +1,9 @@
 // Selective scans of f64. Each type has a file of its own, so that they compile in parallel.
-#include "selective_scan/paths/selective_scan_backward.cuh"
+#include "selective_scan/paths/selective_scan_launch.cuh"
 
 namespace gpuopt::selective {
 
-template cudaError_t run_forward<double>(const Problem&, Workspace&, cudaStream_t, const Tuning&);
-template cudaError_t run_backward<double>(const Problem&, const Gradients&, const Device&,
-                                          Workspace&, cudaStream_t, const Tuning&);
+template cudaError_t run<double>(const ForwardPlan&, cudaStream_t);
+template cudaError_t run<double>(const BackwardPlan&, cudaStream_t);
 
 }  // namespace gpuopt::selective

@@ -8,34 +8,6 @@
 
 namespace gpuopt::selective {
 
-// What scan_forward() computes. The states of a segment begin at 0, unless they are given.
-//   kOutput      out and the last states
-//   kStates      the states after each segment, and before each `spacing`-th position
-//   kGradients   the gradients of the states before each segment, from the last position to the
-//                first: g_t = a_t (g_(t+1) + C_t dy_t)
-enum class Pass { kOutput, kStates, kGradients };
-
-struct ForwardArgs {
-  Problem problem;  // in kGradients, u is the gradient of out
-  Plan plan;
-  int first_segment = 0;
-  void* states = nullptr;   // of segments: [batch, segments, channels, states], or null
-  void* seconds = nullptr;  // the sum of dt in each segment: [batch, segments, channels]
-  // Before every `spacing`-th position, a power of 2, or null: the states and the sum of dt from
-  // the segment's start. [batch, ceil(length / spacing), channels, states], without states for dt
-  void *checkpoints = nullptr, *elapsed = nullptr;
-  int spacing = 1;
-};
-
-// Sizes of arrays in shared memory.
-template <typename C, typename Layout>
-struct ForwardShared {
-  static constexpr int kPad = 16 / static_cast<int>(sizeof(C));
-  static constexpr int kPitch = Layout::kTile + kPad, kMatrixPitch = Layout::kPadded + kPad;
-  static constexpr int kRow = Layout::kChannels * kPitch, kMatrix = Layout::kTile * kMatrixPitch;
-  static constexpr size_t kBytes = 2 * sizeof(C) * (kRow + kMatrix + Layout::kChannels);
-};
-
 template <typename T, typename Layout, bool kConstant, Pass kPass>
 __global__ __launch_bounds__(
     kThreads,
@@ -60,7 +32,7 @@ __global__ __launch_bounds__(
   launch_dependents();
   grid_dependency_wait();
   // This thread's channel and states, and the run that it moves.
-  const Block block(problem, args.plan, Layout::kChannels, args.first_segment);
+  const Block block(problem, args.tiling, Layout::kChannels, args.first_segment);
   const TileRun<Layout> own_run(problem);
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int row = static_cast<int>(threadIdx.x) / kLanes;
@@ -226,17 +198,6 @@ __global__ __launch_bounds__(
   }
 }
 
-// Replaces the states of segments, which began at 0, by the states that each segment begins with.
-// Goes from the first segment to the last, or back for gradients.
-struct CombineArgs {
-  Problem problem;
-  int64_t segments = 1;
-  bool reverse = false;
-  const void* initial = nullptr;  // [batch, channels, states], or null: 0
-  void* states = nullptr;         // [batch, segments, channels, states]
-  const void* seconds = nullptr;  // [batch, segments, channels]
-};
-
 template <typename C>
 __global__ __launch_bounds__(kThreads) void combine_segments(
     const __grid_constant__ CombineArgs args) {
@@ -272,90 +233,6 @@ __global__ __launch_bounds__(kThreads) void combine_segments(
       h = multiply_add(a[k], h, own[k]);
     }
   }
-}
-
-// Calls f with the Layout of a plan.
-template <typename T, bool kConstant, bool kBackward, typename F>
-cudaError_t dispatch_layout(const Plan& plan, F&& f) {
-  const int code = plan.per_lane * 100 + plan.lanes;
-  if constexpr (sizeof(T) < 8 && !kConstant) {
-    switch (code) {
-      case 101:
-        return f(Layout<1, 1, kBackward>{});
-      case 401:
-        return f(Layout<4, 1, kBackward>{});
-      case 402:
-        return f(Layout<4, 2, kBackward>{});
-      case 408:
-        return f(Layout<4, 8, kBackward>{});
-      case 416:
-        return f(Layout<4, 16, kBackward>{});
-    }
-  }
-  if constexpr (sizeof(T) < 8 || !kConstant) {  // the others would spill registers
-    if (code == 832) return f(Layout<8, 32, kBackward>{});
-  }
-  if (code == 404) return f(Layout<4, 4, kBackward>{});
-  return code == 432 ? f(Layout<4, 32, kBackward>{}) : cudaErrorInvalidValue;
-}
-
-// Launches a kernel of one block per entry of the plan and segment.
-template <typename Args>
-cudaError_t launch_blocks(void (*kernel)(Args), const Args& args, int64_t segments,
-                          size_t shared_bytes, cudaStream_t stream) {
-  if (shared_bytes > (48 << 10)) {
-    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(shared_bytes));
-    if (error != cudaSuccess) return error;
-  }
-  const auto blocks = static_cast<unsigned>(args.plan.blocks * segments);
-  return launch_kernel(kernel, {blocks, kThreads, shared_bytes, true}, stream, args);
-}
-
-// Launches a pass over some segments. The types of 16 bits have no kernels for a constant B or C.
-template <typename T, Pass kPass>
-cudaError_t launch_pass(const ForwardArgs& args, int64_t segments, cudaStream_t stream) {
-  using C = compute_t<T>;
-  const auto launch = [&](auto constant) {
-    constexpr bool kConstant = decltype(constant)::value;
-    return dispatch_layout<T, kConstant, false>(args.plan, [&](auto layout) {
-      using Layout = decltype(layout);
-      return launch_blocks(scan_forward<T, Layout, kConstant, kPass>, args, segments,
-                           ForwardShared<C, Layout>::kBytes, stream);
-    });
-  };
-  if constexpr (sizeof(T) >= 4) {
-    if (has_constant(args.problem)) return launch(std::true_type{});
-  }
-  return has_constant(args.problem) ? cudaErrorInvalidValue : launch(std::false_type{});
-}
-
-template <typename C>
-cudaError_t combine(const CombineArgs& args, cudaStream_t stream) {
-  const Problem& problem = args.problem;
-  const int64_t blocks =
-      ceil_div<int64_t>(problem.batch * problem.channels * problem.states, kThreads);
-  return launch_kernel(combine_segments<C>, {static_cast<unsigned>(blocks), kThreads, 0, true},
-                       stream, args);
-}
-
-template <typename T>
-cudaError_t run_forward(const Problem& problem, Workspace& workspace, cudaStream_t stream,
-                        const Tuning& tuning = {}) {
-  using C = compute_t<T>;
-  ForwardArgs args{problem, plan_forward(problem, tuning)};
-  const int64_t segments = args.plan.segments;
-  if (segments > 1) {
-    const size_t rows = static_cast<size_t>(problem.batch * segments * problem.channels);
-    args.states = workspace.allocate(rows * static_cast<size_t>(problem.states) * sizeof(C));
-    args.seconds = workspace.allocate(rows * sizeof(C));
-    cudaError_t error = launch_pass<T, Pass::kStates>(args, segments - 1, stream);
-    if (error != cudaSuccess) return error;
-    error = combine<C>({problem, segments, false, nullptr, args.states, args.seconds}, stream);
-    if (error != cudaSuccess) return error;
-  }
-  return launch_pass<T, Pass::kOutput>(args, segments, stream);
 }
 
 }  // namespace gpuopt::selective

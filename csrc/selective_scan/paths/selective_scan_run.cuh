@@ -1,16 +1,13 @@
-// The entry points of each type, which selective_scan_<type>.cu instantiates.
+// The launches of each type, which selective_scan_<type>.cu instantiates.
 #pragma once
 
-#include "common/types.cuh"
-#include "selective_scan/selective_scan_plan.h"
+#include "selective_scan/selective_scan.h"
 
 namespace gpuopt::selective {
 
 template <typename T>
-cudaError_t run_forward(const Problem& problem, Workspace& workspace, cudaStream_t stream,
-                        const Tuning& tuning);
+cudaError_t run(const ForwardPlan& plan, cudaStream_t stream);
 template <typename T>
-cudaError_t run_backward(const Problem& problem, const Gradients& gradients, const Device& device,
-                         Workspace& workspace, cudaStream_t stream, const Tuning& tuning);
+cudaError_t run(const BackwardPlan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::selective

@@ -1,16 +1,15 @@
 // One position of a selective scan, as generation needs it. The state is read and written once, and
 // everything else is small. Neighbouring lanes hold four states each and add up y by exchanges.
-#include <algorithm>
-
+#include "common/index.h"
 #include "common/launch.cuh"
 #include "common/vec.cuh"
 #include "selective_scan/device/selective_scan_math.cuh"
-#include "selective_scan/selective_scan_plan.h"
+#include "selective_scan/selective_scan.h"
 
 namespace gpuopt::selective {
 namespace {
 
-constexpr int kFour = 4;
+constexpr int kFour = kUpdateStates;
 
 template <typename C>
 using Four = Vec<C, kFour>;
@@ -50,16 +49,9 @@ __device__ __forceinline__ void store_typed(T* to, int64_t stride, int valid,
 // Calls f with a pointer to the operand's element `index` of its type.
 template <typename F>
 __device__ __forceinline__ auto at(const Operand& operand, int64_t index, F&& f) {
-  switch (operand.dtype) {
-    case DType::kFloat16:
-      return f(static_cast<__half*>(operand.data) + index);
-    case DType::kBFloat16:
-      return f(static_cast<__nv_bfloat16*>(operand.data) + index);
-    case DType::kFloat64:
-      return f(static_cast<double*>(operand.data) + index);
-    default:
-      return f(static_cast<float*>(operand.data) + index);
-  }
+  return with_float(operand.dtype, [&](auto type) {
+    return f(static_cast<decltype(type)*>(operand.data) + index);
+  });
 }
 
 template <typename C>
@@ -136,15 +128,11 @@ __global__ __launch_bounds__(kThreads, 4) void update_states(const __grid_consta
 
 }  // namespace
 
-cudaError_t update(const Update& update, cudaStream_t stream) {
-  const int lanes =
-      static_cast<int>(std::min<int64_t>(32, pow2_ceil(ceil_div<int64_t>(update.states, kFour))));
-  const int64_t rows = update.batch * update.heads * update.channels;
-  if (rows > kMaxIndex32) return cudaErrorInvalidValue;
-  const int64_t blocks = ceil_div<int64_t>(rows, kThreads / lanes);
-  const auto kernel = update.wide ? update_states<double> : update_states<float>;
-  return launch_kernel(kernel, {static_cast<unsigned>(blocks), kThreads, 0, true}, stream, update,
-                       lanes);
+cudaError_t launch(const UpdatePlan& plan, cudaStream_t stream) {
+  const Update& args = plan.args;
+  if (args.batch * args.heads * args.channels > kMaxIndex32) return cudaErrorInvalidValue;
+  const auto kernel = args.wide ? update_states<double> : update_states<float>;
+  return launch_kernel(kernel, plan.shape, stream, args, plan.lanes);
 }
 
 }  // namespace gpuopt::selective
