@@ -219,7 +219,7 @@ inline Plan make_plan(const Problem& problem, const Device& device, const Tuning
 
 // ---------------------------------------------------------------- description
 
-inline const char* name_of(Path path) {
+inline const char* path_name(Path path) {
   switch (path) {
     case Path::kRows:
       return "rows";
@@ -283,7 +283,7 @@ void describe(const LineArgs& args, F&& f) {
 
 template <typename F>
 void describe(const Launch& launch, F&& f) {
-  f("path", name_of(launch.path));
+  f("path", path_name(launch.path));
   f("vecs", launch.vecs);
   f("unaligned", launch.unaligned);
   f("to_workspace", launch.to_workspace);

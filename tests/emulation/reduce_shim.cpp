@@ -25,7 +25,7 @@ extern "C" int run(const char* op, double divisor, int num_dims, const int64_t* 
   Tuning tuning;
   tuning.most_in_launch = most_in_launch;
   const Plan plan = make_plan(problem, Device{sms}, tuning);
-  *path = name_of(plan.launches[0].path);
+  *path = path_name(plan.launches[0].path);
   *launches = static_cast<int>(plan.launches.size());
   PoisonedWorkspace workspace(char(0xcd));
   const cudaError_t error = launch(plan, workspace, nullptr);
