@@ -7,7 +7,7 @@
 
 #include "common/dims.h"
 #include "override/reason.h"
-#include "reduce/reduce_plan.h"
+#include "reduce/reduce_problem.h"
 #include "transpose/transpose_plan.h"
 
 namespace gpuopt::overriding::policy {
@@ -21,29 +21,27 @@ constexpr int64_t kSmallestReduction = 1 << 15;
 // no unit stride, are 0.54 to 1.63 times as fast.
 inline Reason reduce(std::span<const int64_t> sizes, std::span<const int64_t> strides,
                      uint64_t reduced, int64_t item) {
-  int64_t values = 1, outputs = 1;
-  int kept_dims = 0, reduced_dims = 0;
-  bool unit = false;
+  namespace room = gpuopt::reduce;
+  room::Problem problem;
+  int64_t values = 1;
+  int reduced_dims = 0;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] == 1) continue;
     if (strides[d] == 0) return Reason::kLayout;
-    unit = unit || strides[d] == 1;
+    const bool is_reduced = reduced >> d & 1;
+    problem.dims[problem.num_dims++] = {sizes[d], strides[d], 0, is_reduced};
     values *= sizes[d];
-    if (reduced >> d & 1) {
-      ++reduced_dims;
-    } else {
-      ++kept_dims;
-      outputs *= sizes[d];
-    }
+    reduced_dims += is_reduced;
   }
   // More dimensions may take several launches, or a copy.
-  if (std::max(kept_dims, reduced_dims) > gpuopt::reduce::kMaxKernelDims) {
+  if (std::max(reduced_dims, problem.num_dims - reduced_dims) > room::kMaxKernelDims) {
     return Reason::kUnsupported;
   }
-  if (values == outputs) return Reason::kAtenIsFaster;  // a copy
-  if (!unit) return Reason::kLayout;
+  const room::Layout layout = room::layout_of(problem);
+  if (layout.num_reduced == 0) return Reason::kAtenIsFaster;  // a copy
+  if (layout.dims[0].in_stride != 1) return Reason::kLayout;
   // ATen takes 5.5 to 28 us for a small number of outputs, because it splits each sum.
-  const bool is_split = outputs <= 256 && values >= kSmallestReduction;
+  const bool is_split = layout.outputs <= 256 && values >= kSmallestReduction;
   return is_split || values * item >= kMiB ? Reason::kTaken : Reason::kSize;
 }
 

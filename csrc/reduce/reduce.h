@@ -1,6 +1,6 @@
-// Reductions of strided tensors: the contract between bindings and kernels. Launchers enqueue work
-// on `stream` of the current device and never synchronise. Split reductions put their partial
-// results into the workspace.
+// Reductions of strided tensors: the contract between bindings and kernels. Plain host C++ plans a
+// call (reduce_plan.h), and launch() enqueues it on `stream` of the current device. It never
+// synchronises.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,12 +11,6 @@
 
 namespace gpuopt::reduce {
 
-// Computes sum(values) / divisor for each output. The divisor must be 1 for integers.
-GPUOPT_EXPORT cudaError_t sum(const Problem& problem, double divisor, const Device& device,
-                              Workspace& workspace, cudaStream_t stream);
-GPUOPT_EXPORT cudaError_t max(const Problem& problem, const Device& device, Workspace& workspace,
-                              cudaStream_t stream);
-GPUOPT_EXPORT cudaError_t min(const Problem& problem, const Device& device, Workspace& workspace,
-                              cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const Plan& plan, Workspace& workspace, cudaStream_t stream);
 
 }  // namespace gpuopt::reduce

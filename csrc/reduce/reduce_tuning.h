@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "common/index.h"
+
 namespace gpuopt::reduce {
 
 // Threads per block in all kernels except finish_kernel. Kernels are compiled for this number.
@@ -58,6 +60,8 @@ struct Tuning {
   int64_t unaligned_once_above = 8;
   // Inputs of at least once_from and less than once_below bytes use streaming loads.
   int64_t once_from = 16 << 20, once_below = 256 << 20;
+  // Outputs, blocks and units of a launch. Tests lower it, so that small problems are split.
+  int64_t most_in_launch = kMaxIndex32;
 };
 
 }  // namespace gpuopt::reduce

@@ -1,5 +1,5 @@
 // The CUDA implementations of gpuopt::reduce_sum, reduce_mean, reduce_max and reduce_min. Each
-// checks its arguments, describes them as a Problem, and calls a launcher.
+// checks its arguments, describes them as a Problem, and launches its plan.
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -17,9 +17,16 @@ namespace {
 
 using at::Tensor;
 
-Problem make_problem(const char* op, const Tensor& self, const Reduction& reduction,
-                     const Tensor& out) {
+template <typename Op>
+constexpr Operation kOperation = std::same_as<Op, ReduceMax>   ? Operation::kMax
+                                 : std::same_as<Op, ReduceMin> ? Operation::kMin
+                                                               : Operation::kSum;
+
+template <typename Op>
+Problem make_problem(const Tensor& self, const Reduction& reduction, const Tensor& out) {
+  const char* op = name_of<Op>();
   Problem problem;
+  problem.operation = kOperation<Op>;
   problem.in = self.const_data_ptr();
   problem.out = out.mutable_data_ptr();
   problem.in_dtype = to_dtype(op, self.scalar_type());
@@ -55,20 +62,9 @@ Tensor in_rows(const Tensor& self, const Reduction& reduction) {
   return self.permute(order).contiguous().permute(positions);
 }
 
-// Describes the call as a Problem and runs start(problem, device, workspace, stream).
-template <typename Start>
-void launch(const char* op, const Tensor& self, const Reduction& reduction, const Tensor& out,
-            Start&& start) {
-  const c10::cuda::CUDAGuard guard(self.device());
-  TensorWorkspace workspace;
-  Problem problem = make_problem(op, self, reduction, out);
-  Tensor copy;
-  if (slices_of(problem) > kMostSlices) {
-    copy = in_rows(self, reduction);
-    problem = make_problem(op, copy, reduction, out);
-  }
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
-  check_launch(op, start(problem, Device{sm_count()}, workspace, stream));
+// No kernel reads uint16, uint32, uint64 and float8: they are converted to a copy first.
+bool is_converted(const Tensor& self) {
+  return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
 }
 
 int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
@@ -79,12 +75,7 @@ int64_t values_per_result(const Tensor& self, const Reduction& reduction) {
   return count;
 }
 
-// No kernel reads uint16, uint32, uint64 and float8: they are converted to a copy first.
-bool is_converted(const Tensor& self) {
-  return at::isBarebonesUnsignedType(self.scalar_type()) || at::isFloat8Type(self.scalar_type());
-}
-
-// Computes sums or means. Empty sums are 0 and empty means NaN.
+// Empty sums are 0 and empty means NaN. check() has refused empty extrema.
 template <typename Op>
 void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
   if (out.numel() == 0) return;
@@ -95,20 +86,17 @@ void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
     return;
   }
   check_memory(name_of<Op>(), {{"self", self}, {"out", out}});
-  const Tensor values = is_converted(self) ? self.to(reduction.dtype) : self;
-  launch(
-      name_of<Op>(), values, reduction, out,
-      [&](const Problem& problem, const Device& device, Workspace& workspace, cudaStream_t stream) {
-        return sum(problem, kIsMean<Op> ? static_cast<double>(count) : 1.0, device, workspace,
-                   stream);
-      });
-}
-
-template <Extremum Op>
-void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
-  if (out.numel() == 0) return;
-  check_memory(name_of<Op>(), {{"self", op.self}, {"out", out}});
-  launch(name_of<Op>(), op.self, reduction, out, std::same_as<Op, ReduceMax> ? max : min);
+  const c10::cuda::CUDAGuard guard(self.device());
+  Tensor values = is_converted(self) ? self.to(reduction.dtype) : self;
+  Problem problem = make_problem<Op>(values, reduction, out);
+  if (slices_of(problem) > kMostSlices) {
+    values = in_rows(values, reduction);
+    problem = make_problem<Op>(values, reduction, out);
+  }
+  if (kIsMean<Op>) problem.divisor = static_cast<double>(count);
+  TensorWorkspace workspace;
+  check_launch(name_of<Op>(), launch(make_plan(problem, Device{sm_count()}), workspace,
+                                     c10::cuda::getCurrentCUDAStream()));
 }
 
 // Refuses dtypes that no kernel supports. Must be called before out is written or resized.

@@ -1,5 +1,5 @@
-// Shared by the kernels of the reduction engine: arguments, loads of units, and stores of results.
-// reduce_plan.h chooses the kernel and defines the terms (output, unit, split).
+// Shared by the kernels of the reduction engine: loads of units, and stores of results.
+// reduce_config.h chooses the kernel and defines the terms (output, unit, split).
 #pragma once
 
 #include <cstring>
@@ -9,68 +9,16 @@
 #include "common/launch.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
-#include "reduce/reduce_plan.h"
+#include "reduce/reduce_args.h"
+#include "reduce/reduce_types.h"
 
 namespace gpuopt::reduce {
-
-// Dimensions in the order in which kernels walk them, innermost first. Strides are in elements.
-struct KernelDims {
-  int count = 0;
-  FastDiv sizes[kMaxKernelDims];
-  int64_t in_strides[kMaxKernelDims];
-  int64_t out_strides[kMaxKernelDims];
-};
-
-// Arguments of all kernels except line_kernel. Plan explains the members that have its names. The
-// struct is small because every launch copies it.
-struct Args {
-  const void* in = nullptr;
-  const char* in_end = nullptr;
-  void* out = nullptr;
-  void* workspace = nullptr;  // [slot][output] partial results; null if outputs aren't split
-  KernelDims kept, reduced;
-  int64_t units = 1;
-  int64_t row_size = 1;      // size of reduced dimension 0, in values
-  int64_t inner_stride = 1;  // between units of one row, in values
-  FastDiv inner_units;       // valid only if there are several rows, which have below 2^31 units
-  FastDiv splits;
-  FastDiv column_tiles;
-  FastDiv x, y;
-  uint32_t z = 1;
-  uint32_t first_slot = 0;
-  uint32_t outputs = 1;
-  uint32_t outer_units = 1;
-  uint32_t outer_outputs = 1;  // outputs / columns
-  uint32_t column_vecs = 1;
-  uint32_t columns = 1;
-  uint32_t fold = 1;
-  uint32_t rows_per_lane = 1;
-  DType in_dtype = DType::kFloat32;
-  DType out_dtype = DType::kFloat32;
-  bool linear_out = false;
-  bool packed_out = false;
-  bool read_once = false;
-};
-
-// Arguments of line_kernel. A small launch is mostly prologue, so they are few.
-struct LineArgs {
-  const void* in = nullptr;
-  void* to = nullptr;      // [outputs] results, or [splits][outputs] slots of the workspace
-  int64_t row_stride = 0;  // in values
-  int64_t vecs = 0;        // vectors per row
-  FastDiv splits;
-  uint32_t outputs = 1;
-  DType out_dtype = DType::kFloat32;
-  bool to_workspace = false;
-  bool read_once = false;
-};
 
 // Stands for a stored type that is known only at run time, as Args::in_dtype.
 struct AnyType {};
 
 template <typename In>
-constexpr int kUnrollOf =
-    std::is_same_v<In, AnyType> || sizeof(In) >= 8 ? kWideUnroll : kValueUnroll;
+constexpr int kUnrollOf = values_in_flight(!std::is_same_v<In, AnyType>, sizeof(In));
 
 // Blocks of a kernel that an SM must hold. kBlocks leaves 64 registers per thread. A switch over
 // types, or 64 bytes of partial results per thread, need more, so fewer blocks are required.

@@ -1,11 +1,11 @@
-// The launcher of gpuopt::reduce_max.
-#include "reduce/paths/reduce_extremum.cuh"
+// Maxima.
+#include "reduce/paths/reduce_launch.cuh"
 
 namespace gpuopt::reduce {
 
-cudaError_t max(const Problem& problem, const Device& device, Workspace& workspace,
-                cudaStream_t stream) {
-  return launch_extremum<Max>(problem, device, workspace, stream);
+cudaError_t launch_max(const Plan& plan, Workspace& memory, cudaStream_t stream) {
+  const auto make_op = [&](auto zero) { return Max<decltype(zero)>(); };
+  return launch_types<kExtrema>(plan, make_op, memory, stream);
 }
 
 }  // namespace gpuopt::reduce

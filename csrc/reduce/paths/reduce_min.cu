@@ -1,11 +1,11 @@
-// The launcher of gpuopt::reduce_min.
-#include "reduce/paths/reduce_extremum.cuh"
+// Minima.
+#include "reduce/paths/reduce_launch.cuh"
 
 namespace gpuopt::reduce {
 
-cudaError_t min(const Problem& problem, const Device& device, Workspace& workspace,
-                cudaStream_t stream) {
-  return launch_extremum<Min>(problem, device, workspace, stream);
+cudaError_t launch_min(const Plan& plan, Workspace& memory, cudaStream_t stream) {
+  const auto make_op = [&](auto zero) { return Min<decltype(zero)>(); };
+  return launch_types<kExtrema>(plan, make_op, memory, stream);
 }
 
 }  // namespace gpuopt::reduce

@@ -1,0 +1,287 @@
+// How a launch reads a problem: from layout, dtypes and alignment to a path, blocks, threads and
+// splits. Plain host C++.
+//
+// An output is one value of the result. A unit is one load of a thread: a vector of 16 bytes, or a
+// single value. The units of an output may be split over several blocks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "common/device.h"
+#include "reduce/reduce_problem.h"
+#include "reduce/reduce_tuning.h"
+#include "reduce/reduce_types.h"
+
+namespace gpuopt::reduce {
+
+enum class Path : uint8_t {
+  // The innermost dimension is reduced, and threads run along it.
+  kRows,
+  // As kRows, if a block reads one aligned row or a split of one.
+  kLine,
+  // Aligned rows of at most Tuning::short_row_vecs vectors. Each thread reads several rows.
+  kShortRows,
+  // A vector holds several rows.
+  kRowsInVecs,
+  // Other short rows without gaps between them. A block copies its rows to shared memory as one
+  // piece.
+  kTile,
+  // The innermost dimension is kept, and each thread keeps the columns of one vector.
+  kColumns,
+  // Combines the partial results of split outputs.
+  kFinish,
+};
+
+struct Config {
+  Path path = Path::kRows;
+  bool vecs = false;       // units are vectors of 16 bytes; if not, single values
+  bool unaligned = false;  // vectors, or rows of vectors, may begin at any address
+  bool read_once = false;  // loads are streaming: their data leaves the caches first
+
+  // There are inner_units units along the innermost reduced dimension, and outer_units positions
+  // along the others.
+  int64_t outer_units = 1;
+  int64_t inner_units = 1;
+  int64_t units() const { return outer_units * inner_units; }
+
+  // A block has x * y * z threads: x along the columns, y along the units of an output, z along the
+  // outputs (on path kColumns: along rows of outputs).
+  int x = 1, y = 1, z = 1;
+  int threads() const { return x * y * z; }
+  int64_t column_vecs = 1;   // kColumns: vectors (or single columns) in a row
+  int64_t column_tiles = 1;  // kColumns: blocks side by side along a row
+  // kColumns: so many rows of columns are read as one row of whole vectors (README.md draws it).
+  int fold = 1;
+  bool packed_out = false;  // neighbouring outputs of a thread are an aligned vector in memory
+  int rows_per_lane = 1;    // kTile: rows that a thread reads
+  int64_t tiles = 1;        // blocks that cover the outputs
+
+  // The units of an output are dealt to `splits` blocks. They write partial results to a workspace,
+  // and a second launch combines them.
+  int splits = 1;
+
+  int64_t blocks() const { return tiles * splits; }
+  size_t shared_bytes = 0;
+};
+
+namespace detail {
+
+// Chooses the config of a problem.
+struct Chooser {
+  const Problem& problem;
+  const Layout& layout;
+  const Types& types;
+  const Device& device;
+  const Tuning& tuning;
+  const int64_t item = size_of(problem.in_dtype);
+  const int values = static_cast<int>(kAccessBytes / item);  // of a vector
+  Config config = {};
+
+  bool starts_aligned() const { return is_aligned(problem.in, kAccessBytes); }
+
+  // Whether the innermost dimension can be read in vectors of several values. (A value of 16 bytes
+  // is a vector already.)
+  bool vecs_are_possible() const {
+    return types.native && values > 1 && layout.count > 0 && layout.dims[0].in_stride == 1;
+  }
+
+  // Whether vectors are aligned at every index of the dimensions from `skip` on.
+  bool vecs_are_aligned(int skip) const {
+    if (!starts_aligned()) return false;
+    for (int d = skip; d < layout.count; ++d) {
+      if (layout.dims[d].in_stride % values != 0) return false;
+    }
+    return true;
+  }
+
+  // Whether each run of so many neighbouring outputs is an aligned vector in memory.
+  bool has_packed_out(int run) const {
+    const size_t bytes = std::min<size_t>(kAccessBytes, size_of(problem.dtype) * run);
+    if (!is_aligned(problem.out, bytes)) return false;
+    if (layout.kept[0].out_stride != 1) return false;
+    for (int d = 1; d < layout.num_kept; ++d) {
+      if (layout.kept[d].out_stride % run != 0) return false;
+    }
+    return true;
+  }
+
+  size_t accumulator_bytes() const { return size_of(accumulator_of(types.values)); }
+
+  int units_in_flight() const {
+    return config.vecs ? kVecUnroll : values_in_flight(types.native, item);
+  }
+
+  // Splits each output over as many blocks as it takes to fill the device.
+  void split(int blocks_per_sm) {
+    const int64_t wanted = int64_t{device.sms} * blocks_per_sm;
+    const int64_t groups = ceil_div<int64_t>(config.units(), int64_t{config.y} * units_in_flight());
+    if (groups <= tuning.unsplit_groups) return;
+    const int64_t most = std::min(wanted / config.tiles, groups);
+    if (most > 1) config.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
+  }
+
+  // Whether an input of this size is read faster with streaming loads.
+  bool reads_once() const {
+    const int64_t bytes = layout.outputs * config.outer_units * layout.reduced[0].size * item;
+    return bytes >= tuning.once_from && bytes < tuning.once_below;
+  }
+
+  void plan_rows() {
+    const int64_t units = config.units();
+    // Enough threads per row that all units of a thread are in flight at once, and at least enough
+    // to read whole memory sectors.
+    int64_t y = std::max(pow2_ceil(ceil_div<int64_t>(units, units_in_flight())),
+                         std::min<int64_t>(pow2_ceil(units), config.vecs ? 4 : 8));
+    // If that doesn't fill the device, more threads per output, down to one unit per thread.
+    const int64_t threads = int64_t{device.sms} * tuning.row_threads;
+    y = std::max(y, std::min(pow2_ceil(units), pow2_ceil(threads / layout.outputs)));
+    config.y = static_cast<int>(std::min<int64_t>(y, kThreads));
+    config.z = kThreads / config.y;
+    config.tiles = ceil_div<int64_t>(layout.outputs, config.z);
+    if (config.z > 1) return;
+    split(config.outer_units > 1 ? tuning.many_rows_blocks : tuning.row_blocks);
+  }
+
+  void plan_short_rows() {
+    config.path = Path::kShortRows;
+    config.y = static_cast<int>(pow2_ceil(config.units()));
+    config.z = kThreads / config.y;
+    config.tiles = ceil_div<int64_t>(layout.outputs, int64_t{config.z} * kVecUnroll);
+  }
+
+  void plan_rows_in_vecs() {
+    config.path = Path::kRowsInVecs;
+    config.z = kThreads;
+    const int64_t rows = values / layout.reduced[0].size;
+    config.tiles = ceil_div<int64_t>(layout.outputs, rows * kThreads * kVecUnroll);
+  }
+
+  void plan_tile(int64_t row_bytes) {
+    config.path = Path::kTile;
+    // At most 32 values per thread, and at most the 48 KB of shared memory of any launch.
+    constexpr int64_t kShared = 48 << 10;
+    config.y = static_cast<int>(pow2_ceil(std::max(ceil_div<int64_t>(layout.reduced[0].size, 32),
+                                                   ceil_div(kThreads * row_bytes, kShared))));
+    config.z = kThreads / config.y;
+    // Enough rows per tile that every tile begins at an aligned vector.
+    const int64_t least = std::max(1, values / config.z);
+    config.rows_per_lane = static_cast<int>(
+        std::clamp<int64_t>(tuning.tile_bytes / (config.z * row_bytes) / least, 1, 16) * least);
+    const int64_t rows = int64_t{config.z} * config.rows_per_lane;
+    config.tiles = ceil_div(layout.outputs, rows);
+    config.shared_bytes = static_cast<size_t>(rows * row_bytes);
+  }
+
+  void plan_columns() {
+    const int64_t outer = layout.outputs / layout.kept[0].size;
+    const int64_t groups = ceil_div<int64_t>(config.units(), units_in_flight());
+    const int64_t width = config.column_vecs;
+    const int64_t wide = !config.vecs                            ? tuning.wide_values
+                         : config.units() <= tuning.short_column ? tuning.wide_short
+                                                                 : tuning.wide;
+    if (config.fold == 1 && width > wide) {
+      const int64_t most = kThreads / std::min<int64_t>(groups, kThreads / wide);
+      config.x = static_cast<int>(ceil_div(width, ceil_div(width, most)));
+    } else {
+      config.x = static_cast<int>(width);
+    }
+    config.y = static_cast<int>(std::min<int64_t>(groups, kThreads / config.x));
+    config.z = static_cast<int>(std::min<int64_t>(outer, kThreads / (config.x * config.y)));
+    config.column_tiles = ceil_div<int64_t>(width, config.x);
+    config.tiles = config.column_tiles * ceil_div<int64_t>(outer, config.z);
+    if (config.z == 1) split(tuning.column_blocks);
+    config.shared_bytes = accumulator_bytes() * config.threads() * (config.vecs ? values : 1);
+  }
+
+  // Chooses a path for a reduced innermost dimension.
+  void plan_inner_reduced() {
+    const int64_t row = layout.reduced[0].size;
+    const int64_t row_bytes = row * item;
+    const bool can_vec = vecs_are_possible();
+    const bool whole_vecs = vecs_are_aligned(1) && row % values == 0;
+    const bool back_to_back = layout.num_kept == 1 && layout.num_reduced == 1 &&
+                              layout.kept[0].in_stride == row && starts_aligned();
+    if (can_vec && whole_vecs && config.outer_units == 1 && row / values <= tuning.short_row_vecs) {
+      config.vecs = true;
+      config.inner_units = row / values;
+      plan_short_rows();
+      return;
+    }
+    if (can_vec && back_to_back && row < values && values % row == 0) {
+      config.packed_out = has_packed_out(values / static_cast<int>(row));
+      plan_rows_in_vecs();
+      return;
+    }
+    if (can_vec && back_to_back && !whole_vecs && row_bytes <= tuning.tile_row_bytes) {
+      plan_tile(row_bytes);
+      return;
+    }
+    config.vecs = can_vec && (whole_vecs || row >= 2 * values);
+    config.unaligned = config.vecs && !whole_vecs;
+    config.inner_units = config.vecs ? row / values : row;
+    config.read_once = reads_once();
+    plan_rows();
+    config.shared_bytes = accumulator_bytes() * config.threads();
+    if (config.vecs && whole_vecs && config.outer_units == 1 && layout.num_kept <= 1 &&
+        config.z == 1 && (layout.linear_out || config.splits > 1)) {
+      config.path = Path::kLine;
+    }
+  }
+
+  // Chooses how columns are read and the shape of the blocks.
+  void plan_inner_kept() {
+    const int64_t columns = layout.kept[0].size;
+    const bool can_vec = vecs_are_possible();
+    if (can_vec && layout.count == 1 && starts_aligned()) {  // nothing is reduced
+      config.packed_out = has_packed_out(values);
+      plan_rows_in_vecs();
+      return;
+    }
+    config.path = Path::kColumns;
+    config.inner_units = layout.reduced[0].size;
+    config.column_vecs = columns;
+    const int64_t common = std::gcd(columns, int64_t{values});
+    const bool back_to_back =
+        layout.count > 1 && layout.dims[1].reduced && layout.dims[1].in_stride == columns;
+    constexpr int64_t kMostFoldedVecs = 128;
+    if (can_vec && columns % values == 0 && vecs_are_aligned(1)) {
+      config.vecs = true;
+      config.column_vecs = columns / values;
+    } else if (can_vec && back_to_back && columns / common <= kMostFoldedVecs &&
+               layout.reduced[0].size * common >= values) {
+      // Rows of columns without gaps between them: `fold` rows are one row of whole vectors.
+      config.vecs = true;
+      config.fold = static_cast<int>(values / common);
+      config.column_vecs = columns / common;
+      config.inner_units = layout.reduced[0].size / config.fold;
+      config.unaligned = !vecs_are_aligned(2);
+    } else if (can_vec && columns >= values) {
+      config.vecs = config.unaligned = true;
+      config.column_vecs = ceil_div<int64_t>(columns, values);
+    }
+    config.packed_out = config.vecs && config.fold == 1 && has_packed_out(values);
+    config.read_once = config.vecs && reads_once() &&
+                       !(config.unaligned && config.units() <= tuning.unaligned_once_above);
+    plan_columns();
+  }
+};
+
+}  // namespace detail
+
+inline Config config_of(const Problem& problem, const Layout& layout, const Types& types,
+                        const Device& device, const Tuning& tuning) {
+  detail::Chooser chooser{problem, layout, types, device, tuning};
+  for (int d = 1; d < layout.num_reduced; ++d) {
+    chooser.config.outer_units *= layout.reduced[d].size;
+  }
+  if (layout.count == 0 || layout.dims[0].reduced) {
+    chooser.plan_inner_reduced();
+  } else {
+    chooser.plan_inner_kept();
+  }
+  return chooser.config;
+}
+
+}  // namespace gpuopt::reduce
