@@ -5,11 +5,8 @@
 
 #if defined(__CUDACC__)
 #define GPUOPT_HOST_DEVICE __host__ __device__ __forceinline__
-// For members of kernels' arguments that a .cuh file defines.
-#define GPUOPT_DEVICE __device__ __forceinline__
 #else
 #define GPUOPT_HOST_DEVICE inline
-#define GPUOPT_DEVICE inline
 #endif
 
 namespace gpuopt {

@@ -1,9 +1,14 @@
-// The index of a caller: entries that name rows of a tensor. Plain host C++, for plans.
+// The index of a caller: entries that name rows of a tensor. Plain host C++. The members that
+// kernels call are defined in index_reader.cuh.
 #pragma once
 
 #include <cstdint>
 
-#include "common/index.h"
+#if defined(__CUDACC__)
+#define GPUOPT_DEVICE __device__ __forceinline__
+#else
+#define GPUOPT_DEVICE inline
+#endif
 
 namespace gpuopt {
 
@@ -13,9 +18,8 @@ struct Index {
   int64_t stride = 0;
   int64_t bins = 0;
 
-  // For kernels (index_reader.cuh). Loads the bins of the first `count` of N entries. They must
-  // pass check() before use. An assertion after each load would make it wait for the previous load,
-  // so the two are separate.
+  // Loads the bins of the first `count` of N entries. They must pass check() before use. An
+  // assertion after each load would make it wait for the previous load, so the two are separate.
   template <int N>
   GPUOPT_DEVICE void load(const uint32_t (&entries)[N], int count, int64_t (&bins)[N]) const;
 

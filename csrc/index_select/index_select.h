@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/export.h"
+#include "common/index.h"
 #include "common/index_reader.h"
 #include "common/launch_shape.h"
 
