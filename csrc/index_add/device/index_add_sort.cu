@@ -1,9 +1,9 @@
 // Sorts the index. One block sorts a small number of entries in shared memory, by all digits. With
 // more entries, each digit is a pass of two launches. First, blocks count the digits in their range
 // of the entries. Then they move each entry behind all entries with lower digits and all entries of
-// earlier blocks with the same digit. Each block finds these positions by itself, from the counts of
-// the other blocks, which are also summed by groups of blocks. No block waits for another, and no
-// order depends on chance.
+// earlier blocks with the same digit. Each block finds these positions by itself, from the counts
+// of the other blocks, which are also summed by groups of blocks. No block waits for another, and
+// no order depends on chance.
 //
 // An index that is in order already, as in a coalesced graph, is noticed in the first count. Its
 // entries then go directly to the destination of the last pass.
