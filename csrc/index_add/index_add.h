@@ -6,13 +6,12 @@
 
 #include "common/export.h"
 #include "common/workspace.h"
-#include "index_add/index_add_problem.h"
+#include "index_add/index_add_plan.h"
 
 namespace gpuopt::index_add {
 
-// self[.., index[entry], ..] += alpha * source[.., entry, ..]. An index out of range fails a
-// device-side assertion before anything is added for it.
-GPUOPT_EXPORT cudaError_t add(const Problem& problem, const Device& device, Workspace& workspace,
-                              cudaStream_t stream);
+// Adds one part of a problem (for_each_plan). An index out of range fails a device-side assertion
+// before anything is added for it.
+GPUOPT_EXPORT cudaError_t launch(const Plan& plan, Workspace& workspace, cudaStream_t stream);
 
 }  // namespace gpuopt::index_add

@@ -4,6 +4,7 @@
 
 #include <variant>
 
+#include "index_add/index_add_slices.h"
 #include "index_add/paths/index_add_atomic.h"
 #include "index_add/paths/index_add_bins.h"
 #include "index_add/paths/index_add_lines.h"
@@ -13,28 +14,47 @@ namespace gpuopt::index_add {
 
 enum class Path : uint8_t { kAtomic, kSorted, kBins, kLines };
 
-using Plan = std::variant<AtomicPlan, TilesPlan, HotPlan, SortedPlan, BinsPlan, LinesPlan>;
+struct Plan {
+  DType dtype;
+  std::variant<AtomicPlan, TilesPlan, HotPlan, SortedPlan, BinsPlan, LinesPlan> path;
+};
 
-inline Path choose_path(const Problem& problem, const Layout& layout, const Device& device) {
-  if (takes_lines(problem, layout, device)) return Path::kLines;
-  if (takes_few_bins(problem, layout)) return Path::kBins;
-  return takes_sorting(problem, layout) ? Path::kSorted : Path::kAtomic;
+inline Path choose_path(const Problem& problem, const Layout& layout, const Device& device,
+                        const Tuning& tuning) {
+  if (takes_lines(problem, layout, device, tuning)) return Path::kLines;
+  if (takes_few_bins(problem, layout, tuning)) return Path::kBins;
+  return takes_sorting(problem, layout, tuning) ? Path::kSorted : Path::kAtomic;
 }
 
-inline Plan make_plan(Path path, const Problem& problem, const Layout& layout,
-                      const Device& device) {
+inline Plan plan_part(Path path, const Problem& part, const Layout& layout, const Device& device,
+                      const Tuning& tuning) {
   switch (path) {
     case Path::kSorted:
-      return plan_sorted(problem, layout, device);
+      return {part.dtype, plan_sorted(part, layout, device, tuning)};
     case Path::kBins:
-      return plan_bins(problem, layout, device);
+      return {part.dtype, plan_bins(part, layout, device)};
     case Path::kLines:
-      return plan_lines(problem, layout, device);
+      return {part.dtype, plan_lines(part, layout, device)};
     case Path::kAtomic:
-      if (aggregates(problem, layout)) return plan_tiles(problem, layout, device);
-      if (may_queue_up(problem, layout)) return plan_hot(problem, layout);
+      if (aggregates(part, layout, tuning)) return {part.dtype, plan_tiles(part, layout, device)};
+      if (may_queue_up(part, layout, tuning)) return {part.dtype, plan_hot(part, layout, device)};
   }
-  return plan_atomic(problem, layout, device);
+  return {part.dtype, plan_atomic(part, layout, device)};
+}
+
+// Calls f(plan) for each part of a problem, one after another. Stops at the first error of f.
+template <typename F>
+auto for_each_plan(const Problem& problem, const Device& device, const Tuning& tuning, F&& f) {
+  const Layout layout = make_layout(problem);
+  const Path path = choose_path(problem, layout, device, tuning);
+  return for_each_part(problem, layout, tuning, [&](const Problem& part, const Layout& own) {
+    return f(plan_part(path, part, own, device, tuning));
+  });
+}
+
+template <typename F>
+void describe(const Plan& plan, F&& f) {
+  std::visit([&](const auto& path) { describe(path, f); }, plan.path);
 }
 
 }  // namespace gpuopt::index_add

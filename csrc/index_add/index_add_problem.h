@@ -1,4 +1,5 @@
-// The problem that index_add solves, and how its dimensions lie in memory. Plain host C++.
+// The problem that index_add solves, how its dimensions lie in memory, and the arguments that all
+// kernels have. Plain host C++.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +7,10 @@
 #include <utility>
 
 #include "common/device.h"
+#include "common/index_reader.h"
+#include "common/launch_shape.h"
 #include "common/strided.h"
+#include "index_add/index_add_tuning.h"
 
 namespace gpuopt::index_add {
 
@@ -16,11 +20,6 @@ constexpr int kMaxDims = 64;
 // Most outer dimensions of a launch. Problems with more are split into slices.
 constexpr int kMaxOuterDims = 4;
 constexpr int kMaxValues = 8;  // most values per access of a thread
-// Most values of an entry in a launch, and most values of a launch.
-constexpr int64_t kMaxLaunchSize = int64_t{1} << 30;
-constexpr int64_t kMaxLaunchValues = int64_t{1} << 37;
-// The bins and lines paths require at least this many values.
-constexpr int64_t kMinBinValues = 1 << 15;
 
 // What a call guarantees (torch_ops/index_add.py).
 enum class Mode : uint8_t { kFast, kDeterministic, kAccurate };
@@ -69,7 +68,11 @@ inline int bits_for(int64_t count) {
   return bits;
 }
 
-inline size_t accumulator_bytes(DType dtype) { return size_of(dtype) <= 4 ? 4 : 8; }
+// Bytes of a sum in shared memory or in the workspace, and the most that a path plans for it.
+constexpr size_t accumulator_bytes(DType dtype) { return size_of(dtype) <= 4 ? 4 : 8; }
+constexpr size_t sum_bytes(DType dtype) {
+  return dtype == DType::kBool ? 1 : accumulator_bytes(dtype);
+}
 
 inline bool is_inexact(DType dtype) { return category_of(dtype) == Category::kFloat; }
 inline bool is_half(DType dtype) { return is_inexact(dtype) && size_of(dtype) == 2; }
@@ -129,6 +132,39 @@ inline bool takes_neighbours(const Problem& problem, const Layout& layout, int c
     all = all && layout.outer[d].source_stride * size % bytes == 0;
   }
   return all;
+}
+
+// ---------------------------------------------------------------- arguments of kernels
+
+struct OuterDims {
+  int count = 0;
+  FastDiv sizes[kMaxOuterDims];  // the last size is not used
+  int64_t self_strides[kMaxOuterDims] = {};
+  int64_t source_strides[kMaxOuterDims] = {};
+};
+
+inline Index make_index(const Problem& problem) {
+  return {problem.index, problem.long_index, problem.index_stride, problem.bins};
+}
+
+// Sets the members that the arguments of all kernels have.
+template <typename Args>
+void set_operands(Args& args, const Problem& problem, const Layout& layout) {
+  args.self = problem.self;
+  args.source = problem.source;
+  args.bin_stride = problem.bin_stride;
+  args.entry_stride = problem.entry_stride;
+  if constexpr (requires { args.self_inner_stride; }) {
+    args.self_inner_stride = layout.inner.self_stride;
+    args.source_inner_stride = layout.inner.source_stride;
+  }
+  args.outer.count = layout.num_outer;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    args.outer.sizes[d] = divide_by(layout.outer[d].size);
+    args.outer.self_strides[d] = layout.outer[d].self_stride;
+    args.outer.source_strides[d] = layout.outer[d].source_stride;
+  }
+  args.alpha = problem.alpha;
 }
 
 }  // namespace gpuopt::index_add

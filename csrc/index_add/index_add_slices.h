@@ -18,14 +18,14 @@ inline Problem slice(const Problem& problem, int dim, int64_t first, int64_t siz
 // Calls f(slice, its layout) for slices that one launch supports: at most kMaxOuterDims outer
 // dimensions, and a limited number of values. Stops at the first error of f.
 template <typename F>
-auto for_each_slice(const Problem& problem, const Layout& layout, F&& f)
+auto for_each_slice(const Problem& problem, const Layout& layout, const Tuning& tuning, F&& f)
     -> decltype(f(problem, layout)) {
   const bool many_dims = layout.num_outer > kMaxOuterDims;
   const double size_of_entry =
       static_cast<double>(layout.inner.size) * static_cast<double>(layout.outer_size);
-  const bool many_values =
-      size_of_entry > static_cast<double>(kMaxLaunchSize) ||
-      size_of_entry * static_cast<double>(problem.entries) > static_cast<double>(kMaxLaunchValues);
+  const bool many_values = size_of_entry > static_cast<double>(tuning.launch_size) ||
+                           size_of_entry * static_cast<double>(problem.entries) >
+                               static_cast<double>(tuning.launch_values);
   if (!many_dims && !many_values) return f(problem, layout);
   Problem merged = problem;
   merged.num_dims = 0;
@@ -46,7 +46,7 @@ auto for_each_slice(const Problem& problem, const Layout& layout, F&& f)
   const int64_t step = many_dims ? 1 : ceil_div<int64_t>(size, 2);
   for (int64_t first = 0; first < size; first += step) {
     const Problem part = slice(merged, dim, first, std::min(step, size - first));
-    const auto error = for_each_slice(part, make_layout(part), f);
+    const auto error = for_each_slice(part, make_layout(part), tuning, f);
     if (error != decltype(error){}) return error;
   }
   return {};
@@ -55,16 +55,16 @@ auto for_each_slice(const Problem& problem, const Layout& layout, F&& f)
 // Calls f(part, its layout) for all parts of a problem: slices of ranges of the index. The
 // positions in a range fit into a sorted entry.
 template <typename F>
-auto for_each_part(const Problem& problem, const Layout& layout, F&& f)
+auto for_each_part(const Problem& problem, const Layout& layout, const Tuning& tuning, F&& f)
     -> decltype(f(problem, layout)) {
-  const int64_t most = int64_t{1} << position_bits_for(problem.bins);
+  const int64_t most = int64_t{1} << position_bits_for(problem.bins, tuning);
   for (int64_t first = 0; first < problem.entries; first += most) {
     Problem part = problem;
     part.entries = std::min(most, problem.entries - first);
     part.index = moved(problem.index, first * problem.index_stride,
                        problem.long_index ? DType::kInt64 : DType::kInt32);
     part.source = moved(problem.source, first * problem.entry_stride, problem.dtype);
-    const auto error = for_each_slice(part, layout, f);
+    const auto error = for_each_slice(part, layout, tuning, f);
     if (error != decltype(error){}) return error;
   }
   return {};

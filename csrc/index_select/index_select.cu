@@ -1,20 +1,20 @@
-// gather_rows() for each width of access.
+// Launches the kernel for the width of access that a plan names.
 #include "index_select/index_select.cuh"
 
 namespace gpuopt::index_select {
 
-cudaError_t gather_rows(const Gather& gather, cudaStream_t stream) {
-  switch (access_bytes(gather)) {
+cudaError_t launch(const Plan& plan, cudaStream_t stream) {
+  switch (plan.unit_bytes) {
     case 16:
-      return launch_gather<uint4>(gather, stream);
+      return launch_kernel(gather<uint4>, plan.shape, stream, plan.args);
     case 8:
-      return launch_gather<uint2>(gather, stream);
+      return launch_kernel(gather<uint2>, plan.shape, stream, plan.args);
     case 4:
-      return launch_gather<uint32_t>(gather, stream);
+      return launch_kernel(gather<uint32_t>, plan.shape, stream, plan.args);
     case 2:
-      return launch_gather<uint16_t>(gather, stream);
+      return launch_kernel(gather<uint16_t>, plan.shape, stream, plan.args);
     default:
-      return launch_gather<uint8_t>(gather, stream);
+      return launch_kernel(gather<uint8_t>, plan.shape, stream, plan.args);
   }
 }
 

@@ -1,4 +1,4 @@
-// The kernel of gather_rows().
+// The kernel of index_select.
 #pragma once
 
 #include "common/index_reader.cuh"
@@ -6,18 +6,6 @@
 #include "index_select/index_select.h"
 
 namespace gpuopt::index_select {
-
-constexpr int kGatherThreads = 256;
-constexpr int kGatherUnroll = 4;  // units of a thread
-
-struct GatherArgs {
-  const void* self = nullptr;
-  void* out = nullptr;
-  Index index;
-  int64_t bin_units = 0;  // from one row of self to the next
-  FastDiv units;          // of a row
-  uint64_t total_units = 0;
-};
 
 // Copies units of type U. A block copies neighbouring units of `out`, so it divides a 64-bit number
 // only once. Each thread has all its loads in flight before it stores.
@@ -56,26 +44,6 @@ __global__ __launch_bounds__(kGatherThreads) void gather(const GatherArgs args) 
   for (int u = 0; u < kGatherUnroll; ++u) {
     if (u < count) static_cast<U*>(args.out)[first + threadIdx.x + u * kGatherThreads] = values[u];
   }
-}
-
-template <typename U>
-cudaError_t launch_gather(const Gather& gathered, cudaStream_t stream) {
-  constexpr auto kUnit = static_cast<int64_t>(sizeof(U));
-  GatherArgs args;
-  args.self = gathered.self;
-  args.out = gathered.out;
-  args.index.values = gathered.index;
-  args.index.is_long = gathered.long_index;
-  args.index.stride = gathered.index_stride;
-  args.index.bins = gathered.bins;
-  args.bin_units = gathered.bin_bytes / kUnit;
-  args.units = divide_by(gathered.row_bytes / kUnit);
-  args.total_units = static_cast<uint64_t>(gathered.row_bytes / kUnit * gathered.entries);
-  LaunchShape shape;
-  shape.threads = kGatherThreads;
-  shape.blocks =
-      static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, kGatherThreads * kGatherUnroll));
-  return launch_kernel(gather<U>, shape, stream, args);
 }
 
 }  // namespace gpuopt::index_select

@@ -8,6 +8,8 @@
 
 #include "common/export.h"
 #include "common/index.h"
+#include "common/index_reader.h"
+#include "common/launch_shape.h"
 
 namespace gpuopt::index_select {
 
@@ -33,7 +35,41 @@ inline int64_t access_bytes(const Gather& gather) {
   return int64_t{1} << std::countr_zero(all);
 }
 
-// Copies the rows. Rows have at least one byte and less than 2^30.
-GPUOPT_EXPORT cudaError_t gather_rows(const Gather& gather, cudaStream_t stream);
+constexpr int kGatherThreads = 256;
+constexpr int kGatherUnroll = 4;  // units of a thread
+
+struct GatherArgs {
+  const void* self = nullptr;
+  void* out = nullptr;
+  Index index;
+  int64_t bin_units = 0;  // from one row of self to the next
+  FastDiv units;          // of a row
+  uint64_t total_units = 0;
+};
+
+// A unit is one access of a thread.
+struct Plan {
+  int64_t unit_bytes = 1;
+  GatherArgs args;
+  LaunchShape shape;
+};
+
+// Rows have at least one byte and less than 2^30.
+inline Plan plan(const Gather& gather) {
+  Plan plan;
+  const int64_t bytes = plan.unit_bytes = access_bytes(gather);
+  plan.args.self = gather.self;
+  plan.args.out = gather.out;
+  plan.args.index = {gather.index, gather.long_index, gather.index_stride, gather.bins};
+  plan.args.bin_units = gather.bin_bytes / bytes;
+  plan.args.units = divide_by(gather.row_bytes / bytes);
+  plan.args.total_units = static_cast<uint64_t>(gather.row_bytes / bytes * gather.entries);
+  plan.shape.threads = kGatherThreads;
+  plan.shape.blocks = static_cast<unsigned>(
+      ceil_div<uint64_t>(plan.args.total_units, kGatherThreads * kGatherUnroll));
+  return plan;
+}
+
+GPUOPT_EXPORT cudaError_t launch(const Plan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::index_select

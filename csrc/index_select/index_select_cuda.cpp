@@ -1,4 +1,4 @@
-// The CUDA kernel of gpuopt::index_select: a call -> Gather -> launcher, or ATen's kernel.
+// The CUDA kernel of gpuopt::index_select: a call -> Gather -> Plan -> launcher, or ATen's kernel.
 #include <ATen/ATen.h>
 
 #include <string>
@@ -40,7 +40,7 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, int64_t row)
   gather.index_stride = index.stride(0);
   gather.row_bytes = row;
   gather.bin_bytes = self.stride(dim) * static_cast<int64_t>(self.element_size());
-  check_launch(name_of<IndexSelect>(), gather_rows(gather, c10::cuda::getCurrentCUDAStream()));
+  check_launch(name_of<IndexSelect>(), launch(plan(gather), c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 

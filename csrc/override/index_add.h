@@ -34,9 +34,9 @@ inline Reason decide_addition(const Tensor& self, const Tensor& index, const Ten
   return fit ? Reason::kTaken : Reason::kUnsupported;
 }
 
-// The bytes that are read and written: the index, the source, and each named row of self twice.
-inline int64_t bytes_of_addition(const Tensor& self, const Tensor& source, int64_t entries) {
-  return bytes_of(source) + 2 * std::min(bytes_of(self), bytes_of(source)) + 8 * entries;
+inline policy::Addition addition_of(const Tensor& self, const Tensor& source, int64_t entries,
+                                    int64_t rows) {
+  return {self.numel(), source.numel(), static_cast<int64_t>(self.element_size()), entries, rows};
 }
 
 // Whether all sizes but that of `dim` are self's.
@@ -50,21 +50,16 @@ inline bool has_rows_of(const Tensor& self, const Tensor& source, int64_t dim) {
 
 inline Reason decide_by_size(const Tensor& self, const Tensor& source, int64_t entries,
                              int64_t rows, bool deterministic) {
-  return unless_always([&] {
-    return policy::index_add(bytes_of_addition(self, source, entries),
-                             static_cast<int64_t>(self.element_size()), bytes_of(self) / rows,
-                             entries / rows, deterministic);
-  });
+  return unless_always(
+      [&] { return policy::index_add(addition_of(self, source, entries, rows), deterministic); });
 }
 
 // Atomic additions, which ATen uses, round every partial sum of a half type. In deterministic mode
 // both add in a fixed order.
 inline std::string_view mode_for(const Tensor& self, int64_t dim, const Tensor& source,
                                  int64_t entries) {
-  if (self.element_size() != 2) return "fast";
   const int64_t rows = self.size(dim < 0 ? dim + self.dim() : dim);
-  const bool accurate = policy::sums_in_float32(bytes_of_addition(self, source, entries),
-                                                bytes_of(self) / rows, entries, rows);
+  const bool accurate = policy::sums_in_float32(addition_of(self, source, entries, rows));
   return accurate ? "accurate" : "fast";
 }
 constexpr std::string_view kDeterministic = "deterministic";
@@ -220,10 +215,8 @@ struct IndexPut {
     if (!has_shape(values, self, range, first.sizes())) return Reason::kUnsupported;
     if (!is_one_dimension(self, range)) return Reason::kLayout;
     return unless_always([&] {
-      const int64_t entries = first.numel();
-      return policy::index_put(bytes_of_addition(self, values, entries),
-                               static_cast<int64_t>(self.element_size()),
-                               entries / rows_in(self, range), range.count);
+      const int64_t rows = rows_in(self, range);
+      return policy::index_put(addition_of(self, values, first.numel(), rows).bytes(), range.count);
     });
   }
   static Tensor& run(c10::DispatchKeySet key, Tensor& self, const Indices& indices,
@@ -324,10 +317,8 @@ struct EmbeddingDenseBackward {
         grad.sizes().slice(0, indices.dim()) != indices.sizes()) {
       return Reason::kUnsupported;
     }
-    return unless_always([&] {
-      return policy::embedding_backward(indices.numel(), bytes_of(grad),
-                                        static_cast<int64_t>(grad.element_size()));
-    });
+    return unless_always(
+        [&] { return policy::embedding_backward(indices.numel(), bytes_of(grad)); });
   }
   static Tensor run(c10::DispatchKeySet key, const Tensor& grad, const Tensor& indices,
                     const c10::SymInt& num_weights, const c10::SymInt& padding_idx, bool) {

@@ -130,7 +130,23 @@ void reset_calls() {
   for (Calls& of_operator : calls) of_operator.reset();
 }
 
+// What torch_ops._graph has to know of an addition: whether its rows are counts, whether it is
+// computed in mode `accurate`, and whether it is faster than Inductor's kernel, with sums of dtype
+// `sum`.
+std::tuple<bool, bool, bool> decide_in_graph(int64_t result, int64_t source, int64_t item,
+                                             int64_t entries, int64_t rows, at::ScalarType sum,
+                                             bool deterministic) {
+  const policy::Addition add{result, source, item, entries, rows};
+  return {add.is_count(), policy::sums_in_float32(add),
+          policy::index_add_in_graph(add, c10::elementSize(sum) == 2, sum == at::kBFloat16,
+                                     deterministic)};
+}
+
 TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
+  m.def(
+      "_override_in_graph(int result, int source, int item, int entries, int rows, ScalarType sum, "
+      "bool deterministic) -> (bool, bool, bool)",
+      decide_in_graph);
   m.def("_override_enable(str[] names, str key, bool always) -> ()", enable);
   m.def("_override_disable(str[] names) -> ()", disable);
   m.def("_override_operators() -> str[]", operator_names);

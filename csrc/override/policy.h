@@ -87,40 +87,62 @@ inline Reason upsample_backward(bool same_size, bool channels_last, int64_t imag
   return upsample(same_size, channels_last, bytes);
 }
 
-// Rows of one value in a half type are often counts: how many edges a node has. A count in bf16
-// stops at 256, so these are taken for their precision.
-inline bool is_count(int64_t item, int64_t row_bytes) { return item == 2 && row_bytes == 2; }
+// An addition of rows.
+struct Addition {
+  int64_t result = 0, source = 0;  // elements
+  int64_t item = 0;                // bytes of an element
+  int64_t entries = 0;             // of the index
+  int64_t rows = 1;                // of the result
+
+  // What is read and written: the index, the source, and each named row of the result twice.
+  int64_t bytes() const { return item * (source + 2 * std::min(result, source)) + 8 * entries; }
+  int64_t row_bytes() const { return result / rows * item; }
+  // Rows of one value in a half type are often counts: how many edges a node has. A count in bf16
+  // stops at 256, so these are taken for their precision.
+  bool is_count() const { return item == 2 && row_bytes() == 2; }
+};
+
+constexpr int64_t kSmallestSorted = 256 * kKiB;
 
 // Non-deterministic: 0.97 to 54 times ATen's speed from these sizes on. Deterministic: 1.4 or more.
 // ATen adds entries of one row one after another, so that many of them take long.
-inline Reason index_add(int64_t bytes, int64_t item, int64_t row_bytes, int64_t entries_per_row,
-                        bool deterministic) {
-  const bool sorted = deterministic || entries_per_row >= 64 || is_count(item, row_bytes);
-  const int64_t least = sorted ? 256 * kKiB : item == 2 ? kMiB : 4 * kMiB;
-  return bytes >= least ? Reason::kTaken : Reason::kSize;
+inline Reason index_add(const Addition& add, bool deterministic) {
+  const bool sorted = deterministic || add.entries / add.rows >= 64 || add.is_count();
+  const int64_t least = sorted ? kSmallestSorted : add.item == 2 ? kMiB : 4 * kMiB;
+  return add.bytes() >= least ? Reason::kTaken : Reason::kSize;
+}
+
+// Whether index_add is faster than Inductor's kernel in a graph. That kernel adds atomically, and
+// computes what it adds. That is slow only where many entries name the same row. For sums in
+// bfloat16 and in deterministic mode it calls ATen's kernel, which sorts.
+inline bool index_add_in_graph(const Addition& add, bool half_sum, bool bfloat16_sum,
+                               bool deterministic) {
+  if (deterministic || (add.is_count() && half_sum)) return add.bytes() >= kSmallestSorted;
+  if (bfloat16_sum) return add.bytes() >= kMiB;
+  // A call of an operator costs the host more than a launch of Inductor's.
+  return add.entries / add.rows >= 256 && add.bytes() >= 8 * kMiB;
 }
 
 // Whether sums of half types are computed in float32, in mode `accurate`. It sorts the index, which
 // is 1.1 to 9 times as fast as ATen's atomic additions here. In smaller problems, and where rows
 // are short or few are named, it is slower. Counts need it: if only sums were exact, means would be
 // wrong by the ratio of both.
-inline bool sums_in_float32(int64_t bytes, int64_t row_bytes, int64_t entries, int64_t rows) {
-  return row_bytes == 2 || (bytes >= 12 * kMiB && row_bytes >= 16 && 4 * entries >= rows);
+inline bool sums_in_float32(const Addition& add) {
+  const bool is_faster =
+      add.bytes() >= 12 * kMiB && add.row_bytes() >= 16 && 4 * add.entries >= add.rows;
+  return add.item == 2 && (add.is_count() || is_faster);
 }
 
 // Several indices are made one by small launches, which ATen does, too.
-inline Reason index_put(int64_t bytes, int64_t item, int64_t entries_per_row, int64_t indices) {
-  if (indices > 1 && bytes < kMiB) return Reason::kSize;
-  return index_add(bytes, item, /*row_bytes=*/item, entries_per_row, /*deterministic=*/true);
+inline Reason index_put(int64_t bytes, int64_t indices) {
+  return bytes >= (indices > 1 ? kMiB : kSmallestSorted) ? Reason::kTaken : Reason::kSize;
 }
 
 // ATen has one kernel without a sort up to this many entries, which is not measured.
 constexpr int64_t kFewEmbeddings = 3072;
 
-inline Reason embedding_backward(int64_t entries, int64_t bytes, int64_t item) {
-  return entries <= kFewEmbeddings
-             ? Reason::kSize
-             : index_add(bytes, item, /*row_bytes=*/item, /*entries_per_row=*/1, true);
+inline Reason embedding_backward(int64_t entries, int64_t bytes) {
+  return entries > kFewEmbeddings && bytes >= kSmallestSorted ? Reason::kTaken : Reason::kSize;
 }
 
 // ATen gives each row a block, or each value a thread. Rows of up to 2 KiB are 1.1 to 67 times as

@@ -11,8 +11,10 @@ pytestmark = pytest.mark.torch_version
 
 OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
 INTERNAL = sorted({o for c in EVERY_CASE if c.internal for o in c.overloads}, key=str)
-# Operators without tensors: torch_ops.override calls them to replace operators, and to count calls.
-CONTROL = {f"gpuopt::_override_{name}" for name in ("enable", "disable", "operators", "reasons", "calls", "reset")}
+# Operators without tensors: torch_ops.override calls them to replace operators, to count calls, and to decide in graphs.
+CONTROL = {
+    f"gpuopt::_override_{name}" for name in ("enable", "disable", "operators", "reasons", "calls", "reset", "in_graph")
+}
 
 
 def test_every_operator_has_a_case():

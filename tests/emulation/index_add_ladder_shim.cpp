@@ -10,8 +10,10 @@ alignas(16) uint64_t sort_shared[sort_shared_bytes(kMaxSortItems) / sizeof(uint6
 using namespace gpuopt;
 using namespace gpuopt::index_add;
 
+static Tuning tuning;
+
 // The number of entries sorted at once. Tests lower it, because small problems would not reach it.
-extern "C" void set_position_bits(int bits) { kMaxPositionBits = bits; }
+extern "C" void set_position_bits(int bits) { tuning.position_bits = bits; }
 
 extern "C" int run(int step, int dtype, uint64_t self, uint64_t source, const int64_t* index,
                    int64_t rows, int64_t width, int64_t entries, int sms) {
@@ -23,7 +25,8 @@ extern "C" int run(int step, int dtype, uint64_t self, uint64_t source, const in
                               static_cast<DType>(dtype),
                               rows,
                               width,
-                              entries};
+                              entries,
+                              tuning};
   const Device device{sms, 227 << 10};
   const cudaError_t error = ladder_index_add(step, problem, device, workspace, nullptr);
   return workspace.intact() ? error : -1;

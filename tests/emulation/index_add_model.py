@@ -3,42 +3,49 @@
 from __future__ import annotations
 
 import ctypes
+import json
+from types import SimpleNamespace
 
 import numpy as np
 
 from .dtypes import BOOL, COMPLEX, FLOAT, TYPES, Operand
 from .memory import scatter
 
-ATOMIC, SORTED, BINS, LINES = range(4)
+PATHS = ATOMIC, TILES, HOT, SORTED, BINS, LINES = "atomic", "tiles", "hot", "sorted", "bins", "lines"
 FAST, DETERMINISTIC, ACCURATE = range(3)
 REAL = [t for t in TYPES if t.category != COMPLEX]
-LIMITS = {"kSortSourceBytes": 24 << 20, "kMinBinValues": 1 << 15, "kMaxLaunchSize": 1 << 30, "kGroupRows": 128}
-LIMITS |= {"kMaxPositionBits": 30, "kMinHotValues": 1 << 20}
-LIMITS |= {"kMaxTileEntries": 4096, "kMinLines": 512, "kMinTileEntries": 1024, "kSortTraffic": 118_000_000}
-
-
-class Taken(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int)
-        for name in ("path", "values", "lanes", "copies", "outer_group", "slices", "hot_bins", "tile_rows")
-    ]
-    _fields_ += [("splits", ctypes.c_int64), ("scratch", ctypes.c_int64), ("intact", ctypes.c_int)]
+LIMITS = {"sort_source_bytes": 24 << 20, "min_bin_values": 1 << 15, "launch_size": 1 << 30, "group_rows": 128}
+LIMITS |= {"position_bits": 30, "min_hot_values": 1 << 20, "max_tile_entries": 4096, "min_lines": 512}
+LIMITS |= {"min_tile_entries": 1024, "sort_traffic": 118_000_000}
 
 
 def set_limits(index_add, **limits):
-    values = LIMITS | limits
-    index_add.set_limits(
-        ctypes.c_int64(values["kSortSourceBytes"]),
-        ctypes.c_int64(values["kMinBinValues"]),
-        ctypes.c_int64(values["kMaxLaunchSize"]),
-        values["kGroupRows"],
-        values["kMaxPositionBits"],
-        ctypes.c_int64(values["kMinHotValues"]),
-        ctypes.c_int64(values["kMaxTileEntries"]),
-        values["kMinLines"],
-        ctypes.c_int64(values["kMinTileEntries"]),
-        ctypes.c_int64(values["kSortTraffic"]),
+    index_add.set_limits(*map(ctypes.c_int64, (LIMITS | limits).values()))
+
+
+def array(values):
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+def run(index_add, dim, sizes, strides, source_strides, addresses, index, dtype, mode=FAST, alpha=1, sms=4):
+    """Adds, with self and source at `addresses`. Returns the run, with the plan of its last launch."""
+    index_add.run.restype = ctypes.c_char_p
+    text = index_add.run(
+        len(sizes),
+        dim,
+        array(sizes),
+        ctypes.c_int64(len(index)),
+        array(strides),
+        array(source_strides),
+        *map(ctypes.c_uint64, (*addresses, index.ctypes.data)),
+        ctypes.c_int64(index.strides[0] // index.itemsize if len(index) > 1 else 1),
+        int(index.dtype == np.int64),
+        dtype.number,
+        mode,
+        ctypes.c_int64(alpha),
+        sms,
     )
+    return SimpleNamespace(**json.loads(text))
 
 
 def expected(self: Operand, source: Operand, dim: int, index: np.ndarray, alpha: int) -> np.ndarray:
@@ -52,33 +59,13 @@ def expected(self: Operand, source: Operand, dim: int, index: np.ndarray, alpha:
     return wide.astype(dtype.numpy)
 
 
-def run_and_compare(index_add, self: Operand, source: Operand, dim: int, index, alpha=1, mode=FAST, sms=4) -> Taken:
-    taken = Taken()
-    bases = index if index.base is None else index.base
+def run_and_compare(index_add, self: Operand, source: Operand, dim: int, index, alpha=1, mode=FAST, sms=4):
     want = expected(self, source, dim, np.asarray(index, np.int64), alpha)
-
-    def array(values):
-        return (ctypes.c_int64 * max(len(values), 1))(*values)
-
-    error = index_add.run(
-        len(self.sizes),
-        dim,
-        array(self.sizes),
-        ctypes.c_int64(len(index)),
-        array(self.strides),
-        array(source.strides),
-        ctypes.c_uint64(self.address),
-        ctypes.c_uint64(source.address),
-        ctypes.c_uint64(index.ctypes.data),
-        ctypes.c_int64(index.strides[0] // index.itemsize if len(index) > 1 else 1),
-        int(index.dtype == np.int64),
-        self.dtype.number,
-        mode,
-        ctypes.c_int64(alpha),
-        sms,
-        ctypes.byref(taken),
+    addresses = self.address, source.address
+    taken = run(
+        index_add, dim, self.sizes, self.strides, source.strides, addresses, index, self.dtype, mode, alpha, sms
     )
-    assert error == 0 and bases is not None
+    assert taken.error == 0
     assert taken.intact, "a kernel wrote past its scratch or shared memory"
     np.testing.assert_array_equal(self.view(self.buffer), want)
     if self.dtype.category == FLOAT:  # -0.0 stays unless another value is added

@@ -1,9 +1,8 @@
 // C entry points to the emulated index_add launchers, for index_add_model.py.
 #include "../plan/index_add_problem.h"
+#include "common/describe.h"
 #include "index_add/device/index_add_sort.cuh"
 #include "index_add/index_add.h"
-#include "index_add/index_add_plan.h"
-#include "index_add/index_add_slices.h"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::index_add {
@@ -23,76 +22,79 @@ namespace {
 
 constexpr char kPoison = char(0xcd);
 
-}  // namespace
+Tuning tuning;
 
-struct Taken {
-  int path, values, lanes, copies, outer_group, slices, hot_bins, tile_rows;
-  int64_t splits, scratch;
-  int intact;
+// A run: the launches and bytes of scratch memory that it took, and the plan of the last launch.
+struct Run {
+  cudaError_t error = cudaSuccess;
+  int slices = 0;
+  size_t scratch = 0;
+  bool intact = true;
+  Plan plan;
 };
 
-// Copies a field if the plan has it.
-#define SHOW(field)                       \
-  if constexpr (requires { plan.field; }) \
-    taken->field = static_cast<decltype(taken->field)>(plan.field);
+template <typename F>
+void describe(const Run& run, F&& f) {
+  f("error", static_cast<int>(run.error));
+  f("slices", run.slices);
+  f("scratch", run.scratch);
+  f("intact", run.intact);
+  describe(run.plan, f);
+}
+
+// Launches a plan. Returns whether nothing was written behind the shared memory of its tiles and
+// of its frequent bins.
+bool launch_guarded(Run& run, PoisonedWorkspace& workspace) {
+  const auto* tiles = std::get_if<TilesPlan>(&run.plan.path);
+  char* const guards[] = {
+      reinterpret_cast<char*>(hot_sums) + kHotSharedBytes,
+      reinterpret_cast<char*>(tile_memory) + (tiles != nullptr ? tiles->shape.shared_bytes : 0)};
+  for (char* guard : guards) std::fill_n(guard, kGuard, kPoison);
+  workspace.release();
+  run.error = launch(run.plan, workspace, nullptr);
+  return is_filled(guards[0], kGuard, kPoison) && is_filled(guards[1], kGuard, kPoison);
+}
+
+}  // namespace
 
 // Limits that tests lower, because small problems would not reach them.
 extern "C" void set_limits(int64_t sort_source_bytes, int64_t min_bin_values, int64_t launch_size,
-                           int group_rows, int max_position_bits, int64_t min_hot_values,
-                           int64_t max_tile_entries, int min_lines, int64_t min_tile_entries,
+                           int64_t group_rows, int position_bits, int64_t min_hot_values,
+                           int64_t max_tile_entries, int64_t min_lines, int64_t min_tile_entries,
                            int64_t sort_traffic) {
-  kSortSourceBytes = sort_source_bytes;
-  kMinBinValues = min_bin_values;
-  kMaxLaunchSize = launch_size;
-  kGroupRows = group_rows;
-  kMaxPositionBits = max_position_bits;
-  kMinHotValues = min_hot_values;
-  kMaxTileEntries = max_tile_entries;
-  kMinLines = min_lines;
-  kMinTileEntries = min_tile_entries;
-  kSortTraffic = static_cast<double>(sort_traffic);
+  tuning.sort_source_bytes = static_cast<double>(sort_source_bytes);
+  tuning.min_bin_values = min_bin_values;
+  tuning.launch_size = launch_size;
+  tuning.group_rows = group_rows;
+  tuning.position_bits = position_bits;
+  tuning.min_hot_values = min_hot_values;
+  tuning.max_tile_entries = max_tile_entries;
+  tuning.min_lines = min_lines;
+  tuning.min_tile_entries = min_tile_entries;
+  tuning.sort_traffic = static_cast<double>(sort_traffic);
 }
 
-extern "C" int run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
-                   const int64_t* self_strides, const int64_t* source_strides, uint64_t self,
-                   uint64_t source, uint64_t index, int64_t index_stride, int long_index, int dtype,
-                   int mode, int64_t alpha, int sms, Taken* taken) {
+// Adds, and returns the run as JSON.
+extern "C" const char* run(int num_dims, int dim, const int64_t* sizes, int64_t entries,
+                           const int64_t* self_strides, const int64_t* source_strides,
+                           uint64_t self, uint64_t source, uint64_t index, int64_t index_stride,
+                           int long_index, int dtype, int mode, int64_t alpha, int sms) {
+  static std::string json;
   const Problem problem =
       make_problem(num_dims, dim, sizes, entries, self_strides, source_strides, self, source, index,
                    index_stride, long_index, dtype, mode, alpha);
-  const Device device{sms, 227 << 10};
-  const Layout layout = make_layout(problem);
-  const Path path = choose_path(problem, layout, device);
-  *taken = {};
-  taken->path = static_cast<int>(path);
-  int64_t tile_bytes = 0;
-  for_each_part(problem, layout, [&](const Problem& part, const Layout& part_layout) {
-    ++taken->slices;
-    const auto show = [&](const auto& plan) {
-      SHOW(values)
-      SHOW(lanes)
-      SHOW(copies)
-      SHOW(outer_group)
-      SHOW(splits)
-      SHOW(hot_bins)
-      SHOW(tile_rows)
-    };
-    std::visit(show, make_plan(path, part, part_layout, device));
-    if (taken->tile_rows > 0) {
-      tile_bytes = std::max(tile_bytes, tile_shared_bytes(taken->tile_rows));
-    }
-    return cudaSuccess;
-  });
-  const auto guard = reinterpret_cast<char*>(hot_sums) + kHotSharedBytes;
-  std::fill_n(guard, kGuard, kPoison);
-  const auto tile_guard = reinterpret_cast<char*>(tile_memory) + tile_bytes;
-  std::fill_n(tile_guard, kGuard, kPoison);
   PoisonedWorkspace workspace(kPoison);
-  const cudaError_t error = add(problem, device, workspace, nullptr);
-  taken->scratch = static_cast<int64_t>(workspace.most_in_use);
-  taken->intact = workspace.intact() && is_filled(guard, kGuard, kPoison) &&
-                  is_filled(tile_guard, kGuard, kPoison);
-  return error;
+  Run run;
+  for_each_plan(problem, Device{sms, 227 << 10}, tuning, [&](const Plan& plan) {
+    ++run.slices;
+    run.plan = plan;
+    run.intact = launch_guarded(run, workspace) && run.intact;
+    return run.error;
+  });
+  run.scratch = workspace.most_in_use;
+  run.intact = run.intact && workspace.intact();
+  json = to_json(run);
+  return json.c_str();
 }
 
 // Sorts an index: writes the bins in order and their positions. Returns the number of blocks that
@@ -104,22 +106,20 @@ extern "C" int sort(uint64_t values, int64_t stride, int long_index, uint32_t co
   index.is_long = long_index != 0;
   index.stride = stride;
   index.bins = bins;
-  const Device device{sms, shared_bytes};
   PoisonedWorkspace workspace(kPoison);
   std::vector<uint32_t> zeroed(3001, ~0u);
-  SortedIndex sorted;
   const auto end = static_cast<uint32_t>(zeroed.size() - 1);  // the last word must not change
-  const SortPlan plan = plan_sort(count, bins, device);
-  if (sort_index(plan, index, count, zeroed.data(), end, workspace, nullptr, &sorted) !=
-          cudaSuccess ||
+  const SortPlan plan = plan_sort(index, count, end, Device{sms, shared_bytes}, tuning);
+  const uint64_t* sorted = nullptr;
+  if (sort_index(plan, zeroed.data(), workspace, nullptr, &sorted) != cudaSuccess ||
       !workspace.intact() || std::count(zeroed.begin(), zeroed.end(), 0) != end ||
       zeroed[end] != ~0u) {
     return -1;
   }
+  const int position_bits = plan.args.source.position_bits;
   for (uint32_t i = 0; i < count; ++i) {
-    sorted_bins[i] = static_cast<int64_t>(sorted.entries[i] >> sorted.position_bits);
-    positions[i] =
-        static_cast<int64_t>(sorted.entries[i] & ((uint64_t{1} << sorted.position_bits) - 1));
+    sorted_bins[i] = static_cast<int64_t>(sorted[i] >> position_bits);
+    positions[i] = static_cast<int64_t>(sorted[i] & ((uint64_t{1} << position_bits) - 1));
   }
-  return static_cast<int>(plan.blocks);
+  return static_cast<int>(plan.move.blocks);
 }

@@ -16,6 +16,6 @@ extern "C" int gather(uint64_t self, uint64_t index, uint64_t out, int long_inde
   gather.index_stride = index_stride;
   gather.row_bytes = row_bytes;
   gather.bin_bytes = bin_bytes;
-  if (gather_rows(gather, nullptr) != cudaSuccess) return -1;
-  return static_cast<int>(access_bytes(gather));
+  const Plan planned = plan(gather);
+  return launch(planned, nullptr) == cudaSuccess ? static_cast<int>(planned.unit_bytes) : -1;
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 
 import numpy as np
@@ -16,9 +15,9 @@ from .index_add_model import (
     FAST,
     LINES,
     REAL,
-    Taken,
     distributions,
     indices,
+    run,
     run_and_compare,
     set_limits,
 )
@@ -44,7 +43,7 @@ def index_at(index: np.ndarray, dtype, offset: int) -> np.ndarray:
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("outer, bins, values, group", [(1, 1000, 4, 1), (3, 300, 4, 1), (9, 300, 1, 4), (17, 3, 1, 4)])
 def test_few_bins(index_add, distribution, outer, bins, values, group):
-    set_limits(index_add, kMinBinValues=0)
+    set_limits(index_add, min_bin_values=0)
     random = np.random.default_rng(bins)
     index = index_at(indices(distribution, 20000 if outer == 1 else 4000, bins, random), np.int64, 0)
     for dtype in (TYPES[0], TYPES[6], TYPES[7], TYPES[5]):
@@ -79,7 +78,7 @@ def test_few_bins_by_vecs(index_add, bins, entries, long):
 )
 def test_lines(index_add, outer, bins, entries):
     """One outer index per block, or several with some left over, and sort keys of zero to three digits."""
-    set_limits(index_add, kMinBinValues=0, kMinLines=32)
+    set_limits(index_add, min_bin_values=0, min_lines=32)
     random = np.random.default_rng(bins)
     groups = set()
     for distribution, (number, dtype) in itertools.product(distributions(entries), enumerate(REAL)):
@@ -101,7 +100,7 @@ def test_lines(index_add, outer, bins, entries):
 
 def test_lines_do_not_depend_on_how_many_a_block_takes(index_add):
     """In mode `deterministic`, rounded sums are the same bits on every device."""
-    set_limits(index_add, kMinBinValues=0)
+    set_limits(index_add, min_bin_values=0)
     random = np.random.default_rng(0)
     entries, bins, outer = 5000, 70, 9
     index = random.integers(0, bins, entries)
@@ -111,12 +110,9 @@ def test_lines_do_not_depend_on_how_many_a_block_takes(index_add):
     found = []
     for sms in (1, 64):
         self = np.zeros((outer, bins), np.float32)
-        taken = Taken()
-        arrays = [(ctypes.c_int64 * 2)(*values) for values in ((bins, outer), (1, bins), (1, entries))]
-        addresses = [ctypes.c_uint64(array.ctypes.data) for array in (self, source, index)]
-        sizes, *strides = arrays
-        rest = (ctypes.c_int64(1), 1, TYPES[7].number, DETERMINISTIC, ctypes.c_int64(1), sms, ctypes.byref(taken))
-        index_add.run(2, 0, sizes, ctypes.c_int64(entries), *strides, *addresses, *rest)
+        strides = (1, bins), (1, entries)
+        addresses = self.ctypes.data, source.ctypes.data
+        taken = run(index_add, 0, (bins, outer), *strides, addresses, index, TYPES[7], DETERMINISTIC, sms=sms)
         assert (taken.path, taken.outer_group) == (LINES, 2 if sms == 1 else 1)
         found.append(self)
     np.testing.assert_array_equal(*found)

@@ -57,7 +57,7 @@ def test_sorting_a_tile(index_add, distribution, entries):
 )
 def test_sorting_in_passes(index_add, distribution, entries, sms, blocks):
     """Tiles have one to eight entries per thread. Blocks have several tiles, and there are one and two groups of blocks."""
-    set_limits(index_add, kMaxTileEntries=0)
+    set_limits(index_add, max_tile_entries=0)
     index = indices(distribution, entries, 5000, np.random.default_rng(entries))
     assert sort_and_compare(index_add, index, 5000, sms=sms) == blocks
 
@@ -66,7 +66,7 @@ def test_sorting_in_passes(index_add, distribution, entries, sms, blocks):
 @pytest.mark.parametrize("position", [1, 31, 32, 33, 1023, 1024, 1025, 8191, 8192, 8193, 10240, 16384, 19999])
 def test_one_descent_is_seen(index_add, position, sms):
     """An index that ascends with one exception must be sorted. The exception lies between threads, warps, tiles or blocks."""
-    set_limits(index_add, kMaxTileEntries=0)
+    set_limits(index_add, max_tile_entries=0)
     index = np.concatenate([2500 + np.arange(position) % 2500, np.zeros(20000 - position, np.int64)])
     index[:position].sort()
     assert (np.diff(index) < 0).sum() == 1
@@ -76,7 +76,7 @@ def test_one_descent_is_seen(index_add, position, sms):
 @pytest.mark.parametrize("tile_entries", [0, 1 << 12])
 @pytest.mark.parametrize("bins", [1, 2, 512, 513, 300000, 2**31 + 5, 2**40, 2**60])
 def test_sorting_by_few_and_many_digits(index_add, bins, tile_entries):
-    set_limits(index_add, kMaxTileEntries=tile_entries)
+    set_limits(index_add, max_tile_entries=tile_entries)
     random = np.random.default_rng(5)
     index = random.integers(0, bins, (4096 if tile_entries else 9000) if bins < 2**50 else 16)
     index[::7] = bins - 1

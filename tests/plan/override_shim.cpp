@@ -62,14 +62,16 @@ int64_t upsample_reason(bool backward, bool channels_last, int64_t images, int64
                             : policy::upsample(false, channels_last, bytes));
 }
 
-int64_t index_add_reason(int64_t bytes, int64_t item, int64_t row_bytes, int64_t entries_per_row,
-                         bool deterministic) {
-  return number_of(policy::index_add(bytes, item, row_bytes, entries_per_row, deterministic));
+int64_t index_add_reason(const policy::Addition& add, bool deterministic) {
+  return number_of(policy::index_add(add, deterministic));
 }
 
-int64_t sums_in_float32(int64_t bytes, int64_t row_bytes, int64_t entries, int64_t rows) {
-  return policy::sums_in_float32(bytes, row_bytes, entries, rows);
+bool index_add_in_graph(const policy::Addition& add, bool bfloat16) {
+  return policy::index_add_in_graph(add, add.item == 2, bfloat16, /*deterministic=*/false);
 }
+
+bool sums_in_float32(const policy::Addition& add) { return policy::sums_in_float32(add); }
+bool is_count(const policy::Addition& add) { return add.is_count(); }
 
 int64_t index_select_reason(int64_t entries, int64_t row_bytes) {
   return number_of(policy::index_select(entries, row_bytes));

@@ -4,7 +4,9 @@ tests the kernels."""
 from __future__ import annotations
 
 import ctypes
+import json
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,27 +19,18 @@ from ..support.seeded import seeded
 BOOL, UINT8, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = 0, 1, 3, 4, 5, 6, 7, 8, 9
 ITEM = {BOOL: 1, UINT8: 1, INT16: 2, INT32: 4, INT64: 8, FLOAT16: 2, BFLOAT16: 2, FLOAT32: 4, FLOAT64: 8}
 HALVES, INEXACT = (FLOAT16, BFLOAT16), (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
-ATOMIC, SORTED, BINS, LINES = range(4)
+SORTED, BINS, LINES = "sorted", "bins", "lines"
+ATOMIC, TILES, HOT = ADDITIONS = "atomic", "tiles", "hot"
 FAST, DETERMINISTIC, ACCURATE = range(3)
 BASE = 1 << 20
 GRID = 2**31 - 1
-FIELDS = (
-    "path values units lanes tiles group_entries range_entries tasks warp_rows part_rows outer_group copies splits split_values "
-    "thread_entries shared_bytes inner inner_self_stride inner_source_stride num_outer outer_size position_bits passes digit_bits "
-    "sort_blocks tiles_per_block sort_tile sort_bytes one_tile tile_rows tile_units tile_threads thread_units hot_bins"
-).split()
-
-
-class View(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
-
-
-EACH = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, ctypes.POINTER(View))
 
 
 @pytest.fixture(scope="module")
 def planner():
-    return load("plan/index_add")
+    library = load("plan/index_add")
+    library.plans.restype = ctypes.c_char_p
+    return library
 
 
 class Problem:
@@ -59,17 +52,11 @@ class Problem:
         return tuple([math.prod(sizes[:d]) for d in range(len(sizes))] for sizes in (self.sizes, self.source_sizes()))
 
     def slices(self, planner, sms=132, shared=227 << 10):
-        """(entries, first entry, byte offsets into self and source, view) of each launch."""
-        rank, found = len(self.sizes), []
+        """The launches: the part of the problem that each adds, and its plan."""
+        rank = len(self.sizes)
         array = ctypes.c_int64 * rank
-
-        def each(entries, index, into, source, view):
-            copy = View()
-            ctypes.pointer(copy)[0] = view[0]
-            found.append((entries, index, into, source, copy))
-
         into, source = self.strides()
-        planner.for_each(
+        text = planner.plans(
             rank,
             self.dim,
             array(*self.sizes),
@@ -83,35 +70,35 @@ class Problem:
             self.mode,
             sms,
             shared,
-            EACH(each),
         )
-        return found
+        vec = 16 // ITEM[self.dtype]  # tiles always have vectors
+        return [SimpleNamespace(**{"values": vec} | launch) for launch in json.loads(text)]
 
 
 def check(problem: Problem, planner, sms: int, shared: int = 227 << 10) -> None:
     slices = problem.slices(planner, sms, shared)
     bins, others = problem.sizes[problem.dim], math.prod(n for d, n in enumerate(problem.sizes) if d != problem.dim)
     # Every value is in exactly one slice.
-    assert sum(entries * v.inner * v.outer_size for entries, *_, v in slices) == problem.entries * others
-    assert len({(index, into, source) for _, index, into, source, _ in slices}) == len(slices)
+    assert sum(v.entries * v.inner * v.outer_size for v in slices) == problem.entries * others
+    assert len({(v.first, v.self_offset, v.source_offset) for v in slices}) == len(slices)
     item = ITEM[problem.dtype]
-    for entries, _, into, source, v in slices:
-        check_numbers(problem, planner, entries, bins, v, sms, shared)
-        assert v.values * v.units == v.inner or v.path in (BINS, LINES)
+    for v in slices:
+        check_numbers(problem, planner, v.entries, bins, v, sms, shared)
+        assert v.path in (BINS, LINES) or v.values * v.units == v.inner
         if v.path in (BINS, LINES):
-            check_neighbours(problem, source, v)
+            check_neighbours(problem, v.source_offset, v)
         elif v.values > 1:  # accesses are aligned
             access = v.values * item
             assert access in (4, 16) and v.inner_self_stride == v.inner_source_stride == 1
-            assert (problem.address + into) % access == (problem.address + source) % access == 0
+            assert (problem.address + v.self_offset) % access == (problem.address + v.source_offset) % access == 0
             assert v.inner % v.values == 0
     if problem.mode == DETERMINISTIC and problem.dtype in INEXACT:
-        assert {v.path for *_, v in slices} <= {SORTED, LINES}
+        assert {v.path for v in slices} <= {SORTED, LINES}
     if problem.mode == ACCURATE and problem.dtype in HALVES:
-        assert ATOMIC not in {v.path for *_, v in slices}
+        assert {v.path for v in slices}.isdisjoint(ADDITIONS)
 
 
-def check_neighbours(problem: Problem, source: int, v: View) -> None:
+def check_neighbours(problem: Problem, source: int, v: SimpleNamespace) -> None:
     """Checks that entries that are read together are adjacent, and that a thread's vectors are aligned."""
     assert v.values in ((1, 4) if v.path == BINS else (1, 2))
     if v.values == 1:
@@ -125,19 +112,25 @@ def check_neighbours(problem: Problem, source: int, v: View) -> None:
         assert v.outer_group == 1 and problem.index % 16 == 0 and v.split_values % v.values == 0
 
 
-def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, sms: int, shared: int) -> None:
+def check_numbers(
+    problem: Problem, planner, entries: int, bins: int, v: SimpleNamespace, sms: int, shared: int
+) -> None:
     """Checks that all numbers fit into the kernels' arguments and buffers."""
     assert v.num_outer <= planner.max_outer_dims()
     assert max(entries, v.inner, v.outer_size) <= 2**30
+    assert v.blocks <= GRID
     if v.path == ATOMIC:
-        assert v.units * entries * v.outer_size / 1024 <= GRID and v.thread_units in (1, 2, 3, 4)
-        if v.tile_rows > 0:
-            columns = -(-v.units // v.tile_units)
-            assert v.values * ITEM[problem.dtype] == 16 and v.hot_bins == 0 and v.tile_units <= 16
-            assert v.tile_rows * v.tile_units <= 256 * v.thread_units < (v.tile_rows + 1) * v.tile_units
-            # With half as many threads, each has one row and processes four units in two iterations.
-            assert v.tile_threads == (128 if v.thread_units == 4 and v.tile_rows <= 128 else 256)
-            assert columns * -(-entries // v.tile_rows) * v.outer_size <= GRID
+        assert v.thread_units in (1, 2, 3, 4)
+        assert v.blocks == -(-v.units * entries * v.outer_size // (256 * v.thread_units))
+    elif v.path == TILES:
+        thread_units = min(max(v.units * entries * v.outer_size // (256 * sms), 1), 4)
+        assert v.tile_units <= 16
+        assert v.tile_rows * v.tile_units <= 256 * thread_units < (v.tile_rows + 1) * v.tile_units
+        # With half as many threads, each has one row and processes four units in two iterations.
+        assert v.threads == (128 if thread_units == 4 and v.tile_rows <= 128 else 256)
+        assert v.blocks == -(-v.units // v.tile_units) * -(-entries // v.tile_rows) * v.outer_size
+    elif v.path == HOT:
+        assert 0 < v.hot_bins <= 256 and v.blocks <= 3 * sms
     elif v.path == SORTED:
         assert v.lanes in (1, 2, 4, 8, 16, 32) and v.tiles * v.lanes >= v.units > (v.tiles - 1) * v.lanes
         assert v.tiles == 1 or v.tiles * v.lanes * 4 <= v.units * 5
@@ -145,15 +138,14 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
         assert v.range_entries % 32 == 0 and v.tasks == -(-entries // v.range_entries) * v.tiles * v.outer_size < 2**32
         assert v.warp_rows <= v.part_rows
         slots = 2 * (entries // v.part_rows) if entries > v.part_rows else 0
-        assert slots * v.outer_size * v.tiles * v.lanes * v.values * max(item_of_sum(problem), 4) <= 80 * entries
-        assert slots * v.outer_size * v.tiles < 2**32
+        assert v.sum_bytes <= 80 * entries and v.num_zeroed == 3 + slots * v.outer_size * v.tiles < 2**32
         assert bins <= 2 ** (64 - v.position_bits) and entries <= 2**v.position_bits
         assert 2 ** (v.passes * v.digit_bits) >= bins and v.digit_bits <= planner.max_digit_bits()
         tile = v.sort_tile
-        assert v.sort_blocks * v.tiles_per_block * tile >= entries > (v.sort_blocks - 1) * v.tiles_per_block * tile
+        assert v.sort_blocks * v.block_entries >= entries > (v.sort_blocks - 1) * v.block_entries
         most = 1 if v.one_tile else min(sms, planner.max_sort_blocks())
-        assert v.sort_blocks <= most and v.sort_blocks * v.tiles_per_block * tile < 2**32
-        assert v.sort_bytes <= shared and (not v.one_tile or v.tiles_per_block == 1)
+        assert v.sort_blocks <= most and v.sort_blocks * v.block_entries < 2**32
+        assert v.sort_bytes <= shared and v.block_entries % tile == 0 and (not v.one_tile or v.block_entries == tile)
     elif v.path == LINES:
         assert v.inner == 1 and entries <= planner.max_line_entries() and bins < 2**16
         assert v.thread_entries % 4 == 0 and entries <= v.thread_entries * planner.line_threads() < entries + 4096
@@ -165,7 +157,7 @@ def check_numbers(problem: Problem, planner, entries: int, bins: int, v: View, s
         assert v.splits * v.split_values >= entries * v.inner
         assert v.copies * v.outer_group * bins * v.inner * item_of_sum(problem) <= 160 << 10
         assert v.copies in (1, 2, 4, 8, 16, 32, 64, 128) and entries * v.inner <= GRID
-        assert v.splits >= 1 and v.outer_size * v.splits <= GRID
+        assert v.splits >= 1 and v.outer_size * v.splits <= GRID and v.shared_bytes <= shared
         assert v.splits == 1 or v.outer_size * v.splits <= sms
 
 
@@ -226,9 +218,9 @@ def test_any_problem_has_valid_plans(planner, problem, sms, shared):
         (Problem([128, 65536], 1, 2**18), SORTED, 4, 32),
         (Problem([512, 16384], 1, 65536), SORTED, 4, 32),
         (Problem([32, 65536], 1, 2**18, FLOAT64), SORTED, 2, 16),
-        (Problem([64, 2**17], 1, 2**20, FLOAT16), ATOMIC, 8, None),
-        (Problem([64, 65536], 1, 2**18), ATOMIC, 4, None),
-        (Problem([1024, 65536], 1, 16384), ATOMIC, 4, None),
+        (Problem([64, 2**17], 1, 2**20, FLOAT16), TILES, 8, None),
+        (Problem([64, 65536], 1, 2**18), TILES, 4, None),
+        (Problem([1024, 65536], 1, 16384), TILES, 4, None),
         (Problem([1024, 32768], 1, 15), ATOMIC, 4, None),
         (Problem([1024, 32768], 1, 15, BFLOAT16, ACCURATE), SORTED, 8, 32),
         (Problem([2**25], 0, 15), ATOMIC, 1, None),
@@ -247,13 +239,13 @@ def test_any_problem_has_valid_plans(planner, problem, sms, shared):
         (Problem([1024, 4096], 0, 65536), BINS, 1, None),
         (Problem([1024, 8], 0, 8192), BINS, 4, None),
         (Problem([1024, 8], 0, 8192, FLOAT32, DETERMINISTIC), LINES, 2, None),
-        (Problem([2**20], 0, 2**24), ATOMIC, 1, None),
+        (Problem([2**20], 0, 2**24), HOT, 1, None),
     ],
     ids=lambda value: repr(value) if isinstance(value, int) else "",
 )
 def test_paths_of_common_problems(planner, problem, path, values, lanes):
-    ((*_, plan),) = problem.slices(planner)
-    assert (plan.path, plan.values) == (path, values) and lanes in (None, plan.lanes)
+    (plan,) = problem.slices(planner)
+    assert (plan.path, plan.values) == (path, values) and lanes == getattr(plan, "lanes", None)
 
 
 @pytest.mark.parametrize(
@@ -264,15 +256,24 @@ def test_paths_of_common_problems(planner, problem, path, values, lanes):
         (Problem([1024, 65536], 1, 16384), 64, 16),
         (Problem([68, 65536], 1, 2**18), 113, 9),  # two tiles, of nine units and of eight
         (Problem([16, 5000], 1, 4096), 64, 4),  # one unit per thread
-        (Problem([16, 5000], 1, 1023), 0, 0),
-        (Problem([4, 65536], 1, 2**21), 0, 0),
-        (Problem([15, 65536], 1, 2**19), 0, 0),
-        (Problem([64, 5000], 1, 4096, BOOL), 0, 0),
     ],
 )
 def test_tiles_whose_rows_of_a_bin_are_summed(planner, problem, rows, units):
-    ((*_, plan),) = problem.slices(planner)
-    assert (plan.path, plan.tile_rows, plan.tile_units) == (ATOMIC, rows, units)
+    (plan,) = problem.slices(planner)
+    assert (plan.path, plan.tile_rows, plan.tile_units) == (TILES, rows, units)
+
+
+@pytest.mark.parametrize(
+    ("problem", "path"),
+    [
+        (Problem([16, 5000], 1, 1023), ATOMIC),
+        (Problem([4, 65536], 1, 2**21), HOT),
+        (Problem([15, 65536], 1, 2**19), HOT),
+        (Problem([64, 5000], 1, 4096, BOOL), ATOMIC),
+    ],
+)
+def test_rows_that_tiles_do_not_support(planner, problem, path):
+    assert [plan.path for plan in problem.slices(planner)] == [path]
 
 
 @pytest.mark.parametrize("dtype", [UINT8, BFLOAT16, FLOAT32, FLOAT64])
@@ -280,7 +281,7 @@ def test_tiles_whose_rows_of_a_bin_are_summed(planner, problem, rows, units):
 def test_lines_where_blocks_have_less_shared_memory(planner, dtype, entries):
     """Turing's blocks have 64 KiB of shared memory."""
     for shared in (64 << 10, 99 << 10, 227 << 10):
-        ((*_, plan),) = Problem([200, 4096], 0, entries, dtype).slices(planner, 60, shared)
+        (plan,) = Problem([200, 4096], 0, entries, dtype).slices(planner, 60, shared)
         if plan.path == LINES:
             assert max(plan.shared_bytes, 4 * entries) + (5 << 10) <= shared
         if entries <= 6000:
@@ -299,7 +300,7 @@ def test_lanes_run_along_the_dimension_with_the_shortest_strides(planner):
         problem = Problem(
             [width, height, channels, batch], dim, [width, height, channels, batch][dim], strides=(strides, strides)
         )
-        ((*_, plan),) = problem.slices(planner)
+        (plan,) = problem.slices(planner)
         assert plan.inner == inner
 
 

@@ -10,22 +10,22 @@ import math
 import re
 
 import pytest
-import torch
 
 from tools.native_build import ROOT
 from tools.test_build import load
-from torch_ops._graph.policy import is_count, moved_bytes, sums_in_float32, takes_rows
 
 SWEEP = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/sweep.json"
 TAKEN = 0
 ITEM = {"f32": 4, "f16": 2, "bf16": 2}
-DTYPES = {4: torch.float32, 2: torch.bfloat16}  # fp16 only differs in graphs
 MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 
 
 @pytest.fixture(scope="module")
 def policy():
-    return load("plan/override")
+    library = load("plan/override")
+    for name in ("index_add_in_graph", "sums_in_float32", "is_count"):
+        getattr(library, name).restype = ctypes.c_bool
+    return library
 
 
 def numbers(values):
@@ -108,21 +108,19 @@ def transpose2d(policy, case, item):
     )
 
 
-def sizes_of(case, item):
-    """The bytes that are moved, the bytes of a row, the entries of the index, and the rows."""
-    bins, source = (math.prod(shape) for shape in shapes_in(case))
-    rows, entries = (shape[0] for shape in shapes_in(case))
-    return moved_bytes(bins, source, item, entries), bins // rows * item, entries, rows
+def addition_of(case, item):
+    """The elements of the result and of the source, the bytes of an element, the entries of the index, and the rows."""
+    (result, source), (rows, entries) = zip(*((math.prod(shape), shape[0]) for shape in shapes_in(case)), strict=True)
+    return numbers((result, source, item, entries, rows))
 
 
 def index_add(policy, case, item, mode="fast"):
     """None for calls that are computed in another mode, and for counts, which are taken for their precision."""
-    moved, row, entries, rows = sizes_of(case, item)
-    in_float32 = item == 2 and policy.sums_in_float32(*map(ctypes.c_int64, (moved, row, entries, rows)))
-    if mode != "deterministic" and (bool(in_float32) != (mode == "accurate") or is_count(DTYPES[item], row)):
+    addition = addition_of(case, item)
+    in_float32 = policy.sums_in_float32(addition)
+    if mode != "deterministic" and (in_float32 != (mode == "accurate") or policy.is_count(addition)):
         return None
-    given = map(ctypes.c_int64, (moved, item, row, entries // rows))
-    return policy.index_add_reason(*given, mode == "deterministic")
+    return policy.index_add_reason(addition, mode == "deterministic")
 
 
 def index_select(policy, case, item):
@@ -166,31 +164,21 @@ def test_taken_problems_gain(policy, family):
     assert taken >= 6 and saved >= 0.8 * possible, (taken, saved, possible)
 
 
-def test_graphs_gain():
+def test_graphs_gain(policy):
     """No addition of rows that torch_ops._graph replaces is slower than Inductor's kernel by more than 5 %."""
     taken = 0
     for row in json.loads(SWEEP.read_text())["rows"]:
         of_inductor = row["contenders"].get("Inductor", {"status": "missing"})
         if row["op"] not in ("index_add", "index_add accurate") or of_inductor["status"] != "ok":
             continue
-        item = ITEM[row["dtype"]]
-        moved, row_bytes, entries, rows = sizes_of(row["case"], item)
-        is_accurate = item == 2 and sums_in_float32(moved, row_bytes, entries, rows)
-        is_measured = is_accurate == (row["op"] == "index_add accurate") and not is_count(DTYPES[item], row_bytes)
-        dtype = torch.float16 if row["dtype"] == "f16" else DTYPES[item]
-        if is_measured and takes_rows(moved, dtype, row_bytes, entries // rows, deterministic=False):
+        addition = addition_of(row["case"], ITEM[row["dtype"]])
+        is_accurate = policy.sums_in_float32(addition)
+        is_measured = is_accurate == (row["op"] == "index_add accurate") and not policy.is_count(addition)
+        if is_measured and policy.index_add_in_graph(addition, row["dtype"] == "bf16"):
             taken += 1
             gpuopt, inductor = (row["contenders"][name]["us"]["median"] for name in ("gpuopt", "Inductor"))
             assert gpuopt < 1.05 * inductor, (row["case"], row["dtype"], gpuopt, inductor)
     assert taken >= 2
-
-
-def test_graphs_have_the_same_modes(policy):
-    for moved, row, entries, rows in itertools.product(
-        ((12 << 20) - 1, 12 << 20), (2, 4, 14, 16, 512), (25, 100, 1000), (99, 100, 101, 1 << 20)
-    ):
-        got = sums_in_float32(moved, row, entries, rows)
-        assert got == bool(policy.sums_in_float32(*map(ctypes.c_int64, (moved, row, entries, rows))))
 
 
 def permutations():

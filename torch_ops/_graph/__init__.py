@@ -8,8 +8,7 @@ file           what it holds
 =============  ==========================================================================
 ``toggle.py``  which operators are replaced now; the pass, its cache key, and Dynamo's guards
 ``match.py``   finds additions of rows in a graph
-``rewrite.py`` replaces them
-``policy.py``  which ones are faster than Inductor's kernels
+``rewrite.py`` replaces what is faster than Inductor's kernels (csrc/override/policy.h)
 =============  ==========================================================================
 
 This module imports nothing of the compiler. The others are imported when an operator of :data:`OPERATORS` is replaced.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ops._graph.match import Addition, example, find, same, value
-from torch_ops._graph.policy import is_count, moved_bytes, sums_in_float32, takes_rows
 
 aten, prims = torch.ops.aten, torch.ops.prims
 INDEX_ADD, INDEX_ADD_INPLACE = torch.ops.gpuopt.index_add.default, torch.ops.gpuopt.index_add_.default
@@ -33,7 +31,7 @@ def rewrite(graph: Graph, operators: Collection[str], device: str, always: bool)
         addition = find(node)
         if addition is None or addition.name not in operators or not _is_supported(addition, device, always):
             continue
-        if always or _is_faster(addition):
+        if always or _decide(addition).faster:
             _replace(graph, addition)
             replaced += 1
     # What only the replaced nodes used. Operands come before their users.
@@ -69,7 +67,7 @@ def _is_supported(addition: Addition, device: str, always: bool) -> bool:
     # The result of index_add is contiguous.
     if not same(first.shape, result.shape) or not all(map(_is_contiguous, (first, result))):
         return False
-    return not _is_filled(addition) or _is_count(addition)
+    return not _is_filled(addition) or _decide(addition).count
 
 
 def _is_contiguous(tensor: torch.Tensor) -> bool:
@@ -91,39 +89,26 @@ def _is_filled(addition: Addition) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """The sizes of an addition. Symbols have the values of the example that is compiled for."""
-
-    moved: int  # bytes that are read and written
-    row: int  # bytes of a row
-    entries: int
-    rows: int
+class _Decision(NamedTuple):
+    count: bool = False  # rows are single values of a half type
+    in_float32: bool = False  # half types are added in mode ``accurate``
+    faster: bool = False  # than Inductor's kernel
 
 
-def _sizes(addition: Addition) -> _Sizes | None:
-    """None if nothing is added, or if there is no example."""
+def _decide(addition: Addition) -> _Decision:
+    """What csrc/override/policy.h decides. Symbols have the values of the example that is compiled for.
+
+    All is False if nothing is added, or if there is no example.
+    """
     result, index, source = map(value, (addition.node, addition.index, addition.source))
     rows = example(result.shape[addition.dim])
     elements, added = example(result.numel()), example(source.numel())
     entries = example(index.shape[addition.dim] if addition.expanded else index.numel())
     if not rows or not elements or not added or not entries:
-        return None
-    item = addition.dtype.itemsize
-    return _Sizes(moved_bytes(elements, added, item, entries), elements // rows * item, entries, rows)
-
-
-def _is_count(addition: Addition) -> bool:
-    sizes = _sizes(addition)
-    return sizes is not None and is_count(addition.dtype, sizes.row)
-
-
-def _is_faster(addition: Addition) -> bool:
-    sizes = _sizes(addition)
+        return _Decision()
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return sizes is not None and takes_rows(
-        sizes.moved, value(addition.node).dtype, sizes.row, sizes.entries // sizes.rows, deterministic
-    )
+    sizes = elements, added, addition.dtype.itemsize, entries, rows
+    return _Decision(*torch.ops.gpuopt._override_in_graph(*sizes, result.dtype, deterministic))
 
 
 # ---------------------------------------------------------------- replacing
@@ -158,9 +143,7 @@ def _mode(addition: Addition) -> str:
         return "deterministic"
     if addition.dtype != value(addition.node).dtype:
         return "accurate"
-    sizes = _sizes(addition) if addition.dtype.itemsize == 2 else None
-    accurate = sizes is not None and sums_in_float32(sizes.moved, sizes.row, sizes.entries, sizes.rows)
-    return "accurate" if accurate else "fast"
+    return "accurate" if _decide(addition).in_float32 else "fast"
 
 
 def _as_rows(addition: Addition, index: Node, source: Node) -> tuple[Node, Node]:

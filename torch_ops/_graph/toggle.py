@@ -21,10 +21,12 @@ from torch._inductor import config, custom_graph_pass
 from torch.fx import Graph
 
 import torch_ops
+from torch_ops import _library
 from torch_ops._graph.rewrite import INDEX_ADD, INDEX_ADD_INPLACE, rewrite, shares_no_memory
 
 _SOURCES = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-_VERSION = (torch_ops.__version__, hashlib.sha256(_SOURCES).hexdigest())
+# The native library, which decides what is faster, is known by when it was built.
+_VERSION = (torch_ops.__version__, _library.facts().get("built"), hashlib.sha256(_SOURCES).hexdigest())
 
 
 @dataclass(frozen=True)

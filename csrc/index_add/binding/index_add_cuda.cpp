@@ -1,4 +1,5 @@
-// The CUDA kernels of gpuopt::index_add and index_add_: a checked call -> Problem -> launcher.
+// The CUDA kernels of gpuopt::index_add and index_add_: a checked call -> Problem -> Plans ->
+// launcher.
 #include <ATen/ATen.h>
 #include <ATen/native/Resize.h>
 
@@ -91,10 +92,14 @@ void add_to(const Tensor& self, const Call& call) {
     add_scaled(self, call);
     return;
   }
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   TensorWorkspace workspace;
-  const Problem problem = make_problem(call, self);
+  const auto launch_part = [&](const Plan& plan) {
+    workspace.release();
+    return launch(plan, workspace, stream);
+  };
   check_launch(call.name,
-               add(problem, current_device(), workspace, c10::cuda::getCurrentCUDAStream()));
+               for_each_plan(make_problem(call, self), current_device(), Tuning(), launch_part));
 }
 
 // What only a CUDA call is checked for. An `out` that is not defined is not part of the call.

@@ -12,63 +12,26 @@
 
 namespace gpuopt::index_add {
 
-// One part of a problem, and what its launch needs.
-struct Addition {
-  const Problem& problem;
-  const Layout& layout;
-  const Device& device;
-  Workspace& workspace;
-  cudaStream_t stream;
-};
-
 // T is the storage type of the values.
 template <typename T>
-cudaError_t launch(const AtomicPlan& plan, const Addition& addition);
+cudaError_t launch(const AtomicPlan& plan, Workspace& workspace, cudaStream_t stream);
 template <typename T>
-cudaError_t launch(const TilesPlan& plan, const Addition& addition);
+cudaError_t launch(const TilesPlan& plan, Workspace& workspace, cudaStream_t stream);
 template <typename T>
-cudaError_t launch(const HotPlan& plan, const Addition& addition);
+cudaError_t launch(const HotPlan& plan, Workspace& workspace, cudaStream_t stream);
 template <typename T>
-cudaError_t launch(const SortedPlan& plan, const Addition& addition);
+cudaError_t launch(const SortedPlan& plan, Workspace& workspace, cudaStream_t stream);
 template <typename T>
-cudaError_t launch(const BinsPlan& plan, const Addition& addition);
+cudaError_t launch(const BinsPlan& plan, Workspace& workspace, cudaStream_t stream);
 template <typename T>
-cudaError_t launch(const LinesPlan& plan, const Addition& addition);
+cudaError_t launch(const LinesPlan& plan, Workspace& workspace, cudaStream_t stream);
 
-inline Index make_index(const Problem& problem) {
-  Index index;
-  index.values = problem.index;
-  index.is_long = problem.long_index;
-  index.stride = problem.index_stride;
-  index.bins = problem.bins;
-  return index;
-}
-
-inline OuterDims make_outer(const Layout& layout) {
-  OuterDims outer;
-  outer.count = layout.num_outer;
-  for (int d = 0; d < layout.num_outer; ++d) {
-    outer.sizes[d] = divide_by(layout.outer[d].size);
-    outer.self_strides[d] = layout.outer[d].self_stride;
-    outer.source_strides[d] = layout.outer[d].source_stride;
-  }
-  return outer;
-}
-
-// Sets the members that the arguments of all kernels have.
-template <typename Args>
-void set_operands(Args& args, const Addition& addition) {
-  args.self = addition.problem.self;
-  args.source = addition.problem.source;
-  args.bin_stride = addition.problem.bin_stride;
-  args.entry_stride = addition.problem.entry_stride;
-  if constexpr (requires { args.self_inner_stride; }) {
-    args.self_inner_stride = addition.layout.inner.self_stride;
-    args.source_inner_stride = addition.layout.inner.source_stride;
-  }
-  args.outer = make_outer(addition.layout);
-  args.alpha = addition.problem.alpha;
-}
+static_assert(sizeof(Sum<Bool>) == sum_bytes(DType::kBool) &&
+              sizeof(Sum<uint8_t>) == sum_bytes(DType::kUInt8) &&
+              sizeof(Sum<uint16_t>) == sum_bytes(DType::kInt16) &&
+              sizeof(Sum<uint64_t>) == sum_bytes(DType::kInt64) &&
+              sizeof(Sum<__half>) == sum_bytes(DType::kFloat16) &&
+              sizeof(Sum<double>) == sum_bytes(DType::kFloat64));
 
 // Launches a kernel. It requests shared memory beyond 48 KB, which a kernel has only on request.
 template <typename Args>

@@ -1,9 +1,9 @@
-// Sorts the index. Up to kMaxTileEntries entries are sorted by one block in shared memory, by all
-// digits. With more entries, each digit is a pass of two launches. First, blocks count the digits
-// in their range of the entries. Then they move each entry behind all entries with lower digits and
-// all entries of earlier blocks with the same digit. Each block finds these positions by itself,
-// from the counts of the other blocks, which are also summed by groups of blocks. No block waits
-// for another, and no order depends on chance.
+// Sorts the index. One block sorts a small number of entries in shared memory, by all digits. With
+// more entries, each digit is a pass of two launches. First, blocks count the digits in their range
+// of the entries. Then they move each entry behind all entries with lower digits and all entries of
+// earlier blocks with the same digit. Each block finds these positions by itself, from the counts
+// of the other blocks, which are also summed by groups of blocks. No block waits for another, and
+// no order depends on chance.
 //
 // An index that is in order already, as in a coalesced graph, is noticed in the first count. Its
 // entries then go directly to the destination of the last pass.
@@ -23,16 +23,6 @@ namespace {
 
 static_assert(kSortThreads == 2 * kDigits && kSortWarps == 32);
 static_assert(kMaxSortBlocks == kSortGroup * kSortGroup);
-
-struct PassArgs {
-  SortSource source;
-  Digit digit;
-  uint32_t count = 0;
-  uint32_t block_entries = 0;
-  uint32_t* counts = nullptr;    // [block][digit]
-  uint32_t* groups = nullptr;    // [group of kSortGroup blocks][digit], zero before the pass
-  uint32_t* unsorted = nullptr;  // 1 if the index is not in order; zero before the first pass
-};
 
 __device__ __forceinline__ void zero(uint32_t* words, uint32_t count) {
   for (uint32_t i = blockIdx.x * kSortThreads + threadIdx.x; i < count;
@@ -242,86 +232,62 @@ cudaError_t with_constant(int number, F&& f) {
   return f(std::integral_constant<int, Most>());
 }
 
-template <int Items, typename... Parameters, typename... Arguments>
-cudaError_t launch_tiles(void (*kernel)(Parameters...), LaunchShape shape, cudaStream_t stream,
-                         const Arguments&... arguments) {
-  shape.threads = kSortThreads;
-  shape.shared_bytes = sizeof(SortTile<Items>);
+// Launches a kernel that has a tile in shared memory.
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_tiles(void (*kernel)(Parameters...), const LaunchShape& shape,
+                         cudaStream_t stream, const Arguments&... arguments) {
   const cudaError_t error = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
   return error != cudaSuccess ? error : launch_kernel(kernel, shape, stream, arguments...);
 }
 
-struct Call {
-  SortSource source;
-  uint32_t count;
-  uint32_t* zeroed;
-  uint32_t num_zeroed;
-  Workspace& workspace;
-  cudaStream_t stream;
-};
-
-cudaError_t sort_one_tile(const Call& call, const SortPlan& plan, const uint64_t** sorted) {
-  auto* to = static_cast<uint64_t*>(call.workspace.allocate(sizeof(uint64_t) * call.count));
+cudaError_t sort_one_tile(const SortPlan& plan, uint32_t* zeroed, Workspace& workspace,
+                          cudaStream_t stream, const uint64_t** sorted) {
+  const PassArgs& args = plan.args;
+  auto* to = static_cast<uint64_t*>(workspace.allocate(sizeof(uint64_t) * args.count));
   *sorted = to;
-  const Digit digit{plan.position_bits, plan.digit_bits};
   return with_constant<kMaxTileItems>(plan.items, [&](auto items) {
-    return launch_tiles<items>(sort_tile<items>, LaunchShape(), call.stream, call.source,
-                               call.count, digit, plan.passes, to, call.zeroed, call.num_zeroed);
+    return launch_tiles(sort_tile<items>, plan.move, stream, args.source, args.count, args.digit,
+                        plan.passes, to, zeroed, plan.num_zeroed);
   });
 }
 
-cudaError_t sort_in_passes(const Call& call, const SortPlan& plan, const uint64_t** sorted) {
-  const size_t bytes = sizeof(uint64_t) * call.count;
-  uint64_t* positions[2] = {static_cast<uint64_t*>(call.workspace.allocate(bytes)), nullptr};
-  if (plan.passes > 1) positions[1] = static_cast<uint64_t*>(call.workspace.allocate(bytes));
-  const auto blocks = static_cast<uint32_t>(plan.blocks);
-  const uint32_t pass_groups = ceil_div<uint32_t>(blocks, kSortGroup) * kDigits;
-  const uint32_t num_groups = pass_groups * static_cast<uint32_t>(plan.passes);
+cudaError_t sort_in_passes(const SortPlan& plan, uint32_t* zeroed, Workspace& workspace,
+                           cudaStream_t stream, const uint64_t** sorted) {
+  PassArgs args = plan.args;
+  const size_t bytes = sizeof(uint64_t) * args.count;
+  uint64_t* positions[2] = {static_cast<uint64_t*>(workspace.allocate(bytes)), nullptr};
+  if (plan.passes > 1) positions[1] = static_cast<uint64_t*>(workspace.allocate(bytes));
+  const uint32_t num_groups = plan.pass_groups * static_cast<uint32_t>(plan.passes);
   const uint32_t num_zero = num_groups + 1;
-  PassArgs args;
   args.groups = static_cast<uint32_t*>(
-      call.workspace.allocate(sizeof(uint32_t) * (num_zero + size_t{blocks} * kDigits)));
+      workspace.allocate(sizeof(uint32_t) * (num_zero + size_t{plan.move.blocks} * kDigits)));
   args.unsorted = args.groups + num_groups;
   args.counts = args.groups + num_zero;
-  args.source = call.source;
-  args.digit = {plan.position_bits, plan.digit_bits};
-  args.count = call.count;
-  args.block_entries = static_cast<uint32_t>(plan.tiles_per_block * plan.tile());
-  LaunchShape shape;
-  shape.threads = kSortThreads;
-  shape.blocks = std::min(
-      blocks, ceil_div<uint32_t>(std::max(num_zero, call.num_zeroed), uint32_t{kSortThreads}));
-  cudaError_t error = launch_kernel(zero_counts, shape, call.stream, args.groups, num_zero,
-                                    call.zeroed, call.num_zeroed);
-  shape.blocks = blocks;
-  shape.use_pdl = true;
+  cudaError_t error =
+      launch_kernel(zero_counts, plan.zero, stream, args.groups, num_zero, zeroed, plan.num_zeroed);
   uint64_t* const ordered = positions[(plan.passes - 1) % 2];
   uint64_t* const also = positions[plan.passes % 2];  // null if there is one pass
   for (int pass = 0; pass < plan.passes && error == cudaSuccess; ++pass) {
     uint64_t* to = positions[pass % 2];
-    error = launch_kernel(count_digits, shape, call.stream, args);
+    error = launch_kernel(count_digits, plan.count, stream, args);
     if (error != cudaSuccess) return error;
     error = with_constant<kMaxSortItems>(plan.items, [&](auto items) {
-      return launch_tiles<items>(move_entries<items>, shape, call.stream, args, to, ordered, also);
+      return launch_tiles(move_entries<items>, plan.move, stream, args, to, ordered, also);
     });
     args.source.packed = *sorted = to;
-    args.digit.shift += plan.digit_bits;
-    args.groups += pass_groups;
+    args.digit.shift += args.digit.bits;
+    args.groups += plan.pass_groups;
   }
   return error;
 }
 
 }  // namespace
 
-cudaError_t sort_index(const SortPlan& plan, const Index& index, uint32_t count, uint32_t* zeroed,
-                       uint32_t num_zeroed, Workspace& workspace, cudaStream_t stream,
-                       SortedIndex* sorted) {
-  const Call call{
-      {nullptr, index, plan.position_bits}, count, zeroed, num_zeroed, workspace, stream};
-  sorted->position_bits = plan.position_bits;
-  return plan.one_tile ? sort_one_tile(call, plan, &sorted->entries)
-                       : sort_in_passes(call, plan, &sorted->entries);
+cudaError_t sort_index(const SortPlan& plan, uint32_t* zeroed, Workspace& workspace,
+                       cudaStream_t stream, const uint64_t** sorted) {
+  return plan.one_tile ? sort_one_tile(plan, zeroed, workspace, stream, sorted)
+                       : sort_in_passes(plan, zeroed, workspace, stream, sorted);
 }
 
 }  // namespace gpuopt::index_add

@@ -31,87 +31,60 @@ struct SortTile {
 static_assert(sizeof(SortTile<1>) == sort_shared_bytes(1));
 static_assert(sizeof(SortTile<kMaxSortItems>) == sort_shared_bytes(kMaxSortItems));
 
-struct Digit {
-  int shift = 0;
-  int bits = 0;
-
-  __device__ __forceinline__ uint32_t of(uint64_t entry) const {
-    return static_cast<uint32_t>(entry >> shift) & ((1u << bits) - 1);
-  }
-};
-
-// The entries of a pass: the index of the caller in the first pass, packed entries in later passes.
-// load() is apart from check() and to_entries(), so that all loads of a thread are in flight before
-// it waits for one.
-struct SortSource {
-  const uint64_t* packed = nullptr;
-  Index index;
-  int position_bits = 0;
-
-  // Loads Items entries from `first` on, `step` apart. Past the end they are the highest number,
-  // which stays last in every pass.
-  template <int Items>
-  __device__ __forceinline__ void load(uint32_t first, uint32_t step, uint32_t end,
-                                       uint64_t (&entries)[Items]) const {
-    const auto fill = [&](auto value) {
-#pragma unroll
-      for (int i = 0; i < Items; ++i) {
-        const uint32_t at = first + i * step;
-        entries[i] = at < end ? static_cast<uint64_t>(value(at)) : ~uint64_t{0};
-      }
-    };
-    if (packed != nullptr) {
-      fill([&](uint32_t at) { return __ldcg(packed + at); });
-    } else if (index.is_long) {
-      fill([&](uint32_t at) {
-        return static_cast<const int64_t*>(index.values)[at * index.stride];
-      });
-    } else {
-      fill([&](uint32_t at) {
-        return int64_t{static_cast<const int32_t*>(index.values)[at * index.stride]};
-      });
-    }
-  }
-
-  // Whether each loaded bin is at most the bin of the next lane, which has the next entry. All
-  // lanes of the warp take part.
-  template <int Items>
-  __device__ __forceinline__ static bool ascend(const uint64_t (&bins)[Items]) {
-    bool all = true;
-#pragma unroll
-    for (int i = 0; i < Items; ++i) {
-      const uint64_t next = shuffle_down(bins[i]);
-      all = all && bins[i] <= next;
-    }
-    return all;
-  }
-
-  // Combines the bins that load() has returned with their positions.
-  template <int Items>
-  __device__ __forceinline__ void to_entries(uint32_t first, uint32_t step, uint32_t end,
-                                             uint64_t (&entries)[Items]) const {
-    if (packed != nullptr) return;
+template <int Items>
+GPUOPT_DEVICE void SortSource::load(uint32_t first, uint32_t step, uint32_t end,
+                                    uint64_t (&entries)[Items]) const {
+  const auto fill = [&](auto value) {
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
       const uint32_t at = first + i * step;
-      if (at < end) entries[i] = entries[i] << position_bits | at;
+      entries[i] = at < end ? static_cast<uint64_t>(value(at)) : ~uint64_t{0};
     }
+  };
+  if (packed != nullptr) {
+    fill([&](uint32_t at) { return __ldcg(packed + at); });
+  } else if (index.is_long) {
+    fill([&](uint32_t at) { return static_cast<const int64_t*>(index.values)[at * index.stride]; });
+  } else {
+    fill([&](uint32_t at) {
+      return int64_t{static_cast<const int32_t*>(index.values)[at * index.stride]};
+    });
   }
+}
 
-  // Must be called before to_entries(). A bin out of range fails an assertion.
-  template <int Items>
-  __device__ __forceinline__ void check(uint32_t first, uint32_t step, uint32_t end,
-                                        const uint64_t (&bins)[Items]) const {
-    if (packed != nullptr) return;
-    bool in_range = true;
+template <int Items>
+GPUOPT_DEVICE bool SortSource::ascend(const uint64_t (&bins)[Items]) {
+  bool all = true;
 #pragma unroll
-    for (int i = 0; i < Items; ++i) {
-      in_range =
-          in_range && (first + i * step >= end || bins[i] < static_cast<uint64_t>(index.bins));
-    }
-    assert(in_range && "index_add: index out of bounds");
+  for (int i = 0; i < Items; ++i) {
+    const uint64_t next = shuffle_down(bins[i]);
+    all = all && bins[i] <= next;
   }
-};
+  return all;
+}
+
+template <int Items>
+GPUOPT_DEVICE void SortSource::to_entries(uint32_t first, uint32_t step, uint32_t end,
+                                          uint64_t (&entries)[Items]) const {
+  if (packed != nullptr) return;
+#pragma unroll
+  for (int i = 0; i < Items; ++i) {
+    const uint32_t at = first + i * step;
+    if (at < end) entries[i] = entries[i] << position_bits | at;
+  }
+}
+
+template <int Items>
+GPUOPT_DEVICE void SortSource::check(uint32_t first, uint32_t step, uint32_t end,
+                                     const uint64_t (&bins)[Items]) const {
+  if (packed != nullptr) return;
+  bool in_range = true;
+#pragma unroll
+  for (int i = 0; i < Items; ++i) {
+    in_range = in_range && (first + i * step >= end || bins[i] < static_cast<uint64_t>(index.bins));
+  }
+  assert(in_range && "index_add: index out of bounds");
+}
 
 __device__ __forceinline__ void clear_counts(uint16_t* counts) {  // of one warp
   auto* words = reinterpret_cast<uint32_t*>(counts);

@@ -157,13 +157,6 @@ __device__ __forceinline__ S load_from_l2(const S* address) {
   return value;
 }
 
-struct OuterDims {
-  int count = 0;
-  FastDiv sizes[kMaxOuterDims];  // the last size is not used
-  int64_t self_strides[kMaxOuterDims] = {};
-  int64_t source_strides[kMaxOuterDims] = {};
-};
-
 struct Offsets {
   int64_t self = 0;
   int64_t source = 0;

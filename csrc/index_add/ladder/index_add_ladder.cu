@@ -74,6 +74,12 @@ __global__ void vector_reductions(T* self, const T* source, Index index, int64_t
 }
 // [vector_reductions]
 
+// entries[i] >> position_bits is a row. The bits below are its position in the index.
+struct SortedIndex {
+  const uint64_t* entries = nullptr;
+  int position_bits = 0;
+};
+
 // [sorted_segments]
 // One warp per sorted entry. The warp of a row's first entry adds all entries of the row; the other
 // warps of the row return. Entries of one row are in the order of their positions. The sort has
@@ -126,15 +132,15 @@ cudaError_t launch_atomic(void (*kernel)(T*, const Unit*, Index, int64_t, int64_
 template <typename T>
 cudaError_t launch_sorted(const Call& call) {
   const LadderProblem& problem = call.problem;
-  const int64_t most = int64_t{1} << position_bits_for(problem.rows);
+  const int64_t most = int64_t{1} << position_bits_for(problem.rows, problem.tuning);
   for (int64_t first = 0; first < problem.entries; first += most) {
     const int64_t entries = min(most, problem.entries - first);
     Index index = make_index(problem);
     index.values = problem.index + first;
-    SortedIndex sorted;
-    const cudaError_t error = sort_index(plan_sort(entries, problem.rows, call.device), index,
-                                         static_cast<uint32_t>(entries), nullptr, 0, call.workspace,
-                                         call.stream, &sorted);
+    const SortPlan plan = plan_sort(index, entries, 0, call.device, problem.tuning);
+    SortedIndex sorted{nullptr, plan.args.source.position_bits};
+    const cudaError_t error =
+        sort_index(plan, nullptr, call.workspace, call.stream, &sorted.entries);
     if (error != cudaSuccess) return error;
     const auto blocks = static_cast<unsigned>(ceil_div<int64_t>(entries, kThreads / 32));
     const T* source = static_cast<const T*>(problem.source) + first * problem.width;

@@ -15,6 +15,7 @@
 #include "common/export.h"
 #include "common/ladder.h"
 #include "common/workspace.h"
+#include "index_add/index_add_tuning.h"
 
 namespace gpuopt::index_add {
 
@@ -57,6 +58,7 @@ struct LadderProblem {
   int64_t rows = 0;
   int64_t width = 0;
   int64_t entries = 0;
+  Tuning tuning;
 };
 
 // Runs any step except the last.

@@ -33,14 +33,6 @@ template <int kThreads>
 constexpr int kThreadRows =
     kThreads == kFewRowsThreads ? 1 : kAtomicUnroll / static_cast<int>(kMinTileUnits);
 
-struct TileArgs {
-  uint32_t rows = 0;  // of a full tile
-  uint32_t slot_bits = 0;
-  uint32_t row_units = 0;  // of a whole row; a tile has args.units of them
-  FastDiv columns;         // tiles that make up a row
-  FastDiv per_outer;       // tiles below each other, per outer index
-};
-
 // Rows of one bin that are summed: list[first] to list[first + count - 1].
 struct TileSegment {
   uint32_t bin;
@@ -237,27 +229,14 @@ __global__ __launch_bounds__(kThreads, 4 * kAtomicThreads /
 }
 
 template <typename T>
-cudaError_t launch(const TilesPlan& plan, const Addition& addition) {
+cudaError_t launch(const TilesPlan& plan, Workspace&, cudaStream_t stream) {
   if constexpr (std::is_same_v<T, Bool> || kVecSize<T> > kMaxValues) {
     return cudaErrorInvalidValue;
   } else {
-    AtomicArgs args = make_atomic_args(addition, plan.units);
-    args.units = divide_by(plan.tile_units);
-    TileArgs tile;
-    tile.rows = static_cast<uint32_t>(plan.tile_rows);
-    tile.slot_bits = static_cast<uint32_t>(tile_slot_bits(plan.tile_rows));
-    tile.row_units = static_cast<uint32_t>(plan.units);
-    tile.columns = divide_by(ceil_div(plan.units, plan.tile_units));
-    tile.per_outer = FastDiv(ceil_div(args.entries, tile.rows));
-    LaunchShape shape;
-    shape.threads = static_cast<unsigned>(plan.tile_threads);
-    shape.blocks = tile.columns.divisor * tile.per_outer.divisor *
-                   static_cast<unsigned>(addition.layout.outer_size);
-    shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(plan.tile_rows));
-    return launch_kernel(plan.tile_threads == kFewRowsThreads
+    return launch_kernel(plan.shape.threads == kFewRowsThreads
                              ? add_aggregated<T, kVecSize<T>, kFewRowsThreads>
                              : add_aggregated<T, kVecSize<T>, kAtomicThreads>,
-                         shape, addition.stream, args, tile);
+                         plan.shape, stream, plan.args, plan.tile);
   }
 }
 

@@ -7,22 +7,6 @@
 
 namespace gpuopt::index_add {
 
-struct AtomicArgs {
-  void* self = nullptr;          // [outer][bin][row], strided
-  const void* source = nullptr;  // [outer][entry][row], strided
-  Index index;
-  uint64_t first_byte = 0, end_byte = 0;  // the addresses of self's elements
-  int64_t bin_stride = 0;
-  int64_t entry_stride = 0;
-  int64_t self_inner_stride = 0;
-  int64_t source_inner_stride = 0;
-  uint32_t entries = 0;
-  FastDiv units;  // units per row
-  OuterDims outer;
-  uint64_t total_units = 0;
-  ScalarValue alpha;
-};
-
 // Units are numbered in the order (outer, entry, unit of the row). A block has neighbouring units,
 // from `first` on. So it divides a 64-bit number only once, and small numbers not at all.
 struct UnitOrigin {
@@ -111,36 +95,11 @@ __global__ __launch_bounds__(kAtomicThreads, 4) void add_atomically(const Atomic
   }
 }
 
-// ---------------------------------------------------------------- launch
-
-inline AtomicArgs make_atomic_args(const Addition& addition, int64_t units) {
-  const Problem& problem = addition.problem;
-  const Layout& layout = addition.layout;
-  AtomicArgs args;
-  set_operands(args, addition);
-  args.index = make_index(problem);
-  int64_t reach = 1 + (problem.bins - 1) * problem.bin_stride +
-                  (layout.inner.size - 1) * layout.inner.self_stride;
-  for (int d = 0; d < layout.num_outer; ++d) {
-    reach += (layout.outer[d].size - 1) * layout.outer[d].self_stride;
-  }
-  args.first_byte = reinterpret_cast<uint64_t>(problem.self);
-  args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * size_of(problem.dtype);
-  args.entries = static_cast<uint32_t>(problem.entries);
-  args.units = divide_by(units);
-  args.total_units = static_cast<uint64_t>(units * problem.entries * layout.outer_size);
-  return args;
-}
-
 template <typename T>
-cudaError_t launch(const AtomicPlan& plan, const Addition& addition) {
-  const AtomicArgs args = make_atomic_args(addition, plan.units);
-  const auto block_units = static_cast<uint32_t>(plan.thread_units) * kAtomicThreads;
-  LaunchShape shape;
-  shape.threads = kAtomicThreads;
-  shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
+cudaError_t launch(const AtomicPlan& plan, Workspace&, cudaStream_t stream) {
   return with_values<T>(plan.values, [&](auto values) {
-    return launch_kernel(add_atomically<T, values>, shape, addition.stream, args, block_units);
+    return launch_kernel(add_atomically<T, values>, plan.shape, stream, plan.args,
+                         plan.block_units);
   });
 }
 

@@ -22,7 +22,6 @@ constexpr int64_t kTileUnits = 16;
 // rows of one vector, (65536,4) += (2^21,4), take 51 and 40. Rows of two vectors take 35 and 33,
 // and 40 and 54 for Zipf 1.1.
 constexpr int64_t kMinTileUnits = 2;
-constexpr int64_t kMinTileEntries = 1024;  // not swept
 // A block whose full tile has at most this many rows has as many threads, and loads the tile in two
 // batches. Its first sums start earlier, and more blocks alternate on an SM. In one batch of 256
 // threads and in two of 128:
@@ -42,28 +41,58 @@ constexpr int kHotSharedBytes = 24 << 10;
 constexpr int kMaxHotBins = 256;
 constexpr int kMaxHotRow = 64;
 constexpr int kHotBlocksPerSm = 3;
-constexpr int64_t kMinHotValues = 1 << 20;
 
-// In the plans below, a unit is one access of a thread, of `values` values. A row has `units`
-// units.
-struct AtomicPlan {
-  int values = 1;
-  int64_t units = 1;
-  int64_t thread_units = 1;  // units that a thread has in flight
+// A unit is one access of a thread, of `values` values.
+struct AtomicArgs {
+  void* self = nullptr;          // [outer][bin][row], strided
+  const void* source = nullptr;  // [outer][entry][row], strided
+  Index index;
+  uint64_t first_byte = 0, end_byte = 0;  // the addresses of self's elements
+  int64_t bin_stride = 0;
+  int64_t entry_stride = 0;
+  int64_t self_inner_stride = 0;
+  int64_t source_inner_stride = 0;
+  uint32_t entries = 0;
+  FastDiv units;  // units per row
+  OuterDims outer;
+  uint64_t total_units = 0;
+  ScalarValue alpha;
 };
 
-struct TilesPlan {
+struct AtomicPlan {
   int values = 1;
-  int64_t units = 1;
-  int64_t tile_rows = 0;
-  int64_t tile_units = 0;  // in a row of the tile
-  int tile_threads = 0;    // of a block
+  AtomicArgs args;
+  uint32_t block_units = 0;
+  LaunchShape shape;
+};
+
+struct TileArgs {
+  uint32_t rows = 0;  // of a full tile
+  uint32_t slot_bits = 0;
+  uint32_t row_units = 0;  // of a whole row; a tile has args.units of them
+  FastDiv columns;         // tiles that make up a row
+  FastDiv per_outer;       // tiles below each other, per outer index
+};
+
+// The accesses of tiles are vectors.
+struct TilesPlan {
+  AtomicArgs args;
+  TileArgs tile;
+  LaunchShape shape;
+};
+
+// The result of find_hot_bins().
+struct HotList {
+  uint32_t count;
+  uint32_t bins[kMaxHotBins];
 };
 
 struct HotPlan {
   int values = 1;
-  int64_t units = 1;
-  int64_t hot_bins = 0;  // limit on frequent bins with sums in shared memory
+  AtomicArgs args;
+  uint32_t block_units = 0;
+  uint32_t hot_bins = 0;  // limit on frequent bins with sums in shared memory
+  LaunchShape find, add;
 };
 
 // log2 of the slots in the hash table of a tile. At most half of the slots are used.
@@ -76,48 +105,122 @@ inline int64_t tile_shared_bytes(int64_t rows) {
 
 // Whether tiles are supported: rows of several whole vectors. Booleans are stored instead of added,
 // so they do not queue up.
-inline bool aggregates(const Problem& problem, const Layout& layout) {
+inline bool aggregates(const Problem& problem, const Layout& layout, const Tuning& tuning) {
   const int values = values_per_access(problem, layout);
   return values * size_of(problem.dtype) == kAccessBytes && problem.dtype != DType::kBool &&
          layout.inner.size >= int64_t{kMinTileUnits} * values &&
-         problem.entries >= kMinTileEntries && problem.bins < UINT32_MAX;
+         problem.entries >= tuning.min_tile_entries && problem.bins < UINT32_MAX;
 }
 
 // Whether frequent bins may delay the other additions, in rows that tiles do not support.
-inline bool may_queue_up(const Problem& problem, const Layout& layout) {
+inline bool may_queue_up(const Problem& problem, const Layout& layout, const Tuning& tuning) {
   const int64_t width = layout.inner.size;
   return width <= kMaxHotRow && layout.outer_size == 1 && problem.bins < UINT32_MAX &&
-         problem.entries >= kHotSamples && problem.entries * width >= kMinHotValues;
+         problem.entries >= kHotSamples && problem.entries * width >= tuning.min_hot_values;
+}
+
+inline AtomicArgs make_atomic_args(const Problem& problem, const Layout& layout, int values) {
+  AtomicArgs args;
+  set_operands(args, problem, layout);
+  args.index = make_index(problem);
+  int64_t reach = 1 + (problem.bins - 1) * problem.bin_stride +
+                  (layout.inner.size - 1) * layout.inner.self_stride;
+  for (int d = 0; d < layout.num_outer; ++d) {
+    reach += (layout.outer[d].size - 1) * layout.outer[d].self_stride;
+  }
+  args.first_byte = reinterpret_cast<uint64_t>(problem.self);
+  args.end_byte = args.first_byte + static_cast<uint64_t>(reach) * size_of(problem.dtype);
+  args.entries = static_cast<uint32_t>(problem.entries);
+  const int64_t units = layout.inner.size / values;
+  args.units = divide_by(units);
+  args.total_units = static_cast<uint64_t>(units * problem.entries * layout.outer_size);
+  return args;
 }
 
 inline AtomicPlan plan_atomic(const Problem& problem, const Layout& layout, const Device& device) {
   AtomicPlan plan;
   plan.values = values_per_access(problem, layout);
-  plan.units = layout.inner.size / plan.values;
+  plan.args = make_atomic_args(problem, layout, plan.values);
   // In a small problem each thread has one unit, so that no unit waits for another.
-  const int64_t threads = int64_t{device.sms} * kAtomicThreads;
-  plan.thread_units = std::clamp<int64_t>(
-      plan.units * problem.entries * layout.outer_size / threads, 1, kAtomicUnroll);
+  const uint64_t threads = uint64_t(device.sms) * kAtomicThreads;
+  const uint64_t thread_units =
+      std::clamp<uint64_t>(plan.args.total_units / threads, 1, kAtomicUnroll);
+  plan.block_units = static_cast<uint32_t>(thread_units) * kAtomicThreads;
+  plan.shape.threads = kAtomicThreads;
+  plan.shape.blocks =
+      static_cast<unsigned>(ceil_div<uint64_t>(plan.args.total_units, plan.block_units));
   return plan;
 }
 
 inline TilesPlan plan_tiles(const Problem& problem, const Layout& layout, const Device& device) {
   const AtomicPlan atomic = plan_atomic(problem, layout, device);
-  TilesPlan plan{atomic.values, atomic.units};
+  TilesPlan plan;
+  plan.args = atomic.args;
   // The tiles of a row are equally wide.
-  plan.tile_units = ceil_div(plan.units, ceil_div<int64_t>(plan.units, kTileUnits));
-  plan.tile_rows = atomic.thread_units * kAtomicThreads / plan.tile_units;
-  const bool few_rows = atomic.thread_units == kAtomicUnroll && plan.tile_rows <= kFewRowsThreads;
-  plan.tile_threads = few_rows ? kFewRowsThreads : kAtomicThreads;
+  const int64_t units = atomic.args.units.divisor;
+  const int64_t tile_units = ceil_div(units, ceil_div<int64_t>(units, kTileUnits));
+  plan.args.units = divide_by(tile_units);
+  TileArgs& tile = plan.tile;
+  tile.rows = atomic.block_units / static_cast<uint32_t>(tile_units);
+  tile.slot_bits = static_cast<uint32_t>(tile_slot_bits(tile.rows));
+  tile.row_units = static_cast<uint32_t>(units);
+  tile.columns = divide_by(ceil_div(units, tile_units));
+  tile.per_outer = FastDiv(ceil_div(plan.args.entries, tile.rows));
+  const bool few_rows =
+      atomic.block_units == kAtomicUnroll * kAtomicThreads && tile.rows <= kFewRowsThreads;
+  plan.shape.threads = few_rows ? kFewRowsThreads : kAtomicThreads;
+  plan.shape.blocks =
+      tile.columns.divisor * tile.per_outer.divisor * static_cast<unsigned>(layout.outer_size);
+  plan.shape.shared_bytes = static_cast<size_t>(tile_shared_bytes(tile.rows));
   return plan;
 }
 
-inline HotPlan plan_hot(const Problem& problem, const Layout& layout) {
-  const int values = values_per_access(problem, layout);
+inline HotPlan plan_hot(const Problem& problem, const Layout& layout, const Device& device) {
+  HotPlan plan;
+  plan.values = values_per_access(problem, layout);
+  plan.args = make_atomic_args(problem, layout, plan.values);
   const int64_t width = layout.inner.size;
   const auto bytes = static_cast<int64_t>(accumulator_bytes(problem.dtype));
-  return {values, width / values,
-          std::min<int64_t>(kMaxHotBins, kHotSharedBytes / (bytes * width * kHotCopies))};
+  plan.hot_bins = static_cast<uint32_t>(
+      std::min<int64_t>(kMaxHotBins, kHotSharedBytes / (bytes * width * kHotCopies)));
+  plan.find.threads = kHotSamples;
+  const uint64_t units = plan.args.total_units;
+  const auto most_blocks = static_cast<uint64_t>(kHotBlocksPerSm * device.sms);
+  plan.block_units = static_cast<uint32_t>(ceil_div(units, most_blocks));
+  plan.add.threads = kAtomicThreads;
+  plan.add.blocks = static_cast<unsigned>(ceil_div<uint64_t>(units, plan.block_units));
+  plan.add.shared_bytes =
+      plan.hot_bins * static_cast<size_t>(width) * kHotCopies * sum_bytes(problem.dtype);
+  plan.add.use_pdl = true;
+  return plan;
+}
+
+template <typename F>
+void describe(const AtomicPlan& plan, F&& f) {
+  f("path", "atomic");
+  f("values", plan.values);
+  f("units", plan.args.units.divisor);
+  f("thread_units", plan.block_units / kAtomicThreads);
+  f("blocks", plan.shape.blocks);
+}
+
+template <typename F>
+void describe(const TilesPlan& plan, F&& f) {
+  f("path", "tiles");
+  f("units", plan.tile.row_units);
+  f("tile_units", plan.args.units.divisor);
+  f("tile_rows", plan.tile.rows);
+  f("threads", plan.shape.threads);
+  f("blocks", plan.shape.blocks);
+}
+
+template <typename F>
+void describe(const HotPlan& plan, F&& f) {
+  f("path", "hot");
+  f("values", plan.values);
+  f("units", plan.args.units.divisor);
+  f("hot_bins", plan.hot_bins);
+  f("blocks", plan.add.blocks);
 }
 
 }  // namespace gpuopt::index_add

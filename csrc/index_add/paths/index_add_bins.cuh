@@ -16,26 +16,6 @@
 
 namespace gpuopt::index_add {
 
-struct BinArgs {
-  void* self = nullptr;          // [outer][bin][row], strided
-  const void* source = nullptr;  // [outer][entry][row], strided
-  Index index;
-  int64_t bin_stride = 0;
-  int64_t entry_stride = 0;
-  int64_t self_inner_stride = 0;
-  int64_t source_inner_stride = 0;
-  FastDiv width;              // values of a row
-  uint32_t bins = 0;          // bins of the problem, times width
-  uint32_t values = 0;        // entries, times width
-  uint32_t split_values = 0;  // values of a block
-  FastDiv splits;
-  uint32_t copy_bits = 0;  // log2 of the copies
-  OuterDims outer;
-  uint32_t outer_size = 0;
-  ScalarValue alpha;
-  void* split_sums = nullptr;  // [outer][split][bin], where there are several splits
-};
-
 template <typename T>
 __device__ __forceinline__ void add_to_self(const BinArgs& args, uint32_t outer, uint32_t number,
                                             Sum<T> sum) {
@@ -248,8 +228,6 @@ __global__ __launch_bounds__(kBinThreads, 1) void add_vecs_in_bins(const BinArgs
   add_up_copies<T, 1>(args, bins, outer, split);
 }
 
-constexpr int kBinSumsX = 32, kBinSumsY = 8;
-
 // blockIdx numbers (outer index, 32 bins). Each of the eight warps sums an eighth of the splits.
 template <typename T>
 __global__ __launch_bounds__(kBinSumsX* kBinSumsY) void add_split_sums(const BinArgs args) {
@@ -278,46 +256,20 @@ __global__ __launch_bounds__(kBinSumsX* kBinSumsY) void add_split_sums(const Bin
 }
 
 template <typename T>
-cudaError_t launch(const BinsPlan& plan, const Addition& addition) {
-  const Problem& problem = addition.problem;
-  const Layout& layout = addition.layout;
-  BinArgs args;
-  set_operands(args, addition);
-  args.index = make_index(problem);
-  args.width = divide_by(layout.inner.size);
-  args.bins = static_cast<uint32_t>(problem.bins * layout.inner.size);
-  args.values = static_cast<uint32_t>(problem.entries * layout.inner.size);
-  args.split_values = static_cast<uint32_t>(plan.split_values);
-  args.splits = divide_by(plan.splits);
-  args.copy_bits = static_cast<uint32_t>(bits_for(plan.copies));
-  args.outer_size = static_cast<uint32_t>(layout.outer_size);
-  LaunchShape shape;
-  shape.threads = kBinThreads;
-  shape.blocks =
-      ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group)) * args.splits.divisor;
-  shape.shared_bytes =
-      size_t{args.bins} * static_cast<size_t>(plan.copies * plan.outer_group) * sizeof(Sum<T>);
-  if (plan.splits > 1) {
-    args.split_sums = addition.workspace.allocate(size_t{args.outer_size} * args.splits.divisor *
-                                                  args.bins * sizeof(Sum<T>));
-  }
-  const auto start = [&](auto kernel) {
-    return launch_shared(kernel, shape, addition.stream, args);
-  };
+cudaError_t launch(const BinsPlan& plan, Workspace& workspace, cudaStream_t stream) {
+  BinArgs args = plan.args;
+  if (plan.split_bytes > 0) args.split_sums = workspace.allocate(plan.split_bytes);
+  const auto start = [&](auto kernel) { return launch_shared(kernel, plan.add, stream, args); };
   const auto add_in_shared_memory = [&] {
     if (plan.values > 1) {
-      return problem.long_index ? start(add_vecs_in_bins<T, int64_t>)
+      return args.index.is_long ? start(add_vecs_in_bins<T, int64_t>)
                                 : start(add_vecs_in_bins<T, int32_t>);
     }
     return plan.outer_group == 1 ? start(add_in_bins<T, 1>) : start(add_in_bins<T, kBinOuterGroup>);
   };
   const cudaError_t error = add_in_shared_memory();
-  if (error != cudaSuccess || plan.splits == 1) return error;
-  shape.blocks = args.outer_size * ceil_div<uint32_t>(args.bins, kBinSumsX);
-  shape.threads = kBinSumsX * kBinSumsY;
-  shape.shared_bytes = 0;
-  shape.use_pdl = true;
-  return launch_kernel(add_split_sums<T>, shape, addition.stream, args);
+  if (error != cudaSuccess || plan.split_bytes == 0) return error;
+  return launch_kernel(add_split_sums<T>, plan.add_up, stream, args);
 }
 
 }  // namespace gpuopt::index_add

@@ -41,12 +41,6 @@ struct HotBins {
   }
 };
 
-// The result of find_hot_bins().
-struct HotList {
-  uint32_t count;
-  uint32_t bins[kMaxHotBins];
-};
-
 // Every sample comes from a range of its own, all ranges equally long. Its position in the range is
 // mixed, so samples are not periodic.
 __device__ __forceinline__ uint32_t sampled_entry(uint32_t sample, uint32_t entries) {
@@ -155,25 +149,14 @@ __global__ __launch_bounds__(kAtomicThreads,
 }
 
 template <typename T>
-cudaError_t launch(const HotPlan& plan, const Addition& addition) {
-  const AtomicArgs args = make_atomic_args(addition, plan.units);
-  auto* list = static_cast<HotList*>(addition.workspace.allocate(sizeof(HotList)));
-  LaunchShape one_block;
-  one_block.threads = kHotSamples;
-  const cudaError_t error =
-      launch_kernel(find_hot_bins<kHotSamples>, one_block, addition.stream, args.index,
-                    args.entries, static_cast<uint32_t>(plan.hot_bins), list);
+cudaError_t launch(const HotPlan& plan, Workspace& workspace, cudaStream_t stream) {
+  const AtomicArgs& args = plan.args;
+  auto* list = static_cast<HotList*>(workspace.allocate(sizeof(HotList)));
+  const cudaError_t error = launch_kernel(find_hot_bins<kHotSamples>, plan.find, stream, args.index,
+                                          args.entries, plan.hot_bins, list);
   if (error != cudaSuccess) return error;
-  const auto most_blocks = static_cast<uint64_t>(kHotBlocksPerSm * addition.device.sms);
-  const auto block_units = static_cast<uint32_t>(ceil_div<uint64_t>(args.total_units, most_blocks));
-  LaunchShape shape;
-  shape.threads = kAtomicThreads;
-  shape.blocks = static_cast<unsigned>(ceil_div<uint64_t>(args.total_units, block_units));
-  shape.shared_bytes =
-      static_cast<size_t>(plan.hot_bins * addition.layout.inner.size) * kHotCopies * sizeof(Sum<T>);
-  shape.use_pdl = true;
   return with_values<T>(plan.values, [&](auto values) {
-    return launch_kernel(add_with_hot_bins<T, values>, shape, addition.stream, args, block_units,
+    return launch_kernel(add_with_hot_bins<T, values>, plan.add, stream, args, plan.block_units,
                          list);
   });
 }

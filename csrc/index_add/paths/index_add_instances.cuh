@@ -8,10 +8,10 @@
 #include "index_add/paths/index_add_lines.cuh"
 #include "index_add/paths/index_add_rows.cuh"
 
-#define GPUOPT_INDEX_ADD(T)                                           \
-  template cudaError_t launch<T>(const AtomicPlan&, const Addition&); \
-  template cudaError_t launch<T>(const TilesPlan&, const Addition&);  \
-  template cudaError_t launch<T>(const HotPlan&, const Addition&);    \
-  template cudaError_t launch<T>(const SortedPlan&, const Addition&); \
-  template cudaError_t launch<T>(const BinsPlan&, const Addition&);   \
-  template cudaError_t launch<T>(const LinesPlan&, const Addition&);
+#define GPUOPT_INDEX_ADD(T)                                                    \
+  template cudaError_t launch<T>(const AtomicPlan&, Workspace&, cudaStream_t); \
+  template cudaError_t launch<T>(const TilesPlan&, Workspace&, cudaStream_t);  \
+  template cudaError_t launch<T>(const HotPlan&, Workspace&, cudaStream_t);    \
+  template cudaError_t launch<T>(const SortedPlan&, Workspace&, cudaStream_t); \
+  template cudaError_t launch<T>(const BinsPlan&, Workspace&, cudaStream_t);   \
+  template cudaError_t launch<T>(const LinesPlan&, Workspace&, cudaStream_t);

@@ -27,14 +27,6 @@ constexpr int kBinShift = 16;
 // different banks.
 __device__ __forceinline__ uint32_t slot_of_pair(uint32_t pair) { return pair ^ (pair >> 3 & 7); }
 
-struct OrderArgs {
-  Index index;
-  uint32_t entries = 0;
-  uint32_t passes = 1;
-  uint32_t thread_entries = 0;  // per thread of add_lines(), a multiple of 4
-  uint32_t* order = nullptr;
-};
-
 // Writes the order 4 words per thread at a time, with the words of neighbouring threads side by
 // side. Words past the last entry have no effect, since they follow the end of the last bin.
 inline __device__ void write_order(const OrderArgs& args, const uint32_t* keys) {
@@ -130,21 +122,6 @@ __global__ __launch_bounds__(kOrderThreads) void order_entries(const OrderArgs a
   }
   write_order(args, keys);
 }
-
-struct LineArgs {
-  void* self = nullptr;          // [outer][bin], strided
-  const void* source = nullptr;  // [outer][entry], strided
-  const uint4* order = nullptr;  // 4 sorted entries each, as write_order() leaves them
-  int64_t bin_stride = 0;
-  int64_t entry_stride = 0;
-  uint32_t entries = 0;
-  uint32_t bins = 0;
-  uint32_t thread_entries = 0;
-  bool pairs = false;  // pairs of neighbouring values are aligned
-  OuterDims outer;
-  uint32_t outer_size = 0;
-  ScalarValue alpha;
-};
 
 // Copies R rows into shared memory, with the R values of an entry side by side. load(row, pair)
 // returns two neighbouring values of a row.
@@ -335,41 +312,18 @@ __global__ __launch_bounds__(kLineThreads, kLineBlocks<R>) void add_lines(const 
 }
 
 template <typename T>
-cudaError_t launch(const LinesPlan& plan, const Addition& addition) {
-  const Problem& problem = addition.problem;
-  const Layout& layout = addition.layout;
-  OrderArgs order;
-  order.index = make_index(problem);
-  order.entries = static_cast<uint32_t>(problem.entries);
-  order.passes =
-      static_cast<uint32_t>(std::max(ceil_div(bits_for(problem.bins), kOrderDigitBits), 1));
-  order.thread_entries = static_cast<uint32_t>(plan.thread_entries);
-  order.order = static_cast<uint32_t*>(addition.workspace.allocate(
-      static_cast<size_t>(plan.thread_entries) * kLineThreads * sizeof(uint32_t)));
-  LineArgs args;
-  set_operands(args, addition);
+cudaError_t launch(const LinesPlan& plan, Workspace& workspace, cudaStream_t stream) {
+  OrderArgs order = plan.order;
+  order.order = static_cast<uint32_t*>(workspace.allocate(plan.order_bytes));
+  LineArgs args = plan.args;
   args.order = reinterpret_cast<const uint4*>(order.order);
-  args.entries = order.entries;
-  args.bins = static_cast<uint32_t>(problem.bins);
-  args.thread_entries = order.thread_entries;
-  args.pairs = plan.values == 2;
-  args.outer_size = static_cast<uint32_t>(layout.outer_size);
-
-  LaunchShape shape;
-  const auto start = [&](auto kernel, const auto& kernel_args) {
-    return launch_shared(kernel, shape, addition.stream, kernel_args);
-  };
-  shape.threads = kOrderThreads;
-  shape.shared_bytes = static_cast<size_t>(order_shared_bytes(problem));
-  const cudaError_t error = problem.long_index ? start(order_entries<int64_t>, order)
-                                               : start(order_entries<int32_t>, order);
+  const cudaError_t error =
+      launch_shared(order.index.is_long ? order_entries<int64_t> : order_entries<int32_t>,
+                    plan.sort, stream, order);
   if (error != cudaSuccess) return error;
-  constexpr int kValues = line_values(sizeof(T));
-  shape.threads = kLineThreads;
-  shape.blocks = ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group));
-  shape.shared_bytes = static_cast<size_t>(line_shared_bytes(problem, plan.outer_group));
-  shape.use_pdl = true;
-  return plan.outer_group == 1 ? start(add_lines<T, 1>, args) : start(add_lines<T, kValues>, args);
+  return launch_shared(
+      plan.outer_group == 1 ? add_lines<T, 1> : add_lines<T, line_values(sizeof(T))>, plan.add,
+      stream, args);
 }
 
 }  // namespace gpuopt::index_add

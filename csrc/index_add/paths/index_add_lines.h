@@ -5,6 +5,8 @@
 
 #include "index_add/index_add_problem.h"
 
+struct uint4;
+
 namespace gpuopt::index_add {
 
 constexpr int kOrderThreads = 1024;
@@ -26,16 +28,37 @@ constexpr int kLinePairs = R == 2 ? 2 : 4;
 constexpr int kMaxLineValues = 4;
 constexpr int kMaxLineBytes = 8;
 constexpr int kLineSharedBytes = 96 << 10;  // of a block, if the device has that much
-// Least outer indices for the lines path, where other paths are supported. 512 outer indices take
-// 24.2 by lines and 25.5 in bins. 64 take 19.0 and 8.9.
-constexpr int kMinLines = 512;
 
-// A block has `outer_group` outer indices. Each of its threads sums `thread_entries` sorted
-// entries.
+struct OrderArgs {
+  Index index;
+  uint32_t entries = 0;
+  uint32_t passes = 1;
+  uint32_t thread_entries = 0;  // per thread of add_lines(), a multiple of 4
+  uint32_t* order = nullptr;
+};
+
+struct LineArgs {
+  void* self = nullptr;          // [outer][bin], strided
+  const void* source = nullptr;  // [outer][entry], strided
+  const uint4* order = nullptr;  // 4 sorted entries each, as write_order() leaves them
+  int64_t bin_stride = 0;
+  int64_t entry_stride = 0;
+  uint32_t entries = 0;
+  uint32_t bins = 0;
+  uint32_t thread_entries = 0;
+  bool pairs = false;  // pairs of neighbouring values are aligned
+  OuterDims outer;
+  uint32_t outer_size = 0;
+  ScalarValue alpha;
+};
+
+// A block has `outer_group` outer indices. Each of its threads sums some sorted entries.
 struct LinesPlan {
   int outer_group = 1;
-  int64_t thread_entries = 0;
-  int values = 1;  // neighbouring entries that are read at once
+  OrderArgs order;
+  LineArgs args;
+  size_t order_bytes = 0;
+  LaunchShape sort, add;
 };
 
 // Most outer indices of a block, for values of `bytes` each.
@@ -57,17 +80,18 @@ inline int64_t order_shared_bytes(const Problem& problem) {
   return problem.entries * static_cast<int64_t>(sizeof(uint32_t));
 }
 
-inline bool takes_lines(const Problem& problem, const Layout& layout, const Device& device) {
+inline bool takes_lines(const Problem& problem, const Layout& layout, const Device& device,
+                        const Tuning& tuning) {
   if (layout.inner.size != 1 || problem.bins < 1 || problem.bins > UINT16_MAX ||
       problem.entries > kOrderThreads * kOrderItems ||
       line_shared_bytes(problem, line_values(size_of(problem.dtype))) > kLineSharedBytes ||
       std::max(line_shared_bytes(problem, 1), order_shared_bytes(problem)) >
           device.shared_bytes - kOrderStaticBytes ||
-      problem.entries * layout.outer_size < kMinBinValues) {
+      problem.entries * layout.outer_size < tuning.min_bin_values) {
     return false;
   }
   if (is_ordered(problem)) return true;
-  return problem.entries >= 4 * problem.bins && layout.outer_size >= kMinLines;
+  return problem.entries >= 4 * problem.bins && layout.outer_size >= tuning.min_lines;
 }
 
 inline LinesPlan plan_lines(const Problem& problem, const Layout& layout, const Device& device) {
@@ -77,9 +101,37 @@ inline LinesPlan plan_lines(const Problem& problem, const Layout& layout, const 
       line_shared_bytes(problem, most) <= device.shared_bytes - kOrderStaticBytes) {
     plan.outer_group = most;
   }
-  plan.thread_entries = ceil_div<int64_t>(problem.entries, kLineThreads * 4) * 4;
-  plan.values = takes_neighbours(problem, layout, 2) ? 2 : 1;
+  OrderArgs& order = plan.order;
+  order.index = make_index(problem);
+  order.entries = static_cast<uint32_t>(problem.entries);
+  order.passes =
+      static_cast<uint32_t>(std::max(ceil_div(bits_for(problem.bins), kOrderDigitBits), 1));
+  order.thread_entries = ceil_div<uint32_t>(order.entries, kLineThreads * 4) * 4;
+  plan.order_bytes = size_t{order.thread_entries} * kLineThreads * sizeof(uint32_t);
+  plan.sort.threads = kOrderThreads;
+  plan.sort.shared_bytes = static_cast<size_t>(order_shared_bytes(problem));
+  LineArgs& args = plan.args;
+  set_operands(args, problem, layout);
+  args.entries = order.entries;
+  args.bins = static_cast<uint32_t>(problem.bins);
+  args.thread_entries = order.thread_entries;
+  args.pairs = takes_neighbours(problem, layout, 2);
+  args.outer_size = static_cast<uint32_t>(layout.outer_size);
+  plan.add.threads = kLineThreads;
+  plan.add.blocks = ceil_div(args.outer_size, static_cast<uint32_t>(plan.outer_group));
+  plan.add.shared_bytes = static_cast<size_t>(line_shared_bytes(problem, plan.outer_group));
+  plan.add.use_pdl = true;
   return plan;
+}
+
+template <typename F>
+void describe(const LinesPlan& plan, F&& f) {
+  f("path", "lines");
+  f("values", plan.args.pairs ? 2 : 1);  // neighbouring entries that are read at once
+  f("outer_group", plan.outer_group);
+  f("thread_entries", plan.args.thread_entries);
+  f("shared_bytes", plan.add.shared_bytes);
+  f("blocks", plan.add.blocks);
 }
 
 }  // namespace gpuopt::index_add

@@ -18,29 +18,6 @@
 
 namespace gpuopt::index_add {
 
-struct RowArgs {
-  void* self = nullptr;          // [outer][bin][row], strided
-  const void* source = nullptr;  // [outer][entry][row], strided
-  SegmentArgs segments;
-  int64_t bin_stride = 0;
-  int64_t entry_stride = 0;
-  int64_t self_inner_stride = 0;
-  int64_t source_inner_stride = 0;
-  uint32_t units = 0;  // per row
-  uint32_t lanes = 0;  // per group
-  uint32_t group_entries = 0;
-  uint32_t range_entries = 0;  // of all groups of a warp
-  FastDiv tiles;               // of a row
-  FastDiv ranges;              // ranges of entries, one per warp
-  uint32_t tasks = 0;          // warps for short segments: tiles * ranges * outer_size
-  uint32_t workers = 0;        // blocks for long segments
-  OuterDims outer;
-  uint32_t outer_size = 0;
-  ScalarValue alpha;
-  uint32_t* tickets = nullptr;  // [slot][outer][tile]: finished parts of a segment
-  void* part_sums = nullptr;    // [slot][outer][tile][lane]
-};
-
 // The column of a lane, in the rows of one tile and outer index.
 template <typename T, int V>
 struct Column {
@@ -321,7 +298,7 @@ __device__ __forceinline__ void sum_long_segments(const RowArgs& args, Sums<T, V
 // other blocks has eight warps. A warp has one (outer index, range of entries, tile of the rows).
 // The tile is innermost, so that neighbouring warps read whole rows.
 template <typename T, int V>
-__global__ __launch_bounds__(kRowThreads, kRowBlocksPerSm<V>) void sum_rows(const RowArgs args) {
+__global__ __launch_bounds__(kRowThreads, row_blocks_per_sm(V)) void sum_rows(const RowArgs args) {
   extern __shared__ uint4 staged[];
   auto* shared = reinterpret_cast<Sums<T, V>*>(staged);  // sums of threads, then stages
   grid_dependency_wait();
@@ -335,91 +312,24 @@ __global__ __launch_bounds__(kRowThreads, kRowBlocksPerSm<V>) void sum_rows(cons
 
 // ---------------------------------------------------------------- launch
 
-// The memory that summing sorted rows needs besides the sorted index.
-struct RowMemory {
-  void* zeroed = nullptr;  // Counters and tickets
-  uint32_t num_zeroed = 0;
-  Part* parts = nullptr;
-  uint32_t num_parts = 0;
-  void* sums = nullptr;
-};
-
-inline RowMemory allocate_rows(const SortedPlan& plan, size_t sum_bytes, const Addition& addition) {
-  RowMemory memory;
-  Workspace& workspace = addition.workspace;
-  const int64_t slices = plan.tiles * addition.layout.outer_size;
-  const int64_t entries = addition.problem.entries;
-  // All parts of a segment except the last are full, so segments of several parts have at most this
-  // many parts.
-  const int64_t slots = entries > plan.part_rows ? 2 * (entries / plan.part_rows) : 0;
-  const auto words = static_cast<int64_t>(sizeof(Counters) / sizeof(uint32_t));
-  memory.num_zeroed = static_cast<uint32_t>(words + slots * slices);
-  memory.zeroed = workspace.allocate(sizeof(uint32_t) * memory.num_zeroed);
-  memory.num_parts = static_cast<uint32_t>(entries / kShortSegment + slots);
-  memory.parts =
-      static_cast<Part*>(workspace.allocate(sizeof(Part) * (size_t{memory.num_parts} + 1)));
-  if (slots > 0) {
-    memory.sums = workspace.allocate(static_cast<size_t>(slots * slices * plan.lanes) *
-                                     static_cast<size_t>(plan.values) * sum_bytes);
-  }
-  return memory;
-}
-
-template <typename T, int V>
-cudaError_t launch_rows(const SortedPlan& plan, const Addition& addition, const SortedIndex& sorted,
-                        const RowMemory& memory) {
-  const Problem& problem = addition.problem;
-  const Layout& layout = addition.layout;
-  RowArgs args;
-  set_operands(args, addition);
-  SegmentArgs& segments = args.segments;
-  segments.entries = sorted.entries;
-  segments.count = static_cast<uint32_t>(problem.entries);
-  segments.position_bits = sorted.position_bits;
-  segments.warp_rows = static_cast<uint32_t>(plan.warp_rows);
-  segments.part_rows = static_cast<uint32_t>(plan.part_rows);
-  segments.counters = static_cast<Counters*>(memory.zeroed);
-  segments.parts = memory.parts;
-  segments.capacity = memory.num_parts;
-  args.units = static_cast<uint32_t>(plan.units);
-  args.lanes = static_cast<uint32_t>(plan.lanes);
-  args.group_entries = static_cast<uint32_t>(plan.group_entries);
-  args.range_entries = static_cast<uint32_t>(plan.range_entries);
-  args.tiles = divide_by(plan.tiles);
-  args.ranges = divide_by(plan.ranges);
-  args.tasks = static_cast<uint32_t>(plan.tasks);
-  args.outer_size = static_cast<uint32_t>(layout.outer_size);
-  args.tickets = reinterpret_cast<uint32_t*>(segments.counters + 1);
-  args.part_sums = memory.sums;
-
-  LaunchShape shape;
-  shape.threads = kRowThreads;
-  shape.use_pdl = true;
-  if (problem.entries > kShortSegment) {
-    const cudaError_t error = find_long_segments(segments, addition.stream);
-    if (error != cudaSuccess) return error;
-    const int64_t most = problem.entries / kShortSegment * plan.tiles * layout.outer_size;
-    args.workers = static_cast<uint32_t>(
-        std::min<int64_t>(most, int64_t{kRowBlocksPerSm<V>} * addition.device.sms));
-  }
-  shape.blocks = args.workers + static_cast<unsigned>(ceil_div<int64_t>(plan.tasks, kRowWarps));
-  const auto chunks = static_cast<size_t>(plan.range_entries / kShortSegment + 1);
-  shape.shared_bytes = sizeof(Sums<T, V>) * kRowThreads +
-                       sizeof(uint64_t) * kRowWarps * (chunks * (2 * kShortSegment + 1) + 1);
-  return launch_kernel(sum_rows<T, V>, shape, addition.stream, args);
-}
-
 template <typename T>
-cudaError_t launch(const SortedPlan& plan, const Addition& addition) {
-  const RowMemory memory = allocate_rows(plan, sizeof(Sum<T>), addition);
-  SortedIndex sorted;
-  const cudaError_t error = sort_index(plan.sort, make_index(addition.problem),
-                                       static_cast<uint32_t>(addition.problem.entries),
-                                       static_cast<uint32_t*>(memory.zeroed), memory.num_zeroed,
-                                       addition.workspace, addition.stream, &sorted);
+cudaError_t launch(const SortedPlan& plan, Workspace& workspace, cudaStream_t stream) {
+  RowArgs args = plan.args;
+  SegmentArgs& segments = args.segments;
+  auto* zeroed =
+      static_cast<uint32_t*>(workspace.allocate(sizeof(uint32_t) * plan.sort.num_zeroed));
+  segments.counters = reinterpret_cast<Counters*>(zeroed);
+  args.tickets = reinterpret_cast<uint32_t*>(segments.counters + 1);
+  segments.parts =
+      static_cast<Part*>(workspace.allocate(sizeof(Part) * (size_t{segments.capacity} + 1)));
+  if (plan.sum_bytes > 0) args.part_sums = workspace.allocate(plan.sum_bytes);
+  cudaError_t error = sort_index(plan.sort, zeroed, workspace, stream, &segments.entries);
+  if (error == cudaSuccess && args.workers > 0) {
+    error = find_long_segments(plan.find, segments, stream);
+  }
   if (error != cudaSuccess) return error;
   return with_values<T>(plan.values, [&](auto values) {
-    return launch_rows<T, values>(plan, addition, sorted, memory);
+    return launch_kernel(sum_rows<T, values>, plan.sum, stream, args);
   });
 }
 

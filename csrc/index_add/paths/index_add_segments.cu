@@ -94,11 +94,8 @@ __global__ __launch_bounds__(kRowThreads) void note_long_segments(const SegmentA
 
 }  // namespace
 
-cudaError_t find_long_segments(const SegmentArgs& args, cudaStream_t stream) {
-  LaunchShape shape;
-  shape.threads = kRowThreads;
-  shape.blocks = ceil_div(args.count, static_cast<uint32_t>(kRowThreads * kShortSegment));
-  shape.use_pdl = true;
+cudaError_t find_long_segments(const LaunchShape& shape, const SegmentArgs& args,
+                               cudaStream_t stream) {
   return launch_kernel(note_long_segments, shape, stream, args);
 }
 

@@ -19,14 +19,7 @@ constexpr int kDigits = 1 << kMaxDigitBits;
 constexpr int kCountStride = kDigits + 2;
 constexpr int kSortGroup = 16;  // blocks that are counted together; not swept
 constexpr int kMaxSortBlocks = kSortGroup * kSortGroup;
-// Up to kMaxTileEntries entries are sorted by one block: this takes 10, and passes over all blocks
-// take 14 (18 bits). Blocks that sort runs and merge them are slower: 22 for 2^14 entries, where
-// passes over all blocks take 15.
-constexpr int kMaxTileItems = kMaxSortItems / 2;
-constexpr int64_t kMaxTileEntries = 4096;
-// The position of a sorted entry has 30 bits, if its bin leaves as many. Larger problems are added
-// in parts.
-constexpr int kMaxPositionBits = 30;
+constexpr int kMaxTileItems = kMaxSortItems / 2;  // where one block sorts all
 
 // ---------------------------------------------------------------- summing rows in sorted order
 constexpr int kRowThreads = 256;
@@ -34,8 +27,7 @@ constexpr int kRowWarps = kRowThreads / 32;
 // Blocks per SM. (169343,128) += (2^20,128) in f32 with Zipf 1.1 takes 224 with three blocks and 8
 // rows in flight, 241 with four blocks, which spill. In bf16 with uniform indices it takes 158 with
 // four blocks and 4 rows, 163 with three and 6, 169 with three and 4.
-template <int V>
-constexpr int kRowBlocksPerSm = V >= 8 ? 4 : 3;
+constexpr int row_blocks_per_sm(int values) { return values >= 8 ? 4 : 3; }
 // Rows that a group has in flight, with V values per lane. Wide sums leave registers for fewer
 // rows.
 template <int V>
@@ -43,64 +35,132 @@ constexpr int kRowsUnderWay = V >= 8 ? 4 : 8;
 template <int V>
 constexpr int kPartRowsUnderWay = V >= 8 ? 3 : 8;
 constexpr int kShortSegment = 32;  // the longest run of equal indices that one group sums
-// Rows of a long segment that a group of lanes sums. There are more if the number of parts would
-// exceed kMaxParts. Neither is swept.
-constexpr int kGroupRows = 128;
-constexpr int kMaxParts = 1024;
 
-// ---------------------------------------------------------------- when sorting is faster
-// For rows that tiles support. The memory time of either way is compared, expressed in bytes. The
-// sort and the launches after it take as long as kSortTraffic bytes, and kSortEntryTraffic bytes
-// per entry: 28, and 30 for 2^20 entries. Additions take as long as a multiple of the source's
-// bytes. If self is in the L2 cache, it is kCachedTraffic (107 vectors per ns). If not, each
-// addition reads and writes self in memory, and it is kAddedTraffic for uniform indices. Skewed
-// indices take a little longer, by tiles and sorted. Uniform indices, by tiles and sorted:
-//   (65536,256) += (131072,256) bf16     54 and  64
-//   (169343,128) += (2^20,128) bf16     186 and 142
-//   (32768,128) += (262144,128) f32      76 and  79
-//   (65536,128) += (262144,128) f32      90 and  84
-//   (16384,512) += (65536,512) f32       91 and  75
-//   (65536,1024) += (16384,1024) f32     62 and  72
-constexpr double kSortTraffic = 118e6;
-constexpr double kSortEntryTraffic = 120;
-constexpr double kCachedTraffic = 2.5;
-constexpr double kAddedTraffic = 3.1;
-constexpr double kCachedSelfBytes = 20e6;
+struct Digit {
+  int shift = 0;
+  int bits = 0;
 
-// Limits for other rows. With fewer entries, the sort takes longer than additions that queue up.
-// With shorter rows, it takes longer than frequent bins in shared memory.
-constexpr double kSortSourceBytes = 24 << 20;
-constexpr int64_t kSortEntries = 1 << 15;
-constexpr int64_t kSortRepeats = 4;  // or this many entries per bin; not swept
-constexpr int64_t kSortRowBytes = 128;
+  GPUOPT_HOST_DEVICE uint32_t of(uint64_t entry) const {
+    return static_cast<uint32_t>(entry >> shift) & ((1u << bits) - 1);
+  }
+};
+
+// The entries of a pass: the index of the caller in the first pass, packed entries in later passes.
+// load() is apart from check() and to_entries(), so that all loads of a thread are in flight before
+// it waits for one.
+struct SortSource {
+  const uint64_t* packed = nullptr;
+  Index index;
+  int position_bits = 0;
+
+  // Loads Items entries from `first` on, `step` apart. Past the end they are the highest number,
+  // which stays last in every pass.
+  template <int Items>
+  GPUOPT_DEVICE void load(uint32_t first, uint32_t step, uint32_t end,
+                          uint64_t (&entries)[Items]) const;
+
+  // Whether each loaded bin is at most the bin of the next lane, which has the next entry. All
+  // lanes of the warp take part.
+  template <int Items>
+  GPUOPT_DEVICE static bool ascend(const uint64_t (&bins)[Items]);
+
+  // Combines the bins that load() has returned with their positions.
+  template <int Items>
+  GPUOPT_DEVICE void to_entries(uint32_t first, uint32_t step, uint32_t end,
+                                uint64_t (&entries)[Items]) const;
+
+  // Must be called before to_entries(). A bin out of range fails an assertion.
+  template <int Items>
+  GPUOPT_DEVICE void check(uint32_t first, uint32_t step, uint32_t end,
+                           const uint64_t (&bins)[Items]) const;
+};
+
+struct PassArgs {
+  SortSource source;
+  Digit digit;
+  uint32_t count = 0;
+  uint32_t block_entries = 0;
+  uint32_t* counts = nullptr;    // [block][digit]
+  uint32_t* groups = nullptr;    // [group of kSortGroup blocks][digit], zero before the pass
+  uint32_t* unsorted = nullptr;  // 1 if the index is not in order; zero before the first pass
+};
 
 // How the index is sorted. A sorted entry has its bin in the high bits and its position in the low
 // bits.
 struct SortPlan {
-  int position_bits = 0;
   int passes = 1;
-  int digit_bits = 0;
-  int items = 1;  // entries per thread
-  int64_t tiles = 0;
+  int items = 1;          // entries per thread
   bool one_tile = false;  // one block sorts all; else blocks move entries, pass by pass
-  int64_t tiles_per_block = 1;
-  int64_t blocks = 0;
-  int64_t tile() const { return int64_t{kSortThreads} * items; }
+  PassArgs args;
+  uint32_t num_zeroed = 0;   // words that are zeroed for later kernels
+  uint32_t pass_groups = 0;  // words of args.groups in a pass
+  LaunchShape zero, count, move;
 };
 
-// How rows are summed. A group of `lanes` neighbouring lanes sums rows.
+// Some rows of a long segment.
+struct Part {
+  uint32_t begin, end;  // in the sorted index
+  uint32_t number;      // among the `count` parts of the segment
+  uint32_t count;
+  uint32_t slot;  // of the sum of part 0, if there are several parts
+};
+
+// Must be zero before find_long_segments().
+struct Counters {
+  uint32_t warp_parts;
+  uint32_t block_parts;
+  uint32_t slots;
+};
+
+struct SegmentArgs {
+  const uint64_t* entries = nullptr;
+  uint32_t count = 0;
+  int position_bits = 0;
+  uint32_t warp_rows = 0;  // most rows of a segment that one warp sums
+  uint32_t part_rows = 0;  // rows of a part that a block sums
+  Counters* counters = nullptr;
+  Part* parts = nullptr;  // for warps from the front on, for blocks from the back
+  uint32_t capacity = 0;  // of `parts`
+
+  GPUOPT_HOST_DEVICE uint64_t bin(uint64_t entry) const { return entry >> position_bits; }
+  GPUOPT_HOST_DEVICE uint64_t position(uint64_t entry) const {
+    return entry & ((uint64_t{1} << position_bits) - 1);
+  }
+  GPUOPT_HOST_DEVICE Part& block_part(uint32_t number) const {
+    return parts[capacity - 1 - number];
+  }
+};
+
+struct RowArgs {
+  void* self = nullptr;          // [outer][bin][row], strided
+  const void* source = nullptr;  // [outer][entry][row], strided
+  SegmentArgs segments;
+  int64_t bin_stride = 0;
+  int64_t entry_stride = 0;
+  int64_t self_inner_stride = 0;
+  int64_t source_inner_stride = 0;
+  uint32_t units = 0;  // per row
+  uint32_t lanes = 0;  // per group
+  uint32_t group_entries = 0;
+  uint32_t range_entries = 0;  // of all groups of a warp
+  FastDiv tiles;               // of a row
+  FastDiv ranges;              // ranges of entries, one per warp
+  uint32_t tasks = 0;          // warps for short segments: tiles * ranges * outer_size
+  uint32_t workers = 0;        // blocks for long segments
+  OuterDims outer;
+  uint32_t outer_size = 0;
+  ScalarValue alpha;
+  uint32_t* tickets = nullptr;  // [slot][outer][tile]: finished parts of a segment
+  void* part_sums = nullptr;    // [slot][outer][tile][lane]
+};
+
+// How rows are summed. A group of neighbouring lanes sums rows.
 struct SortedPlan {
   SortPlan sort;
-  int values = 1;     // per access of a thread
-  int64_t units = 1;  // accesses per row
-  int lanes = 1;
-  int64_t tiles = 1;          // of a row, with `lanes` units each
-  int group_entries = 1;      // in the range of a group
-  int64_t range_entries = 0;  // in the ranges of all groups of a warp
-  int64_t ranges = 0;         // of entries, one per warp
-  int64_t tasks = 0;          // one per warp: ranges * tiles * outer indices
-  int64_t warp_rows = 0;      // most rows of a long segment that one warp sums
-  int64_t part_rows = 0;      // rows of a part of a longer segment, for one block
+  int values = 1;  // per access of a thread
+  RowArgs args;
+  size_t sum_bytes = 0;   // of the sums of parts, if a segment may have several
+  LaunchShape find, sum;  // `find` only if there are workers
 };
 
 // Lanes of a group: the largest of 32, 16 and 8 that leaves at most a fifth of them idle. If there
@@ -114,8 +174,8 @@ inline int lanes_for(int64_t units) {
 }
 
 // Bits of the position in a sorted entry.
-inline int position_bits_for(int64_t bins) {
-  return std::min(kMaxPositionBits, 64 - bits_for(bins));
+inline int position_bits_for(int64_t bins, const Tuning& tuning) {
+  return std::min(tuning.position_bits, 64 - bits_for(bins));
 }
 
 constexpr int sort_shared_bytes(int items) {
@@ -123,68 +183,153 @@ constexpr int sort_shared_bytes(int items) {
 }
 
 // Whether sorting is faster than adding atomically, for problems that allow both.
-inline bool sorting_pays(const Problem& problem, const Layout& layout) {
+inline bool sorting_pays(const Problem& problem, const Layout& layout, const Tuning& tuning) {
   const auto row_bytes = layout.inner.size * static_cast<int64_t>(size_of(problem.dtype));
   const double slice = static_cast<double>(row_bytes) * static_cast<double>(layout.outer_size);
   const auto entries = static_cast<double>(problem.entries);
   const auto bins = static_cast<double>(problem.bins);
   // On sm_90 one instruction adds a vector of these types.
   const bool vector_additions = is_half(problem.dtype) || problem.dtype == DType::kFloat32;
-  if (aggregates(problem, layout) && vector_additions) {
+  if (aggregates(problem, layout, tuning) && vector_additions) {
     // Bytes of the rows of self that are named, if all bins are equally frequent.
     const double touched = slice * bins * (1 - std::exp(-entries / bins));
-    const double added = slice * bins > kCachedSelfBytes ? kAddedTraffic : kCachedTraffic;
-    return added * slice * entries >
-           slice * entries + 2 * touched + kSortTraffic + kSortEntryTraffic * entries;
+    const double added =
+        slice * bins > tuning.cached_self_bytes ? tuning.added_traffic : tuning.cached_traffic;
+    return added * slice * entries > slice * entries + 2 * touched + tuning.sort_traffic +
+                                         tuning.sort_entry_traffic * entries;
   }
-  const bool many =
-      problem.entries >= kSortEntries || problem.entries >= kSortRepeats * problem.bins;
-  return many && row_bytes >= kSortRowBytes && slice * entries >= kSortSourceBytes;
+  const bool many = problem.entries >= tuning.sort_entries ||
+                    problem.entries >= tuning.sort_repeats * problem.bins;
+  return many && row_bytes >= tuning.sort_row_bytes && slice * entries >= tuning.sort_source_bytes;
 }
 
-inline bool takes_sorting(const Problem& problem, const Layout& layout) {
+inline bool takes_sorting(const Problem& problem, const Layout& layout, const Tuning& tuning) {
   if (is_ordered(problem)) return true;
   if (problem.mode == Mode::kAccurate && is_half(problem.dtype)) return true;
-  return sorting_pays(problem, layout);
+  return sorting_pays(problem, layout, tuning);
 }
 
-// Tiles are as small as possible while every block has at most one tile, up to the largest tile.
-inline SortPlan plan_sort(int64_t entries, int64_t bins, const Device& device) {
-  SortPlan sort;
-  const int bits = bits_for(bins);
-  sort.position_bits = position_bits_for(bins);
-  sort.passes = std::max(ceil_div(bits, kMaxDigitBits), 1);
-  sort.digit_bits = ceil_div(bits, sort.passes);
-  sort.one_tile =
-      entries <= kMaxTileEntries && sort_shared_bytes(kMaxTileItems) <= device.shared_bytes;
-  const int most_blocks = sort.one_tile ? 1 : std::min(device.sms, kMaxSortBlocks);
-  while (sort.items < kMaxSortItems && sort.tile() * most_blocks < entries &&
-         sort_shared_bytes(2 * sort.items) <= device.shared_bytes) {
-    sort.items *= 2;
+// Plans the sort of `entries` entries, at least one. Tiles are as small as possible while every
+// block has at most one tile, up to the largest tile.
+inline SortPlan plan_sort(const Index& index, int64_t entries, uint32_t num_zeroed,
+                          const Device& device, const Tuning& tuning = {}) {
+  SortPlan plan;
+  PassArgs& args = plan.args;
+  const int bits = bits_for(index.bins);
+  plan.passes = std::max(ceil_div(bits, kMaxDigitBits), 1);
+  args.source.index = index;
+  args.source.position_bits = position_bits_for(index.bins, tuning);
+  args.digit = {args.source.position_bits, ceil_div(bits, plan.passes)};
+  args.count = static_cast<uint32_t>(entries);
+  plan.num_zeroed = num_zeroed;
+  plan.one_tile =
+      entries <= tuning.max_tile_entries && sort_shared_bytes(kMaxTileItems) <= device.shared_bytes;
+  const int64_t most_blocks = plan.one_tile ? 1 : std::min(device.sms, kMaxSortBlocks);
+  while (plan.items < kMaxSortItems && kSortThreads * plan.items * most_blocks < entries &&
+         sort_shared_bytes(2 * plan.items) <= device.shared_bytes) {
+    plan.items *= 2;
   }
-  sort.tiles = ceil_div<int64_t>(entries, sort.tile());
-  sort.tiles_per_block = ceil_div<int64_t>(sort.tiles, most_blocks);
-  sort.blocks = ceil_div(sort.tiles, sort.tiles_per_block);
-  return sort;
+  const int64_t tile = int64_t{kSortThreads} * plan.items;
+  const int64_t tiles = ceil_div(entries, tile);
+  const int64_t block_tiles = ceil_div(tiles, most_blocks);
+  args.block_entries = static_cast<uint32_t>(block_tiles * tile);
+  plan.move.threads = kSortThreads;
+  plan.move.blocks = static_cast<unsigned>(ceil_div(tiles, block_tiles));
+  plan.move.shared_bytes = static_cast<size_t>(sort_shared_bytes(plan.items));
+  if (plan.one_tile) return plan;
+  plan.move.use_pdl = true;
+  plan.count = plan.move;
+  plan.count.shared_bytes = 0;
+  const uint32_t blocks = plan.move.blocks;
+  plan.pass_groups = ceil_div<uint32_t>(blocks, kSortGroup) * kDigits;
+  const uint32_t words =
+      std::max(plan.pass_groups * static_cast<uint32_t>(plan.passes) + 1, num_zeroed);
+  plan.zero.threads = kSortThreads;
+  plan.zero.blocks = std::min(blocks, ceil_div<uint32_t>(words, kSortThreads));
+  return plan;
 }
 
-inline SortedPlan plan_sorted(const Problem& problem, const Layout& layout, const Device& device) {
+inline SortedPlan plan_sorted(const Problem& problem, const Layout& layout, const Device& device,
+                              const Tuning& tuning) {
   SortedPlan plan;
-  plan.sort = plan_sort(problem.entries, problem.bins, device);
+  RowArgs& args = plan.args;
   plan.values = values_per_access(problem, layout);
-  plan.units = layout.inner.size / plan.values;
-  plan.lanes = lanes_for(plan.units);
-  plan.tiles = ceil_div<int64_t>(plan.units, plan.lanes);
-  plan.group_entries = std::min(kShortSegment, 8 * plan.lanes);
-  plan.range_entries = int64_t{kWarp} / plan.lanes * plan.group_entries;
-  plan.ranges = ceil_div(problem.entries, plan.range_entries);
-  plan.tasks = plan.ranges * plan.tiles * layout.outer_size;
-  plan.warp_rows = int64_t{kGroupRows} * (kWarp / plan.lanes);
-  // The last limit keeps the sums of parts below 16 bytes of memory per entry.
-  plan.part_rows = std::max({int64_t{kGroupRows} * (kRowThreads / plan.lanes),
-                             ceil_div<int64_t>(problem.entries, kMaxParts),
-                             layout.outer_size * plan.tiles * plan.lanes * plan.values});
+  const int64_t entries = problem.entries, units = layout.inner.size / plan.values;
+  const int lanes = lanes_for(units);
+  const int64_t slices = ceil_div<int64_t>(units, lanes) * layout.outer_size;
+  set_operands(args, problem, layout);
+  args.units = static_cast<uint32_t>(units);
+  args.lanes = static_cast<uint32_t>(lanes);
+  args.group_entries = static_cast<uint32_t>(std::min(kShortSegment, 8 * lanes));
+  args.range_entries = static_cast<uint32_t>(kWarp / lanes) * args.group_entries;
+  const int64_t ranges = ceil_div<int64_t>(entries, args.range_entries);
+  args.tiles = divide_by(ceil_div<int64_t>(units, lanes));
+  args.ranges = divide_by(ranges);
+  args.tasks = static_cast<uint32_t>(ranges * slices);
+  args.outer_size = static_cast<uint32_t>(layout.outer_size);
+
+  // Rows of a part of a segment that a block sums. The last limit keeps the sums of parts below 16
+  // bytes of memory per entry.
+  const int64_t part_rows =
+      std::max({tuning.group_rows * (kRowThreads / lanes), ceil_div(entries, tuning.max_parts),
+                slices * lanes * plan.values});
+  // All parts of a segment except the last are full, so segments of several parts have at most this
+  // many parts.
+  const int64_t slots = entries > part_rows ? 2 * (entries / part_rows) : 0;
+  SegmentArgs& segments = args.segments;
+  segments.count = static_cast<uint32_t>(entries);
+  segments.position_bits = position_bits_for(problem.bins, tuning);
+  segments.warp_rows = static_cast<uint32_t>(tuning.group_rows * (kWarp / lanes));
+  segments.part_rows = static_cast<uint32_t>(part_rows);
+  segments.capacity = static_cast<uint32_t>(entries / kShortSegment + slots);
+  plan.sum_bytes =
+      static_cast<size_t>(slots * slices * lanes * plan.values) * sum_bytes(problem.dtype);
+  // The counters and a ticket for each part are zeroed.
+  const auto words = static_cast<int64_t>(sizeof(Counters) / sizeof(uint32_t)) + slots * slices;
+  plan.sort = plan_sort(make_index(problem), entries, static_cast<uint32_t>(words), device, tuning);
+
+  if (entries > kShortSegment) {
+    args.workers = static_cast<uint32_t>(std::min<int64_t>(
+        entries / kShortSegment * slices, int64_t{row_blocks_per_sm(plan.values)} * device.sms));
+    plan.find.threads = kRowThreads;
+    plan.find.blocks = ceil_div(segments.count, static_cast<uint32_t>(kRowThreads * kShortSegment));
+    plan.find.use_pdl = true;
+  }
+  const size_t chunks = args.range_entries / kShortSegment + 1;
+  plan.sum.threads = kRowThreads;
+  plan.sum.blocks =
+      args.workers + static_cast<unsigned>(ceil_div<int64_t>(ranges * slices, kRowWarps));
+  plan.sum.shared_bytes =
+      sum_bytes(problem.dtype) * static_cast<size_t>(plan.values) * kRowThreads +
+      sizeof(uint64_t) * kRowWarps * (chunks * (2 * kShortSegment + 1) + 1);
+  plan.sum.use_pdl = true;
   return plan;
+}
+
+template <typename F>
+void describe(const SortedPlan& plan, F&& f) {
+  const PassArgs& sort = plan.sort.args;
+  f("path", "sorted");
+  f("one_tile", plan.sort.one_tile);
+  f("passes", plan.sort.passes);
+  f("position_bits", sort.source.position_bits);
+  f("digit_bits", sort.digit.bits);
+  f("sort_tile", kSortThreads * plan.sort.items);
+  f("block_entries", sort.block_entries);
+  f("sort_blocks", plan.sort.move.blocks);
+  f("sort_bytes", plan.sort.move.shared_bytes);
+  f("num_zeroed", plan.sort.num_zeroed);
+  f("values", plan.values);
+  f("units", plan.args.units);
+  f("lanes", plan.args.lanes);
+  f("tiles", plan.args.tiles.divisor);
+  f("group_entries", plan.args.group_entries);
+  f("range_entries", plan.args.range_entries);
+  f("tasks", plan.args.tasks);
+  f("warp_rows", plan.args.segments.warp_rows);
+  f("part_rows", plan.args.segments.part_rows);
+  f("sum_bytes", plan.sum_bytes);
+  f("blocks", plan.sum.blocks);
 }
 
 }  // namespace gpuopt::index_add

@@ -1,0 +1,61 @@
+// What a plan of index_add may be given: limits, and times that choose between paths. Times are in
+// us on an H200. Plain host C++.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuopt::index_add {
+
+struct Tuning {
+  // Most values of an entry in a launch, and most values of a launch.
+  int64_t launch_size = int64_t{1} << 30;
+  int64_t launch_values = int64_t{1} << 37;
+  // Bits of the position of a sorted entry, if its bin leaves as many. Larger problems are added in
+  // parts.
+  int position_bits = 30;
+
+  // The bins and lines paths require at least this many values.
+  int64_t min_bin_values = 1 << 15;
+  // Least outer indices for the lines path, where other paths are supported. 512 outer indices take
+  // 24.2 by lines and 25.5 in bins. 64 take 19.0 and 8.9.
+  int64_t min_lines = 512;
+  int64_t min_tile_entries = 1024;   // not swept
+  int64_t min_hot_values = 1 << 20;  // to look for frequent bins; not swept
+
+  // One block sorts up to so many entries: this takes 10, and passes over all blocks take 14 (18
+  // bits). Blocks that sort runs and merge them are slower: 22 for 2^14 entries, where passes over
+  // all blocks take 15.
+  int64_t max_tile_entries = 4096;
+  // Rows of a long segment that a group of lanes sums, if the number of parts does not exceed
+  // max_parts. Neither is swept.
+  int64_t group_rows = 128;
+  int64_t max_parts = 1024;
+
+  // Whether sorting is faster than tiles. The memory time of either way is compared, expressed in
+  // bytes. The sort and the launches after it take as long as sort_traffic bytes, and
+  // sort_entry_traffic bytes per entry: 28, and 30 for 2^20 entries. Additions take as long as a
+  // multiple of the source's bytes. If self is in the L2 cache, it is cached_traffic (107 vectors
+  // per ns). If not, each addition reads and writes self in memory, and it is added_traffic for
+  // uniform indices. Skewed indices take a little longer, by tiles and sorted. Uniform indices, by
+  // tiles and sorted:
+  //   (65536,256) += (131072,256) bf16     54 and  64
+  //   (169343,128) += (2^20,128) bf16     186 and 142
+  //   (32768,128) += (262144,128) f32      76 and  79
+  //   (65536,128) += (262144,128) f32      90 and  84
+  //   (16384,512) += (65536,512) f32       91 and  75
+  //   (65536,1024) += (16384,1024) f32     62 and  72
+  double sort_traffic = 118e6;
+  double sort_entry_traffic = 120;
+  double cached_traffic = 2.5;
+  double added_traffic = 3.1;
+  double cached_self_bytes = 20e6;
+
+  // Limits for rows without tiles. With fewer entries, the sort takes longer than additions that
+  // queue up. With shorter rows, it takes longer than frequent bins in shared memory.
+  double sort_source_bytes = 24 << 20;
+  int64_t sort_entries = 1 << 15;
+  int64_t sort_repeats = 4;  // or this many entries per bin; not swept
+  int64_t sort_row_bytes = 128;
+};
+
+}  // namespace gpuopt::index_add
