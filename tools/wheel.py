@@ -47,11 +47,16 @@ def release_python() -> Path:
     return python
 
 
+def torch_of_checkout(minor: str) -> Torch | None:
+    """The torch of an environment of this checkout."""
+    found = ROOT.glob(".venv*/lib/python3*/site-packages/torch/version.py")
+    return next((torch for path in found if (torch := toolchain.read_torch(path.parent)).minor == minor), None)
+
+
 def find_torch(minor: str) -> Torch:
     """Headers and libraries of a torch, from an environment of this checkout or else from PyPI's wheel."""
-    for path in ROOT.glob(".venv*/lib/python3*/site-packages/torch/version.py"):
-        if (torch := toolchain.read_torch(path.parent)).minor == minor:
-            return torch
+    if (torch := torch_of_checkout(minor)) is not None:
+        return torch
     folder = ROOT / "build" / "torch-headers" / minor
     if not (folder / "torch" / "version.py").exists():
         fetched = folder / "fetched"

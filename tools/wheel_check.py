@@ -1,8 +1,8 @@
 """Checks the wheel in dist/: python -m tools.wheel_check.
 
 - The platform tag, the sizes of the parts, and the symbols of the libraries.
-- The wheel installs into clean environments, with the oldest and the newest supported torch (--torch chooses others). The tests of
-  registration, opcheck and values pass there, outside the source tree.
+- The wheel installs into new environments, with the oldest and the newest supported torch (--torch chooses others). They see torch
+  in an environment of this checkout, or else install it. The tests of registration and opcheck pass there, outside the source tree.
 - With the newest torch, the bindings are deleted and torch_ops.build compiles them.
 
 GPU tests don't run here: see docs/installation.md.
@@ -28,7 +28,7 @@ from .wheel import MINORS, run
 
 MOST_FILE_MB, MOST_INSTALLED_MB = 60, 90
 MOST_BUILD_S, MOST_IMPORT_S = 180, 0.2
-TESTS = [f"tests/contract/test_{name}.py" for name in ("registration", "opcheck", "values")]
+TESTS = [f"tests/contract/test_{name}.py" for name in ("registration", "opcheck")]
 
 
 def find_wheel() -> Path:
@@ -102,7 +102,12 @@ def check_installation(file: Path, minor: str) -> None:
     pins = [line for line in (ROOT / "tools" / "requirements.txt").read_text().splitlines() if "==" in line]
     needed = ("pytest", "numpy", "expecttest", "hypothesis")
     packages = [pin.replace(" ", "") for pin in pins if pin.startswith(needed)]
-    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"torch=={minor}.*", file, *packages)
+    torch, (site,) = wheel.torch_of_checkout(minor), (folder / "env" / "lib").glob("python3*/site-packages")
+    if torch is not None and torch.root.parent.parts[-2:] == site.parts[-2:]:  # for the same Python
+        (site / "checkout.pth").write_text(f"{torch.root.parent}\n")
+    else:
+        packages.append(f"torch=={minor}.*")
+    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", file, *packages)
     shutil.copytree(ROOT / "tests", folder / "run" / "tests")
     shutil.copy(ROOT / "pyproject.toml", folder / "run")
     place = run(python, "-c", "import gpuopt, torch_ops; print(torch_ops.__file__)", cwd=folder / "run").strip()
