@@ -8,6 +8,7 @@ import torch
 from ..cases import tensors
 from ..support.compare import Failures, all_close, different_bits, different_repeats
 from ..support.params import CASES, EVERY_CASE, with_variant
+from ..support.runtime import no_waiting
 
 pytestmark = pytest.mark.gpu
 each = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
@@ -142,15 +143,11 @@ def test_runs_on_the_current_stream(case, dtype):
 def test_never_synchronises(case):
     """No call synchronises, also with 0-d CPU tensors: their value is an argument of the launch."""
     samples = [s.requiring_grad() for s in case.few("cuda", torch.float32)]
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting():
         for sample in samples:
             case.op(*sample.args, **sample.kwargs)
             with torch.no_grad():
                 case.op(*sample.args, **sample.kwargs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @each
