@@ -17,7 +17,7 @@ from ..cases import all_cases
 from ..support.compare import Failures, different_bits, different_from_reference, different_metadata, raised_by
 from ..support.overriding import counted, nothing_is_left, override, rows  # noqa: F401
 from ..support.params import each_device, on, spread, thinned
-from ..support.runtime import deterministic_algorithms
+from ..support.runtime import captured, deterministic_algorithms
 
 pytestmark = pytest.mark.torch_version
 
@@ -362,13 +362,7 @@ def test_layouts_of_convolutions(dtype):
 def test_cuda_graph():
     x, weight = rows("cuda", torch.float32, 64, 256), rows("cuda", torch.float32, 256)
     with override("cuda"):
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            (x * weight).sum(1)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = (x * weight).sum(1)
+        graph, result = captured(lambda: (x * weight).sum(1))
     x.add_(1)
     graph.replay()
     assert torch.equal(result, (x * weight).sum(1))

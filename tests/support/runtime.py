@@ -1,9 +1,10 @@
-"""Modes of PyTorch until the end of a block, and the memory that a call takes."""
+"""Modes of PyTorch until the end of a block, the memory that a call takes, and graphs of calls."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -29,7 +30,7 @@ def no_waiting():
         torch.cuda.set_sync_debug_mode("default")
 
 
-def allocated(call: Callable) -> tuple[object, int, int]:
+def allocated(call: Callable) -> tuple[Any, int, int]:
     """The result of a call, the number of its allocations, and the most bytes that it held at once, its result included."""
     call()
     torch.cuda.synchronize()
@@ -43,3 +44,16 @@ def allocated(call: Callable) -> tuple[object, int, int]:
 def peak(call: Callable) -> int:
     """The most bytes that a call held at once, its result included."""
     return allocated(call)[2]
+
+
+def captured(function: Callable) -> tuple[torch.cuda.CUDAGraph, Any]:
+    """A CUDA graph of `function`, warmed up on a side stream, and what the captured call returned."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        function()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = function()
+    return graph, result

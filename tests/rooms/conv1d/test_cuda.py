@@ -19,7 +19,7 @@ from ...cases.conv1d import CASES
 from ...support.compare import Failures, close, different_bits, different_from_reference
 from ...support.conv1d_calls import GRADIENTS, KINDS, MANY, make_call
 from ...support.overlap import Calls
-from ...support.runtime import deterministic_algorithms, peak
+from ...support.runtime import captured, deterministic_algorithms, peak
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -103,10 +103,7 @@ def test_graph_of_updates():
     """Every replay of a graph advances the state by one position."""
     make = tensors.Maker("cuda", torch.float32)
     x, state, w = make(2, 40), torch.zeros(2, 40, 3, device="cuda"), make(40, 4)
-    torch_ops.causal_conv1d_update(x, state.clone(), w)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = torch_ops.causal_conv1d_update(x, state, w, None, "silu")
+    graph, result = captured(lambda: torch_ops.causal_conv1d_update(x, state, w, None, "silu"))
     state.zero_()
     positions = make(2, 40, 6)
     want = torch_ops.causal_conv1d(positions, w, None, "silu")

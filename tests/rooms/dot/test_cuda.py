@@ -17,7 +17,7 @@ from ...cases import tensors
 from ...cases.dot import CASES
 from ...support.compare import Failures, different_bits
 from ...support.overlap import Calls
-from ...support.runtime import deterministic_algorithms, peak
+from ...support.runtime import captured, deterministic_algorithms, peak
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -78,11 +78,7 @@ def test_graphs_take_new_values():
         if 0 in (*x.stride(), *y.stride()):
             continue  # these inputs cannot be written
         op = torch_ops.dot_rows if x.dim() == 2 else torch_ops.dot
-        op(x, y)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = op(x, y)
+        graph, result = captured(functools.partial(op, x, y))
         for k in range(3):
             with failures.sample(f"{name}, replay {k}"):
                 x.copy_(x.flip(-1) + k)
@@ -196,10 +192,7 @@ def test_atomic_product_writes_its_result_alone():
 
 def test_graphs_of_the_atomic_product_start_from_zero():
     x, y = torch.ones(2**18, device="cuda"), torch.ones(2**18, device="cuda")
-    torch_ops.dot_fast_atomic(x, y)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = torch_ops.dot_fast_atomic(x, y)
+    graph, result = captured(lambda: torch_ops.dot_fast_atomic(x, y))
     for k in range(1, 5):
         x.fill_(k)
         result.fill_(-1)

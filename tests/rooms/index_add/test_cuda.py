@@ -18,7 +18,7 @@ from ...cases.index_add import CASES, index_add_bound, index_add_reference, scra
 from ...cases.index_add_samples import MODES, indices
 from ...support.compare import Failures, different_bits, different_from_reference
 from ...support.overlap import Calls
-from ...support.runtime import deterministic_algorithms, no_waiting, peak
+from ...support.runtime import captured, deterministic_algorithms, no_waiting, peak
 
 pytestmark = pytest.mark.gpu
 (CASE,) = CASES
@@ -106,11 +106,7 @@ def test_graphs_take_new_indices(dtype, mode):
         self, dim, index, source = (
             t.clone() if isinstance(t, torch.Tensor) else t for t in _args(regime, "uniform", dtype)
         )
-        torch_ops.index_add(self, dim, index, source, mode=mode)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = torch_ops.index_add(self, dim, index, source, mode=mode)
+        graph, result = captured(functools.partial(torch_ops.index_add, self, dim, index, source, mode=mode))
         for distribution in ("equal", "zipf", "ends", "sorted", "uniform"):
             with failures.sample(f"{regime}, {distribution}"):
                 index.copy_(_index(regime, distribution))

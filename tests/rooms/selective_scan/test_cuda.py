@@ -12,7 +12,7 @@ import torch_ops
 from ...cases.selective_scan import scanned
 from ...support.large import check
 from ...support.overlap import Calls
-from ...support.runtime import deterministic_algorithms
+from ...support.runtime import captured, deterministic_algorithms
 
 pytestmark = pytest.mark.gpu
 
@@ -160,10 +160,7 @@ def test_updates_are_a_scan(n, dtype):
         x, dt, b, c, gate = static
         return torch_ops.selective_scan_update(state, x, dt, A, b, c, D, gate, bias, True)
 
-    step()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = step()
+    graph, out = captured(step)
     state.zero_()
     for t in range(u.shape[2]):
         for to, x in zip(static, (u, delta, B, C, z), strict=True):
