@@ -17,6 +17,13 @@ MARKERS = {
     "library is found. Values, plans and emulated kernels are the same for every version (make test-torch)",
     "sanitize": "a small set that reaches every kernel path, for compute-sanitizer (make sanitize)",
 }
+# Files of more than 30 s. They start first, so that all processes end together.
+LONG = tuple(
+    f"tests/{name}.py"
+    for name in ("contract/test_compile", "emulation/test_conv1d_paths", "contract/test_values", "contract/test_written_values",
+                 "tooling/test_examples_cpp", "emulation/test_scan_recurrence", "contract/test_autograd", "tooling/test_fuzz",
+                 "plan/test_conv1d_plan")
+)  # fmt: skip
 ALONE = ("alone", "gib", "large")
 MOST_WORKERS = 4
 
@@ -58,6 +65,7 @@ def why_no_gpu() -> str | None:
 
 
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     reason = why_no_gpu()
     for item in items:
         if not item.get_closest_marker("gpu"):

@@ -53,6 +53,8 @@ def test_gradcheck(case, device, dtype):
     inputs."""
     failures = Failures()
     for sample in _grad_samples(case, device, dtype, only=WIDE, thin=True):
+        if device == "cpu" and any(t.numel() > 500 for t in sample.differentiable):
+            continue  # every value is a call, and on the CPU ATen's kernels run
         with failures.sample(sample.name):
             inputs = tuple(sample.differentiable)
             checks = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}

@@ -8,6 +8,7 @@ import torch
 from ..cases import tensors
 from ..support.compare import Failures, all_close, different_bits, different_repeats
 from ..support.params import CASES, EVERY_CASE, with_variant
+from ..support.runtime import captured, no_waiting
 
 pytestmark = pytest.mark.gpu
 each = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
@@ -29,26 +30,13 @@ def _large_few(case, dtype=torch.float32):
         yield sample
 
 
-def _capture(function):
-    """A CUDA graph of `function`, warmed up on a side stream, and what the captured call returned."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        function()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = function()
-    return graph, result
-
-
 @each
 @each_dtype
 def test_graph_replay_with_new_data(case, dtype):
     failures = Failures()
     for sample in _few(case, dtype):
         with failures.sample(sample.name):
-            graph, result = _capture(lambda s=sample: case.op(*s.args, **s.kwargs))
+            graph, result = captured(lambda s=sample: case.op(*s.args, **s.kwargs))
             for _ in range(3):
                 for t in sample.tensors:
                     t.copy_(t + 1)
@@ -75,7 +63,7 @@ def test_graph_of_forward_and_backward(case):
             return torch.autograd.grad(result.pow(2).sum(), leaves.differentiable)
 
         with failures.sample(sample.name):
-            graph, grads = _capture(step)
+            graph, grads = captured(step)
             with torch.no_grad():
                 for t in leaves.differentiable:
                     t.mul_(0.5)
@@ -88,7 +76,7 @@ def test_graph_of_forward_and_backward(case):
 def test_graph_of_inplace(case):
     sample = _few(case)[0]
     x = sample.args[0].clone()
-    graph, _ = _capture(lambda: case.inplace.op(x, *sample.args[1:]))
+    graph, _ = captured(lambda: case.inplace.op(x, *sample.args[1:]))
     x.copy_(sample.args[0])
     graph.replay()
     graph.replay()
@@ -102,7 +90,7 @@ def test_graph_of_inplace(case):
 def test_graph_of_out(case):
     sample = _few(case)[0]
     out = torch.empty_like(case.op(*sample.args, **sample.kwargs))
-    graph, _ = _capture(lambda: case.out.op(*sample.args, out=out, **sample.kwargs))
+    graph, _ = captured(lambda: case.out.op(*sample.args, out=out, **sample.kwargs))
     out.zero_()
     sample.args[0].add_(1)
     graph.replay()
@@ -142,15 +130,11 @@ def test_runs_on_the_current_stream(case, dtype):
 def test_never_synchronises(case):
     """No call synchronises, also with 0-d CPU tensors: their value is an argument of the launch."""
     samples = [s.requiring_grad() for s in case.few("cuda", torch.float32)]
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting():
         for sample in samples:
             case.op(*sample.args, **sample.kwargs)
             with torch.no_grad():
                 case.op(*sample.args, **sample.kwargs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @each

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import collections
 
-import pytest
 import torch
 from torch.autograd.profiler import profile
 
 from ..support.compare import Failures
 from ..support.params import each_case
-
-
-@pytest.fixture
-def deterministic_mode():
-    def switch(on: bool):
-        torch.use_deterministic_algorithms(on)
-
-    yield switch
-    switch(False)
+from ..support.runtime import deterministic_algorithms
 
 
 def _events(sample, op) -> collections.Counter:
@@ -32,7 +23,7 @@ def _fills(sample, op) -> int:
 
 
 @each_case
-def test_results_and_scratch_are_not_filled_first(case, device, deterministic_mode):
+def test_results_and_scratch_are_not_filled_first(case, device):
     """Filling a result that a kernel overwrites is wasted time. ATen's structured operators do not fill theirs either.
 
     On the CPU, gpuopt fills no more than the ATen kernels that it calls, and so does index_select, which calls ATen's kernel for some
@@ -43,18 +34,17 @@ def test_results_and_scratch_are_not_filled_first(case, device, deterministic_mo
     failures = Failures()
     for sample in case.few(device, torch.float32):
         with failures.sample(sample.name):
-            deterministic_mode(False)
             events = _events(sample, case.op)
             # PyTorch fills the memory of its own copies first.
             before = events["aten::fill_"] + events["aten::clone"] + events["aten::_to_copy"]
-            deterministic_mode(True)
-            try:
-                found = _fills(sample, case.op)
-            except RuntimeError as error:
-                assert "deterministic" in str(error)
-                continue
-            calls_aten = device == "cpu" or case.name == "index_select"
-            allowed = max(before, _fills(sample, case.aten)) if calls_aten else before
+            with deterministic_algorithms():
+                try:
+                    found = _fills(sample, case.op)
+                except RuntimeError as error:
+                    assert "deterministic" in str(error)
+                    continue
+                calls_aten = device == "cpu" or case.name == "index_select"
+                allowed = max(before, _fills(sample, case.aten)) if calls_aten else before
             if found > allowed:
                 failures.add(sample.name, f"{found} fills, {before} outside of the mode")
     failures.check(at_least=3)

@@ -13,6 +13,7 @@ from ..support.compare import different_bits, different_metadata
 from ..support.compiling import Graphs, gradients_of
 from ..support.overriding import nothing_is_left, override, rows  # noqa: F401
 from ..support.params import each_device
+from ..support.runtime import deterministic_algorithms
 
 pytestmark = pytest.mark.torch_version
 
@@ -97,11 +98,8 @@ def test_deterministic(name):
     compiled = torch.compile(function, backend=graphs)
     with override("cpu"):
         for deterministic in (False, True):
-            torch.use_deterministic_algorithms(deterministic)
-            try:
+            with deterministic_algorithms(deterministic):
                 gradients_of(compiled, operands)
-            finally:
-                torch.use_deterministic_algorithms(False)
     assert graphs.modes() == ["accurate" if name == "embedding" else "fast", "deterministic"]
 
 
@@ -187,12 +185,9 @@ def test_sizes(dtype, entries, columns, nodes, deterministic, taken, dynamic):
     compiled = torch.compile(
         lambda i, s: s.new_zeros(nodes, columns).index_add_(0, i, s * 2), backend=graphs, dynamic=dynamic
     )
-    torch.use_deterministic_algorithms(deterministic)
-    try:
+    with deterministic_algorithms(deterministic):
         with override("cpu", always=False):
             compiled(index, source)
-    finally:
-        torch.use_deterministic_algorithms(False)
     assert len(graphs.calls()) == taken
 
 

@@ -17,6 +17,7 @@ from ..cases import all_cases
 from ..support.compare import Failures, different_bits, different_from_reference, different_metadata, raised_by
 from ..support.overriding import counted, nothing_is_left, override, rows  # noqa: F401
 from ..support.params import each_device, on, spread, thinned
+from ..support.runtime import captured, deterministic_algorithms
 
 pytestmark = pytest.mark.torch_version
 
@@ -176,8 +177,7 @@ def test_results_and_gradients_of_other_calls(device, dtype, deterministic):
     """Operands are small integers, so that results are exact in any order of additions."""
     failures = Failures()
     seen = set()
-    torch.use_deterministic_algorithms(deterministic)
-    try:
+    with deterministic_algorithms(deterministic):
         for k, (name, function, operands) in enumerate(own_calls(device, dtype)):
             with failures.sample(f"{k} {name}"):
                 want = gradients_of(function, operands)
@@ -193,8 +193,6 @@ def test_results_and_gradients_of_other_calls(device, dtype, deterministic):
                         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=0.5)
                     else:
                         failures.add(f"{k} {name}", different_bits(ours, theirs))
-    finally:
-        torch.use_deterministic_algorithms(False)
     failures.check(at_least=20)
     assert {"index_put", "embedding_dense_backward", "index_select", "scatter_reduce", "copy_"} <= seen
 
@@ -364,13 +362,7 @@ def test_layouts_of_convolutions(dtype):
 def test_cuda_graph():
     x, weight = rows("cuda", torch.float32, 64, 256), rows("cuda", torch.float32, 256)
     with override("cuda"):
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            (x * weight).sum(1)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = (x * weight).sum(1)
+        graph, result = captured(lambda: (x * weight).sum(1))
     x.add_(1)
     graph.replay()
     assert torch.equal(result, (x * weight).sum(1))

@@ -10,6 +10,7 @@ import torch
 from torch_ops import ladder
 
 from ..ladder_cases import CASES, cases_of
+from ..support.runtime import deterministic_algorithms
 
 GPU = pytest.mark.gpu
 
@@ -72,9 +73,7 @@ def test_repeatable_steps_repeat(op, step):
     def run() -> torch.Tensor:  # on copies, because a step may write in place
         return ladder.run(op, step, *(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args))
 
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
+    with deterministic_algorithms():
         if not repeatable and step != "production":
             with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
                 run()
@@ -82,8 +81,6 @@ def test_repeatable_steps_repeat(op, step):
         first = run()
         for _ in range(5):
             assert torch.equal(run().nan_to_num(), first.nan_to_num())
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 @GPU

@@ -14,6 +14,7 @@ from .compare import Failures, different_bits
 
 Result = tuple[str, torch.Tensor]
 Captured = tuple[torch.cuda.CUDAGraph, list[Result]]
+MOST_BYTES = 2**32  # of results that are kept at once
 
 
 def gate() -> torch.cuda.Event:
@@ -90,13 +91,19 @@ class Calls:
                         results.append((name, self.functions[name]()))
             self.compare([*static, *results])
 
-    def in_threads(self, threads: int, each: int) -> None:
-        """Runs host threads, each with its own stream. Each makes `each` calls, with its own stride through the names."""
-        results, lock = [], threading.Lock()
+    def thinned(self, copies: int) -> list[str]:
+        """Every name, or every n-th, so that `copies` results of each take at most MOST_BYTES."""
+        size = copies * sum(t.nbytes for t in self.sequential.values())
+        return self.names[:: max(1, -(-size // MOST_BYTES))]
+
+    def in_threads(self, threads: int, names: Sequence[str]) -> None:
+        """Runs host threads, each with its own stream. Each makes twice as many calls as there are names, with its own stride
+        through the names."""
+        results, lock, each = [], threading.Lock(), 2 * len(names)
 
         def run(k):
             with torch.cuda.stream(torch.cuda.Stream()):
-                mine = list(self.results(self.names[n * (k + 1) % len(self.names)] for n in range(each)))
+                mine = list(self.results(names[n * (k + 1) % len(names)] for n in range(each)))
                 torch.cuda.current_stream().synchronize()
             with lock:
                 results.extend(mine)
@@ -115,16 +122,6 @@ class Calls:
         with torch.cuda.graph(graph):
             static = list(self.results(names))
         return graph, static
-
-    def replay_beside(self, names: Sequence[str], rounds: int) -> None:
-        """Replays a graph of these calls, with spoilt results, while another stream makes the same calls."""
-        graph, static = self.captured(names)
-        for _ in range(rounds):
-            spoil(static)
-            torch.cuda.synchronize()
-            with torch.cuda.stream(torch.cuda.Stream()):
-                graph.replay()
-            self.compare([*static, *self.results(names)])
 
 
 class Instance:

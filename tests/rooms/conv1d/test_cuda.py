@@ -6,7 +6,6 @@ test_accuracy.py.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 
@@ -19,7 +18,8 @@ from ...cases import tensors
 from ...cases.conv1d import CASES
 from ...support.compare import Failures, close, different_bits, different_from_reference
 from ...support.conv1d_calls import GRADIENTS, KINDS, MANY, make_call
-from ...support.overlap import Calls, spoil
+from ...support.overlap import Calls
+from ...support.runtime import captured, deterministic_algorithms, peak
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -48,11 +48,11 @@ def test_every_path(dtype):
     failures.check(at_least=2 * len(MANY))
 
 
-# ---------------------------------------------------------------- the same bits, however calls overlap
+# ---------------------------------------------------------------- calls for ../test_overlap.py
 
 
 @functools.cache
-def _calls() -> Calls:
+def overlapping() -> Calls:
     """The forward and the gradients of every kind, as functions without arguments that return a tensor."""
     calls = {}
     for kind, layout, dtype in itertools.product(KINDS, ("contiguous", "transposed"), (torch.float32, torch.bfloat16)):
@@ -82,15 +82,11 @@ def _calls() -> Calls:
     return Calls(calls)
 
 
-def test_repeats_bit_for_bit():
-    _calls().repeat(5)
-
-
 OWN = ("depthwise", "depthwise, 768", "one channel", "one position", "short")  # gpuopt has kernels at stride 1
 
 
 def test_own_kernels_repeat_whatever_cudnn_is_asked():
-    calls = _calls()  # all tests share these calls, and some of them call cuDNN
+    calls = overlapping()  # all tests share these calls, and some of them call cuDNN
     own = [name for name in calls.names if name.startswith("large") or _is_own(name)]
     assert len(own) >= 80
     with torch.backends.cudnn.flags(True, deterministic=False, allow_tf32=False):
@@ -103,30 +99,11 @@ def _is_own(name: str) -> bool:
     )
 
 
-def test_streams_at_once():
-    names = _calls().names
-    orders = [[names[(n * (1 if k % 2 else 5) + 7 * k) % len(names)] for n in range(len(names))] for k in range(6)]
-    _calls().on_streams(orders, rounds=2)
-
-
-def test_graph_replays():
-    """A graph of all calls gives the same bits at every replay, with spoilt results before it."""
-    calls = _calls()
-    graph, static = calls.captured(calls.names)
-    for _ in range(3):
-        spoil(static)
-        graph.replay()
-        calls.compare(static)
-
-
 def test_graph_of_updates():
     """Every replay of a graph advances the state by one position."""
     make = tensors.Maker("cuda", torch.float32)
     x, state, w = make(2, 40), torch.zeros(2, 40, 3, device="cuda"), make(40, 4)
-    torch_ops.causal_conv1d_update(x, state.clone(), w)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = torch_ops.causal_conv1d_update(x, state, w, None, "silu")
+    graph, result = captured(lambda: torch_ops.causal_conv1d_update(x, state, w, None, "silu"))
     state.zero_()
     positions = make(2, 40, 6)
     want = torch_ops.causal_conv1d(positions, w, None, "silu")
@@ -136,32 +113,10 @@ def test_graph_of_updates():
         assert close(result, want[..., k]) is None
 
 
-@pytest.mark.parametrize("byte", [0x01, 0x7F, 0xFF])
-def test_nothing_is_read_from_freed_memory(byte):
-    """Results do not depend on the old contents of a workspace or a result."""
-    calls = _calls()
-    torch.cuda.empty_cache()
-    results = []
-    for name, call in calls.functions.items():
-        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 24) for _ in range(2)]
-        del blocks
-        results.append((name, call()))
-    calls.compare(results)
-
-
-@contextlib.contextmanager
-def _deterministic():
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
 def test_deterministic_algorithms():
     """use_deterministic_algorithms changes no bit of results of gpuopt's kernels. Dense convolutions, by cuDNN, obey it."""
-    calls = _calls()
-    with _deterministic():
+    calls = overlapping()
+    with deterministic_algorithms():
         calls.repeat(1)
         operands, grad, steps = make_call("dense", 5, torch.float32)
         mask = {**steps, "output_mask": [True, True, True]}
@@ -170,16 +125,6 @@ def test_deterministic_algorithms():
 
 
 # ---------------------------------------------------------------- memory
-
-
-def _peak(call) -> int:
-    call()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
 
 
 def test_operands_are_never_copied():
@@ -191,10 +136,10 @@ def test_operands_are_never_copied():
             lambda t=given: torch_ops.causal_conv1d(t, w[:, 0], None, "silu"), lambda t=given: torch_ops.conv1d(t, w, padding="same", groups=64),
         ):  # fmt: skip
             size = call().nbytes
-            assert _peak(call) <= size + 2**20
+            assert peak(call) <= size + 2**20
         grad = torch.ones((), device="cuda").expand(given.shape)
         for mask in ((True, False, False), (False, True, False)):
-            peak = _peak(lambda m=mask, t=given, g=grad: torch_ops.conv1d_backward(g, t, w, 1, (3, 0), 1, 64, m))
-            assert peak <= mask[0] * given.numel() * 4 + x.nbytes // 8 + 2**20, (
-                f"{tuple(given.stride())}, {mask}: {peak} bytes"
+            most = peak(lambda m=mask, t=given, g=grad: torch_ops.conv1d_backward(g, t, w, 1, (3, 0), 1, 64, m))
+            assert most <= mask[0] * given.numel() * 4 + x.nbytes // 8 + 2**20, (
+                f"{tuple(given.stride())}, {mask}: {most} bytes"
             )

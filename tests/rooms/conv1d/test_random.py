@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ...cases import Sample, tensors
 from ...cases.conv1d import CASES
 from ...cases.conv1d_samples import ACTIVATIONS
 from ...support.compare import different_from_reference, different_metadata, different_results
 from ...support.params import each_device
-
-hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from ...support.random_layouts import layouts
+from ...support.seeded import seeded
 
 CASE = {case.name: case for case in CASES}
 LENGTHS = (15, 16, 17, 31, 32, 33, 64, 65, 127, 128, 130, 257, 500, 1000, 1025, 2051, 4099)
 # (input channels, output channels) of a group: depthwise, one-to-many channels, few channels, one output channel, dense.
 GROUPS = ((1, 1), (1, 1), (1, 1), (1, 2), (1, 3), (1, 8), (2, 1), (2, 2), (3, 5), (4, 8), (8, 4), (17, 16))
+ORDERS = [(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 2, 1), (2, 1, 0), (1, 0, 2), (1, 2, 0)]  # of (N, C, L)
 MOST = 60_000
 MANY = 310_000  # outputs: too many for a small problem on a GPU of up to 148 SMs
-
-
-@st.composite
-def layouts(draw):
-    """The memory layout of an operand (N, C, L).
-
-    It has an order of dimensions, a distance of neighbouring values, an expanded dimension ("one"), gaps, and the offset of the
-    first value.
-    """
-    return {
-        "order": draw(st.sampled_from([(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 2, 1), (2, 1, 0), (1, 0, 2), (1, 2, 0)])),
-        "one": draw(st.sampled_from([None] * 6 + [0, 1, 2])), "step": draw(st.sampled_from([1, 1, 1, 2, 3])),
-        "gap": draw(st.sampled_from([0, 0, 0, 1, 3, 8])), "offset": draw(st.sampled_from([0, 0, 1, 2, 3, 5, 8])),
-    }  # fmt: skip
 
 
 @st.composite
@@ -69,17 +57,8 @@ def problems(draw, device: str, many: bool = False):
         "input": (n, groups * channels, length), "weight": (groups * outputs, channels, taps), "groups": groups, "dtype": dtype,
         "stride": [stride], "dilation": [dilation], "padding": list(padding),
         "bias": draw(st.booleans()), "activation": draw(st.sampled_from(["none", *ACTIVATIONS])),
-        "layouts": [draw(layouts()) for _ in range(3)], "mask": draw(st.integers(0, 2)),
+        "layouts": [draw(layouts(3, orders=ORDERS)) for _ in range(3)], "mask": draw(st.integers(0, 2)),
     }  # fmt: skip
-
-
-def _make(make: tensors.Maker, shape: tuple, layout: dict) -> torch.Tensor:
-    strides, stride = [0] * 3, layout["step"]
-    for dim in reversed(layout["order"]):
-        if dim != layout["one"]:
-            strides[dim] = stride
-            stride = stride * shape[dim] + layout["gap"]
-    return make(layout["offset"] + stride + 1).as_strided(shape, strides, layout["offset"])
 
 
 def _check(case, device: str, problem: dict, args: tuple, kwargs: dict) -> None:
@@ -95,11 +74,11 @@ def _check(case, device: str, problem: dict, args: tuple, kwargs: dict) -> None:
 
 
 def _check_all(device: str, pass_: str, examples: int, many: bool) -> None:
-    @settings(max_examples=examples, deadline=None, derandomize=True, database=None)
+    @seeded(examples)
     @given(problems(device, many))
     def check(problem):
         make = tensors.Maker(device, problem["dtype"], seed=problem["input"][2])
-        x, w = (_make(make, problem[k], layout) for k, layout in zip(("input", "weight"), problem["layouts"]))
+        x, w = (layout.tensor(make, problem[k]) for k, layout in zip(("input", "weight"), problem["layouts"]))
         steps = {k: problem[k] for k in ("stride", "padding", "dilation", "groups")}
         if pass_ == "forward":
             args = (x, w, make(len(w))) if problem["bias"] else (x, w)
@@ -108,7 +87,7 @@ def _check_all(device: str, pass_: str, examples: int, many: bool) -> None:
             positions = (
                 x.shape[2] + sum(problem["padding"]) - problem["dilation"][0] * (w.shape[2] - 1) - 1
             ) // problem["stride"][0] + 1
-            grad = _make(make, (len(x), len(w), positions), problem["layouts"][2])
+            grad = problem["layouts"][2].tensor(make, (len(x), len(w), positions))
             mask = {"output_mask": [k == problem["mask"] for k in range(3)]}
             _check(CASE["conv1d_backward"], device, problem, (grad, x, w), {**steps, **mask})
 

@@ -5,7 +5,6 @@ test_accuracy.py tests errors.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import warnings
 
@@ -17,13 +16,14 @@ import torch_ops
 from ...cases import tensors
 from ...cases.dot import CASES
 from ...support.compare import Failures, different_bits
-from ...support.overlap import Calls, half_alike
+from ...support.overlap import Calls
+from ...support.runtime import captured, deterministic_algorithms, peak
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
 
 
-# ---------------------------------------------------------------- the same bits, however calls overlap
+# ---------------------------------------------------------------- calls for ../test_overlap.py
 
 
 @functools.cache
@@ -61,35 +61,13 @@ def _given() -> dict:
 
 
 @functools.cache
-def _calls() -> Calls:
+def overlapping() -> Calls:
     """The calls, as functions without arguments."""
     calls = {}
     for name, (x, y) in _given().items():
         ops = (torch_ops.dot_rows,) if x.dim() == 2 else (torch_ops.dot, torch_ops.vdot)
         calls.update({f"{op.__name__}, {name}": functools.partial(op, x, y) for op in ops})
     return Calls(calls)
-
-
-def test_repeats_bit_for_bit():
-    _calls().repeat(20)
-
-
-def test_streams_at_once():
-    """Half of the streams make the same call at the same time. The other half make different calls."""
-    calls = _calls()
-    calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
-
-
-def test_threads_at_once():
-    """Host threads with a stream each give the same bits, so calls share no state on the host."""
-    _calls().in_threads(6, each=100)
-
-
-def test_graph_replays():
-    """A graph of all calls is replayed, with spoilt results, while another stream makes the same calls."""
-    calls = _calls()
-    captured = calls.captured(calls.names)
-    calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
 
 
 def test_graphs_take_new_values():
@@ -100,11 +78,7 @@ def test_graphs_take_new_values():
         if 0 in (*x.stride(), *y.stride()):
             continue  # these inputs cannot be written
         op = torch_ops.dot_rows if x.dim() == 2 else torch_ops.dot
-        op(x, y)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = op(x, y)
+        graph, result = captured(functools.partial(op, x, y))
         for k in range(3):
             with failures.sample(f"{name}, replay {k}"):
                 x.copy_(x.flip(-1) + k)
@@ -116,19 +90,6 @@ def test_graphs_take_new_values():
 
 
 # ---------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
-def test_nothing_is_read_from_freed_memory(byte):
-    """Results do not depend on the old contents of a workspace or a result, here filled with one byte."""
-    calls = _calls()
-    torch.cuda.empty_cache()
-    results = []
-    for name, call in calls.functions.items():
-        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 25) for _ in range(3)]
-        del blocks
-        results.append((name, call()))
-    calls.compare(results)
 
 
 def _large_operands() -> dict:
@@ -164,18 +125,6 @@ def _large_operands() -> dict:
     }  # fmt: skip
 
 
-def _peak(call) -> int:
-    """The largest number of bytes that a call allocates, including its result."""
-    call()
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    result = call()
-    peak = torch.cuda.max_memory_allocated() - before
-    del result
-    return peak
-
-
 @pytest.mark.parametrize("what", _large_operands())
 def test_never_copies_an_operand(what):
     """A call allocates only its result and a workspace for partial sums."""
@@ -189,14 +138,14 @@ def test_never_copies_an_operand(what):
         if case.out is not None:
             calls["out"] = functools.partial(case.op, x, y, out=torch.empty_like(result))
         for form, call in calls.items():
-            beside = _peak(call) - result.nbytes
+            beside = peak(call) - result.nbytes
             assert beside <= 2**20, f"{name}, {form}: {beside} bytes beside the result, an operand has {size}"
 
 
 def test_vmap_never_copies_an_operand():
     x, y = torch.ones(2**12, 2**12, device="cuda"), torch.ones(2**12, device="cuda")
     for dims, given in (((0, None), (x, y)), ((1, 0), (x, x)), ((None, 1), (y, x))):
-        assert _peak(lambda d=dims, g=given: torch.vmap(torch_ops.dot, in_dims=d)(*g)) <= 2**20
+        assert peak(lambda d=dims, g=given: torch.vmap(torch_ops.dot, in_dims=d)(*g)) <= 2**20
 
 
 def test_backward_takes_its_gradients_alone():
@@ -204,34 +153,25 @@ def test_backward_takes_its_gradients_alone():
     for op, given in ((torch_ops.dot, (x, y)), (torch_ops.vdot, (x, y))):
         result = op(*given)
         weight = torch.ones_like(result)
-        peak = _peak(lambda r=result, w=weight: torch.autograd.grad(r, (x, y), w, retain_graph=True))
-        assert peak <= 2 * x.nbytes + 2**20, f"{peak} bytes, two gradients have {2 * x.nbytes}"
+        most = peak(lambda r=result, w=weight: torch.autograd.grad(r, (x, y), w, retain_graph=True))
+        assert most <= 2 * x.nbytes + 2**20, f"{most} bytes, two gradients have {2 * x.nbytes}"
 
 
 # ---------------------------------------------------------------- dot_fast_atomic
 
 
-@contextlib.contextmanager
-def _deterministic(warn_only: bool = False):
-    torch.use_deterministic_algorithms(True, warn_only=warn_only)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
 def test_deterministic_algorithms_refuse_the_atomic_product(capfd):
     """use_deterministic_algorithms refuses dot_fast_atomic, or warns if requested. It does not change other dot products, nor
     dot_fast_atomic under vmap."""
-    calls = _calls()
+    calls = overlapping()
     x, y = torch.arange(12.0, device="cuda").view(3, 4).unbind()[:2]
-    with _deterministic():
+    with deterministic_algorithms():
         for given in ((x, y), (x[:0], y[:0]), (x.half(), y.half())):
             with pytest.raises(RuntimeError, match="gpuopt::dot_fast_atomic.*deterministic"):
                 torch_ops.dot_fast_atomic(*given)
         assert torch.vmap(torch_ops.dot_fast_atomic)(x[None], y[None]).tolist() == [38]
         calls.repeat(1)
-    with _deterministic(warn_only=True), warnings.catch_warnings(record=True) as caught:
+    with deterministic_algorithms(warn_only=True), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert torch_ops.dot_fast_atomic(x, y).item() == 38
     # A warning from C++ is a Python warning or text on stderr.
@@ -252,10 +192,7 @@ def test_atomic_product_writes_its_result_alone():
 
 def test_graphs_of_the_atomic_product_start_from_zero():
     x, y = torch.ones(2**18, device="cuda"), torch.ones(2**18, device="cuda")
-    torch_ops.dot_fast_atomic(x, y)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = torch_ops.dot_fast_atomic(x, y)
+    graph, result = captured(lambda: torch_ops.dot_fast_atomic(x, y))
     for k in range(1, 5):
         x.fill_(k)
         result.fill_(-1)

@@ -18,6 +18,7 @@ from ...cases import tensors
 from ...cases.dot import CASES
 from ...support.compare import Failures, close, different_bits, different_from_reference, raised_by
 from ...support.params import each_device
+from ...support.runtime import deterministic_algorithms
 
 CASE = {case.name: case for case in CASES}
 VECTORS = [case for case in CASES if case.name != "dot_rows"]
@@ -352,8 +353,5 @@ def test_rows_refuse_what_is_no_matrix(device):
 
 def test_atomic_product_is_deterministic_on_the_cpu():
     x = torch.randn(1000)
-    torch.use_deterministic_algorithms(True)
-    try:
+    with deterministic_algorithms():
         assert different_bits(torch_ops.dot_fast_atomic(x, x), torch.dot(x, x)) is None
-    finally:
-        torch.use_deterministic_algorithms(False)

@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import torch_ops
 
 from ...cases import tensors
 from ...support.compare import different_bits, different_metadata
 from ...support.params import each_device
-
-hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from ...support.random_layouts import layouts, shapes
+from ...support.seeded import seeded
 
 pytestmark = pytest.mark.torch_version
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.float16, torch.bool)
-SIZES = st.one_of(st.integers(1, 9), st.sampled_from([15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 130]))
 
 
 @st.composite
 def problems(draw):
-    """A shape of at most 50 000 elements, and the memory layout of each operand."""
-    shape = []
-    for _ in range(draw(st.integers(0, 5))):
-        size = draw(SIZES)
-        if torch.Size([*shape, size]).numel() <= 50_000:
-            shape.append(size)
-    return tuple(shape), [draw(operands(len(shape))) for _ in range(2)], draw(operands(len(shape)))
-
-
-@st.composite
-def operands(draw, dims: int):
-    order = draw(st.permutations(range(dims)))
-    broadcast = [draw(st.booleans()) and draw(st.booleans()) for _ in range(dims)]
-    step = draw(st.sampled_from([1, 1, 1, 2]))
-    gap = draw(st.sampled_from([0, 0, 1, 8]))
-    return {
-        "order": order, "broadcast": broadcast, "step": step, "gap": gap,
-        "offset": draw(st.sampled_from([0, 0, 1, 2, 3, 5, 8])), "dtype": draw(st.sampled_from([None, None, None, *DTYPES])),
-    }  # fmt: skip
-
-
-def _make(maker: tensors.Maker, shape: tuple, how: dict, writable: bool = False) -> torch.Tensor:
-    """A tensor of `shape` (with size 1 where it broadcasts), with dimensions in the order `order`, strides, gaps and an offset."""
-    sizes = [1 if b and not writable else n for n, b in zip(shape, how["broadcast"], strict=True)]
-    strides, stride = [0] * len(sizes), how["step"]
-    for dim in reversed(how["order"]):
-        strides[dim] = stride
-        stride = stride * sizes[dim] + how["gap"]
-    dtype = None if writable else how["dtype"]
-    flat = maker(how["offset"] + stride + 1, dtype=dtype)
-    return flat.as_strided(sizes, strides, how["offset"])
+    """A shape; for each operand its shape, which broadcasts to it, its layout and its dtype; and the layout of out=."""
+    shape = draw(shapes(5, 50_000))
+    operands = []
+    for _ in range(2):
+        sizes = [1 if draw(st.integers(0, 3)) == 0 else n for n in shape]
+        dtype = draw(st.sampled_from([None, None, None, *DTYPES]))
+        operands.append((sizes, draw(layouts(len(shape), written=True)), dtype))
+    return tuple(shape), operands, draw(layouts(len(shape), written=True))
 
 
 def _on_meta(x: torch.Tensor) -> torch.Tensor:
@@ -63,12 +41,12 @@ def _on_meta(x: torch.Tensor) -> torch.Tensor:
 @each_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 def test_mul(device, dtype):
-    @settings(max_examples=150 if device == "cpu" else 600, deadline=None, derandomize=True, database=None)
+    @seeded(150 if device == "cpu" else 600)
     @given(problems())
     def check(problem):
-        shape, how, how_out = problem
+        shape, operands, layout_of_out = problem
         maker = tensors.Maker(device, dtype, seed=len(shape))
-        x, y = (_make(maker, shape, h) for h in how)
+        x, y = (layout.tensor(functools.partial(maker, dtype=d), sizes) for sizes, layout, d in operands)
         want = torch.mul(x, y)
         got = torch_ops.mul(x, y)
         # For two different dtypes, ATen's CPU kernels use the layout of the operand that they cast. gpuopt uses the Meta kernels'
@@ -78,7 +56,7 @@ def test_mul(device, dtype):
         assert found is None, found
         assert different_bits(got, want) is None, different_bits(got, want)
         if want.shape == shape and want.dtype == dtype:
-            out = _make(maker, shape, how_out, writable=True)
+            out = layout_of_out.tensor(maker, shape)
             assert different_bits(torch_ops.mul(x, y, out=out), want) is None
 
     check()

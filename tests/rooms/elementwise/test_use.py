@@ -14,6 +14,7 @@ import torch_ops
 from ...cases import tensors
 from ...support.compare import different_bits, different_metadata
 from ...support.params import each_device
+from ...support.runtime import deterministic_algorithms
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -238,13 +239,10 @@ def test_graphs_know_the_layout(dtypes, mode, device):
     def on_meta(t):
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
 
-    torch.use_deterministic_algorithms(mode)
-    try:
+    with deterministic_algorithms(mode):
         for op, arity in ((torch_ops.mul, 2), (torch_ops.axpy, 2), (torch_ops.fma, 3)):
             for operands in itertools.product(everything, repeat=2):
                 operands = (*operands, everything[len(operands[0].shape)])[:arity]
                 real, meta = op(*operands), op(*map(on_meta, operands))
                 found = different_metadata(real, meta, device=False)
                 assert found is None, (op.__name__, [(t.dtype, t.shape, t.stride()) for t in operands], found)
-    finally:
-        torch.use_deterministic_algorithms(False)

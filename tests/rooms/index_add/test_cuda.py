@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import itertools
 import os
 import subprocess
 import sys
@@ -17,12 +17,14 @@ from ...cases import Sample, tensors
 from ...cases.index_add import CASES, index_add_bound, index_add_reference, scratch
 from ...cases.index_add_samples import MODES, indices
 from ...support.compare import Failures, different_bits, different_from_reference
-from ...support.overlap import Calls, half_alike
+from ...support.overlap import Calls
+from ...support.runtime import captured, deterministic_algorithms, no_waiting, peak
 
 pytestmark = pytest.mark.gpu
 (CASE,) = CASES
 each_mode = pytest.mark.parametrize("mode", MODES)
-each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.complex64], ids=str)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 # Shape of self, dim and number of indices: single values and short rows, rows for which sorting is faster, few bins, strided rows.
 REGIMES = {
@@ -59,8 +61,11 @@ def _args(regime: str, distribution: str, dtype: torch.dtype) -> tuple:
     return self, REGIMES[regime][1], _index(regime, distribution), source
 
 
+# ---------------------------------------------------------------- calls, also for ../test_overlap.py
+
+
 @functools.cache
-def _calls(dtype: torch.dtype) -> Calls:
+def overlapping(dtype: torch.dtype) -> Calls:
     """Calls in mode 'deterministic', as functions without arguments: all regimes and distributions, and a source that is not
     dense."""
     calls = {}
@@ -77,52 +82,19 @@ def _calls(dtype: torch.dtype) -> Calls:
     return Calls(calls)
 
 
-# ---------------------------------------------------------------- the same bits, however calls overlap
-
-
-@each_dtype
-def test_repeats_bit_for_bit(dtype):
-    _calls(dtype).repeat(10)
-
-
 @each_dtype
 def test_every_form_and_mode_under_deterministic_algorithms(dtype):
     """In-place, out= and functional calls give the bits of mode 'deterministic', in all three modes."""
-    wanted = _calls(dtype).sequential
-    torch.use_deterministic_algorithms(True)
-    try:
-        for regime in REGIMES:
-            for distribution in DISTRIBUTIONS:
-                self, *rest = _args(regime, distribution, dtype)
-                for mode in MODES:
-                    written, out = self.clone(), torch.empty_like(self)
-                    torch_ops.index_add_(written, *rest, mode=mode)
-                    torch_ops.index_add(self, *rest, mode=mode, out=out)
-                    for got in (written, out, torch_ops.index_add(self, *rest, mode=mode)):
-                        problem = different_bits(got, wanted[f"{regime}, {distribution}"])
-                        assert problem is None, f"{regime}, {distribution}, {mode}: {problem}"
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
-@each_dtype
-def test_streams_at_once(dtype):
-    """Half of the streams make the same call at the same time. The other half make different calls."""
-    calls = _calls(dtype)
-    calls.on_streams(half_alike(calls.names, streams=8), rounds=3)
-
-
-@each_dtype
-def test_threads_at_once(dtype):
-    """Host threads with a stream each give the same bits, so calls share no state on the host."""
-    _calls(dtype).in_threads(4, each=60)
-
-
-@each_dtype
-def test_graph_replays(dtype):
-    """A graph of many calls is replayed, with spoilt results, while another stream makes calls."""
-    calls = _calls(dtype)
-    calls.replay_beside(calls.names[::3], rounds=5)
+    wanted = overlapping(dtype).sequential
+    with deterministic_algorithms():
+        for regime, distribution, mode in itertools.product(REGIMES, DISTRIBUTIONS, MODES):
+            self, *rest = _args(regime, distribution, dtype)
+            written, out = self.clone(), torch.empty_like(self)
+            torch_ops.index_add_(written, *rest, mode=mode)
+            torch_ops.index_add(self, *rest, mode=mode, out=out)
+            for got in (written, out, torch_ops.index_add(self, *rest, mode=mode)):
+                problem = different_bits(got, wanted[f"{regime}, {distribution}"])
+                assert problem is None, f"{regime}, {distribution}, {mode}: {problem}"
 
 
 @each_mode
@@ -134,11 +106,7 @@ def test_graphs_take_new_indices(dtype, mode):
         self, dim, index, source = (
             t.clone() if isinstance(t, torch.Tensor) else t for t in _args(regime, "uniform", dtype)
         )
-        torch_ops.index_add(self, dim, index, source, mode=mode)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = torch_ops.index_add(self, dim, index, source, mode=mode)
+        graph, result = captured(functools.partial(torch_ops.index_add, self, dim, index, source, mode=mode))
         for distribution in ("equal", "zipf", "ends", "sorted", "uniform"):
             with failures.sample(f"{regime}, {distribution}"):
                 index.copy_(_index(regime, distribution))
@@ -155,33 +123,18 @@ def test_graphs_take_new_indices(dtype, mode):
     failures.check(at_least=60)
 
 
-@contextlib.contextmanager
-def _no_waiting():
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 @each_mode
 @each_dtype
 def test_never_waits(dtype, mode):
     """No call synchronises: forward, in place and backward, also under use_deterministic_algorithms."""
-    for deterministic in (False, True):
-        torch.use_deterministic_algorithms(deterministic)
-        try:
-            for regime in REGIMES:
-                self, dim, index, source = _args(regime, "zipf", dtype)
-                leaves = [t.clone().requires_grad_() for t in (self, source)]
-                grad = torch.ones_like(self)
-                with _no_waiting():
-                    result = torch_ops.index_add(leaves[0], dim, index, leaves[1], mode=mode)
-                    torch_ops.index_add_(result, dim, index, source, mode=mode)
-                    torch.autograd.grad(result, leaves, grad)
-        finally:
-            torch.use_deterministic_algorithms(False)
+    for regime, on in itertools.product(REGIMES, (False, True)):
+        self, dim, index, source = _args(regime, "zipf", dtype)
+        leaves = [t.clone().requires_grad_() for t in (self, source)]
+        grad = torch.ones_like(self)
+        with deterministic_algorithms(on), no_waiting():
+            result = torch_ops.index_add(leaves[0], dim, index, leaves[1], mode=mode)
+            torch_ops.index_add_(result, dim, index, source, mode=mode)
+            torch.autograd.grad(result, leaves, grad)
 
 
 # ---------------------------------------------------------------- accuracy
@@ -239,18 +192,6 @@ def test_half_types_are_nearly_always_the_nearest(dtype, mode):
 # ---------------------------------------------------------------- memory
 
 
-def _peak(call, kept: int) -> int:
-    """The largest number of bytes that a call allocates, without the `kept` bytes of its result."""
-    call()
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    result = call()
-    peak = torch.cuda.max_memory_allocated() - before - kept
-    del result
-    return peak
-
-
 def _many_bytes() -> dict:
     """Calls with a source far larger than the index, in layouts that a kernel for dense rows would copy first."""
 
@@ -287,21 +228,8 @@ def test_scratch_memory_goes_by_the_index(what, mode):
             (lambda a=args: torch_ops.index_add(self, *a, mode=mode), self.nbytes),
             (lambda a=args: torch_ops.index_add_(self, *a, mode=mode), 0),
         ):
-            peak = _peak(call, kept)
-            assert peak <= allowed, f"{distribution}: {peak} bytes, {allowed} are allowed"
-
-
-@pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
-def test_nothing_is_read_from_freed_memory(byte):
-    """Results do not depend on the old contents of a workspace or a result, here filled with one byte."""
-    calls = _calls(torch.float32)
-    torch.cuda.empty_cache()
-    results = []
-    for name, call in calls.functions.items():
-        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 26) for _ in range(3)]
-        del blocks
-        results.append((name, call()))
-    calls.compare(results)
+            most = peak(call) - kept
+            assert most <= allowed, f"{distribution}: {most} bytes, {allowed} are allowed"
 
 
 # ---------------------------------------------------------------- indices out of range

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils import _pytree as pytree
 
 from ...cases import Sample, tensors
@@ -11,38 +12,19 @@ from ...cases.index_add import CASES
 from ...cases.index_add_samples import DISTRIBUTIONS, MODES, indices
 from ...support.compare import different_bits, different_metadata, different_repeats, different_results
 from ...support.params import each_device
-
-hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from ...support.random_layouts import LENGTHS, layouts, shapes
+from ...support.seeded import seeded
 
 (CASE,) = CASES
 DTYPES = (*tensors.FLOATS, torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64)
-LENGTHS = (15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 130, 257, 1000, 1025, 4099)
-SIZES = st.one_of(st.integers(1, 9), st.sampled_from(LENGTHS))
 COUNTS = st.one_of(st.integers(0, 40), st.sampled_from((*LENGTHS, 12_000, 40_000)))
 LARGEST = 200_000  # elements of a tensor
 
 
 @st.composite
-def layouts(draw, rank: int, writable: bool):
-    """A memory layout with a random order of dimensions, strides, gaps and an offset. Tensors that are only read may be
-    expanded."""
-    expanded = [not writable and draw(st.integers(0, 6)) == 0 for _ in range(rank)]
-    return {
-        "order": draw(st.permutations(range(rank))), "expanded": expanded, "step": draw(st.sampled_from([1, 1, 1, 2, 3])),
-        "gap": draw(st.sampled_from([0, 0, 0, 1, 8])), "offset": draw(st.sampled_from([0, 0, 1, 2, 3, 5, 8])),
-    }  # fmt: skip
-
-
-@st.composite
 def problems(draw):
     """self's shape, dim, the number of indices, and the layouts and values of all tensors."""
-    shape = []
-    for _ in range(draw(st.integers(0, 5))):
-        size = draw(SIZES)
-        if torch.Size([*shape, size]).numel() <= LARGEST:
-            shape.append(size)
+    shape = draw(shapes(5, LARGEST))
     rank = len(shape)
     dim = draw(st.integers(0, rank - 1)) if rank else 0
     others = torch.Size(shape[:dim] + shape[dim + 1 :]).numel()
@@ -55,24 +37,15 @@ def problems(draw):
         "shape": shape, "dim": dim, "count": count, "dtype": dtype, "negative": draw(st.booleans()),
         "mode": draw(st.sampled_from(MODES)), "alpha": draw(st.sampled_from(alphas)), "distribution": draw(st.sampled_from(list(DISTRIBUTIONS))),
         "index_dtype": draw(st.sampled_from((torch.int64, torch.int32))), "index_step": draw(st.sampled_from((1, 1, 2, 3))),
-        "self": draw(layouts(rank, writable=True)), "source": draw(layouts(rank, writable=False)), "out": draw(layouts(rank, writable=True)),
+        "self": draw(layouts(rank, written=True)), "source": draw(layouts(rank)), "out": draw(layouts(rank, written=True)),
     }  # fmt: skip
-
-
-def _make(make: tensors.Maker, shape: list, layout: dict) -> torch.Tensor:
-    strides, stride = [0] * len(shape), layout["step"]
-    for dim in reversed(layout["order"]):
-        if not layout["expanded"][dim]:
-            strides[dim] = stride
-            stride = stride * max(shape[dim], 1) + layout["gap"]
-    return make(layout["offset"] + stride + 1).as_strided(shape, strides, layout["offset"])
 
 
 def _sample(device: str, problem: dict) -> Sample:
     shape, dim, count = problem["shape"], problem["dim"], problem["count"]
     make = tensors.Maker(device, problem["dtype"], seed=len(shape))
-    self = _make(make, shape, problem["self"])
-    source = _make(make, [*shape[:dim], count, *shape[dim + 1 :]] if shape else [], problem["source"])
+    self = problem["self"].tensor(make, shape)
+    source = problem["source"].tensor(make, [*shape[:dim], count, *shape[dim + 1 :]] if shape else [])
     step = problem["index_step"]
     memory = tensors.poison([count * step], problem["index_dtype"], device)
     index = memory[::step].copy_(indices(problem["distribution"], shape[dim] if shape else 1, count))
@@ -84,7 +57,7 @@ def _sample(device: str, problem: dict) -> Sample:
 def test_random_calls(device):
     """Every form has ATen's metadata and is within the bound of the reference. Repeated calls give the same bits where promised."""
 
-    @settings(max_examples=200 if device == "cpu" else 3000, deadline=None, derandomize=True, database=None)
+    @seeded(200 if device == "cpu" else 3000)
     @given(problems())
     def check(problem):
         sample = _sample(device, problem)
@@ -93,7 +66,7 @@ def test_random_calls(device):
         written = sample.twin()
         before = tensors.twin(written.args[3])
         CASE.inplace.op(*written.args, **written.kwargs)
-        out = _make(tensors.Maker(device, problem["dtype"]), problem["shape"], problem["out"])
+        out = problem["out"].tensor(tensors.Maker(device, problem["dtype"]), problem["shape"])
         CASE.out.op(*sample.args, **sample.kwargs, out=out)
         again = CASE.op(*sample.args, **sample.kwargs)
         for wrong in (

@@ -20,6 +20,7 @@ from ...cases.index_add import CASES, index_add_reference
 from ...cases.index_add_samples import DISTRIBUTIONS, MODES, indices
 from ...support.compare import Failures, all_close, close, different_bits, different_metadata, raised_by
 from ...support.params import each_device
+from ...support.runtime import deterministic_algorithms
 
 (CASE,) = CASES
 OPS = torch.ops.gpuopt
@@ -181,20 +182,11 @@ def test_modes_agree_on_integers(device, dtype):
                 assert different_bits(got, want) is None, f"{shape}, {count} {distribution}, {mode}, {form}"
 
 
-@pytest.fixture
-def deterministic_algorithms():
-    def switch(on: bool) -> None:
-        torch.use_deterministic_algorithms(on)
-
-    yield switch
-    switch(False)
-
-
 @each_device
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.complex64], ids=str
 )
-def test_under_deterministic_algorithms(device, dtype, deterministic_algorithms):
+def test_under_deterministic_algorithms(device, dtype):
     """use_deterministic_algorithms refuses no mode. Every mode gives the bits of 'deterministic', although new memory is filled
     with NaN."""
     make = tensors.Maker(device, dtype)
@@ -204,13 +196,12 @@ def test_under_deterministic_algorithms(device, dtype, deterministic_algorithms)
         given = make(*shape), dim, indices("zipf", shape[dim], count).to(device), source
         want = torch_ops.index_add(*given, mode="deterministic")
         plain_differs |= different_bits(torch_ops.index_add(*given), want) is not None
-        deterministic_algorithms(True)
-        for mode, _ in itertools.product(MODES, range(3)):
-            for form, got in _all_forms(*given, mode=mode).items():
-                assert different_bits(got, want) is None, f"{shape}, {mode}, {form}"
-        leaf = source.clone().requires_grad_()
-        torch_ops.index_add(given[0], dim, given[2], leaf).abs().sum().backward()
-        deterministic_algorithms(False)
+        with deterministic_algorithms():
+            for mode, _ in itertools.product(MODES, range(3)):
+                for form, got in _all_forms(*given, mode=mode).items():
+                    assert different_bits(got, want) is None, f"{shape}, {mode}, {form}"
+            leaf = source.clone().requires_grad_()
+            torch_ops.index_add(given[0], dim, given[2], leaf).abs().sum().backward()
         assert leaf.grad.isfinite().all()
     assert plain_differs or device == "cuda" or dtype not in HALVES, "the samples cannot tell the modes apart"
 

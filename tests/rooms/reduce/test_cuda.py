@@ -12,7 +12,8 @@ import torch_ops
 
 from ...cases.reduce import CASES
 from ...support.compare import different_from_reference
-from ...support.overlap import Calls, Instance, gate, half_alike, spoil
+from ...support.overlap import Calls
+from ...support.runtime import allocated, peak
 
 pytestmark = pytest.mark.gpu
 CASE = {case.name: case for case in CASES}
@@ -96,11 +97,11 @@ def test_accuracy_of_rows_and_columns(data, dtype, shape, dim):
     assert different_from_reference(torch_ops.reduce_mean(x, dim), exact / count, bound / count) is None
 
 
-# ---------------------------------------------------------------- the same bits, however calls overlap
+# ---------------------------------------------------------------- calls for ../test_overlap.py
 
 
 @functools.cache
-def _calls() -> Calls:
+def overlapping() -> Calls:
     """Reductions of every kind as functions without arguments: by one block and by many, over rows, columns and middle
     dimensions."""
     generator = torch.Generator("cuda").manual_seed(3)
@@ -136,86 +137,7 @@ def _calls() -> Calls:
     return Calls(calls)
 
 
-def test_repeats_bit_for_bit():
-    _calls().repeat(20)
-
-
-def test_streams_at_once():
-    """Half of the streams make the same call at the same time. The other half make different calls."""
-    calls = _calls()
-    calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
-
-
-def test_threads_at_once():
-    """Host threads with a stream each give the same bits, so calls share no state on the host."""
-    _calls().in_threads(6, each=100)
-
-
-def _captured(names) -> tuple[torch.cuda.CUDAGraph, list]:
-    """Captures a graph of these calls that can be instantiated again. Returns it with its (name, result) pairs."""
-    return _calls().captured(names, torch.cuda.CUDAGraph(keep_graph=True))
-
-
-def test_graph_replayed_from_several_streams():
-    """Several streams replay one instance. CUDA runs the replays one after another, beside other calls."""
-    calls = _calls()
-    captured = _captured(calls.names)
-    calls.on_streams([calls.names[k::4] for k in range(4)], rounds=5, captured=captured)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "full 2^22",
-        "full 2^18+13",
-        "full bf16",
-        "rows (3, 1000003)",
-        "columns (1000003, 3)",
-        "channels_last",
-        "NCHW",
-        "middle",
-    ],
-)
-def test_two_instances_of_a_graph(name):
-    """Two instances of one call run at the same time, with the same kernels, addresses and workspace.
-
-    A graph of several calls cannot be tested like this: torch's allocator reuses memory between its calls, so two instances must
-    not overlap, whatever the operator.
-    """
-    calls = _calls()
-    graph, static = _captured([f"reduce_sum, {name}"])
-    instances = [Instance(graph) for _ in range(2)]
-    streams = [torch.cuda.Stream() for _ in instances]
-    try:
-        for _ in range(4):
-            spoil(static)
-            start = gate()
-            for stream in streams:
-                stream.wait_event(start)
-            for _ in range(16):
-                for instance, stream in zip(instances, streams):
-                    instance.launch(stream)
-            calls.compare(static)
-    finally:
-        torch.cuda.synchronize()
-        for instance in instances:
-            instance.destroy()
-
-
 # ---------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize("byte", [0x00, 0x01, 0x3F, 0x7F, 0x80, 0xFF])
-def test_nothing_is_read_from_freed_memory(byte):
-    """Results do not depend on the old contents of a workspace or a result, here filled with one byte."""
-    calls = _calls()
-    torch.cuda.empty_cache()
-    results = []
-    for name, call in calls.functions.items():
-        blocks = [torch.full((2**p,), byte, dtype=torch.uint8, device="cuda") for p in range(9, 25) for _ in range(3)]
-        del blocks
-        results.append((name, call()))
-    calls.compare(results)
 
 
 def _inputs() -> dict:
@@ -258,18 +180,11 @@ def test_never_copies_its_input(case, what):
     if x.dim() > 2:
         dims += [tuple(range(0, x.dim(), 2)), (0, *range(2, x.dim())), tuple(range(2, x.dim()))]
     for dim in dims:
-        case.op(x, dim, **kwargs)
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        result = case.op(x, dim, **kwargs)
-        beside = torch.cuda.max_memory_allocated() - before - result.nbytes
-        size = x.nbytes  # counts every element, even if elements share an address
+        result, _, most = allocated(lambda d=dim, k=kwargs: case.op(x, d, **k))
+        beside, size = most - result.nbytes, x.nbytes  # nbytes counts every element, even if elements share an address
         assert beside <= size // 16, f"dim={dim}: {beside} bytes beside the result, the input has {size}"
         out = torch.empty_like(result)
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        case.op(x, dim, **kwargs, out=out)
-        assert torch.cuda.max_memory_allocated() - before <= size // 16, f"dim={dim}, out"
+        assert peak(lambda d=dim, k=kwargs, out=out: case.op(x, d, **k, out=out)) <= size // 16, f"dim={dim}, out"
 
 
 def test_backward_of_a_sum_takes_no_memory():

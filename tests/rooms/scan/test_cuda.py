@@ -16,7 +16,7 @@ from ...cases import recurrence
 from ...cases.scan import bound, reference
 from ...support.compare import different_from_reference
 from ...support.large import PAST, check, filled, ramp, ramp_total
-from ...support.overlap import Calls, Instance, gate, half_alike, spoil
+from ...support.overlap import Calls
 
 pytestmark = pytest.mark.gpu
 
@@ -84,11 +84,11 @@ def test_one_factor_for_each_row_that_begins_inside_a_vector(dtype):
         assert different_from_reference(got, exact, limit) is None
 
 
-# ---------------------------------------------------------------- the same bits, however calls overlap
+# ---------------------------------------------------------------- calls for ../test_overlap.py
 
 
 @functools.cache
-def _calls() -> Calls:
+def overlapping() -> Calls:
     """Scans on every path as functions without arguments."""
     calls = {}
     for name, x, dim in (
@@ -123,58 +123,6 @@ def _calls() -> Calls:
             call = functools.partial(torch_ops.linear_recurrence, factors, _make(*shape, dtype=dtype), dim)
             calls[f"recurrence {name}, {shifted}"] = functools.partial(call, shifted=shifted, reverse=shifted)
     return Calls(calls)
-
-
-def test_repeats_bit_for_bit():
-    _calls().repeat(20)
-
-
-def test_streams_at_once():
-    calls = _calls()
-    calls.on_streams(half_alike(calls.names, streams=8, times=2), rounds=3)
-
-
-def test_threads_at_once():
-    _calls().in_threads(6, each=100)
-
-
-def test_graph_beside_the_same_calls():
-    calls = _calls()
-    calls.replay_beside(calls.names, rounds=5)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "2^24",
-        "2^21 complex",
-        "rows (3, 1000003)",
-        "columns (1000003, 3)",
-        "middle",
-        "recurrence 2^22 f32, True",
-        "recurrence columns (300003, 3), False",
-    ],
-)
-def test_two_instances_of_a_graph(name):
-    """Two instances of one call run at the same time, with the same records of look-back. Each clears the other's records."""
-    calls = _calls()
-    graph, static = calls.captured([name], torch.cuda.CUDAGraph(keep_graph=True))
-    instances = [Instance(graph) for _ in range(2)]
-    streams = [torch.cuda.Stream() for _ in instances]
-    try:
-        for _ in range(4):
-            spoil(static)
-            start = gate()
-            for stream in streams:
-                stream.wait_event(start)
-            for _ in range(16):
-                for instance, stream in zip(instances, streams):
-                    instance.launch(stream)
-            calls.compare(static)
-    finally:
-        torch.cuda.synchronize()
-        for instance in instances:
-            instance.destroy()
 
 
 def test_layouts_give_the_same_bits():

@@ -11,7 +11,8 @@ import torch_ops
 
 from ...cases.selective_scan import scanned
 from ...support.large import check
-from ...support.overlap import Calls, half_alike
+from ...support.overlap import Calls
+from ...support.runtime import captured, deterministic_algorithms
 
 pytestmark = pytest.mark.gpu
 
@@ -109,11 +110,11 @@ def test_views(dtype, last):
     _compare(_run(moved, *_gradients_of(operands)), want)
 
 
-# ---------------------------------------------------------------- the same bits, however calls overlap
+# ---------------------------------------------------------------- calls for ../test_overlap.py
 
 
 @functools.cache
-def _calls() -> Calls:
+def overlapping() -> Calls:
     """Forward and backward of several shapes, as functions without arguments. A result is all values in a row."""
     calls = {}
     for shape, dtype, last in (
@@ -135,28 +136,11 @@ def _calls() -> Calls:
     return Calls(calls)
 
 
-def test_repeats_bit_for_bit():
-    _calls().repeat(10)
-
-
-def test_streams_at_once():
-    calls = _calls()
-    calls.on_streams(half_alike(calls.names, streams=4), rounds=3)
-
-
-def test_graph_beside_the_same_calls():
-    calls = _calls()
-    calls.replay_beside(calls.names, rounds=3)
-
-
 def test_gradients_are_deterministic_by_default():
     operands = _operands(2, 256, 512, 16, torch.bfloat16)
     want = _run(operands, *_gradients_of(operands))
-    torch.use_deterministic_algorithms(True)
-    try:
+    with deterministic_algorithms():
         found = _run(operands, *_gradients_of(operands))
-    finally:
-        torch.use_deterministic_algorithms(False)
     assert all(torch.equal(a, b) for a, b in zip(found, want, strict=True))
 
 
@@ -176,10 +160,7 @@ def test_updates_are_a_scan(n, dtype):
         x, dt, b, c, gate = static
         return torch_ops.selective_scan_update(state, x, dt, A, b, c, D, gate, bias, True)
 
-    step()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = step()
+    graph, out = captured(step)
     state.zero_()
     for t in range(u.shape[2]):
         for to, x in zip(static, (u, delta, B, C, z), strict=True):

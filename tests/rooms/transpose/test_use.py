@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import torch_ops
 
 from ...cases.tensors import Maker
 from ...support.large import CHUNK
 from ...support.params import each_device
-
-hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from ...support.random_layouts import layouts
+from ...support.seeded import seeded
 
 DTYPES = (torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128)
 SIZES = st.one_of(st.integers(0, 9), st.sampled_from([31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200, 257, 1000]))
@@ -31,34 +31,21 @@ def _check(x: torch.Tensor) -> None:
 
 @st.composite
 def matrices(draw):
-    """A shape and a memory layout: the order of dimensions, the innermost stride, gaps, the offset of the first element, and
-    expanded dimensions."""
     shape = [draw(st.sampled_from([1, 2, 3, 5])) for _ in range(draw(st.integers(0, 4)))] + [draw(SIZES), draw(SIZES)]
     while torch.Size(shape).numel() > MOST:
         shape[-2 if shape[-2] > shape[-1] else -1] //= 2
-    rank = len(shape)
-    rows_first = list(range(rank))
-    return {
-        "shape": shape, "order": draw(st.one_of(st.just(rows_first), st.permutations(rows_first))),
-        "step": draw(st.sampled_from([1, 1, 1, 2])), "gaps": [draw(st.sampled_from([0, 0, 1, 16])) for _ in shape],
-        "one": draw(st.sets(st.integers(0, rank - 1), max_size=1)) if draw(st.booleans()) else set(),
-        "offset": draw(st.sampled_from([0, 0, 1, 2, 3, 5, 8, 16])), "dtype": draw(st.sampled_from(DTYPES)),
-    }  # fmt: skip
+    in_order = range(len(shape))
+    orders = draw(st.sampled_from([(), [in_order]]))
+    return shape, draw(layouts(len(shape), orders=orders)), draw(st.sampled_from(DTYPES))
 
 
 @each_device
 def test_random_matrices(device):
-    @settings(max_examples=150 if device == "cpu" else 500, deadline=None, derandomize=True, database=None)
-    @given(given=matrices())
-    def check(given):
-        shape, stride = given["shape"], given["step"]
-        strides = [0] * len(shape)
-        for dim in reversed(given["order"]):
-            if dim not in given["one"]:
-                strides[dim] = stride
-                stride = stride * max(shape[dim], 1) + given["gaps"][dim]
-        flat = Maker(device, given["dtype"])(given["offset"] + stride + 1)
-        _check(flat.as_strided(shape, strides, given["offset"]))
+    @seeded(150 if device == "cpu" else 500)
+    @given(matrices())
+    def check(matrix):
+        shape, layout, dtype = matrix
+        _check(layout.tensor(Maker(device, dtype), shape))
 
     check()
 

@@ -11,7 +11,8 @@ import torch
 from ...cases import tensors
 from ...cases.upsample import MODES
 from ...support.compare import Failures, different_bits, different_from_reference
-from ...support.overlap import Calls, half_alike
+from ...support.overlap import Calls
+from ...support.runtime import allocated, no_waiting
 
 pytestmark = pytest.mark.gpu
 each_mode = pytest.mark.parametrize("mode", MODES)
@@ -120,14 +121,14 @@ def _given() -> dict:
 
 
 @functools.cache
-def _calls() -> Calls:
+def overlapping() -> Calls:
     return Calls({name: functools.partial(case.op, *args) for name, (case, args) in _given().items()})
 
 
 def test_values_at_size():
     """Large calls: the forward gives ATen's bits, and the backward is within the bound of the float64 reference."""
     failures = Failures()
-    for name, got in _calls().sequential.items():
+    for name, got in overlapping().sequential.items():
         case, args = _given()[name]
         with failures.sample(name):
             exact = case.reference(*args)
@@ -138,68 +139,24 @@ def test_values_at_size():
     failures.check(at_least=200)
 
 
-def test_repeats_bit_for_bit():
-    _calls().repeat(5)
-
-
-def test_streams_at_once():
-    """Half of the streams make the same call at the same time. The other half make different calls."""
-    calls = _calls()
-    calls.on_streams(half_alike(calls.names[::7], streams=8), rounds=3)
-
-
-def test_graph_replays():
-    """A graph of many calls is replayed, with spoilt results, while another stream makes calls."""
-    calls = _calls()
-    calls.replay_beside(calls.names[::5], rounds=5)
-
-
 def test_never_waits():
-    calls = _calls()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    calls = overlapping()
+    with no_waiting():
         for call in calls.functions.values():
             call()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 # ---------------------------------------------------------------- memory
 
 
-@pytest.mark.parametrize("byte", [0x00, 0x3F, 0x7F, 0xFF])
-def test_every_element_is_written(byte):
-    """Every element of a result is overwritten, whatever its memory held before."""
-    calls = _calls()
-    torch.cuda.empty_cache()
-    results = []
-    for name, wanted in list(calls.sequential.items())[::3]:
-        blocks = [torch.full((wanted.nbytes,), byte, dtype=torch.uint8, device="cuda") for _ in range(3)]
-        del blocks
-        results.append((name, calls.functions[name]()))
-    calls.compare(results)
-
-
 BLOCK = 2**21  # the allocator rounds large sizes up to a multiple of this
 
 
-def _allocated(call) -> tuple[torch.Tensor, int, int]:
-    """The result of a call, the number of its allocations, and the increase of the memory in use."""
-    call()
-    torch.cuda.synchronize()
-    before, used = torch.cuda.memory_stats()["allocation.all.allocated"], torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    result = call()
-    count = torch.cuda.memory_stats()["allocation.all.allocated"] - before
-    return result, count, torch.cuda.max_memory_allocated() - used
-
-
 def test_allocates_its_result_alone():
-    for name, call in _calls().functions.items():
+    for name, call in overlapping().functions.items():
         if name.startswith("backward of from one pixel"):
             continue  # a sum over whole images calls reduce_sum, which may need a small workspace
-        result, count, peak = _allocated(call)
+        result, count, peak = allocated(call)
         assert count == 1 and peak <= result.nbytes + BLOCK, (
             f"{name}: {count} allocations, {peak} of {result.nbytes} bytes"
         )
@@ -235,7 +192,7 @@ def test_forward_never_copies_its_input(mode, what):
     x = _views()[what]()
     *_, height, width = x.shape
     for size in ((2 * height, 2 * width), (height // 2, width // 2), (100, 333), (height, width), (7, 5)):
-        result, count, peak = _allocated(lambda size=size: forward.op(x, size))
+        result, count, peak = allocated(lambda size=size: forward.op(x, size))
         assert count == 1 and peak <= result.nbytes + BLOCK, (
             f"{size}: {count} allocations, {peak} of {result.nbytes} bytes"
         )

@@ -20,6 +20,7 @@ from ...cases import tensors
 from ...cases.upsample import MODES, source_index
 from ...support.compare import Failures, all_close, close, different_bits, different_metadata, raised_by
 from ...support.params import each_device
+from ...support.runtime import deterministic_algorithms
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 
@@ -333,10 +334,7 @@ def test_deterministic_mode(mode, device):
         given, grad = (tensors.LAYOUTS[layout](t) for t in (x, torch.randn(2, 5, *size, device=device)))
         results = []
         for mode_on in (False, True):
-            torch.use_deterministic_algorithms(mode_on)
-            try:
+            with deterministic_algorithms(mode_on):
                 results.append([case.op(given, size), backward.op(grad, size, x.shape)])
-            finally:
-                torch.use_deterministic_algorithms(False)
         for plain, deterministic in zip(*results, strict=True):
             assert different_bits(plain, deterministic) is None and not deterministic.isnan().any()

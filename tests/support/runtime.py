@@ -1,0 +1,59 @@
+"""Modes of PyTorch until the end of a block, the memory that a call takes, and graphs of calls."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+@contextlib.contextmanager
+def deterministic_algorithms(on: bool = True, warn_only: bool = False):
+    """torch.use_deterministic_algorithms(on), until the end of the block."""
+    torch.use_deterministic_algorithms(on, warn_only=warn_only)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@contextlib.contextmanager
+def no_waiting():
+    """Inside the block, a call that waits for the GPU raises."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def allocated(call: Callable) -> tuple[Any, int, int]:
+    """The result of a call, the number of its allocations, and the most bytes that it held at once, its result included."""
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before, used = torch.cuda.memory_stats()["allocation.all.allocated"], torch.cuda.memory_allocated()
+    result = call()
+    count = torch.cuda.memory_stats()["allocation.all.allocated"] - before
+    return result, count, torch.cuda.max_memory_allocated() - used
+
+
+def peak(call: Callable) -> int:
+    """The most bytes that a call held at once, its result included."""
+    return allocated(call)[2]
+
+
+def captured(function: Callable) -> tuple[torch.cuda.CUDAGraph, Any]:
+    """A CUDA graph of `function`, warmed up on a side stream, and what the captured call returned."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        function()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = function()
+    return graph, result
