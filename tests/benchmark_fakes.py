@@ -6,7 +6,7 @@ import io
 import torch
 from rich.console import Console
 
-from benchmarks.harness import ceilings, command, machine, report, timer
+from benchmarks.harness import ceilings, command, machine, operands, report, timer
 from benchmarks.harness.peers import ATEN, OURS, Missing, Setting
 from benchmarks.harness.room import Call, Case, Room
 from benchmarks.harness.traffic import traffic
@@ -109,6 +109,7 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
                 "op": case.op,
                 "case": case.name,
                 "dtype": case.dtype,
+                "args": operands.described(case.build("meta", 0), case.dtype),
                 "headline": case.headline,
                 "point": dataclasses.asdict(case.point) if case.point else None,
                 "read_bytes": read,

@@ -49,9 +49,21 @@ def test_json_round_trip(tmp_path):
     result = synthetic()
     path = tmp_path / "deep" / "elementwise.json"
     report.save(path, result)
-    assert report.load(path) == result
+    assert report.load(path) == report.rounded(result)
+    assert path.read_text().count("\n  {") == sum(len(part) for part in result.values() if isinstance(part, list))
+    assert report.rounded({"us": 123.456, "args": [1.23456], "bytes": 123456}) == {
+        "us": 123.5,
+        "args": [1.23456],
+        "bytes": 123456,
+    }
     assert [p.name for p in path.parent.iterdir()] == ["elementwise.json"]
     assert {"date", "gpu", "versions", "source", "settings", "ceilings", "rows", "call_times"} <= set(result)
+
+
+def test_committed_results_have_a_line_for_each_row():
+    """And numbers with four digits. A result of another form was not written by report.save."""
+    paths = [*machine.RESULTS.glob("*/*.json"), *machine.RESULTS.glob("*/ladder/*.json")]
+    assert len(paths) > 20 and [path for path in paths if path.read_text() != report.text(report.load(path))] == []
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 0}', None])

@@ -19,6 +19,7 @@ GOOD = 0.99
 # RATIO is the y axis of a sample. A table lists at most LISTED of the sample's cases.
 RATIO = "times ATen's speed"
 LISTED = 25
+EXACT = ("args", "point", "settings", "library")
 
 
 def document(room: str, gpu: dict, versions: dict, source: dict, library: dict | None, settings: dict) -> dict:
@@ -40,11 +41,31 @@ def document(room: str, gpu: dict, versions: dict, source: dict, library: dict |
     }
 
 
+def rounded(value, digits: int = 4):
+    """Measurements have four digits; arguments and settings stay as they are."""
+    if isinstance(value, dict):
+        return {key: part if key in EXACT else rounded(part, digits) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(part, digits) for part in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def text(result: dict) -> str:
+    """JSON with a line for each row."""
+
+    def of(value) -> str:
+        if not isinstance(value, list) or not value:
+            return json.dumps(value)
+        return "[\n" + ",\n".join(f"  {json.dumps(part)}" for part in value) + "\n ]"
+
+    return "{\n" + ",\n".join(f" {json.dumps(key)}: {of(value)}" for key, value in rounded(result).items()) + "\n}\n"
+
+
 def save(path: Path, result: dict):
     """Replaces the file atomically, so that an interrupted run leaves the last complete state behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".tmp")
-    scratch.write_text(json.dumps(result, indent=1) + "\n")
+    scratch.write_text(text(result))
     os.replace(scratch, path)
 
 
@@ -145,8 +166,9 @@ def cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _microseconds(us: float) -> str:
-    return f"{us:.2f}" if us < 100 else f"{us:.1f}"
+def duration(time: float | None) -> str:
+    """Three or four digits, as many as results have."""
+    return cell(time, ".0f" if not time or time >= 1000 else ".1f" if time >= 10 else ".2f")
 
 
 def _megabytes(count: int) -> str:
@@ -166,7 +188,7 @@ def _time(row: dict, name: str, notes: dict[str, int]) -> str:
     if entry["status"] == "ok":
         spread = (entry["us"]["q3"] - entry["us"]["q1"]) / entry["us"]["median"]
         doubtful = spread > 0.05 or "host-bound" in entry["us"]["method"]
-        return _microseconds(entry["us"]["median"]) + ("~" if doubtful else "")
+        return duration(entry["us"]["median"]) + ("~" if doubtful else "")
     note = f"{name} {entry['status']}: {entry['reason']}"
     style = "dim" if entry["status"] == "missing" else "red"
     return f"[{style}]{entry['status']} {notes.setdefault(note, len(notes) + 1)}[/{style}]"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.harness import ceilings, machine, report
+from benchmarks.harness.operands import described
 from benchmarks.harness.peers import ATEN, OURS, Missing, Peer, Setting
 from benchmarks.harness.timer import call_times
 from benchmarks.harness.traffic import results, traffic
@@ -151,6 +152,7 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
         "op": case.op,
         "case": case.name,
         "dtype": case.dtype,
+        "args": described(case.build("meta", 0), case.dtype),
         "headline": case.headline,
         "point": dataclasses.asdict(case.point) if case.point else None,
         "read_bytes": read,

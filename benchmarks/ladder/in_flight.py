@@ -33,8 +33,7 @@ def _name(access_bytes: int, loads: int, warps: int) -> str:
 
 
 def _shape(row: dict) -> tuple[int, int, int]:
-    access_bytes, _, _, loads, _, _, warps, _ = row["case"].split()
-    return int(access_bytes), int(loads), int(warps)
+    return tuple(row["args"][1:])
 
 
 def _case(shape: tuple[int, int, int]) -> Case:

@@ -127,7 +127,7 @@ def _table(op: str, result: dict | None) -> str:
             first, before = gains[name]
             share = report.share_of_ceiling(row, name)
             cells = (
-                ladder_report.label_of(name), f"{us:.1f}", _gbps(row["contenders"][name]["gbps"]), _percent(share),
+                ladder_report.label_of(name), report.duration(us), _gbps(row["contenders"][name]["gbps"]), _percent(share),
                 report.cell(first, ".2f"), report.cell(before, ".2f"), _error(row["contenders"][name].get("error")),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
@@ -160,7 +160,7 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
             continue
         first, before = ladder_report.speedups(row)[own]
         share = report.share_of_ceiling(row, own)
-        line = f"- {ladder_report.title_of(row)}: {us:.1f} us"
+        line = f"- {ladder_report.title_of(row)}: {report.duration(us)} us"
         line += f", {_percent(share)} of the ceiling" if share is not None else ""
         timed = [other for other in ladder_report.contenders(row) if report.median_us(row, other) is not None]
         names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
@@ -309,7 +309,7 @@ def _lessons(results: dict[str, dict | None]) -> list[str]:
             row = result["rows"][0]
             first, fastest = _ends(row)
             ends = (report.median_us(row, name) for name in (ladder_report.PRODUCTION, ladder_report.PYTORCH))
-            cells += [ladder_report.title_of(row), first, fastest, *(report.cell(us, ".1f") for us in ends)]
+            cells += [ladder_report.title_of(row), first, fastest, *map(report.duration, ends)]
         else:
             cells += ["not measured yet", "-", "-", "-", "-"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -326,8 +326,8 @@ def _ends(row: dict) -> tuple[str, str]:
     """The time of the first step, and of the fastest one with its name."""
     steps = ladder_report.contenders(row)[:-2]
     first, fastest = report.median_us(row, steps[0]), ladder_report.fastest_step(row)
-    name = f"{report.median_us(row, fastest):.1f} ({ladder_report.label_of(fastest)})" if fastest else "-"
-    return report.cell(first, ".1f"), name
+    name = f"{report.duration(report.median_us(row, fastest))} ({ladder_report.label_of(fastest)})" if fastest else "-"
+    return report.duration(first), name
 
 
 def _anchored(op: str, name: str) -> str:
@@ -346,7 +346,9 @@ def _speed_table(op: str, row: dict) -> list[str]:
         us = report.median_us(row, name)
         if us is not None:
             share = _percent(report.share_of_ceiling(row, name))
-            lines.append(f"| {_anchored(op, name)} | {us:.1f} | {_gbps(row['contenders'][name]['gbps'])} | {share} |")
+            lines.append(
+                f"| {_anchored(op, name)} | {report.duration(us)} | {_gbps(row['contenders'][name]['gbps'])} | {share} |"
+            )
     return lines
 
 

@@ -170,8 +170,7 @@ def _sample(rows: list[dict]) -> list[str]:
 
 
 def _us(row: dict, name: str) -> str:
-    us = report.median_us(row, name)
-    return report.cell(us, ".2f" if us is not None and us < 10 else ".1f")
+    return report.duration(report.median_us(row, name))
 
 
 def _share(row: dict) -> str:

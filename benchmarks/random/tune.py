@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 
 import torch_ops  # noqa: F401
-from benchmarks.harness import command, machine, timer
+from benchmarks.harness import command, machine, report, timer
 from benchmarks.rooms import convolutions
 
 PASSES = ("output", "grad_input", "grad_weight")
@@ -207,7 +207,7 @@ def measure_part(arguments) -> None:
             )
         of = [case for case in cases(arguments.count) if arguments.layout in (None, case.layout)]
         for row in rows(of[part::parts]):
-            print(json.dumps(row), file=file, flush=True)
+            print(json.dumps(report.rounded(row)), file=file, flush=True)
 
 
 def measure_all(arguments, argv: list[str]) -> int:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import itertools
 import json
 import math
-import re
 
 import pytest
 import torch
 
+from benchmarks.harness.operands import restored
 from tools.native_build import ROOT
 from tools.test_build import load
 from torch_ops._graph.policy import is_count, moved_bytes, sums_in_float32, takes_rows
 
 SWEEP = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/sweep.json"
 TAKEN = 0
-ITEM = {"f32": 4, "f16": 2, "bf16": 2}
 DTYPES = {4: torch.float32, 2: torch.bfloat16}  # fp16 only differs in graphs
 MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 
@@ -41,93 +39,60 @@ def channels_last(shape):
     return [c * h * w, 1, w * c, c]
 
 
-def shapes_in(case: str) -> list[tuple[int, ...]]:
-    in_digits = re.sub(r"2\^(\d+)", lambda power: str(1 << int(power[1])), case)
-    return [tuple(map(int, text.split(","))) for text in re.findall(r"\((\d+(?:,\d+)*)\)", in_digits)]
-
-
-def mul(policy, case, item):
-    kind, shape = case.split()[0], shapes_in(case)[0]
-    a, b = dense(shape), dense(shape)
-    values = math.prod(shape)
-    other = values
-    if kind == "channel":
-        b, other = [0, 1, 0, 0], shape[1]
-    elif kind == "row":
-        b, other = [0, 1], shape[1]
-    elif kind == "column":
-        b, other = [1, 0], shape[0]
-    elif kind == "transposed":
-        b = [1, shape[0]]
-    elif kind == "cropped":
-        a = [shape[1] + 3, 1]
-    elif kind == "layouts":
-        b = channels_last(shape)
-    elif kind == "scalar":
+def mul(policy, row):
+    a, b = restored(row)
+    if not isinstance(b, torch.Tensor):
         return None  # numbers are declined before any policy
-    # Dimensions of size 1 are left out, as by the caller.
-    return policy.mul_reason(
-        len(shape), numbers(shape), numbers(a), numbers(b), ctypes.c_int64((2 * values + other) * item)
-    )
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    moved = (2 * math.prod(shape) + b.numel()) * a.itemsize
+    strides = (numbers(operand.expand(shape).stride()) for operand in (a, b))
+    return policy.mul_reason(len(shape), numbers(shape), *strides, ctypes.c_int64(moved))
 
 
-def reduce(policy, case, item):
-    shape = shapes_in(case)[0]
-    strides = channels_last(shape) if " CL " in case else dense(shape)
-    if "strided" in case:
-        strides = [2 * shape[1], 2]
-    dim = ast.literal_eval(case.partition("dim ")[2] or "()")
-    dims = (dim,) if isinstance(dim, int) else dim or range(len(shape))
-    mask = sum(1 << d for d in dims)
-    return policy.reduce_reason(
-        len(shape), numbers(shape), numbers(strides), ctypes.c_int64(mask), ctypes.c_int64(item)
-    )
+def reduce(policy, row):
+    x, dim = restored(row)
+    dims = (dim,) if isinstance(dim, int) else dim or range(x.dim())
+    mask, item = (ctypes.c_int64(n) for n in (sum(1 << d for d in dims), x.itemsize))
+    return policy.reduce_reason(x.dim(), numbers(x.shape), numbers(x.stride()), mask, item)
 
 
-def upsample(policy, case, item, backward=False):
-    shape, size = shapes_in(case)
-    images = shape[0] * shape[1]
-    moved = images * (shape[2] * shape[3] + math.prod(size)) * item
-    return policy.upsample_reason(backward, "CL" in case, ctypes.c_int64(images), ctypes.c_int64(moved))
+def upsample(policy, row, backward=False):
+    """The operand is the image, or the gradient of the result. Both have the layout of the result."""
+    x, size, *of_image = restored(row)
+    images, values = math.prod(x.shape[:2]), math.prod(of_image[0] if backward else x.shape)
+    moved = (images * math.prod(size) + values) * x.itemsize
+    is_channels_last = not x.is_contiguous()
+    return policy.upsample_reason(backward, is_channels_last, ctypes.c_int64(images), ctypes.c_int64(moved))
 
 
-def transpose2d(policy, case, item):
-    shape = shapes_in(case)[0]
-    columns = shape[-1] + (5 if case.startswith("gaps") else 0)
-    given = [*dense((*shape[:-1], columns))]
-    sizes = (*shape[:-2], shape[-1], shape[-2])
-    strides = [*given[:-2], given[-1], given[-2]]
-    address = 1 << 20 | (item if case.startswith("misaligned") else 0)
-    return policy.copy_reason(
-        len(sizes),
-        numbers(sizes),
-        numbers(dense(sizes)),
-        numbers(strides),
-        ctypes.c_int64(item),
-        ctypes.c_int64(address),
-    )
+def transpose2d(policy, row):
+    (x,) = restored(row)
+    x, address = x.mT, (1 << 20) + x.storage_offset() * x.itemsize
+    lists = map(numbers, (x.shape, dense(x.shape), x.stride()))
+    return policy.copy_reason(x.dim(), *lists, ctypes.c_int64(x.itemsize), ctypes.c_int64(address))
 
 
-def sizes_of(case, item):
+def sizes_of(row):
     """The bytes that are moved, the bytes of a row, the entries of the index, and the rows."""
-    bins, source = (math.prod(shape) for shape in shapes_in(case))
-    rows, entries = (shape[0] for shape in shapes_in(case))
-    return moved_bytes(bins, source, item, entries), bins // rows * item, entries, rows
+    bins, _, index, source = restored(row)
+    moved = moved_bytes(bins.numel(), source.numel(), bins.itemsize, len(index))
+    return moved, bins[0].numel() * bins.itemsize, len(index), len(bins)
 
 
-def index_add(policy, case, item, mode="fast"):
+def index_add(policy, row, mode="fast"):
     """None for calls that are computed in another mode, and for counts, which are taken for their precision."""
-    moved, row, entries, rows = sizes_of(case, item)
-    in_float32 = item == 2 and policy.sums_in_float32(*map(ctypes.c_int64, (moved, row, entries, rows)))
-    if mode != "deterministic" and (bool(in_float32) != (mode == "accurate") or is_count(DTYPES[item], row)):
+    moved, row_bytes, entries, rows = sizes_of(row)
+    item = restored(row)[0].itemsize
+    in_float32 = item == 2 and policy.sums_in_float32(*map(ctypes.c_int64, (moved, row_bytes, entries, rows)))
+    if mode != "deterministic" and (bool(in_float32) != (mode == "accurate") or is_count(DTYPES[item], row_bytes)):
         return None
-    given = map(ctypes.c_int64, (moved, item, row, entries // rows))
+    given = map(ctypes.c_int64, (moved, item, row_bytes, entries // rows))
     return policy.index_add_reason(*given, mode == "deterministic")
 
 
-def index_select(policy, case, item):
-    (entries, *width) = shapes_in(case)[1]
-    return policy.index_select_reason(*map(ctypes.c_int64, (entries, math.prod(width) * item)))
+def index_select(policy, row):
+    table, index = restored(row)
+    return policy.index_select_reason(*map(ctypes.c_int64, (len(index), table[0].numel() * table.itemsize)))
 
 
 FAMILIES = {
@@ -157,7 +122,7 @@ def test_taken_problems_gain(policy, family):
             continue
         gpuopt, aten = (row["contenders"][name]["us"]["median"] for name in ("gpuopt", peer))
         gain = aten - gpuopt
-        reason = FAMILIES[family](policy, row["case"], ITEM[row["dtype"]])
+        reason = FAMILIES[family](policy, row)
         possible += max(gain - MORE_HOST_TIME, 0) if reason is not None else 0
         if reason == TAKEN:
             taken += 1
@@ -173,11 +138,11 @@ def test_graphs_gain():
         of_inductor = row["contenders"].get("Inductor", {"status": "missing"})
         if row["op"] not in ("index_add", "index_add accurate") or of_inductor["status"] != "ok":
             continue
-        item = ITEM[row["dtype"]]
-        moved, row_bytes, entries, rows = sizes_of(row["case"], item)
-        is_accurate = item == 2 and sums_in_float32(moved, row_bytes, entries, rows)
-        is_measured = is_accurate == (row["op"] == "index_add accurate") and not is_count(DTYPES[item], row_bytes)
-        dtype = torch.float16 if row["dtype"] == "f16" else DTYPES[item]
+        moved, row_bytes, entries, rows = sizes_of(row)
+        dtype = restored(row)[0].dtype
+        is_accurate = dtype.itemsize == 2 and sums_in_float32(moved, row_bytes, entries, rows)
+        is_counted = is_count(DTYPES[dtype.itemsize], row_bytes)
+        is_measured = is_accurate == (row["op"] == "index_add accurate") and not is_counted
         if is_measured and takes_rows(moved, dtype, row_bytes, entries // rows, deterministic=False):
             taken += 1
             gpuopt, inductor = (row["contenders"][name]["us"]["median"] for name in ("gpuopt", "Inductor"))
