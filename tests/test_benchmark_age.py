@@ -156,6 +156,7 @@ def row(us: float) -> dict:
 
 def test_a_page_refuses_an_old_result(repository, monkeypatch, capsys):
     root = repository.root
+    monkeypatch.setattr(machine, "RESULTS", root / "results")
     for name, value in {"ROOT": root, "RESULTS": root / "results", "PAGE": root / "speed.md"}.items():
         monkeypatch.setattr(speed_docs, name, value)
     monkeypatch.setattr(speed_docs, "CHOSEN", {("dot", "dot", "dot"): {"a": "two vectors"}})

@@ -128,6 +128,7 @@ def committed(tmp_path, monkeypatch):
     """One result, and pages with hand-written text around their generated parts."""
     for module in (machine, speed_docs):
         monkeypatch.setattr(module, "REPOSITORY" if module is machine else "ROOT", tmp_path)
+    monkeypatch.setattr(machine, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(speed_docs, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(speed_docs, "PAGE", tmp_path / "docs" / "speed.md")
     monkeypatch.setattr(speed_docs, "CHOSEN", {("elementwise", "mul", "mul"): {"a": "two vectors"}})

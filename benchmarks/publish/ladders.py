@@ -13,12 +13,11 @@ from benchmarks.harness import machine, report
 from benchmarks.ladder import cases as ladders
 from benchmarks.ladder import in_flight
 from benchmarks.ladder import report as ladder_report
-from benchmarks.publish import age
+from benchmarks.publish import age, plots
 from benchmarks.publish.page import filled
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
-OVERVIEW = machine.RESULTS / "nvidia-h200" / "ladder" / "overview.png"
 # The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
 COLUMNS = 132  # of text; rows of tables and code are longer
@@ -30,9 +29,9 @@ def path_of(op: str) -> Path | None:
     return report.newest(f"ladder/{op}.json")
 
 
-def plot_of(op: str) -> str:
-    """The plot beside the newest result, seen from docs/ladder."""
-    return f"../../{path_of(op).with_suffix('.png').relative_to(ROOT)}"
+def plot_of(op: str, about: str = "GB/s of every step") -> str:
+    """The plot of the newest result."""
+    return plots.mark(f"{op}.png", path_of(op), about)
 
 
 def folder_of(op: str) -> Path:
@@ -110,7 +109,7 @@ def _table(op: str, result: dict | None) -> str:
     lines = [
         _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run.") + result.get("old", ""),
         "",
-        f"![GB/s of every step]({plot_of(op)})",
+        plot_of(op),
     ]
     for row in result["rows"]:
         gains = ladder_report.speedups(row)
@@ -208,7 +207,7 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
     code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'ladder' / 'in_flight.cu', in_flight.OP)}\n```"
     text = "Not measured yet."
     if result is not None:
-        text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight]({plot_of(in_flight.OP)})\n\n"
+        text = f"{_wrapped(in_flight.sentence(result))}\n\n{plot_of(in_flight.OP, 'GB/s by bytes in flight')}\n\n"
         text += _wrapped(f"{_run_of(in_flight.OP, result)}.") + result.get("old", "")
     return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
@@ -219,7 +218,7 @@ INTRODUCTION = f"""\
 A ladder is a list of versions of one CUDA kernel. The first is the simplest that works, the last is the operator that gpuopt ships.
 Each version, called a step, adds one idea to an earlier one, so its time shows what the idea is worth.
 
-![GB/s of every step of reduce_sum]({plot_of("reduce_sum")})
+{plot_of("reduce_sum", "GB/s of every step of reduce_sum")}
 
 - You can read each step: most have fewer than 30 lines of CUDA. They stand on the page of the ladder, with times and counters.
 - You can run each step: it is an operator that Python calls, on tensors of any size.
@@ -318,7 +317,7 @@ def _lessons(results: dict[str, dict | None]) -> list[str]:
         "Wide loads, several loads per thread and many threads have the same effect: [bytes in flight](in_flight.md) measures it.",
     ]
     if any(results.values()):
-        lines += ["", f"![% of the ceiling of every case](../../{OVERVIEW.relative_to(ROOT)})"]
+        lines += ["", plots.mark(plots.OVERVIEW, machine.RESULTS / plots.LADDERS, "% of the ceiling of every case")]
     return lines
 
 

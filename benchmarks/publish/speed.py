@@ -111,7 +111,7 @@ def parts(found: dict[str, dict]) -> dict[str, str]:
 
 
 def _result(name: str, result: dict, ops: list[str]) -> str:
-    folder = f"../{RESULTS.relative_to(ROOT)}"
+    path = RESULTS / f"{name}.json"
     gpu = result["gpu"]["name"]
     about = [
         gpu,
@@ -120,12 +120,12 @@ def _result(name: str, result: dict, ops: list[str]) -> str:
         f"commit {result['source']['commit'][:7]}",
     ]
     about += ["a quick run"] if result["settings"].get("quick") else []
-    texts = [f"### {name}", f"{', '.join(about)}: [{name}.json]({folder}/{name}.json).{result.get('old', '')}"]
+    texts = [f"### {name}", f"{', '.join(about)}: [{name}.json](../{path.relative_to(ROOT)}).{result.get('old', '')}"]
     for op in ops:
         rows = [row for row in result["rows"] if row["op"] == op]
         texts.append(f"#### {op}")
         texts += _sample(rows) if report.is_sample(rows) else _cases([row for row in rows if not row.get("point")])
-        texts += [f"![{op} on {gpu}]({folder}/{file})" for file in plots.pictures(rows, name)]
+        texts += [plots.mark(file, path, f"{op} on {gpu}") for file in plots.pictures(rows, name)]
     return "\n\n".join(texts)
 
 
