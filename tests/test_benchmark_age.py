@@ -178,6 +178,7 @@ def test_a_page_refuses_an_old_result(repository, monkeypatch, capsys):
 
 def test_pages_of_models_and_random_problems_refuse_old_results(repository, monkeypatch, capsys):
     repository.commit({"csrc/dot/dot.cu": "int changed;\n"})
+    monkeypatch.setattr(machine, "RESULTS", repository.root)
     monkeypatch.setattr(report, "newest", lambda pattern: repository.root / "gpu" / pattern)
     of_models = result(repository.first, "models") | {"gpu": GPU, "versions": {"torch": "2", "cuda": "13"}}
     report.save(report.newest("models.json"), of_models)
