@@ -1,12 +1,12 @@
 """A made-up clock, a made-up result and a tiny case, for testing the benchmarks where there is no GPU."""
 
+import contextlib
 import dataclasses
 import io
 
 import torch
-from rich.console import Console
 
-from benchmarks.harness import ceilings, command, machine, operands, report, timer
+from benchmarks.harness import ceilings, machine, operands, report, timer
 from benchmarks.harness.peers import ATEN, OURS, Missing, Setting
 from benchmarks.harness.room import Call, Case, Room
 from benchmarks.harness.traffic import traffic
@@ -133,9 +133,9 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
 
 
 def rendered(result) -> str:
-    console = Console(width=command.PIPE_WIDTH, file=io.StringIO())
-    report.show(result, console)
-    return console.file.getvalue()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        report.show(result)
+    return out.getvalue()
 
 
 def absent(call, case, setting):

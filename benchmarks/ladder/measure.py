@@ -52,8 +52,8 @@ def everything() -> dict[str, Room]:
     return ladders.rooms() | {in_flight.OP: in_flight.room()}
 
 
-def show(result: dict, console: Console):
-    (in_flight if result["room"] == in_flight.OP else ladder_report).show(result, console)
+def show(result: dict):
+    (in_flight if result["room"] == in_flight.OP else ladder_report).show(result)
 
 
 def profile(result: dict, path: Path, console: Console):
@@ -72,7 +72,8 @@ def profile(result: dict, path: Path, console: Console):
         for name, entry in of_contenders.items():
             row["contenders"][name]["counters"] = entry
     report.save(path, result | {"counters": "collected"})
-    ladder_report.show_counters(result, console)
+    for row in result["rows"]:
+        print(*ladder_report.counters_table(row, "docs/ladder/README.md#counters"), sep="\n")
 
 
 def failures(result: dict) -> list[str]:
@@ -105,7 +106,7 @@ def main(argv: list[str]) -> int:
     for room in chosen:
         path = folder / f"{room.name}{'.quick' if args.quick else ''}.json"
         result = run_room(room, tuple(room.cases), timer, path, console, quick=args.quick, commit=args.commit)
-        show(result, console)
+        show(result)
         if args.profile and room.name != in_flight.OP:
             profile(result, path, console)
         failed += failures(result)

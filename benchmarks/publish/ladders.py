@@ -1,7 +1,6 @@
 """The pages of docs/ladder: ideas and code of steps from the sources, speeds from the committed results.
 
-docs/ladder/README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them
-is written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
+Each generated part of a page is enclosed by two comments; text outside of them is written by hand. Ideas come from the built library, so build it first after changing them.
 """
 
 import functools
@@ -81,21 +80,6 @@ def _wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(text, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _gbps(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.1g}"
-
-
-def _percent(share: float | None) -> str:
-    """Two digits of a share, or one where it is small."""
-    if share is None:
-        return "-"
-    return "<0.1%" if share < 0.001 else f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
-
-
-def _error(value: float | None) -> str:
-    return "0" if value == 0.0 else report.cell(value, ".1e")
-
-
 def _run_of(op: str, result: dict) -> str:
     """The GPU, the versions and the file of a result."""
     gpu, torch, commit = result["gpu"]["name"], result["versions"]["torch"], result["source"]["commit"]
@@ -112,41 +96,9 @@ def _table(op: str, result: dict | None) -> str:
         plot_of(op),
     ]
     for row in result["rows"]:
-        gains = ladder_report.speedups(row)
-        lines += [
-            "",
-            _case(row),
-            "",
-            "| step | us | GB/s | % of ceiling | x first | x previous | error |",
-        ]
-        lines += ["|---" + 6 * "|---:" + "|"]
-        for name in ladder_report.contenders(row):
-            if (us := report.median_us(row, name)) is None:
-                continue
-            first, before = gains[name]
-            share = report.share_of_ceiling(row, name)
-            cells = (
-                ladder_report.label_of(name), report.duration(us), _gbps(row["contenders"][name]["gbps"]), _percent(share),
-                report.cell(first, ".2f"), report.cell(before, ".2f"), _error(row["contenders"][name].get("error")),
-            )  # fmt: skip
-            lines.append(f"| {' | '.join(cells)} |")
-        lines += _counters(row)
+        lines += ["", ladder_report.case(row), "", *ladder_report.table(row)]
+        lines += ladder_report.counters_table(row, "README.md#counters")
     return "\n".join(lines)
-
-
-def _case(row: dict) -> str:
-    """The case, the bytes that it moves, and its ceiling."""
-    text = f"{ladder_report.title_of(row)}, {(row['read_bytes'] + row['written_bytes']) / 1e6:.0f} MB"
-    return f"{text}; ceiling {ladder_report.ceiling_of(row)}:" if row["ceiling"] else f"{text}:"
-
-
-def _counters(row: dict) -> list[str]:
-    headings, lines = ladder_report.counters_of(row)
-    if not lines:
-        return []
-    table = ["", "Counters of each step's longest kernel, by Nsight Compute ([what they count](README.md#counters)):"]
-    table += ["", f"| step | {' | '.join(headings)} |", "|---" + "|---:" * len(headings) + "|"]
-    return [*table, *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]
 
 
 def _measured(number: int, name: str, result: dict) -> list[str]:
@@ -160,7 +112,7 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
         first, before = ladder_report.speedups(row)[own]
         share = report.share_of_ceiling(row, own)
         line = f"- {ladder_report.title_of(row)}: {report.duration(us)} us"
-        line += f", {_percent(share)} of the ceiling" if share is not None else ""
+        line += f", {ladder_report.percent(share)} of the ceiling" if share is not None else ""
         timed = [other for other in ladder_report.contenders(row) if report.median_us(row, other) is not None]
         names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
         gains = [f"{before:.2f} times as fast as {names[-1]}"] if names else []
@@ -212,69 +164,6 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
     return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
 
-INTRODUCTION = f"""\
-# Optimisation ladders
-
-A ladder is a list of versions of one CUDA kernel. The first is the simplest that works, the last is the operator that gpuopt ships.
-Each version, called a step, adds one idea to an earlier one, so its time shows what the idea is worth.
-
-{plot_of("reduce_sum", "GB/s of every step of reduce_sum")}
-
-- You can read each step: most have fewer than 30 lines of CUDA. They stand on the page of the ladder, with times and counters.
-- You can run each step: it is an operator that Python calls, on tensors of any size.
-- Each step is tested against float64 ([test_ladder.py](../../tests/test_ladder.py)), also beyond 2^31 elements
-  ([test_ladder_large.py](../../tests/test_ladder_large.py)).
-- Each number comes from a committed file. PyTorch and the ceiling are measured in the same run."""
-
-RUNNING = """\
-## Run a step
-
-On a CUDA GPU, with gpuopt [installed](../installation.md):
-
-```python
-import torch
-from torch_ops import ladder
-
-x = torch.rand(2**28, device="cuda")
-print(ladder.run("reduce_sum", "warp_shuffle", x), x.sum())
-```
-
-`ladder.ops()` lists the ladders. `ladder.steps("reduce_sum")` lists the steps of one, with names and ideas. Both need no GPU.
-
-In a checkout you can measure a ladder on your GPU:
-
-```sh
-python -m benchmarks ladder reduce_sum              # a table of times
-python -m benchmarks ladder --profile reduce_sum    # also the counters, with Nsight Compute (ncu)
-```"""
-
-READING = """\
-## How to read the tables
-
-- **us**: device time of one call, the median.
-- **GB/s**: the bytes that the operator must read and write, divided by the time.
-- **ceiling**: the best bandwidth of any simple kernel that only moves bytes, measured in the same run. It is measured for four
-  patterns (read, write, copy, two reads and one write) on 128 MiB, 512 MiB and 4 GiB. A case is compared with the nearest pattern
-  and size, so a step can exceed 100%.
-- **x first**, **x previous**: times as fast as the first step of the table, and as the row above.
-- **error**: the norm of the difference from a result in float64, divided by the norm of that result.
-- **PyTorch**: the same operation of PyTorch. For conv1d it is `F.conv1d` with cuDNN's autotuner."""
-
-COUNTERS = """\
-## Counters
-
-Some pages have a table of hardware counters. They belong to the longest kernel of a step.
-[profile.py](../../benchmarks/ladder/profile.py) has the names that Nsight Compute gives them.
-
-- **instructions**: executed instructions of warps. An SM starts at most four of them per cycle.
-- **sectors a load, a store**: 32-byte sectors of global memory per load or store of a warp. A warp that accesses neighbouring
-  values needs 4 sectors if each thread has 4 bytes, and 16 if each has 16 bytes. Atomic operations without a result count as
-  neither.
-- **bank conflicts**: additional cycles because words of one request lie in the same bank of shared memory.
-- **warps active**: the average, in % of the 64 warps that an SM can hold.
-- **waits for**: the most frequent reason why a warp waits, and the cycles that it waits per instruction. If that is a load, and the
-  cycles are many, memory is the limit."""
-
 # What the page of each ladder shows.
 LESSONS = {
     "mul": "wide accesses keep more bytes in flight",
@@ -293,10 +182,6 @@ LESSONS = {
 def _lessons(results: dict[str, dict | None]) -> list[str]:
     """A row for every ladder: its lesson, and its first case from the first step to the production operator."""
     lines = [
-        "## The ladders",
-        "",
-        "Each row shows the first case of a ladder. Read mul and transpose2d first.",
-        "",
         "| ladder | lesson | case | first step (us) | fastest step (us) | production (us) | PyTorch (us) |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
@@ -312,12 +197,6 @@ def _lessons(results: dict[str, dict | None]) -> list[str]:
         else:
             cells += ["not measured yet", "-", "-", "-", "-"]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "Wide loads, several loads per thread and many threads have the same effect: [bytes in flight](in_flight.md) measures it.",
-    ]
-    if any(results.values()):
-        lines += ["", plots.mark(plots.OVERVIEW, machine.RESULTS / plots.LADDERS, "% of the ceiling of every case")]
     return lines
 
 
@@ -344,39 +223,29 @@ def _speed_table(op: str, row: dict) -> list[str]:
     for name in ladder_report.contenders(row):
         us = report.median_us(row, name)
         if us is not None:
-            share = _percent(report.share_of_ceiling(row, name))
+            share = ladder_report.percent(report.share_of_ceiling(row, name))
             lines.append(
-                f"| {_anchored(op, name)} | {report.duration(us)} | {_gbps(row['contenders'][name]['gbps'])} | {share} |"
+                f"| {_anchored(op, name)} | {report.duration(us)} | {ladder_report.gbps(row['contenders'][name]['gbps'])} | {share} |"
             )
-    return lines
-
-
-def _speeds(op: str, result: dict) -> list[str]:
-    """A table for every case of a ladder."""
-    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:") + result.get("old", "")]
-    for row in result["rows"]:
-        lines += ["", _case(row), "", *_speed_table(op, row)]
     return lines
 
 
 def first_case(op: str, result: dict) -> str:
     """The first case of a ladder and its table, for a page in the root of the repository."""
     row = result["rows"][0]
-    return "\n".join([_case(row), "", *_speed_table(op, row)]).replace(f"]({op}.md", f"](docs/ladder/{op}.md")
+    return "\n".join([ladder_report.case(row), "", *_speed_table(op, row)]).replace(
+        f"]({op}.md", f"](docs/ladder/{op}.md"
+    )
 
 
-def index_of(results: dict[str, dict | None]) -> str:
-    """The front page: what a ladder is, how to run a step, and the speed of every step."""
-    lines = [INTRODUCTION, "", *_lessons(results), "", RUNNING, "", READING, "", "## Speed of every step"]
-    for op in [*LESSONS, *(op for op in results if op not in LESSONS)]:
-        if results.get(op):
-            lines += _speeds(op, results[op])
-    lines += ["", COUNTERS, "", "## Add a step", ""]
-    lines += [
-        "A step is an entry in `csrc/<room>/ladder/<room>_ladder.h` and a kernel between two marks in `<room>_ladder.cu`;",
-        "[CONTRIBUTING.md](../../CONTRIBUTING.md) has the rest. `python -m benchmarks pages` writes this page.",
-    ]
-    return "\n".join(lines) + "\n"
+def index_of(results: dict[str, dict | None], old: str) -> str:
+    """The front page, with a plot of the first ladder and a table of all."""
+    parts = {
+        "plot": plot_of("reduce_sum", "GB/s of every step of reduce_sum"),
+        "ladders": "\n".join(_lessons(results)) + "".join(r.get("old", "") for r in results.values() if r),
+        "overview": plots.mark(plots.OVERVIEW, machine.RESULTS / plots.LADDERS, "% of the ceiling of every case"),
+    }
+    return filled("docs/ladder/README.md", parts, old)
 
 
 def measured() -> dict[str, dict | None]:
@@ -393,7 +262,8 @@ def pages(told: bool | None = None) -> dict[Path, str]:
     lesson = path_of(in_flight.OP) and report.load(path_of(in_flight.OP))
     everything = results | {in_flight.OP: lesson}
     age.check({path_of(op): result for op, result in everything.items() if result}, told)
-    made = {PAGES / "README.md": index_of(results)}
+    index = PAGES / "README.md"
+    made = {index: index_of(results, index.read_text())}
     for op, result in results.items():
         path = PAGES / f"{op}.md"
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)

@@ -90,7 +90,7 @@ def main(argv: list[str]) -> int:
     failures = []
     for room, cases in args.chosen:
         result = run_room(room, cases, timer, folder / f"{stem(room, args)}.json", console, **options)
-        report.show(result, console)
+        report.show(result)
         failures += report.failures(result)
     for failure in failures:
         print(f"benchmarks: gpuopt failed: {failure}", file=sys.stderr)
