@@ -1,7 +1,6 @@
 """Benchmark results as JSON, tables and pictures, and the command that makes them."""
 
 import dataclasses
-import io
 import json
 import os
 import subprocess
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from benchmarks.harness import ceilings, machine, report
-from benchmarks.harness.command import NO_GPU, PIPE_WIDTH
+from benchmarks.harness.command import NO_GPU
 from benchmarks.harness.peers import Peer
 from benchmarks.harness.room import CallTime, Room, run_room
 from benchmarks.publish import show
@@ -221,8 +219,8 @@ def test_a_run_from_start_to_files(tmp_path, monkeypatch, capsys):
         call_times=[CallTime("mul", "no grad", statements, lambda device: {"x": torch.ones(4, device=device)})],
         peers=(Peer("absent", absent),),
     )
-    console, path = Console(width=PIPE_WIDTH, file=io.StringIO()), tmp_path / "elementwise.quick.json"
-    report.show(run_room(room, tuple(room.cases), FakeTimer(), path, console, "cpu", quick=True))
+    path = tmp_path / "elementwise.quick.json"
+    report.show(run_room(room, tuple(room.cases), FakeTimer(), path, "cpu", quick=True))
     result = json.loads(path.read_text())
     assert result["complete"] and [row["case"] for row in result["rows"]] == ["tiny"]
     assert set(result["call_times"][0]["contenders"]) == {"gpuopt", "ATen"}

@@ -36,6 +36,12 @@ def document(room: str, gpu: dict, versions: dict, source: dict, library: dict |
     }
 
 
+def fresh(room: str, settings: dict, commit: str | None, **packages) -> dict:
+    """The result of a run that begins on this machine. ``packages`` are versions of other packages."""
+    versions = machine.versions() | packages
+    return document(room, machine.gpu(), versions, machine.commit(commit), machine.library(), settings)
+
+
 def rounded(value, digits: int = 4):
     """Measurements have four digits; arguments and settings stay as they are."""
     if isinstance(value, dict):
