@@ -58,12 +58,12 @@ demo:
 	@$(python) -m examples $(ARGS)
 
 bench:
-	@$(call set_up,rich matplotlib)
+	@$(call set_up)
 	@$(build)
 	@$(python) -m benchmarks $(ARGS)
 
 ladder:
-	@$(call set_up,rich matplotlib)
+	@$(call set_up)
 	@$(build)
 	@$(python) -m benchmarks ladder $(ARGS)
 
@@ -77,7 +77,7 @@ format check:
 	@$(python) -m tools.style $@
 
 docs:
-	@$(call set_up)
+	@$(call set_up,matplotlib)
 	@$(build)
 	@$(python) -c "import furo, myst_parser, sphinx" 2>/dev/null || $(python) -m pip install -q -r tools/requirements-docs.txt
 	@$(python) -m sphinx -q -E -W --keep-going -b html docs build/docs

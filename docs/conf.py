@@ -1,5 +1,7 @@
 """How Sphinx builds the documentation: make docs."""
 
+import functools
+import os
 import re
 import sys
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch_ops
+from benchmarks.publish import plots
 
 project = "gpuopt"
 author = "the gpuopt authors"
@@ -53,5 +56,21 @@ def plain_source_links(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?<!!)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<target>[^)\s]+)\)", replace, source[0])
 
 
+@functools.cache
+def drawn(source: str) -> Path:
+    return plots.draw_marked(source, Path(__file__).resolve().parent.parent / "build" / "plots")
+
+
+def draw_plots(app, docname: str, source: list[str]) -> None:
+    """A comment that stands for a plot becomes the plot."""
+    page = Path(app.env.doc2path(docname)).parent
+
+    def picture(match: re.Match) -> str:
+        return f"![{match['about']}]({os.path.relpath(drawn(match['source']) / match['name'], page)})"
+
+    source[0] = plots.MARK.sub(picture, source[0])
+
+
 def setup(app) -> None:
+    app.connect("source-read", draw_plots)
     app.connect("source-read", plain_source_links)

@@ -71,7 +71,7 @@ def _nearest(names, size: int) -> str:
     return min(names, key=lambda name: (factor(name), -SIZES[name]))
 
 
-def measure(timer, names: list[str], device: str, quick: bool, progress: Callable[[str], None]) -> list[dict]:
+def measure(timer, names: list[str], device: str, quick: bool) -> list[dict]:
     """Measures one ceiling for each size class and pattern."""
     try:
         import triton  # noqa: F401
@@ -82,7 +82,6 @@ def measure(timer, names: list[str], device: str, quick: bool, progress: Callabl
     results = []
     for name in names:
         for pattern in READ_SHARE:
-            progress(f"ceiling: {pattern}, {name}")
             results.append({"size": name, "pattern": pattern, **_best(timer, pattern, SIZES[name], shapes, device)})
     return results
 

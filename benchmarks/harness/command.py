@@ -1,14 +1,16 @@
 """What the commands of ``python -m benchmarks`` share: a parser, where results go, and how they say that something is wrong."""
 
 import argparse
+import os
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import torch
+
 from benchmarks.harness import machine
 
-# The width of the tables when the output is a pipe, which has no width of its own.
-PIPE_WIDTH = 180
 NO_GPU = "this machine has no CUDA device that PyTorch can use; nothing was measured."
 
 
@@ -48,3 +50,13 @@ def failed(text: object) -> int:
     """Says why nothing was measured or written, and returns the exit code of that."""
     print(f"benchmarks: {text}", file=sys.stderr)
     return 2
+
+
+def on_every_gpu(*words: str) -> list[int]:
+    """Runs a command once on each GPU, with --part, and returns the exit codes."""
+    count = torch.cuda.device_count()
+    runs = []
+    for i in range(count):
+        whole = [sys.executable, "-m", "benchmarks", *words, "--part", f"{i}/{count}"]
+        runs.append(subprocess.Popen(whole, env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)}))
+    return [run.wait() for run in runs]

@@ -58,3 +58,30 @@ class Maker:
 
     def columns(self, rows: int, used: int, width: int) -> torch.Tensor:
         return self(rows, width)[:, :used]
+
+
+def described(args: tuple, dtype: str) -> list:
+    """The arguments of a case as JSON: of a tensor its shape and strides, its offset if it is not 0, and its dtype if it is not ``dtype``.
+    A dtype is its name."""
+
+    def of(arg):
+        if isinstance(arg, torch.dtype):
+            return DTYPE_NAMES[arg]
+        if not isinstance(arg, torch.Tensor):
+            return arg
+        made = {"shape": list(arg.shape), "strides": list(arg.stride())}
+        made |= {"offset": arg.storage_offset()} if arg.storage_offset() else {}
+        return made | ({"dtype": DTYPE_NAMES[arg.dtype]} if DTYPE_NAMES[arg.dtype] != dtype else {})
+
+    return [of(arg) for arg in args]
+
+
+def restored(row: dict) -> tuple:
+    """The arguments of a row. Tensors are on the meta device; all else is as ``described`` has it."""
+    dtypes = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+    def of(shape: list[int], strides: list[int], offset: int = 0, dtype: str = row["dtype"]) -> torch.Tensor:
+        end = offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n)
+        return torch.empty(end, dtype=dtypes[dtype], device="meta").as_strided(shape, strides, offset)
+
+    return tuple(of(**arg) if isinstance(arg, dict) else arg for arg in row["args"])

@@ -6,11 +6,6 @@ import os
 import statistics
 from pathlib import Path
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from benchmarks.harness import machine
 
 SCHEMA = 1
@@ -18,7 +13,8 @@ SCHEMA = 1
 GOOD = 0.99
 # RATIO is the y axis of a sample. A table lists at most LISTED of the sample's cases.
 RATIO = "times ATen's speed"
-LISTED = 25
+LISTED = 10
+EXACT = ("args", "point", "settings", "library")
 
 
 def document(room: str, gpu: dict, versions: dict, source: dict, library: dict | None, settings: dict) -> dict:
@@ -40,11 +36,37 @@ def document(room: str, gpu: dict, versions: dict, source: dict, library: dict |
     }
 
 
+def fresh(room: str, settings: dict, commit: str | None, **packages) -> dict:
+    """The result of a run that begins on this machine. ``packages`` are versions of other packages."""
+    versions = machine.versions() | packages
+    return document(room, machine.gpu(), versions, machine.commit(commit), machine.library(), settings)
+
+
+def rounded(value, digits: int = 4):
+    """Measurements have four digits; arguments and settings stay as they are."""
+    if isinstance(value, dict):
+        return {key: part if key in EXACT else rounded(part, digits) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(part, digits) for part in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def text(result: dict) -> str:
+    """JSON with a line for each row."""
+
+    def of(value) -> str:
+        if not isinstance(value, list) or not value:
+            return json.dumps(value)
+        return "[\n" + ",\n".join(f"  {json.dumps(part)}" for part in value) + "\n ]"
+
+    return "{\n" + ",\n".join(f" {json.dumps(key)}: {of(value)}" for key, value in rounded(result).items()) + "\n}\n"
+
+
 def save(path: Path, result: dict):
     """Replaces the file atomically, so that an interrupted run leaves the last complete state behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".tmp")
-    scratch.write_text(json.dumps(result, indent=1) + "\n")
+    scratch.write_text(text(result))
     os.replace(scratch, path)
 
 
@@ -145,173 +167,97 @@ def cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _microseconds(us: float) -> str:
-    return f"{us:.2f}" if us < 100 else f"{us:.1f}"
+def duration(time: float | None) -> str:
+    """Three or four digits, as many as results have."""
+    return cell(time, ".0f" if not time or time >= 1000 else ".1f" if time >= 10 else ".2f")
 
 
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.2f}" if count < 1e7 else f"{count / 1e6:.0f}"
+def markdown(words: list[str], numbers: list[str], lines: list[list[str]]) -> str:
+    rule = "|---" * len(words) + "|---:" * len(numbers) + "|"
+    return "\n".join([f"| {' | '.join(words + numbers)} |", rule, *(f"| {' | '.join(line)} |" for line in lines)])
 
 
-def _error(entry: dict) -> str:
-    error = entry.get("error")
-    return "-" if error is None else "0" if error == 0 else f"{error:.1e}"
-
-
-def _time(row: dict, name: str, notes: dict[str, int]) -> str:
-    """A contender's time, or the reason for none with the number of a footnote."""
-    entry = row["contenders"].get(name)
-    if entry is None:
-        return "-"
-    if entry["status"] == "ok":
-        spread = (entry["us"]["q3"] - entry["us"]["q1"]) / entry["us"]["median"]
-        doubtful = spread > 0.05 or "host-bound" in entry["us"]["method"]
-        return _microseconds(entry["us"]["median"]) + ("~" if doubtful else "")
-    note = f"{name} {entry['status']}: {entry['reason']}"
-    style = "dim" if entry["status"] == "missing" else "red"
-    return f"[{style}]{entry['status']} {notes.setdefault(note, len(notes) + 1)}[/{style}]"
-
-
-def _best(row: dict) -> str:
-    """The speedup over the fastest peer."""
-    best = best_peer(row)
-    for ratio, _ in ratios([row], best[0]) if best else []:
-        return f"[{'green' if ratio >= GOOD else 'red'}]{ratio:.2f} {best[0]}[/]"
-    return "-"
-
-
-def device_table(result: dict, op: str) -> tuple[Table, list[str]]:
-    """A table of one operator's cases, and the notes below it."""
-    rows = [row for row in result["rows"] if row["op"] == op]
-    notes: dict[str, int] = {}
-    make = _sample_table if is_sample(rows) else _sweep_table if is_sweep(rows) else _case_table
-    table = make(rows, notes)
-    table.title = f"{op}: device time in us, {result['gpu']['name']}"
-    lines = [f"{number}: {note}" for note, number in notes.items()]
-    beside = ratios(rows, "ATen")
-    if beside:
-        worst, row = beside[0]
-        slower = sum(ratio < GOOD for ratio, _ in beside)
-        lines.append(
-            f"{op} beside ATen: worst {worst:.2f} ({row['case']} {row['dtype']}), "
-            f"below {GOOD} in {slower} of {len(beside)} cases"
-        )
-    if is_sample(rows):
-        lines += _of_curves(rows)
-    return table, lines
-
-
-def _case_table(rows: list[dict], notes: dict[str, int]) -> Table:
-    peers = [name for name in contender_names(rows) if name != "gpuopt"]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("case", no_wrap=True)
-    table.add_column("dtype")
-    for heading in ("MB", "gpuopt", "GB/s", "of ceiling", "vs best", *peers, "error", "ATen's"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def cases(rows: list[dict]) -> list[str]:
+    names = contender_names(rows)
+    variants = [name for name in names if is_ours(name) and name != "gpuopt"]
+    peers = [name for name in names if not is_ours(name) and ratios(rows, name)]
+    numbers = ["us", "GB/s", "share of ceiling", *(f"{name.removeprefix('gpuopt ')} (us)" for name in variants)]
+    numbers += [f"speedup over {peer}" for peer in peers]
+    lines = []
     for row in rows:
-        ours = row["contenders"]["gpuopt"]
-        timed = ours["status"] == "ok"
-        table.add_row(
-            escape(row["case"]),
-            row["dtype"],
-            _megabytes(row["read_bytes"] + row["written_bytes"]),
-            _time(row, "gpuopt", notes),
-            f"{ours['gbps']:.0f}" if timed else "-",
-            f"{ours['gbps'] / row['ceiling']['gbps']:.1%}" if timed and row["ceiling"] else "-",
-            _best(row),
-            *(_time(row, name, notes) for name in peers),
-            _error(ours),
-            _error(row["contenders"].get("ATen", {})),
-        )
-    return table
+        gbps = row["contenders"]["gpuopt"].get("gbps")
+        line = [row["case"], row["dtype"], us(row, "gpuopt"), cell(gbps, ".0f"), share(row)]
+        lines.append(line + [us(row, name) for name in variants] + [speedup_over(row, peer) for peer in peers])
+    return [markdown(["case", "dtype"], numbers, lines)] if rows else []
 
 
-def _sample_table(rows: list[dict], notes: dict[str, int]) -> Table:
-    """A table of the cases without a time of gpuopt's, and the cases with the smallest speedups over ATen."""
-    untimed = [row for row in rows if median_us(row, "gpuopt") is None]
-    return _case_table(untimed + [row for _, row in ratios(rows, "ATen")[:LISTED]], notes)
-
-
-def _of_curves(rows: list[dict]) -> list[str]:
-    """The smallest and the median speedup over ATen, for each curve of a sample."""
+def sample(rows: list[dict]) -> list[str]:
+    """A summary of random problems, and a table of the slowest ones beside ATen."""
     lines = []
     for curve in sorted({row["point"]["curve"] for row in rows}):
-        found = [ratio for ratio, _ in ratios([row for row in rows if row["point"]["curve"] == curve], "ATen")]
+        beside = ratios([row for row in rows if row["point"]["curve"] == curve], "ATen")
+        found = [ratio for ratio, _ in beside]
         if found:
-            lines.append(
-                f"{curve}: {len(found)} cases, {found[0]:.2f} to {found[-1]:.2f} {RATIO}, half of them above "
-                f"{statistics.median(found):.2f}"
-            )
-    return lines
+            figures = (speedup(figure) for figure in (found[0], statistics.median(found), found[-1]))
+            lines.append([curve, str(len(found)), *figures, str(sum(ratio < GOOD for ratio in found))])
+    numbers = ["count", "speedup over ATen: worst", "median", "best", f"count below {GOOD}"]
+    slowest = [
+        [row["case"], row["dtype"], us(row, "gpuopt"), us(row, "ATen"), speedup(ratio)]
+        for ratio, row in ratios(rows, "ATen")[:LISTED]
+    ]
+    return [
+        markdown(["random problems"], numbers, lines),
+        f"The {len(slowest)} problems with the smallest speedup over ATen:",
+        markdown(["problem", "dtype"], ["us", "ATen (us)", "speedup over ATen"], slowest),
+    ]
 
 
-def _sweep_table(rows: list[dict], notes: dict[str, int]) -> Table:
-    """A table with a line for each x: on each curve the times of gpuopt, and the speedup of the first one over the best peer."""
-    places = {(row["point"]["x"], row["point"]["curve"]): row for row in rows}
-    curves = list(dict.fromkeys(row["point"]["curve"] for row in rows))
-    ours = [name for name in contender_names(rows) if is_ours(name)]
-    variants = [name.removeprefix("gpuopt ") for name in ours[1:]]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in (rows[0]["point"]["axis"], *(name for curve in curves for name in (curve, *variants, "vs best"))):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for x in sorted({row["point"]["x"] for row in rows}):
-        cells, label = [], str(x)
-        for curve in curves:
-            row = places.get((x, curve))
-            cells += [*(_time(row, name, notes) for name in ours), _best(row)] if row else ["-"] * (len(ours) + 1)
-            label = row["point"].get("label") or label if row else label
-        table.add_row(label, *cells)
-    return table
+def us(row: dict, name: str) -> str:
+    return duration(median_us(row, name))
 
 
-LEGEND = (
-    "vs best: the fastest peer's time divided by gpuopt's (above 1, gpuopt is faster). of ceiling: share of the bandwidth "
-    "measured in this run for the same traffic. error: relative to float64. ~: the quartiles are over 5% apart, or the host "
-    "did not keep up."
-)
+def share(row: dict) -> str:
+    return cell(share_of_ceiling(row), ".0%")
 
 
-def ceiling_table(result: dict) -> Table:
-    table = Table(title="ceilings measured in this run", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("size", "traffic"):
-        table.add_column(heading)
-    table.add_column("GB/s", justify="right")
-    table.add_column("fastest of its kind")
-    for entry in result["ceilings"]:
-        table.add_row(entry["size"], entry["pattern"], f"{entry['gbps']:.0f}", entry["by"])
-    return table
+def speedup(ratio: float) -> str:
+    return format(ratio, ".2f" if ratio < 100 else ".0f")
 
 
-def call_table(result: dict) -> Table:
-    """A table of call times: the time that a call takes on the host, beside PyTorch's."""
-    names = list(dict.fromkeys(name for row in result["call_times"] for name in row["contenders"]))
-    table = Table(title="call time in us", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("op")
-    table.add_column("call, small f32")
-    for heading in (*names, "gpuopt - ATen"):
-        table.add_column(heading, justify="right")
-    for row in result["call_times"]:
-        times = row["contenders"]
-        cells = [
-            f"{times[name]['median']:.2f} ± {times[name]['iqr'] / 2:.2f}" if name in times else "-" for name in names
-        ]
-        extra = f"{times['gpuopt']['median'] - times['ATen']['median']:+.2f}" if "ATen" in times else "-"
-        table.add_row(row["op"], row["name"], *cells, extra)
-    return table
+def speedup_over(row: dict, peer: str) -> str:
+    """The peer's time divided by gpuopt's."""
+    return next((speedup(ratio) for ratio, _ in ratios([row], peer)), "-")
 
 
-def show(result: dict, console: Console):
-    """Prints all tables of a room."""
-    if result["ceilings"]:
-        console.print(ceiling_table(result))
+def show(result: dict) -> None:
+    """Prints all tables of a room, and why a contender has no time."""
+    lines = [[entry["size"], entry["pattern"], f"{entry['gbps']:.0f}", entry["by"]] for entry in result["ceilings"]]
+    print(markdown(["size", "traffic"], ["GB/s", "fastest of its kind"], lines))
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
-        table, notes = device_table(result, op)
-        console.print(table)
-        for note in notes:
-            console.print(note, markup=False, highlight=False)
-    for case in result["left_out"]:
-        console.print(f"left out: {case}", style="red", highlight=False, markup=False)
-    if result["rows"]:
-        console.print(LEGEND, highlight=False)
-    if result["call_times"]:
-        console.print(call_table(result))
+        rows = [row for row in result["rows"] if row["op"] == op]
+        print(f"\n{op} on {result['gpu']['name']}\n", *(sample if is_sample(rows) else cases)(rows), sep="\n")
+        entries = [(row, name, entry) for row in rows for name, entry in row["contenders"].items()]
+        notes = [
+            f"{name} {entry['status']}: {entry['reason']}" for _, name, entry in entries if entry["status"] != "ok"
+        ]
+        print(*dict.fromkeys(notes), sep="\n")
+        for ratio, row in ratios(rows, "ATen")[:1]:
+            slower = sum(ratio < GOOD for ratio, _ in ratios(rows, "ATen"))
+            print(
+                f"worst beside ATen: {ratio:.2f} ({row['case']} {row['dtype']}); below {GOOD} in {slower} of {len(rows)}"
+            )
+        doubtful = [f"{row['case']} {row['dtype']} {name}" for row, name, entry in entries if is_doubtful(entry)]
+        if doubtful:
+            print(f"quartiles over 5 % apart, or the host did not keep up: {'; '.join(doubtful)}")
+    print(*(f"left out: {case}" for case in result["left_out"]), sep="\n")
+    for row in result["call_times"]:
+        times = [f"{name} {m['median']:.2f} ± {m['iqr'] / 2:.2f}" for name, m in row["contenders"].items()]
+        print(f"call time in us, {row['op']}, {row['name']}: {', '.join(times)}")
+
+
+def is_doubtful(entry: dict) -> bool:
+    """Whether a time varies much, or is the host's."""
+    if entry["status"] != "ok":
+        return False
+    us = entry["us"]
+    return us["q3"] - us["q1"] > 0.05 * us["median"] or "host-bound" in us["method"]

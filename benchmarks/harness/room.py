@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.harness import ceilings, machine, report
+from benchmarks.harness import ceilings, report
+from benchmarks.harness.operands import described
 from benchmarks.harness.peers import ATEN, OURS, Missing, Peer, Setting
 from benchmarks.harness.timer import call_times
 from benchmarks.harness.traffic import results, traffic
@@ -151,6 +150,7 @@ def run_case(case: Case, call: Call, peers: tuple[Peer, ...], setting: Setting, 
         "op": case.op,
         "case": case.name,
         "dtype": case.dtype,
+        "args": described(case.build("meta", 0), case.dtype),
         "headline": case.headline,
         "point": dataclasses.asdict(case.point) if case.point else None,
         "read_bytes": read,
@@ -181,12 +181,27 @@ def _check(case: Case, call: Call, ready: dict[str, Callable], entries: dict[str
             entries[name].update(status="wrong", reason=f"error {error:.1e} against float64")
 
 
+def run_cases(result: dict, path: Path, cases: list[tuple[Case, Call, tuple[Peer, ...]]], setting: Setting) -> None:
+    """Appends a row for every case. The result is saved after each, so a run that is stopped keeps its rows."""
+    for number, (case, call, peers) in enumerate(cases, 1):
+        began = time.perf_counter()
+        try:
+            row = run_case(case, call, peers, setting, result["ceilings"])
+        except torch.OutOfMemoryError:
+            result["left_out"].append(f"{case.title}: this GPU has too little memory")
+            continue
+        finally:
+            setting.timer.release_memory()
+        result["rows"].append(row)
+        report.save(path, result)
+        print(_line(number, len(cases), case, row, time.perf_counter() - began), flush=True)
+
+
 def run_room(
     room: Room,
     cases: tuple[Case, ...],
     timer,
     path: Path,
-    console: Console,
     device: str = "cuda",
     *,
     quick: bool = False,
@@ -194,85 +209,31 @@ def run_room(
     commit: str | None = None,
     resume: bool = False,
 ) -> dict:
-    """Measures the cases of one room. The JSON is written after every case, so an interrupted run keeps its results.
-
-    ``chosen`` is the expression that chose the cases, if one did. Call times are measured without one.
-    """
+    """Measures the cases of one room. ``chosen`` is the expression that chose the cases, if one did; then no call times are measured."""
     calls = room.calls()
-    setting = Setting(timer, device, tune=not quick)
-    result = report.document(
-        room.name,
-        machine.gpu(),
-        machine.versions(),
-        machine.commit(commit),
-        machine.library(),
-        {"quick": quick, "cases": chosen, "flush_bytes": timer.flush_bytes, "budget_us": timer.budget_us},
-    )
+    settings = {"quick": quick, "cases": chosen, "flush_bytes": timer.flush_bytes, "budget_us": timer.budget_us}
+    result = report.fresh(room.name, settings, commit)
     needed = [sum(traffic(case, calls[case.call])) for case in cases]
-    call_time_rows = [row for row in room.call_times if row.op in {case.op for case in cases}] if not chosen else []
+    timed = [row for row in room.call_times if row.op in {case.op for case in cases}] if not chosen else []
     if resume:
         result = report.resumed(path, result)
         cases = tuple(case for case in cases if not report.has(result, case))
-        timed = {(row["op"], row["name"]) for row in result["call_times"]}
-        call_time_rows = [row for row in call_time_rows if (row.op, row.name) not in timed]
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=1 + len(cases) + len(call_time_rows))
-
-        def step(text: str):
-            progress.update(task, description=text)
-
-        sizes = ceilings.classes_for(needed, timer.free_bytes())
-        result["ceilings"] = ceilings.measure(timer, sizes, device, quick, step)
-        progress.advance(task)
+        found = {(row["op"], row["name"]) for row in result["call_times"]}
+        timed = [row for row in timed if (row.op, row.name) not in found]
+    result["ceilings"] = ceilings.measure(timer, ceilings.classes_for(needed, timer.free_bytes()), device, quick)
+    setting = Setting(timer, device, tune=not quick)
+    run_cases(result, path, [(case, calls[case.call], room.peers) for case in cases], setting)
+    for row in timed:
+        seconds = 0.2 if quick else 0.6
+        times = call_times(row.statements, row.variables(device), "call time", f"{row.op}, {row.name}", seconds)
+        contenders = {
+            name: {"median": 1e6 * m.median, "iqr": 1e6 * m.iqr, "samples": len(m.times)} for name, m in times.items()
+        }
+        result["call_times"].append({"op": row.op, "name": row.name, "contenders": contenders})
         report.save(path, result)
-        for number, case in enumerate(cases, 1):
-            step(case.title)
-            began = time.perf_counter()
-            try:
-                row = run_case(case, calls[case.call], room.peers, setting, result["ceilings"])
-            except torch.OutOfMemoryError:
-                result["left_out"].append(f"{case.title}: this GPU has too little memory")
-                continue
-            finally:
-                progress.advance(task)
-                timer.release_memory()
-            result["rows"].append(row)
-            report.save(path, result)
-            console.print(
-                _line(number, len(cases), case, row, time.perf_counter() - began), highlight=False, markup=False
-            )
-        measurements = []
-        for row in call_time_rows:
-            step(f"call time: {row.op}, {row.name}")
-            seconds = 0.2 if quick else 0.6
-            times = call_times(row.statements, row.variables(device), "call time", f"{row.op}, {row.name}", seconds)
-            measurements += times.values()
-            result["call_times"].append(
-                {
-                    "op": row.op,
-                    "name": row.name,
-                    "contenders": {
-                        name: {"median": 1e6 * m.median, "iqr": 1e6 * m.iqr, "samples": len(m.times)}
-                        for name, m in times.items()
-                    },
-                }
-            )
-            progress.advance(task)
-            report.save(path, result)
     result["complete"] = True
     report.save(path, result)
-    if measurements:
-        from torch.utils import benchmark
-
-        console.print(str(benchmark.Compare(measurements)), highlight=False, markup=False)
-    console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    print(f"wrote {path}")
     return result
 
 

@@ -7,9 +7,6 @@ warp on each SM, with one load at a time. It predicts the knee of the curve, the
 import itertools
 
 import torch
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.harness import report
 from benchmarks.harness.operands import Maker
@@ -33,8 +30,7 @@ def _name(access_bytes: int, loads: int, warps: int) -> str:
 
 
 def _shape(row: dict) -> tuple[int, int, int]:
-    access_bytes, _, _, loads, _, _, warps, _ = row["case"].split()
-    return int(access_bytes), int(loads), int(warps)
+    return tuple(row["args"][1:])
 
 
 def _case(shape: tuple[int, int, int]) -> Case:
@@ -94,20 +90,17 @@ def predicted(result: dict, in_flight: float) -> float:
     return min(2 * in_flight * result["gpu"]["multiprocessors"] / (latency_us(result) * 1e3), ceiling(result))
 
 
-def table(result: dict) -> Table:
+def table(result: dict) -> list[str]:
     """For each number of bytes in flight, the slowest and the fastest copy."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{OP}, 2^25 f32, {result['gpu']['name']}")
-    for heading in ("bytes in flight", "copies", "slowest GB/s", "fastest GB/s", "predicted"):
-        made.add_column(heading, justify="right")
-    made.add_column("fastest")
+    lines = ["| bytes in flight | copies | slowest GB/s | fastest GB/s | predicted | fastest |", "|---:" * 5 + "|---|"]
     for in_flight, group in itertools.groupby(measured(result), key=lambda entry: entry[0]):
-        group = list(group)
-        fastest = max(group, key=lambda entry: entry[1])
-        made.add_row(
-            str(in_flight), str(len(group)), f"{min(entry[1] for entry in group):.0f}", f"{fastest[1]:.0f}",
-            f"{predicted(result, in_flight):.0f}" if ceiling(result) else "-", _name(*fastest[2]),
-        )  # fmt: skip
-    return made
+        copies = sorted(group, key=lambda entry: entry[1])
+        expected = f"{predicted(result, in_flight):.0f}" if ceiling(result) else "-"
+        _, most, shape = copies[-1]
+        lines.append(
+            f"| {in_flight} | {len(copies)} | {copies[0][1]:.0f} | {most:.0f} | {expected} | {_name(*shape)} |"
+        )
+    return lines
 
 
 def sentence(result: dict) -> str:
@@ -123,8 +116,5 @@ def sentence(result: dict) -> str:
     )
 
 
-def show(result: dict, console: Console):
-    console.print(table(result))
-    console.print(sentence(result), highlight=False)
-    for failure in report.failures(result):
-        console.print(failure, style="red", highlight=False, markup=False)
+def show(result: dict):
+    print(*table(result), sentence(result), *report.failures(result), sep="\n")

@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from benchmarks.harness import command, machine, report
 from benchmarks.harness.room import Room, reason, run_room
@@ -52,11 +51,11 @@ def everything() -> dict[str, Room]:
     return ladders.rooms() | {in_flight.OP: in_flight.room()}
 
 
-def show(result: dict, console: Console):
-    (in_flight if result["room"] == in_flight.OP else ladder_report).show(result, console)
+def show(result: dict):
+    (in_flight if result["room"] == in_flight.OP else ladder_report).show(result)
 
 
-def profile(result: dict, path: Path, console: Console):
+def profile(result: dict, path: Path):
     """Adds hardware counters to the result and saves it."""
     try:
         counters = ladder_profile.collect(result["room"])
@@ -65,14 +64,15 @@ def profile(result: dict, path: Path, console: Console):
                 f"ncu ran {len(counters)} cases, of which {len(result['rows'])} were measured"
             )
     except ladder_profile.NoProfiler as why:
-        console.print(f"no counters: {why}", highlight=False, markup=False)
+        print(f"no counters: {why}")
         report.save(path, result | {"counters": str(why)})
         return
     for row, of_contenders in zip(result["rows"], counters, strict=True):
         for name, entry in of_contenders.items():
             row["contenders"][name]["counters"] = entry
     report.save(path, result | {"counters": "collected"})
-    ladder_report.show_counters(result, console)
+    for row in result["rows"]:
+        print(*ladder_report.counters_table(row, "docs/ladder/README.md#counters"), sep="\n")
 
 
 def failures(result: dict) -> list[str]:
@@ -87,7 +87,6 @@ def failures(result: dict) -> list[str]:
 
 def main(argv: list[str]) -> int:
     args = parse(argv)
-    console = Console(width=None if sys.stdout.isatty() else command.PIPE_WIDTH)
     try:
         chosen = choose(everything(), args.names)
     except (ImportError, ValueError) as error:
@@ -95,7 +94,7 @@ def main(argv: list[str]) -> int:
     if args.list:
         for case in (case for room in chosen for case in room.cases):
             steps = ", ".join(ladder_report.label_of(peer.name) for peer in case.peers)
-            console.print(f"{case.title}: {steps}", highlight=False, markup=False)
+            print(f"{case.title}: {steps}")
         return 0
     if not torch.cuda.is_available():
         return command.failed(command.NO_GPU)
@@ -104,10 +103,10 @@ def main(argv: list[str]) -> int:
     failed = []
     for room in chosen:
         path = folder / f"{room.name}{'.quick' if args.quick else ''}.json"
-        result = run_room(room, tuple(room.cases), timer, path, console, quick=args.quick, commit=args.commit)
-        show(result, console)
+        result = run_room(room, tuple(room.cases), timer, path, quick=args.quick, commit=args.commit)
+        show(result)
         if args.profile and room.name != in_flight.OP:
-            profile(result, path, console)
+            profile(result, path)
         failed += failures(result)
     for failure in failed:
         print(f"benchmarks: a step failed: {failure}", file=sys.stderr)

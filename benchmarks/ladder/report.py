@@ -1,11 +1,5 @@
 """Tables of ladders, made from the JSON of a result alone."""
 
-import textwrap
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.harness import report
 from benchmarks.ladder.cases import STEP
 
@@ -53,30 +47,39 @@ def speedups(row: dict) -> dict[str, tuple[float | None, float | None]]:
     return found
 
 
-def table(row: dict, gpu: str) -> tuple[Table, list[str]]:
-    """The table of one case, and a note for every step without a time."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}, {gpu}")
-    made.add_column("step", no_wrap=True)
-    for heading in ("us", "GB/s", "% of ceiling", "x first", "x previous", "error"):
-        made.add_column(heading, justify="right", no_wrap=True)
-    notes, gains = [], speedups(row)
+def gbps(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1g}"
+
+
+def percent(share: float | None) -> str:
+    """Two digits of a share, or one where it is small."""
+    if share is None:
+        return "-"
+    return "<0.1%" if share < 0.001 else f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
+
+
+def error_text(value: float | None) -> str:
+    return "0" if value == 0.0 else report.cell(value, ".1e")
+
+
+def case(row: dict) -> str:
+    """The case, the bytes that it moves, and its ceiling."""
+    text = f"{title_of(row)}, {(row['read_bytes'] + row['written_bytes']) / 1e6:.0f} MB"
+    return f"{text}; ceiling {ceiling_of(row)}:" if row["ceiling"] else f"{text}:"
+
+
+def table(row: dict) -> list[str]:
+    """The lines of a Markdown table of one case: a line for every step that has a time."""
+    gains = speedups(row)
+    lines = ["| step | us | GB/s | % of ceiling | x first | x previous | error |", "|---" + 6 * "|---:" + "|"]
     for name in contenders(row):
-        entry = row["contenders"].get(name, {"status": "not run", "reason": "left out"})
-        us = report.median_us(row, name)
-        if us is None:
-            made.add_row(label_of(name), entry["status"], *["-"] * 5)
-            notes.append(f"{label_of(name)} {entry['status']}: {entry['reason']}")
+        if (us := report.median_us(row, name)) is None:
             continue
-        share = report.share_of_ceiling(row, name)
-        made.add_row(
-            label_of(name),
-            f"{us:.2f}",
-            f"{entry['gbps']:.0f}",
-            "-" if share is None else f"{share:.1%}",
-            *("-" if gain is None else f"{gain:.2f}" for gain in gains[name]),
-            f"{entry['error']:.1e}" if entry.get("error") is not None else "-",
-        )
-    return made, notes
+        entry, share = row["contenders"][name], report.share_of_ceiling(row, name)
+        cells = [label_of(name), report.duration(us), gbps(entry["gbps"]), percent(share)]
+        cells += [*(report.cell(gain, ".2f") for gain in gains[name]), error_text(entry.get("error"))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def is_ladder(result: dict) -> bool:
@@ -84,12 +87,14 @@ def is_ladder(result: dict) -> bool:
     return any(name.startswith(STEP) for row in result["rows"] for name in row["contenders"])
 
 
-def show(result: dict, console: Console):
+def show(result: dict):
+    """Prints the tables, and why a step has no time."""
     for row in result["rows"]:
-        made, notes = table(row, result["gpu"]["name"])
-        console.print(made)
-        for note in notes:
-            console.print(note, markup=False, highlight=False)
+        print(f"\n{row['op']}, {case(row)}", *table(row), sep="\n")
+        for name in contenders(row):
+            entry = row["contenders"].get(name, {"status": "not run", "reason": "left out"})
+            if entry["status"] != "ok":
+                print(f"{label_of(name)} {entry['status']}: {entry['reason']}")
 
 
 # Shorter names for some of the reasons to wait in profile.STALLS.
@@ -144,17 +149,11 @@ def _count(value) -> str:
     return f"{value:.1f}" if value < 100 and value != int(value) else f"{value:.0f}"
 
 
-def show_counters(result: dict, console: Console):
-    for row in result["rows"]:
-        headings, lines = counters_of(row)
-        if not lines:
-            continue
-        made = Table(
-            box=box.SIMPLE_HEAD, pad_edge=False, title=f"{row['op']}, {title_of(row)}: counters of the longest kernel"
-        )
-        made.add_column("step", no_wrap=True)
-        for heading in headings:
-            made.add_column(textwrap.fill(heading, 10, break_long_words=False), justify="right")
-        for name, cells in lines:
-            made.add_row(name, *cells)
-        console.print(made)
+def counters_table(row: dict, meaning: str) -> list[str]:
+    """The lines of a table of counters, with a link to what they mean; none if nothing was profiled."""
+    headings, lines = counters_of(row)
+    if not lines:
+        return []
+    table = ["", f"Counters of each step's longest kernel, by Nsight Compute ([what they count]({meaning})):"]
+    table += ["", f"| step | {' | '.join(headings)} |", "|---" + "|---:" * len(headings) + "|"]
+    return [*table, *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]

@@ -92,14 +92,13 @@ def table(rows: list[dict]) -> str:
     lines += ["|---|---:|---:|---:|---:|---:|"]
     for slow, fast in zip(rows[::2], rows[1::2]):
         memory = f"{slow['memory']} -> {fast['memory']}"
-        gap = difference(slow["losses"], fast["losses"])
         cells = (
             slow["dtype"],
             f"{slow['ms']:.1f}",
             f"{fast['ms']:.2f}",
             f"{slow['ms'] / fast['ms']:.1f}",
             memory,
-            f"{gap:.1e}",
+            f"{fast['difference']:.1e}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -115,13 +114,12 @@ def main(argv: list[str]) -> int:
         return 0
     if not torch.cuda.is_available():
         return command.failed(command.NO_GPU)
-    gpu = machine.gpu()
-    out = given.out or command.results_of(gpu["name"]) / "drop_ins.json"
+    out = given.out or command.results_of(machine.gpu()["name"]) / "drop_ins.json"
     settings = {"model": MODEL, "batch": BATCH, "length": LENGTH, "steps": given.steps}
-    result = report.document(
-        "drop_ins", gpu, machine.versions(), machine.commit(given.commit), machine.library(), settings
-    )
+    result = report.fresh("drop_ins", settings, given.commit)
     result["rows"] = [in_process(way, dtype, given.steps, "cuda", MODEL) for dtype in DTYPES for way in WAYS]
+    for slow, fast in zip(result["rows"][::2], result["rows"][1::2]):
+        fast["difference"] = difference(slow["losses"], fast["losses"])
     result["complete"] = True
     report.save(out, result)
     print(table(result["rows"]))

@@ -121,11 +121,9 @@ def measure_all(arguments: argparse.Namespace) -> int:
         model_run.contenders()
     except (ImportError, RuntimeError) as error:
         return command.failed(error)
-    gpu = machine.gpu()
-    out = arguments.out or command.results_of(gpu["name"]) / "models.json"
+    out = arguments.out or command.results_of(machine.gpu()["name"]) / "models.json"
     settings = {"seconds": arguments.seconds, "limit": arguments.limit, "part": arguments.part}
-    versions = machine.versions() | model_report.packages()
-    result = report.document("models", gpu, versions, machine.commit(arguments.commit), machine.library(), settings)
+    result = report.fresh("models", settings, arguments.commit, **model_report.packages())
     found, left_out = jobs(arguments)
     if arguments.resume:
         result = report.resumed(out, result)

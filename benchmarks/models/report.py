@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from importlib import metadata
 
-from benchmarks.harness.report import cell
+from benchmarks.harness.report import cell, duration
 from benchmarks.models import zoo
 from benchmarks.models.run import BASELINE, DTYPES, MODES, OURS, PASSES
 
@@ -61,9 +63,9 @@ def failure(row: dict | None) -> str:
     return f"{' and '.join(names)} failed" if names else ""
 
 
-def change(row: dict | None, field: str, form: str) -> str:
+def change(row: dict | None, field: str, form: Callable[[float | None], str]) -> str:
     """The two contenders' numbers, or which one failed."""
-    theirs, ours = (cell(value(row, name, field), form) for name in (BASELINE, OURS))
+    theirs, ours = (form(value(row, name, field)) for name in (BASELINE, OURS))
     return failure(row) or ("-" if theirs == ours == "-" else f"{theirs} -> {ours}")
 
 
@@ -110,7 +112,7 @@ def times(rows: list[dict], mode: str) -> str:
         cells = [title, name]
         for dtype in DTYPES:
             row = of_dtype.get(dtype)
-            cells += [change(row, "ms", ".2f"), *(cell(ratio(row, field), ".2f") for field in ("ms", "gpu_ms"))]
+            cells += [change(row, "ms", duration), *(cell(ratio(row, field), ".2f") for field in ("ms", "gpu_ms"))]
         lines.append(cells)
     return table(header, lines) if lines else NOT_MEASURED
 
@@ -138,7 +140,9 @@ def exactness(rows: list[dict]) -> str:
         for dtype, row in of_dtype.items():
             memory = [cell(b / 1e6 if (b := value(row, n, "peak_bytes")) else None, ".0f") for n in (BASELINE, OURS)]
             equal = [{True: "yes", False: "no", None: "-"}[value(row, n, "repeats")] for n in (BASELINE, OURS)]
-            errors = [change(row, field, ".1e") for field in ("output_error", "gradient_error")]
+            errors = [
+                change(row, field, functools.partial(cell, form=".1e")) for field in ("output_error", "gradient_error")
+            ]
             lines.append([title, dtype, *errors, " -> ".join(memory), " -> ".join(equal)])
     return table(header, lines)
 

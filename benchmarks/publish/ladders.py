@@ -1,7 +1,6 @@
 """The pages of docs/ladder: ideas and code of steps from the sources, speeds from the committed results.
 
-docs/ladder/README.md is generated completely. In the other pages each generated part is enclosed by two comments; text outside of them
-is written by hand and stays unchanged. Ideas come from the built library, so build it first after changing them.
+Each generated part of a page is enclosed by two comments; text outside of them is written by hand. Ideas come from the built library, so build it first after changing them.
 """
 
 import functools
@@ -13,12 +12,11 @@ from benchmarks.harness import machine, report
 from benchmarks.ladder import cases as ladders
 from benchmarks.ladder import in_flight
 from benchmarks.ladder import report as ladder_report
-from benchmarks.publish import age
+from benchmarks.publish import age, plots
 from benchmarks.publish.page import filled
 
 ROOT = machine.REPOSITORY
 PAGES = ROOT / "docs" / "ladder"
-OVERVIEW = machine.RESULTS / "nvidia-h200" / "ladder" / "overview.png"
 # The generated parts of a page that are not steps.
 HEAD, TABLE = "head", "table"
 COLUMNS = 132  # of text; rows of tables and code are longer
@@ -30,9 +28,9 @@ def path_of(op: str) -> Path | None:
     return report.newest(f"ladder/{op}.json")
 
 
-def plot_of(op: str) -> str:
-    """The plot beside the newest result, seen from docs/ladder."""
-    return f"../../{path_of(op).with_suffix('.png').relative_to(ROOT)}"
+def plot_of(op: str, about: str = "GB/s of every step") -> str:
+    """The plot of the newest result."""
+    return plots.mark(f"{op}.png", path_of(op), about)
 
 
 def folder_of(op: str) -> Path:
@@ -82,21 +80,6 @@ def _wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(text, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _gbps(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.1g}"
-
-
-def _percent(share: float | None) -> str:
-    """Two digits of a share, or one where it is small."""
-    if share is None:
-        return "-"
-    return "<0.1%" if share < 0.001 else f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
-
-
-def _error(value: float | None) -> str:
-    return "0" if value == 0.0 else report.cell(value, ".1e")
-
-
 def _run_of(op: str, result: dict) -> str:
     """The GPU, the versions and the file of a result."""
     gpu, torch, commit = result["gpu"]["name"], result["versions"]["torch"], result["source"]["commit"]
@@ -110,44 +93,12 @@ def _table(op: str, result: dict | None) -> str:
     lines = [
         _wrapped(f"{_run_of(op, result)}; device times, with the ceiling of the same run.") + result.get("old", ""),
         "",
-        f"![GB/s of every step]({plot_of(op)})",
+        plot_of(op),
     ]
     for row in result["rows"]:
-        gains = ladder_report.speedups(row)
-        lines += [
-            "",
-            _case(row),
-            "",
-            "| step | us | GB/s | % of ceiling | x first | x previous | error |",
-        ]
-        lines += ["|---" + 6 * "|---:" + "|"]
-        for name in ladder_report.contenders(row):
-            if (us := report.median_us(row, name)) is None:
-                continue
-            first, before = gains[name]
-            share = report.share_of_ceiling(row, name)
-            cells = (
-                ladder_report.label_of(name), f"{us:.1f}", _gbps(row["contenders"][name]["gbps"]), _percent(share),
-                report.cell(first, ".2f"), report.cell(before, ".2f"), _error(row["contenders"][name].get("error")),
-            )  # fmt: skip
-            lines.append(f"| {' | '.join(cells)} |")
-        lines += _counters(row)
+        lines += ["", ladder_report.case(row), "", *ladder_report.table(row)]
+        lines += ladder_report.counters_table(row, "README.md#counters")
     return "\n".join(lines)
-
-
-def _case(row: dict) -> str:
-    """The case, the bytes that it moves, and its ceiling."""
-    text = f"{ladder_report.title_of(row)}, {(row['read_bytes'] + row['written_bytes']) / 1e6:.0f} MB"
-    return f"{text}; ceiling {ladder_report.ceiling_of(row)}:" if row["ceiling"] else f"{text}:"
-
-
-def _counters(row: dict) -> list[str]:
-    headings, lines = ladder_report.counters_of(row)
-    if not lines:
-        return []
-    table = ["", "Counters of each step's longest kernel, by Nsight Compute ([what they count](README.md#counters)):"]
-    table += ["", f"| step | {' | '.join(headings)} |", "|---" + "|---:" * len(headings) + "|"]
-    return [*table, *(f"| {name} | {' | '.join(cells)} |" for name, cells in lines)]
 
 
 def _measured(number: int, name: str, result: dict) -> list[str]:
@@ -160,8 +111,8 @@ def _measured(number: int, name: str, result: dict) -> list[str]:
             continue
         first, before = ladder_report.speedups(row)[own]
         share = report.share_of_ceiling(row, own)
-        line = f"- {ladder_report.title_of(row)}: {us:.1f} us"
-        line += f", {_percent(share)} of the ceiling" if share is not None else ""
+        line = f"- {ladder_report.title_of(row)}: {report.duration(us)} us"
+        line += f", {ladder_report.percent(share)} of the ceiling" if share is not None else ""
         timed = [other for other in ladder_report.contenders(row) if report.median_us(row, other) is not None]
         names = [ladder_report.label_of(other).split()[-1] for other in timed[: timed.index(own)]]
         gains = [f"{before:.2f} times as fast as {names[-1]}"] if names else []
@@ -208,73 +159,10 @@ def in_flight_page(old: str | None, result: dict | None) -> str:
     code = f"```cuda\n{_between_marks(ROOT / 'csrc' / 'ladder' / 'in_flight.cu', in_flight.OP)}\n```"
     text = "Not measured yet."
     if result is not None:
-        text = f"{_wrapped(in_flight.sentence(result))}\n\n![GB/s by bytes in flight]({plot_of(in_flight.OP)})\n\n"
+        text = f"{_wrapped(in_flight.sentence(result))}\n\n{plot_of(in_flight.OP, 'GB/s by bytes in flight')}\n\n"
         text += _wrapped(f"{_run_of(in_flight.OP, result)}.") + result.get("old", "")
     return filled("docs/ladder/in_flight.md", {HEAD: head, "code": code, TABLE: text}, old)
 
-
-INTRODUCTION = f"""\
-# Optimisation ladders
-
-A ladder is a list of versions of one CUDA kernel. The first is the simplest that works, the last is the operator that gpuopt ships.
-Each version, called a step, adds one idea to an earlier one, so its time shows what the idea is worth.
-
-![GB/s of every step of reduce_sum]({plot_of("reduce_sum")})
-
-- You can read each step: most have fewer than 30 lines of CUDA. They stand on the page of the ladder, with times and counters.
-- You can run each step: it is an operator that Python calls, on tensors of any size.
-- Each step is tested against float64 ([test_ladder.py](../../tests/rooms/test_ladder.py)), also beyond 2^31 elements
-  ([test_ladder_large.py](../../tests/rooms/test_ladder_large.py)).
-- Each number comes from a committed file. PyTorch and the ceiling are measured in the same run."""
-
-RUNNING = """\
-## Run a step
-
-On a CUDA GPU, with gpuopt [installed](../installation.md):
-
-```python
-import torch
-from torch_ops import ladder
-
-x = torch.rand(2**28, device="cuda")
-print(ladder.run("reduce_sum", "warp_shuffle", x), x.sum())
-```
-
-`ladder.ops()` lists the ladders. `ladder.steps("reduce_sum")` lists the steps of one, with names and ideas. Both need no GPU.
-
-In a checkout you can measure a ladder on your GPU:
-
-```sh
-python -m benchmarks ladder reduce_sum              # a table of times
-python -m benchmarks ladder --profile reduce_sum    # also the counters, with Nsight Compute (ncu)
-```"""
-
-READING = """\
-## How to read the tables
-
-- **us**: device time of one call, the median.
-- **GB/s**: the bytes that the operator must read and write, divided by the time.
-- **ceiling**: the best bandwidth of any simple kernel that only moves bytes, measured in the same run. It is measured for four
-  patterns (read, write, copy, two reads and one write) on 128 MiB, 512 MiB and 4 GiB. A case is compared with the nearest pattern
-  and size, so a step can exceed 100%.
-- **x first**, **x previous**: times as fast as the first step of the table, and as the row above.
-- **error**: the norm of the difference from a result in float64, divided by the norm of that result.
-- **PyTorch**: the same operation of PyTorch. For conv1d it is `F.conv1d` with cuDNN's autotuner."""
-
-COUNTERS = """\
-## Counters
-
-Some pages have a table of hardware counters. They belong to the longest kernel of a step.
-[profile.py](../../benchmarks/ladder/profile.py) has the names that Nsight Compute gives them.
-
-- **instructions**: executed instructions of warps. An SM starts at most four of them per cycle.
-- **sectors a load, a store**: 32-byte sectors of global memory per load or store of a warp. A warp that accesses neighbouring
-  values needs 4 sectors if each thread has 4 bytes, and 16 if each has 16 bytes. Atomic operations without a result count as
-  neither.
-- **bank conflicts**: additional cycles because words of one request lie in the same bank of shared memory.
-- **warps active**: the average, in % of the 64 warps that an SM can hold.
-- **waits for**: the most frequent reason why a warp waits, and the cycles that it waits per instruction. If that is a load, and the
-  cycles are many, memory is the limit."""
 
 # What the page of each ladder shows.
 LESSONS = {
@@ -294,10 +182,6 @@ LESSONS = {
 def _lessons(results: dict[str, dict | None]) -> list[str]:
     """A row for every ladder: its lesson, and its first case from the first step to the production operator."""
     lines = [
-        "## The ladders",
-        "",
-        "Each row shows the first case of a ladder. Read mul and transpose2d first.",
-        "",
         "| ladder | lesson | case | first step (us) | fastest step (us) | production (us) | PyTorch (us) |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
@@ -309,16 +193,10 @@ def _lessons(results: dict[str, dict | None]) -> list[str]:
             row = result["rows"][0]
             first, fastest = _ends(row)
             ends = (report.median_us(row, name) for name in (ladder_report.PRODUCTION, ladder_report.PYTORCH))
-            cells += [ladder_report.title_of(row), first, fastest, *(report.cell(us, ".1f") for us in ends)]
+            cells += [ladder_report.title_of(row), first, fastest, *map(report.duration, ends)]
         else:
             cells += ["not measured yet", "-", "-", "-", "-"]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "Wide loads, several loads per thread and many threads have the same effect: [bytes in flight](in_flight.md) measures it.",
-    ]
-    if any(results.values()):
-        lines += ["", f"![% of the ceiling of every case](../../{OVERVIEW.relative_to(ROOT)})"]
     return lines
 
 
@@ -326,8 +204,8 @@ def _ends(row: dict) -> tuple[str, str]:
     """The time of the first step, and of the fastest one with its name."""
     steps = ladder_report.contenders(row)[:-2]
     first, fastest = report.median_us(row, steps[0]), ladder_report.fastest_step(row)
-    name = f"{report.median_us(row, fastest):.1f} ({ladder_report.label_of(fastest)})" if fastest else "-"
-    return report.cell(first, ".1f"), name
+    name = f"{report.duration(report.median_us(row, fastest))} ({ladder_report.label_of(fastest)})" if fastest else "-"
+    return report.duration(first), name
 
 
 def _anchored(op: str, name: str) -> str:
@@ -345,37 +223,29 @@ def _speed_table(op: str, row: dict) -> list[str]:
     for name in ladder_report.contenders(row):
         us = report.median_us(row, name)
         if us is not None:
-            share = _percent(report.share_of_ceiling(row, name))
-            lines.append(f"| {_anchored(op, name)} | {us:.1f} | {_gbps(row['contenders'][name]['gbps'])} | {share} |")
-    return lines
-
-
-def _speeds(op: str, result: dict) -> list[str]:
-    """A table for every case of a ladder."""
-    lines = ["", f"### {op}", "", _wrapped(f"{_run_of(op, result)}:") + result.get("old", "")]
-    for row in result["rows"]:
-        lines += ["", _case(row), "", *_speed_table(op, row)]
+            share = ladder_report.percent(report.share_of_ceiling(row, name))
+            lines.append(
+                f"| {_anchored(op, name)} | {report.duration(us)} | {ladder_report.gbps(row['contenders'][name]['gbps'])} | {share} |"
+            )
     return lines
 
 
 def first_case(op: str, result: dict) -> str:
     """The first case of a ladder and its table, for a page in the root of the repository."""
     row = result["rows"][0]
-    return "\n".join([_case(row), "", *_speed_table(op, row)]).replace(f"]({op}.md", f"](docs/ladder/{op}.md")
+    return "\n".join([ladder_report.case(row), "", *_speed_table(op, row)]).replace(
+        f"]({op}.md", f"](docs/ladder/{op}.md"
+    )
 
 
-def index_of(results: dict[str, dict | None]) -> str:
-    """The front page: what a ladder is, how to run a step, and the speed of every step."""
-    lines = [INTRODUCTION, "", *_lessons(results), "", RUNNING, "", READING, "", "## Speed of every step"]
-    for op in [*LESSONS, *(op for op in results if op not in LESSONS)]:
-        if results.get(op):
-            lines += _speeds(op, results[op])
-    lines += ["", COUNTERS, "", "## Add a step", ""]
-    lines += [
-        "A step is an entry in `csrc/<room>/ladder/<room>_ladder.h` and a kernel between two marks in `<room>_ladder.cu`;",
-        "[CONTRIBUTING.md](../../CONTRIBUTING.md) has the rest. `python -m benchmarks pages` writes this page.",
-    ]
-    return "\n".join(lines) + "\n"
+def index_of(results: dict[str, dict | None], old: str) -> str:
+    """The front page, with a plot of the first ladder and a table of all."""
+    parts = {
+        "plot": plot_of("reduce_sum", "GB/s of every step of reduce_sum"),
+        "ladders": "\n".join(_lessons(results)) + "".join(r.get("old", "") for r in results.values() if r),
+        "overview": plots.mark(plots.OVERVIEW, machine.RESULTS / plots.LADDERS, "% of the ceiling of every case"),
+    }
+    return filled("docs/ladder/README.md", parts, old)
 
 
 def measured() -> dict[str, dict | None]:
@@ -392,7 +262,8 @@ def pages(told: bool | None = None) -> dict[Path, str]:
     lesson = path_of(in_flight.OP) and report.load(path_of(in_flight.OP))
     everything = results | {in_flight.OP: lesson}
     age.check({path_of(op): result for op, result in everything.items() if result}, told)
-    made = {PAGES / "README.md": index_of(results)}
+    index = PAGES / "README.md"
+    made = {index: index_of(results, index.read_text())}
     for op, result in results.items():
         path = PAGES / f"{op}.md"
         made[path] = page_of(op, path.read_text() if path.exists() else None, result)

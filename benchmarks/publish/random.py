@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.harness import machine, report
-from benchmarks.publish import age, page
+from benchmarks.publish import age, page, plots
 from benchmarks.random import report as problems
 
 PAGE = machine.REPOSITORY / "docs" / "random.md"
@@ -46,11 +46,10 @@ def pages(told: bool | None = None) -> dict[Path, str]:
     path = report.newest("sweep.json")
     result = report.load(path)
     age.check({path: result}, told)
-    plotted = f"../{path.with_suffix('.png').relative_to(machine.REPOSITORY)}"
     parts = {
         "conditions": conditions(result),
         "table": problems.table(result),
-        "plot": f"![random problems: traffic against the share of the ceiling]({plotted})",
+        "plot": plots.mark("sweep.png", path, "random problems: traffic against the share of the ceiling"),
         "worst": worst(result),
     }
     return {PAGE: page.filled(PAGE.name, parts, PAGE.read_text())}

@@ -12,9 +12,10 @@ call must give the same bits, unless the operator adds atomically.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -156,27 +157,37 @@ def run(families: list[str], seeds: Iterator[int], device: str, seconds: float) 
     return count, found
 
 
+def parse(
+    program: str, usage: str, argv: list[str], known: Iterable[str], processes: bool = False
+) -> argparse.Namespace:
+    """The options of a command that compares random calls."""
+    parser = command.parser(program, usage)
+    parser.add_argument("families", nargs="*", help=f"of {', '.join(known)}")
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--calls", type=int, help="calls of each family")
+    parser.add_argument("--seed", type=int, default=0, help="of the first call")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    if processes:
+        parser.add_argument("--processes", type=int, default=1)
+    arguments = parser.parse_args(argv)
+    arguments.families = arguments.families or list(known)
+    command.check_names(parser, "family", arguments.families, known)
+    if arguments.calls is None and arguments.minutes == float("inf"):
+        parser.error("say when to end: --minutes or --calls")
+    return arguments
+
+
 def main(argv: list[str]) -> int:
     if argv[:1] == ["override"]:
         from benchmarks.random import override
 
         return override.main(argv[1:])
-    parser = command.parser("fuzz", __doc__)
-    parser.add_argument("families", nargs="*", help=f"of {', '.join(problems.FAMILIES)}")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--calls", type=int, help="calls of each family")
-    parser.add_argument("--seed", type=int, default=0, help="of the first call")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    arguments = parser.parse_args(argv)
-    families = arguments.families or list(problems.FAMILIES)
-    command.check_names(parser, "family", families, problems.FAMILIES)
-    if arguments.calls is None and arguments.minutes == float("inf"):
-        parser.error("say when to end: --minutes or --calls")
+    arguments = parse("fuzz", __doc__, argv, problems.FAMILIES)
     seeds = itertools.count(arguments.seed)
     if arguments.calls is not None:
         seeds = itertools.islice(seeds, arguments.calls)
     # ATen's convolutions are the reference for cuDNN's, which by default round float32 and add in any order.
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
-    count, found = run(families, seeds, arguments.device, 60 * arguments.minutes)
+    count, found = run(arguments.families, seeds, arguments.device, 60 * arguments.minutes)
     print(f"{count} calls on {arguments.device}, {len(found)} faults")
     return 1 if found else 0

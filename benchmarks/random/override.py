@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterator
 import torch
 
 import torch_ops
-from benchmarks.harness import command as commands
 from benchmarks.random.calls import FAMILIES, Arithmetic, Call
+from benchmarks.random.fuzz import parse
 from benchmarks.random.runs import Checks, Run, compared, is_fatal
 from benchmarks.random.views import Draw
 from torch_ops.override import Report
@@ -174,18 +174,7 @@ def work(families, seeds, device, seconds, current, answer) -> None:
 
 
 def main(argv: list[str]) -> int:
-    parser = commands.parser("fuzz override", __doc__)
-    parser.add_argument("families", nargs="*", help=f"of {', '.join(FAMILIES)}")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--calls", type=int, help="calls of each family")
-    parser.add_argument("--seed", type=int, default=0, help="of the first call")
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    arguments = parser.parse_args(argv)
-    families = arguments.families or list(FAMILIES)
-    commands.check_names(parser, "family", families, FAMILIES)
-    if arguments.calls is None and arguments.minutes == float("inf"):
-        parser.error("say when to end: --minutes or --calls")
+    arguments = parse("fuzz override", __doc__, argv, FAMILIES, processes=True)
     end = arguments.seed + (sys.maxsize // 2 if arguments.calls is None else arguments.calls)
     context = multiprocessing.get_context("spawn")
     workers = []
@@ -194,7 +183,7 @@ def main(argv: list[str]) -> int:
         current = context.Array("c", 200)
         seeds = range(arguments.seed + k, end, arguments.processes)
         process = context.Process(
-            target=work, args=(families, seeds, arguments.device, 60 * arguments.minutes, current, its)
+            target=work, args=(arguments.families, seeds, arguments.device, 60 * arguments.minutes, current, its)
         )
         process.start()
         its.close()

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 
 import torch
 
 from benchmarks.harness import ceilings, command, machine, report
 from benchmarks.harness.peers import Setting
-from benchmarks.harness.room import run_case
+from benchmarks.harness.room import run_cases
 from benchmarks.harness.timer import DeviceTimer
 from benchmarks.random import problems
 from benchmarks.random.report import table
@@ -36,28 +33,17 @@ def chosen(arguments: argparse.Namespace) -> list[tuple[str, object]]:
 def measure(arguments: argparse.Namespace) -> None:
     part, parts = map(int, arguments.part.split("/"))
     timer = DeviceTimer(budget_s=0.015)
-    setting = Setting(timer, "cuda", tune=False)
     settings = {"count": arguments.count, "seed": arguments.seed, "budget_us": timer.budget_us}
-    result = report.document(
-        "sweep", machine.gpu(), machine.versions(), machine.commit(arguments.commit), machine.library(), settings
-    )
+    result = report.fresh("sweep", settings, arguments.commit)
     path = arguments.out.with_suffix(f".{part}.json")
     if arguments.resume:
         result = report.resumed(path, result)
-    result["ceilings"] = ceilings.measure(timer, list(ceilings.SIZES), "cuda", True, lambda text: None)
+    result["ceilings"] = ceilings.measure(timer, list(ceilings.SIZES), "cuda", True)
     calls = {name: room.calls() for name, room in rooms().items()}
-    for room, case in chosen(arguments)[part::parts]:
-        if report.has(result, case):
-            continue
-        try:
-            row = run_case(case, calls[room][case.call], (), setting, result["ceilings"])
-        except torch.OutOfMemoryError:
-            result["left_out"].append(f"{case.title}: this GPU has too little memory")
-            continue
-        finally:
-            timer.release_memory()
-        result["rows"].append(row)
-        report.save(path, result)
+    left = [(room, case) for room, case in chosen(arguments)[part::parts] if not report.has(result, case)]
+    run_cases(
+        result, path, [(case, calls[room][case.call], ()) for room, case in left], Setting(timer, "cuda", tune=False)
+    )
     result["complete"] = True
     report.save(path, result)
 
@@ -67,15 +53,18 @@ def measure_all(arguments: argparse.Namespace) -> int:
     if not count:
         return command.failed(command.NO_GPU)
     arguments.out = arguments.out or command.results_of(machine.gpu()["name"]) / "sweep.json"
-    each = [sys.executable, "-m", "benchmarks", "sweep", *arguments.families, "--out", str(arguments.out)]
-    each += ["--count", str(arguments.count), "--seed", str(arguments.seed)]
-    each += ["--commit", arguments.commit] if arguments.commit else []
-    each += ["--resume"] if arguments.resume else []
-    runs = [
-        subprocess.Popen([*each, "--part", f"{i}/{count}"], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)})
-        for i in range(count)
+    words = [
+        *arguments.families,
+        "--out",
+        str(arguments.out),
+        "--count",
+        str(arguments.count),
+        "--seed",
+        str(arguments.seed),
     ]
-    codes = [run.wait() for run in runs]
+    words += ["--commit", arguments.commit] if arguments.commit else []
+    words += ["--resume"] if arguments.resume else []
+    codes = command.on_every_gpu("sweep", *words)
     paths = [arguments.out.with_suffix(f".{i}.json") for i in range(count)]
     parts = [json.loads(path.read_text()) for path in paths if path.exists()]
     if not parts:

@@ -15,16 +15,13 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 
 import torch_ops  # noqa: F401
-from benchmarks.harness import command, machine, timer
+from benchmarks.harness import command, machine, report, timer
 from benchmarks.rooms import convolutions
 
 PASSES = ("output", "grad_input", "grad_weight")
@@ -207,24 +204,20 @@ def measure_part(arguments) -> None:
             )
         of = [case for case in cases(arguments.count) if arguments.layout in (None, case.layout)]
         for row in rows(of[part::parts]):
-            print(json.dumps(row), file=file, flush=True)
+            print(json.dumps(report.rounded(row)), file=file, flush=True)
 
 
 def measure_all(arguments, argv: list[str]) -> int:
     """A process for each GPU. Returns the exit code."""
+    if not torch.cuda.is_available():
+        return command.failed(command.NO_GPU)
     gpu = machine.slug(torch.cuda.get_device_name())
     if arguments.out == EVIDENCE and gpu != EVIDENCE.parent.name:
         return command.failed(f"{EVIDENCE.relative_to(ROOT)} is not of {gpu}: name another file with --out")
-    count = torch.cuda.device_count()
-    words = [sys.executable, "-m", "benchmarks", "tune", *argv]
-    runs = [
-        subprocess.Popen([*words, "--part", f"{i}/{count}"], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(i)})
-        for i in range(count)
-    ]
-    codes = [run.wait() for run in runs]
+    codes = command.on_every_gpu("tune", *argv)
     if any(codes):
         return command.failed("a measurement failed")
-    parts = [arguments.out.with_suffix(f".{i}") for i in range(count)]
+    parts = [arguments.out.with_suffix(f".{i}") for i in range(len(codes))]
     kept = []
     if arguments.layout is not None and arguments.out.exists():
         lines = arguments.out.read_text().splitlines(keepends=True)

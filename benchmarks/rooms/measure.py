@@ -16,7 +16,6 @@ import re
 import sys
 
 import torch
-from rich.console import Console
 
 from benchmarks.harness import command, machine, report
 from benchmarks.harness.room import Case, Room, reason, run_room
@@ -71,12 +70,11 @@ def stem(room: Room, args: argparse.Namespace) -> str:
 
 def main(argv: list[str]) -> int:
     args = parse(argv)
-    console = Console(width=None if sys.stdout.isatty() else command.PIPE_WIDTH)
     if args.list:
         for room, cases in args.chosen:
-            console.print(f"{room.name}: {len(cases)} cases, {len(room.call_times)} call times", highlight=False)
+            print(f"{room.name}: {len(cases)} cases, {len(room.call_times)} call times")
             for case in cases:
-                console.print(f"  {case.title}{'  (headline)' if case.headline else ''}", highlight=False, markup=False)
+                print(f"  {case.title}{'  (headline)' if case.headline else ''}")
         return 0
     if not torch.cuda.is_available():
         return command.failed(command.NO_GPU)
@@ -89,8 +87,8 @@ def main(argv: list[str]) -> int:
     options = {"quick": args.quick, "chosen": args.cases, "commit": args.commit, "resume": args.resume}
     failures = []
     for room, cases in args.chosen:
-        result = run_room(room, cases, timer, folder / f"{stem(room, args)}.json", console, **options)
-        report.show(result, console)
+        result = run_room(room, cases, timer, folder / f"{stem(room, args)}.json", **options)
+        report.show(result)
         failures += report.failures(result)
     for failure in failures:
         print(f"benchmarks: gpuopt failed: {failure}", file=sys.stderr)

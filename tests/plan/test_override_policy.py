@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import itertools
 import json
 import math
-import re
 
 import pytest
+import torch
 
+from benchmarks.harness.operands import restored
 from tools.native_build import ROOT
 from tools.test_build import load
 
 SWEEP = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/sweep.json"
 TAKEN = 0
-ITEM = {"f32": 4, "f16": 2, "bf16": 2}
 MORE_HOST_TIME = 1.5  # us that a call costs more than ATen's
 
 
@@ -41,91 +40,57 @@ def channels_last(shape):
     return [c * h * w, 1, w * c, c]
 
 
-def shapes_in(case: str) -> list[tuple[int, ...]]:
-    in_digits = re.sub(r"2\^(\d+)", lambda power: str(1 << int(power[1])), case)
-    return [tuple(map(int, text.split(","))) for text in re.findall(r"\((\d+(?:,\d+)*)\)", in_digits)]
-
-
-def mul(policy, case, item):
-    kind, shape = case.split()[0], shapes_in(case)[0]
-    a, b = dense(shape), dense(shape)
-    values = math.prod(shape)
-    other = values
-    if kind == "channel":
-        b, other = [0, 1, 0, 0], shape[1]
-    elif kind == "row":
-        b, other = [0, 1], shape[1]
-    elif kind == "column":
-        b, other = [1, 0], shape[0]
-    elif kind == "transposed":
-        b = [1, shape[0]]
-    elif kind == "cropped":
-        a = [shape[1] + 3, 1]
-    elif kind == "layouts":
-        b = channels_last(shape)
-    elif kind == "scalar":
+def mul(policy, row):
+    a, b = restored(row)
+    if not isinstance(b, torch.Tensor):
         return None  # numbers are declined before any policy
-    # Dimensions of size 1 are left out, as by the caller.
-    return policy.mul_reason(
-        len(shape), numbers(shape), numbers(a), numbers(b), ctypes.c_int64((2 * values + other) * item)
-    )
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    moved = (2 * math.prod(shape) + b.numel()) * a.itemsize
+    strides = (numbers(operand.expand(shape).stride()) for operand in (a, b))
+    return policy.mul_reason(len(shape), numbers(shape), *strides, ctypes.c_int64(moved))
 
 
-def reduce(policy, case, item):
-    shape = shapes_in(case)[0]
-    strides = channels_last(shape) if " CL " in case else dense(shape)
-    if "strided" in case:
-        strides = [2 * shape[1], 2]
-    dim = ast.literal_eval(case.partition("dim ")[2] or "()")
-    dims = (dim,) if isinstance(dim, int) else dim or range(len(shape))
-    mask = sum(1 << d for d in dims)
-    return policy.reduce_reason(
-        len(shape), numbers(shape), numbers(strides), ctypes.c_int64(mask), ctypes.c_int64(item)
-    )
+def reduce(policy, row):
+    x, dim = restored(row)
+    dims = (dim,) if isinstance(dim, int) else dim or range(x.dim())
+    mask, item = (ctypes.c_int64(n) for n in (sum(1 << d for d in dims), x.itemsize))
+    return policy.reduce_reason(x.dim(), numbers(x.shape), numbers(x.stride()), mask, item)
 
 
-def upsample(policy, case, item, backward=False):
-    shape, size = shapes_in(case)
-    images = shape[0] * shape[1]
-    moved = images * (shape[2] * shape[3] + math.prod(size)) * item
-    return policy.upsample_reason(backward, "CL" in case, ctypes.c_int64(images), ctypes.c_int64(moved))
+def upsample(policy, row, backward=False):
+    """The operand is the image, or the gradient of the result. Both have the layout of the result."""
+    x, size, *of_image = restored(row)
+    images, values = math.prod(x.shape[:2]), math.prod(of_image[0] if backward else x.shape)
+    moved = (images * math.prod(size) + values) * x.itemsize
+    is_channels_last = not x.is_contiguous()
+    return policy.upsample_reason(backward, is_channels_last, ctypes.c_int64(images), ctypes.c_int64(moved))
 
 
-def transpose2d(policy, case, item):
-    shape = shapes_in(case)[0]
-    columns = shape[-1] + (5 if case.startswith("gaps") else 0)
-    given = [*dense((*shape[:-1], columns))]
-    sizes = (*shape[:-2], shape[-1], shape[-2])
-    strides = [*given[:-2], given[-1], given[-2]]
-    address = 1 << 20 | (item if case.startswith("misaligned") else 0)
-    return policy.copy_reason(
-        len(sizes),
-        numbers(sizes),
-        numbers(dense(sizes)),
-        numbers(strides),
-        ctypes.c_int64(item),
-        ctypes.c_int64(address),
-    )
+def transpose2d(policy, row):
+    (x,) = restored(row)
+    x, address = x.mT, (1 << 20) + x.storage_offset() * x.itemsize
+    lists = map(numbers, (x.shape, dense(x.shape), x.stride()))
+    return policy.copy_reason(x.dim(), *lists, ctypes.c_int64(x.itemsize), ctypes.c_int64(address))
 
 
-def addition_of(case, item):
+def addition_of(row):
     """The elements of the result and of the source, the bytes of an element, the entries of the index, and the rows."""
-    (result, source), (rows, entries) = zip(*((math.prod(shape), shape[0]) for shape in shapes_in(case)), strict=True)
-    return numbers((result, source, item, entries, rows))
+    bins, _, index, source = restored(row)
+    return numbers((bins.numel(), source.numel(), bins.itemsize, len(index), len(bins)))
 
 
-def index_add(policy, case, item, mode="fast"):
+def index_add(policy, row, mode="fast"):
     """None for calls that are computed in another mode, and for counts, which are taken for their precision."""
-    addition = addition_of(case, item)
+    addition = addition_of(row)
     in_float32 = policy.sums_in_float32(addition)
     if mode != "deterministic" and (in_float32 != (mode == "accurate") or policy.is_count(addition)):
         return None
     return policy.index_add_reason(addition, mode == "deterministic")
 
 
-def index_select(policy, case, item):
-    (entries, *width) = shapes_in(case)[1]
-    return policy.index_select_reason(*map(ctypes.c_int64, (entries, math.prod(width) * item)))
+def index_select(policy, row):
+    table, index = restored(row)
+    return policy.index_select_reason(*map(ctypes.c_int64, (len(index), table[0].numel() * table.itemsize)))
 
 
 FAMILIES = {
@@ -155,7 +120,7 @@ def test_taken_problems_gain(policy, family):
             continue
         gpuopt, aten = (row["contenders"][name]["us"]["median"] for name in ("gpuopt", peer))
         gain = aten - gpuopt
-        reason = FAMILIES[family](policy, row["case"], ITEM[row["dtype"]])
+        reason = FAMILIES[family](policy, row)
         possible += max(gain - MORE_HOST_TIME, 0) if reason is not None else 0
         if reason == TAKEN:
             taken += 1
@@ -171,7 +136,7 @@ def test_graphs_gain(policy):
         of_inductor = row["contenders"].get("Inductor", {"status": "missing"})
         if row["op"] not in ("index_add", "index_add accurate") or of_inductor["status"] != "ok":
             continue
-        addition = addition_of(row["case"], ITEM[row["dtype"]])
+        addition = addition_of(row)
         is_accurate = policy.sums_in_float32(addition)
         is_measured = is_accurate == (row["op"] == "index_add accurate") and not policy.is_count(addition)
         if is_measured and policy.index_add_in_graph(addition, row["dtype"] == "bf16"):

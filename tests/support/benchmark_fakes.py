@@ -1,12 +1,12 @@
 """A made-up clock, a made-up result and a tiny case, for testing the benchmarks where there is no GPU."""
 
+import contextlib
 import dataclasses
 import io
 
 import torch
-from rich.console import Console
 
-from benchmarks.harness import ceilings, command, machine, report, timer
+from benchmarks.harness import ceilings, machine, operands, report, timer
 from benchmarks.harness.peers import ATEN, OURS, Missing, Setting
 from benchmarks.harness.room import Call, Case, Room
 from benchmarks.harness.traffic import traffic
@@ -109,6 +109,7 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
                 "op": case.op,
                 "case": case.name,
                 "dtype": case.dtype,
+                "args": operands.described(case.build("meta", 0), case.dtype),
                 "headline": case.headline,
                 "point": dataclasses.asdict(case.point) if case.point else None,
                 "read_bytes": read,
@@ -132,9 +133,9 @@ def synthetic(cases: list[Case] | None = None, room: Room = bench_elementwise.RO
 
 
 def rendered(result) -> str:
-    console = Console(width=command.PIPE_WIDTH, file=io.StringIO())
-    report.show(result, console)
-    return console.file.getvalue()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        report.show(result)
+    return out.getvalue()
 
 
 def absent(call, case, setting):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 
 import pytest
@@ -11,6 +10,8 @@ from benchmarks.harness import machine, report
 from benchmarks.ladder import in_flight
 from benchmarks.publish import age, page, pages, published
 from benchmarks.publish import ladders as ladder_docs
+from benchmarks.publish import models as of_models
+from benchmarks.publish import random as of_problems
 from benchmarks.publish import speed as speed_docs
 
 from ..support.benchmark_fakes import GPU
@@ -156,9 +157,9 @@ def row(us: float) -> dict:
 
 def test_a_page_refuses_an_old_result(repository, monkeypatch, capsys):
     root = repository.root
+    monkeypatch.setattr(machine, "RESULTS", root / "results")
     for name, value in {"ROOT": root, "RESULTS": root / "results", "PAGE": root / "speed.md"}.items():
         monkeypatch.setattr(speed_docs, name, value)
-    monkeypatch.setattr(speed_docs, "CHOSEN", {("dot", "dot", "dot"): {"a": "two vectors"}})
     report.save(speed_docs.RESULTS / "dot.json", result(repository.first, rows=[row(2.0)]))
     speed_docs.PAGE.write_text("".join(page.part(name, "") for name in (speed_docs.SPEED, "dot")))
     last = repository.commit({"csrc/dot/dot.cu": "int changed;\n"})
@@ -175,14 +176,15 @@ def test_a_page_refuses_an_old_result(repository, monkeypatch, capsys):
     assert pages.main(["speed", "--check"]) == 1
 
 
-def test_pages_of_models_and_random_problems_refuse_old_results(repository, monkeypatch, capsys):
+def test_pages_of_models_and_random_problems_refuse_old_results(repository, monkeypatch):
     repository.commit({"csrc/dot/dot.cu": "int changed;\n"})
+    monkeypatch.setattr(machine, "RESULTS", repository.root)
     monkeypatch.setattr(report, "newest", lambda pattern: repository.root / "gpu" / pattern)
-    of_models = result(repository.first, "models") | {"gpu": GPU, "versions": {"torch": "2", "cuda": "13"}}
-    report.save(report.newest("models.json"), of_models)
+    made = result(repository.first, "models") | {"gpu": GPU, "versions": {"torch": "2", "cuda": "13"}}
+    report.save(report.newest("models.json"), made)
     report.save(report.newest("sweep.json"), result(repository.first, "sweep", [{"op": "dot"}]))
-    for name, part in (("models", "models"), ("random", "sweep")):
-        assert pages.main([name]) == 1
-        assert re.search(rf"{part}\.json: measured at .*; python -m benchmarks all {part}\n", capsys.readouterr().err)
-    (text,) = pages.made(["models"], told=True).values()
+    for maker, part in ((of_models, "models"), (of_problems, "sweep")):
+        with pytest.raises(age.Old, match=rf"{part}\.json: measured at .*; python -m benchmarks all {part}\n"):
+            maker.pages(told=False)
+    (text,) = of_models.pages(told=True).values()
     assert "Old: models.json was measured at" in text

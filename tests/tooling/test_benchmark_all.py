@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from benchmarks.__main__ import COMMANDS
 from benchmarks.harness import ceilings, machine, report
@@ -184,9 +182,8 @@ def test_a_room_continues_after_its_last_row(tmp_path, clock):
 
     def measure(timer, *options: str) -> tuple[list, list]:
         args = command.parse(["elementwise", "--quick", *options])
-        console = Console(file=io.StringIO())
         options = {"quick": True, "commit": args.commit, "resume": args.resume}
-        run_room(room, tuple(CASES), timer, path, console, "cpu", **options)
+        run_room(room, tuple(CASES), timer, path, "cpu", **options)
         return [row["case"] for row in report.load(path)["rows"]]
 
     with pytest.raises(Stopped):

@@ -1,5 +1,6 @@
 """The cases of the benchmarks: their operands, the bytes that they move, and that all contenders compute the same."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -85,6 +86,21 @@ def test_our_call_and_atens_are_the_same_call(title):
     if expects_argument is not None:
         args = case.build("meta", 0)
         assert call.ours(*args) is args[expects_argument]
+
+
+def test_a_row_has_the_arguments_of_its_case():
+    """As JSON, from which tests make them again."""
+
+    def facts(arg):
+        if isinstance(arg, torch.Tensor):
+            return arg.shape, arg.stride(), arg.storage_offset(), arg.dtype
+        return operands.DTYPE_NAMES[arg] if isinstance(arg, torch.dtype) else arg
+
+    for case, _ in CASES.values():
+        args = json.loads(json.dumps(operands.described(case.build("meta", 0), case.dtype)))
+        found = operands.restored({"dtype": case.dtype, "args": args})
+        wanted = json.loads(json.dumps([facts(arg) for arg in case.build("meta", 0)], default=str))
+        assert json.loads(json.dumps([facts(arg) for arg in found], default=str)) == wanted, case.title
 
 
 def test_rooms_are_found_and_their_cases_have_different_titles():

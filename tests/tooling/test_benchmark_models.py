@@ -253,10 +253,10 @@ def test_tables():
         == "Test GPU, driver None, torch 2.11.0, CUDA 13.0, transformers 5.24.0, 2026-01-02, commit 1234567."
     )
     assert made["eager"].splitlines()[2:] == [
-        "| GCN | training | 16.00 -> 8.00 | 2.00 | 2.00 | gpuopt failed | - | - |",
+        "| GCN | training | 16.0 -> 8.00 | 2.00 | 2.00 | gpuopt failed | - | - |",
         "| GCN | inference | 4.00 -> 4.00 | 1.00 | 1.00 | - | - | - |",
-        "| GCN, deterministic | training | 80.00 -> 8.00 | 10.00 | 10.00 | - | - | - |",
-        "| DLRM | training | - | - | - | 16.00 -> 8.00 | 2.00 | 2.00 |",
+        "| GCN, deterministic | training | 80.0 -> 8.00 | 10.00 | 10.00 | - | - | - |",
+        "| DLRM | training | - | - | - | 16.0 -> 8.00 | 2.00 | 2.00 |",
     ]
     assert len(made["compiled"].splitlines()) == 3
     assert "| GCN | bf16 | adding rows 90%, copies 8% |" in made["shares"]
@@ -278,7 +278,7 @@ def test_page_and_plot(tmp_path, monkeypatch):
     report.save(path, result(*ROWS))
     monkeypatch.setattr(report, "newest", lambda pattern: path)
     (text,) = model_page.pages().values()
-    assert "16.00 -> 8.00" in text and "../benchmarks/results/test-gpu/models.png" in text
+    assert "16.0 -> 8.00" in text and "../benchmarks/results/test-gpu/models.png" in text
     assert "## What is gained, and what is not" in text
     (drawn,) = plots.draw(report.load(path), tmp_path, "models")
     assert drawn == tmp_path / "models.png" and drawn.read_bytes().startswith(b"\x89PNG")
@@ -334,7 +334,7 @@ def test_a_crash_costs_one_model(tmp_path, monkeypatch, capsys):
     assert "dlrm, eager, ended with code -11: Fatal error" in made["left_out"]
     assert "unet, eager, ended with code 124: the time limit of 5 s" in made["left_out"]
     assert any(text.startswith("EnCodec is not compiled: ") for text in made["left_out"])
-    assert "16.00 -> 8.00" in capsys.readouterr().out
+    assert "16.0 -> 8.00" in capsys.readouterr().out
 
     begun.clear()
     kept = ["--commit", "abc", "--dtypes", "f32", "--passes", "training", "--modes", "eager", "--limit", "5"]

@@ -91,33 +91,20 @@ def test_an_operator_is_shown_from_its_newest_result():
     assert "old" not in text and "gone" not in text and "another's" not in text and "another's" in parts["reduce"]
 
 
-# ---------------------------------------------------------------- chosen cases
-
-
-def test_rows_of_chosen_cases(monkeypatch):
-    monkeypatch.setattr(
-        speed_docs, "CHOSEN", {("elementwise", "mul", "product"): {"a": "two vectors", "b": "halves", "c": "others"}}
-    )
+def test_headline_cases_are_summed_up():
     found = {
         "elementwise": result(
             row("a", "f32", {"gpuopt": 20.0, "ATen": 30.0, "Inductor": 10.0}),
-            row("a", "bf16", {"gpuopt": 10.0, "ATen": 5.0, "Inductor": None}),
-            row("b", "bf16", {"gpuopt": 5.0, "ATen": 6.0, "Inductor mul+sum": 10.0}),
-            row("c", "f32", {"gpuopt": 5.0, "ATen": None}),
+            row("b", "bf16", {"gpuopt": 10.0, "ATen": 5.0, "Inductor mul+sum": 20.0}),
+            row("c", "f32", {"gpuopt": 5.0, "ATen": 10.0}),
+            row("d", "f32", {"gpuopt": 1.0, "ATen": 90.0}) | {"headline": False},
+            row("alone", "f32", {"gpuopt": None, "ATen": 1.0}, op="fma"),
         )
     }
-    assert lines(speed_docs.table(found))[2:] == [
-        "| product | two vectors | 20.0 / 10.0 | 2% / 5% | 1.50 / 0.50 | 0.50 / - |",
-        "| product | halves | - / 5.00 | - / 10% | - / 1.20 | - / 2.00 |",
-        "| product | others | 5.00 / - | 10% / - | - | - |",
+    assert lines(speed_docs.summary(found))[2:] == [
+        "| mul | 3 | 5% | 1.50 | 0.50 | 1.25 | 0.50 |",
+        "| fma | 1 | - | - | - | - | - |",
     ]
-
-
-def test_a_chosen_case_has_to_be_there(monkeypatch):
-    monkeypatch.setattr(speed_docs, "CHOSEN", {("elementwise", "mul", "mul"): {"2^26": "two vectors"}})
-    for found in ({}, {"elementwise": result(row("2^25", "f32", {"gpuopt": 1.0}))}):
-        with pytest.raises(ValueError, match=r"no result of elementwise has a case '2\^26' of mul"):
-            speed_docs.table(found)
 
 
 # ---------------------------------------------------------------- the command
@@ -128,9 +115,9 @@ def committed(tmp_path, monkeypatch):
     """One result, and pages with hand-written text around their generated parts."""
     for module in (machine, speed_docs):
         monkeypatch.setattr(module, "REPOSITORY" if module is machine else "ROOT", tmp_path)
+    monkeypatch.setattr(machine, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(speed_docs, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(speed_docs, "PAGE", tmp_path / "docs" / "speed.md")
-    monkeypatch.setattr(speed_docs, "CHOSEN", {("elementwise", "mul", "mul"): {"a": "two vectors"}})
     monkeypatch.setattr(age, "sentence", lambda result, path: "")
     report.save(speed_docs.RESULTS / "elementwise.json", result(row("a", "f32", {"gpuopt": 2.0, "ATen": 3.0})))
     speed_docs.PAGE.parent.mkdir()
@@ -147,6 +134,6 @@ def test_the_command_writes_what_is_out_of_date(committed, capsys):
     assert pages.main(["speed"]) == 0 and "written: docs/speed.md" in capsys.readouterr().out
     text = speed_docs.PAGE.read_text()
     assert text.startswith("Words before.\n\n<!-- begin:") and text.endswith("-->\n\nWords after.\n")
-    assert "| a | f32 | 2.00 |" in text and "| mul | two vectors | 2.00 / - |" in text and "nothing yet" not in text
+    assert "| a | f32 | 2.00 |" in text and "| mul | 1 | 25% | 1.50 |" in text and "nothing yet" not in text
     assert pages.main(["speed", "--check"]) == 0 and not capsys.readouterr().err
     assert pages.main(["speed"]) == 0 and "all pages are up to date" in capsys.readouterr().out

@@ -254,7 +254,7 @@ def test_ceiling_follows_size_and_share_of_reads():
 def test_ceiling_kernels_move_what_they_say(monkeypatch):
     monkeypatch.setitem(ceilings.SIZES, "128 MiB", 1 << 20)
     monkeypatch.setattr(ceilings, "_triton_contenders", lambda *args: {})
-    measured = ceilings.measure(FakeTimer(), ["128 MiB"], "cpu", quick=True, progress=lambda text: None)
+    measured = ceilings.measure(FakeTimer(), ["128 MiB"], "cpu", quick=True)
     assert [entry["pattern"] for entry in measured] == list(ceilings.READ_SHARE)
     for entry in measured:
         assert 0.9 * (1 << 20) < entry["bytes"] <= 1 << 20

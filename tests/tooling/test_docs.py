@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torch_ops
+from benchmarks.publish import plots
 from tools import bootstrap, layout, stubs, wheel, words
 from torch_ops import ops
 
@@ -64,6 +65,14 @@ def test_links_lead_somewhere(page):
         if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
             broken.append(target)
     assert broken == []
+
+
+def test_marks_of_plots_name_what_is_drawn():
+    """The site has a plot where a page has such a comment."""
+    marks = [match for page in PAGES for match in plots.MARK.finditer(page.read_text())]
+    assert len(marks) > 40
+    files = {source: plots.files_of(source) for source in {match["source"] for match in marks}}
+    assert [match[0] for match in marks if match["name"] not in files[match["source"]]] == []
 
 
 @pytest.mark.parametrize("page", words.pages([]), ids=name)

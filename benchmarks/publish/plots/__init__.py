@@ -1,10 +1,12 @@
 """Plots of results, made from their JSON alone. matplotlib is imported only to draw."""
 
+import re
 from pathlib import Path
 
-from benchmarks.harness import report
+from benchmarks.harness import machine, report
 from benchmarks.ladder import in_flight
 from benchmarks.ladder import report as ladder_report
+from benchmarks.publish import published
 
 # The colours of Okabe and Ito, which colour-blind readers can tell apart.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
@@ -40,18 +42,63 @@ def _columns(title: str, rows: list[dict]) -> list[tuple[str, list[dict]]]:
     ]
 
 
+def names(result: dict, stem: str) -> list[str]:
+    """The files of a result's plots. Their names begin with ``stem``, the name of the result."""
+    if ladder_report.is_ladder(result) or result["room"] in ("models", "sweep", in_flight.OP):
+        return [f"{stem}.png"]
+    rows = [[row for row in result["rows"] if row["op"] == op] for op in dict.fromkeys(r["op"] for r in result["rows"])]
+    return [name for of_op in rows for name in pictures(of_op, stem)]
+
+
 def draw(result: dict, folder: Path, stem: str) -> list[Path]:
-    """Writes the PNGs of a result and returns their paths. They begin with ``stem``, the name of the result."""
+    """Writes the plots of a result and returns their paths."""
     import matplotlib
 
     matplotlib.use("Agg")
     from benchmarks.publish.plots import ladders, models, problems, rooms
 
     folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / name for name in names(result, stem)]
     plots = {"models": models.plot, "sweep": problems.plot, in_flight.OP: ladders.plot_in_flight}
     plot = ladders.plot if ladder_report.is_ladder(result) else plots.get(result["room"])
-    if plot is None:
-        return rooms.plot(result, folder, stem)
-    path = folder / f"{stem}.png"
-    plot(result, path)
-    return [path]
+    plot(result, paths[0]) if plot else rooms.plot(result, folder, stem)
+    return paths
+
+
+# ---------------------------------------------------------------- pages
+
+MARK = re.compile(r"<!-- plot (?P<name>\S+) of (?P<source>\S+): (?P<about>.*?) -->")
+# What the plot of all ladders is of, instead of a file.
+LADDERS, OVERVIEW = "ladders", "overview.png"
+
+
+def mark(name: str, source: Path, about: str) -> str:
+    """A comment that stands for a plot. The site has the plot there; in the repository the page has its table."""
+    return f"<!-- plot {name} of {source.relative_to(machine.RESULTS)}: {about} -->"
+
+
+def results_of(source: str) -> list[dict]:
+    """The results that a mark names."""
+    paths = [report.newest(f"ladder/{op}.json") for op in published.LADDERS if op != in_flight.OP]
+    return [report.load(path) for path in (paths if source == LADDERS else [machine.RESULTS / source]) if path]
+
+
+def files_of(source: str) -> list[str]:
+    """The names of the plots that marks of these results may have."""
+    return [OVERVIEW] if source == LADDERS else names(results_of(source)[0], Path(source).stem)
+
+
+def draw_marked(source: str, folder: Path) -> Path:
+    """Draws what a mark names, into a folder below this one. Returns that folder."""
+    below = (folder / source).parent
+    if source == LADDERS:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from benchmarks.publish.plots import ladders
+
+        below.mkdir(parents=True, exist_ok=True)
+        ladders.plot_overview(results_of(source), below / OVERVIEW)
+    else:
+        draw(results_of(source)[0], below, Path(source).stem)
+    return below

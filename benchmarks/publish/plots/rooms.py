@@ -11,9 +11,8 @@ BAR = 0.8
 INCHES_A_BAR = 0.115
 
 
-def plot(result: dict, folder: Path, stem: str) -> list[Path]:
-    """Writes the PNGs of each operator in the result and returns their paths."""
-    paths = []
+def plot(result: dict, folder: Path, stem: str) -> None:
+    """Writes the PNGs of each operator in the result."""
     for op in dict.fromkeys(row["op"] for row in result["rows"]):
         rows = [row for row in result["rows"] if row["op"] == op]
         sweep = report.is_sweep(rows)
@@ -22,10 +21,8 @@ def plot(result: dict, folder: Path, stem: str) -> list[Path]:
             draw = _points if report.is_sample(rows) else _curves
             figure = draw(rows) if sweep else _bars_figure(rows, columns)
             _finish(figure, f"{op} on {result['gpu']['name']}, {_day(result)}: {shows}", rows)
-            paths.append(folder / name)
-            figure.savefig(paths[-1], dpi=110)
+            figure.savefig(folder / name, dpi=110)
             pyplot.close(figure)
-    return paths
 
 
 def _finish(figure, title: str, rows: list[dict]):
