@@ -57,12 +57,13 @@ inline ScalarValue to_scalar_value(const at::Scalar& scalar) {
   return value;
 }
 
-inline int sm_count() {
-  int count = 0;
-  C10_CUDA_CHECK(
-      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, c10::cuda::current_device()));
-  return count;
+inline int device_attribute(cudaDeviceAttr attribute) {
+  int value = 0;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, c10::cuda::current_device()));
+  return value;
 }
+
+inline int sm_count() { return device_attribute(cudaDevAttrMultiProcessorCount); }
 
 // Refuses operands whose storage was freed, as sharded training frees parameters: a kernel that
 // read them would lose the CUDA context.
@@ -75,14 +76,11 @@ inline void check_memory(const char* op, std::initializer_list<NamedTensor> tens
 }
 
 // The most dynamic shared memory that a block may opt in to.
-inline int most_shared_bytes() {
-  int bytes = 0;
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                        c10::cuda::current_device()));
-  return bytes;
-}
+inline int most_shared_bytes() { return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
 
-inline Device current_device() { return {sm_count(), most_shared_bytes()}; }
+inline Device current_device() {
+  return {sm_count(), most_shared_bytes(), device_attribute(cudaDevAttrClusterLaunch) != 0};
+}
 
 // Workspace from torch's allocator, on the current device. Freed blocks are reused in stream order;
 // inside a CUDA graph they belong to the graph. (at::empty would fill them under
