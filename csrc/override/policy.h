@@ -157,7 +157,8 @@ inline Reason copy(const transpose::Problem& problem) {
   const transpose::Plan plan = transpose::make_plan(problem);
   if (plan.path == transpose::Path::kEngine) return Reason::kAtenIsFaster;
   if (std::min(problem.rows, problem.columns) < 9) return Reason::kLayout;
-  const int64_t bytes = 2 * plan.matrices * problem.rows * problem.columns * problem.item;
+  const int64_t elements = plan.args.matrices * problem.rows * problem.columns;
+  const int64_t bytes = 2 * elements * problem.item;
   return bytes >= 2 * kMiB ? Reason::kTaken : Reason::kSize;
 }
 

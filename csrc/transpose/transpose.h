@@ -9,7 +9,7 @@
 
 namespace gpuopt::transpose {
 
-// `plan` is make_plan(problem). Its path is kTiles or kStrips; the caller handles kEngine.
-GPUOPT_EXPORT cudaError_t transpose(const Problem& problem, const Plan& plan, cudaStream_t stream);
+// The caller handles plans of kEngine.
+GPUOPT_EXPORT cudaError_t transpose(const Plan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::transpose

@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <numeric>
 
-#include "common/index.h"
+#include "common/launch_shape.h"
+#include "transpose/transpose_args.h"
 
 namespace gpuopt::transpose {
-
-constexpr int kMaxBatchDims = 4;
 
 // A tensor (..., rows, columns) whose transpose is written as a contiguous (..., columns, rows).
 // Strides are in elements, none of them negative. `in` and `out` are aligned to an element.
@@ -34,53 +33,44 @@ enum class Path : uint8_t {
   kStrips,
 };
 
-// The number of threads, the sizes of tiles and strips, and the limits between the paths are not
-// swept, with one exception (tile_columns).
-constexpr int kThreads = 256;
-constexpr int64_t kSectorBytes = 32;  // the unit of a memory write
 constexpr int64_t kLineBytes = 128;
-
-// The rows and columns of a tile, for elements of 1, 2, 4 or 8 bytes. Tiles are at least 128 bytes
-// wide on both sides. Tiles of 128 x 128 elements of 2 bytes are faster at 8191^2 (80.7 us) and
-// 8192^2 (72.0 us), but slower at small sizes (256^2: 2.0 us, and 1.6 us with 128 x 64).
-constexpr int tile_rows(int64_t item) { return item <= 2 ? 128 : 64; }
-constexpr int tile_columns(int64_t item) { return item == 1 ? 128 : item == 8 ? 32 : 64; }
 
 // Matrices of fewer rows or columns would leave too much of a tile empty.
 constexpr int64_t kLeastTile = 64;
 
 // Limits between paths. The numbers of elements are measured on an H100
-// (benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl). Tests lower them, to reach every
-// path with small problems.
-struct Limits {
+// (benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl), the others are not swept. Tests
+// lower them, to reach every path with small problems.
+struct Tuning {
   int64_t tile = kLeastTile;
   // The fewest elements for unaligned tiles, and for strips of a part of a matrix. Below, the
   // engine's general path is faster. part_strips = 0 allows all strips.
   int64_t unaligned_tiles = 1 << 16, part_strips = 1 << 18;
 };
 
-// A strip has a padding vector after this many vectors, or after a larger power of two.
-constexpr int64_t kLeastRoom = 8;
-
-// The most bytes of a strip. Strips are small if the whole input has less than kManyBytes, because
-// large strips would be too few for all SMs.
-constexpr int64_t kStripBytes = 16 << 10, kSmallStripBytes = 4 << 10;
-constexpr int64_t kManyBytes = 8 << 20;
+// Strips are small if the whole input has less than kManyBytes, because large strips would be too
+// few for all SMs.
+constexpr int64_t kSmallStripBytes = 4 << 10, kManyBytes = 8 << 20;
 
 struct Plan {
-  Path path = Path::kEngine;
+  Path path = Path::kEngine;  // for which a plan holds nothing else
+  int64_t item = 0;           // bytes of an element
   // kTiles: every row of the input and of the output consists of whole, aligned vectors.
   bool aligned = false;
-  int64_t row_tiles = 0, column_tiles = 0;  // tiles or strips of a matrix
-  int64_t matrices = 1;                     // matrices of the batch
-  int64_t blocks = 0;
-  // kStrips: the matrices of a strip, and the rows and columns that it has of each.
-  int64_t strip_matrices = 1, strip_rows = 0, strip_columns = 0;
   int64_t in_bytes = 0, out_bytes = 0;  // kStrips: bytes of an access
-  int room_shift = 0;  // kStrips: a padding vector follows every 2^room_shift elements
-  // kStrips: the strip is one contiguous run of the input, of the output.
-  bool in_flat = false, out_flat = false;
+  Args args{};
+  LaunchShape shape;
 };
+
+template <typename F>
+void describe(const Plan& plan, F&& f) {
+  f("path", plan.path);
+  f("aligned", plan.aligned);
+  f("in_bytes", plan.in_bytes);
+  f("out_bytes", plan.out_bytes);
+  f("args", plan.args);
+  f("shape", plan.shape);
+}
 
 namespace detail {
 
@@ -93,7 +83,42 @@ inline int64_t access_bytes(int64_t item, uint64_t sizes) {
 
 inline uint64_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-inline void plan_tiles(Plan& plan, const Problem& p) {
+inline int64_t matrices_of(const Problem& p) {
+  int64_t matrices = 1;
+  for (int d = 0; d < p.batch_dims; ++d) matrices *= p.batch_sizes[d];
+  return matrices;
+}
+
+// Completes a plan, whose blocks handle this many parts of the batch, of the rows and of the
+// columns. More blocks than a launch may have are left to the engine.
+inline Plan in_blocks(Plan plan, const Problem& p, int64_t batch_parts, int64_t row_tiles,
+                      int64_t column_tiles) {
+  const int64_t matrices = matrices_of(p), blocks = batch_parts * row_tiles * column_tiles;
+  if (std::max(blocks, matrices) > kMaxIndex32) return {};
+  plan.item = p.item;
+  plan.shape = {static_cast<unsigned>(blocks), kThreads};
+  Args& args = plan.args;
+  args.in = p.in;
+  args.out = p.out;
+  args.rows = p.rows;
+  args.columns = p.columns;
+  args.row_stride = p.row_stride;
+  int64_t last = (p.rows - 1) * p.row_stride + p.columns - 1;
+  args.batch.dims = p.batch_dims;
+  for (int d = 0; d < p.batch_dims; ++d) {
+    args.batch.sizes[d] = divide_by(p.batch_sizes[d]);
+    args.batch.strides[d] = p.batch_strides[d];
+    last += (p.batch_sizes[d] - 1) * p.batch_strides[d];
+  }
+  args.in_end = static_cast<const char*>(p.in) + (last + 1) * p.item;
+  args.row_tiles = divide_by(row_tiles);
+  args.column_tiles = divide_by(column_tiles);
+  args.matrices = static_cast<uint32_t>(matrices);
+  return plan;
+}
+
+inline Plan plan_tiles(const Problem& p) {
+  Plan plan{Path::kTiles};
   const int64_t values = kAccessBytes / p.item;
   plan.aligned = (address(p.in) | address(p.out)) % kAccessBytes == 0 && p.rows % values == 0 &&
                  p.columns % values == 0 && p.row_stride % values == 0;
@@ -103,17 +128,14 @@ inline void plan_tiles(Plan& plan, const Problem& p) {
   // A tile begins where a row of the output crosses a sector. Rows that begin inside a sector may
   // need almost one sector more.
   const int64_t rows = p.rows + (plan.aligned ? 0 : kSectorBytes / p.item - 1);
-  plan.row_tiles = ceil_div<int64_t>(rows, tile_rows(p.item));
-  plan.column_tiles = ceil_div<int64_t>(p.columns, tile_columns(p.item));
-  plan.blocks = plan.matrices * plan.row_tiles * plan.column_tiles;
-  plan.path = Path::kTiles;
+  return in_blocks(plan, p, matrices_of(p), ceil_div<int64_t>(rows, tile_rows(p.item)),
+                   ceil_div<int64_t>(p.columns, tile_columns(p.item)));
 }
 
-inline void plan_strips(Plan& plan, const Problem& p) {
-  const int64_t item = p.item, matrix = p.rows * p.columns * item;
-  const int64_t most = plan.matrices * matrix >= kManyBytes ? kStripBytes : kSmallStripBytes;
-  plan.strip_rows = p.rows;
-  plan.strip_columns = p.columns;
+inline Plan plan_strips(const Problem& p) {
+  const int64_t item = p.item, matrix = p.rows * p.columns * item, matrices = matrices_of(p);
+  const int64_t most = matrices * matrix >= kManyBytes ? kStripBytes : kSmallStripBytes;
+  int64_t m = 1, r = p.rows, c = p.columns;  // matrices, rows and columns of a strip
   // The number of rows or columns of a strip whose other side has `others` elements: a multiple of
   // a line, so that runs on the other side are whole lines.
   const int64_t line = kLineBytes / item;
@@ -121,37 +143,38 @@ inline void plan_strips(Plan& plan, const Problem& p) {
     return std::max<int64_t>(most / (others * item) / line, 1) * line;
   };
   if (matrix <= most) {
-    plan.strip_matrices = std::min(plan.matrices, most / matrix);
+    m = std::min(matrices, most / matrix);
     // Every strip begins at a 16-byte boundary if possible.
     const int64_t unit = kAccessBytes / std::gcd(kAccessBytes, matrix);
-    if (plan.strip_matrices > unit) plan.strip_matrices -= plan.strip_matrices % unit;
+    if (m > unit) m -= m % unit;
   } else if (p.rows >= kLeastTile && p.columns >= kLeastTile) {
-    plan.strip_rows = plan.strip_columns = 32;
+    r = c = 32;
   } else if (p.columns <= p.rows) {
-    plan.strip_rows = std::min(as_many(p.columns), p.rows);
+    r = std::min(as_many(p.columns), p.rows);
   } else {
-    plan.strip_columns = std::min(as_many(p.rows), p.columns);
+    c = std::min(as_many(p.rows), p.columns);
   }
-  const int64_t m = plan.strip_matrices, r = plan.strip_rows, c = plan.strip_columns;
   const bool whole_rows = c == p.columns, whole_columns = r == p.rows;
   const bool dense = p.row_stride == p.columns;
-  plan.in_flat = dense && whole_rows &&
+  Plan plan{Path::kStrips};
+  Args& args = plan.args;
+  args.in_flat = dense && whole_rows &&
                  (m == 1 || (p.batch_dims == 1 && p.batch_strides[0] == p.rows * p.columns));
-  plan.out_flat = whole_columns && (whole_rows || m == 1);
+  args.out_flat = whole_columns && (whole_rows || m == 1);
 
   // `in` and `out` collect the bits of all offsets at which runs begin, and of their lengths.
   uint64_t in = address(p.in), out = address(p.out);
   for (int d = 0; d < p.batch_dims; ++d) {
     // In a flat input only the first matrix of each strip begins a run.
-    in |= static_cast<uint64_t>(p.batch_strides[d] * (plan.in_flat && d == 0 ? m : 1) * item);
+    in |= static_cast<uint64_t>(p.batch_strides[d] * (args.in_flat && d == 0 ? m : 1) * item);
   }
-  if (plan.in_flat) {
+  if (args.in_flat) {
     in |= static_cast<uint64_t>(whole_columns ? 0 : r * p.columns * item);
   } else {
     in |= static_cast<uint64_t>((c | p.columns | p.row_stride) * item);
   }
   plan.in_bytes = access_bytes(item, in);
-  if (plan.out_flat) {
+  if (args.out_flat) {
     out |= static_cast<uint64_t>(matrix * m) |
            static_cast<uint64_t>(whole_rows ? 0 : c * p.rows * item);
   } else {
@@ -159,44 +182,35 @@ inline void plan_strips(Plan& plan, const Problem& p) {
   }
   plan.out_bytes = access_bytes(item, out);
   const auto power = std::max(c & -c, kLeastRoom) * kAccessBytes / item;
-  while ((int64_t{1} << plan.room_shift) < power) ++plan.room_shift;
-  plan.row_tiles = ceil_div(p.rows, r);
-  plan.column_tiles = ceil_div(p.columns, c);
-  plan.blocks = ceil_div(plan.matrices, m) * plan.row_tiles * plan.column_tiles;
-  plan.path = Path::kStrips;
+  while ((int64_t{1} << args.room_shift) < power) ++args.room_shift;
+  args.strip_matrices = static_cast<uint32_t>(m);
+  args.strip_rows = divide_by(r);
+  args.strip_columns = divide_by(c);
+  return in_blocks(plan, p, ceil_div(matrices, m), ceil_div(p.rows, r), ceil_div(p.columns, c));
 }
 
 }  // namespace detail
 
-inline Plan make_plan(const Problem& p, const Limits& limits = {}) {
-  Plan plan;
-  for (int d = 0; d < p.batch_dims; ++d) plan.matrices *= p.batch_sizes[d];
-  const int64_t elements = plan.matrices * p.rows * p.columns;
+inline Plan make_plan(const Problem& p, const Tuning& tuning = {}) {
   // The engine handles a single row or column, columns that are rows in memory (a transposed view),
   // and columns apart.
-  if (p.rows == 1 || p.columns == 1 || p.column_stride != 1 || p.row_stride <= 1) {
-    return plan;
+  if (p.rows == 1 || p.columns == 1 || p.column_stride != 1 || p.row_stride <= 1) return {};
+  const int64_t matrices = detail::matrices_of(p), elements = matrices * p.rows * p.columns;
+  if (p.item <= 8 && p.rows >= tuning.tile && p.columns >= tuning.tile) {
+    const Plan plan = detail::plan_tiles(p);
+    return plan.aligned || elements >= tuning.unaligned_tiles ? plan : Plan();
   }
-  const bool large = p.rows >= limits.tile && p.columns >= limits.tile;
-  if (p.item > 8 || !large) {
-    detail::plan_strips(plan, p);
-    if (p.item <= 8 && limits.part_strips > 0) {
-      // Strips that are accessed by elements on one side are slow: batches of odd sizes, such as
-      // (103, 49) in bf16, take 1.3 to 2.9 times ATen's time, and 0.8 to 1.0 times in the engine.
-      // Strips of whole matrices are faster all the same, and so are aligned strips of matrices
-      // that have many of them.
-      const bool vectors = plan.in_bytes == kAccessBytes && plan.out_bytes == kAccessBytes;
-      const bool whole = plan.in_flat && plan.out_flat && plan.in_bytes >= 4;
-      const bool many = plan.matrices == 1 || p.rows * p.columns * p.item >= 4 * kStripBytes;
-      const bool part = plan.in_bytes == kAccessBytes && many && elements >= limits.part_strips;
-      if (!vectors && !whole && !part) return Plan();
-    }
-  } else {
-    detail::plan_tiles(plan, p);
-    if (!plan.aligned && elements < limits.unaligned_tiles) return Plan();
-  }
-  if (std::max(plan.blocks, plan.matrices) > kMaxIndex32) plan.path = Path::kEngine;
-  return plan;
+  const Plan plan = detail::plan_strips(p);
+  if (p.item > 8 || tuning.part_strips == 0) return plan;
+  // Strips that are accessed by elements on one side are slow: batches of odd sizes, such as
+  // (103, 49) in bf16, take 1.3 to 2.9 times ATen's time, and 0.8 to 1.0 times in the engine.
+  // Strips of whole matrices are faster all the same, and so are aligned strips of matrices that
+  // have many of them.
+  const bool vectors = plan.in_bytes == kAccessBytes && plan.out_bytes == kAccessBytes;
+  const bool whole = plan.args.in_flat && plan.args.out_flat && plan.in_bytes >= 4;
+  const bool many = matrices == 1 || p.rows * p.columns * p.item >= 4 * kStripBytes;
+  const bool part = plan.in_bytes == kAccessBytes && many && elements >= tuning.part_strips;
+  return vectors || whole || part ? plan : Plan();
 }
 
 }  // namespace gpuopt::transpose

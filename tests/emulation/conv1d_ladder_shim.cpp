@@ -6,7 +6,6 @@ using namespace gpuopt::conv1d;
 // Launches have at most `most_blocks` blocks.
 extern "C" int run(int step, const float* in, const float* weight, float* out, int64_t rows,
                    int64_t size, int64_t taps, int64_t most_blocks) {
-  emulator::always_fibers = true;
   kMostBlocks = most_blocks;
   return ladder_conv1d(step, LadderProblem{in, weight, out, rows, size, taps}, nullptr);
 }

@@ -9,24 +9,28 @@ alignas(16) uint4 shared[(227 << 10) / sizeof(uint4)];  // the most per block on
 using namespace gpuopt;
 using namespace gpuopt::elementwise;
 
+namespace {
+
+// Writes the name of the path to *path.
+template <int kInputs, Types kTypes = Types::kFloats>
+Plan<kInputs, kTypes> plan(const Given& given, const char** path) {
+  const Device device{132, static_cast<int>(emulator::most_shared_bytes)};
+  auto plan = make_plan<kTypes>(make_problem<kInputs>(given), device, kTestTuning);
+  *path = std::visit([](const auto& own) { return own.kName; }, plan.launches[0].path);
+  return plan;
+}
+
+}  // namespace
+
 extern "C" void set_shared_bytes(size_t most) { emulator::most_shared_bytes = most; }
 
-// Runs operation `op` and returns its error. Writes the path of its plan to *path.
-extern "C" int run(const char* op, double alpha, int num_inputs, int num_dims, const int64_t* sizes,
-                   const int64_t* strides, const int* dtypes, const uint64_t* addresses, int dtype,
-                   int* path) {
-  const Problem problem =
-      make_problem(num_inputs, num_dims, sizes, strides, dtypes, addresses, dtype);
-  *path = static_cast<int>(make_plan(problem).path);
+// Runs operation `op` and returns its error. Writes the name of its path to *path.
+extern "C" int run(const char* op, double alpha, const Given* given, const char** path) {
   const ScalarValue scalar{alpha, 0, static_cast<int64_t>(alpha)};
-  switch (op[0]) {
-    case 'm':
-      return num_inputs == 1 ? mul_scalar(problem, scalar, nullptr) : mul(problem, nullptr);
-    case 'c':
-      return copy(problem, nullptr);
-    case 'a':
-      return axpy(problem, scalar, nullptr);
-    default:
-      return fma(problem, nullptr);
-  }
+  const std::string name = op;
+  if (name == "mul") return mul(plan<2, Types::kAll>(*given, path), nullptr);
+  if (name == "mul_scalar") return mul_scalar(plan<1>(*given, path), scalar, nullptr);
+  if (name == "axpy") return axpy(plan<2>(*given, path), scalar, nullptr);
+  if (name == "fma") return elementwise::fma(plan<3>(*given, path), nullptr);
+  return copy(plan<1, Types::kAll>(*given, path), nullptr);
 }

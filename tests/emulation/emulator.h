@@ -1,10 +1,9 @@
 // Runs kernels on the CPU. This header implements the part of CUDA's device language that the
 // kernels use, for g++ with CUDA's headers. It is included before any source.
 //
-// Threads run one after another. In launches with dynamic shared memory, and in launch_kernel(),
-// each thread is a fiber. __syncthreads() suspends a fiber until all other threads of the block
-// have reached it or ended. An exchange within a warp suspends it until all threads in its mask
-// have.
+// Threads run one after another, each as a fiber. __syncthreads() suspends a fiber until all other
+// threads of the block have reached it or ended. An exchange within a warp suspends it until all
+// threads in its mask have.
 //
 // The emulator finds wrong indices, accesses out of bounds and wrong values without a GPU. It has
 // no detection of races inside a block, runs no PTX and measures no time.
@@ -63,8 +62,8 @@ inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
 
 namespace emulator {
 
-// The threads of a block are fibers, each with its own stack. Fibers are made once, and run the
-// kernel for one block after another.
+// The threads of a block are fibers. A stack is made once and runs one thread after another, so
+// threads that wait for no other all run on one stack, which stays in the cache.
 #if defined(__x86_64__) || defined(__aarch64__)
 // Saves the callee-saved registers on this stack and the stack pointer in *from, then continues
 // where the stack `to` was suspended.
@@ -164,28 +163,42 @@ enum class Wait : uint8_t { kNone, kWarp, kBlock, kDone };
 inline std::function<void()> kernel;
 void run_fiber();
 
-struct Fiber {
+struct Stack {
   // The odd size makes stacks begin at different cache sets.
-  static constexpr size_t kStack = (64 << 10) + 320;
-  std::unique_ptr<char[]> stack;
+  static constexpr size_t kBytes = (64 << 10) + 320;
+  std::unique_ptr<char[]> bytes{new char[kBytes]};
   Context context;
+
+  Stack() { context.make(bytes.get(), kBytes, run_fiber); }
+};
+
+struct Fiber {
+  std::unique_ptr<Stack> stack;  // while the thread runs or waits
   Wait wait = Wait::kNone;
   uint32_t mask = 0;
   int iteration = 0;
-
-  void make() {
-    stack.reset(new char[kStack]);
-    context.make(stack.get(), kStack, run_fiber);
-  }
 };
 
 inline Context scheduler;
 inline std::vector<Fiber> fibers(1024);
+inline std::vector<std::unique_ptr<Stack>> free_stacks;
 inline Fiber* running = nullptr;
 
 inline void wait(Wait what) {
   running->wait = what;
-  running->context.switch_to(scheduler);
+  running->stack->context.switch_to(scheduler);
+}
+
+// Runs a thread until it waits or ends.
+inline void resume(Fiber& fiber) {
+  if (!fiber.stack) {
+    if (free_stacks.empty()) free_stacks.push_back(std::make_unique<Stack>());
+    fiber.stack = std::move(free_stacks.back());
+    free_stacks.pop_back();
+  }
+  running = &fiber;
+  scheduler.switch_to(fiber.stack->context);
+  if (fiber.wait == Wait::kDone) free_stacks.push_back(std::move(fiber.stack));
 }
 inline void wait_for_block() { wait(Wait::kBlock); }
 
@@ -226,9 +239,8 @@ inline void run_warp(unsigned first, unsigned lanes) {
       const unsigned lane = in_order(i, lanes);
       Fiber& fiber = fibers[first + lane];
       if (fiber.wait == Wait::kNone) {
-        running = &fiber;
         threadIdx = {first + lane, 0, 0};
-        scheduler.switch_to(fiber.context);
+        resume(fiber);
       }
       if (fiber.wait == Wait::kBlock) absent |= 1u << lane;
     }
@@ -245,10 +257,8 @@ inline void run_warp(unsigned first, unsigned lanes) {
 inline void run_block(unsigned threads) {
   descending = !descending;
   for (unsigned thread = 0; thread < threads; ++thread) {
-    Fiber& fiber = fibers[thread];
-    if (!fiber.stack) fiber.make();
-    fiber.wait = Wait::kNone;
-    fiber.iteration = 0;
+    fibers[thread].wait = Wait::kNone;
+    fibers[thread].iteration = 0;
   }
   const unsigned warps = (threads + 31) / 32;
   unsigned done = 0;
@@ -307,10 +317,9 @@ struct Guarded {
   Guard guard;
 };
 
-// Runs `body`, which calls a kernel, for all threads of all blocks. With fibers, threads may wait
-// for each other.
+// Runs `body`, which calls a kernel, for all threads of all blocks.
 template <typename Body>
-void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
+void launch(unsigned blocks, unsigned threads, Body&& body) {
   if (noted != nullptr) return noted->push_back(blocks);
   kernel = body;
   gridDim = dim3(blocks);
@@ -318,13 +327,6 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   for (unsigned block = 0; block < blocks; ++block) {
     blockIdx = {block, 0, 0};
     if (before_block) before_block();
-    if (!with_fibers) {
-      for (unsigned thread = 0; thread < threads; ++thread) {
-        threadIdx = {thread, 0, 0};
-        body();
-      }
-      continue;
-    }
     run_block(threads);
   }
   for (const Guard* guard : Guard::all) {
@@ -334,14 +336,11 @@ void launch(unsigned blocks, unsigned threads, bool with_fibers, Body&& body) {
   }
 }
 
-// Whether launches without dynamic shared memory use fibers, too. They are slower then.
-inline bool always_fibers = false;
-
 // kernel<<<blocks, threads, shared_bytes, stream>>>(...)
 template <typename Body>
 void launch(unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t, Body&& body) {
   if (shared_bytes > most_shared_bytes) abort();
-  launch(blocks, threads, always_fibers || shared_bytes > 0, body);
+  launch(blocks, threads, body);
 }
 
 }  // namespace emulator

@@ -18,7 +18,6 @@ extern "C" void set_position_bits(int bits) { tuning.position_bits = bits; }
 extern "C" int run(int step, int dtype, uint64_t self, uint64_t source, const int64_t* index,
                    int64_t rows, int64_t width, int64_t entries, int sms) {
   PoisonedBlocks workspace;
-  emulator::always_fibers = false;  // in these steps no thread waits for another
   const LadderProblem problem{reinterpret_cast<void*>(self),
                               reinterpret_cast<const void*>(source),
                               index,

@@ -14,9 +14,6 @@ struct PoisonedBlocks final : Workspace {
   static constexpr size_t kGuard = 256;
   static constexpr char kPoison = char(0xff);  // NaN
 
-  // The threads of a ladder's kernels wait for each other, also in launches without shared memory.
-  PoisonedBlocks() { emulator::always_fibers = true; }
-
   void* allocate(size_t bytes) override {
     sizes.push_back(bytes);
     return begin(blocks.emplace_back(bytes + kGuard + 16, kPoison));

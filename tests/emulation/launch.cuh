@@ -22,8 +22,7 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shap
       {reinterpret_cast<const void*>(kernel), int64_t{shape.blocks} * shape.threads});
   if (shape.shared_bytes > emulator::most_shared_bytes) abort();
   emulator::shared_bytes = shape.shared_bytes;
-  emulator::launch(shape.blocks, shape.threads, /*with_fibers=*/true,
-                   [&] { kernel(arguments...); });
+  emulator::launch(shape.blocks, shape.threads, [&] { kernel(arguments...); });
   return cudaSuccess;
 }
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,15 +27,15 @@ class Given(ctypes.Structure):
     _fields_ += [("batch_sizes", ctypes.c_int64 * 4), ("batch_strides", ctypes.c_int64 * 4)]
 
 
-class Taken(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_int64) for n in "path aligned row_tiles column_tiles matrices blocks".split()]
-    _fields_ += [(n, ctypes.c_int64) for n in "strip_matrices strip_rows strip_columns".split()]
-    _fields_ += [(n, ctypes.c_int64) for n in "in_bytes out_bytes in_flat out_flat".split()]
+def load_kernels():
+    loaded = load("transpose")
+    loaded.plan.restype = ctypes.c_char_p
+    return loaded
 
 
 @pytest.fixture(scope="module")
 def kernels():
-    return load("transpose")
+    return load_kernels()
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +52,13 @@ def given_of(address: int, out: int, item: int, shape: tuple, strides: tuple) ->
     )  # fmt: skip
 
 
-def plan_of(kernels, item: int, shape: tuple, strides: tuple, address: int = 1 << 20, real_limits=False) -> Taken:
-    taken = Taken()
-    kernels.plan(ctypes.byref(given_of(address, 1 << 30, item, shape, strides)), real_limits, ctypes.byref(taken))
-    return taken
+def plan_of(kernels, item: int, shape: tuple, strides: tuple, address: int = 1 << 20, real_limits=False):
+    return plan_given(kernels, given_of(address, 1 << 30, item, shape, strides), real_limits)
+
+
+def plan_given(kernels, given: Given, real_limits: bool) -> SimpleNamespace:
+    text = kernels.plan(ctypes.byref(given), real_limits)
+    return json.loads(text, object_hook=lambda members: SimpleNamespace(**members))
 
 
 def dense(shape: tuple) -> tuple:
@@ -69,9 +75,9 @@ def test_rows_of_whole_vecs_are_aligned(kernels, item):
     shape = (2, size, 2 * size)
     plan = plan_of(kernels, item, shape, dense(shape))
     rows, columns = {1: (128, 128), 2: (128, 64), 4: (64, 64), 8: (64, 32)}[item]
-    assert (plan.path, plan.aligned, plan.matrices) == (TILES, 1, 2)
-    assert (plan.row_tiles, plan.column_tiles) == (-(-size // rows), 2 * size // columns)
-    assert plan.blocks == 2 * plan.row_tiles * plan.column_tiles
+    assert (plan.path, plan.aligned, plan.args.matrices) == (TILES, 1, 2)
+    assert (plan.args.row_tiles, plan.args.column_tiles) == (-(-size // rows), 2 * size // columns)
+    assert plan.shape.blocks == 2 * plan.args.row_tiles * plan.args.column_tiles
     for other in (
         plan_of(kernels, item, shape, dense(shape), address=(1 << 20) + item),
         plan_of(kernels, item, (2, size + 1, size), dense((2, size + 1, size))),
@@ -102,11 +108,11 @@ def strips_of(kernels, item: int, shape: tuple, strides: tuple | None = None, ad
     plan = plan_of(kernels, item, shape, strides or dense(shape), address)
     assert plan.path == STRIPS
     *batch, rows, columns = shape
-    per_matrix = -(-rows // plan.strip_rows) * -(-columns // plan.strip_columns)
-    assert plan.blocks == -(-int(np.prod(batch)) // plan.strip_matrices) * per_matrix
-    assert plan.strip_matrices * plan.strip_rows * plan.strip_columns * item <= 16 << 10
-    strip = (plan.strip_matrices, plan.strip_rows, plan.strip_columns)
-    return strip, (plan.in_bytes, plan.out_bytes), (plan.in_flat, plan.out_flat)
+    strip = (plan.args.strip_matrices, plan.args.strip_rows, plan.args.strip_columns)
+    per_matrix = -(-rows // strip[1]) * -(-columns // strip[2])
+    assert plan.shape.blocks == -(-int(np.prod(batch)) // strip[0]) * per_matrix
+    assert math.prod(strip) * item <= 16 << 10
+    return strip, (plan.in_bytes, plan.out_bytes), (plan.args.in_flat, plan.args.out_flat)
 
 
 def test_strips(kernels):
@@ -163,7 +169,7 @@ def test_large_matrices(kernels):
         (8, (2**10, 2**10, 2**10, 33)),
     ):
         plan = plan_of(kernels, item, shape, dense(shape))
-        assert plan.path != ENGINE and plan.blocks < 2**31
+        assert plan.path != ENGINE and plan.shape.blocks < 2**31
 
 
 # ---------------------------------------------------------------- the kernels
@@ -171,7 +177,7 @@ def test_large_matrices(kernels):
 
 def run_and_compare(
     kernels, memory, item: int, shape: tuple, strides: tuple, offset: int, at_end: bool, out: int = 0
-) -> Taken:
+) -> SimpleNamespace:
     """Runs a problem and compares the result.
 
     The matrices lie `offset` elements after a multiple of 32 bytes, at the beginning or the end of memory that ends in inaccessible
@@ -187,13 +193,12 @@ def run_and_compare(
     return compare(kernels, item, np.lib.stride_tricks.as_strided(values, shape, [s * item for s in strides]), out)
 
 
-def compare(kernels, item: int, matrices: np.ndarray, out: int = 0) -> Taken:
+def compare(kernels, item: int, matrices: np.ndarray, out: int = 0) -> SimpleNamespace:
     raw = np.full(matrices.size * item + 2 * GUARD + 32 + out * item, UNTOUCHED, np.uint8)
     start = GUARD + -(raw.ctypes.data + GUARD) % 32 + out * item
     strides = tuple(s // item for s in matrices.strides)
     problem = given_of(matrices.ctypes.data, raw.ctypes.data + start, item, matrices.shape, strides)
-    taken = Taken()
-    kernels.plan(ctypes.byref(problem), False, ctypes.byref(taken))
+    taken = plan_given(kernels, problem, real_limits=False)
     assert taken.path != ENGINE and kernels.run(ctypes.byref(problem)) == 0
     end = start + matrices.size * item
     expected = np.ascontiguousarray(matrices.swapaxes(-2, -1))
@@ -298,12 +303,12 @@ def test_large_elements(kernels, memory):
 @pytest.mark.parametrize("item", ITEMS)
 def test_last_strips_end_anywhere_in_a_vec(kernels, memory, item):
     """The last strip of a contiguous batch. Matrices of 15 elements are one element shorter than whole vectors."""
-    strip = plan_of(kernels, item, (1000, 3, 5), dense((1000, 3, 5))).strip_matrices
+    strip = plan_of(kernels, item, (1000, 3, 5), dense((1000, 3, 5))).args.strip_matrices
     assert 1 < strip < 1000 and strip % (16 // item) == 0
     for left in range(1, 16 // item + 1):
         shape = (strip + left, 3, 5)
         plan = run_and_compare(kernels, memory, item, shape, dense(shape), 0, True)
-        assert (plan.strip_matrices, plan.in_bytes, plan.out_bytes, plan.out_flat) == (strip, 16, 16, 1)
+        assert (plan.args.strip_matrices, plan.in_bytes, plan.out_bytes, plan.args.out_flat) == (strip, 16, 16, 1)
 
 
 @pytest.mark.parametrize("item", [*ITEMS, 16])
@@ -313,7 +318,7 @@ def test_large_strips(kernels, item):
     count = -(-(8 << 20) // matrix)
     values = np.random.default_rng(item).integers(0, 256, count * matrix, np.uint8).view(dtype)
     taken = compare(kernels, item, values.reshape(count, 7, 9))
-    assert taken.path == STRIPS and taken.strip_matrices * matrix > 12 << 10
+    assert taken.path == STRIPS and taken.args.strip_matrices * matrix > 12 << 10
 
 
 @pytest.mark.parametrize("item", [1, 4])

@@ -1,75 +1,43 @@
 // C entry points to the element-wise launch planner, for test_elementwise_plan.py.
+#include "common/describe.h"
 #include "elementwise_problem.h"
 
 using namespace gpuopt;
 using namespace gpuopt::elementwise;
 
-struct PlanView {
-  int64_t path, access, num_dims, numel, values_per_vec, by_rows, vecs_per_row, tile_dim,
-      packed_tiles, needs_split;
-  int64_t sizes[kMaxDims];
-  int64_t strides[kMaxOperands][kMaxDims];
-  int64_t linear[kMaxOperands], turned[kMaxOperands], packed_input[kMaxOperands];
-};
+namespace {
 
-extern "C" {
+template <Types kTypes, int kInputs>
+std::string launches(const Given& given, const Tuning& tuning) {
+  const Device device{132, 227 << 10};
+  return to_json(make_plan<kTypes>(make_problem<kInputs>(given), device, tuning).launches);
+}
 
-// Plans with the limits of tests, or with the real ones.
-void set_limits(bool real) { test_limits = real ? Limits() : Limits{.small = 0, .tile_side = 8}; }
-
-void plan(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* strides,
-          const int* dtypes, const uint64_t* addresses, int dtype, PlanView* view) {
-  const Problem problem =
-      make_problem(num_inputs, num_dims, sizes, strides, dtypes, addresses, dtype);
-  const Plan made = make_plan(problem);
-  *view = {static_cast<int64_t>(made.path),
-           static_cast<int64_t>(made.access),
-           made.num_dims,
-           made.numel,
-           made.values_per_vec,
-           made.by_rows,
-           made.vecs_per_row,
-           made.tile_dim,
-           made.packed_tiles,
-           needs_split(problem, made),
-           {},
-           {},
-           {},
-           {},
-           {}};
-  for (int d = 0; d < made.num_dims; ++d) view->sizes[d] = made.sizes[d];
-  for (int k = 0; k <= num_inputs; ++k) {
-    for (int d = 0; d < made.num_dims; ++d) view->strides[k][d] = made.strides[k][d];
-    view->linear[k] = made.linear[k];
-    view->turned[k] = made.turned[k];
-    view->packed_input[k] = made.packed_input[k];
+template <Types kTypes>
+std::string launches(const Given& given, const Tuning& tuning) {
+  switch (given.num_inputs) {
+    case 1:
+      return launches<kTypes, 1>(given, tuning);
+    case 2:
+      return launches<kTypes, 2>(given, tuning);
+    default:
+      return launches<kTypes, 3>(given, tuning);
   }
 }
 
-// The parts that a launch would split the problem into: their number, elements and first addresses.
-int parts(int num_inputs, int num_dims, const int64_t* sizes, const int64_t* strides,
-          const int* dtypes, const uint64_t* addresses, int dtype, int max_parts, int64_t* numels,
-          uint64_t* firsts) {
-  Problem pending[64];
-  int waiting = 1, count = 0;
-  pending[0] = make_problem(num_inputs, num_dims, sizes, strides, dtypes, addresses, dtype);
-  while (waiting > 0) {
-    const Problem problem = pending[--waiting];
-    const Plan made = make_plan(problem);
-    if (needs_split(problem, made)) {
-      if (waiting + 2 > 64) return -1;
-      halve(problem, pending[waiting + 1], pending[waiting]);
-      waiting += 2;
-      continue;
-    }
-    if (count == max_parts) return -1;
-    numels[count] = made.numel;
-    for (int k = 0; k <= num_inputs; ++k) {
-      firsts[count * kMaxOperands + k] = reinterpret_cast<uint64_t>(problem.operands[k].data);
-    }
-    ++count;
-  }
-  return count;
+}  // namespace
+
+extern "C" {
+
+// Returns the launches as JSON, which the next call overwrites. They are planned with the limits of
+// tests or with the real ones, for an operation with every path for every type or only for
+// floating-point types.
+const char* plan(const Given* given, bool real_limits, bool every_type) {
+  static std::string json;
+  const Tuning tuning = real_limits ? Tuning() : kTestTuning;
+  json =
+      every_type ? launches<Types::kAll>(*given, tuning) : launches<Types::kFloats>(*given, tuning);
+  return json.c_str();
 }
 
 uint32_t fast_div(uint32_t n, uint32_t divisor) { return FastDiv(divisor).div(n); }

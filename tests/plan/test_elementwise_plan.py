@@ -2,6 +2,9 @@
 
 import ctypes
 import itertools
+import json
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,33 +15,54 @@ from tools.test_build import load
 
 from ..support.seeded import seeded
 
-MAX_DIMS, MAX_OPERANDS = 25, 4
-VECTOR, ROWS, TILED, PACKED, GENERAL = range(5)
 ALIGNED, UNALIGNED, CONVERTED = range(3)
+# The paths, the accesses of rows, and whether tiles are accessed in vectors.
+KINDS = {*((path, None) for path in ("vector", "packed", "packed rows", "general"))}
+KINDS |= {*(("rows", access) for access in (ALIGNED, UNALIGNED, CONVERTED)), ("tiled", False), ("tiled", True)}
 UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX128 = 1, 6, 8, 9, 12
 ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, COMPLEX128: 16}
 BASE = 1 << 20
 
 
-class PlanView(ctypes.Structure):
+class Given(ctypes.Structure):
+    """A problem: sizes with the innermost dimension first, and for each operand (output first) strides, dtype and address."""
+
     _fields_ = [
-        *(
-            (name, ctypes.c_int64)
-            for name in "path access num_dims numel values_per_vec by_rows vecs_per_row tile_dim packed_tiles needs_split".split()
-        ),
-        ("sizes", ctypes.c_int64 * MAX_DIMS),
-        ("strides", (ctypes.c_int64 * MAX_DIMS) * MAX_OPERANDS),
-        ("linear", ctypes.c_int64 * MAX_OPERANDS),
-        ("turned", ctypes.c_int64 * MAX_OPERANDS),
-        ("packed_input", ctypes.c_int64 * MAX_OPERANDS),
+        ("num_inputs", ctypes.c_int),
+        ("num_dims", ctypes.c_int),
+        ("sizes", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("dtypes", ctypes.POINTER(ctypes.c_int)),
+        ("addresses", ctypes.POINTER(ctypes.c_uint64)),
+        ("dtype", ctypes.c_int),
     ]
+
+    @classmethod
+    def of(cls, sizes, strides, dtypes, addresses, dtype) -> "Given":
+        def array(kind, values):
+            return (kind * max(len(values), 1))(*values)
+
+        return cls(
+            len(strides) - 1,
+            len(sizes),
+            array(ctypes.c_int64, sizes),
+            array(ctypes.c_int64, [s for of_operand in strides for s in of_operand]),
+            array(ctypes.c_int, dtypes),
+            array(ctypes.c_uint64, addresses),
+            dtype,
+        )
+
+
+def load_planner():
+    loaded = load("plan/elementwise")
+    loaded.plan.restype = ctypes.c_char_p
+    loaded.fast_div.restype = ctypes.c_uint32
+    return loaded
 
 
 @pytest.fixture(scope="session")
 def planner():
-    loaded = load("plan/elementwise")
-    loaded.fast_div.restype = ctypes.c_uint32
-    return loaded
+    return load_planner()
 
 
 class Operands:
@@ -51,23 +75,14 @@ class Operands:
         offsets = offsets or [0] * len(strides)
         self.addresses = [BASE * (k + 1) + ITEM[d] * o for k, (d, o) in enumerate(zip(self.dtypes, offsets))]
 
-    def arguments(self):
-        flat = [s for strides in self.strides for s in strides]
-        operands = len(self.strides)
-        return (
-            operands - 1,
-            len(self.sizes),
-            (ctypes.c_int64 * max(len(self.sizes), 1))(*self.sizes),
-            (ctypes.c_int64 * max(len(flat), 1))(*flat),
-            (ctypes.c_int * operands)(*self.dtypes),
-            (ctypes.c_uint64 * operands)(*self.addresses),
-            self.dtype,
-        )
+    def launches(self, planner, real_limits=False, every_type=True) -> list[SimpleNamespace]:
+        given = Given.of(self.sizes, self.strides, self.dtypes, self.addresses, self.dtype)
+        text = planner.plan(ctypes.byref(given), real_limits, every_type)
+        return json.loads(text, object_hook=lambda members: SimpleNamespace(**members))
 
-    def plan(self, planner) -> PlanView:
-        view = PlanView()
-        planner.plan(*self.arguments(), ctypes.byref(view))
-        return view
+    def plan(self, planner, **options) -> SimpleNamespace:
+        (launch,) = self.launches(planner, **options)
+        return launch.plan
 
 
 def visits(sizes, strides) -> np.ndarray:
@@ -113,63 +128,70 @@ def problems(draw):
     return Operands(sizes, strides, dtypes, offsets, dtype)
 
 
-def starts_are_aligned(problem, plan, operand, dim, values):
+def starts_are_aligned(problem, operand, sizes, strides, dim, values):
     """Whether every vector of `values` along `dim` starts at an aligned address."""
     item = ITEM[problem.dtypes[operand]]
     access = min(item * values, 16)
-    others = [d for d in range(plan.num_dims) if d != dim]
+    others = [d for d in range(len(sizes)) if d != dim]
     return all(
-        (problem.addresses[operand] + item * sum(plan.strides[operand][d] * i for d, i in zip(others, point))) % access
-        == 0
-        for point in itertools.product(*(range(min(plan.sizes[d], 3)) for d in others))
+        (problem.addresses[operand] + item * sum(strides[operand][d] * i for d, i in zip(others, point))) % access == 0
+        for point in itertools.product(*(range(min(sizes[d], 3)) for d in others))
     )
 
 
 def check_plan(problem, plan):
-    operands = range(len(problem.strides))
-    sizes = plan.sizes[: plan.num_dims]
-    strides = [plan.strides[k][: plan.num_dims] for k in operands]
-    visited = visits(problem.sizes, problem.strides)
-    assert np.array_equal(visits(sizes, strides), visited)
-    assert plan.numel == visited.shape[1]
-    values = plan.values_per_vec
-    assert values == 16 // ITEM[problem.dtype]
+    args, operands, values = plan.args, range(len(problem.strides)), 16 // ITEM[problem.dtype]
     one_type = all(d == problem.dtype for d in problem.dtypes)
+    visited = visits(problem.sizes, problem.strides)
+    assert args.numel == visited.shape[1] and args.data == problem.addresses
+    if plan.path == "vector":
+        assert one_type and all(address % 16 == 0 for address in problem.addresses)
+        assert np.array_equal(visits([args.numel], [[1]] * len(operands)), visited)
+        return
+    assert (args.dtype, args.dtypes) == (problem.dtype, problem.dtypes)
+    sizes, strides = args.sizes[: args.num_dims], [s[: args.num_dims] for s in args.strides]
+    if plan.path == "rows":  # dimension 0 counts vectors
+        assert all(s[0] % values == 0 for s in strides)
+        sizes[0] = args.numel if args.num_dims == 1 else sizes[0] * values
+        strides = [[s[0] // values, *s[1:]] for s in strides]
+    assert np.array_equal(visits(sizes, strides), visited)
     for k in operands:
-        if plan.linear[k]:
+        if args.linear[k] and plan.path != "tiled":
             assert strides[k] == dense(sizes)
 
-    if plan.path == VECTOR:
-        assert one_type
-        assert all(plan.linear[k] and problem.addresses[k] % 16 == 0 for k in operands)
-    elif plan.path == ROWS:
-        assert problem.dtypes[0] == problem.dtype and strides[0][0] == 1
-        assert plan.num_dims == 1 or sizes[0] % values == 0
-        assert starts_are_aligned(problem, plan, 0, 0, values)
+    def aligned(k, dim):
+        return starts_are_aligned(problem, k, sizes, strides, dim, values)
+
+    if plan.path == "rows":
+        assert problem.dtypes[0] == problem.dtype and strides[0][0] == 1 and aligned(0, 0)
         assert all(strides[k][0] in (0, 1) for k in operands)
         assert (plan.access == CONVERTED) == (not one_type)
         if plan.access != UNALIGNED:
-            assert all(starts_are_aligned(problem, plan, k, 0, values) for k in operands if strides[k][0] == 1)
-    elif plan.path == TILED:
-        assert one_type and strides[0][0] == 1 and plan.tile_dim > 0 and not plan.turned[0]
-        turned = [k for k in operands if plan.turned[k]]
-        assert turned
-        assert all(0 < strides[k][plan.tile_dim] < strides[k][0] for k in turned)
-        if plan.packed_tiles:
-            assert sizes[0] % values == 0 and sizes[plan.tile_dim] % values == 0
+            assert all(aligned(k, 0) for k in operands if strides[k][0] == 1)
+    elif plan.path == "tiled":
+        turned, packed = (
+            [k for k in operands[1:] if bits >> (k - 1) & 1] for bits in (plan.grid.turned, plan.grid.packed)
+        )
+        assert one_type and strides[0][0] == 1 and turned and not set(turned) & set(packed)
+        assert all(0 < strides[k][1] < strides[k][0] for k in turned)
+        if plan.packed:
+            assert sizes[0] % values == 0 and sizes[1] % values == 0
             for k in [0, *turned]:
-                along = plan.tile_dim if plan.turned[k] else 0
-                assert strides[k][along] == 1 and starts_are_aligned(problem, plan, k, along, values)
-        for k in operands:
-            if plan.packed_input[k]:
-                assert strides[k][0] == 1 and starts_are_aligned(problem, plan, k, 0, values)
-    elif plan.path == PACKED:
+                along = int(k in turned)
+                assert strides[k][along] == 1 and aligned(k, along)
+        assert all(strides[k][0] == 1 and aligned(k, 0) for k in packed)
+    elif plan.path in ("packed", "packed rows"):
         assert one_type and strides[0][0] == 1
-        if plan.by_rows:
+        if plan.path == "packed rows":
             assert plan.vecs_per_row * values >= sizes[0] + values - 1
+            assert plan.vecs == plan.vecs_per_row * (args.numel // sizes[0])
         else:
-            assert plan.linear[0] and problem.addresses[0] % 16 == 0
-            assert plan.num_dims <= 2 or sizes[0] * sizes[1] >= values  # RowWalk
+            assert args.linear[0] and problem.addresses[0] % 16 == 0
+            assert args.num_dims <= 2 or sizes[0] * sizes[1] >= values  # RowWalk
+
+
+def kind_of(plan):
+    return plan.path, getattr(plan, {"rows": "access", "tiled": "packed"}.get(plan.path, ""), None)
 
 
 def test_a_plan_visits_the_same_elements_and_keeps_its_promises(planner):
@@ -180,11 +202,22 @@ def test_a_plan_visits_the_same_elements_and_keeps_its_promises(planner):
     def check(problem):
         plan = problem.plan(planner)
         check_plan(problem, plan)
-        taken.add((plan.path, {ROWS: plan.access, TILED: plan.packed_tiles}.get(plan.path, 0)))
+        taken.add(kind_of(plan))
 
     check()
-    kinds = {VECTOR: [0], ROWS: [ALIGNED, UNALIGNED, CONVERTED], TILED: [0, 1], PACKED: [0], GENERAL: [0]}
-    assert taken == {(path, kind) for path in kinds for kind in kinds[path]}
+    assert taken == KINDS
+
+
+@seeded(200)
+@given(problem=problems())
+def test_operations_without_every_path_have_vectors_aligned_rows_or_single_values(planner, problem):
+    every = problem.plan(planner)
+    plan = problem.plan(planner, every_type=False)
+    check_plan(problem, plan)
+    if problem.dtype in (FLOAT16, FLOAT32, FLOAT64) or kind_of(every) in [("vector", None), ("rows", ALIGNED)]:
+        assert plan == every
+    else:
+        assert plan.path == "general"
 
 
 @seeded(100)
@@ -244,43 +277,37 @@ def test_fast_division_is_division(planner, n, divisor):
 )
 def test_large_problems_are_cut_into_parts_that_32_bits_index(planner, sizes, strides, offset):
     problem = Operands(sizes, strides, offsets=[offset] * len(strides), dtype=UINT8)
-    limit = 4096
-    numels = (ctypes.c_int64 * limit)()
-    firsts = (ctypes.c_uint64 * (limit * MAX_OPERANDS))()
-    count = planner.parts(*problem.arguments(), limit, numels, firsts)
-    assert count > 1
-    total = 1
-    for size in sizes:
-        total *= size
-    assert sum(numels[:count]) == total
-    assert max(numels[:count]) < 2**31
-    starts = [tuple(firsts[part * MAX_OPERANDS + k] for k in range(len(strides))) for part in range(count)]
-    assert len({start[0] for start in starts}) == count  # parts begin at different output elements
-    assert problem.addresses[0] == min(start[0] for start in starts)
+    parts = [launch.plan for launch in problem.launches(planner)]
+    assert len(parts) > 1
+    assert sum(part.args.numel for part in parts) == math.prod(sizes)
+    assert max(part.args.numel for part in parts) < 2**31
+    starts = [part.args.data[0] for part in parts]
+    assert len(set(starts)) == len(parts)  # parts begin at different output elements
+    assert starts[0] == min(starts) == problem.addresses[0]
 
 
 def test_known_layouts_take_the_path_made_for_them(planner):
     def path(sizes, strides, **more):
         plan = Operands(sizes, strides, **more).plan(planner)
-        return plan.path, plan.access if plan.path == ROWS else None
+        return kind_of(plan)
 
     flat = [[1]] * 3
-    assert path([1 << 20], flat) == (VECTOR, None)
-    assert path([], [[], [], []]) == (VECTOR, None)
-    assert path([1 << 20], flat, offsets=[0, 1, 1]) == (ROWS, UNALIGNED)
-    assert path([1 << 20], flat, offsets=[1, 1, 1]) == (PACKED, None)
-    assert path([1 << 20], flat, dtypes=[FLOAT32, FLOAT16, FLOAT32]) == (ROWS, CONVERTED)
-    assert path([1 << 20], flat, dtypes=[FLOAT64, FLOAT32, FLOAT32]) == (GENERAL, None)
+    assert path([1 << 20], flat) == ("vector", None)
+    assert path([], [[], [], []]) == ("vector", None)
+    assert path([1 << 20], flat, offsets=[0, 1, 1]) == ("rows", UNALIGNED)
+    assert path([1 << 20], flat, offsets=[1, 1, 1]) == ("packed rows", None)
+    assert path([1 << 20], flat, dtypes=[FLOAT32, FLOAT16, FLOAT32]) == ("rows", CONVERTED)
+    assert path([1 << 20], flat, dtypes=[FLOAT64, FLOAT32, FLOAT32]) == ("general", None)
     bias = [[1, 4096], [1, 4096], [1, 0]]
-    assert path([4096, 64], bias) == (ROWS, ALIGNED)
-    assert path([4096, 64], [[1, 4096], [1, 4096], [0, 1]]) == (ROWS, ALIGNED)
-    assert path([4095, 64], [[1, 4095], [1, 4095], [1, 0]]) == (PACKED, None)
-    assert path([256, 256], [[1, 256], [1, 256], [256, 1]]) == (TILED, None)
-    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]]) == (PACKED, None)  # a plane of 6 holds a vector of 4
+    assert path([4096, 64], bias) == ("rows", ALIGNED)
+    assert path([4096, 64], [[1, 4096], [1, 4096], [0, 1]]) == ("rows", ALIGNED)
+    assert path([4095, 64], [[1, 4095], [1, 4095], [1, 0]]) == ("packed", None)
+    assert path([256, 256], [[1, 256], [1, 256], [256, 1]]) == ("tiled", True)
+    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]]) == ("packed", None)  # a plane of 6 holds a vector of 4
     small = {"dtype": FLOAT16}
-    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]], **small) == (GENERAL, None)  # but not one of 8
-    assert path([256, 4], [[1, 256], [1, 256], [4, 1]]) == (GENERAL, None)  # too narrow for tiles
-    assert path([256], [[2], [1], [1]]) == (GENERAL, None)
+    assert path([3, 2, 64], [[1, 3, 6], [1, 3, 6], [0, 1, 0]], **small) == ("general", None)  # but not one of 8
+    assert path([256, 4], [[1, 256], [1, 256], [4, 1]]) == ("general", None)  # too narrow for tiles
+    assert path([256], [[2], [1], [1]]) == ("general", None)
 
 
 def test_small_or_narrow_transposed_operands_are_read_value_by_value(planner):
@@ -289,14 +316,8 @@ def test_small_or_narrow_transposed_operands_are_read_value_by_value(planner):
     def path(rows, columns, count=1, dtype=FLOAT32):
         dense = [1, columns, rows * columns]
         problem = Operands([columns, rows, count], [dense, dense, [rows, 1, rows * columns]], dtype=dtype)
-        return problem.plan(planner).path
+        return problem.plan(planner, real_limits=True).path
 
-    planner.set_limits(True)
-    try:
-        for dtype in (FLOAT16, FLOAT32):
-            assert path(1024, 1024, dtype=dtype) == path(64, 64, 1000, dtype) == TILED
-            assert (
-                path(256, 256, dtype=dtype) == path(8, 1 << 20, dtype=dtype) == path(16, 16, 1 << 16, dtype) == GENERAL
-            )
-    finally:
-        planner.set_limits(False)
+    for dtype in (FLOAT16, FLOAT32):
+        assert path(1024, 1024, dtype=dtype) == path(64, 64, 1000, dtype) == "tiled"
+        assert path(256, 256, dtype=dtype) == path(8, 1 << 20, dtype=dtype) == path(16, 16, 1 << 16, dtype) == "general"

@@ -10,11 +10,11 @@ import torch
 
 from benchmarks.harness.operands import restored
 from tools import test_build
+from benchmarks.operands import Maker
 from tools.native_build import ROOT
 
-from ..emulation.build import load
-from ..emulation.test_transpose_kernels import ENGINE, plan_of
-from .test_elementwise_plan import FLOAT16, FLOAT32, GENERAL, Operands
+from ..emulation.test_transpose_kernels import ENGINE, load_kernels, plan_of
+from .test_elementwise_plan import FLOAT16, FLOAT32, Operands, load_planner
 
 EVIDENCE = ROOT / "benchmarks/results/nvidia-h100-80gb-hbm3/general-path.jsonl"
 FEW = 1 << 19  # up to this many values the general path has two per thread, else four
@@ -23,15 +23,12 @@ NUMBERS = {torch.float32: FLOAT32, torch.bfloat16: FLOAT16}  # of the planner's 
 
 @pytest.fixture(scope="module")
 def elementwise():
-    planner = test_build.load("plan/elementwise")
-    planner.set_limits(True)
-    yield planner
-    planner.set_limits(False)
+    return load_planner()
 
 
 @pytest.fixture(scope="module")
 def transpose():
-    return load("transpose")
+    return load_kernels()
 
 
 def is_general(elementwise, out_shape, tensors, dtype: int) -> bool:
@@ -43,7 +40,7 @@ def is_general(elementwise, out_shape, tensors, dtype: int) -> bool:
         strides.append(list(reversed(expanded.stride())))
         offsets.append(tensor.storage_offset())
     problem = Operands(list(reversed(out_shape)), [dense, *strides], [dtype] * (len(tensors) + 1), offsets, dtype)
-    return problem.plan(elementwise).path == GENERAL
+    return problem.plan(elementwise, real_limits=True).path == "general"
 
 
 def general(elementwise, transpose, line: dict) -> tuple[bool, int]:

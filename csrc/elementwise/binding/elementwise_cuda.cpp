@@ -1,5 +1,5 @@
-// The CUDA bindings of the element-wise operators. Each makes a Problem of ATen's iterator and
-// calls a launcher.
+// The CUDA bindings of the element-wise operators. Each makes a Problem of ATen's iterator, plans
+// it and calls a launcher.
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
 
@@ -9,6 +9,7 @@
 #include "binding/cuda_launch.h"
 #include "elementwise/binding/elementwise_check.h"
 #include "elementwise/elementwise.h"
+#include "elementwise/elementwise_plan.h"
 
 namespace gpuopt::elementwise {
 namespace {
@@ -27,20 +28,22 @@ Operand make_operand(const char* op, const TensorIterator& iterator, int argumen
 }
 
 // `inputs` lists the iterator's arguments in the order of the launcher's operands.
-Problem make_problem(const char* op, const TensorIterator& iterator, at::ArrayRef<int> inputs,
-                     at::ScalarType dtype) {
+template <size_t kCount>
+Problem<kCount> make_problem(const char* op, const TensorIterator& iterator,
+                             const std::array<int, kCount>& inputs, at::ScalarType dtype) {
   TORCH_CHECK(iterator.ndim() <= kMaxDims, op,
               ": operands have too many dimensions: expected at "
               "most ",
               kMaxDims, " once neighbours are merged, got ", iterator.ndim());
-  Problem problem;
+  Problem<kCount> problem;
   problem.dtype = to_dtype(op, dtype);
   problem.num_dims = iterator.ndim();
   for (int d = 0; d < iterator.ndim(); ++d) problem.sizes[d] = iterator.shape()[d];
   problem.operands[0] = make_operand(op, iterator, 0);
-  for (const int argument : inputs) {
-    problem.operands[++problem.num_inputs] = make_operand(op, iterator, argument);
+  for (size_t k = 0; k < kCount; ++k) {
+    problem.operands[k + 1] = make_operand(op, iterator, inputs[k]);
   }
+  TORCH_INTERNAL_ASSERT(promotes(problem));
   return problem;
 }
 
@@ -69,10 +72,12 @@ Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const T
       return mul_into(op, on_device(self, result.device()), other, result);
     }
     const ScalarValue value = to_scalar_value(iterator.input(scalar - 1).item());
-    check_launch(op, mul_scalar(make_problem(op, iterator, {tensor}, dtype), value, stream));
+    const Problem problem = make_problem(op, iterator, std::array{tensor}, dtype);
+    check_launch(op, mul_scalar(make_plan(problem, current_device()), value, stream));
     return result;
   }
-  check_launch(op, mul(make_problem(op, iterator, {1, 2}, dtype), stream));
+  const Problem problem = make_problem(op, iterator, std::array{1, 2}, dtype);
+  check_launch(op, mul(make_plan<Types::kAll>(problem, current_device()), stream));
   return result;
 }
 
@@ -92,16 +97,17 @@ Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& oth
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
   const c10::cuda::CUDAGuard guard(result.device());
-  const Problem problem = make_problem(op, iterator, {1}, dtype);
-  check_launch(op, mul_scalar(problem, to_scalar_value(other), c10::cuda::getCurrentCUDAStream()));
+  const Problem problem = make_problem(op, iterator, std::array{1}, dtype);
+  check_launch(op, mul_scalar(make_plan(problem, current_device()), to_scalar_value(other),
+                              c10::cuda::getCurrentCUDAStream()));
   return result;
 }
 
-cudaError_t launch(const Axpy& op, const Problem& problem, cudaStream_t stream) {
-  return axpy(problem, to_scalar_value(op.alpha), stream);
+cudaError_t launch(const Axpy& op, const Problem<2>& problem, cudaStream_t stream) {
+  return axpy(make_plan(problem, current_device()), to_scalar_value(op.alpha), stream);
 }
-cudaError_t launch(const Fma&, const Problem& problem, cudaStream_t stream) {
-  return fma(problem, stream);
+cudaError_t launch(const Fma&, const Problem<3>& problem, cudaStream_t stream) {
+  return fma(make_plan(problem, current_device()), stream);
 }
 
 // The launchers' operands are the inputs in the order of the schema.

@@ -14,8 +14,8 @@ struct Axpy {
 
 }  // namespace
 
-cudaError_t axpy(const Problem& problem, const ScalarValue& alpha, cudaStream_t stream) {
-  return launch<Axpy>(problem, stream, alpha);
+cudaError_t axpy(const Plan<2>& plan, const ScalarValue& alpha, cudaStream_t stream) {
+  return launch<Axpy>(plan, stream, alpha);
 }
 
 }  // namespace gpuopt::elementwise

@@ -6,35 +6,34 @@
 namespace gpuopt::elementwise {
 namespace {
 
-// One type per element size stands for all dtypes of that size, so every type needs every path.
 template <typename C>
-struct Copy : EveryType {
+struct Copy {
   static constexpr int kInputs = 1;
   __device__ C operator()(C x) const { return x; }
 };
 
 template <typename T>
-cudaError_t copy_as(DType dtype, Problem problem, cudaStream_t stream) {
-  problem.dtype = dtype;
-  for (int k = 0; k <= problem.num_inputs; ++k) problem.operands[k].dtype = dtype;
-  return run<Copy<compute_t<T>>, T>({}, problem, stream);
+cudaError_t copy_as(const Plan<1, Types::kAll>& plan, cudaStream_t stream) {
+  return launch_as<T>(Copy<compute_t<T>>{}, plan, stream);
 }
 
 }  // namespace
 
-cudaError_t copy(const Problem& problem, cudaStream_t stream) {
-  if (problem.operands[1].dtype != problem.operands[0].dtype) return cudaErrorInvalidValue;
-  switch (size_of(problem.operands[0].dtype)) {
-    case 1:
-      return copy_as<uint8_t>(DType::kUInt8, problem, stream);
-    case 2:
-      return copy_as<uint16_t>(DType::kInt16, problem, stream);
-    case 4:
-      return copy_as<uint32_t>(DType::kInt32, problem, stream);
-    case 8:
-      return copy_as<uint64_t>(DType::kInt64, problem, stream);
+// One type per element size stands for all dtypes of that size, so every type needs every path.
+cudaError_t copy(const Plan<1, Types::kAll>& plan, cudaStream_t stream) {
+  switch (plan.dtype) {
+    case DType::kUInt8:
+      return copy_as<uint8_t>(plan, stream);
+    case DType::kInt16:
+      return copy_as<uint16_t>(plan, stream);
+    case DType::kInt32:
+      return copy_as<uint32_t>(plan, stream);
+    case DType::kInt64:
+      return copy_as<uint64_t>(plan, stream);
+    case DType::kComplex128:
+      return copy_as<Complex<double>>(plan, stream);
     default:
-      return copy_as<Complex<double>>(DType::kComplex128, problem, stream);
+      return cudaErrorInvalidValue;
   }
 }
 

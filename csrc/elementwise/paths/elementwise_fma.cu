@@ -19,8 +19,6 @@ struct Fma {
 
 }  // namespace
 
-cudaError_t fma(const Problem& problem, cudaStream_t stream) {
-  return launch<Fma>(problem, stream);
-}
+cudaError_t fma(const Plan<3>& plan, cudaStream_t stream) { return launch<Fma>(plan, stream); }
 
 }  // namespace gpuopt::elementwise

@@ -1,5 +1,5 @@
 // The kernels of the element-wise engine. A kernel walks the operands of a problem and calls a
-// functor on their values. Each path of the plan has its kernels here, except kTiled
+// functor on their values. Each path has its kernels here, except tiles
 // (elementwise_tiled.cuh).
 #pragma once
 
@@ -9,19 +9,11 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 #include "elementwise/device/elementwise_values.cuh"
-#include "elementwise/elementwise_plan.h"
+#include "elementwise/elementwise_args.h"
 
 namespace gpuopt::elementwise {
 
-// ---------------------------------------------------------------- kVector
-
-// Every operand is one contiguous, aligned run of `numel` values in the same order.
-
-template <int kOperands>
-struct VectorArgs {
-  void* data[kOperands];
-  int64_t numel;
-};
+// ---------------------------------------------------------------- vector
 
 template <typename F, typename T, int kThreads, int kVecs>
 __global__ void __launch_bounds__(kThreads)
@@ -61,20 +53,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // ---------------------------------------------------------------- strided operands
-
-// Operands with strides, in elements. Counts and offsets fit 32 bits: larger problems are split
-// (needs_split).
-template <int kOperands>
-struct StridedArgs {
-  void* data[kOperands];
-  DType dtypes[kOperands];
-  bool linear[kOperands];  // element i of the iteration space is at data + i
-  DType dtype;
-  int num_dims;
-  uint32_t numel;
-  FastDiv sizes[kMaxDims];
-  uint32_t strides[kOperands][kMaxDims];
-};
 
 // Adds the offsets in dimensions first_dim and above. `rest` is the linear index over those
 // dimensions.
@@ -120,7 +98,7 @@ __device__ __forceinline__ void store_values(T* address, const Vec<T, N>& vec, i
   }
 }
 
-// ---------------------------------------------------------------- kRows
+// ---------------------------------------------------------------- rows
 
 template <typename T, Access kAccess, int N = kVecSize<T>>
 __device__ __forceinline__ Vec<T, N> load_row_vec(const void* data, DType dtype, uint32_t offset,
@@ -205,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// ---------------------------------------------------------------- kPacked
+// ---------------------------------------------------------------- packed
 
 // Loads `count` values that lie `stride` elements apart, from `address` on. The row has `available`
 // values from there.
@@ -260,7 +238,7 @@ __global__ void __launch_bounds__(kThreads)
     // The vector crosses rows: load the other inputs value by value. All addresses are computed
     // before the first value arrives, so the loads are in flight together. Within a plane
     // (dimensions 0 and 1) the next row is one stride of dimension 1 away. A vector leaves its
-    // plane at most once, because the plan sends planes smaller than a vector to kGeneral.
+    // plane at most once, because smaller planes take the general path.
     uint32_t plane = row;
     const uint32_t row_in_plane = args.num_dims == 2 ? row : args.sizes[1].divmod(plane);
     const uint32_t rows = args.sizes[1].divisor - row_in_plane;
@@ -318,7 +296,7 @@ __global__ void __launch_bounds__(kThreads)
   store_values(out + span.begin, result, count);
 }
 
-// ---------------------------------------------------------------- kGeneral
+// ---------------------------------------------------------------- general
 
 // A thread handles kSteps values, kThreads apart. Loads are not predicated: threads past the end
 // load the last element and do not store it.

@@ -7,10 +7,8 @@ namespace {
 
 // A product of two fp16 or bf16 values is exact in fp32 (22 and 16 significant bits). The two-value
 // instructions round the exact product once, so they give the same bits as fp32 arithmetic.
-// EveryType: masks, counts and spectra (bool, integer, complex) are multiplied in every layout,
-// too.
 template <typename C>
-struct Mul : EveryType {
+struct Mul {
   static constexpr int kInputs = 2;
   __device__ C operator()(C a, C b) const {
     if constexpr (std::is_same_v<C, bool>) {
@@ -27,8 +25,10 @@ struct Mul : EveryType {
 
 }  // namespace
 
-cudaError_t mul(const Problem& problem, cudaStream_t stream) {
-  return launch<Mul>(problem, stream);
+// Types::kAll: masks, counts and spectra (bool, integer, complex) are multiplied in every layout,
+// too.
+cudaError_t mul(const Plan<2, Types::kAll>& plan, cudaStream_t stream) {
+  return launch<Mul>(plan, stream);
 }
 
 }  // namespace gpuopt::elementwise

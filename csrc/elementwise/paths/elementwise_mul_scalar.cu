@@ -14,8 +14,8 @@ struct MulScalar {
 
 }  // namespace
 
-cudaError_t mul_scalar(const Problem& problem, const ScalarValue& other, cudaStream_t stream) {
-  return launch<MulScalar>(problem, stream, other);
+cudaError_t mul_scalar(const Plan<1>& plan, const ScalarValue& other, cudaStream_t stream) {
+  return launch<MulScalar>(plan, stream, other);
 }
 
 }  // namespace gpuopt::elementwise

@@ -19,13 +19,10 @@ namespace gpuopt::elementwise {
 // different groups of banks (README.md has a drawing). Otherwise rows are padded by one bank.
 template <typename T, bool kPackedTiles>
 struct Tile {
-  // Single bytes move in vectors of 8: unpacking 16 of them would need too many registers.
-  static constexpr uint32_t N = !kPackedTiles ? 1 : sizeof(T) == 1 ? 8 : kVecSize<T>;
-  static constexpr uint32_t kSide = sizeof(T) == 2 && kPackedTiles ? 128 : sizeof(T) <= 4 ? 64 : 32;
-  static constexpr uint32_t kPitch = kSide + (kPackedTiles ? 0 : sizeof(T) < 4 ? 4 / sizeof(T) : 1);
+  static constexpr TileShape kShape{sizeof(T), kPackedTiles};
+  static constexpr uint32_t N = kShape.values, kSide = kShape.side, kPitch = kShape.pitch;
   static constexpr uint32_t kVecs = kSide / N;  // vectors along a side
   static constexpr uint32_t kValues = kSide * kPitch;
-  static constexpr int kBytes = kValues * sizeof(T);
   static_assert(!kPackedTiles || kVecs % 8 == 0, "vectors are permuted in groups of 8");
 
   // The position of vector c of row i.
@@ -36,19 +33,6 @@ struct Tile {
   static __device__ __forceinline__ uint32_t column(uint32_t p, uint32_t j) {
     return p * N * kPitch + (kPackedTiles ? (j / N) ^ (p % 8) : j / N) * N + j % N;
   }
-};
-
-// Tiles are numbered in groups of kTileGroup along j. The blocks in flight then cover a square of
-// tiles, and each operand is accessed in runs of several tiles. (The size of a group is not swept.)
-constexpr int kTileGroup = 16;
-struct TileGrid {
-  FastDiv plane;        // tiles in a plane of i and j
-  FastDiv group;        // tiles in a group
-  FastDiv group_width;  // tiles of a group along j
-  FastDiv last_width;   // tiles of a plane's last group along j
-  uint32_t last_group;  // the index of a plane's last group
-  uint32_t turned;      // bit k: input k goes through shared memory
-  uint32_t packed;      // bit k: input k is read along i in aligned vectors, else value by value
 };
 
 template <typename F, typename T, bool kPackedTiles, int kThreads>

@@ -1,4 +1,4 @@
-// The CUDA bindings of transposition: they check a call, make a Problem and call a launcher.
+// The CUDA bindings of transposition: they check a call, plan it and call a launcher.
 #include <ATen/ATen.h>
 
 #include <optional>
@@ -6,6 +6,7 @@
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "elementwise/elementwise.h"
+#include "elementwise/elementwise_plan.h"
 #include "transpose/binding/transpose_check.h"
 #include "transpose/binding/transpose_problem.h"
 #include "transpose/transpose.h"
@@ -51,8 +52,7 @@ void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
               stream);
     return;
   }
-  elementwise::Problem problem;
-  problem.num_inputs = 1;
+  elementwise::Problem<1> problem;
   problem.num_dims = static_cast<int>(view.dim());
   problem.operands[0].data = out.mutable_data_ptr();
   problem.operands[1].data = const_cast<void*>(view.const_data_ptr());
@@ -64,7 +64,8 @@ void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
     problem.operands[1].strides[d] = view.stride(own);
   }
   problem.dtype = problem.operands[0].dtype = problem.operands[1].dtype = dtype;
-  check_launch(op, elementwise::copy(problem, stream));
+  const auto plan = elementwise::make_plan<elementwise::Types::kAll>(problem, current_device());
+  check_launch(op, elementwise::copy(plan, stream));
 }
 
 Tensor transpose2d_cuda(const Transpose2D& op) {
@@ -80,7 +81,7 @@ Tensor transpose2d_cuda(const Transpose2D& op) {
   const std::optional<Problem> problem = make_problem(self, out);
   const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
   if (plan.path != Path::kEngine) {
-    check_launch(name_of<Transpose2D>(), transpose(*problem, plan, stream));
+    check_launch(name_of<Transpose2D>(), transpose(plan, stream));
   } else {
     copy_into(out, self.mT(), stream);
   }
@@ -95,8 +96,7 @@ Tensor& copy_transposed_cuda(const CopyTransposed& op) {
   const Plan plan = problem.has_value() ? make_plan(*problem) : Plan();
   if (plan.path == Path::kEngine) return out.copy_(self);
   const c10::cuda::CUDAGuard guard(self.device());
-  check_launch(name_of<CopyTransposed>(),
-               transpose(*problem, plan, c10::cuda::getCurrentCUDAStream()));
+  check_launch(name_of<CopyTransposed>(), transpose(plan, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 

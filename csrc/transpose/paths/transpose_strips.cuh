@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/async.cuh"
-#include "transpose/device/transpose_args.cuh"
+#include "transpose/device/transpose_batch.cuh"
 
 namespace gpuopt::transpose {
 
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
   // Load the strip: as one run, or row by row.
   const T* const in = static_cast<const T*>(args.in) + i0 * args.row_stride + j0;
   if (args.in_flat) {
-    const T* const from = in + args.batch.offset(first_matrix);
+    const T* const from = in + offset_of(first_matrix, args.batch);
     const uint32_t end = matrices > 1 ? size : rows * strip_columns;
 #pragma unroll 4
     for (uint32_t k = threadIdx.x * N; k < end; k += kThreads * N) {
@@ -66,9 +66,9 @@ __global__ void __launch_bounds__(kThreads) strips_kernel(const __grid_constant_
       uint32_t matrix = k;
       const uint32_t j = args.strip_columns.divmod(matrix), i = args.strip_rows.divmod(matrix);
       if (i < rows && j < columns) {
-        copy_to_strip<T, N>(strip, k,
-                            in + args.batch.offset(first_matrix + matrix) + i * args.row_stride + j,
-                            args);
+        copy_to_strip<T, N>(
+            strip, k, in + offset_of(first_matrix + matrix, args.batch) + i * args.row_stride + j,
+            args);
       }
     }
   }

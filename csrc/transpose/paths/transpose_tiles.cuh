@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/async.cuh"
-#include "transpose/device/transpose_args.cuh"
+#include "transpose/device/transpose_batch.cuh"
 
 namespace gpuopt::transpose {
 
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const __grid_constant__
   const auto end_row = static_cast<int>(min(args.rows - i0, int64_t{Own::kAllRows}));
   const auto columns = static_cast<int>(min(args.columns - j0, int64_t{Own::kColumns}));
   const T* const in =
-      static_cast<const T*>(args.in) + args.batch.offset(matrix) + i0 * args.row_stride + j0;
+      static_cast<const T*>(args.in) + offset_of(matrix, args.batch) + i0 * args.row_stride + j0;
   // Row i of the tile begins (shift + i * step) mod N elements into its first vector.
   const int shift = kAligned ? 0 : vec_shift(in),
             step = static_cast<int>(args.row_stride & (N - 1));
