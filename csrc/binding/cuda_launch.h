@@ -9,6 +9,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <vector>
+
 #include "binding/check.h"
 #include "binding/dtypes.h"
 #include "binding/kernels_library.h"
@@ -57,13 +59,26 @@ inline ScalarValue to_scalar_value(const at::Scalar& scalar) {
   return value;
 }
 
-inline int device_attribute(cudaDeviceAttr attribute) {
-  int value = 0;
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, c10::cuda::current_device()));
-  return value;
+// The properties of the current device. They are read once for each GPU, because every call plans.
+inline const Device& current_device() {
+  static const std::vector<Device> devices = [] {
+    std::vector<Device> found;
+    for (int device = 0; device < c10::cuda::device_count(); ++device) {
+      const auto attribute = [&](cudaDeviceAttr name) {
+        int value = 0;
+        C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, name, device));
+        return value;
+      };
+      found.push_back({attribute(cudaDevAttrMultiProcessorCount),
+                       attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin),
+                       attribute(cudaDevAttrClusterLaunch) != 0});
+    }
+    return found;
+  }();
+  return devices.at(c10::cuda::current_device());
 }
 
-inline int sm_count() { return device_attribute(cudaDevAttrMultiProcessorCount); }
+inline int sm_count() { return current_device().sms; }
 
 // Refuses operands whose storage was freed, as sharded training frees parameters: a kernel that
 // read them would lose the CUDA context.
@@ -73,13 +88,6 @@ inline void check_memory(const char* op, std::initializer_list<NamedTensor> tens
                 ": ", name, " must have memory: expected allocated storage, got ",
                 tensor.storage().nbytes(), " bytes (it was freed)");
   }
-}
-
-// The most dynamic shared memory that a block may opt in to.
-inline int most_shared_bytes() { return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
-
-inline Device current_device() {
-  return {sm_count(), most_shared_bytes(), device_attribute(cudaDevAttrClusterLaunch) != 0};
 }
 
 // Workspace from torch's allocator, on the current device. Freed blocks are reused in stream order;

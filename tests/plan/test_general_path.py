@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from benchmarks.harness.operands import restored
-from tools import test_build
-from benchmarks.operands import Maker
 from tools.native_build import ROOT
 
 from ..emulation.test_transpose_kernels import ENGINE, load_kernels, plan_of

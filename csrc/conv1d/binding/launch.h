@@ -7,7 +7,10 @@
 
 namespace gpuopt::conv1d {
 
-inline Device this_device() { return Device{sm_count(), most_shared_bytes()}; }
+inline Device this_device() {
+  const gpuopt::Device& device = current_device();
+  return {device.sms, device.shared_bytes};
+}
 
 inline void launch_plan(const char* op, const Plan& plan, const Tensor& result) {
   TensorWorkspace workspace;

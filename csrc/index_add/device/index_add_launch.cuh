@@ -33,18 +33,6 @@ static_assert(sizeof(Sum<Bool>) == sum_bytes(DType::kBool) &&
               sizeof(Sum<__half>) == sum_bytes(DType::kFloat16) &&
               sizeof(Sum<double>) == sum_bytes(DType::kFloat64));
 
-// Launches a kernel. It requests shared memory beyond 48 KB, which a kernel has only on request.
-template <typename Args>
-cudaError_t launch_shared(void (*kernel)(Args), const LaunchShape& shape, cudaStream_t stream,
-                          const Args& args) {
-  if (shape.shared_bytes > 48 << 10) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
-    if (error != cudaSuccess) return error;
-  }
-  return launch_kernel(kernel, shape, stream, args);
-}
-
 // Calls f(std::integral_constant<int, values>), for the numbers of values per access that plans
 // choose.
 template <typename T, typename F>

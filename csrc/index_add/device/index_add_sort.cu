@@ -232,23 +232,14 @@ cudaError_t with_constant(int number, F&& f) {
   return f(std::integral_constant<int, Most>());
 }
 
-// Launches a kernel that has a tile in shared memory.
-template <typename... Parameters, typename... Arguments>
-cudaError_t launch_tiles(void (*kernel)(Parameters...), const LaunchShape& shape,
-                         cudaStream_t stream, const Arguments&... arguments) {
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
-  return error != cudaSuccess ? error : launch_kernel(kernel, shape, stream, arguments...);
-}
-
 cudaError_t sort_one_tile(const SortPlan& plan, uint32_t* zeroed, Workspace& workspace,
                           cudaStream_t stream, const uint64_t** sorted) {
   const PassArgs& args = plan.args;
   auto* to = static_cast<uint64_t*>(workspace.allocate(sizeof(uint64_t) * args.count));
   *sorted = to;
   return with_constant<kMaxTileItems>(plan.items, [&](auto items) {
-    return launch_tiles(sort_tile<items>, plan.move, stream, args.source, args.count, args.digit,
-                        plan.passes, to, zeroed, plan.num_zeroed);
+    return launch_kernel(sort_tile<items>, plan.move, stream, args.source, args.count, args.digit,
+                         plan.passes, to, zeroed, plan.num_zeroed);
   });
 }
 
@@ -273,7 +264,7 @@ cudaError_t sort_in_passes(const SortPlan& plan, uint32_t* zeroed, Workspace& wo
     error = launch_kernel(count_digits, plan.count, stream, args);
     if (error != cudaSuccess) return error;
     error = with_constant<kMaxSortItems>(plan.items, [&](auto items) {
-      return launch_tiles(move_entries<items>, plan.move, stream, args, to, ordered, also);
+      return launch_kernel(move_entries<items>, plan.move, stream, args, to, ordered, also);
     });
     args.source.packed = *sorted = to;
     args.digit.shift += args.digit.bits;

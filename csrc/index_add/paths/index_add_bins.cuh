@@ -259,7 +259,7 @@ template <typename T>
 cudaError_t launch(const BinsPlan& plan, Workspace& workspace, cudaStream_t stream) {
   BinArgs args = plan.args;
   if (plan.split_bytes > 0) args.split_sums = workspace.allocate(plan.split_bytes);
-  const auto start = [&](auto kernel) { return launch_shared(kernel, plan.add, stream, args); };
+  const auto start = [&](auto kernel) { return launch_kernel(kernel, plan.add, stream, args); };
   const auto add_in_shared_memory = [&] {
     if (plan.values > 1) {
       return args.index.is_long ? start(add_vecs_in_bins<T, int64_t>)

@@ -318,10 +318,10 @@ cudaError_t launch(const LinesPlan& plan, Workspace& workspace, cudaStream_t str
   LineArgs args = plan.args;
   args.order = reinterpret_cast<const uint4*>(order.order);
   const cudaError_t error =
-      launch_shared(order.index.is_long ? order_entries<int64_t> : order_entries<int32_t>,
+      launch_kernel(order.index.is_long ? order_entries<int64_t> : order_entries<int32_t>,
                     plan.sort, stream, order);
   if (error != cudaSuccess) return error;
-  return launch_shared(
+  return launch_kernel(
       plan.outer_group == 1 ? add_lines<T, 1> : add_lines<T, line_values(sizeof(T))>, plan.add,
       stream, args);
 }

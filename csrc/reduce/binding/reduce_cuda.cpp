@@ -95,7 +95,7 @@ void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
   }
   if (kIsMean<Op>) problem.divisor = static_cast<double>(count);
   TensorWorkspace workspace;
-  check_launch(name_of<Op>(), launch(make_plan(problem, Device{sm_count()}), workspace,
+  check_launch(name_of<Op>(), launch(make_plan(problem, current_device()), workspace,
                                      c10::cuda::getCurrentCUDAStream()));
 }
 

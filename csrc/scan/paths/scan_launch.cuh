@@ -21,20 +21,10 @@ inline cudaError_t clear_records(Record* records, int64_t count, cudaStream_t st
   return launch_kernel(clear_kernel<kPerThread>, shape, stream, records, count);
 }
 
-// Requests dynamic shared memory for a kernel. Without a request there are 48 KB in all, and
-// kernels have up to 20 KB of static shared memory.
-template <typename Kernel>
-cudaError_t allow_shared_bytes(Kernel* kernel, size_t bytes) {
-  if (bytes <= 16 << 10) return cudaSuccess;
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(bytes));
-}
-
 template <typename In, typename Mid, int N, typename Op>
 cudaError_t launch(const Op& op, const Plan& plan, const Args& args, cudaStream_t stream) {
   const auto start = [&](auto kernel) {
-    const cudaError_t error = allow_shared_bytes(kernel, plan.launch.shared_bytes);
-    return error != cudaSuccess ? error : launch_kernel(kernel, plan.launch, stream, op, args);
+    return launch_kernel(kernel, plan.launch, stream, op, args);
   };
   switch (plan.path) {
     case Path::kPacked:

@@ -9,19 +9,6 @@
 
 namespace gpuopt::selective {
 
-// Opts in to the shared memory of a launch.
-template <typename Args>
-cudaError_t launch_opted_in(void (*kernel)(Args), const Launch<Args>& launch, cudaStream_t stream) {
-  const size_t bytes = launch.shape.shared_bytes;
-  if (bytes > (48 << 10)) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-    if (error != cudaSuccess) return error;
-  }
-  return launch_kernel(kernel, launch.shape, stream, launch.args);
-}
-
 // Calls f with std::true_type if B or C is constant, else with std::false_type. The types of 16
 // bits have no kernels for a constant B or C.
 template <typename T, typename F>
@@ -37,7 +24,8 @@ cudaError_t launch_pass(const Launch<ForwardArgs>& launch, cudaStream_t stream) 
   return with_constant<T>(launch.args.problem, [&](auto constant) {
     constexpr bool kConstant = decltype(constant)::value;
     return with_layout<compute_t<T>, kConstant, false>(launch.args.tiling, [&](auto layout) {
-      return launch_opted_in(scan_forward<T, decltype(layout), kConstant, kPass>, launch, stream);
+      return launch_kernel(scan_forward<T, decltype(layout), kConstant, kPass>, launch.shape,
+                           stream, launch.args);
     });
   });
 }
@@ -74,7 +62,8 @@ cudaError_t run(const BackwardPlan& plan, cudaStream_t stream) {
   return with_constant<T>(backward.args.problem, [&](auto constant) {
     constexpr bool kConstant = decltype(constant)::value;
     return with_layout<compute_t<T>, kConstant, true>(backward.args.tiling, [&](auto layout) {
-      return launch_opted_in(scan_backward<T, decltype(layout), kConstant>, backward, stream);
+      return launch_kernel(scan_backward<T, decltype(layout), kConstant>, backward.shape, stream,
+                           backward.args);
     });
   });
 }
