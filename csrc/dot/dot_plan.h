@@ -1,12 +1,12 @@
-// Plans dot products: from sizes, strides, dtypes and alignment to a path, blocks, threads and
-// splits of rows. This is plain host C++, so tests run it without a GPU.
+// Plans dot products: from sizes, strides, dtypes and alignment to a kernel, its arguments, and the
+// blocks that rows are dealt to. This is plain host C++, so tests run it without a GPU.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include <utility>
 
 #include "common/device.h"
 #include "common/strided.h"
+#include "dot/dot_args.h"
 #include "dot/dot_tuning.h"
 
 namespace gpuopt::dot {
@@ -25,130 +25,118 @@ struct Problem {
   DType dtype = DType::kFloat32;
   int64_t rows = 1;  // at least 1
   int64_t size = 1;  // values per row, at least 1
-};
-
-enum class Path : uint8_t {
-  // One row, both operands aligned. One block reads it, or many blocks.
-  kLine,
-  // Contiguous rows at any address. Vectors follow self's alignment. If tensor is aligned
-  // differently, each of its vectors is put together from two aligned ones.
-  kRows,
-  // Aligned rows of at most Tuning::short_row_vecs vectors. Each thread reads several rows.
-  kShortRows,
-  // Other short rows without gaps between them. A block copies its rows to shared memory as one
-  // piece.
-  kTile,
-  // Any strides, value by value.
-  kValues,
-};
-
-struct Plan {
-  Path path = Path::kLine;
-  bool shifted = false;     // kRows: self and tensor are aligned differently
-  bool read_once = false;   // loads are streaming: their data leaves the caches first
-  bool rows_first = false;  // kValues: neighbouring threads read neighbouring rows
-  // Two flags are enough: conj(a) conj(b) = conj(a b), and a conj(b) = conj(conj(a) b).
-  bool conjugate_self = false;
-  bool conjugate_out = false;
-
-  // A block has x * y threads: y along each of x rows.
-  int x = 1, y = 1;
-  int threads() const { return x * y; }
-  int unroll = 1;         // kLine: vectors of each operand that a thread has in flight
-  int rows_per_lane = 1;  // kShortRows, kTile: rows that a thread reads
-  size_t shared_bytes = 0;
-  int64_t tiles = 1;  // blocks that cover the rows; each has x * rows_per_lane rows
-  // The units (vectors or values) of a row are dealt to `splits` blocks in groups. A group is as
-  // many units as a block has in flight. Blocks write partial sums to a workspace, and a second
-  // launch adds them.
-  int splits = 1;
-  int64_t blocks() const { return tiles * splits; }
+  // Blocks round their sums and add them to `out`, in any order: for one row of f16, bf16, f32 or
+  // f64. `out` must be the first value in an aligned word of 4 bytes (8 for f64), since the whole
+  // word is written.
+  bool atomic = false;
 };
 
 namespace detail {
+
+struct Blocks {
+  // A block has x * y threads: y along each of x rows.
+  int64_t x = 1, y = 1;
+  int64_t rows_per_lane = 1;  // rows that a thread reads
+  size_t shared_bytes = 0;
+  int64_t tiles = 1;  // blocks that cover the rows; each has x * rows_per_lane rows
+  // The units (vectors or values) of a row are dealt to `splits` blocks in groups. A group is as
+  // many units as a block has in flight.
+  int64_t splits = 1;
+
+  int64_t count() const { return tiles * splits; }
+};
+
+// A path without the arguments that are the same on all paths.
+struct Choice {
+  Path path;
+  Blocks blocks;
+};
+
+inline int64_t values_per_vec(const Problem& problem) {
+  return kAccessBytes / static_cast<int64_t>(size_of(problem.dtype));
+}
 
 inline uintptr_t misalignment(const Operand& operand) {
   return reinterpret_cast<uintptr_t>(operand.data) % kAccessBytes;
 }
 
-inline bool starts_aligned(const Problem& problem) {
-  return misalignment(problem.self) == 0 && misalignment(problem.tensor) == 0;
-}
-
 // Chooses y so that a thread has about `unroll` units of a row, and x so that rows fill the block.
 // At least `least` threads read a row, unless it has fewer units.
-inline void shape_block(Plan& plan, const Problem& problem, int64_t units, int unroll,
-                        int64_t least) {
+inline Blocks shape_block(const Problem& problem, int64_t units, int unroll, int64_t least) {
+  Blocks blocks;
   const int64_t wanted = std::max(pow2_ceil(ceil_div<int64_t>(units, unroll)),
                                   std::min<int64_t>(pow2_ceil(units), least));
-  plan.y = static_cast<int>(std::min<int64_t>(wanted, kThreads));
-  plan.x = static_cast<int>(std::min<int64_t>(kThreads / plan.y, pow2_ceil(problem.rows)));
+  blocks.y = std::min<int64_t>(wanted, kThreads);
+  blocks.x = std::min<int64_t>(kThreads / blocks.y, pow2_ceil(problem.rows));
   // A block has at least one whole warp.
-  if (plan.x * plan.y < 32) plan.x = 32 / plan.y;
-  plan.tiles = ceil_div<int64_t>(problem.rows, plan.x);
+  if (blocks.x * blocks.y < kWarp) blocks.x = kWarp / blocks.y;
+  blocks.tiles = ceil_div(problem.rows, blocks.x);
+  return blocks;
 }
 
-inline void split(Plan& plan, const Device& device, int blocks, int64_t units, int unroll) {
-  const int64_t groups = ceil_div<int64_t>(units, int64_t{plan.y} * unroll);
-  const int64_t wanted = int64_t{device.sms} * blocks;
-  const int64_t most = std::min(wanted / plan.tiles, groups);
-  if (most > 1) plan.splits = static_cast<int>(ceil_div(groups, ceil_div(groups, most)));
+inline void split(Blocks& blocks, const Device& device, int per_sm, int64_t units, int unroll) {
+  const int64_t groups = ceil_div(units, blocks.y * unroll);
+  const int64_t wanted = int64_t{device.sms} * per_sm;
+  const int64_t most = std::min(wanted / blocks.tiles, groups);
+  if (most > 1) blocks.splits = ceil_div(groups, ceil_div(groups, most));
 }
 
-inline void plan_line(Plan& plan, const Device& device, const Tuning& tuning, int64_t vecs) {
-  plan.path = Path::kLine;
+inline Choice choose_line(const Device& device, const Tuning& tuning, int64_t vecs) {
+  LinePlan plan;
+  Blocks blocks;
   plan.unroll = kVecUnroll;
   if (vecs <= tuning.unsplit_vecs) {
-    plan.y = static_cast<int>(
-        std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(vecs, kVecUnroll)), 32, 2 * kThreads));
-    return;
+    blocks.y =
+        std::clamp<int64_t>(pow2_ceil(ceil_div<int64_t>(vecs, kVecUnroll)), kWarp, 2 * kThreads);
+    return {plan, blocks};
   }
   // One vector per thread, as long as the device holds a thread for every vector at once.
   if (vecs <= int64_t{device.sms} * kBlocks * kThreads) plan.unroll = 1;
-  plan.y = kThreads;
-  const int64_t blocks = int64_t{device.sms} * tuning.line_blocks;
-  while (plan.y < tuning.line_threads && vecs > blocks * plan.y * plan.unroll) plan.y *= 2;
-  split(plan, device, tuning.line_blocks, vecs, plan.unroll);
+  blocks.y = kThreads;
+  const int64_t most = int64_t{device.sms} * tuning.line_blocks;
+  while (blocks.y < tuning.line_threads && vecs > most * blocks.y * plan.unroll) blocks.y *= 2;
+  split(blocks, device, tuning.line_blocks, vecs, plan.unroll);
+  return {plan, blocks};
 }
 
-inline void plan_rows(Plan& plan, const Problem& problem, const Device& device,
-                      const Tuning& tuning, int64_t vecs) {
-  plan.path = Path::kRows;
-  const int unroll = plan.shifted ? kShiftedUnroll : kVecUnroll;
-  shape_block(plan, problem, vecs, unroll, 4);
+inline Choice choose_rows(const Problem& problem, const Device& device, const Tuning& tuning,
+                          int64_t vecs, bool shifted) {
+  const int unroll = shifted ? kShiftedUnroll : kVecUnroll;
+  Blocks blocks = shape_block(problem, vecs, unroll, 4);
   if (vecs > tuning.unsplit_vecs) {
-    split(plan, device, plan.shifted ? tuning.shifted_blocks : tuning.row_blocks, vecs, unroll);
+    split(blocks, device, shifted ? tuning.shifted_blocks : tuning.row_blocks, vecs, unroll);
   }
+  return {RowsPlan{.shifted = shifted}, blocks};
 }
 
-inline void plan_short_rows(Plan& plan, const Problem& problem, int64_t vecs) {
-  plan.path = Path::kShortRows;
-  plan.y = static_cast<int>(pow2_ceil(vecs));
-  plan.x = kThreads / plan.y;
-  plan.rows_per_lane = kVecUnroll;
-  plan.tiles = ceil_div<int64_t>(problem.rows, int64_t{plan.x} * plan.rows_per_lane);
+inline Choice choose_short_rows(const Problem& problem, int64_t vecs) {
+  Blocks blocks;
+  blocks.y = pow2_ceil(vecs);
+  blocks.x = kThreads / blocks.y;
+  blocks.rows_per_lane = kVecUnroll;
+  blocks.tiles = ceil_div(problem.rows, blocks.x * blocks.rows_per_lane);
+  return {ShortRowsPlan{}, blocks};
 }
 
-inline void plan_tile(Plan& plan, const Problem& problem, const Tuning& tuning, int values) {
-  plan.path = Path::kTile;
+inline Choice choose_tile(const Problem& problem, const Tuning& tuning) {
+  Blocks blocks;
   // At most 32 values per thread, and at most the 48 KB of shared memory of any launch.
   constexpr int64_t kShared = 48 << 10;
   const int64_t row_bytes = 2 * problem.size * static_cast<int64_t>(size_of(problem.dtype));
-  plan.y = static_cast<int>(pow2_ceil(
-      std::max(ceil_div<int64_t>(problem.size, 32), ceil_div(kThreads * row_bytes, kShared))));
-  plan.x = kThreads / plan.y;
+  blocks.y = pow2_ceil(
+      std::max(ceil_div<int64_t>(problem.size, 32), ceil_div(kThreads * row_bytes, kShared)));
+  blocks.x = kThreads / blocks.y;
   // Enough rows per tile that every tile begins at an aligned vector.
-  const int64_t least = std::max(1, values / plan.x);
-  plan.rows_per_lane = static_cast<int>(
-      std::clamp<int64_t>(tuning.tile_bytes / (plan.x * row_bytes) / least, 1, 16) * least);
-  const int64_t rows = int64_t{plan.x} * plan.rows_per_lane;
-  plan.tiles = ceil_div(problem.rows, rows);
-  plan.shared_bytes = static_cast<size_t>(rows * row_bytes);
+  const int64_t least = std::max<int64_t>(1, values_per_vec(problem) / blocks.x);
+  blocks.rows_per_lane =
+      std::clamp<int64_t>(tuning.tile_bytes / (blocks.x * row_bytes) / least, 1, 16) * least;
+  const int64_t rows = blocks.x * blocks.rows_per_lane;
+  blocks.tiles = ceil_div(problem.rows, rows);
+  blocks.shared_bytes = static_cast<size_t>(rows * row_bytes);
+  return {TilePlan{}, blocks};
 }
 
-inline void plan_values(Plan& plan, const Problem& problem, const Device& device,
-                        const Tuning& tuning) {
-  plan.path = Path::kValues;
+inline Choice choose_values(const Problem& problem, const Device& device, const Tuning& tuning) {
   const auto item = static_cast<int64_t>(size_of(problem.dtype));
   const int unroll = item >= 8 ? kWideUnroll : kValueUnroll;
   // The memory traffic of one more thread that reads a and b elements away from its neighbour: at
@@ -156,63 +144,75 @@ inline void plan_values(Plan& plan, const Problem& problem, const Device& device
   const auto cost = [item](int64_t a, int64_t b) {
     return std::min<int64_t>(a * item, 32) + std::min<int64_t>(b * item, 32);
   };
-  plan.rows_first = problem.rows > 1 && cost(problem.self.row_stride, problem.tensor.row_stride) <
-                                            cost(problem.self.stride, problem.tensor.stride);
-  if (plan.rows_first) {
-    plan.x = static_cast<int>(std::min<int64_t>(32, pow2_ceil(problem.rows)));
-    plan.y = static_cast<int>(
-        std::min<int64_t>(kThreads / plan.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll))));
-    plan.x = std::max(plan.x, 32 / plan.y);
+  ValuesPlan plan;
+  Blocks blocks;
+  plan.args.rows_first =
+      problem.rows > 1 && cost(problem.self.row_stride, problem.tensor.row_stride) <
+                              cost(problem.self.stride, problem.tensor.stride);
+  if (plan.args.rows_first) {
+    blocks.x = std::min<int64_t>(kWarp, pow2_ceil(problem.rows));
+    blocks.y =
+        std::min<int64_t>(kThreads / blocks.x, pow2_ceil(ceil_div<int64_t>(problem.size, unroll)));
+    blocks.x = std::max(blocks.x, kWarp / blocks.y);
     // An SM holds at most 32 blocks. Blocks of one warp would fill only half of its 64 warps, so
     // blocks grow while there are enough rows. (Not measured.)
-    while (2 * plan.x * plan.y <= kThreads &&
-           ceil_div<int64_t>(problem.rows, 2 * plan.x) >= int64_t{32} * device.sms) {
-      plan.x *= 2;
+    while (2 * blocks.x * blocks.y <= kThreads &&
+           ceil_div(problem.rows, 2 * blocks.x) >= int64_t{32} * device.sms) {
+      blocks.x *= 2;
     }
-    plan.tiles = ceil_div<int64_t>(problem.rows, plan.x);
+    blocks.tiles = ceil_div(problem.rows, blocks.x);
   } else {
-    shape_block(plan, problem, problem.size, unroll, 1);
+    blocks = shape_block(problem, problem.size, unroll, 1);
   }
   if (problem.size > tuning.unsplit_values) {
-    split(plan, device, tuning.value_blocks, problem.size, unroll);
+    split(blocks, device, tuning.value_blocks, problem.size, unroll);
   }
+  return {plan, blocks};
 }
 
-}  // namespace detail
-
-inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
-  Plan plan;
+inline Choice choose(const Problem& problem, const Device& device, const Tuning& tuning) {
   const Operand &self = problem.self, &tensor = problem.tensor;
-  plan.conjugate_out = tensor.conjugate;
-  plan.conjugate_self = self.conjugate != tensor.conjugate;
-
-  const auto item = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t values = kAccessBytes / item;
-  const int64_t bytes = 2 * problem.rows * problem.size * item;
-  plan.read_once = bytes >= tuning.once_from && bytes < tuning.once_below;
+  const int64_t values = values_per_vec(problem), vecs = problem.size / values;
   const bool contiguous = problem.size == 1 || (self.stride == 1 && tensor.stride == 1);
   const bool one_row = problem.rows == 1;
-  const bool same_shift = detail::misalignment(self) == detail::misalignment(tensor) &&
+  const bool same_shift = misalignment(self) == misalignment(tensor) &&
                           (one_row || (self.row_stride - tensor.row_stride) % values == 0);
   const bool aligned =
-      same_shift && detail::misalignment(self) == 0 && (one_row || self.row_stride % values == 0);
-  const int64_t vecs = problem.size / values;
+      same_shift && misalignment(self) == 0 && (one_row || self.row_stride % values == 0);
   const bool back_to_back = contiguous && !one_row && self.row_stride == problem.size &&
-                            tensor.row_stride == problem.size && detail::starts_aligned(problem);
+                            tensor.row_stride == problem.size && misalignment(self) == 0 &&
+                            misalignment(tensor) == 0;
   const bool whole_vecs = aligned && problem.size % values == 0;
-  if (contiguous && aligned && one_row) {
-    detail::plan_line(plan, device, tuning, vecs);
-  } else if (contiguous && whole_vecs && vecs <= tuning.short_row_vecs) {
-    detail::plan_short_rows(plan, problem, vecs);
-  } else if (back_to_back && !whole_vecs && problem.size * item <= tuning.tile_row_bytes) {
-    detail::plan_tile(plan, problem, tuning, static_cast<int>(values));
-  } else if (contiguous && (whole_vecs || vecs >= 4)) {
-    plan.shifted = !same_shift;
-    detail::plan_rows(plan, problem, device, tuning, vecs);
-  } else {
-    detail::plan_values(plan, problem, device, tuning);
+  const int64_t row_bytes = problem.size * static_cast<int64_t>(size_of(problem.dtype));
+  if (contiguous && aligned && one_row) return choose_line(device, tuning, vecs);
+  if (contiguous && whole_vecs && vecs <= tuning.short_row_vecs) {
+    return choose_short_rows(problem, vecs);
   }
-  return plan;
+  if (back_to_back && !whole_vecs && row_bytes <= tuning.tile_row_bytes) {
+    return choose_tile(problem, tuning);
+  }
+  if (contiguous && (whole_vecs || vecs >= 4)) {
+    return choose_rows(problem, device, tuning, vecs, !same_shift);
+  }
+  return choose_values(problem, device, tuning);
+}
+
+inline void set_rows(LineArgs& args, const Problem& problem, const Blocks&) {
+  const int64_t values = values_per_vec(problem);
+  args.vecs = problem.size / values;
+  args.tail = static_cast<uint32_t>(problem.size % values);
+}
+inline void set_rows(Args& args, const Problem& problem, const Blocks& blocks) {
+  args.self_stride = problem.self.stride;
+  args.tensor_stride = problem.tensor.stride;
+  args.self_row_stride = problem.self.row_stride;
+  args.tensor_row_stride = problem.tensor.row_stride;
+  args.rows = problem.rows;
+  args.size = problem.size;
+  args.splits = divide_by(blocks.splits);
+  args.x = static_cast<uint32_t>(blocks.x);
+  args.y = static_cast<uint32_t>(blocks.y);
+  args.rows_per_lane = static_cast<uint32_t>(blocks.rows_per_lane);
 }
 
 // Splits a problem into two halves of the rows.
@@ -224,6 +224,99 @@ inline void halve(const Problem& problem, Problem& first, Problem& second) {
   second.tensor.data =
       moved(problem.tensor.data, first.rows * problem.tensor.row_stride, problem.dtype);
   second.out = moved(problem.out, first.rows, problem.dtype);
+}
+
+}  // namespace detail
+
+// The order of additions depends only on the problem and the device.
+inline Plan make_plan(const Problem& problem, const Device& device, const Tuning& tuning = {}) {
+  auto [path, blocks] =
+      detail::choose(problem, device, problem.atomic ? atomic_tuning(tuning) : tuning);
+  if (blocks.count() > tuning.launch_blocks) {
+    Problem first, second;
+    detail::halve(problem, first, second);
+    Plan plan = make_plan(first, device, tuning), *last = &plan;
+    while (last->rest) last = last->rest.get();
+    last->rest = std::make_unique<Plan>(make_plan(second, device, tuning));
+    return plan;
+  }
+
+  const bool is_split = blocks.splits > 1, has_sums = is_split && !problem.atomic;
+  const size_t item = size_of(problem.dtype);
+  const int64_t bytes = 2 * problem.rows * problem.size * static_cast<int64_t>(item);
+  std::visit(
+      [&, &blocks = blocks](auto& own) {
+        own.args.self = problem.self.data;
+        own.args.tensor = problem.tensor.data;
+        own.args.to = has_sums ? nullptr : problem.out;
+        own.args.target = has_sums ? Target::kWorkspace : is_split ? Target::kAtomic : Target::kOut;
+        own.args.read_once = bytes >= tuning.once_from && bytes < tuning.once_below;
+        own.args.conjugate_self = problem.self.conjugate != problem.tensor.conjugate;
+        own.args.conjugate_out = problem.tensor.conjugate;
+        detail::set_rows(own.args, problem, blocks);
+      },
+      path);
+  Plan plan{problem.dtype, std::move(path)};
+  plan.launch = {static_cast<unsigned>(blocks.count()), static_cast<unsigned>(blocks.x * blocks.y),
+                 blocks.shared_bytes, /*use_pdl=*/true};
+  if (is_split && problem.atomic) plan.zeroed = problem.out;
+  if (has_sums) {
+    const auto threads = std::clamp<int64_t>(pow2_ceil(blocks.splits), kWarp, kFinishThreads);
+    plan.finish = {static_cast<size_t>(problem.rows * blocks.splits) * sum_bytes(item),
+                   problem.out,
+                   static_cast<uint32_t>(blocks.splits),
+                   problem.tensor.conjugate,
+                   {static_cast<unsigned>(problem.rows), static_cast<unsigned>(threads), 0,
+                    /*use_pdl=*/true}};
+  }
+  return plan;
+}
+
+// ---------------------------------------------------------------- Descriptions
+
+template <typename F>
+void describe(const LineArgs& args, F&& f) {
+  f("vecs", args.vecs);
+  f("tail", args.tail);
+}
+template <typename F>
+void describe(const Args& args, F&& f) {
+  f("rows", args.rows);
+  f("size", args.size);
+  f("x", args.x);
+  f("y", args.y);
+  f("rows_per_lane", args.rows_per_lane);
+  f("splits", args.splits);
+  f("rows_first", args.rows_first);
+}
+template <typename F>
+void describe(const FinishPlan& plan, F&& f) {
+  f("sums_bytes", plan.sums_bytes);
+  f("out", plan.out);
+  f("splits", plan.splits);
+  f("launch", plan.launch);
+}
+// Without the further rows of plan.rest.
+template <typename F>
+void describe(const Plan& plan, F&& f) {
+  std::visit(
+      [&](const auto& path) {
+        f("path", path.kName);
+        f("self", path.args.self);
+        f("tensor", path.args.tensor);
+        f("to", path.args.to);
+        f("target", path.args.target);
+        f("read_once", path.args.read_once);
+        f("conjugate_self", path.args.conjugate_self);
+        f("conjugate_out", path.args.conjugate_out);
+        describe(path.args, f);
+        if constexpr (requires { path.unroll; }) f("unroll", path.unroll);
+        if constexpr (requires { path.shifted; }) f("shifted", path.shifted);
+      },
+      plan.path);
+  f("launch", plan.launch);
+  f("zeroed", plan.zeroed);
+  f("finish", plan.finish);
 }
 
 }  // namespace gpuopt::dot

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "common/index.h"
+
 namespace gpuopt::dot {
 
 // Threads per block in all kernels except line_kernel and finish_kernel. Kernels are compiled for
@@ -60,24 +62,25 @@ constexpr int kFinishThreads = 512;  // threads per block of finish_kernel, at m
 // Not measured: kFinishThreads, kValueUnroll, kWideUnroll, tile_bytes, once_from, and the other
 // constants of atomic_tuning().
 struct Tuning {
-  int line_blocks = 8;          // per SM, if a row on path kLine is split
-  int row_blocks = 64;          // per SM, if rows on path kRows are split
+  int line_blocks = 8;          // per SM, if a row on path "line" is split
+  int row_blocks = 64;          // per SM, if rows on path "rows" are split
   int shifted_blocks = 32;      // per SM, as row_blocks, if self and tensor are aligned differently
-  int value_blocks = 4;         // per SM, if rows on path kValues are split
+  int value_blocks = 4;         // per SM, if rows on path "values" are split
   int line_threads = kThreads;  // threads per block of line_kernel, at most
   int64_t unsplit_vecs = 2048;  // one block reads a row of at most so many vectors
   int64_t unsplit_values = 2048;  // one block reads a row of at most so many single values
-  int64_t short_row_vecs = 16;    // vectors of a row on path kShortRows, at most
-  int64_t tile_row_bytes = 1024;  // bytes of a row on path kTile, at most
+  int64_t short_row_vecs = 16;    // vectors of a row on path "short rows", at most
+  int64_t tile_row_bytes = 1024;  // bytes of a row on path "tile", at most
   int64_t tile_bytes = 16 << 10;  // bytes of a tile in shared memory, about
   // Operands of at least once_from and less than once_below bytes use streaming loads.
   int64_t once_from = 16 << 20, once_below = 384 << 20;
+  int64_t launch_blocks = kMaxIndex32;  // the most blocks of a launch
 };
 
-// The constants of dot_fast_atomic. Every block makes one atomic addition, and every addition
-// rounds. So there is one large block per SM on path kLine, and kBlocks blocks on the other paths.
-constexpr Tuning atomic_tuning() {
-  Tuning tuning;
+// The constants of sums that are added atomically. Every block makes one atomic addition, and every
+// addition rounds. So there is one large block per SM on path "line", and kBlocks blocks on the
+// other paths.
+constexpr Tuning atomic_tuning(Tuning tuning) {
   tuning.line_blocks = 1;
   tuning.line_threads = kMostThreads;
   tuning.row_blocks = tuning.shifted_blocks = tuning.value_blocks = kBlocks;

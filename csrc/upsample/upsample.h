@@ -5,16 +5,15 @@
 #include <cuda_runtime_api.h>
 
 #include "common/export.h"
-#include "upsample/upsample_problem.h"
+#include "upsample/upsample_backward_args.h"
+#include "upsample/upsample_forward_args.h"
 
 namespace gpuopt::upsample {
 
 // to[n, c, y, x] = from[n, c, source(y), source(x)]
-GPUOPT_EXPORT cudaError_t forward(const Problem& problem, const Device& device,
-                                  cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const ForwardPlan& plan, cudaStream_t stream);
 
 // to[n, c, y, x] = the sum of all from[n, c, oy, ox] with source(oy) == y and source(ox) == x
-GPUOPT_EXPORT cudaError_t backward(const Problem& problem, const Device& device,
-                                   cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const BackwardPlan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::upsample

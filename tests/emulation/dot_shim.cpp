@@ -1,6 +1,7 @@
-// C entry points to the emulated launchers of dot products, for test_dot_kernels.py.
+// A C entry point to the emulated launchers of dot products, for test_dot_kernels.py.
 #include "../plan/dot_problem.h"
-#include "dot/paths/dot_launch.cuh"
+#include "common/describe.h"
+#include "dot/dot.h"
 #include "poisoned_workspace.h"
 
 namespace gpuopt::dot {
@@ -22,40 +23,30 @@ struct Limits {
       short_row_vecs, tile_row_bytes, tile_bytes, launch_blocks;
 };
 
-// Limits that tests lower, because small problems would not reach them.
-extern "C" void set_limits(const Limits* limits) {
-  Tuning::default_line_blocks = static_cast<int>(limits->line_blocks);
-  Tuning::default_row_blocks = static_cast<int>(limits->row_blocks);
-  Tuning::default_shifted_blocks = static_cast<int>(limits->shifted_blocks);
-  Tuning::default_value_blocks = static_cast<int>(limits->value_blocks);
-  Tuning::default_unsplit_vecs = limits->unsplit_vecs;
-  Tuning::default_unsplit_values = limits->unsplit_values;
-  Tuning::default_short_row_vecs = limits->short_row_vecs;
-  Tuning::default_tile_row_bytes = limits->tile_row_bytes;
-  Tuning::default_tile_bytes = limits->tile_bytes;
-  kMaxIndex32 = limits->launch_blocks;
-}
-
-struct Taken {
-  int path, shifted, rows_first, y, unroll, splits, workspaces, intact;
-};
-
-extern "C" int run(const Given* given, int sms, int atomic, Taken* taken) {
-  const Problem problem = make_problem(*given);
-  const Device device{sms};
-  const Plan plan = make_plan(problem, device, atomic ? atomic_tuning() : Tuning{});
+// Launches a plan. Its limits are lower than usual, because small problems would not reach them.
+// Writes whether the plan has a workspace, and whether its guard and that of shared memory are
+// intact. Returns the plan as JSON, which the next call overwrites, or null after an error.
+extern "C" const char* run(const Given* given, int sms, const Limits* limits, int* workspaces,
+                           int* intact) {
+  static std::string json;
+  Tuning tuning;
+  tuning.line_blocks = static_cast<int>(limits->line_blocks);
+  tuning.row_blocks = static_cast<int>(limits->row_blocks);
+  tuning.shifted_blocks = static_cast<int>(limits->shifted_blocks);
+  tuning.value_blocks = static_cast<int>(limits->value_blocks);
+  tuning.unsplit_vecs = limits->unsplit_vecs;
+  tuning.unsplit_values = limits->unsplit_values;
+  tuning.short_row_vecs = limits->short_row_vecs;
+  tuning.tile_row_bytes = limits->tile_row_bytes;
+  tuning.tile_bytes = limits->tile_bytes;
+  tuning.launch_blocks = limits->launch_blocks;
+  const Plan plan = make_plan(make_problem(*given), Device{sms}, tuning);
   std::fill_n(reinterpret_cast<char*>(shared), sizeof(shared), kPoison);
   PoisonedWorkspace workspace(kPoison);
-  const cudaError_t error = atomic ? dot_fast_atomic(problem, device, nullptr)
-                                   : dot::dot(problem, device, workspace, nullptr);
+  const cudaError_t error = launch(plan, workspace, nullptr);
   const auto* guard = reinterpret_cast<const char*>(shared) + sizeof(shared) - kGuard;
-  *taken = {static_cast<int>(plan.path),
-            plan.shifted,
-            plan.rows_first,
-            plan.y,
-            plan.unroll,
-            plan.splits,
-            static_cast<int>(workspace.blocks.size()),
-            workspace.intact() && is_filled(guard, kGuard, kPoison)};
-  return error;
+  *workspaces = static_cast<int>(workspace.blocks.size());
+  *intact = workspace.intact() && is_filled(guard, kGuard, kPoison);
+  json = to_json(plan);
+  return error == cudaSuccess ? json.c_str() : nullptr;
 }

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import json
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ..plan.dot_planner import LINE, ROWS, SHORT_ROWS, TILE, VALUES, Given, Plan
 from ..support.seeded import seeded
 from .build import load
 from .dtypes import BF16, BOOL, F16, F32, FLOAT, INTEGER, TYPES, DType
 from .memory import Memory, decode, encode
-
-LINE, ROWS, SHORT_ROWS, TILE, VALUES = range(5)
-
 
 SUMMED = [*(t for t in TYPES if t.category != BOOL), BF16]
 ATOMIC = [t for t in SUMMED if t.category == FLOAT]
@@ -23,25 +22,14 @@ F64, C64, C128 = TYPES[8], TYPES[9], TYPES[10]
 GUARD, POISON = 256, 0xCD
 LIMITS = {"line_blocks": 8, "row_blocks": 64, "shifted_blocks": 32, "value_blocks": 4, "unsplit_vecs": 2048}
 LIMITS |= {"unsplit_values": 2048, "short_row_vecs": 16, "tile_row_bytes": 1024, "tile_bytes": 16 << 10}
-LIMITS |= {"kMaxIndex32": 2**31 - 1}
-
-
-class Given(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            "self self_stride self_row_stride self_conjugate tensor tensor_stride tensor_row_stride tensor_conjugate out dtype rows size"
-        ).split()
-    ]
-
-
-class Taken(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int) for name in "path shifted rows_first y unroll splits workspaces intact".split()]
+LIMITS |= {"launch_blocks": 2**31 - 1}
 
 
 @pytest.fixture(scope="module")
 def kernels():
-    return load("dot")
+    library = load("dot")
+    library.run.restype = ctypes.c_char_p
+    return library
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +86,8 @@ def expected(dtype: DType, pairs: list) -> np.ndarray:
 
 def run_and_compare(
     kernels, memories, dtype, rows, size, self, tensor, sms=1, atomic=False, out_offset=0, seed=0, **limits
-) -> Taken:
+) -> Plan:
     random = np.random.default_rng(seed)
-    kernels.set_limits((ctypes.c_int64 * len(LIMITS))(*(LIMITS | limits).values()))
     item = dtype.numpy.itemsize
     views = []
     for operand, memory in zip((self, tensor), memories):
@@ -115,11 +102,14 @@ def run_and_compare(
     addresses = [view.ctypes.data for view in views]
     problem = Given(
         addresses[0], self.stride, self.row_stride, self.conjugate, addresses[1], tensor.stride, tensor.row_stride, tensor.conjugate,
-        raw.ctypes.data + begin, dtype.number, rows, size,
+        raw.ctypes.data + begin, dtype.number, rows, size, atomic,
     )  # fmt: skip
-    taken = Taken()
-    assert kernels.run(ctypes.byref(problem), sms, atomic, ctypes.byref(taken)) == 0
-    assert taken.intact, "a kernel wrote past its workspace or shared memory"
+    lowered = (ctypes.c_int64 * len(LIMITS))(*(LIMITS | limits).values())
+    workspaces, intact = ctypes.c_int(), ctypes.c_int()
+    json_of_plan = kernels.run(ctypes.byref(problem), sms, lowered, ctypes.byref(workspaces), ctypes.byref(intact))
+    assert intact.value, "a kernel wrote past its workspace or shared memory"
+    taken = Plan(json.loads(json_of_plan))
+    taken.workspaces = workspaces.value
     written = rows * item
     np.testing.assert_array_equal(raw[begin : begin + written].view(dtype.numpy), want)
     if atomic:
@@ -132,7 +122,7 @@ def run_and_compare(
     return taken
 
 
-def groups_of_a_block(dtype: DType, size: int, taken: Taken) -> int:
+def groups_of_a_block(dtype: DType, size: int, taken: Plan) -> int:
     """The number of loop iterations of the busiest block, on the paths line, rows and values."""
     item = dtype.numpy.itemsize
     unroll = {LINE: taken.unroll, ROWS: 2 if taken.shifted else 4, VALUES: 4 if item >= 8 else 8}.get(taken.path)
@@ -210,9 +200,9 @@ def test_any_problem(kernels, memories):
         plan = run_and_compare(kernels, memories, *problem, sms, out_offset=out_offset, seed=seed, **limits)
         split = plan.splits > 1
         assert plan.workspaces == split
-        taken.add((plan.path, bool(plan.shifted), bool(plan.rows_first), plan.unroll, split))
+        taken.add((plan.path, plan.shifted, plan.rows_first, plan.unroll, split))
         if groups_of_a_block(problem[0], problem[2], plan) > 1:
-            rounds.add((plan.path, bool(plan.shifted)))
+            rounds.add((plan.path, plan.shifted))
 
     check()
     for split in (False, True):
@@ -364,4 +354,4 @@ def test_rows_beyond_a_launch(kernels, memories, layout):
     """More rows than a launch with few blocks can process. Rows are split into launches with separate results."""
     rows = 20000
     operand = Operand(*layout) if layout[0] == 1 else Operand(rows + 1, 1)
-    run_and_compare(kernels, memories, F32, rows, 3 + (layout[1] == 4), operand, operand, kMaxIndex32=1, out_offset=1)
+    run_and_compare(kernels, memories, F32, rows, 3 + (layout[1] == 4), operand, operand, launch_blocks=1, out_offset=1)

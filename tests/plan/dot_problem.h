@@ -8,7 +8,7 @@ namespace gpuopt::dot {
 struct Given {
   int64_t self, self_stride, self_row_stride, self_conjugate;
   int64_t tensor, tensor_stride, tensor_row_stride, tensor_conjugate;
-  int64_t out, dtype, rows, size;
+  int64_t out, dtype, rows, size, atomic;
 };
 
 inline Problem make_problem(const Given& given) {
@@ -21,6 +21,7 @@ inline Problem make_problem(const Given& given) {
   problem.dtype = static_cast<DType>(given.dtype);
   problem.rows = given.rows;
   problem.size = given.size;
+  problem.atomic = given.atomic != 0;
   return problem;
 }
 

@@ -7,6 +7,7 @@ the kernels themselves.
 from __future__ import annotations
 
 import ctypes
+import json
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from tools.test_build import load
 
 from ..support.seeded import seeded
+from .dot_planner import LINE, ROWS, SHORT_ROWS, TILE, VALUES, Given, Plan
 
-LINE, ROWS, SHORT_ROWS, TILE, VALUES = range(5)
+OUT, WORKSPACE, ATOMIC = range(3)  # Target
 UINT8, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = 1, 6, 8, 9, 11, 12
 ITEM = {UINT8: 1, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, COMPLEX64: 8, COMPLEX128: 16}
 BASE = 1 << 20
@@ -30,24 +32,7 @@ ATOMIC_BLOCKS = {(LINE, False): 1, (ROWS, False): 4, (ROWS, True): 4, (VALUES, F
 MOST_MODELLED = 100_000
 
 
-class PlanView(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            "path shifted read_once rows_first conjugate_self conjugate_out x y threads unroll rows_per_lane shared_bytes tiles splits "
-            "blocks"
-        ).split()
-    ]
-
-
-class Problem(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            "self self_stride self_row_stride self_conjugate tensor tensor_stride tensor_row_stride tensor_conjugate out dtype rows size"
-        ).split()
-    ]
-
+class Problem(Given):
     def __repr__(self):
         return f"Problem({', '.join(f'{name}={getattr(self, name)}' for name, _ in self._fields_)})"
 
@@ -55,19 +40,16 @@ class Problem(ctypes.Structure):
     def item(self) -> int:
         return ITEM[self.dtype]
 
-    def plan(self, planner, sms: int = 132, atomic: bool = False) -> PlanView:
-        view = PlanView()
-        planner.plan(ctypes.byref(self), sms, atomic, ctypes.byref(view))
-        return view
+    def launches(self, planner, sms: int = 132) -> list[Plan]:
+        return [Plan(fields) for fields in json.loads(planner.plan(ctypes.byref(self), sms))]
 
-    def cut(self, planner) -> list[Problem]:
-        halves = (Problem * 2)()
-        planner.cut_once(ctypes.byref(self), halves)
-        return list(halves)
+    def plan(self, planner, sms: int = 132) -> Plan:
+        (plan,) = self.launches(planner, sms)
+        return plan
 
 
 def problem_of(
-    rows, size, dtype=FLOAT32, strides=(1, 1), row_strides=None, offsets=(0, 0), conjugate=(0, 0)
+    rows, size, dtype=FLOAT32, strides=(1, 1), row_strides=None, offsets=(0, 0), conjugate=(0, 0), atomic=False
 ) -> Problem:
     """A problem with contiguous rows, unless strides are given. Offsets are in elements, from an aligned address."""
     own, other = row_strides or (size, size)
@@ -75,19 +57,21 @@ def problem_of(
     return Problem(
         BASE + offsets[0] * item, strides[0], own, conjugate[0],
         2 * BASE + offsets[1] * item, strides[1], other, conjugate[1],
-        3 * BASE, dtype, rows, size,
+        3 * BASE, dtype, rows, size, atomic,
     )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def planner():
-    return load("plan/dot")
+    library = load("plan/dot")
+    library.plan.restype = ctypes.c_char_p
+    return library
 
 
 # ---------------------------------------------------------------- limits
 
 
-def units_in_flight(problem: Problem, plan: PlanView) -> int:
+def units_in_flight(problem: Problem, plan: Plan) -> int:
     """The number of vectors, or of single values, that a thread has in flight."""
     if plan.path == VALUES:
         return 4 if problem.item >= 8 else 8
@@ -100,13 +84,16 @@ def is_power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = False) -> None:
+def check_limits(problem: Problem, plan: Plan, sms: int) -> None:
+    atomic = bool(problem.atomic)
     values = 16 // problem.item
     vecs = problem.size // values
     contiguous = problem.size == 1 or problem.self_stride == problem.tensor_stride == 1
     starts = problem.self % 16, problem.tensor % 16
     strides = (problem.self_row_stride, problem.tensor_row_stride) if problem.rows > 1 else (0, 0)
 
+    assert plan.path == LINE or (plan.rows, plan.size) == (problem.rows, problem.size)
+    assert (plan.self, plan.tensor) == (problem.self, problem.tensor)
     assert is_power_of_two(plan.x) and is_power_of_two(plan.y) and plan.threads == plan.x * plan.y
     most = THREADS if plan.path != LINE else 4 * THREADS if atomic else 2 * THREADS
     assert plan.threads % WARP == 0 and plan.threads <= most
@@ -122,7 +109,18 @@ def check_limits(problem: Problem, plan: PlanView, sms: int, atomic: bool = Fals
     assert 1 <= plan.splits <= groups
     if plan.splits > 1:
         blocks = ATOMIC_BLOCKS if atomic else BLOCKS
-        assert plan.blocks <= sms * blocks[plan.path, bool(plan.shifted)] and problem.rows <= LIMIT
+        assert plan.blocks <= sms * blocks[plan.path, plan.shifted] and problem.rows <= LIMIT
+
+    # Partial sums fill the workspace, and a second launch has a block for each row.
+    has_sums = plan.splits > 1 and not atomic
+    assert plan.target == (OUT if plan.splits == 1 else ATOMIC if atomic else WORKSPACE)
+    assert plan.to == (0 if has_sums else problem.out) and (plan.finish is not None) == has_sums
+    assert plan.zeroed == (problem.out if plan.target == ATOMIC else 0)
+    if has_sums:
+        finish = plan.finish["launch"]
+        assert plan.finish["sums_bytes"] == problem.rows * plan.splits * max(problem.item, 4)
+        assert (plan.finish["out"], plan.finish["splits"]) == (problem.out, plan.splits)
+        assert finish["blocks"] == problem.rows and WARP <= finish["threads"] <= 2 * THREADS
 
     if plan.path == LINE:
         assert problem.rows == plan.tiles == plan.x == 1 and plan.y >= WARP
@@ -163,7 +161,7 @@ def grouped(begins: np.ndarray, step: int, unroll: int, jump: int, units: int) -
     return met[met < units]
 
 
-def rows_met(problem: Problem, plan: PlanView) -> np.ndarray:
+def rows_met(problem: Problem, plan: Plan) -> np.ndarray:
     """The rows that the first threads and splits of all rows compute."""
     tile = np.arange(plan.tiles)[:, None, None]
     own = np.arange(plan.x)[None, :, None]
@@ -176,7 +174,7 @@ def values_of_vecs(vecs: np.ndarray, first: int, values: int) -> np.ndarray:
     return (first + vecs[:, None] * values + np.arange(values)[None, :]).ravel()
 
 
-def line_values(problem: Problem, plan: PlanView) -> np.ndarray:
+def line_values(problem: Problem, plan: Plan) -> np.ndarray:
     values = 16 // problem.item
     vecs, tail = divmod(problem.size, values)
     threads, group = np.arange(plan.threads), plan.threads * plan.unroll
@@ -186,7 +184,7 @@ def line_values(problem: Problem, plan: PlanView) -> np.ndarray:
     return np.concatenate([met, vecs * values + threads[threads < tail]])
 
 
-def row_values(problem: Problem, plan: PlanView, row: int) -> np.ndarray:
+def row_values(problem: Problem, plan: Plan, row: int) -> np.ndarray:
     values = 16 // problem.item
     addresses = [
         start + row * stride * problem.item
@@ -209,14 +207,14 @@ def row_values(problem: Problem, plan: PlanView, row: int) -> np.ndarray:
     return np.concatenate([met, np.where(left < head, left, vecs * values + left)])
 
 
-def lane_values(problem: Problem, plan: PlanView) -> np.ndarray:
+def lane_values(problem: Problem, plan: Plan) -> np.ndarray:
     unroll = units_in_flight(problem, plan)
     group = plan.y * unroll
     begins = (np.arange(plan.splits)[:, None] * group + np.arange(plan.y)[None, :]).ravel()
     return grouped(begins, plan.y, unroll, plan.splits * group, problem.size)
 
 
-def check_coverage(problem: Problem, plan: PlanView) -> None:
+def check_coverage(problem: Problem, plan: Plan) -> None:
     if problem.rows <= MOST_MODELLED:
         assert once(rows_met(problem, plan), problem.rows)
     if problem.size > MOST_MODELLED:
@@ -247,7 +245,7 @@ def check_coverage(problem: Problem, plan: PlanView) -> None:
         assert once(pairs, plan.threads)
 
 
-def lane_values_of_tile(problem: Problem, plan: PlanView) -> np.ndarray:
+def lane_values_of_tile(problem: Problem, plan: Plan) -> np.ndarray:
     return np.concatenate([np.arange(lane, problem.size, plan.y) for lane in range(plan.y)])
 
 
@@ -319,13 +317,15 @@ def test_any_launch_is_valid(planner):
     @seeded(1800)
     @given(problem=problems(), sms=st.sampled_from([1, 4, 132, 148]), atomic=st.booleans())
     def check(problem, sms, atomic):
-        atomic = atomic and problem.rows == 1 and problem.dtype in (FLOAT16, FLOAT32, FLOAT64)
-        plan = problem.plan(planner, sms, atomic)
-        check_limits(problem, plan, sms, atomic)
+        problem.atomic = atomic and problem.rows == 1 and problem.dtype in (FLOAT16, FLOAT32, FLOAT64)
+        plan, *rest = problem.launches(planner, sms)
+        if rest:  # tested below
+            return
+        check_limits(problem, plan, sms)
         check_coverage(problem, plan)
         is_self, is_tensor = bool(problem.self_conjugate), bool(problem.tensor_conjugate)
         assert plan.conjugate_out == is_tensor and plan.conjugate_self == (is_self != is_tensor)
-        taken.add((plan.path, bool(plan.shifted), bool(plan.rows_first), plan.unroll, plan.splits > 1))
+        taken.add((plan.path, plan.shifted, plan.rows_first, plan.unroll, plan.splits > 1))
 
     check()
     for split in (False, True):
@@ -345,25 +345,18 @@ def test_any_launch_is_valid(planner):
 @seeded(100)
 @given(problem=problems(sizes=[1, 3, 4, 16, 33, 1025], row_counts=[2**31 + 7, 2**35, 3 * 2**40 + 1]))
 def test_problems_beyond_a_launch_are_split_into_parts_that_fit(planner, problem):
-    """The two halves have all rows in order, at their addresses."""
-    item = problem.item
-    begin, part = 0, problem
-    while part.plan(planner).blocks > LIMIT:
-        first, second = part.cut(planner)
-        assert (
-            min(first.rows, second.rows) >= 1
-            and first.rows + second.rows == part.rows
-            and abs(first.rows - second.rows) <= 1
-        )
-        assert first.size == second.size == problem.size
-        assert (first.self, first.tensor, first.out) == (part.self, part.tensor, part.out)
-        begin += first.rows
-        assert second.self == problem.self + begin * problem.self_row_stride * item
-        assert second.tensor == problem.tensor + begin * problem.tensor_row_stride * item
-        assert second.out == problem.out + begin * item
-        check_limits(first, first.plan(planner), 132)
-        part = second
-    assert begin + part.rows == problem.rows and part.plan(planner).blocks <= LIMIT
+    """The launches have all rows in order, at their addresses."""
+    begin = 0
+    for plan in problem.launches(planner):
+        part = Problem(*(getattr(problem, name) for name, _ in Problem._fields_))
+        part.rows = plan.rows
+        part.self += begin * problem.self_row_stride * problem.item
+        part.tensor += begin * problem.tensor_row_stride * problem.item
+        part.out += begin * problem.item
+        check_limits(part, plan, 132)
+        assert plan.blocks <= LIMIT
+        begin += plan.rows
+    assert begin == problem.rows
 
 
 # ---------------------------------------------------------------- paths
@@ -401,7 +394,7 @@ def test_problems_beyond_a_launch_are_split_into_parts_that_fit(planner, problem
 )
 def test_paths(planner, rows, size, layout, path, shifted, splits):
     plan = problem_of(rows, size, **layout).plan(planner)
-    assert (plan.path, bool(plan.shifted), plan.splits > 1) == (path, shifted, splits)
+    assert (plan.path, plan.shifted, plan.splits > 1) == (path, shifted, splits)
 
 
 def test_vecs_of_a_line_that_the_device_holds_at_once_are_a_lane_each(planner):
@@ -413,7 +406,7 @@ def test_vecs_of_a_line_that_the_device_holds_at_once_are_a_lane_each(planner):
 
 def test_atomic_sums_of_a_line_take_one_large_block_a_multiprocessor(planner):
     for size in (2**15, 2**20, 2**24 + 3, 2**33):
-        plan = problem_of(1, size).plan(planner, atomic=True)
+        plan = problem_of(1, size, atomic=True).plan(planner)
         assert plan.splits <= 132 and (plan.threads == 4 * THREADS or size <= 2**20)
 
 
@@ -425,7 +418,7 @@ def test_neighbouring_lanes_read_what_lies_together(planner):
         (1, 1000, (1000, 1000), (1, 1), False),
     ):
         plan = problem_of(rows, size, strides=strides, row_strides=row_strides).plan(planner)
-        assert plan.path == VALUES and bool(plan.rows_first) == rows_first
+        assert plan.path == VALUES and plan.rows_first == rows_first
 
 
 @pytest.mark.parametrize("size, threads", [(2, THREADS), (8, THREADS), (16, THREADS)])
@@ -436,4 +429,4 @@ def test_many_short_columns_have_blocks_of_many_warps(planner, size, threads):
 
 def test_caches_are_left_to_others_where_operands_would_fill_them(planner):
     for size, once_only in ((2**21 - 4, False), (2**21, True), (2**23, True), (48 * 2**20, False)):
-        assert bool(problem_of(1, size).plan(planner).read_once) == once_only
+        assert problem_of(1, size).plan(planner).read_once == once_only

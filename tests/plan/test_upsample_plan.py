@@ -4,6 +4,7 @@ tests the kernels."""
 from __future__ import annotations
 
 import ctypes
+import json
 import math
 
 import numpy as np
@@ -36,8 +37,7 @@ from .upsample_planner import (
     VECS,
     WINDOWS,
     Axis,
-    BackwardView,
-    ForwardView,
+    Plan,
     load_planner,
 )
 
@@ -80,15 +80,23 @@ class Problem:
             self.dtype,
         )
 
-    def forward(self, planner, sms=132) -> ForwardView:
-        view = ForwardView()
-        planner.forward_plan(*self.arguments(False), sms, ctypes.byref(view))
-        return view
+    def forward(self, planner, sms=132) -> Plan:
+        plan = Plan(json.loads(planner.forward_plan(*self.arguments(False), sms)))
+        plan.width_of_result, plan.row_units = self.width.out, self.width.out * plan.pixel_units
+        plan.rows = plan.all_units // plan.row_units
+        plan.images = plan.rows // self.height.out
+        return plan
 
-    def backward(self, planner, sms=132) -> BackwardView:
-        view = BackwardView()
-        planner.backward_plan(*self.arguments(True), sms, ctypes.byref(view))
-        return view
+    def backward(self, planner, sms=132) -> Plan:
+        plan = Plan(json.loads(planner.backward_plan(*self.arguments(True), sms)))
+        plan.unit_bytes = plan.elements * self.item
+        plan.width_of_result, plan.row_units = self.width.n, self.width.n * plan.pixel_units
+        plan.rows = plan.all_units // plan.row_units
+        plan.images = plan.rows // self.height.n
+        plan.images_per_thread = -(-plan.parts[0].images // plan.image_step)
+        for name in ("batch_stride", "channel_stride", "row_stride", "pixel_stride", "unit_stride"):
+            setattr(plan, name, getattr(plan, name) // plan.elements)  # in units
+        return plan
 
 
 def is_power(number: int) -> bool:
@@ -118,20 +126,34 @@ def check_layout(problem: Problem, plan, backward: bool) -> None:
         assert 1 <= divisor <= INT32
 
 
+def check_parts(problem: Problem, plan, height: int) -> None:
+    """Launches write all units one after another, from the images that they begin at."""
+    begin = 0
+    for part in plan.parts:
+        row = begin // plan.row_units
+        image = row // height
+        assert part.to == BASE + begin * plan.unit_bytes
+        assert part.source == problem.address + image // plan.channels * plan.batch_stride * plan.unit_bytes
+        assert (part.first_row, part.first_image) == (row % height, image % plan.channels)
+        assert 1 <= part.blocks <= INT32 and part.units <= PART + plan.row_units
+        begin += part.units
+    assert begin * plan.unit_bytes == problem.batch * problem.channels * height * plan.width_of_result * problem.item
+
+
 def rows_are_aligned(problem: Problem, plan, to: int) -> bool:
     strides = plan.batch_stride, plan.channel_stride, plan.row_stride
     return problem.address % to == 0 and all(stride * plan.unit_bytes % to == 0 for stride in strides)
 
 
-def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
+def check_forward(problem: Problem, plan: Plan, sms: int) -> None:
     check_layout(problem, plan, backward=False)
     height, width, unit = problem.height, problem.width, plan.unit_bytes
     values = 16 // unit
     units = plan.rows * plan.row_units
     whole_rows = plan.row_units * unit % 16 == 0
     reach = (width.n - 1) * plan.pixel_stride + (plan.pixel_units - 1) * plan.unit_stride
-    assert plan.rows == plan.images * height.out and plan.row_units == width.out * plan.pixel_units
-    assert plan.vecs_per_row == plan.row_units // values and plan.row_units <= PART
+    check_parts(problem, plan, height.out)
+    assert plan.vecs_per_row == max(plan.row_units // values, 1) and plan.row_units <= PART
     assert plan.vecs_at_once in (1, 2)
     assert is_power(plan.repeat) and plan.repeat <= min(values, 8)
     if plan.repeat > 1:
@@ -143,7 +165,7 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
     else:
         assert max(width.n, width.out) < SHORT and reach <= INT32
     if plan.path == VECS:
-        assert whole_rows and plan.vecs == units // values
+        assert whole_rows and all(part.vecs == part.units // values for part in plan.parts)
         if unit < 16:  # the sources of a vector are one aligned word
             assert plan.repeat > 1 and plan.pixel_stride == 1 and rows_are_aligned(problem, plan, 16 // plan.repeat)
             assert width.out % width.n == 0 and plan.repeat in (width.out // width.n, values)
@@ -167,7 +189,7 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
 
         assert np.array_equal(position(images), position(firsts) + (images - firsts) * plan.channel_stride)
     else:
-        assert plan.vecs == units // values
+        assert all(part.vecs == part.units // values for part in plan.parts)
     if plan.path in (ROWS, IMAGES):  # only chosen if every SM gets work
         assert plan.vecs >= 2048 * sms
     # Kernels count the units and the rows of a launch in 31 bits. A launch may begin inside a row and inside an image.
@@ -175,14 +197,14 @@ def check_forward(problem: Problem, plan: ForwardView, sms: int) -> None:
     assert part + plan.row_units <= 2**31 and -(-part // plan.row_units) + height.out <= 2**31
 
 
-def check_backward(problem: Problem, planner, plan: BackwardView) -> None:
+def check_backward(problem: Problem, planner, plan: Plan) -> None:
     check_layout(problem, plan, backward=True)
     height, width, units = problem.height, problem.width, plan.pixel_units
     values, row_values = 16 // problem.item, width.out * units
     tall, wide = (planner.widest_window(*axis.arguments()) for axis in (height, width))
-    assert plan.rows == plan.images * height.n and plan.row_units == width.n * units
+    check_parts(problem, plan, height.n)
     assert is_power(plan.lanes) and plan.lanes <= 32 and is_power(plan.splits) and plan.splits <= THREADS
-    assert is_power(plan.images_per_thread) and plan.rows_per_thread in (1, 2)
+    assert plan.rows_per_thread in (1, 2)
     threads = plan.row_units * plan.splits  # per row
     if problem.dtype == UINT8:
         assert plan.unit_bytes == 1 and plan.path in (WINDOWS, PIXELS)
@@ -212,7 +234,7 @@ def check_backward(problem: Problem, planner, plan: BackwardView) -> None:
         assert (end - begin <= plan.vecs * values).all()
         threads = plan.tiles  # here the kernel counts blocks
     elif plan.path == WINDOWS:
-        assert max(tall, wide) <= plan.most <= 4 and plan.images_per_thread <= plan.images
+        assert max(tall, wide) <= plan.most <= 4 and 1 <= plan.image_step <= plan.parts[0].images
         reach = (
             (height.out - 1) * plan.row_stride + (width.out - 1) * plan.pixel_stride + (units - 1) * plan.unit_stride
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -17,27 +18,23 @@ LONGEST, SHORT, PART = 2**30, 2**22, 2**30  # the longest axis, kShortAxis, kMax
 VECS, ROWS, IMAGES, GATHER = range(4)
 FACTOR, BACKWARD_ROWS, WINDOWS, PIXELS = range(4)
 THREADS, SHARED, SEVERAL = 256, 48 << 10, -1
-LAYOUT = (
-    "unit_bytes images channels pixel_units batch_stride channel_stride row_stride pixel_stride unit_stride".split()
-)
-FORWARD = "path repeat long_rows rows row_units vecs_per_row vecs vecs_at_once group_images groups group_step".split()
-BACKWARD = (
-    "path rows row_units aligned factor rows_per_thread most lanes splits vecs tiles tile_columns block_row_pairs images_per_thread "
-    "read_once"
-).split()
 
 
-class ForwardView(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + FORWARD]
+class Plan(SimpleNamespace):
+    """The first launch of a plan, from its JSON. `parts` has all of them. Strides are in units in the forward, in elements in the
+    backward."""
 
-
-class BackwardView(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in LAYOUT + BACKWARD]
+    def __init__(self, launches: list[dict]):
+        first = launches[0]
+        super().__init__(**first["launch"] | first)
+        self.parts = [SimpleNamespace(**part["launch"] | part) for part in launches]
+        self.all_units = sum(part.units for part in self.parts)
 
 
 def load_planner() -> ctypes.CDLL:
     library = load("plan/upsample")
     library.widest_window.restype = ctypes.c_int64
+    library.forward_plan.restype = library.backward_plan.restype = ctypes.c_char_p
     return library
 
 

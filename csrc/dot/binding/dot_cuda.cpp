@@ -1,5 +1,5 @@
 // The CUDA implementations of gpuopt::dot, vdot, dot_rows and dot_fast_atomic. Each checks its
-// arguments, describes them as a Problem, and calls a launcher.
+// arguments, describes them as a Problem, and launches its plan.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/native/Resize.h>
@@ -8,6 +8,7 @@
 #include "binding/unfilled.h"
 #include "dot/binding/dot_check.h"
 #include "dot/dot.h"
+#include "dot/dot_plan.h"
 
 namespace gpuopt::dot {
 namespace {
@@ -41,6 +42,7 @@ Problem make_problem(const Op& op, const Tensor& out) {
   problem.dtype = to_dtype(name, self.scalar_type());
   problem.rows = self.dim() == 2 ? self.size(0) : 1;
   problem.size = self.size(-1);
+  problem.atomic = std::is_same_v<Op, DotFastAtomic>;
   return problem;
 }
 
@@ -55,8 +57,8 @@ void dot_into(const Op& op, const Tensor& out) {
     return;
   }
   TensorWorkspace workspace;
-  check_launch(name_of<Op>(), dot(make_problem(op, out), Device{sm_count()}, workspace,
-                                  c10::cuda::getCurrentCUDAStream()));
+  const Plan plan = make_plan(make_problem(op, out), Device{sm_count()});
+  check_launch(name_of<Op>(), launch(plan, workspace, c10::cuda::getCurrentCUDAStream()));
 }
 
 template <typename Op>
@@ -86,14 +88,11 @@ Tensor& dot_out_cuda(const Out<Op>& call) {
 Tensor dot_fast_atomic_cuda(const DotFastAtomic& op) {
   check(op);
   at::globalContext().alertNotDeterministic(name_of<DotFastAtomic>());
-  const c10::cuda::CUDAGuard guard(op.self.device());
   // f16 and bf16 are added in aligned pairs, and the result is the first value of a pair.
   const bool half = op.self.element_size() == 2;
   const auto options = op.self.options();
   const Tensor out = half ? unfilled({2}, options).select(0, 0) : unfilled({}, options);
-  if (op.self.numel() == 0) return out.zero_();
-  check_launch(name_of<DotFastAtomic>(), dot_fast_atomic(make_problem(op, out), Device{sm_count()},
-                                                         c10::cuda::getCurrentCUDAStream()));
+  dot_into(op, out);
   return out;
 }
 

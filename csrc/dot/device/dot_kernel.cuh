@@ -1,4 +1,4 @@
-// Shared by the kernels of dot products: arguments, the sum over a block, and where it is written.
+// Shared by the kernels of dot products: the sum over a block, and where it is written.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,8 @@
 #include "common/index.h"
 #include "common/launch.cuh"
 #include "dot/device/dot_sum.cuh"
-#include "dot/dot_plan.h"
+#include "dot/dot_args.h"
+#include "dot/dot_tuning.h"
 
 namespace gpuopt::dot {
 
@@ -16,36 +17,9 @@ namespace gpuopt::dot {
 template <typename T>
 constexpr int kBlocksOf = sizeof(sum_t<T>) > 8 ? kBlocks / 2 : kBlocks;
 
-enum class Target : uint8_t {
-  kOut,        // write the result, rounded to the operands' dtype
-  kWorkspace,  // write a partial sum for finish_kernel
-  kAtomic,     // add the sum, rounded to the operands' dtype, to the result
-};
-
-// Arguments of line_kernel. They are few because copying them is part of the time of a small dot
-// product.
-struct LineArgs {
-  const void *self, *tensor;  // [vecs * kVecSize + tail]
-  void* to;                   // one result, or [gridDim.x] partial sums
-  int64_t vecs;
-  uint32_t tail;  // values after the last vector
-  Target target;
-  bool read_once, conjugate_self, conjugate_out;
-};
-
-// Arguments of the other kernels. Strides are in elements.
-struct Args {
-  const void *self, *tensor;           // [rows, size]
-  void* to;                            // [rows] results, or [rows, splits] partial sums
-  int64_t self_stride, tensor_stride;  // used on path kValues only
-  int64_t self_row_stride, tensor_row_stride;
-  int64_t rows, size;
-  FastDiv splits;
-  uint32_t x, y;  // rows per block, threads per row; powers of two
-  uint32_t rows_per_lane;
-  Target target;
-  bool rows_first, read_once, conjugate_self, conjugate_out;
-};
+// Whether sums of T can be added atomically.
+template <typename T>
+constexpr bool kHasAtomics = std::is_floating_point_v<T> || kIsHalf<T>;
 
 template <typename T>
 __device__ __forceinline__ T result_of(sum_t<T> sum, bool conjugates) {
@@ -61,7 +35,7 @@ __device__ __forceinline__ void emit(void* to, Target target, int64_t row, uint3
     return;
   }
   T* out = static_cast<T*>(to) + row;
-  if constexpr (std::is_floating_point_v<T> || kIsHalf<T>) {
+  if constexpr (kHasAtomics<T>) {
     if (target == Target::kAtomic) {
       // out is the first value of an aligned word. An f16 or bf16 is added as the lower half of
       // that word (common/atomic.cuh).

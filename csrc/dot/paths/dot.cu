@@ -1,56 +1,49 @@
-// The entry points of the kernels: chooses the launcher for each dtype, and instantiates the
-// launchers for f32 and f64.
-#include "dot/dot.h"
-#include "dot/paths/dot_launch.cuh"
-#include "dot/paths/dot_types.h"
+// The entry point of the kernels: chooses the launcher for each dtype.
+#include "common/types.cuh"
+#include "dot/paths/dot_launch.h"
 
 namespace gpuopt::dot {
 namespace {
 
-cudaError_t dot_float(const Problem& problem, const Plan& plan, Workspace& workspace,
-                      cudaStream_t stream) {
-  return problem.dtype == DType::kFloat64 ? launch<double>(problem, plan, workspace, stream)
-                                          : launch<float>(problem, plan, workspace, stream);
-}
-
-cudaError_t dot_atomic_float(const Problem& problem, const Plan& plan, cudaStream_t stream) {
-  return problem.dtype == DType::kFloat64 ? launch_atomic<double>(problem, plan, stream)
-                                          : launch_atomic<float>(problem, plan, stream);
-}
-
-cudaError_t dot_planned(const Problem& problem, const Plan& plan, Workspace& workspace,
-                        cudaStream_t stream) {
-  switch (problem.dtype) {
+// Integer sums wrap around, so signed and unsigned integers of one width give the same bits.
+cudaError_t launch_typed(const Plan& plan, Workspace& workspace, cudaStream_t stream) {
+  switch (plan.dtype) {
+    case DType::kUInt8:
+    case DType::kInt8:
+      return launch_part<uint8_t>(plan, workspace, stream);
+    case DType::kInt16:
+      return launch_part<uint16_t>(plan, workspace, stream);
+    case DType::kInt32:
+      return launch_part<uint32_t>(plan, workspace, stream);
+    case DType::kInt64:
+      return launch_part<uint64_t>(plan, workspace, stream);
     case DType::kFloat16:
+      return launch_part<__half>(plan, workspace, stream);
     case DType::kBFloat16:
-      return dot_half(problem, plan, workspace, stream);
+      return launch_part<__nv_bfloat16>(plan, workspace, stream);
     case DType::kFloat32:
+      return launch_part<float>(plan, workspace, stream);
     case DType::kFloat64:
-      return dot_float(problem, plan, workspace, stream);
+      return launch_part<double>(plan, workspace, stream);
     case DType::kComplex64:
+      return launch_part<Complex<float>>(plan, workspace, stream);
     case DType::kComplex128:
-      return dot_complex(problem, plan, workspace, stream);
-    default:
-      return dot_integer(problem, plan, workspace, stream);
+      return launch_part<Complex<double>>(plan, workspace, stream);
+    case DType::kBool:
+    case DType::kComplex32:
+      break;
   }
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace
 
-cudaError_t dot(const Problem& problem, const Device& device, Workspace& workspace,
-                cudaStream_t stream) {
-  const Plan plan = make_plan(problem, device);
-  if (plan.blocks() <= kMaxIndex32) return dot_planned(problem, plan, workspace, stream);
-  Problem first, second;
-  halve(problem, first, second);
-  const cudaError_t error = dot(first, device, workspace, stream);
-  return error != cudaSuccess ? error : dot(second, device, workspace, stream);
-}
-
-cudaError_t dot_fast_atomic(const Problem& problem, const Device& device, cudaStream_t stream) {
-  const Plan plan = make_plan(problem, device, atomic_tuning());
-  return size_of(problem.dtype) == 2 ? dot_atomic_half(problem, plan, stream)
-                                     : dot_atomic_float(problem, plan, stream);
+cudaError_t launch(const Plan& plan, Workspace& workspace, cudaStream_t stream) {
+  for (const Plan* part = &plan; part != nullptr; part = part->rest.get()) {
+    const cudaError_t error = launch_typed(*part, workspace, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace gpuopt::dot

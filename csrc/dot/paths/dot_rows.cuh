@@ -8,7 +8,7 @@ namespace gpuopt::dot {
 
 extern __shared__ uint4 shared[];
 
-// Path kShortRows: aligned rows of at most y vectors. A group of y threads reads kVecUnroll rows,
+// Path "short rows": aligned rows of at most y vectors. A group of y threads reads kVecUnroll rows,
 // one vector per thread and row. The rows of a group lie x apart, so that a block reads x
 // neighbouring rows at a time.
 template <typename T>
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// Path kTile: short rows that aren't whole vectors, without gaps between them. A block copies its
+// Path "tile": short rows that aren't whole vectors, without gaps between them. A block copies its
 // rows of each operand to shared memory as one piece. There, y threads sum each row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)

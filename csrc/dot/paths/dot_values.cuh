@@ -8,8 +8,8 @@ namespace gpuopt::dot {
 template <typename T>
 constexpr int kUnrollOf = sizeof(T) >= 8 ? kWideUnroll : kValueUnroll;
 
-// Path kValues. A block has x rows and y threads along each. Neighbouring threads read the same row
-// or, with rows_first, neighbouring rows: whichever lie closer in memory.
+// Path "values". A block has x rows and y threads along each. Neighbouring threads read the same
+// row or, with rows_first, neighbouring rows: whichever lie closer in memory.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     values_kernel(const __grid_constant__ Args args) {

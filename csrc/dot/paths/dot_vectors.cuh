@@ -36,7 +36,7 @@ struct AlignedVecs {
 template <typename T>
 constexpr int kMostThreadsOf = sizeof(sum_t<T>) > 8 ? kMostThreads / 2 : kMostThreads;
 
-// Path kLine: one row, aligned in both operands. This kernel is separate from rows_kernel because
+// Path "line": one row, aligned in both operands. This kernel is separate from rows_kernel because
 // small dot products are mostly launch and prologue.
 template <typename T, int kUnroll>
 __global__ void __launch_bounds__(kMostThreadsOf<T>)
@@ -93,7 +93,7 @@ struct ShiftedVecs {
   }
 };
 
-// Path kRows: contiguous rows that begin at any address. A block has x rows and y threads along
+// Path "rows": contiguous rows that begin at any address. A block has x rows and y threads along
 // each. Vectors follow self's alignment. With kShifted, the matching values of tensor lie in two
 // aligned vectors, otherwise in one.
 template <typename T, bool kShifted>

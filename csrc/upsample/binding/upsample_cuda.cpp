@@ -1,10 +1,12 @@
 // The CUDA kernels of gpuopt::upsample_nearest2d, upsample_nearest_exact2d and their backwards: a
-// checked call -> Problem -> launcher.
+// checked call -> Problem -> plan -> launcher.
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
 #include "reduce/binding/reduce_ops.h"
 #include "upsample/binding/upsample_check.h"
 #include "upsample/upsample.h"
+#include "upsample/upsample_backward_plan.h"
+#include "upsample/upsample_forward_plan.h"
 
 namespace gpuopt::upsample {
 namespace {
@@ -78,10 +80,15 @@ void upsample_into(const Op& op, const Tensor& from, const Tensor& result, const
     result.copy_(contiguous);
     return;
   }
-  constexpr auto launch = kIsBackward<Op> ? backward : forward;
-  check_launch(name_of<Op>(),
-               launch(make_problem(op, with_short_strides(from, result), result, sizes),
-                      Device{sm_count()}, c10::cuda::getCurrentCUDAStream()));
+  const Tensor source = with_short_strides(from, result);
+  const Problem problem = make_problem(op, source, result, sizes);
+  const Device device{sm_count()};
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  if constexpr (kIsBackward<Op>) {
+    check_launch(name_of<Op>(), launch(plan_backward(problem, device), stream));
+  } else {
+    check_launch(name_of<Op>(), launch(plan_forward(problem, device), stream));
+  }
 }
 
 template <typename Op>

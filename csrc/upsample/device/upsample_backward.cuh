@@ -4,34 +4,9 @@
 
 #include "common/types.cuh"
 #include "common/vec.cuh"
-#include "upsample/upsample_backward_plan.h"
+#include "upsample/upsample_backward_args.h"
 
 namespace gpuopt::upsample {
-
-struct BackwardArgs {
-  const void* in = nullptr;      // gradients of the output, strided
-  const void* in_end = nullptr;  // the byte after the last gradient
-  void* out = nullptr;           // gradients of the input, dense
-  Axis height, width;
-  FastDiv in_width, channels;
-  // Strides of `in` in elements.
-  int64_t batch_stride = 0, channel_stride = 0, row_stride = 0, pixel_stride = 0, unit_stride = 0;
-  // A launch covers whole images, or some rows of one image. It begins at first_row of first_image.
-  FastDiv image_rows;
-  uint32_t first_row = 0, first_image = 0;
-  uint32_t rows = 0, images = 0, units = 0;
-  FastDiv vecs;         // of a row of gradients, or of a tile
-  uint32_t lanes = 1;   // neighbouring threads that share the columns of a window
-  FastDiv split_count;  // threads of a block that share the rows or pixels of a window
-
-  // backward_rows_kernel
-  FastDiv tiles, tile_units, last_tile_units;
-  uint32_t tile_columns = 0, block_row_pairs = 0;
-
-  // backward_windows_kernel, backward_pixels_kernel
-  FastDiv pixel_units, block_units;
-  uint32_t threads = 0, image_step = 1;  // backward_windows_kernel
-};
 
 struct Window {
   int32_t begin, end;

@@ -4,27 +4,9 @@
 #include <type_traits>
 
 #include "common/vec.cuh"
-#include "upsample/upsample_forward_plan.h"
+#include "upsample/upsample_forward_args.h"
 
 namespace gpuopt::upsample {
-
-struct ForwardArgs {
-  const void* in = nullptr;  // [images][input rows][input pixels][units], strided
-  void* out = nullptr;       // [images][output rows][output pixels][units], dense
-  Axis height, width;
-  FastDiv vecs_per_row, pixel_units, out_width, out_height, channels, row_groups;
-  uint32_t vecs = 0;   // ForwardPlan::vecs
-  uint32_t units = 0;  // of the output
-  // The unit in its row, the row in its image and the image that the launch begins at.
-  uint32_t first_unit = 0, first_row = 0, first_image = 0;
-  uint32_t rows = 0;  // from first_row to the end of the output
-  uint32_t vecs_at_once = 1;
-  // forward_images_kernel. Its `vecs` counts the vectors of group_step groups.
-  FastDiv vecs_per_group;
-  uint32_t group_images = 1, groups = 0, group_step = 1;
-  int64_t batch_stride = 0, channel_stride = 0, row_stride = 0;
-  int32_t pixel_stride = 0, unit_stride = 0;
-};
 
 // Returns the input row that output row `row` copies. `row` counts over all images.
 template <typename Unit>

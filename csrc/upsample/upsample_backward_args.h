@@ -1,0 +1,80 @@
+// The arguments of the backward's kernels, and the plan that holds them. Plain host C++, which the
+// kernels include.
+#pragma once
+
+#include <memory>
+
+#include "common/dtype.h"
+#include "common/launch_shape.h"
+#include "upsample/upsample_index.h"
+
+namespace gpuopt::upsample {
+
+constexpr int kBackwardThreads = 256;
+// Loads of 16 bytes that a thread has in flight. With eight instead of four, bf16 takes 188 us
+// instead of 167 us, and x8 channels_last in f32 21.7 us instead of 21.2 us.
+constexpr int kColumnLoads = 4;  // of backward_factor_kernel
+constexpr int kPixelLoads = 4;   // of backward_pixels_kernel
+// Most units of a tile of backward_rows_kernel. The window borders of a tile lie in shared memory
+// beside its sums.
+constexpr int64_t kMaxTileUnits = 2048;
+// Most rows or columns of a window in backward_windows_kernel. The gradient of (413,1,461,461) to
+// (296,1621) in f16 takes 620 us there, 1091 us in backward_rows_kernel.
+constexpr int kMostCopies = 4;
+
+enum class BackwardPath : uint8_t {
+  kFactor,   // windows of a power of two columns, in aligned rows: a thread sums parts of a vector
+  kRows,     // sums rows by vectors, then columns in shared memory
+  kWindows,  // a thread loads a whole window of up to kMostCopies x kMostCopies pixels
+  kPixels,   // everything else, pixel by pixel
+};
+
+// Images that a thread of backward_windows_kernel loads together, so that it has about 64 bytes
+// in flight.
+constexpr int images_at_once(int unit_bytes, int most) {
+  const int bytes = unit_bytes * most * most;
+  return bytes >= 64 ? 1 : bytes >= 32 ? 2 : bytes >= 4 ? 4 : 8;
+}
+
+struct BackwardArgs {
+  const void* in = nullptr;      // gradients of the output, strided
+  const void* in_end = nullptr;  // the byte after the last gradient
+  void* out = nullptr;           // gradients of the input, dense
+  Axis height, width;
+  FastDiv in_width, channels;
+  // Strides of `in` in elements.
+  int64_t batch_stride = 0, channel_stride = 0, row_stride = 0, pixel_stride = 0, unit_stride = 0;
+  // A launch covers whole images, or some rows of one image. It begins at first_row of first_image.
+  FastDiv image_rows;
+  uint32_t first_row = 0, first_image = 0;
+  uint32_t rows = 0, images = 0, units = 0;
+  FastDiv vecs;         // of a row of gradients, or of a tile
+  uint32_t lanes = 1;   // neighbouring threads that share the columns of a window
+  FastDiv split_count;  // threads of a block that share the rows or pixels of a window
+
+  // backward_rows_kernel
+  FastDiv tiles, tile_units, last_tile_units;
+  uint32_t tile_columns = 0, block_row_pairs = 0;
+
+  // backward_windows_kernel, backward_pixels_kernel
+  FastDiv pixel_units, block_units;
+  uint32_t threads = 0, image_step = 1;  // backward_windows_kernel
+};
+
+// A launch.
+struct BackwardPlan {
+  BackwardPath path = BackwardPath::kPixels;
+  DType dtype = DType::kFloat32;
+  int elements = 1;         // kWindows, kPixels: values of a unit, which a thread sums together
+  bool aligned = false;     // kRows: rows of gradients are whole aligned vectors
+  int factor = 0;           // kFactor: neighbouring values of a vector that are summed
+  int rows_per_thread = 1;  // kFactor: input rows
+  int most = 0;             // kWindows: most rows or columns of a window
+  int at_once = 1;          // kWindows: images that a thread loads together
+  bool read_once = false;   // load vectors with a streaming hint; not in kRows
+  BackwardArgs args;
+  LaunchShape launch;
+  std::unique_ptr<BackwardPlan> rest;  // of the result, if it is too large for one launch
+};
+
+}  // namespace gpuopt::upsample
