@@ -36,25 +36,13 @@ NOT_OPTIMISED = ("elementwise", "reduce", "scan", "selective_scan")
 FATAL = ["-fno-sanitize-recover=all"]
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 SHARED = re.compile(r"(?<!extern )__shared__ ([\w:<>, ]+) (\w+)((?:\[[^];]+\])+);")
-# The names that a shim assigns to: constants kName, and default_name for the default of a member `name`.
-ASSIGNED = re.compile(r"(?:^ |\{) (?:\w+::)*(?:default_(?=[a-z])|(?=k[A-Z]))(\w+) = ", re.MULTILINE)
 
 
-def translate(source: str, variables: list[str]) -> str:
-    """Rewrites CUDA syntax as C++: kernel<<<shape>>>(arguments), and arrays in shared memory.
-
-    The constants and member defaults in `variables` become variables. Tests lower them, so that small problems reach these limits.
-    """
+def translate(source: str) -> str:
+    """Rewrites CUDA syntax as C++: kernel<<<shape>>>(arguments), and arrays in shared memory."""
     source = LAUNCH.sub(r"::emulator::launch(\g<shape>, [&] { \g<kernel>(\g<arguments>); });", source)
     source = SHARED.sub(r"static ::emulator::Guarded<\1\3> \2_guarded; auto& \2 = \2_guarded.array;", source)
     source = re.sub(r"(?<!extern )__shared__ ", "static ", source)
-    source = re.sub(r"\bconstexpr (Tuning \w+\()", r"inline \1", source)
-    for name in variables:
-        source = re.sub(rf"\bconstexpr (\w+ {name} =)", r"inline \1", source)
-        member = rf"^  (\w+) {name} =\s+([^;,]+)"
-        source = re.sub(
-            member, rf"  static inline \1 default_{name} = \2; \1 {name} = default_{name}", source, flags=re.M
-        )
     return source
 
 
@@ -67,7 +55,6 @@ def translate_room(shim: Path) -> list[Path]:
     name = shim.stem.removesuffix("_shim")
     room, csrc = name.removesuffix("_ladder"), ROOT / "csrc"
     folder = FOLDER / "emulation" / name
-    variables = ASSIGNED.findall(shim.read_text())
     sources = []
     for path in sorted([*(csrc / "common").iterdir(), *(csrc / room).rglob("*")]):
         if path.suffix not in (".h", ".cuh", ".cu"):
@@ -75,7 +62,7 @@ def translate_room(shim: Path) -> list[Path]:
         own = EMULATION / "launch.cuh" if path == csrc / "common" / "launch.cuh" else path
         copy = folder / path.relative_to(csrc)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        native_build.write_if_changed(copy, translate(own.read_text(), variables))
+        native_build.write_if_changed(copy, translate(own.read_text()))
         if path.suffix == ".cu" and is_ladder(path, room) == name.endswith("_ladder"):
             sources.append(copy)
     return sources

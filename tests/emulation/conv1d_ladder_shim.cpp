@@ -6,8 +6,7 @@ using namespace gpuopt::conv1d;
 // Launches have at most `most_blocks` blocks.
 extern "C" int run(int step, const float* in, const float* weight, float* out, int64_t rows,
                    int64_t size, int64_t taps, int64_t most_blocks) {
-  kMostBlocks = most_blocks;
-  return ladder_conv1d(step, LadderProblem{in, weight, out, rows, size, taps}, nullptr);
+  return ladder_conv1d(step, LadderProblem{in, weight, out, rows, size, taps, most_blocks}, nullptr);
 }
 
 // Writes the numbers of blocks of the first `most` launches, and returns the number of launches.
@@ -16,7 +15,6 @@ extern "C" int launches(int step, int64_t rows, int64_t size, unsigned* blocks, 
   const float weight = 1.f;
   std::vector<unsigned> noted;
   emulator::noted = &noted;
-  kMostBlocks = INT32_MAX;
   (void)ladder_conv1d(step, LadderProblem{nullptr, &weight, nullptr, rows, size, 1}, nullptr);
   emulator::noted = nullptr;
   std::copy_n(noted.begin(), min<size_t>(noted.size(), most), blocks);

@@ -188,8 +188,8 @@ cudaError_t ladder_conv1d(int step, const LadderProblem& problem, cudaStream_t s
   const Kernel kernel = kKernels[step];
   const int64_t outputs = kernel == register_window ? kThreads * kOutputs : kThreads;
   const int64_t of_row = ceil_div(problem.size, outputs), all = problem.rows * of_row;
-  for (int64_t first = 0; first < all; first += kMostBlocks) {
-    const auto blocks = static_cast<unsigned>(min(all - first, kMostBlocks));
+  for (int64_t first = 0; first < all; first += problem.most_blocks) {
+    const auto blocks = static_cast<unsigned>(min(all - first, problem.most_blocks));
     kernel<<<blocks, kThreads, 0, stream>>>(problem, Tiles{of_row, first});
   }
   return cudaGetLastError();

@@ -41,10 +41,6 @@ inline constexpr LadderStep kLadder[] = {
 // room for this many.
 constexpr int kMostTaps = 4095;
 
-// The most blocks of a launch (gridDim.x; CUDA C++ Programming Guide, "Technical Specifications").
-// Larger problems are split into several launches.
-constexpr int64_t kMostBlocks = INT32_MAX;
-
 struct LadderProblem {
   const float* in = nullptr;
   const float* weight = nullptr;
@@ -52,6 +48,9 @@ struct LadderProblem {
   int64_t rows = 0;
   int64_t size = 0;  // values of a row, in both `in` and `out`
   int64_t taps = 1;  // odd
+  // Of a launch (gridDim.x; CUDA C++ Programming Guide, "Technical Specifications"). Larger problems
+  // are split into several launches.
+  int64_t most_blocks = INT32_MAX;
 };
 
 // Convolves rows by any step except the last: out[i] is the sum of weight[k] * in[i + k - taps / 2]

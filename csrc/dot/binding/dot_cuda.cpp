@@ -57,7 +57,7 @@ void dot_into(const Op& op, const Tensor& out) {
     return;
   }
   TensorWorkspace workspace;
-  const Plan plan = make_plan(make_problem(op, out), Device{sm_count()});
+  const Plan plan = make_plan(make_problem(op, out), current_device());
   check_launch(name_of<Op>(), launch(plan, workspace, c10::cuda::getCurrentCUDAStream()));
 }
 
