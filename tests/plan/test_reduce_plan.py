@@ -73,7 +73,11 @@ class Problem:
 
 def positions(start: int, item: int, *dims) -> list[int]:
     """The addresses of all elements. Each of `dims` has sizes and strides."""
-    steps = [range(0, size * stride * item, stride * item) if stride else [0] * size for s in dims for size, stride in zip(*s)]
+    steps = [
+        range(0, size * stride * item, stride * item) if stride else [0] * size
+        for s in dims
+        for size, stride in zip(*s)
+    ]
     return sorted(start + sum(offsets) for offsets in itertools.product(*steps))
 
 
@@ -249,7 +253,9 @@ def test_any_launch_is_valid(planner):
         plan = problem.plan(planner, sms)
         check(problem, plan)
         for launch in plan["launches"]:
-            taken.add((launch["path"], launch["vecs"], launch["unaligned"], launch.get("fold", 1) > 1, launch["to_workspace"]))
+            taken.add(
+                (launch["path"], launch["vecs"], launch["unaligned"], launch.get("fold", 1) > 1, launch["to_workspace"])
+            )
 
     check_one()
     paths = {"rows", "line", "short_rows", "rows_in_vecs", "tile", "columns", "finish"}
@@ -272,7 +278,7 @@ def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, proble
             of_split.append(launch)
             continue
         written += writes(launch, problem)
-        for part in of_split:  # all parts of an output know its place
+        for part in of_split:  # all parts of an output have its address
             assert part["path"] == "line" or writes(part, problem) == writes(launch, problem)
         of_split = []
     assert sorted(read) == positions(problem.addresses[0], ITEM[problem.dtype], (problem.sizes, problem.strides))
