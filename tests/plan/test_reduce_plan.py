@@ -278,7 +278,7 @@ def test_problems_beyond_the_limit_are_split_into_parts_that_fit(planner, proble
             of_split.append(launch)
             continue
         written += writes(launch, problem)
-        for part in of_split:  # all parts of an output know its place
+        for part in of_split:  # all parts of an output have its address
             assert part["path"] == "line" or writes(part, problem) == writes(launch, problem)
         of_split = []
     assert sorted(read) == positions(problem.addresses[0], ITEM[problem.dtype], (problem.sizes, problem.strides))
