@@ -29,7 +29,7 @@ inline int64_t check(const IndexSelect& call) {
   if (self.dim() == 0) {
     const auto entries = index.sym_numel();
     TORCH_SYM_CHECK(entries.sym_eq(1), op,
-                    ": index must have one entry for a self without dimensions: expected 1, got ",
+                    ": index must have one entry for an input without dimensions: expected 1, got ",
                     entries);
   }
   return dim < 0 ? dim + dims : dim;

@@ -46,7 +46,7 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, int64_t row)
 
 Tensor index_select_cuda(const IndexSelect& op) {
   const auto& [self, dim, index] = op;
-  check_memory(name_of<IndexSelect>(), {{"self", self}, {"index", index}});
+  check_memory(name_of<IndexSelect>(), {{"input", self}, {"index", index}});
   const c10::cuda::CUDAGuard guard(self.device());
   const std::optional<int64_t> d = wrapped(dim, self);
   const std::optional<int64_t> row =

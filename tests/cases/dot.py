@@ -107,13 +107,13 @@ def _operand_errors(device: str, other: str, variant: str = "functional", **kwar
     """Calls that dot, vdot and dot_fast_atomic refuse. `other` is the name of the second argument."""
     make = Maker(device, torch.float32)
     for name, x, y, *says in (
-        ("2-d self", make(2, 3), make(3), r"\bself\b", r"\[2, 3\]"),
+        ("2-d self", make(2, 3), make(3), r"\binput\b", r"\[2, 3\]"),
         ("2-d other", make(3), make(1, 3), other, r"\[1, 3\]"),
-        ("2-d both", make(2, 3), make(2, 3), r"\bself\b", r"\[2, 3\]"),
-        ("0-d self", make(), make(1), r"\bself\b", r"\[\]"),
+        ("2-d both", make(2, 3), make(2, 3), r"\binput\b", r"\[2, 3\]"),
+        ("0-d self", make(), make(1), r"\binput\b", r"\[\]"),
         ("0-d other", make(1), make(), other, r"\[\]"),
-        ("0-d both", make(), make(), r"\bself\b", r"\[\]"),
-        ("2-d, and of another dtype", make(2, 3), make(3).double(), r"\bself\b", r"\[2, 3\]"),
+        ("0-d both", make(), make(), r"\binput\b", r"\[\]"),
+        ("2-d, and of another dtype", make(2, 3), make(3).double(), r"\binput\b", r"\[2, 3\]"),
         ("other size", make(3), make(4), other, r"\b3\b", r"\b4\b"),
         ("size that would broadcast", make(3), make(1), other, r"\b3\b", r"\b1\b"),
         ("empty other", make(3), make(0), other, r"\b3\b", r"\b0\b"),
@@ -170,10 +170,10 @@ def _rows_errors(device: str) -> Iterator[ErrorCase]:
     make = Maker(device, torch.float32)
     other = r"\btensor\b"
     for name, x, y, *says in (
-        ("vectors", make(3), make(3), r"\bself\b", r"\[3\]"),
-        ("a vector and a matrix", make(3), make(3, 3), r"\bself\b", r"\[3\]"),
+        ("vectors", make(3), make(3), r"\binput\b", r"\[3\]"),
+        ("a vector and a matrix", make(3), make(3, 3), r"\binput\b", r"\[3\]"),
         ("a matrix and a vector", make(3, 4), make(3), other, r"\[3\]"),
-        ("3-d self", make(2, 3, 4), make(2, 3), r"\bself\b", r"\[2, 3, 4\]"),
+        ("3-d self", make(2, 3, 4), make(2, 3), r"\binput\b", r"\[2, 3, 4\]"),
         ("3-d other", make(2, 3), make(2, 3, 4), other, r"\[2, 3, 4\]"),
         ("rows of other sizes", make(3, 4), make(3, 5), other, r"\[3, 4\]", r"\[3, 5\]"),
         ("rows that would broadcast", make(3, 4), make(3, 1), other, r"\[3, 4\]", r"\[3, 1\]"),

@@ -198,7 +198,7 @@ def _shape_mismatches(device, **error) -> Iterator[ErrorCase]:
 def _mul_errors(device):
     make, ints = Maker(device, torch.float32), Maker(device, torch.int32)
     for variant, kwargs in (("functional", {}), ("inplace", {}), ("out", {"out": make(2, 3)})):
-        common = {"operands": ("self", "other"), "variant": variant, "kwargs": kwargs}
+        common = {"operands": ("input", "other"), "variant": variant, "kwargs": kwargs}
         yield from _shape_mismatches(device, **common)
         yield from _device_mismatches(device, **common)
     if device != "cpu":
@@ -207,7 +207,7 @@ def _mul_errors(device):
         yield ErrorCase("26 dimensions", (many, many.permute(*reversed(range(26)))), says=("25", "dim"), on_meta=False)
 
     def inplace(name, self, other, *says, on_meta=True):
-        return ErrorCase(name, (self, other), says=(r"\bself\b|\bother\b", *says), variant="inplace", on_meta=on_meta)
+        return ErrorCase(name, (self, other), says=(r"\binput\b|\bother\b", *says), variant="inplace", on_meta=on_meta)
 
     yield inplace("self too small", make(3), make(2, 3), r"\[3\]", r"\[2, 3\]")
     yield inplace("0-d self", make(), make(1), r"\[\]", r"\[1\]")
@@ -237,7 +237,7 @@ def _mul_scalar_errors(device):
     make, ints = Maker(device, torch.float32), Maker(device, torch.int32)
 
     def inplace(name, self, other, *says, on_meta=True):
-        return ErrorCase(name, (self, other), says=(r"\bself\b", *says), variant="inplace", on_meta=on_meta)
+        return ErrorCase(name, (self, other), says=(r"\binput\b", *says), variant="inplace", on_meta=on_meta)
 
     yield inplace("float into int", ints(3), 0.5, "[Ff]loat", "[Ii]nt")
     yield inplace("complex into float", make(3), 1j, "[Cc]omplex", "[Ff]loat")

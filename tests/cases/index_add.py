@@ -205,7 +205,7 @@ def _errors(device: str) -> Iterator[ErrorCase]:
     make = Maker(device, torch.float32)
     index = torch.arange(2, device=device)
     for name, self, indices, source in _overlaps(make, index):
-        yield ErrorCase(name, (self, 0, indices, source), says=(r"\bself\b",), variant="inplace", on_meta=False)
+        yield ErrorCase(name, (self, 0, indices, source), says=(r"\binput\b",), variant="inplace", on_meta=False)
 
     def out(name, given, out, *says, on_meta=True):
         return ErrorCase(name, given, {"out": out}, says=(r"\bout\b", *says), variant="out", on_meta=on_meta)

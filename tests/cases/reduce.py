@@ -211,8 +211,8 @@ def _mean_errors(device) -> Iterator[ErrorCase]:
         *([integer_out] if device == "cpu" else []),
     )
     ints = Maker(device, torch.int32)(2, 3)
-    yield ErrorCase("mean of integers", (ints,), says=(r"\bself\b|\bdtype\b", "[Ii]nt"))
-    yield ErrorCase("mean of bools", (ints > 0,), {"dim": 1}, says=(r"\bself\b|\bdtype\b", "[Bb]ool"))
+    yield ErrorCase("mean of integers", (ints,), says=(r"\binput\b|\bdtype\b", "[Ii]nt"))
+    yield ErrorCase("mean of bools", (ints > 0,), {"dim": 1}, says=(r"\binput\b|\bdtype\b", "[Bb]ool"))
     yield ErrorCase("integer mean", (ints.float(),), {"dtype": torch.int64}, says=(r"\bdtype\b", "[Ll]ong|int64"))
 
 
@@ -225,7 +225,7 @@ def _extremum_errors(device) -> Iterator[ErrorCase]:
     )
     make = Maker(device, torch.float32)
     for shape, kwargs in (((0,), {}), ((3, 0), {}), ((3, 0), {"dim": ()}), ((2, 0), {"keepdim": True})):
-        yield ErrorCase(f"no values, {shape}, {kwargs}", (make(*shape),), kwargs, says=(r"\bself\b", "empty"))
+        yield ErrorCase(f"no values, {shape}, {kwargs}", (make(*shape),), kwargs, says=(r"\binput\b", "empty"))
     for shape, dim in (((3, 0), 1), ((0, 3), (0, 1)), ((2, 0, 5), -2)):
         says = (r"\bdim\b", rf"\[{', '.join(map(str, shape))}\]")
         yield ErrorCase(f"no values, {shape}, dim={dim}", (make(*shape),), {"dim": dim}, says=says)

@@ -72,7 +72,7 @@ def _few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 def _errors(device: str) -> Iterator[ErrorCase]:
     make = Maker(device, torch.float32)
     for size in (0, 1, 2, 3, 64, 1000, 4099):
-        yield ErrorCase(f"vector of {size}", (make(size),), says=(r"\bself\b", rf"\[{size}\]"))
+        yield ErrorCase(f"vector of {size}", (make(size),), says=(r"\binput\b", rf"\[{size}\]"))
 
 
 CASES = [

@@ -6,7 +6,8 @@ using namespace gpuopt::conv1d;
 // Launches have at most `most_blocks` blocks.
 extern "C" int run(int step, const float* in, const float* weight, float* out, int64_t rows,
                    int64_t size, int64_t taps, int64_t most_blocks) {
-  return ladder_conv1d(step, LadderProblem{in, weight, out, rows, size, taps, most_blocks}, nullptr);
+  return ladder_conv1d(step, LadderProblem{in, weight, out, rows, size, taps, most_blocks},
+                       nullptr);
 }
 
 // Writes the numbers of blocks of the first `most` launches, and returns the number of launches.

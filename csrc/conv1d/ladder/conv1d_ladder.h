@@ -48,8 +48,8 @@ struct LadderProblem {
   int64_t rows = 0;
   int64_t size = 0;  // values of a row, in both `in` and `out`
   int64_t taps = 1;  // odd
-  // Of a launch (gridDim.x; CUDA C++ Programming Guide, "Technical Specifications"). Larger problems
-  // are split into several launches.
+  // Of a launch (gridDim.x; CUDA C++ Programming Guide, "Technical Specifications"). Larger
+  // problems are split into several launches.
   int64_t most_blocks = INT32_MAX;
 };
 

@@ -23,7 +23,7 @@ inline void check_dtype(const char* op, at::ScalarType dtype) {
   const bool is_complex = dtype == at::kComplexFloat || dtype == at::kComplexDouble;
   TORCH_CHECK_NOT_IMPLEMENTED(is_integer || is_real_float(dtype) || is_complex, op,
                               " is not implemented for ", dtype,
-                              ": expected self to be uint8, int8 to int64, float16, bfloat16, "
+                              ": expected input to be uint8, int8 to int64, float16, bfloat16, "
                               "float32, float64, complex64 or complex128");
 }
 
@@ -31,7 +31,7 @@ inline void check_dtype(const char* op, at::ScalarType dtype) {
 inline void check_operands(const char* op, int64_t rank, const Tensor& self, NamedTensor other) {
   const char* kind =
       rank == 1 ? "a vector: expected 1 dimension" : "a matrix: expected 2 dimensions";
-  for (const NamedTensor& argument : {NamedTensor{"self", self}, other}) {
+  for (const NamedTensor& argument : {NamedTensor{"input", self}, other}) {
     TORCH_CHECK(argument.tensor.dim() == rank, op, ": ", argument.name, " must be ", kind,
                 ", got shape ", argument.tensor.sym_sizes());
   }
@@ -61,7 +61,7 @@ void check(const Op& op) {
   if constexpr (std::is_same_v<Op, DotFastAtomic>) {
     TORCH_CHECK_NOT_IMPLEMENTED(is_real_float(op.self.scalar_type()), name,
                                 " is not implemented for ", op.self.scalar_type(),
-                                ": expected self to be float16, bfloat16, float32 or float64");
+                                ": expected input to be float16, bfloat16, float32 or float64");
   } else {
     check_dtype(name, op.self.scalar_type());
   }

@@ -34,7 +34,7 @@ template <typename Op>
 Problem make_problem(const Op& op, const Tensor& out) {
   const char* name = name_of<Op>();
   const auto& [self, other] = op;
-  check_memory(name, {{"self", self}, {Op::kOther, other}, {"out", out}});
+  check_memory(name, {{"input", self}, {Op::kOther, other}, {"out", out}});
   Problem problem;
   problem.self = make_operand(self, conjugates_self<Op>(self));
   problem.tensor = make_operand(other, other.is_conj());

@@ -82,20 +82,20 @@ inline void check(const Fma& call) {
 inline void check_write(const Inplace<MulTensor>& call) {
   const char* op = name_of<Inplace<MulTensor>>();
   const auto& [self, other] = call.in;
-  check_inputs(op, {{"self", self}, {"other", other}});
+  check_inputs(op, {{"input", self}, {"other", other}});
   if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;
   TORCH_CHECK(at::is_expandable_to(other.sizes(), self.sizes()), op,
               ": other must broadcast to self's shape: expected a shape that expands to ",
               self.sizes(), ", got ", other.sizes());
-  check_castable(op, "self", at::result_type(self, other), self.scalar_type());
-  check_writable(op, {"self", self}, {{"other", other}});
+  check_castable(op, "input", at::result_type(self, other), self.scalar_type());
+  check_writable(op, {"input", self}, {{"other", other}});
 }
 
 inline void check_write(const Inplace<MulScalar>& call) {
   const char* op = name_of<Inplace<MulScalar>>();
   const auto& [self, other] = call.in;
-  check_castable(op, "self", at::result_type(self, known_number(other)), self.scalar_type());
-  check_writable(op, {"self", self}, {});
+  check_castable(op, "input", at::result_type(self, known_number(other)), self.scalar_type());
+  check_writable(op, {"input", self}, {});
 }
 
 inline void check_out_device(const char* op, NamedTensor input, const at::Tensor& out) {
@@ -108,18 +108,18 @@ inline void check_write(const Out<MulTensor>& call) {
   const char* op = name_of<MulTensor>();
   const auto& [self, other] = call.in;
   check(call.in);
-  check_out_device(op, {"self", self}, call.out);
+  check_out_device(op, {"input", self}, call.out);
   check_out_device(op, {"other", other}, call.out);
   check_castable(op, "out", at::result_type(self, other), call.out.scalar_type());
-  check_writable(op, {"out", call.out}, {{"self", self}, {"other", other}});
+  check_writable(op, {"out", call.out}, {{"input", self}, {"other", other}});
 }
 
 inline void check_write(const Out<MulScalar>& call) {
   const char* op = name_of<MulScalar>();
   const auto& [self, other] = call.in;
-  check_out_device(op, {"self", self}, call.out);
+  check_out_device(op, {"input", self}, call.out);
   check_castable(op, "out", at::result_type(self, known_number(other)), call.out.scalar_type());
-  check_writable(op, {"out", call.out}, {{"self", self}});
+  check_writable(op, {"out", call.out}, {{"input", self}});
 }
 
 template <typename Form>

@@ -56,7 +56,7 @@ Tensor on_device(const Tensor& tensor, c10::Device device) {
 
 // out = self * other. An undefined `out` is allocated.
 Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const Tensor& out) {
-  check_memory(op, {{"self", self}, {"other", other}, {"out", out}});
+  check_memory(op, {{"input", self}, {"other", other}, {"out", out}});
   TensorIterator iterator = make_iterator(out, {self, other});
   const Tensor result = iterator.output();
   if (iterator.numel() == 0) return result;
@@ -84,7 +84,7 @@ Tensor mul_into(const char* op, const Tensor& self, const Tensor& other, const T
 // out = self * other for a number. An undefined `out` is allocated.
 Tensor mul_scalar_into(const char* op, const Tensor& self, const at::Scalar& other,
                        const Tensor& out) {
-  check_memory(op, {{"self", self}, {"out", out}});
+  check_memory(op, {{"input", self}, {"out", out}});
   const at::ScalarType dtype = at::result_type(self, other);
   TensorIterator iterator =
       with_output(out, {self}, [dtype](const Tensor& output, at::TensorList inputs) {

@@ -22,7 +22,7 @@ struct MulTensor {
   static constexpr const char* kNode = "GpuoptMulBackward";
   const at::Tensor &self, &other;
 
-  std::array<NamedTensor, 2> inputs() const { return {{{"self", self}, {"other", other}}}; }
+  std::array<NamedTensor, 2> inputs() const { return {{{"input", self}, {"other", other}}}; }
 };
 
 // self * other, for a number
@@ -34,7 +34,7 @@ struct MulScalar {
   const at::Tensor& self;
   const at::Scalar& other;
 
-  std::array<NamedTensor, 1> inputs() const { return {{{"self", self}}}; }
+  std::array<NamedTensor, 1> inputs() const { return {{{"input", self}}}; }
   const at::Scalar& number() const { return other; }
 };
 

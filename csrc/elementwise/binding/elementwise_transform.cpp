@@ -55,12 +55,12 @@ Tensor& mul_inplace_vmap(const Inplace<MulTensor>& call) {
   const VmapLevel level;
   const VmapLevel::Operand written = level.unwrap(self), factor = level.unwrap(other);
   TORCH_CHECK(written.batch_dim.has_value() || !factor.batch_dim.has_value(), op,
-              ": self must be batched by torch.vmap when other is: expected a self "
+              ": input must be batched by torch.vmap when other is: expected an input "
               "that vmap maps over, got one shared by all examples");
   TORCH_CHECK(factor.logical_dim() <= written.logical_dim(), op,
               ": other must broadcast to self's shape: expected at most ", written.logical_dim(),
               " dimensions, got ", factor.logical_dim());
-  check_castable(op, "self", dtype, self.scalar_type());
+  check_castable(op, "input", dtype, self.scalar_type());
   Tensor aligned = factor.aligned(written.logical_dim());
   if (factor.logical_dim() == 0) aligned = aligned.to(dtype);
   Tensor view = written.aligned(written.logical_dim());
@@ -70,7 +70,7 @@ Tensor& mul_inplace_vmap(const Inplace<MulTensor>& call) {
 
 Tensor& mul_inplace_scalar_vmap(const Inplace<MulScalar>& call) {
   const auto& [self, other] = call.in;
-  check_castable(name_of<Inplace<MulScalar>>(), "self", at::result_type(self, known_number(other)),
+  check_castable(name_of<Inplace<MulScalar>>(), "input", at::result_type(self, known_number(other)),
                  self.scalar_type());
   const VmapLevel level;
   Tensor value = level.unwrap(self).value;

@@ -124,7 +124,7 @@ inline void check_written(const char* op, NamedTensor written, const Tensor& ind
 
 inline Call check(const Inplace<IndexAdd>& given) {
   const Call call = check(name_of<Inplace<IndexAdd>>(), given.in);
-  check_written(call.name, {"self", given.self}, call.op.index, call.op.source);
+  check_written(call.name, {"input", given.self}, call.op.index, call.op.source);
   return call;
 }
 
@@ -136,7 +136,7 @@ inline Call check(const Out<IndexAdd>& given) {
   TORCH_CHECK(out.scalar_type() == self.scalar_type(), call.name,
               ": out must have self's dtype: expected ", self.scalar_type(), ", got ",
               out.scalar_type());
-  check_writable(call.name, {"out", out}, {{"self", self}});
+  check_writable(call.name, {"out", out}, {{"input", self}});
   check_written(call.name, {"out", out}, call.op.index, call.op.source);
   return call;
 }

@@ -106,7 +106,7 @@ void add_to(const Tensor& self, const Call& call) {
 void check_cuda(const Call& call, const Tensor& out = {}) {
   const auto& op = call.op;
   check_memory(call.name,
-               {{"self", op.self}, {"index", op.index}, {"source", op.source}, {"out", out}});
+               {{"input", op.self}, {"index", op.index}, {"source", op.source}, {"out", out}});
   (void)to_dtype(call.name, op.self.scalar_type());
 }
 

@@ -75,9 +75,10 @@ Tensor& index_add_inplace_vmap(const Inplace<IndexAdd>& given) {
     return given.self;
   };
   if (!examples.has_value()) return add_to(in.self.value, op.dim, in.source.value);
-  TORCH_CHECK(in.self.batch_dim.has_value(), name,
-              ": self must be batched by torch.vmap when index or source is: expected a self that "
-              "vmap maps over, got one shared by all examples");
+  TORCH_CHECK(
+      in.self.batch_dim.has_value(), name,
+      ": input must be batched by torch.vmap when index or source is: expected an input that "
+      "vmap maps over, got one shared by all examples");
   if (in.index.batch_dim.has_value()) {
     // The sum is copied, because the concatenated rows need not be a view of self.
     batched_at(in.self, op.dim, *examples).copy_(add_folded(in, op, *examples));

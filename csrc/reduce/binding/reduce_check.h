@@ -55,7 +55,7 @@ using SymReduction = BasicReduction<c10::SymInt>;
 inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t rank) {
   if (!dim.has_value() || dim->empty()) return DimMask::all();
   TORCH_CHECK(rank <= DimMask::kMaxRank, op,
-              ": self has too many dimensions for a list of them: expected at most ",
+              ": input has too many dimensions for a list of them: expected at most ",
               DimMask::kMaxRank, " unless all are reduced, got ", rank);
   const int64_t count = rank == 0 ? 1 : rank;  // a zero-dimensional self accepts 0 and -1
   DimMask mask;
@@ -117,7 +117,7 @@ inline void check_mean_dtype(const char* argument, at::ScalarType dtype) {
 template <typename Size = int64_t>
 BasicReduction<Size> check(const ReduceMean& op) {
   const at::ScalarType dtype = op.dtype.value_or(op.self.scalar_type());
-  check_mean_dtype(op.dtype.has_value() ? "dtype" : "self, or else dtype,", dtype);
+  check_mean_dtype(op.dtype.has_value() ? "dtype" : "input, or else dtype,", dtype);
   return check_dims<Size>(op, dtype);
 }
 
@@ -130,7 +130,7 @@ BasicReduction<Size> check(const Op& op) {
   const bool all = !op.dim.has_value() || op.dim->empty();
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (!reduction.mask[d] || !is_known_zero(sizes[d])) continue;
-    TORCH_CHECK(!all, name, ": self must not be empty unless dim is given: expected at least one ",
+    TORCH_CHECK(!all, name, ": input must not be empty unless dim is given: expected at least one ",
                 "value, got shape ", sizes);
     TORCH_CHECK_INDEX(false, name,
                       ": dim must name dimensions that are not empty: expected size 1 ",
@@ -165,7 +165,7 @@ BasicReduction<Size> check(const Out<Op>& call) {
   TORCH_CHECK(out.device() == op.self.device(), name,
               ": out must be on the device of self: expected ", op.self.device(), ", got ",
               out.device());
-  check_writable(name, {"out", out}, {{"self", op.self}});
+  check_writable(name, {"out", out}, {{"input", op.self}});
   return reduction;
 }
 

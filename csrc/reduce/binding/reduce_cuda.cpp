@@ -85,7 +85,7 @@ void reduce_into(const Op& op, const Reduction& reduction, const Tensor& out) {
     out.fill_(kIsMean<Op> ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     return;
   }
-  check_memory(name_of<Op>(), {{"self", self}, {"out", out}});
+  check_memory(name_of<Op>(), {{"input", self}, {"out", out}});
   const c10::cuda::CUDAGuard guard(self.device());
   Tensor values = is_converted(self) ? self.to(reduction.dtype) : self;
   Problem problem = make_problem<Op>(values, reduction, out);
@@ -106,7 +106,7 @@ void check_dtypes(const Op& op, const Reduction& reduction) {
   const Tensor& self = op.self;
   if constexpr (Extremum<Op>) {
     TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), name, " (CUDA) is not implemented for ",
-                                self.scalar_type(), ": self must have a dtype with an order");
+                                self.scalar_type(), ": input must have a dtype with an order");
     (void)to_dtype(name, self.scalar_type());
     return;
   }

@@ -116,11 +116,11 @@ struct ExtremumBackward : torch::autograd::Node {
 template <typename Op>
 Tensor sum_autograd(const Op& op, DispatchKeySet keys) {
   if (compute_requires_grad(op.self) || has_tangent(op.self)) {
-    TORCH_CHECK(!op.dtype.has_value() || torch::autograd::isDifferentiableType(*op.dtype),
-                name_of<Op>(),
-                ": dtype must be differentiable when self is: expected a floating-point or complex "
-                "dtype for a self that requires a gradient or has a tangent, got ",
-                op.dtype.value_or(op.self.scalar_type()));
+    TORCH_CHECK(
+        !op.dtype.has_value() || torch::autograd::isDifferentiableType(*op.dtype), name_of<Op>(),
+        ": dtype must be differentiable when input is: expected a floating-point or complex "
+        "dtype for an input that requires a gradient or has a tangent, got ",
+        op.dtype.value_or(op.self.scalar_type()));
   }
   return linear_autograd<SumBackward<Op>>(op, keys);
 }

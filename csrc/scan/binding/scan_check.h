@@ -1,6 +1,6 @@
 // Checks the arguments of each form of gpuopt::cumsum. The CUDA, CPU and Meta kernels all call
 // these functions. Exceptions have the same types as in torch.cumsum. A checked call has its dim
-// from 0, also for a self without dimensions, and the dtype that values are converted to.
+// from 0, also for an input without dimensions, and the dtype that values are converted to.
 #pragma once
 
 #include "binding/check.h"
@@ -33,7 +33,7 @@ inline Cumsum checked_out(const Out<Cumsum>& call) {
   TORCH_CHECK(out.device() == op.self.device(), name,
               ": out must be on the device of self: expected ", op.self.device(), ", got ",
               out.device());
-  check_writable(name, {"out", out}, {{"self", op.self}});
+  check_writable(name, {"out", out}, {{"input", op.self}});
   return {op.self, dim, out.scalar_type(), op.reverse, op.exclusive};
 }
 

@@ -64,7 +64,7 @@ void scan_into(const char* name, const Cumsum& op, const Tensor& out) {
     }
     return;
   }
-  check_memory(name, {{"self", self}, {"out", out}});
+  check_memory(name, {{"input", self}, {"out", out}});
   const Tensor values = is_converted(self) ? self.to(*op.dtype) : self;
   const c10::cuda::CUDAGuard guard(self.device());
   TensorWorkspace workspace;
@@ -110,7 +110,7 @@ Tensor& cumsum_inplace_cuda(const Inplace<Cumsum>& call) {
   const char* name = name_of<Inplace<Cumsum>>();
   const Cumsum op = checked_inplace(call);
   check_dtypes(name, op);
-  check_writable(name, {"self", call.self}, {});
+  check_writable(name, {"input", call.self}, {});
   scan_into(name, op, call.self);
   return call.self;
 }

@@ -34,8 +34,8 @@ struct CumsumBackward : torch::autograd::Node {
 Tensor cumsum_autograd(const Cumsum& op, DispatchKeySet keys) {
   if (compute_requires_grad(op.self) || has_tangent(op.self)) {
     TORCH_CHECK(!op.dtype.has_value() || torch::autograd::isDifferentiableType(*op.dtype),
-                "gpuopt::cumsum: dtype must be differentiable when self is: expected a "
-                "floating-point or complex dtype for a self that requires a gradient or has a "
+                "gpuopt::cumsum: dtype must be differentiable when input is: expected a "
+                "floating-point or complex dtype for an input that requires a gradient or has a "
                 "tangent, got ",
                 op.dtype.value_or(op.self.scalar_type()));
   }

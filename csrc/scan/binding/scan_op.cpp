@@ -48,7 +48,7 @@ Tensor cumsum_cpu(const Cumsum& op) { return scan_cpu(name_of<Cumsum>(), checked
 Tensor& cumsum_inplace_cpu(const Inplace<Cumsum>& call) {
   const char* name = name_of<Inplace<Cumsum>>();
   const Cumsum op = checked_inplace(call);
-  check_writable(name, {"self", call.self}, {});
+  check_writable(name, {"input", call.self}, {});
   return call.self.copy_(scan_cpu(name, op));
 }
 
@@ -66,7 +66,7 @@ Tensor cumsum_meta(const Cumsum& op) {
 
 Tensor& cumsum_inplace_meta(const Inplace<Cumsum>& call) {
   checked_inplace(call);
-  check_writable(name_of<Inplace<Cumsum>>(), {"self", call.self}, {});
+  check_writable(name_of<Inplace<Cumsum>>(), {"input", call.self}, {});
   return call.self;
 }
 

@@ -8,7 +8,7 @@ namespace gpuopt::transpose {
 
 inline void check(const Transpose2D& op) {
   TORCH_CHECK(op.self.dim() >= 2, name_of<Transpose2D>(),
-              ": self must be a matrix or a batch of matrices: ",
+              ": input must be a matrix or a batch of matrices: ",
               "expected 2 dimensions or more, got shape ", op.self.sym_sizes());
 }
 

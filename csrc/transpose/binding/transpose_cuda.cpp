@@ -71,7 +71,7 @@ void copy_into(const Tensor& out, const Tensor& view, cudaStream_t stream) {
 Tensor transpose2d_cuda(const Transpose2D& op) {
   const Tensor& self = op.self;
   check(op);
-  check_memory(name_of<Transpose2D>(), {{"self", self}});
+  check_memory(name_of<Transpose2D>(), {{"input", self}});
   const c10::cuda::CUDAGuard guard(self.device());
   at::DimVector sizes(self.sizes());
   std::swap(sizes.end()[-1], sizes.end()[-2]);

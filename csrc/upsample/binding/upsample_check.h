@@ -100,7 +100,7 @@ BasicSizes<Size> check(const Op& op) {
   } else {
     const auto sizes = sizes_of<Size>(op.from);
     check_output_size(name, output_size);
-    check_input(name, "self", sizes);
+    check_input(name, "input", sizes);
     return {sizes[0], sizes[1], sizes[2], sizes[3], output_size[0], output_size[1]};
   }
 }
