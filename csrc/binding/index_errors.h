@@ -15,7 +15,7 @@ inline std::string wrong_entry(const at::Tensor& self, int64_t dim, const at::Te
   const auto least = min.item().toLong(), greatest = max.item().toLong();
   if (least >= 0 && greatest < bins) return {};
   return c10::str("index must be in the range of dimension ", dim,
-                  " of self: expected values from 0 to ", bins - 1, ", got ",
+                  " of input: expected values from 0 to ", bins - 1, ", got ",
                   least < 0 ? least : greatest);
 }
 

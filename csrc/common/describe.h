@@ -31,8 +31,8 @@ void describe(const LaunchShape& shape, F&& f) {
   f("cluster", shape.cluster);
 }
 
-// Enumerations become numbers, pointers become addresses, divisors become what they divide by, and
-// a missing optional becomes null.
+// An enumeration becomes a number, a pointer its address, a FastDiv its divisor, and a missing
+// optional null.
 template <typename T>
 std::string to_json(const T& value) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -16,10 +16,10 @@ inline int64_t check(const IndexSelect& call) {
   const auto& [self, dim, index] = call;
   const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
   TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
-                    ": dim must be a dimension of self: expected a value from ", -dims, " to ",
+                    ": dim must be a dimension of input: expected a value from ", -dims, " to ",
                     dims - 1, ", got ", dim);
   TORCH_CHECK(index.device() == self.device(), op,
-              ": index must be on the device of self: expected ", self.device(), ", got ",
+              ": index must be on the device of input: expected ", self.device(), ", got ",
               index.device());
   TORCH_CHECK_INDEX(index.dim() <= 1, op,
                     ": index must be a vector: expected at most 1 dimension, got shape ",

@@ -155,7 +155,7 @@ struct BackwardArgs {
   const void *checkpoints = nullptr, *elapsed = nullptr;
   // With several segments: the states before each, and the gradients of those after it, g.
   const void *states = nullptr, *states_gradient = nullptr;
-  void* carry = nullptr;  // of g, between the turns of a set: [rows, channels, states]
+  void* carry = nullptr;  // g, passed from one turn of a set to the next: [rows, channels, states]
 };
 
 // ---------------------------------------------------------------- Plans

@@ -36,21 +36,21 @@ inline void check_operands(const char* op, int64_t rank, const Tensor& self, Nam
                 ", got shape ", argument.tensor.sym_sizes());
   }
   TORCH_CHECK(other.tensor.scalar_type() == self.scalar_type(), op, ": ", other.name,
-              " must have self's dtype: expected ", self.scalar_type(), ", got ",
+              " must have input's dtype: expected ", self.scalar_type(), ", got ",
               other.tensor.scalar_type());
   for (int64_t d = 0; d < rank; ++d) {
     const auto expected = self.sym_size(d), own = other.tensor.sym_size(d);
     if (rank == 1) {
       TORCH_SYM_CHECK(own.sym_eq(expected), op, ": ", other.name,
-                      " must have self's size: expected ", expected, ", got ", own);
+                      " must have input's size: expected ", expected, ", got ", own);
     } else {
       TORCH_SYM_CHECK(own.sym_eq(expected), op, ": ", other.name,
-                      " must have self's shape, without broadcasting: expected ", self.sym_sizes(),
+                      " must have input's shape, without broadcasting: expected ", self.sym_sizes(),
                       ", got ", other.tensor.sym_sizes());
     }
   }
   TORCH_CHECK(other.tensor.device() == self.device(), op, ": ", other.name,
-              " must be on the device of self: expected ", self.device(), ", got ",
+              " must be on the device of input: expected ", self.device(), ", got ",
               other.tensor.device());
 }
 
@@ -75,10 +75,10 @@ Op checked(const Out<Op>& call) {
   const auto& [op, out] = call;
   check(op);
   TORCH_CHECK(out.device() == op.self.device(), name,
-              ": out must be on the device of self: expected ", op.self.device(), ", got ",
+              ": out must be on the device of input: expected ", op.self.device(), ", got ",
               out.device());
   TORCH_CHECK(out.scalar_type() == op.self.scalar_type(), name,
-              ": out must have self's dtype: expected ", op.self.scalar_type(), ", got ",
+              ": out must have input's dtype: expected ", op.self.scalar_type(), ", got ",
               out.scalar_type());
   return op;
 }

@@ -78,14 +78,14 @@ inline void check(const Fma& call) {
                               " is not implemented for Bool: a, b or c must be a number type");
 }
 
-// In-place: the product must have self's shape, and a dtype that can be cast to self's dtype.
+// In-place: the product must have the shape of self, and a dtype that casts to that of self.
 inline void check_write(const Inplace<MulTensor>& call) {
   const char* op = name_of<Inplace<MulTensor>>();
   const auto& [self, other] = call.in;
   check_inputs(op, {{"input", self}, {"other", other}});
   if (has_symbolic_shape(self) || has_symbolic_shape(other)) return;
   TORCH_CHECK(at::is_expandable_to(other.sizes(), self.sizes()), op,
-              ": other must broadcast to self's shape: expected a shape that expands to ",
+              ": other must broadcast to input's shape: expected a shape that expands to ",
               self.sizes(), ", got ", other.sizes());
   check_castable(op, "input", at::result_type(self, other), self.scalar_type());
   check_writable(op, {"input", self}, {{"other", other}});

@@ -58,7 +58,7 @@ Tensor& mul_inplace_vmap(const Inplace<MulTensor>& call) {
               ": input must be batched by torch.vmap when other is: expected an input "
               "that vmap maps over, got one shared by all examples");
   TORCH_CHECK(factor.logical_dim() <= written.logical_dim(), op,
-              ": other must broadcast to self's shape: expected at most ", written.logical_dim(),
+              ": other must broadcast to input's shape: expected at most ", written.logical_dim(),
               " dimensions, got ", factor.logical_dim());
   check_castable(op, "input", dtype, self.scalar_type());
   Tensor aligned = factor.aligned(written.logical_dim());

@@ -35,7 +35,7 @@ inline Mode check_mode(const char* op, std::string_view mode) {
 // Unlike check_same_device(): an index without dimensions has to be on the device too.
 inline void check_on_device(const char* op, const Tensor& self, NamedTensor argument) {
   TORCH_CHECK(argument.tensor.device() == self.device(), op, ": ", argument.name,
-              " must be on the device of self: expected ", self.device(), ", got ",
+              " must be on the device of input: expected ", self.device(), ", got ",
               argument.tensor.device());
 }
 
@@ -67,7 +67,7 @@ inline void check_shapes(const char* op, int64_t dim, const Tensor& self, const 
   }
   const auto sizes = self.sym_sizes(), source_sizes = source.sym_sizes();
   TORCH_CHECK(source.dim() == self.dim(), op,
-              ": source must have as many dimensions as self: ", "expected ", self.dim(),
+              ": source must have as many dimensions as input: ", "expected ", self.dim(),
               ", got shape ", source_sizes);
   for (int64_t d = 0; d < self.dim(); ++d) {
     if (d == dim) {
@@ -76,7 +76,7 @@ inline void check_shapes(const char* op, int64_t dim, const Tensor& self, const 
                       source_sizes[d], ", got ", entries);
     } else {
       TORCH_SYM_CHECK(source_sizes[d].sym_eq(sizes[d]), op,
-                      ": source must have self's sizes but in dimension ", dim,
+                      ": source must have input's sizes but in dimension ", dim,
                       ": expected those of ", sizes, ", got ", source_sizes);
     }
   }
@@ -89,7 +89,7 @@ inline Call check(const char* op, const IndexAdd& given) {
   check_on_device(op, self, {"source", source});
   const int64_t dims = self.dim() == 0 ? 1 : self.dim();  // 0 and -1 are fine without dimensions
   TORCH_CHECK_INDEX(-dims <= dim && dim < dims, op,
-                    ": dim must be a dimension of self: expected a value from ", -dims, " to ",
+                    ": dim must be a dimension of input: expected a value from ", -dims, " to ",
                     dims - 1, ", got ", dim);
   const int64_t from_front = dim < 0 ? dim + dims : dim;
   TORCH_CHECK_INDEX(index.dim() <= 1, op,
@@ -98,10 +98,10 @@ inline Call check(const char* op, const IndexAdd& given) {
   TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, op,
               ": index must be int32 or int64: expected Int or Long, got ", index.scalar_type());
   TORCH_CHECK(source.scalar_type() == self.scalar_type(), op,
-              ": source must have self's dtype: expected ", self.scalar_type(), ", got ",
+              ": source must have input's dtype: expected ", self.scalar_type(), ", got ",
               source.scalar_type());
   check_shapes(op, from_front, self, index, source);
-  TORCH_CHECK(converts(alpha, self.scalar_type()), op, ": alpha must fit self's dtype ",
+  TORCH_CHECK(converts(alpha, self.scalar_type()), op, ": alpha must fit input's dtype ",
               self.scalar_type(), ": expected a number in its range, got ", alpha);
   return {op, {self, from_front, index, source, alpha, mode}, checked_mode};
 }
@@ -134,7 +134,7 @@ inline Call check(const Out<IndexAdd>& given) {
   const Tensor &self = call.op.self, &out = given.out;
   check_on_device(call.name, self, {"out", out});
   TORCH_CHECK(out.scalar_type() == self.scalar_type(), call.name,
-              ": out must have self's dtype: expected ", self.scalar_type(), ", got ",
+              ": out must have input's dtype: expected ", self.scalar_type(), ", got ",
               out.scalar_type());
   check_writable(call.name, {"out", out}, {{"input", self}});
   check_written(call.name, {"out", out}, call.op.index, call.op.source);

@@ -61,7 +61,7 @@ inline DimMask reduced_dims(const char* op, at::OptionalIntArrayRef dim, int64_t
   DimMask mask;
   for (const int64_t d : *dim) {
     TORCH_CHECK_INDEX(-count <= d && d < count, op,
-                      ": dim must be a dimension of self: expected a value from ", -count, " to ",
+                      ": dim must be a dimension of input: expected a value from ", -count, " to ",
                       count - 1, ", got ", d);
     const int64_t wrapped = d < 0 ? d + count : d;
     TORCH_CHECK(!mask[wrapped], op, ": dim must name each dimension once: got dimension ", wrapped,
@@ -134,7 +134,7 @@ BasicReduction<Size> check(const Op& op) {
                 "value, got shape ", sizes);
     TORCH_CHECK_INDEX(false, name,
                       ": dim must name dimensions that are not empty: expected size 1 ",
-                      "or more in dimension ", d, " of self, got shape ", sizes);
+                      "or more in dimension ", d, " of input, got shape ", sizes);
   }
   return reduction;
 }
@@ -150,7 +150,7 @@ BasicReduction<Size> check(const Out<Op>& call) {
   const auto& [op, out] = call;
   const at::ScalarType dtype = out.scalar_type();
   if constexpr (Extremum<Op>) {
-    TORCH_CHECK(dtype == op.self.scalar_type(), name, ": out must have self's dtype: expected ",
+    TORCH_CHECK(dtype == op.self.scalar_type(), name, ": out must have input's dtype: expected ",
                 op.self.scalar_type(), ", got ", dtype);
   } else {
     TORCH_CHECK(!op.dtype.has_value() || *op.dtype == dtype, name,
@@ -163,7 +163,7 @@ BasicReduction<Size> check(const Out<Op>& call) {
       dtype);
   reduction.dtype = dtype;
   TORCH_CHECK(out.device() == op.self.device(), name,
-              ": out must be on the device of self: expected ", op.self.device(), ", got ",
+              ": out must be on the device of input: expected ", op.self.device(), ", got ",
               out.device());
   check_writable(name, {"out", out}, {{"input", op.self}});
   return reduction;

@@ -11,7 +11,7 @@ namespace gpuopt::scan {
 inline int64_t wrap_dim(const char* op, const at::Tensor& self, int64_t dim) {
   const int64_t count = self.dim() == 0 ? 1 : self.dim();  // 0-d tensors accept 0 and -1
   TORCH_CHECK_INDEX(-count <= dim && dim < count, op,
-                    ": dim must be a dimension of self: expected a value from ", -count, " to ",
+                    ": dim must be a dimension of input: expected a value from ", -count, " to ",
                     count - 1, ", got ", dim);
   return dim < 0 ? dim + count : dim;
 }
@@ -31,7 +31,7 @@ inline Cumsum checked_out(const Out<Cumsum>& call) {
               out.scalar_type());
   const int64_t dim = wrap_dim(name, op.self, op.dim);
   TORCH_CHECK(out.device() == op.self.device(), name,
-              ": out must be on the device of self: expected ", op.self.device(), ", got ",
+              ": out must be on the device of input: expected ", op.self.device(), ", got ",
               out.device());
   check_writable(name, {"out", out}, {{"input", op.self}});
   return {op.self, dim, out.scalar_type(), op.reverse, op.exclusive};
@@ -43,7 +43,7 @@ inline Cumsum checked_inplace(const Inplace<Cumsum>& call) {
   const char* name = name_of<Inplace<Cumsum>>();
   const auto& [op, self] = call;
   TORCH_CHECK(!op.dtype.has_value() || *op.dtype == self.scalar_type(), name,
-              ": dtype must be self's dtype: expected ", self.scalar_type(), ", got ", *op.dtype);
+              ": dtype must be input's dtype: expected ", self.scalar_type(), ", got ", *op.dtype);
   return {self, wrap_dim(name, self, op.dim), self.scalar_type(), op.reverse, op.exclusive};
 }
 

@@ -28,7 +28,7 @@ Tensor& copy_transposed_cpu(const CopyTransposed& op) { return op.out.copy_(op.s
 
 Tensor& copy_transposed_meta(const CopyTransposed& op) {
   TORCH_CHECK(op.out.sym_sizes() == op.self.sym_sizes(),
-              "gpuopt::_copy_transposed: out must have the shape of self: expected ",
+              "gpuopt::_copy_transposed: out must have the shape of input: expected ",
               op.self.sym_sizes(), ", got ", op.out.sym_sizes());
   return op.out;
 }
