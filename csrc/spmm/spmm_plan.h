@@ -1,11 +1,10 @@
 // Problems to launches of sparse products. Plain host C++.
 //
 // A group is some neighbouring threads, which stand side by side along the features of a dense row.
-// It walks the entries of a few whole rows. Rows are divided so that groups have about equally many
-// rows and entries together: windows of the path of Merrill and Garland, "Merge-based parallel
-// sparse matrix-vector multiplication" (2016). A row of more than `piece` entries is cut where the
-// number of an entry is a multiple of `piece`; a second kernel adds its pieces. So the order of a
-// sum depends on the problem alone.
+// All groups have equally many rows and entries together: they walk windows of the path of Merrill
+// and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that does
+// not end in the window where it begins, each window gives a part, and a second kernel adds the
+// parts in order. Windows depend on the problem alone, and so do the roundings of a sum.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +14,6 @@
 #include <optional>
 
 #include "common/describe.h"
-#include "common/device.h"
 #include "common/index.h"
 #include "common/launch_shape.h"
 #include "spmm/spmm_problem.h"
@@ -23,13 +21,16 @@
 namespace gpuopt::spmm {
 
 constexpr int kThreads = 128;
+constexpr int kFinishThreads = 256;
 constexpr int kSpread = 4;  // features of a thread with Access::kSpread
 
+// Measured on an H200: csrc/spmm/MEASUREMENTS.md.
 struct Tuning {
-  int64_t window = 64;  // rows and entries of a group, on a GPU that is full
-  int64_t groups = 32;  // warps that fill a multiprocessor
-  int64_t piece = 128;  // entries, at least
-  int64_t most_pieces = 131072;
+  int64_t most_warps = 25344;  // that share a large matrix
+  int64_t few_warps = 2112;    // that a small matrix needs, before its windows are longer
+  int64_t window = 128;        // of a matrix between these
+  int64_t shortest = 16;       // window
+  int64_t short_row = 32;      // entries; if no row has more, each window is a row
 };
 
 // How a thread reads features.
@@ -42,22 +43,19 @@ enum class Access : uint8_t {
 // The rows of a matrix, divided among groups.
 struct Walk {
   Matrix matrix;
-  int64_t window = 1;         // rows and entries together
+  int64_t window = 1;   // rows and entries together
   int64_t windows = 0;
-  int64_t piece = 0;          // entries; a longer row is cut
-  uint32_t pieces = 0;        // of all entries, or 0 if no row is longer
-  uint32_t lanes = 1;         // threads of a group, a power of two of at most a warp
-  uint32_t tiles = 1;         // of features
-  uint32_t piece_blocks = 0;  // blocks that compute pieces; they come first
-  uint32_t row_blocks = 0;    // blocks that compute rows
+  bool by_row = false;  // windows are rows, because no row is long
+  uint32_t lanes = 1;   // threads of a group, a power of two of at most a warp
+  uint32_t tiles = 1;   // of features
+  uint32_t blocks = 0;  // for each tile and batch
 };
 
 template <typename F>
 void describe(const Walk& walk, F&& f) {
   f("window", walk.window);
   f("windows", walk.windows);
-  f("piece", walk.piece);
-  f("pieces", walk.pieces);
+  f("by_row", walk.by_row);
   f("lanes", walk.lanes);
   f("tiles", walk.tiles);
 }
@@ -71,8 +69,8 @@ struct ReducePlan {
   Access access = Access::kSingle;
   ReduceArgs args;
   LaunchShape shape;
-  size_t part_bytes = 0;  // of the sums of all pieces: [batches][2 * pieces][features]
-  LaunchShape finish;     // of the kernel that adds them
+  size_t part_bytes = 0;  // [batches][windows][2][features]: of the row before, and of the last
+  LaunchShape finish;     // of the kernel that adds parts
 };
 
 struct ProductArgs {
@@ -121,46 +119,41 @@ inline Access narrow_access(int64_t features) {
 }
 
 // Divides rows among groups. An entry has `features` features, of which a thread takes `elements`.
-inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Device& device,
-                 const Tuning& tuning) {
+inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Tuning& tuning) {
   Walk walk;
   walk.matrix = matrix;
   walk.lanes = static_cast<uint32_t>(
       std::min<int64_t>(kWarp, pow2_ceil(ceil_div<int64_t>(features, elements))));
   walk.tiles = static_cast<uint32_t>(ceil_div<int64_t>(features, int64_t{walk.lanes} * elements));
-  const int64_t groups = device.sms * tuning.groups * (kWarp / walk.lanes);
-  const int64_t all = matrix.rows + matrix.entries;
-  walk.window = std::clamp<int64_t>(all / groups, std::min<int64_t>(8, tuning.window), tuning.window);
-  walk.windows = ceil_div(all + 1, walk.window);
-  // At least a window, so that only the last row of a window can be cut.
-  walk.piece = std::max({tuning.piece, walk.window, ceil_div(matrix.entries, tuning.most_pieces)});
-  const int64_t in_block = kThreads / walk.lanes;
-  if ((matrix.longest < 0 ? matrix.entries : matrix.longest) > walk.piece) {
-    walk.pieces = static_cast<uint32_t>(ceil_div(matrix.entries, walk.piece));
-    walk.piece_blocks = static_cast<uint32_t>(ceil_div<int64_t>(2 * walk.pieces, in_block));
-  }
-  walk.row_blocks = static_cast<uint32_t>(ceil_div(walk.windows, in_block));
+  const int64_t path = matrix.rows + matrix.entries;
+  walk.by_row = matrix.longest >= 0 && matrix.longest <= tuning.short_row;
+  const int64_t groups = kWarp / walk.lanes;  // of a warp
+  walk.window = std::max({path / (tuning.most_warps * groups),
+                          std::min(tuning.window, path / (tuning.few_warps * groups)),
+                          tuning.shortest});
+  walk.windows = walk.by_row ? matrix.rows : ceil_div(path, walk.window);
+  walk.blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kThreads / walk.lanes));
   return walk;
 }
 
 inline LaunchShape shape_of(const Walk& walk, int64_t batches) {
   LaunchShape shape;
   shape.threads = kThreads;
-  shape.blocks = static_cast<unsigned>((int64_t{walk.piece_blocks} + walk.row_blocks) * walk.tiles *
-                                       batches);
+  shape.use_pdl = !walk.by_row;
+  shape.blocks = static_cast<unsigned>(int64_t{walk.blocks} * walk.tiles * batches);
   return shape;
 }
 
 // ---------------------------------------------------------------- plans
 
-// The bytes of the result of a piece and a feature.
+// The bytes of what a part holds of a feature.
 inline size_t state_bytes(Reduce reduce, DType dtype) {
   const size_t number = std::max<size_t>(size_of(dtype), 4);
-  const bool is_pair = reduce >= Reduce::kMax && reduce != Reduce::kProd;
-  return is_pair ? 2 * number : number;
+  if (reduce == Reduce::kMax || reduce == Reduce::kMin) return 16;  // a number and an entry
+  return reduce == Reduce::kLogSum ? 2 * number : number;
 }
 
-inline ReducePlan plan(const ReduceProblem& problem, const Device& device, const Tuning& tuning = {}) {
+inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) {
   ReducePlan plan;
   const int vector = elements_of(Access::kVector, problem.dtype);
   const bool whole_heads =
@@ -173,24 +166,28 @@ inline ReducePlan plan(const ReduceProblem& problem, const Device& device, const
                     : narrow_access(problem.features);
   plan.args.problem = problem;
   plan.args.walk = walk(problem.matrix, problem.features,
-                        elements_of(plan.access, problem.dtype), device, tuning);
+                        elements_of(plan.access, problem.dtype), tuning);
   plan.shape = shape_of(plan.args.walk, problem.batches);
-  const int64_t pieces = plan.args.walk.pieces;
-  plan.part_bytes = static_cast<size_t>(2 * pieces * problem.batches * problem.features) *
+  const Walk& walk = plan.args.walk;
+  if (walk.by_row) return plan;
+  plan.part_bytes = static_cast<size_t>(2 * walk.windows * problem.batches * problem.features) *
                     state_bytes(problem.reduce, problem.dtype);
-  plan.finish.threads = kThreads;
-  plan.finish.blocks = static_cast<unsigned>(pieces * problem.batches);
+  plan.finish.threads = kFinishThreads;
+  plan.finish.use_pdl = true;
+  plan.finish.blocks = static_cast<unsigned>(
+      ceil_div<int64_t>(walk.windows, kFinishThreads / kWarp) *
+      ceil_div<int64_t>(problem.features, kWarp * kSpread) * problem.batches);
   return plan;
 }
 
-inline ProductPlan plan(const ProductProblem& problem, const Device& device, const Tuning& tuning = {}) {
+inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}) {
   ProductPlan plan;
   const int64_t features = problem.features / problem.heads;
   plan.access = is_aligned({problem.a, problem.b}, features, problem.dtype) ? Access::kVector
                                                                            : Access::kSingle;
   plan.args.problem = problem;
   plan.args.walk =
-      walk(problem.matrix, features, elements_of(plan.access, problem.dtype), device, tuning);
+      walk(problem.matrix, features, elements_of(plan.access, problem.dtype), tuning);
   plan.args.walk.tiles = static_cast<uint32_t>(problem.heads);
   plan.shape = shape_of(plan.args.walk, 1);
   return plan;
@@ -216,7 +213,7 @@ inline ReduceProblem statistics_of(const MapProblem& map) {
   return problem;
 }
 
-inline MapPlan plan(const MapProblem& problem, const Device& device, const Tuning& tuning = {}) {
+inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = {}) {
   MapPlan plan;
   plan.args.problem = problem;
   MapProblem& map = plan.args.problem;
@@ -239,10 +236,10 @@ inline MapPlan plan(const MapProblem& problem, const Device& device, const Tunin
   } else {
     plan.access = narrow_access(map.features);
   }
-  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), device, tuning);
+  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), tuning);
   plan.shape = shape_of(plan.args.walk, 1);
   if (map.map == Map::kSoftmax || map.map == Map::kSoftmaxGradient) {
-    plan.statistics = gpuopt::spmm::plan(statistics_of(map), device, tuning);
+    plan.statistics = gpuopt::spmm::plan(statistics_of(map), tuning);
   }
   return plan;
 }

@@ -34,8 +34,7 @@ struct Fields {
   }
   Tuning tuning() {
     Tuning tuning;
-    tuning.piece = number();
-    tuning.window = number();
+    tuning.shortest = number();
     return tuning;
   }
 };
@@ -57,7 +56,7 @@ extern "C" int spmm_reduce(const int64_t* fields, double empty) {
   problem.arg = in.pointer();
   problem.selected = in.pointer();
   problem.empty = empty;
-  const ReducePlan planned = plan(problem, Device{}, in.tuning());
+  const ReducePlan planned = plan(problem, in.tuning());
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
   return ran ? static_cast<int>(planned.access) : -1;
@@ -73,7 +72,7 @@ extern "C" int spmm_product(const int64_t* fields) {
   problem.a = in.rows();
   problem.b = in.rows();
   problem.out = in.pointer();
-  const ProductPlan planned = plan(problem, Device{}, in.tuning());
+  const ProductPlan planned = plan(problem, in.tuning());
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
   return ran ? static_cast<int>(planned.access) : -1;
@@ -91,7 +90,7 @@ extern "C" int spmm_map(const int64_t* fields) {
   problem.row = in.rows();
   problem.selected = in.pointer();
   problem.out = in.pointer();
-  const MapPlan planned = plan(problem, Device{}, in.tuning());
+  const MapPlan planned = plan(problem, in.tuning());
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
   return ran ? static_cast<int>(planned.access) : -1;

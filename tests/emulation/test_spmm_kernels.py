@@ -36,16 +36,15 @@ def placed(array: np.ndarray, offset: int = 0) -> np.ndarray:
 class Matrix:
     """A random matrix in rows of entries. Lengths of rows are drawn from `lengths`."""
 
-    def __init__(self, random, rows, columns, lengths, long=False, has_index=True, has_entry=False, longest=False):
-        self.rows, self.columns, self.longest = rows, columns, -1
+    def __init__(self, random, rows, columns, lengths, long=False, has_index=True, has_entry=False):
+        self.rows, self.columns = rows, columns
+        self.longest = max(lengths) if has_index and not has_entry else -1
         counts = random.choice(lengths, rows)
         self.number = np.int64 if long else np.int32
         self.ptr = placed(np.concatenate([[0], np.cumsum(counts)]).astype(self.number))
         self.entries = int(self.ptr[-1])
         if not has_index:
             self.columns = self.entries
-        if longest:
-            self.longest = int(counts.max(initial=0))
         columns_of = random.integers(0, max(columns, 1), self.entries).astype(self.number)
         self.index = placed(columns_of) if has_index else None
         self.entry = placed(random.permutation(self.entries).astype(self.number)) if has_entry else None
@@ -106,7 +105,7 @@ def reduced(kind, items):
     return items[best], best
 
 
-def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, pitch=0, offset=0, piece=128, access=None):
+def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, pitch=0, offset=0, window=128, access=None):
     random = np.random.default_rng(features)
     dense = Dense(random, dtype, matrix.columns, features, pitch, batches, offset)
     out = Dense(random, dtype, matrix.rows, features, pitch, batches, offset, poison=True)
@@ -114,7 +113,7 @@ def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, 
     arg = placed(np.full((batches, matrix.rows, features), 77, matrix.number)) if kind in (MAX, MIN) else None
     fields = [
         *matrix.fields(), kind, dtype.number, batches, features, address(value.memory if value else None), heads or 1,
-        *dense.fields(), *out.fields(), address(arg), 0, piece, min(piece, 64),
+        *dense.fields(), *out.fields(), address(arg), 0, window,
     ]  # fmt: skip
     used = call(kernels.spmm_reduce, fields, ctypes.c_double(1 if kind == PROD else 0))
     assert used == access if access is not None else used >= 0
@@ -143,8 +142,8 @@ LENGTHS = {"short": (0, 1, 2, 3), "uneven": (0, 0, 1, 5, 40, 300), "empty": (0,)
 def test_sums(kernels, dtype, lengths):
     random = np.random.default_rng(1)
     for k, features in enumerate((1, 3, 8, 32, 47, 96, 130)):
-        matrix = Matrix(random, 20, 30, LENGTHS[lengths], long=k % 2 == 0, has_entry=k % 3 == 0, longest=k % 4 == 0)
-        check_reduce(kernels, matrix, SUM, dtype, features, heads=k % 2, piece=(8, 128)[k % 2], pitch=(0, 1, 16)[k % 3])
+        matrix = Matrix(random, 20, 30, LENGTHS[lengths], long=k % 2 == 0, has_entry=k % 3 == 0)
+        check_reduce(kernels, matrix, SUM, dtype, features, heads=k % 2, window=(8, 128)[k % 2], pitch=(0, 1, 16)[k % 3])
 
 
 @pytest.mark.parametrize("kind", [MEAN, MAX, MIN, PROD])
@@ -154,7 +153,7 @@ def test_reductions(kernels, dtype, kind):
     for k, features in enumerate((1, 8, 40)):
         lengths = (0, 1, 2, 3) if kind == PROD else (0, 1, 5, 200)
         matrix = Matrix(random, 15, 30, lengths, long=k % 2 == 0, has_index=k != 1)
-        check_reduce(kernels, matrix, kind, dtype, features, heads=k % 2, piece=4)
+        check_reduce(kernels, matrix, kind, dtype, features, heads=k % 2, window=4)
 
 
 @pytest.mark.parametrize(
@@ -175,24 +174,24 @@ def test_reductions(kernels, dtype, kind):
 )
 def test_accesses(kernels, dtype, features, pitch, offset, access):
     matrix = Matrix(np.random.default_rng(2), 9, 20, (0, 1, 9, 40))
-    check_reduce(kernels, matrix, SUM, dtype, features, heads=1, batches=2, pitch=pitch, offset=offset, piece=8, access=access)
+    check_reduce(kernels, matrix, SUM, dtype, features, heads=1, batches=2, pitch=pitch, offset=offset, window=8, access=access)
 
 
 @pytest.mark.parametrize("heads, features, access", [(4, 32, VECTOR), (8, 16, SINGLE), (3, 33, SPREAD), (4, 4, SINGLE), (64, 64, SPREAD)])
-@pytest.mark.parametrize("piece", [2, 128])
-def test_heads(kernels, heads, features, access, piece):
+@pytest.mark.parametrize("window", [2, 128])
+def test_heads(kernels, heads, features, access, window):
     matrix = Matrix(np.random.default_rng(3), 12, 20, (0, 1, 9, 40), has_entry=True)
-    check_reduce(kernels, matrix, SUM, F32, features, heads=heads, piece=piece, access=access)
+    check_reduce(kernels, matrix, SUM, F32, features, heads=heads, window=window, access=access)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=repr)
 @pytest.mark.parametrize("lengths", [(300,), (0, 0, 0, 1000), (7, 8, 9)])
-def test_rows_that_are_cut(kernels, dtype, lengths):
-    """Rows begin and end at, before and behind the borders of pieces."""
+def test_rows_of_several_windows(kernels, dtype, lengths):
+    """Rows begin and end at, before and behind the borders of windows, and have up to hundreds of them."""
     for seed in range(4):
         matrix = Matrix(np.random.default_rng(seed), 9, 40, lengths)
-        check_reduce(kernels, matrix, SUM, dtype, 48, heads=1, piece=8)
-        check_reduce(kernels, matrix, MAX, dtype, 5, piece=2)
+        check_reduce(kernels, matrix, SUM, dtype, 48, heads=1, window=8)
+        check_reduce(kernels, matrix, MAX, dtype, 5, window=2)
 
 
 def test_extremes_of_special_values(kernels):
@@ -201,14 +200,14 @@ def test_extremes_of_special_values(kernels):
     rows = [[3, 0, 1, 5], [2, 2], [3, 4], [1, 3], [], [2, 3], [4, 0], [5, 0]]
     ptr = placed(np.cumsum([0, *map(len, rows)]).astype(np.int32))
     index = placed(np.array(sum(rows, []), np.int32))
-    for piece in (1, 128):
+    for window in (1, 128):
         for kind, values, best in (
             (MAX, [np.nan, -np.inf, 1, np.inf, 0, 1, np.nan, np.nan], [1, 0, 0, 0, -1, 1, 1, 0]),
             (MIN, [np.nan, -np.inf, 1, 1, 0, -np.inf, np.nan, np.nan], [1, 0, 0, 1, -1, 0, 1, 0]),
         ):
             out, arg = placed(np.full(8, 9, np.float32)), placed(np.full(8, 9, np.int32))
             fields = [address(ptr), address(index), 0, 0, 8, 6, len(index), -1, kind, F32.number, 1, 1, 0, 1]
-            fields += [address(table), 1, 6, address(out), 1, 8, address(arg), 0, piece, piece]
+            fields += [address(table), 1, 6, address(out), 1, 8, address(arg), 0, window]
             assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
             np.testing.assert_array_equal(out, np.array(values, np.float32))
             np.testing.assert_array_equal(arg, [-1 if b < 0 else p + b for b, p in zip(best, ptr)])
@@ -223,7 +222,7 @@ def test_selected_entries(kernels, dtype, long):
         matrix = Matrix(random, 11, 7, (0, 1, 9), long=long, has_entry=True)
         grad, out = Dense(random, dtype, 7, features), Dense(random, dtype, 11, features, poison=True)
         selected = placed(random.choice(matrix.entry, (7, features)))
-        fields = [*matrix.fields(), SUM, dtype.number, 1, features, 0, 1, *grad.fields(), *out.fields(), 0, address(selected), 4, 4]
+        fields = [*matrix.fields(), SUM, dtype.number, 1, features, 0, 1, *grad.fields(), *out.fields(), 0, address(selected), 4]
         assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
         expected = np.zeros((11, features))
         for row in range(11):
@@ -235,12 +234,12 @@ def test_selected_entries(kernels, dtype, long):
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=repr)
 @pytest.mark.parametrize("heads, width, pitch", [(1, 1, 0), (1, 32, 0), (1, 47, 3), (1, 300, 4), (3, 8, 8), (4, 5, 0)])
 def test_products(kernels, dtype, heads, width, pitch):
-    for piece in (2, 128):
+    for window in (2, 128):
         random = np.random.default_rng(width)
-        matrix = Matrix(random, 13, 20, (0, 1, 4, 60), long=piece == 2, has_entry=piece == 128)
+        matrix = Matrix(random, 13, 20, (0, 1, 4, 60), long=window == 2, has_entry=window == 128)
         a, b = (Dense(random, dtype, rows, heads * width, pitch) for rows in (13, 20))
         out = Dense(random, dtype, matrix.entries, heads, poison=True)
-        fields = [*matrix.fields(), dtype.number, heads * width, heads, *a.fields(), *b.fields(), address(out.memory), piece, min(piece, 64)]
+        fields = [*matrix.fields(), dtype.number, heads * width, heads, *a.fields(), *b.fields(), address(out.memory), window]
         assert call(kernels.spmm_product, fields) >= 0
         left, right = a.values()[0].reshape(13, heads, width), b.values()[0].reshape(20, heads, width)
         expected = np.zeros((matrix.entries, heads))
@@ -259,7 +258,7 @@ def test_copies_of_rows(kernels, size, features, kind):
     matrix = Matrix(random, 12, 0, (0, 1, 3, 50), long=features % 2 == 0, has_index=False)
     rows, out = Dense(random, dtype, 12, features, pitch=features % 3), Dense(random, dtype, matrix.entries, features, poison=True)
     selected = placed(random.integers(0, matrix.entries, (12, features)).astype(matrix.number)) if kind == SELECTED else None
-    fields = [*matrix.fields(), kind, dtype.number, features, 0, 0, *rows.fields(), address(selected), address(out.memory), 4, 4]
+    fields = [*matrix.fields(), kind, dtype.number, features, 0, 0, *rows.fields(), address(selected), address(out.memory), 4]
     assert call(kernels.spmm_map, fields) >= 0
     for row in range(12):
         for e in matrix.of_row(row):
@@ -271,8 +270,8 @@ def test_copies_of_rows(kernels, size, features, kind):
 
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=repr)
 @pytest.mark.parametrize("features", [1, 8, 37])
-@pytest.mark.parametrize("piece", [2, 128])
-def test_softmax(kernels, dtype, features, piece):
+@pytest.mark.parametrize("window", [2, 128])
+def test_softmax(kernels, dtype, features, window):
     random = np.random.default_rng(features)
     matrix = Matrix(random, 12, 0, (0, 1, 3, 90), has_index=False)
     x, y = (Dense(random, dtype, matrix.entries, features) for _ in range(2))
@@ -280,7 +279,7 @@ def test_softmax(kernels, dtype, features, piece):
     for kind in (SOFTMAX, SOFTMAX_GRADIENT):
         out = Dense(random, dtype, matrix.entries, features, poison=True)
         fields = [*matrix.fields(), kind, dtype.number, features, address(x.memory), address(y.memory), 0, 0, 0, 0]
-        assert call(kernels.spmm_map, [*fields, address(out.memory), piece, min(piece, 64)]) >= 0
+        assert call(kernels.spmm_map, [*fields, address(out.memory), window]) >= 0
         for row in range(12):
             part = slice(matrix.ptr[row], matrix.ptr[row + 1])
             values, weights = x.values()[0, part], y.values()[0, part]

@@ -35,16 +35,15 @@ __device__ __forceinline__ T load_if(const T* from, bool valid) {
 template <typename T, Access kAccess>
 struct Features {
   static constexpr int kCount = kElements<T, kAccess>;
-  int64_t first;
+  uint32_t first;
   uint32_t step;
-  int64_t count;
+  uint32_t count;
 
-  __device__ __forceinline__ Features(const Walk& walk, uint32_t tile, uint32_t lane, int64_t all)
-      : step(kAccess == Access::kVector ? 1 : walk.lanes), count(all) {
-    first = int64_t{tile} * walk.lanes * kCount +
-            (kAccess == Access::kVector ? lane * kCount : lane);
+  __device__ __forceinline__ Features(uint32_t lanes, uint32_t tile, uint32_t lane, int64_t all)
+      : step(kAccess == Access::kVector ? 1 : lanes), count(static_cast<uint32_t>(all)) {
+    first = tile * lanes * kCount + (kAccess == Access::kVector ? lane * kCount : lane);
   }
-  __device__ __forceinline__ int64_t at(int j) const { return first + j * step; }
+  __device__ __forceinline__ uint32_t at(int j) const { return first + j * step; }
   __device__ __forceinline__ bool has(int j) const { return at(j) < count; }
 
   // Values that a thread has no right to read are undefined. The loads of several calls are in

@@ -20,117 +20,97 @@ __device__ __forceinline__ const uint32_t* low_word(const Matrix& matrix, const 
   return static_cast<const uint32_t*>(numbers) + (matrix.is_long ? 2 * place : place);
 }
 
-// Where a row begins among the entries. An operand that is no valid matrix reads nothing else.
+// The entry with which a row begins. Of an operand that is no valid matrix, it is an entry, too.
 __device__ __forceinline__ int64_t start_of(const Matrix& matrix, int64_t row) {
   const int64_t start = number_at(matrix.ptr, matrix.is_long, row);
   return min(max(start, int64_t{0}), matrix.entries);
 }
 
-// The last row of 0 to `rows` that starts at or before a place, or -1. A row counts as `own` places,
-// and so does each entry before it.
-__device__ __forceinline__ int64_t row_at(const Matrix& matrix, int64_t place, int64_t own) {
-  int64_t low = -1, high = matrix.rows + 1;
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    if (start_of(matrix, middle) + own * middle <= place) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
+// A window of the path. The path has a place for each row, followed by one for each of its entries.
+// Row `row` and those before `end_row` begin in the window; entries before row `row` belong to the
+// row before it.
+struct Window {
+  int64_t begin = 0;  // entry
+  int32_t count = 0;  // entries
+  int64_t row = 0;
+  int32_t rows = 0;   // that begin here
 
-// The entries that a group walks: some rows, or a piece of one row.
-struct Place {
-  int64_t begin = 0;     // entry
-  int32_t count = 0;     // entries
-  int64_t row = 0;       // the first
-  int64_t end_row = 0;   // behind the last
-  int64_t first = 0;     // entry of the row that is cut
-  int64_t slot = -1;     // of a piece
-  uint32_t lane;         // this thread, of those of the group
-  uint32_t tile, batch;
+  // starts[w]: the first row that begins in window w or behind it.
+  __device__ __forceinline__ Window(const Walk& walk, const void* starts, int64_t number) {
+    if (number >= walk.windows) return;
+    const Matrix& matrix = walk.matrix;
+    if (starts == nullptr) {
+      row = number;
+      rows = 1;
+      begin = start_of(matrix, number);
+      count = static_cast<int32_t>(max(start_of(matrix, number + 1) - begin, int64_t{0}));
+      return;
+    }
+    row = number_at(starts, matrix.is_long, number);
+    const int64_t end_row = number_at(starts, matrix.is_long, number + 1);
+    rows = static_cast<int32_t>(end_row - row);
+    const int64_t place = number * walk.window;
+    begin = max(place - row, start_of(matrix, 0));
+    const int64_t end = min(place + walk.window - end_row, start_of(matrix, matrix.rows));
+    count = static_cast<int32_t>(max(end - begin, int64_t{0}));
+  }
 };
 
-// starts[w]: the first row of a window.
-__device__ __forceinline__ Place place_of(const Walk& walk, const void* starts) {
-  const Matrix& matrix = walk.matrix;
-  Place place;
-  const uint32_t blocks = walk.piece_blocks + walk.row_blocks;
-  const uint32_t outer = blockIdx.x / blocks, block = blockIdx.x % blocks;
-  place.tile = outer % walk.tiles;
-  place.batch = outer / walk.tiles;
-  place.lane = threadIdx.x % walk.lanes;
-  const uint32_t groups = kThreads / walk.lanes;
-  if (block < walk.piece_blocks) {
-    // Two groups for each piece of the entries: for the row that has its first entry, and for one
-    // that begins in it and has its last entry.
-    const int64_t group = int64_t{block} * groups + threadIdx.x / walk.lanes;
-    const int64_t begin = group / 2 * walk.piece;
-    if (begin >= matrix.entries) return place;
-    const int64_t end = min(begin + walk.piece, matrix.entries);
-    const bool is_second = group % 2 != 0;
-    const int64_t row = row_at(matrix, is_second ? end - 1 : begin, 0);
-    if (row < 0 || row >= matrix.rows) return place;
-    const int64_t first = start_of(matrix, row), last = start_of(matrix, row + 1);
-    if (last - first <= walk.piece || (is_second && first <= begin)) return place;
-    place.row = place.end_row = row;
-    place.slot = group;
-    place.first = first;
-    place.begin = max(begin, first);
-    place.count = static_cast<int32_t>(min(end, last) - place.begin);
-    return place;
-  }
-  const int64_t window =
-      int64_t{block - walk.piece_blocks} * groups + threadIdx.x / walk.lanes;
-  if (window >= walk.windows) return place;
-  place.row = number_at(starts, matrix.is_long, window);
-  place.end_row = number_at(starts, matrix.is_long, window + 1);
-  if (place.row >= place.end_row) return place;
-  // Only the last row of a window can be one that is cut.
-  place.begin = place.first = start_of(matrix, place.row);
-  const int64_t last = start_of(matrix, place.end_row - 1), end = start_of(matrix, place.end_row);
-  const bool is_cut = walk.pieces > 0 && end - last > walk.piece;
-  place.end_row -= is_cut;
-  place.count = static_cast<int32_t>((is_cut ? last : end) - place.begin);
-  return place;
-}
+// Which window a thread's group has, and what of it. It is cheaper to find these again than to keep
+// them.
+struct Place {
+  int64_t window;
+  uint32_t lane;  // this thread, of those of the group
+  uint32_t tile, batch;
 
-// The rows of a group, one after another.
+  __device__ __forceinline__ explicit Place(const Walk& walk) {
+    const uint32_t outer = blockIdx.x / walk.blocks, block = blockIdx.x % walk.blocks;
+    tile = outer % walk.tiles;
+    batch = outer / walk.tiles;
+    lane = threadIdx.x % walk.lanes;
+    window = int64_t{block} * (kThreads / walk.lanes) + threadIdx.x / walk.lanes;
+  }
+};
+
+// Goes through the rows of a window. Numbers of entries count from the first of the window, and
+// numbers of rows from the first that begins in it: row -1 begins before.
 class Cursor {
  public:
-  __device__ __forceinline__ Cursor(const Matrix& matrix, const Place& place)
-      : matrix_(matrix), begin_(place.begin), row_(place.row), end_row_(place.end_row) {
-    first_ = static_cast<int32_t>(place.first - begin_);
-    end_ = row_ < end_row_ ? end_of(row_) : INT32_MAX;
-    next_end_ = row_ + 1 < end_row_ ? end_of(row_ + 1) : INT32_MAX;
+  __device__ __forceinline__ Cursor(const Matrix& matrix, const Window& window)
+      : matrix_(matrix), window_(window) {
+    const bool has_head = window.count > 0 && window.row > 0 && end_of(-1) > 0;
+    row_ = has_head ? -1 : 0;
+    first_ = 0;
+    end_ = end_of(row_);
+    next_end_ = end_of(row_ + 1);
   }
-  __device__ __forceinline__ bool has_row() const { return row_ < end_row_; }
-  __device__ __forceinline__ int64_t row() const { return row_; }
-  // Where the row begins and ends, counted from the first entry of the group.
+  __device__ __forceinline__ bool has_row() const { return row_ < window_.rows; }
+  __device__ __forceinline__ int32_t row() const { return row_; }
   __device__ __forceinline__ int32_t first() const { return first_; }
+  // The end of the row, or a number that no entry has if the row has entries in the next window.
   __device__ __forceinline__ int32_t end() const { return end_; }
+  __device__ __forceinline__ bool is_open() const { return end_ == INT32_MAX; }
   __device__ __forceinline__ void advance() {
     ++row_;
     first_ = end_;
     end_ = next_end_;
-    next_end_ = row_ + 1 < end_row_ ? end_of(row_ + 1) : INT32_MAX;
+    next_end_ = end_of(row_ + 1);
   }
 
  private:
-  __device__ __forceinline__ int32_t end_of(int64_t row) const {
-    return static_cast<int32_t>(start_of(matrix_, row + 1) - begin_);
+  __device__ __forceinline__ int32_t end_of(int32_t row) const {
+    if (row >= window_.rows) return INT32_MAX;
+    const int64_t end = start_of(matrix_, window_.row + row + 1) - window_.begin;
+    return end > window_.count ? INT32_MAX : static_cast<int32_t>(end);
   }
 
   const Matrix& matrix_;
-  const int64_t begin_;
-  int64_t row_;
-  const int64_t end_row_;
-  int32_t first_, end_, next_end_;
+  const Window& window_;
+  int32_t row_, first_, end_, next_end_;
 };
 
-// The first row of each window, and the number of rows: in workspace, or null if there is none.
-void* find_starts(const Walk& walk, Workspace& workspace, cudaStream_t stream);
+// Finds the first row of each window, in workspace. `starts` stays null if windows are rows.
+cudaError_t find_starts(const Walk& walk, Workspace& workspace, cudaStream_t stream,
+                        const void*& starts);
 
 }  // namespace gpuopt::spmm

@@ -9,8 +9,8 @@ cudaError_t run_log_sum(const ReducePlan& plan, Workspace& workspace, cudaStream
     using T = decltype(zero);
     using State = LogSumState<compute_t<T>>;
     return plan.access == Access::kSpread
-               ? run<T, State, Access::kSpread>(plan, workspace, stream)
-               : run<T, State, Access::kSingle>(plan, workspace, stream);
+               ? run<T, State, Access::kSpread, false>(plan, workspace, stream)
+               : run<T, State, Access::kSingle, false>(plan, workspace, stream);
   });
 }
 

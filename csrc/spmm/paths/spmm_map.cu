@@ -15,8 +15,10 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const v
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kAccess == Access::kSpread ? 2 : 4;
   const MapProblem& problem = args.problem;
-  const Place place = place_of(args.walk, starts);
-  const F features(args.walk, place.tile, place.lane, problem.features);
+  grid_dependency_wait();
+  const Place place(args.walk);
+  const Window window(args.walk, starts, place.window);
+  const F features(args.walk.lanes, place.tile, place.lane, problem.features);
   R row[N];
   int64_t selected[N];
   const auto load_row = [&](int64_t number) {
@@ -35,15 +37,16 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const v
       }
     }
   };
-  Cursor rows(problem.matrix, place);
-  if (place.count > 0) load_row(place.row);
-  for (int32_t from = 0; from < place.count; from += U) {
+  Cursor rows(problem.matrix, window);
+  while (rows.end() == 0) rows.advance();
+  if (window.count > 0) load_row(window.row + rows.row());
+  for (int32_t from = 0; from < window.count; from += U) {
     T x[U][N], y[U][N];
     if constexpr (kMap == Map::kSoftmax || kMap == Map::kSoftmaxGradient) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        const bool valid = from + u < place.count;
-        const int64_t at = (place.begin + from + u) * problem.features;
+        const bool valid = from + u < window.count;
+        const int64_t at = (window.begin + from + u) * problem.features;
         features.load(static_cast<const T*>(problem.x) + at, valid, x[u]);
         if constexpr (kMap == Map::kSoftmaxGradient) {
           features.load(static_cast<const T*>(problem.y) + at, valid, y[u]);
@@ -52,12 +55,12 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const v
     }
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      if (from + u >= place.count) break;
+      if (from + u >= window.count) break;
       if (from + u == rows.end()) {
         while (from + u == rows.end()) rows.advance();
-        load_row(rows.row());
+        load_row(window.row + rows.row());
       }
-      const int64_t entry = place.begin + from + u;
+      const int64_t entry = window.begin + from + u;
       T out[N];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -111,8 +114,9 @@ cudaError_t move(const MapPlan& plan, const void* starts, cudaStream_t stream) {
 
 cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
   MapProblem& problem = plan.args.problem;
-  const void* const starts = find_starts(plan.args.walk, workspace, stream);
-  if (starts == nullptr) return cudaErrorMemoryAllocation;
+  const void* starts;
+  const cudaError_t error = find_starts(plan.args.walk, workspace, stream, starts);
+  if (error != cudaSuccess) return error;
   if (problem.map == Map::kCopy || problem.map == Map::kSelected) return move(plan, starts, stream);
   return with_float(problem.dtype, [&](auto zero) {
     using T = decltype(zero);

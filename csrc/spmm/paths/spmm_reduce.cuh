@@ -14,25 +14,18 @@
 namespace gpuopt::spmm {
 
 // Entries that a thread loads before it uses the first. Their loads are in flight together.
-template <typename State, Access kAccess>
-constexpr int kUnroll = kAccess == Access::kSpread || sizeof(State) > 8 ? 4 : 8;
+constexpr int kUnroll = 4;
 
 // Blocks of a multiprocessor, which limit the registers of a thread.
-template <typename State>
-constexpr int kBlocks = sizeof(State) > 4 ? 4 : 8;
+template <typename T, typename State, Access kAccess, bool kWeighted>
+constexpr int kBlocks = kAccess != Access::kVector || sizeof(State) > 4 ? 4
+                        : kWeighted && sizeof(T) == 2                 ? 6
+                                                                      : 7;
 
-// The columns and values of entries.
-template <typename C, int N, int kWeights>
-struct Entries {
-  uint32_t column[N];
-  uint32_t valid = 0;  // a bit for each
-  C weight[N][kWeights];
-};
-
-// Writes the result of a row, whose first entry is `first`.
+// Writes the result of a row.
 template <typename T, typename State, typename F>
 __device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t batch, int64_t row,
-                                          int64_t first, int64_t entries, const F& features,
+                                          int64_t entries, const F& features,
                                           const State (&states)[F::kCount]) {
   using C = compute_t<T>;
   constexpr int N = F::kCount;
@@ -76,7 +69,7 @@ __device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t 
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       if (!features.has(j)) continue;
-      const int64_t arg = states[j].entry == State::kNone ? -1 : first + states[j].entry;
+      const int64_t arg = states[j].entry;
       if (problem.matrix.is_long) {
         static_cast<int64_t*>(problem.arg)[to + features.at(j)] = arg;
       } else {
@@ -86,170 +79,272 @@ __device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t 
   }
 }
 
-template <typename T, typename State, Access kAccess, bool kSelects>
-__global__ __launch_bounds__(kThreads, kBlocks<State>) void reduce_rows(const ReduceArgs args,
-                                                                        const void* starts,
-                                                                        State* parts) {
+template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects>
+__global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) void reduce_rows(
+    const ReduceArgs args, const void* starts, State* parts) {
   using C = compute_t<T>;
   using F = Features<T, kAccess>;
-  constexpr int N = F::kCount, U = kUnroll<State, kAccess>;
+  constexpr int N = F::kCount, U = kUnroll;
   constexpr int kWeights = kAccess == Access::kVector ? 1 : N;
   const ReduceProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;
-  const Place place = place_of(args.walk, starts);
-  const F features(args.walk, place.tile, place.lane, problem.features);
-  const T* dense = static_cast<const T*>(problem.dense.data) + place.batch * problem.dense.batch;
-
-  int64_t head[kWeights];
+  grid_dependency_wait();
+  const Place place(args.walk);
+  const Window window(args.walk, starts, place.window);
+  const F features(args.walk.lanes, place.tile, place.lane, problem.features);
+  const T* const dense =
+      static_cast<const T*>(problem.dense.data) + place.batch * problem.dense.batch;
+  uint32_t head[kWeights] = {};
+  if (kWeighted && problem.heads > 1) {
+    const auto of_head = static_cast<uint32_t>(problem.features / problem.heads);
 #pragma unroll
-  for (int j = 0; j < kWeights; ++j) {
-    head[j] = problem.heads == 1 ? 0 : features.at(j) / (problem.features / problem.heads);
+    for (int j = 0; j < kWeights; ++j) head[j] = features.has(j) ? features.at(j) / of_head : 0;
   }
-  bool in_range = true;
-  // The columns and values of the entries from number `from` of the group on.
+
+  // What the group knows of its next entries: their columns, and the bits of their values. If these
+  // are stored elsewhere, it is where.
+  constexpr bool kAhead = kWeighted && kWeights == 1;
+  uint32_t next_columns[U] = {};
+  [[maybe_unused]] Word<std::conditional_t<sizeof(T) == 8, T, float>> next_weights[U];
   const auto fetch = [&](int32_t from) {
-    Entries<C, U, kWeights> found;
+    const int64_t entry = window.begin + from;
+    if (matrix.index != nullptr) {
 #pragma unroll
-    for (int u = 0; u < U; ++u) {
-      const int64_t entry = place.begin + from + u;
-      const bool valid = from + u < place.count;
-      found.column[u] = matrix.index == nullptr
-                            ? static_cast<uint32_t>(entry)
-                            : load_word<uint32_t>(low_word(matrix, matrix.index, entry), valid);
-      if (problem.value != nullptr) {
-        const int64_t at = matrix.entry == nullptr
-                               ? entry
-                               : load_word<uint32_t>(low_word(matrix, matrix.entry, entry), valid);
-        const T* values = static_cast<const T*>(problem.value) + at * problem.heads;
+      for (int u = 0; u < U; ++u) {
+        next_columns[u] = load_word<uint32_t>(low_word(matrix, matrix.index, entry + u),
+                                              from + u < window.count);
+      }
+    }
+    if constexpr (kAhead) {
+      if (matrix.entry == nullptr) {
+        const T* const of_entry = static_cast<const T*>(problem.value) + entry * problem.heads + head[0];
 #pragma unroll
-        for (int j = 0; j < kWeights; ++j) {
-          const bool reads = valid && features.has(j);
-          found.weight[u][j] = to_compute(load_if(values + (reads ? head[j] : 0), reads));
+        for (int u = 0; u < U; ++u) {
+          next_weights[u] = load_word<Word<T>>(of_entry + u * problem.heads, from + u < window.count);
+        }
+      } else {
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          next_weights[u] = load_word<uint32_t>(low_word(matrix, matrix.entry, entry + u),
+                                                from + u < window.count);
         }
       }
-      const bool known = !valid || matrix.index == nullptr || found.column[u] < matrix.columns;
-      in_range = in_range && known;
-      found.valid |= static_cast<uint32_t>(valid && known) << u;
     }
-    return found;
   };
 
   State states[N];
-  Cursor rows(matrix, place);
+  const auto store_part = [&](int which) {
+    const Place own(args.walk);
+    State* const to =
+        parts + (2 * (own.batch * args.walk.windows + own.window) + which) * problem.features;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      if (features.has(j)) to[features.at(j)] = states[j];
+    }
+  };
+  Cursor rows(matrix, window);
   const auto finish_row = [&] {
-    write_row<T>(problem, place.batch, rows.row(), place.begin + rows.first(),
-                 rows.end() - rows.first(), features, states);
+    if (rows.row() < 0) {
+      store_part(0);
+    } else {
+      write_row<T>(problem, Place(args.walk).batch, window.row + rows.row(),
+                   rows.end() - rows.first(), features, states);
+    }
 #pragma unroll
     for (int j = 0; j < N; ++j) states[j] = State();
     rows.advance();
   };
-  Entries<C, U, kWeights> next = fetch(0);
-  for (int32_t from = 0; from < place.count; from += U) {
-    const Entries<C, U, kWeights> now = next;
+  bool in_range = true;
+  fetch(0);
+  for (int32_t from = 0; from < window.count; from += U) {
     T values[U][N];
+    [[maybe_unused]] T weights[U][kWeights];
+    [[maybe_unused]] uint32_t columns[U];
+    if (matrix.index != nullptr) {
 #pragma unroll
-    for (int u = 0; u < U; ++u) {
-      const int64_t column =
-          matrix.index == nullptr ? place.begin + from + u : int64_t{now.column[u]};
-      features.load(dense + column * problem.dense.row, now.valid >> u & 1, values[u]);
+      for (int u = 0; u < U; ++u) {
+        const bool known = next_columns[u] < matrix.columns;
+        in_range = in_range && (known || from + u >= window.count);
+        columns[u] = known ? next_columns[u] : 0;
+        features.load(dense + columns[u] * problem.dense.row, from + u < window.count, values[u]);
+      }
+    } else {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        features.load(dense + (window.begin + from + u) * problem.dense.row,
+                      from + u < window.count, values[u]);
+      }
     }
-    next = fetch(from + U);
+    if constexpr (kAhead) {
+      if (matrix.entry == nullptr) {
 #pragma unroll
-    for (int u = 0; u < U; ++u) {
-      while (from + u == rows.end()) finish_row();
-      if (!(now.valid >> u & 1)) continue;
-      const auto number = static_cast<uint32_t>(from + u) - static_cast<uint32_t>(rows.first());
+        for (int u = 0; u < U; ++u) memcpy(&weights[u][0], &next_weights[u], sizeof(T));
+      } else {
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          weights[u][0] = load_if(static_cast<const T*>(problem.value) +
+                                      static_cast<uint32_t>(next_weights[u]) * problem.heads + head[0],
+                                  from + u < window.count);
+        }
+      }
+    } else if constexpr (kWeighted) {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        const bool valid = from + u < window.count;
+        const int64_t entry = window.begin + from + u;
+        const int64_t at = matrix.entry == nullptr
+                               ? entry
+                               : load_word<uint32_t>(low_word(matrix, matrix.entry, entry), valid);
+#pragma unroll
+        for (int j = 0; j < kWeights; ++j) {
+          weights[u][j] =
+              load_if(static_cast<const T*>(problem.value) + at * problem.heads + head[j], valid);
+        }
+      }
+    }
+    fetch(from + U);
+    const auto add = [&](int u) {
+      [[maybe_unused]] const int64_t entry = window.begin + from + u;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         C x = to_compute(values[u][j]);
-        if (problem.value != nullptr) x *= now.weight[u][kWeights == 1 ? 0 : j];
+        if constexpr (kWeighted) x *= to_compute(weights[u][kWeights == 1 ? 0 : j]);
         if constexpr (kSelects) {
           if (!features.has(j)) continue;
           const int64_t at =
-              (place.batch * matrix.columns + now.column[u]) * problem.features + features.at(j);
-          const int64_t entry = place.begin + from + u;
+              (place.batch * matrix.columns + columns[u]) * problem.features + features.at(j);
           const int64_t own = matrix.entry == nullptr
                                   ? entry
                                   : number_at(matrix.entry, matrix.is_long, entry);
           if (number_at(problem.selected, matrix.is_long, at) != own) continue;
         }
-        states[j].add(x, number);
+        states[j].add(x, entry);
+      }
+    };
+    if (from + U <= min(rows.end(), window.count)) {  // most often
+#pragma unroll
+      for (int u = 0; u < U; ++u) add(u);
+    } else {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        while (from + u == rows.end()) finish_row();
+        if (from + u < window.count) add(u);
       }
     }
   }
   assert(in_range && "index out of bounds");
-
-  while (rows.has_row()) finish_row();
-  if (place.slot >= 0) {
-    const int64_t slot = int64_t{place.batch} * 2 * args.walk.pieces + place.slot;
-    State* to = parts + slot * problem.features;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (features.has(j)) to[features.at(j)] = states[j];
-    }
-  }
+  while (rows.has_row() && !rows.is_open()) finish_row();
+  if (rows.has_row() && starts != nullptr) store_part(rows.row() < 0 ? 0 : 1);
 }
 
-// A block for each piece of the entries adds the pieces of the row that begins in it and is cut.
-// There is at most one.
+// A warp for each window, and kSpread features of a thread, adds the parts of the row that begins in
+// the window and does not end in it. If there are many, the warps of the block share them.
 template <typename T, typename State>
-__global__ __launch_bounds__(kThreads) void add_pieces(const ReduceArgs args, const State* parts) {
+__global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs args,
+                                                            const void* starts,
+                                                            const State* parts) {
+  using F = Features<T, Access::kSpread>;
+  constexpr int N = F::kCount;
+  constexpr uint32_t kWarps = kFinishThreads / kWarp;
+  constexpr int64_t kMany = 32;
+  grid_dependency_wait();
   const ReduceProblem& problem = args.problem;
   const Walk& walk = args.walk;
-  const uint32_t batch = blockIdx.x / walk.pieces;
-  const int64_t window = blockIdx.x % walk.pieces, begin = window * walk.piece;
-  const int64_t row = row_at(walk.matrix, min(begin + walk.piece, walk.matrix.entries) - 1, 0);
-  if (row < 0 || row >= walk.matrix.rows) return;
-  const int64_t first = start_of(walk.matrix, row), end = start_of(walk.matrix, row + 1);
-  if (end - first <= walk.piece || first < begin) return;
-  const int64_t pieces = (end - 1) / walk.piece - window + 1;
-  parts += int64_t{batch} * 2 * walk.pieces * problem.features;
+  const auto blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kWarps));
+  const auto tiles = static_cast<uint32_t>(ceil_div<int64_t>(problem.features, kWarp * N));
+  const uint32_t tile = blockIdx.x / blocks % tiles, batch = blockIdx.x / blocks / tiles;
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const F features(kWarp, tile, lane, problem.features);
+  const int64_t first_window = int64_t{blockIdx.x % blocks} * kWarps;
 
-  // Threads side by side along the features, in slices that share the pieces.
-  __shared__ State shared[kThreads];
-  uint32_t lanes = 1;
-  while (lanes < kWarp && lanes < problem.features) lanes *= 2;
-  const uint32_t slices = kThreads / lanes, slice = threadIdx.x / lanes;
-  for (int64_t tile = 0; tile < problem.features; tile += lanes) {
-    Walk single = walk;
-    single.lanes = lanes;
-    Features<T, Access::kSingle> features(single, static_cast<uint32_t>(tile / lanes),
-                                          threadIdx.x % lanes, problem.features);
-    State state[1];
-    if (features.has(0)) {
-      for (int64_t piece = slice; piece < pieces; piece += slices) {
-        const bool begins_inside = piece == 0 && first > begin;
-        const int64_t slot = 2 * (window + piece) + begins_inside;
-        state[0].merge(parts[slot * problem.features + features.first]);
+  // Adds every step-th part from number `from` on.
+  const auto add = [&](int64_t window, int64_t from, int64_t step, int64_t count,
+                       State (&states)[N]) {
+    const State* const of_window = parts + 2 * (batch * walk.windows + window) * problem.features;
+#pragma unroll 2
+    for (int64_t part = from; part < count; part += step) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if (!features.has(j)) continue;
+        states[j].merge(of_window[(2 * part + (part == 0)) * problem.features + features.at(j)]);
       }
     }
-    __syncthreads();
-    shared[threadIdx.x] = state[0];
-    for (uint32_t half = slices / 2; half > 0; half /= 2) {
+  };
+  const auto finish = [&](const Window& window, const State (&states)[N]) {
+    const int64_t row = window.row + window.rows - 1, first = start_of(walk.matrix, row);
+    write_row<T>(problem, batch, row, start_of(walk.matrix, row + 1) - first, features, states);
+  };
+  __shared__ int64_t counts[kWarps];
+  __shared__ State shared[kFinishThreads];
+  const Window own(walk, starts, first_window + warp);
+  int64_t count = 0;
+  if (own.rows > 0) {
+    const int64_t row = own.row + own.rows - 1, end = start_of(walk.matrix, row + 1);
+    if (end > own.begin + own.count) {
+      count = (end + row) / walk.window - (first_window + warp) + 1;
+    }
+  }
+  if (lane == 0) counts[warp] = count;
+  if (count > 0 && count <= kMany) {
+    State states[N];
+    add(first_window + warp, 0, 1, count, states);
+    finish(own, states);
+  }
+  __syncthreads();
+  for (uint32_t w = 0; w < kWarps; ++w) {
+    if (counts[w] <= kMany) continue;
+    State states[N];
+    add(first_window + w, warp, kWarps, counts[w], states);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
       __syncthreads();
-      if (slice < half) shared[threadIdx.x].merge(shared[threadIdx.x + half * lanes]);
+      shared[threadIdx.x] = states[j];
+      __syncthreads();
+      for (uint32_t other = 1; other < kWarps && warp == 0; ++other) {
+        states[j].merge(shared[other * kWarp + lane]);
+      }
     }
-    if (slice == 0) {
-      state[0] = shared[threadIdx.x];
-      write_row<T>(problem, batch, row, first, end - first, features, state);
-    }
+    if (warp == 0) finish(Window(walk, starts, first_window + w), states);
   }
 }
 
-template <typename T, typename State, Access kAccess, bool kSelects = false>
+template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects = false>
 cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
-  void* const starts = find_starts(plan.args.walk, workspace, stream);
+  assert(state_bytes(plan.args.problem.reduce, plan.args.problem.dtype) == sizeof(State));
+  const void* starts;
+  cudaError_t error = find_starts(plan.args.walk, workspace, stream, starts);
+  if (error != cudaSuccess) return error;
   State* parts = nullptr;
-  if (starts == nullptr) return cudaErrorMemoryAllocation;
   if (plan.part_bytes > 0) {
     parts = static_cast<State*>(workspace.allocate(plan.part_bytes));
     if (parts == nullptr) return cudaErrorMemoryAllocation;
   }
-  cudaError_t error = launch_kernel(reduce_rows<T, State, kAccess, kSelects>, plan.shape, stream,
-                                    plan.args, static_cast<const void*>(starts), parts);
+  error = launch_kernel(reduce_rows<T, State, kAccess, kWeighted, kSelects>, plan.shape, stream,
+                        plan.args, starts, parts);
   if (error != cudaSuccess || parts == nullptr) return error;
-  return launch_kernel(add_pieces<T, State>, plan.finish, stream, plan.args,
+  return launch_kernel(add_parts<T, State>, plan.finish, stream, plan.args, starts,
                        static_cast<const State*>(parts));
+}
+
+// Runs the kernel for the plan's access.
+template <typename T, typename State>
+cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
+  const auto with_access = [&](auto weighted) {
+    constexpr bool kWeighted = decltype(weighted)::value;
+    switch (plan.access) {
+      case Access::kVector:
+        if constexpr (std::is_floating_point_v<compute_t<T>>) {
+          return run<T, State, Access::kVector, kWeighted>(plan, workspace, stream);
+        }
+      case Access::kSpread:
+        return run<T, State, Access::kSpread, kWeighted>(plan, workspace, stream);
+      case Access::kSingle:
+        break;
+    }
+    return run<T, State, Access::kSingle, kWeighted>(plan, workspace, stream);
+  };
+  return plan.args.problem.value != nullptr ? with_access(std::true_type())
+                                            : with_access(std::false_type());
 }
 
 }  // namespace gpuopt::spmm

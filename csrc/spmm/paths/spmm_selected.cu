@@ -9,9 +9,14 @@ cudaError_t run_selected(const ReducePlan& plan, Workspace& workspace, cudaStrea
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     using State = SumState<compute_t<T>>;
-    return plan.access == Access::kSpread
-               ? run<T, State, Access::kSpread, true>(plan, workspace, stream)
-               : run<T, State, Access::kSingle, true>(plan, workspace, stream);
+    const auto with_access = [&](auto weighted) {
+      constexpr bool kWeighted = decltype(weighted)::value;
+      return plan.access == Access::kSpread
+                 ? run<T, State, Access::kSpread, kWeighted, true>(plan, workspace, stream)
+                 : run<T, State, Access::kSingle, kWeighted, true>(plan, workspace, stream);
+    };
+    return plan.args.problem.value != nullptr ? with_access(std::true_type())
+                                              : with_access(std::false_type());
   });
 }
 
