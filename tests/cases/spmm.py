@@ -175,8 +175,7 @@ def aten(dense, value=None, *, ptr, index=None, entry=None, reduce="sum", **tran
         sizes = [*dense.shape]
         sizes[row_dim] = ptr.shape[0] - 1
         if valid.numel() == 0 or dense.shape[row_dim] == 0 or not bool(valid.any()):
-            nothing = dense.sum() * 0 + (0 if value is None else value.sum() * 0)
-            return nothing.expand(sizes).contiguous() if dense.numel() else torch.zeros_like(nothing).expand(sizes).clone()
+            return dense.new_zeros(sizes) + 0 * dense.sum() + (0 if value is None else 0 * value.sum())
         columns = number if index is None else index.long()[number]
         wide = dense.to(compute).index_select(row_dim, columns.flatten()).unflatten(row_dim, columns.shape)
         if value is not None:
@@ -414,6 +413,7 @@ def _rounded(function):
 
 def _transposed_samples(build, device: str, dtype: torch.dtype) -> Iterator[Sample]:
     """Matrices of the samples, whose integers have the dtype."""
+    dtype = torch.int32 if dtype.is_floating_point else dtype
     for sample in build(device, torch.float32):
         index = sample.kwargs["index"]
         if index is None:

@@ -159,7 +159,8 @@ def spmm_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def spmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """Small calls. Rows have a power of two of entries, so that the gradient of a mean rounds as often as PyTorch's."""
+    """Small calls. Rows have a power of two of entries, so that the gradient of a mean rounds as often as PyTorch's. Sizes that grow
+    when shapes are dynamic differ from those that stay."""
     make = Maker(device, dtype)
     few = matrix(device, [2, 0, 1], 3)
     yield spmm_sample("sum", make(3, 2), make(3), few)
@@ -169,10 +170,10 @@ def spmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     yield spmm_sample("ones", make(3, 3), None, few)
     yield spmm_sample("mean of ones", make(3, 2), None, few, reduce="mean")
     yield spmm_sample("max of ones", make(3, 2), None, few, reduce="max")
-    heads = matrix(device, [1, 2], 2, permuted=True)
-    yield spmm_sample("heads", make(2, 2, 1), make(3, 2), heads)
-    yield spmm_sample("min of heads", make(2, 2, 1), make(3, 2), heads, reduce="min")
-    yield spmm_sample("mean of batched heads", make(2, 2, 2, 1), make(3, 2), heads, reduce="mean")
+    heads = matrix(device, [1, 2], 3, permuted=True)
+    yield spmm_sample("heads", make(3, 2, 1), make(3, 2), heads)
+    yield spmm_sample("min of heads", make(3, 2, 1), make(3, 2), heads, reduce="min")
+    yield spmm_sample("mean of batched heads", make(2, 3, 2, 1), make(3, 2), heads, reduce="mean")
     plain = matrix(device, [4, 1, 0, 2], 3, permuted=True, transposed=False, known=False, dtype=torch.int64)
     yield spmm_sample("no transpose", make(3, 2), make(7), plain)
     yield spmm_sample("max, no transpose", make(3, 1), make(7), plain, reduce="max")
@@ -228,15 +229,15 @@ def sddmm_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 def sddmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     make = Maker(device, dtype)
-    few = matrix(device, [2, 0, 1], 2)
-    yield sddmm_sample("plain", make(3, 2), make(2, 2), few)
-    yield sddmm_sample("permuted", make(3, 2), make(2, 2), matrix(device, [2, 0, 1], 2, permuted=True))
-    yield sddmm_sample("no transpose", make(3, 2), make(2, 2), matrix(device, [2, 0, 1], 2, transposed=False, known=False))
-    yield sddmm_sample("one feature", make(3, 1), make(2, 1), few)
-    yield sddmm_sample("heads", make(2, 2, 1), make(2, 2, 1), matrix(device, [1, 2], 2, dtype=torch.int64))
-    yield sddmm_sample("permuted heads", make(2, 2, 1), make(2, 2, 1), matrix(device, [4, 1], 2, permuted=True))
-    yield sddmm_sample("more heads", make(2, 3, 2), make(3, 3, 2), matrix(device, [1, 2], 3))
-    yield sddmm_sample("transposed", make(2, 3).mT, make(2, 2).mT, few)
+    few = matrix(device, [2, 0, 1], 3)
+    yield sddmm_sample("plain", make(3, 2), make(3, 2), few)
+    yield sddmm_sample("permuted", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, permuted=True))
+    yield sddmm_sample("no transpose", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, transposed=False, known=False))
+    yield sddmm_sample("one feature", make(3, 1), make(3, 1), few)
+    yield sddmm_sample("heads", make(3, 2, 1), make(3, 2, 1), matrix(device, [1, 0, 2], 3, dtype=torch.int64))
+    yield sddmm_sample("permuted heads", make(3, 2, 1), make(3, 2, 1), matrix(device, [4, 1, 0], 3, permuted=True))
+    yield sddmm_sample("more heads", make(4, 3, 2), make(5, 3, 2), matrix(device, [1, 0, 2, 1], 5))
+    yield sddmm_sample("transposed", make(2, 3).mT, make(2, 3).mT, few)
     yield sddmm_sample("a row", make(1, 3), make(2, 3), matrix(device, [4], 2))
     yield sddmm_sample("a column", make(3, 2), make(1, 2), matrix(device, [2, 1, 0], 1))
     yield sddmm_sample("no entries", make(2, 3), make(2, 3), matrix(device, [0, 0], 2))
