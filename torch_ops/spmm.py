@@ -225,6 +225,7 @@ class CSR:
 
     def _set(self, pair: _Pair, flipped: bool, columns: int, values: Tensor | None) -> None:
         self._pair, self._flipped, self._columns, self._values = pair, flipped, columns, values
+        self._sizes: tuple[Tensor, Tensor] | None = None  # what _flatten made
 
     @classmethod
     def _of(cls, pair: _Pair, flipped: bool, columns: int, values: Tensor | None) -> CSR:
@@ -534,7 +535,7 @@ class CSR:
         return CSR._of(self._pair, not self._flipped, rows, self._values)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """:func:`spmm` with ``reduce="sum"``."""
+        """:func:`spmm` with ``reduce="sum"``. ``torch.compile`` does not know the operator ``@``: call :func:`spmm` there."""
         return spmm(self, dense) if isinstance(dense, Tensor) else NotImplemented
 
     def __repr__(self) -> str:
@@ -551,38 +552,57 @@ class CSR:
 
 # ---------------------------------------------------------------- nested tensors
 
-# torch.export and torch.func take a CSR apart into tensors. Sizes must not be constants of a trace, so an empty tensor carries those
-# that no other tensor has: the columns, and one more than each of the longest rows.
+# torch.export and torch.func take a CSR apart into tensors. Sizes must not be constants of a trace, so empty tensors carry those that
+# no other tensor has: the columns, and one more than the longest rows of the matrix and of its transpose. A matrix keeps them, because
+# torch.export marks the tensors whose sizes are dynamic.
 
 
-def _flatten(csr: CSR) -> tuple[list[Tensor], tuple[str, ...]]:
+def _carriers(csr: CSR) -> tuple[Tensor, Tensor]:
     side, other = csr._side, csr._other
-    sizes = (csr._columns, side.longest + 1, 0 if other is None else other.longest + 1, 0)
+    shapes = (csr._columns, 0), (side.longest + 1, 0 if other is None else other.longest + 1, 0)
+    if csr._sizes is not None and tuple(tuple(t.shape) for t in csr._sizes) == shapes:
+        return csr._sizes
+    first, second = (torch.empty(shape, dtype=side.ptr.dtype, device=side.ptr.device) for shape in shapes)
+    if _may_cache():
+        csr._sizes = first, second
+    return first, second
+
+
+def _flatten(csr: CSR) -> tuple[list[Any], tuple[str, ...]]:
+    if hasattr(csr, "_placeholders"):
+        return csr._placeholders
+    side, other = csr._side, csr._other
     parts = {"ptr": side.ptr, "index": side.index, "entry": side.entry, "values": csr._values}
     if other is not None:
         parts |= {"t_ptr": other.ptr, "t_index": other.index, "t_entry": other.entry}
-    parts["sizes"] = torch.empty(0, dtype=side.ptr.dtype, device=side.ptr.device).expand(sizes)
+    parts["columns"], parts["longest"] = _carriers(csr)
     given = {name: tensor for name, tensor in parts.items() if tensor is not None}
     return list(given.values()), tuple(given)
 
 
-def _flatten_with_keys(csr: CSR) -> tuple[list[tuple[Any, Tensor]], tuple[str, ...]]:
+def _flatten_with_keys(csr: CSR) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
     tensors, names = _flatten(csr)
     return [(pytree.GetAttrKey(name), tensor) for name, tensor in zip(names, tensors, strict=True)], names
 
 
 def _unflatten(tensors: Any, names: tuple[str, ...]) -> CSR:
     parts = dict(zip(names, tensors, strict=True))
-    sizes = parts.get("sizes")
-    # Functions over nested tensors may put other objects in their place.
-    columns, longest, t_longest = sizes.shape[:3] if isinstance(sizes, Tensor) and sizes.dim() == 4 else (-1, 0, 0)
+    if not isinstance(parts["columns"], Tensor):  # torch.vmap puts numbers in the place of tensors, and takes them out again
+        csr = CSR.__new__(CSR)
+        csr._placeholders = list(tensors), names
+        return csr
+    columns = parts["columns"].shape[0]
+    longest, t_longest, _ = parts["longest"].shape
     own = _Side(parts["ptr"], parts["index"], parts.get("entry"), longest - 1)
     other = None
     if "t_ptr" in parts:
         other = _Side(parts["t_ptr"], parts["t_index"], parts.get("t_entry"), t_longest - 1)
-    return CSR._of(_Pair(own, other), False, columns, parts.get("values"))
+    csr = CSR._of(_Pair(own, other), False, columns, parts.get("values"))
+    csr._sizes = parts["columns"], parts["longest"]
+    return csr
 
 
+torch.serialization.add_safe_globals([CSR, _Pair, _Side])  # torch.load takes matrices with weights_only=True, too
 pytree.register_pytree_node(
     CSR,
     _flatten,
