@@ -219,7 +219,9 @@ class CSR:
         elif dtype not in _INTEGERS:
             raise TypeError(f"CSR: dtype must be int32 or int64: expected torch.int32 or torch.int64, got {dtype}")
         elif dtype == torch.int32 and max(rows, columns, entries) > _LARGEST_INT32:
-            raise ValueError(f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}")
+            raise ValueError(
+                f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}"
+            )
         ptr, index, entry = (None if t is None else t.to(dtype).contiguous() for t in side[:3])
         self._set(_Pair(_Side(ptr, index, entry, longest), None), False, columns, values)
 
@@ -587,7 +589,9 @@ def _flatten_with_keys(csr: CSR) -> tuple[list[tuple[Any, Any]], tuple[str, ...]
 
 def _unflatten(tensors: Any, names: tuple[str, ...]) -> CSR:
     parts = dict(zip(names, tensors, strict=True))
-    if not isinstance(parts["columns"], Tensor):  # torch.vmap puts numbers in the place of tensors, and takes them out again
+    if not isinstance(
+        parts["columns"], Tensor
+    ):  # torch.vmap puts numbers in the place of tensors, and takes them out again
         csr = CSR.__new__(CSR)
         csr._placeholders = list(tensors), names
         return csr
@@ -671,9 +675,7 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
         _check_rows("spmm", "dense", rows, csr._columns, "columns", dense.shape)
     ptr, index, entry, longest = csr._side
     t_ptr, t_index, t_entry, t_longest = _transpose_of(csr, dense)
-    return _ops.spmm.default(
-        ptr, index, entry, values, dense, reduce, t_ptr, t_index, t_entry, longest, t_longest
-    )
+    return _ops.spmm.default(ptr, index, entry, values, dense, reduce, t_ptr, t_index, t_entry, longest, t_longest)
 
 
 def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
@@ -703,6 +705,4 @@ def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
         _check_rows("sddmm", "b", b.shape[0], csr._columns, "columns", b.shape)
     ptr, index, entry, longest = csr._side
     t_ptr, t_index, t_entry, t_longest = _transpose_of(csr, a, b)
-    return _ops.sddmm.default(
-        ptr, index, entry, a, b, a.dim() == 3, t_ptr, t_index, t_entry, longest, t_longest
-    )
+    return _ops.sddmm.default(ptr, index, entry, a, b, a.dim() == 3, t_ptr, t_index, t_entry, longest, t_longest)

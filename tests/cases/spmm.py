@@ -84,7 +84,9 @@ def _eps(dtype: torch.dtype) -> tuple[float, float]:
     return info.eps, info.smallest_normal
 
 
-def bound(device, result_dtype, reference, dense, value=None, *, ptr, index=None, entry=None, reduce="sum", **transpose):
+def bound(
+    device, result_dtype, reference, dense, value=None, *, ptr, index=None, entry=None, reduce="sum", **transpose
+):
     """A rounding for each term and for each addition, relative to the sum of the sizes of the terms."""
     eps, tiny = _eps(result_dtype)
     sizes = [None if t is None else finite_sizes(t.double()) for t in (dense, value)]
@@ -395,7 +397,9 @@ def _selected_reference(dense, value=None, *, ptr, index=None, entry=None, selec
     return _selected_by(*_wide(dense, value), ptr, index, entry, selected, lambda terms: terms.sum(0))
 
 
-def _selected_bound(device, result_dtype, reference, dense, value=None, *, ptr, index=None, entry=None, selected, **rest):
+def _selected_bound(
+    device, result_dtype, reference, dense, value=None, *, ptr, index=None, entry=None, selected, **rest
+):
     eps, tiny = _eps(result_dtype)
     sizes = [None if t is None else finite_sizes(t.double()) for t in (dense, value)]
     return eps * _selected_by(*sizes, ptr, index, entry, selected, lambda t: t.sum(0) * (t.shape[0] + 4)) + tiny

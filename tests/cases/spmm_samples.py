@@ -232,7 +232,9 @@ def sddmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     few = matrix(device, [2, 0, 1], 3)
     yield sddmm_sample("plain", make(3, 2), make(3, 2), few)
     yield sddmm_sample("permuted", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, permuted=True))
-    yield sddmm_sample("no transpose", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, transposed=False, known=False))
+    yield sddmm_sample(
+        "no transpose", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, transposed=False, known=False)
+    )
     yield sddmm_sample("one feature", make(3, 1), make(3, 1), few)
     yield sddmm_sample("heads", make(3, 2, 1), make(3, 2, 1), matrix(device, [1, 0, 2], 3, dtype=torch.int64))
     yield sddmm_sample("permuted heads", make(3, 2, 1), make(3, 2, 1), matrix(device, [4, 1, 0], 3, permuted=True))

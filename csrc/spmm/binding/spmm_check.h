@@ -44,8 +44,9 @@ inline void check_floating(const char* op, const char* name, const Tensor& tenso
 
 inline void check_like(const char* op, const char* name, const Tensor& tensor,
                        const char* first_name, const Tensor& first) {
-  TORCH_CHECK(tensor.scalar_type() == first.scalar_type(), op, ": ", name, " must have the dtype of ",
-              first_name, ": expected ", first.scalar_type(), ", got ", tensor.scalar_type());
+  TORCH_CHECK(tensor.scalar_type() == first.scalar_type(), op, ": ", name,
+              " must have the dtype of ", first_name, ": expected ", first.scalar_type(), ", got ",
+              tensor.scalar_type());
   TORCH_CHECK(tensor.device() == first.device(), op, ": ", name, " must be on the device of ",
               first_name, ": expected ", first.device(), ", got ", tensor.device());
 }
@@ -84,8 +85,8 @@ void check_transpose(const char* op, const Op& call, const Shape& shape) {
   if (!is_given(call.t_ptr) && !is_given(call.t_index) && !is_given(call.t_entry)) return;
   // In the gradient, the transpose is the matrix of the call, which may have neither index nor
   // entry.
-  TORCH_CHECK(is_given(call.t_ptr), op, ": t_ptr must be given with t_index or t_entry: expected a ",
-              "tensor, got None");
+  TORCH_CHECK(is_given(call.t_ptr), op,
+              ": t_ptr must be given with t_index or t_entry: expected a ", "tensor, got None");
   check_numbers(op, "t_ptr", *call.t_ptr, call.ptr, "(columns + 1)", shape.columns + 1);
   if (is_given(call.t_index)) {
     check_numbers(op, "t_index", *call.t_index, call.ptr, "(entries)", shape.entries);
@@ -105,10 +106,10 @@ Shape check(const Op& call) {
   Shape shape;
   if constexpr (requires { call.reduce; }) {
     const bool has_arg = std::is_same_v<Op, SpmmArg>;
-    TORCH_CHECK_VALUE(is_extremum(call.reduce) ||
-                          (!has_arg && (call.reduce == "sum" || call.reduce == "mean")),
-                      op, ": reduce must be known: expected ", has_arg ? "" : "'sum', 'mean', ",
-                      "'max' or 'min', got '", call.reduce, "'");
+    TORCH_CHECK_VALUE(
+        is_extremum(call.reduce) || (!has_arg && (call.reduce == "sum" || call.reduce == "mean")),
+        op, ": reduce must be known: expected ", has_arg ? "" : "'sum', 'mean', ",
+        "'max' or 'min', got '", call.reduce, "'");
   }
   check_floating(op, "dense", dense);
   if (is_given(call.value)) {
@@ -167,8 +168,8 @@ inline Shape check(const Sddmm& call) {
   bool fits = b.dim() == dims;
   for (int64_t d = 1; fits && d < dims; ++d) fits = is_same_size(b.sym_size(d), a.sym_size(d));
   TORCH_CHECK(fits, op, ": b must be (columns", layout, ", with the ",
-              heads ? "heads and features" : "features", " of a: expected ",
-              a.sym_sizes().slice(1), " after the first dimension, got shape ", b.sym_sizes());
+              heads ? "heads and features" : "features", " of a: expected ", a.sym_sizes().slice(1),
+              " after the first dimension, got shape ", b.sym_sizes());
   TORCH_CHECK(ptr.device() == a.device(), op, ": ptr must be on the device of a: expected ",
               a.device(), ", got ", ptr.device());
   Shape shape;
@@ -187,8 +188,8 @@ inline void check(const Transpose& call) {
   const char* op = name_of<Transpose>();
   check_ptr(op, call.ptr);
   check_numbers(op, "index", call.index, call.ptr, "(entries)", std::nullopt);
-  TORCH_CHECK(TORCH_GUARD_OR_TRUE(call.columns.sym_ge(0)), op,
-              ": columns must be 0 or more, got ", call.columns);
+  TORCH_CHECK(TORCH_GUARD_OR_TRUE(call.columns.sym_ge(0)), op, ": columns must be 0 or more, got ",
+              call.columns);
 }
 
 }  // namespace gpuopt::spmm

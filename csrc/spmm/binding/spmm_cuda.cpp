@@ -49,11 +49,12 @@ struct RowsOperand {
     const auto product = [&](int64_t first, int64_t last) {
       return c10::multiply_integers(sizes.begin() + first, sizes.begin() + last);
     };
-    tensor = dense.reshape(
-        {product(0, row_dim), sizes[row_dim], product(row_dim + 1, dense.dim())});
+    tensor =
+        dense.reshape({product(0, row_dim), sizes[row_dim], product(row_dim + 1, dense.dim())});
     if (tensor.stride(2) != 1 && tensor.size(2) != 1) tensor = tensor.contiguous();
     // The kernels only read what is an input.
-    rows = {const_cast<void*>(tensor.const_data_ptr()), tensor.stride(1), tensor.stride(0)};
+    const int64_t batch = tensor.size(0) == 1 ? 0 : tensor.stride(0);
+    rows = {const_cast<void*>(tensor.const_data_ptr()), tensor.stride(1), batch};
   }
 
   Tensor tensor;
@@ -89,8 +90,8 @@ struct DenseCall {
   void run(const Tensor& result) {
     problem.out = written(result, problem.matrix.rows, problem.features);
     TensorWorkspace workspace;
-    check_launch(name_of<Op>(),
-                 launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
+    check_launch(name_of<Op>(), launch(plan(problem, current_device()), workspace,
+                                       c10::cuda::getCurrentCUDAStream()));
   }
 
   MatrixOperand a;
@@ -129,7 +130,11 @@ SpmmArg::Result arg_cuda(const SpmmArg& op) {
   call.problem.reduce = to_reduce(op.reduce);
   call.problem.arg = arg.mutable_data_ptr();
   call.run(result);
-  return {result, arg};
+  if (!is_given(op.entry)) return {result, arg};
+  // The kernels number entries in the order of the rows, and not by where their values are.
+  const Tensor positions =
+      call.a.entry.index_select(0, arg.clamp_min(0).flatten()).view(arg.sizes());
+  return {result, at::where(arg.ge(0), positions, -1)};
 }
 
 Tensor selected_cuda(const SpmmSelected& op) {
@@ -165,7 +170,7 @@ Tensor sddmm_cuda(const Sddmm& op) {
   if (is_empty) return at::zeros(sizes, op.a.options());
   const Tensor result = unfilled(sizes, op.a.options());
   problem.out = result.mutable_data_ptr();
-  check_launch(name, launch(plan(problem), c10::cuda::getCurrentCUDAStream()));
+  check_launch(name, launch(plan(problem, current_device()), c10::cuda::getCurrentCUDAStream()));
   return result;
 }
 

@@ -103,11 +103,10 @@ Tensor without_batches(const Tensor& dense, int64_t row_dim, bool has_heads) {
 // The gradient of the values of a sum.
 Tensor value_gradient(const Sparse& a, const Tensor& grad, const Tensor& dense, int64_t row_dim,
                       bool has_heads, const Sparse& transpose) {
-  return call(Sddmm{a.ptr, if_defined(a.index), if_defined(a.entry),
-                    without_batches(grad, row_dim, has_heads),
-                    without_batches(dense, row_dim, has_heads), has_heads,
-                    if_defined(transpose.ptr), if_defined(transpose.index),
-                    if_defined(transpose.entry), a.longest, transpose.longest});
+  return call(Sddmm{
+      a.ptr, if_defined(a.index), if_defined(a.entry), without_batches(grad, row_dim, has_heads),
+      without_batches(dense, row_dim, has_heads), has_heads, if_defined(transpose.ptr),
+      if_defined(transpose.index), if_defined(transpose.entry), a.longest, transpose.longest});
 }
 
 // Rows divided by the number of their entries, which is counted in integers.
@@ -274,9 +273,9 @@ struct SpmmNode : MatrixNode {
       if (for_dense) inputs[1] = selected_product(transpose, value(), grads[0], arg);
       if (for_value) {
         const Tensor dense = dense_.unpack();
-        inputs[0] = Winners(arg, columns_by_position(a, dense.sym_size(row_dim_)), row_dim_,
-                            has_heads_)
-                        .sums(grads[0], dense);
+        inputs[0] =
+            Winners(arg, columns_by_position(a, dense.sym_size(row_dim_)), row_dim_, has_heads_)
+                .sums(grads[0], dense);
       }
       return inputs;
     }
@@ -335,8 +334,7 @@ struct SddmmNode : torch::autograd::Node {
     if (!grad.defined()) return inputs;
     const Sparse own = matrix_.own();
     const bool for_a = task_should_compute_output(0), for_b = task_should_compute_output(1);
-    const Sparse transpose =
-        for_b || matrix_.has_transpose() ? matrix_.transpose(own) : Sparse();
+    const Sparse transpose = for_b || matrix_.has_transpose() ? matrix_.transpose(own) : Sparse();
     if (for_a) inputs[0] = product(own, grad, b_.unpack(), transpose);
     if (for_b) inputs[1] = product(transpose, grad, a_.unpack(), own);
     return inputs;
@@ -422,11 +420,11 @@ Tensor spmm_autograd(const Spmm& op, DispatchKeySet keys) {
   Tensor result = below_autograd(op, keys);
   if (node) set_history(result, node);
   if (has_any_tangent) {
-    set_tangent(result, tangent_of_product(op.value, op.dense,
-                                           [&](const Tensor& value, const Tensor& dense) {
-                                             return product(matrix_of(op), value, dense,
-                                                            transpose_of(op), op.reduce);
-                                           }));
+    set_tangent(
+        result,
+        tangent_of_product(op.value, op.dense, [&](const Tensor& value, const Tensor& dense) {
+          return product(matrix_of(op), value, dense, transpose_of(op), op.reduce);
+        }));
   }
   return result;
 }
@@ -436,11 +434,10 @@ Tensor selected_autograd(const SpmmSelected& op, DispatchKeySet keys) {
   Tensor result = below_autograd(op, keys);
   if (node) set_history(result, node);
   if (has_tangents(op)) {
-    set_tangent(result, tangent_of_product(op.value, op.dense,
-                                           [&](const Tensor& value, const Tensor& dense) {
-                                             return selected_product(matrix_of(op), value, dense,
-                                                                     op.selected);
-                                           }));
+    set_tangent(result, tangent_of_product(
+                            op.value, op.dense, [&](const Tensor& value, const Tensor& dense) {
+                              return selected_product(matrix_of(op), value, dense, op.selected);
+                            }));
   }
   return result;
 }

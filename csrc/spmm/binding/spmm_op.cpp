@@ -72,9 +72,8 @@ SpmmArg::Result extremum(const SpmmArg& call) {
   const int64_t none = known(shape.entries);
   const Tensor numbers = at::arange(none, rows.options()).view({-1, 1, 1});
   const Tensor wins = all.eq(best.index_select(1, rows)).logical_or_(all.isnan());
-  const Tensor first =
-      at::full(sizes, none, rows.options())
-          .scatter_reduce(1, of_all, at::where(wins, numbers, none), "amin");
+  const Tensor first = at::full(sizes, none, rows.options())
+                           .scatter_reduce(1, of_all, at::where(wins, numbers, none), "amin");
   const Tensor is_empty = counts_of(call.ptr).eq(0).view({-1, 1, 1});
   Tensor arg = first;
   if (none > 0) {
@@ -88,8 +87,8 @@ SpmmArg::Result extremum(const SpmmArg& call) {
 
 Tensor spmm_cpu(const Spmm& call) {
   const Shape shape = check(call);
-  const auto& [ptr, index, entry, value, dense, reduce, t_ptr, t_index, t_entry, longest, t_longest] =
-      call;
+  const auto& [ptr, index, entry, value, dense, reduce, t_ptr, t_index, t_entry, longest,
+               t_longest] = call;
   if (is_extremum(reduce)) {
     return std::get<0>(extremum({ptr, index, entry, value, dense, reduce, longest}));
   }

@@ -124,17 +124,17 @@ Tensor spmm_vmap(const Spmm& op) {
   const VmapLevel level;
   const Structure<Spmm> a(level, op);
   const Folded folded(level, op.value, op.dense, {}, name_of<Spmm>());
-  return folded.wrapped(level, call(Spmm{a.ptr, a.index, a.entry, folded.value(), folded.dense(),
-                                         op.reduce, a.t_ptr, a.t_index, a.t_entry, op.longest,
-                                         op.t_longest}));
+  return folded.wrapped(
+      level, call(Spmm{a.ptr, a.index, a.entry, folded.value(), folded.dense(), op.reduce, a.t_ptr,
+                       a.t_index, a.t_entry, op.longest, op.t_longest}));
 }
 
 SpmmArg::Result arg_vmap(const SpmmArg& op) {
   const VmapLevel level;
   const Structure<SpmmArg> a(level, op);
   const Folded folded(level, op.value, op.dense, {}, name_of<SpmmArg>());
-  const auto [result, arg] = call(SpmmArg{a.ptr, a.index, a.entry, folded.value(), folded.dense(),
-                                          op.reduce, op.longest});
+  const auto [result, arg] =
+      call(SpmmArg{a.ptr, a.index, a.entry, folded.value(), folded.dense(), op.reduce, op.longest});
   return {folded.wrapped(level, result), folded.wrapped(level, arg)};
 }
 
@@ -186,9 +186,8 @@ template <typename Op, c10::DeviceType device>
 Tensor product_autocast(const Op& op) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto dtype = at::autocast::get_lower_precision_fp_from_device_type(device);
-  return call_mapped(op, [&](const Tensor& tensor) {
-    return at::autocast::cached_cast(dtype, tensor, device);
-  });
+  return call_mapped(
+      op, [&](const Tensor& tensor) { return at::autocast::cached_cast(dtype, tensor, device); });
 }
 
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {

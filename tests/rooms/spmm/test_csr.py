@@ -134,7 +134,11 @@ def test_sorted_entries_are_not_permuted():
 
 def test_integers_are_narrow_unless_asked():
     row, col = torch.tensor([1, 0]), torch.tensor([0, 1])
-    for made in (CSR.from_coo(row, col), CSR(torch.tensor([0, 1, 2]), col), CSR.from_edge_index(torch.stack([row, col]))):
+    for made in (
+        CSR.from_coo(row, col),
+        CSR(torch.tensor([0, 1, 2]), col),
+        CSR.from_edge_index(torch.stack([row, col])),
+    ):
         assert made.ptr.dtype == made.index.dtype == torch.int32
         assert made.t().index.dtype == torch.int32
     assert CSR.from_coo(row, col, dtype=torch.int64).entry.dtype == torch.int64
@@ -149,7 +153,9 @@ def test_properties():
     assert csr.rows().tolist() == [0, 3, 3, 3] and csr.index.tolist() == [1, 1, 0, 1]
     assert csr.dtype == torch.float32 and csr.with_values(None).dtype is None and csr.device.type == "cpu"
     assert csr.t().degrees().tolist() == [1, 3, 0] and csr.t().longest == 3
-    assert repr(csr) == "CSR(shape=(5, 3), entries=4, values=float32, 2 heads, index=int32, device=cpu, transpose cached)"
+    assert (
+        repr(csr) == "CSR(shape=(5, 3), entries=4, values=float32, 2 heads, index=int32, device=cpu, transpose cached)"
+    )
     assert repr(CSR(torch.tensor([0]), torch.tensor([], dtype=torch.int64), shape=(0, 0))) == (
         "CSR(shape=(0, 0), entries=0, values=None, index=int32, device=cpu)"
     )
@@ -323,13 +329,17 @@ def test_unchecked():
 def test_halves_are_summed_in_float32_and_counted_in_integers(device, dtype):
     """A sum of ones in a half type stops at 256 or 2048, a count in float16 at 65504."""
     count = 2**17
-    csr = CSR(torch.tensor([0, count], device=device), torch.zeros(count, dtype=torch.int64, device=device), shape=(1, 1))
+    csr = CSR(
+        torch.tensor([0, count], device=device), torch.zeros(count, dtype=torch.int64, device=device), shape=(1, 1)
+    )
     x = torch.full((1, 2), 0.25, dtype=dtype, device=device, requires_grad=True)
     assert spmm(csr, x)[0, 0].item() == torch.tensor(count / 4).to(dtype).item()
     mean = spmm(csr, x, "mean")
     assert mean.tolist() == [[0.25, 0.25]]
     assert torch.autograd.grad(mean.sum(), x)[0].tolist() == [[1.0, 1.0]]
-    products = sddmm(csr, torch.ones(1, 4096, dtype=dtype, device=device), torch.ones(1, 4096, dtype=dtype, device=device))
+    products = sddmm(
+        csr, torch.ones(1, 4096, dtype=dtype, device=device), torch.ones(1, 4096, dtype=dtype, device=device)
+    )
     assert products[0].item() == 4096
 
 
@@ -550,7 +560,9 @@ def test_other_graphs_do_not_compile_again():
     compiled = torch.compile(_layer, fullgraph=True, backend=backend, dynamic=True)
     for k in range(5):
         targets, sources = 6 + 3 * k, 5 + 2 * k
-        csr = CSR.from_edge_index(_edges(targets, sources, 12 + 8 * k, seed=k), size=(sources, targets)).cache_transpose()
+        csr = CSR.from_edge_index(
+            _edges(targets, sources, 12 + 8 * k, seed=k), size=(sources, targets)
+        ).cache_transpose()
         x = torch.randn(sources, 3 + k)
         torch.testing.assert_close(compiled(csr, x), _layer(csr, x))
     assert count <= 2
