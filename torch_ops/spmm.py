@@ -108,7 +108,7 @@ def _check_shape(shape: Any) -> tuple[int, int]:
 
 
 def _ends(numbers: Tensor) -> list[Tensor]:
-    """The least and greatest number. Those of no numbers are in every range."""
+    """The least and the greatest number: 0 and -1 if there are none, which every range contains."""
     if numbers.numel() == 0:
         return [numbers.new_zeros((), dtype=torch.int64), numbers.new_full((), -1, dtype=torch.int64)]
     return [end.long() for end in torch.aminmax(numbers)]
@@ -375,7 +375,7 @@ class CSR:
         return made if layout == torch.sparse_csr else made.t()
 
     def to_torch(self, dtype: torch.dtype | None = None) -> Tensor:
-        """The same matrix as a ``torch.sparse_csr`` tensor, with sorted columns. Entries in the same place are added.
+        """The same matrix as a ``torch.sparse_csr`` tensor, with sorted columns. Entries with the same row and column are added.
 
         Args:
             dtype: dtype of the result. By default that of the values, or float32 for a matrix of ones.
@@ -554,8 +554,8 @@ class CSR:
 
 # ---------------------------------------------------------------- nested tensors
 
-# torch.export and torch.func take a CSR apart into tensors. Sizes must not be constants of a trace, so empty tensors carry those that
-# no other tensor has: the columns, and one more than the longest rows of the matrix and of its transpose. A matrix keeps them, because
+# torch.export and torch.func take a CSR apart into tensors. Sizes must not be constants of a trace. Most are sizes of tensors. Empty
+# tensors carry the others: the columns, and one more than the longest rows of the matrix and of its transpose. A matrix keeps them, because
 # torch.export marks the tensors whose sizes are dynamic.
 
 
@@ -589,9 +589,8 @@ def _flatten_with_keys(csr: CSR) -> tuple[list[tuple[Any, Any]], tuple[str, ...]
 
 def _unflatten(tensors: Any, names: tuple[str, ...]) -> CSR:
     parts = dict(zip(names, tensors, strict=True))
-    if not isinstance(
-        parts["columns"], Tensor
-    ):  # torch.vmap puts numbers in the place of tensors, and takes them out again
+    if not isinstance(parts["columns"], Tensor):
+        # torch.vmap replaces tensors by numbers for a while.
         csr = CSR.__new__(CSR)
         csr._placeholders = list(tensors), names
         return csr
@@ -679,7 +678,7 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
 
 
 def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
-    """Products of the rows of two matrices at the entries of a sparse matrix: its values, if they were those of ``a @ b.mT``.
+    """Products of the rows of two matrices at the entries of a sparse matrix: the elements of ``a @ b.mT`` at its entries.
 
     ``out[e] = (a[row of e] * b[column of e]).sum(-1)``, in the order of ``csr.values``. The values of ``csr`` are not read.
 

@@ -107,7 +107,7 @@ def _sddmm_bound(device, result_dtype, reference, a, b, **matrix):
 
 
 def _lowered(*tensors):
-    """Operands in the lower precision under autocast, as those of torch.matmul. float64 stays."""
+    """Operands in the lower precision under autocast, as in torch.matmul. float64 stays."""
     kind = tensors[0].device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
         return tensors
@@ -326,8 +326,8 @@ def _exact(device, result_dtype, reference, *operands, **kwargs):
 
 
 def _integers(build, device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """Calls of a maximum with small integers, of which many are equal. They are exact in every dtype."""
-    for k, sample in enumerate(build(device, dtype)):
+    """Calls of a maximum with small integers. Many are equal, and all are exact in every dtype."""
+    for sample in build(device, dtype):
         if sample.kwargs.get("reduce", "sum") not in ("max", "min"):
             continue
         given = {n: v for n, v in sample.kwargs.items() if not n.startswith("t_")}

@@ -159,8 +159,8 @@ def spmm_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def spmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
-    """Small calls. Rows have a power of two of entries, so that the gradient of a mean rounds as often as PyTorch's. Sizes that grow
-    when shapes are dynamic differ from those that stay."""
+    """Small calls. Rows have a power of two of entries, so that the gradient of a mean rounds as often as PyTorch's. With
+    dynamic shapes, sizes that grow differ from sizes that stay."""
     make = Maker(device, dtype)
     few = matrix(device, [2, 0, 1], 3)
     yield spmm_sample("sum", make(3, 2), make(3), few)

@@ -17,7 +17,7 @@ struct Shape {
   int64_t row_dim = 0;  // the dimension of dense's rows, and of the result's
   bool has_heads = false;
 
-  // The sizes of a result whose rows are those of the matrix.
+  // The sizes of a result with the rows of the matrix.
   at::SymDimVector result(const Tensor& dense) const {
     at::SymDimVector sizes(dense.sym_sizes());
     sizes[row_dim] = rows;

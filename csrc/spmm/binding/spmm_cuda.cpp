@@ -170,7 +170,9 @@ Tensor sddmm_cuda(const Sddmm& op) {
   if (is_empty) return at::zeros(sizes, op.a.options());
   const Tensor result = unfilled(sizes, op.a.options());
   problem.out = result.mutable_data_ptr();
-  check_launch(name, launch(plan(problem, current_device()), c10::cuda::getCurrentCUDAStream()));
+  TensorWorkspace workspace;
+  check_launch(
+      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
   return result;
 }
 

@@ -39,7 +39,7 @@ def _matrix(edge_index, values, shape) -> torch.Tensor:
 
 
 def _reduced(edge_index, values, shape, x, reduce: str) -> torch.Tensor:
-    """The same reduction of a dense tensor of all products, with those of no edge masked. For distinct edges."""
+    """The same reduction of a dense tensor of all products, masked where there is no edge. For distinct edges."""
     present = torch.zeros(shape, dtype=torch.bool)
     present[edge_index[1].cpu(), edge_index[0].cpu()] = True
     products = _matrix(edge_index, values, shape)[:, :, None] * x.cpu().double()
@@ -213,7 +213,7 @@ def test_without_a_cached_transpose():
     x = torch.randn(5, 3, dtype=F64)
     for reduce in REDUCTIONS:
         got = torch.func.grad(lambda x, r=reduce: spmm(csr, x, r).pow(2).sum())(x)
-        assert not csr.has_transpose  # what belongs to a transform is not kept
+        assert not csr.has_transpose  # a transpose that belongs to a transform must not stay
         leaf = x.clone().requires_grad_()
         other = CSR.from_edge_index(_edges(6, 5, 12), csr.values, size=(5, 6)).cache_transpose()
         torch.testing.assert_close(got, torch.autograd.grad(spmm(other, leaf, reduce).pow(2).sum(), leaf)[0])
