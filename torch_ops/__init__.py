@@ -30,6 +30,7 @@ from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
 from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
+from torch_ops.spmm import CSR, sddmm, spmm  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
@@ -39,6 +40,7 @@ from torch_ops.upsample import (  # noqa: E402
 )
 
 __all__ = [
+    "CSR",
     "axpy",
     "causal_conv1d",
     "causal_conv1d_update",
@@ -65,8 +67,10 @@ __all__ = [
     "reduce_mean",
     "reduce_min",
     "reduce_sum",
+    "sddmm",
     "selective_scan",
     "selective_scan_update",
+    "spmm",
     "transpose2d",
     "upsample_nearest2d",
     "upsample_nearest2d_backward",

@@ -135,6 +135,19 @@ def reduce_sum(
     dtype: dtype | None = None,
     out: Tensor,
 ) -> Tensor: ...
+def sddmm(
+    ptr: Tensor,
+    index: Tensor | None,
+    entry: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    heads: bool = False,
+    t_ptr: Tensor | None = None,
+    t_index: Tensor | None = None,
+    t_entry: Tensor | None = None,
+    longest: int = -1,
+    t_longest: int = -1,
+) -> Tensor: ...
 def selective_scan(
     u: Tensor,
     delta: Tensor,
@@ -157,6 +170,19 @@ def selective_scan_update(
     z: Tensor | None = None,
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
+) -> Tensor: ...
+def spmm(
+    ptr: Tensor,
+    index: Tensor | None,
+    entry: Tensor | None,
+    value: Tensor | None,
+    dense: Tensor,
+    reduce: str = "sum",
+    t_ptr: Tensor | None = None,
+    t_index: Tensor | None = None,
+    t_entry: Tensor | None = None,
+    longest: int = -1,
+    t_longest: int = -1,
 ) -> Tensor: ...
 def transpose2d(self: Tensor) -> Tensor: ...
 @overload

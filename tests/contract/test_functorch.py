@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -227,7 +228,8 @@ def test_gradients_of_vmap(case, device):
     """Reverse mode through vmap: the batching rule is itself differentiable."""
     failures = Failures()
     for sample in _float_samples(case, device, torch.float32):
-        leaves = sample.map(lambda t: _batched(t, 0)).requiring_grad(FLOATS)
+        batched = tuple(_batched(a, 0) if isinstance(a, torch.Tensor) else a for a in sample.args)
+        leaves = replace(sample, args=batched).requiring_grad(FLOATS)
         dims = tuple(0 if isinstance(a, torch.Tensor) else None for a in leaves.args)
         with failures.sample(sample.name):
             grads = []
