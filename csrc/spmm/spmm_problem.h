@@ -19,7 +19,9 @@ struct Matrix {
   int64_t longest = -1;  // the most entries of a row, or -1 if that is not known
 };
 
-enum class Reduce : uint8_t { kSum, kMean, kMax, kMin, kProd };
+// kLogSum gives each result as a pair (m, s) of the compute type: m is the maximum, and s the sum of
+// exp(x - m).
+enum class Reduce : uint8_t { kSum, kMean, kMax, kMin, kProd, kLogSum };
 
 // Dense rows: batches of matrices whose innermost dimension is contiguous. Strides in elements.
 struct Rows {
@@ -40,6 +42,7 @@ struct ReduceProblem {
   Rows dense;                   // [batches][columns][features]
   Rows out;                     // [batches][rows][features]
   double empty = 0;             // the result of rows without entries
+  bool wide_out = false;        // out has the compute type, for example float32 for float16
   // Of a maximum or minimum: the entry that it is from, or -1. [batches][rows][features], of the
   // type of ptr. The first of equal entries counts; a NaN wins. May be null.
   void* arg = nullptr;

@@ -1,0 +1,127 @@
+// What is computed of each entry and its row: copies of rows, softmax, and gradients.
+#include "common/floats.cuh"
+#include "common/launch.cuh"
+#include "spmm/device/spmm_access.cuh"
+#include "spmm/device/spmm_states.cuh"
+#include "spmm/device/spmm_walk.cuh"
+#include "spmm/spmm.h"
+
+namespace gpuopt::spmm {
+namespace {
+
+// The thread keeps R of its row, one for each feature.
+template <typename T, typename R, Map kMap, Access kAccess>
+__global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args) {
+  using F = Features<T, kAccess>;
+  constexpr int N = F::kCount, U = kAccess == Access::kSpread ? 2 : 4;
+  const MapProblem& problem = args.problem;
+  const Place place = place_of(args.walk);
+  if (place.row.row < 0) return;
+  const F features(args.walk, place.tile, place.lane, problem.features);
+  R row[N];
+  const R* const of_row = static_cast<const R*>(problem.row.data) + place.row.row * problem.row.row;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (features.has(j)) row[j] = of_row[features.at(j)];
+  }
+  int64_t selected[N];
+  if constexpr (kMap == Map::kSelected) {
+    const int64_t of_entry = place.row.row * problem.features;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      if (features.has(j)) {
+        selected[j] = number_at(problem.selected, problem.matrix.is_long, of_entry + features.at(j));
+      }
+    }
+  }
+  const int64_t step = int64_t{U} * place.parts;
+  for (int64_t from = place.begin + place.part; from < place.end; from += step) {
+    T x[U][N], y[U][N];
+    if constexpr (kMap == Map::kSoftmax || kMap == Map::kSoftmaxGradient) {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        const int64_t entry = from + int64_t{u} * place.parts;
+        const int64_t at = entry * problem.features;
+        features.load(static_cast<const T*>(problem.x) + at, entry < place.end, x[u]);
+        if constexpr (kMap == Map::kSoftmaxGradient) {
+          features.load(static_cast<const T*>(problem.y) + at, entry < place.end, y[u]);
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int64_t entry = from + int64_t{u} * place.parts;
+      if (entry >= place.end) break;
+      T out[N];
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if constexpr (kMap == Map::kCopy) {
+          out[j] = row[j];
+        } else if constexpr (kMap == Map::kSelected) {
+          out[j] = selected[j] == entry ? row[j] : T{};
+        } else if constexpr (kMap == Map::kSoftmax) {
+          out[j] = from_compute<T>(exp(to_compute(x[u][j]) - row[j].most) / row[j].sum);
+        } else {
+          out[j] = from_compute<T>(to_compute(y[u][j]) * (to_compute(x[u][j]) - row[j]));
+        }
+      }
+      features.store(static_cast<T*>(problem.out) + entry * problem.features, out);
+    }
+  }
+}
+
+template <typename T, typename R, Map kMap>
+cudaError_t run(const MapPlan& plan, cudaStream_t stream) {
+  return plan.access == Access::kSpread
+             ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>, plan.shape, stream, plan.args)
+             : launch_kernel(map_rows<T, R, kMap, Access::kSingle>, plan.shape, stream, plan.args);
+}
+
+template <typename T>
+cudaError_t run_moves(const MapPlan& plan, cudaStream_t stream) {
+  return plan.args.problem.map == Map::kCopy ? run<T, T, Map::kCopy>(plan, stream)
+                                             : run<T, T, Map::kSelected>(plan, stream);
+}
+
+// Values that are only moved have the size of this type.
+cudaError_t move(const MapPlan& plan, cudaStream_t stream) {
+  if (plan.access == Access::kVector) {
+    return launch_kernel(map_rows<uint64_t, uint64_t, Map::kCopy, Access::kVector>, plan.shape,
+                         stream, plan.args);
+  }
+  switch (size_of(plan.args.problem.dtype)) {
+    case 1:
+      return run_moves<uint8_t>(plan, stream);
+    case 2:
+      return run_moves<uint16_t>(plan, stream);
+    case 4:
+      return run_moves<uint32_t>(plan, stream);
+    default:
+      return run_moves<uint64_t>(plan, stream);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
+  MapProblem& problem = plan.args.problem;
+  if (problem.map == Map::kCopy || problem.map == Map::kSelected) return move(plan, stream);
+  return with_float(problem.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = compute_t<T>;
+    const bool is_gradient = problem.map == Map::kSoftmaxGradient;
+    const size_t bytes = is_gradient ? sizeof(C) : sizeof(LogSumState<C>);
+    problem.row.row = problem.features;
+    problem.row.data = workspace.allocate(
+        static_cast<size_t>(problem.matrix.rows * problem.features) * bytes);
+    if (problem.row.data == nullptr) return cudaErrorMemoryAllocation;
+    ReducePlan statistics = *plan.statistics;
+    statistics.args.problem.out.data = problem.row.data;
+    const cudaError_t error = launch(statistics, workspace, stream);
+    if (error != cudaSuccess) return error;
+    return is_gradient ? run<T, C, Map::kSoftmaxGradient>(plan, stream)
+                       : run<T, LogSumState<C>, Map::kSoftmax>(plan, stream);
+  });
+}
+
+}  // namespace gpuopt::spmm
