@@ -273,13 +273,11 @@ Tensor linear_in_rows(const Op& op, DispatchKeySet keys) {
 Tensor softmax_autograd(const SegmentSoftmax& op, DispatchKeySet keys) {
   const auto node = node_of<SoftmaxNode>(op, op.src);
   Tensor result = below_autograd(op, keys);
-  if (node) {
-    set_history(result, node);
-    node->result_ = {result, /*is_output=*/true};
-  }
+  if (node) set_history(result, node);
   if (has_tangent(op.src)) {
     set_tangent(result, call(SegmentSoftmaxBackward{tangent_of(op.src), result, op.offsets}));
   }
+  if (node) node->result_ = {result, /*is_output=*/true};  // with its tangent
   return result;
 }
 
