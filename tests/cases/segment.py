@@ -285,7 +285,7 @@ def _expand_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         yield SegmentSample(f"values by {kind}", (make(3), offsets, 12))
         yield SegmentSample(f"rows by {kind}", (make(3, 2), offsets, 14))
         yield SegmentSample(f"transposed by {kind}", (make(2, 3).mT, offsets, 12))
-        yield SegmentSample(f"planes by {kind}", (make(3, 1, 4), offsets, 12))
+        yield SegmentSample(f"planes by {kind}", (make(3, 1, 5), offsets, 12))
 
 
 # ---------------------------------------------------------------- segment_softmax
@@ -380,7 +380,7 @@ def _softmax_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         yield SegmentSample(f"values by {kind}", (make(12), offsets))
         yield SegmentSample(f"rows by {kind}", (make(12, 1), offsets))
         yield SegmentSample(f"transposed by {kind}", (make(2, 12).mT, offsets))
-        yield SegmentSample(f"planes by {kind}", (make(13, 1, 4), offsets))
+        yield SegmentSample(f"planes by {kind}", (make(13, 1, 5), offsets))
 
 
 # ---------------------------------------------------------------- errors
