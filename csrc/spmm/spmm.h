@@ -11,7 +11,8 @@
 namespace gpuopt::spmm {
 
 GPUOPT_EXPORT cudaError_t launch(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream);
-GPUOPT_EXPORT cudaError_t launch(const ProductPlan& plan, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const ProductPlan& plan, Workspace& workspace,
+                                 cudaStream_t stream);
 GPUOPT_EXPORT cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream);
 
 }  // namespace gpuopt::spmm

@@ -1,9 +1,10 @@
 // Problems to launches of sparse products. Plain host C++.
 //
-// Groups of neighbouring threads walk the entries of a row. The threads of a group stand side by
-// side along the features; a group that is wider than a dense row takes several entries at once. A
-// row of more than `piece` entries is cut where the number of an entry is a multiple of `piece`.
-// Warps of their own compute the pieces, and a second kernel adds them in order. So the order of a
+// A group is some neighbouring threads, which stand side by side along the features of a dense row.
+// It walks the entries of a few whole rows. Rows are divided so that groups have about equally many
+// rows and entries together: windows of the path of Merrill and Garland, "Merge-based parallel
+// sparse matrix-vector multiplication" (2016). A row of more than `piece` entries is cut where the
+// number of an entry is a multiple of `piece`; a second kernel adds its pieces. So the order of a
 // sum depends on the problem alone.
 #pragma once
 
@@ -14,18 +15,21 @@
 #include <optional>
 
 #include "common/describe.h"
+#include "common/device.h"
 #include "common/index.h"
 #include "common/launch_shape.h"
 #include "spmm/spmm_problem.h"
 
 namespace gpuopt::spmm {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;
 constexpr int kSpread = 4;  // features of a thread with Access::kSpread
 
 struct Tuning {
-  int64_t piece = 128;  // entries of a piece, times the entries that a group takes at once
-  int64_t most_pieces = 65536;
+  int64_t window = 64;  // rows and entries of a group, on a GPU that is full
+  int64_t groups = 32;  // warps that fill a multiprocessor
+  int64_t piece = 128;  // entries, at least
+  int64_t most_pieces = 131072;
 };
 
 // How a thread reads features.
@@ -38,10 +42,11 @@ enum class Access : uint8_t {
 // The rows of a matrix, divided among groups.
 struct Walk {
   Matrix matrix;
+  int64_t window = 1;         // rows and entries together
+  int64_t windows = 0;
   int64_t piece = 0;          // entries; a longer row is cut
-  uint32_t pieces = 0;        // windows of `piece` entries, or 0 if no row is longer
-  uint32_t row_lanes = 1;     // threads of a row, a power of two of at most a warp
-  uint32_t entry_lanes = 1;   // of them, side by side along the features of an entry
+  uint32_t pieces = 0;        // of all entries, or 0 if no row is longer
+  uint32_t lanes = 1;         // threads of a group, a power of two of at most a warp
   uint32_t tiles = 1;         // of features
   uint32_t piece_blocks = 0;  // blocks that compute pieces; they come first
   uint32_t row_blocks = 0;    // blocks that compute rows
@@ -49,10 +54,11 @@ struct Walk {
 
 template <typename F>
 void describe(const Walk& walk, F&& f) {
+  f("window", walk.window);
+  f("windows", walk.windows);
   f("piece", walk.piece);
   f("pieces", walk.pieces);
-  f("row_lanes", walk.row_lanes);
-  f("entry_lanes", walk.entry_lanes);
+  f("lanes", walk.lanes);
   f("tiles", walk.tiles);
 }
 
@@ -115,25 +121,25 @@ inline Access narrow_access(int64_t features) {
 }
 
 // Divides rows among groups. An entry has `features` features, of which a thread takes `elements`.
-inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Tuning& tuning) {
+inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Device& device,
+                 const Tuning& tuning) {
   Walk walk;
   walk.matrix = matrix;
-  walk.entry_lanes = static_cast<uint32_t>(
+  walk.lanes = static_cast<uint32_t>(
       std::min<int64_t>(kWarp, pow2_ceil(ceil_div<int64_t>(features, elements))));
-  walk.tiles =
-      static_cast<uint32_t>(ceil_div<int64_t>(features, int64_t{walk.entry_lanes} * elements));
-  // A group takes half of a mean row at once.
-  const int64_t mean = matrix.rows == 0 ? 1 : ceil_div(matrix.entries, matrix.rows);
-  const int64_t at_once =
-      std::min<int64_t>(kWarp / walk.entry_lanes, pow2_ceil(ceil_div<int64_t>(mean, 2)));
-  walk.row_lanes = static_cast<uint32_t>(walk.entry_lanes * at_once);
-  walk.piece = std::max(tuning.piece * at_once, ceil_div(matrix.entries, tuning.most_pieces));
+  walk.tiles = static_cast<uint32_t>(ceil_div<int64_t>(features, int64_t{walk.lanes} * elements));
+  const int64_t groups = device.sms * tuning.groups * (kWarp / walk.lanes);
+  const int64_t all = matrix.rows + matrix.entries;
+  walk.window = std::clamp<int64_t>(all / groups, std::min<int64_t>(8, tuning.window), tuning.window);
+  walk.windows = ceil_div(all + 1, walk.window);
+  // At least a window, so that only the last row of a window can be cut.
+  walk.piece = std::max({tuning.piece, walk.window, ceil_div(matrix.entries, tuning.most_pieces)});
+  const int64_t in_block = kThreads / walk.lanes;
   if ((matrix.longest < 0 ? matrix.entries : matrix.longest) > walk.piece) {
     walk.pieces = static_cast<uint32_t>(ceil_div(matrix.entries, walk.piece));
-    walk.piece_blocks = ceil_div<uint32_t>(2 * walk.pieces, kThreads / kWarp);
+    walk.piece_blocks = static_cast<uint32_t>(ceil_div<int64_t>(2 * walk.pieces, in_block));
   }
-  walk.row_blocks =
-      static_cast<uint32_t>(ceil_div<int64_t>(matrix.rows, kThreads / walk.row_lanes));
+  walk.row_blocks = static_cast<uint32_t>(ceil_div(walk.windows, in_block));
   return walk;
 }
 
@@ -154,7 +160,7 @@ inline size_t state_bytes(Reduce reduce, DType dtype) {
   return is_pair ? 2 * number : number;
 }
 
-inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) {
+inline ReducePlan plan(const ReduceProblem& problem, const Device& device, const Tuning& tuning = {}) {
   ReducePlan plan;
   const int vector = elements_of(Access::kVector, problem.dtype);
   const bool whole_heads =
@@ -167,7 +173,7 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
                     : narrow_access(problem.features);
   plan.args.problem = problem;
   plan.args.walk = walk(problem.matrix, problem.features,
-                        elements_of(plan.access, problem.dtype), tuning);
+                        elements_of(plan.access, problem.dtype), device, tuning);
   plan.shape = shape_of(plan.args.walk, problem.batches);
   const int64_t pieces = plan.args.walk.pieces;
   plan.part_bytes = static_cast<size_t>(2 * pieces * problem.batches * problem.features) *
@@ -177,14 +183,14 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
   return plan;
 }
 
-inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}) {
+inline ProductPlan plan(const ProductProblem& problem, const Device& device, const Tuning& tuning = {}) {
   ProductPlan plan;
   const int64_t features = problem.features / problem.heads;
   plan.access = is_aligned({problem.a, problem.b}, features, problem.dtype) ? Access::kVector
                                                                            : Access::kSingle;
   plan.args.problem = problem;
   plan.args.walk =
-      walk(problem.matrix, features, elements_of(plan.access, problem.dtype), tuning);
+      walk(problem.matrix, features, elements_of(plan.access, problem.dtype), device, tuning);
   plan.args.walk.tiles = static_cast<uint32_t>(problem.heads);
   plan.shape = shape_of(plan.args.walk, 1);
   return plan;
@@ -210,7 +216,7 @@ inline ReduceProblem statistics_of(const MapProblem& map) {
   return problem;
 }
 
-inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = {}) {
+inline MapPlan plan(const MapProblem& problem, const Device& device, const Tuning& tuning = {}) {
   MapPlan plan;
   plan.args.problem = problem;
   MapProblem& map = plan.args.problem;
@@ -233,10 +239,10 @@ inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = {}) {
   } else {
     plan.access = narrow_access(map.features);
   }
-  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), tuning);
+  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), device, tuning);
   plan.shape = shape_of(plan.args.walk, 1);
   if (map.map == Map::kSoftmax || map.map == Map::kSoftmaxGradient) {
-    plan.statistics = gpuopt::spmm::plan(statistics_of(map), tuning);
+    plan.statistics = gpuopt::spmm::plan(statistics_of(map), device, tuning);
   }
   return plan;
 }

@@ -35,6 +35,7 @@ struct Fields {
   Tuning tuning() {
     Tuning tuning;
     tuning.piece = number();
+    tuning.window = number();
     return tuning;
   }
 };
@@ -56,7 +57,7 @@ extern "C" int spmm_reduce(const int64_t* fields, double empty) {
   problem.arg = in.pointer();
   problem.selected = in.pointer();
   problem.empty = empty;
-  const ReducePlan planned = plan(problem, in.tuning());
+  const ReducePlan planned = plan(problem, Device{}, in.tuning());
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
   return ran ? static_cast<int>(planned.access) : -1;
@@ -72,8 +73,10 @@ extern "C" int spmm_product(const int64_t* fields) {
   problem.a = in.rows();
   problem.b = in.rows();
   problem.out = in.pointer();
-  const ProductPlan planned = plan(problem, in.tuning());
-  return launch(planned, nullptr) == cudaSuccess ? static_cast<int>(planned.access) : -1;
+  const ProductPlan planned = plan(problem, Device{}, in.tuning());
+  PoisonedWorkspace workspace(0x7e);
+  const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
+  return ran ? static_cast<int>(planned.access) : -1;
 }
 
 extern "C" int spmm_map(const int64_t* fields) {
@@ -88,7 +91,7 @@ extern "C" int spmm_map(const int64_t* fields) {
   problem.row = in.rows();
   problem.selected = in.pointer();
   problem.out = in.pointer();
-  const MapPlan planned = plan(problem, in.tuning());
+  const MapPlan planned = plan(problem, Device{}, in.tuning());
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
   return ran ? static_cast<int>(planned.access) : -1;

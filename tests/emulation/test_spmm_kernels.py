@@ -114,7 +114,7 @@ def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, 
     arg = placed(np.full((batches, matrix.rows, features), 77, matrix.number)) if kind in (MAX, MIN) else None
     fields = [
         *matrix.fields(), kind, dtype.number, batches, features, address(value.memory if value else None), heads or 1,
-        *dense.fields(), *out.fields(), address(arg), 0, piece,
+        *dense.fields(), *out.fields(), address(arg), 0, piece, min(piece, 64),
     ]  # fmt: skip
     used = call(kernels.spmm_reduce, fields, ctypes.c_double(1 if kind == PROD else 0))
     assert used == access if access is not None else used >= 0
@@ -208,7 +208,7 @@ def test_extremes_of_special_values(kernels):
         ):
             out, arg = placed(np.full(8, 9, np.float32)), placed(np.full(8, 9, np.int32))
             fields = [address(ptr), address(index), 0, 0, 8, 6, len(index), -1, kind, F32.number, 1, 1, 0, 1]
-            fields += [address(table), 1, 6, address(out), 1, 8, address(arg), 0, piece]
+            fields += [address(table), 1, 6, address(out), 1, 8, address(arg), 0, piece, piece]
             assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
             np.testing.assert_array_equal(out, np.array(values, np.float32))
             np.testing.assert_array_equal(arg, [-1 if b < 0 else p + b for b, p in zip(best, ptr)])
@@ -223,7 +223,7 @@ def test_selected_entries(kernels, dtype, long):
         matrix = Matrix(random, 11, 7, (0, 1, 9), long=long, has_entry=True)
         grad, out = Dense(random, dtype, 7, features), Dense(random, dtype, 11, features, poison=True)
         selected = placed(random.choice(matrix.entry, (7, features)))
-        fields = [*matrix.fields(), SUM, dtype.number, 1, features, 0, 1, *grad.fields(), *out.fields(), 0, address(selected), 4]
+        fields = [*matrix.fields(), SUM, dtype.number, 1, features, 0, 1, *grad.fields(), *out.fields(), 0, address(selected), 4, 4]
         assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
         expected = np.zeros((11, features))
         for row in range(11):
@@ -240,7 +240,7 @@ def test_products(kernels, dtype, heads, width, pitch):
         matrix = Matrix(random, 13, 20, (0, 1, 4, 60), long=piece == 2, has_entry=piece == 128)
         a, b = (Dense(random, dtype, rows, heads * width, pitch) for rows in (13, 20))
         out = Dense(random, dtype, matrix.entries, heads, poison=True)
-        fields = [*matrix.fields(), dtype.number, heads * width, heads, *a.fields(), *b.fields(), address(out.memory), piece]
+        fields = [*matrix.fields(), dtype.number, heads * width, heads, *a.fields(), *b.fields(), address(out.memory), piece, min(piece, 64)]
         assert call(kernels.spmm_product, fields) >= 0
         left, right = a.values()[0].reshape(13, heads, width), b.values()[0].reshape(20, heads, width)
         expected = np.zeros((matrix.entries, heads))
@@ -259,7 +259,7 @@ def test_copies_of_rows(kernels, size, features, kind):
     matrix = Matrix(random, 12, 0, (0, 1, 3, 50), long=features % 2 == 0, has_index=False)
     rows, out = Dense(random, dtype, 12, features, pitch=features % 3), Dense(random, dtype, matrix.entries, features, poison=True)
     selected = placed(random.integers(0, matrix.entries, (12, features)).astype(matrix.number)) if kind == SELECTED else None
-    fields = [*matrix.fields(), kind, dtype.number, features, 0, 0, *rows.fields(), address(selected), address(out.memory), 4]
+    fields = [*matrix.fields(), kind, dtype.number, features, 0, 0, *rows.fields(), address(selected), address(out.memory), 4, 4]
     assert call(kernels.spmm_map, fields) >= 0
     for row in range(12):
         for e in matrix.of_row(row):
@@ -280,7 +280,7 @@ def test_softmax(kernels, dtype, features, piece):
     for kind in (SOFTMAX, SOFTMAX_GRADIENT):
         out = Dense(random, dtype, matrix.entries, features, poison=True)
         fields = [*matrix.fields(), kind, dtype.number, features, address(x.memory), address(y.memory), 0, 0, 0, 0]
-        assert call(kernels.spmm_map, [*fields, address(out.memory), piece]) >= 0
+        assert call(kernels.spmm_map, [*fields, address(out.memory), piece, min(piece, 64)]) >= 0
         for row in range(12):
             part = slice(matrix.ptr[row], matrix.ptr[row + 1])
             values, weights = x.values()[0, part], y.values()[0, part]

@@ -40,8 +40,8 @@ struct Features {
   int64_t count;
 
   __device__ __forceinline__ Features(const Walk& walk, uint32_t tile, uint32_t lane, int64_t all)
-      : step(kAccess == Access::kVector ? 1 : walk.entry_lanes), count(all) {
-    first = int64_t{tile} * walk.entry_lanes * kCount +
+      : step(kAccess == Access::kVector ? 1 : walk.lanes), count(all) {
+    first = int64_t{tile} * walk.lanes * kCount +
             (kAccess == Access::kVector ? lane * kCount : lane);
   }
   __device__ __forceinline__ int64_t at(int j) const { return first + j * step; }

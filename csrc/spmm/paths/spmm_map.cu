@@ -11,47 +11,53 @@ namespace {
 
 // The thread keeps R of its row, one for each feature.
 template <typename T, typename R, Map kMap, Access kAccess>
-__global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args) {
+__global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const void* starts) {
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kAccess == Access::kSpread ? 2 : 4;
   const MapProblem& problem = args.problem;
-  const Place place = place_of(args.walk);
-  if (place.row.row < 0) return;
+  const Place place = place_of(args.walk, starts);
   const F features(args.walk, place.tile, place.lane, problem.features);
   R row[N];
-  const R* const of_row = static_cast<const R*>(problem.row.data) + place.row.row * problem.row.row;
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    if (features.has(j)) row[j] = of_row[features.at(j)];
-  }
   int64_t selected[N];
-  if constexpr (kMap == Map::kSelected) {
-    const int64_t of_entry = place.row.row * problem.features;
+  const auto load_row = [&](int64_t number) {
+    const R* const from = static_cast<const R*>(problem.row.data) + number * problem.row.row;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      if (features.has(j)) {
-        selected[j] = number_at(problem.selected, problem.matrix.is_long, of_entry + features.at(j));
+      if (features.has(j)) row[j] = from[features.at(j)];
+    }
+    if constexpr (kMap == Map::kSelected) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if (features.has(j)) {
+          selected[j] = number_at(problem.selected, problem.matrix.is_long,
+                                  number * problem.features + features.at(j));
+        }
       }
     }
-  }
-  const int64_t step = int64_t{U} * place.parts;
-  for (int64_t from = place.begin + place.part; from < place.end; from += step) {
+  };
+  Cursor rows(problem.matrix, place);
+  if (place.count > 0) load_row(place.row);
+  for (int32_t from = 0; from < place.count; from += U) {
     T x[U][N], y[U][N];
     if constexpr (kMap == Map::kSoftmax || kMap == Map::kSoftmaxGradient) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        const int64_t entry = from + int64_t{u} * place.parts;
-        const int64_t at = entry * problem.features;
-        features.load(static_cast<const T*>(problem.x) + at, entry < place.end, x[u]);
+        const bool valid = from + u < place.count;
+        const int64_t at = (place.begin + from + u) * problem.features;
+        features.load(static_cast<const T*>(problem.x) + at, valid, x[u]);
         if constexpr (kMap == Map::kSoftmaxGradient) {
-          features.load(static_cast<const T*>(problem.y) + at, entry < place.end, y[u]);
+          features.load(static_cast<const T*>(problem.y) + at, valid, y[u]);
         }
       }
     }
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      const int64_t entry = from + int64_t{u} * place.parts;
-      if (entry >= place.end) break;
+      if (from + u >= place.count) break;
+      if (from + u == rows.end()) {
+        while (from + u == rows.end()) rows.advance();
+        load_row(rows.row());
+      }
+      const int64_t entry = place.begin + from + u;
       T out[N];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -71,33 +77,33 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args) {
 }
 
 template <typename T, typename R, Map kMap>
-cudaError_t run(const MapPlan& plan, cudaStream_t stream) {
+cudaError_t run(const MapPlan& plan, const void* starts, cudaStream_t stream) {
   return plan.access == Access::kSpread
-             ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>, plan.shape, stream, plan.args)
-             : launch_kernel(map_rows<T, R, kMap, Access::kSingle>, plan.shape, stream, plan.args);
+             ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>, plan.shape, stream, plan.args, starts)
+             : launch_kernel(map_rows<T, R, kMap, Access::kSingle>, plan.shape, stream, plan.args, starts);
 }
 
 template <typename T>
-cudaError_t run_moves(const MapPlan& plan, cudaStream_t stream) {
-  return plan.args.problem.map == Map::kCopy ? run<T, T, Map::kCopy>(plan, stream)
-                                             : run<T, T, Map::kSelected>(plan, stream);
+cudaError_t run_moves(const MapPlan& plan, const void* starts, cudaStream_t stream) {
+  return plan.args.problem.map == Map::kCopy ? run<T, T, Map::kCopy>(plan, starts, stream)
+                                             : run<T, T, Map::kSelected>(plan, starts, stream);
 }
 
 // Values that are only moved have the size of this type.
-cudaError_t move(const MapPlan& plan, cudaStream_t stream) {
+cudaError_t move(const MapPlan& plan, const void* starts, cudaStream_t stream) {
   if (plan.access == Access::kVector) {
     return launch_kernel(map_rows<uint64_t, uint64_t, Map::kCopy, Access::kVector>, plan.shape,
-                         stream, plan.args);
+                         stream, plan.args, starts);
   }
   switch (size_of(plan.args.problem.dtype)) {
     case 1:
-      return run_moves<uint8_t>(plan, stream);
+      return run_moves<uint8_t>(plan, starts, stream);
     case 2:
-      return run_moves<uint16_t>(plan, stream);
+      return run_moves<uint16_t>(plan, starts, stream);
     case 4:
-      return run_moves<uint32_t>(plan, stream);
+      return run_moves<uint32_t>(plan, starts, stream);
     default:
-      return run_moves<uint64_t>(plan, stream);
+      return run_moves<uint64_t>(plan, starts, stream);
   }
 }
 
@@ -105,7 +111,9 @@ cudaError_t move(const MapPlan& plan, cudaStream_t stream) {
 
 cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
   MapProblem& problem = plan.args.problem;
-  if (problem.map == Map::kCopy || problem.map == Map::kSelected) return move(plan, stream);
+  const void* const starts = find_starts(plan.args.walk, workspace, stream);
+  if (starts == nullptr) return cudaErrorMemoryAllocation;
+  if (problem.map == Map::kCopy || problem.map == Map::kSelected) return move(plan, starts, stream);
   return with_float(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = compute_t<T>;
@@ -119,8 +127,8 @@ cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
     statistics.args.problem.out.data = problem.row.data;
     const cudaError_t error = launch(statistics, workspace, stream);
     if (error != cudaSuccess) return error;
-    return is_gradient ? run<T, C, Map::kSoftmaxGradient>(plan, stream)
-                       : run<T, LogSumState<C>, Map::kSoftmax>(plan, stream);
+    return is_gradient ? run<T, C, Map::kSoftmaxGradient>(plan, starts, stream)
+                       : run<T, LogSumState<C>, Map::kSoftmax>(plan, starts, stream);
   });
 }
 

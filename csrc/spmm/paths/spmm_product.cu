@@ -11,69 +11,74 @@
 namespace gpuopt::spmm {
 namespace {
 
-constexpr int kProducts = 8;  // entries of a thread whose loads are in flight together
+constexpr int kProducts = 4;  // entries of a thread whose loads are in flight together
 
 template <typename T, Access kAccess>
-__global__ __launch_bounds__(kThreads) void product_rows(const ProductArgs args) {
+__global__ __launch_bounds__(kThreads) void product_rows(const ProductArgs args,
+                                                         const void* starts) {
   using C = compute_t<T>;
   using F = Features<T, kAccess>;
-  constexpr int N = F::kCount;
+  constexpr int N = F::kCount, U = kProducts;
   const ProductProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;
-  const Place place = place_of(args.walk);
+  const Place place = place_of(args.walk, starts);
   const int64_t width = problem.features / problem.heads;  // of a head, which is a tile
-  const T* a = static_cast<const T*>(problem.a.data) + place.tile * width;
-  const T* b = static_cast<const T*>(problem.b.data) + place.tile * width;
-  if (place.row.row >= 0) a += place.row.row * problem.a.row;
-  const uint32_t warp_lane = threadIdx.x % kWarp;
+  const T* const a = static_cast<const T*>(problem.a.data) + place.tile * width;
+  const T* const b = static_cast<const T*>(problem.b.data) + place.tile * width;
+  const uint32_t lanes = args.walk.lanes;
   const uint32_t group =
-      (place.lanes == kWarp ? ~0u : (1u << place.lanes) - 1) << warp_lane / place.lanes * place.lanes;
+      (lanes == kWarp ? ~0u : (1u << lanes) - 1) << threadIdx.x % kWarp / lanes * lanes;
+  Cursor rows(matrix, place);
   bool in_range = true;
-  for (int64_t from = place.begin; from < place.end; from += int64_t{kProducts} * place.parts) {
-    int64_t at[kProducts];
-    uint32_t columns[kProducts], valid = 0;
+  for (int32_t from = 0; from < place.count; from += U) {
+    uint32_t columns[U], valid = 0;
+    int64_t row[U];
 #pragma unroll
-    for (int u = 0; u < kProducts; ++u) {
-      const int64_t entry = from + place.part + int64_t{u} * place.parts;
-      const bool has = entry < place.end;
+    for (int u = 0; u < U; ++u) {
+      const bool has = from + u < place.count;
       columns[u] = matrix.index == nullptr
-                       ? static_cast<uint32_t>(entry)
-                       : load_word<uint32_t>(low_word(matrix, matrix.index, entry), has);
-      at[u] = matrix.entry == nullptr
-                  ? entry
-                  : load_word<uint32_t>(low_word(matrix, matrix.entry, entry), has);
+                       ? static_cast<uint32_t>(place.begin + from + u)
+                       : load_word<uint32_t>(
+                             low_word(matrix, matrix.index, place.begin + from + u), has);
       const bool known = !has || columns[u] < matrix.columns;
       in_range = in_range && known;
       valid |= static_cast<uint32_t>(has && known) << u;
+      while (has && from + u == rows.end()) rows.advance();
+      row[u] = rows.row();
     }
-    C sums[kProducts] = {};
-    for (int64_t tile = 0; tile < width; tile += int64_t{args.walk.entry_lanes} * N) {
-      const F features(args.walk, static_cast<uint32_t>(tile / (args.walk.entry_lanes * N)),
-                       place.lane, width);
-      T left[N], right[kProducts][N];
-      features.load(a, true, left);
+    C sums[U] = {};
+    for (int64_t tile = 0; tile < width; tile += int64_t{lanes} * N) {
+      const F features(args.walk, static_cast<uint32_t>(tile / (lanes * N)), place.lane, width);
+      T left[U][N], right[U][N];
 #pragma unroll
-      for (int u = 0; u < kProducts; ++u) {
+      for (int u = 0; u < U; ++u) {
         features.load(b + columns[u] * problem.b.row, valid >> u & 1, right[u]);
       }
 #pragma unroll
-      for (int u = 0; u < kProducts; ++u) {
+      for (int u = 0; u < U; ++u) {
+        features.load(a + row[u] * problem.a.row, valid >> u & 1, left[u]);
+      }
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
 #pragma unroll
         for (int j = 0; j < N; ++j) {
-          if (features.has(j)) {
-            sums[u] = multiply_add(to_compute(left[j]), to_compute(right[u][j]), sums[u]);
+          if ((valid >> u & 1) && features.has(j)) {
+            sums[u] = multiply_add(to_compute(left[u][j]), to_compute(right[u][j]), sums[u]);
           }
         }
       }
     }
 #pragma unroll
-    for (int u = 0; u < kProducts; ++u) {
-      for (uint32_t apart = args.walk.entry_lanes / 2; apart > 0; apart /= 2) {
+    for (int u = 0; u < U; ++u) {
+      for (uint32_t apart = lanes / 2; apart > 0; apart /= 2) {
         sums[u] += shuffle_xor(sums[u], static_cast<int>(apart), group);
       }
-      if (place.lane == 0 && (valid >> u & 1)) {
-        static_cast<T*>(problem.out)[at[u] * problem.heads + place.tile] = from_compute<T>(sums[u]);
-      }
+      if (place.lane != 0 || !(valid >> u & 1)) continue;
+      const int64_t entry = place.begin + from + u;
+      const int64_t at = matrix.entry == nullptr
+                             ? entry
+                             : int64_t{*low_word(matrix, matrix.entry, entry)};
+      static_cast<T*>(problem.out)[at * problem.heads + place.tile] = from_compute<T>(sums[u]);
     }
   }
   assert(in_range && "index out of bounds");
@@ -81,12 +86,14 @@ __global__ __launch_bounds__(kThreads) void product_rows(const ProductArgs args)
 
 }  // namespace
 
-cudaError_t launch(const ProductPlan& plan, cudaStream_t stream) {
+cudaError_t launch(const ProductPlan& plan, Workspace& workspace, cudaStream_t stream) {
+  const void* const starts = find_starts(plan.args.walk, workspace, stream);
+  if (starts == nullptr) return cudaErrorMemoryAllocation;
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     return plan.access == Access::kVector
-               ? launch_kernel(product_rows<T, Access::kVector>, plan.shape, stream, plan.args)
-               : launch_kernel(product_rows<T, Access::kSingle>, plan.shape, stream, plan.args);
+               ? launch_kernel(product_rows<T, Access::kVector>, plan.shape, stream, plan.args, starts)
+               : launch_kernel(product_rows<T, Access::kSingle>, plan.shape, stream, plan.args, starts);
   });
 }
 
