@@ -38,6 +38,7 @@ from torch_ops.segment import (  # noqa: E402
     segment_softmax,
 )
 from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
+from torch_ops.spmm import CSR, sddmm, spmm  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
@@ -47,6 +48,7 @@ from torch_ops.upsample import (  # noqa: E402
 )
 
 __all__ = [
+    "CSR",
     "axpy",
     "causal_conv1d",
     "causal_conv1d_update",
@@ -76,11 +78,13 @@ __all__ = [
     "reduce_sum",
     "scatter_reduce",
     "scatter_softmax",
+    "sddmm",
     "segment_expand",
     "segment_reduce",
     "segment_softmax",
     "selective_scan",
     "selective_scan_update",
+    "spmm",
     "transpose2d",
     "upsample_nearest2d",
     "upsample_nearest2d_backward",
