@@ -1,6 +1,6 @@
-// Sorts an index, and launches the kernel that takes it apart.
+// The launchers.
 #include "index_add/device/index_add_sort.cuh"
-#include "segment/segment_group.cuh"
+#include "segment/segment.cuh"
 
 namespace gpuopt::segment {
 
@@ -12,6 +12,17 @@ cudaError_t launch(const GroupPlan& plan, Workspace& workspace, cudaStream_t str
     return launch_kernel(take_apart<int64_t>, plan.shape, stream, plan.args, sorted);
   }
   return launch_kernel(take_apart<int32_t>, plan.shape, stream, plan.args, sorted);
+}
+
+cudaError_t launch(const OutsidePlan& plan, cudaStream_t stream) {
+  switch (plan.unit_bytes) {
+    case 16:
+      return launch_kernel(clear_outside<uint4>, plan.shape, stream, plan.args);
+    case 4:
+      return launch_kernel(clear_outside<uint32_t>, plan.shape, stream, plan.args);
+    default:
+      return launch_kernel(clear_outside<uint8_t>, plan.shape, stream, plan.args);
+  }
 }
 
 }  // namespace gpuopt::segment
