@@ -19,6 +19,7 @@ columns are the entries.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Literal
 
 import torch
@@ -124,6 +125,45 @@ def _bins(index: Tensor, dim_size: int | None) -> int:
     return int(index.max()) + 1 if index.numel() > 0 else 0
 
 
+def _inverse(perm: Tensor) -> Tensor:
+    numbers = torch.arange(perm.shape[0], dtype=perm.dtype, device=perm.device)
+    return torch.empty_like(perm).scatter(0, perm.long(), numbers)
+
+
+def _without_autocast(like: Tensor):
+    """Autocast must not round what is only added up."""
+    kind = like.device.type
+    on = kind != "meta" and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if on else contextlib.nullcontext()
+
+
+def _is_batched(index: Tensor) -> bool:
+    """Whether :func:`torch.vmap` has an index for each example. A matrix has none."""
+    return not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(index)
+
+
+def _permuted(x: Tensor, perm: Tensor, inverse: Tensor) -> Tensor:
+    """``x[perm]``, as a product with a permutation matrix: its gradient is the product with ``inverse``, and sorts nothing."""
+    if _is_batched(perm):
+        return _ops.index_select.default(x, 0, perm)
+    rows = torch.arange(perm.shape[0] + 1, dtype=perm.dtype, device=perm.device)
+    with _without_autocast(x):
+        # Without values nothing reads where an entry of the transpose has its value.
+        return _ops.spmm.default(rows, perm, None, None, x, "sum", rows, inverse, inverse, 1, 1)
+
+
+def _grouped_product(src: Tensor, index: Tensor, ptr: Tensor, perm: Tensor, dim: int, reduce: str) -> Tensor:
+    """Reduces the slices of each bin: a product with the matrix that has a row for each bin and an entry for each slice."""
+    batch, features = src.shape[:dim], src.shape[dim + 1 :]
+    dense = src.reshape(batch.numel(), src.shape[dim], features.numel())
+    columns = torch.arange(perm.shape[0] + 1, dtype=perm.dtype, device=perm.device)
+    places = _inverse(perm) if reduce in ("max", "min") else perm  # of a sum nothing reads them
+    transpose = columns, index.to(perm.dtype), places
+    with _without_autocast(src):
+        out = _ops.spmm.default(ptr, perm, None, None, dense, reduce, *transpose, -1, 1)
+    return out.reshape(*batch, ptr.shape[0] - 1, *features)
+
+
 def _as_arg(arg: Tensor, perm: Tensor) -> Tensor:
     """Entry numbers of grouped entries as numbers of entries of the caller."""
     if perm.numel() == 0:
@@ -175,6 +215,9 @@ def scatter_reduce(
     if return_arg and reduce not in ("max", "min"):
         raise ValueError(f'scatter_reduce: return_arg needs reduce "max" or "min", got "{reduce}"')
     ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
+    is_product = src.is_floating_point() and reduce in ("sum", "mean", "max", "min")
+    if is_product and not return_arg and not _is_batched(index):
+        return _grouped_product(src, index, ptr, perm, dim, reduce)
     grouped = _ops.index_select.default(src.movedim(dim, 0), 0, perm)
     if return_arg:
         out, arg = _ops._segment_reduce_arg.default(grouped, ptr, reduce)
@@ -204,6 +247,7 @@ def scatter_softmax(src: Tensor, index: Tensor, dim_size: int | None = None) -> 
             f" {tuple(index.shape)}"
         )
     ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
-    grouped = _ops.segment_softmax.default(_ops.index_select.default(src, 0, perm), ptr)
-    numbers = torch.arange(perm.shape[0], dtype=perm.dtype, device=perm.device)
-    return _ops.index_select.default(grouped, 0, torch.empty_like(perm).scatter(0, perm.long(), numbers))
+    inverse = _inverse(perm)
+    rows = src.reshape(src.shape[0], src.shape[1:].numel())
+    grouped = _ops.segment_softmax.default(_permuted(rows, perm, inverse), ptr)
+    return _permuted(grouped, inverse, perm).reshape(src.shape)
