@@ -82,11 +82,17 @@ inline SymInt check_matrix(const char* op, const Tensor& ptr, const TensorOption
 template <typename Op>
 void check_transpose(const char* op, const Op& call, const Shape& shape) {
   if (!is_given(call.t_ptr) && !is_given(call.t_index) && !is_given(call.t_entry)) return;
-  TORCH_CHECK(is_given(call.t_ptr) && is_given(call.t_index) && is_given(call.t_entry), op,
-              ": t_ptr, t_index and t_entry go together: expected all or none of them");
+  // In the gradient, the transpose is the matrix of the call, which may have neither index nor
+  // entry.
+  TORCH_CHECK(is_given(call.t_ptr), op, ": t_ptr must be given with t_index or t_entry: expected a ",
+              "tensor, got None");
   check_numbers(op, "t_ptr", *call.t_ptr, call.ptr, "(columns + 1)", shape.columns + 1);
-  check_numbers(op, "t_index", *call.t_index, call.ptr, "(entries)", shape.entries);
-  check_numbers(op, "t_entry", *call.t_entry, call.ptr, "(entries)", shape.entries);
+  if (is_given(call.t_index)) {
+    check_numbers(op, "t_index", *call.t_index, call.ptr, "(entries)", shape.entries);
+  }
+  if (is_given(call.t_entry)) {
+    check_numbers(op, "t_entry", *call.t_entry, call.ptr, "(entries)", shape.entries);
+  }
 }
 
 inline bool is_extremum(std::string_view reduce) { return reduce == "max" || reduce == "min"; }

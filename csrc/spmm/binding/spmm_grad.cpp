@@ -42,7 +42,6 @@ class SavedMatrix {
 
   template <typename Op>
   SavedMatrix(const Op& op, const Shape& shape) : columns_(shape.columns), longest_(op.longest) {
-    save(0, op.ptr);
     save(1, value_or_undefined(op.index));
     save(2, value_or_undefined(op.entry));
     if constexpr (requires { op.t_ptr; }) {
@@ -51,6 +50,11 @@ class SavedMatrix {
       save(5, value_or_undefined(op.t_entry));
       t_longest_ = op.t_longest;
     }
+    // The gradient of a maximum reads ptr only to make what is not given.
+    if constexpr (requires { op.reduce; }) {
+      if (is_extremum(op.reduce) && given_[1] && given_[3]) return;
+    }
+    save(0, op.ptr);
   }
 
   Sparse own() const { return {unpacked(0), unpacked(1), unpacked(2), longest_}; }
@@ -89,7 +93,11 @@ Tensor without_batches(const Tensor& dense, int64_t row_dim, bool has_heads) {
   Tensor front = dense.movedim(row_dim, 0);
   if (has_heads) front = front.movedim(-2, 1);
   if (front.dim() == 1) return front.unsqueeze(1);
-  return front.flatten(has_heads ? 2 : 1);
+  // torch.vmap has no rule for flatten.
+  const auto sizes = front.sym_sizes();
+  at::SymDimVector merged(sizes.slice(0, has_heads ? 2 : 1));
+  merged.push_back(c10::multiply_integers(sizes.slice(has_heads ? 2 : 1)));
+  return front.reshape_symint(merged);
 }
 
 // The gradient of the values of a sum.
@@ -139,7 +147,7 @@ class Winners {
     if (is_known_zero(columns_.sym_size(0))) return nothing(table);
     Tensor found = rows(table);
     if (value.defined()) {
-      found = found * gathered(value.flatten(), in_values()).to(compute_type(table));
+      found = found * gathered(value.reshape(-1), in_values()).to(compute_type(table));
     }
     return found.to(table.scalar_type());
   }
@@ -150,10 +158,10 @@ class Winners {
     at::SymDimVector sizes{entries};
     if (has_heads_) sizes.push_back(table.sym_size(-2));
     if (is_known_zero(entries)) return table.new_zeros_symint(sizes);
-    const Tensor products = (factor.to(compute_type(table)) * rows(table)).flatten();
+    const Tensor products = (factor.to(compute_type(table)) * rows(table)).reshape(-1);
     const Tensor zeros = products.new_zeros_symint({c10::multiply_integers(sizes)});
     const Tensor sums =
-        call(IndexAdd{zeros, 0, in_values().flatten(), products, 1, "deterministic"});
+        call(IndexAdd{zeros, 0, in_values().reshape(-1), products, 1, "deterministic"});
     return sums.to(table.scalar_type()).view_symint(sizes);
   }
 
@@ -163,7 +171,7 @@ class Winners {
   }
 
   static Tensor gathered(const Tensor& table, const Tensor& index) {
-    return call(IndexSelect{table, 0, index.flatten()}).view_symint(index.sym_sizes());
+    return call(IndexSelect{table, 0, index.reshape(-1)}).view_symint(index.sym_sizes());
   }
 
   // 0, 1, ... along a dimension, times a stride.
@@ -193,7 +201,7 @@ class Winners {
       stride = stride * table.sym_size(d);
     }
     if (others.defined()) index = index + others;
-    const Tensor found = gathered(table.flatten(), index).to(compute_type(table));
+    const Tensor found = gathered(table.reshape(-1), index).to(compute_type(table));
     return at::where(has_won_, found, 0);
   }
 
