@@ -139,7 +139,13 @@ def _without_autocast(like: Tensor):
 
 def _is_batched(index: Tensor) -> bool:
     """Whether :func:`torch.vmap` has an index for each example. A matrix has none."""
-    return not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(index)
+    if torch.compiler.is_compiling():
+        return False
+    while torch._C._functorch.is_functorch_wrapped_tensor(index):
+        if torch._C._functorch.is_batchedtensor(index):
+            return True
+        index = torch._C._functorch.get_unwrapped(index)
+    return False
 
 
 def _permuted(x: Tensor, perm: Tensor, inverse: Tensor) -> Tensor:
@@ -205,7 +211,9 @@ def scatter_reduce(
         RuntimeError: ``index`` does not have an entry for each slice. Otherwise as :func:`group_by` and :func:`segment_reduce`.
     """
     if not -src.dim() <= dim < src.dim():
-        raise IndexError(f"scatter_reduce: dim must be a dimension of src: expected -{src.dim()} to {src.dim() - 1}, got {dim}")
+        raise IndexError(
+            f"scatter_reduce: dim must be a dimension of src: expected -{src.dim()} to {src.dim() - 1}, got {dim}"
+        )
     dim %= src.dim()
     if index.dim() != 1 or index.shape[0] != src.shape[dim]:
         raise RuntimeError(

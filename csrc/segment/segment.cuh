@@ -23,7 +23,7 @@ __device__ __forceinline__ uint32_t lower_bound(const uint64_t* sorted, uint32_t
 // Writes the positions of sorted entries to perm, and where each bin begins to ptr.
 template <typename I>
 __global__ __launch_bounds__(kThreads) void take_apart(const GroupArgs args,
-                                                            const uint64_t* sorted) {
+                                                       const uint64_t* sorted) {
   grid_dependency_wait();
   launch_dependents();
   if (blockIdx.x < args.perm_blocks) {

@@ -1,5 +1,5 @@
-// What this room has kernels for beside the kernels of sparse products: the contract between bindings
-// and kernels, and the plans. Plain host C++.
+// What this room has kernels for beside the kernels of sparse products: the contract between
+// bindings and kernels, and the plans. Plain host C++.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ constexpr int kThreads = 256;
 
 // The index is sorted by the sort of index_add, which packs a bin and a position into 64 bits.
 struct Grouping {
-  Index index;              // of the bins
+  Index index;  // of the bins
   int64_t entries = 0;
   void* ptr = nullptr;      // [bins + 1]
   void* perm = nullptr;     // [entries]
@@ -45,9 +45,8 @@ struct GroupPlan {
 
 // Whether a bin and a position fit into 64 bits.
 inline bool is_supported(const Grouping& grouping, const index_add::Tuning& tuning = {}) {
-  return grouping.entries > 0 &&
-         grouping.entries <=
-             int64_t{1} << index_add::position_bits_for(grouping.index.bins, tuning);
+  return grouping.entries > 0 && grouping.entries <= int64_t{1} << index_add::position_bits_for(
+                                                         grouping.index.bins, tuning);
 }
 
 inline GroupPlan plan(const Grouping& grouping, const Device& device,
@@ -63,8 +62,8 @@ inline GroupPlan plan(const Grouping& grouping, const Device& device,
   plan.args.position_bits = plan.sort.args.source.position_bits;
   plan.args.perm_blocks = static_cast<uint32_t>(ceil_div(grouping.entries, kBlock));
   plan.shape.threads = kThreads;
-  plan.shape.blocks = static_cast<unsigned>(plan.args.perm_blocks +
-                                            ceil_div(grouping.index.bins + 1, kBlock));
+  plan.shape.blocks =
+      static_cast<unsigned>(plan.args.perm_blocks + ceil_div(grouping.index.bins + 1, kBlock));
   plan.shape.use_pdl = true;
   return plan;
 }
@@ -99,8 +98,8 @@ inline OutsidePlan plan(const Outside& outside, const Device& device) {
   plan.unit_bytes = bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
   const int64_t units = outside.entries * outside.entry_bytes / plan.unit_bytes;
   plan.shape.threads = kThreads;
-  plan.shape.blocks = static_cast<unsigned>(
-      std::min<int64_t>(ceil_div<int64_t>(units, kThreads), device.sms));
+  plan.shape.blocks =
+      static_cast<unsigned>(std::min<int64_t>(ceil_div<int64_t>(units, kThreads), device.sms));
   return plan;
 }
 

@@ -25,9 +25,7 @@ inline Reduce check_reduce(const char* op, std::string_view reduce) {
   return Reduce::kProd;
 }
 
-inline bool is_extremum(Reduce reduce) {
-  return reduce == Reduce::kMax || reduce == Reduce::kMin;
-}
+inline bool is_extremum(Reduce reduce) { return reduce == Reduce::kMax || reduce == Reduce::kMin; }
 
 // The result of a segment without entries.
 inline double empty_of(Reduce reduce, std::optional<double> empty) {
@@ -64,8 +62,7 @@ inline void check_on_device(const char* op, NamedTensor argument, NamedTensor fi
 inline void check_offsets(const char* op, const Tensor& offsets, NamedTensor first) {
   TORCH_CHECK(first.tensor.dim() > 0, op, ": ", first.name,
               " must have entries: expected at least 1 dimension, got shape []");
-  TORCH_CHECK(is_index(offsets), op,
-              ": offsets must be int32 or int64: expected Int or Long, got ",
+  TORCH_CHECK(is_index(offsets), op, ": offsets must be int32 or int64: expected Int or Long, got ",
               offsets.scalar_type());
   TORCH_CHECK(offsets.dim() == 1, op,
               ": offsets must be a vector: expected 1 dimension, got shape ", offsets.sym_sizes());
@@ -136,8 +133,8 @@ inline at::ScalarType check(const GroupBy& call) {
   TORCH_CHECK(is_index(call.index), op,
               ": index must be int32 or int64: expected Int or Long, got ",
               call.index.scalar_type());
-  TORCH_CHECK(call.index.dim() == 1, op, ": index must be a vector: expected 1 dimension, got shape ",
-              call.index.sym_sizes());
+  TORCH_CHECK(call.index.dim() == 1, op,
+              ": index must be a vector: expected 1 dimension, got shape ", call.index.sym_sizes());
   TORCH_CHECK(TORCH_GUARD_OR_TRUE(call.bins.sym_ge(0)), op,
               ": bins must not be negative: expected at least 0, got ", call.bins);
   const bool fits = TORCH_GUARD_OR_TRUE(call.index.sym_numel().sym_le(INT_MAX)) &&
@@ -146,8 +143,8 @@ inline at::ScalarType check(const GroupBy& call) {
   TORCH_CHECK(dtype == at::kLong || dtype == at::kInt, op,
               ": dtype must be int32 or int64: expected Int or Long, got ", dtype);
   TORCH_CHECK(dtype == at::kLong || fits, op,
-              ": dtype must hold the number of entries: expected Long for ",
-              call.index.sym_numel(), " entries and ", call.bins, " bins, got Int");
+              ": dtype must hold the number of entries: expected Long for ", call.index.sym_numel(),
+              " entries and ", call.bins, " bins, got Int");
   return dtype;
 }
 

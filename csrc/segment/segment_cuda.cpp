@@ -4,8 +4,8 @@
 
 #include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
-#include "segment/segment_check.h"
 #include "segment/segment.h"
+#include "segment/segment_check.h"
 #include "spmm/spmm.h"
 
 namespace gpuopt::segment {
@@ -209,8 +209,8 @@ TensorPair group_cuda(const GroupBy& op) {
             order.to(dtype)};
   }
   TensorWorkspace workspace;
-  check_launch(name, launch(plan(grouping, current_device()), workspace,
-                            c10::cuda::getCurrentCUDAStream()));
+  check_launch(
+      name, launch(plan(grouping, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
   return {ptr, perm};
 }
 

@@ -78,8 +78,7 @@ Tensor softmax_gradient(const SegmentSoftmaxBackward& op) {
 // The node of an operator that is linear in its first argument.
 template <typename Op>
 struct LinearNode : torch::autograd::Node {
-  explicit LinearNode(const Op& op)
-      : offsets_(op.offsets, /*is_output=*/false) {
+  explicit LinearNode(const Op& op) : offsets_(op.offsets, /*is_output=*/false) {
     if constexpr (requires { op.data; }) {
       entries_ = op.data.sym_size(0);
       is_mean_ = op.reduce == "mean";
@@ -246,8 +245,8 @@ Tensor reduce_autograd(const SegmentReduce& op, DispatchKeySet keys) {
   const Tensor result = reduce_with<ProductNode>(op, keys);
   if (forward) {
     const Tensor primal = data._fw_primal(/*level=*/0);
-    const Tensor others = product_gradient(at::ones_symint(result.sym_sizes(), result.options()),
-                                           primal, offsets);
+    const Tensor others =
+        product_gradient(at::ones_symint(result.sym_sizes(), result.options()), primal, offsets);
     set_tangent(result, sum_rows(others.mul(tangent_of(data)), offsets));
   }
   return result;

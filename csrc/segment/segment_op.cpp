@@ -73,9 +73,10 @@ Tensor product_of(const Segments& segments, const Tensor& x) {
 // The extremum of each bin. NaN wins.
 Tensor extremum_of(const Segments& segments, const Tensor& x, bool is_max) {
   const at::Scalar start =
-      x.is_floating_point() ? at::Scalar(std::numeric_limits<double>::infinity() * (is_max ? -1 : 1))
-      : is_max              ? at::Scalar(std::numeric_limits<int64_t>::min())
-                            : at::Scalar(std::numeric_limits<int64_t>::max());
+      x.is_floating_point()
+          ? at::Scalar(std::numeric_limits<double>::infinity() * (is_max ? -1 : 1))
+      : is_max ? at::Scalar(std::numeric_limits<int64_t>::min())
+               : at::Scalar(std::numeric_limits<int64_t>::max());
   const Tensor bin = segments.bin_of_values(x.size(1));
   return segments.bins(x.size(1), start, x).scatter_reduce_(0, bin, x, is_max ? "amax" : "amin");
 }
@@ -147,8 +148,7 @@ Tensor softmax_cpu(const SegmentSoftmax& op) {
   check(op);
   const Segments segments(name_of<SegmentSoftmax>(), op.offsets, op.src.size(0));
   const Tensor x = matrix_of(op.src).to(compute_type(op.src));
-  const Tensor powers =
-      x.sub(segments.of_entries(extremum_of(segments, x, /*is_max=*/true))).exp();
+  const Tensor powers = x.sub(segments.of_entries(extremum_of(segments, x, /*is_max=*/true))).exp();
   const Tensor y = powers.div(segments.of_entries(sum_of(segments, powers)));
   return shaped(y.masked_fill(segments.is_outside(), 0).to(op.src.scalar_type()), op.src);
 }

@@ -58,7 +58,9 @@ class Examples {
     return at::cat({all, at::full_symint({1}, entries * *count_, all.options())});
   }
 
-  SymInt entries_of_all(const SymInt& entries) const { return folds_ ? entries * *count_ : entries; }
+  SymInt entries_of_all(const SymInt& entries) const {
+    return folds_ ? entries * *count_ : entries;
+  }
 
   Tensor wrapped_entries(const Tensor& result) const {
     if (!folds_) return level_.wrap(result, position());
@@ -68,12 +70,10 @@ class Examples {
     if (!folds_) return level_.wrap(result, position());
     return level_.wrap(without_last(unfolded(result)), 0);
   }
-  Tensor wrapped_numbers(const Tensor& result, const SymInt& entries,
-                         at::ScalarType dtype) const {
+  Tensor wrapped_numbers(const Tensor& result, const SymInt& entries, at::ScalarType dtype) const {
     if (!folds_) return level_.wrap(result, position());
     const Tensor all = without_last(unfolded(result));
-    return level_.wrap(
-        at::where(all.lt(0), -1, all.sub(first_entries(all, entries))).to(dtype), 0);
+    return level_.wrap(at::where(all.lt(0), -1, all.sub(first_entries(all, entries))).to(dtype), 0);
   }
 
   // Sets what belongs to no segment to 0, where a folded call has a segment for it.
@@ -81,9 +81,10 @@ class Examples {
     if (!folds_) return result;
     const Tensor own = offsets_.in_front(*count_);
     const Tensor number = at::arange(at::Scalar(entries), own.options());
-    const Tensor is_outside = number.lt(own.narrow(1, 0, 1))
-                                  .logical_or(number.ge(own.narrow_symint(1, own.sym_size(1) - 1, 1)))
-                                  .flatten();
+    const Tensor is_outside =
+        number.lt(own.narrow(1, 0, 1))
+            .logical_or(number.ge(own.narrow_symint(1, own.sym_size(1) - 1, 1)))
+            .flatten();
     std::vector<SymInt> sizes(result.dim(), 1);
     sizes[0] = is_outside.sym_size(0);
     return result.masked_fill(is_outside.view_symint(sizes), 0);
@@ -106,9 +107,7 @@ class Examples {
   Tensor unfolded(const Tensor& x) const {
     return x.unflatten_symint(0, std::array<SymInt, 2>{*count_, x.sym_size(0) / *count_});
   }
-  static Tensor without_last(const Tensor& x) {
-    return x.narrow_symint(1, 0, x.sym_size(1) - 1);
-  }
+  static Tensor without_last(const Tensor& x) { return x.narrow_symint(1, 0, x.sym_size(1) - 1); }
   // The number of the first entry of each example, which broadcasts to `like`.
   Tensor first_entries(const Tensor& like, const SymInt& entries) const {
     std::vector<SymInt> sizes(like.dim(), 1);
@@ -128,8 +127,8 @@ Tensor reduce_vmap(const SegmentReduce& op) {
   check(op);
   const SymInt entries = op.data.sym_size(0);
   const Examples examples(op.offsets, {op.data});
-  return examples.wrapped_rows(call(SegmentReduce{
-      examples.entries(op.data), examples.offsets(entries), op.reduce, op.empty}));
+  return examples.wrapped_rows(call(
+      SegmentReduce{examples.entries(op.data), examples.offsets(entries), op.reduce, op.empty}));
 }
 
 TensorPair reduce_arg_vmap(const SegmentReduceArg& op) {
@@ -137,33 +136,31 @@ TensorPair reduce_arg_vmap(const SegmentReduceArg& op) {
   const SymInt entries = op.data.sym_size(0);
   const at::ScalarType dtype = op.offsets.scalar_type();
   const Examples examples(op.offsets, {op.data});
-  const auto [values, arg] = call(SegmentReduceArg{
-      examples.entries(op.data), examples.offsets(entries), op.reduce, op.empty});
+  const auto [values, arg] = call(
+      SegmentReduceArg{examples.entries(op.data), examples.offsets(entries), op.reduce, op.empty});
   return {examples.wrapped_rows(values), examples.wrapped_numbers(arg, entries, dtype)};
 }
 
 Tensor expand_vmap(const SegmentExpand& op) {
   check(op);
   const Examples examples(op.offsets, {op.rows});
-  return examples.wrapped_entries(
-      call(SegmentExpand{examples.rows(op.rows), examples.offsets(op.entries),
-                         examples.entries_of_all(op.entries)}));
+  return examples.wrapped_entries(call(SegmentExpand{
+      examples.rows(op.rows), examples.offsets(op.entries), examples.entries_of_all(op.entries)}));
 }
 
 Tensor select_vmap(const SegmentSelect& op) {
   check(op);
   const Examples examples(op.offsets, {op.rows, op.arg});
-  return examples.wrapped_entries(call(
-      SegmentSelect{examples.rows(op.rows), examples.numbers(op.arg, op.entries),
-                    examples.offsets(op.entries), examples.entries_of_all(op.entries)}));
+  return examples.wrapped_entries(
+      call(SegmentSelect{examples.rows(op.rows), examples.numbers(op.arg, op.entries),
+                         examples.offsets(op.entries), examples.entries_of_all(op.entries)}));
 }
 
 Tensor softmax_vmap(const SegmentSoftmax& op) {
   check(op);
   const SymInt entries = op.src.sym_size(0);
   const Examples examples(op.offsets, {op.src});
-  const Tensor result =
-      call(SegmentSoftmax{examples.entries(op.src), examples.offsets(entries)});
+  const Tensor result = call(SegmentSoftmax{examples.entries(op.src), examples.offsets(entries)});
   return examples.wrapped_entries(examples.masked(result, entries));
 }
 
@@ -171,9 +168,8 @@ Tensor softmax_backward_vmap(const SegmentSoftmaxBackward& op) {
   check(op);
   const SymInt entries = op.result.sym_size(0);
   const Examples examples(op.offsets, {op.grad, op.result});
-  return examples.wrapped_entries(
-      call(SegmentSoftmaxBackward{examples.entries(op.grad), examples.entries(op.result),
-                                  examples.offsets(entries)}));
+  return examples.wrapped_entries(call(SegmentSoftmaxBackward{
+      examples.entries(op.grad), examples.entries(op.result), examples.offsets(entries)}));
 }
 
 // The bins of all examples lie behind each other.
@@ -188,17 +184,15 @@ TensorPair group_vmap(const GroupBy& op) {
   }
   const SymInt examples = operand.value.sym_size(*operand.batch_dim);
   const Tensor own = operand.in_front(examples).to(at::kLong);
-  const Tensor example =
-      at::arange(at::Scalar(examples), own.options()).unsqueeze(1);
+  const Tensor example = at::arange(at::Scalar(examples), own.options()).unsqueeze(1);
   // An entry out of range stays out of range, and does not get into the bins of another example.
   const Tensor in_range = own.ge(0).logical_and(own.lt(at::Scalar(bins)));
   const Tensor folded = at::where(in_range, own.add(example.mul(at::Scalar(bins))), -1).flatten();
   const auto [ptr, perm] = call(GroupBy{folded, bins * examples, at::kLong});
   const SymInt entries = own.sym_size(1);
   const Tensor first = example.mul(at::Scalar(entries));
-  const Tensor begins = ptr.narrow_symint(0, 0, bins * examples)
-                            .view_symint({examples, bins})
-                            .sub(first);
+  const Tensor begins =
+      ptr.narrow_symint(0, 0, bins * examples).view_symint({examples, bins}).sub(first);
   const Tensor ends = at::full_symint({examples, 1}, entries, begins.options());
   return {level.wrap(at::cat({begins, ends}, 1).to(dtype), 0),
           level.wrap(perm.view_symint({examples, entries}).sub(first).to(dtype), 0)};

@@ -185,7 +185,9 @@ def _reduce_bound(device, result_dtype, reference, data, offsets, reduce="sum", 
     return info.eps * (counts + 2) * sizes + info.smallest_normal
 
 
-def _call(name: str, data: torch.Tensor, offsets: torch.Tensor, reduce: str, empty: float | None = None) -> SegmentSample:
+def _call(
+    name: str, data: torch.Tensor, offsets: torch.Tensor, reduce: str, empty: float | None = None
+) -> SegmentSample:
     return SegmentSample(name, (data, offsets), {"reduce": reduce, "empty": empty})
 
 
@@ -451,7 +453,11 @@ def _reference_with_arg(data, offsets, reduce, empty=None):
     args = torch.full(values.shape, -1.0, dtype=torch.float64, device=data.device)
     for s, (begin, end) in enumerate(_ranges(offsets)):
         if begin < end:
-            x = data[begin:end].double().nan_to_num(nan=math.inf if reduce == "max" else -math.inf, posinf=1e308, neginf=-1e308)
+            x = (
+                data[begin:end]
+                .double()
+                .nan_to_num(nan=math.inf if reduce == "max" else -math.inf, posinf=1e308, neginf=-1e308)
+            )
             x = x if data.dtype != torch.int64 else data[begin:end]
             best = x.amax(0) if reduce == "max" else x.amin(0)
             args[s] = begin + (x == best).to(torch.uint8).argmax(0)
@@ -466,7 +472,9 @@ def _arg_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample(sample.name, (x, offsets, reduce), {"empty": sample.kwargs["empty"]})
     for features in range(1, 40):  # few different values, so that many are equal
         x = make(60, features, dtype=torch.int8).remainder(3).to(dtype)
-        yield Sample(f"ties of {features}", (x, offsets_of([20, 0, 33], 4, device, torch.int64), ("max", "min")[features % 2]))
+        yield Sample(
+            f"ties of {features}", (x, offsets_of([20, 0, 33], 4, device, torch.int64), ("max", "min")[features % 2])
+        )
 
 
 def _few_args(device: str, dtype: torch.dtype) -> Iterator[Sample]:
@@ -572,7 +580,9 @@ def _group_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         for entries in (0, 1, 2, 31, 33, 1000, 1025, 3000):
             for kind in ("random", "ascending", "equal"):
                 index = torch.randint(bins, (2 * entries,), generator=generator)
-                index = index.sort().values if kind == "ascending" else index * 0 + bins - 1 if kind == "equal" else index
+                index = (
+                    index.sort().values if kind == "ascending" else index * 0 + bins - 1 if kind == "equal" else index
+                )
                 index = index.to(device, dtype if dtype in (torch.int32, torch.int64) else torch.int64)
                 kwargs = {"dtype": torch.int64} if (bins + entries) % 3 == 0 else {}
                 yield Sample(f"{entries} {kind} of {bins}", (index[: 2 * entries : 2], bins), kwargs)

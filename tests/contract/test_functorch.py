@@ -180,7 +180,9 @@ def test_transforms(case, device):
         tensors = sample.floating
         argnums = tuple(range(len(tensors)))
         # Different tangents, so that none is a direction in which the result does not change.
-        tangents = tuple(torch.linspace(0.5, 1.5, t.numel(), dtype=t.dtype, device=t.device).view(t.shape) for t in tensors)
+        tangents = tuple(
+            torch.linspace(0.5, 1.5, t.numel(), dtype=t.dtype, device=t.device).view(t.shape) for t in tensors
+        )
         transforms = {
             "grad": lambda f, t=tensors, n=argnums: grad(lambda *x: f(*x).pow(2).sum(), argnums=n)(*t),
             "vjp": lambda f, t=tensors: vjp(f, *t)[1](f(*t)),

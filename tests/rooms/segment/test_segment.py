@@ -30,7 +30,10 @@ def random_segments(seed: int, segments: int, most: int) -> np.ndarray:
 
 
 def loop(data: np.ndarray, offsets: np.ndarray, reduce: str, empty: float) -> np.ndarray:
-    rows = [FUNCTIONS[reduce](data[b:e], axis=0) if b < e else np.full(data.shape[1:], empty) for b, e in itertools.pairwise(offsets)]
+    rows = [
+        FUNCTIONS[reduce](data[b:e], axis=0) if b < e else np.full(data.shape[1:], empty)
+        for b, e in itertools.pairwise(offsets)
+    ]
     return np.stack(rows) if rows else np.zeros((0, *data.shape[1:]))
 
 
@@ -38,7 +41,9 @@ def loop(data: np.ndarray, offsets: np.ndarray, reduce: str, empty: float) -> np
 @pytest.mark.parametrize("reduce", FUNCTIONS)
 @pytest.mark.parametrize("kind", [torch.int32, torch.int64], ids=str)
 def test_random_segments(device, reduce, kind):
-    for seed, (segments, most, features) in enumerate([(0, 3, 4), (1, 500, 1), (30, 9, 7), (400, 3, 16), (5, 2000, 3), (17, 1, 64)]):
+    for seed, (segments, most, features) in enumerate(
+        [(0, 3, 4), (1, 500, 1), (30, 9, 7), (400, 3, 16), (5, 2000, 3), (17, 1, 64)]
+    ):
         offsets = random_segments(seed, segments, most)
         data = np.random.default_rng(seed).uniform(0.9, 1.1, (offsets[-1] + 3, features))
         got = torch_ops.segment_reduce(
@@ -114,7 +119,13 @@ def test_integers(device):
     offsets = torch.tensor([0, 2, 2, 5], device=device)
     for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
         data = torch.tensor([3, 4, 1, 1, 3], dtype=dtype, device=device)
-        for reduce, want in (("sum", [7, 0, 5]), ("mean", [3, 0, 1]), ("max", [4, 0, 3]), ("min", [3, 0, 1]), ("prod", [12, 1, 3])):
+        for reduce, want in (
+            ("sum", [7, 0, 5]),
+            ("mean", [3, 0, 1]),
+            ("max", [4, 0, 3]),
+            ("min", [3, 0, 1]),
+            ("prod", [12, 1, 3]),
+        ):
             got = torch_ops.segment_reduce(data, offsets, reduce)
             assert got.dtype == dtype and got.tolist() == want
     low = torch.tensor([-3, -4], dtype=torch.int32, device=device)
@@ -140,7 +151,12 @@ def test_groups(device, kind):
 
 
 def test_numbers_of_groups_have_the_type_that_their_sizes_need():
-    for bins, entries, want in ((2**31 - 2, 3, torch.int32), (2**31, 3, torch.int64), (3, 2**31 - 1, torch.int32), (3, 2**31, torch.int64)):
+    for bins, entries, want in (
+        (2**31 - 2, 3, torch.int32),
+        (2**31, 3, torch.int64),
+        (3, 2**31 - 1, torch.int32),
+        (3, 2**31, torch.int64),
+    ):
         index = torch.empty(entries, dtype=torch.int32, device="meta")
         assert torch_ops.group_by(index, bins)[0].dtype == want
     with pytest.raises(RuntimeError, match="dtype must hold the number of entries"):
@@ -185,7 +201,9 @@ def scattered(src: np.ndarray, index: np.ndarray, dim: int, bins: int, reduce: s
 
 @each_device
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "mul"])
-@pytest.mark.parametrize("shape, dim", [((9,), 0), ((9, 4), 0), ((4, 9), 1), ((4, 9), -1), ((2, 9, 3), 1), ((2, 3, 9, 5), -2), ((9, 0), 0)])
+@pytest.mark.parametrize(
+    "shape, dim", [((9,), 0), ((9, 4), 0), ((4, 9), 1), ((4, 9), -1), ((2, 9, 3), 1), ((2, 3, 9, 5), -2), ((9, 0), 0)]
+)
 def test_scattered_entries(device, reduce, shape, dim):
     random = np.random.default_rng(len(shape))
     src, index = random.normal(size=shape), random.integers(5, size=9)
@@ -218,7 +236,9 @@ def test_derivatives_of_scattered_entries(device, reduce):
     assert gradcheck(scatter, src, **EVERY)
     assert gradgradcheck(scatter, src, **TWICE)
     if reduce in ("max", "min"):
-        assert gradcheck(lambda x: torch_ops.scatter_reduce(x, index, 1, 5, reduce, True)[0], src, check_forward_ad=True)
+        assert gradcheck(
+            lambda x: torch_ops.scatter_reduce(x, index, 1, 5, reduce, True)[0], src, check_forward_ad=True
+        )
 
 
 @each_device
@@ -233,11 +253,11 @@ def test_scattered_examples(device, reduce):
 
     for dims in ((0, 0), (0, None), (None, 0)):
         args = [t if d == 0 else t[0] for t, d in zip((src, index), dims, strict=True)]
-        want = torch.stack([scatter(*(t if d is None else t[k] for t, d in zip(args, dims, strict=True))) for k in range(3)])
+        want = torch.stack(
+            [scatter(*(t if d is None else t[k] for t, d in zip(args, dims, strict=True))) for k in range(3)]
+        )
         assert close(torch.vmap(scatter, in_dims=dims)(*args), want) is None
         per_example = torch.func.vmap(torch.func.grad(lambda x, i: scatter(x, i).pow(2).sum()), in_dims=dims)(*args)
-        leaf = src.clone().requires_grad_()
-        torch.stack([scatter(leaf[0 if dims[0] is None else k], args[1] if dims[1] is None else args[1][k]) for k in range(3)])
         for k in range(3):
             x = (args[0] if dims[0] is None else args[0][k]).clone().requires_grad_()
             scatter(x, args[1] if dims[1] is None else args[1][k]).pow(2).sum().backward()
@@ -249,7 +269,12 @@ def test_scattered_integers(device):
     src = torch.tensor([[5, 1], [2, 2], [-8, 7]], device=device)
     index = torch.tensor([1, 0, 1], device=device)
     for dtype in (torch.int64, torch.int32, torch.int8):
-        for reduce, want in (("sum", [[2, 2], [-3, 8]]), ("mean", [[2, 2], [-2, 4]]), ("max", [[2, 2], [5, 7]]), ("mul", [[2, 2], [-40, 7]])):
+        for reduce, want in (
+            ("sum", [[2, 2], [-3, 8]]),
+            ("mean", [[2, 2], [-2, 4]]),
+            ("max", [[2, 2], [5, 7]]),
+            ("mul", [[2, 2], [-40, 7]]),
+        ):
             got = torch_ops.scatter_reduce(src.to(dtype), index, 0, 2, reduce)
             assert got.dtype == dtype and got.tolist() == want
 
