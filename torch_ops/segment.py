@@ -191,7 +191,7 @@ def scatter_reduce(
     memory is filled first, and results are bitwise reproducible.
 
     Args:
-        src: Tensor of any shape with at least one dimension. dtypes are those of :func:`segment_reduce`.
+        src: Tensor of any shape with at least one dimension. The dtypes of :func:`segment_reduce`.
         index: The bin of each slice, of shape (src.shape[dim],) and dtype int32 or int64.
         dim: The dimension that ``index`` refers to. Negative numbers count from the end.
         dim_size: The number of bins. Default: ``index.max() + 1``, which synchronises with the host.

@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 
 // ---------------------------------------------------------------- entries grouped by bin
 
-// The index is sorted by the sort of index_add, which packs a bin and a position into 64 bits.
+// The index is sorted by the sort of index_add, whose words of 64 bits hold a bin and a position.
 struct Grouping {
   Index index;  // of the bins
   int64_t entries = 0;

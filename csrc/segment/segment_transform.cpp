@@ -31,7 +31,7 @@ class Examples {
   }
 
   // Rows of the segments. Examples that lie behind each other have one more segment each, which
-  // reaches from the own entries to those of the next example.
+  // reaches from the own entries to the next example.
   Tensor rows(const Tensor& x, int64_t fill = 0) const {
     if (!folds_) return beside(x);
     const Tensor all = level_.unwrap(x).in_front(*count_);

@@ -234,8 +234,8 @@ def _reduce_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _as_segments(data, reduce, *, offsets, axis, initial, unsafe):
-    """PyTorch's sample of segment_reduce as arguments. A call of which the initial value changes more than the results of empty
-    segments has none, and neither has a call along several dimensions."""
+    """PyTorch's sample of segment_reduce as arguments. There are none if the initial value also changes the results of segments with
+    entries, or if segments lie along another dimension."""
     changes = {"sum": initial != 0, "mean": initial != 0, "prod": initial != 1, "max": True, "min": True}
     if axis != 0 or initial is None or changes[reduce]:
         return None

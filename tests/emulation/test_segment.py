@@ -1,4 +1,4 @@
-"""Grouping of entries, and clearing of those of no segment, compared with numpy's."""
+"""Grouping of entries, and clearing of entries without a segment, compared with numpy's."""
 
 from __future__ import annotations
 
