@@ -201,7 +201,7 @@ def test_transforms(case, device):
                 with silent_slow_vmap():
                     theirs = transform(_of_floating(case.aten, sample))
                 flat = [torch.utils._pytree.tree_leaves(r) for r in (ours, theirs)]
-                failures.add(f"{sample.name}, {name}", all_close(*flat, ulps=16))
+                failures.add(f"{sample.name}, {name}", all_close(*flat, ulps=case.ulps(torch.float64, 16)))
     failures.check(at_least=20)
 
 
