@@ -29,6 +29,14 @@ from torch_ops.index_select import index_select  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
+from torch_ops.segment import (  # noqa: E402
+    group_by,
+    scatter_reduce,
+    scatter_softmax,
+    segment_expand,
+    segment_reduce,
+    segment_softmax,
+)
 from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
 from torch_ops.spmm import CSR, sddmm, spmm  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
@@ -55,6 +63,7 @@ __all__ = [
     "dot_fast_atomic",
     "dot_rows",
     "fma",
+    "group_by",
     "index_add",
     "index_add_",
     "index_select",
@@ -67,7 +76,12 @@ __all__ = [
     "reduce_mean",
     "reduce_min",
     "reduce_sum",
+    "scatter_reduce",
+    "scatter_softmax",
     "sddmm",
+    "segment_expand",
+    "segment_reduce",
+    "segment_softmax",
     "selective_scan",
     "selective_scan_update",
     "spmm",
