@@ -1,4 +1,4 @@
-// The launchers.
+// The launcher.
 #include "index_add/device/index_add_sort.cuh"
 #include "segment/segment.cuh"
 
@@ -12,17 +12,6 @@ cudaError_t launch(const GroupPlan& plan, Workspace& workspace, cudaStream_t str
     return launch_kernel(take_apart<int64_t>, plan.shape, stream, plan.args, sorted);
   }
   return launch_kernel(take_apart<int32_t>, plan.shape, stream, plan.args, sorted);
-}
-
-cudaError_t launch(const OutsidePlan& plan, cudaStream_t stream) {
-  switch (plan.unit_bytes) {
-    case 16:
-      return launch_kernel(clear_outside<uint4>, plan.shape, stream, plan.args);
-    case 4:
-      return launch_kernel(clear_outside<uint32_t>, plan.shape, stream, plan.args);
-    default:
-      return launch_kernel(clear_outside<uint8_t>, plan.shape, stream, plan.args);
-  }
 }
 
 }  // namespace gpuopt::segment

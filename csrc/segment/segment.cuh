@@ -1,4 +1,4 @@
-// The kernels that take a sorted index apart, and that clear entries of no segment.
+// The kernel that takes a sorted index apart.
 #pragma once
 
 #include "common/index.h"
@@ -43,25 +43,6 @@ __global__ __launch_bounds__(kThreads) void take_apart(const GroupArgs args,
     if (bin > args.bins) return;
     static_cast<I*>(args.ptr)[bin] = static_cast<I>(
         lower_bound(sorted, args.entries, static_cast<uint64_t>(bin), args.position_bits));
-  }
-}
-
-// Clears the units of entries before the first offset and behind the last one. Usually there are
-// none.
-template <typename U>
-__global__ __launch_bounds__(kThreads) void clear_outside(const Outside args) {
-  const auto offset = [&](int64_t at) {
-    const int64_t found = args.long_offsets ? static_cast<const int64_t*>(args.offsets)[at]
-                                            : static_cast<const int32_t*>(args.offsets)[at];
-    return min(max(found, int64_t{0}), args.entries);
-  };
-  const int64_t units = args.entry_bytes / static_cast<int64_t>(sizeof(U));
-  const int64_t first = offset(0) * units, all = args.entries * units;
-  const int64_t behind = max(offset(args.segments) * units, first);
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x; at < first + all - behind;
-       at += step) {
-    static_cast<U*>(args.out)[at < first ? at : at - first + behind] = U{};
   }
 }
 

@@ -14,8 +14,6 @@ namespace gpuopt::segment {
 
 constexpr int kThreads = 256;
 
-// ---------------------------------------------------------------- entries grouped by bin
-
 // The index is sorted by the sort of index_add, whose words of 64 bits hold a bin and a position.
 struct Grouping {
   Index index;  // of the bins
@@ -70,40 +68,5 @@ inline GroupPlan plan(const Grouping& grouping, const Device& device,
 
 // An entry of the index out of range fails a device-side assertion.
 GPUOPT_EXPORT cudaError_t launch(const GroupPlan& plan, Workspace& workspace, cudaStream_t stream);
-
-// ---------------------------------------------------------------- entries of no segment
-
-// Entries before the first offset and behind the last one, which the kernels of sparse products do
-// not write.
-struct Outside {
-  const void* offsets = nullptr;  // [segments + 1]
-  bool long_offsets = true;       // int64, else int32
-  int64_t segments = 0;
-  int64_t entries = 0;
-  int64_t entry_bytes = 0;
-  void* out = nullptr;  // [entries][entry_bytes], dense
-};
-
-struct OutsidePlan {
-  int64_t unit_bytes = 1;  // of a store: 16, 4 or 1
-  Outside args;
-  LaunchShape shape;
-};
-
-inline OutsidePlan plan(const Outside& outside, const Device& device) {
-  OutsidePlan plan;
-  plan.args = outside;
-  const uint64_t bits =
-      reinterpret_cast<uintptr_t>(outside.out) | static_cast<uint64_t>(outside.entry_bytes);
-  plan.unit_bytes = bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
-  const int64_t units = outside.entries * outside.entry_bytes / plan.unit_bytes;
-  plan.shape.threads = kThreads;
-  plan.shape.blocks =
-      static_cast<unsigned>(std::min<int64_t>(ceil_div<int64_t>(units, kThreads), device.sms));
-  return plan;
-}
-
-// Sets them to 0.
-GPUOPT_EXPORT cudaError_t launch(const OutsidePlan& plan, cudaStream_t stream);
 
 }  // namespace gpuopt::segment

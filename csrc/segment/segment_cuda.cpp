@@ -94,7 +94,7 @@ Tensor reduced(const char* op, const SegmentReduce& call, Reduce reduce, const T
   problem.empty = empty;
   if (arg.defined()) problem.arg = arg.mutable_data_ptr();
   TensorWorkspace workspace;
-  check_launch(op, launch(spmm::plan(problem, current_device()), workspace,
+  check_launch(op, launch(spmm::plan(problem), workspace,
                           c10::cuda::getCurrentCUDAStream()));
   return out.to(call.data.scalar_type());
 }
@@ -119,17 +119,8 @@ Tensor mapped(const char* op, spmm::MapProblem problem, const Offsets& offsets, 
   problem.matrix = offsets.matrix(out.size(0));
   problem.features = out.numel() / out.size(0);
   problem.out = out.mutable_data_ptr();
-  Outside outside;
-  outside.offsets = problem.matrix.ptr;
-  outside.long_offsets = problem.matrix.is_long;
-  outside.segments = problem.matrix.rows;
-  outside.entries = out.size(0);
-  outside.entry_bytes = problem.features * static_cast<int64_t>(out.element_size());
-  outside.out = problem.out;
-  const auto stream = c10::cuda::getCurrentCUDAStream();
-  check_launch(op, launch(plan(outside, current_device()), stream));
   TensorWorkspace workspace;
-  check_launch(op, launch(spmm::plan(problem, current_device()), workspace, stream));
+  check_launch(op, launch(spmm::plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 

@@ -63,6 +63,8 @@ void describe(const Walk& walk, F&& f) {
 struct ReduceArgs {
   Walk walk;
   ReduceProblem problem;
+  uint32_t finish_blocks = 0;  // that add parts, for each tile and batch
+  uint32_t finish_tiles = 0;   // of features
 };
 
 struct ReducePlan {
@@ -174,9 +176,12 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
                     state_bytes(problem.reduce, problem.dtype);
   plan.finish.threads = kFinishThreads;
   plan.finish.use_pdl = true;
-  plan.finish.blocks = static_cast<unsigned>(
-      ceil_div<int64_t>(walk.windows, kFinishThreads / kWarp) *
-      ceil_div<int64_t>(problem.features, kWarp * kSpread) * problem.batches);
+  plan.args.finish_blocks =
+      static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kFinishThreads / kWarp));
+  plan.args.finish_tiles =
+      static_cast<uint32_t>(ceil_div<int64_t>(problem.features, kWarp * kSpread));
+  plan.finish.blocks = static_cast<unsigned>(int64_t{plan.args.finish_blocks} *
+                                             plan.args.finish_tiles * problem.batches);
   return plan;
 }
 

@@ -43,8 +43,8 @@ struct ReduceProblem {
   Rows out;                     // [batches][rows][features]
   double empty = 0;             // the result of rows without entries
   bool wide_out = false;        // out has the compute type, for example float32 for float16
-  // Of a maximum or minimum: the entry that it is from, or -1. [batches][rows][features], of the
-  // type of ptr. The first of equal entries counts; a NaN wins. May be null.
+  // Of a maximum or minimum: where the value of its entry is, or -1. [batches][rows][features], of
+  // the type of ptr. The first of equal entries counts; a NaN wins. May be null.
   void* arg = nullptr;
   // For the gradient of a maximum, a sum: entry e counts for feature n only where
   // selected[b, index[e], n] == entry[e]. [batches][columns][features], of the type of ptr.
@@ -70,7 +70,7 @@ enum class Map : uint8_t {
   kSoftmaxGradient,  // out[e] = y[e] * (x[e] - the sum of y * x over the row)
 };
 
-// matrix.index and matrix.entry are not read.
+// Entries of no row become 0. matrix.index and matrix.entry are not read.
 struct MapProblem {
   Matrix matrix;
   Map map = Map::kCopy;

@@ -30,17 +30,3 @@ extern "C" int group(uint64_t index, int64_t stride, int long_index, int64_t ent
   const bool done = launch(plan(grouping, kDevice), workspace, nullptr) == cudaSuccess;
   return done && workspace.intact() ? 0 : 2;
 }
-
-// Clears entries of no segment. Returns the bytes of a store, or -1.
-extern "C" int clear(uint64_t offsets, int long_offsets, int64_t segments, int64_t entries,
-                     int64_t entry_bytes, uint64_t out) {
-  Outside outside;
-  outside.offsets = reinterpret_cast<const void*>(offsets);
-  outside.long_offsets = long_offsets != 0;
-  outside.segments = segments;
-  outside.entries = entries;
-  outside.entry_bytes = entry_bytes;
-  outside.out = reinterpret_cast<void*>(out);
-  const OutsidePlan planned = plan(outside, kDevice);
-  return launch(planned, nullptr) == cudaSuccess ? static_cast<int>(planned.unit_bytes) : -1;
-}

@@ -1,4 +1,4 @@
-"""Grouping of entries, and clearing of entries without a segment, compared with numpy's."""
+"""Grouping of entries, compared with numpy's."""
 
 from __future__ import annotations
 
@@ -60,28 +60,3 @@ def test_many_bins_do_not_fit_beside_many_positions(kernels, bins):
         )
         == 1
     )
-
-
-@pytest.mark.parametrize(
-    "entry_bytes, unit", [(1, 1), (2, 1), (6, 1), (4, 4), (12, 4), (16, 16), (48, 16), (520, 4), (4096, 16)]
-)
-@pytest.mark.parametrize(
-    "offsets", [(0, 30), (3, 30), (0, 25), (5, 5, 7), (30, 30), (0, 0), (0,), (-4, 50), (20, 3)], ids=str
-)
-def test_clears_what_is_outside(kernels, offsets, entry_bytes, unit):
-    for kind in TYPES:
-        memory = np.full((32, entry_bytes), 0xCD, np.uint8)
-        aligned = np.empty(32 * entry_bytes + 16, np.uint8)
-        aligned = aligned[-aligned.ctypes.data % 16 :][: memory.size].reshape(memory.shape)
-        aligned[:] = memory
-        given = np.array(offsets, kind)
-        entries, size = ctypes.c_int64(30), ctypes.c_int64(entry_bytes)
-        found = kernels.clear(
-            address(given), int(kind == np.int64), ctypes.c_int64(len(given) - 1), entries, size, address(aligned)
-        )
-        assert found == unit
-        first, last = (min(max(given[k], 0), 30) for k in (0, -1))
-        number = np.arange(32)
-        outside = (number < first) | (number >= max(first, last)) & (number < 30)
-        np.testing.assert_array_equal((aligned == 0).all(1), outside)
-        assert (aligned[~outside] == 0xCD).all()

@@ -126,7 +126,7 @@ def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, 
         for n in range(features):
             expected[batch, row, n], best = reduced(kind, list(lines[:, n]) if len(entries) else [])
             if arg is not None:
-                assert arg[batch, row, n] == (matrix.ptr[row] + best if best >= 0 else -1)
+                assert arg[batch, row, n] == (matrix.own(matrix.ptr[row] + best) if best >= 0 else -1)
     if kind == MEAN and dtype.numpy.kind == "i":
         expected = np.floor(expected)
     want = decode(dtype, encode(dtype, expected))
@@ -266,6 +266,28 @@ def test_copies_of_rows(kernels, size, features, kind):
             if kind == SELECTED:
                 expected = np.where(selected[row] == e, expected, 0)
             np.testing.assert_array_equal(out.memory[0, e], expected)
+
+
+@pytest.mark.parametrize("offsets", [(0, 30), (3, 30), (0, 25), (5, 5, 7), (30, 30), (0, 0), (-4, 50), (20, 3)], ids=str)
+@pytest.mark.parametrize("features", [1, 4, 40])
+def test_entries_of_no_row(kernels, offsets, features):
+    """Sums leave out entries before the first row and behind the last, and copies clear them."""
+    for kind, window in ((np.int32, 4), (np.int64, 128)):
+        matrix = Matrix(np.random.default_rng(0), len(offsets) - 1, 0, (0,), long=kind == np.int64, has_index=False)
+        matrix.ptr, matrix.entries, matrix.columns = placed(np.array(offsets, kind)), 30, 30
+        random = np.random.default_rng(features)
+        rows, copies = Dense(random, F32, matrix.rows, features), Dense(random, F32, 30, features, poison=True)
+        fields = [*matrix.fields(), COPY, F32.number, features, 0, 0, *rows.fields(), 0, address(copies.memory), window]
+        assert call(kernels.spmm_map, fields) >= 0
+        sums, data = Dense(random, F32, matrix.rows, features, poison=True), Dense(random, F32, 30, features)
+        fields = [*matrix.fields(), SUM, F32.number, 1, features, 0, 1, *data.fields(), *sums.fields(), 0, 0, window]
+        assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
+        ends = np.clip(offsets, 0, 30)
+        expected = np.zeros((30, features))
+        for row in range(matrix.rows):
+            expected[ends[row] : ends[row + 1]] = rows.values()[0, row]
+            np.testing.assert_array_equal(sums.values()[0, row], data.values()[0, ends[row] : ends[row + 1]].sum(0))
+        np.testing.assert_array_equal(copies.values()[0], expected)
 
 
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=repr)

@@ -90,7 +90,7 @@ struct DenseCall {
   void run(const Tensor& result) {
     problem.out = written(result, problem.matrix.rows, problem.features);
     TensorWorkspace workspace;
-    check_launch(name_of<Op>(), launch(plan(problem, current_device()), workspace,
+    check_launch(name_of<Op>(), launch(plan(problem), workspace,
                                        c10::cuda::getCurrentCUDAStream()));
   }
 
@@ -130,11 +130,7 @@ SpmmArg::Result arg_cuda(const SpmmArg& op) {
   call.problem.reduce = to_reduce(op.reduce);
   call.problem.arg = arg.mutable_data_ptr();
   call.run(result);
-  if (!is_given(op.entry)) return {result, arg};
-  // The kernels number entries in the order of the rows, and not by where their values are.
-  const Tensor positions =
-      call.a.entry.index_select(0, arg.clamp_min(0).flatten()).view(arg.sizes());
-  return {result, at::where(arg.ge(0), positions, -1)};
+  return {result, arg};
 }
 
 Tensor selected_cuda(const SpmmSelected& op) {
@@ -172,7 +168,7 @@ Tensor sddmm_cuda(const Sddmm& op) {
   problem.out = result.mutable_data_ptr();
   TensorWorkspace workspace;
   check_launch(
-      name, launch(plan(problem, current_device()), workspace, c10::cuda::getCurrentCUDAStream()));
+      name, launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
   return result;
 }
 

@@ -37,6 +37,18 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const v
       }
     }
   };
+  // Entries of no row are before the first row or behind the last.
+  const auto clear = [&](int64_t from, int64_t end) {
+    const T zeros[N] = {};
+    for (int64_t entry = from; entry < min(end, problem.matrix.entries); ++entry) {
+      features.store(static_cast<T*>(problem.out) + entry * problem.features, zeros);
+    }
+  };
+  const int64_t first = place.window * args.walk.window - window.row;
+  if (place.window < args.walk.windows) {
+    clear(first, window.begin);
+    clear(max(first, window.begin + window.count), first + args.walk.window - window.rows);
+  }
   Cursor rows(problem.matrix, window);
   while (rows.end() == 0) rows.advance();
   if (window.count > 0) load_row(window.row + rows.row());

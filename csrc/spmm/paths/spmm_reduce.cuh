@@ -69,7 +69,10 @@ __device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t 
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       if (!features.has(j)) continue;
-      const int64_t arg = states[j].entry;
+      int64_t arg = states[j].entry;
+      if (arg >= 0 && problem.matrix.entry != nullptr) {
+        arg = *low_word(problem.matrix, problem.matrix.entry, arg);
+      }
       if (problem.matrix.is_long) {
         static_cast<int64_t*>(problem.arg)[to + features.at(j)] = arg;
       } else {
@@ -250,12 +253,11 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs arg
   grid_dependency_wait();
   const ReduceProblem& problem = args.problem;
   const Walk& walk = args.walk;
-  const auto blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kWarps));
-  const auto tiles = static_cast<uint32_t>(ceil_div<int64_t>(problem.features, kWarp * N));
-  const uint32_t tile = blockIdx.x / blocks % tiles, batch = blockIdx.x / blocks / tiles;
+  const uint32_t outer = blockIdx.x / args.finish_blocks;
+  const uint32_t tile = outer % args.finish_tiles, batch = outer / args.finish_tiles;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const F features(kWarp, tile, lane, problem.features);
-  const int64_t first_window = int64_t{blockIdx.x % blocks} * kWarps;
+  const int64_t first_window = int64_t{blockIdx.x % args.finish_blocks} * kWarps;
 
   // Adds every step-th part from number `from` on.
   const auto add = [&](int64_t window, int64_t from, int64_t step, int64_t count,
