@@ -77,11 +77,11 @@ def scatter_logsumexp(
     greatest = scatter_max(src, index, dim, src.new_full(shape, -float("inf")))[0]
     shifted = src - gather(greatest, dim, index)
     shifted = shifted.masked_fill(shifted.isnan(), -float("inf"))
-    if out is None:
-        total = scatter_sum(shifted.exp(), index, dim, None, shape[dim])
-        return ((total + eps).log() + greatest).nan_to_num(neginf=0.0)
-    total = scatter_sum(shifted.exp(), index, dim, (out - greatest).exp(), shape[dim])
+    total = scatter_sum(shifted.exp(), index, dim, None, shape[dim])
     result = (total + eps).log() + greatest
+    if out is None:
+        return result.nan_to_num(neginf=0.0)
+    result = torch.logaddexp(result, out.clone())
     return out.copy_(torch.where(result.isfinite(), result, out))
 
 
