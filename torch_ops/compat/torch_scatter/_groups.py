@@ -1,7 +1,7 @@
-"""What the functions of this drop-in are made of: which entries belong to a group, and a reduction of each group.
+"""What the functions of this drop-in are made of: reductions of groups of entries along one dimension, and gathers.
 
-An index has the shape of the values here, see :func:`broadcast`. Mostly it is a vector that was expanded, whose other dimensions have
-stride 0. Such calls are gpuopt's operators. All other calls are ATen's scatters and gathers.
+An index has the shape of the values, see :func:`broadcast`. Mostly it is a vector that was expanded, so that the other dimensions have
+stride 0. Such calls are gpuopt's operators. Other calls are ATen's scatters and gathers.
 """
 
 from __future__ import annotations
@@ -12,18 +12,7 @@ from torch import Tensor
 _ops = torch.ops.gpuopt
 
 
-def size_of(src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> list[int]:
-    """The shape of a result: that of ``src``, except along ``dim``."""
-    shape = list(src.shape)
-    if out is not None:
-        shape[dim] = out.size(dim)
-        if list(out.shape) != shape:
-            raise RuntimeError(f"torch_scatter: out must have shape {shape}, got {list(out.shape)}")
-    elif dim_size is not None:
-        shape[dim] = dim_size
-    else:
-        shape[dim] = 0 if index.numel() == 0 else int(without_copies(index, dim).max()) + 1
-    return shape
+# ---------------------------------------------------------------- indices
 
 
 def without_copies(index: Tensor, dim: int) -> Tensor:
@@ -38,6 +27,23 @@ def vector_of(index: Tensor, dim: int) -> Tensor | None:
     """The vector that was expanded to an index, if it was one."""
     thin = without_copies(index, dim)
     return thin.reshape(-1) if thin.numel() == thin.size(dim) else None
+
+
+def shape_of(src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> list[int]:
+    """The shape of a result: that of ``src``, with the groups along ``dim``."""
+    shape = list(src.shape)
+    if out is not None:
+        shape[dim] = out.size(dim)
+        if list(out.shape) != shape:
+            raise RuntimeError(f"torch_scatter: out must have shape {shape}, got {list(out.shape)}")
+    elif dim_size is not None:
+        shape[dim] = dim_size
+    else:
+        shape[dim] = 0 if index.numel() == 0 else int(without_copies(index, dim).max()) + 1
+    return shape
+
+
+# ---------------------------------------------------------------- groups of an index
 
 
 def add(out: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -65,29 +71,85 @@ def gather(src: Tensor, dim: int, index: Tensor) -> Tensor:
     return _ops.index_select(src, dim, vector)
 
 
-def multiply(out: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """Multiplies ``out`` by values in place."""
-    return out.scatter_reduce_(dim, index.long(), src, "prod")
+def product(src: Tensor, dim: int, index: Tensor, shape: list[int]) -> Tensor:
+    """The product of each group, 1 without entries."""
+    vector = vector_of(index, dim)
+    if vector is None:
+        return src.new_ones(shape).scatter_reduce(dim, index.long(), src, "prod")
+    ptr, perm = _ops.group_by(vector, shape[dim])
+    return reduce_segments(_ops.index_select(src, dim, perm), dim, ptr, "prod")
 
 
-def select(src: Tensor, dim: int, index: Tensor, groups: int, is_max: bool) -> tuple[Tensor, Tensor]:
-    """The maximum or minimum of each group, and the first entry that has it. A NaN wins. A group without entries has entry
+def softmax(src: Tensor, dim: int, vector: Tensor, groups: int) -> Tensor:
+    """The softmax over the entries of each group. Entries are grouped, and put back afterwards."""
+    ptr, perm = _ops.group_by(vector, groups)
+    grouped = _ops.index_select(src, dim, perm).movedim(dim, 0)
+    number = torch.arange(perm.size(0), dtype=perm.dtype, device=perm.device)
+    inverse = torch.empty_like(perm).scatter(0, perm.long(), number)
+    return _ops.index_select(_ops.segment_softmax(grouped, ptr).movedim(0, dim), dim, inverse)
+
+
+def select(src: Tensor, dim: int, index: Tensor, groups: int, reduce: str) -> tuple[Tensor, Tensor]:
+    """The ``"max"`` or ``"min"`` of each group, and the first entry that has it. A NaN wins. A group without entries has entry
     ``src.size(dim)`` and any value.
     """
+    vector = vector_of(index, dim)
+    if vector is None:
+        arg = _select_by_aten(src.detach(), dim, index.long(), groups, reduce)
+    else:
+        arg = _select_grouped(src.detach(), dim, vector, groups, reduce)
+    if src.size(dim) == 0:
+        return of_nothing(src, dim, groups), arg
+    return src.gather(dim, arg.clamp(max=src.size(dim) - 1)), arg
+
+
+def _select_grouped(src: Tensor, dim: int, vector: Tensor, groups: int, reduce: str) -> Tensor:
+    ptr, perm = _ops.group_by(vector, groups)
     shape, entries = list(src.shape), src.size(dim)
     shape[dim] = groups
-    index, values = index.long(), src.detach()
-    best = values.new_zeros(shape).scatter_reduce(dim, index, values, "amax" if is_max else "amin", include_self=False)
-    is_best = (values == best.gather(dim, index)) | values.isnan()
-    number = torch.arange(entries, device=src.device).view([-1] + [1] * (src.dim() - dim - 1)).expand_as(src)
-    arg = index.new_full(shape, entries).scatter_reduce(dim, index, number.masked_fill(~is_best, entries), "amin")
-    if entries == 0:
-        return of_nothing(src, dim, groups), arg
-    return src.gather(dim, arg.clamp(max=entries - 1)), arg
+    if src.is_floating_point():
+        before = after = 1
+        for d in range(src.dim()):
+            before, after = before * (src.size(d) if d < dim else 1), after * (src.size(d) if d > dim else 1)
+        # The rows of a sparse matrix whose columns are the entries. Grouped values are not written to memory.
+        arg = _ops._spmm_arg(ptr, perm, perm, None, src.reshape([before, entries, after]), reduce)[1]
+        arg = arg.view(shape).long()
+        return arg.masked_fill(arg < 0, entries)
+    arg = select_segments(_ops.index_select(src, dim, perm), dim, ptr, reduce)[1]
+    return torch.cat([perm.long(), torch.full([1], entries, device=perm.device)]).take(arg)
+
+
+def _select_by_aten(src: Tensor, dim: int, index: Tensor, groups: int, reduce: str) -> Tensor:
+    shape, entries = list(src.shape), src.size(dim)
+    shape[dim] = groups
+    best = src.new_zeros(shape).scatter_reduce(dim, index, src, f"a{reduce}", include_self=False)
+    is_best = (src == best.gather(dim, index)) | src.isnan()
+    number = torch.arange(entries, device=src.device).view([entries] + [1] * (src.dim() - dim - 1)).expand_as(src)
+    return index.new_full(shape, entries).scatter_reduce(dim, index, number.masked_fill(~is_best, entries), "amin")
 
 
 def of_nothing(src: Tensor, dim: int, size: int) -> Tensor:
-    """Zeros for a tensor that has size 0 along a dimension, and size ``size`` in the result. They are part of its graph."""
+    """Zeros for a tensor of size 0 along ``dim``, which is ``size`` in the result. They are part of its graph."""
     shape = list(src.shape)
     shape[dim] = size
     return src.sum(dim, keepdim=True, dtype=src.dtype).expand(shape)
+
+
+# ---------------------------------------------------------------- groups of entries that follow each other
+
+
+def reduce_segments(src: Tensor, dim: int, starts: Tensor, reduce: str) -> Tensor:
+    """A reduction of the entries ``starts[g]`` to ``starts[g + 1]`` for each group."""
+    return _ops.segment_reduce(src.movedim(dim, 0), starts, reduce).movedim(0, dim).contiguous()
+
+
+def select_segments(src: Tensor, dim: int, starts: Tensor, reduce: str) -> tuple[Tensor, Tensor]:
+    """As :func:`select`."""
+    values, arg = _ops._segment_reduce_arg(src.movedim(dim, 0), starts, reduce)
+    arg = arg.movedim(0, dim).long()
+    return values.movedim(0, dim).contiguous(), arg.masked_fill(arg < 0, src.size(dim)).contiguous()
+
+
+def expand_segments(src: Tensor, dim: int, starts: Tensor, entries: int) -> Tensor:
+    """The value of each entry's group, 0 without a group."""
+    return _ops.segment_expand(src.movedim(dim, 0), starts, entries).movedim(0, dim).contiguous()

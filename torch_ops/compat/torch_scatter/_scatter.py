@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops.compat.torch_scatter._groups import add, counts, multiply, select, size_of
+from torch_ops.compat.torch_scatter._groups import add, counts, product, select, shape_of
 from torch_ops.compat.torch_scatter.utils import broadcast
 
 __all__ = ["scatter", "scatter_add", "scatter_max", "scatter_mean", "scatter_min", "scatter_mul", "scatter_sum"]
@@ -17,7 +17,7 @@ def scatter_sum(
     """:func:`scatter` with ``reduce="sum"``. Values are added to ``out``."""
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    shape = size_of(src, index, dim, out, dim_size)
+    shape = shape_of(src, index, dim, out, dim_size)
     return add(src.new_zeros(shape) if out is None else out, dim, index, src)
 
 
@@ -34,8 +34,9 @@ def scatter_mul(
     """:func:`scatter` with ``reduce="mul"``. ``out`` is multiplied by values."""
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    shape = size_of(src, index, dim, out, dim_size)
-    return multiply(src.new_ones(shape) if out is None else out, dim, index, src)
+    shape = shape_of(src, index, dim, out, dim_size)
+    result = product(src, dim, index, shape)
+    return result if out is None else out.mul_(result)
 
 
 def scatter_mean(
@@ -52,7 +53,7 @@ def scatter_min(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """:func:`scatter` with ``reduce="min"``, and the entries that the minima are from, see :func:`scatter_max`."""
-    return _select(src, index, dim, out, dim_size, False)
+    return _select(src, index, dim, out, dim_size, "min")
 
 
 def scatter_max(
@@ -65,7 +66,7 @@ def scatter_max(
         entries, and one whose ``out`` was not exceeded, has ``src.shape[dim]``. So has a group of infinities that are the result of
         no entries: ``-inf`` for a maximum. Its value is 0.
     """
-    return _select(src, index, dim, out, dim_size, True)
+    return _select(src, index, dim, out, dim_size, "max")
 
 
 def scatter(
@@ -109,17 +110,24 @@ def scatter(
 
 
 def _select(
-    src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None, is_max: bool
+    src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None, reduce: str
 ) -> tuple[Tensor, Tensor]:
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    groups = size_of(src, index, dim, out, dim_size)[dim]
-    values, arg = select(src, dim, index, groups, is_max)
-    found = arg < src.size(dim)
+    groups = shape_of(src, index, dim, out, dim_size)[dim]
+    values, arg = select(src, dim, index, groups, reduce)
+    return selected(values, arg, src.size(dim), out, reduce)
+
+
+def selected(values: Tensor, arg: Tensor, entries: int, out: Tensor | None, reduce: str) -> tuple[Tensor, Tensor]:
+    """The results of :func:`scatter_max` or :func:`scatter_min`: without a better entry a group has entry ``entries``, and the value
+    of ``out`` or 0.
+    """
+    found = arg < entries
     if out is None:
-        found = found & (values != (-float("inf") if is_max else float("inf")))
+        found = found & (values != (-float("inf") if reduce == "max" else float("inf")))
         result = values.masked_fill(~found, 0)
     else:
-        found = found & ((values > out if is_max else values < out) | values.isnan())
+        found = found & ((values > out if reduce == "max" else values < out) | values.isnan())
         result = out.copy_(torch.where(found, values, out))
-    return result, arg.masked_fill(~found, src.size(dim))
+    return result, arg.masked_fill(~found, entries)

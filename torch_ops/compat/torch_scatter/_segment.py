@@ -8,8 +8,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops.compat.torch_scatter._groups import gather, of_nothing
-from torch_ops.compat.torch_scatter._scatter import scatter_max, scatter_mean, scatter_min, scatter_sum
+from torch_ops.compat.torch_scatter._groups import (
+    expand_segments,
+    gather,
+    of_nothing,
+    reduce_segments,
+    select_segments,
+    shape_of,
+    vector_of,
+)
+from torch_ops.compat.torch_scatter._scatter import scatter_max, scatter_mean, scatter_min, scatter_sum, selected
+from torch_ops.compat.torch_scatter.utils import broadcast
 
 __all__ = [
     "gather_coo",
@@ -34,7 +43,10 @@ __all__ = [
 
 def segment_sum_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
     """:func:`segment_coo` with ``reduce="sum"``."""
-    return scatter_sum(src, index, index.dim() - 1, out, dim_size)
+    starts = _starts(src, index, out, dim_size)
+    if starts is None:
+        return scatter_sum(src, index, index.dim() - 1, out, dim_size)
+    return reduce_segments(src, index.dim() - 1, starts, "sum")
 
 
 def segment_add_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
@@ -44,21 +56,30 @@ def segment_add_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_s
 
 def segment_mean_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
     """:func:`segment_coo` with ``reduce="mean"``."""
-    return scatter_mean(src, index, index.dim() - 1, out, dim_size)
+    starts = _starts(src, index, out, dim_size)
+    if starts is None:
+        return scatter_mean(src, index, index.dim() - 1, out, dim_size)
+    return reduce_segments(src, index.dim() - 1, starts, "mean")
 
 
 def segment_min_coo(
     src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """:func:`segment_coo` with ``reduce="min"``, and the entries that the minima are from, see :func:`scatter_max`."""
-    return scatter_min(src, index, index.dim() - 1, out, dim_size)
+    starts = _starts(src, index, out, dim_size)
+    if starts is None:
+        return scatter_min(src, index, index.dim() - 1, out, dim_size)
+    return _select(src, index.dim() - 1, starts, "min")
 
 
 def segment_max_coo(
     src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """:func:`segment_coo` with ``reduce="max"``, and the entries that the maxima are from, see :func:`scatter_max`."""
-    return scatter_max(src, index, index.dim() - 1, out, dim_size)
+    starts = _starts(src, index, out, dim_size)
+    if starts is None:
+        return scatter_max(src, index, index.dim() - 1, out, dim_size)
+    return _select(src, index.dim() - 1, starts, "max")
 
 
 def segment_coo(
@@ -118,7 +139,10 @@ def gather_coo(src: Tensor, index: Tensor, out: Tensor | None = None) -> Tensor:
 
 def segment_sum_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """:func:`segment_csr` with ``reduce="sum"``."""
-    dim, index, groups = _index(src, indptr, src.size(indptr.dim() - 1))
+    dim, starts = indptr.dim() - 1, _vector(indptr)
+    if starts is not None:
+        return _written(reduce_segments(src, dim, starts, "sum"), out)
+    index, groups = _index(src, indptr, src.size(dim))
     return _written(scatter_sum(src, index, dim, None, groups + 2).narrow(dim, 1, groups), out)
 
 
@@ -129,20 +153,31 @@ def segment_add_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> T
 
 def segment_mean_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """:func:`segment_csr` with ``reduce="mean"``."""
-    dim, index, groups = _index(src, indptr, src.size(indptr.dim() - 1))
+    dim, starts = indptr.dim() - 1, _vector(indptr)
+    if starts is not None:
+        return _written(reduce_segments(src, dim, starts, "mean"), out)
+    index, groups = _index(src, indptr, src.size(dim))
     return _written(scatter_mean(src, index, dim, None, groups + 2).narrow(dim, 1, groups), out)
 
 
 def segment_min_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """:func:`segment_csr` with ``reduce="min"``, and the entries that the minima are from, see :func:`scatter_max`."""
-    dim, index, groups = _index(src, indptr, src.size(indptr.dim() - 1))
+    dim, starts = indptr.dim() - 1, _vector(indptr)
+    if starts is not None:
+        values, arg = _select(src, dim, starts, "min")
+        return _written(values, out), arg
+    index, groups = _index(src, indptr, src.size(dim))
     values, arg = scatter_min(src, index, dim, None, groups + 2)
     return _written(values.narrow(dim, 1, groups), out), arg.narrow(dim, 1, groups).contiguous()
 
 
 def segment_max_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """:func:`segment_csr` with ``reduce="max"``, and the entries that the maxima are from, see :func:`scatter_max`."""
-    dim, index, groups = _index(src, indptr, src.size(indptr.dim() - 1))
+    dim, starts = indptr.dim() - 1, _vector(indptr)
+    if starts is not None:
+        values, arg = _select(src, dim, starts, "max")
+        return _written(values, out), arg
+    index, groups = _index(src, indptr, src.size(dim))
     values, arg = scatter_max(src, index, dim, None, groups + 2)
     return _written(values.narrow(dim, 1, groups), out), arg.narrow(dim, 1, groups).contiguous()
 
@@ -195,33 +230,53 @@ def gather_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor
         entries = out.size(dim)
     else:
         entries = int(indptr.flatten()[-1]) if src.numel() > 0 else 0
-    _, index, groups = _index(src, indptr, entries)
-    if src.size(dim) != 0 and src.size(dim) != groups:
-        raise RuntimeError(f"gather_csr: src must have {groups} groups along dimension {dim}, got {src.size(dim)}")
+    groups = max(indptr.size(dim) - 1, 0)
     if src.size(dim) == 0:
         return of_nothing(src, dim, entries) if out is None else out
+    if src.size(dim) != groups:
+        raise RuntimeError(f"gather_csr: src must have {groups} groups along dimension {dim}, got {src.size(dim)}")
+    starts = _vector(indptr)
+    if out is None and starts is not None:
+        return expand_segments(src, dim, starts, entries)
+    index = _index(src, indptr, entries)[0]
     result = gather(src, dim, (index - 1).clamp(0, groups - 1))
     outside = (index == 0) | (index == groups + 1)
     return result.masked_fill(outside, 0) if out is None else out.copy_(torch.where(outside, out, result))
 
 
-def _index(src: Tensor, indptr: Tensor, entries: int) -> tuple[int, Tensor, int]:
-    """The dimension, one more than the group of each entry, and the number of groups.
+def _starts(src: Tensor, index: Tensor, out: Tensor | None, dim_size: int | None) -> Tensor | None:
+    """The positions where the groups of an ascending vector begin. None of another index, and if values are added to ``out``."""
+    dim = index.dim() - 1
+    index = broadcast(index, src, dim)
+    vector = vector_of(index, dim)
+    if vector is None or out is not None:
+        return None
+    groups = shape_of(src, index, dim, None, dim_size)[dim]
+    return torch.searchsorted(vector.contiguous(), torch.arange(groups + 1, dtype=vector.dtype, device=vector.device))
+
+
+def _vector(indptr: Tensor) -> Tensor | None:
+    """The positions where groups begin, if they are the same along all other dimensions."""
+    return vector_of(indptr, indptr.dim() - 1) if indptr.size(-1) > 0 else None
+
+
+def _index(src: Tensor, indptr: Tensor, entries: int) -> tuple[Tensor, int]:
+    """One more than the group of each entry, and the number of groups.
 
     Entries before all groups have 0, and those after all groups have the number of groups + 1.
     """
     dim = indptr.dim() - 1
-    groups = max(indptr.size(dim) - 1, 0)
     shape = list(src.shape)
     shape[dim] = entries
-    number = torch.arange(entries, dtype=indptr.dtype, device=indptr.device)
-    if indptr.numel() == indptr.size(dim):
-        index = torch.searchsorted(indptr.reshape(-1), number, right=True)
-        index = index.view([1] * dim + [entries])
-    else:
-        starts = indptr.expand(shape[:dim] + [indptr.size(dim)]).contiguous()
-        index = torch.searchsorted(starts, number.expand(shape[: dim + 1]).contiguous(), right=True)
-    return dim, index.view(list(index.shape) + [1] * (src.dim() - dim - 1)).expand(shape), groups
+    starts = indptr.expand(shape[:dim] + [indptr.size(dim)]).contiguous()
+    number = torch.arange(entries, dtype=indptr.dtype, device=indptr.device).expand(shape[: dim + 1])
+    index = torch.searchsorted(starts, number.contiguous(), right=True)
+    return index.view(shape[: dim + 1] + [1] * (src.dim() - dim - 1)).expand(shape), max(indptr.size(dim) - 1, 0)
+
+
+def _select(src: Tensor, dim: int, starts: Tensor, reduce: str) -> tuple[Tensor, Tensor]:
+    values, arg = select_segments(src, dim, starts, reduce)
+    return selected(values, arg, src.size(dim), None, reduce)
 
 
 def _written(result: Tensor, out: Tensor | None) -> Tensor:

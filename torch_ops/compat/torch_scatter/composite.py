@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops.compat.torch_scatter._groups import counts, gather, size_of
+from torch_ops.compat.torch_scatter._groups import counts, gather, shape_of, softmax, vector_of
 from torch_ops.compat.torch_scatter._scatter import scatter_max, scatter_sum
 from torch_ops.compat.torch_scatter.utils import broadcast
 
@@ -35,7 +35,7 @@ def scatter_std(
     """
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    groups = size_of(src, index, dim, out, dim_size)[dim]
+    groups = shape_of(src, index, dim, out, dim_size)[dim]
     count = counts(index, dim, groups).clamp(min=1)
     count = count.to(src.dtype)
     mean = scatter_sum(src, index, dim, None, groups).div(count)
@@ -73,7 +73,7 @@ def scatter_logsumexp(
         raise ValueError("scatter_logsumexp: src must be floating-point")
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    shape = size_of(src, index, dim, out, dim_size)
+    shape = shape_of(src, index, dim, out, dim_size)
     greatest = scatter_max(src, index, dim, src.new_full(shape, -float("inf")))[0]
     shifted = src - gather(greatest, dim, index)
     shifted = shifted.masked_fill(shifted.isnan(), -float("inf"))
@@ -81,8 +81,9 @@ def scatter_logsumexp(
     result = (total + eps).log() + greatest
     if out is None:
         return result.nan_to_num(neginf=0.0)
-    result = torch.logaddexp(result, out.clone())
-    return out.copy_(torch.where(result.isfinite(), result, out))
+    old = out.clone()
+    both = torch.logaddexp(torch.where(result.isfinite(), result, old), old)
+    return out.copy_(torch.where(result.isfinite() & both.isfinite(), both, old))
 
 
 def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | None = None) -> Tensor:
@@ -104,7 +105,10 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
         raise ValueError("scatter_softmax: src must be floating-point")
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    groups = size_of(src, index, dim, None, dim_size)[dim]
+    groups = shape_of(src, index, dim, None, dim_size)[dim]
+    vector = vector_of(index, dim)
+    if vector is not None:
+        return softmax(src, dim, vector, groups)
     powers = _shifted(src, index, dim, groups).exp()
     return powers / gather(scatter_sum(powers, index, dim, None, groups), dim, index)
 
@@ -131,7 +135,7 @@ def scatter_log_softmax(
         raise ValueError("scatter_log_softmax: src must be floating-point")
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    groups = size_of(src, index, dim, None, dim_size)[dim]
+    groups = shape_of(src, index, dim, None, dim_size)[dim]
     shifted = _shifted(src, index, dim, groups)
     total = scatter_sum(shifted.exp(), index, dim, None, groups)
     return shifted - gather((total + eps).log(), dim, index)
