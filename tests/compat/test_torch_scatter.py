@@ -26,7 +26,14 @@ from ..support.params import each_device
 
 REDUCTIONS = ("sum", "add", "mul", "mean", "min", "max")
 SEGMENT_REDUCTIONS = ("sum", "add", "mean", "min", "max")
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2, torch.int32: 0, torch.int64: 0}
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 1e-2,
+    torch.bfloat16: 8e-2,
+    torch.int32: 0,
+    torch.int64: 0,
+}
 
 # The shape of src, the dimension, and the index: a vector, an index of fewer dimensions, or a full one. Group 3 has no entries.
 VECTOR = [0, 2, 0, 1, 4]
@@ -47,7 +54,7 @@ GROUPS = 6
 
 
 def _values(shape, device="cpu", dtype=torch.float64) -> torch.Tensor:
-    """Random values, of which some are equal."""
+    """Random values. Some are equal."""
     values = torch.randint(-6, 7, shape).double() / 2
     return (values if dtype.is_floating_point else values.round()).to(device, dtype)
 
@@ -116,7 +123,9 @@ def _check(found, want, dtype: torch.dtype) -> None:
 def test_scatter_is_its_definition(device, reduce, dtype):
     """Each kind of index, with and without out, from dense and from transposed values."""
     function = getattr(torch_scatter, f"scatter_{reduce}")
-    for (shape, dim, of_index), has_out, is_transposed in itertools.product(SHAPES.values(), (False, True), (False, True)):
+    for (shape, dim, of_index), has_out, is_transposed in itertools.product(
+        SHAPES.values(), (False, True), (False, True)
+    ):
         src, index = _values(shape, device, dtype), _index(of_index, device)
         src = src.mT.contiguous().mT if is_transposed and src.dim() > 1 else src
         sizes = list(shape)
@@ -166,7 +175,9 @@ def test_paths():
 
 
 @each_device
-@pytest.mark.parametrize("index", [[0, 0, 0, 0, 1, 1, 2], [[0, 0]] * 4 + [[1, 1]] * 2 + [[2, 2]]], ids=["vector", "full"])
+@pytest.mark.parametrize(
+    "index", [[0, 0, 0, 0, 1, 1, 2], [[0, 0]] * 4 + [[1, 1]] * 2 + [[2, 2]]], ids=["vector", "full"]
+)
 def test_extreme_values(device, index):
     """A group of infinities only is as one without entries. The first of equal entries wins, and a NaN wins."""
     inf, nan = math.inf, math.nan
@@ -328,13 +339,13 @@ STARTS = torch.tensor([1, 3, 3, 5])
 def _calls() -> dict:
     """Functions of (6, 2) values, some with an out of (4, 2), of each path."""
     calls = {}
-    for reduce in REDUCTIONS:
+    for reduce in ("sum", "mul", "mean", "min", "max"):
         function = getattr(torch_scatter, f"scatter_{reduce}")
         calls[f"{reduce}"] = lambda x, out, f=function: f(x, PAIRS, 0, None, 4)
         calls[f"{reduce}-full"] = lambda x, out, f=function: f(x, CELLS, 0, None, 4)
         calls[f"{reduce}-out"] = lambda x, out, f=function: f(x, PAIRS, 0, out.clone())
         calls[f"{reduce}-full-out"] = lambda x, out, f=function: f(x, CELLS, 0, out.clone())
-    for reduce in SEGMENT_REDUCTIONS:
+    for reduce in ("sum", "mean", "min", "max"):
         coo, csr = (getattr(torch_scatter, f"segment_{reduce}_{form}") for form in ("coo", "csr"))
         calls[f"{reduce}-coo"] = lambda x, out, f=coo: f(x, PAIRS.sort()[0], None, 4)
         calls[f"{reduce}-coo-out"] = lambda x, out, f=coo: f(x, PAIRS.sort()[0], out.clone())
@@ -356,7 +367,9 @@ CALLS = _calls()
 
 def _operands() -> list[torch.Tensor]:
     """Values that differ from each other, and from 0."""
-    return [(torch.randperm(n).double() / 7 + least).view(-1, 2).requires_grad_() for n, least in ((12, 0.5), (8, 0.55))]
+    return [
+        (torch.randperm(n).double() / 7 + least).view(-1, 2).requires_grad_() for n, least in ((12, 0.5), (8, 0.55))
+    ]
 
 
 def _differentiable(name: str):
@@ -371,7 +384,7 @@ def _differentiable(name: str):
 def test_derivatives(name):
     """First and second derivatives in the values and in out."""
     call = _differentiable(name)
-    assert gradcheck(call, _operands(), check_batched_grad=True)
+    assert gradcheck(call, _operands(), check_batched_grad=True, check_forward_ad=True)
     assert gradgradcheck(call, _operands())
 
 
@@ -394,7 +407,9 @@ def test_calls_are_compiled_without_a_break(name, dynamic):
     operands = _operands()
     results = _differentiable(name)(*operands), compiled(*operands)
     torch.testing.assert_close(*results)
-    gradients = [torch.autograd.grad(r.square().sum(), operands, allow_unused=True, materialize_grads=True) for r in results]
+    gradients = [
+        torch.autograd.grad(r.square().sum(), operands, allow_unused=True, materialize_grads=True) for r in results
+    ]
     torch.testing.assert_close(*gradients)
 
 
@@ -426,7 +441,12 @@ def test_results_are_repeatable_on_request(reduce):
 
 def test_broadcast():
     other = torch.empty(2, 5, 3)
-    for shape, dim, want in (((5,), 1, (1, 5, 1)), ((5,), -2, (1, 5, 1)), ((2, 5), 1, (2, 5, 1)), ((1, 5), 2, (1, 5, 1))):
+    for shape, dim, want in (
+        ((5,), 1, (1, 5, 1)),
+        ((5,), -2, (1, 5, 1)),
+        ((2, 5), 1, (2, 5, 1)),
+        ((1, 5), 2, (1, 5, 1)),
+    ):
         index = torch.arange(math.prod(shape)).view(shape)
         assert torch.equal(broadcast(index, other, dim), index.view(want).expand(2, 5, 3))
 
@@ -500,27 +520,28 @@ assert importlib.util.find_spec("torch_scatter") is None
 @pytest.mark.skipif(importlib.util.find_spec("torch_geometric") is None, reason="needs torch_geometric")
 @each_device
 def test_torch_geometric_finds_it(device):
-    """Its own functions with and without the drop-in."""
+    """Its functions call the drop-in, and give what they give without it."""
     _run(f"""
-import importlib, sys, torch, torch_ops
+import torch, torch_ops
 from torch_ops import compat
 
-def run():
-    for name in [n for n in sys.modules if n.startswith("torch_geometric")]:
-        del sys.modules[name]
-    typing = importlib.import_module("torch_geometric.typing")
-    utils = importlib.import_module("torch_geometric.utils")
-    torch.manual_seed(0)
-    src = torch.randn(7, 3, device={device!r}, requires_grad=True)
-    index, ptr = torch.tensor([0, 2, 2, 0, 1, 4, 4], device={device!r}), torch.tensor([0, 2, 2, 7], device={device!r})
-    results = [utils.scatter(src, index, 0, 6, reduce) for reduce in ("sum", "mean", "max", "min")]
-    results += [utils.segment(src, ptr, reduce) for reduce in ("sum", "mean", "max", "min")]
-    gradients = [torch.autograd.grad(result.square().sum(), src)[0] for result in results]
-    return typing.WITH_TORCH_SCATTER, results + gradients
-
-without, want = run()
 assert compat.install("torch_scatter") == ["torch_scatter"]
-found, results = run()
-assert found and not without
-torch.testing.assert_close(results, want)
+from torch_geometric import typing, utils
+from torch_geometric.nn import aggr
+assert typing.WITH_TORCH_SCATTER and typing.torch_scatter.__version__ == "2.1.2"
+index, ptr = torch.tensor([0, 0, 1, 2, 2, 2, 4], device={device!r}), torch.tensor([0, 2, 3, 6, 6, 7], device={device!r})
+src = torch.randn(7, 3, device={device!r}, requires_grad=True)
+
+def run():
+    results = [utils.scatter(src, index, 0, 5, reduce) for reduce in ("sum", "mean", "mul", "max", "min")]
+    results += [utils.segment(src, ptr, reduce) for reduce in ("sum", "mean", "max", "min")]
+    results += [utils.softmax(src, index), utils.softmax(src, ptr=ptr), aggr.MaxAggregation()(src, ptr=ptr)]
+    return results + [torch.autograd.grad(result.square().sum(), src)[0] for result in results]
+
+with torch.profiler.profile() as profile:
+    results = run()
+assert "gpuopt::segment_reduce" in {{event.name for event in profile.events()}}
+assert utils._scatter.scatter_argmax(src[:, 0], index, 0, 5).tolist()[3] == 7
+typing.WITH_TORCH_SCATTER = False
+torch.testing.assert_close(results, run())
 """)

@@ -71,12 +71,21 @@ def gather(src: Tensor, dim: int, index: Tensor) -> Tensor:
     return _ops.index_select(src, dim, vector)
 
 
-def product(src: Tensor, dim: int, index: Tensor, shape: list[int]) -> Tensor:
+def product(src: Tensor, dim: int, index: Tensor, groups: int) -> Tensor:
     """The product of each group, 1 without entries."""
     vector = vector_of(index, dim)
-    if vector is None:
-        return src.new_ones(shape).scatter_reduce(dim, index.long(), src, "prod")
-    ptr, perm = _ops.group_by(vector, shape[dim])
+    if vector is not None:
+        return _product(src, dim, vector, groups)
+    # A vector of groups of each column. ATen's product has no forward derivative, and a second one only without zeros.
+    rows = src.movedim(dim, 0)
+    columns = torch.arange(rows.flatten(1).size(1), device=src.device)
+    vector = (index.long().movedim(dim, 0).flatten(1) * columns.size(0) + columns).flatten()
+    result = _product(rows.flatten(), 0, vector, groups * columns.size(0))
+    return result.view([groups] + list(rows.shape[1:])).movedim(0, dim).contiguous()
+
+
+def _product(src: Tensor, dim: int, vector: Tensor, groups: int) -> Tensor:
+    ptr, perm = _ops.group_by(vector, groups)
     return reduce_segments(_ops.index_select(src, dim, perm), dim, ptr, "prod")
 
 

@@ -34,8 +34,7 @@ def scatter_mul(
     """:func:`scatter` with ``reduce="mul"``. ``out`` is multiplied by values."""
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
-    shape = shape_of(src, index, dim, out, dim_size)
-    result = product(src, dim, index, shape)
+    result = product(src, dim, index, shape_of(src, index, dim, out, dim_size)[dim])
     return result if out is None else out.mul_(result)
 
 

@@ -188,7 +188,7 @@ def segment_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None, reduce: 
     Args:
         src: as for :func:`scatter`.
         indptr: int64 or int32 tensor of at most ``src``'s dimensions with ascending values along the last one. The others broadcast
-            to those of ``src``.
+            to ``src``.
         out: tensor that is overwritten and returned.
         reduce: ``"sum"`` or ``"add"``, ``"mean"``, ``"min"``, ``"max"``. The mean of integers is rounded down.
 

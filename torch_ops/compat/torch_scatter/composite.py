@@ -36,8 +36,7 @@ def scatter_std(
     dim = dim + src.dim() if dim < 0 else dim
     index = broadcast(index, src, dim)
     groups = shape_of(src, index, dim, out, dim_size)[dim]
-    count = counts(index, dim, groups).clamp(min=1)
-    count = count.to(src.dtype)
+    count = counts(index, dim, groups).clamp(min=1).to(src.dtype)
     mean = scatter_sum(src, index, dim, None, groups).div(count)
     distance = src - gather(mean, dim, index)
     out = scatter_sum(distance * distance, index, dim, out, groups)
