@@ -400,7 +400,9 @@ def test_one_winner_has_the_gradient(reduce, index):
         assert x.grad[:, k].nonzero()[:, 0].tolist() == sorted(first[k]) == sorted(arg[:3, k].tolist())
 
 
-@pytest.mark.parametrize(("name", "dynamic"), [(name, True) for name in CALLS if "min" not in name] + [("sum", False), ("max-out", False)])
+@pytest.mark.parametrize(
+    ("name", "dynamic"), [(name, True) for name in CALLS if "min" not in name] + [("sum", False), ("max-out", False)]
+)
 def test_calls_are_compiled_without_a_break(name, dynamic):
     torch._dynamo.reset()
     compiled = torch.compile(_differentiable(name), fullgraph=True, backend="aot_eager", dynamic=dynamic)
