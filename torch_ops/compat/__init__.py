@@ -5,6 +5,7 @@ module                                   stands in for
 =======================================  =====================================================
 :mod:`torch_ops.compat.causal_conv1d`    ``causal_conv1d`` (github.com/Dao-AILab/causal-conv1d)
 :mod:`torch_ops.compat.mamba_ssm`        ``mamba_ssm`` (github.com/state-spaces/mamba)
+:mod:`torch_ops.compat.torch_scatter`    ``torch_scatter`` (github.com/rusty1s/pytorch_scatter)
 =======================================  =====================================================
 
 :func:`install` makes ``import causal_conv1d`` find the drop-in, so that models use it without a change.
@@ -18,6 +19,7 @@ from torch_ops.compat import _finder
 from torch_ops.compat import causal_conv1d as causal_conv1d
 from torch_ops.compat import causal_conv1d_functions as causal_conv1d_functions
 from torch_ops.compat import mamba_ssm as mamba_ssm
+from torch_ops.compat import torch_scatter as torch_scatter
 from torch_ops.compat._finder import Package
 
 __all__ = ["PACKAGES", "install", "uninstall"]
@@ -39,6 +41,18 @@ PACKAGES = {
             "mamba_ssm": mamba_ssm.__name__,
             "mamba_ssm.ops.selective_scan_interface": mamba_ssm.__name__,
             "mamba_ssm.ops.triton.selective_state_update": mamba_ssm.__name__,
+        },
+    ),
+    "torch_scatter": Package(
+        version="2.1.2",
+        modules={
+            "torch_scatter": torch_scatter.__name__,
+            "torch_scatter.composite": f"{torch_scatter.__name__}.composite",
+            "torch_scatter.scatter": f"{torch_scatter.__name__}._scatter",
+            "torch_scatter.segment_coo": f"{torch_scatter.__name__}._segment",
+            "torch_scatter.segment_csr": f"{torch_scatter.__name__}._segment",
+            "torch_scatter.testing": f"{torch_scatter.__name__}.testing",
+            "torch_scatter.utils": f"{torch_scatter.__name__}.utils",
         },
     ),
 }
