@@ -34,6 +34,8 @@ EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 # These rooms have many template instances, and their tests run few threads: optimising takes longer than it saves.
 NOT_OPTIMISED = ("elementwise", "reduce", "scan", "selective_scan")
 FATAL = ["-fno-sanitize-recover=all"]
+# Kernels of a room that run kernels of another one.
+BORROWED = {"segment": "index_add/device"}
 LAUNCH = re.compile(r"(?P<kernel>[\w:]+(?:<[^;{}()]*?>)?)\s*<<<(?P<shape>[^;]*?)>>>\((?P<arguments>[^;]*)\);")
 SHARED = re.compile(r"(?<!extern )__shared__ ([\w:<>, ]+) (\w+)((?:\[[^];]+\])+);")
 
@@ -56,7 +58,10 @@ def translate_room(shim: Path) -> list[Path]:
     room, csrc = name.removesuffix("_ladder"), ROOT / "csrc"
     folder = FOLDER / "emulation" / name
     sources = []
-    for path in sorted([*(csrc / "common").iterdir(), *(csrc / room).rglob("*")]):
+    found = [*(csrc / "common").iterdir(), *(csrc / room).rglob("*")]
+    if room in BORROWED:
+        found += [*(csrc / BORROWED[room]).iterdir(), *(csrc / Path(BORROWED[room]).parts[0]).rglob("*.h")]
+    for path in sorted(set(found)):
         if path.suffix not in (".h", ".cuh", ".cu"):
             continue
         own = EMULATION / "launch.cuh" if path == csrc / "common" / "launch.cuh" else path

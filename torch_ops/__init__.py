@@ -24,12 +24,22 @@ from torch_ops.conv1d import (  # noqa: E402
 )
 from torch_ops.dot import dot, dot_fast_atomic, dot_rows, vdot  # noqa: E402
 from torch_ops.elementwise import axpy, fma, mul, mul_  # noqa: E402
+from torch_ops.graph import gat_attention, graph_attention  # noqa: E402
 from torch_ops.index_add import index_add, index_add_  # noqa: E402
 from torch_ops.index_select import index_select  # noqa: E402
 from torch_ops.override import override, override_report  # noqa: E402
 from torch_ops.reduce import reduce_max, reduce_mean, reduce_min, reduce_sum  # noqa: E402
 from torch_ops.scan import cumsum, cumsum_, linear_recurrence  # noqa: E402
+from torch_ops.segment import (  # noqa: E402
+    group_by,
+    scatter_reduce,
+    scatter_softmax,
+    segment_expand,
+    segment_reduce,
+    segment_softmax,
+)
 from torch_ops.selective_scan import selective_scan, selective_scan_update  # noqa: E402
+from torch_ops.spmm import CSR, sddmm, spmm  # noqa: E402
 from torch_ops.transpose import transpose2d  # noqa: E402
 from torch_ops.upsample import (  # noqa: E402
     upsample_nearest2d,
@@ -39,6 +49,7 @@ from torch_ops.upsample import (  # noqa: E402
 )
 
 __all__ = [
+    "CSR",
     "axpy",
     "causal_conv1d",
     "causal_conv1d_update",
@@ -53,6 +64,9 @@ __all__ = [
     "dot_fast_atomic",
     "dot_rows",
     "fma",
+    "gat_attention",
+    "graph_attention",
+    "group_by",
     "index_add",
     "index_add_",
     "index_select",
@@ -65,8 +79,15 @@ __all__ = [
     "reduce_mean",
     "reduce_min",
     "reduce_sum",
+    "scatter_reduce",
+    "scatter_softmax",
+    "sddmm",
+    "segment_expand",
+    "segment_reduce",
+    "segment_softmax",
     "selective_scan",
     "selective_scan_update",
+    "spmm",
     "transpose2d",
     "upsample_nearest2d",
     "upsample_nearest2d_backward",

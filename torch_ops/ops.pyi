@@ -70,6 +70,7 @@ def dot(self: Tensor, tensor: Tensor, *, out: Tensor) -> Tensor: ...
 def dot_fast_atomic(self: Tensor, tensor: Tensor) -> Tensor: ...
 def dot_rows(self: Tensor, tensor: Tensor) -> Tensor: ...
 def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor: ...
+def group_by(index: Tensor, bins: int, *, dtype: dtype | None = None) -> tuple[Tensor, Tensor]: ...
 @overload
 def index_add(
     self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, mode: str = "fast"
@@ -135,6 +136,22 @@ def reduce_sum(
     dtype: dtype | None = None,
     out: Tensor,
 ) -> Tensor: ...
+def sddmm(
+    ptr: Tensor,
+    index: Tensor | None,
+    entry: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    heads: bool = False,
+    t_ptr: Tensor | None = None,
+    t_index: Tensor | None = None,
+    t_entry: Tensor | None = None,
+    longest: int = -1,
+    t_longest: int = -1,
+) -> Tensor: ...
+def segment_expand(rows: Tensor, offsets: Tensor, entries: int) -> Tensor: ...
+def segment_reduce(data: Tensor, offsets: Tensor, reduce: str = "sum", empty: float | None = None) -> Tensor: ...
+def segment_softmax(src: Tensor, offsets: Tensor) -> Tensor: ...
 def selective_scan(
     u: Tensor,
     delta: Tensor,
@@ -157,6 +174,19 @@ def selective_scan_update(
     z: Tensor | None = None,
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
+) -> Tensor: ...
+def spmm(
+    ptr: Tensor,
+    index: Tensor | None,
+    entry: Tensor | None,
+    value: Tensor | None,
+    dense: Tensor,
+    reduce: str = "sum",
+    t_ptr: Tensor | None = None,
+    t_index: Tensor | None = None,
+    t_entry: Tensor | None = None,
+    longest: int = -1,
+    t_longest: int = -1,
 ) -> Tensor: ...
 def transpose2d(self: Tensor) -> Tensor: ...
 @overload

@@ -148,6 +148,7 @@ class OpCase:
         saves_inputs: True if backward may need an argument for which ATen saves something else (a padded copy, a result).
         internal: True for an operator that only kernels of this library call, with operands that were checked. It has kernels for
             each device and Meta. Errors, gradients and rules for autocast, vmap and compilation belong to its callers.
+        arguments: for an `op` with other arguments than `overload`: the same call with the arguments of `overload`.
         cancels: for derivatives in `few` that are sums: the terms may be this many times as large as the whole gradient, and so may
             the errors that come from another order of additions.
     """
@@ -175,6 +176,7 @@ class OpCase:
     writes: tuple[str, ...] = ()
     saves_inputs: bool = False
     cancels: int = 1
+    arguments: Callable[[Sample], Sample] = lambda sample: sample
     internal: bool = False
 
     def ulps(self, dtype: torch.dtype, ulps: float) -> float:

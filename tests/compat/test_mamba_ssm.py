@@ -391,7 +391,7 @@ def run():
     return [loss.detach().cpu(), *gradients, logits], text
 
 slow, want = run()
-assert compat.install() == ["causal_conv1d", "mamba_ssm"]
+assert compat.install(["causal_conv1d", "mamba_ssm"]) == ["causal_conv1d", "mamba_ssm"]
 counts = dict.fromkeys(("selective_scan", "selective_scan_update"), 0)
 for name in counts:
     def counted(*args, name=name, function=getattr(compat.mamba_ssm, name), **kwargs):

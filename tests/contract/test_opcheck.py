@@ -31,7 +31,8 @@ def test_functional(case, device):
             differentiable = case.op(*leaves.args, **leaves.kwargs).requires_grad
             for t in _written(case, leaves):
                 t.requires_grad_(False)  # a leaf that requires grad can't be written to
-            opcheck(case.overload, leaves.args if differentiable else sample.args, sample.kwargs)
+            given = case.arguments(leaves if differentiable else sample)
+            opcheck(case.overload, given.args, given.kwargs)
     failures.check(at_least=kept(8, device, keep=2))
 
 
@@ -40,7 +41,7 @@ def test_without_gradients(case, device):
     failures = Failures()
     dtypes = (torch.int32, torch.complex64, torch.float32, torch.bfloat16, torch.float64)
     for dtype in thinned([d for d in dtypes if d in case.dtypes], device, keep=2):
-        sample = next(iter(case.few(device, dtype)))
+        sample = case.arguments(next(iter(case.few(device, dtype))))
         with failures.sample(f"{dtype}"):
             opcheck(case.overload, sample.args, sample.kwargs)
     failures.check(at_least=kept(3, device))
@@ -51,7 +52,7 @@ def test_without_gradients(case, device):
 def test_internal(case, device):
     """The schema's word on what is written and what shares memory."""
     failures = Failures()
-    for sample in thinned(case.few(device, torch.float32), device, keep=2):
+    for sample in map(case.arguments, thinned(case.few(device, torch.float32), device, keep=2)):
         with failures.sample(sample.name):
             rest = case.overload._schema.arguments[len(sample.args) :]
             absent = {a.name: None for a in rest if not a.has_default_value()}
@@ -89,12 +90,13 @@ def test_traces_with_numbers_as_symbols(case, device):
     from torch.fx.experimental.proxy_tensor import make_fx
 
     sample = next(iter(case.few(device, torch.float32))).requiring_grad(FLOATS)
+    others = {name: t for name, t in sample.kwargs.items() if isinstance(t, torch.Tensor)}
 
-    def forward_and_backward(*args):
-        result = case.op(*args, **sample.kwargs)
+    def forward_and_backward(others, *args):
+        result = case.op(*args, **{**sample.kwargs, **others})
         return torch.autograd.grad(result.sum(), [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad])
 
-    graph = make_fx(forward_and_backward, tracing_mode="symbolic")(*sample.args)
-    want = forward_and_backward(*sample.args)
-    for ours, eager in zip(graph(*sample.args), want, strict=True):
+    graph = make_fx(forward_and_backward, tracing_mode="symbolic")(others, *sample.args)
+    want = forward_and_backward(others, *sample.args)
+    for ours, eager in zip(graph(others, *sample.args), want, strict=True):
         torch.testing.assert_close(ours, eager)

@@ -114,6 +114,7 @@ PARTS = (
 # What a room lacks, and why.
 LACKING = {
     "csrc/index_select/ladder/index_select_ladder.cu": "one kernel, whose idea is one sentence of the README",
+    "csrc/segment/ladder/segment_ladder.cu": "the kernels are those of spmm, which has a ladder",
     "csrc/selective_scan/ladder/selective_scan_ladder.cu": "no step between a loop and the kernel is worth a measurement",
     "benchmarks/rooms/index_select.py": "index_add.py measures gathers",
 }

@@ -20,6 +20,7 @@ from examples import (
     channel_statistics,
     digits,
     filtering,
+    graph_convolutions,
     integral_image,
     message_passing,
     similarity,
@@ -229,6 +230,46 @@ def test_colours_are_counted_for_each_channel():
     counts = message_passing.counted(torch.index_add, message_passing.bins(image), torch.float64)
     assert counts.shape == (3, 256) and counts.sum(1).tolist() == [6, 6, 6]
     assert counts[0, 0] == counts[1, 255] == 6 and counts[2, :4].tolist() == [1, 1, 1, 3]
+
+
+def test_the_imports_of_a_package_are_read_from_its_text(tmp_path):
+    package = tmp_path / "tree"
+    (package / "branch").mkdir(parents=True)
+    (package / "__init__.py").write_text("from . import leaf  # from tree import root\n")
+    (package / "leaf.py").write_text("import os, tree.root as r\ntext = 'import tree'\n    import tree.branch\n")
+    (package / "root.py").write_text("from tree.leaf import (\n    green,\n    yellow,\n)\n")
+    (package / "branch" / "__init__.py").write_text("from ..root import x\nfrom tree import leaf as a, branch\n")
+    modules = graph_convolutions.read(package)
+    assert modules.names == ["tree", "tree.branch", "tree.leaf", "tree.root"]
+    found = {(modules.names[a], modules.names[b]) for a, b in modules.imports}
+    leaf, root, branch = "tree.leaf", "tree.root", "tree.branch"
+    assert found == {("tree", leaf), (leaf, root), (leaf, branch), (root, leaf), (branch, root), (branch, leaf)}
+
+
+def test_the_matrix_of_a_graph_is_symmetric_and_normalised():
+    edges = torch.tensor([[0, 1, 1, 3], [1, 2, 0, 3]])
+    matrix = graph_convolutions.normalised(4, edges).to_torch().to_dense().double()
+    plain = torch.eye(4, dtype=torch.float64)
+    for a, b in ((0, 1), (1, 2)):
+        plain[a, b] = plain[b, a] = 1
+    scale = plain.sum(1).rsqrt()
+    torch.testing.assert_close(matrix, scale[:, None] * plain * scale, rtol=1e-6, atol=0)
+
+
+def test_a_network_learns_from_the_imports_of_torch():
+    task = graph_convolutions.load("cpu")
+    assert {"distributed", "fx", "nn", "utils"} <= set(task.classes) and len(task.others) > 1000
+    assert task.labels[task.labelled].bincount().tolist() == [graph_convolutions.LABELLED] * len(task.classes)
+    assert not set(task.labelled.tolist()) & set(task.others.tolist())
+    assert graph_convolutions.gradient_error(task) < graph_convolutions.GRADIENT_TOLERANCE
+    network = graph_convolutions.untrained(task)
+    accuracies = graph_convolutions.train(network, task, steps=15)
+    assert accuracies[0] < 0.25 < 0.35 < accuracies[-1]
+    guessed = graph_convolutions.guesses(network, task)
+    shares = graph_convolutions.confusion(guessed, task)
+    torch.testing.assert_close(shares.sum(1), torch.ones_like(shares[0]))
+    correct = (shares.diagonal() * task.labels[task.others].bincount()).sum() / len(task.others)
+    assert correct.item() == pytest.approx(accuracies[-1])
 
 
 @pytest.mark.parametrize(("dtype", "stops"), [(torch.bfloat16, 256), (torch.float16, 2048)])

@@ -1,13 +1,16 @@
-"""Drop-ins for packages that models import by name.
+"""Drop-ins for packages that models import by name, and a faster PyTorch Geometric.
 
 =======================================  =====================================================
 module                                   stands in for
 =======================================  =====================================================
 :mod:`torch_ops.compat.causal_conv1d`    ``causal_conv1d`` (github.com/Dao-AILab/causal-conv1d)
 :mod:`torch_ops.compat.mamba_ssm`        ``mamba_ssm`` (github.com/state-spaces/mamba)
+:mod:`torch_ops.compat.torch_geometric`  functions and layers of the installed ``torch_geometric``
+:mod:`torch_ops.compat.torch_scatter`    ``torch_scatter`` (github.com/rusty1s/pytorch_scatter)
 =======================================  =====================================================
 
 :func:`install` makes ``import causal_conv1d`` find the drop-in, so that models use it without a change.
+``install("torch_geometric")`` lets the layers of PyTorch Geometric compute with gpuopt.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from torch_ops.compat import _finder
 from torch_ops.compat import causal_conv1d as causal_conv1d
 from torch_ops.compat import causal_conv1d_functions as causal_conv1d_functions
 from torch_ops.compat import mamba_ssm as mamba_ssm
+from torch_ops.compat import torch_geometric as torch_geometric
+from torch_ops.compat import torch_scatter as torch_scatter
 from torch_ops.compat._finder import Package
 
-__all__ = ["PACKAGES", "install", "uninstall"]
+__all__ = ["PACKAGES", "PATCHES", "install", "uninstall"]
 
 #: The packages that have a drop-in. Each has the version of the interface, and the module behind each name.
 PACKAGES = {
@@ -41,14 +46,29 @@ PACKAGES = {
             "mamba_ssm.ops.triton.selective_state_update": mamba_ssm.__name__,
         },
     ),
+    "torch_scatter": Package(
+        version="2.1.2",
+        modules={
+            "torch_scatter": torch_scatter.__name__,
+            "torch_scatter.composite": f"{torch_scatter.__name__}.composite",
+            "torch_scatter.scatter": f"{torch_scatter.__name__}._scatter",
+            "torch_scatter.segment_coo": f"{torch_scatter.__name__}._segment",
+            "torch_scatter.segment_csr": f"{torch_scatter.__name__}._segment",
+            "torch_scatter.testing": f"{torch_scatter.__name__}.testing",
+            "torch_scatter.utils": f"{torch_scatter.__name__}.utils",
+        },
+    ),
 }
+
+#: The installed packages whose functions are replaced, only on request. Each has the module that does it.
+PATCHES = {"torch_geometric": torch_geometric}
 
 
 def _known(names: str | Iterable[str] | None) -> list[str]:
     wanted = list(PACKAGES) if names is None else [names] if isinstance(names, str) else list(names)
     for name in wanted:
-        if name not in PACKAGES:
-            raise ValueError(f"torch_ops.compat: expected names among {', '.join(PACKAGES)}, got {name!r}")
+        if name not in PACKAGES and name not in PATCHES:
+            raise ValueError(f"torch_ops.compat: expected names among {', '.join([*PACKAGES, *PATCHES])}, got {name!r}")
     return wanted
 
 
@@ -60,27 +80,36 @@ def install(names: str | Iterable[str] | None = None, force: bool = False) -> li
     that time.
 
     Args:
-        names: names of packages, a key of :data:`PACKAGES` or several. None means all.
+        names: names of packages, a key of :data:`PACKAGES` or several. None means all of these. ``"torch_geometric"`` is imported
+            and its functions and methods are replaced, which is done by name only.
         force: whether the drop-in also hides a package that is installed, which helps if that package cannot be imported. Objects
             that other modules have already imported from it stay.
 
     Returns:
         The names that now lead to a drop-in. A package that is installed is left alone without ``force``, and its name is missing.
+        So is ``"torch_geometric"`` if it is not installed.
 
     Raises:
         ValueError: a name has no drop-in.
     """
-    return [name for name in _known(names) if _finder.add(name, PACKAGES[name], force)]
+    return [
+        name
+        for name in _known(names)
+        if (PATCHES[name].install() if name in PATCHES else _finder.add(name, PACKAGES[name], force))
+    ]
 
 
 def uninstall(names: str | Iterable[str] | None = None) -> None:
     """Undoes :func:`install`: imports find what they found before. Objects that were imported from a drop-in stay usable.
 
     Args:
-        names: as for :func:`install`. A name that is not installed is ignored.
+        names: as for :func:`install`, but None includes ``"torch_geometric"``. A name that is not installed is ignored.
 
     Raises:
         ValueError: a name has no drop-in.
     """
-    for name in _known(names):
-        _finder.remove(name)
+    for name in [*PACKAGES, *PATCHES] if names is None else _known(names):
+        if name in PATCHES:
+            PATCHES[name].uninstall()
+        else:
+            _finder.remove(name)

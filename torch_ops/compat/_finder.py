@@ -65,14 +65,15 @@ class _Alias(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__version__ = self._package.version
+        for name in self._package.modules:
+            if name.startswith(f"{module.__name__}."):
+                importlib.import_module(name)
+        # A function may have the name of the module that it is from, as torch_scatter.scatter has.
         if self._source:
             source = importlib.import_module(self._source)
             module.__doc__, module.__file__, module.__all__ = source.__doc__, source.__file__, list(source.__all__)
             for name in module.__all__:
                 setattr(module, name, getattr(source, name))
-        for name in self._package.modules:
-            if name.startswith(f"{module.__name__}."):
-                importlib.import_module(name)
 
 
 class _Finder(MetaPathFinder):

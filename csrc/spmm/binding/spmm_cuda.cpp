@@ -1,0 +1,189 @@
+// The CUDA kernels of sparse products: describe tensors as problems, and launch their plans.
+#include <ATen/ATen.h>
+
+#include "binding/cuda_launch.h"
+#include "binding/unfilled.h"
+#include "spmm/binding/spmm_reference.h"
+#include "spmm/spmm.h"
+#include "spmm/spmm_plan.h"
+
+namespace gpuopt::spmm {
+namespace {
+
+const void* data_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+Tensor contiguous(const TensorOption& tensor) {
+  return is_given(tensor) ? tensor->contiguous() : Tensor();
+}
+
+int64_t known(const SymInt& size) { return size.guard_int(__FILE__, __LINE__); }
+
+// A matrix, and the tensors that it points to.
+struct MatrixOperand {
+  template <typename Op>
+  MatrixOperand(const Op& op, const Shape& shape)
+      : ptr(op.ptr.contiguous()), index(contiguous(op.index)), entry(contiguous(op.entry)) {
+    check_memory(name_of<Op>(), {{"ptr", ptr}, {"index", index}, {"entry", entry}});
+    matrix.ptr = data_of(ptr);
+    matrix.index = data_of(index);
+    matrix.entry = data_of(entry);
+    matrix.is_long = ptr.scalar_type() == at::kLong;
+    matrix.rows = known(shape.rows);
+    matrix.columns = known(shape.columns);
+    matrix.entries = known(shape.entries);
+    matrix.longest = known(op.longest);
+  }
+
+  Tensor ptr, index, entry;
+  Matrix matrix;
+};
+
+// Dense rows (batches, rows, features) as the kernels read them: a copy if the innermost dimension
+// has gaps, or if the batches have no common stride.
+struct RowsOperand {
+  RowsOperand() = default;
+  RowsOperand(const Tensor& dense, int64_t row_dim) {
+    const auto sizes = dense.sizes();
+    const auto product = [&](int64_t first, int64_t last) {
+      return c10::multiply_integers(sizes.begin() + first, sizes.begin() + last);
+    };
+    tensor =
+        dense.reshape({product(0, row_dim), sizes[row_dim], product(row_dim + 1, dense.dim())});
+    if (tensor.stride(2) != 1 && tensor.size(2) != 1) tensor = tensor.contiguous();
+    // The kernels only read what is an input.
+    const int64_t batch = tensor.size(0) == 1 ? 0 : tensor.stride(0);
+    rows = {const_cast<void*>(tensor.const_data_ptr()), tensor.stride(1), batch};
+  }
+
+  Tensor tensor;
+  Rows rows;
+};
+
+// A result whose rows lie behind each other, (batches, rows, features).
+Rows written(const Tensor& result, int64_t rows, int64_t features) {
+  return {result.mutable_data_ptr(), features, rows * features};
+}
+
+// A product with dense rows. The problem and the tensors that it points to.
+template <typename Op>
+struct DenseCall {
+  DenseCall(const Op& op, const Shape& shape) : a(op, shape), dense(op.dense, shape.row_dim) {
+    check_memory(name_of<Op>(), {{"dense", op.dense}});
+    value = contiguous(op.value);
+    check_memory(name_of<Op>(), {{"value", value}});
+    for (const SymInt& size : shape.result(op.dense)) sizes.push_back(known(size));
+    problem.matrix = a.matrix;
+    problem.dtype = to_dtype(name_of<Op>(), op.dense.scalar_type());
+    problem.batches = dense.tensor.size(0);
+    problem.features = dense.tensor.size(2);
+    problem.value = data_of(value);
+    problem.heads = shape.has_heads ? value.size(1) : 1;
+    problem.dense = dense.rows;
+  }
+
+  bool is_empty() const {
+    return c10::multiply_integers(sizes) == 0 || problem.matrix.entries == 0;
+  }
+
+  void run(const Tensor& result) {
+    problem.out = written(result, problem.matrix.rows, problem.features);
+    TensorWorkspace workspace;
+    check_launch(name_of<Op>(), launch(plan(problem), workspace,
+                                       c10::cuda::getCurrentCUDAStream()));
+  }
+
+  MatrixOperand a;
+  RowsOperand dense;
+  Tensor value;
+  at::DimVector sizes;  // of the result
+  ReduceProblem problem;
+};
+
+Reduce to_reduce(std::string_view name) {
+  if (name == "mean") return Reduce::kMean;
+  if (name == "max") return Reduce::kMax;
+  return name == "min" ? Reduce::kMin : Reduce::kSum;
+}
+
+Tensor spmm_cuda(const Spmm& op) {
+  const Shape shape = check(op);
+  const c10::cuda::CUDAGuard guard(op.dense.device());
+  DenseCall<Spmm> call(op, shape);
+  if (call.is_empty()) return at::zeros(call.sizes, op.dense.options());
+  const Tensor result = unfilled(call.sizes, op.dense.options());
+  call.problem.reduce = to_reduce(op.reduce);
+  call.run(result);
+  return result;
+}
+
+SpmmArg::Result arg_cuda(const SpmmArg& op) {
+  const Shape shape = check(op);
+  const c10::cuda::CUDAGuard guard(op.dense.device());
+  DenseCall<SpmmArg> call(op, shape);
+  if (call.is_empty()) {
+    return {at::zeros(call.sizes, op.dense.options()), at::full(call.sizes, -1, op.ptr.options())};
+  }
+  const Tensor result = unfilled(call.sizes, op.dense.options());
+  const Tensor arg = unfilled(call.sizes, op.ptr.options());
+  call.problem.reduce = to_reduce(op.reduce);
+  call.problem.arg = arg.mutable_data_ptr();
+  call.run(result);
+  return {result, arg};
+}
+
+Tensor selected_cuda(const SpmmSelected& op) {
+  const Shape shape = check(op);
+  const c10::cuda::CUDAGuard guard(op.dense.device());
+  DenseCall<SpmmSelected> call(op, shape);
+  if (call.is_empty()) return at::zeros(call.sizes, op.dense.options());
+  const Tensor selected = op.selected.contiguous();
+  check_memory(name_of<SpmmSelected>(), {{"selected", selected}});
+  const Tensor result = unfilled(call.sizes, op.dense.options());
+  call.problem.selected = data_of(selected);
+  call.run(result);
+  return result;
+}
+
+Tensor sddmm_cuda(const Sddmm& op) {
+  const Shape shape = check(op);
+  const char* name = name_of<Sddmm>();
+  check_memory(name, {{"a", op.a}, {"b", op.b}});
+  const c10::cuda::CUDAGuard guard(op.a.device());
+  const MatrixOperand s(op, shape);
+  const RowsOperand a(op.a, 0), b(op.b, 0);
+  ProductProblem problem;
+  problem.matrix = s.matrix;
+  problem.dtype = to_dtype(name, op.a.scalar_type());
+  problem.features = a.tensor.size(2);
+  problem.heads = op.heads ? op.a.size(1) : 1;
+  problem.a = a.rows;
+  problem.b = b.rows;
+  at::DimVector sizes{problem.matrix.entries};
+  if (op.heads) sizes.push_back(problem.heads);
+  const bool is_empty = problem.matrix.entries == 0 || problem.features == 0;
+  if (is_empty) return at::zeros(sizes, op.a.options());
+  const Tensor result = unfilled(sizes, op.a.options());
+  problem.out = result.mutable_data_ptr();
+  TensorWorkspace workspace;
+  check_launch(
+      name, launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
+  return result;
+}
+
+Transpose::Result transpose_cuda(const Transpose& op) {
+  const c10::cuda::CUDAGuard guard(op.ptr.device());
+  return transpose_by_aten(op);
+}
+
+TORCH_LIBRARY_IMPL(gpuopt, CUDA, m) {
+  impl<Spmm, spmm_cuda>(m);
+  impl<SpmmArg, arg_cuda>(m);
+  impl<SpmmSelected, selected_cuda>(m);
+  impl<Sddmm, sddmm_cuda>(m);
+  impl<Transpose, transpose_cuda>(m);
+}
+
+}  // namespace
+}  // namespace gpuopt::spmm

@@ -1,0 +1,90 @@
+// Sparse products as operators of binding/op.h. A matrix is (ptr, index, entry), as in
+// spmm_problem.h. Its transpose is (t_ptr, t_index, t_entry). Both read the same values.
+#pragma once
+
+#include <tuple>
+
+#include "binding/op.h"
+
+namespace gpuopt::spmm {
+
+using at::Tensor;
+using c10::SymInt;
+using TensorOption = std::optional<Tensor>;
+
+inline bool is_given(const TensorOption& tensor) { return tensor.has_value() && tensor->defined(); }
+inline TensorOption if_defined(const Tensor& tensor) {
+  return tensor.defined() ? TensorOption(tensor) : std::nullopt;
+}
+inline Tensor value_or_undefined(const TensorOption& tensor) {
+  return is_given(tensor) ? *tensor : Tensor();
+}
+
+// dense (..., K, N) without values or with (E) -> (..., M, N), and (K) -> (M). With values (E, H):
+// (..., K, H, F) -> (..., M, H, F).
+struct Spmm {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "spmm(Tensor ptr, Tensor? index, Tensor? entry, Tensor? value, Tensor dense, "
+      "str reduce=\"sum\", Tensor? t_ptr=None, Tensor? t_index=None, Tensor? t_entry=None, "
+      "SymInt longest=-1, SymInt t_longest=-1) -> Tensor";
+  const Tensor& ptr;
+  const TensorOption &index, &entry, &value;
+  const Tensor& dense;
+  std::string_view reduce;
+  const TensorOption &t_ptr, &t_index, &t_entry;
+  SymInt longest, t_longest;
+};
+
+// A maximum or minimum, and where in the values each result is from. -1: the row has no entries.
+struct SpmmArg {
+  using Result = std::tuple<Tensor, Tensor>;
+  static constexpr std::string_view kSchema =
+      "_spmm_arg(Tensor ptr, Tensor? index, Tensor? entry, Tensor? value, Tensor dense, "
+      "str reduce, SymInt longest=-1) -> (Tensor, Tensor)";
+  const Tensor& ptr;
+  const TensorOption &index, &entry, &value;
+  const Tensor& dense;
+  std::string_view reduce;
+  SymInt longest;
+};
+
+// A sum of the entries that `selected` names, for the gradient of a maximum: entry e counts where
+// selected[..., index[e], n] is its position in the values. `selected` has the shape of dense.
+struct SpmmSelected {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "_spmm_selected(Tensor ptr, Tensor? index, Tensor? entry, Tensor? value, Tensor dense, "
+      "Tensor selected, SymInt longest=-1) -> Tensor";
+  const Tensor& ptr;
+  const TensorOption &index, &entry, &value;
+  const Tensor &dense, &selected;
+  SymInt longest;
+};
+
+// a (M, N), b (K, N) -> (E), or with heads: a (M, H, F), b (K, H, F) -> (E, H).
+struct Sddmm {
+  using Result = Tensor;
+  static constexpr std::string_view kSchema =
+      "sddmm(Tensor ptr, Tensor? index, Tensor? entry, Tensor a, Tensor b, bool heads=False, "
+      "Tensor? t_ptr=None, Tensor? t_index=None, Tensor? t_entry=None, SymInt longest=-1, "
+      "SymInt t_longest=-1) -> Tensor";
+  const Tensor& ptr;
+  const TensorOption &index, &entry;
+  const Tensor &a, &b;
+  bool heads;
+  const TensorOption &t_ptr, &t_index, &t_entry;
+  SymInt longest, t_longest;
+};
+
+// The transpose of a matrix without `entry`: t_ptr (columns + 1), t_index (E) and t_entry (E). The
+// entries of a column stay in order.
+struct Transpose {
+  using Result = std::tuple<Tensor, Tensor, Tensor>;
+  static constexpr std::string_view kSchema =
+      "_transpose(Tensor ptr, Tensor index, SymInt columns) -> (Tensor, Tensor, Tensor)";
+  const Tensor &ptr, &index;
+  SymInt columns;
+};
+
+}  // namespace gpuopt::spmm

@@ -1,0 +1,71 @@
+// What a thread keeps of the entries that it has seen, for each reduction. merge() takes the state
+// of other entries of the same row.
+#pragma once
+
+#include <cstdint>
+
+#include "common/types.cuh"
+
+namespace gpuopt::spmm {
+
+template <typename C>
+struct SumState {
+  C sum = C(0);
+
+  __device__ __forceinline__ void add(C x, int64_t) { sum += x; }
+  __device__ __forceinline__ void merge(const SumState& other) { sum += other.sum; }
+};
+
+template <typename C>
+struct ProdState {
+  C product = C(1);
+
+  __device__ __forceinline__ void add(C x, int64_t) { product *= x; }
+  __device__ __forceinline__ void merge(const ProdState& other) { product *= other.product; }
+};
+
+// The largest value and its entry, or the smallest.
+template <typename C, bool kIsMax>
+struct alignas(16) ExtremeState {
+  C value = C(0);
+  int64_t entry = -1;
+
+  // Whether x replaces this value if it comes later. A NaN wins.
+  __device__ __forceinline__ bool loses_to(C x) const {
+    if (entry < 0) return true;
+    if (x != x) return value == value;
+    return kIsMax ? x > value : x < value;
+  }
+  __device__ __forceinline__ void add(C x, int64_t number) {
+    if (!loses_to(x)) return;
+    value = x;
+    entry = number;
+  }
+  __device__ __forceinline__ void merge(const ExtremeState& other) {
+    if (other.entry < 0) return;
+    const bool equal = value == other.value || (value != value && other.value != other.value);
+    const bool is_first = equal ? other.entry < entry : loses_to(other.value);
+    if (entry < 0 || is_first) *this = other;
+  }
+};
+
+// The sum of exp(x - most), and the maximum (Milakov and Gimelshein, "Online normalizer calculation
+// for softmax", 2018).
+template <typename C>
+struct alignas(2 * sizeof(C)) LogSumState {
+  C most = -INFINITY;
+  C sum = C(0);
+
+  // exp(x - limit), also where both are infinite.
+  static __device__ __forceinline__ C power(C x, C limit) {
+    return x == limit ? C(1) : exp(x - limit);
+  }
+  __device__ __forceinline__ void add(C x, int64_t) { merge({x, C(1)}); }
+  __device__ __forceinline__ void merge(const LogSumState& other) {
+    const C limit = max(most, other.most);
+    sum = sum * power(most, limit) + other.sum * power(other.most, limit);
+    most = limit;
+  }
+};
+
+}  // namespace gpuopt::spmm

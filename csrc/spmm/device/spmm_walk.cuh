@@ -1,0 +1,116 @@
+// Where a thread stands: its entries, their rows and its features.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "common/index.h"
+#include "common/workspace.h"
+#include "spmm/spmm_plan.h"
+
+namespace gpuopt::spmm {
+
+__device__ __forceinline__ int64_t number_at(const void* numbers, bool is_long, int64_t place) {
+  return is_long ? static_cast<const int64_t*>(numbers)[place]
+                 : static_cast<const int32_t*>(numbers)[place];
+}
+
+// Numbers of columns and entries are less than 2^32, so the low word of an int64 is enough.
+__device__ __forceinline__ const uint32_t* low_word(const Matrix& matrix, const void* numbers,
+                                                    int64_t place) {
+  return static_cast<const uint32_t*>(numbers) + (matrix.is_long ? 2 * place : place);
+}
+
+// The entry with which a row begins. Of an operand that is no valid matrix, it is an entry, too.
+__device__ __forceinline__ int64_t start_of(const Matrix& matrix, int64_t row) {
+  const int64_t start = number_at(matrix.ptr, matrix.is_long, row);
+  return min(max(start, int64_t{0}), matrix.entries);
+}
+
+// A window of the path. The path has a place for each row, followed by one for each of its entries.
+// Row `row` and those before `end_row` begin in the window; entries before row `row` belong to the
+// row before it.
+struct Window {
+  int64_t begin = 0;  // entry
+  int32_t count = 0;  // entries
+  int64_t row = 0;
+  int32_t rows = 0;   // that begin here
+
+  // starts[w]: the first row that begins in window w or behind it.
+  __device__ __forceinline__ Window(const Walk& walk, const void* starts, int64_t number) {
+    if (number >= walk.windows) return;
+    const Matrix& matrix = walk.matrix;
+    if (starts == nullptr) {
+      row = number;
+      rows = 1;
+      begin = start_of(matrix, number);
+      count = static_cast<int32_t>(max(start_of(matrix, number + 1) - begin, int64_t{0}));
+      return;
+    }
+    row = number_at(starts, matrix.is_long, number);
+    const int64_t end_row = number_at(starts, matrix.is_long, number + 1);
+    rows = static_cast<int32_t>(end_row - row);
+    const int64_t place = number * walk.window;
+    begin = max(place - row, start_of(matrix, 0));
+    const int64_t end = min(place + walk.window - end_row, start_of(matrix, matrix.rows));
+    count = static_cast<int32_t>(max(end - begin, int64_t{0}));
+  }
+};
+
+// Which window a thread's group has, and what of it. It is cheaper to find these again than to keep
+// them.
+struct Place {
+  int64_t window;
+  uint32_t lane;  // this thread, of those of the group
+  uint32_t tile, batch;
+
+  __device__ __forceinline__ explicit Place(const Walk& walk) {
+    const uint32_t outer = blockIdx.x / walk.blocks, block = blockIdx.x % walk.blocks;
+    tile = outer % walk.tiles;
+    batch = outer / walk.tiles;
+    lane = threadIdx.x % walk.lanes;
+    window = int64_t{block} * (kThreads / walk.lanes) + threadIdx.x / walk.lanes;
+  }
+};
+
+// Goes through the rows of a window. Numbers of entries count from the first of the window, and
+// numbers of rows from the first that begins in it: row -1 begins before.
+class Cursor {
+ public:
+  __device__ __forceinline__ Cursor(const Matrix& matrix, const Window& window)
+      : matrix_(matrix), window_(window) {
+    const bool has_head = window.count > 0 && window.row > 0 && end_of(-1) > 0;
+    row_ = has_head ? -1 : 0;
+    first_ = 0;
+    end_ = end_of(row_);
+    next_end_ = end_of(row_ + 1);
+  }
+  __device__ __forceinline__ bool has_row() const { return row_ < window_.rows; }
+  __device__ __forceinline__ int32_t row() const { return row_; }
+  __device__ __forceinline__ int32_t first() const { return first_; }
+  // The end of the row, or a number that no entry has if the row has entries in the next window.
+  __device__ __forceinline__ int32_t end() const { return end_; }
+  __device__ __forceinline__ bool is_open() const { return end_ == INT32_MAX; }
+  __device__ __forceinline__ void advance() {
+    ++row_;
+    first_ = end_;
+    end_ = next_end_;
+    next_end_ = end_of(row_ + 1);
+  }
+
+ private:
+  __device__ __forceinline__ int32_t end_of(int32_t row) const {
+    if (row >= window_.rows) return INT32_MAX;
+    const int64_t end = start_of(matrix_, window_.row + row + 1) - window_.begin;
+    return end > window_.count ? INT32_MAX : static_cast<int32_t>(end);
+  }
+
+  const Matrix& matrix_;
+  const Window& window_;
+  int32_t row_, first_, end_, next_end_;
+};
+
+// Finds the first row of each window, in workspace. `starts` stays null if windows are rows.
+cudaError_t find_starts(const Walk& walk, Workspace& workspace, cudaStream_t stream,
+                        const void*& starts);
+
+}  // namespace gpuopt::spmm

@@ -1,0 +1,252 @@
+// Problems to launches of sparse products. Plain host C++.
+//
+// A group is some neighbouring threads, which stand side by side along the features of a dense row.
+// All groups have equally many rows and entries together: they walk windows of the path of Merrill
+// and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that does
+// not end in the window where it begins, each window gives a part, and a second kernel adds the
+// parts in order. Windows depend on the problem alone, and so do the roundings of a sum.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+
+#include "common/describe.h"
+#include "common/index.h"
+#include "common/launch_shape.h"
+#include "spmm/spmm_problem.h"
+
+namespace gpuopt::spmm {
+
+constexpr int kThreads = 128;
+constexpr int kFinishThreads = 256;
+constexpr int kSpread = 4;  // features of a thread with Access::kSpread
+
+// Measured on an H200: csrc/spmm/MEASUREMENTS.md.
+struct Tuning {
+  int64_t most_warps = 25344;  // that share a large matrix
+  int64_t few_warps = 2112;    // that a small matrix needs, before its windows are longer
+  int64_t window = 128;        // of a matrix between these
+  int64_t shortest = 16;       // window
+  int64_t short_row = 32;      // entries; if no row has more, each window is a row
+};
+
+// How a thread reads features.
+enum class Access : uint8_t {
+  kVector,  // neighbours, 16 bytes
+  kSpread,  // kSpread of them, as far apart as the threads of an entry
+  kSingle,  // one
+};
+
+// The rows of a matrix, divided among groups.
+struct Walk {
+  Matrix matrix;
+  int64_t window = 1;   // rows and entries together
+  int64_t windows = 0;
+  bool by_row = false;  // windows are rows, because no row is long
+  uint32_t lanes = 1;   // threads of a group, a power of two of at most a warp
+  uint32_t tiles = 1;   // of features
+  uint32_t blocks = 0;  // for each tile and batch
+};
+
+template <typename F>
+void describe(const Walk& walk, F&& f) {
+  f("window", walk.window);
+  f("windows", walk.windows);
+  f("by_row", walk.by_row);
+  f("lanes", walk.lanes);
+  f("tiles", walk.tiles);
+}
+
+struct ReduceArgs {
+  Walk walk;
+  ReduceProblem problem;
+  uint32_t finish_blocks = 0;  // that add parts, for each tile and batch
+  uint32_t finish_tiles = 0;   // of features
+};
+
+struct ReducePlan {
+  Access access = Access::kSingle;
+  ReduceArgs args;
+  LaunchShape shape;
+  size_t part_bytes = 0;  // [batches][windows][2][features]: of the row before, and of the last
+  LaunchShape finish;     // of the kernel that adds parts
+};
+
+struct ProductArgs {
+  Walk walk;  // a tile is a head
+  ProductProblem problem;
+};
+
+struct ProductPlan {
+  Access access = Access::kSingle;
+  ProductArgs args;
+  LaunchShape shape;
+};
+
+struct MapArgs {
+  Walk walk;
+  MapProblem problem;
+};
+
+struct MapPlan {
+  Access access = Access::kSingle;
+  MapArgs args;
+  LaunchShape shape;
+  std::optional<ReducePlan> statistics;  // what softmax and its gradient need of each row
+};
+
+// ---------------------------------------------------------------- how rows are walked
+
+inline int elements_of(Access access, DType dtype) {
+  if (access == Access::kVector) return kAccessBytes / static_cast<int>(size_of(dtype));
+  return access == Access::kSpread ? kSpread : 1;
+}
+
+// Whether all rows are aligned to a vector.
+inline bool is_aligned(std::initializer_list<Rows> all, int64_t features, DType dtype) {
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  uint64_t bits = static_cast<uint64_t>(features * size);
+  for (const Rows& rows : all) {
+    bits |= reinterpret_cast<uintptr_t>(rows.data) | static_cast<uint64_t>(rows.row * size) |
+            static_cast<uint64_t>(rows.batch * size);
+  }
+  return bits % kAccessBytes == 0;
+}
+
+inline Access narrow_access(int64_t features) {
+  return features > kWarp ? Access::kSpread : Access::kSingle;
+}
+
+// Divides rows among groups. An entry has `features` features, of which a thread takes `elements`.
+inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Tuning& tuning) {
+  Walk walk;
+  walk.matrix = matrix;
+  walk.lanes = static_cast<uint32_t>(
+      std::min<int64_t>(kWarp, pow2_ceil(ceil_div<int64_t>(features, elements))));
+  walk.tiles = static_cast<uint32_t>(ceil_div<int64_t>(features, int64_t{walk.lanes} * elements));
+  const int64_t path = matrix.rows + matrix.entries;
+  walk.by_row = matrix.longest >= 0 && matrix.longest <= tuning.short_row;
+  const int64_t groups = kWarp / walk.lanes;  // of a warp
+  walk.window = std::max({path / (tuning.most_warps * groups),
+                          std::min(tuning.window, path / (tuning.few_warps * groups)),
+                          tuning.shortest});
+  walk.windows = walk.by_row ? matrix.rows : ceil_div(path, walk.window);
+  walk.blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kThreads / walk.lanes));
+  return walk;
+}
+
+inline LaunchShape shape_of(const Walk& walk, int64_t batches) {
+  LaunchShape shape;
+  shape.threads = kThreads;
+  shape.use_pdl = !walk.by_row;
+  shape.blocks = static_cast<unsigned>(int64_t{walk.blocks} * walk.tiles * batches);
+  return shape;
+}
+
+// ---------------------------------------------------------------- plans
+
+// The bytes of what a part holds of a feature.
+inline size_t state_bytes(Reduce reduce, DType dtype) {
+  const size_t number = std::max<size_t>(size_of(dtype), 4);
+  if (reduce == Reduce::kMax || reduce == Reduce::kMin) return 16;  // a number and an entry
+  return reduce == Reduce::kLogSum ? 2 * number : number;
+}
+
+inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) {
+  ReducePlan plan;
+  const int vector = elements_of(Access::kVector, problem.dtype);
+  const bool whole_heads =
+      problem.value == nullptr || problem.features / problem.heads % vector == 0;
+  const bool is_simple = problem.selected == nullptr && !problem.wide_out && whole_heads &&
+                         problem.reduce < Reduce::kProd && problem.dtype >= DType::kFloat16;
+  plan.access = is_simple && is_aligned({problem.dense, problem.out}, problem.features,
+                                        problem.dtype)
+                    ? Access::kVector
+                    : narrow_access(problem.features);
+  plan.args.problem = problem;
+  plan.args.walk = walk(problem.matrix, problem.features,
+                        elements_of(plan.access, problem.dtype), tuning);
+  plan.shape = shape_of(plan.args.walk, problem.batches);
+  const Walk& walk = plan.args.walk;
+  if (walk.by_row) return plan;
+  plan.part_bytes = static_cast<size_t>(2 * walk.windows * problem.batches * problem.features) *
+                    state_bytes(problem.reduce, problem.dtype);
+  plan.finish.threads = kFinishThreads;
+  plan.finish.use_pdl = true;
+  plan.args.finish_blocks =
+      static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kFinishThreads / kWarp));
+  plan.args.finish_tiles =
+      static_cast<uint32_t>(ceil_div<int64_t>(problem.features, kWarp * kSpread));
+  plan.finish.blocks = static_cast<unsigned>(int64_t{plan.args.finish_blocks} *
+                                             plan.args.finish_tiles * problem.batches);
+  return plan;
+}
+
+inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}) {
+  ProductPlan plan;
+  const int64_t features = problem.features / problem.heads;
+  plan.access = is_aligned({problem.a, problem.b}, features, problem.dtype) ? Access::kVector
+                                                                           : Access::kSingle;
+  plan.args.problem = problem;
+  plan.args.walk =
+      walk(problem.matrix, features, elements_of(plan.access, problem.dtype), tuning);
+  plan.args.walk.tiles = static_cast<uint32_t>(problem.heads);
+  plan.shape = shape_of(plan.args.walk, 1);
+  return plan;
+}
+
+// The sums over rows that softmax and its gradient need. launch() sets the address of the result.
+inline ReduceProblem statistics_of(const MapProblem& map) {
+  ReduceProblem problem;
+  problem.matrix = map.matrix;
+  problem.matrix.index = problem.matrix.entry = nullptr;
+  problem.matrix.columns = map.matrix.entries;
+  problem.dtype = map.dtype;
+  problem.features = map.features;
+  problem.dense = {const_cast<void*>(map.x), map.features, 0};
+  problem.out.row = map.features;
+  problem.wide_out = true;
+  problem.reduce = Reduce::kLogSum;
+  if (map.map == Map::kSoftmaxGradient) {
+    problem.reduce = Reduce::kSum;
+    problem.value = map.y;
+    problem.heads = map.features;
+  }
+  return problem;
+}
+
+inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = {}) {
+  MapPlan plan;
+  plan.args.problem = problem;
+  MapProblem& map = plan.args.problem;
+  const Rows out{map.out, map.features, 0};
+  if (map.map == Map::kCopy) {  // only bytes are moved, in the largest units
+    const auto size = static_cast<int64_t>(size_of(map.dtype));
+    const uint64_t bits = reinterpret_cast<uintptr_t>(map.out) |
+                          reinterpret_cast<uintptr_t>(map.row.data) |
+                          static_cast<uint64_t>(map.features * size | map.row.row * size | 8);
+    const int64_t unit = int64_t{1} << std::countr_zero(bits);
+    map.dtype = unit == 8   ? DType::kInt64
+                : unit == 4 ? DType::kInt32
+                : unit == 2 ? DType::kInt16
+                            : DType::kUInt8;
+    map.features = map.features * size / unit;
+    map.row.row = map.row.row * size / unit;
+  }
+  if (map.map == Map::kCopy && is_aligned({map.row, out}, map.features, map.dtype)) {
+    plan.access = Access::kVector;
+  } else {
+    plan.access = narrow_access(map.features);
+  }
+  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), tuning);
+  plan.shape = shape_of(plan.args.walk, 1);
+  if (map.map == Map::kSoftmax || map.map == Map::kSoftmaxGradient) {
+    plan.statistics = gpuopt::spmm::plan(statistics_of(map), tuning);
+  }
+  return plan;
+}
+
+}  // namespace gpuopt::spmm

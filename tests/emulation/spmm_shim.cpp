@@ -1,0 +1,97 @@
+// C entry points to the emulated launchers of spmm, for test_spmm_kernels.py.
+#include "poisoned_workspace.h"
+#include "spmm/spmm.h"
+
+using namespace gpuopt;
+using namespace gpuopt::spmm;
+
+namespace {
+
+// Numbers in the order in which test_spmm_kernels.py writes them.
+struct Fields {
+  const int64_t* next;
+
+  int64_t number() { return *next++; }
+  void* pointer() { return reinterpret_cast<void*>(number()); }
+  Rows rows() {
+    Rows rows;
+    rows.data = pointer();
+    rows.row = number();
+    rows.batch = number();
+    return rows;
+  }
+  Matrix matrix() {
+    Matrix matrix;
+    matrix.ptr = pointer();
+    matrix.index = pointer();
+    matrix.entry = pointer();
+    matrix.is_long = number() != 0;
+    matrix.rows = number();
+    matrix.columns = number();
+    matrix.entries = number();
+    matrix.longest = number();
+    return matrix;
+  }
+  Tuning tuning() {
+    Tuning tuning;
+    tuning.shortest = number();
+    return tuning;
+  }
+};
+
+}  // namespace
+
+extern "C" int spmm_reduce(const int64_t* fields, double empty) {
+  Fields in{fields};
+  ReduceProblem problem;
+  problem.matrix = in.matrix();
+  problem.reduce = static_cast<Reduce>(in.number());
+  problem.dtype = static_cast<DType>(in.number());
+  problem.batches = in.number();
+  problem.features = in.number();
+  problem.value = in.pointer();
+  problem.heads = in.number();
+  problem.dense = in.rows();
+  problem.out = in.rows();
+  problem.arg = in.pointer();
+  problem.selected = in.pointer();
+  problem.empty = empty;
+  const ReducePlan planned = plan(problem, in.tuning());
+  PoisonedWorkspace workspace(0x7e);
+  const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
+  return ran ? static_cast<int>(planned.access) : -1;
+}
+
+extern "C" int spmm_product(const int64_t* fields) {
+  Fields in{fields};
+  ProductProblem problem;
+  problem.matrix = in.matrix();
+  problem.dtype = static_cast<DType>(in.number());
+  problem.features = in.number();
+  problem.heads = in.number();
+  problem.a = in.rows();
+  problem.b = in.rows();
+  problem.out = in.pointer();
+  const ProductPlan planned = plan(problem, in.tuning());
+  PoisonedWorkspace workspace(0x7e);
+  const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
+  return ran ? static_cast<int>(planned.access) : -1;
+}
+
+extern "C" int spmm_map(const int64_t* fields) {
+  Fields in{fields};
+  MapProblem problem;
+  problem.matrix = in.matrix();
+  problem.map = static_cast<Map>(in.number());
+  problem.dtype = static_cast<DType>(in.number());
+  problem.features = in.number();
+  problem.x = in.pointer();
+  problem.y = in.pointer();
+  problem.row = in.rows();
+  problem.selected = in.pointer();
+  problem.out = in.pointer();
+  const MapPlan planned = plan(problem, in.tuning());
+  PoisonedWorkspace workspace(0x7e);
+  const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
+  return ran ? static_cast<int>(planned.access) : -1;
+}

@@ -1,0 +1,384 @@
+"""Reductions of segments and of scattered entries, beyond the contract of every operator, compared with loops in numpy."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+import torch_ops
+
+from ...support.compare import all_close, close, different_bits
+from ...support.params import each_device
+from ...support.runtime import deterministic_algorithms
+
+OPS = torch.ops.gpuopt
+FUNCTIONS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
+EVERY = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
+TWICE = {"check_fwd_over_rev": True, "check_rev_over_rev": True}
+
+
+def random_segments(seed: int, segments: int, most: int) -> np.ndarray:
+    """Offsets of segments of 0 to `most` entries, behind some entries of no segment."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, most + 1, segments)
+    return np.concatenate([[2], 2 + np.cumsum(lengths)])
+
+
+def loop(data: np.ndarray, offsets: np.ndarray, reduce: str, empty: float) -> np.ndarray:
+    rows = [
+        FUNCTIONS[reduce](data[b:e], axis=0) if b < e else np.full(data.shape[1:], empty)
+        for b, e in itertools.pairwise(offsets)
+    ]
+    return np.stack(rows) if rows else np.zeros((0, *data.shape[1:]))
+
+
+@each_device
+@pytest.mark.parametrize("reduce", FUNCTIONS)
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64], ids=str)
+def test_random_segments(device, reduce, kind):
+    for seed, (segments, most, features) in enumerate(
+        [(0, 3, 4), (1, 500, 1), (30, 9, 7), (400, 3, 16), (5, 2000, 3), (17, 1, 64)]
+    ):
+        offsets = random_segments(seed, segments, most)
+        data = np.random.default_rng(seed).uniform(0.9, 1.1, (offsets[-1] + 3, features))
+        got = torch_ops.segment_reduce(
+            torch.from_numpy(data).to(device), torch.from_numpy(offsets).to(device, kind), reduce, empty=0.5
+        )
+        np.testing.assert_allclose(got.cpu().numpy(), loop(data, offsets, reduce, 0.5), rtol=1e-12)
+
+
+@each_device
+@pytest.mark.parametrize("reduce", FUNCTIONS)
+def test_agrees_with_pytorch(device, reduce):
+    """PyTorch's results of empty segments follow from `empty`, and its gradients are the same if no two values are equal."""
+    empties = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}
+    offsets = torch.tensor([0, 3, 3, 4, 9], device=device)
+    ours = torch.randn(9, 5, device=device, dtype=torch.float64, requires_grad=True)
+    theirs = ours.detach().clone().requires_grad_()
+    got = torch_ops.segment_reduce(ours, offsets, reduce, empties[reduce])
+    want = torch.segment_reduce(theirs, reduce, offsets=offsets)
+    assert close(got, want) is None
+    for result, leaf in ((got, ours), (want, theirs)):
+        result[[0, 2, 3]].pow(2).sum().backward()
+        assert leaf.grad is not None
+    assert close(ours.grad, theirs.grad) is None
+
+
+@each_device
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_halves_are_summed_in_float32_and_counted_in_integers(device, dtype):
+    """In bfloat16 ones stop adding up at 256, in float16 at 2048, and so would a count of entries."""
+    ones = torch.ones(3000, 2, device=device, dtype=dtype)
+    offsets = torch.tensor([0, 3000], device=device)
+    index = torch.zeros(3000, dtype=torch.int64, device=device)
+    exact = torch.full((1, 2), 3000.0, dtype=dtype, device=device)
+    assert different_bits(torch_ops.segment_reduce(ones, offsets), exact) is None
+    assert different_bits(torch_ops.scatter_reduce(ones, index, 0, 1), exact) is None
+    for mean in (torch_ops.segment_reduce(ones, offsets, "mean"), torch_ops.scatter_reduce(ones, index, 0, 1, "mean")):
+        assert different_bits(mean, torch.ones(1, 2, dtype=dtype, device=device)) is None
+    leaf = ones.clone().requires_grad_()
+    torch_ops.segment_reduce(leaf, offsets, "mean").backward(torch.full((1, 2), 3000.0, dtype=dtype, device=device))
+    assert different_bits(leaf.grad, ones) is None
+
+
+@each_device
+def test_the_first_of_equal_entries_wins_and_a_nan_before_all(device):
+    data = torch.tensor([2.0, 1, 2, math.nan, 5, math.nan, -0.0, 0.0, math.inf, math.inf], device=device)
+    offsets = torch.tensor([0, 3, 6, 8, 10, 10], device=device)
+    values, arg = OPS._segment_reduce_arg(data, offsets, "max", None)
+    assert arg.tolist() == [0, 3, 6, 8, -1] and arg.dtype == offsets.dtype
+    assert values[0] == 2 and values[1].isnan() and values[3] == math.inf and values[4] == 0
+    assert OPS._segment_reduce_arg(data, offsets.int(), "min", None)[1].tolist() == [1, 3, 6, 8, -1]
+    leaf = data.clone().requires_grad_()
+    torch_ops.segment_reduce(leaf, offsets, "max").backward(torch.arange(1.0, 6, device=device))
+    assert leaf.grad.tolist() == [1, 0, 0, 2, 0, 0, 3, 0, 4, 0]
+
+
+@each_device
+@pytest.mark.parametrize("zeros", [0, 1, 2, 3])
+def test_derivatives_of_a_product_with_zeros(device, zeros):
+    data = torch.tensor([1.5, -2, 0.5, 3, 1.2, 0.7], dtype=torch.float64, device=device)
+    data[1 : 1 + zeros] = 0
+    data.requires_grad_()
+    offsets = torch.tensor([0, 5, 6], device=device)
+
+    def product(x):
+        return torch_ops.segment_reduce(x, offsets, "prod")
+
+    assert gradcheck(product, data, **EVERY)
+    assert gradgradcheck(product, data, **TWICE)
+
+
+@each_device
+def test_integers(device):
+    offsets = torch.tensor([0, 2, 2, 5], device=device)
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        data = torch.tensor([3, 4, 1, 1, 3], dtype=dtype, device=device)
+        for reduce, want in (
+            ("sum", [7, 0, 5]),
+            ("mean", [3, 0, 1]),
+            ("max", [4, 0, 3]),
+            ("min", [3, 0, 1]),
+            ("prod", [12, 1, 3]),
+        ):
+            got = torch_ops.segment_reduce(data, offsets, reduce)
+            assert got.dtype == dtype and got.tolist() == want
+    low = torch.tensor([-3, -4], dtype=torch.int32, device=device)
+    assert torch_ops.segment_reduce(low, offsets[:2], "mean").tolist() == [-4]
+    large = torch.full((4,), 2**31 - 1, dtype=torch.int32, device=device)
+    assert torch_ops.segment_reduce(large, torch.tensor([0, 4], device=device), "mean").tolist() == [2**31 - 1]
+
+
+# ---------------------------------------------------------------- group_by
+
+
+@each_device
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64], ids=str)
+def test_groups(device, kind):
+    random = np.random.default_rng(1)
+    for entries, bins in [(0, 0), (0, 5), (1, 1), (100, 7), (5000, 3), (3000, 100_000)]:
+        index = random.integers(bins, size=entries) if entries else np.zeros(0, np.int64)
+        for dtype in (None, torch.int32, torch.int64):
+            ptr, perm = torch_ops.group_by(torch.from_numpy(index).to(device, kind), bins, dtype=dtype)
+            assert ptr.dtype == perm.dtype == (dtype or torch.int32)
+            np.testing.assert_array_equal(perm.cpu(), np.argsort(index, kind="stable"))
+            np.testing.assert_array_equal(ptr.cpu(), np.searchsorted(np.sort(index), np.arange(bins + 1)))
+
+
+def test_numbers_of_groups_have_the_type_that_their_sizes_need():
+    for bins, entries, want in (
+        (2**31 - 2, 3, torch.int32),
+        (2**31, 3, torch.int64),
+        (3, 2**31 - 1, torch.int32),
+        (3, 2**31, torch.int64),
+    ):
+        index = torch.empty(entries, dtype=torch.int32, device="meta")
+        assert torch_ops.group_by(index, bins)[0].dtype == want
+    with pytest.raises(RuntimeError, match="dtype must hold the number of entries"):
+        torch_ops.group_by(torch.empty(3, dtype=torch.int64, device="meta"), 2**31, dtype=torch.int32)
+
+
+@each_device
+def test_groups_of_examples(device):
+    index = torch.tensor([[2, 0, 2, 1], [0, 0, 0, 3], [1, 3, 1, 1]], device=device)
+    got = torch.vmap(lambda i: torch_ops.group_by(i, 4))(index)
+    want = [torch.stack(parts) for parts in zip(*(torch_ops.group_by(i, 4) for i in index), strict=True)]
+    assert all(different_bits(a, b) is None for a, b in zip(got, want, strict=True))
+    columns = torch.vmap(lambda i: torch_ops.group_by(i, 4), in_dims=1)(index.t().int())
+    assert all(different_bits(a, b) is None for a, b in zip(columns, want, strict=True))
+
+
+def test_refused_indices():
+    index = torch.tensor([0, 3, 1])
+    for wrong, bins in ((index, 3), (index - 1, 4)):
+        with pytest.raises(IndexError, match="gpuopt::group_by: index must be in the range of the bins"):
+            torch_ops.group_by(wrong, bins)
+        with pytest.raises(IndexError):
+            torch.vmap(lambda i, n=bins: torch_ops.group_by(i, n))(torch.stack([wrong, index * 0]))
+    for wrong in (index.float(), index[None]):
+        with pytest.raises(RuntimeError, match="gpuopt::group_by: index must be"):
+            torch_ops.group_by(wrong, 4)
+    with pytest.raises(RuntimeError, match="bins must not be negative"):
+        torch_ops.group_by(index, -1)
+
+
+# ---------------------------------------------------------------- scatter_reduce and scatter_softmax
+
+
+def scattered(src: np.ndarray, index: np.ndarray, dim: int, bins: int, reduce: str) -> np.ndarray:
+    rows = np.moveaxis(src, dim, 0)
+    out = np.full((bins, *rows.shape[1:]), 1.0 if reduce == "mul" else 0.0)
+    for b in range(bins):
+        if (index == b).any():
+            out[b] = FUNCTIONS[{"mul": "prod"}.get(reduce, reduce)](rows[index == b], axis=0)
+    return np.moveaxis(out, 0, dim)
+
+
+@each_device
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "mul"])
+@pytest.mark.parametrize(
+    "shape, dim", [((9,), 0), ((9, 4), 0), ((4, 9), 1), ((4, 9), -1), ((2, 9, 3), 1), ((2, 3, 9, 5), -2), ((9, 0), 0)]
+)
+def test_scattered_entries(device, reduce, shape, dim):
+    random = np.random.default_rng(len(shape))
+    src, index = random.normal(size=shape), random.integers(5, size=9)
+    index[index == 1] = 3  # an empty bin
+    tensors = [torch.from_numpy(a).to(device) for a in (src, index)]
+    got = torch_ops.scatter_reduce(*tensors, dim, 6, reduce)
+    np.testing.assert_allclose(got.cpu().numpy(), scattered(src, index, dim, 6, reduce), rtol=1e-12, atol=1e-14)
+    found = torch_ops.scatter_reduce(*tensors, dim, None, reduce)
+    assert found.shape[dim] == index.max() + 1
+    if reduce in ("max", "min"):
+        values, arg = torch_ops.scatter_reduce(*tensors, dim, 6, reduce, return_arg=True)
+        assert different_bits(values, got) is None and arg.dtype == torch.int64
+        picked = np.take_along_axis(src, arg.clamp(min=0).cpu().numpy(), dim)
+        np.testing.assert_array_equal(np.where(arg.cpu() < 0, 0, picked), got.cpu())
+        np.testing.assert_array_equal((arg < 0).cpu().numpy().any(axis=dim), np.ones(np.delete(shape, dim), bool))
+    if len(shape) > 1:  # the same of a strided tensor
+        strided = tensors[0].transpose(0, 1).contiguous().transpose(0, 1)
+        assert close(torch_ops.scatter_reduce(strided, tensors[1].int(), dim, 6, reduce), got) is None
+
+
+@each_device
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "mul"])
+def test_derivatives_of_scattered_entries(device, reduce):
+    src = torch.randn(2, 6, 2, dtype=torch.float64, device=device, requires_grad=True)
+    index = torch.tensor([3, 0, 3, 1, 0, 3], device=device)
+
+    def scatter(x):
+        return torch_ops.scatter_reduce(x, index, 1, 5, reduce)
+
+    assert gradcheck(scatter, src, **EVERY)
+    assert gradgradcheck(scatter, src, **TWICE)
+    if reduce in ("max", "min"):
+        assert gradcheck(
+            lambda x: torch_ops.scatter_reduce(x, index, 1, 5, reduce, True)[0], src, check_forward_ad=True
+        )
+
+
+@each_device
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "mul"])
+def test_scattered_examples(device, reduce):
+    """Examples with an index of their own, with a common one, and with common values."""
+    src = torch.randn(3, 7, 2, device=device)
+    index = torch.tensor([[2, 0, 2, 1, 3, 3, 0], [0, 0, 0, 3, 1, 1, 0], [1, 3, 1, 1, 1, 1, 1]], device=device)
+
+    def scatter(x, i):
+        return torch_ops.scatter_reduce(x, i, 0, 4, reduce)
+
+    for dims in ((0, 0), (0, None), (None, 0)):
+        args = [t if d == 0 else t[0] for t, d in zip((src, index), dims, strict=True)]
+        want = torch.stack(
+            [scatter(*(t if d is None else t[k] for t, d in zip(args, dims, strict=True))) for k in range(3)]
+        )
+        assert close(torch.vmap(scatter, in_dims=dims)(*args), want) is None
+        per_example = torch.func.vmap(torch.func.grad(lambda x, i: scatter(x, i).pow(2).sum()), in_dims=dims)(*args)
+        for k in range(3):
+            x = (args[0] if dims[0] is None else args[0][k]).clone().requires_grad_()
+            scatter(x, args[1] if dims[1] is None else args[1][k]).pow(2).sum().backward()
+            assert close(per_example[k], x.grad) is None
+
+
+@each_device
+def test_scattered_integers(device):
+    src = torch.tensor([[5, 1], [2, 2], [-8, 7]], device=device)
+    index = torch.tensor([1, 0, 1], device=device)
+    for dtype in (torch.int64, torch.int32, torch.int8):
+        for reduce, want in (
+            ("sum", [[2, 2], [-3, 8]]),
+            ("mean", [[2, 2], [-2, 4]]),
+            ("max", [[2, 2], [5, 7]]),
+            ("mul", [[2, 2], [-40, 7]]),
+        ):
+            got = torch_ops.scatter_reduce(src.to(dtype), index, 0, 2, reduce)
+            assert got.dtype == dtype and got.tolist() == want
+
+
+@each_device
+def test_softmax_of_scattered_entries(device):
+    src = torch.randn(8, 3, dtype=torch.float64, device=device, requires_grad=True)
+    index = torch.tensor([1, 0, 1, 1, 4, 0, 4, 2], device=device)
+    got = torch_ops.scatter_softmax(src, index, 6)
+    for b in range(6):
+        of_bin = index == b
+        np.testing.assert_allclose(got[of_bin].detach().cpu(), src[of_bin].softmax(0).detach().cpu(), rtol=1e-12)
+    assert different_bits(torch_ops.scatter_softmax(src, index), got) is None
+    assert gradcheck(lambda x: torch_ops.scatter_softmax(x, index, 6), src, **EVERY)
+    assert gradgradcheck(lambda x: torch_ops.scatter_softmax(x, index, 6), src, **TWICE)
+    values = torch.randn(8, device=device)
+    assert torch_ops.scatter_softmax(values, index, 5).shape == (8,)
+    indices = torch.stack([index, index.flip(0)])
+    each = torch.vmap(lambda i: torch_ops.scatter_softmax(values, i, 5))(indices)
+    assert close(each, torch.stack([torch_ops.scatter_softmax(values, i, 5) for i in indices])) is None
+
+
+@each_device
+def test_nothing_is_scattered(device):
+    nothing, index = torch.zeros(0, 3, device=device), torch.zeros(0, dtype=torch.int64, device=device)
+    for reduce, value in (("sum", 0), ("mean", 0), ("max", 0), ("mul", 1)):
+        got = torch_ops.scatter_reduce(nothing.requires_grad_(), index, 0, 2, reduce)
+        assert got.shape == (2, 3) and bool((got == value).all())
+        got.sum().backward()
+        assert torch_ops.scatter_reduce(nothing, index, 0, None, reduce).shape == (0, 3)
+    values, arg = torch_ops.scatter_reduce(nothing, index, 0, 2, "min", return_arg=True)
+    assert not values.any() and (arg == -1).all()
+    assert torch_ops.scatter_softmax(nothing, index, 2).shape == (0, 3)
+
+
+@each_device
+def test_refused_scatters(device):
+    src, index = torch.ones(4, 3, device=device), torch.zeros(4, dtype=torch.int64, device=device)
+    with pytest.raises(IndexError, match="dim"):
+        torch_ops.scatter_reduce(src, index, 2)
+    for wrong in (index[:3], index[None]):
+        with pytest.raises(RuntimeError, match="index must have an entry for each"):
+            torch_ops.scatter_reduce(src, wrong)
+        with pytest.raises(RuntimeError, match="index must have an entry for each"):
+            torch_ops.scatter_softmax(src, wrong)
+    with pytest.raises(ValueError, match="median"):
+        torch_ops.scatter_reduce(src, index, reduce="median")
+    with pytest.raises(ValueError, match="return_arg"):
+        torch_ops.scatter_reduce(src, index, return_arg=True)
+    with pytest.raises(TypeError, match="floating-point"):
+        torch_ops.scatter_softmax(index, index)
+
+
+@each_device
+def test_scatters_compile_and_keep_their_dtype_under_autocast(device):
+    src = torch.randn(20, 4, device=device, requires_grad=True)
+    index = torch.randint(6, (20,), device=device)
+
+    def run(x, i):
+        attention = torch_ops.scatter_softmax(x, i, 6)
+        parts = [torch_ops.scatter_reduce(x * attention, i, 0, 6, reduce) for reduce in ("sum", "mean", "max", "mul")]
+        return torch.stack(parts)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend="aot_eager", fullgraph=True, dynamic=True)
+    for entries in (20, 15, 9):
+        got, want = compiled(src[:entries], index[:entries]), run(src[:entries], index[:entries])
+        assert close(got, want) is None
+        grads = [torch.autograd.grad(result.pow(2).sum(), src)[0] for result in (got, want)]
+        assert all_close(*([g] for g in grads)) is None
+    want = run(src, index)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        assert different_bits(run(src, index), want) is None
+
+
+@each_device
+def test_forward_mode_of_an_extremum_with_its_entry(device):
+    src, index = torch.randn(5, device=device), torch.tensor([1, 0, 1, 1, 0], device=device)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(src, torch.arange(5.0, device=device))
+        values, arg = torch_ops.scatter_reduce(dual, index, 0, 3, "max", return_arg=True)
+        tangent = forward_ad.unpack_dual(values).tangent
+    assert tangent.tolist() == [float(max(a, 0)) for a in arg.tolist()]
+
+
+@each_device
+def test_the_gradient_of_index_select_is_repeatable(device):
+    """Each run adds in the same order, so float32 sums of very different values have the same bits."""
+    generator = torch.Generator().manual_seed(4)
+    index = torch.randint(3, (20_000,), generator=generator).to(device)
+    incoming = (torch.randn(20_000, 4, generator=generator) * torch.logspace(-6, 6, 20_000)[:, None]).to(device)
+    grads = []
+    for _ in range(3):
+        table = torch.ones(3, 4, device=device, requires_grad=True)
+        torch_ops.index_select(table, 0, index).backward(incoming)
+        grads.append(table.grad)
+    assert all(different_bits(g, grads[0]) is None for g in grads)
+
+
+@each_device
+def test_deterministic_mode_allows_all(device):
+    src = torch.randn(30, 4, device=device, requires_grad=True)
+    index = torch.randint(6, (30,), device=device)
+    with deterministic_algorithms():
+        results = [torch_ops.scatter_reduce(src, index, 0, 6, r) for r in ("sum", "mean", "max", "min", "mul")]
+        torch.stack([*results, torch_ops.scatter_softmax(src, index, 6)[:6]]).pow(2).sum().backward()
+    assert src.grad.isfinite().all()

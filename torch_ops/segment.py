@@ -1,0 +1,261 @@
+"""Reductions of segments and of scattered entries: ``segment_reduce``, ``segment_expand``, ``segment_softmax``, ``group_by``,
+``scatter_reduce`` and ``scatter_softmax``.
+
+A *segment* is a range of entries of the first dimension: segment ``s`` has the entries ``offsets[s]`` to ``offsets[s + 1] - 1``. The
+atoms of each molecule of a batch are segments, and so are the edges of each node of a graph that is sorted by node. Entries that an
+index assigns to *bins* in any order are first grouped by bin; the groups are then segments.
+
+- float16 and bfloat16 are computed in float32 and rounded once. Means count entries in integers, and means of integers round down.
+- On CUDA nothing synchronises with the host, unless ``dim_size`` has to be found. Results and gradients are bitwise reproducible: no
+  value is added atomically, and all results are written once.
+- ``offsets`` must not descend. Entries in front of the first offset or behind the last one are in no segment: they do not count, and
+  their gradients are 0. On CUDA nothing checks the values of ``offsets``; a wrong one gives a wrong result, but reads no foreign
+  memory.
+- CPU tensors are reduced by ATen's operators.
+
+``csrc/segment/README.md`` describes the operators, and ``csrc/spmm/README.md`` the kernels: a segment is a row of a sparse matrix whose
+columns are the entries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["group_by", "scatter_reduce", "scatter_softmax", "segment_expand", "segment_reduce", "segment_softmax"]
+
+_ops = torch.ops.gpuopt
+
+Reduction = Literal["sum", "mean", "max", "min", "prod"]
+
+
+def segment_reduce(data: Tensor, offsets: Tensor, reduce: Reduction = "sum", empty: float | None = None) -> Tensor:
+    """Reduces the entries of each segment, as ``torch.segment_reduce(data, reduce, offsets=offsets)``.
+
+    Args:
+        data: Entries of shape (entries, ...). float16, bfloat16, float32, float64, or an integer dtype. Rows of any pitch are read
+            without a copy if the other dimensions are dense. Integers other than int32 and int64 are converted to int64.
+        offsets: Where segments begin, of shape (segments + 1,) and dtype int32 or int64.
+        reduce: ``"sum"``, ``"mean"``, ``"max"``, ``"min"`` or ``"prod"``. Of equal maxima the first one has the gradient. A NaN is
+            the maximum and the minimum of its segment.
+        empty: The result of a segment without entries. Default: 1 for ``"prod"`` and 0 otherwise. (:func:`torch.segment_reduce` has
+            NaN for a mean and infinities for extrema.)
+
+    Returns:
+        A tensor of shape (segments, ...) with the dtype of ``data``. Differentiable in ``data``, any number of times, in reverse and
+        forward mode. Second derivatives of ``"prod"`` are exact, also where entries are 0; third ones are not there.
+
+    Raises:
+        ValueError: an unknown ``reduce``.
+        TypeError: ``data`` is complex or bool.
+        RuntimeError: ``data`` has no dimensions; ``offsets`` is no vector of int32 or int64, is empty, or is on another device.
+        IndexError: on the CPU, an offset that descends or is not in the range of the entries.
+    """
+    return _ops.segment_reduce.default(data, offsets, reduce, empty)
+
+
+def segment_expand(rows: Tensor, offsets: Tensor, entries: int) -> Tensor:
+    """Gives each entry the row of its segment: the gradient of a sum of segments, and ``gather_csr`` of torch_scatter.
+
+    Args:
+        rows: One row for each segment, of shape (segments, ...) and any dtype.
+        offsets: Where segments begin, of shape (segments + 1,) and dtype int32 or int64.
+        entries: The number of entries. It is not read from ``offsets``, because this would synchronise with the host.
+
+    Returns:
+        A tensor of shape (entries, ...). Entries of no segment are 0. Differentiable in ``rows``, any number of times, in reverse and
+        forward mode.
+
+    Raises:
+        RuntimeError: ``rows`` does not have one row for each segment, or ``entries`` is negative. Otherwise as
+            :func:`segment_reduce`.
+        IndexError: as :func:`segment_reduce`.
+    """
+    return _ops.segment_expand.default(rows, offsets, entries)
+
+
+def segment_softmax(src: Tensor, offsets: Tensor) -> Tensor:
+    """Softmax over the entries of each segment: the attention weights of each node's edges.
+
+    The maximum and the sum of a segment are found in one pass (M. Milakov and N. Gimelshein, "Online normalizer calculation for
+    softmax", 2018).
+
+    Args:
+        src: Entries of shape (entries, ...), float16, bfloat16, float32 or float64. Every feature has a softmax of its own.
+        offsets: Where segments begin, of shape (segments + 1,) and dtype int32 or int64.
+
+    Returns:
+        A tensor with the shape and dtype of ``src``. Entries of no segment are 0. Differentiable in ``src``, any number of times, in
+        reverse and forward mode.
+
+    Raises:
+        TypeError: ``src`` is not floating-point.
+        RuntimeError, IndexError: as :func:`segment_reduce`.
+    """
+    return _ops.segment_softmax.default(src, offsets)
+
+
+def group_by(index: Tensor, bins: int, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    """Groups entries by bin: a stable sort, and where each bin begins.
+
+    On CUDA this is a radix sort of the bits that ``bins`` needs. It notices an index that is in order already.
+
+    Args:
+        index: The bin of each entry, a vector of int32 or int64 with values from 0 to ``bins - 1``.
+        bins: The number of bins.
+        dtype: int32 or int64. Default: int32 if it holds the numbers of entries and bins.
+
+    Returns:
+        ``ptr`` of shape (bins + 1,) and ``perm`` of shape (entries,). Bin ``b`` has the entries ``perm[ptr[b]:ptr[b + 1]]``, in their
+        order in ``index``. So ``segment_reduce(data[perm], ptr)`` reduces the bins.
+
+    Raises:
+        RuntimeError: ``index`` is no vector of int32 or int64, ``bins`` is negative, or ``dtype`` can't hold the numbers.
+        IndexError: an entry is out of range, on the CPU. On CUDA a device-side assertion fails instead.
+    """
+    return _ops.group_by.default(index, bins, dtype=dtype)
+
+
+def _bins(index: Tensor, dim_size: int | None) -> int:
+    if dim_size is not None:
+        return dim_size
+    return int(index.max()) + 1 if index.numel() > 0 else 0
+
+
+def _inverse(perm: Tensor) -> Tensor:
+    numbers = torch.arange(perm.shape[0], dtype=perm.dtype, device=perm.device)
+    return torch.empty_like(perm).scatter(0, perm.long(), numbers)
+
+
+def _without_autocast(like: Tensor):
+    """Autocast must not round what is only added up."""
+    kind = like.device.type
+    on = kind != "meta" and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if on else contextlib.nullcontext()
+
+
+def _is_batched(index: Tensor) -> bool:
+    """Whether :func:`torch.vmap` has an index for each example. A matrix has none."""
+    if torch.compiler.is_compiling():
+        return False
+    while torch._C._functorch.is_functorch_wrapped_tensor(index):
+        if torch._C._functorch.is_batchedtensor(index):
+            return True
+        index = torch._C._functorch.get_unwrapped(index)
+    return False
+
+
+def _permuted(x: Tensor, perm: Tensor, inverse: Tensor) -> Tensor:
+    """``x[perm]``, as a product with a permutation matrix: its gradient is the product with ``inverse``, and sorts nothing."""
+    if _is_batched(perm):
+        return _ops.index_select.default(x, 0, perm)
+    rows = torch.arange(perm.shape[0] + 1, dtype=perm.dtype, device=perm.device)
+    with _without_autocast(x):
+        # Without values nothing reads where an entry of the transpose has its value.
+        return _ops.spmm.default(rows, perm, None, None, x, "sum", rows, inverse, inverse, 1, 1)
+
+
+def _grouped_product(src: Tensor, index: Tensor, ptr: Tensor, perm: Tensor, dim: int, reduce: str) -> Tensor:
+    """Reduces the slices of each bin: a product with the matrix that has a row for each bin and an entry for each slice."""
+    batch, features = src.shape[:dim], src.shape[dim + 1 :]
+    dense = src.reshape(batch.numel(), src.shape[dim], features.numel())
+    columns = torch.arange(perm.shape[0] + 1, dtype=perm.dtype, device=perm.device)
+    places = _inverse(perm) if reduce in ("max", "min") else perm  # of a sum nothing reads them
+    transpose = columns, index.to(perm.dtype), places
+    with _without_autocast(src):
+        out = _ops.spmm.default(ptr, perm, None, None, dense, reduce, *transpose, -1, 1)
+    return out.reshape(*batch, ptr.shape[0] - 1, *features)
+
+
+def _as_arg(arg: Tensor, perm: Tensor) -> Tensor:
+    """Entry numbers of grouped entries as numbers of entries of the caller."""
+    if perm.numel() == 0:
+        return arg.long()
+    return torch.where(arg < 0, -1, perm[arg.clamp(min=0).long()].long())
+
+
+def scatter_reduce(
+    src: Tensor,
+    index: Tensor,
+    dim: int = 0,
+    dim_size: int | None = None,
+    reduce: Literal["sum", "mean", "max", "min", "mul"] = "sum",
+    return_arg: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Reduces the slices of ``src`` that ``index`` assigns to the same bin, as ``scatter`` of torch_scatter.
+
+    Entries are grouped by bin (:func:`group_by`). Each result is then reduced in the order of the entries and written once, so no
+    memory is filled first, and results are bitwise reproducible.
+
+    Args:
+        src: Tensor of any shape with at least one dimension. The dtypes of :func:`segment_reduce`.
+        index: The bin of each slice, of shape (src.shape[dim],) and dtype int32 or int64.
+        dim: The dimension that ``index`` refers to. Negative numbers count from the end.
+        dim_size: The number of bins. Default: ``index.max() + 1``, which synchronises with the host.
+        reduce: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, or ``"mul"``, which is also called ``"prod"``.
+        return_arg: If True, the entry that each maximum or minimum is from is returned, too.
+
+    Returns:
+        A tensor with the dtype and shape of ``src``, except that dimension ``dim`` has ``dim_size`` slices. Bins without entries are
+        0, and 1 for ``"mul"``. With ``return_arg``, a pair of this tensor and an int64 tensor of its shape: positions along ``dim``,
+        the first of equal ones, and -1 for bins without entries. Differentiable in ``src``, any number of times, in reverse and
+        forward mode.
+
+    Raises:
+        IndexError: ``src`` has no dimension ``dim``, or, on the CPU, an entry of ``index`` is out of range. On CUDA a device-side
+            assertion fails instead.
+        ValueError: an unknown ``reduce``, or ``return_arg`` with another one than ``"max"`` or ``"min"``.
+        RuntimeError: ``index`` does not have an entry for each slice. Otherwise as :func:`group_by` and :func:`segment_reduce`.
+    """
+    if not -src.dim() <= dim < src.dim():
+        raise IndexError(
+            f"scatter_reduce: dim must be a dimension of src: expected -{src.dim()} to {src.dim() - 1}, got {dim}"
+        )
+    dim %= src.dim()
+    if index.dim() != 1 or index.shape[0] != src.shape[dim]:
+        raise RuntimeError(
+            f"scatter_reduce: index must have an entry for each slice of dimension {dim} of src: expected shape"
+            f" ({src.shape[dim]},), got {tuple(index.shape)}"
+        )
+    if return_arg and reduce not in ("max", "min"):
+        raise ValueError(f'scatter_reduce: return_arg needs reduce "max" or "min", got "{reduce}"')
+    ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
+    is_product = src.is_floating_point() and reduce in ("sum", "mean", "max", "min")
+    if is_product and not return_arg and not _is_batched(index):
+        return _grouped_product(src, index, ptr, perm, dim, reduce)
+    grouped = _ops.index_select.default(src.movedim(dim, 0), 0, perm)
+    if return_arg:
+        out, arg = _ops._segment_reduce_arg.default(grouped, ptr, reduce)
+        return out.movedim(0, dim), _as_arg(arg, perm).movedim(0, dim)
+    return _ops.segment_reduce.default(grouped, ptr, "prod" if reduce == "mul" else reduce).movedim(0, dim)
+
+
+def scatter_softmax(src: Tensor, index: Tensor, dim_size: int | None = None) -> Tensor:
+    """Softmax over the entries of each bin. The first dimension of ``src`` has the entries.
+
+    Args:
+        src: Entries of shape (entries, ...), float16, bfloat16, float32 or float64.
+        index: The bin of each entry, of shape (entries,) and dtype int32 or int64.
+        dim_size: The number of bins. Default: ``index.max() + 1``, which synchronises with the host.
+
+    Returns:
+        A tensor with the shape and dtype of ``src``. Differentiable in ``src``, any number of times, in reverse and forward mode.
+
+    Raises:
+        TypeError: ``src`` is not floating-point.
+        RuntimeError: ``index`` does not have an entry for each entry of ``src``. Otherwise as :func:`group_by`.
+        IndexError: as :func:`group_by`.
+    """
+    if src.dim() == 0 or index.dim() != 1 or index.shape[0] != src.shape[0]:
+        raise RuntimeError(
+            f"scatter_softmax: index must have an entry for each entry of src: expected shape {tuple(src.shape[:1])}, got"
+            f" {tuple(index.shape)}"
+        )
+    ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
+    inverse = _inverse(perm)
+    rows = src.reshape(src.shape[0], src.shape[1:].numel())
+    grouped = _ops.segment_softmax.default(_permuted(rows, perm, inverse), ptr)
+    return _permuted(grouped, inverse, perm).reshape(src.shape)
