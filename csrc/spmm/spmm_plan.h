@@ -76,8 +76,10 @@ struct ReducePlan {
 };
 
 struct ProductArgs {
-  Walk walk;  // a tile is a head
+  Walk walk;
   ProductProblem problem;
+  uint32_t tile_features = 0;  // of one head, or of several
+  uint32_t head_lanes = 0;     // threads that share a head, a power of two
 };
 
 struct ProductPlan {
@@ -187,13 +189,21 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
 
 inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}) {
   ProductPlan plan;
-  const int64_t features = problem.features / problem.heads;
+  const int64_t features = problem.features / problem.heads;  // of a head
   plan.access = is_aligned({problem.a, problem.b}, features, problem.dtype) ? Access::kVector
                                                                            : Access::kSingle;
+  const int elements = elements_of(plan.access, problem.dtype);
+  const int64_t lanes = ceil_div<int64_t>(features, elements);  // that a head fills
+  // Several heads share a group if each fills its threads.
+  const bool shares = plan.access == Access::kVector && problem.heads > 1 &&
+                      std::has_single_bit(static_cast<uint64_t>(lanes)) && lanes < kWarp;
+  const int64_t heads =
+      shares ? std::min<int64_t>(problem.heads, kWarp / lanes) : 1;  // of a tile
   plan.args.problem = problem;
-  plan.args.walk =
-      walk(problem.matrix, features, elements_of(plan.access, problem.dtype), tuning);
-  plan.args.walk.tiles = static_cast<uint32_t>(problem.heads);
+  plan.args.walk = walk(problem.matrix, heads * features, elements, tuning);
+  plan.args.walk.tiles = static_cast<uint32_t>(ceil_div(problem.heads, heads));
+  plan.args.tile_features = static_cast<uint32_t>(heads * features);
+  plan.args.head_lanes = shares ? static_cast<uint32_t>(lanes) : plan.args.walk.lanes;
   plan.shape = shape_of(plan.args.walk, 1);
   return plan;
 }

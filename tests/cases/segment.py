@@ -381,6 +381,7 @@ def _softmax_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         offsets = torch.tensor([0, 1, 1, 6], device=device, dtype=kind)
         yield SegmentSample(f"values by {kind}", (make(12), offsets))
         yield SegmentSample(f"rows by {kind}", (make(12, 1), offsets))
+        yield SegmentSample(f"every second by {kind}", (make(24)[::2], offsets))
         yield SegmentSample(f"transposed by {kind}", (make(2, 12).mT, offsets))
         yield SegmentSample(f"planes by {kind}", (make(13, 1, 5), offsets))
 

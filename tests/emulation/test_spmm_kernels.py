@@ -220,19 +220,21 @@ def test_selected_entries(kernels, dtype, long):
     for features in (1, 40):
         random = np.random.default_rng(features)
         matrix = Matrix(random, 11, 7, (0, 1, 9), long=long, has_entry=True)
-        grad, out = Dense(random, dtype, 7, features), Dense(random, dtype, 11, features, poison=True)
-        selected = placed(random.choice(matrix.entry, (7, features)))
+        if features == 1:  # the transpose of a matrix without index
+            matrix = Matrix(random, 11, 7, (0, 1), long=long, has_entry=True, has_index=False)
+        grad, out = Dense(random, dtype, matrix.columns, features), Dense(random, dtype, 11, features, poison=True)
+        selected = placed(random.choice(matrix.entry, (matrix.columns, features)))
         fields = [*matrix.fields(), SUM, dtype.number, 1, features, 0, 1, *grad.fields(), *out.fields(), 0, address(selected), 4]
         assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
         expected = np.zeros((11, features))
         for row in range(11):
             for e in matrix.of_row(row):
-                expected[row] += (selected[matrix.index[e]] == matrix.entry[e]) * grad.values()[0, matrix.index[e]]
+                expected[row] += (selected[matrix.column(e)] == matrix.entry[e]) * grad.values()[0, matrix.column(e)]
         np.testing.assert_array_equal(out.values()[0], expected)
 
 
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=repr)
-@pytest.mark.parametrize("heads, width, pitch", [(1, 1, 0), (1, 32, 0), (1, 47, 3), (1, 300, 4), (3, 8, 8), (4, 5, 0)])
+@pytest.mark.parametrize("heads, width, pitch", [(1, 1, 0), (1, 32, 0), (1, 47, 3), (1, 300, 4), (3, 8, 8), (4, 5, 0), (4, 32, 0), (9, 16, 0), (2, 256, 8)])
 def test_products(kernels, dtype, heads, width, pitch):
     for window in (2, 128):
         random = np.random.default_rng(width)

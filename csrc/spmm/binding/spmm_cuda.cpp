@@ -34,6 +34,11 @@ struct MatrixOperand {
     matrix.columns = known(shape.columns);
     matrix.entries = known(shape.entries);
     matrix.longest = known(op.longest);
+    if constexpr (requires { op.t_ptr; }) {  // a gradient may read them
+      for (const TensorOption* own : {&op.t_ptr, &op.t_index, &op.t_entry}) {
+        if (is_given(*own)) check_memory(name_of<Op>(), {{"the transpose", **own}});
+      }
+    }
   }
 
   Tensor ptr, index, entry;
@@ -111,7 +116,7 @@ Tensor spmm_cuda(const Spmm& op) {
   const Shape shape = check(op);
   const c10::cuda::CUDAGuard guard(op.dense.device());
   DenseCall<Spmm> call(op, shape);
-  if (call.is_empty()) return at::zeros(call.sizes, op.dense.options());
+  if (call.is_empty()) return unfilled(call.sizes, op.dense.options()).zero_();
   const Tensor result = unfilled(call.sizes, op.dense.options());
   call.problem.reduce = to_reduce(op.reduce);
   call.run(result);
@@ -123,7 +128,8 @@ SpmmArg::Result arg_cuda(const SpmmArg& op) {
   const c10::cuda::CUDAGuard guard(op.dense.device());
   DenseCall<SpmmArg> call(op, shape);
   if (call.is_empty()) {
-    return {at::zeros(call.sizes, op.dense.options()), at::full(call.sizes, -1, op.ptr.options())};
+    return {unfilled(call.sizes, op.dense.options()).zero_(),
+            unfilled(call.sizes, op.ptr.options()).fill_(-1)};
   }
   const Tensor result = unfilled(call.sizes, op.dense.options());
   const Tensor arg = unfilled(call.sizes, op.ptr.options());
@@ -137,7 +143,7 @@ Tensor selected_cuda(const SpmmSelected& op) {
   const Shape shape = check(op);
   const c10::cuda::CUDAGuard guard(op.dense.device());
   DenseCall<SpmmSelected> call(op, shape);
-  if (call.is_empty()) return at::zeros(call.sizes, op.dense.options());
+  if (call.is_empty()) return unfilled(call.sizes, op.dense.options()).zero_();
   const Tensor selected = op.selected.contiguous();
   check_memory(name_of<SpmmSelected>(), {{"selected", selected}});
   const Tensor result = unfilled(call.sizes, op.dense.options());
@@ -163,7 +169,7 @@ Tensor sddmm_cuda(const Sddmm& op) {
   at::DimVector sizes{problem.matrix.entries};
   if (op.heads) sizes.push_back(problem.heads);
   const bool is_empty = problem.matrix.entries == 0 || problem.features == 0;
-  if (is_empty) return at::zeros(sizes, op.a.options());
+  if (is_empty) return unfilled(sizes, op.a.options()).zero_();
   const Tensor result = unfilled(sizes, op.a.options());
   problem.out = result.mutable_data_ptr();
   TensorWorkspace workspace;

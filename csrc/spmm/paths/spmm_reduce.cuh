@@ -174,6 +174,7 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
     } else {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
+        columns[u] = static_cast<uint32_t>(window.begin + from + u);
         features.load(dense + (window.begin + from + u) * problem.dense.row,
                       from + u < window.count, values[u]);
       }
