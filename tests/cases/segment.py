@@ -337,7 +337,8 @@ def _aten_softmax(src, offsets):
         if src.shape[0] == 0 or len(offsets) == 1:
             return (src * 0).nan_to_num(0)
         members = _members(offsets, src.shape[0], src)
-        return _RoundedSoftmax.apply(src, members) if src.dtype.itemsize == 2 else _over_members(src, members)
+        result = _RoundedSoftmax.apply(src, members) if src.dtype.itemsize == 2 else _over_members(src, members)
+        return result.clone(memory_format=torch.contiguous_format)
 
 
 def _reference_softmax(src, offsets):
@@ -632,6 +633,7 @@ CASES = [
         grad_dtypes=FLOATS,
         bound=_exact,
         saves_inputs=True,
+        workspace=_memory,
     ),
     OpCase(
         name="segment_softmax",

@@ -60,7 +60,8 @@ def test_values(case, device, dtype):
                 ours += _summed_errors(case, got, reference, bound)
                 theirs += _summed_errors(case, want, reference, bound)
     failures.check(at_least=kept(150, device))
-    if device == "cpu" or case.as_accurate:
+    # A float64 reference has errors of the same size as sums in float64.
+    if device == "cpu" or (case.as_accurate and (case.elementwise or dtype != torch.float64)):
         assert ours <= theirs * (1.02 if case.elementwise else 1.5), f"summed error {ours}, ATen's is {theirs}"
 
 

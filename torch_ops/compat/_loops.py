@@ -5,6 +5,7 @@ A layer that does it in each call makes a new ``edge_index`` each time, and its 
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -29,7 +30,15 @@ def gcn_norm(
     if edge_weight is not None:
         return NotImplemented  # it calls add_remaining_self_loops
     key = (num_nodes, improved, add_self_loops, flow, dtype)
-    return _once(original, edge_index, key, None, num_nodes, improved, add_self_loops, flow, dtype)
+
+    @functools.wraps(original)
+    def in_float32(*arguments: Any) -> tuple[Tensor, Tensor]:
+        """A bfloat16 counts to 256, and most graphs have nodes with more neighbours."""
+        edges, weights = original(*arguments[:-1], torch.float32)
+        return edges, weights.to(dtype)
+
+    norm = in_float32 if dtype in (torch.float16, torch.bfloat16) else original
+    return _once(norm, edge_index, key, None, num_nodes, improved, add_self_loops, flow, dtype)
 
 
 def remove_self_loops(original: Callable, edge_index: object, edge_attr: object = None) -> Any:
