@@ -335,7 +335,7 @@ def _aten_softmax(src, offsets):
     _check(src, offsets)
     with _without_autocast(src):
         if src.shape[0] == 0 or len(offsets) == 1:
-            return (src * 0).nan_to_num(0)
+            return (src * 0).nan_to_num(0).clone(memory_format=torch.contiguous_format)
         members = _members(offsets, src.shape[0], src)
         result = _RoundedSoftmax.apply(src, members) if src.dtype.itemsize == 2 else _over_members(src, members)
         return result.clone(memory_format=torch.contiguous_format)

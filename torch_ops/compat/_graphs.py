@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_ops.index_select import index_select
 from torch_ops.segment import group_by, segment_softmax
 from torch_ops.spmm import CSR
 
@@ -185,7 +186,7 @@ class _Permuted(torch.autograd.Function):
     @staticmethod
     def forward(context, rows: Tensor, order: Tensor, position: Tensor) -> Tensor:
         context.save_for_backward(order, position)
-        return rows.index_select(0, order)
+        return index_select(rows, 0, order)
 
     @staticmethod
     def backward(context, gradient: Tensor) -> tuple[Tensor, None, None]:
