@@ -94,8 +94,7 @@ Tensor reduced(const char* op, const SegmentReduce& call, Reduce reduce, const T
   problem.empty = empty;
   if (arg.defined()) problem.arg = arg.mutable_data_ptr();
   TensorWorkspace workspace;
-  check_launch(op, launch(spmm::plan(problem), workspace,
-                          c10::cuda::getCurrentCUDAStream()));
+  check_launch(op, launch(spmm::plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
   return out.to(call.data.scalar_type());
 }
 

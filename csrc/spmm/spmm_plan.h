@@ -2,9 +2,9 @@
 //
 // A group is some neighbouring threads, which stand side by side along the features of a dense row.
 // All groups have equally many rows and entries together: they walk windows of the path of Merrill
-// and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that does
-// not end in the window where it begins, each window gives a part, and a second kernel adds the
-// parts in order. Windows depend on the problem alone, and so do the roundings of a sum.
+// and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that
+// does not end in the window where it begins, each window gives a part, and a second kernel adds
+// the parts in order. Windows depend on the problem alone, and so do the roundings of a sum.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ enum class Access : uint8_t {
 // The rows of a matrix, divided among groups.
 struct Walk {
   Matrix matrix;
-  int64_t window = 1;   // rows and entries together
+  int64_t window = 1;  // rows and entries together
   int64_t windows = 0;
   bool by_row = false;  // windows are rows, because no row is long
   uint32_t lanes = 1;   // threads of a group, a power of two of at most a warp
@@ -130,9 +130,9 @@ inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Tun
   const int64_t path = matrix.rows + matrix.entries;
   walk.by_row = matrix.longest >= 0 && matrix.longest <= tuning.short_row;
   const int64_t groups = kWarp / walk.lanes;  // of a warp
-  walk.window = std::max({path / (tuning.most_warps * groups),
-                          std::min(tuning.window, path / (tuning.few_warps * groups)),
-                          tuning.shortest});
+  walk.window =
+      std::max({path / (tuning.most_warps * groups),
+                std::min(tuning.window, path / (tuning.few_warps * groups)), tuning.shortest});
   walk.windows = walk.by_row ? matrix.rows : ceil_div(path, walk.window);
   walk.blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kThreads / walk.lanes));
   return walk;
@@ -162,13 +162,13 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
       problem.value == nullptr || problem.features / problem.heads % vector == 0;
   const bool is_simple = problem.selected == nullptr && !problem.wide_out && whole_heads &&
                          problem.reduce < Reduce::kProd && problem.dtype >= DType::kFloat16;
-  plan.access = is_simple && is_aligned({problem.dense, problem.out}, problem.features,
-                                        problem.dtype)
-                    ? Access::kVector
-                    : narrow_access(problem.features);
+  plan.access =
+      is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype)
+          ? Access::kVector
+          : narrow_access(problem.features);
   plan.args.problem = problem;
-  plan.args.walk = walk(problem.matrix, problem.features,
-                        elements_of(plan.access, problem.dtype), tuning);
+  plan.args.walk =
+      walk(problem.matrix, problem.features, elements_of(plan.access, problem.dtype), tuning);
   plan.shape = shape_of(plan.args.walk, problem.batches);
   const Walk& walk = plan.args.walk;
   if (walk.by_row) return plan;
@@ -189,10 +189,9 @@ inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}
   ProductPlan plan;
   const int64_t features = problem.features / problem.heads;
   plan.access = is_aligned({problem.a, problem.b}, features, problem.dtype) ? Access::kVector
-                                                                           : Access::kSingle;
+                                                                            : Access::kSingle;
   plan.args.problem = problem;
-  plan.args.walk =
-      walk(problem.matrix, features, elements_of(plan.access, problem.dtype), tuning);
+  plan.args.walk = walk(problem.matrix, features, elements_of(plan.access, problem.dtype), tuning);
   plan.args.walk.tiles = static_cast<uint32_t>(problem.heads);
   plan.shape = shape_of(plan.args.walk, 1);
   return plan;

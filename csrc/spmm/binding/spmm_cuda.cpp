@@ -90,8 +90,8 @@ struct DenseCall {
   void run(const Tensor& result) {
     problem.out = written(result, problem.matrix.rows, problem.features);
     TensorWorkspace workspace;
-    check_launch(name_of<Op>(), launch(plan(problem), workspace,
-                                       c10::cuda::getCurrentCUDAStream()));
+    check_launch(name_of<Op>(),
+                 launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
   }
 
   MatrixOperand a;
@@ -167,8 +167,7 @@ Tensor sddmm_cuda(const Sddmm& op) {
   const Tensor result = unfilled(sizes, op.a.options());
   problem.out = result.mutable_data_ptr();
   TensorWorkspace workspace;
-  check_launch(
-      name, launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
+  check_launch(name, launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
   return result;
 }
 

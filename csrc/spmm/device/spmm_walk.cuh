@@ -33,7 +33,7 @@ struct Window {
   int64_t begin = 0;  // entry
   int32_t count = 0;  // entries
   int64_t row = 0;
-  int32_t rows = 0;   // that begin here
+  int32_t rows = 0;  // that begin here
 
   // starts[w]: the first row that begins in window w or behind it.
   __device__ __forceinline__ Window(const Walk& walk, const void* starts, int64_t number) {

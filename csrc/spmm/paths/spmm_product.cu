@@ -28,8 +28,8 @@ __global__ __launch_bounds__(kThreads) void product_rows(const ProductArgs args,
   const T* const a = static_cast<const T*>(problem.a.data) + place.tile * width;
   const T* const b = static_cast<const T*>(problem.b.data) + place.tile * width;
   const uint32_t lanes = args.walk.lanes;
-  const uint32_t group =
-      (lanes == kWarp ? ~0u : (1u << lanes) - 1) << threadIdx.x % kWarp / lanes * lanes;
+  const uint32_t group = (lanes == kWarp ? ~0u : (1u << lanes) - 1)
+                         << threadIdx.x % kWarp / lanes * lanes;
   Cursor rows(matrix, window);
   bool in_range = true;
   for (int32_t from = 0; from < window.count; from += U) {
@@ -38,10 +38,10 @@ __global__ __launch_bounds__(kThreads) void product_rows(const ProductArgs args,
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       const bool has = from + u < window.count;
-      columns[u] = matrix.index == nullptr
-                       ? static_cast<uint32_t>(window.begin + from + u)
-                       : load_word<uint32_t>(
-                             low_word(matrix, matrix.index, window.begin + from + u), has);
+      columns[u] =
+          matrix.index == nullptr
+              ? static_cast<uint32_t>(window.begin + from + u)
+              : load_word<uint32_t>(low_word(matrix, matrix.index, window.begin + from + u), has);
       const bool known = !has || columns[u] < matrix.columns;
       in_range = in_range && known;
       valid |= static_cast<uint32_t>(has && known) << u;
@@ -77,9 +77,8 @@ __global__ __launch_bounds__(kThreads) void product_rows(const ProductArgs args,
       }
       if (place.lane != 0 || !(valid >> u & 1)) continue;
       const int64_t entry = window.begin + from + u;
-      const int64_t at = matrix.entry == nullptr
-                             ? entry
-                             : int64_t{*low_word(matrix, matrix.entry, entry)};
+      const int64_t at =
+          matrix.entry == nullptr ? entry : int64_t{*low_word(matrix, matrix.entry, entry)};
       static_cast<T*>(problem.out)[at * problem.heads + place.tile] = from_compute<T>(sums[u]);
     }
   }
@@ -94,9 +93,10 @@ cudaError_t launch(const ProductPlan& plan, Workspace& workspace, cudaStream_t s
   if (error != cudaSuccess) return error;
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return plan.access == Access::kVector
-               ? launch_kernel(product_rows<T, Access::kVector>, plan.shape, stream, plan.args, starts)
-               : launch_kernel(product_rows<T, Access::kSingle>, plan.shape, stream, plan.args, starts);
+    return plan.access == Access::kVector ? launch_kernel(product_rows<T, Access::kVector>,
+                                                          plan.shape, stream, plan.args, starts)
+                                          : launch_kernel(product_rows<T, Access::kSingle>,
+                                                          plan.shape, stream, plan.args, starts);
   });
 }
 
