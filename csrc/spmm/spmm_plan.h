@@ -120,7 +120,7 @@ inline Access narrow_access(int64_t features) {
   return features > kWarp ? Access::kSpread : Access::kSingle;
 }
 
-// Divides rows among groups. An entry has `features` features, of which a thread takes `elements`.
+// Divides rows among groups. An entry has `features` features. A thread reads `elements` of them.
 inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Tuning& tuning) {
   Walk walk;
   walk.matrix = matrix;

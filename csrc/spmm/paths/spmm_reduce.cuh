@@ -16,7 +16,7 @@ namespace gpuopt::spmm {
 // Entries that a thread loads before it uses the first. Their loads are in flight together.
 constexpr int kUnroll = 4;
 
-// Blocks of a multiprocessor, which limit the registers of a thread.
+// Blocks of an SM, which limit the registers of a thread.
 template <typename T, typename State, Access kAccess, bool kWeighted>
 constexpr int kBlocks = kAccess != Access::kVector || sizeof(State) > 4 ? 4
                         : kWeighted && sizeof(T) == 2                   ? 6
