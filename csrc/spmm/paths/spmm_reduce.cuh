@@ -18,9 +18,10 @@ constexpr int kUnroll = 4;
 
 // Blocks of an SM, which limit the registers of a thread.
 template <typename T, typename State, Access kAccess, bool kWeighted>
-constexpr int kBlocks = kAccess != Access::kVector || sizeof(State) > 4 ? 4
-                        : kWeighted && sizeof(T) == 2                   ? 6
-                                                                        : 7;
+constexpr int kBlocks = kAccess == Access::kSpread && sizeof(T) == 8      ? 3
+                        : kAccess != Access::kVector || sizeof(State) > 4 ? 4
+                        : kWeighted && sizeof(T) == 2                     ? 6
+                                                                          : 7;
 
 // Writes the result of a row.
 template <typename T, typename State, typename F>
