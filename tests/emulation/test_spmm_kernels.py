@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .dtypes import BF16, F16, F32, TYPES, DType
+from .dtypes import BF16, F16, F32, FLOAT, TYPES, DType
 from .memory import Memory, decode, encode
 
 I32, I64, F64 = TYPES[4], TYPES[5], TYPES[8]
@@ -158,8 +158,9 @@ def test_sums(kernels, dtype, lengths):
     random = np.random.default_rng(1)
     for k, features in enumerate((1, 3, 8, 32, 47, 96, 130)):
         matrix = Matrix(random, 20, 30, LENGTHS[lengths], long=k % 2 == 0, has_entry=k % 3 == 0)
+        heads = k % 2 if dtype.category == FLOAT else 0
         check_reduce(
-            kernels, matrix, SUM, dtype, features, heads=k % 2, window=(8, 128)[k % 2], pitch=(0, 1, 16)[k % 3]
+            kernels, matrix, SUM, dtype, features, heads=heads, window=(8, 128)[k % 2], pitch=(0, 1, 16)[k % 3]
         )
 
 
@@ -170,7 +171,8 @@ def test_reductions(kernels, dtype, kind):
     for k, features in enumerate((1, 8, 40)):
         lengths = (0, 1, 2, 3) if kind == PROD else (0, 1, 5, 200)
         matrix = Matrix(random, 15, 30, lengths, long=k % 2 == 0, has_index=k != 1)
-        check_reduce(kernels, matrix, kind, dtype, features, heads=k % 2, window=4)
+        heads = k % 2 if dtype.category == FLOAT and kind != PROD else 0
+        check_reduce(kernels, matrix, kind, dtype, features, heads=heads, window=4)
 
 
 @pytest.mark.parametrize(
@@ -202,14 +204,15 @@ def test_accesses(kernels, dtype, features, pitch, offset, access):
 @pytest.mark.parametrize("window", [2, 128])
 def test_heads(kernels, heads, features, access, window):
     matrix = Matrix(np.random.default_rng(3), 12, 20, (0, 1, 9, 40), has_entry=True)
-    check_reduce(kernels, matrix, SUM, F32, features, heads=heads, window=window, access=access)
+    for kind in (SUM, MAX):
+        check_reduce(kernels, matrix, kind, F32, features, heads=heads, window=window, access=access)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=repr)
 @pytest.mark.parametrize("lengths", [(300,), (0, 0, 0, 1000), (7, 8, 9)])
 def test_rows_of_several_windows(kernels, dtype, lengths):
     """Rows begin and end at, before and behind the borders of windows, and have up to hundreds of them."""
-    for seed in range(4):
+    for seed in range(2):
         matrix = Matrix(np.random.default_rng(seed), 9, 40, lengths)
         check_reduce(kernels, matrix, SUM, dtype, 48, heads=1, window=8)
         check_reduce(kernels, matrix, MAX, dtype, 5, window=2)

@@ -332,25 +332,29 @@ cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t strea
                        static_cast<const State*>(parts));
 }
 
-// Runs the kernel for the plan's access.
+// Runs the kernel for the plan's access. Integers, products and softmax have neither values nor
+// vectors.
 template <typename T, typename State>
 cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
+  constexpr bool kIsPlain = std::is_integral_v<compute_t<T>> ||
+                            requires(State state) { state.product; } ||
+                            requires(State state) { state.most; };
   const auto with_access = [&](auto weighted) {
     constexpr bool kWeighted = decltype(weighted)::value;
-    switch (plan.access) {
-      case Access::kVector:
-        if constexpr (std::is_floating_point_v<compute_t<T>>) {
-          return run<T, State, Access::kVector, kWeighted>(plan, workspace, stream);
-        }
-      case Access::kSpread:
-        return run<T, State, Access::kSpread, kWeighted>(plan, workspace, stream);
-      case Access::kSingle:
-        break;
+    if constexpr (!kIsPlain) {
+      if (plan.access == Access::kVector) {
+        return run<T, State, Access::kVector, kWeighted>(plan, workspace, stream);
+      }
     }
-    return run<T, State, Access::kSingle, kWeighted>(plan, workspace, stream);
+    return plan.access == Access::kSpread
+               ? run<T, State, Access::kSpread, kWeighted>(plan, workspace, stream)
+               : run<T, State, Access::kSingle, kWeighted>(plan, workspace, stream);
   };
-  return plan.args.problem.value != nullptr ? with_access(std::true_type())
-                                            : with_access(std::false_type());
+  if constexpr (!kIsPlain) {
+    if (plan.args.problem.value != nullptr) return with_access(std::true_type());
+  }
+  assert(plan.args.problem.value == nullptr);
+  return with_access(std::false_type());
 }
 
 }  // namespace gpuopt::spmm
