@@ -36,7 +36,7 @@ struct ReduceProblem {
   Reduce reduce = Reduce::kSum;
   DType dtype = DType::kFloat32;  // of value, dense and out: float16 to float64, int32 or int64
   int64_t batches = 1;
-  int64_t features = 1;         // of a dense row, all heads together
+  int64_t features = 1;  // of a dense row, all heads together
   // [entries][heads]. Null stands for 1, as integers, kProd and kLogSum need it.
   const void* value = nullptr;
   int64_t heads = 1;      // feature n is multiplied by the value of head n / (features / heads)

@@ -336,9 +336,9 @@ cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t strea
 // vectors.
 template <typename T, typename State>
 cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
-  constexpr bool kIsPlain = std::is_integral_v<compute_t<T>> ||
-                            requires(State state) { state.product; } ||
-                            requires(State state) { state.most; };
+  constexpr bool kIsPlain = std::is_integral_v<compute_t<T>> || requires(State state) {
+    state.product;
+  } || requires(State state) { state.most; };
   const auto with_access = [&](auto weighted) {
     constexpr bool kWeighted = decltype(weighted)::value;
     if constexpr (!kIsPlain) {
