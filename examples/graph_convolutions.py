@@ -4,7 +4,7 @@ The graph is real, and installed with torch: its nodes are torch's Python module
 which, about 10000. The network learns which package a module belongs to: torch.distributed, torch.fx, torch.nn and so on. It sees no
 names and no text. It sees who imports whom, and the packages of ten modules of each.
 
-Its layers are those of T. Kipf and M. Welling, "Semi-Supervised Classification with Graph Convolutional Networks" (2017): a linear
+Its layers come from T. Kipf and M. Welling, "Semi-Supervised Classification with Graph Convolutional Networks" (2017): a linear
 layer, then for each node a weighted sum over its neighbours. The sum is a product with a sparse matrix, and its gradient is a product
 with the transpose, which the matrix keeps.
 """

@@ -32,7 +32,7 @@ PLAN_FLAGS = ["-O1", "-Wall", "-Werror", "-fsanitize=signed-integer-overflow,int
 # because g++ does not know CUDA's attributes.
 EMULATION_FLAGS = ["-w", "-fsanitize=alignment"]
 # These rooms have many template instances, and their tests run few threads: optimising takes longer than it saves.
-NOT_OPTIMISED = ("elementwise", "reduce", "scan", "selective_scan")
+NOT_OPTIMISED = ("elementwise", "reduce", "scan", "segment", "selective_scan", "spmm")
 FATAL = ["-fno-sanitize-recover=all"]
 # Kernels of a room that run kernels of another one.
 BORROWED = {"segment": "index_add/device"}

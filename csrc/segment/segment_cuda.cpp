@@ -6,7 +6,7 @@
 #include "binding/unfilled.h"
 #include "segment/segment.h"
 #include "segment/segment_check.h"
-#include "spmm/spmm.h"
+#include "spmm/binding/spmm_launch.h"
 
 namespace gpuopt::segment {
 namespace {
@@ -93,9 +93,7 @@ Tensor reduced(const char* op, const SegmentReduce& call, Reduce reduce, const T
   problem.out = {out.mutable_data_ptr(), out.stride(0), data.features};
   problem.empty = empty;
   if (arg.defined()) problem.arg = arg.mutable_data_ptr();
-  TensorWorkspace workspace;
-  check_launch(op, launch(spmm::plan(problem), workspace,
-                          c10::cuda::getCurrentCUDAStream()));
+  spmm::run(op, problem);
   return out.to(call.data.scalar_type());
 }
 
@@ -119,8 +117,7 @@ Tensor mapped(const char* op, spmm::MapProblem problem, const Offsets& offsets, 
   problem.matrix = offsets.matrix(out.size(0));
   problem.features = out.numel() / out.size(0);
   problem.out = out.mutable_data_ptr();
-  TensorWorkspace workspace;
-  check_launch(op, launch(spmm::plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
+  spmm::run(op, problem);
   return out;
 }
 

@@ -2,9 +2,9 @@
 //
 // A group is some neighbouring threads, which stand side by side along the features of a dense row.
 // All groups have equally many rows and entries together: they walk windows of the path of Merrill
-// and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that does
-// not end in the window where it begins, each window gives a part, and a second kernel adds the
-// parts in order. Windows depend on the problem alone, and so do the roundings of a sum.
+// and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that
+// does not end in the window where it begins, each window gives a part, and a second kernel adds
+// the parts in order. Windows depend on the problem alone, and so do the roundings of a sum.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "common/describe.h"
 #include "common/index.h"
 #include "common/launch_shape.h"
+#include "common/strided.h"
 #include "spmm/spmm_problem.h"
 
 namespace gpuopt::spmm {
@@ -31,6 +32,9 @@ struct Tuning {
   int64_t window = 128;        // of a matrix between these
   int64_t shortest = 16;       // window
   int64_t short_row = 32;      // entries; if no row has more, each window is a row
+  // That all tiles and batches need together. The parts of more windows would take more memory
+  // than they gain time.
+  int64_t enough_warps = 262144;
 };
 
 // How a thread reads features.
@@ -43,7 +47,7 @@ enum class Access : uint8_t {
 // The rows of a matrix, divided among groups.
 struct Walk {
   Matrix matrix;
-  int64_t window = 1;   // rows and entries together
+  int64_t window = 1;  // rows and entries together
   int64_t windows = 0;
   bool by_row = false;  // windows are rows, because no row is long
   uint32_t lanes = 1;   // threads of a group, a power of two of at most a warp
@@ -58,6 +62,7 @@ void describe(const Walk& walk, F&& f) {
   f("by_row", walk.by_row);
   f("lanes", walk.lanes);
   f("tiles", walk.tiles);
+  f("blocks_per_tile", walk.blocks);
 }
 
 struct ReduceArgs {
@@ -75,6 +80,22 @@ struct ReducePlan {
   LaunchShape finish;     // of the kernel that adds parts
 };
 
+template <typename F>
+void describe(const ReducePlan& plan, F&& f) {
+  f("access", plan.access);
+  describe(plan.args.walk, f);
+  f("batches", plan.args.problem.batches);
+  f("dense", plan.args.problem.dense.data);
+  f("out", plan.args.problem.out.data);
+  f("arg", plan.args.problem.arg);
+  f("selected", plan.args.problem.selected);
+  f("shape", plan.shape);
+  f("part_bytes", plan.part_bytes);
+  f("finish_blocks", plan.args.finish_blocks);
+  f("finish_tiles", plan.args.finish_tiles);
+  f("finish", plan.finish);
+}
+
 struct ProductArgs {
   Walk walk;
   ProductProblem problem;
@@ -88,6 +109,13 @@ struct ProductPlan {
   LaunchShape shape;
 };
 
+template <typename F>
+void describe(const ProductPlan& plan, F&& f) {
+  f("access", plan.access);
+  describe(plan.args.walk, f);
+  f("shape", plan.shape);
+}
+
 struct MapArgs {
   Walk walk;
   MapProblem problem;
@@ -99,6 +127,53 @@ struct MapPlan {
   LaunchShape shape;
   std::optional<ReducePlan> statistics;  // what softmax and its gradient need of each row
 };
+
+template <typename F>
+void describe(const MapPlan& plan, F&& f) {
+  f("access", plan.access);
+  describe(plan.args.walk, f);
+  f("dtype", plan.args.problem.dtype);
+  f("features", plan.args.problem.features);
+  f("shape", plan.shape);
+  f("statistics", plan.statistics);
+}
+
+// ---------------------------------------------------------------- limits
+
+constexpr int64_t kMostColumns = int64_t{1} << 32;  // also entries, where `entry` numbers them
+constexpr int64_t kMostWindow = int64_t{1} << 30;
+constexpr int64_t kMostSlices = int64_t{1} << 30;  // of a warp's features, in all batches
+
+// Why a problem can't be planned, or null.
+inline const char* refusal(const Matrix& matrix, int64_t features) {
+  if (matrix.index != nullptr && matrix.columns > kMostColumns) return "at most 2^32 columns";
+  if (matrix.entry != nullptr && matrix.entries > kMostColumns) return "at most 2^32 entries";
+  if (!matrix.is_long && matrix.rows > kMaxIndex32) return "fewer than 2^31 rows with int32";
+  if (features > kMaxIndex32) return "fewer than 2^31 features";
+  return nullptr;
+}
+
+// Whether one launch has enough blocks for the problem.
+inline bool fits(const ReduceProblem& problem) {
+  const int64_t path = problem.matrix.rows + problem.matrix.entries;
+  const int64_t windows = ceil_div<int64_t>(path, kMostWindow);
+  return problem.batches <=
+         kMostSlices / std::max<int64_t>(windows * ceil_div<int64_t>(problem.features, kWarp), 1);
+}
+
+// Splits the batches of a problem that doesn't fit, see common/parts.h.
+inline void halve(const ReduceProblem& problem, ReduceProblem& first, ReduceProblem& second) {
+  const DType number = problem.matrix.is_long ? DType::kInt64 : DType::kInt32;
+  const int64_t half = problem.batches / 2;
+  first = second = problem;
+  first.batches = half;
+  second.batches = problem.batches - half;
+  second.dense.data = moved(problem.dense.data, half * problem.dense.batch, problem.dtype);
+  second.out.data = moved(problem.out.data, half * problem.out.batch, problem.dtype);
+  second.arg = moved(problem.arg, half * problem.matrix.rows * problem.features, number);
+  second.selected =
+      moved(problem.selected, half * problem.matrix.columns * problem.features, number);
+}
 
 // ---------------------------------------------------------------- how rows are walked
 
@@ -122,21 +197,29 @@ inline Access narrow_access(int64_t features) {
   return features > kWarp ? Access::kSpread : Access::kSingle;
 }
 
-// Divides rows among groups. An entry has `features` features, of which a thread takes `elements`.
-inline Walk walk(const Matrix& matrix, int64_t features, int elements, const Tuning& tuning) {
+// Divides rows among groups. An entry has `features` features. A thread reads `elements` of them.
+inline Walk walk(const Matrix& matrix, int64_t features, int elements, int64_t batches,
+                 const Tuning& tuning) {
   Walk walk;
   walk.matrix = matrix;
   walk.lanes = static_cast<uint32_t>(
       std::min<int64_t>(kWarp, pow2_ceil(ceil_div<int64_t>(features, elements))));
   walk.tiles = static_cast<uint32_t>(ceil_div<int64_t>(features, int64_t{walk.lanes} * elements));
   const int64_t path = matrix.rows + matrix.entries;
-  walk.by_row = matrix.longest >= 0 && matrix.longest <= tuning.short_row;
+  const int64_t outer = std::max<int64_t>(walk.tiles * batches, 1);
   const int64_t groups = kWarp / walk.lanes;  // of a warp
-  walk.window = std::max({path / (tuning.most_warps * groups),
-                          std::min(tuning.window, path / (tuning.few_warps * groups)),
-                          tuning.shortest});
+  const auto blocks_of = [&](int64_t windows) {
+    return ceil_div<int64_t>(windows, kThreads / walk.lanes);
+  };
+  walk.by_row = matrix.longest >= 0 && matrix.longest <= tuning.short_row &&
+                blocks_of(matrix.rows) <= kMaxIndex32 / outer;
+  walk.window =
+      std::max({path / (tuning.most_warps * groups),
+                std::min(tuning.window, path / (tuning.few_warps * groups)), tuning.shortest});
+  const int64_t enough = std::max<int64_t>(tuning.enough_warps * groups / outer, 1);
+  walk.window = std::min(std::max(walk.window, ceil_div(path, enough)), kMostWindow);
   walk.windows = walk.by_row ? matrix.rows : ceil_div(path, walk.window);
-  walk.blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kThreads / walk.lanes));
+  walk.blocks = static_cast<uint32_t>(blocks_of(walk.windows));
   return walk;
 }
 
@@ -164,13 +247,13 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
       problem.value == nullptr || problem.features / problem.heads % vector == 0;
   const bool is_simple = problem.selected == nullptr && !problem.wide_out && whole_heads &&
                          problem.reduce < Reduce::kProd && problem.dtype >= DType::kFloat16;
-  plan.access = is_simple && is_aligned({problem.dense, problem.out}, problem.features,
-                                        problem.dtype)
-                    ? Access::kVector
-                    : narrow_access(problem.features);
+  plan.access =
+      is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype)
+          ? Access::kVector
+          : narrow_access(problem.features);
   plan.args.problem = problem;
-  plan.args.walk = walk(problem.matrix, problem.features,
-                        elements_of(plan.access, problem.dtype), tuning);
+  plan.args.walk = walk(problem.matrix, problem.features, elements_of(plan.access, problem.dtype),
+                        problem.batches, tuning);
   plan.shape = shape_of(plan.args.walk, problem.batches);
   const Walk& walk = plan.args.walk;
   if (walk.by_row) return plan;
@@ -251,7 +334,7 @@ inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = {}) {
   } else {
     plan.access = narrow_access(map.features);
   }
-  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), tuning);
+  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), 1, tuning);
   plan.shape = shape_of(plan.args.walk, 1);
   if (map.map == Map::kSoftmax || map.map == Map::kSoftmaxGradient) {
     plan.statistics = gpuopt::spmm::plan(statistics_of(map), tuning);

@@ -19,8 +19,8 @@ struct Matrix {
   int64_t longest = -1;  // the most entries of a row, or -1 if that is not known
 };
 
-// kLogSum gives each result as a pair (m, s) of the compute type: m is the maximum, and s the sum of
-// exp(x - m).
+// kLogSum gives each result as a pair (m, s) of the compute type: m is the maximum, and s the sum
+// of exp(x - m).
 enum class Reduce : uint8_t { kSum, kMean, kMax, kMin, kProd, kLogSum };
 
 // Dense rows: batches of matrices whose innermost dimension is contiguous. Strides in elements.
@@ -36,13 +36,14 @@ struct ReduceProblem {
   Reduce reduce = Reduce::kSum;
   DType dtype = DType::kFloat32;  // of value, dense and out: float16 to float64, int32 or int64
   int64_t batches = 1;
-  int64_t features = 1;         // of a dense row, all heads together
-  const void* value = nullptr;  // [entries][heads]; null: 1
-  int64_t heads = 1;            // feature n is multiplied by the value of head n / (features / heads)
-  Rows dense;                   // [batches][columns][features]
-  Rows out;                     // [batches][rows][features]
-  double empty = 0;             // the result of rows without entries
-  bool wide_out = false;        // out has the compute type, for example float32 for float16
+  int64_t features = 1;  // of a dense row, all heads together
+  // [entries][heads]. Null stands for 1, as integers, kProd and kLogSum need it.
+  const void* value = nullptr;
+  int64_t heads = 1;      // feature n is multiplied by the value of head n / (features / heads)
+  Rows dense;             // [batches][columns][features]
+  Rows out;               // [batches][rows][features]
+  double empty = 0;       // the result of rows without entries
+  bool wide_out = false;  // out has the compute type, for example float32 for float16
   // Of a maximum or minimum: where the value of its entry is, or -1. [batches][rows][features], of
   // the type of ptr. The first of equal entries counts; a NaN wins. May be null.
   void* arg = nullptr;
@@ -57,8 +58,8 @@ struct ProductProblem {
   DType dtype = DType::kFloat32;  // of a, b and out: float16 to float64
   int64_t features = 1;           // all heads together
   int64_t heads = 1;
-  Rows a;  // [rows][features]
-  Rows b;  // [columns][features]
+  Rows a;               // [rows][features]
+  Rows b;               // [columns][features]
   void* out = nullptr;  // [entries][heads]
 };
 
@@ -76,9 +77,9 @@ struct MapProblem {
   Map map = Map::kCopy;
   DType dtype = DType::kFloat32;  // of x, y, row and out: of any size for kCopy and kSelected
   int64_t features = 1;
-  const void* x = nullptr;  // [entries][features]
-  const void* y = nullptr;  // [entries][features]
-  Rows row;                 // [rows][features]
+  const void* x = nullptr;         // [entries][features]
+  const void* y = nullptr;         // [entries][features]
+  Rows row;                        // [rows][features]
   const void* selected = nullptr;  // [rows][features], of the type of ptr
   void* out = nullptr;             // [entries][features]
 };

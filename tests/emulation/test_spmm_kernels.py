@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from .build import load
-from .dtypes import BF16, F16, F32, TYPES, DType
+from .dtypes import BF16, F16, F32, FLOAT, TYPES, DType
 from .memory import Memory, decode, encode
 
 I32, I64, F64 = TYPES[4], TYPES[5], TYPES[8]
@@ -60,7 +60,14 @@ class Matrix:
 
     def fields(self):
         is_long = int(self.number == np.int64)
-        return [*map(address, (self.ptr, self.index, self.entry)), is_long, self.rows, self.columns, self.entries, self.longest]
+        return [
+            *map(address, (self.ptr, self.index, self.entry)),
+            is_long,
+            self.rows,
+            self.columns,
+            self.entries,
+            self.longest,
+        ]
 
 
 def address(array) -> int:
@@ -77,7 +84,9 @@ class Dense:
     def __init__(self, random, dtype: DType, rows, features, pitch=0, batches=1, offset=0, poison=False):
         self.dtype, self.features, self.row = dtype, features, features + pitch
         self.batch = rows * self.row
-        values = dtype.some(random, batches * self.batch) if dtype is not BF16 else F32.some(random, batches * self.batch)
+        values = (
+            dtype.some(random, batches * self.batch) if dtype is not BF16 else F32.some(random, batches * self.batch)
+        )
         values = values.reshape(batches, rows, self.row)
         self.memory = placed(encode(dtype, values), offset * dtype.numpy.itemsize)
         if poison:
@@ -105,7 +114,9 @@ def reduced(kind, items):
     return items[best], best
 
 
-def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, pitch=0, offset=0, window=128, access=None):
+def check_reduce(
+    kernels, matrix, kind, dtype, features, *, heads=0, batches=1, pitch=0, offset=0, window=128, access=None
+):
     random = np.random.default_rng(features)
     dense = Dense(random, dtype, matrix.columns, features, pitch, batches, offset)
     out = Dense(random, dtype, matrix.rows, features, pitch, batches, offset, poison=True)
@@ -122,7 +133,9 @@ def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, 
     expected = np.zeros((batches, matrix.rows, features))
     for batch, row in itertools.product(range(batches), range(matrix.rows)):
         entries = matrix.of_row(row)
-        lines = np.array([table[batch, matrix.column(e)] * (1 if weights is None else weights[matrix.own(e)][head]) for e in entries])
+        lines = np.array(
+            [table[batch, matrix.column(e)] * (1 if weights is None else weights[matrix.own(e)][head]) for e in entries]
+        )
         for n in range(features):
             expected[batch, row, n], best = reduced(kind, list(lines[:, n]) if len(entries) else [])
             if arg is not None:
@@ -130,7 +143,9 @@ def check_reduce(kernels, matrix, kind, dtype, features, *, heads=0, batches=1, 
     if kind == MEAN and dtype.numpy.kind == "i":
         expected = np.floor(expected)
     want = decode(dtype, encode(dtype, expected))
-    np.testing.assert_allclose(out.values(), want, rtol={F32: 1e-6, F64: 1e-12}.get(dtype, 1e-2 if dtype is BF16 else 2e-3))
+    np.testing.assert_allclose(
+        out.values(), want, rtol={F32: 1e-6, F64: 1e-12}.get(dtype, 1e-2 if dtype is BF16 else 2e-3)
+    )
     assert (out.between() == 0xCD).all()
 
 
@@ -143,7 +158,10 @@ def test_sums(kernels, dtype, lengths):
     random = np.random.default_rng(1)
     for k, features in enumerate((1, 3, 8, 32, 47, 96, 130)):
         matrix = Matrix(random, 20, 30, LENGTHS[lengths], long=k % 2 == 0, has_entry=k % 3 == 0)
-        check_reduce(kernels, matrix, SUM, dtype, features, heads=k % 2, window=(8, 128)[k % 2], pitch=(0, 1, 16)[k % 3])
+        heads = k % 2 if dtype.category == FLOAT else 0
+        check_reduce(
+            kernels, matrix, SUM, dtype, features, heads=heads, window=(8, 128)[k % 2], pitch=(0, 1, 16)[k % 3]
+        )
 
 
 @pytest.mark.parametrize("kind", [MEAN, MAX, MIN, PROD])
@@ -153,7 +171,8 @@ def test_reductions(kernels, dtype, kind):
     for k, features in enumerate((1, 8, 40)):
         lengths = (0, 1, 2, 3) if kind == PROD else (0, 1, 5, 200)
         matrix = Matrix(random, 15, 30, lengths, long=k % 2 == 0, has_index=k != 1)
-        check_reduce(kernels, matrix, kind, dtype, features, heads=k % 2, window=4)
+        heads = k % 2 if dtype.category == FLOAT and kind != PROD else 0
+        check_reduce(kernels, matrix, kind, dtype, features, heads=heads, window=4)
 
 
 @pytest.mark.parametrize(
@@ -174,21 +193,26 @@ def test_reductions(kernels, dtype, kind):
 )
 def test_accesses(kernels, dtype, features, pitch, offset, access):
     matrix = Matrix(np.random.default_rng(2), 9, 20, (0, 1, 9, 40))
-    check_reduce(kernels, matrix, SUM, dtype, features, heads=1, batches=2, pitch=pitch, offset=offset, window=8, access=access)
+    check_reduce(
+        kernels, matrix, SUM, dtype, features, heads=1, batches=2, pitch=pitch, offset=offset, window=8, access=access
+    )
 
 
-@pytest.mark.parametrize("heads, features, access", [(4, 32, VECTOR), (8, 16, SINGLE), (3, 33, SPREAD), (4, 4, SINGLE), (64, 64, SPREAD)])
+@pytest.mark.parametrize(
+    "heads, features, access", [(4, 32, VECTOR), (8, 16, SINGLE), (3, 33, SPREAD), (4, 4, SINGLE), (64, 64, SPREAD)]
+)
 @pytest.mark.parametrize("window", [2, 128])
 def test_heads(kernels, heads, features, access, window):
     matrix = Matrix(np.random.default_rng(3), 12, 20, (0, 1, 9, 40), has_entry=True)
-    check_reduce(kernels, matrix, SUM, F32, features, heads=heads, window=window, access=access)
+    for kind in (SUM, MAX):
+        check_reduce(kernels, matrix, kind, F32, features, heads=heads, window=window, access=access)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=repr)
 @pytest.mark.parametrize("lengths", [(300,), (0, 0, 0, 1000), (7, 8, 9)])
 def test_rows_of_several_windows(kernels, dtype, lengths):
     """Rows begin and end at, before and behind the borders of windows, and have up to hundreds of them."""
-    for seed in range(4):
+    for seed in range(2):
         matrix = Matrix(np.random.default_rng(seed), 9, 40, lengths)
         check_reduce(kernels, matrix, SUM, dtype, 48, heads=1, window=8)
         check_reduce(kernels, matrix, MAX, dtype, 5, window=2)
@@ -224,7 +248,8 @@ def test_selected_entries(kernels, dtype, long):
             matrix = Matrix(random, 11, 7, (0, 1), long=long, has_entry=True, has_index=False)
         grad, out = Dense(random, dtype, matrix.columns, features), Dense(random, dtype, 11, features, poison=True)
         selected = placed(random.choice(matrix.entry, (matrix.columns, features)))
-        fields = [*matrix.fields(), SUM, dtype.number, 1, features, 0, 1, *grad.fields(), *out.fields(), 0, address(selected), 4]
+        fields = [*matrix.fields(), SUM, dtype.number, 1, features, 0, 1, *grad.fields(), *out.fields()]
+        fields += [0, address(selected), 4]
         assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
         expected = np.zeros((11, features))
         for row in range(11):
@@ -241,7 +266,16 @@ def test_products(kernels, dtype, heads, width, pitch):
         matrix = Matrix(random, 13, 20, (0, 1, 4, 60), long=window == 2, has_entry=window == 128)
         a, b = (Dense(random, dtype, rows, heads * width, pitch) for rows in (13, 20))
         out = Dense(random, dtype, matrix.entries, heads, poison=True)
-        fields = [*matrix.fields(), dtype.number, heads * width, heads, *a.fields(), *b.fields(), address(out.memory), window]
+        fields = [
+            *matrix.fields(),
+            dtype.number,
+            heads * width,
+            heads,
+            *a.fields(),
+            *b.fields(),
+            address(out.memory),
+            window,
+        ]
         assert call(kernels.spmm_product, fields) >= 0
         left, right = a.values()[0].reshape(13, heads, width), b.values()[0].reshape(20, heads, width)
         expected = np.zeros((matrix.entries, heads))
@@ -258,9 +292,25 @@ def test_copies_of_rows(kernels, size, features, kind):
     dtype = {1: TYPES[1], 2: F16, 4: F32, 8: F64}[size]
     random = np.random.default_rng(features)
     matrix = Matrix(random, 12, 0, (0, 1, 3, 50), long=features % 2 == 0, has_index=False)
-    rows, out = Dense(random, dtype, 12, features, pitch=features % 3), Dense(random, dtype, matrix.entries, features, poison=True)
-    selected = placed(random.integers(0, matrix.entries, (12, features)).astype(matrix.number)) if kind == SELECTED else None
-    fields = [*matrix.fields(), kind, dtype.number, features, 0, 0, *rows.fields(), address(selected), address(out.memory), 4]
+    rows, out = (
+        Dense(random, dtype, 12, features, pitch=features % 3),
+        Dense(random, dtype, matrix.entries, features, poison=True),
+    )
+    selected = (
+        placed(random.integers(0, matrix.entries, (12, features)).astype(matrix.number)) if kind == SELECTED else None
+    )
+    fields = [
+        *matrix.fields(),
+        kind,
+        dtype.number,
+        features,
+        0,
+        0,
+        *rows.fields(),
+        address(selected),
+        address(out.memory),
+        4,
+    ]
     assert call(kernels.spmm_map, fields) >= 0
     for row in range(12):
         for e in matrix.of_row(row):
@@ -270,7 +320,9 @@ def test_copies_of_rows(kernels, size, features, kind):
             np.testing.assert_array_equal(out.memory[0, e], expected)
 
 
-@pytest.mark.parametrize("offsets", [(0, 30), (3, 30), (0, 25), (5, 5, 7), (30, 30), (0, 0), (-4, 50), (20, 3)], ids=str)
+@pytest.mark.parametrize(
+    "offsets", [(0, 30), (3, 30), (0, 25), (5, 5, 7), (30, 30), (0, 0), (-4, 50), (20, 3)], ids=str
+)
 @pytest.mark.parametrize("features", [1, 4, 40])
 def test_entries_of_no_row(kernels, offsets, features):
     """Sums leave out entries before the first row and behind the last, and copies clear them."""

@@ -144,7 +144,7 @@ class _Graph:
         return features[0], features[1]
 
     def has(self, end: int, features: object, dim: int) -> bool:
-        """Whether ``features`` may be those of the nodes at an end. Their number is that of the nodes, if it is unknown yet."""
+        """Whether ``features`` may belong to the nodes at an end. Their number becomes the number of nodes, if it is unknown yet."""
         if not _graphs.is_dense(features) or not -features.dim() <= dim < features.dim():
             return False
         if self.size[end] is None:

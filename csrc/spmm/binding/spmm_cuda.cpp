@@ -1,11 +1,9 @@
 // The CUDA kernels of sparse products: describe tensors as problems, and launch their plans.
 #include <ATen/ATen.h>
 
-#include "binding/cuda_launch.h"
 #include "binding/unfilled.h"
+#include "spmm/binding/spmm_launch.h"
 #include "spmm/binding/spmm_reference.h"
-#include "spmm/spmm.h"
-#include "spmm/spmm_plan.h"
 
 namespace gpuopt::spmm {
 namespace {
@@ -94,9 +92,7 @@ struct DenseCall {
 
   void run(const Tensor& result) {
     problem.out = written(result, problem.matrix.rows, problem.features);
-    TensorWorkspace workspace;
-    check_launch(name_of<Op>(), launch(plan(problem), workspace,
-                                       c10::cuda::getCurrentCUDAStream()));
+    spmm::run(name_of<Op>(), problem);
   }
 
   MatrixOperand a;
@@ -172,9 +168,7 @@ Tensor sddmm_cuda(const Sddmm& op) {
   if (is_empty) return unfilled(sizes, op.a.options()).zero_();
   const Tensor result = unfilled(sizes, op.a.options());
   problem.out = result.mutable_data_ptr();
-  TensorWorkspace workspace;
-  check_launch(
-      name, launch(plan(problem), workspace, c10::cuda::getCurrentCUDAStream()));
+  run(name, problem);
   return result;
 }
 

@@ -8,16 +8,16 @@
 namespace gpuopt::spmm {
 
 template <typename T, Access kAccess>
-constexpr int kElements = kAccess == Access::kVector ? kVecSize<T>
+constexpr int kElements = kAccess == Access::kVector   ? kVecSize<T>
                           : kAccess == Access::kSpread ? kSpread
                                                        : 1;
 
 // A word of memory that holds a T.
 template <typename T>
-using Word = std::conditional_t<
-    sizeof(T) == 8, uint64_t,
-    std::conditional_t<sizeof(T) == 4, uint32_t,
-                       std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+using Word =
+    std::conditional_t<sizeof(T) == 8, uint64_t,
+                       std::conditional_t<sizeof(T) == 4, uint32_t,
+                                          std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
 
 template <typename T>
 __device__ __forceinline__ T load_if(const T* from, bool valid) {

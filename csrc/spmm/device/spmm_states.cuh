@@ -32,9 +32,8 @@ struct alignas(16) ExtremeState {
 
   // Whether x replaces this value if it comes later. A NaN wins.
   __device__ __forceinline__ bool loses_to(C x) const {
-    if (entry < 0) return true;
-    if (x != x) return value == value;
-    return kIsMax ? x > value : x < value;
+    const bool beaten = kIsMax ? x > value : x < value;
+    return entry < 0 || (x != x ? value == value : beaten);
   }
   __device__ __forceinline__ void add(C x, int64_t number) {
     if (!loses_to(x)) return;
@@ -42,10 +41,9 @@ struct alignas(16) ExtremeState {
     entry = number;
   }
   __device__ __forceinline__ void merge(const ExtremeState& other) {
-    if (other.entry < 0) return;
     const bool equal = value == other.value || (value != value && other.value != other.value);
-    const bool is_first = equal ? other.entry < entry : loses_to(other.value);
-    if (entry < 0 || is_first) *this = other;
+    const bool is_first = entry >= 0 && equal ? other.entry < entry : loses_to(other.value);
+    if (other.entry >= 0 && is_first) *this = other;
   }
 };
 
@@ -56,14 +54,13 @@ struct alignas(2 * sizeof(C)) LogSumState {
   C most = -INFINITY;
   C sum = C(0);
 
-  // exp(x - limit), also where both are infinite.
-  static __device__ __forceinline__ C power(C x, C limit) {
-    return x == limit ? C(1) : exp(x - limit);
-  }
   __device__ __forceinline__ void add(C x, int64_t) { merge({x, C(1)}); }
   __device__ __forceinline__ void merge(const LogSumState& other) {
     const C limit = max(most, other.most);
-    sum = sum * power(most, limit) + other.sum * power(other.most, limit);
+    const bool stays = most == limit;
+    const C rest = stays ? other.most : most;
+    const C power = rest == limit ? C(1) : exp(rest - limit);  // both may be infinite
+    sum = stays ? sum + other.sum * power : sum * power + other.sum;
     most = limit;
   }
 };

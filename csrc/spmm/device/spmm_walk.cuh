@@ -9,15 +9,15 @@
 
 namespace gpuopt::spmm {
 
-__device__ __forceinline__ int64_t number_at(const void* numbers, bool is_long, int64_t place) {
-  return is_long ? static_cast<const int64_t*>(numbers)[place]
-                 : static_cast<const int32_t*>(numbers)[place];
+__device__ __forceinline__ int64_t number_at(const void* numbers, bool is_long, int64_t position) {
+  return is_long ? static_cast<const int64_t*>(numbers)[position]
+                 : static_cast<const int32_t*>(numbers)[position];
 }
 
 // Numbers of columns and entries are less than 2^32, so the low word of an int64 is enough.
 __device__ __forceinline__ const uint32_t* low_word(const Matrix& matrix, const void* numbers,
-                                                    int64_t place) {
-  return static_cast<const uint32_t*>(numbers) + (matrix.is_long ? 2 * place : place);
+                                                    int64_t position) {
+  return static_cast<const uint32_t*>(numbers) + (matrix.is_long ? 2 * position : position);
 }
 
 // The entry with which a row begins. Of an operand that is no valid matrix, it is an entry, too.
@@ -26,14 +26,14 @@ __device__ __forceinline__ int64_t start_of(const Matrix& matrix, int64_t row) {
   return min(max(start, int64_t{0}), matrix.entries);
 }
 
-// A window of the path. The path has a place for each row, followed by one for each of its entries.
+// A window of the path. The path has a position for each row, followed by one for each entry of it.
 // Row `row` and those before `end_row` begin in the window; entries before row `row` belong to the
 // row before it.
 struct Window {
   int64_t begin = 0;  // entry
   int32_t count = 0;  // entries
   int64_t row = 0;
-  int32_t rows = 0;   // that begin here
+  int32_t rows = 0;  // that begin here
 
   // starts[w]: the first row that begins in window w or behind it.
   __device__ __forceinline__ Window(const Walk& walk, const void* starts, int64_t number) {
@@ -49,9 +49,9 @@ struct Window {
     row = number_at(starts, matrix.is_long, number);
     const int64_t end_row = number_at(starts, matrix.is_long, number + 1);
     rows = static_cast<int32_t>(end_row - row);
-    const int64_t place = number * walk.window;
-    begin = max(place - row, start_of(matrix, 0));
-    const int64_t end = min(place + walk.window - end_row, start_of(matrix, matrix.rows));
+    const int64_t position = number * walk.window;
+    begin = max(position - row, start_of(matrix, 0));
+    const int64_t end = min(position + walk.window - end_row, start_of(matrix, matrix.rows));
     count = static_cast<int32_t>(max(end - begin, int64_t{0}));
   }
 };
@@ -60,7 +60,7 @@ struct Window {
 // them.
 struct Place {
   int64_t window;
-  uint32_t lane;  // this thread, of those of the group
+  uint32_t lane;  // this thread's index within its group
   uint32_t tile, batch;
 
   __device__ __forceinline__ explicit Place(const Walk& walk) {

@@ -1,6 +1,6 @@
 // The reduction that a plan asks for.
-#include "spmm/spmm.h"
 #include "spmm/paths/spmm_reductions.h"
+#include "spmm/spmm.h"
 
 namespace gpuopt::spmm {
 

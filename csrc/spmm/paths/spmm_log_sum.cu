@@ -7,10 +7,7 @@ namespace gpuopt::spmm {
 cudaError_t run_log_sum(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using State = LogSumState<compute_t<T>>;
-    return plan.access == Access::kSpread
-               ? run<T, State, Access::kSpread, false>(plan, workspace, stream)
-               : run<T, State, Access::kSingle, false>(plan, workspace, stream);
+    return run_any<T, LogSumState<compute_t<T>>>(plan, workspace, stream);
   });
 }
 

@@ -93,9 +93,10 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const v
 
 template <typename T, typename R, Map kMap>
 cudaError_t run(const MapPlan& plan, const void* starts, cudaStream_t stream) {
-  return plan.access == Access::kSpread
-             ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>, plan.shape, stream, plan.args, starts)
-             : launch_kernel(map_rows<T, R, kMap, Access::kSingle>, plan.shape, stream, plan.args, starts);
+  return plan.access == Access::kSpread ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>,
+                                                        plan.shape, stream, plan.args, starts)
+                                        : launch_kernel(map_rows<T, R, kMap, Access::kSingle>,
+                                                        plan.shape, stream, plan.args, starts);
 }
 
 template <typename T>
@@ -136,8 +137,8 @@ cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
     const bool is_gradient = problem.map == Map::kSoftmaxGradient;
     const size_t bytes = is_gradient ? sizeof(C) : sizeof(LogSumState<C>);
     problem.row.row = problem.features;
-    problem.row.data = workspace.allocate(
-        static_cast<size_t>(problem.matrix.rows * problem.features) * bytes);
+    problem.row.data =
+        workspace.allocate(static_cast<size_t>(problem.matrix.rows * problem.features) * bytes);
     if (problem.row.data == nullptr) return cudaErrorMemoryAllocation;
     ReducePlan statistics = *plan.statistics;
     statistics.args.problem.out.data = problem.row.data;

@@ -16,11 +16,12 @@ namespace gpuopt::spmm {
 // Entries that a thread loads before it uses the first. Their loads are in flight together.
 constexpr int kUnroll = 4;
 
-// Blocks of a multiprocessor, which limit the registers of a thread.
+// Blocks of an SM, which limit the registers of a thread.
 template <typename T, typename State, Access kAccess, bool kWeighted>
-constexpr int kBlocks = kAccess != Access::kVector || sizeof(State) > 4 ? 4
-                        : kWeighted && sizeof(T) == 2                 ? 6
-                                                                      : 7;
+constexpr int kBlocks = kAccess == Access::kSpread && sizeof(T) == 8      ? 3
+                        : kAccess != Access::kVector || sizeof(State) > 4 ? 4
+                        : kWeighted && sizeof(T) == 2                     ? 6
+                                                                          : 7;
 
 // Writes the result of a row.
 template <typename T, typename State, typename F>
@@ -41,7 +42,8 @@ __device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t 
         if (problem.reduce == Reduce::kMean && entries > 0) {
           if constexpr (std::is_integral_v<C>) {
             const C quotient = results[j] / static_cast<C>(entries);
-            const bool rounded_up = results[j] < 0 && quotient * static_cast<C>(entries) != results[j];
+            const bool rounded_up =
+                results[j] < 0 && quotient * static_cast<C>(entries) != results[j];
             results[j] = quotient - C(rounded_up);
           } else {
             results[j] /= static_cast<C>(entries);
@@ -114,16 +116,18 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
     if (matrix.index != nullptr) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        next_columns[u] = load_word<uint32_t>(low_word(matrix, matrix.index, entry + u),
-                                              from + u < window.count);
+        next_columns[u] =
+            load_word<uint32_t>(low_word(matrix, matrix.index, entry + u), from + u < window.count);
       }
     }
     if constexpr (kAhead) {
       if (matrix.entry == nullptr) {
-        const T* const of_entry = static_cast<const T*>(problem.value) + entry * problem.heads + head[0];
+        const T* const of_entry =
+            static_cast<const T*>(problem.value) + entry * problem.heads + head[0];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-          next_weights[u] = load_word<Word<T>>(of_entry + u * problem.heads, from + u < window.count);
+          next_weights[u] =
+              load_word<Word<T>>(of_entry + u * problem.heads, from + u < window.count);
         }
       } else {
 #pragma unroll
@@ -186,9 +190,10 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
       } else {
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-          weights[u][0] = load_if(static_cast<const T*>(problem.value) +
-                                      static_cast<uint32_t>(next_weights[u]) * problem.heads + head[0],
-                                  from + u < window.count);
+          weights[u][0] =
+              load_if(static_cast<const T*>(problem.value) +
+                          static_cast<uint32_t>(next_weights[u]) * problem.heads + head[0],
+                      from + u < window.count);
         }
       }
     } else if constexpr (kWeighted) {
@@ -217,9 +222,8 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
           if (!features.has(j)) continue;
           const int64_t at =
               (place.batch * matrix.columns + columns[u]) * problem.features + features.at(j);
-          const int64_t own = matrix.entry == nullptr
-                                  ? entry
-                                  : number_at(matrix.entry, matrix.is_long, entry);
+          const int64_t own =
+              matrix.entry == nullptr ? entry : number_at(matrix.entry, matrix.is_long, entry);
           if (number_at(problem.selected, matrix.is_long, at) != own) continue;
         }
         states[j].add(x, entry);
@@ -241,8 +245,8 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
   if (rows.has_row() && starts != nullptr) store_part(rows.row() < 0 ? 0 : 1);
 }
 
-// A warp for each window, and kSpread features of a thread, adds the parts of the row that begins in
-// the window and does not end in it. If there are many, the warps of the block share them.
+// A warp for each window, and kSpread features of a thread, adds the parts of the row that begins
+// in the window and does not end in it. If there are many, the warps of the block share them.
 template <typename T, typename State>
 __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs args,
                                                             const void* starts,
@@ -262,7 +266,7 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs arg
 
   // Adds every step-th part from number `from` on.
   const auto add = [&](int64_t window, int64_t from, int64_t step, int64_t count,
-                       State (&states)[N]) {
+                       State(&states)[N]) {
     const State* const of_window = parts + 2 * (batch * walk.windows + window) * problem.features;
 #pragma unroll 2
     for (int64_t part = from; part < count; part += step) {
@@ -273,7 +277,7 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs arg
       }
     }
   };
-  const auto finish = [&](const Window& window, const State (&states)[N]) {
+  const auto finish = [&](const Window& window, const State(&states)[N]) {
     const int64_t row = window.row + window.rows - 1, first = start_of(walk.matrix, row);
     write_row<T>(problem, batch, row, start_of(walk.matrix, row + 1) - first, features, states);
   };
@@ -329,25 +333,29 @@ cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t strea
                        static_cast<const State*>(parts));
 }
 
-// Runs the kernel for the plan's access.
+// Runs the kernel for the plan's access. Integers, products and softmax have neither values nor
+// vectors.
 template <typename T, typename State>
 cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
+  constexpr bool kIsPlain = std::is_integral_v<compute_t<T>> || requires(State state) {
+    state.product;
+  } || requires(State state) { state.most; };
   const auto with_access = [&](auto weighted) {
     constexpr bool kWeighted = decltype(weighted)::value;
-    switch (plan.access) {
-      case Access::kVector:
-        if constexpr (std::is_floating_point_v<compute_t<T>>) {
-          return run<T, State, Access::kVector, kWeighted>(plan, workspace, stream);
-        }
-      case Access::kSpread:
-        return run<T, State, Access::kSpread, kWeighted>(plan, workspace, stream);
-      case Access::kSingle:
-        break;
+    if constexpr (!kIsPlain) {
+      if (plan.access == Access::kVector) {
+        return run<T, State, Access::kVector, kWeighted>(plan, workspace, stream);
+      }
     }
-    return run<T, State, Access::kSingle, kWeighted>(plan, workspace, stream);
+    return plan.access == Access::kSpread
+               ? run<T, State, Access::kSpread, kWeighted>(plan, workspace, stream)
+               : run<T, State, Access::kSingle, kWeighted>(plan, workspace, stream);
   };
-  return plan.args.problem.value != nullptr ? with_access(std::true_type())
-                                            : with_access(std::false_type());
+  if constexpr (!kIsPlain) {
+    if (plan.args.problem.value != nullptr) return with_access(std::true_type());
+  }
+  assert(plan.args.problem.value == nullptr);
+  return with_access(std::false_type());
 }
 
 }  // namespace gpuopt::spmm
