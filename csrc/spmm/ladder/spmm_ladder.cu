@@ -56,17 +56,17 @@ __global__ void thread_per_row(Product<T> a) {
 // [warp_per_row]
 template <typename T>
 __global__ void warp_per_row(Product<T> a) {
-  const int64_t row = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
-  if (row >= a.rows) return;
-  for (int64_t feature = threadIdx.x % 32; feature < a.features; feature += 32) {
-    a.out[row * a.features + feature] = from_compute<T>(row_sum(a, row, feature));
-  }
+  const int64_t warp = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
+  const int64_t tiles = (a.features + 31) / 32;
+  const int64_t row = warp / tiles, feature = warp % tiles * 32 + threadIdx.x % 32;
+  if (row >= a.rows || feature >= a.features) return;
+  a.out[row * a.features + feature] = from_compute<T>(row_sum(a, row, feature));
 }
 // [warp_per_row]
 
 // [vectors]
-// Adds kCount entries to the sums of N neighbouring features. No load waits for the value of another
-// entry, so all of them are in flight together.
+// Adds kCount entries to the sums of N neighbouring features. No load waits for the value of
+// another entry, so all of them are in flight together.
 template <int kCount, typename T, int N>
 __device__ __forceinline__ void add_some(const Product<T>& a, int64_t first, int64_t feature,
                                          float (&sums)[N]) {
@@ -141,10 +141,10 @@ __device__ int64_t count_rows(int64_t rows, IsBefore is_before) {
 
 // A long row is cut at every entry whose number is a multiple of `piece`:
 //
-//   entries    0       piece   2 * piece   3 * piece
-//   pieces     |  0      |  1      |  2      |
-//   rows         | short | long               | short |
-//                        own | 1   | 2        |
+//   entries   0         piece     2 * piece
+//   pieces    |    0    |    1    |    2    |
+//   rows      |short|       long        |short |
+//   cut into        |own|    1    |  2  |
 //
 // The first kernel adds pieces of long rows, parts[number][feature]. In the second one, each row's
 // group adds the entries before the first cut, and then the parts in order.
@@ -183,8 +183,8 @@ __global__ void split_rows(Product<T> a, const float* parts, int64_t piece, int 
 
 // [equal_entries]
 // The path lists each row, followed by its entries. Row r has position ptr[r] + r. A window is
-// `length` positions of the path: rows `row` to `end_row` begin in it, and it has entries `begin` to
-// `end`. Entries before row `row` belong to the row before.
+// `length` positions of the path: rows `row` to `end_row` begin in it, and it has entries `begin`
+// to `end`. Entries before row `row` belong to the row before.
 struct Window {
   int64_t row, end_row;
   int64_t begin, end;
@@ -201,7 +201,8 @@ __device__ Window window_of(const Product<T>& a, int64_t number, int64_t length)
 }
 
 // Adds the entries of a window row by row. A row that begins and ends in it is written. The window
-// has two parts, parts[2][features]: of the row that began before, and of the row that does not end.
+// has two parts, parts[2][features]: of the row that began before, and of the row that does not
+// end.
 template <typename T, int N>
 __device__ __forceinline__ void add_window(const Product<T>& a, const Window& window,
                                            int64_t feature, float* parts) {
@@ -332,8 +333,8 @@ template <typename T, int N>
 cudaError_t launch_windows(bool in_slices, const Call& call) {
   const LadderProblem& problem = call.problem;
   const int64_t path = problem.rows + problem.entries;
-  const int64_t length = max(problem.tuning.shortest_window,
-                             ceil_div(path, problem.tuning.most_windows));
+  const int64_t length =
+      max(problem.tuning.shortest_window, ceil_div(path, problem.tuning.most_windows));
   const int64_t windows = ceil_div(path, length);
   float* const parts = call.parts(2 * windows);
   const int lanes = lanes_of(problem.features, N);
@@ -347,8 +348,8 @@ cudaError_t launch_windows(bool in_slices, const Call& call) {
     equal_entries<T, N><<<blocks_of(windows, lanes), kThreads, 0, call.stream>>>(
         call.product<T>(), parts, length, windows, lanes);
   }
-  add_parts<T, N><<<blocks_of(windows, lanes), kThreads, 0, call.stream>>>(
-      call.product<T>(), parts, length, windows, lanes);
+  add_parts<T, N><<<blocks_of(windows, lanes), kThreads, 0, call.stream>>>(call.product<T>(), parts,
+                                                                           length, windows, lanes);
   return cudaGetLastError();
 }
 
@@ -357,8 +358,8 @@ cudaError_t launch_vectors(int step, const Call& call) {
   if (step == 3) return launch_split_rows<T, N>(call);
   if (step > 3) return launch_windows<T, N>(step == 5, call);
   const int lanes = lanes_of(call.problem.features, N);
-  vectors<T, N><<<blocks_of(call.problem.rows, lanes), kThreads, 0, call.stream>>>(
-      call.product<T>(), lanes);
+  vectors<T, N>
+      <<<blocks_of(call.problem.rows, lanes), kThreads, 0, call.stream>>>(call.product<T>(), lanes);
   return cudaGetLastError();
 }
 
@@ -366,13 +367,13 @@ template <typename T>
 cudaError_t launch(int step, const Call& call) {
   const LadderProblem& problem = call.problem;
   if (step == 0) {
-    thread_per_row<T><<<blocks_of(problem.rows * problem.features, 1), kThreads, 0,
-                        call.stream>>>(call.product<T>());
+    thread_per_row<T><<<blocks_of(problem.rows * problem.features, 1), kThreads, 0, call.stream>>>(
+        call.product<T>());
     return cudaGetLastError();
   }
   if (step == 1) {
-    warp_per_row<T><<<blocks_of(problem.rows, kWarp), kThreads, 0, call.stream>>>(
-        call.product<T>());
+    const int64_t warps = problem.rows * ceil_div<int64_t>(problem.features, kWarp);
+    warp_per_row<T><<<blocks_of(warps, kWarp), kThreads, 0, call.stream>>>(call.product<T>());
     return cudaGetLastError();
   }
   const uint64_t bits = reinterpret_cast<uintptr_t>(problem.dense) |

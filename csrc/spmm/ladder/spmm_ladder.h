@@ -25,7 +25,7 @@ inline constexpr LadderStep kLadder[] = {
      "neighbouring rows, so each load of a warp touches up to 32 sectors, of which it uses one "
      "value each"},
     {"warp_per_row",
-     "the threads of a warp stand side by side along the features of one row. They read the same "
+     "the threads of a warp stand side by side along 32 features of one row. They read the same "
      "entry, so a load of a warp is 32 neighbouring values of a dense row"},
     {"vectors",
      "a thread has 16 bytes of features, and the loads of four entries are in flight together. A "
@@ -39,7 +39,8 @@ inline constexpr LadderStep kLadder[] = {
      "are. Of a row that ends in another window, each window writes a part, and a second kernel "
      "adds the parts in order"},
     {"feature_slices",
-     "a slice of the features of all dense rows fits the L2 cache. One slice is finished before the "
+     "a slice of the features of all dense rows fits the L2 cache. One slice is finished before "
+     "the "
      "next begins, so a dense row comes from memory once, and not once per entry. The price is "
      "that each slice reads the matrix again"},
     {"production",
@@ -55,8 +56,8 @@ struct LadderTuning {
   int64_t least_slice_bytes = 128;  // of a dense row: a line of the caches
 };
 
-// out[row] = the sum of value[e] * dense[index[e]] over the entries e of the row, which are ptr[row]
-// to ptr[row + 1]. All operands are contiguous.
+// out[row] = the sum of value[e] * dense[index[e]] over the entries e of the row, which are
+// ptr[row] to ptr[row + 1]. All operands are contiguous.
 struct LadderProblem {
   const int32_t* ptr = nullptr;    // [rows + 1], ascending from 0 to entries
   const int32_t* index = nullptr;  // [entries]
@@ -72,9 +73,9 @@ struct LadderProblem {
   LadderTuning tuning;
 };
 
-// Runs any step except the last. Sums are in float32, in an order that depends on the problem alone.
-// Steps from "vectors" on read 16 bytes at a time if rows of dense and out are aligned to 16 bytes,
-// and else single values. A device assertion fails for an index out of range.
+// Runs any step except the last. Sums are in float32, in an order that depends on the problem
+// alone. Steps from "vectors" on read 16 bytes at a time if rows of dense and out are aligned to 16
+// bytes, and else single values. A device assertion fails for an index out of range.
 GPUOPT_EXPORT cudaError_t ladder_spmm(int step, const LadderProblem& problem, Workspace& workspace,
                                       cudaStream_t stream);
 

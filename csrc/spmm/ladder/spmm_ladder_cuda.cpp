@@ -13,9 +13,8 @@ void check_operands(const LadderCall& call, const Tensor& ptr, const Tensor& ind
   const char* op = call.op();
   check_ptr(op, ptr);
   check_numbers(op, "index", index, ptr, "(entries)", std::nullopt);
-  TORCH_CHECK(dense.device() == ptr.device(), op,
-              ": dense must be on the device of ptr: expected ", ptr.device(), ", got ",
-              dense.device());
+  TORCH_CHECK(dense.device() == ptr.device(), op, ": dense must be on the device of ptr: expected ",
+              ptr.device(), ", got ", dense.device());
   TORCH_CHECK(dense.dim() == 2, op,
               ": dense must be (columns, features): expected 2 dimensions, got shape ",
               dense.sizes());
@@ -63,9 +62,7 @@ Tensor spmm_production(const Tensor& ptr, const Tensor& index, const TensorOptio
   return gpuopt::call(Spmm{ptr, index, none, value, dense, "sum", none, none, none, -1, -1});
 }
 
-TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) {
-  impl_ladder(m, "spmm", spmm_production, spmm_step);
-}
+TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) { impl_ladder(m, "spmm", spmm_production, spmm_step); }
 
 }  // namespace
 }  // namespace gpuopt::spmm
