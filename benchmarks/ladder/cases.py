@@ -133,7 +133,7 @@ def _edges(m: Maker, scale: int, entries: int) -> tuple[torch.Tensor, torch.Tens
     """ptr and index of a random graph with 2**scale nodes, some with far more edges than others.
 
     R-MAT (Chakrabarti, Zhan and Faloutsos, "R-MAT: a recursive model for graph mining", 2004): bit by bit, an edge is in one of the
-    four quarters of the matrix. Nodes are renamed at random, so that those with many edges are no neighbours.
+    four quarters of the matrix. Nodes are renamed at random, so that nodes with many edges are no neighbours.
     """
     nodes = 1 << scale
     if m.device == "meta":

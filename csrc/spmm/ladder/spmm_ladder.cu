@@ -255,7 +255,7 @@ __global__ void add_parts(Product<T> a, const float* parts, int64_t length, int6
 
 // [feature_slices]
 // Blocks begin in the order of their numbers, so the grid has all windows of a slice of `width`
-// features before those of the next slice. add_parts comes after it.
+// features before the windows of the next slice. add_parts comes after it.
 template <typename T, int N>
 __global__ void feature_slices(Product<T> a, float* parts, int64_t length, int64_t windows,
                                int64_t width, unsigned blocks, int lanes) {
@@ -302,7 +302,7 @@ unsigned blocks_of(int64_t groups, int lanes) {
   return static_cast<unsigned>(ceil_div<int64_t>(groups, kThreads / lanes));
 }
 
-// The most features of which all dense rows fill at most half of the L2 cache. The other half is
+// The widest slice that fills at most half of the L2 cache, over all dense rows. The other half is
 // for the matrix and the results.
 int64_t slice_width(const LadderProblem& problem) {
   const auto size = static_cast<int64_t>(size_of(problem.dtype));

@@ -22,8 +22,8 @@ namespace gpuopt::spmm {
 inline constexpr LadderStep kLadder[] = {
     {"thread_per_row",
      "one thread per row and feature walks the entries of the row. Neighbouring threads have "
-     "neighbouring rows, so each load of a warp touches up to 32 sectors, of which it uses one "
-     "value each"},
+     "neighbouring rows, so each load of a warp touches up to 32 sectors and uses one value of "
+     "each"},
     {"warp_per_row",
      "the threads of a warp stand side by side along 32 features of one row. They read the same "
      "entry, so a load of a warp is 32 neighbouring values of a dense row"},
