@@ -62,7 +62,7 @@ def steps(op: str) -> list[Step]:
     return [Step(number, *step) for number, step in enumerate(described)]
 
 
-def run(op: str, step: int | str, *args: Tensor | Sequence[int]) -> Tensor:
+def run(op: str, step: int | str, *args: Tensor | Sequence[int] | None) -> Tensor:
     r"""Runs one step of an operator's ladder.
 
     Args:
@@ -82,6 +82,7 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int]) -> Tensor:
             dot                         self, tensor                           float16
             conv1d                      input (N, 1, L), weight (1, 1, K)      float32
             transpose2d                 self (rows, columns)                   float32
+            spmm                        ptr, index, value, dense (columns, n)  float32, bfloat16
             =========================== ====================================== ==================================
 
             - The last step, ``"production"``, accepts whatever its operator accepts on CUDA. ``cumsum`` adds along the last
@@ -90,6 +91,8 @@ def run(op: str, step: int | str, *args: Tensor | Sequence[int]) -> Tensor:
             - Upsampling: steps whose names end in ``2x`` need sizes that are exactly twice the input's.
             - ``conv1d``: rows are padded so that they keep their length. K is odd; it is at most 4095 except in the first step. From
               the second step on, the taps lie in the GPU's constant memory, so calls on several streams must not overlap.
+            - ``spmm``: row r of the sparse matrix has the entries ``ptr[r]`` to ``ptr[r + 1]``, in the columns ``index``. Both are int32.
+              ``value`` has the dtype of ``dense``, or is None, which counts as ones.
 
     Returns:
         The result of the operator. Reductions reduce all values.

@@ -3,6 +3,7 @@
 Their names in the results: "step 2 sequential" is a step, "gpuopt" the production operator, "ATen" PyTorch.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -128,6 +129,46 @@ def _transpose() -> list[Case]:
     return [_case("transpose2d", "8192^2", F32, lambda m: (m(8192, 8192),))]
 
 
+def _edges(m: Maker, scale: int, entries: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """ptr and index of a random graph with 2**scale nodes, some with far more edges than others.
+
+    R-MAT (Chakrabarti, Zhan and Faloutsos, "R-MAT: a recursive model for graph mining", 2004): bit by bit, an edge is in one of the
+    four quarters of the matrix. Nodes are renamed at random, so that nodes with many edges are no neighbours.
+    """
+    nodes = 1 << scale
+    if m.device == "meta":
+        return m(nodes + 1, dtype=torch.int32), m(entries, dtype=torch.int32)
+    ends = torch.zeros(2, entries, dtype=torch.int64, device=m.device)
+    for _ in range(scale):
+        quarter = torch.rand(entries, generator=m.generator, device=m.device)
+        ends[0] = 2 * ends[0] + (quarter >= 0.67)
+        ends[1] = 2 * ends[1] + (((quarter >= 0.45) & (quarter < 0.67)) | (quarter >= 0.89))
+    row, column = torch.randperm(nodes, generator=m.generator, device=m.device)[ends]
+    row, order = row.sort(stable=True)
+    counts = torch.bincount(row, minlength=nodes)
+    ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return ptr.int(), column[order].int()
+
+
+def _spmm() -> list[Case]:
+    """A graph with as many nodes as Reddit and a quarter of its edges. The features of all nodes do not fit the L2 cache."""
+    scale, entries, features = 18, 1 << 25, 128
+
+    def make(m: Maker) -> tuple:
+        ptr, index = _edges(m, scale, entries)
+        return ptr, index, m(entries), m(1 << scale, features)
+
+    def moved(size: int) -> tuple[int, int]:
+        """Each entry reads its number, its value and a dense row."""
+        return 4 * ((1 << scale) + 1) + entries * (4 + size + size * features), (1 << scale) * size * features
+
+    name = "R-MAT, 2^18 rows, 2^25 entries, 128 features"
+    return [
+        dataclasses.replace(_case("spmm", name, dtype, make), moved=functools.partial(moved, dtype.itemsize))
+        for dtype in (F32, BF16)
+    ]
+
+
 # ---------------------------------------------------------------- calls
 
 
@@ -146,6 +187,11 @@ def _half_sums(dtype: torch.dtype, aten_error: float | None) -> float:
     return max(error_limit(dtype, aten_error), 8 * torch.finfo(dtype).eps)
 
 
+def _spmm_limit(dtype: torch.dtype, aten_error: float | None) -> float:
+    """The limit of errors: rows have up to 25,000 entries, which the first steps add one by one."""
+    return max(1e-5, error_limit(dtype, aten_error))
+
+
 def _calls() -> dict[str, Call]:
     import torch.nn.functional as F
 
@@ -162,6 +208,22 @@ def _calls() -> dict[str, Call]:
 
     def conv1d(x, weight):
         return F.conv1d(x, weight, padding=weight.shape[2] // 2)
+
+    def spmm(ptr, index, value, dense):
+        return torch.ops.gpuopt.spmm(ptr, index, None, value, dense)
+
+    def sparse_mm(ptr, index, value, dense):
+        shape = (ptr.shape[0] - 1, dense.shape[0])
+        return torch.sparse.mm(torch.sparse_csr_tensor(ptr, index, value, shape, check_invariants=False), dense)
+
+    def sparse_mm_reference(ptr, index, value, dense):
+        return sparse_mm(ptr, index, value.double(), dense.double())
+
+    def sparse_mm_of(ptr, index, value, dense):
+        """PyTorch has no kernel of bfloat16 on the CPU."""
+        if value.device.type == "cpu":
+            return sparse_mm(ptr, index, value.float(), dense.float()).to(dense.dtype)
+        return sparse_mm(ptr, index, value, dense)
 
     def up(x, size):
         return F.interpolate(x, size=size)
@@ -194,6 +256,7 @@ def _calls() -> dict[str, Call]:
             limit=_conv1d_limit,
         ),
         "transpose2d": Call(torch_ops.transpose2d, lambda x: x.t().contiguous(), lambda x: x.t()),
+        "spmm": Call(spmm, sparse_mm_of, sparse_mm_reference, limit=_spmm_limit),
     }  # fmt: skip
 
 
@@ -210,5 +273,6 @@ def rooms() -> dict[str, Room]:
         "dot": _dot(),
         "conv1d": _conv1d(),
         "transpose2d": _transpose(),
+        "spmm": _spmm(),
     }
     return {op: Room(op, own, _calls, [], ()) for op, own in cases.items()}

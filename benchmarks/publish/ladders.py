@@ -176,6 +176,7 @@ LESSONS = {
     "conv1d": "reuse of values: constant memory, shared memory, registers",
     "dot": "atomic additions to one address",
     "index_add_": "atomic additions to many addresses, and sorting instead",
+    "spmm": "equal work for every thread, whatever the lengths of rows are",
 }
 
 

@@ -45,6 +45,7 @@ LADDERS = {
     "conv1d": "conv1d",
     "dot": "dot",
     "index_add_": "index_add",
+    "spmm": "spmm",
     "copy_in_flight": "ladder",
 }
 

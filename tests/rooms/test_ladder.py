@@ -181,3 +181,25 @@ def test_upsampling_to_sizes_that_not_every_step_takes(shape, size):
         assert torch.equal(ladder.run("upsample_nearest2d_backward", step, grad, size, shape), backward)
     with pytest.raises(RuntimeError, match="step vectors_2x: output_size must be twice"):
         ladder.run("upsample_nearest2d", "vectors_2x", x, size)
+
+
+@GPU
+def test_sparse_products_of_what_the_steps_do_not_take():
+    ptr, index = torch.tensor([0, 2, 3], device="cuda").int(), torch.tensor([0, 1, 1], device="cuda").int()
+    value, dense = torch.ones(3, device="cuda"), torch.ones(2, 4, device="cuda")
+    with pytest.raises(NotImplementedError, match="spmm: ptr must be of dtype .*Int.*, got Long"):
+        ladder.run("spmm", 0, ptr.long(), index.long(), value, dense)
+    with pytest.raises(NotImplementedError, match="spmm: dense must be of dtype .*Float, BFloat16.*, got Half"):
+        ladder.run("spmm", 0, ptr, index, value.half(), dense.half())
+    with pytest.raises(RuntimeError, match="spmm: value must have the dtype of dense"):
+        ladder.run("spmm", 0, ptr, index, value.bfloat16(), dense)
+    with pytest.raises(RuntimeError, match="spmm: value must have one number for each entry"):
+        ladder.run("spmm", 0, ptr, index, value[:2], dense)
+    with pytest.raises(RuntimeError, match=r"spmm: dense must be \(columns, features\)"):
+        ladder.run("spmm", 0, ptr, index, value, dense[0])
+    with pytest.raises(RuntimeError, match="spmm: dense must be contiguous, got strides"):
+        ladder.run("spmm", 0, ptr, index, value, dense[:, ::2])
+    with pytest.raises(RuntimeError, match="spmm: dense must be on the device of ptr"):
+        ladder.run("spmm", 0, ptr, index, value, dense.cpu())
+    out = ladder.run("spmm", "production", ptr.long(), index.long(), value.half(), dense.half())
+    assert out.tolist() == [[2.0] * 4, [1.0] * 4]

@@ -12,7 +12,7 @@ from ..support.large import PAST, PLACES, check
 pytestmark = [pytest.mark.gpu, pytest.mark.large]
 gib = pytest.mark.gib
 
-F16, F32 = torch.float16, torch.float32
+BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
 
 def every_step(op: str, *skipped: str):
@@ -92,6 +92,19 @@ def test_transposition(step, shape):
     out = ladder.run("transpose2d", step, x)
     for k, position in enumerate((*PLACES[:-1], x.numel() - 1)):
         assert out[position % shape[1], position // shape[1]] == k + 1
+    assert torch.count_nonzero(out) == 4
+
+
+@gib(12)
+@every_step("spmm")
+def test_sparse_products(step):
+    """The matrix that reverses rows, and dense rows and results of more than 2^31 values."""
+    rows = PAST // 64 + 1
+    x = spikes(BF16, rows, 64)
+    ptr = torch.arange(rows + 1, dtype=torch.int32, device="cuda")
+    out = ladder.run("spmm", step, ptr, ptr[:-1].flip(0), None, x)
+    for k, position in enumerate((*PLACES[:-1], x.numel() - 1)):
+        assert out[rows - 1 - position // 64, position % 64] == k + 1
     assert torch.count_nonzero(out) == 4
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmarks.harness import report
+from benchmarks.harness.operands import Maker
 from benchmarks.harness.room import relative_error
 from benchmarks.harness.traffic import results
 from benchmarks.ladder import cases as ladders
@@ -45,6 +46,10 @@ def smaller(case):
         return (cut(args[0], shape), [16, 16], *([[1, 2, 8, 8]] if len(args) > 2 else []))
     if case.op == "index_add_":
         return cut(args[0], (16, 4)), cut(args[1], (100,)), cut(args[2], (100, 4))
+    if case.op == "spmm":
+        counts = torch.tensor([0, 3, 0, 20, 1])
+        index = torch.randint(0, 6, (24,), generator=generator).int()
+        return counts.cumsum(0).int(), index, cut(args[2], (24,)), cut(args[3], (6, 5))
     shapes = {"transpose2d": (8, 12), "conv1d": (1, 1, 200)}
     sizes = [arg.shape if case.op == "conv1d" and k else shapes.get(case.op, (64,)) for k, arg in enumerate(args)]
     return tuple(cut(arg, size) for arg, size in zip(args, sizes))
@@ -92,6 +97,14 @@ def test_commands_without_a_gpu(capsys, tmp_path):
     path = tmp_path / "reduce_sum.json"
     report.save(path, made_up())
     assert show.main(["--plots", str(tmp_path), str(path)]) == 0 and (tmp_path / "reduce_sum.png").exists()
+
+
+def test_the_graph_of_spmm_is_a_matrix_with_long_rows():
+    ptr, index = ladders._edges(Maker("cpu", torch.float32, 0), 10, 20_000)
+    counts = ptr.diff()
+    assert ptr[0] == 0 and ptr[-1] == len(index) == 20_000 and ptr.dtype == index.dtype == torch.int32
+    assert counts.min() >= 0 and counts.max() > 10 * counts.float().mean()
+    assert index.min() >= 0 and index.max() < 1 << 10 and len(index.unique()) > 500
 
 
 # ---------------------------------------------------------------- counters
