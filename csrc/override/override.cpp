@@ -16,6 +16,8 @@
 #include "override/mul.h"
 #include "override/reduce.h"
 #include "override/replacement.h"
+#include "override/scatter_reduce.h"
+#include "override/segment.h"
 #include "override/upsample.h"
 
 namespace gpuopt::overriding {
@@ -39,8 +41,9 @@ std::vector<Entry>& entries() {
   static auto& all = *new std::vector<Entry>(
       entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
                  NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
-                 ScatterReduce, ScatterReduceInplace, IndexPut, EmbeddingDenseBackward, IndexSelect,
-                 Convolution, ConvolutionBackward, Dot, Vdot, Copy>());
+                 ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut, EmbeddingDenseBackward, IndexSelect,
+                 Convolution, ConvolutionBackward, Dot, Vdot, Copy,
+                 SegmentReduce, SegmentReduceBackward>());
   return all;
 }
 
