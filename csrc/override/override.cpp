@@ -18,6 +18,7 @@
 #include "override/replacement.h"
 #include "override/scatter_reduce.h"
 #include "override/segment.h"
+#include "override/sparse.h"
 #include "override/upsample.h"
 
 namespace gpuopt::overriding {
@@ -43,7 +44,8 @@ std::vector<Entry>& entries() {
                  NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
                  ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut, EmbeddingDenseBackward, IndexSelect,
                  Convolution, ConvolutionBackward, Dot, Vdot, Copy,
-                 SegmentReduce, SegmentReduceBackward>());
+                 SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut,
+                 SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward>());
   return all;
 }
 
@@ -106,6 +108,9 @@ void disable(const Names& names) {
   for (Entry* entry : named(names)) {
     if (entry->users > 0) release(*entry);
   }
+  const bool used = std::any_of(entries().begin(), entries().end(),
+                                [](const Entry& entry) { return entry.users > 0; });
+  if (!used) transposes().clear();
 }
 
 Names operator_names() {
@@ -156,6 +161,7 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_reasons() -> str[]", reason_names);
   m.def("_override_calls() -> int[]", count_calls);
   m.def("_override_reset() -> ()", reset_calls);
+  m.def("_override_transposes() -> int", [] { return transposes().kept(); });
 }
 
 }  // namespace
