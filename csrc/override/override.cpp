@@ -138,6 +138,9 @@ void reset_calls() {
   for (Calls& of_operator : calls) of_operator.reset();
 }
 
+// Transposes of sparse matrices: how many are kept, and how many were made.
+c10::List<int64_t> count_transposes() { return {transposes().kept(), transposes().made()}; }
+
 // What torch_ops._graph has to know of an addition: whether its rows are counts, whether it is
 // computed in mode `accurate`, and whether it is faster than Inductor's kernel, with sums of dtype
 // `sum`.
@@ -161,7 +164,7 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_reasons() -> str[]", reason_names);
   m.def("_override_calls() -> int[]", count_calls);
   m.def("_override_reset() -> ()", reset_calls);
-  m.def("_override_transposes() -> int", [] { return transposes().kept(); });
+  m.def("_override_transposes() -> int[]", count_transposes);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -78,6 +78,7 @@ class Transposes {
   TransposedRows of(c10::DispatchKeySet key, const Tensor& matrix, int64_t columns) {
     const SparseMembers members(matrix);
     const auto compute = [&]() -> TransposedRows {
+      made_.fetch_add(1, std::memory_order_relaxed);
       auto [ptr, index, entry] =
           redispatch(spmm::Transpose{members.ptr, members.index, columns}, key);
       return {ptr, index, entry};
@@ -112,6 +113,8 @@ class Transposes {
     }
     return rows;
   }
+
+  int64_t made() const { return made_.load(std::memory_order_relaxed); }
 
   // How many transposes are kept.
   int64_t kept() {
@@ -217,6 +220,7 @@ class Transposes {
     return nullptr;
   }
 
+  std::atomic<int64_t> made_{0};
   std::mutex mutex_;
   std::vector<Entry> entries_;
 };
