@@ -1,12 +1,11 @@
-// Additions of rows at an index: index_add, scatter_add, scatter_reduce, index_put and the gradient
-// of an embedding. All of them become gpuopt's index_add.
+// Additions of rows at an index: index_add, scatter_add, index_put and the gradient of an embedding.
+// All of them become gpuopt's index_add.
 #pragma once
 
 #include <ATen/ops/_index_put_impl_ops.h>
 #include <ATen/ops/embedding_dense_backward_ops.h>
 #include <ATen/ops/index_add_ops.h>
 #include <ATen/ops/scatter_add_ops.h>
-#include <ATen/ops/scatter_reduce_ops.h>
 
 #include <cmath>
 #include <string_view>
@@ -108,10 +107,11 @@ struct IndexAddInplace {
   }
 };
 
-// ---------------------------------------------------------------- scatter_add, scatter_reduce
+// ---------------------------------------------------------------- scatter_add
 
-// An index that was expanded from one entry for each row of source adds whole rows.
-inline Reason decide_scatter(const Tensor& self, int64_t dim, const Tensor& index,
+// Whether the index was expanded from one entry for each row of source, so that whole rows go to
+// rows of self.
+inline Reason decide_rows(const Tensor& self, int64_t dim, const Tensor& index,
                              const Tensor& source) {
   const Reason known = decide_addition(self, index, source);
   if (known != Reason::kTaken) return known;
@@ -123,10 +123,18 @@ inline Reason decide_scatter(const Tensor& self, int64_t dim, const Tensor& inde
   for (int64_t other = 0; other < index.dim(); ++other) {
     if (other != *d && index.size(other) != 1 && index.stride(other) != 0) return Reason::kLayout;
   }
-  return decide_by_size(self, source, index.size(*d), self.size(*d), is_deterministic());
+  return Reason::kTaken;
 }
 
-// The entries of an index that passed decide_scatter().
+inline Reason decide_scatter(const Tensor& self, int64_t dim, const Tensor& index,
+                             const Tensor& source) {
+  const Reason known = decide_rows(self, dim, index, source);
+  if (known != Reason::kTaken) return known;
+  const int64_t d = *wrapped(dim, self);
+  return decide_by_size(self, source, index.size(d), self.size(d), is_deterministic());
+}
+
+// The entries of an index that passed decide_rows().
 inline Tensor row_index(const Tensor& index, int64_t dim) {
   return at::as_strided(index, {index.size(dim)}, {index.stride(dim)}, index.storage_offset());
 }
@@ -157,35 +165,6 @@ struct ScatterAddInplace {
     return handle<Inplace<gpuopt::IndexAdd>>().redispatch(
         key, self, dim, row_index(index, dim), source, 1,
         mode_for(self, dim, source, index.size(dim)));
-  }
-};
-
-struct ScatterReduce {
-  using Aten = at::_ops::scatter_reduce_two;
-  static constexpr Operator kOperator = Operator::kScatterReduce;
-
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                       std::string_view reduce, bool include_self) {
-    if (reduce != "sum" || !include_self) return Reason::kUnsupported;
-    return decide_scatter(self, dim, index, source);
-  }
-  static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
-                    const Tensor& source, std::string_view, bool) {
-    return ScatterAdd::run(key, self, dim, index, source);
-  }
-};
-
-struct ScatterReduceInplace {
-  using Aten = at::_ops::scatter_reduce__two;
-  static constexpr Operator kOperator = Operator::kScatterReduce;
-
-  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                       std::string_view reduce, bool include_self) {
-    return ScatterReduce::decide(self, dim, index, source, reduce, include_self);
-  }
-  static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
-                     const Tensor& source, std::string_view, bool) {
-    return ScatterAddInplace::run(key, self, dim, index, source);
   }
 };
 

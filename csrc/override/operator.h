@@ -32,6 +32,13 @@ enum class Operator : uint8_t {
   kDot,
   kVdot,
   kCopy,
+  kSegmentReduce,
+  kSegmentReduceBackward,
+  kMm,
+  kAddmm,
+  kSampledAddmm,
+  kMmReduce,
+  kMmReduceBackward,
 };
 
 constexpr std::array kOperatorNames{
@@ -55,6 +62,13 @@ constexpr std::array kOperatorNames{
     "dot",
     "vdot",
     "copy_",
+    "segment_reduce",
+    "_segment_reduce_backward",
+    "mm",
+    "addmm",
+    "sparse_sampled_addmm",
+    "_sparse_mm_reduce_impl",
+    "_sparse_mm_reduce_impl_backward",
 };
 
 class Calls {

@@ -16,6 +16,9 @@
 #include "override/mul.h"
 #include "override/reduce.h"
 #include "override/replacement.h"
+#include "override/scatter_reduce.h"
+#include "override/segment.h"
+#include "override/sparse.h"
 #include "override/upsample.h"
 
 namespace gpuopt::overriding {
@@ -39,8 +42,10 @@ std::vector<Entry>& entries() {
   static auto& all = *new std::vector<Entry>(
       entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
                  NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
-                 ScatterReduce, ScatterReduceInplace, IndexPut, EmbeddingDenseBackward, IndexSelect,
-                 Convolution, ConvolutionBackward, Dot, Vdot, Copy>());
+                 ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut, EmbeddingDenseBackward, IndexSelect,
+                 Convolution, ConvolutionBackward, Dot, Vdot, Copy,
+                 SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut,
+                 SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward>());
   return all;
 }
 
@@ -103,6 +108,9 @@ void disable(const Names& names) {
   for (Entry* entry : named(names)) {
     if (entry->users > 0) release(*entry);
   }
+  const bool used = std::any_of(entries().begin(), entries().end(),
+                                [](const Entry& entry) { return entry.users > 0; });
+  if (!used) transposes().clear();
 }
 
 Names operator_names() {
@@ -130,6 +138,9 @@ void reset_calls() {
   for (Calls& of_operator : calls) of_operator.reset();
 }
 
+// Transposes of sparse matrices: how many are kept, and how many were made.
+c10::List<int64_t> count_transposes() { return {transposes().kept(), transposes().made()}; }
+
 // What torch_ops._graph has to know of an addition: whether its rows are counts, whether it is
 // computed in mode `accurate`, and whether it is faster than Inductor's kernel, with sums of dtype
 // `sum`.
@@ -153,6 +164,7 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
   m.def("_override_reasons() -> str[]", reason_names);
   m.def("_override_calls() -> int[]", count_calls);
   m.def("_override_reset() -> ()", reset_calls);
+  m.def("_override_transposes() -> int[]", count_transposes);
 }
 
 }  // namespace

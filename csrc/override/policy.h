@@ -162,4 +162,44 @@ inline Reason copy(const transpose::Problem& problem) {
   return bytes >= 2 * kMiB ? Reason::kTaken : Reason::kSize;
 }
 
+// ---------------------------------------------------------------- not measured
+//
+// No sweep covers the decisions below. Their thresholds are estimates from how ATen's kernels work.
+
+// ATen gives each result a thread, which reads its segment alone, in the dtype of the data.
+constexpr int64_t kSmallestSegments = 256 * kKiB;
+
+inline Reason segment_reduce(int64_t bytes) {
+  return bytes >= kSmallestSegments ? Reason::kTaken : Reason::kSize;
+}
+
+// The gradient of a maximum reads the entries several times here. ATen reads them twice, by a thread
+// for each result. With this many results its threads fill a GPU.
+constexpr int64_t kManyResults = 1 << 16;
+
+inline Reason segment_reduce_backward(bool is_extremum, int64_t results, int64_t bytes) {
+  if (is_extremum && results >= kManyResults) return Reason::kAtenIsFaster;
+  return segment_reduce(bytes);
+}
+
+// ATen reduces by an atomic operation for each element, and a mean by two. Here the index is sorted,
+// which costs as much for one feature as for many.
+constexpr int64_t kFewestScattered = 8;  // features of an index
+constexpr int64_t kSmallestScattered = kMiB;
+
+inline Reason scatter_reduce(const Addition& add, int64_t features) {
+  if (features < kFewestScattered) return Reason::kAtenIsFaster;
+  return add.bytes() >= kSmallestScattered ? Reason::kTaken : Reason::kSize;
+}
+
+// Rows that a sparse product reads, in bytes. ATen makes new descriptors for each call of cuSPARSE,
+// and sorts the matrix for each gradient. It has no gradients of half types before torch 2.14, so
+// these are taken in any size.
+constexpr int64_t kSmallestSparseProduct = 64 * kKiB;
+
+inline Reason sparse_product(int64_t entries, int64_t features, int64_t item) {
+  const bool taken = item == 2 || entries * features * item >= kSmallestSparseProduct;
+  return taken ? Reason::kTaken : Reason::kSize;
+}
+
 }  // namespace gpuopt::overriding::policy

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "binding/check.h"
@@ -39,6 +40,20 @@ inline bool has_no_overlap(const Tensor& tensor) {
   for (const auto& [stride, size] : dims) {
     if (stride < reach) return false;
     reach += stride * (size - 1);
+  }
+  return true;
+}
+
+// Whether an out= argument has the sizes and the dtype of a result, an address of its own for every
+// element, and no memory of the other arguments.
+inline bool is_destination(const Tensor& out, at::IntArrayRef sizes, at::ScalarType dtype,
+                           std::initializer_list<Tensor> arguments) {
+  if (!is_plain(out) || out.layout() != at::kStrided || out.scalar_type() != dtype ||
+      out.sizes() != sizes || !has_no_overlap(out)) {
+    return false;
+  }
+  for (const Tensor& argument : arguments) {
+    if (out.device() != argument.device() || out.is_alias_of(argument)) return false;
   }
   return true;
 }

@@ -14,6 +14,10 @@
 // autograd: ATen's autograd has handled the call. An operator whose plan may choose ATen declares
 // kMayPassOn, and has attempt() instead of run(). Its second argument calls the kernel beneath. It
 // returns nothing to pass the call on.
+//
+// An operator on sparse CSR matrices declares kSparseCsr. It is replaced at the key of these matrices,
+// and computed at the key of their dense members. An operator for which ATen may have no kernel there
+// has a text kTakes, which ends the message of a call that nobody computes.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -67,8 +71,9 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
  public:
   Operator op() const override { return Op::kOperator; }
 
-  std::unique_ptr<torch::Library> replace(c10::DispatchKey key) override {
-    keep_beneath(computed_kernel(handle(), key));
+  std::unique_ptr<torch::Library> replace(c10::DispatchKey dense_key) override {
+    const c10::DispatchKey key = own_key(dense_key);
+    find_beneath(key);
     auto made = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__,
                                                  static_cast<uint32_t>(__LINE__));
     const std::string overload = Op::Aten::overload_name;
@@ -88,6 +93,25 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
     beneath = new c10::KernelFunction(std::move(found));
   }
 
+  static c10::DispatchKey own_key(c10::DispatchKey dense) {
+    if constexpr (requires { Op::kSparseCsr; }) {
+      return dense == c10::DispatchKey::CPU ? c10::DispatchKey::SparseCsrCPU
+                                            : c10::DispatchKey::SparseCsrCUDA;
+    } else {
+      return dense;
+    }
+  }
+
+  static void find_beneath(c10::DispatchKey key) {
+    if constexpr (requires { Op::kTakes; }) {
+      if (!handle().hasComputedKernelForDispatchKey(key)) {
+        beneath = nullptr;
+        return;
+      }
+    }
+    keep_beneath(computed_kernel(handle(), key));
+  }
+
   static const c10::OperatorHandle& handle() {
     static const c10::OperatorHandle op =
         c10::Dispatcher::singleton().findSchemaOrThrow(Op::Aten::name, Op::Aten::overload_name);
@@ -95,8 +119,14 @@ class Replacement<Op, Result(Args...)> final : public AnyReplacement {
   }
 
   static Result call_beneath(c10::DispatchKeySet keys, Args... args) {
-    return beneath.load(std::memory_order_acquire)
-        ->template call<Result, Args...>(handle(), keys, std::forward<Args>(args)...);
+    const c10::KernelFunction* found = beneath.load(std::memory_order_acquire);
+    if constexpr (requires { Op::kTakes; }) {
+      TORCH_CHECK_NOT_IMPLEMENTED(found != nullptr, "Could not run '", Op::Aten::name,
+                                  "' with these arguments: PyTorch has no kernel for '",
+                                  own_key(settings.key), "', and torch_ops.override takes ",
+                                  Op::kTakes);
+    }
+    return found->template call<Result, Args...>(handle(), keys, std::forward<Args>(args)...);
   }
 
   // A plain function without a state that the dispatcher could free while another thread enters it.

@@ -146,6 +146,27 @@ def test_graphs_gain(policy):
     assert taken >= 2
 
 
+def long(*values):
+    return tuple(ctypes.c_int64(int(n)) for n in values)
+
+
+def test_decisions_that_are_not_measured(policy):
+    """Reductions of rows and sparse products: what is obviously too small is declined, and large problems are taken."""
+    taken, size, aten = 0, 2, 4
+    assert policy.segment_reduce_reason(*long(1 << 30)) == taken and policy.segment_reduce_reason(*long(1 << 10)) == size
+    assert policy.segment_reduce_backward_reason(True, *long(1 << 20, 1 << 30)) == aten
+    assert policy.segment_reduce_backward_reason(False, *long(1 << 20, 1 << 30)) == taken
+    assert policy.segment_reduce_backward_reason(True, *long(1 << 10, 1 << 30)) == taken
+    edges, nodes = 10**6, 10**5
+    for features, want in ((1, aten), (4, aten), (8, taken), (64, taken)):
+        addition = numbers((nodes * features, edges * features, 4, edges, nodes))
+        assert policy.scatter_reduce_reason(addition, *long(features)) == want
+    assert policy.scatter_reduce_reason(numbers((80, 800, 4, 100, 10)), *long(8)) == size
+    assert policy.sparse_product_reason(*long(10**6, 64, 4)) == taken
+    assert policy.sparse_product_reason(*long(10, 4, 4)) == size
+    assert policy.sparse_product_reason(*long(10, 4, 2)) == taken  # PyTorch 2.11 has no gradient of half types
+
+
 def permutations():
     """Sizes, strides of the result, strides of the input: dense results, and inputs with and without gaps."""
     for sizes in ((3, 4), (2, 3, 4), (1, 3, 4), (2, 3, 4, 5), (2, 1, 3, 4), (2, 2, 3, 2, 2)):

@@ -1,0 +1,132 @@
+// scatter_reduce of rows at an index. A sum is an addition of index_add.h. Others group the entries by
+// row, and reduce each group as a row of a sparse matrix without values. The result is bitwise
+// reproducible.
+#pragma once
+
+#include <ATen/ops/scatter_reduce_ops.h>
+
+#include "override/index_add.h"
+#include "override/segment.h"
+#include "spmm/binding/spmm_ops.h"
+
+namespace gpuopt::overriding {
+
+// self as (before, rows, after), with `rows` for the dimension of the index.
+struct RowsOf {
+  int64_t before, rows, after;
+
+  RowsOf(const Tensor& self, int64_t dim)
+      : before(c10::multiply_integers(self.sizes().slice(0, dim))),
+        rows(self.size(dim)),
+        after(c10::multiply_integers(self.sizes().slice(dim + 1))) {}
+};
+
+inline Reason decide_scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index,
+                                    const Tensor& source, std::string_view reduce,
+                                    bool include_self) {
+  if (reduce == "sum") {
+    return include_self ? decide_scatter(self, dim, index, source) : Reason::kUnsupported;
+  }
+  if (reduce != "mean" && reduce != "amax" && reduce != "amin" && reduce != "prod") {
+    return Reason::kUnsupported;
+  }
+  // ATen raises an error.
+  if (reduce == "prod" && is_deterministic()) return Reason::kUnsupported;
+  const Reason known = decide_rows(self, dim, index, source);
+  if (known != Reason::kTaken) return known;
+  const int64_t d = *wrapped(dim, self);
+  return unless_always([&] {
+    const policy::Addition add = addition_of(self, source, index.size(d), self.size(d));
+    return policy::scatter_reduce(add, RowsOf(self, d).after);
+  });
+}
+
+// The rows of a source (before, entries, after) that belong to each row, reduced. Rows without
+// entries have any number.
+inline Tensor reduced_groups(c10::DispatchKeySet key, const Tensor& source, const Tensor& ptr,
+                             const Tensor& perm, std::string_view reduce) {
+  const TensorOption none, entries = perm;
+  if (reduce != "prod") {
+    return redispatch(
+        spmm::Spmm{ptr, entries, none, none, source, reduce, none, none, none, -1, -1}, key);
+  }
+  const Tensor grouped = source.movedim(1, 0).index_select(0, perm);
+  return redispatch(segment::SegmentReduce{grouped, ptr, reduce, std::nullopt}, key).movedim(0, 1);
+}
+
+// A new tensor of the sizes of self, contiguous.
+inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64_t dim,
+                              const Tensor& index, const Tensor& source, std::string_view reduce,
+                              bool include_self) {
+  const int64_t d = *wrapped(dim, self);
+  const auto [before, rows, after] = RowsOf(self, d);
+  const std::string_view reduction = *reduction_of(reduce);
+  const Tensor entries = row_index(index, d);
+  const auto [ptr, perm] = redispatch(segment::GroupBy{entries, rows, std::nullopt}, key);
+  const bool adds_to_self = include_self && reduction == "mean";
+  const Tensor groups = reduced_groups(key, source.reshape({before, index.size(d), after}), ptr, perm,
+                                       adds_to_self ? "sum" : reduction);
+  const Tensor before_call = self.reshape({before, rows, after}), counts = counts_of(ptr, 2);
+  Tensor result;
+  if (adds_to_self) {
+    const auto wide = self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    result = groups.to(wide).add(before_call).div_(counts.add(1)).to(self.scalar_type());
+  } else {
+    Tensor reduced = groups;
+    if (include_self && reduction == "max") reduced = at::maximum(groups, before_call);
+    if (include_self && reduction == "min") reduced = at::minimum(groups, before_call);
+    if (include_self && reduction == "prod") reduced = groups.mul(before_call);
+    result = at::where(counts.gt(0), reduced, before_call);
+  }
+  return result.reshape(self.sizes()).contiguous();
+}
+
+struct ScatterReduce {
+  using Aten = at::_ops::scatter_reduce_two;
+  static constexpr Operator kOperator = Operator::kScatterReduce;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       std::string_view reduce, bool include_self) {
+    return decide_scatter_reduce(self, dim, index, source, reduce, include_self);
+  }
+  static Tensor run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor& source, std::string_view reduce, bool include_self) {
+    if (reduce == "sum") return ScatterAdd::run(key, self, dim, index, source);
+    return scatter_reduced(key, self, dim, index, source, reduce, include_self);
+  }
+};
+
+struct ScatterReduceInplace {
+  using Aten = at::_ops::scatter_reduce__two;
+  static constexpr Operator kOperator = Operator::kScatterReduce;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       std::string_view reduce, bool include_self) {
+    return decide_scatter_reduce(self, dim, index, source, reduce, include_self);
+  }
+  static Tensor& run(c10::DispatchKeySet key, Tensor& self, int64_t dim, const Tensor& index,
+                     const Tensor& source, std::string_view reduce, bool include_self) {
+    if (reduce == "sum") return ScatterAddInplace::run(key, self, dim, index, source);
+    return self.copy_(scatter_reduced(key, self, dim, index, source, reduce, include_self));
+  }
+};
+
+// Takes destinations that need not be resized, and share no memory with other arguments.
+struct ScatterReduceOut {
+  using Aten = at::_ops::scatter_reduce_two_out;
+  static constexpr Operator kOperator = Operator::kScatterReduce;
+
+  static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       std::string_view reduce, bool include_self, const Tensor& out) {
+    if (!self.defined() ||
+        !is_destination(out, self.sizes(), self.scalar_type(), {self, index, source})) return Reason::kUnsupported;
+    return decide_scatter_reduce(self, dim, index, source, reduce, include_self);
+  }
+  static Tensor& run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,
+                     const Tensor& source, std::string_view reduce, bool include_self,
+                     Tensor& out) {
+    return out.copy_(ScatterReduce::run(key, self, dim, index, source, reduce, include_self));
+  }
+};
+
+}  // namespace gpuopt::overriding
