@@ -52,9 +52,7 @@ class Product:
 
         def matrix(tensor: torch.Tensor) -> ctypes.c_void_p:
             made, sizes = ctypes.c_void_p(), map(ctypes.c_int64, (*tensor.shape, tensor.stride(0)))
-            _check(
-                self.library.cusparseCreateDnMat(ctypes.byref(made), *sizes, pointer(tensor), dtype, ROW_MAJOR)
-            )
+            _check(self.library.cusparseCreateDnMat(ctypes.byref(made), *sizes, pointer(tensor), dtype, ROW_MAJOR))
             return made
 
         sparse = ctypes.c_void_p()

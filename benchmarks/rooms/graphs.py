@@ -47,9 +47,11 @@ class Graph:
         bits = max(size - 1, 0).bit_length()
         drawn = 0.0
         for ones in range(bits + 1):
-            probability = self.skew ** (bits - ones) * (1 - self.skew) ** ones
-            drawn += math.comb(bits, ones) * (1 - math.exp(self.entries * math.log1p(-min(probability, 1 - 1e-9))))
-        return max(1, min(size, self.entries, round(drawn * size / (1 << bits))))
+            probability = min(self.skew ** (bits - ones) * (1 - self.skew) ** ones, 1 - 1e-9)
+            drawn += math.comb(bits, ones) * (1 - math.exp(self.entries * math.log1p(-probability))) / (1 << bits)
+        twice = (1 << bits) / size - 1  # the share that two numbers of so many bits lead to
+        drawn = (1 - twice) * drawn + twice * (1 - (1 - drawn) ** 2)
+        return max(1, min(size, self.entries, round(drawn * size)))
 
     def gathered_bytes(self, row_bytes: int, size: int | None = None) -> int:
         """The bytes of dense rows that are read: the row of each entry, or each row once if all of them fit the L2."""
