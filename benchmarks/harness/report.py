@@ -255,6 +255,29 @@ def show(result: dict) -> None:
         print(f"call time in us, {row['op']}, {row['name']}: {', '.join(times)}")
 
 
+def brief(result: dict) -> None:
+    """Prints a line for each case, beside its fastest peer, and a line for each operator and dtype."""
+    found: dict[tuple[str, str], list[tuple[float, float | None]]] = {}
+    print(f"{'case':60} {'us':>8} {'peer us':>8} {'ratio':>6} {'share':>5}  fastest peer")
+    for row in result["rows"]:
+        peer, ours = best_peer(row), median_us(row, "gpuopt")
+        times = [duration(ours), duration(peer and peer[1])]
+        ratio = peer[1] / ours if peer and ours else None
+        title = f"{row['op']} {row['case']} {row['dtype']}"
+        print(
+            f"{title:60} {times[0]:>8} {times[1]:>8} {cell(ratio, '.2f'):>6} {share(row):>5}  {peer[0] if peer else '-'}"
+        )
+        if ratio is not None:
+            found.setdefault((row["op"], row["dtype"]), []).append((ratio, share_of_ceiling(row)))
+    for (op, dtype), numbers in found.items():
+        ratios, shares = zip(*numbers)
+        shares = [value for value in shares if value is not None]
+        middle = f", share of ceiling {statistics.median(shares):.0%}" if shares else ""
+        print(f"{op} {dtype}: ratio median {statistics.median(ratios):.2f}, worst {min(ratios):.2f}{middle}")
+    print(*(f"left out: {case}" for case in result["left_out"]), sep="\n")
+    print(*(f"failed: {failure}" for failure in failures(result)), sep="\n")
+
+
 def is_doubtful(entry: dict) -> bool:
     """Whether a time varies much, or is the host's."""
     if entry["status"] != "ok":

@@ -54,6 +54,8 @@ def measure(arguments: argparse.Namespace) -> None:
 
     # What needs no GPU comes before the lock: imports, and random weights.
     base, contexts = model.task(), model_run.contenders()
+    if model.package == "torch_geometric" and arguments.modes == ["eager"]:
+        contexts |= {model_run.LAYERS: model_run.layers}
     with open(arguments.lock, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # A thread ends the process, also when the GPU or a compiler hangs.

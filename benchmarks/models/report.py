@@ -8,7 +8,7 @@ from importlib import metadata
 
 from benchmarks.harness.report import cell, duration
 from benchmarks.models import zoo
-from benchmarks.models.run import BASELINE, DTYPES, MODES, OURS, PASSES
+from benchmarks.models.run import BASELINE, DTYPES, LAYERS, MODES, OURS, PASSES
 
 LEAST_SHARE = 0.04  # smaller shares of the GPU time are not listed
 NOT_MEASURED = "Not measured yet."
@@ -51,9 +51,9 @@ def value(row: dict | None, name: str, field: str) -> float | None:
     return found["median"] if isinstance(found, dict) and "median" in found else found
 
 
-def ratio(row: dict | None, field: str) -> float | None:
+def ratio(row: dict | None, field: str, of: str = OURS) -> float | None:
     """PyTorch's number over gpuopt's: above 1, gpuopt is better."""
-    theirs, ours = value(row, BASELINE, field), value(row, OURS, field)
+    theirs, ours = value(row, BASELINE, field), value(row, of, field)
     return theirs / ours if theirs and ours else None
 
 
@@ -82,6 +82,8 @@ def line(row: dict) -> str:
                 parts.append(f"{field.replace('_', ' ')} {entry[field]:.1e}")
     if (wall := ratio(row, "ms")) is not None:
         parts.append(f"ratio {wall:.2f}")
+    if (wall := ratio(row, "ms", LAYERS)) is not None:
+        parts.append(f"of layers {wall:.2f}")
     return " ".join(parts + ([f"({row['note']})"] if row["note"] else []))
 
 
@@ -147,6 +149,31 @@ def exactness(rows: list[dict]) -> str:
     return table(header, lines)
 
 
+def layers(rows: list[dict]) -> str:
+    """The models of PyTorch Geometric whose layers call gpuopt, beside PyTorch in eager mode and compiled."""
+    header = ["model", "pass", "dtype", "eager, ms", "compiled", "override", "layers", "x eager", "x compiled"]
+    header += ["memory, MB", "error of gradients", "runs are equal"]
+    compiled = {key(row)[1:]: value(row, BASELINE, "ms") for row in rows if row["mode"] == "compiled"}
+    lines = []
+    for row in rows:
+        ms = value(row, LAYERS, "ms")
+        if ms is None:
+            continue
+        fused = compiled.get(key(row)[1:])
+        times = [value(row, BASELINE, "ms"), fused, value(row, OURS, "ms"), ms]
+        memory, errors = (
+            [value(row, name, field) for name in (BASELINE, LAYERS)] for field in ("peak_bytes", "gradient_error")
+        )
+        equal = value(row, LAYERS, "repeats")
+        lines.append(
+            [row["title"], row["pass"], row["dtype"], *map(duration, times), cell(ratio(row, "ms", LAYERS), ".2f")]
+            + [cell(fused / ms if fused else None, ".2f")]
+            + [" -> ".join(cell(b / 1e6 if b else None, ".0f") for b in memory)]
+            + [" -> ".join(cell(error, ".1e") for error in errors), {True: "yes", False: "no", None: "-"}[equal]]
+        )
+    return table(header, lines) if lines else NOT_MEASURED
+
+
 def notes(result: dict) -> str:
     """What was left out, and why a row has no errors."""
     found = list(result["left_out"])
@@ -190,4 +217,5 @@ def parts(result: dict) -> dict[str, str]:
 
 def text(result: dict) -> str:
     """Everything, for the terminal."""
-    return "\n\n".join(f"{name}\n{made}" for name, made in parts(result).items())
+    made = parts(result) | {"layers": layers(ordered(result["rows"]))}
+    return "\n\n".join(f"{name}\n{part}" for name, part in made.items())

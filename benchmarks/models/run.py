@@ -1,5 +1,7 @@
 """Measures one model: inference and training, in one mode (eager or compiled), with and without ``torch_ops.override()``.
 
+Models of PyTorch Geometric also run with ``torch_ops.compat.install("torch_geometric")`` in eager mode, without override.
+
 Wall clock: several steps with a synchronisation at both ends, divided by their number. Contenders take turns, round after round.
 GPU time: the sum of the kernels of one step, from torch.profiler. Memory: the peak of one step, from PyTorch's allocator. Errors:
 relative L2 distance of all outputs and of all gradients from the same model in float64, with the same rounded parameters and inputs.
@@ -22,7 +24,7 @@ from benchmarks.harness.timer import summarise
 from benchmarks.models import profile as model_profile
 from benchmarks.models.zoo import Model, Task
 
-BASELINE, OURS = "PyTorch", "gpuopt"
+BASELINE, OURS, LAYERS = "PyTorch", "gpuopt", "gpuopt layers"
 MODES, PASSES = ("eager", "compiled"), ("training", "inference")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 ROUND_S = 0.05  # a round has about this many seconds of steps, so that the synchronisation weighs little
@@ -39,6 +41,27 @@ def contenders() -> dict[str, Context]:
     if not hasattr(torch_ops, "override"):
         raise RuntimeError(NO_OVERRIDE)
     return {BASELINE: contextlib.nullcontext, OURS: torch_ops.override}
+
+
+@contextlib.contextmanager
+def layers():
+    """The layers of PyTorch Geometric compute with gpuopt. What they remember of a graph is forgotten at the end."""
+    from torch_ops import compat
+
+    compat.install("torch_geometric")
+    try:
+        yield
+    finally:
+        compat.uninstall("torch_geometric")
+
+
+@contextlib.contextmanager
+def inside(context: Context, step: Callable):
+    """A context in which a step finds what the steps of a training would remember."""
+    with context():
+        if context is layers:
+            step()
+        yield
 
 
 class Step:
@@ -128,7 +151,7 @@ def wall_times(steps: dict[str, tuple[Step, Context]], seconds: float, device: s
     """Milliseconds of a step: median, quartiles and number of rounds. ``seconds`` is the time for one contender."""
     guesses = []
     for step, context in steps.values():
-        with context():
+        with inside(context, step):
             guesses.append(seconds_of(step, 1, device))
     guess = statistics.median(guesses)
     count = max(1, round(min(ROUND_S, seconds) / guess))
@@ -137,7 +160,7 @@ def wall_times(steps: dict[str, tuple[Step, Context]], seconds: float, device: s
     for number in range(rounds):
         # Every other round runs in reverse, so that a drifting clock favours nobody.
         for name, (step, context) in list(steps.items())[:: -1 if number % 2 else 1]:
-            with context():
+            with inside(context, step):
                 samples[name].append(1e3 * seconds_of(step, count, device))
     return {name: dataclasses.asdict(summarise(found, f"{count} steps a round")) for name, found in samples.items()}
 
@@ -210,7 +233,7 @@ def measure(
     save(row)
     for name, (step, context) in steps.items():
         entry = row["contenders"][name]
-        with context():
+        with inside(context, step):
             if device == "cuda":
                 entry["peak_bytes"] = peak_bytes(step)
                 row["note"] = add_gpu_time(entry, step) or row["note"]

@@ -31,6 +31,7 @@ ATOMIC = ("index_add",)  # families whose additions have no order
 # oneDNN's weight gradients in bfloat16 read and write memory that is not theirs (torch 2.11, a CPU with AVX512-BF16).
 WRONG_ON_CPU = [("conv1d backward", "bf16"), ("causal_conv1d backward", "bf16")]
 KEEP_LAYOUT = ("conv1d", "conv1d backward", "causal_conv1d backward", "causal_conv1d, silu")
+OTHER_LAYOUT = (*KEEP_LAYOUT, *problems.GRAPHS)  # families whose strides are not ATen's
 
 
 class SmallDraw(problems.Draw):
@@ -105,7 +106,7 @@ def faults(family: str, call, case, device: str) -> Iterator[str]:
     if fault := wrong(own, args):
         yield f"values: {fault}"
     ours_and_theirs = metadata(own), metadata(theirs)
-    if family in KEEP_LAYOUT:
+    if family in OTHER_LAYOUT:
         ours_and_theirs = tuple([(shape, dtype) for shape, _, dtype in found] for found in ours_and_theirs)
     if ours_and_theirs[0] != ours_and_theirs[1]:
         yield f"metadata: {metadata(own)}, ATen's {metadata(theirs)}"

@@ -19,7 +19,10 @@ from benchmarks.rooms import conv1d as bench_conv1d
 from benchmarks.rooms import convolutions
 from benchmarks.rooms import dot as bench_dot
 from benchmarks.rooms import index_add as bench_index_add
+from benchmarks.rooms import segment as bench_segment
 from benchmarks.rooms import selective_scan as bench_selective_scan
+from benchmarks.rooms import spmm as bench_spmm
+from benchmarks.rooms.graphs import Graph
 
 SMALLEST, LARGEST = 1 << 16, 1 << 30
 DTYPES = (F32, F32, BF16, BF16, F16)
@@ -288,6 +291,63 @@ def index_select(draw: Draw) -> Problem:
     return Problem("index_add", "index_select", what.name.replace("+=", " to "), dtype, None, build, moved)
 
 
+# ---------------------------------------------------------------- graphs and segments
+
+
+def graph(draw: Draw, values: int, row: int) -> Graph:
+    """A graph whose entries read about ``values`` values in rows of ``row``."""
+    entries = max(1, values // row)
+    rows, columns = (draw.size(max(1, entries // 512), max(1, min(2 * entries, 1 << 26))) for _ in range(2))
+    skew = draw.choice((0.5, draw.uniform(0.5, 0.76), draw.uniform(0.5, 0.76)))
+    index = draw.choice((torch.int32, torch.int32, torch.int64))
+    return Graph(text((rows, columns, entries)), rows, entries, skew, columns, index)
+
+
+def width(draw: Draw) -> int:
+    return draw.choice((1, draw.size(2, 64), draw.size(8, 512), draw.choice((16, 32, 64, 128, 256))))
+
+
+def product(draw: Draw, call: str) -> Problem:
+    """spmm, sddmm, or attention over a graph."""
+    dtype, features, heads = draw.dtype(), width(draw), 0
+    is_spmm, step = call.startswith("spmm"), call.endswith("step")
+    values = is_spmm and draw.random() < 0.6
+    if "attention" in call or ((values or call.startswith("sddmm")) and draw.random() < 0.25):
+        heads = draw.choice((1, 2, 3, 4, 8))
+    of = graph(draw, draw.values(dtype, 5 if step else 3), features * max(heads, 1))
+    if "attention" in call and step:
+        # The gradients of the scores would be 0, with a relative error of 1, if each row had equal entries only.
+        entries = max(of.entries, 128)
+        rows, columns = min(of.rows, entries // 16), max(of.columns, 32)
+        of = dataclasses.replace(of, name=text((rows, columns, entries)), rows=rows, columns=columns, entries=entries)
+    # Of equal maxima ATen gives each a part of the gradient.
+    reduce = draw.choice(("sum", "sum", "mean") if step else ("sum", "sum", "mean", "max", "min")) if is_spmm else "sum"
+    layout = draw.choice(("", "", "", "misaligned", "pitched", "transposed"))
+    what = bench_spmm.Product(call, of, features, reduce, values, heads, layout)
+    build, moved = (functools.partial(f, dtype) for f in (what.build, what.moved))
+    return Problem("spmm", call, what.name, dtype, None, build, moved, inductor=bench_spmm.INDUCTOR_GATHERED)
+
+
+def segments(draw: Draw, call: str) -> Problem:
+    dtype, features = draw.dtype(), width(draw)
+    of = graph(draw, draw.values(dtype, 2), features)
+    of = dataclasses.replace(of, name="", columns=0)
+    reduce = "" if call == "segment_softmax" else draw.choice(("sum", "sum", "mean", "max", "min"))
+    layout = draw.choice(("", "", "misaligned", "pitched"))
+    what = bench_segment.Segments(call, of, features, reduce, layout)
+    build, moved = (functools.partial(f, dtype) for f in (what.build, what.moved))
+    # Inductor calls ATen's segment_reduce.
+    peers = () if call == "segment_reduce" else None
+    return Problem("segment", call, what.name, dtype, None, build, moved, peers)
+
+
+# The gradients of GAT's scores cancel in small graphs, so random problems have none.
+GRAPHS = {
+    **{f"{call}{step}": product for call in ("spmm", "graph_attention") for step in ("", " step")},
+    **dict.fromkeys(("sddmm", "gat_attention"), product),
+    **dict.fromkeys(("segment_reduce", "segment_softmax", "scatter_reduce"), segments),
+}
+
 # ---------------------------------------------------------------- convolutions
 
 
@@ -351,6 +411,7 @@ FAMILIES: dict[str, Callable[[Draw], Problem]] = {
     "index_add deterministic": functools.partial(index_add, mode="deterministic"),
     "index_add accurate": functools.partial(index_add, mode="accurate"),
     "index_select": index_select,
+    **{call: functools.partial(make, call=call) for call, make in GRAPHS.items()},
     "conv1d": conv1d,
     "conv1d backward": functools.partial(conv1d, backward=True),
     "causal_conv1d, silu": causal_conv1d,

@@ -5,6 +5,7 @@
     python -m benchmarks sum max         several operators (here two of reduce, without its sweep sum-grid)
     python -m benchmarks --list          list rooms and operators
     python -m benchmarks --quick         the headline cases with fewer samples, in a minute or two
+    python -m benchmarks spmm --brief    one line for each case, beside its fastest peer
 
 Prints tables, and writes <room>.json into benchmarks/results/<gpu>/. A run of part of a room is named after that part (mul.json,
 elementwise.quick.json), so it never replaces the result of a whole room. `python -m benchmarks show` draws plots of it.
@@ -28,6 +29,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="operators or rooms; all of them if none is given")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     parser.add_argument("--quick", action="store_true", help="headline cases only, fewer samples, no tuning of peers")
+    parser.add_argument("--brief", action="store_true", help="print a line for each case, in place of tables")
     parser.add_argument("--cases", metavar="REGEX", help="only cases whose 'op name dtype' matches")
     args = parser.parse_args(argv)
     available = rooms()
@@ -88,7 +90,7 @@ def main(argv: list[str]) -> int:
     failures = []
     for room, cases in args.chosen:
         result = run_room(room, cases, timer, folder / f"{stem(room, args)}.json", **options)
-        report.show(result)
+        (report.brief if args.brief else report.show)(result)
         failures += report.failures(result)
     for failure in failures:
         print(f"benchmarks: gpuopt failed: {failure}", file=sys.stderr)

@@ -81,7 +81,8 @@ def test_our_call_and_atens_are_the_same_call(title):
     for out, aten, reference in zip(ours, atens, exact, strict=True):
         assert (out.dtype, out.shape) == (aten.dtype, aten.shape) and out.shape == reference.shape
         # Strides of convolutions follow a rule of gpuopt's. ATen's differ on the meta device, and between its own algorithms.
-        assert out.stride() == aten.stride() or title in CONV1D
+        # A gradient may be a slice of a tensor.
+        assert out.stride() == aten.stride() or title in CONV1D or case.op.endswith("-step")
     expects_argument = {"new": None, "inplace": 0, "out": -1}[call.kind]
     if expects_argument is not None:
         args = case.build("meta", 0)
@@ -104,8 +105,8 @@ def test_a_row_has_the_arguments_of_its_case():
 
 
 def test_rooms_are_found_and_their_cases_have_different_titles():
-    names = "conv1d", "dot", "elementwise", "index_add", "reduce", "scan", "selective_scan", "transpose", "upsample"
-    assert sorted(rooms()) == list(names)
+    names = "conv1d dot elementwise index_add reduce scan segment selective_scan spmm transpose upsample"
+    assert sorted(rooms()) == names.split()
     assert len(CASES) == sum(len(room.cases) for room in ROOMS)
 
 

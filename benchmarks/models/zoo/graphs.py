@@ -73,9 +73,21 @@ def gin(tiny: bool) -> Task:
     return task(lambda n, m: GINConv(nn.Sequential(nn.Linear(n, n), nn.ReLU(), nn.Linear(n, m))), tiny)
 
 
+def gat(tiny: bool) -> Task:
+    """Velickovic et al., arXiv:1710.10903: attention to the neighbours, with 4 heads of a quarter of the width and 1 in the last layer."""
+    from torch_geometric.nn import GATConv
+
+    def layer(n: int, m: int) -> nn.Module:
+        heads = 1 if m == CLASSES else 4
+        return GATConv(n, m // heads, heads, add_self_loops=False)
+
+    return task(layer, tiny)
+
+
 PLAIN = [
     Model("gcn", "GCN", SIZES, gcn, "torch_geometric"),
     Model("sage", "GraphSAGE", SIZES, sage, "torch_geometric"),
     Model("gin", "GIN", SIZES, gin, "torch_geometric"),
+    Model("gat", "GAT", f"{SIZES}, 4 heads", gat, "torch_geometric"),
 ]
 MODELS = PLAIN + [deterministic(model) for model in PLAIN]
