@@ -283,8 +283,9 @@ inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}
   const int64_t heads =
       shares ? std::min<int64_t>(problem.heads, kWarp / lanes) : 1;  // of a tile
   plan.args.problem = problem;
-  plan.args.walk = walk(problem.matrix, heads * features, elements, tuning);
-  plan.args.walk.tiles = static_cast<uint32_t>(ceil_div(problem.heads, heads));
+  const int64_t tiles = ceil_div(problem.heads, heads);
+  plan.args.walk = walk(problem.matrix, heads * features, elements, tiles, tuning);
+  plan.args.walk.tiles = static_cast<uint32_t>(tiles);
   plan.args.tile_features = static_cast<uint32_t>(heads * features);
   plan.args.head_lanes = shares ? static_cast<uint32_t>(lanes) : plan.args.walk.lanes;
   plan.shape = shape_of(plan.args.walk, 1);
