@@ -241,4 +241,3 @@ def sddmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     yield sddmm_sample("transposed", make(2, 3).mT, make(2, 3).mT, few)
     yield sddmm_sample("a column", make(3, 2), make(1, 2), matrix(device, [2, 1, 0], 1))
     yield sddmm_sample("no entries", make(2, 3), make(2, 3), matrix(device, [0, 0], 2))
-    yield sddmm_sample("wider", make(4, 5), make(3, 5), matrix(device, [2, 1, 4, 0], 3))
