@@ -8,6 +8,7 @@ namespace {
 constexpr int kSearchThreads = 128;
 
 __global__ __launch_bounds__(kSearchThreads) void search(const Walk walk, void* starts) {
+  grid_dependency_wait();
   const int64_t window = int64_t{blockIdx.x} * kSearchThreads + threadIdx.x;
   if (window > walk.windows) return;
   // Rows before `low` begin before the window, rows from `high` on do not.
@@ -39,6 +40,7 @@ cudaError_t find_starts(const Walk& walk, Workspace& workspace, cudaStream_t str
   starts = found;
   LaunchShape shape;
   shape.threads = kSearchThreads;
+  shape.use_pdl = true;
   shape.blocks = static_cast<unsigned>(ceil_div<int64_t>(walk.windows + 1, kSearchThreads));
   return launch_kernel(search, shape, stream, walk, found);
 }
