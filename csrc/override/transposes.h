@@ -1,15 +1,15 @@
 // The transposes of sparse matrices, for gradients of dense operands.
 //
-// The gradient of A @ x for x is A.t() @ grad. ATen gives A.t() the layout CSC: it has A's tensors. A
-// product needs its rows, which takes a sort. So the sort is done once, and kept for as long as A's
-// index tensors live and are not written to.
+// The gradient of A @ x for x is A.t() @ grad. ATen gives A.t() the layout CSC: it has A's tensors.
+// A product needs its rows, which takes a sort. So the sort is done once, and kept for as long as
+// A's index tensors live and are not written to.
 //
-// Which writes are seen? A tensor and its views count writes in one version counter. The members of a
-// sparse tensor may belong to a user, with a counter of theirs, and writes to what
-// A.crow_indices() returns count in A's own counter. A.t() has A's counter, too, but its members are
-// aliases that were made below autograd, with counters that nobody else has. So transposes are only
-// kept for matrices that were multiplied before, in layout CSR and with gradients enabled: note()
-// keeps the counters of such a matrix. Values may change, unless they are written to through
+// Which writes are seen? A tensor and its views count writes in one version counter. The members of
+// a sparse tensor may belong to a user, with a counter of theirs, and writes to what
+// A.crow_indices() returns count in A's own counter. A.t() has A's counter, too, but its members
+// are aliases that were made below autograd, with counters that nobody else has. So transposes are
+// only kept for matrices that were multiplied before, in layout CSR and with gradients enabled:
+// note() keeps the counters of such a matrix. Values may change, unless they are written to through
 // A.values(): that counts as a write to A, and costs another sort.
 #pragma once
 
@@ -73,8 +73,8 @@ class Transposes {
     entries_.emplace_back(members).watch(matrix, members);
   }
 
-  // The rows of the transpose of (ptr, index), where `columns` is how many rows that has. `matrix` is
-  // in layout CSR, or its transpose in layout CSC.
+  // The rows of the transpose of (ptr, index), where `columns` is how many rows that has. `matrix`
+  // is in layout CSR, or its transpose in layout CSC.
   TransposedRows of(c10::DispatchKeySet key, const Tensor& matrix, int64_t columns) {
     const SparseMembers members(matrix);
     const auto compute = [&]() -> TransposedRows {
@@ -203,7 +203,7 @@ class Transposes {
     }
 
    private:
-    // Counters of the first matrix, which may be those of tensors of a user.
+    // The first matrix and its members keep their counters, which may belong to tensors of a user.
     static constexpr size_t kLastKept = 3;
 
     bool is_known(const c10::VariableVersion& version) const {
