@@ -78,7 +78,8 @@ inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64
     if (include_self && reduction == "prod") reduced = groups.mul(before_call);
     result = at::where(counts.gt(0), reduced, before_call);
   }
-  return result.reshape(self.sizes()).contiguous();
+  // Dimensions of size 1 get the strides of a new tensor.
+  return result.contiguous().view({-1}).view(self.sizes());
 }
 
 struct ScatterReduce {
