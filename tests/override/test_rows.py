@@ -372,6 +372,21 @@ def test_a_transpose_is_made_once(device):
 
 
 @each_device
+def test_tensors_that_live_beside_the_matrix(device):
+    """Aliases of the index tensors, a transpose, and a copy of the matrix change nothing: the sort is done once."""
+    a, x = sparse(device, torch.float32).detach(), rows(device, torch.float32, 4, 6)
+    beside = a.crow_indices(), a.col_indices(), a.t(), a.detach()
+    with override(device):
+        before = kept_and_made()[1]
+        for matrix in (a, a.detach(), torch.nn.Parameter(a, requires_grad=False), a):
+            step(matrix, x)
+        assert kept_and_made() == (1, before + 1)
+        step(a.t().t(), x)  # has the identity of the kept one
+        assert kept_and_made() == (1, before + 1)
+    del beside
+
+
+@each_device
 @pytest.mark.parametrize("where", ["own", "member", "transposed first"])
 def test_writes_to_the_index_are_seen(device, where):
     """Before the forward, and between forward and backward, where autograd itself refuses a write through the matrix."""
