@@ -279,7 +279,7 @@ def scatter_add(d: Draw) -> Call:
 
 
 def scatter_reduce(d: Draw) -> Call:
-    reduce, include = d.choice(("sum", "sum", "sum", "mean", "amax")), d.chance(0.85)
+    reduce, include = d.choice(("sum", "sum", "sum", "mean", "amax", "amin", "prod")), d.chance(0.85)
     more = {"reduce": reduce, "include_self": include}
     return _scatter(
         d,
@@ -288,6 +288,26 @@ def scatter_reduce(d: Draw) -> Call:
         functools.partial(torch.Tensor.scatter_reduce_, **more),
         differentiable=reduce == "sum",
     )
+
+
+def segment_reduce(d: Draw) -> Call:
+    # ATen divides by the number of entries.
+    shape, dtype = [max(n, 1) for n in d.shape(1, 4)], d.dtype()
+    segments, with_offsets = d.size(1, max(1, 2 * shape[0])), d.chance(0.5)
+    reduce, initial = d.choice(("sum", "sum", "mean", "mean", "max", "min", "prod")), d.choice((None, None, 0, 1.5))
+    x = d.operand(shape, dtype, indexed=True)
+    index = d.index((shape[0],), segments)
+
+    def call(a, x, index):
+        lengths = torch.bincount(index, minlength=segments)
+        start = None if initial is None else a.number(initial)
+        if with_offsets:
+            offsets = F.pad(lengths.cumsum(0), (1, 0)).clamp(max=x.shape[0])
+            return torch.segment_reduce(x, reduce, offsets=offsets, initial=start)
+        return torch.segment_reduce(x, reduce, lengths=lengths, initial=start)
+
+    form = f"segment_reduce {reduce}, {segments} {'offsets' if with_offsets else 'lengths'}, initial={initial}"
+    return Call(form, call, [x, index], differentiable=reduce in ("sum", "mean"))
 
 
 def _indices(d: Draw, shape: tuple[int, ...]) -> tuple[int, list[View], tuple[int, ...]]:
@@ -422,6 +442,7 @@ FAMILIES: dict[str, Callable[[Draw], Call]] = {
     "index_add": index_add,
     "scatter_add": scatter_add,
     "scatter_reduce": scatter_reduce,
+    "segment_reduce": segment_reduce,
     "index_put": index_put,
     "index": index,
     "embedding": embedding,

@@ -1,5 +1,5 @@
-// Additions of rows at an index: index_add, scatter_add, index_put and the gradient of an embedding.
-// All of them become gpuopt's index_add.
+// Additions of rows at an index: index_add, scatter_add, index_put and the gradient of an
+// embedding. All of them become gpuopt's index_add.
 #pragma once
 
 #include <ATen/ops/_index_put_impl_ops.h>
@@ -112,7 +112,7 @@ struct IndexAddInplace {
 // Whether the index was expanded from one entry for each row of source, so that whole rows go to
 // rows of self.
 inline Reason decide_rows(const Tensor& self, int64_t dim, const Tensor& index,
-                             const Tensor& source) {
+                          const Tensor& source) {
   const Reason known = decide_addition(self, index, source);
   if (known != Reason::kTaken) return known;
   const std::optional<int64_t> d = wrapped(dim, self);

@@ -42,9 +42,9 @@ std::vector<Entry>& entries() {
   static auto& all = *new std::vector<Entry>(
       entries_of<Sum, Mean, Amax, Amin, Mul, Nearest, NearestBackward, NearestExact,
                  NearestExactBackward, IndexAdd, IndexAddInplace, ScatterAdd, ScatterAddInplace,
-                 ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut, EmbeddingDenseBackward, IndexSelect,
-                 Convolution, ConvolutionBackward, Dot, Vdot, Copy,
-                 SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut,
+                 ScatterReduce, ScatterReduceInplace, ScatterReduceOut, IndexPut,
+                 EmbeddingDenseBackward, IndexSelect, Convolution, ConvolutionBackward, Dot, Vdot,
+                 Copy, SegmentReduce, SegmentReduceBackward, SparseMm, SparseAddmm, SparseAddmmOut,
                  SparseSampledAddmm, SparseMmReduce, SparseMmReduceBackward>());
   return all;
 }

@@ -173,8 +173,8 @@ inline Reason segment_reduce(int64_t bytes) {
   return bytes >= kSmallestSegments ? Reason::kTaken : Reason::kSize;
 }
 
-// The gradient of a maximum reads the entries several times here. ATen reads them twice, by a thread
-// for each result. With this many results its threads fill a GPU.
+// The gradient of a maximum reads the entries several times here. ATen reads them twice, by a
+// thread for each result. With this many results its threads fill a GPU.
 constexpr int64_t kManyResults = 1 << 16;
 
 inline Reason segment_reduce_backward(bool is_extremum, int64_t results, int64_t bytes) {
@@ -182,8 +182,8 @@ inline Reason segment_reduce_backward(bool is_extremum, int64_t results, int64_t
   return segment_reduce(bytes);
 }
 
-// ATen reduces by an atomic operation for each element, and a mean by two. Here the index is sorted,
-// which costs as much for one feature as for many.
+// ATen reduces by an atomic operation for each element, and a mean by two. Here the index is
+// sorted, which costs as much for one feature as for many.
 constexpr int64_t kFewestScattered = 8;  // features of an index
 constexpr int64_t kSmallestScattered = kMiB;
 

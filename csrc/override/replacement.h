@@ -15,9 +15,9 @@
 // kMayPassOn, and has attempt() instead of run(). Its second argument calls the kernel beneath. It
 // returns nothing to pass the call on.
 //
-// An operator on sparse CSR matrices declares kSparseCsr. It is replaced at the key of these matrices,
-// and computed at the key of their dense members. An operator for which ATen may have no kernel there
-// has a text kTakes, which ends the message of a call that nobody computes.
+// An operator on sparse CSR matrices declares kSparseCsr. It is replaced at the key of these
+// matrices, and computed at the key of their dense members. An operator for which ATen may have no
+// kernel there has a text kTakes, which ends the message of a call that nobody computes.
 #pragma once
 
 #include <ATen/ATen.h>

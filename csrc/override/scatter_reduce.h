@@ -1,5 +1,5 @@
-// scatter_reduce of rows at an index. A sum is an addition of index_add.h. Others group the entries by
-// row, and reduce each group as a row of a sparse matrix without values. The result is bitwise
+// scatter_reduce of rows at an index. A sum is an addition of index_add.h. Others group the entries
+// by row, and reduce each group as a row of a sparse matrix without values. The result is bitwise
 // reproducible.
 #pragma once
 
@@ -64,8 +64,8 @@ inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64
   const Tensor entries = row_index(index, d);
   const auto [ptr, perm] = redispatch(segment::GroupBy{entries, rows, std::nullopt}, key);
   const bool adds_to_self = include_self && reduction == "mean";
-  const Tensor groups = reduced_groups(key, source.reshape({before, index.size(d), after}), ptr, perm,
-                                       adds_to_self ? "sum" : reduction);
+  const Tensor groups = reduced_groups(key, source.reshape({before, index.size(d), after}), ptr,
+                                       perm, adds_to_self ? "sum" : reduction);
   const Tensor before_call = self.reshape({before, rows, after}), counts = counts_of(ptr, 2);
   Tensor result;
   if (adds_to_self) {
@@ -78,7 +78,8 @@ inline Tensor scatter_reduced(c10::DispatchKeySet key, const Tensor& self, int64
     if (include_self && reduction == "prod") reduced = groups.mul(before_call);
     result = at::where(counts.gt(0), reduced, before_call);
   }
-  return result.reshape(self.sizes()).contiguous();
+  // Dimensions of size 1 get the strides of a new tensor.
+  return result.contiguous().view({-1}).view(self.sizes());
 }
 
 struct ScatterReduce {
@@ -119,7 +120,8 @@ struct ScatterReduceOut {
   static Reason decide(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                        std::string_view reduce, bool include_self, const Tensor& out) {
     if (!self.defined() ||
-        !is_destination(out, self.sizes(), self.scalar_type(), {self, index, source})) return Reason::kUnsupported;
+        !is_destination(out, self.sizes(), self.scalar_type(), {self, index, source}))
+      return Reason::kUnsupported;
     return decide_scatter_reduce(self, dim, index, source, reduce, include_self);
   }
   static Tensor& run(c10::DispatchKeySet key, const Tensor& self, int64_t dim, const Tensor& index,

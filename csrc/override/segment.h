@@ -90,8 +90,8 @@ struct SegmentReduce {
   static constexpr bool kMayPassOn = true;
 
   static Reason decide(const Tensor& data, std::string_view reduce, const TensorOption& lengths,
-                       const TensorOption& indices, const TensorOption& offsets, int64_t axis,
-                       bool, const ScalarOption& initial) {
+                       const TensorOption& indices, const TensorOption& offsets, int64_t axis, bool,
+                       const ScalarOption& initial) {
     if (indices.has_value()) return Reason::kUnsupported;
     const Reason known = decide_segments(data, reduce, lengths, offsets, axis, initial);
     if (known != Reason::kTaken) return known;
@@ -105,7 +105,8 @@ struct SegmentReduce {
                                        bool unsafe, const ScalarOption& initial) {
     // ATen waits for the GPU here, too.
     if (is_given(lengths) && !unsafe) {
-      const Tensor is_valid = at::logical_and(lengths->min().ge(0), lengths->sum().eq(data.size(0)));
+      const Tensor is_valid =
+          at::logical_and(lengths->min().ge(0), lengths->sum().eq(data.size(0)));
       if (!is_valid.item<bool>()) return std::nullopt;
     }
     return reduced(key, data, offsets_of(lengths, offsets), *reduction_of(reduce), initial);
@@ -143,8 +144,7 @@ struct SegmentReduceBackward {
                        const TensorOption& offsets, int64_t axis, const ScalarOption& initial) {
     const Reason known = decide_segments(data, reduce, lengths, offsets, axis, initial);
     if (known != Reason::kTaken) return known;
-    const int64_t segments =
-        is_given(offsets) ? offsets->numel() - 1 : lengths->numel();
+    const int64_t segments = is_given(offsets) ? offsets->numel() - 1 : lengths->numel();
     at::DimVector sizes(data.sizes());
     sizes[0] = segments;
     const auto fits = [&](const Tensor& tensor) {
@@ -168,8 +168,8 @@ struct SegmentReduceBackward {
     };
     if (reduce == "sum") return expanded(grad);
     if (reduce == "mean") return expanded(grad.div(counts_of(own, grad.dim()).clamp_min(1)));
-    // Entries that equal the maximum share a positive gradient, and each have all of a negative one,
-    // as in ATen. A NaN has all of it.
+    // Entries that equal the maximum share a positive gradient, and each have all of a negative
+    // one, as in ATen. A NaN has all of it.
     const Tensor is_other = data.ne(expanded(output)).logical_and_(data.eq(data));
     const Tensor winners = redispatch(
         segment::SegmentReduce{is_other.logical_not().to(at::kInt), own, "sum", std::nullopt}, key);

@@ -55,9 +55,9 @@ inline bool is_readable(const Tensor& matrix) {
 
 // Whether a dense matrix has these sizes, and the dtype and device of a sparse one.
 inline bool fits(const Tensor& dense, int64_t rows, int64_t columns, const Tensor& matrix) {
-  return is_dense(dense) && dense.dim() == 2 && dense.size(0) == rows &&
-         dense.size(1) == columns && dense.scalar_type() == matrix.scalar_type() &&
-         dense.device() == matrix.device() && !dense.is_conj() && !dense.is_neg() &&
+  return is_dense(dense) && dense.dim() == 2 && dense.size(0) == rows && dense.size(1) == columns &&
+         dense.scalar_type() == matrix.scalar_type() && dense.device() == matrix.device() &&
+         !dense.is_conj() && !dense.is_neg() &&
          (dense.numel() == 0 || dense.storage().data() != nullptr);
 }
 
@@ -88,8 +88,8 @@ inline Tensor product(c10::DispatchKeySet key, const Tensor& matrix, const Tenso
   const SparseMembers members(matrix);
   const TensorOption none, value = members.value;
   const auto of = [&](const Tensor& ptr, const TensorOption& index, const TensorOption& entry) {
-    return redispatch(
-        spmm::Spmm{ptr, index, entry, value, dense, reduce, none, none, none, -1, -1}, key);
+    return redispatch(spmm::Spmm{ptr, index, entry, value, dense, reduce, none, none, none, -1, -1},
+                      key);
   };
   if (is_csr(matrix)) {
     transposes().note(matrix);
@@ -161,9 +161,9 @@ struct SparseAddmmOut {
     if (known != Reason::kTaken) return known;
     const std::array<int64_t, 2> sizes{mat1.size(0), mat2.size(1)};
     const SparseMembers members(mat1);
-    const bool is_free =
-        is_dense(out) && is_destination(out, sizes, mat2.scalar_type(), {mat2, members.value}) &&
-        (out.is_same(self) || !out.is_alias_of(self));
+    const bool is_free = is_dense(out) &&
+                         is_destination(out, sizes, mat2.scalar_type(), {mat2, members.value}) &&
+                         (out.is_same(self) || !out.is_alias_of(self));
     return is_free ? Reason::kTaken : Reason::kUnsupported;
   }
   static Tensor& run(c10::DispatchKeySet key, const Tensor& self, const Tensor& mat1,
@@ -188,8 +188,8 @@ struct SparseSampledAddmm {
     if (!is_measured(self.scalar_type())) return Reason::kDtype;
     const int64_t entries = entries_of(self), features = mat1.size(1);
     const bool fit = fits(mat1, self.size(0), features, self) &&
-                     fits(mat2, features, self.size(1), self) && entries > 0 &&
-                     mat1.numel() > 0 && mat2.numel() > 0 && is_factor(beta) && is_factor(alpha);
+                     fits(mat2, features, self.size(1), self) && entries > 0 && mat1.numel() > 0 &&
+                     mat2.numel() > 0 && is_factor(beta) && is_factor(alpha);
     if (!fit) return Reason::kUnsupported;
     return unless_always([&] {
       return policy::sparse_product(entries, features, static_cast<int64_t>(mat1.element_size()));
@@ -200,9 +200,8 @@ struct SparseSampledAddmm {
     const SparseMembers members(self);
     const TensorOption none, index = members.index;
     const Tensor columns = mat2.t();
-    Tensor values = redispatch(spmm::Sddmm{members.ptr, index, none, mat1, columns, false, none,
-                                           none, none, -1, -1},
-                               key);
+    Tensor values = redispatch(
+        spmm::Sddmm{members.ptr, index, none, mat1, columns, false, none, none, none, -1, -1}, key);
     if (alpha.toDouble() != 1) values.mul_(alpha);
     if (beta.toDouble() != 0) values.add_(members.value, beta);
     return with_values(self, values);
@@ -223,7 +222,7 @@ inline bool is_reducible(const Tensor& self, const Tensor& other, std::string_vi
          product_reduction_of(reduce).has_value();
 }
 
-#define GPUOPT_TAKES                                                                             \
+#define GPUOPT_TAKES                                                                              \
   "a CSR matrix of float16, bfloat16, float32 or float64 and a dense matrix with its columns as " \
   "rows, its dtype and its device, and reduce \"sum\", \"mean\", \"amax\" or \"amin\""
 
@@ -273,8 +272,8 @@ struct SparseMmReduceBackward {
     const bool fit = is_reducible(self, other, reduce) && is_dense(grad) && grad.dim() == 2 &&
                      fits(grad, self.size(0), other.size(1), self);
     if (!fit) return Reason::kUnsupported;
-    const bool needs_arg = is_extremum(*product_reduction_of(reduce)) && entries_of(self) > 0 &&
-                           grad.numel() > 0;
+    const bool needs_arg =
+        is_extremum(*product_reduction_of(reduce)) && entries_of(self) > 0 && grad.numel() > 0;
     const bool has_arg = !needs_arg || (is_dense(arg) && arg.sizes() == grad.sizes());
     return has_arg ? Reason::kTaken : Reason::kUnsupported;
   }

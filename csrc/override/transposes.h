@@ -1,16 +1,19 @@
 // The transposes of sparse matrices, for gradients of dense operands.
 //
-// The gradient of A @ x for x is A.t() @ grad. ATen gives A.t() the layout CSC: it has A's tensors. A
-// product needs its rows, which takes a sort. So the sort is done once, and kept for as long as A's
-// index tensors live and are not written to.
+// The gradient of A @ x for x is A.t() @ grad. ATen gives A.t() the layout CSC: it has A's tensors.
+// A product needs its rows, which takes a sort. So the sort is done once, and kept for as long as
+// A's index tensors live and are not written to.
 //
-// Which writes are seen? A tensor and its views count writes in one version counter. The members of a
-// sparse tensor may belong to a user, with a counter of theirs, and writes to what
-// A.crow_indices() returns count in A's own counter. A.t() has A's counter, too, but its members are
-// aliases that were made below autograd, with counters that nobody else has. So transposes are only
-// kept for matrices that were multiplied before, in layout CSR and with gradients enabled: note()
-// keeps the counters of such a matrix. Values may change, unless they are written to through
-// A.values(): that counts as a write to A, and costs another sort.
+// Which writes are seen? A tensor and its views count writes in one version counter. The members of
+// a sparse tensor may belong to a user, with a counter of theirs, and writes to what
+// A.crow_indices() returns count in A's own counter. A.t() has A's counter, too, but its members
+// are aliases that were made below autograd, with counters that nobody else has. So transposes are
+// only kept for matrices that were multiplied before, in layout CSR, with gradients enabled, and
+// that are no views: note() keeps the counters of such a matrix. Values may change, unless they are
+// written to through A.values(): that counts as a write to A, and costs another sort.
+//
+// As in autograd, a write that no counter of the matrix counts is not seen: one through .data, or
+// one to a tensor from whose sparse matrix this matrix took its members.
 #pragma once
 
 #include <ATen/SparseCsrTensorUtils.h>
@@ -61,11 +64,10 @@ class Transposes {
  public:
   // Remembers a CSR matrix whose gradient may be asked for.
   void note(const Tensor& matrix) {
-    if (!at::GradMode::is_enabled()) return;
+    if (!at::GradMode::is_enabled() || !has_counters(matrix)) return;
     const SparseMembers members(matrix);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (Entry* known = find(members)) return known->watch(matrix, members);
-    if (!is_watchable(members.ptr) || !is_watchable(members.index)) return;
     entries_.erase(std::remove_if(entries_.begin(), entries_.end(),
                                   [](const Entry& entry) { return entry.is_dead(); }),
                    entries_.end());
@@ -73,8 +75,8 @@ class Transposes {
     entries_.emplace_back(members).watch(matrix, members);
   }
 
-  // The rows of the transpose of (ptr, index), where `columns` is how many rows that has. `matrix` is
-  // in layout CSR, or its transpose in layout CSC.
+  // The rows of the transpose of (ptr, index), where `columns` is how many rows that has. `matrix`
+  // is in layout CSR, or its transpose in layout CSC.
   TransposedRows of(c10::DispatchKeySet key, const Tensor& matrix, int64_t columns) {
     const SparseMembers members(matrix);
     const auto compute = [&]() -> TransposedRows {
@@ -103,7 +105,7 @@ class Transposes {
     const TransposedRows rows = compute();
     const std::lock_guard<std::mutex> lock(mutex_);
     Entry* entry = find(members);
-    if (entry == nullptr || members.ptr.is_inference()) return rows;
+    if (entry == nullptr) return rows;
     entry->watch(matrix, members);
     // Else another thread wrote to the matrix meanwhile, or the entry is new.
     if (changes == entry->changes) {
@@ -160,11 +162,12 @@ class Transposes {
     uint32_t seen;
   };
 
-  // Whether all writes to a member are seen: it is not an alias of a tensor with another counter.
-  static bool is_watchable(const Tensor& member) {
-    const c10::VariableVersion& version = member.unsafeGetTensorImpl()->version_counter();
-    if (!version.enabled()) return false;
-    return !version.unique() || member.use_count() > 1 || member.storage().use_count() == 1;
+  // Whether the members of a matrix have counters of their own: they are no aliases that A.t()
+  // made.
+  static bool has_counters(const Tensor& matrix) {
+    const SparseMembers members(matrix);
+    return matrix.layout() == at::kSparseCsr && !matrix.is_view() && !members.ptr.is_inference() &&
+           !members.index.is_inference();
   }
 
   struct Entry {
@@ -187,8 +190,9 @@ class Transposes {
         changed = changed || now != counter.seen;
         counter.seen = now;
       }
+      const bool own_members = has_counters(matrix);
       for (const Tensor* tensor : {&matrix, &members.ptr, &members.index}) {
-        if (tensor != &matrix && !is_watchable(*tensor)) continue;
+        if (tensor != &matrix && !own_members) continue;
         const c10::VariableVersion& version = tensor->unsafeGetTensorImpl()->version_counter();
         if (!version.enabled() || is_known(version)) continue;
         const uint32_t now = version.current_version();
@@ -203,7 +207,7 @@ class Transposes {
     }
 
    private:
-    // Counters of the first matrix, which may be those of tensors of a user.
+    // The first matrix and its members keep their counters, which may belong to tensors of a user.
     static constexpr size_t kLastKept = 3;
 
     bool is_known(const c10::VariableVersion& version) const {

@@ -77,9 +77,7 @@ int64_t index_select_reason(int64_t entries, int64_t row_bytes) {
   return number_of(policy::index_select(entries, row_bytes));
 }
 
-int64_t segment_reduce_reason(int64_t bytes) {
-  return number_of(policy::segment_reduce(bytes));
-}
+int64_t segment_reduce_reason(int64_t bytes) { return number_of(policy::segment_reduce(bytes)); }
 
 int64_t segment_reduce_backward_reason(bool is_extremum, int64_t results, int64_t bytes) {
   return number_of(policy::segment_reduce_backward(is_extremum, results, bytes));

@@ -153,7 +153,9 @@ def long(*values):
 def test_decisions_that_are_not_measured(policy):
     """Reductions of rows and sparse products: what is obviously too small is declined, and large problems are taken."""
     taken, size, aten = 0, 2, 4
-    assert policy.segment_reduce_reason(*long(1 << 30)) == taken and policy.segment_reduce_reason(*long(1 << 10)) == size
+    assert (
+        policy.segment_reduce_reason(*long(1 << 30)) == taken and policy.segment_reduce_reason(*long(1 << 10)) == size
+    )
     assert policy.segment_reduce_backward_reason(True, *long(1 << 20, 1 << 30)) == aten
     assert policy.segment_reduce_backward_reason(False, *long(1 << 20, 1 << 30)) == taken
     assert policy.segment_reduce_backward_reason(True, *long(1 << 10, 1 << 30)) == taken
