@@ -93,7 +93,8 @@ def _pointers(sorted_rows: torch.Tensor, rows: int) -> tuple[torch.Tensor, int]:
     return ptr, int(counts.max())
 
 
-@functools.lru_cache(maxsize=1)
+# With and without the transpose.
+@functools.lru_cache(maxsize=2)
 def _made(graph: Graph, transpose: bool, device: str) -> Structure:
     m = Maker(device, torch.float32, 0)
     rows, columns = graph.shape
