@@ -15,7 +15,12 @@ from benchmarks.harness import machine
 from benchmarks.publish.published import LADDERS, command_for
 from benchmarks.random import problems
 
-ROOMS = {"drop_ins": ("conv1d", "selective_scan")}  # and models: all of them
+# The rooms of csrc that a result measures, if it is not the one that it is named after. Models: all of them.
+ROOMS = {
+    "drop_ins": ("conv1d", "selective_scan"),
+    "spmm": ("spmm", "segment"),
+    "segment": ("segment", "spmm", "index_select", "index_add"),
+}
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*", re.MULTILINE | re.DOTALL)
 BINDING = re.compile(r'#include ["<](ATen|torch|c10|([\w/]*/)?binding)/')
 # A page has this line for each old file. Comparisons of pages ignore it, because every later commit may change it.

@@ -28,13 +28,14 @@ def main(argv: list[str]) -> int:
     parser = command.parser("show", __doc__)
     parser.add_argument("files", nargs="+", metavar="JSON", type=Path)
     parser.add_argument("--plots", metavar="DIR", type=Path, help="draw the plots into this folder")
+    parser.add_argument("--brief", action="store_true", help="a line for each case of a room or sweep")
     arguments = parser.parse_args(argv)
     for path in arguments.files:
         try:
             result = report.load(path)
         except ValueError as error:
             return command.failed(error)
-        show(result)
+        (report.brief if arguments.brief else show)(result)
         if arguments.plots:
             from benchmarks.publish import plots
 

@@ -325,7 +325,8 @@ def product(draw: Draw, call: str) -> Problem:
     layout = draw.choice(("", "", "", "misaligned", "pitched", "transposed"))
     what = bench_spmm.Product(call, of, features, reduce, values, heads, layout)
     build, moved = (functools.partial(f, dtype) for f in (what.build, what.moved))
-    return Problem("spmm", call, what.name, dtype, None, build, moved, inductor=bench_spmm.INDUCTOR_GATHERED)
+    peers = () if step else None
+    return Problem("spmm", call, what.name, dtype, None, build, moved, peers, bench_spmm.INDUCTOR_GATHERED)
 
 
 def segments(draw: Draw, call: str) -> Problem:

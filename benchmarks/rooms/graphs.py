@@ -93,7 +93,8 @@ def _pointers(sorted_rows: torch.Tensor, rows: int) -> tuple[torch.Tensor, int]:
     return ptr, int(counts.max())
 
 
-@functools.lru_cache(maxsize=1)
+# With and without the transpose.
+@functools.lru_cache(maxsize=2)
 def _made(graph: Graph, transpose: bool, device: str) -> Structure:
     m = Maker(device, torch.float32, 0)
     rows, columns = graph.shape
@@ -121,11 +122,13 @@ def structure(graph: Graph, device: str, seed: int, transpose: bool = False) -> 
     return made if seed == 0 else Structure(*(t.clone() if isinstance(t, torch.Tensor) else t for t in made))
 
 
-# Undirected edges are two entries. The longest rows are those of the data sets: 13161, 21657, 17481 and 33313.
+# Undirected edges are two entries.
 ARXIV = Graph("arxiv", 169343, 2332486, 0.75)
 REDDIT = Graph("Reddit", 232965, 114615892, 0.62)
 PRODUCTS = Graph("products", 2449029, 123718280, 0.67)
 ORKUT = Graph("Orkut", 3072441, 234370166, 0.67)
+# The longest rows of the data sets.
+LONGEST = {ARXIV: 13161, REDDIT: 21657, PRODUCTS: 17481, ORKUT: 33313}
 
 
 def uniform(graph: Graph) -> Graph:

@@ -1,7 +1,7 @@
 """Cases of segments, of scattered entries and of gathers: segment_reduce, segment_softmax, scatter_reduce, index_select and its gradient.
 
-"molecules: 2^20 to 2^15 x 64" reduces 2^20 entries of 64 features in 2^15 segments. Lengths of segments are those of the rows of a random
-graph (benchmarks/rooms/graphs.py): a skew above 0.5 makes few segments much longer than the others. Offsets are int64, as ATen's are.
+"molecules: 2^20 to 2^15 x 64" reduces 2^20 entries of 64 features in 2^15 segments. Segments are as long as the rows of a random
+graph (benchmarks/rooms/graphs.py): a skew above 0.5 makes some segments much longer than the others. Offsets are int64, as ATen's are.
 
 Peers: "ATen" is torch.segment_reduce, which then needs another pass for maxima of empty segments, Tensor.scatter_reduce_ into a tensor
 of zeros, or the softmax of PyTorch Geometric. A copy of the entries is the measured ceiling: "share of ceiling" compares with it.
@@ -143,7 +143,7 @@ class Segments:
         if self.call.startswith("segment"):
             made = (first, a.ptr, self.reduce) if self.reduce else (first, a.ptr)
         else:
-            # Columns are in no order: those of all rows come one row after another.
+            # The columns of a graph, which are in no order.
             made = (first, a.index) if reads_rows else (first, a.index, rows, self.reduce)
         if self.is_step:
             made += (self._tensor(m, entries if reads_rows or not self.reduce else rows),)

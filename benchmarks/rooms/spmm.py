@@ -248,7 +248,7 @@ CUSPARSE = (CACHED_ALG2, CACHED_ALG3)
 class Product:
     """A problem of one of the calls.
 
-    ``heads`` are those of values and of attention; a head has ``width`` features. ``layout`` is of dense operands: "", "misaligned",
+    ``heads`` is the number of heads of values and of attention; a head has ``width`` features. ``layout`` is of dense operands: "", "misaligned",
     "pitched" or "transposed".
     """
 
