@@ -95,7 +95,12 @@ struct SegmentReduce {
     if (indices.has_value()) return Reason::kUnsupported;
     const Reason known = decide_segments(data, reduce, lengths, offsets, axis, initial);
     if (known != Reason::kTaken) return known;
-    return unless_always([&] { return policy::segment_reduce(bytes_of(data)); });
+    return unless_always([&] {
+      const Tensor& segments = is_given(offsets) ? *offsets : *lengths;
+      const int64_t rows = segments.numel() - (is_given(offsets) ? 1 : 0);
+      const int64_t features = data.numel() / data.size(0);
+      return policy::segment_reduce(features, rows * features, bytes_of(data));
+    });
   }
 
   template <typename Rest>
@@ -154,7 +159,8 @@ struct SegmentReduceBackward {
     // The gradient of a product needs the product of the other entries.
     if (reduce == "prod" || !fits(grad) || !fits(output)) return Reason::kUnsupported;
     return unless_always([&] {
-      return policy::segment_reduce_backward(is_extremum(*reduction_of(reduce)), grad.numel(),
+      return policy::segment_reduce_backward(is_extremum(*reduction_of(reduce)),
+                                             data.numel() / data.size(0), grad.numel(),
                                              bytes_of(data));
     });
   }

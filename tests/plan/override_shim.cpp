@@ -77,10 +77,13 @@ int64_t index_select_reason(int64_t entries, int64_t row_bytes) {
   return number_of(policy::index_select(entries, row_bytes));
 }
 
-int64_t segment_reduce_reason(int64_t bytes) { return number_of(policy::segment_reduce(bytes)); }
+int64_t segment_reduce_reason(int64_t features, int64_t results, int64_t bytes) {
+  return number_of(policy::segment_reduce(features, results, bytes));
+}
 
-int64_t segment_reduce_backward_reason(bool is_extremum, int64_t results, int64_t bytes) {
-  return number_of(policy::segment_reduce_backward(is_extremum, results, bytes));
+int64_t segment_reduce_backward_reason(bool is_extremum, int64_t features, int64_t results,
+                                       int64_t bytes) {
+  return number_of(policy::segment_reduce_backward(is_extremum, features, results, bytes));
 }
 
 int64_t scatter_reduce_reason(const policy::Addition& add, int64_t features) {

@@ -153,12 +153,16 @@ def long(*values):
 def test_decisions_that_are_not_measured(policy):
     """Reductions of rows and sparse products: what is obviously too small is declined, and large problems are taken."""
     taken, size, aten = 0, 2, 4
-    assert (
-        policy.segment_reduce_reason(*long(1 << 30)) == taken and policy.segment_reduce_reason(*long(1 << 10)) == size
-    )
-    assert policy.segment_reduce_backward_reason(True, *long(1 << 20, 1 << 30)) == aten
-    assert policy.segment_reduce_backward_reason(False, *long(1 << 20, 1 << 30)) == taken
-    assert policy.segment_reduce_backward_reason(True, *long(1 << 10, 1 << 30)) == taken
+    for features, results, bytes_of_data, want in (
+        (64, 1 << 20, 1 << 30, taken),
+        (8, 1 << 20, 1 << 30, aten),
+        (1, 100, 1 << 30, taken),
+        (64, 100, 1 << 10, size),
+    ):
+        assert policy.segment_reduce_reason(*long(features, results, bytes_of_data)) == want
+        assert policy.segment_reduce_backward_reason(False, *long(features, results, bytes_of_data)) == want
+    assert policy.segment_reduce_backward_reason(True, *long(64, 1 << 20, 1 << 30)) == aten
+    assert policy.segment_reduce_backward_reason(True, *long(1, 1 << 10, 1 << 30)) == taken
     edges, nodes = 10**6, 10**5
     for features, want in ((1, aten), (4, aten), (8, taken), (64, taken)):
         addition = numbers((nodes * features, edges * features, 4, edges, nodes))
