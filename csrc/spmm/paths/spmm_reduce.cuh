@@ -273,7 +273,7 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs arg
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         if (!features.has(j)) continue;
-        states[j].merge(of_window[2 * part * problem.features + features.at(j)]);
+        states[j].merge(of_window[(2 * part + (part == 0)) * problem.features + features.at(j)]);
       }
     }
   };
