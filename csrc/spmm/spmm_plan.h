@@ -274,14 +274,13 @@ inline ProductPlan plan(const ProductProblem& problem, const Tuning& tuning = {}
   ProductPlan plan;
   const int64_t features = problem.features / problem.heads;  // of a head
   plan.access = is_aligned({problem.a, problem.b}, features, problem.dtype) ? Access::kVector
-                                                                           : Access::kSingle;
+                                                                            : Access::kSingle;
   const int elements = elements_of(plan.access, problem.dtype);
   const int64_t lanes = ceil_div<int64_t>(features, elements);  // that a head fills
   // Several heads share a group if each fills its threads.
   const bool shares = plan.access == Access::kVector && problem.heads > 1 &&
                       std::has_single_bit(static_cast<uint64_t>(lanes)) && lanes < kWarp;
-  const int64_t heads =
-      shares ? std::min<int64_t>(problem.heads, kWarp / lanes) : 1;  // of a tile
+  const int64_t heads = shares ? std::min<int64_t>(problem.heads, kWarp / lanes) : 1;  // of a tile
   plan.args.problem = problem;
   const int64_t tiles = ceil_div(problem.heads, heads);
   plan.args.walk = walk(problem.matrix, heads * features, elements, tiles, tuning);

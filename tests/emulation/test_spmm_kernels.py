@@ -259,7 +259,10 @@ def test_selected_entries(kernels, dtype, long):
 
 
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=repr)
-@pytest.mark.parametrize("heads, width, pitch", [(1, 1, 0), (1, 32, 0), (1, 47, 3), (1, 300, 4), (3, 8, 8), (4, 5, 0), (4, 32, 0), (9, 16, 0), (2, 256, 8)])
+@pytest.mark.parametrize(
+    "heads, width, pitch",
+    [(1, 1, 0), (1, 32, 0), (1, 47, 3), (1, 300, 4), (3, 8, 8), (4, 5, 0), (4, 32, 0), (9, 16, 0), (2, 256, 8)],
+)
 def test_products(kernels, dtype, heads, width, pitch):
     for window in (2, 128):
         random = np.random.default_rng(width)

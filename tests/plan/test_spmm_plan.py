@@ -214,16 +214,22 @@ def test_problems_that_32_bits_cannot_count_are_refused(planner, fields, why):
 
 
 @pytest.mark.parametrize(
-    "dtype, heads, width, access",
-    [(F32, 1, 64, VECTOR), (F32, 4, 6, SINGLE), (F16, 8, 16, VECTOR), (F16, 8, 4, SINGLE)],
+    "dtype, heads, width, access, tiles",
+    [
+        (F32, 1, 64, VECTOR, 1),
+        (F32, 4, 6, SINGLE, 4),
+        (F16, 8, 16, VECTOR, 1),
+        (F32, 9, 16, VECTOR, 2),
+        (F16, 8, 4, SINGLE, 8),
+    ],
 )
-def test_products(planner, dtype, heads, width, access):
-    """A tile is a head, whatever its width."""
+def test_products(planner, dtype, heads, width, access, tiles):
+    """A tile is a head, or the heads whose vectors fill a warp."""
     for rows, entries in ((1000, 10000), (2**33, 2**32 - 1)):
         problem = given(rows, entries, heads * width, heads=heads, dtype=dtype)
         plan = read(planner.product(problem))
-        assert (plan.access, plan.tiles) == (access, heads)
-        check_launch(problem, plan, width, dtype, heads)
+        assert (plan.access, plan.tiles) == (access, tiles)
+        check_launch(problem, plan, -(-heads // tiles) * width, dtype, tiles)
 
 
 def test_products_of_many_heads(planner):

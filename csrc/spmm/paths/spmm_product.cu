@@ -29,8 +29,8 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
   const auto of_head = static_cast<uint32_t>(problem.features / problem.heads);
   const uint32_t first = place.tile * args.tile_features;
   const uint32_t steps = (args.tile_features + width - 1) / width;
-  const uint32_t group =
-      (lanes == kWarp ? ~0u : (1u << lanes) - 1) << threadIdx.x % kWarp / lanes * lanes;
+  const uint32_t group = (lanes == kWarp ? ~0u : (1u << lanes) - 1)
+                         << threadIdx.x % kWarp / lanes * lanes;
   const T* const a = static_cast<const T*>(problem.a.data) + first;
   const T* const b = static_cast<const T*>(problem.b.data) + first;
   const auto features_at = [&](uint32_t step) {
@@ -44,8 +44,8 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
     if (matrix.index == nullptr) return;
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      next_columns[u] = load_word<uint32_t>(
-          low_word(matrix, matrix.index, window.begin + from + u), from + u < window.count);
+      next_columns[u] = load_word<uint32_t>(low_word(matrix, matrix.index, window.begin + from + u),
+                                            from + u < window.count);
     }
   };
   fetch(0);
@@ -117,9 +117,8 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
         continue;
       }
       const int64_t entry = window.begin + from + u;
-      const int64_t at = matrix.entry == nullptr
-                             ? entry
-                             : int64_t{*low_word(matrix, matrix.entry, entry)};
+      const int64_t at =
+          matrix.entry == nullptr ? entry : int64_t{*low_word(matrix, matrix.entry, entry)};
       static_cast<T*>(problem.out)[at * problem.heads + head] = from_compute<T>(sums[u]);
     }
   }
@@ -134,9 +133,10 @@ cudaError_t launch(const ProductPlan& plan, Workspace& workspace, cudaStream_t s
   if (error != cudaSuccess) return error;
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return plan.access == Access::kVector
-               ? launch_kernel(product_rows<T, Access::kVector>, plan.shape, stream, plan.args, starts)
-               : launch_kernel(product_rows<T, Access::kSingle>, plan.shape, stream, plan.args, starts);
+    return plan.access == Access::kVector ? launch_kernel(product_rows<T, Access::kVector>,
+                                                          plan.shape, stream, plan.args, starts)
+                                          : launch_kernel(product_rows<T, Access::kSingle>,
+                                                          plan.shape, stream, plan.args, starts);
   });
 }
 
