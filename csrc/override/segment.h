@@ -65,10 +65,14 @@ inline Reason decide_segments(const Tensor& data, std::string_view reduce,
   const Tensor& segments = is_given(offsets) ? *offsets : *lengths;
   if (!is_plain(data) || !is_plain(segments)) return Reason::kUnsupported;
   if (!is_measured(data.scalar_type())) return Reason::kDtype;
+  if (!is_simple_start(initial)) return Reason::kUnsupported;
+  // The kernels multiply by `initial` last: a product that overflows, times 0, would be NaN.
+  if (reduce == "prod" && initial.has_value() && std::abs(initial->toDouble()) < 1) {
+    return Reason::kUnsupported;
+  }
   const bool fit = reduction_of(reduce).has_value() && is_index(segments) && segments.dim() == 1 &&
                    segments.numel() >= (is_given(offsets) ? 2 : 1) && data.dim() > 0 &&
-                   wrapped(axis, data) == 0 && on_device_of(data, {segments}) &&
-                   is_simple_start(initial);
+                   wrapped(axis, data) == 0 && on_device_of(data, {segments});
   return fit ? Reason::kTaken : Reason::kUnsupported;
 }
 

@@ -69,7 +69,7 @@ def segmented(device, dtype):
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_segment_reduce(device, dtype, reduce):
     """Results and gradients are ATen's: small integers make sums exact, and gradients of both signs meet ties."""
-    failures, taken = Failures(), 0
+    failures = Failures()
     for (name, data, keywords), initial in itertools.product(segmented(device, dtype), (None, 0, 1, -2.5, 100)):
         with failures.sample(f"{name} initial={initial}"):
             wide = data.detach().clone().double().requires_grad_()
@@ -85,11 +85,19 @@ def test_segment_reduce(device, dtype, reduce):
             assert_near(got, exact)
             assert_near(grad, exact_grad)
             assert grad.is_contiguous()
-            taken += calls["segment_reduce"].get("taken", 0)
+            passed_on = reduce == "prod" and initial == 0
+            assert calls["segment_reduce"] == {"unsupported" if passed_on else "taken": 1}
             backward = calls["_segment_reduce_backward"]
             assert backward == {"unsupported" if reduce == "prod" else "taken": 1}, backward
     failures.check(at_least=150)
-    assert taken == failures.samples
+
+
+@each_device
+def test_a_product_that_would_overflow_begins_with_zero(device):
+    data, lengths = torch.full((40, 3), 6e4, device=device, dtype=torch.float16), torch.tensor([40], device=device)
+    with override(device):
+        result = torch.segment_reduce(data, "prod", lengths=lengths, initial=0)
+    assert torch.equal(result, torch.zeros_like(result))
 
 
 @each_device
