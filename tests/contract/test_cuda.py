@@ -32,7 +32,7 @@ def _large_few(case, dtype=torch.float32):
 
 
 def renew(tensor: torch.Tensor) -> None:
-    """Writes other values. Those of an index stay in its range."""
+    """Writes other values. Entries of an index stay in its range."""
     if tensor.is_floating_point() or tensor.is_complex():
         tensor.copy_(tensor + 1)
     elif 0 not in tensor.stride() and not torch.equal(tensor, tensor.sort(0).values):  # offsets ascend
