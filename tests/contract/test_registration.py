@@ -13,7 +13,8 @@ OVERLOADS = sorted({o for c in CASES for o in c.overloads}, key=str)
 INTERNAL = sorted({o for c in EVERY_CASE if c.internal for o in c.overloads}, key=str)
 # Operators without tensors: torch_ops.override calls them to replace operators, to count calls, and to decide in graphs.
 CONTROL = {
-    f"gpuopt::_override_{name}" for name in ("enable", "disable", "operators", "reasons", "calls", "reset", "in_graph")
+    f"gpuopt::_override_{name}"
+    for name in ("enable", "disable", "operators", "reasons", "calls", "reset", "in_graph", "transposes")
 }
 
 
