@@ -4,7 +4,8 @@
 // All groups have equally many rows and entries together: they walk windows of the path of Merrill
 // and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that
 // does not end in the window where it begins, each window gives a part, and a second kernel adds
-// the parts in order. Windows depend on the problem alone, and so do the roundings of a sum.
+// the parts in order. Windows depend on the problem alone, and so do the roundings of a sum. The
+// problem includes Matrix::longest: a matrix of short rows has other windows if it is known.
 #pragma once
 
 #include <algorithm>
