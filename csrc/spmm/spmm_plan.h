@@ -4,8 +4,8 @@
 // All groups have equally many rows and entries together: they walk windows of the path of Merrill
 // and Garland, "Merge-based parallel sparse matrix-vector multiplication" (2016). Of a row that
 // does not end in the window where it begins, each window gives a part, and a second kernel adds
-// the parts in order. Windows depend on the problem alone, and so do the roundings of a sum. The
-// problem includes Matrix::longest: a matrix of short rows has other windows if it is known.
+// the parts in order. Windows depend on the sizes of the problem alone, and so do the roundings of
+// a sum.
 #pragma once
 
 #include <algorithm>
@@ -23,16 +23,16 @@
 namespace gpuopt::spmm {
 
 constexpr int kThreads = 128;
-constexpr int kFinishThreads = 256;
 constexpr int kSpread = 4;  // features of a thread with Access::kSpread
+constexpr int kFinishThreads = 256;
+constexpr int kFinishBlocks = kFinishThreads / kWarp;  // whose parts a block adds
 
 // Measured on an H200: csrc/spmm/MEASUREMENTS.md.
 struct Tuning {
   int64_t most_warps = 25344;  // that share a large matrix
   int64_t few_warps = 2112;    // that a small matrix needs, before its windows are longer
-  int64_t window = 128;        // of a matrix between these
-  int64_t shortest = 16;       // window
-  int64_t short_row = 32;      // entries; if no row has more, each window is a row
+  int64_t window = 64;         // of a matrix between these, at least
+  int64_t shortest = 8;        // window, at least
   // That all tiles and batches need together. The parts of more windows would take more memory
   // than they gain time.
   int64_t enough_warps = 262144;
@@ -50,17 +50,15 @@ struct Walk {
   Matrix matrix;
   int64_t window = 1;  // rows and entries together
   int64_t windows = 0;
-  bool by_row = false;  // windows are rows, because no row is long
   uint32_t lanes = 1;   // threads of a group, a power of two of at most a warp
   uint32_t tiles = 1;   // of features
-  uint32_t blocks = 0;  // for each tile and batch
+  uint32_t blocks = 0;  // for each tile and batch, of kThreads / lanes neighbouring windows
 };
 
 template <typename F>
 void describe(const Walk& walk, F&& f) {
   f("window", walk.window);
   f("windows", walk.windows);
-  f("by_row", walk.by_row);
   f("lanes", walk.lanes);
   f("tiles", walk.tiles);
   f("blocks_per_tile", walk.blocks);
@@ -77,7 +75,7 @@ struct ReducePlan {
   Access access = Access::kSingle;
   ReduceArgs args;
   LaunchShape shape;
-  size_t part_bytes = 0;  // [batches][windows][2][features]: of the row before, and of the last
+  size_t part_bytes = 0;  // [batches][blocks][2][features]: of the row before, and of the last
   LaunchShape finish;     // of the kernel that adds parts
 };
 
@@ -209,25 +207,22 @@ inline Walk walk(const Matrix& matrix, int64_t features, int elements, int64_t b
   const int64_t path = matrix.rows + matrix.entries;
   const int64_t outer = std::max<int64_t>(walk.tiles * batches, 1);
   const int64_t groups = kWarp / walk.lanes;  // of a warp
-  const auto blocks_of = [&](int64_t windows) {
-    return ceil_div<int64_t>(windows, kThreads / walk.lanes);
-  };
-  walk.by_row = matrix.longest >= 0 && matrix.longest <= tuning.short_row &&
-                blocks_of(matrix.rows) <= kMaxIndex32 / outer;
-  walk.window =
-      std::max({path / (tuning.most_warps * groups),
-                std::min(tuning.window, path / (tuning.few_warps * groups)), tuning.shortest});
+  // Wide groups read more at once, so they need longer windows to have as many reads in flight.
+  const int64_t window = std::max<int64_t>(tuning.window, 4 * walk.lanes);
+  const int64_t shortest = std::max<int64_t>(tuning.shortest, walk.lanes / 2);
+  walk.window = std::max({path / (tuning.most_warps * groups),
+                          std::min(window, path / (tuning.few_warps * groups)), shortest});
   const int64_t enough = std::max<int64_t>(tuning.enough_warps * groups / outer, 1);
   walk.window = std::min(std::max(walk.window, ceil_div(path, enough)), kMostWindow);
-  walk.windows = walk.by_row ? matrix.rows : ceil_div(path, walk.window);
-  walk.blocks = static_cast<uint32_t>(blocks_of(walk.windows));
+  walk.windows = ceil_div(path, walk.window);
+  walk.blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kThreads / walk.lanes));
   return walk;
 }
 
 inline LaunchShape shape_of(const Walk& walk, int64_t batches) {
   LaunchShape shape;
   shape.threads = kThreads;
-  shape.use_pdl = !walk.by_row;
+  shape.use_pdl = true;
   shape.blocks = static_cast<unsigned>(int64_t{walk.blocks} * walk.tiles * batches);
   return shape;
 }
@@ -257,13 +252,12 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
                         problem.batches, tuning);
   plan.shape = shape_of(plan.args.walk, problem.batches);
   const Walk& walk = plan.args.walk;
-  if (walk.by_row) return plan;
-  plan.part_bytes = static_cast<size_t>(2 * walk.windows * problem.batches * problem.features) *
+  if (walk.blocks <= 1) return plan;
+  plan.part_bytes = static_cast<size_t>(2 * walk.blocks * problem.batches * problem.features) *
                     state_bytes(problem.reduce, problem.dtype);
   plan.finish.threads = kFinishThreads;
   plan.finish.use_pdl = true;
-  plan.args.finish_blocks =
-      static_cast<uint32_t>(ceil_div<int64_t>(walk.windows, kFinishThreads / kWarp));
+  plan.args.finish_blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.blocks, kFinishBlocks));
   plan.args.finish_tiles =
       static_cast<uint32_t>(ceil_div<int64_t>(problem.features, kWarp * kSpread));
   plan.finish.blocks = static_cast<unsigned>(int64_t{plan.args.finish_blocks} *

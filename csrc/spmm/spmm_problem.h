@@ -16,7 +16,6 @@ struct Matrix {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t entries = 0;
-  int64_t longest = -1;  // the most entries of a row, or -1 if that is not known
 };
 
 // kLogSum gives each result as a pair (m, s) of the compute type: m is the maximum, and s the sum

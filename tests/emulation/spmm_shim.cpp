@@ -29,7 +29,6 @@ struct Fields {
     matrix.rows = number();
     matrix.columns = number();
     matrix.entries = number();
-    matrix.longest = number();
     return matrix;
   }
   Tuning tuning() {

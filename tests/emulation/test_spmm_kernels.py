@@ -38,7 +38,6 @@ class Matrix:
 
     def __init__(self, random, rows, columns, lengths, long=False, has_index=True, has_entry=False):
         self.rows, self.columns = rows, columns
-        self.longest = max(lengths) if has_index and not has_entry else -1
         counts = random.choice(lengths, rows)
         self.number = np.int64 if long else np.int32
         self.ptr = placed(np.concatenate([[0], np.cumsum(counts)]).astype(self.number))
@@ -66,7 +65,6 @@ class Matrix:
             self.rows,
             self.columns,
             self.entries,
-            self.longest,
         ]
 
 

@@ -10,14 +10,13 @@ namespace {
 
 // In the order of test_spmm_plan.py. Addresses are only numbers and are not dereferenced.
 struct Given {
-  int64_t ptr, index, entry, is_long, rows, columns, entries, longest;
+  int64_t ptr, index, entry, is_long, rows, columns, entries;
   int64_t reduce, dtype, batches, features, heads, value, dense, dense_row, dense_batch;
   int64_t out, out_row, out_batch, arg, selected, wide_out;
 
   static void* address(int64_t number) { return reinterpret_cast<void*>(number); }
   Matrix matrix() const {
-    return {address(ptr), address(index), address(entry), is_long != 0,
-            rows,         columns,        entries,        longest};
+    return {address(ptr), address(index), address(entry), is_long != 0, rows, columns, entries};
   }
 };
 

@@ -18,7 +18,7 @@ SIZE = {F16: 2, F32: 4, F64: 8, I32: 4, I64: 8}
 DENSE, OUT, ARG, SELECTED_AT = (number << 44 for number in (1, 2, 3, 4))  # addresses
 GRID = 2**31 - 1
 NAMES = (
-    "ptr index entry is_long rows columns entries longest reduce dtype batches features heads value dense dense_row dense_batch "
+    "ptr index entry is_long rows columns entries reduce dtype batches features heads value dense dense_row dense_batch "
     "out out_row out_batch arg selected wide_out"
 )
 
@@ -29,7 +29,7 @@ class Given(ctypes.Structure):
 
 def given(rows=1000, entries=10000, features=32, *, columns=1000, dtype=F32, batches=1, pitch=0, **fields) -> Given:
     row = features + pitch
-    fields = {"index": 64, "dense": DENSE, "out": OUT, "is_long": 1, "longest": -1, "heads": 1} | fields
+    fields = {"index": 64, "dense": DENSE, "out": OUT, "is_long": 1, "heads": 1} | fields
     return Given(
         ptr=64, rows=rows, columns=columns, entries=entries, dtype=dtype, batches=batches, features=features,
         dense_row=row, dense_batch=columns * row, out_row=row, out_batch=rows * row, **fields,
@@ -58,13 +58,9 @@ def check_launch(problem: Given, plan, features: int, dtype: int, outer: int) ->
     assert lanes & (lanes - 1) == 0 and 1 <= lanes <= 32
     width = lanes * elements(plan.access, dtype)
     assert lanes == 1 or width < 2 * max(features, elements(plan.access, dtype))
-    if plan.by_row:
-        assert plan.windows == problem.rows
-    else:
-        assert (plan.windows - 1) * plan.window < path <= plan.windows * plan.window < 2**31 * plan.windows
+    assert (plan.windows - 1) * plan.window < path <= plan.windows * plan.window < 2**31 * plan.windows
     assert (plan.blocks_per_tile - 1) * (128 // lanes) < plan.windows <= plan.blocks_per_tile * (128 // lanes)
     assert plan.shape.blocks == plan.blocks_per_tile * outer <= GRID and plan.shape.threads == 128
-    assert plan.shape.use_pdl != plan.by_row
 
 
 def check_reduce(planner, problem: Given):
@@ -89,11 +85,11 @@ def check_reduce(planner, problem: Given):
             plan.selected == problem.selected + begin * problem.columns * problem.features * number
         )
         begin += plan.batches
-        if plan.by_row:
+        if plan.blocks_per_tile == 1:  # no row crosses the border of a block
             assert plan.part_bytes == 0
             continue
-        assert plan.part_bytes == 2 * plan.windows * plan.batches * problem.features * state
-        assert (plan.finish_blocks - 1) * 8 < plan.windows <= plan.finish_blocks * 8
+        assert plan.part_bytes == 2 * plan.blocks_per_tile * plan.batches * problem.features * state
+        assert (plan.finish_blocks - 1) * 8 < plan.blocks_per_tile <= plan.finish_blocks * 8
         assert (plan.finish_tiles - 1) * 128 < problem.features <= plan.finish_tiles * 128
         assert plan.finish.blocks == plan.finish_blocks * plan.finish_tiles * plan.batches <= GRID
     return plans
@@ -138,24 +134,20 @@ def test_groups_have_the_threads_that_features_need(planner, features, lanes, ti
     "rows, entries, features, window",
     [
         (10, 5, 128, 16),  # the shortest
+        (10, 5, 32, 8),
         (100_000, 100_000, 128, 94),  # enough windows for 2112 warps
         (500_000, 1_500_000, 128, 128),
+        (500_000, 1_500_000, 64, 64),
         (2_000_000, 60_000_000, 128, 2446),  # 25344 warps
         (2_000_000, 60_000_000, 32, 611),  # with 4 groups each
-        (2_000_000, 60_000_000, 1, 128),
+        (2_000_000, 60_000_000, 1, 76),
     ],
 )
 def test_windows_grow_with_the_matrix(planner, rows, entries, features, window):
     (plan,) = check_reduce(planner, given(rows, entries, features))
-    assert not plan.by_row and plan.window == window
+    assert plan.window == window
     alike = check_reduce(planner, given(rows, entries, features, dense=DENSE + 64, out=OUT + 128))[0]
     assert alike.window == window  # roundings of sums depend on it
-
-
-@pytest.mark.parametrize("longest, by_row", [(-1, False), (0, True), (32, True), (33, False)])
-def test_short_rows_are_windows(planner, longest, by_row):
-    (plan,) = check_reduce(planner, given(longest=longest))
-    assert plan.by_row == by_row
 
 
 def test_wide_problems_have_long_windows(planner):
@@ -168,7 +160,6 @@ def test_wide_problems_have_long_windows(planner):
 
 @pytest.mark.parametrize("dtype", [F16, F64])
 @pytest.mark.parametrize("reduce", [SUM, MAX])
-@pytest.mark.parametrize("longest", [-1, 4])
 @pytest.mark.parametrize(
     "rows, entries, features, batches",
     [
@@ -183,11 +174,9 @@ def test_wide_problems_have_long_windows(planner):
         (5, 9, 70, 2**30 + 1),
     ],
 )
-def test_huge_problems(planner, dtype, reduce, longest, rows, entries, features, batches):
+def test_huge_problems(planner, dtype, reduce, rows, entries, features, batches):
     arg = ARG if reduce == MAX else 0
-    check_reduce(
-        planner, given(rows, entries, features, dtype=dtype, reduce=reduce, longest=longest, batches=batches, arg=arg)
-    )
+    check_reduce(planner, given(rows, entries, features, dtype=dtype, reduce=reduce, batches=batches, arg=arg))
 
 
 def test_batches_are_split(planner):
@@ -267,5 +256,5 @@ def test_softmax_has_statistics_of_rows(planner, kind):
         plan = read(planner.map(problem))
         check_launch(problem, plan, features, F32, plan.tiles)
         state = 8 if kind == SOFTMAX else 4
-        assert plan.statistics.part_bytes == 2 * plan.statistics.windows * features * state
+        assert plan.statistics.part_bytes == 2 * plan.statistics.blocks_per_tile * features * state
         assert plan.statistics.access == plan.access

@@ -31,7 +31,6 @@ struct MatrixOperand {
     matrix.rows = known(shape.rows);
     matrix.columns = known(shape.columns);
     matrix.entries = known(shape.entries);
-    matrix.longest = known(op.longest);
     if constexpr (requires { op.t_ptr; }) {  // a gradient may read them
       for (const TensorOption* own : {&op.t_ptr, &op.t_index, &op.t_entry}) {
         if (is_given(*own)) check_memory(name_of<Op>(), {{"the transpose", **own}});

@@ -1,10 +1,8 @@
 // Where a thread stands: its entries, their rows and its features.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "common/index.h"
-#include "common/workspace.h"
+#include "common/vec.cuh"
 #include "spmm/spmm_plan.h"
 
 namespace gpuopt::spmm {
@@ -14,16 +12,72 @@ __device__ __forceinline__ int64_t number_at(const void* numbers, bool is_long, 
                  : static_cast<const int32_t*>(numbers)[position];
 }
 
+__device__ __forceinline__ void store_number(void* numbers, bool is_long, int64_t position,
+                                             int64_t number) {
+  if (is_long) {
+    static_cast<int64_t*>(numbers)[position] = number;
+  } else {
+    static_cast<int32_t*>(numbers)[position] = static_cast<int32_t>(number);
+  }
+}
+
 // Numbers of columns and entries are less than 2^32, so the low word of an int64 is enough.
 __device__ __forceinline__ const uint32_t* low_word(const Matrix& matrix, const void* numbers,
                                                     int64_t position) {
   return static_cast<const uint32_t*>(numbers) + (matrix.is_long ? 2 * position : position);
 }
 
+// The low words of N neighbouring numbers, of which the first `count` may be read. The loads are in
+// flight together.
+template <int N>
+__device__ __forceinline__ void load_low_words(const Matrix& matrix, const void* numbers,
+                                               int64_t position, int32_t count,
+                                               uint32_t (&words)[N]) {
+  const uint32_t* const from = low_word(matrix, numbers, position);
+  const auto load = [&](int step, bool all) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) words[i] = load_word<uint32_t>(from + i * step, all || i < count);
+  };
+  if (matrix.is_long) {
+    load(2, false);
+  } else if (count < N) {
+    load(1, false);
+  } else {  // most often
+    load(1, true);
+  }
+}
+
+// A mask of the lanes of this thread's group.
+__device__ __forceinline__ uint32_t lanes_of_group(uint32_t lanes) {
+  return lanes == kWarp ? ~0u : ((1u << lanes) - 1) << threadIdx.x % kWarp / lanes * lanes;
+}
+
 // The entry with which a row begins. Of an operand that is no valid matrix, it is an entry, too.
 __device__ __forceinline__ int64_t start_of(const Matrix& matrix, int64_t row) {
   const int64_t start = number_at(matrix.ptr, matrix.is_long, row);
   return min(max(start, int64_t{0}), matrix.entries);
+}
+
+// first[i]: the first row that begins in window number + i or behind it. The lanes of a group
+// search together: each tests a row.
+__device__ __forceinline__ void find_rows(const Walk& walk, int64_t number, uint32_t lanes,
+                                          int64_t (&first)[2]) {
+  const uint32_t group = lanes_of_group(lanes), lane = threadIdx.x % lanes;
+  const int shift = max(__ffs(static_cast<int>(lanes)) - 1, 1);
+  // Rows before `first` begin before the window, rows from `end` on do not.
+  int64_t end[2] = {walk.matrix.rows, walk.matrix.rows};
+  first[0] = first[1] = 0;
+  while (first[0] < end[0] || first[1] < end[1]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int64_t step = ((end[i] - first[i]) >> shift) + 1;
+      const int64_t row = first[i] + (lane + 1) * step - 1;
+      const bool is_before =
+          row < end[i] && start_of(walk.matrix, row) + row < (number + i) * walk.window;
+      first[i] += step * __popc(__ballot_sync(group, is_before) & group);
+      end[i] = min(end[i], first[i] + step - 1);
+    }
+  }
 }
 
 // A window of the path. The path has a position for each row, followed by one for each entry of it.
@@ -35,23 +89,17 @@ struct Window {
   int64_t row = 0;
   int32_t rows = 0;  // that begin here
 
-  // starts[w]: the first row that begins in window w or behind it.
-  __device__ __forceinline__ Window(const Walk& walk, const void* starts, int64_t number) {
+  // `lanes` neighbouring threads ask for the same window.
+  __device__ __forceinline__ Window(const Walk& walk, int64_t number, uint32_t lanes) {
     if (number >= walk.windows) return;
     const Matrix& matrix = walk.matrix;
-    if (starts == nullptr) {
-      row = number;
-      rows = 1;
-      begin = start_of(matrix, number);
-      count = static_cast<int32_t>(max(start_of(matrix, number + 1) - begin, int64_t{0}));
-      return;
-    }
-    row = number_at(starts, matrix.is_long, number);
-    const int64_t end_row = number_at(starts, matrix.is_long, number + 1);
-    rows = static_cast<int32_t>(end_row - row);
+    int64_t first[2];
+    find_rows(walk, number, lanes, first);
+    row = first[0];
+    rows = static_cast<int32_t>(first[1] - row);
     const int64_t position = number * walk.window;
     begin = max(position - row, start_of(matrix, 0));
-    const int64_t end = min(position + walk.window - end_row, start_of(matrix, matrix.rows));
+    const int64_t end = min(position + walk.window - first[1], start_of(matrix, matrix.rows));
     count = static_cast<int32_t>(max(end - begin, int64_t{0}));
   }
 };
@@ -108,9 +156,5 @@ class Cursor {
   const Window& window_;
   int32_t row_, first_, end_, next_end_;
 };
-
-// Finds the first row of each window, in workspace. `starts` stays null if windows are rows.
-cudaError_t find_starts(const Walk& walk, Workspace& workspace, cudaStream_t stream,
-                        const void*& starts);
 
 }  // namespace gpuopt::spmm

@@ -11,13 +11,13 @@ namespace {
 
 // The thread keeps R of its row, one for each feature.
 template <typename T, typename R, Map kMap, Access kAccess>
-__global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const void* starts) {
+__global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args) {
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kAccess == Access::kSpread ? 2 : 4;
   const MapProblem& problem = args.problem;
   grid_dependency_wait();
   const Place place(args.walk);
-  const Window window(args.walk, starts, place.window);
+  const Window window(args.walk, place.window, args.walk.lanes);
   const F features(args.walk.lanes, place.tile, place.lane, problem.features);
   R row[N];
   int64_t selected[N];
@@ -92,34 +92,33 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args, const v
 }
 
 template <typename T, typename R, Map kMap>
-cudaError_t run(const MapPlan& plan, const void* starts, cudaStream_t stream) {
-  return plan.access == Access::kSpread ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>,
-                                                        plan.shape, stream, plan.args, starts)
-                                        : launch_kernel(map_rows<T, R, kMap, Access::kSingle>,
-                                                        plan.shape, stream, plan.args, starts);
+cudaError_t run(const MapPlan& plan, cudaStream_t stream) {
+  return plan.access == Access::kSpread
+             ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>, plan.shape, stream, plan.args)
+             : launch_kernel(map_rows<T, R, kMap, Access::kSingle>, plan.shape, stream, plan.args);
 }
 
 template <typename T>
-cudaError_t run_moves(const MapPlan& plan, const void* starts, cudaStream_t stream) {
-  return plan.args.problem.map == Map::kCopy ? run<T, T, Map::kCopy>(plan, starts, stream)
-                                             : run<T, T, Map::kSelected>(plan, starts, stream);
+cudaError_t run_moves(const MapPlan& plan, cudaStream_t stream) {
+  return plan.args.problem.map == Map::kCopy ? run<T, T, Map::kCopy>(plan, stream)
+                                             : run<T, T, Map::kSelected>(plan, stream);
 }
 
 // Values that are only moved have the size of this type.
-cudaError_t move(const MapPlan& plan, const void* starts, cudaStream_t stream) {
+cudaError_t move(const MapPlan& plan, cudaStream_t stream) {
   if (plan.access == Access::kVector) {
     return launch_kernel(map_rows<uint64_t, uint64_t, Map::kCopy, Access::kVector>, plan.shape,
-                         stream, plan.args, starts);
+                         stream, plan.args);
   }
   switch (size_of(plan.args.problem.dtype)) {
     case 1:
-      return run_moves<uint8_t>(plan, starts, stream);
+      return run_moves<uint8_t>(plan, stream);
     case 2:
-      return run_moves<uint16_t>(plan, starts, stream);
+      return run_moves<uint16_t>(plan, stream);
     case 4:
-      return run_moves<uint32_t>(plan, starts, stream);
+      return run_moves<uint32_t>(plan, stream);
     default:
-      return run_moves<uint64_t>(plan, starts, stream);
+      return run_moves<uint64_t>(plan, stream);
   }
 }
 
@@ -127,10 +126,7 @@ cudaError_t move(const MapPlan& plan, const void* starts, cudaStream_t stream) {
 
 cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
   MapProblem& problem = plan.args.problem;
-  const void* starts;
-  const cudaError_t error = find_starts(plan.args.walk, workspace, stream, starts);
-  if (error != cudaSuccess) return error;
-  if (problem.map == Map::kCopy || problem.map == Map::kSelected) return move(plan, starts, stream);
+  if (problem.map == Map::kCopy || problem.map == Map::kSelected) return move(plan, stream);
   return with_float(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = compute_t<T>;
@@ -144,8 +140,8 @@ cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream) {
     statistics.args.problem.out.data = problem.row.data;
     const cudaError_t error = launch(statistics, workspace, stream);
     if (error != cudaSuccess) return error;
-    return is_gradient ? run<T, C, Map::kSoftmaxGradient>(plan, starts, stream)
-                       : run<T, LogSumState<C>, Map::kSoftmax>(plan, starts, stream);
+    return is_gradient ? run<T, C, Map::kSoftmaxGradient>(plan, stream)
+                       : run<T, LogSumState<C>, Map::kSoftmax>(plan, stream);
   });
 }
 

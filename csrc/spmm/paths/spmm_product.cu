@@ -14,8 +14,7 @@ namespace {
 constexpr int kProducts = 4;  // entries of a thread whose loads are in flight together
 
 template <typename T, Access kAccess>
-__global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs args,
-                                                            const void* starts) {
+__global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs args) {
   using C = compute_t<T>;
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kProducts;
@@ -23,14 +22,13 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
   const ProductProblem& problem = args.problem;
   const Matrix& matrix = problem.matrix;
   const Place place(args.walk);
-  const Window window(args.walk, starts, place.window);
+  const Window window(args.walk, place.window, args.walk.lanes);
   // A group computes the products of some heads, or reads the features of one head in `steps`.
   const uint32_t lanes = args.walk.lanes, width = lanes * N;
   const auto of_head = static_cast<uint32_t>(problem.features / problem.heads);
   const uint32_t first = place.tile * args.tile_features;
   const uint32_t steps = (args.tile_features + width - 1) / width;
-  const uint32_t group = (lanes == kWarp ? ~0u : (1u << lanes) - 1)
-                         << threadIdx.x % kWarp / lanes * lanes;
+  const uint32_t group = lanes_of_group(lanes);
   const T* const a = static_cast<const T*>(problem.a.data) + first;
   const T* const b = static_cast<const T*>(problem.b.data) + first;
   const auto features_at = [&](uint32_t step) {
@@ -38,32 +36,31 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
              min(int64_t{args.tile_features}, problem.features - int64_t{first}));
   };
   Cursor rows(matrix, window);
-  bool in_range = true;
+  uint32_t last_column = 0;  // that any entry has
+  const auto most_column = static_cast<uint32_t>(matrix.columns - 1);
   uint32_t next_columns[U] = {};
   const auto fetch = [&](int32_t from) {
     if (matrix.index == nullptr) return;
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      next_columns[u] = load_word<uint32_t>(low_word(matrix, matrix.index, window.begin + from + u),
-                                            from + u < window.count);
-    }
+    load_low_words(matrix, matrix.index, window.begin + from, window.count - from, next_columns);
   };
   fetch(0);
-  T left[N];
-  int32_t left_row = -2;  // whose features `left` holds
+  T left[U][N];
+  int32_t left_row = -2;  // whose features left[0] holds
   for (int32_t from = 0; from < window.count; from += U) {
     uint32_t columns[U];
+    int32_t row[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       columns[u] = static_cast<uint32_t>(window.begin + from + u);
       if (matrix.index != nullptr) {
-        const bool known = next_columns[u] < matrix.columns;
-        in_range = in_range && (known || from + u >= window.count);
-        columns[u] = known ? next_columns[u] : 0;
+        last_column = max(last_column, next_columns[u]);
+        columns[u] = min(next_columns[u], most_column);
       }
+      while (from + u == rows.end() && from + u < window.count) rows.advance();
+      row[u] = rows.row();
     }
-    while (from == rows.end()) rows.advance();
-    const bool one_row = from + U <= min(rows.end(), window.count);
+    // Narrow groups seldom are in one row, all of a warp.
+    const bool share = lanes >= kWarp / 2 && row[0] == row[U - 1];
     C sums[U] = {};
     for (uint32_t step = 0; step < steps; ++step) {
       const F features = features_at(step);
@@ -72,40 +69,29 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
       for (int u = 0; u < U; ++u) {
         features.load(b + columns[u] * problem.b.row, from + u < window.count, right[u]);
       }
-      const auto load_left = [&] {
-        features.load(a + (window.row + rows.row()) * problem.a.row, true, left);
-        left_row = rows.row();
+      const auto load_left = [&](int u) {
+        features.load(a + (window.row + row[u]) * problem.a.row, true, left[u]);
       };
-      const auto multiply = [&](int u) {
+      const auto multiply = [&](int u, const T(&own)[N]) {
 #pragma unroll
         for (int j = 0; j < N; ++j) {
           if (features.has(j)) {
-            sums[u] = multiply_add(to_compute(left[j]), to_compute(right[u][j]), sums[u]);
+            sums[u] = multiply_add(to_compute(own[j]), to_compute(right[u][j]), sums[u]);
           }
         }
       };
       if (step + 1 == steps) fetch(from + U);
-      if (one_row) {
-        if (steps > 1 || left_row != rows.row()) load_left();
+      if (share) {
+        if (steps > 1 || left_row != row[0]) load_left(0);
 #pragma unroll
-        for (int u = 0; u < U; ++u) multiply(u);
+        for (int u = 0; u < U; ++u) multiply(u, left[0]);
       } else {
-        Cursor own = rows;
 #pragma unroll
-        for (int u = 0; u < U; ++u) {
-          if (from + u >= window.count) break;
-          while (from + u == own.end()) own.advance();
-          features.load(a + (window.row + own.row()) * problem.a.row, true, left);
-          multiply(u);
-        }
-        left_row = -2;
-      }
-    }
-    if (!one_row) {
+        for (int u = 0; u < U; ++u) load_left(u);
 #pragma unroll
-      for (int u = 1; u < U; ++u) {
-        while (from + u == rows.end() && from + u < window.count) rows.advance();
+        for (int u = 0; u < U; ++u) multiply(u, left[u]);
       }
+      left_row = row[0];
     }
 #pragma unroll
     for (int u = 0; u < U; ++u) {
@@ -122,21 +108,18 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
       static_cast<T*>(problem.out)[at * problem.heads + head] = from_compute<T>(sums[u]);
     }
   }
-  assert(in_range && "index out of bounds");
+  assert((matrix.index == nullptr || window.count == 0 || last_column <= most_column) &&
+         "index out of bounds");
 }
 
 }  // namespace
 
 cudaError_t launch(const ProductPlan& plan, Workspace& workspace, cudaStream_t stream) {
-  const void* starts;
-  const cudaError_t error = find_starts(plan.args.walk, workspace, stream, starts);
-  if (error != cudaSuccess) return error;
   return with_float(plan.args.problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return plan.access == Access::kVector ? launch_kernel(product_rows<T, Access::kVector>,
-                                                          plan.shape, stream, plan.args, starts)
-                                          : launch_kernel(product_rows<T, Access::kSingle>,
-                                                          plan.shape, stream, plan.args, starts);
+    return plan.access == Access::kVector
+               ? launch_kernel(product_rows<T, Access::kVector>, plan.shape, stream, plan.args)
+               : launch_kernel(product_rows<T, Access::kSingle>, plan.shape, stream, plan.args);
   });
 }
 

@@ -1,4 +1,4 @@
-// Reductions over the entries of rows: the kernel, and the one that adds the pieces of long rows.
+// Reductions over the entries of rows.
 #pragma once
 
 #include <cassert>
@@ -9,6 +9,7 @@
 #include "spmm/device/spmm_access.cuh"
 #include "spmm/device/spmm_states.cuh"
 #include "spmm/device/spmm_walk.cuh"
+#include "spmm/paths/spmm_parts.cuh"
 #include "spmm/spmm.h"
 
 namespace gpuopt::spmm {
@@ -20,73 +21,24 @@ constexpr int kUnroll = 4;
 template <typename T, typename State, Access kAccess, bool kWeighted>
 constexpr int kBlocks = kAccess == Access::kSpread && sizeof(T) == 8      ? 3
                         : kAccess != Access::kVector || sizeof(State) > 4 ? 4
-                        : kWeighted && sizeof(T) == 2                     ? 6
-                                                                          : 7;
+                        : kWeighted && sizeof(T) == 2                     ? 7
+                                                                          : 8;
 
-// Writes the result of a row.
-template <typename T, typename State, typename F>
-__device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t batch, int64_t row,
-                                          int64_t entries, const F& features,
-                                          const State (&states)[F::kCount]) {
-  using C = compute_t<T>;
-  constexpr int N = F::kCount;
-  const int64_t at = row * problem.out.row + batch * problem.out.batch;
-  if constexpr (requires { states[0].most; }) {
-    features.store(static_cast<State*>(problem.out.data) + at, states);
-  } else {
-    C results[N];
+// Keeps the compiler from converting values long before they are used, which needs more registers.
+template <typename T, int N>
+__device__ __forceinline__ void hold(T (&values)[N]) {
+  uint32_t words[sizeof(values) / 4];
+  memcpy(words, values, sizeof(values));
+#if defined(__CUDA_ARCH__)
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if constexpr (requires { states[j].sum; }) {
-        results[j] = states[j].sum;
-        if (problem.reduce == Reduce::kMean && entries > 0) {
-          if constexpr (std::is_integral_v<C>) {
-            const C quotient = results[j] / static_cast<C>(entries);
-            const bool rounded_up =
-                results[j] < 0 && quotient * static_cast<C>(entries) != results[j];
-            results[j] = quotient - C(rounded_up);
-          } else {
-            results[j] /= static_cast<C>(entries);
-          }
-        }
-      } else if constexpr (requires { states[j].product; }) {
-        results[j] = states[j].product;
-      } else {
-        results[j] = states[j].value;
-      }
-      if (entries <= 0) results[j] = static_cast<C>(problem.empty);
-    }
-    if (problem.wide_out) {
-      features.store(static_cast<C*>(problem.out.data) + at, results);
-    } else {
-      T rounded[N];
-#pragma unroll
-      for (int j = 0; j < N; ++j) rounded[j] = from_compute<T>(results[j]);
-      features.store(static_cast<T*>(problem.out.data) + at, rounded);
-    }
-  }
-  if constexpr (requires { states[0].entry; }) {
-    if (problem.arg == nullptr) return;
-    const int64_t to = (batch * problem.matrix.rows + row) * problem.features;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (!features.has(j)) continue;
-      int64_t arg = states[j].entry;
-      if (arg >= 0 && problem.matrix.entry != nullptr) {
-        arg = *low_word(problem.matrix, problem.matrix.entry, arg);
-      }
-      if (problem.matrix.is_long) {
-        static_cast<int64_t*>(problem.arg)[to + features.at(j)] = arg;
-      } else {
-        static_cast<int32_t*>(problem.arg)[to + features.at(j)] = static_cast<int32_t>(arg);
-      }
-    }
-  }
+  for (uint32_t& word : words) asm volatile("" : "+r"(word));
+#endif
+  memcpy(values, words, sizeof(values));
 }
 
 template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects>
 __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) void reduce_rows(
-    const ReduceArgs args, const void* starts, State* parts) {
+    const ReduceArgs args, void* starts, State* parts) {
   using C = compute_t<T>;
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kUnroll;
@@ -95,7 +47,10 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
   const Matrix& matrix = problem.matrix;
   grid_dependency_wait();
   const Place place(args.walk);
-  const Window window(args.walk, starts, place.window);
+  const Window window(args.walk, place.window, args.walk.lanes);
+  if (starts != nullptr && threadIdx.x == 0 && place.tile == 0 && place.batch == 0) {
+    store_number(starts, matrix.is_long, blockIdx.x, window.row);
+  }
   const F features(args.walk.lanes, place.tile, place.lane, problem.features);
   const T* const dense =
       static_cast<const T*>(problem.dense.data) + place.batch * problem.dense.batch;
@@ -114,11 +69,7 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
   const auto fetch = [&](int32_t from) {
     const int64_t entry = window.begin + from;
     if (matrix.index != nullptr) {
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
-        next_columns[u] =
-            load_word<uint32_t>(low_word(matrix, matrix.index, entry + u), from + u < window.count);
-      }
+      load_low_words(matrix, matrix.index, entry, window.count - from, next_columns);
     }
     if constexpr (kAhead) {
       if (matrix.entry == nullptr) {
@@ -130,38 +81,41 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
               load_word<Word<T>>(of_entry + u * problem.heads, from + u < window.count);
         }
       } else {
+        uint32_t places[U];
+        load_low_words(matrix, matrix.entry, entry, window.count - from, places);
 #pragma unroll
-        for (int u = 0; u < U; ++u) {
-          next_weights[u] = load_word<uint32_t>(low_word(matrix, matrix.entry, entry + u),
-                                                from + u < window.count);
-        }
+        for (int u = 0; u < U; ++u) next_weights[u] = places[u];
       }
     }
   };
 
+  // The first row of a window may have begun before it. Its part is kept here until all groups of
+  // the block are done.
+  __shared__ State heads[N][kThreads];
+  __shared__ bool closes[kThreads];  // whether that row ends in the window; one for each group
   State states[N];
-  const auto store_part = [&](int which) {
-    const Place own(args.walk);
-    State* const to =
-        parts + (2 * (own.batch * args.walk.windows + own.window) + which) * problem.features;
+  const auto keep_head = [&](bool ends) {
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (features.has(j)) to[features.at(j)] = states[j];
-    }
+    for (int j = 0; j < N; ++j) heads[j][threadIdx.x] = states[j];
+    if (place.lane == 0) closes[threadIdx.x / args.walk.lanes] = ends;
   };
   Cursor rows(matrix, window);
+  char* result = result_at<T, State>(problem, place.batch, window.row);
   const auto finish_row = [&] {
     if (rows.row() < 0) {
-      store_part(0);
+      keep_head(true);
     } else {
-      write_row<T>(problem, Place(args.walk).batch, window.row + rows.row(),
-                   rows.end() - rows.first(), features, states);
+      write_row<T>(problem, result, place.batch, window.row + rows.row(), rows.end() - rows.first(),
+                   features, states);
+      result += problem.out.row * bytes_of_result<T, State>(problem);
     }
 #pragma unroll
     for (int j = 0; j < N; ++j) states[j] = State();
     rows.advance();
   };
-  bool in_range = true;
+  const bool has_head = rows.row() < 0;
+  uint32_t last_column = 0;  // that any entry has
+  const auto most_column = static_cast<uint32_t>(matrix.columns - 1);
   fetch(0);
   for (int32_t from = 0; from < window.count; from += U) {
     T values[U][N];
@@ -170,9 +124,8 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
     if (matrix.index != nullptr) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        const bool known = next_columns[u] < matrix.columns;
-        in_range = in_range && (known || from + u >= window.count);
-        columns[u] = known ? next_columns[u] : 0;
+        last_column = max(last_column, next_columns[u]);
+        columns[u] = min(next_columns[u], most_column);
         features.load(dense + columns[u] * problem.dense.row, from + u < window.count, values[u]);
       }
     } else {
@@ -184,16 +137,14 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
       }
     }
     if constexpr (kAhead) {
-      if (matrix.entry == nullptr) {
 #pragma unroll
-        for (int u = 0; u < U; ++u) memcpy(&weights[u][0], &next_weights[u], sizeof(T));
-      } else {
-#pragma unroll
-        for (int u = 0; u < U; ++u) {
+      for (int u = 0; u < U; ++u) {
+        if (matrix.entry == nullptr) {
+          memcpy(&weights[u][0], &next_weights[u], sizeof(T));
+        } else {
+          const int64_t at = static_cast<uint32_t>(next_weights[u]) * problem.heads + head[0];
           weights[u][0] =
-              load_if(static_cast<const T*>(problem.value) +
-                          static_cast<uint32_t>(next_weights[u]) * problem.heads + head[0],
-                      from + u < window.count);
+              load_if(static_cast<const T*>(problem.value) + at, from + u < window.count);
         }
       }
     } else if constexpr (kWeighted) {
@@ -214,123 +165,99 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
     fetch(from + U);
     const auto add = [&](int u) {
       [[maybe_unused]] const int64_t entry = window.begin + from + u;
+      T own[N];
+      memcpy(own, values[u], sizeof(own));
+      if constexpr (kAccess == Access::kVector && (kWeighted || sizeof(T) == 2)) hold(own);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        C x = to_compute(values[u][j]);
+        C x = to_compute(own[j]);
         if constexpr (kWeighted) x *= to_compute(weights[u][kWeights == 1 ? 0 : j]);
         if constexpr (kSelects) {
           if (!features.has(j)) continue;
           const int64_t at =
               (place.batch * matrix.columns + columns[u]) * problem.features + features.at(j);
-          const int64_t own =
+          const int64_t number =
               matrix.entry == nullptr ? entry : number_at(matrix.entry, matrix.is_long, entry);
-          if (number_at(problem.selected, matrix.is_long, at) != own) continue;
+          if (number_at(problem.selected, matrix.is_long, at) != number) continue;
         }
         states[j].add(x, entry);
       }
     };
-    if (from + U <= min(rows.end(), window.count)) {  // most often
-#pragma unroll
-      for (int u = 0; u < U; ++u) add(u);
-    } else {
+    // Groups of a warp add entries and finish rows together, though their rows end elsewhere.
+    const int32_t end = min(from + U, window.count);
+    for (int32_t done = from;;) {
+      const int32_t stop = min(rows.end(), end);
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        while (from + u == rows.end()) finish_row();
-        if (from + u < window.count) add(u);
+        if (from + u >= done && from + u < stop) add(u);
       }
+      if (rows.end() > end) break;
+      done = stop;
+      finish_row();
     }
   }
-  assert(in_range && "index out of bounds");
+  assert((matrix.index == nullptr || window.count == 0 || last_column <= most_column) &&
+         "index out of bounds");
   while (rows.has_row() && !rows.is_open()) finish_row();
-  if (rows.has_row() && starts != nullptr) store_part(rows.row() < 0 ? 0 : 1);
-}
-
-// A warp for each window, and kSpread features of a thread, adds the parts of the row that begins
-// in the window and does not end in it. If there are many, the warps of the block share them.
-template <typename T, typename State>
-__global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs args,
-                                                            const void* starts,
-                                                            const State* parts) {
-  using F = Features<T, Access::kSpread>;
-  constexpr int N = F::kCount;
-  constexpr uint32_t kWarps = kFinishThreads / kWarp;
-  constexpr int64_t kMany = 32;
-  grid_dependency_wait();
-  const ReduceProblem& problem = args.problem;
-  const Walk& walk = args.walk;
-  const uint32_t outer = blockIdx.x / args.finish_blocks;
-  const uint32_t tile = outer % args.finish_tiles, batch = outer / args.finish_tiles;
-  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const F features(kWarp, tile, lane, problem.features);
-  const int64_t first_window = int64_t{blockIdx.x % args.finish_blocks} * kWarps;
-
-  // Adds every step-th part from number `from` on.
-  const auto add = [&](int64_t window, int64_t from, int64_t step, int64_t count,
-                       State(&states)[N]) {
-    const State* const of_window = parts + 2 * (batch * walk.windows + window) * problem.features;
-#pragma unroll 2
-    for (int64_t part = from; part < count; part += step) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        if (!features.has(j)) continue;
-        states[j].merge(of_window[(2 * part + (part == 0)) * problem.features + features.at(j)]);
-      }
-    }
-  };
-  const auto finish = [&](const Window& window, const State(&states)[N]) {
-    const int64_t row = window.row + window.rows - 1, first = start_of(walk.matrix, row);
-    write_row<T>(problem, batch, row, start_of(walk.matrix, row + 1) - first, features, states);
-  };
-  __shared__ int64_t counts[kWarps];
-  __shared__ State shared[kFinishThreads];
-  const Window own(walk, starts, first_window + warp);
-  int64_t count = 0;
-  if (own.rows > 0) {
-    const int64_t row = own.row + own.rows - 1, end = start_of(walk.matrix, row + 1);
-    if (end > own.begin + own.count) {
-      count = (end + row) / walk.window - (first_window + warp) + 1;
-    }
-  }
-  if (lane == 0) counts[warp] = count;
-  if (count > 0 && count <= kMany) {
-    State states[N];
-    add(first_window + warp, 0, 1, count, states);
-    finish(own, states);
-  }
+  const bool is_open = rows.has_row();
+  if (is_open && rows.row() < 0) keep_head(false);
   __syncthreads();
-  for (uint32_t w = 0; w < kWarps; ++w) {
-    if (counts[w] <= kMany) continue;
-    State states[N];
-    add(first_window + w, warp, kWarps, counts[w], states);
+
+  // The group with which an open row begins takes the parts of the groups behind it. Group 0 also
+  // takes those of the row that began before the block.
+  const uint32_t groups = kThreads / args.walk.lanes;
+  const uint32_t group = threadIdx.x / args.walk.lanes;
+  const auto take = [&](uint32_t from) {  // whether the row ends in the block
+    for (uint32_t g = from; g < groups; ++g) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) states[j].merge(heads[j][g * args.walk.lanes + place.lane]);
+      if (closes[g]) return true;
+    }
+    return false;
+  };
+  const auto store_part = [&](int which) {
+    const int64_t block = place.batch * args.walk.blocks + blockIdx.x % args.walk.blocks;
+    State* const to = parts + (2 * block + which) * problem.features;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      __syncthreads();
-      shared[threadIdx.x] = states[j];
-      __syncthreads();
-      for (uint32_t other = 1; other < kWarps && warp == 0; ++other) {
-        states[j].merge(shared[other * kWarp + lane]);
-      }
+      if (features.has(j)) to[features.at(j)] = states[j];
     }
-    if (warp == 0) finish(Window(walk, starts, first_window + w), states);
+  };
+  if (is_open && rows.row() >= 0) {
+    if (take(group + 1)) {
+      const int64_t row = window.row + rows.row(), first = start_of(matrix, row);
+      write_row<T>(problem, result, place.batch, row, start_of(matrix, row + 1) - first, features,
+                   states);
+    } else {
+      store_part(1);
+    }
+  }
+  if (group == 0 && has_head) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) states[j] = State();
+    take(0);
+    store_part(0);
   }
 }
 
 template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects = false>
 cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
   assert(state_bytes(plan.args.problem.reduce, plan.args.problem.dtype) == sizeof(State));
-  const void* starts;
-  cudaError_t error = find_starts(plan.args.walk, workspace, stream, starts);
-  if (error != cudaSuccess) return error;
+  // The first row of each block, and the parts of rows.
+  void* starts = nullptr;
   State* parts = nullptr;
   if (plan.part_bytes > 0) {
+    const Walk& walk = plan.args.walk;
+    const size_t number = walk.matrix.is_long ? sizeof(int64_t) : sizeof(int32_t);
+    starts = workspace.allocate(walk.blocks * number);
     parts = static_cast<State*>(workspace.allocate(plan.part_bytes));
-    if (parts == nullptr) return cudaErrorMemoryAllocation;
+    if (starts == nullptr || parts == nullptr) return cudaErrorMemoryAllocation;
   }
-  error = launch_kernel(reduce_rows<T, State, kAccess, kWeighted, kSelects>, plan.shape, stream,
-                        plan.args, starts, parts);
+  const cudaError_t error = launch_kernel(reduce_rows<T, State, kAccess, kWeighted, kSelects>,
+                                          plan.shape, stream, plan.args, starts, parts);
   if (error != cudaSuccess || parts == nullptr) return error;
-  return launch_kernel(add_parts<T, State>, plan.finish, stream, plan.args, starts,
-                       static_cast<const State*>(parts));
+  return launch_kernel(add_parts<T, State>, plan.finish, stream, plan.args,
+                       static_cast<const void*>(starts), static_cast<const State*>(parts));
 }
 
 // Runs the kernel for the plan's access. Integers, products and softmax have neither values nor

@@ -1,0 +1,104 @@
+// The kernel that adds the parts of long rows.
+#pragma once
+
+#include "common/launch.cuh"
+#include "spmm/device/spmm_access.cuh"
+#include "spmm/device/spmm_result.cuh"
+#include "spmm/device/spmm_walk.cuh"
+
+namespace gpuopt::spmm {
+
+// Adds the parts of rows that do not end in the block where they begin. Each warp has a block of
+// reduce_rows, and kSpread features of a thread. It adds the parts of the last row that begins
+// there; if there are many, all warps do.
+template <typename T, typename State>
+__global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs args,
+                                                            const void* starts,
+                                                            const State* parts) {
+  using F = Features<T, Access::kSpread>;
+  constexpr int N = F::kCount;
+  constexpr int32_t kMany = 32;
+  constexpr int kAhead = 16 / sizeof(State);  // parts whose loads are in flight together
+  grid_dependency_wait();
+  const ReduceProblem& problem = args.problem;
+  const Walk& walk = args.walk;
+  const Matrix& matrix = walk.matrix;
+  const uint32_t outer = blockIdx.x / args.finish_blocks;
+  const uint32_t tile = outer % args.finish_tiles, batch = outer / args.finish_tiles;
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const F features(kWarp, tile, lane, problem.features);
+  const int64_t first_block = int64_t{blockIdx.x % args.finish_blocks} * kFinishBlocks;
+
+  // Of each warp: the row, and its parts, or 0 if it ends where it begins.
+  __shared__ int64_t rows[kFinishBlocks];
+  __shared__ int32_t counts[kFinishBlocks];
+  __shared__ State shared[kFinishThreads];
+  const int64_t own_block = first_block + warp;
+  int64_t own_row = -1;
+  int32_t own_count = 0;
+  if (own_block < walk.blocks) {
+    own_row = matrix.rows - 1;
+    if (own_block + 1 < walk.blocks) own_row = number_at(starts, matrix.is_long, own_block + 1) - 1;
+    if (own_row >= number_at(starts, matrix.is_long, own_block)) {
+      const int64_t last = start_of(matrix, own_row + 1) + own_row;  // position of its entries
+      own_count = static_cast<int32_t>(last / (walk.window * (kThreads / walk.lanes)) - own_block);
+      if (own_count > 0) ++own_count;
+    }
+  }
+  if (lane == 0) {
+    rows[warp] = own_row;
+    counts[warp] = own_count;
+  }
+
+  // Adds every step-th part from number `from` on, for warp w.
+  const auto add = [&](uint32_t w, int32_t from, int32_t step, int32_t count, State(&states)[N]) {
+    const State* const of_block =
+        parts + 2 * (batch * walk.blocks + first_block + w) * problem.features;
+    for (int32_t first = from; first < count; first += kAhead * step) {
+      State loaded[kAhead][N];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int32_t part = first + i * step;
+        const State* const own = of_block + (2 * int64_t{part} + (part == 0)) * problem.features;
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          if (part < count && features.has(j)) loaded[i][j] = own[features.at(j)];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (first + i * step >= count) break;
+#pragma unroll
+        for (int j = 0; j < N; ++j) states[j].merge(loaded[i][j]);
+      }
+    }
+  };
+  const auto finish = [&](int64_t row, const State(&states)[N]) {
+    const int64_t first = start_of(matrix, row);
+    write_row<T>(problem, result_at<T, State>(problem, batch, row), batch, row,
+                 start_of(matrix, row + 1) - first, features, states);
+  };
+  if (own_count > 0 && own_count <= kMany) {
+    State states[N];
+    add(warp, 0, 1, own_count, states);
+    finish(own_row, states);
+  }
+  __syncthreads();
+  for (uint32_t w = 0; w < kFinishBlocks; ++w) {
+    if (counts[w] <= kMany) continue;
+    State states[N];
+    add(w, static_cast<int32_t>(warp), kFinishBlocks, counts[w], states);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      __syncthreads();
+      shared[threadIdx.x] = states[j];
+      __syncthreads();
+      for (uint32_t other = 1; other < kFinishBlocks && warp == 0; ++other) {
+        states[j].merge(shared[other * kWarp + lane]);
+      }
+    }
+    if (warp == 0) finish(rows[w], states);
+  }
+}
+
+}  // namespace gpuopt::spmm
