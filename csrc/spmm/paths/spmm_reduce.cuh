@@ -247,16 +247,15 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
 
 // A warp for each window, and kSpread features of a thread, adds the parts of the row that begins
 // in the window and does not end in it. If there are many, the warps of the block share them.
-template <typename T, typename State>
-__global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs args,
-                                                            const void* starts,
+template <typename T, typename State, typename Args>
+__global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, const void* starts,
                                                             const State* parts) {
   using F = Features<T, Access::kSpread>;
   constexpr int N = F::kCount;
   constexpr uint32_t kWarps = kFinishThreads / kWarp;
   constexpr int64_t kMany = 32;
   grid_dependency_wait();
-  const ReduceProblem& problem = args.problem;
+  const auto& problem = args.problem;
   const Walk& walk = args.walk;
   const uint32_t outer = blockIdx.x / args.finish_blocks;
   const uint32_t tile = outer % args.finish_tiles, batch = outer / args.finish_tiles;
@@ -329,7 +328,7 @@ cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t strea
   error = launch_kernel(reduce_rows<T, State, kAccess, kWeighted, kSelects>, plan.shape, stream,
                         plan.args, starts, parts);
   if (error != cudaSuccess || parts == nullptr) return error;
-  return launch_kernel(add_parts<T, State>, plan.finish, stream, plan.args, starts,
+  return launch_kernel(add_parts<T, State, ReduceArgs>, plan.finish, stream, plan.args, starts,
                        static_cast<const State*>(parts));
 }
 
