@@ -247,7 +247,7 @@ def test_kernels(form, dtype, heads, features, key):
     exact = call(*wide, csr.cpu())
     expected = [exact, *torch.autograd.grad(exact, wide, weights.cpu().double())]
     for got, want in zip(found, expected, strict=True):
-        allowed = 32 * torch.finfo(dtype).eps * want.abs().max()
+        allowed = 64 * torch.finfo(dtype).eps * want.abs().max()
         assert (got.cpu().double() - want).abs().max() < allowed
     again = call(*operands, csr)
     for got, repeated in zip(found, [again, *torch.autograd.grad(again, operands, weights)], strict=True):
@@ -292,7 +292,7 @@ def test_errors():
     wrong = (
         ((query[1:], key, value, csr), {}, "query: expected shape [7, any, any], got [6, 2, 4]"),
         ((query, key[:, :, 1:], value, csr), {}, "key: expected shape [6, 2, 4], got [6, 2, 3]"),
-        ((query, key, value[:, 1:], csr), {}, "value: expected shape [6, 2, any], got [6, 1, 3]"),
+        ((query, key, value[:, 1:], csr), {}, "value: expected shape [6, 2, any], got [6, 1, 6]"),
         ((query, key, value, csr), {"bias": bias[1:]}, "bias: expected shape [19, 2], got [18, 2]"),
     )
     for arguments, options, message in wrong:
