@@ -7,7 +7,6 @@
 // follow.
 #include <ATen/ATen.h>
 
-#include <array>
 #include <vector>
 
 #include "binding/grad_node.h"
