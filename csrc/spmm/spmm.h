@@ -6,7 +6,7 @@
 
 #include "common/export.h"
 #include "common/workspace.h"
-#include "spmm/spmm_plan.h"
+#include "spmm/spmm_attention_plan.h"
 
 namespace gpuopt::spmm {
 
@@ -14,5 +14,9 @@ GPUOPT_EXPORT cudaError_t launch(const ReducePlan& plan, Workspace& workspace, c
 GPUOPT_EXPORT cudaError_t launch(const ProductPlan& plan, Workspace& workspace,
                                  cudaStream_t stream);
 GPUOPT_EXPORT cudaError_t launch(MapPlan plan, Workspace& workspace, cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const AttentionPlan& plan, Workspace& workspace,
+                                 cudaStream_t stream);
+GPUOPT_EXPORT cudaError_t launch(const AttentionGradientPlan& plan, Workspace& workspace,
+                                 cudaStream_t stream);
 
 }  // namespace gpuopt::spmm

@@ -236,6 +236,20 @@ inline size_t state_bytes(Reduce reduce, DType dtype) {
   return reduce == Reduce::kLogSum ? 2 * number : number;
 }
 
+// The parts of rows that cross blocks, and the kernel that adds them. A row has `features` states.
+template <typename Plan>
+void plan_parts(Plan& plan, int64_t features, int64_t batches, size_t state_bytes) {
+  const int64_t blocks = plan.args.walk.blocks;
+  if (blocks <= 1) return;
+  plan.part_bytes = static_cast<size_t>(2 * blocks * batches * features) * state_bytes;
+  plan.finish.threads = kFinishThreads;
+  plan.finish.use_pdl = true;
+  plan.args.finish_blocks = static_cast<uint32_t>(ceil_div<int64_t>(blocks, kFinishBlocks));
+  plan.args.finish_tiles = static_cast<uint32_t>(ceil_div<int64_t>(features, kWarp * kSpread));
+  plan.finish.blocks =
+      static_cast<unsigned>(int64_t{plan.args.finish_blocks} * plan.args.finish_tiles * batches);
+}
+
 inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) {
   ReducePlan plan;
   const int vector = elements_of(Access::kVector, problem.dtype);
@@ -251,17 +265,7 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
   plan.args.walk = walk(problem.matrix, problem.features, elements_of(plan.access, problem.dtype),
                         problem.batches, tuning);
   plan.shape = shape_of(plan.args.walk, problem.batches);
-  const Walk& walk = plan.args.walk;
-  if (walk.blocks <= 1) return plan;
-  plan.part_bytes = static_cast<size_t>(2 * walk.blocks * problem.batches * problem.features) *
-                    state_bytes(problem.reduce, problem.dtype);
-  plan.finish.threads = kFinishThreads;
-  plan.finish.use_pdl = true;
-  plan.args.finish_blocks = static_cast<uint32_t>(ceil_div<int64_t>(walk.blocks, kFinishBlocks));
-  plan.args.finish_tiles =
-      static_cast<uint32_t>(ceil_div<int64_t>(problem.features, kWarp * kSpread));
-  plan.finish.blocks = static_cast<unsigned>(int64_t{plan.args.finish_blocks} *
-                                             plan.args.finish_tiles * problem.batches);
+  plan_parts(plan, problem.features, problem.batches, state_bytes(problem.reduce, problem.dtype));
   return plan;
 }
 

@@ -31,6 +31,26 @@ struct Fields {
     matrix.entries = number();
     return matrix;
   }
+  AttentionProblem attention(double factor) {
+    AttentionProblem problem;
+    problem.matrix = matrix();
+    problem.dtype = static_cast<DType>(number());
+    problem.heads = number();
+    problem.features = number();
+    problem.key_features = number();
+    problem.factor = factor;
+    problem.left = rows();
+    problem.right = rows();
+    problem.value = rows();
+    problem.bias = pointer();
+    problem.out = rows();
+    problem.log_sum = pointer();
+    problem.grad = rows();
+    problem.left_grad = rows();
+    problem.weight = pointer();
+    problem.score_grad = pointer();
+    return problem;
+  }
   Tuning tuning() {
     Tuning tuning;
     tuning.shortest = number();
@@ -93,4 +113,20 @@ extern "C" int spmm_map(const int64_t* fields) {
   PoisonedWorkspace workspace(0x7e);
   const bool ran = launch(planned, workspace, nullptr) == cudaSuccess && workspace.intact();
   return ran ? static_cast<int>(planned.access) : -1;
+}
+
+extern "C" int spmm_attention(const int64_t* fields, double factor) {
+  Fields in{fields};
+  const AttentionProblem problem = in.attention(factor);
+  PoisonedWorkspace workspace(0x7e);
+  const cudaError_t error = launch(plan(problem, in.tuning()), workspace, nullptr);
+  return error == cudaSuccess && workspace.intact() ? 0 : -1;
+}
+
+extern "C" int spmm_attention_gradient(const int64_t* fields, double factor) {
+  Fields in{fields};
+  const AttentionProblem problem = in.attention(factor);
+  PoisonedWorkspace workspace(0x7e);
+  const cudaError_t error = launch(plan_gradient(problem, in.tuning()), workspace, nullptr);
+  return error == cudaSuccess && workspace.intact() ? 0 : -1;
 }

@@ -228,7 +228,7 @@ def test_extremes_of_special_values(kernels):
             (MIN, [np.nan, -np.inf, 1, 1, 0, -np.inf, np.nan, np.nan], [1, 0, 0, 1, -1, 0, 1, 0]),
         ):
             out, arg = placed(np.full(8, 9, np.float32)), placed(np.full(8, 9, np.int32))
-            fields = [address(ptr), address(index), 0, 0, 8, 6, len(index), -1, kind, F32.number, 1, 1, 0, 1]
+            fields = [address(ptr), address(index), 0, 0, 8, 6, len(index), kind, F32.number, 1, 1, 0, 1]
             fields += [address(table), 1, 6, address(out), 1, 8, address(arg), 0, window]
             assert call(kernels.spmm_reduce, fields, ctypes.c_double(0)) >= 0
             np.testing.assert_array_equal(out, np.array(values, np.float32))

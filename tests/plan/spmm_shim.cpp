@@ -1,7 +1,7 @@
 // C entry points to the planner of sparse products, for test_spmm_plan.py.
 #include "common/describe.h"
 #include "common/parts.h"
-#include "spmm/spmm_plan.h"
+#include "spmm/spmm_attention_plan.h"
 
 using namespace gpuopt;
 using namespace gpuopt::spmm;
@@ -81,6 +81,22 @@ const char* map(const Given* given) {
   problem.row = {Given::address(given->dense), given->dense_row, 0};
   problem.out = Given::address(given->out);
   json = to_json(plan(problem));
+  return json.c_str();
+}
+
+bool vectors(int64_t key_features, int64_t features, int64_t dtype) {
+  return heads_are_vectors(key_features, features, static_cast<DType>(dtype));
+}
+
+// Attention of `features` features and `key_features` of left and right, all heads together.
+const char* attention(const Given* given, int64_t key_features, bool is_gradient) {
+  AttentionProblem problem;
+  problem.matrix = given->matrix();
+  problem.dtype = static_cast<DType>(given->dtype);
+  problem.heads = given->heads;
+  problem.features = given->features;
+  problem.key_features = key_features;
+  json = is_gradient ? to_json(plan_gradient(problem)) : to_json(plan(problem));
   return json.c_str();
 }
 }

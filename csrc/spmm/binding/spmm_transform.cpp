@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "binding/vmap.h"
-#include "spmm/binding/spmm_check.h"
+#include "spmm/binding/spmm_attention.h"
 
 namespace gpuopt::spmm {
 namespace {
@@ -177,13 +177,14 @@ TORCH_LIBRARY_IMPL(gpuopt, FuncTorchBatched, m) {
   impl<SpmmArg, arg_vmap>(m);
   impl<SpmmSelected, selected_vmap>(m);
   impl<Sddmm, sddmm_vmap>(m);
+  impl<GraphAttention, composed>(m);  // of operators with batching rules
 }
 
 // ---------------------------------------------------------------- autocast
 
 // As ATen's products of matrices, computed in the lower precision. Integers stay as they are.
 template <typename Op, c10::DeviceType device>
-Tensor product_autocast(const Op& op) {
+typename Op::Result product_autocast(const Op& op) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto dtype = at::autocast::get_lower_precision_fp_from_device_type(device);
   return call_mapped(
@@ -193,10 +194,12 @@ Tensor product_autocast(const Op& op) {
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCUDA, m) {
   impl<Spmm, product_autocast<Spmm, c10::DeviceType::CUDA>>(m);
   impl<Sddmm, product_autocast<Sddmm, c10::DeviceType::CUDA>>(m);
+  impl<GraphAttention, product_autocast<GraphAttention, c10::DeviceType::CUDA>>(m);
 }
 TORCH_LIBRARY_IMPL(gpuopt, AutocastCPU, m) {
   impl<Spmm, product_autocast<Spmm, c10::DeviceType::CPU>>(m);
   impl<Sddmm, product_autocast<Sddmm, c10::DeviceType::CPU>>(m);
+  impl<GraphAttention, product_autocast<GraphAttention, c10::DeviceType::CPU>>(m);
 }
 
 }  // namespace

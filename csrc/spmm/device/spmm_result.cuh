@@ -81,4 +81,13 @@ __device__ __forceinline__ void write_row(const ReduceProblem& problem, void* to
   }
 }
 
+// Writes it where it is in the problem.
+template <typename T, typename State, typename F>
+__device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t batch, int64_t row,
+                                          int64_t entries, const F& features,
+                                          const State (&states)[F::kCount]) {
+  write_row<T>(problem, result_at<T, State>(problem, batch, row), batch, row, entries, features,
+               states);
+}
+
 }  // namespace gpuopt::spmm

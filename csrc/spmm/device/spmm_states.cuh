@@ -65,4 +65,28 @@ struct alignas(2 * sizeof(C)) LogSumState {
   }
 };
 
+// A softmax and the sum that it weights: the maximum score, the sum of exp(score - most), and that
+// of exp(score - most) * x, for one feature x. A power of equal infinities is 1 here, so that
+// scores of -inf before the first finite one are forgotten. result() makes NaN of what stays
+// infinite.
+template <typename C>
+struct alignas(16) AttentionState {
+  C most = -INFINITY;
+  C sum = C(0);
+  C value = C(0);
+
+  static __device__ __forceinline__ C power(C score, C most) {
+    return score == most ? C(1) : exp(score - most);
+  }
+  __device__ __forceinline__ void merge(const AttentionState& other) {
+    const C limit = max(most, other.most);
+    const C own = power(most, limit), others = power(other.most, limit);
+    sum = sum * own + other.sum * others;
+    value = value * own + other.value * others;
+    most = limit;
+  }
+  __device__ __forceinline__ C result() const { return isinf(most) ? C(NAN) : value / sum; }
+  __device__ __forceinline__ C log_sum() const { return most + log(sum); }
+};
+
 }  // namespace gpuopt::spmm

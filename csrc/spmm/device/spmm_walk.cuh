@@ -27,7 +27,7 @@ __device__ __forceinline__ const uint32_t* low_word(const Matrix& matrix, const 
   return static_cast<const uint32_t*>(numbers) + (matrix.is_long ? 2 * position : position);
 }
 
-// The low words of N neighbouring numbers, of which the first `count` may be read. The loads are in
+// The low words of N neighbouring numbers. Only the first `count` may be read. The loads are in
 // flight together.
 template <int N>
 __device__ __forceinline__ void load_low_words(const Matrix& matrix, const void* numbers,

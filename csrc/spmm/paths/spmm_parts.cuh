@@ -1,7 +1,10 @@
 // The kernel that adds the parts of long rows.
 #pragma once
 
+#include <type_traits>
+
 #include "common/launch.cuh"
+#include "common/workspace.h"
 #include "spmm/device/spmm_access.cuh"
 #include "spmm/device/spmm_result.cuh"
 #include "spmm/device/spmm_walk.cuh"
@@ -11,16 +14,16 @@ namespace gpuopt::spmm {
 // Adds the parts of rows that do not end in the block where they begin. Each warp has a block of
 // reduce_rows, and kSpread features of a thread. It adds the parts of the last row that begins
 // there; if there are many, all warps do.
-template <typename T, typename State>
-__global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs args,
-                                                            const void* starts,
+template <typename T, typename State, typename Args>
+__global__ __launch_bounds__(kFinishThreads) void add_parts(const Args args, const void* starts,
                                                             const State* parts) {
   using F = Features<T, Access::kSpread>;
   constexpr int N = F::kCount;
   constexpr int32_t kMany = 32;
-  constexpr int kAhead = 16 / sizeof(State);  // parts whose loads are in flight together
+  constexpr int kAhead =
+      sizeof(State) > 16 ? 1 : 16 / sizeof(State);  // parts whose loads are in flight together
   grid_dependency_wait();
-  const ReduceProblem& problem = args.problem;
+  const auto& problem = args.problem;
   const Walk& walk = args.walk;
   const Matrix& matrix = walk.matrix;
   const uint32_t outer = blockIdx.x / args.finish_blocks;
@@ -75,8 +78,7 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs arg
   };
   const auto finish = [&](int64_t row, const State(&states)[N]) {
     const int64_t first = start_of(matrix, row);
-    write_row<T>(problem, result_at<T, State>(problem, batch, row), batch, row,
-                 start_of(matrix, row + 1) - first, features, states);
+    write_row<T>(problem, batch, row, start_of(matrix, row + 1) - first, features, states);
   };
   if (own_count > 0 && own_count <= kMany) {
     State states[N];
@@ -99,6 +101,31 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs arg
     }
     if (warp == 0) finish(rows[w], states);
   }
+}
+
+// What the kernels leave for add_parts: the first row of each block, and the parts. Null if one
+// block walks all rows.
+template <typename State>
+struct PartMemory {
+  void* starts = nullptr;
+  State* parts = nullptr;
+  bool failed = false;
+
+  PartMemory(const Walk& walk, size_t part_bytes, Workspace& workspace) {
+    if (part_bytes == 0) return;
+    starts = workspace.allocate(walk.blocks * (walk.matrix.is_long ? 8 : 4));
+    parts = static_cast<State*>(workspace.allocate(part_bytes));
+    failed = starts == nullptr || parts == nullptr;
+  }
+};
+
+template <typename T, typename Plan, typename State>
+cudaError_t launch_add_parts(const Plan& plan, const PartMemory<State>& memory,
+                             cudaStream_t stream) {
+  if (memory.parts == nullptr) return cudaSuccess;
+  return launch_kernel(add_parts<T, State, std::decay_t<decltype(plan.args)>>, plan.finish, stream,
+                       plan.args, static_cast<const void*>(memory.starts),
+                       static_cast<const State*>(memory.parts));
 }
 
 }  // namespace gpuopt::spmm

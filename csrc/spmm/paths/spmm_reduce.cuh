@@ -7,6 +7,7 @@
 #include "common/warp.cuh"
 #include "common/workspace.h"
 #include "spmm/device/spmm_access.cuh"
+#include "spmm/device/spmm_block_parts.cuh"
 #include "spmm/device/spmm_states.cuh"
 #include "spmm/device/spmm_walk.cuh"
 #include "spmm/paths/spmm_parts.cuh"
@@ -89,21 +90,15 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
     }
   };
 
-  // The first row of a window may have begun before it. Its part is kept here until all groups of
-  // the block are done.
   __shared__ State heads[N][kThreads];
-  __shared__ bool closes[kThreads];  // whether that row ends in the window; one for each group
+  __shared__ bool closes[kThreads];
+  BlockParts<State, N> shared{heads, closes};
   State states[N];
-  const auto keep_head = [&](bool ends) {
-#pragma unroll
-    for (int j = 0; j < N; ++j) heads[j][threadIdx.x] = states[j];
-    if (place.lane == 0) closes[threadIdx.x / args.walk.lanes] = ends;
-  };
   Cursor rows(matrix, window);
   char* result = result_at<T, State>(problem, place.batch, window.row);
   const auto finish_row = [&] {
     if (rows.row() < 0) {
-      keep_head(true);
+      shared.keep_head(args.walk, states, true);
     } else {
       write_row<T>(problem, result, place.batch, window.row + rows.row(), rows.end() - rows.first(),
                    features, states);
@@ -199,65 +194,31 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
   assert((matrix.index == nullptr || window.count == 0 || last_column <= most_column) &&
          "index out of bounds");
   while (rows.has_row() && !rows.is_open()) finish_row();
-  const bool is_open = rows.has_row();
-  if (is_open && rows.row() < 0) keep_head(false);
-  __syncthreads();
-
-  // The group with which an open row begins takes the parts of the groups behind it. Group 0 also
-  // takes those of the row that began before the block.
-  const uint32_t groups = kThreads / args.walk.lanes;
-  const uint32_t group = threadIdx.x / args.walk.lanes;
-  const auto take = [&](uint32_t from) {  // whether the row ends in the block
-    for (uint32_t g = from; g < groups; ++g) {
+  finish_block(
+      shared, args.walk, rows, has_head, states,
+      [&](const State(&all)[N]) {
+        const int64_t row = window.row + rows.row(), first = start_of(matrix, row);
+        write_row<T>(problem, result, place.batch, row, start_of(matrix, row + 1) - first, features,
+                     all);
+      },
+      [&](int which, const State(&all)[N]) {
+        const int64_t block = place.batch * args.walk.blocks + blockIdx.x % args.walk.blocks;
+        State* const to = parts + (2 * block + which) * problem.features;
 #pragma unroll
-      for (int j = 0; j < N; ++j) states[j].merge(heads[j][g * args.walk.lanes + place.lane]);
-      if (closes[g]) return true;
-    }
-    return false;
-  };
-  const auto store_part = [&](int which) {
-    const int64_t block = place.batch * args.walk.blocks + blockIdx.x % args.walk.blocks;
-    State* const to = parts + (2 * block + which) * problem.features;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (features.has(j)) to[features.at(j)] = states[j];
-    }
-  };
-  if (is_open && rows.row() >= 0) {
-    if (take(group + 1)) {
-      const int64_t row = window.row + rows.row(), first = start_of(matrix, row);
-      write_row<T>(problem, result, place.batch, row, start_of(matrix, row + 1) - first, features,
-                   states);
-    } else {
-      store_part(1);
-    }
-  }
-  if (group == 0 && has_head) {
-#pragma unroll
-    for (int j = 0; j < N; ++j) states[j] = State();
-    take(0);
-    store_part(0);
-  }
+        for (int j = 0; j < N; ++j) {
+          if (features.has(j)) to[features.at(j)] = all[j];
+        }
+      });
 }
 
 template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects = false>
 cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
   assert(state_bytes(plan.args.problem.reduce, plan.args.problem.dtype) == sizeof(State));
-  // The first row of each block, and the parts of rows.
-  void* starts = nullptr;
-  State* parts = nullptr;
-  if (plan.part_bytes > 0) {
-    const Walk& walk = plan.args.walk;
-    const size_t number = walk.matrix.is_long ? sizeof(int64_t) : sizeof(int32_t);
-    starts = workspace.allocate(walk.blocks * number);
-    parts = static_cast<State*>(workspace.allocate(plan.part_bytes));
-    if (starts == nullptr || parts == nullptr) return cudaErrorMemoryAllocation;
-  }
+  PartMemory<State> parts(plan.args.walk, plan.part_bytes, workspace);
+  if (parts.failed) return cudaErrorMemoryAllocation;
   const cudaError_t error = launch_kernel(reduce_rows<T, State, kAccess, kWeighted, kSelects>,
-                                          plan.shape, stream, plan.args, starts, parts);
-  if (error != cudaSuccess || parts == nullptr) return error;
-  return launch_kernel(add_parts<T, State>, plan.finish, stream, plan.args,
-                       static_cast<const void*>(starts), static_cast<const State*>(parts));
+                                          plan.shape, stream, plan.args, parts.starts, parts.parts);
+  return error == cudaSuccess ? launch_add_parts<T>(plan, parts, stream) : error;
 }
 
 // Runs the kernel for the plan's access. Integers, products and softmax have neither values nor
