@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_ops._csr_structure import Pair
+from torch_ops.csr import CSR
 from torch_ops.index_select import index_select
 from torch_ops.segment import segment_softmax
-from torch_ops.spmm import CSR, _Pair, _transpose_of, sddmm, spmm
+from torch_ops.spmm import _transpose_of, sddmm, spmm
 
 __all__ = ["gat_attention", "graph_attention"]
 
@@ -118,7 +120,7 @@ def _in_row_order(csr: CSR, *dense: Tensor) -> CSR:
         numbers = torch.arange(csr.entries, dtype=side.entry.dtype, device=csr.device)
         position = torch.empty_like(numbers).scatter(0, side.entry.long(), numbers)
         other = other._replace(entry=position if other.entry is None else position.index_select(0, other.entry))
-    return CSR._of(_Pair(side._replace(entry=None), other), False, csr.shape[1], None)
+    return CSR._of(Pair(side._replace(entry=None), other), False, csr.shape[1], None)
 
 
 def _entries_in_row_order(values: Tensor, csr: CSR) -> Tensor:

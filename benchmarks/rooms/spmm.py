@@ -46,10 +46,11 @@ def split(args: tuple) -> tuple[Structure, tuple]:
 
 def matrix(a: Structure, columns: int, value: torch.Tensor | None = None):
     """A torch_ops.CSR with what it caches. Nothing is checked or computed."""
-    from torch_ops.spmm import CSR, _Pair, _Side
+    from torch_ops._csr_structure import Pair, Side
+    from torch_ops.csr import CSR
 
-    transpose = None if a.t_ptr is None else _Side(a.t_ptr, a.t_index, a.t_entry, a.t_longest)
-    return CSR._of(_Pair(_Side(a.ptr, a.index, None, a.longest), transpose), False, columns, value)
+    transpose = None if a.t_ptr is None else Side(a.t_ptr, a.t_index, a.t_entry, a.t_longest)
+    return CSR._of(Pair(Side(a.ptr, a.index, None, a.longest), transpose), False, columns, value)
 
 
 def spmm(*args):

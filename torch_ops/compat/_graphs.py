@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_ops.csr import CSR
 from torch_ops.index_select import index_select
 from torch_ops.segment import group_by, segment_softmax
-from torch_ops.spmm import CSR
 
 LIMIT = 128  # results that are remembered. A relation of a heterogeneous graph needs up to four.
 
