@@ -81,8 +81,9 @@ def check_values(values: Any, like: Tensor, entries: int) -> None:
 
 
 def check_shape(shape: Any) -> tuple[int, int]:
-    if not isinstance(shape, (tuple, list, torch.Size)) or len(shape) != 2:
-        raise ValueError(f"CSR: shape must be (rows, columns): expected two numbers, got {shape!r}")
+    is_pair = isinstance(shape, (tuple, list, torch.Size)) and len(shape) == 2
+    if not is_pair or not all(isinstance(size, (int, torch.SymInt)) for size in shape):
+        raise ValueError(f"CSR: shape must be (rows, columns): expected two integers, got {shape!r}")
     for size in shape:
         if isinstance(size, int) and size < 0:
             raise ValueError(f"CSR: shape must not be negative: expected 0 or more, got {tuple(shape)}")

@@ -28,9 +28,9 @@ _LARGEST_INT32 = 2**31 - 1
 class CSR:
     """A sparse matrix in compressed rows: row ``r`` has the entries ``ptr[r]`` to ``ptr[r + 1]``, in the columns ``index``.
 
-    A matrix is immutable. What it caches, above all its transpose, is shared with matrices made by :meth:`with_values` and
-    :meth:`t`. It passes through functions that take nested tensors, ``torch.compile`` and ``torch.export`` as plain tensors, and
-    can be pickled.
+    A matrix is immutable. Integers that need no conversion are not copied, so the caller must not write to them afterwards. What a
+    matrix caches, above all its transpose, is shared with matrices made by :meth:`with_values` and :meth:`t`. It passes through
+    functions that take nested tensors, ``torch.compile`` and ``torch.export`` as plain tensors, and can be pickled.
 
     Args:
         ptr: (rows + 1) numbers of int32 or int64 that do not decrease, from 0 to the number of entries.
