@@ -186,12 +186,17 @@ class _Permuted(torch.autograd.Function):
     @staticmethod
     def forward(context, rows: Tensor, order: Tensor, position: Tensor) -> Tensor:
         context.save_for_backward(order, position)
+        context.save_for_forward(order, position)
         return index_select(rows, 0, order)
 
     @staticmethod
     def backward(context, gradient: Tensor) -> tuple[Tensor, None, None]:
         order, position = context.saved_tensors
         return _Permuted.apply(gradient, position, order), None, None
+
+    @staticmethod
+    def jvp(context, tangent: Tensor, *_: None) -> Tensor:
+        return _Permuted.apply(tangent, *context.saved_tensors)
 
 
 def softmax(scores: Tensor, found: Groups) -> Tensor:
