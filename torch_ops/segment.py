@@ -255,6 +255,10 @@ def scatter_softmax(src: Tensor, index: Tensor, dim_size: int | None = None) -> 
             f"scatter_softmax: index must have an entry for each entry of src: expected shape {tuple(src.shape[:1])}, got"
             f" {tuple(index.shape)}"
         )
+    if not src.is_floating_point():
+        raise TypeError(
+            f"scatter_softmax: src must be floating-point: expected a floating-point dtype, got {src.dtype}"
+        )
     ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
     inverse = _inverse(perm)
     rows = src.reshape(src.shape[0], src.shape[1:].numel())
