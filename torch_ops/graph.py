@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ops.spmm import CSR, _transpose_of, sddmm
+from torch_ops.csr import CSR
+from torch_ops.spmm import _transpose_of, sddmm
 
 __all__ = ["gat_attention", "graph_attention"]
 

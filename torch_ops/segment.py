@@ -49,7 +49,7 @@ def segment_reduce(data: Tensor, offsets: Tensor, reduce: Reduction = "sum", emp
         forward mode. Second derivatives of ``"prod"`` are exact, also where entries are 0; third ones are not there.
 
     Raises:
-        ValueError: an unknown ``reduce``.
+        ValueError: an unknown ``reduce``, or an ``empty`` that the integer dtype of ``data`` doesn't hold.
         TypeError: ``data`` is complex or bool.
         RuntimeError: ``data`` has no dimensions; ``offsets`` is no vector of int32 or int64, is empty, or is on another device.
         IndexError: on the CPU, an offset that descends or is not in the range of the entries.
@@ -229,8 +229,9 @@ def scatter_reduce(
     grouped = _ops.index_select.default(src.movedim(dim, 0), 0, perm)
     if return_arg:
         out, arg = _ops._segment_reduce_arg.default(grouped, ptr, reduce)
-        return out.movedim(0, dim), _as_arg(arg, perm).movedim(0, dim)
-    return _ops.segment_reduce.default(grouped, ptr, "prod" if reduce == "mul" else reduce).movedim(0, dim)
+        return out.movedim(0, dim).contiguous(), _as_arg(arg, perm).movedim(0, dim).contiguous()
+    out = _ops.segment_reduce.default(grouped, ptr, "prod" if reduce == "mul" else reduce)
+    return out.movedim(0, dim).contiguous()
 
 
 def scatter_softmax(src: Tensor, index: Tensor, dim_size: int | None = None) -> Tensor:
@@ -253,6 +254,10 @@ def scatter_softmax(src: Tensor, index: Tensor, dim_size: int | None = None) -> 
         raise RuntimeError(
             f"scatter_softmax: index must have an entry for each entry of src: expected shape {tuple(src.shape[:1])}, got"
             f" {tuple(index.shape)}"
+        )
+    if not src.is_floating_point():
+        raise TypeError(
+            f"scatter_softmax: src must be floating-point: expected a floating-point dtype, got {src.dtype}"
         )
     ptr, perm = _ops.group_by.default(index, _bins(index, dim_size))
     inverse = _inverse(perm)

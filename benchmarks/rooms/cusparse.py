@@ -38,6 +38,11 @@ def _check(status: int) -> None:
         raise RuntimeError(f"cuSPARSE returned {status}")
 
 
+def has_crowded_cells(a: Structure, columns: int) -> bool:
+    """Whether there are more entries than cells, so that some cells have several. cuSPARSE refuses such a matrix."""
+    return a.index.numel() > (a.ptr.numel() - 1) * columns
+
+
 class Product:
     """``run()`` writes the product of a matrix and ``dense`` into ``out``. The preprocessing is done here."""
 
@@ -87,6 +92,8 @@ def _peer(algorithm: int, preprocess: bool):
             raise Missing("it needs a GPU")
         if reduce != "sum" or dense.dim() != 2 or dense.dtype not in DTYPES:
             raise Missing("cuSPARSE has no such product")
+        if has_crowded_cells(Structure(*parts), dense.shape[0]):
+            raise Missing("cuSPARSE takes no matrix with more entries than cells")
         ones = None
         if value is None:
             ones = torch.ones(parts[2].numel(), dtype=dense.dtype, device="cuda")

@@ -5,8 +5,8 @@
 ATen makes it in each call.
 
 Peers: "ATen" is torch.sparse.mm (a descriptor in each call, ALG2) for sums and means, torch.sparse.sampled_addmm for sddmm in float32,
-and what "index_select + index_add" is for all else. "cuSPARSE ALG2" and "ALG3" have descriptors that are made once. ALG3's preprocessing
-is not timed.
+and what "index_select + index_add" is for all else: extrema, heads, and gradients of entries, where torch.sparse merges entries of the
+same cell. "cuSPARSE ALG2" and "ALG3" have descriptors that are made once. ALG3's preprocessing is not timed.
 
 The traffic counts pointers, columns, values and the result once. Of the dense operand it counts the row of each entry, or the operand
 once if it fits the L2. A cache that finds some of the rows of a larger operand can pass the ceiling. A backward pass of attention
@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import math
 from collections.abc import Callable
 
 import torch
@@ -25,7 +27,7 @@ from torch.nn import functional
 from benchmarks.harness.operands import BF16, DTYPE_NAMES, F32, Maker
 from benchmarks.harness.peers import INDUCTOR, Missing, Peer
 from benchmarks.harness.room import Call, CallTime, Case, Room
-from benchmarks.rooms.cusparse import CACHED_ALG2, CACHED_ALG3
+from benchmarks.rooms.cusparse import CACHED_ALG2, CACHED_ALG3, has_crowded_cells
 from benchmarks.rooms.graphs import ARXIV, ORKUT, PARTS, PRODUCTS, REDDIT, Graph, Structure, structure, uniform
 from benchmarks.rooms.index_add import rounded_once, sum_limit
 
@@ -44,10 +46,11 @@ def split(args: tuple) -> tuple[Structure, tuple]:
 
 def matrix(a: Structure, columns: int, value: torch.Tensor | None = None):
     """A torch_ops.CSR with what it caches. Nothing is checked or computed."""
-    from torch_ops.spmm import CSR, _Pair, _Side
+    from torch_ops._csr_structure import Pair, Side
+    from torch_ops.csr import CSR
 
-    transpose = None if a.t_ptr is None else _Side(a.t_ptr, a.t_index, a.t_entry, a.t_longest)
-    return CSR._of(_Pair(_Side(a.ptr, a.index, None, a.longest), transpose), False, columns, value)
+    transpose = None if a.t_ptr is None else Side(a.t_ptr, a.t_index, a.t_entry, a.t_longest)
+    return CSR._of(Pair(Side(a.ptr, a.index, None, a.longest), transpose), False, columns, value)
 
 
 def spmm(*args):
@@ -93,7 +96,9 @@ def _sparse(a: Structure, value: torch.Tensor, columns: int) -> torch.Tensor:
 
 def by_torch_sparse(*args):
     a, (value, dense, reduce) = split(args)
-    if not dense.is_cuda or reduce not in ("sum", "mean") or dense.dim() != 2:
+    if not dense.is_cuda or reduce not in ("sum", "mean") or dense.dim() != 2 or has_crowded_cells(a, dense.shape[0]):
+        return gathered(*args)
+    if value is not None and value.requires_grad:
         return gathered(*args)
     value = _ones(a.index.shape[0], dense.dtype, dense.device) if value is None else value
     out = torch.sparse.mm(_sparse(a, value, dense.shape[0]), dense)
@@ -115,6 +120,8 @@ def gathered_products(*args):
 def by_sampled_addmm(*args):
     a, (left, right) = split(args)
     if not left.is_cuda or left.dim() != 2 or left.dtype not in (F32, F64):
+        return gathered_products(*args)
+    if left.requires_grad or has_crowded_cells(a, right.shape[0]):
         return gathered_products(*args)
     at = _sparse(a, _ones(a.index.shape[0], left.dtype, left.device), right.shape[0])
     return torch.sparse.sampled_addmm(at, left, right.mT, beta=0).values()
@@ -178,12 +185,17 @@ def in_float64(function: Callable) -> Callable:
 
 
 def reference(*args):
-    """In float64. On CUDA, extrema of many entries are computed for some features at a time."""
+    """Of some entries at a time, or of some features of an extremum. torch.sparse has no part in it: its faults are a peer's."""
     a, (value, dense, reduce) = split(args)
-    at_once = max(1, CHUNK // max(a.index.shape[0], 1))
-    if dense.is_cuda and reduce in ("sum", "mean") or dense.dim() != 2 or at_once >= dense.shape[1] or dense.is_meta:
-        return by_torch_sparse(*args)
-    return torch.cat([gathered(*a, value, part, reduce) for part in dense.split(at_once, 1)], 1)
+    if reduce in ("max", "min"):
+        at_once = max(1, CHUNK // max(a.index.shape[0], 1))
+        parts = dense.split(at_once, 1) if dense.dim() == 2 else [dense]
+        return torch.cat([gathered(*a, value, part, reduce) for part in parts], 1)
+    at_once = max(1, CHUNK // math.prod(dense.shape[1:]))
+    values = itertools.repeat(None) if value is None else value.split(at_once)
+    parts = zip(a.row.split(at_once), a.index.split(at_once), values)
+    total = sum(gathered(*a._replace(row=row, index=index), part, dense, "sum") for row, index, part in parts)
+    return total if reduce == "sum" else total / _counts(a, total)
 
 
 def reference_products(*args):
@@ -359,7 +371,7 @@ def _cases() -> list[Case]:
     for width in WIDTHS:
         add("spmm-values", Product("spmm", REDDIT, width, values=True), *CUSPARSE, headline=False)
         add("sddmm", Product("sddmm", REDDIT, width), headline=False)
-    add("spmm-step", Product("spmm step", ARXIV, 128, values=True), GATHER)
+    add("spmm-step", Product("spmm step", ARXIV, 128, values=True))
     for call in ("graph_attention", "gat_attention"):
         for step in ("", " step"):
             what = Product(call + step, ARXIV, 32, heads=4)

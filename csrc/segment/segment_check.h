@@ -3,6 +3,7 @@
 #pragma once
 
 #include <climits>
+#include <cmath>
 
 #include "binding/check.h"
 #include "binding/plain.h"
@@ -36,6 +37,15 @@ inline bool is_real_float(const Tensor& x) {
   const auto dtype = x.scalar_type();
   return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
          dtype == at::kDouble;
+}
+
+// Whether an integer dtype has the number, rounded to zero. Conversions of other numbers differ
+// between the CPU and the GPU.
+inline bool holds(at::ScalarType dtype, double number) {
+  const bool is_signed = dtype != at::kByte;
+  const int bits = 8 * static_cast<int>(c10::elementSize(dtype)) - (is_signed ? 1 : 0);
+  const double end = std::ldexp(1.0, bits), whole = std::trunc(number);
+  return whole < end && whole >= (is_signed ? -end : 0);
 }
 
 inline bool is_signed_or_byte(const Tensor& x) {
@@ -77,6 +87,10 @@ inline Reduce check(const char* op, const SegmentReduce& call) {
   TORCH_CHECK_TYPE(is_real_float(call.data) || is_signed_or_byte(call.data), op,
                    ": data must be real numbers: expected a floating-point or integer dtype, got ",
                    call.data.scalar_type());
+  TORCH_CHECK_VALUE(
+      is_real_float(call.data) || holds(call.data.scalar_type(), call.empty.value_or(0)), op,
+      ": empty must be a number of data's dtype: expected one of ", call.data.scalar_type(),
+      ", got ", call.empty.value_or(0));
   check_offsets(op, call.offsets, {"data", call.data});
   return reduce;
 }

@@ -149,6 +149,10 @@ def _aten_reduce(data, offsets, reduce="sum", empty=None):
         raise ValueError("a known word")
     if data.dtype not in FLOATS + INTEGERS:
         raise TypeError("real numbers")
+    if not data.is_floating_point() and empty is not None:
+        limits = torch.iinfo(data.dtype)
+        if not limits.min <= empty <= limits.max:
+            raise ValueError("a number of the dtype")
     _check(data, offsets)
     with _without_autocast(data):
         return _reduced(data, offsets, reduce, empty)
@@ -425,6 +429,13 @@ def _reduce_errors(device: str) -> Iterator[ErrorCase]:
     yield from _errors("data", ())(device)
     x = Maker(device, torch.float32)(6, 2)
     yield ErrorCase("unknown word", (x, _few_offsets(device)), {"reduce": "median"}, says=("reduce", "median"))
+    for dtype, empty, found in (
+        (torch.int64, math.nan, "nan"),
+        (torch.int32, math.inf, "inf"),
+        (torch.uint8, -1.0, "-1"),
+        (torch.int8, 128.0, "128"),
+    ):
+        yield ErrorCase(f"empty of {dtype}", (x.to(dtype), _few_offsets(device), "max", empty), says=("empty", found))
 
 
 # ---------------------------------------------------------------- operators that derivatives and other operators call

@@ -227,10 +227,12 @@ def sddmm_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def sddmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
+    """As spmm_few: dynamo gives equal sizes one symbol, so features differ from sizes of the matrix, such as rows + 1."""
     make = Maker(device, dtype)
     few = matrix(device, [2, 0, 1], 3)
     yield sddmm_sample("plain", make(3, 2), make(3, 2), few)
     yield sddmm_sample("permuted", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, permuted=True))
+    yield sddmm_sample("wider", make(4, 6), make(3, 6), matrix(device, [2, 1, 4, 0], 3))
     yield sddmm_sample(
         "no transpose", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, transposed=False, known=False)
     )

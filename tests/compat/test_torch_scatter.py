@@ -156,6 +156,31 @@ def test_number_of_groups(device, reduce):
 
 
 @each_device
+def test_out_has_the_shape_and_the_dtype(device):
+    """What would be broadcast to another shape, or converted to another dtype, is refused and not written to."""
+    src, index = _values((5, 3), device), torch.arange(5, device=device)
+    starts = torch.arange(6, device=device)
+    calls = [lambda out, r=reduce: torch_scatter.scatter(src, index, 0, out, reduce=r) for reduce in REDUCTIONS]
+    calls += [
+        lambda out, r=reduce: torch_scatter.segment_csr(src, starts, out, r) for reduce in REDUCTIONS if reduce != "mul"
+    ]
+    calls += [
+        lambda out, r=reduce: torch_scatter.segment_coo(src, index, out, None, r)
+        for reduce in REDUCTIONS
+        if reduce != "mul"
+    ]
+    calls += [
+        lambda out: torch_scatter.gather_csr(src, starts, out),
+        lambda out: torch_scatter.gather_coo(src, index, out),
+    ]
+    for call in calls:
+        for out in (torch.ones(2, 5, 3, device=device), torch.ones(5, 3, device=device).to(torch.int64)):
+            with pytest.raises(RuntimeError, match="out must have"):
+                call(out)
+            assert out.eq(1).all()
+
+
+@each_device
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_an_expanded_vector_is_the_vector(device, reduce):
     """A vector that the caller expanded leads to the same operators. int32 is enough."""

@@ -8,13 +8,16 @@ import torch
 from benchmarks.harness import report
 from benchmarks.harness.operands import BF16, F32
 from benchmarks.harness.room import run_case
+from benchmarks.harness.traffic import results
 from benchmarks.rooms import segment as bench_segment
 from benchmarks.rooms import spmm as bench_spmm
 from benchmarks.rooms.graphs import ARXIV, LONGEST, Graph, structure, uniform
 
 from ..support.benchmark_fakes import CPU, synthetic
+from ..support.params import each_device
 
 SMALL = Graph("small", 300, 2000, 0.7, 200)
+CROWDED = Graph("more entries than cells", 20, 900, 0.6, 12)
 CALLS = bench_spmm.ROOM.calls() | bench_segment.ROOM.calls()
 
 # ---------------------------------------------------------------- graphs
@@ -88,6 +91,36 @@ def test_right_results_pass(what):
         assert read > 0 and written > 0
 
 
+@each_device
+@pytest.mark.parametrize("graph", [SMALL, CROWDED], ids=lambda graph: graph.name)
+@pytest.mark.parametrize("call", CALLS)
+def test_peers_compute_every_matrix(call, graph, device):
+    """torch.sparse refuses matrices with more entries than cells, and merges entries of a cell in gradients."""
+    if call in bench_segment.ROOM.calls():
+        graph = dataclasses.replace(graph, columns=0)
+        problems = [bench_segment.Segments(call, graph, 12, "mean" if "reduce" in call else "")]
+    else:
+        heads = 3 if "attention" in call else 0
+        problems = [
+            bench_spmm.Product(call, graph, 12, values=v, heads=heads)
+            for v in ((False, True) if "spmm" in call else (False,))
+        ]
+        problems += [dataclasses.replace(what, reduce="mean") for what in problems if "spmm" in call]
+    for what in problems:
+        case = what.case(call, F32)
+        row = run_case(case, CALLS[call], (), dataclasses.replace(CPU, device=device), [])
+        assert [entry["status"] for entry in row["contenders"].values()] == ["ok", "ok"], row
+
+
+def test_references_are_not_a_peers(monkeypatch):
+    """Only operators of dense tensors compute them, on every device."""
+    monkeypatch.setattr(bench_spmm, "_sparse", None)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    for what in PRODUCTS:
+        found = CALLS[what.call].reference(*what.build(F32, "cpu", 0))
+        assert all(part.dtype == torch.float64 for part in results(found))
+
+
 def test_wrong_results_are_found():
     case = bench_spmm.Product("spmm", SMALL, 12).case("spmm", F32)
 
@@ -101,9 +134,10 @@ def test_wrong_results_are_found():
 
 def test_references_in_parts(monkeypatch):
     monkeypatch.setattr(bench_spmm, "CHUNK", 3 * SMALL.entries)
-    for what in (bench_spmm.Product("spmm", SMALL, 7, "max", True), bench_spmm.Product("sddmm", SMALL, 7)):
-        args = what.build(torch.float64, "cpu", 0)
-        torch.testing.assert_close(CALLS[what.call].reference(*args), CALLS[what.call].aten(*args))
+    products = [("spmm", "max"), ("spmm", "mean"), ("spmm step", "sum"), ("sddmm", "sum")]
+    for call, reduce in products:
+        args = bench_spmm.Product(call, SMALL, 7, reduce, call != "sddmm").build(torch.float64, "cpu", 0)
+        torch.testing.assert_close(CALLS[call].reference(*args), CALLS[call].aten(*args))
 
 
 def test_peers_say_why_they_cannot(monkeypatch):

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_ops.csr import CSR
 from torch_ops.index_select import index_select
 from torch_ops.segment import group_by, segment_softmax
-from torch_ops.spmm import CSR
 
 LIMIT = 128  # results that are remembered. A relation of a heterogeneous graph needs up to four.
 
@@ -186,12 +186,17 @@ class _Permuted(torch.autograd.Function):
     @staticmethod
     def forward(context, rows: Tensor, order: Tensor, position: Tensor) -> Tensor:
         context.save_for_backward(order, position)
+        context.save_for_forward(order, position)
         return index_select(rows, 0, order)
 
     @staticmethod
     def backward(context, gradient: Tensor) -> tuple[Tensor, None, None]:
         order, position = context.saved_tensors
         return _Permuted.apply(gradient, position, order), None, None
+
+    @staticmethod
+    def jvp(context, tangent: Tensor, *_: None) -> Tensor:
+        return _Permuted.apply(tangent, *context.saved_tensors)
 
 
 def softmax(scores: Tensor, found: Groups) -> Tensor:

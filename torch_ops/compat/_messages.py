@@ -13,6 +13,7 @@ from types import CodeType, FunctionType
 from typing import NamedTuple
 
 import torch.nn.functional as F
+from torch_geometric import utils
 
 softmax: Callable = NotImplemented  # torch_geometric.utils.softmax in the methods below, which are not called
 
@@ -123,12 +124,15 @@ _SPECIAL = {"edge_index", "adj_t", "size", "ptr", "index", "dim_size"}  # argume
 
 
 def _same(function: object, pattern: FunctionType) -> bool:
-    """Whether a method is the pattern, with the same names of arguments."""
+    """Whether a method is the pattern, with the same names of arguments, and calls the same functions."""
     if not isinstance(function, FunctionType) or function.__defaults__ or function.__kwdefaults__:
         return False
     ours, theirs = pattern.__code__, function.__code__
     count = ours.co_argcount
-    return _what(ours) == _what(theirs) and ours.co_varnames[:count] == theirs.co_varnames[:count]
+    if _what(ours) != _what(theirs) or ours.co_varnames[:count] != theirs.co_varnames[:count]:
+        return False
+    called = {"F": F, "math": math, "softmax": utils.softmax}
+    return all(function.__globals__.get(name) is called[name] for name in ours.co_names if name in called)
 
 
 def is_additive_attention(edge_update: object) -> bool:

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "binding/grad_node.h"
-#include "spmm/binding/spmm_check.h"
+#include "spmm/binding/spmm_reference.h"
 
 namespace gpuopt::spmm {
 

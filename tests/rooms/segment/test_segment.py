@@ -213,9 +213,12 @@ def test_scattered_entries(device, reduce, shape, dim):
     np.testing.assert_allclose(got.cpu().numpy(), scattered(src, index, dim, 6, reduce), rtol=1e-12, atol=1e-14)
     found = torch_ops.scatter_reduce(*tensors, dim, None, reduce)
     assert found.shape[dim] == index.max() + 1
+    whole = torch_ops.scatter_reduce(tensors[0].long(), tensors[1], dim, 6, reduce)
+    assert got.is_contiguous() and whole.is_contiguous()
     if reduce in ("max", "min"):
         values, arg = torch_ops.scatter_reduce(*tensors, dim, 6, reduce, return_arg=True)
         assert different_bits(values, got) is None and arg.dtype == torch.int64
+        assert values.is_contiguous() and arg.is_contiguous()
         picked = np.take_along_axis(src, arg.clamp(min=0).cpu().numpy(), dim)
         np.testing.assert_array_equal(np.where(arg.cpu() < 0, 0, picked), got.cpu())
         np.testing.assert_array_equal((arg < 0).cpu().numpy().any(axis=dim), np.ones(np.delete(shape, dim), bool))
@@ -324,7 +327,7 @@ def test_refused_scatters(device):
         torch_ops.scatter_reduce(src, index, reduce="median")
     with pytest.raises(ValueError, match="return_arg"):
         torch_ops.scatter_reduce(src, index, return_arg=True)
-    with pytest.raises(TypeError, match="floating-point"):
+    with pytest.raises(TypeError, match="scatter_softmax: src must be floating-point"):
         torch_ops.scatter_softmax(index, index)
 
 

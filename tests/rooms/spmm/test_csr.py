@@ -279,6 +279,7 @@ ERRORS = {
     "values a number": (lambda: CSR(_PTR, _INDEX, 1.0), TypeError, "values must be a tensor.*float"),
     "values elsewhere": (lambda: CSR(_PTR, _INDEX, torch.ones(3, device="meta")), ValueError, "values.*meta"),
     "index elsewhere": (lambda: CSR(_PTR, _INDEX.to("meta")), ValueError, "index must be on the device.*meta"),
+    "shape of floats": (lambda: CSR(_PTR, _INDEX, shape=(3, 4.0)), ValueError, "expected two integers"),
     "shape of one": (lambda: CSR(_PTR, _INDEX, shape=(3,)), ValueError, "shape must be .rows, columns."),
     "negative shape": (lambda: CSR(_PTR, _INDEX, shape=(3, -1)), ValueError, "shape must not be negative"),
     "short entry": (lambda: CSR(_PTR, _INDEX, entry=_PTR[:2]), ValueError, "entry.*expected 3, got 2"),

@@ -34,13 +34,20 @@ def shape_of(src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size:
     shape = list(src.shape)
     if out is not None:
         shape[dim] = out.size(dim)
-        if list(out.shape) != shape:
-            raise RuntimeError(f"torch_scatter: out must have shape {shape}, got {list(out.shape)}")
+        check_out(out, shape, src)
     elif dim_size is not None:
         shape[dim] = dim_size
     else:
         shape[dim] = 0 if index.numel() == 0 else int(without_copies(index, dim).max()) + 1
     return shape
+
+
+def check_out(out: Tensor, shape: list[int], src: Tensor) -> None:
+    """A copy or a product would broadcast, and convert the dtype."""
+    if list(out.shape) != shape:
+        raise RuntimeError(f"torch_scatter: out must have shape {shape}, got {list(out.shape)}")
+    if out.dtype != src.dtype:
+        raise RuntimeError(f"torch_scatter: out must have dtype {src.dtype}, got {out.dtype}")
 
 
 # ---------------------------------------------------------------- groups of an index

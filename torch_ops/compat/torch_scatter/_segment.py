@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ops.compat.torch_scatter._groups import (
+    check_out,
     expand_segments,
     gather,
     of_nothing,
@@ -126,12 +127,16 @@ def gather_coo(src: Tensor, index: Tensor, out: Tensor | None = None) -> Tensor:
     Returns:
         ``out``, or a tensor of ``src``'s dtype and shape with an entry for each of ``index``. Differentiable in ``src``, any number
         of times.
+
+    Raises:
+        RuntimeError: ``out`` has another shape or dtype.
     """
     dim = index.dim() - 1
     shape = list(src.shape)
     shape[dim] = index.size(dim)
-    result = gather(src, dim, index.view(list(index.shape) + [1] * (src.dim() - index.dim())).expand(shape))
-    return result if out is None else out.copy_(result)
+    return _written(
+        gather(src, dim, index.view(list(index.shape) + [1] * (src.dim() - index.dim())).expand(shape)), out
+    )
 
 
 # ---------------------------------------------------------------- the positions where groups begin
@@ -197,7 +202,7 @@ def segment_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None, reduce: 
 
     Raises:
         ValueError: an unknown ``reduce``.
-        RuntimeError: ``indptr`` does not broadcast to ``src``; ``out`` has another shape.
+        RuntimeError: ``indptr`` does not broadcast to ``src``; ``out`` has another shape or dtype.
     """
     if reduce == "sum" or reduce == "add":
         return segment_sum_csr(src, indptr, out)
@@ -223,11 +228,12 @@ def gather_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor
         ``src``, any number of times.
 
     Raises:
-        RuntimeError: ``src`` has another number of groups than ``indptr``; ``out`` has another shape.
+        RuntimeError: ``src`` has another number of groups than ``indptr``; ``out`` has another shape or dtype.
     """
     dim = indptr.dim() - 1
     if out is not None:
         entries = out.size(dim)
+        check_out(out, list(src.shape[:dim]) + [entries] + list(src.shape[dim + 1 :]), src)
     else:
         entries = int(indptr.flatten()[-1]) if src.numel() > 0 else 0
     groups = max(indptr.size(dim) - 1, 0)
@@ -280,4 +286,7 @@ def _select(src: Tensor, dim: int, starts: Tensor, reduce: str) -> tuple[Tensor,
 
 
 def _written(result: Tensor, out: Tensor | None) -> Tensor:
-    return result.contiguous() if out is None else out.copy_(result)
+    if out is None:
+        return result.contiguous()
+    check_out(out, list(result.shape), result)
+    return out.copy_(result)

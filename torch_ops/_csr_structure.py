@@ -1,0 +1,132 @@
+"""The integers of a sparse matrix: what they are, what is computed from them once, and checks of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+_ops = torch.ops.gpuopt
+INTEGERS = (torch.int32, torch.int64)
+
+
+class Side(NamedTuple):
+    """A matrix in rows of entries. `longest` is the most entries of a row, or -1 if that is not known."""
+
+    ptr: Tensor
+    index: Tensor
+    entry: Tensor | None
+    longest: int
+
+
+class Pair:
+    """A matrix and its transpose, which is None until it is needed. All CSRs of one structure share this object."""
+
+    def __init__(self, own: Side, transpose: Side | None):
+        self.own, self.transpose = own, transpose
+
+
+def may_cache() -> bool:
+    """False while a tensor that is made may belong to a trace, to a transform of torch.func or to a CUDA graph."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+    )
+
+
+def longest_of(ptr: Tensor) -> int:
+    return int(ptr.diff().max()) if ptr.numel() > 1 else 0
+
+
+def transposed(side: Side, columns: int) -> Side:
+    t_ptr, t_index, t_entry = _ops._transpose.default(side.ptr, side.index, columns)
+    if side.entry is not None:
+        t_entry = side.entry.index_select(0, t_entry)
+    return Side(t_ptr, t_index, t_entry, -1)
+
+
+# ---------------------------------------------------------------- checks
+
+
+def check_vector(name: str, tensor: Any, like: Tensor | None = None, size: int | None = None) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"CSR: {name} must be a tensor: expected int32 or int64, got {type(tensor).__name__}")
+    if tensor.dtype not in INTEGERS:
+        raise TypeError(f"CSR: {name} must be int32 or int64: expected an integer dtype, got {tensor.dtype}")
+    if tensor.dim() != 1:
+        raise ValueError(f"CSR: {name} must be a vector: expected 1 dimension, got shape {tuple(tensor.shape)}")
+    if like is not None and tensor.device != like.device:
+        raise ValueError(
+            f"CSR: {name} must be on the device of the other tensors: expected {like.device}, got {tensor.device}"
+        )
+    if size is not None and tensor.shape[0] != size:
+        raise ValueError(f"CSR: {name} must have a number for each entry: expected {size}, got {tensor.shape[0]}")
+
+
+def check_values(values: Any, like: Tensor, entries: int) -> None:
+    if values is None:
+        return
+    if not isinstance(values, Tensor):
+        raise TypeError(f"CSR: values must be a tensor or None: expected a tensor, got {type(values).__name__}")
+    if values.dim() not in (1, 2) or values.shape[0] != entries:
+        raise ValueError(
+            "CSR: values must be (entries) or (entries, heads):"
+            f" expected {entries} in the first of 1 or 2 dimensions, got shape {tuple(values.shape)}"
+        )
+    if values.device != like.device:
+        raise ValueError(f"CSR: values must be on the device of ptr: expected {like.device}, got {values.device}")
+
+
+def check_shape(shape: Any) -> tuple[int, int]:
+    is_pair = isinstance(shape, (tuple, list, torch.Size)) and len(shape) == 2
+    if not is_pair or not all(isinstance(size, (int, torch.SymInt)) for size in shape):
+        raise ValueError(f"CSR: shape must be (rows, columns): expected two integers, got {shape!r}")
+    for size in shape:
+        if isinstance(size, int) and size < 0:
+            raise ValueError(f"CSR: shape must not be negative: expected 0 or more, got {tuple(shape)}")
+    return tuple(shape)
+
+
+def ends_of(numbers: Tensor) -> list[Tensor]:
+    """The least and the greatest number: 0 and -1 if there are none, which every range contains."""
+    if numbers.numel() == 0:
+        return [numbers.new_zeros((), dtype=torch.int64), numbers.new_full((), -1, dtype=torch.int64)]
+    return [end.long() for end in torch.aminmax(numbers)]
+
+
+def check_range(name: str, least: int, greatest: int, size: int, of: str) -> None:
+    if least < 0 or greatest >= size:
+        raise ValueError(
+            f"CSR: {name} must name {of}: expected numbers from 0 to {size - 1}, got {least if least < 0 else greatest}"
+        )
+
+
+def checked_content(side: Side, columns: int | None) -> tuple[int, int]:
+    """Checks the numbers in a matrix, and returns the number of columns and the longest row. Waits for the GPU once."""
+    ptr, index, entry, _ = side
+    entries = index.shape[0]
+    lengths = ptr.diff().long() if ptr.shape[0] > 1 else ptr.new_zeros(1, dtype=torch.int64)
+    found = [ptr[0].long(), ptr[-1].long(), lengths.amin(), lengths.amax(), *ends_of(index)]
+    if entry is not None:
+        found += ends_of(entry)
+        valid = entry.long().clamp(0, max(entries - 1, 0))
+        found.append(torch.zeros(entries, dtype=torch.int64, device=ptr.device).index_fill_(0, valid, 1).sum())
+    first, last, shortest, longest, least, greatest, *of_entry = torch.stack(found).tolist()
+    if first != 0 or last != entries:
+        raise ValueError(
+            f"CSR: ptr must start with 0 and end with the number of entries: expected 0 and {entries}, got {first} and {last}"
+        )
+    if shortest < 0:
+        raise ValueError(f"CSR: ptr must not decrease: expected rows of 0 or more entries, got one of {shortest}")
+    columns = greatest + 1 if columns is None else columns
+    check_range("index", least, greatest, columns, "columns")
+    if of_entry:
+        check_range("entry", of_entry[0], of_entry[1], entries, "entries")
+        if of_entry[2] != entries:
+            raise ValueError(
+                f"CSR: entry must name each entry once: expected {entries} different numbers, got {of_entry[2]}"
+            )
+    return columns, longest

@@ -1,0 +1,73 @@
+"""A :class:`torch_ops.CSR` as a nested tensor, which torch.export and torch.func take apart into tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from torch_ops._csr_structure import Pair, Side, may_cache
+from torch_ops.csr import CSR
+
+# Sizes must not be constants of a trace. Most are sizes of tensors. Empty tensors carry the others: the columns, and one more than the
+# longest rows of the matrix and of its transpose. A matrix keeps them, because torch.export marks the tensors whose sizes are dynamic.
+
+
+def _carriers(csr: CSR) -> tuple[Tensor, Tensor]:
+    side, other = csr._side, csr._other
+    shapes = (csr._columns, 0), (side.longest + 1, 0 if other is None else other.longest + 1, 0)
+    if csr._sizes is not None and tuple(tuple(t.shape) for t in csr._sizes) == shapes:
+        return csr._sizes
+    first, second = (torch.empty(shape, dtype=side.ptr.dtype, device=side.ptr.device) for shape in shapes)
+    if may_cache():
+        csr._sizes = first, second
+    return first, second
+
+
+def _flatten(csr: CSR) -> tuple[list[Any], tuple[str, ...]]:
+    if hasattr(csr, "_placeholders"):
+        return csr._placeholders
+    side, other = csr._side, csr._other
+    parts = {"ptr": side.ptr, "index": side.index, "entry": side.entry, "values": csr._values}
+    if other is not None:
+        parts |= {"t_ptr": other.ptr, "t_index": other.index, "t_entry": other.entry}
+    parts["columns"], parts["longest"] = _carriers(csr)
+    given = {name: tensor for name, tensor in parts.items() if tensor is not None}
+    return list(given.values()), tuple(given)
+
+
+def _flatten_with_keys(csr: CSR) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+    tensors, names = _flatten(csr)
+    return [(pytree.GetAttrKey(name), tensor) for name, tensor in zip(names, tensors, strict=True)], names
+
+
+def _unflatten(tensors: Any, names: tuple[str, ...]) -> CSR:
+    parts = dict(zip(names, tensors, strict=True))
+    if not isinstance(parts["columns"], Tensor):
+        # torch.vmap replaces tensors by numbers for a while.
+        csr = CSR.__new__(CSR)
+        csr._placeholders = list(tensors), names
+        return csr
+    columns = parts["columns"].shape[0]
+    longest, t_longest, _ = parts["longest"].shape
+    own = Side(parts["ptr"], parts["index"], parts.get("entry"), longest - 1)
+    other = None
+    if "t_ptr" in parts:
+        other = Side(parts["t_ptr"], parts["t_index"], parts.get("t_entry"), t_longest - 1)
+    csr = CSR._of(Pair(own, other), False, columns, parts.get("values"))
+    csr._sizes = parts["columns"], parts["longest"]
+    return csr
+
+
+torch.serialization.add_safe_globals([CSR, Pair, Side])  # torch.load takes matrices with weights_only=True, too
+pytree.register_pytree_node(
+    CSR,
+    _flatten,
+    _unflatten,
+    serialized_type_name="torch_ops.CSR",
+    to_dumpable_context=list,
+    from_dumpable_context=tuple,
+    flatten_with_keys_fn=_flatten_with_keys,
+)

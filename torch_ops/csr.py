@@ -1,0 +1,427 @@
+"""Sparse matrices in compressed rows: :class:`CSR`. ``torch_ops/spmm.py`` multiplies them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ops._csr_structure import (
+    INTEGERS,
+    Pair,
+    Side,
+    check_range,
+    check_shape,
+    check_values,
+    check_vector,
+    checked_content,
+    ends_of,
+    longest_of,
+    may_cache,
+    transposed,
+)
+
+__all__ = ["CSR"]
+
+_LARGEST_INT32 = 2**31 - 1
+
+
+class CSR:
+    """A sparse matrix in compressed rows: row ``r`` has the entries ``ptr[r]`` to ``ptr[r + 1]``, in the columns ``index``.
+
+    A matrix is immutable. Integers that need no conversion are not copied, so the caller must not write to them afterwards. What a
+    matrix caches, above all its transpose, is shared with matrices made by :meth:`with_values` and :meth:`t`. It passes through
+    functions that take nested tensors, ``torch.compile`` and ``torch.export`` as plain tensors, and can be pickled.
+
+    Args:
+        ptr: (rows + 1) numbers of int32 or int64 that do not decrease, from 0 to the number of entries.
+        index: the column of each entry, on the device of ``ptr``. Any order, and columns may repeat: their entries add up.
+        values: (entries) or (entries, heads), or None for a matrix of ones. May require a gradient.
+        shape: (rows, columns). By default as many columns as ``index`` names.
+        entry: where the value of each entry is, if values are not in the order of ``index``: a permutation. Default: in order.
+        check: if True, the numbers in the tensors are checked, which waits for the GPU once. Wrong numbers that are not checked
+            make kernels read other memory. Nothing is checked inside ``torch.compile`` and ``torch.export``; give ``shape`` there.
+        dtype: ``torch.int32`` or ``torch.int64`` for the integers that the matrix keeps. Default: int32 if all sizes allow it.
+
+    Raises:
+        TypeError: ``ptr``, ``index``, ``entry`` or ``values`` is not a tensor, or an integer tensor has another dtype.
+        ValueError: a tensor has a wrong shape, is on another device, or holds a number out of range.
+
+    Example:
+        >>> a = torch_ops.CSR(torch.tensor([0, 2, 2, 3]), torch.tensor([0, 3, 1]), shape=(3, 4))
+        >>> a @ torch.eye(4)
+        tensor([[1., 0., 0., 1.],
+                [0., 0., 0., 0.],
+                [0., 1., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        values: Tensor | None = None,
+        shape: tuple[int, int] | None = None,
+        *,
+        entry: Tensor | None = None,
+        check: bool = True,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_vector("ptr", ptr)
+        check_vector("index", index, ptr)
+        rows, entries = ptr.shape[0] - 1, index.shape[0]
+        if entry is not None:
+            check_vector("entry", entry, ptr, entries)
+        if ptr.shape[0] == 0:
+            raise ValueError("CSR: ptr must have rows + 1 numbers: expected at least 1, got 0")
+        check_values(values, ptr, entries)
+        columns = None
+        if shape is not None:
+            wanted, columns = check_shape(shape)
+            if wanted != rows:
+                raise ValueError(f"CSR: ptr must have rows + 1 numbers: expected {wanted + 1}, got {ptr.shape[0]}")
+        longest = -1
+        side = Side(ptr.detach(), index.detach(), None if entry is None else entry.detach(), -1)
+        if torch.compiler.is_compiling():
+            if columns is None:
+                raise ValueError("CSR: shape must be given inside torch.compile: expected (rows, columns), got None")
+        elif check:
+            columns, longest = checked_content(side, columns)
+        elif columns is None:
+            columns = ends_of(index)[1].item() + 1
+        if dtype is None:
+            dtype = torch.int32 if max(rows, columns, entries) <= _LARGEST_INT32 else torch.int64
+        elif dtype not in INTEGERS:
+            raise TypeError(f"CSR: dtype must be int32 or int64: expected torch.int32 or torch.int64, got {dtype}")
+        elif dtype == torch.int32 and max(rows, columns, entries) > _LARGEST_INT32:
+            raise ValueError(
+                f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}"
+            )
+        ptr, index, entry = (None if t is None else t.to(dtype).contiguous() for t in side[:3])
+        self._set(Pair(Side(ptr, index, entry, longest), None), False, columns, values)
+
+    def _set(self, pair: Pair, flipped: bool, columns: int, values: Tensor | None) -> None:
+        self._pair, self._flipped, self._columns, self._values = pair, flipped, columns, values
+        self._sizes: tuple[Tensor, Tensor] | None = None  # what _flatten made
+
+    @classmethod
+    def _of(cls, pair: Pair, flipped: bool, columns: int, values: Tensor | None) -> CSR:
+        self = cls.__new__(cls)
+        self._set(pair, flipped, columns, values)
+        return self
+
+    # ---------------------------------------------------------------- other forms
+
+    @classmethod
+    def from_coo(
+        cls,
+        row: Tensor,
+        col: Tensor,
+        values: Tensor | None = None,
+        shape: tuple[int, int] | None = None,
+        *,
+        check: bool = True,
+        dtype: torch.dtype | None = None,
+    ) -> CSR:
+        """A matrix of entries in any order. They are sorted by row, and entries of a row stay in order.
+
+        Values stay in the order in which they are given: :attr:`entry` says where each one is. So a new ``values`` for
+        :meth:`with_values` or :func:`spmm` has this order, too.
+
+        Args:
+            row: the row of each entry, int32 or int64.
+            col: the column of each entry.
+            values: (entries) or (entries, heads), or None for ones.
+            shape: (rows, columns). By default as many as ``row`` and ``col`` name.
+            check: as in :class:`CSR`.
+            dtype: as in :class:`CSR`.
+
+        Raises:
+            TypeError, ValueError: as :class:`CSR`.
+        """
+        check_vector("row", row)
+        check_vector("col", col, row, row.shape[0])
+        rows, columns = (None, None) if shape is None else check_shape(shape)
+        compiling = torch.compiler.is_compiling()
+        if compiling and rows is None:
+            raise ValueError("CSR: shape must be given inside torch.compile: expected (rows, columns), got None")
+        if not compiling and (check or rows is None):
+            ends = [*ends_of(row), *ends_of(col), row.diff().lt(0).any().long()]
+            least, greatest, first, last, unsorted = torch.stack(ends).tolist()
+            rows = greatest + 1 if rows is None else rows
+            columns = last + 1 if columns is None else columns
+            check_range("row", least, greatest, rows, "rows")
+            check_range("col", first, last, columns, "columns")
+        else:
+            unsorted = True
+        row, col = row.detach(), col.detach()
+        entry = None
+        if unsorted:
+            row, entry = torch.sort(row, stable=True)
+            col = col.index_select(0, entry)
+        starts = torch.arange(rows + 1, dtype=row.dtype, device=row.device)
+        ptr = torch.searchsorted(row, starts)
+        # The numbers are right if row and col are.
+        made = cls(ptr, col, values, (rows, columns), entry=entry, check=False, dtype=dtype)
+        if check and may_cache():
+            made.longest  # noqa: B018  (the property keeps it)
+        return made
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor,
+        values: Tensor | None = None,
+        num_nodes: int | None = None,
+        *,
+        size: tuple[int, int] | None = None,
+        check: bool = True,
+        dtype: torch.dtype | None = None,
+    ) -> CSR:
+        """The matrix with which messages flow along the edges of a graph, as in PyTorch Geometric.
+
+        Rows are targets, ``edge_index[1]``, and columns are sources, ``edge_index[0]``. So ``csr @ x`` has the sum of the
+        sources' rows of ``x`` at each target.
+
+        Args:
+            edge_index: (2, edges), int32 or int64.
+            values: (edges) or (edges, heads), in the order of the edges, or None for ones.
+            num_nodes: the number of nodes. By default as many as ``edge_index`` names.
+            size: the numbers of (sources, targets) of a bipartite graph, in place of ``num_nodes``.
+            check: as in :class:`CSR`.
+            dtype: as in :class:`CSR`.
+
+        Raises:
+            TypeError, ValueError: as :class:`CSR`, or both ``num_nodes`` and ``size`` are given.
+        """
+        if not isinstance(edge_index, Tensor):
+            raise TypeError(f"CSR: edge_index must be a tensor: expected (2, edges), got {type(edge_index).__name__}")
+        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+            raise ValueError(
+                f"CSR: edge_index must be (2, edges): expected 2 rows, got shape {tuple(edge_index.shape)}"
+            )
+        if num_nodes is not None and size is not None:
+            raise ValueError(f"CSR: give num_nodes or size: expected one of them, got {num_nodes} and {size}")
+        if size is None and num_nodes is None and not torch.compiler.is_compiling():
+            check_vector("edge_index", edge_index[0])
+            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        shape = None
+        if num_nodes is not None:
+            shape = (num_nodes, num_nodes)
+        elif size is not None:
+            sources, targets = check_shape(size)
+            shape = (targets, sources)
+        return cls.from_coo(edge_index[1], edge_index[0], values, shape, check=check, dtype=dtype)
+
+    @classmethod
+    def from_torch(cls, tensor: Tensor, *, check: bool = True, dtype: torch.dtype | None = None) -> CSR:
+        """The same matrix as a sparse tensor of PyTorch in CSR, CSC or COO layout. Its values are shared, and differentiable.
+
+        Args:
+            tensor: sparse matrix (rows, columns), or (rows, columns, heads) with one dense dimension.
+            check: as in :class:`CSR`.
+            dtype: as in :class:`CSR`.
+
+        Raises:
+            TypeError: ``tensor`` is no tensor.
+            ValueError: it is not sparse, or has batches or blocks.
+        """
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"CSR: tensor must be a sparse tensor: expected a tensor, got {type(tensor).__name__}")
+        layout = tensor.layout
+        if layout not in (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo) or tensor.sparse_dim() != 2:
+            raise ValueError(
+                "CSR: tensor must be a sparse matrix: expected layout sparse_csr, sparse_csc or sparse_coo and 2 sparse"
+                f" dimensions, got {layout} and shape {tuple(tensor.shape)}"
+            )
+        rows, columns = tensor.shape[:2]
+        if layout == torch.sparse_coo:
+            coalesced = tensor.is_coalesced()
+            indices = tensor.indices() if coalesced else tensor._indices()
+            values = tensor.values() if coalesced else tensor._values()
+            return cls.from_coo(indices[0], indices[1], values, (rows, columns), check=check, dtype=dtype)
+        if layout == torch.sparse_csr:
+            ptr, index = tensor.crow_indices(), tensor.col_indices()
+        else:
+            ptr, index, rows, columns = tensor.ccol_indices(), tensor.row_indices(), columns, rows
+        if ptr.dim() != 1:
+            raise ValueError(f"CSR: tensor must be a matrix without batches: got shape {tuple(tensor.shape)}")
+        made = cls(ptr, index, tensor.values(), (rows, columns), check=check, dtype=dtype)
+        return made if layout == torch.sparse_csr else made.t()
+
+    def to_torch(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The same matrix as a ``torch.sparse_csr`` tensor, with sorted columns. Entries with the same row and column are added.
+
+        Args:
+            dtype: dtype of the result. By default that of the values, or float32 for a matrix of ones.
+        """
+        values = self._values
+        if values is None:
+            values = torch.ones(self.entries, dtype=dtype or torch.float32, device=self.device)
+        elif self.entry is not None:
+            values = values.index_select(0, self.entry)
+        indices = torch.stack([self.rows(), self.index]).long()
+        shape = (*self.shape, *values.shape[1:])
+        coo = torch.sparse_coo_tensor(indices, values.to(dtype or values.dtype), shape, check_invariants=False)
+        return coo.coalesce().to_sparse_csr()
+
+    def to(
+        self,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        non_blocking: bool = False,
+    ) -> CSR:
+        """The matrix on another device, with all that it caches. ``dtype`` converts the values."""
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+
+        def move(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+
+        def moved(side: Side | None) -> Side | None:
+            return side and Side(*map(move, side[:3]), side.longest)
+
+        target = self.device if device is None else torch.empty(0, device=device).device
+        pair = self._pair
+        if target != self.device:
+            pair = Pair(moved(pair.own), moved(pair.transpose))
+        values = self._values
+        if values is not None:
+            values = values.to(device=device, dtype=dtype, non_blocking=non_blocking)
+        return CSR._of(pair, self._flipped, self._columns, values)
+
+    def cpu(self) -> CSR:
+        """The matrix on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: torch.device | str | int | None = None) -> CSR:
+        """The matrix on a GPU, by default the current one."""
+        return self.to("cuda" if device is None else device)
+
+    # ---------------------------------------------------------------- what it consists of
+
+    @property
+    def _side(self) -> Side:
+        side = self._pair.transpose if self._flipped else self._pair.own
+        assert side is not None
+        return side
+
+    @property
+    def _other(self) -> Side | None:
+        return self._pair.own if self._flipped else self._pair.transpose
+
+    @property
+    def ptr(self) -> Tensor:
+        """(rows + 1): where the entries of each row start."""
+        return self._side.ptr
+
+    @property
+    def index(self) -> Tensor:
+        """(entries): their columns."""
+        return self._side.index
+
+    @property
+    def entry(self) -> Tensor | None:
+        """(entries): where the value of each entry is. None: values are in the order of :attr:`index`."""
+        return self._side.entry
+
+    @property
+    def values(self) -> Tensor | None:
+        """(entries) or (entries, heads) in the order in which they were given, or None for a matrix of ones."""
+        return self._values
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.ptr.shape[0] - 1, self._columns
+
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
+        return self.index.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of all tensors."""
+        return self.ptr.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of the values, or None for a matrix of ones."""
+        return None if self._values is None else self._values.dtype
+
+    @property
+    def longest(self) -> int:
+        """The most entries of a row. It is computed once, which waits for the GPU."""
+        side = self._side
+        if side.longest >= 0:
+            return side.longest
+        longest = longest_of(side.ptr)
+        if may_cache():
+            self._keep(side._replace(longest=longest), own=True)
+        return longest
+
+    def _keep(self, side: Side, own: bool) -> None:
+        if own == self._flipped:
+            self._pair.transpose = side
+        else:
+            self._pair.own = side
+
+    def degrees(self) -> Tensor:
+        """(rows): the number of entries of each row, in the integer dtype of :attr:`ptr`."""
+        return self.ptr.diff()
+
+    def rows(self) -> Tensor:
+        """(entries): their rows, in the integer dtype of :attr:`ptr`."""
+        numbers = torch.arange(self.shape[0], dtype=self.ptr.dtype, device=self.device)
+        return numbers.repeat_interleave(self.degrees(), output_size=self.entries)
+
+    def with_values(self, values: Tensor | None) -> CSR:
+        """The same structure with other values, in the order of :attr:`values`. It shares what is cached."""
+        check_values(values, self.ptr, self.entries)
+        return CSR._of(self._pair, self._flipped, self._columns, values)
+
+    def cache_transpose(self) -> CSR:
+        """Makes the transpose that gradients of dense rows need, once, and returns the matrix itself.
+
+        :func:`spmm` calls it when it first meets a ``dense`` that requires a gradient. Call it before ``torch.compile``,
+        ``torch.func`` or a CUDA graph, where nothing can be cached and each backward pass would sort.
+        """
+        if self._other is None:
+            with torch.inference_mode(False), torch.no_grad():
+                side = transposed(self._side, self._columns)
+                if may_cache():
+                    side = side._replace(longest=longest_of(side.ptr))
+            self._keep(side, own=False)
+        return self
+
+    @property
+    def has_transpose(self) -> bool:
+        """Whether the transpose is cached."""
+        return self._other is not None
+
+    def t(self) -> CSR:
+        """The transpose, which shares all tensors. The first call sorts, later calls cost nothing."""
+        if self._other is None and not may_cache():
+            # A matrix of its own, so that nothing of a trace stays in this one.
+            pair = Pair(self._side, transposed(self._side, self._columns))
+            return CSR._of(pair, True, self.shape[0], self._values)
+        rows = self.shape[0]
+        self.cache_transpose()
+        return CSR._of(self._pair, not self._flipped, rows, self._values)
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """:func:`spmm` with ``reduce="sum"``. ``torch.compile`` does not know the operator ``@``: call :func:`spmm` there."""
+        from torch_ops.spmm import spmm
+
+        return spmm(self, dense) if isinstance(dense, Tensor) else NotImplemented
+
+    def __repr__(self) -> str:
+        kind = str(self.ptr.dtype).removeprefix("torch.")
+        values = "None"
+        if self._values is not None:
+            heads = f", {self._values.shape[1]} heads" if self._values.dim() == 2 else ""
+            values = f"{str(self._values.dtype).removeprefix('torch.')}{heads}"
+        return (
+            f"CSR(shape={tuple(self.shape)}, entries={self.entries}, values={values}, index={kind}, device={self.device}"
+            f"{', transpose cached' if self.has_transpose else ''})"
+        )
