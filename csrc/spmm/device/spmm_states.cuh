@@ -65,4 +65,16 @@ struct alignas(2 * sizeof(C)) LogSumState {
   }
 };
 
+// The softmax of a value, of whose row the state is known.
+template <typename T, typename C>
+__device__ __forceinline__ T softmax_of(T x, const LogSumState<C>& row) {
+  return from_compute<T>(exp(to_compute(x) - row.most) / row.sum);
+}
+
+// The gradient of softmax at the result y, where the gradient of y is x. `sum` is that of y * x.
+template <typename T, typename C>
+__device__ __forceinline__ T softmax_gradient_of(T x, T y, C sum) {
+  return from_compute<T>(to_compute(y) * (to_compute(x) - sum));
+}
+
 }  // namespace gpuopt::spmm

@@ -9,6 +9,8 @@
 #include "spmm/device/spmm_access.cuh"
 #include "spmm/device/spmm_states.cuh"
 #include "spmm/device/spmm_walk.cuh"
+#include "spmm/device/spmm_write.cuh"
+#include "spmm/paths/spmm_reduce_tiles.cuh"
 #include "spmm/spmm.h"
 
 namespace gpuopt::spmm {
@@ -22,67 +24,6 @@ constexpr int kBlocks = kAccess == Access::kSpread && sizeof(T) == 8      ? 3
                         : kAccess != Access::kVector || sizeof(State) > 4 ? 4
                         : kWeighted && sizeof(T) == 2                     ? 6
                                                                           : 7;
-
-// Writes the result of a row.
-template <typename T, typename State, typename F>
-__device__ __forceinline__ void write_row(const ReduceProblem& problem, int64_t batch, int64_t row,
-                                          int64_t entries, const F& features,
-                                          const State (&states)[F::kCount]) {
-  using C = compute_t<T>;
-  constexpr int N = F::kCount;
-  const int64_t at = row * problem.out.row + batch * problem.out.batch;
-  if constexpr (requires { states[0].most; }) {
-    features.store(static_cast<State*>(problem.out.data) + at, states);
-  } else {
-    C results[N];
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if constexpr (requires { states[j].sum; }) {
-        results[j] = states[j].sum;
-        if (problem.reduce == Reduce::kMean && entries > 0) {
-          if constexpr (std::is_integral_v<C>) {
-            const C quotient = results[j] / static_cast<C>(entries);
-            const bool rounded_up =
-                results[j] < 0 && quotient * static_cast<C>(entries) != results[j];
-            results[j] = quotient - C(rounded_up);
-          } else {
-            results[j] /= static_cast<C>(entries);
-          }
-        }
-      } else if constexpr (requires { states[j].product; }) {
-        results[j] = states[j].product;
-      } else {
-        results[j] = states[j].value;
-      }
-      if (entries <= 0) results[j] = static_cast<C>(problem.empty);
-    }
-    if (problem.wide_out) {
-      features.store(static_cast<C*>(problem.out.data) + at, results);
-    } else {
-      T rounded[N];
-#pragma unroll
-      for (int j = 0; j < N; ++j) rounded[j] = from_compute<T>(results[j]);
-      features.store(static_cast<T*>(problem.out.data) + at, rounded);
-    }
-  }
-  if constexpr (requires { states[0].entry; }) {
-    if (problem.arg == nullptr) return;
-    const int64_t to = (batch * problem.matrix.rows + row) * problem.features;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (!features.has(j)) continue;
-      int64_t arg = states[j].entry;
-      if (arg >= 0 && problem.matrix.entry != nullptr) {
-        arg = *low_word(problem.matrix, problem.matrix.entry, arg);
-      }
-      if (problem.matrix.is_long) {
-        static_cast<int64_t*>(problem.arg)[to + features.at(j)] = arg;
-      } else {
-        static_cast<int32_t*>(problem.arg)[to + features.at(j)] = static_cast<int32_t>(arg);
-      }
-    }
-  }
-}
 
 template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects>
 __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) void reduce_rows(
@@ -315,8 +256,10 @@ __global__ __launch_bounds__(kFinishThreads) void add_parts(const ReduceArgs arg
   }
 }
 
-template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects = false>
-cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
+// Runs a kernel, and adds the parts that it leaves.
+template <typename T, typename State>
+cudaError_t run(void (*kernel)(ReduceArgs, const void*, State*), const ReducePlan& plan,
+                Workspace& workspace, cudaStream_t stream) {
   assert(state_bytes(plan.args.problem.reduce, plan.args.problem.dtype) == sizeof(State));
   const void* starts;
   cudaError_t error = find_starts(plan.args.walk, workspace, stream, starts);
@@ -326,15 +269,14 @@ cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t strea
     parts = static_cast<State*>(workspace.allocate(plan.part_bytes));
     if (parts == nullptr) return cudaErrorMemoryAllocation;
   }
-  error = launch_kernel(reduce_rows<T, State, kAccess, kWeighted, kSelects>, plan.shape, stream,
-                        plan.args, starts, parts);
+  error = launch_kernel(kernel, plan.shape, stream, plan.args, starts, parts);
   if (error != cudaSuccess || parts == nullptr) return error;
   return launch_kernel(add_parts<T, State>, plan.finish, stream, plan.args, starts,
                        static_cast<const State*>(parts));
 }
 
 // Runs the kernel for the plan's access. Integers, products and softmax have neither values nor
-// vectors.
+// vectors. Of tiles, only sums have values.
 template <typename T, typename State>
 cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
   constexpr bool kIsPlain = std::is_integral_v<compute_t<T>> || requires(State state) {
@@ -342,14 +284,20 @@ cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t s
   } || requires(State state) { state.most; };
   const auto with_access = [&](auto weighted) {
     constexpr bool kWeighted = decltype(weighted)::value;
+    const auto run_kernel = [&](auto kernel) {
+      return run<T, State>(kernel, plan, workspace, stream);
+    };
+    if constexpr (!kWeighted || requires(State state) { state.sum; }) {
+      if (plan.access == Access::kTile) return run_kernel(reduce_tiles<T, State, kWeighted>);
+    }
     if constexpr (!kIsPlain) {
       if (plan.access == Access::kVector) {
-        return run<T, State, Access::kVector, kWeighted>(plan, workspace, stream);
+        return run_kernel(reduce_rows<T, State, Access::kVector, kWeighted, false>);
       }
     }
     return plan.access == Access::kSpread
-               ? run<T, State, Access::kSpread, kWeighted>(plan, workspace, stream)
-               : run<T, State, Access::kSingle, kWeighted>(plan, workspace, stream);
+               ? run_kernel(reduce_rows<T, State, Access::kSpread, kWeighted, false>)
+               : run_kernel(reduce_rows<T, State, Access::kSingle, kWeighted, false>);
   };
   if constexpr (!kIsPlain) {
     if (plan.args.problem.value != nullptr) return with_access(std::true_type());
