@@ -12,12 +12,11 @@ INTEGERS = (torch.int32, torch.int64)
 
 
 class Side(NamedTuple):
-    """A matrix in rows of entries. `longest` is the most entries of a row, or -1 if that is not known."""
+    """A matrix in rows of entries."""
 
     ptr: Tensor
     index: Tensor
     entry: Tensor | None
-    longest: int
 
 
 class Pair:
@@ -37,15 +36,11 @@ def may_cache() -> bool:
     )
 
 
-def longest_of(ptr: Tensor) -> int:
-    return int(ptr.diff().max()) if ptr.numel() > 1 else 0
-
-
 def transposed(side: Side, columns: int) -> Side:
     t_ptr, t_index, t_entry = _ops._transpose.default(side.ptr, side.index, columns)
     if side.entry is not None:
         t_entry = side.entry.index_select(0, t_entry)
-    return Side(t_ptr, t_index, t_entry, -1)
+    return Side(t_ptr, t_index, t_entry)
 
 
 # ---------------------------------------------------------------- checks
@@ -104,17 +99,17 @@ def check_range(name: str, least: int, greatest: int, size: int, of: str) -> Non
         )
 
 
-def checked_content(side: Side, columns: int | None) -> tuple[int, int]:
-    """Checks the numbers in a matrix, and returns the number of columns and the longest row. Waits for the GPU once."""
-    ptr, index, entry, _ = side
+def checked_content(side: Side, columns: int | None) -> int:
+    """Checks the numbers in a matrix, and returns the number of columns. Waits for the GPU once."""
+    ptr, index, entry = side
     entries = index.shape[0]
     lengths = ptr.diff().long() if ptr.shape[0] > 1 else ptr.new_zeros(1, dtype=torch.int64)
-    found = [ptr[0].long(), ptr[-1].long(), lengths.amin(), lengths.amax(), *ends_of(index)]
+    found = [ptr[0].long(), ptr[-1].long(), lengths.amin(), *ends_of(index)]
     if entry is not None:
         found += ends_of(entry)
         valid = entry.long().clamp(0, max(entries - 1, 0))
         found.append(torch.zeros(entries, dtype=torch.int64, device=ptr.device).index_fill_(0, valid, 1).sum())
-    first, last, shortest, longest, least, greatest, *of_entry = torch.stack(found).tolist()
+    first, last, shortest, least, greatest, *of_entry = torch.stack(found).tolist()
     if first != 0 or last != entries:
         raise ValueError(
             f"CSR: ptr must start with 0 and end with the number of entries: expected 0 and {entries}, got {first} and {last}"
@@ -129,4 +124,4 @@ def checked_content(side: Side, columns: int | None) -> tuple[int, int]:
             raise ValueError(
                 f"CSR: entry must name each entry once: expected {entries} different numbers, got {of_entry[2]}"
             )
-    return columns, longest
+    return columns

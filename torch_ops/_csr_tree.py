@@ -11,19 +11,17 @@ from torch.utils import _pytree as pytree
 from torch_ops._csr_structure import Pair, Side, may_cache
 from torch_ops.csr import CSR
 
-# Sizes must not be constants of a trace. Most are sizes of tensors. Empty tensors carry the others: the columns, and one more than the
-# longest rows of the matrix and of its transpose. A matrix keeps them, because torch.export marks the tensors whose sizes are dynamic.
+# Sizes must not be constants of a trace. Most are sizes of tensors. An empty tensor carries the number of columns. A matrix keeps it,
+# because torch.export marks the tensors whose sizes are dynamic.
 
 
-def _carriers(csr: CSR) -> tuple[Tensor, Tensor]:
-    side, other = csr._side, csr._other
-    shapes = (csr._columns, 0), (side.longest + 1, 0 if other is None else other.longest + 1, 0)
-    if csr._sizes is not None and tuple(tuple(t.shape) for t in csr._sizes) == shapes:
+def _carrier(csr: CSR) -> Tensor:
+    if csr._sizes is not None and csr._sizes.shape[0] == csr._columns:
         return csr._sizes
-    first, second = (torch.empty(shape, dtype=side.ptr.dtype, device=side.ptr.device) for shape in shapes)
+    sizes = torch.empty((csr._columns, 0), dtype=csr.ptr.dtype, device=csr.device)
     if may_cache():
-        csr._sizes = first, second
-    return first, second
+        csr._sizes = sizes
+    return sizes
 
 
 def _flatten(csr: CSR) -> tuple[list[Any], tuple[str, ...]]:
@@ -33,7 +31,7 @@ def _flatten(csr: CSR) -> tuple[list[Any], tuple[str, ...]]:
     parts = {"ptr": side.ptr, "index": side.index, "entry": side.entry, "values": csr._values}
     if other is not None:
         parts |= {"t_ptr": other.ptr, "t_index": other.index, "t_entry": other.entry}
-    parts["columns"], parts["longest"] = _carriers(csr)
+    parts["columns"] = _carrier(csr)
     given = {name: tensor for name, tensor in parts.items() if tensor is not None}
     return list(given.values()), tuple(given)
 
@@ -51,13 +49,12 @@ def _unflatten(tensors: Any, names: tuple[str, ...]) -> CSR:
         csr._placeholders = list(tensors), names
         return csr
     columns = parts["columns"].shape[0]
-    longest, t_longest, _ = parts["longest"].shape
-    own = Side(parts["ptr"], parts["index"], parts.get("entry"), longest - 1)
+    own = Side(parts["ptr"], parts["index"], parts.get("entry"))
     other = None
     if "t_ptr" in parts:
-        other = Side(parts["t_ptr"], parts["t_index"], parts.get("t_entry"), t_longest - 1)
+        other = Side(parts["t_ptr"], parts["t_index"], parts.get("t_entry"))
     csr = CSR._of(Pair(own, other), False, columns, parts.get("values"))
-    csr._sizes = parts["columns"], parts["longest"]
+    csr._sizes = parts["columns"]
     return csr
 
 

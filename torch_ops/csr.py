@@ -15,7 +15,6 @@ from torch_ops._csr_structure import (
     check_vector,
     checked_content,
     ends_of,
-    longest_of,
     may_cache,
     transposed,
 )
@@ -78,13 +77,12 @@ class CSR:
             wanted, columns = check_shape(shape)
             if wanted != rows:
                 raise ValueError(f"CSR: ptr must have rows + 1 numbers: expected {wanted + 1}, got {ptr.shape[0]}")
-        longest = -1
-        side = Side(ptr.detach(), index.detach(), None if entry is None else entry.detach(), -1)
+        side = Side(ptr.detach(), index.detach(), None if entry is None else entry.detach())
         if torch.compiler.is_compiling():
             if columns is None:
                 raise ValueError("CSR: shape must be given inside torch.compile: expected (rows, columns), got None")
         elif check:
-            columns, longest = checked_content(side, columns)
+            columns = checked_content(side, columns)
         elif columns is None:
             columns = ends_of(index)[1].item() + 1
         if dtype is None:
@@ -95,12 +93,12 @@ class CSR:
             raise ValueError(
                 f"CSR: dtype must hold all sizes: expected int64 for {entries} entries of {rows} x {columns}"
             )
-        ptr, index, entry = (None if t is None else t.to(dtype).contiguous() for t in side[:3])
-        self._set(Pair(Side(ptr, index, entry, longest), None), False, columns, values)
+        ptr, index, entry = (None if t is None else t.to(dtype).contiguous() for t in side)
+        self._set(Pair(Side(ptr, index, entry), None), False, columns, values)
 
     def _set(self, pair: Pair, flipped: bool, columns: int, values: Tensor | None) -> None:
         self._pair, self._flipped, self._columns, self._values = pair, flipped, columns, values
-        self._sizes: tuple[Tensor, Tensor] | None = None  # what _flatten made
+        self._sizes: Tensor | None = None  # what _flatten made
 
     @classmethod
     def _of(cls, pair: Pair, flipped: bool, columns: int, values: Tensor | None) -> CSR:
@@ -160,10 +158,7 @@ class CSR:
         starts = torch.arange(rows + 1, dtype=row.dtype, device=row.device)
         ptr = torch.searchsorted(row, starts)
         # The numbers are right if row and col are.
-        made = cls(ptr, col, values, (rows, columns), entry=entry, check=False, dtype=dtype)
-        if check and may_cache():
-            made.longest  # noqa: B018  (the property keeps it)
-        return made
+        return cls(ptr, col, values, (rows, columns), entry=entry, check=False, dtype=dtype)
 
     @classmethod
     def from_edge_index(
@@ -278,7 +273,7 @@ class CSR:
             return None if tensor is None else tensor.to(device, non_blocking=non_blocking)
 
         def moved(side: Side | None) -> Side | None:
-            return side and Side(*map(move, side[:3]), side.longest)
+            return side and Side(*map(move, side))
 
         target = self.device if device is None else torch.empty(0, device=device).device
         pair = self._pair
@@ -349,23 +344,6 @@ class CSR:
         """The dtype of the values, or None for a matrix of ones."""
         return None if self._values is None else self._values.dtype
 
-    @property
-    def longest(self) -> int:
-        """The most entries of a row. It is computed once, which waits for the GPU."""
-        side = self._side
-        if side.longest >= 0:
-            return side.longest
-        longest = longest_of(side.ptr)
-        if may_cache():
-            self._keep(side._replace(longest=longest), own=True)
-        return longest
-
-    def _keep(self, side: Side, own: bool) -> None:
-        if own == self._flipped:
-            self._pair.transpose = side
-        else:
-            self._pair.own = side
-
     def degrees(self) -> Tensor:
         """(rows): the number of entries of each row, in the integer dtype of :attr:`ptr`."""
         return self.ptr.diff()
@@ -389,9 +367,10 @@ class CSR:
         if self._other is None:
             with torch.inference_mode(False), torch.no_grad():
                 side = transposed(self._side, self._columns)
-                if may_cache():
-                    side = side._replace(longest=longest_of(side.ptr))
-            self._keep(side, own=False)
+            if self._flipped:
+                self._pair.own = side
+            else:
+                self._pair.transpose = side
         return self
 
     @property

@@ -100,11 +100,11 @@ def sum_at_entries(source: Tensor, target: Tensor, csr: CSR) -> Tensor:
 
 
 def _attention(csr: CSR, left: Tensor, right: Tensor, value: Tensor, bias: Tensor | None, factor: float) -> Tensor:
-    ptr, index, entry, longest = csr._side
-    t_ptr, t_index, t_entry, t_longest = _transpose_of(csr, left, right, value)
-    return _ops._graph_attention.default(
-        ptr, index, entry, left, right, value, bias, factor, t_ptr, t_index, t_entry, longest, t_longest
-    )[0]
+    ptr, index, entry = csr._side
+    t_ptr, t_index, t_entry = _transpose_of(csr, left, right, value)
+    return _ops._graph_attention.default(ptr, index, entry, left, right, value, bias, factor, t_ptr, t_index, t_entry)[
+        0
+    ]
 
 
 def _check(name: str, argument: str, tensor: Tensor, shape: tuple[int | None, ...]) -> None:

@@ -146,8 +146,6 @@ def sddmm(
     t_ptr: Tensor | None = None,
     t_index: Tensor | None = None,
     t_entry: Tensor | None = None,
-    longest: int = -1,
-    t_longest: int = -1,
 ) -> Tensor: ...
 def segment_expand(rows: Tensor, offsets: Tensor, entries: int) -> Tensor: ...
 def segment_reduce(data: Tensor, offsets: Tensor, reduce: str = "sum", empty: float | None = None) -> Tensor: ...
@@ -185,8 +183,6 @@ def spmm(
     t_ptr: Tensor | None = None,
     t_index: Tensor | None = None,
     t_entry: Tensor | None = None,
-    longest: int = -1,
-    t_longest: int = -1,
 ) -> Tensor: ...
 def transpose2d(self: Tensor) -> Tensor: ...
 @overload

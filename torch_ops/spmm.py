@@ -36,11 +36,11 @@ def _check_rows(op: str, name: str, rows: int, expected: int, what: str, shape: 
         )
 
 
-def _transpose_of(csr: CSR, *dense: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, int]:
+def _transpose_of(csr: CSR, *dense: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The transpose for gradients. It is made here, once, if one of the tensors requires a gradient."""
     if csr._other is None and torch.is_grad_enabled() and any(d.requires_grad for d in dense) and may_cache():
         csr.cache_transpose()
-    return csr._other or (None, None, None, -1)
+    return csr._other or (None, None, None)
 
 
 def _check_csr(op: str, csr: Any) -> None:
@@ -81,9 +81,9 @@ def spmm(csr: CSR, dense: Tensor, reduce: Reduce = "sum", *, values: Tensor | No
     if dense.dim() >= (3 if heads else 1):
         rows = dense.shape[-3 if heads else max(-2, -dense.dim())]
         _check_rows("spmm", "dense", rows, csr._columns, "columns", dense.shape)
-    ptr, index, entry, longest = csr._side
-    t_ptr, t_index, t_entry, t_longest = _transpose_of(csr, dense)
-    return _ops.spmm.default(ptr, index, entry, values, dense, reduce, t_ptr, t_index, t_entry, longest, t_longest)
+    ptr, index, entry = csr._side
+    t_ptr, t_index, t_entry = _transpose_of(csr, dense)
+    return _ops.spmm.default(ptr, index, entry, values, dense, reduce, t_ptr, t_index, t_entry)
 
 
 def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
@@ -111,6 +111,6 @@ def sddmm(csr: CSR, a: Tensor, b: Tensor) -> Tensor:
     if a.dim() > 0 and b.dim() > 0:
         _check_rows("sddmm", "a", a.shape[0], csr.shape[0], "rows", a.shape)
         _check_rows("sddmm", "b", b.shape[0], csr._columns, "columns", b.shape)
-    ptr, index, entry, longest = csr._side
-    t_ptr, t_index, t_entry, t_longest = _transpose_of(csr, a, b)
-    return _ops.sddmm.default(ptr, index, entry, a, b, a.dim() == 3, t_ptr, t_index, t_entry, longest, t_longest)
+    ptr, index, entry = csr._side
+    t_ptr, t_index, t_entry = _transpose_of(csr, a, b)
+    return _ops.sddmm.default(ptr, index, entry, a, b, a.dim() == 3, t_ptr, t_index, t_entry)

@@ -60,10 +60,7 @@ class Graph:
 
 
 class Structure(NamedTuple):
-    """A matrix in rows, the row of each entry, and the matrix's transpose, if a call needs it. The first operands of all calls.
-
-    ``longest`` and ``t_longest`` are the most entries of a row, or -1.
-    """
+    """A matrix in rows, the row of each entry, and the matrix's transpose, if a call needs it. The first operands of all calls."""
 
     ptr: torch.Tensor
     row: torch.Tensor
@@ -71,8 +68,6 @@ class Structure(NamedTuple):
     t_ptr: torch.Tensor | None
     t_index: torch.Tensor | None
     t_entry: torch.Tensor | None
-    longest: int
-    t_longest: int
 
 
 PARTS = len(Structure._fields)
@@ -86,11 +81,11 @@ def _ends(m: Maker, count: int, size: int, skew: float) -> torch.Tensor:
     return torch.randperm(1 << bits, device=m.device, generator=m.generator)[number] % size
 
 
-def _pointers(sorted_rows: torch.Tensor, rows: int) -> tuple[torch.Tensor, int]:
+def _pointers(sorted_rows: torch.Tensor, rows: int) -> torch.Tensor:
     counts = torch.bincount(sorted_rows, minlength=rows)
     ptr = torch.zeros(rows + 1, dtype=torch.int64, device=counts.device)
     torch.cumsum(counts, 0, out=ptr[1:])
-    return ptr, int(counts.max())
+    return ptr
 
 
 # With and without the transpose.
@@ -102,13 +97,11 @@ def _made(graph: Graph, transpose: bool, device: str) -> Structure:
     key = key.sort().values
     row, index = key // columns, key % columns
     del key
-    ptr, longest = _pointers(row, rows)
-    tensors, t_longest = [ptr, row, index, None, None, None], -1
+    tensors = [_pointers(row, rows), row, index, None, None, None]
     if transpose:
         sorted_columns, entry = index.sort(stable=True)
-        t_ptr, t_longest = _pointers(sorted_columns, columns)
-        tensors[3:] = [t_ptr, row[entry], entry]
-    return Structure(*(None if t is None else t.to(graph.index) for t in tensors), longest, t_longest)
+        tensors[3:] = [_pointers(sorted_columns, columns), row[entry], entry]
+    return Structure(*(None if t is None else t.to(graph.index) for t in tensors))
 
 
 def structure(graph: Graph, device: str, seed: int, transpose: bool = False) -> Structure:

@@ -49,8 +49,8 @@ def matrix(a: Structure, columns: int, value: torch.Tensor | None = None):
     from torch_ops._csr_structure import Pair, Side
     from torch_ops.csr import CSR
 
-    transpose = None if a.t_ptr is None else Side(a.t_ptr, a.t_index, a.t_entry, a.t_longest)
-    return CSR._of(Pair(Side(a.ptr, a.index, None, a.longest), transpose), False, columns, value)
+    transpose = None if a.t_ptr is None else Side(a.t_ptr, a.t_index, a.t_entry)
+    return CSR._of(Pair(Side(a.ptr, a.index, None), transpose), False, columns, value)
 
 
 def spmm(*args):

@@ -60,8 +60,6 @@ constexpr int arguments_of(std::string_view schema) {
 #define GPUOPT_T9(a, ...) decltype(a), GPUOPT_T8(__VA_ARGS__)
 #define GPUOPT_T10(a, ...) decltype(a), GPUOPT_T9(__VA_ARGS__)
 #define GPUOPT_T11(a, ...) decltype(a), GPUOPT_T10(__VA_ARGS__)
-#define GPUOPT_T12(a, ...) decltype(a), GPUOPT_T11(__VA_ARGS__)
-#define GPUOPT_T13(a, ...) decltype(a), GPUOPT_T12(__VA_ARGS__)
 #define GPUOPT_MEMBERS(count, ...)                                \
   if constexpr (kCount == count) {                                \
     auto& [__VA_ARGS__] = from;                                   \
@@ -72,7 +70,7 @@ constexpr int arguments_of(std::string_view schema) {
 template <typename Op>
 auto members_of(const Op& op) {
   constexpr int kCount = arguments_of(Op::kSchema);
-  static_assert(kCount <= 13, "GPUOPT_MEMBERS needs a line for this number of arguments");
+  static_assert(kCount <= 11, "GPUOPT_MEMBERS needs a line for this number of arguments");
   auto& from = const_cast<Op&>(op);  // because a const struct's members have const types
   GPUOPT_MEMBERS(1, a)
   GPUOPT_MEMBERS(2, a, b)
@@ -85,8 +83,6 @@ auto members_of(const Op& op) {
   GPUOPT_MEMBERS(9, a, b, c, d, e, f, g, h, i)
   GPUOPT_MEMBERS(10, a, b, c, d, e, f, g, h, i, j)
   GPUOPT_MEMBERS(11, a, b, c, d, e, f, g, h, i, j, k)
-  GPUOPT_MEMBERS(12, a, b, c, d, e, f, g, h, i, j, k, l)
-  GPUOPT_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
 }
 #undef GPUOPT_MEMBERS
 

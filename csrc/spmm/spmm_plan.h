@@ -19,10 +19,10 @@
 #include "common/launch_shape.h"
 #include "common/strided.h"
 #include "spmm/spmm_problem.h"
+#include "spmm/spmm_tiles.h"
 
 namespace gpuopt::spmm {
 
-constexpr int kThreads = 128;
 constexpr int kSpread = 4;  // features of a thread with Access::kSpread
 constexpr int kFinishThreads = 256;
 constexpr int kFinishBlocks = kFinishThreads / kWarp;  // whose parts a block adds
@@ -36,6 +36,7 @@ struct Tuning {
   // That all tiles and batches need together. The parts of more windows would take more memory
   // than they gain time.
   int64_t enough_warps = 262144;
+  TileTuning tiles;
 };
 
 // How a thread reads features.
@@ -43,6 +44,7 @@ enum class Access : uint8_t {
   kVector,  // neighbours, 16 bytes
   kSpread,  // kSpread of them, as far apart as the threads of an entry
   kSingle,  // one
+  kTile,    // one, from a tile of entries that its block has copied to shared memory
 };
 
 // The rows of a matrix, divided among groups.
@@ -50,9 +52,11 @@ struct Walk {
   Matrix matrix;
   int64_t window = 1;  // rows and entries together
   int64_t windows = 0;
-  uint32_t lanes = 1;   // threads of a group, a power of two of at most a warp
+  // Threads of a group: a power of two of at most a warp. With Access::kTile it is the block.
+  uint32_t lanes = 1;
   uint32_t tiles = 1;   // of features
   uint32_t blocks = 0;  // for each tile and batch, of kThreads / lanes neighbouring windows
+  uint32_t team = 1;    // Access::kTile: entries of a row that neighbouring threads read at once
 };
 
 template <typename F>
@@ -62,6 +66,7 @@ void describe(const Walk& walk, F&& f) {
   f("lanes", walk.lanes);
   f("tiles", walk.tiles);
   f("blocks_per_tile", walk.blocks);
+  f("team", walk.team);
 }
 
 struct ReduceArgs {
@@ -118,6 +123,7 @@ void describe(const ProductPlan& plan, F&& f) {
 struct MapArgs {
   Walk walk;
   MapProblem problem;
+  FastDiv by_features;  // Access::kTile
 };
 
 struct MapPlan {
@@ -219,6 +225,18 @@ inline Walk walk(const Matrix& matrix, int64_t features, int elements, int64_t b
   return walk;
 }
 
+// Divides rows among blocks, which walk tiles.
+inline Walk walk(const Matrix& matrix, const Tiles& tiles) {
+  Walk walk;
+  walk.matrix = matrix;
+  walk.lanes = kThreads;
+  walk.window = tiles.window;
+  walk.windows = ceil_div(matrix.rows + matrix.entries, tiles.window);
+  walk.blocks = static_cast<uint32_t>(walk.windows);
+  walk.team = tiles.team;
+  return walk;
+}
+
 inline LaunchShape shape_of(const Walk& walk, int64_t batches) {
   LaunchShape shape;
   shape.threads = kThreads;
@@ -257,13 +275,18 @@ inline ReducePlan plan(const ReduceProblem& problem, const Tuning& tuning = {}) 
       problem.value == nullptr || problem.features / problem.heads % vector == 0;
   const bool is_simple = problem.selected == nullptr && !problem.wide_out && whole_heads &&
                          problem.reduce < Reduce::kProd && problem.dtype >= DType::kFloat16;
-  plan.access =
-      is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype)
-          ? Access::kVector
-          : narrow_access(problem.features);
   plan.args.problem = problem;
-  plan.args.walk = walk(problem.matrix, problem.features, elements_of(plan.access, problem.dtype),
-                        problem.batches, tuning);
+  if (is_tiled(problem, tuning.tiles)) {
+    plan.access = Access::kTile;
+    plan.args.walk = walk(problem.matrix, tiles_of(problem, tuning.tiles));
+  } else {
+    plan.access =
+        is_simple && is_aligned({problem.dense, problem.out}, problem.features, problem.dtype)
+            ? Access::kVector
+            : narrow_access(problem.features);
+    plan.args.walk = walk(problem.matrix, problem.features, elements_of(plan.access, problem.dtype),
+                          problem.batches, tuning);
+  }
   plan.shape = shape_of(plan.args.walk, problem.batches);
   plan_parts(plan, problem.features, problem.batches, state_bytes(problem.reduce, problem.dtype));
   return plan;
@@ -328,12 +351,16 @@ inline MapPlan plan(const MapProblem& problem, const Tuning& tuning = {}) {
     map.features = map.features * size / unit;
     map.row.row = map.row.row * size / unit;
   }
-  if (map.map == Map::kCopy && is_aligned({map.row, out}, map.features, map.dtype)) {
-    plan.access = Access::kVector;
+  if (is_tiled(map, tuning.tiles)) {
+    plan.access = Access::kTile;
+    plan.args.walk = walk(map.matrix, tiles_of(map, tuning.tiles));
+    plan.args.by_features = divide_by(map.features);
   } else {
-    plan.access = narrow_access(map.features);
+    plan.access = map.map == Map::kCopy && is_aligned({map.row, out}, map.features, map.dtype)
+                      ? Access::kVector
+                      : narrow_access(map.features);
+    plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), 1, tuning);
   }
-  plan.args.walk = walk(map.matrix, map.features, elements_of(plan.access, map.dtype), 1, tuning);
   plan.shape = shape_of(plan.args.walk, 1);
   if (map.map == Map::kSoftmax || map.map == Map::kSoftmaxGradient) {
     plan.statistics = gpuopt::spmm::plan(statistics_of(map), tuning);

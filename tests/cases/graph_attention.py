@@ -30,7 +30,7 @@ def _samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
         for j, (heads, features, key) in enumerate(HEADS):
             for product in (False, True):
                 given = matrices.matrix(device, degrees, columns, dtype=(torch.int32, torch.int64)[k % 2],
-                                        permuted=j % 3 == 1, known=j % 2 == 0, seed=k)  # fmt: skip
+                                        permuted=j % 3 == 1, seed=k)  # fmt: skip
                 if sum(degrees) * heads * features > 40_000:
                     heads, features, key = 1, 8, 8
                 yield _sample(make, f"{name} {j} {product}", given, columns, heads, features, key * product, j % 2 == 0)
@@ -155,7 +155,7 @@ def _largest(*tensors: torch.Tensor) -> float:
 
 
 def _transposes(kwargs) -> list:
-    return [kwargs.get(name) for name in ("t_ptr", "t_index", "t_entry")] + [kwargs.get("longest", -1)]
+    return [kwargs.get(name) for name in ("t_ptr", "t_index", "t_entry")]
 
 
 def _forward(left, right, value, grad, bias=None, *, ptr, index, entry=None, factor, **rest):
@@ -168,7 +168,7 @@ def _attention(*operands, **kwargs) -> torch.Tensor:
 
 def _backward_arguments(left, right, value, grad, bias=None, *, ptr, index, entry=None, factor, **rest) -> tuple:
     out, log_sum = _forward(left, right, value, grad, bias, ptr=ptr, index=index, entry=entry, factor=factor, **rest)
-    return grad, out, log_sum, ptr, index, entry, left, right, value, bias, factor, rest.get("longest", -1)
+    return grad, out, log_sum, ptr, index, entry, left, right, value, bias, factor
 
 
 def _attention_backward(*operands, **kwargs) -> torch.Tensor:

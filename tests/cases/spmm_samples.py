@@ -22,7 +22,6 @@ def matrix(
     dtype: torch.dtype = torch.int32,
     permuted: bool = False,
     transposed: bool = True,
-    known: bool = True,
     seed: int = 0,
 ) -> dict[str, Any]:
     """The arguments that describe a matrix with so many entries in each row, in random columns.
@@ -30,7 +29,6 @@ def matrix(
     Args:
         permuted: values are in another order than entries.
         transposed: the transpose is passed, too.
-        known: the length of the longest row is passed.
     """
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.tensor(degrees, dtype=torch.int64)
@@ -46,10 +44,7 @@ def matrix(
         given["t_ptr"] = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
         given["t_index"] = torch.arange(len(degrees)).repeat_interleave(lengths)[order]
         given["t_entry"] = order if entry is None else entry[order]
-    given = {name: None if t is None else t.to(dtype).to(device) for name, t in given.items()}
-    if known:
-        given["longest"] = max(degrees, default=0)
-    return given
+    return {name: None if t is None else t.to(dtype).to(device) for name, t in given.items()}
 
 
 # Names, degrees of the rows, and columns. Kernels cut rows after multiples of 128 entries.
@@ -113,7 +108,7 @@ def spmm_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
                 features = (1, 4, 3, 8, 2, 5, 7, 6)[j]
             reduce = REDUCTIONS[(k + j) % 4]
             given = matrix(device, degrees, columns, dtype=(torch.int32, torch.int64)[(k + j // 2) % 2],
-                           permuted=j % 3 == 1, transposed=j % 2 == 0, known=j % 4 != 3, seed=k)  # fmt: skip
+                           permuted=j % 3 == 1, transposed=j % 2 == 0, seed=k)  # fmt: skip
             value = make(entries) if j % 3 else None
             yield spmm_sample(f"{name}, {features} {reduce}, j {j}", make(columns, features), value, given, reduce=reduce,
                               sanitize=j < 2)  # fmt: skip
@@ -173,7 +168,7 @@ def spmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     yield spmm_sample("heads", make(3, 2, 1), make(3, 2), heads)
     yield spmm_sample("min of heads", make(3, 2, 1), make(3, 2), heads, reduce="min")
     yield spmm_sample("mean of batched heads", make(2, 3, 2, 1), make(3, 2), heads, reduce="mean")
-    plain = matrix(device, [4, 1, 0, 2], 3, permuted=True, transposed=False, known=False, dtype=torch.int64)
+    plain = matrix(device, [4, 1, 0, 2], 3, permuted=True, transposed=False, dtype=torch.int64)
     yield spmm_sample("no transpose", make(3, 2), make(7), plain)
     yield spmm_sample("max, no transpose", make(3, 1), make(7), plain, reduce="max")
     yield spmm_sample("batches", make(2, 3, 2), make(3), few)
@@ -200,7 +195,7 @@ def sddmm_samples(device: str, dtype: torch.dtype) -> Iterator[Sample]:
             if entries * features > 60_000:
                 features = (1, 4, 3, 8, 2, 5, 7, 6, 9)[j]
             given = matrix(device, degrees, columns, dtype=(torch.int32, torch.int64)[(k + j // 2) % 2],
-                           permuted=j % 3 == 1, transposed=j % 2 == 0, known=j % 4 != 3, seed=k)  # fmt: skip
+                           permuted=j % 3 == 1, transposed=j % 2 == 0, seed=k)  # fmt: skip
             heads = (1, 2, 3, 8)[j % 4]
             inner = (features,) if j % 2 else (heads, max(features // heads, 1))
             yield sddmm_sample(f"{name}, {inner}", make(rows, *inner), make(columns, *inner), given, sanitize=j < 2)
@@ -233,9 +228,7 @@ def sddmm_few(device: str, dtype: torch.dtype) -> Iterator[Sample]:
     yield sddmm_sample("plain", make(3, 2), make(3, 2), few)
     yield sddmm_sample("permuted", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, permuted=True))
     yield sddmm_sample("wider", make(4, 6), make(3, 6), matrix(device, [2, 1, 4, 0], 3))
-    yield sddmm_sample(
-        "no transpose", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, transposed=False, known=False)
-    )
+    yield sddmm_sample("no transpose", make(3, 2), make(3, 2), matrix(device, [2, 0, 1], 3, transposed=False))
     yield sddmm_sample("one feature", make(3, 1), make(3, 1), few)
     yield sddmm_sample("heads", make(3, 2, 1), make(3, 2, 1), matrix(device, [1, 0, 2], 3, dtype=torch.int64))
     yield sddmm_sample("permuted heads", make(3, 2, 1), make(3, 2, 1), matrix(device, [4, 1, 0], 3, permuted=True))

@@ -54,6 +54,7 @@ struct Fields {
   Tuning tuning() {
     Tuning tuning;
     tuning.shortest = number();
+    tuning.tiles.least_tile = 16 * tuning.shortest;
     return tuning;
   }
 };

@@ -13,7 +13,7 @@ from tools import test_build
 F16, F32, F64, I32, I64 = 6, 8, 9, 4, 5
 SUM, MEAN, MAX, MIN, PROD, LOG_SUM = range(6)
 COPY, SELECTED, SOFTMAX, SOFTMAX_GRADIENT = range(4)
-VECTOR, SPREAD, SINGLE = range(3)
+VECTOR, SPREAD, SINGLE, TILE = range(4)
 SIZE = {F16: 2, F32: 4, F64: 8, I32: 4, I64: 8}
 DENSE, OUT, ARG, SELECTED_AT = (number << 44 for number in (1, 2, 3, 4))  # addresses
 GRID = 2**31 - 1
@@ -49,18 +49,30 @@ def read(text: bytes):
 
 
 def elements(access: int, dtype: int) -> int:
-    return {VECTOR: 16 // SIZE[dtype], SPREAD: 4, SINGLE: 1}[access]
+    return {VECTOR: 16 // SIZE[dtype], SPREAD: 4, SINGLE: 1, TILE: 1}[access]
 
 
 def check_launch(problem: Given, plan, features: int, dtype: int, outer: int) -> None:
     """Groups have all features and the whole matrix, and a grid has all groups."""
     lanes, path = plan.lanes, problem.rows + problem.entries
+    if plan.access == TILE:
+        assert (plan.windows - 1) * plan.window < path <= plan.windows * plan.window
+        assert plan.window > 0 and plan.shape.use_pdl
+        assert plan.shape.blocks == plan.windows <= GRID and plan.shape.threads == lanes == 128
+        return
     assert lanes & (lanes - 1) == 0 and 1 <= lanes <= 32
     width = lanes * elements(plan.access, dtype)
     assert lanes == 1 or width < 2 * max(features, elements(plan.access, dtype))
     assert (plan.windows - 1) * plan.window < path <= plan.windows * plan.window < 2**31 * plan.windows
     assert (plan.blocks_per_tile - 1) * (128 // lanes) < plan.windows <= plan.blocks_per_tile * (128 // lanes)
     assert plan.shape.blocks == plan.blocks_per_tile * outer <= GRID and plan.shape.threads == 128
+
+
+def check_tile(plan, of_row: int, of_entry: int, arrays: int) -> None:
+    """The shared memory of a block holds any tile. It has two bounds more than rows, and every array is aligned."""
+    for rows in {0, plan.window // 2, plan.window}:
+        used = rows * of_row + (plan.window - rows) * of_entry
+        assert used + 2 * of_row + arrays * 30 + 16 <= 16384
 
 
 def check_reduce(planner, problem: Given):
@@ -73,6 +85,10 @@ def check_reduce(planner, problem: Given):
     for plan in plans:
         width = plan.lanes * elements(plan.access, problem.dtype)
         assert (plan.tiles - 1) * width < problem.features <= plan.tiles * width
+        if plan.access == TILE:
+            of_entry = problem.features * size * (2 if problem.value else 1)
+            check_tile(plan, 2, of_entry, 1 + bool(problem.value))
+            assert plan.team * problem.features <= 32
         check_launch(problem, plan, problem.features, problem.dtype, plan.tiles * plan.batches)
         assert plan.dense == problem.dense + begin * problem.dense_batch * size
         assert plan.out == problem.out + begin * problem.out_batch * size
@@ -93,6 +109,49 @@ def check_reduce(planner, problem: Given):
         assert (plan.finish_tiles - 1) * 128 < problem.features <= plan.finish_tiles * 128
         assert plan.finish.blocks == plan.finish_blocks * plan.finish_tiles * plan.batches <= GRID
     return plans
+
+
+@pytest.mark.parametrize(
+    "fields, access",
+    [
+        ({}, TILE),
+        ({"features": 15}, TILE),
+        ({"features": 16}, VECTOR),
+        ({"features": 31, "dtype": F16}, TILE),
+        ({"features": 7, "dtype": F64, "wide_out": 1, "reduce": LOG_SUM}, TILE),
+        ({"value": 64, "heads": 8}, TILE),
+        ({"value": 64, "heads": 4}, SINGLE),
+        ({"value": 64, "heads": 8, "reduce": MAX}, SINGLE),
+        ({"value": 64, "heads": 8, "entry": 64}, SINGLE),
+        ({"reduce": MAX, "arg": ARG, "entry": 64}, TILE),
+        ({"index": 64}, VECTOR),
+        ({"selected": SELECTED_AT}, SINGLE),
+        ({"batches": 2}, VECTOR),
+        ({"pitch": 1}, SINGLE),
+    ],
+)
+def test_narrow_rows_without_index_are_read_in_tiles(planner, fields, access):
+    fields = {"index": 0, "features": 8} | fields
+    assert access_of(planner, **fields) == access
+    if access == TILE:  # at any address
+        assert access_of(planner, **fields, dense=DENSE + SIZE[fields.get("dtype", F32)]) == access
+
+
+@pytest.mark.parametrize(
+    "rows, entries, features, window, team",
+    [
+        (10, 5, 1, 512, 1),  # 2 KB
+        (2**18, 2**20, 1, 620, 1),  # enough tiles for 2112 blocks
+        (2**20, 2**24, 1, 4045, 2),  # 16 KB, and 8 entries for each thread
+        (2**20, 2**24, 8, 503, 2),
+        (2**18, 2**24, 8, 503, 4),  # all entries of a warp
+        (2**18, 2**24, 3, 1346, 10),  # a warp has 10 entries, and two teams of 8 do not fit
+        (10, 2**24, 12, 334, 2),
+    ],
+)
+def test_tiles_grow_with_the_matrix(planner, rows, entries, features, window, team):
+    (plan,) = check_reduce(planner, given(rows, entries, features, index=0))
+    assert (plan.window, plan.team) == (window, team)
 
 
 def access_of(planner, **fields) -> int:
@@ -229,14 +288,17 @@ def test_products_of_many_heads(planner):
 @pytest.mark.parametrize(
     "dtype, features, offset, access, unit, units",
     [
-        (F16, 8, 0, VECTOR, 8, 2),
-        (F16, 4, 0, SINGLE, 8, 1),
-        (F16, 6, 0, SINGLE, 4, 3),
-        (F16, 9, 0, SINGLE, 2, 9),
+        (F16, 8, 0, TILE, 8, 2),
+        (F16, 4, 0, TILE, 8, 1),
+        (F16, 6, 0, TILE, 4, 3),
+        (F16, 31, 0, TILE, 2, 31),
+        (F16, 32, 0, VECTOR, 8, 8),
+        (F16, 33, 0, SPREAD, 2, 33),
+        (F32, 20, 4, SINGLE, 4, 20),
         (F32, 100, 4, SPREAD, 4, 100),
         (F32, 100, 8, SPREAD, 8, 50),
         (F32, 100, 0, VECTOR, 8, 50),
-        (F64, 3, 0, SINGLE, 8, 3),
+        (F64, 3, 0, TILE, 8, 3),
     ],
 )
 def test_copies_move_the_largest_units(planner, dtype, features, offset, access, unit, units):
@@ -245,16 +307,26 @@ def test_copies_move_the_largest_units(planner, dtype, features, offset, access,
     assert plan.access == access and plan.features == units
     assert {8: I64, 4: I32, 2: 3}[unit] == plan.dtype
     check_launch(problem, plan, units, F64 if unit == 8 else F32, plan.tiles)
+    if access == TILE:
+        check_tile(plan, 2 + units * unit, 2, 2)
     assert plan.statistics is None
+
+
+def test_copies_of_rows_with_gaps_are_no_tiles(planner):
+    assert read(planner.map(given(features=3, pitch=1, reduce=COPY))).access == SINGLE
+    assert read(planner.map(given(features=3, pitch=1, reduce=SELECTED))).access == SINGLE
 
 
 @pytest.mark.parametrize("kind", [SOFTMAX, SOFTMAX_GRADIENT])
 def test_softmax_has_statistics_of_rows(planner, kind):
-    """They walk the same windows, because the map reads what they write."""
+    """They are read as the map reads its entries."""
     for entries, features in ((10000, 8), (2**34, 100)):
         problem = given(1000, entries, features, reduce=kind)
         plan = read(planner.map(problem))
         check_launch(problem, plan, features, F32, plan.tiles)
         state = 8 if kind == SOFTMAX else 4
+        assert (plan.access == TILE) == (features == 8)
+        if plan.access == TILE:
+            check_tile(plan, 2 + 8 * state, 2 + 8 * (4 if kind == SOFTMAX else 8), 4)
         assert plan.statistics.part_bytes == 2 * plan.statistics.blocks_per_tile * features * state
         assert plan.statistics.access == plan.access

@@ -158,9 +158,7 @@ def _new_matrix(edge_index: Tensor, row: int, shape: tuple[int, int]) -> CSR | N
         return None
     # A view of edge_index would keep it alive, and its results with it.
     column = column.clone() if rows.order is None else column.index_select(0, rows.order)
-    made = CSR(rows.ptr, column, None, shape, entry=rows.order, check=False)
-    made.longest  # noqa: B018  (the property keeps it)
-    return made
+    return CSR(rows.ptr, column, None, shape, entry=rows.order, check=False)
 
 
 def _is_within(index: Tensor, count: int) -> bool:

@@ -129,12 +129,12 @@ struct AttentionFormula {
   Tensor products(const Tensor& of_row, const Tensor& of_column) const {
     return call(Sddmm{a.ptr, a.index, if_defined(a.entry), of_row, of_column, /*heads=*/true,
                       if_defined(transpose.ptr), if_defined(transpose.index),
-                      if_defined(transpose.entry), a.longest, transpose.longest});
+                      if_defined(transpose.entry)});
   }
   // Sums over the rows of a matrix of what its entries have, (E, H).
   static Tensor sums(const Sparse& matrix, const Tensor& of_entries) {
     return call(Spmm{matrix.ptr, if_defined(matrix.entry), std::nullopt, std::nullopt, of_entries,
-                     "sum", std::nullopt, std::nullopt, std::nullopt, matrix.longest, -1});
+                     "sum", std::nullopt, std::nullopt, std::nullopt});
   }
   // The scores in the order of values, before the leaky ReLU of the additive form. The sum of two
   // numbers is the product of (left, 1) and (1, right), which is exact. So its gradients are

@@ -65,7 +65,7 @@ struct AttentionNode : torch::autograd::Node {
     const Tensor out = out_.unpack(pointer_to(this)), log_sum = log_sum_.unpack();
     return call(GraphAttentionBackward{grad, out, log_sum, f.a.ptr, f.a.index,
                                        if_defined(f.a.entry), f.left, f.right, f.value,
-                                       if_defined(f.bias), f.factor, f.a.longest});
+                                       if_defined(f.bias), f.factor});
   }
 
   SavedMatrix matrix_;

@@ -158,7 +158,7 @@ Shape check(const Op& call) {
 
 inline Shape check(const Sddmm& call) {
   const char* op = name_of<Sddmm>();
-  const auto& [ptr, index, entry, a, b, heads, t_ptr, t_index, t_entry, longest, t_longest] = call;
+  const auto& [ptr, index, entry, a, b, heads, t_ptr, t_index, t_entry] = call;
   check_floating(op, "a", a);
   check_like(op, "b", b, "a", a);
   const int64_t dims = heads ? 3 : 2;

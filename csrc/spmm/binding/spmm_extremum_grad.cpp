@@ -102,7 +102,7 @@ class Winners {
 Tensor selected_product(const Sparse& a, const Tensor& value, const Tensor& dense,
                         const Tensor& selected) {
   return call(SpmmSelected{a.ptr, if_defined(a.index), if_defined(a.entry), if_defined(value),
-                           dense, selected, a.longest});
+                           dense, selected});
 }
 
 // ---------------------------------------------------------------- nodes
@@ -169,8 +169,8 @@ template <typename Op>
 SpmmArg::Result arg_autograd(const Op& op, DispatchKeySet keys) {
   const Shape shape = check(op);
   const auto node = node_of<ExtremumNode>(op, shape, op.value, op.dense);
-  auto [result, arg] = below_autograd(
-      SpmmArg{op.ptr, op.index, op.entry, op.value, op.dense, op.reduce, op.longest}, keys);
+  auto [result, arg] =
+      below_autograd(SpmmArg{op.ptr, op.index, op.entry, op.value, op.dense, op.reduce}, keys);
   if (node) {
     node->save_arg(arg);
     set_history(result, node);

@@ -28,7 +28,7 @@ Tensor value_gradient(const Sparse& a, const Tensor& grad, const Tensor& dense, 
   return call(Sddmm{
       a.ptr, if_defined(a.index), if_defined(a.entry), without_batches(grad, row_dim, has_heads),
       without_batches(dense, row_dim, has_heads), has_heads, if_defined(transpose.ptr),
-      if_defined(transpose.index), if_defined(transpose.entry), a.longest, transpose.longest});
+      if_defined(transpose.index), if_defined(transpose.entry)});
 }
 
 // Rows divided by the number of their entries, which is counted in integers.
@@ -132,7 +132,7 @@ Tensor sddmm_autograd(const Sddmm& op, DispatchKeySet keys) {
   if (has_tangents(op)) {
     set_tangent(result, tangent_of_product(op.a, op.b, [&](const Tensor& a, const Tensor& b) {
                   return call(Sddmm{op.ptr, op.index, op.entry, a, b, op.heads, op.t_ptr,
-                                    op.t_index, op.t_entry, op.longest, op.t_longest});
+                                    op.t_index, op.t_entry});
                 }));
   }
   return result;

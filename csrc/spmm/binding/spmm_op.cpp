@@ -87,10 +87,9 @@ SpmmArg::Result extremum(const SpmmArg& call) {
 
 Tensor spmm_cpu(const Spmm& call) {
   const Shape shape = check(call);
-  const auto& [ptr, index, entry, value, dense, reduce, t_ptr, t_index, t_entry, longest,
-               t_longest] = call;
+  const auto& [ptr, index, entry, value, dense, reduce, t_ptr, t_index, t_entry] = call;
   if (is_extremum(reduce)) {
-    return std::get<0>(extremum({ptr, index, entry, value, dense, reduce, longest}));
+    return std::get<0>(extremum({ptr, index, entry, value, dense, reduce}));
   }
   Tensor result = sums(ptr, products(call, shape));
   if (reduce == "mean") result.div_(counts_of(ptr).clamp_min(1).view({-1, 1, 1}));

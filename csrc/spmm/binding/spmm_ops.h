@@ -26,14 +26,13 @@ struct Spmm {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
       "spmm(Tensor ptr, Tensor? index, Tensor? entry, Tensor? value, Tensor dense, "
-      "str reduce=\"sum\", Tensor? t_ptr=None, Tensor? t_index=None, Tensor? t_entry=None, "
-      "SymInt longest=-1, SymInt t_longest=-1) -> Tensor";
+      "str reduce=\"sum\", Tensor? t_ptr=None, Tensor? t_index=None, Tensor? t_entry=None) -> "
+      "Tensor";
   const Tensor& ptr;
   const TensorOption &index, &entry, &value;
   const Tensor& dense;
   std::string_view reduce;
   const TensorOption &t_ptr, &t_index, &t_entry;
-  SymInt longest, t_longest;
 };
 
 // A maximum or minimum, and where in the values each result is from. -1: the row has no entries.
@@ -41,12 +40,11 @@ struct SpmmArg {
   using Result = std::tuple<Tensor, Tensor>;
   static constexpr std::string_view kSchema =
       "_spmm_arg(Tensor ptr, Tensor? index, Tensor? entry, Tensor? value, Tensor dense, "
-      "str reduce, SymInt longest=-1) -> (Tensor, Tensor)";
+      "str reduce) -> (Tensor, Tensor)";
   const Tensor& ptr;
   const TensorOption &index, &entry, &value;
   const Tensor& dense;
   std::string_view reduce;
-  SymInt longest;
 };
 
 // A sum of the entries that `selected` names, for the gradient of a maximum: entry e counts where
@@ -55,11 +53,10 @@ struct SpmmSelected {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
       "_spmm_selected(Tensor ptr, Tensor? index, Tensor? entry, Tensor? value, Tensor dense, "
-      "Tensor selected, SymInt longest=-1) -> Tensor";
+      "Tensor selected) -> Tensor";
   const Tensor& ptr;
   const TensorOption &index, &entry, &value;
   const Tensor &dense, &selected;
-  SymInt longest;
 };
 
 // a (M, N), b (K, N) -> (E), or with heads: a (M, H, F), b (K, H, F) -> (E, H).
@@ -67,14 +64,12 @@ struct Sddmm {
   using Result = Tensor;
   static constexpr std::string_view kSchema =
       "sddmm(Tensor ptr, Tensor? index, Tensor? entry, Tensor a, Tensor b, bool heads=False, "
-      "Tensor? t_ptr=None, Tensor? t_index=None, Tensor? t_entry=None, SymInt longest=-1, "
-      "SymInt t_longest=-1) -> Tensor";
+      "Tensor? t_ptr=None, Tensor? t_index=None, Tensor? t_entry=None) -> Tensor";
   const Tensor& ptr;
   const TensorOption &index, &entry;
   const Tensor &a, &b;
   bool heads;
   const TensorOption &t_ptr, &t_index, &t_entry;
-  SymInt longest, t_longest;
 };
 
 // Attention of rows to columns, as AttentionProblem: left (M, H, D), right (K, H, D) in the product
@@ -86,14 +81,13 @@ struct GraphAttention {
   static constexpr std::string_view kSchema =
       "_graph_attention(Tensor ptr, Tensor index, Tensor? entry, Tensor left, Tensor right, "
       "Tensor value, Tensor? bias, float factor, Tensor? t_ptr=None, Tensor? t_index=None, "
-      "Tensor? t_entry=None, SymInt longest=-1, SymInt t_longest=-1) -> (Tensor, Tensor)";
+      "Tensor? t_entry=None) -> (Tensor, Tensor)";
   const Tensor &ptr, &index;
   const TensorOption& entry;
   const Tensor &left, &right, &value;
   const TensorOption& bias;
   double factor;
   const TensorOption &t_ptr, &t_index, &t_entry;
-  SymInt longest, t_longest;
 };
 
 // What the rows know of the gradient: the gradient of left, and for each entry and head its weight
@@ -103,14 +97,13 @@ struct GraphAttentionBackward {
   static constexpr std::string_view kSchema =
       "_graph_attention_backward(Tensor grad, Tensor out, Tensor log_sum, Tensor ptr, Tensor "
       "index, "
-      "Tensor? entry, Tensor left, Tensor right, Tensor value, Tensor? bias, float factor, "
-      "SymInt longest=-1) -> (Tensor, Tensor, Tensor)";
+      "Tensor? entry, Tensor left, Tensor right, Tensor value, Tensor? bias, float factor) -> "
+      "(Tensor, Tensor, Tensor)";
   const Tensor &grad, &out, &log_sum, &ptr, &index;
   const TensorOption& entry;
   const Tensor &left, &right, &value;
   const TensorOption& bias;
   double factor;
-  SymInt longest;
 };
 
 // The transpose of a matrix without `entry`: t_ptr (columns + 1), t_index (E) and t_entry (E). The

@@ -13,7 +13,6 @@ namespace gpuopt::spmm {
 // A matrix, or what is undefined if it is not given.
 struct Sparse {
   Tensor ptr, index, entry;
-  SymInt longest = -1;
 
   // The transpose, made here.
   Sparse transposed(const SymInt& columns) const {
@@ -31,14 +30,13 @@ class SavedMatrix {
   SavedMatrix() = default;
 
   template <typename Op>
-  SavedMatrix(const Op& op, const Shape& shape) : columns_(shape.columns), longest_(op.longest) {
+  SavedMatrix(const Op& op, const Shape& shape) : columns_(shape.columns) {
     save(1, value_or_undefined(op.index));
     save(2, value_or_undefined(op.entry));
     if constexpr (requires { op.t_ptr; }) {
       save(3, value_or_undefined(op.t_ptr));
       save(4, value_or_undefined(op.t_index));
       save(5, value_or_undefined(op.t_entry));
-      t_longest_ = op.t_longest;
     }
     // The gradient of a maximum reads ptr only to make what is not given.
     if constexpr (requires { op.reduce; }) {
@@ -47,10 +45,10 @@ class SavedMatrix {
     save(0, op.ptr);
   }
 
-  Sparse own() const { return {unpacked(0), unpacked(1), unpacked(2), longest_}; }
+  Sparse own() const { return {unpacked(0), unpacked(1), unpacked(2)}; }
   Sparse transpose(const Sparse& own) const {
     if (!given_[3]) return own.transposed(columns_);
-    return {unpacked(3), unpacked(4), unpacked(5), t_longest_};
+    return {unpacked(3), unpacked(4), unpacked(5)};
   }
   bool has_transpose() const { return given_[3]; }
   void reset() {
@@ -66,17 +64,17 @@ class SavedMatrix {
 
   std::array<torch::autograd::SavedVariable, 6> saved_;
   std::array<bool, 6> given_{};
-  SymInt columns_ = 0, longest_ = -1, t_longest_ = -1;
+  SymInt columns_ = 0;
 };
 
 template <typename Op>
 Sparse matrix_of(const Op& op) {
-  return {op.ptr, value_or_undefined(op.index), value_or_undefined(op.entry), op.longest};
+  return {op.ptr, value_or_undefined(op.index), value_or_undefined(op.entry)};
 }
 template <typename Op>
 Sparse transpose_of(const Op& op) {
   return {value_or_undefined(op.t_ptr), value_or_undefined(op.t_index),
-          value_or_undefined(op.t_entry), op.t_longest};
+          value_or_undefined(op.t_entry)};
 }
 
 // A product with dense rows.
@@ -84,7 +82,7 @@ inline Tensor product(const Sparse& a, const Tensor& value, const Tensor& dense,
                       const Sparse& transpose, std::string_view reduce = "sum") {
   return call(Spmm{a.ptr, if_defined(a.index), if_defined(a.entry), if_defined(value), dense,
                    reduce, if_defined(transpose.ptr), if_defined(transpose.index),
-                   if_defined(transpose.entry), a.longest, transpose.longest});
+                   if_defined(transpose.entry)});
 }
 
 }  // namespace gpuopt::spmm

@@ -124,9 +124,8 @@ Tensor spmm_vmap(const Spmm& op) {
   const VmapLevel level;
   const Structure<Spmm> a(level, op);
   const Folded folded(level, op.value, op.dense, {}, name_of<Spmm>());
-  return folded.wrapped(
-      level, call(Spmm{a.ptr, a.index, a.entry, folded.value(), folded.dense(), op.reduce, a.t_ptr,
-                       a.t_index, a.t_entry, op.longest, op.t_longest}));
+  return folded.wrapped(level, call(Spmm{a.ptr, a.index, a.entry, folded.value(), folded.dense(),
+                                         op.reduce, a.t_ptr, a.t_index, a.t_entry}));
 }
 
 SpmmArg::Result arg_vmap(const SpmmArg& op) {
@@ -134,7 +133,7 @@ SpmmArg::Result arg_vmap(const SpmmArg& op) {
   const Structure<SpmmArg> a(level, op);
   const Folded folded(level, op.value, op.dense, {}, name_of<SpmmArg>());
   const auto [result, arg] =
-      call(SpmmArg{a.ptr, a.index, a.entry, folded.value(), folded.dense(), op.reduce, op.longest});
+      call(SpmmArg{a.ptr, a.index, a.entry, folded.value(), folded.dense(), op.reduce});
   return {folded.wrapped(level, result), folded.wrapped(level, arg)};
 }
 
@@ -143,7 +142,7 @@ Tensor selected_vmap(const SpmmSelected& op) {
   const Structure<SpmmSelected> a(level, op);
   const Folded folded(level, op.value, op.dense, op.selected, name_of<SpmmSelected>());
   return folded.wrapped(level, call(SpmmSelected{a.ptr, a.index, a.entry, folded.value(),
-                                                 folded.dense(), folded.selected(), op.longest}));
+                                                 folded.dense(), folded.selected()}));
 }
 
 // Examples are heads.
@@ -153,8 +152,7 @@ Tensor sddmm_vmap(const Sddmm& op) {
   const Operand a = level.unwrap(op.a), b = level.unwrap(op.b);
   const std::optional<SymInt> examples = examples_of({&a, &b});
   const auto product = [&](const Tensor& left, const Tensor& right, bool heads) {
-    return call(Sddmm{s.ptr, s.index, s.entry, left, right, heads, s.t_ptr, s.t_index, s.t_entry,
-                      op.longest, op.t_longest});
+    return call(Sddmm{s.ptr, s.index, s.entry, left, right, heads, s.t_ptr, s.t_index, s.t_entry});
   };
   if (!examples.has_value()) return level.wrap(product(a.value, b.value, op.heads), std::nullopt);
   const int64_t dims = op.heads ? 3 : 2;

@@ -89,4 +89,16 @@ struct alignas(16) AttentionState {
   __device__ __forceinline__ C log_sum() const { return most + log(sum); }
 };
 
+// The softmax of a value, given the state of its row.
+template <typename T, typename C>
+__device__ __forceinline__ T softmax_of(T x, const LogSumState<C>& row) {
+  return from_compute<T>(exp(to_compute(x) - row.most) / row.sum);
+}
+
+// The gradient of softmax at the result y, where the gradient of y is x. `sum` is that of y * x.
+template <typename T, typename C>
+__device__ __forceinline__ T softmax_gradient_of(T x, T y, C sum) {
+  return from_compute<T>(to_compute(y) * (to_compute(x) - sum));
+}
+
 }  // namespace gpuopt::spmm

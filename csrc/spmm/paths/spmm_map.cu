@@ -4,6 +4,7 @@
 #include "spmm/device/spmm_access.cuh"
 #include "spmm/device/spmm_states.cuh"
 #include "spmm/device/spmm_walk.cuh"
+#include "spmm/paths/spmm_map_tiles.cuh"
 #include "spmm/spmm.h"
 
 namespace gpuopt::spmm {
@@ -81,9 +82,9 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args) {
         } else if constexpr (kMap == Map::kSelected) {
           out[j] = selected[j] == entry ? row[j] : T{};
         } else if constexpr (kMap == Map::kSoftmax) {
-          out[j] = from_compute<T>(exp(to_compute(x[u][j]) - row[j].most) / row[j].sum);
+          out[j] = softmax_of(x[u][j], row[j]);
         } else {
-          out[j] = from_compute<T>(to_compute(y[u][j]) * (to_compute(x[u][j]) - row[j]));
+          out[j] = softmax_gradient_of(x[u][j], y[u][j], row[j]);
         }
       }
       features.store(static_cast<T*>(problem.out) + entry * problem.features, out);
@@ -93,9 +94,10 @@ __global__ __launch_bounds__(kThreads) void map_rows(const MapArgs args) {
 
 template <typename T, typename R, Map kMap>
 cudaError_t run(const MapPlan& plan, cudaStream_t stream) {
-  return plan.access == Access::kSpread
-             ? launch_kernel(map_rows<T, R, kMap, Access::kSpread>, plan.shape, stream, plan.args)
-             : launch_kernel(map_rows<T, R, kMap, Access::kSingle>, plan.shape, stream, plan.args);
+  const auto kernel = plan.access == Access::kTile     ? map_tiles<T, R, kMap>
+                      : plan.access == Access::kSpread ? map_rows<T, R, kMap, Access::kSpread>
+                                                       : map_rows<T, R, kMap, Access::kSingle>;
+  return launch_kernel(kernel, plan.shape, stream, plan.args);
 }
 
 template <typename T>

@@ -11,6 +11,7 @@
 #include "spmm/device/spmm_states.cuh"
 #include "spmm/device/spmm_walk.cuh"
 #include "spmm/paths/spmm_parts.cuh"
+#include "spmm/paths/spmm_reduce_tiles.cuh"
 #include "spmm/spmm.h"
 
 namespace gpuopt::spmm {
@@ -211,18 +212,20 @@ __global__ __launch_bounds__(kThreads, kBlocks<T, State, kAccess, kWeighted>) vo
       });
 }
 
-template <typename T, typename State, Access kAccess, bool kWeighted, bool kSelects = false>
-cudaError_t run(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
+// Runs a kernel, and adds the parts that it leaves.
+template <typename T, typename State>
+cudaError_t run(void (*kernel)(ReduceArgs, void*, State*), const ReducePlan& plan,
+                Workspace& workspace, cudaStream_t stream) {
   assert(state_bytes(plan.args.problem.reduce, plan.args.problem.dtype) == sizeof(State));
   PartMemory<State> parts(plan.args.walk, plan.part_bytes, workspace);
   if (parts.failed) return cudaErrorMemoryAllocation;
-  const cudaError_t error = launch_kernel(reduce_rows<T, State, kAccess, kWeighted, kSelects>,
-                                          plan.shape, stream, plan.args, parts.starts, parts.parts);
+  const cudaError_t error =
+      launch_kernel(kernel, plan.shape, stream, plan.args, parts.starts, parts.parts);
   return error == cudaSuccess ? launch_add_parts<T>(plan, parts, stream) : error;
 }
 
 // Runs the kernel for the plan's access. Integers, products and softmax have neither values nor
-// vectors.
+// vectors. Of tiles, only sums have values.
 template <typename T, typename State>
 cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t stream) {
   constexpr bool kIsPlain = std::is_integral_v<compute_t<T>> || requires(State state) {
@@ -230,14 +233,20 @@ cudaError_t run_any(const ReducePlan& plan, Workspace& workspace, cudaStream_t s
   } || requires(State state) { state.most; };
   const auto with_access = [&](auto weighted) {
     constexpr bool kWeighted = decltype(weighted)::value;
+    const auto run_kernel = [&](auto kernel) {
+      return run<T, State>(kernel, plan, workspace, stream);
+    };
+    if constexpr (!kWeighted || requires(State state) { state.sum; }) {
+      if (plan.access == Access::kTile) return run_kernel(reduce_tiles<T, State, kWeighted>);
+    }
     if constexpr (!kIsPlain) {
       if (plan.access == Access::kVector) {
-        return run<T, State, Access::kVector, kWeighted>(plan, workspace, stream);
+        return run_kernel(reduce_rows<T, State, Access::kVector, kWeighted, false>);
       }
     }
     return plan.access == Access::kSpread
-               ? run<T, State, Access::kSpread, kWeighted>(plan, workspace, stream)
-               : run<T, State, Access::kSingle, kWeighted>(plan, workspace, stream);
+               ? run_kernel(reduce_rows<T, State, Access::kSpread, kWeighted, false>)
+               : run_kernel(reduce_rows<T, State, Access::kSingle, kWeighted, false>);
   };
   if constexpr (!kIsPlain) {
     if (plan.args.problem.value != nullptr) return with_access(std::true_type());

@@ -11,9 +11,10 @@ cudaError_t run_selected(const ReducePlan& plan, Workspace& workspace, cudaStrea
     using State = SumState<compute_t<T>>;
     const auto with_access = [&](auto weighted) {
       constexpr bool kWeighted = decltype(weighted)::value;
-      return plan.access == Access::kSpread
-                 ? run<T, State, Access::kSpread, kWeighted, true>(plan, workspace, stream)
-                 : run<T, State, Access::kSingle, kWeighted, true>(plan, workspace, stream);
+      return run<T, State>(plan.access == Access::kSpread
+                               ? reduce_rows<T, State, Access::kSpread, kWeighted, true>
+                               : reduce_rows<T, State, Access::kSingle, kWeighted, true>,
+                           plan, workspace, stream);
     };
     return plan.args.problem.value != nullptr ? with_access(std::true_type())
                                               : with_access(std::false_type());

@@ -149,17 +149,16 @@ def test_integers_are_narrow_unless_asked():
 
 def test_properties():
     csr = CSR.from_coo(torch.tensor([3, 0, 3, 3]), torch.tensor([1, 1, 0, 1]), torch.randn(4, 2), (5, 3))
-    assert csr.degrees().tolist() == [1, 0, 0, 3, 0] and csr.longest == 3
+    assert csr.degrees().tolist() == [1, 0, 0, 3, 0]
     assert csr.rows().tolist() == [0, 3, 3, 3] and csr.index.tolist() == [1, 1, 0, 1]
     assert csr.dtype == torch.float32 and csr.with_values(None).dtype is None and csr.device.type == "cpu"
-    assert csr.t().degrees().tolist() == [1, 3, 0] and csr.t().longest == 3
+    assert csr.t().degrees().tolist() == [1, 3, 0]
     assert (
         repr(csr) == "CSR(shape=(5, 3), entries=4, values=float32, 2 heads, index=int32, device=cpu, transpose cached)"
     )
     assert repr(CSR(torch.tensor([0]), torch.tensor([], dtype=torch.int64), shape=(0, 0))) == (
         "CSR(shape=(0, 0), entries=0, values=None, index=int32, device=cpu)"
     )
-    assert CSR(torch.tensor([0, 2, 5]), torch.zeros(5, dtype=torch.int64), shape=(2, 1), check=False).longest == 3
 
 
 def test_nothing():
@@ -169,7 +168,7 @@ def test_nothing():
         CSR.from_edge_index(torch.empty(2, 0, dtype=torch.int64), size=(2, 3)),
         CSR(torch.zeros(4, dtype=torch.int64), empty, shape=(3, 2)),
     ):
-        assert made.longest == 0 and made.entries == 0
+        assert made.entries == 0
         x = torch.ones(2, 4, requires_grad=True)
         for reduce in REDUCTIONS:
             result = spmm(made, x, reduce)
@@ -239,7 +238,6 @@ def test_moves(device):
     want = csr @ x
     moved = csr.to(device, torch.float64)
     assert moved.device.type == device and moved.has_transpose and moved.dtype == F64
-    assert moved.longest == csr.longest and moved.t().longest == csr.t().longest
     torch.testing.assert_close((moved @ x.to(device).double()).cpu(), want.double())
     assert csr.to(torch.float16).dtype == torch.float16 and csr.to("cpu").ptr is csr.ptr
     torch.testing.assert_close(moved.t().cpu() @ torch.eye(6, dtype=F64), (csr @ torch.eye(5)).mT.double())
@@ -496,7 +494,6 @@ def test_it_is_a_node_of_nested_tensors():
     assert all(isinstance(leaf, torch.Tensor) for leaf in leaves)
     again = pytree.tree_unflatten(leaves, pytree.treespec_loads(pytree.treespec_dumps(spec)))["a"]
     assert isinstance(again, CSR) and again.shape == csr.shape and again.has_transpose
-    assert again.longest == csr.longest and again.t().longest == csr.t().longest
     x = torch.randn(5, 3)
     assert torch.equal(again @ x, csr @ x)
     double = pytree.tree_map(lambda t: t.double() if t.is_floating_point() else t, csr)
@@ -549,7 +546,7 @@ def test_compile_with_inductor():
 
 @pytest.mark.usefixtures("_fresh_dynamo")
 def test_other_graphs_do_not_compile_again():
-    """Sizes and the longest rows become symbols."""
+    """Sizes become symbols."""
     count = 0
 
     def backend(graph, inputs):
