@@ -155,7 +155,7 @@ def _permuted(x: Tensor, perm: Tensor, inverse: Tensor) -> Tensor:
     rows = torch.arange(perm.shape[0] + 1, dtype=perm.dtype, device=perm.device)
     with _without_autocast(x):
         # Without values nothing reads where an entry of the transpose has its value.
-        return _ops.spmm.default(rows, perm, None, None, x, "sum", rows, inverse, inverse, 1, 1)
+        return _ops.spmm.default(rows, perm, None, None, x, "sum", rows, inverse, inverse)
 
 
 def _grouped_product(src: Tensor, index: Tensor, ptr: Tensor, perm: Tensor, dim: int, reduce: str) -> Tensor:
@@ -166,7 +166,7 @@ def _grouped_product(src: Tensor, index: Tensor, ptr: Tensor, perm: Tensor, dim:
     places = _inverse(perm) if reduce in ("max", "min") else perm  # of a sum nothing reads them
     transpose = columns, index.to(perm.dtype), places
     with _without_autocast(src):
-        out = _ops.spmm.default(ptr, perm, None, None, dense, reduce, *transpose, -1, 1)
+        out = _ops.spmm.default(ptr, perm, None, None, dense, reduce, *transpose)
     return out.reshape(*batch, ptr.shape[0] - 1, *features)
 
 

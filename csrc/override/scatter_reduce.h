@@ -47,8 +47,7 @@ inline Tensor reduced_groups(c10::DispatchKeySet key, const Tensor& source, cons
                              const Tensor& perm, std::string_view reduce) {
   const TensorOption none, entries = perm;
   if (reduce != "prod") {
-    return redispatch(
-        spmm::Spmm{ptr, entries, none, none, source, reduce, none, none, none, -1, -1}, key);
+    return redispatch(spmm::Spmm{ptr, entries, none, none, source, reduce, none, none, none}, key);
   }
   const Tensor grouped = source.movedim(1, 0).index_select(0, perm);
   return redispatch(segment::SegmentReduce{grouped, ptr, reduce, std::nullopt}, key).movedim(0, 1);

@@ -88,8 +88,7 @@ inline Tensor product(c10::DispatchKeySet key, const Tensor& matrix, const Tenso
   const SparseMembers members(matrix);
   const TensorOption none, value = members.value;
   const auto of = [&](const Tensor& ptr, const TensorOption& index, const TensorOption& entry) {
-    return redispatch(spmm::Spmm{ptr, index, entry, value, dense, reduce, none, none, none, -1, -1},
-                      key);
+    return redispatch(spmm::Spmm{ptr, index, entry, value, dense, reduce, none, none, none}, key);
   };
   if (is_csr(matrix)) {
     transposes().note(matrix);
@@ -201,7 +200,7 @@ struct SparseSampledAddmm {
     const TensorOption none, index = members.index;
     const Tensor columns = mat2.t();
     Tensor values = redispatch(
-        spmm::Sddmm{members.ptr, index, none, mat1, columns, false, none, none, none, -1, -1}, key);
+        spmm::Sddmm{members.ptr, index, none, mat1, columns, false, none, none, none}, key);
     if (alpha.toDouble() != 1) values.mul_(alpha);
     if (beta.toDouble() != 0) values.add_(members.value, beta);
     return with_values(self, values);
@@ -255,7 +254,7 @@ struct SparseMmReduce {
     transposes().note(self);
     const TensorOption none, index = members.index, value = members.value;
     auto [result, arg] =
-        redispatch(spmm::SpmmArg{members.ptr, index, none, value, other, word, -1}, key);
+        redispatch(spmm::SpmmArg{members.ptr, index, none, value, other, word}, key);
     return {result, arg.masked_fill_(arg.lt(0), entries)};
   }
 };
@@ -306,22 +305,21 @@ struct SparseMmReduceBackward {
   static Tensor sampled(c10::DispatchKeySet key, const SparseMembers& members, const Tensor& rows,
                         const Tensor& other) {
     const TensorOption none, index = members.index;
-    return redispatch(
-        spmm::Sddmm{members.ptr, index, none, rows, other, false, none, none, none, -1, -1}, key);
+    return redispatch(spmm::Sddmm{members.ptr, index, none, rows, other, false, none, none, none},
+                      key);
   }
 
   static Tensor transposed(c10::DispatchKeySet key, const Tensor& self, const Tensor& rows) {
     const TransposedRows of = transposes().of(key, self, self.size(1));
     const TensorOption none, index = of.index, entry = of.entry, value = SparseMembers(self).value;
-    return redispatch(
-        spmm::Spmm{of.ptr, index, entry, value, rows, "sum", none, none, none, -1, -1}, key);
+    return redispatch(spmm::Spmm{of.ptr, index, entry, value, rows, "sum", none, none, none}, key);
   }
 
   static Tensor selected(c10::DispatchKeySet key, const Tensor& self, const Tensor& grad,
                          const Tensor& arg) {
     const TransposedRows of = transposes().of(key, self, self.size(1));
     const TensorOption index = of.index, entry = of.entry, value = SparseMembers(self).value;
-    return redispatch(spmm::SpmmSelected{of.ptr, index, entry, value, grad, arg, -1}, key);
+    return redispatch(spmm::SpmmSelected{of.ptr, index, entry, value, grad, arg}, key);
   }
 
   // For each entry, the sum of grad * other over the results that are from it, in a fixed order.

@@ -59,7 +59,7 @@ Tensor spmm_step(const LadderCall& call, const Tensor& ptr, const Tensor& index,
 Tensor spmm_production(const Tensor& ptr, const Tensor& index, const TensorOption& value,
                        const Tensor& dense) {
   const TensorOption none;
-  return gpuopt::call(Spmm{ptr, index, none, value, dense, "sum", none, none, none, -1, -1});
+  return gpuopt::call(Spmm{ptr, index, none, value, dense, "sum", none, none, none});
 }
 
 TORCH_LIBRARY_IMPL(gpuopt_ladder, CUDA, m) { impl_ladder(m, "spmm", spmm_production, spmm_step); }
