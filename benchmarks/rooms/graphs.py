@@ -110,7 +110,7 @@ def structure(graph: Graph, device: str, seed: int, transpose: bool = False) -> 
         rows, columns = graph.shape
         sizes = [rows + 1, graph.entries, graph.entries, columns + 1, graph.entries, graph.entries]
         tensors = [torch.empty(size, dtype=graph.index, device="meta") for size in sizes]
-        return Structure(*tensors[:3], *(tensors[3:] if transpose else [None] * 3), -1, -1)
+        return Structure(*tensors[:3], *(tensors[3:] if transpose else [None] * 3))
     made = _made(graph, transpose, device)
     return made if seed == 0 else Structure(*(t.clone() if isinstance(t, torch.Tensor) else t for t in made))
 
