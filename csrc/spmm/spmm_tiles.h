@@ -23,7 +23,8 @@ constexpr int kBoundBytes = 2;     // of where a row of a tile begins, or of an 
 
 // csrc/spmm/MEASUREMENTS.md
 struct TileTuning {
-  int64_t narrow_row = 64;    // bytes; shorter dense rows without index are read in tiles
+  int64_t narrow_row = 32;    // bytes, at most, of dense rows that are reduced in tiles
+  int64_t narrow_map = 63;    // the same, of maps
   int64_t few_tiles = 2112;   // that a small matrix needs, before its tiles are larger
   int64_t least_tile = 2048;  // bytes
   int64_t team_entries = 8;   // of a row of mean length, for each thread
@@ -50,8 +51,8 @@ inline Tiles tiles_of(const Matrix& matrix, int64_t item_bytes, int64_t width,
   return tiles;
 }
 
-inline bool is_narrow(int64_t features, DType dtype, const TileTuning& tuning) {
-  return features * static_cast<int64_t>(size_of(dtype)) < tuning.narrow_row;
+inline bool is_narrow(int64_t features, DType dtype, int64_t most_bytes) {
+  return features * static_cast<int64_t>(size_of(dtype)) <= most_bytes;
 }
 
 // ---------------------------------------------------------------- reductions
@@ -63,7 +64,7 @@ inline bool is_tiled(const ReduceProblem& problem, const TileTuning& tuning) {
                          problem.reduce <= Reduce::kMean);
   return is_plain && problem.matrix.index == nullptr && problem.selected == nullptr &&
          problem.batches == 1 && problem.dense.row == problem.features &&
-         is_narrow(problem.features, problem.dtype, tuning);
+         is_narrow(problem.features, problem.dtype, tuning.narrow_row);
 }
 
 inline Tiles tiles_of(const ReduceProblem& problem, const TileTuning& tuning) {
@@ -77,7 +78,8 @@ inline Tiles tiles_of(const ReduceProblem& problem, const TileTuning& tuning) {
 
 inline bool is_tiled(const MapProblem& map, const TileTuning& tuning) {
   const bool reads_rows = map.map == Map::kCopy || map.map == Map::kSelected;
-  return is_narrow(map.features, map.dtype, tuning) && (!reads_rows || map.row.row == map.features);
+  return is_narrow(map.features, map.dtype, tuning.narrow_map) &&
+         (!reads_rows || map.row.row == map.features);
 }
 
 inline Tiles tiles_of(const MapProblem& map, const TileTuning& tuning) {

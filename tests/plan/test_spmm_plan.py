@@ -115,10 +115,10 @@ def check_reduce(planner, problem: Given):
     "fields, access",
     [
         ({}, TILE),
-        ({"features": 15}, TILE),
+        ({"features": 9}, SINGLE),
         ({"features": 16}, VECTOR),
-        ({"features": 31, "dtype": F16}, TILE),
-        ({"features": 7, "dtype": F64, "wide_out": 1, "reduce": LOG_SUM}, TILE),
+        ({"features": 15, "dtype": F16}, TILE),
+        ({"features": 4, "dtype": F64, "wide_out": 1, "reduce": LOG_SUM}, TILE),
         ({"value": 64, "heads": 8}, TILE),
         ({"value": 64, "heads": 4}, SINGLE),
         ({"value": 64, "heads": 8, "reduce": MAX}, SINGLE),
@@ -146,7 +146,7 @@ def test_narrow_rows_without_index_are_read_in_tiles(planner, fields, access):
         (2**20, 2**24, 8, 503, 2),
         (2**18, 2**24, 8, 503, 4),  # all entries of a warp
         (2**18, 2**24, 3, 1346, 10),  # a warp has 10 entries, and two teams of 8 do not fit
-        (10, 2**24, 12, 334, 2),
+        (10, 2**24, 7, 575, 4),
     ],
 )
 def test_tiles_grow_with_the_matrix(planner, rows, entries, features, window, team):

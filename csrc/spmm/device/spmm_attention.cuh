@@ -12,8 +12,11 @@ namespace gpuopt::spmm {
 constexpr int kAttended = 4;  // entries of a thread whose loads are in flight together
 
 // Blocks of an SM, which limit the registers of a thread.
-template <typename T, bool kGradient>
-constexpr int kAttentionBlocks = sizeof(T) == 8 ? (kGradient ? 2 : 3) : (kGradient ? 3 : 4);
+template <typename T, bool kProduct, bool kGradient>
+constexpr int kAttentionBlocks = kGradient ? (sizeof(T) == 8 ? 2
+                                              : kProduct     ? 3
+                                                             : 4)
+                                           : (kProduct || sizeof(T) == 8 ? 4 : 5);
 
 // The features of a thread: 16 bytes of one head.
 //
@@ -143,16 +146,5 @@ class NextEntries {
   uint32_t columns_[kAttended] = {}, places_[kAttended] = {};
   uint32_t last_column_ = 0;
 };
-
-// The rows of the next entries. Behind the window's last entry, its row.
-__device__ __forceinline__ void rows_of(const Cursor& rows, const Window& window, int32_t from,
-                                        int32_t (&row)[kAttended]) {
-  Cursor own = rows;
-#pragma unroll
-  for (int u = 0; u < kAttended; ++u) {
-    while (from + u == own.end() && from + u < window.count) own.advance();
-    row[u] = own.row();
-  }
-}
 
 }  // namespace gpuopt::spmm

@@ -32,7 +32,7 @@ __device__ __forceinline__ void write_row(const AttentionProblem& problem, int64
 namespace {
 
 template <typename T, bool kProduct>
-__global__ __launch_bounds__(kThreads, kAttentionBlocks<T, false>) void attend(
+__global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) void attend(
     const AttentionArgs args, void* starts, AttentionState<compute_t<T>>* parts) {
   using C = compute_t<T>;
   using State = AttentionState<C>;
@@ -97,13 +97,13 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, false>) void attend(
     // Load.
     ScoreOperand<T, kProduct> left[U], right[U];
     T dense[U][N], bias[U];
-    int32_t row[U];
-    rows_of(rows, window, from, row);
+    Cursor own = rows;
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       const bool valid = from + u < window.count;
       const int64_t column = next.column(u);
-      left[u].load(problem, part, problem.left, window.row + row[u], valid);
+      while (from + u == own.end() && valid) own.advance();
+      left[u].load(problem, part, problem.left, window.row + own.row(), valid);
       right[u].load(problem, part, problem.right, column, valid);
       load_values(
           static_cast<const T*>(problem.value.data) + column * problem.value.row + part.value,

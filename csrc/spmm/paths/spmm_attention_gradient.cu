@@ -49,7 +49,7 @@ struct RowOperands {
 };
 
 template <typename T, bool kProduct>
-__global__ __launch_bounds__(kThreads, kAttentionBlocks<T, true>) void attend_gradient(
+__global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void attend_gradient(
     const AttentionArgs args, void* starts, SumState<compute_t<T>>* parts) {
   using C = compute_t<T>;
   using State = SumState<C>;
@@ -120,14 +120,14 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, true>) void attend_gr
     next.fetch(from + U, true);
 
     // Multiply.
-    int32_t row[U];
-    rows_of(rows, window, from, row);
+    Cursor ahead = rows;
     C scores[U] = {}, grads[U] = {}, log_sums[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       if (from + u >= window.count) break;
-      if (own_row != row[u]) own.load(problem, part, window.row + row[u]);
-      own_row = row[u];
+      while (from + u == ahead.end()) ahead.advance();
+      if (own_row != ahead.row()) own.load(problem, part, window.row + ahead.row());
+      own_row = ahead.row();
       scores[u] = score_share(part, own.left, right[u]);
       grads[u] = own.grad_share(part, dense[u]);
       log_sums[u] = own.log_sum;
