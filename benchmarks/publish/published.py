@@ -72,6 +72,8 @@ PARTS = [
     _room("conv1d-backward-sample", seconds=1.5),
     _room("cumsum", quick=True, seconds=1.6),
     _room("selective_scan", quick=True),
+    _room("spmm", quick=True),
+    _room("segment", quick=True),
     Part("sweep", "sweep.json", _SWEEP, 25.0),
     Part("models", "models.json", _MODELS, 25.0),
     Part("drop_ins", "drop_ins.json", ("drop-ins", "--out", "{file}"), 2.0, resumes=False),
