@@ -15,6 +15,7 @@
 #include "conv1d/forward/sliding.h"
 #include "conv1d/forward/small.h"
 #include "conv1d/forward/strided.h"
+#include "conv1d/forward/tap_gemm.h"
 #include "conv1d/forward/toeplitz.h"
 #include "conv1d/input_gradient/col2im.h"
 #include "conv1d/input_gradient/general.h"
@@ -24,6 +25,7 @@
 #include "conv1d/weight_gradient/general.h"
 #include "conv1d/weight_gradient/im2col.h"
 #include "conv1d/weight_gradient/rows.h"
+#include "conv1d/weight_gradient/tap_gemm.h"
 
 namespace gpuopt::conv1d {
 
@@ -33,14 +35,15 @@ struct AtenPlan {
 };
 
 // Input gradients of stride 1 run as forward convolutions, see transposed().
-using ForwardPath = std::variant<AtenPlan, DirectPlan, ToeplitzPlan, SlidingPlan, StridedPlan,
-                                 PolyphasePlan, RowsPlan, ExpandPlan, ExpandMmaPlan,
-                                 ImplicitGemmPlan, ChannelsLastPlan, SmallPlan, GeneralPlan>;
+using ForwardPath =
+    std::variant<AtenPlan, DirectPlan, ToeplitzPlan, SlidingPlan, StridedPlan, PolyphasePlan,
+                 RowsPlan, ExpandPlan, ExpandMmaPlan, ImplicitGemmPlan, TapGemmPlan,
+                 ChannelsLastPlan, SmallPlan, GeneralPlan>;
 using InputGradientPath =
     std::variant<AtenPlan, StridedGradientPlan, Col2imPlan, GeneralGradientPlan>;
 using WeightGradientPath =
     std::variant<AtenPlan, WeightChunksPlan, WeightRowsPlan, WeightChannelsLastPlan, Im2colPlan,
-                 WeightColumnsPlan, WeightGeneralPlan>;
+                 WeightTapGemmPlan, WeightColumnsPlan, WeightGeneralPlan>;
 
 template <typename Path>
 const char* name_of(const Path& path) {

@@ -10,8 +10,12 @@ namespace gpuopt::conv1d {
 
 // Up to this many input channels per group, all paths are tried. The limit is higher for groups of
 // one output channel, which leave tensor cores nearly empty. Above the limit implicit GEMM is
-// chosen if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels), else ATen.
+// chosen if it supports the problem (1.6 to 4.5 times ATen's speed at 9 to 16 channels), then the
+// tap GEMM if has_many_taps(), else ATen.
 constexpr int64_t kMostChannels = 8, kMostIntoOne = 64;
+// Whether tap GEMMs are chosen for several groups of many channels in fp16 and bf16. cuDNN lacks
+// fast kernels for them (H200, 128 taps, 16 groups of 48 channels, (8,768,499): 12.9 ms).
+inline bool has_many_taps(int64_t groups, int64_t taps) { return groups > 1 && taps >= 16; }
 // ATen is tried from this many weights per tap and group. Below, cuDNN uses no tensor cores, and is
 // faster than all paths by over 2 % in 1.4 % of 2,703 measured problems (conv1d-paths.jsonl).
 constexpr int64_t kDenseWeights = 96;
@@ -77,10 +81,19 @@ inline std::pair<Problem, Problem> halves_of(const Problem& problem) {
 
 inline void choose(Plan& plan, const Problem& p, Pass pass, const Device& device) {
   if (p.from.channels > (p.to.channels == 1 ? kMostIntoOne : kMostChannels)) {
-    const bool is_forward = pass == Pass::kForward;
-    if (!is_forward && (pass == Pass::kWeightGradient || !has_unit_stride(p))) return;
-    const auto gemm = ImplicitGemmPlan::make(is_forward ? p : transposed(p), device);
-    if (gemm) plan.path = ForwardPath(*gemm);
+    const bool by_taps = has_many_taps(p.groups, p.taps);
+    if (pass == Pass::kWeightGradient) {
+      const auto gemm = by_taps ? WeightTapGemmPlan::make(p, device) : std::nullopt;
+      if (gemm) plan.path = WeightGradientPath(*gemm);
+      return;
+    }
+    if (pass == Pass::kInputGradient && !has_unit_stride(p)) return;
+    const Problem laid = pass == Pass::kForward ? p : transposed(p);
+    if (const auto gemm = ImplicitGemmPlan::make(laid, device)) {
+      plan.path = ForwardPath(*gemm);
+    } else if (const auto taps = by_taps ? TapGemmPlan::make(laid, device) : std::nullopt) {
+      plan.path = ForwardPath(*taps);
+    }
     return;
   }
   double least = cost_of_aten(p, pass);

@@ -41,9 +41,12 @@ constexpr int64_t kMostGemmChannels = 16;
 
 // The most input channels per group for which the plan may choose a path and not cuDNN
 // (conv1d/policy.h). Above, no plan is made.
-inline int64_t most_channels(at::ScalarType dtype, bool into_one) {
-  if (into_one) return conv1d::kMostIntoOne;
-  return c10::elementSize(dtype) == 2 ? kMostGemmChannels : conv1d::kMostChannels;
+inline int64_t most_channels(const Tensor& weight, int64_t groups) {
+  if (weight.size(0) == groups) return conv1d::kMostIntoOne;
+  if (weight.element_size() != 2) return conv1d::kMostChannels;
+  const bool by_taps = conv1d::has_many_taps(groups, weight.size(2)) &&
+                       weight.size(0) <= groups * conv1d::kTapGemmChannels;
+  return by_taps ? conv1d::kTapGemmChannels : kMostGemmChannels;
 }
 
 inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numbers stride,
@@ -72,8 +75,7 @@ inline Reason decide_convolution(const Tensor& input, const Tensor& weight, Numb
     // Channels-last signals are copied to channels-first order, in vain if the plan then chooses
     // ATen. With one channel per group it tries ATen only from conv1d::kDenseWeights outputs on.
     if (conv1d::is_channels_last(input) && weight.size(1) > 1) return Reason::kLayout;
-    const int64_t most = most_channels(dtype, weight.size(0) == groups);
-    return weight.size(1) > most ? Reason::kAtenIsFaster : Reason::kTaken;
+    return weight.size(1) > most_channels(weight, groups) ? Reason::kAtenIsFaster : Reason::kTaken;
   });
 }
 

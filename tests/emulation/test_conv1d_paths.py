@@ -115,6 +115,42 @@ def test_a_dilation_beyond_the_row():
         emulated().run(case, name)
 
 
+@pytest.mark.parametrize("sms", [1, 132])
+@pytest.mark.parametrize("which", PASSES)
+@pytest.mark.parametrize(
+    "channels, taps, size, layout, arguments",
+    [
+        ((48, 48), 128, 61, "rows", {"padding": (64, 64)}),
+        ((64, 64), 5, 301, "strided", {"padding": (1, 9), "dilation": 2}),
+        ((64, 33), 23, 131, "channels last", {"padding": (0, -3), "dilation": 2}),
+        ((17, 64), 16, 200, "rows apart", {"stride": 3, "padding": (7, 0)}),
+    ],
+)
+def test_groups_of_many_channels(which, channels, taps, size, layout, arguments, sms):
+    """Tap GEMMs with and without splits."""
+    batch = 1 if taps == 128 else 2
+    p = problem_of(batch, 3, channels, size, taps, FLOAT16, layouts=(layout, layout), **arguments)
+    random, views = np.random.default_rng(taps), []
+    shapes = [(batch, 3 * c, s.size) for c, s in zip(channels, (p.from_, p.to))] + [
+        (3 * channels[1], channels[0], taps)
+    ]
+    for part, shape in zip((p.from_, p.to, p.weight), shapes):
+        strides = list(vars(part).values())[2 if part is p.weight else 1 :][:3]
+        memory = np.zeros(extent(strides, shape), np.float16)
+        views.append(np.lib.stride_tricks.as_strided(memory, shape, [2 * stride for stride in strides]))
+        views[-1][...] = random.integers(-1, 2, shape) / 2
+        part.data = memory.ctypes.data
+    case = Case(which, p, Device(sms), 0, 0)
+    name = "weight_tap_gemm" if which == WEIGHT_GRADIENT else "tap_gemm"
+    if which == INPUT_GRADIENT and p.stride > 1:
+        assert name not in emulated().launches(case)
+        return
+    views[case.written][...] = 100
+    got, _, intact, *_ = emulated().call(case, name)
+    assert (got, intact) == (name, "1")
+    check(case, views[case.written], [view.astype(np.float64) for view in views], exact=True)
+
+
 OF_SIGNALS = ("batch_stride", "channel_stride", "stride")
 OF_WEIGHT = ("group_stride", "out_stride", "in_stride", "tap_stride")
 
@@ -198,6 +234,10 @@ def test_every_kernel_instance_has_run():
     library = FOLDER / "emulation" / "conv1d.so"
     names = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     defined = dict(re.findall(r" (_ZN6gpuopt6conv1d\d+(\w+?_kernel)I\w+)$", names, re.MULTILINE))
-    sources = [path.read_text() for folder in FOLDERS for path in (ROOT / "csrc" / "conv1d" / folder).glob("*.cuh")]
+    sources = [
+        path.read_text()
+        for folder in (*FOLDERS, "device")
+        for path in (ROOT / "csrc" / "conv1d" / folder).glob("*.cuh")
+    ]
     assert len(set(defined.values())) == sum(text.count("__global__") for text in sources)
     assert sorted(set(defined) - run) == []

@@ -65,6 +65,23 @@ def test_images_are_passed_on():
     assert calls["convolution"] == {"unsupported": 2}
 
 
+@pytest.mark.parametrize(
+    "dtype, groups, channels, taps, reason",
+    [
+        (torch.bfloat16, 2, 64, 16, "taken"),
+        (torch.float16, 2, 64, 15, "aten_is_faster"),
+        (torch.bfloat16, 2, 65, 16, "aten_is_faster"),
+        (torch.bfloat16, 1, 64, 16, "aten_is_faster"),
+        (torch.float32, 2, 64, 16, "aten_is_faster"),
+    ],
+)
+def test_groups_of_many_channels_and_taps(dtype, groups, channels, taps, reason):
+    x, w = torch.ones(1, groups * channels, 20, dtype=dtype), torch.ones(groups * 20, channels, taps, dtype=dtype)
+    with counted() as calls, override("cpu", always=False):
+        F.conv1d(x, w, groups=groups)
+    assert calls["convolution"] == {reason: 1}
+
+
 # ---------------------------------------------------------------- what stood before
 
 

@@ -237,6 +237,11 @@ DEPTHWISE, OWN = (1, 1), None  # OWN: any path of gpuopt
         ("short rows", FLOAT32, (4096, 64, DEPTHWISE, 16, 3), {"padding": (1, 1)}, (OWN, OWN, OWN)),
         ("tiny", FLOAT32, (1, 8, DEPTHWISE, 100, 3), {"padding": (1, 1)}, ("small", "small", OWN)),
         ("MelGAN, grouped", BFLOAT16, (16, 4, (4, 16), 8192, 41), {"stride": 4, "padding": (20, 20)}, ("implicit_gemm", OWN, OWN)),
+        ("wav2vec2, positions", BFLOAT16, (8, 16, (48, 48), 499, 128), {"padding": (64, 64)},
+         ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
+        ("WavLM large, positions", FLOAT16, (1, 16, (64, 64), 249, 128), {"padding": (64, 64)},
+         ("tap_gemm", "tap_gemm", "weight_tap_gemm")),
+        ("wav2vec2, positions in fp32", FLOAT32, (8, 16, (48, 48), 499, 128), {"padding": (64, 64)}, (ATEN, ATEN, ATEN)),
         ("dense", BFLOAT16, (16, 1, (512, 512), 16000, 3), {"stride": 2}, (ATEN, ATEN, ATEN)),
     ],
 )  # fmt: skip

@@ -99,6 +99,8 @@ MANY = (
     Many((8, 12, 8000), 62, 2, 9, stride=2, dilation=2),
     Many((16, 5, 6001), 47, 1, 20, stride=2),
     Many((30, 8, 4000), 121, 1, 15),
+    Many((4, 96, 501), 96, 2, 33),
+    Many((2, 128, 701), 128, 2, 128, dilation=2, layout="transposed"),
 )
 
 

@@ -11,6 +11,7 @@
 #include "conv1d/forward/sliding.cuh"
 #include "conv1d/forward/small.cuh"
 #include "conv1d/forward/strided.cuh"
+#include "conv1d/forward/tap_gemm.cuh"
 #include "conv1d/forward/toeplitz.cuh"
 #include "conv1d/forward/update.cuh"
 
@@ -21,11 +22,19 @@ cudaError_t launch(const AtenPlan&, void*, cudaStream_t) {
   return cudaErrorInvalidValue;
 }
 
-cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace&,
+cudaError_t launch(const ForwardPath& path, DType dtype, void* to, Workspace& workspace,
                    cudaStream_t stream) {
   return with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    return std::visit([&](const auto& plan) { return launch<T>(plan, to, stream); }, path);
+    return std::visit(
+        [&](const auto& plan) {
+          if constexpr (requires { launch<T>(plan, to, workspace, stream); }) {
+            return launch<T>(plan, to, workspace, stream);
+          } else {
+            return launch<T>(plan, to, stream);
+          }
+        },
+        path);
   });
 }
 

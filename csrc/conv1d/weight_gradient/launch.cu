@@ -5,6 +5,7 @@
 #include "conv1d/weight_gradient/general.cuh"
 #include "conv1d/weight_gradient/im2col.cuh"
 #include "conv1d/weight_gradient/rows.cuh"
+#include "conv1d/weight_gradient/tap_gemm.cuh"
 
 namespace gpuopt::conv1d {
 namespace {
@@ -44,8 +45,15 @@ cudaError_t launch(const WeightGradientPath& path, DType dtype, void* to, Worksp
                    cudaStream_t stream) {
   return with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    return std::visit([&](const auto& plan) { return launch_sums<T>(plan, to, workspace, stream); },
-                      path);
+    return std::visit(
+        [&](const auto& plan) {
+          if constexpr (requires { launch<T>(plan, to, workspace, stream); }) {
+            return launch<T>(plan, to, workspace, stream);
+          } else {
+            return launch_sums<T>(plan, to, workspace, stream);
+          }
+        },
+        path);
   });
 }
 
