@@ -144,8 +144,12 @@ def conv1d_backward(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
     output_mask: Sequence[bool] = (True, True, True),
+    bias: Tensor | None = None,
+    activation: Activation | None = "none",
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Computes the gradients of :func:`conv1d`, with the semantics of ``aten::convolution_backward``.
+    """Computes the gradients of :func:`conv1d`, with the semantics of ``aten::convolution_backward``, or of :func:`conv1d_act`.
+
+    Depthwise convolutions of 2 to 4 taps, with stride 1 and without dilation, are computed by one kernel with ``'silu'``.
 
     Args:
         grad_output: tensor of the output's shape.
@@ -156,6 +160,8 @@ def conv1d_backward(
         dilation: as in :func:`conv1d`.
         groups: as in :func:`conv1d`.
         output_mask: which gradients to compute: of ``input``, of ``weight`` and of the bias.
+        bias: tensor (O) of :func:`conv1d_act`. It has no effect without an activation.
+        activation: as in :func:`conv1d_act`. ``grad_output`` is the gradient of the activation's result.
 
     Returns:
         The three gradients, with None for each that was not asked for. The gradient of ``input`` has ``input``'s layout
@@ -167,7 +173,7 @@ def conv1d_backward(
         NotImplementedError, RuntimeError: ATen does not support the dtype on this device.
     """
     return _ops.conv1d_backward.default(
-        grad_output, input, weight, _list(stride), _list(padding), _list(dilation), groups, output_mask
+        grad_output, input, weight, _list(stride), _list(padding), _list(dilation), groups, output_mask, bias, _name(activation)
     )
 
 
