@@ -77,8 +77,7 @@ std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& s
                                      call.bias, call.geometry, call.activation},
                                     sizes);
   problem.to = make_signal(call.grad_output, sizes);
-  const auto fused =
-      FusedPlan::make(problem, make_result(sizes.in_channels, sizes.in_size, sizes));
+  const auto fused = FusedPlan::make(problem, make_result(sizes.in_channels, sizes.in_size, sizes));
   if (!fused || (is_linear && !fused->has_vectors)) return {};
   Gradients result;
   auto& [grad_input, grad_weight, grad_bias] = result;
@@ -93,9 +92,9 @@ std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& s
     return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
   };
   TensorWorkspace workspace;
-  check_launch(call.op, launch(*fused, problem.dtype,
-                               {data(grad_input), data(grad_weight), data(grad_bias)}, workspace,
-                               c10::cuda::getCurrentCUDAStream()));
+  check_launch(call.op,
+               launch(*fused, problem.dtype, {data(grad_input), data(grad_weight), data(grad_bias)},
+                      workspace, c10::cuda::getCurrentCUDAStream()));
   return result;
 }
 

@@ -116,8 +116,8 @@ struct Conv1dBackward : SavingNode<4> {
     }
     if (mask[0] || mask[1] || left != Activation::kNone) {
       // silu and gelu convolve once more to get their operand, instead of saving it.
-      std::tie(inputs[0], inputs[1], inputs[2]) = geometry().backward(
-          grad, input, weight, mask, if_defined(saved_[2].unpack()), left);
+      std::tie(inputs[0], inputs[1], inputs[2]) =
+          geometry().backward(grad, input, weight, mask, if_defined(saved_[2].unpack()), left);
     } else if (mask[2]) {
       inputs[2] = grad_bias_of(grad);
     }

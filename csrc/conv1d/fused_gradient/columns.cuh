@@ -155,8 +155,7 @@ __global__ void __launch_bounds__(kChunkThreads, kColumnBlocks<T, K>)
     if (own_channel >= args.channels) continue;
     C sum = shared_sums[value][lane];
     for (uint32_t row = 1; row < rows; ++row) sum += shared_sums[value][row * width + lane];
-    own_sums[k < K ? int64_t{own_channel} * K + k
-                   : int64_t{args.channels} * K + own_channel] = sum;
+    own_sums[k < K ? int64_t{own_channel} * K + k : int64_t{args.channels} * K + own_channel] = sum;
   }
 }
 

@@ -18,8 +18,7 @@ GPUOPT_HOST_DEVICE constexpr int64_t fused_values(int64_t item) {
 }
 
 // `from` and `to` are [batch, channels, from_size], `grad` is [batch, channels, grad_size]. Output
-// i has the position of its last tap, i + offset. Positions [begin, end) are those of all inputs
-// and outputs.
+// i has the position of its last tap, i + offset. All inputs and outputs lie in [begin, end).
 struct FusedArgs {
   const void *from, *grad, *weight, *bias;
   void* to;    // the gradient of `from`, may be null
@@ -28,8 +27,8 @@ struct FusedArgs {
   int64_t to_batch, to_channel, to_stride, weight_channel, weight_tap, bias_stride;
   int64_t batch;
   int32_t from_size, grad_size, offset, begin, end;
-  int32_t tiles;          // of a row, only for rows
-  int32_t part_size;      // rows: tiles of a part; columns: positions of a part
+  int32_t tiles;      // of a row, only for rows
+  int32_t part_size;  // rows: tiles of a part; columns: positions of a part
   uint32_t channels;
   uint32_t splits;        // of the sums
   uint32_t width_shift;   // 2^width_shift threads have a part of a row, or channels side by side

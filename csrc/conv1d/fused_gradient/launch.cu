@@ -17,8 +17,8 @@ cudaError_t launch_taps(const FusedPlan& plan, const FusedArgs& args, cudaStream
 
 }  // namespace
 
-cudaError_t launch(const FusedPlan& plan, DType dtype, const FusedResults& to,
-                   Workspace& workspace, cudaStream_t stream) {
+cudaError_t launch(const FusedPlan& plan, DType dtype, const FusedResults& to, Workspace& workspace,
+                   cudaStream_t stream) {
   return with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     using C = compute_t<T>;

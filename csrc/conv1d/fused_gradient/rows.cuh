@@ -90,8 +90,7 @@ __global__ void __launch_bounds__(kChunkThreads, sizeof(T) == 8 ? 4 : 6)
   const auto load = [&] {
     Tile loaded;
     const bool needed = left < args.part_size || lane == 0;
-    loaded.whole =
-        needed && position >= 0 && position >= args.offset && position < whole_end;
+    loaded.whole = needed && position >= 0 && position >= args.offset && position < whole_end;
 #pragma unroll
     for (int i = 0; i < N / V; ++i) {
       loaded.from[i] = load_16_bytes(from + V * i, loaded.whole, /*once=*/true);
