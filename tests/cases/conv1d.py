@@ -291,6 +291,8 @@ def _aten(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), gr
 def _aten_backward(
     grad_output, input, weight, bias=None, *, stride, padding, dilation, groups, output_mask, activation="none"
 ):
+    if activation not in ACTIVATIONS:
+        raise RuntimeError(f"no activation {activation}")
     if activation != "none":
         operand = _aten(input, weight, bias, stride, padding, dilation, groups)
         sigmoid = operand.sigmoid()  # silu_backward has no derivative
