@@ -123,8 +123,8 @@ def conv1d_act(
             sums before they apply it.
 
     Returns:
-        Tensor as from :func:`conv1d`. The backward of ``'silu'`` and ``'gelu'`` convolves once more, which saves the memory of a
-        tensor.
+        Tensor as from :func:`conv1d`. The backward computes the operand of ``'silu'`` and ``'gelu'`` again, which saves the memory of
+        a tensor.
 
     Raises:
         RuntimeError: as :func:`conv1d`; ``activation`` is unknown; ``padding`` has neither one nor two values.
@@ -144,8 +144,13 @@ def conv1d_backward(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
     output_mask: Sequence[bool] = (True, True, True),
+    bias: Tensor | None = None,
+    activation: Activation | None = "none",
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Computes the gradients of :func:`conv1d`, with the semantics of ``aten::convolution_backward``.
+    """Computes the gradients of :func:`conv1d`, with the semantics of ``aten::convolution_backward``, or of :func:`conv1d_act`.
+
+    One kernel computes all gradients of depthwise convolutions of 2 to 4 taps, with stride 1 and without dilation. It reads
+    ``grad_output`` and ``input`` once, also with ``'silu'``.
 
     Args:
         grad_output: tensor of the output's shape.
@@ -156,6 +161,8 @@ def conv1d_backward(
         dilation: as in :func:`conv1d`.
         groups: as in :func:`conv1d`.
         output_mask: which gradients to compute: of ``input``, of ``weight`` and of the bias.
+        bias: tensor (O) of :func:`conv1d_act`. It has no effect without an activation.
+        activation: as in :func:`conv1d_act`. ``grad_output`` is the gradient of the activation's result.
 
     Returns:
         The three gradients, with None for each that was not asked for. The gradient of ``input`` has ``input``'s layout
@@ -167,7 +174,16 @@ def conv1d_backward(
         NotImplementedError, RuntimeError: ATen does not support the dtype on this device.
     """
     return _ops.conv1d_backward.default(
-        grad_output, input, weight, _list(stride), _list(padding), _list(dilation), groups, output_mask
+        grad_output,
+        input,
+        weight,
+        _list(stride),
+        _list(padding),
+        _list(dilation),
+        groups,
+        output_mask,
+        bias,
+        _name(activation),
     )
 
 

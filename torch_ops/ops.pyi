@@ -50,6 +50,8 @@ def conv1d_backward(
     dilation: int | Sequence[int],
     groups: int,
     output_mask: Sequence[bool],
+    bias: Tensor | None = None,
+    activation: str = "none",
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Tensor: ...
 @overload

@@ -6,6 +6,7 @@
 
 #include "common/export.h"
 #include "common/workspace.h"
+#include "conv1d/fused_gradient/fused.h"
 #include "conv1d/policy.h"
 
 namespace gpuopt::conv1d {
@@ -29,6 +30,13 @@ inline cudaError_t launch(const Plan& plan, void* to, Workspace& workspace, cuda
   }
   return cudaSuccess;
 }
+
+// The results of a fused gradient. Null pointers are not computed.
+struct FusedResults {
+  void *grad_input, *grad_weight, *grad_bias;
+};
+GPUOPT_EXPORT cudaError_t launch(const FusedPlan& plan, DType dtype, const FusedResults& to,
+                                 Workspace& workspace, cudaStream_t stream);
 
 // Computes one position of a causal depthwise convolution and updates its state.
 GPUOPT_EXPORT cudaError_t update(const UpdateProblem& problem, cudaStream_t stream);

@@ -141,7 +141,7 @@ struct ConvolutionBackward {
                                           Mask mask) {
     const auto backward = [&](const Tensor& operand, Mask of) {
       return ops::conv1d_backward_own().redispatch(key, grad, operand, weight, stride, padding,
-                                                   dilation, groups, of);
+                                                   dilation, groups, of, std::nullopt, "none");
     };
     // The gradient of the input has the layout of gpuopt's operand, and must be contiguous. It does
     // not depend on the operand's values.

@@ -60,18 +60,19 @@ def _one_tensor(gradients, output_mask) -> torch.Tensor:
     return asked[0] if len(asked) == 1 else torch.cat([g.flatten() for g in asked])
 
 
-def _gradients(grad, x, w, output_mask, **steps) -> torch.Tensor:
+def _gradients(grad, x, w, b, output_mask, activation="none", **steps) -> torch.Tensor:
     """The requested gradients. Others are not computed, because initcheck reports reads in ATen's sum for the gradient of a
     bias."""
     with torch.enable_grad():
-        leaves = [t.detach() for t in (x, w, x.new_zeros(len(w)))]
+        leaves = [t.detach() for t in (x, w, x.new_zeros(len(w)) if b is None else b)]
         asked = [t.requires_grad_() for t, wanted in zip(leaves, output_mask, strict=True) if wanted]
-        gradients = torch.autograd.grad(_convolved(*leaves, **steps), asked, grad)
+        gradients = torch.autograd.grad(ACTIVATIONS[activation](_convolved(*leaves, **steps)), asked, grad)
         return _one_tensor(gradients, [True] * len(asked))
 
 
-def backward_reference(grad_output, input, weight, **given) -> torch.Tensor:
-    return _gradients(*(wide(t, input.dtype) for t in (grad_output, input, weight)), **given)
+def backward_reference(grad_output, input, weight, bias=None, **given) -> torch.Tensor:
+    operands = (grad_output, input, weight, bias)
+    return _gradients(*(None if t is None else wide(t, input.dtype) for t in operands), **given)
 
 
 def causal_reference(input, weight, bias=None, activation="none") -> torch.Tensor:
@@ -135,7 +136,7 @@ def _steps_of(sample: Sample) -> dict:
 
 def _is_own(sample: Sample) -> bool:
     """Whether a sample of conv1d, conv1d_act or conv1d_backward is depthwise with stride 1."""
-    return is_depthwise(*sample.args[-2 if "output_mask" in sample.kwargs else 0 :][:2], **_steps_of(sample))
+    return is_depthwise(*sample.args[1 if "output_mask" in sample.kwargs else 0 :][:2], **_steps_of(sample))
 
 
 def _repeatable(device: str, sample: Sample) -> bool:
@@ -212,10 +213,17 @@ def _activated(device, dtype, sizes, count: int, activation: str, more=0.0) -> t
     return bound if activation == "none" else 1.13 * bound + torch.finfo(dtype).eps * sizes
 
 
-def backward_bound(device, result_dtype, reference, grad_output, input, weight, **given):
-    sizes = _gradients(*_sizes(grad_output, input, weight), **given)
+def backward_bound(device, result_dtype, reference, grad_output, input, weight, bias=None, activation="none", **given):
+    grad, *operands = _sizes(grad_output, input, weight, bias)
+    sizes = _gradients(grad, *operands, **given)
     count = max(weight[:, 0].numel(), grad_output.numel() // max(len(weight), 1))
     bound = _bound(device, result_dtype, sizes, count)
+    if activation != "none":
+        # No activation is steeper than 1.13, and no derivative than 1. The operand and its gradient may have been rounded to the
+        # result's dtype.
+        steps = {k: v for k, v in given.items() if k != "output_mask"}
+        rounded = _gradients(grad * (2 + _convolved(*operands, **steps)), *operands, **given)
+        bound = 1.13 * bound + 2 * torch.finfo(real_of(result_dtype)).eps * rounded
     steps = {k: given[k] for k in ("stride", "dilation", "groups")}
     if not any(given["output_mask"][:2]) or is_depthwise(input, weight, **steps):  # the bias uses reduce_sum
         return bound
@@ -280,7 +288,18 @@ def _aten(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), gr
     return _in_layout_of(input, ACTIVATIONS[activation](result))
 
 
-def _aten_backward(grad_output, input, weight, *, stride, padding, dilation, groups, output_mask):
+def _aten_backward(
+    grad_output, input, weight, bias=None, *, stride, padding, dilation, groups, output_mask, activation="none"
+):
+    if activation not in ACTIVATIONS:
+        raise RuntimeError(f"no activation {activation}")
+    if activation != "none":
+        operand = _aten(input, weight, bias, stride, padding, dilation, groups)
+        sigmoid = operand.sigmoid()  # silu_backward has no derivative
+        grad_output = {
+            "silu": lambda: grad_output * sigmoid * (1 + operand * (1 - sigmoid)),
+            "gelu": lambda: torch.ops.aten.gelu_backward(grad_output, operand),
+        }[activation]()
     if input.is_complex():  # ATen implements the gradients of complex convolutions, but not this operator
 
         def function(x, w, b):
@@ -305,8 +324,8 @@ def _aten_backward(grad_output, input, weight, *, stride, padding, dilation, gro
     return _one_tensor([of_input, *(g if g is None else _contiguous(g) for g in others)], output_mask)
 
 
-def _backward_of(grad_output, input, weight, **given):
-    grads = OPS.conv1d_backward(grad_output, input, weight, **given)
+def _backward_of(grad_output, input, weight, bias=None, **given):
+    grads = OPS.conv1d_backward(grad_output, input, weight, **given, bias=bias)
     return _one_tensor(grads, given["output_mask"])
 
 

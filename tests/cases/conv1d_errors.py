@@ -125,6 +125,9 @@ def backward(device: str) -> Iterator[ErrorCase]:
         ("stride 0", (grad, x, w), {"stride": [0]}, r"\bstride\b", r"\b0\b"),
         ("negative padding", (grad, x, w), {"padding": [-1, -1]}, r"\bpadding\b", r"-1\b"),
         ("taps beyond the signal", (grad, x, make(6, 2, 10)), {}, r"\b9\b", r"\b10\b"),
+        ("bias of another length", (grad, x, w, make(5)), {"activation": "silu"}, r"\bbias\b", r"\b5\b", r"\b6\b"),
+        ("2-d bias", (grad, x, w, make(6, 1)), {"activation": "silu"}, r"\bbias\b", r"\[6, 1\]"),
+        ("unknown activation", (grad, x, w), {"activation": "tanh"}, r"\bactivation\b", "tanh"),
     ):
         for k in range(3):
             mask = {"output_mask": [k == i for i in range(3)]}

@@ -304,13 +304,18 @@ def backward(make: Callable, call: Call, index: int) -> GrowingSample | None:
         return None
     grad = tensors.LAYOUTS[call.layout](make(*call.grad_size))
     given = {**_steps(call, list(call.padding)), "output_mask": mask}
+    # relu's derivative is not continuous, so it has no error bound.
+    if call.activation in ("silu", "gelu") and not make.dtype.is_complex:
+        given["activation"] = call.activation
+    else:
+        operands = operands[:2]
 
     def sizes(times):
         grown = call.grown(times)
-        return [grown.grad_size, grown.input_size, grown.weight_size]
+        return [grown.grad_size, grown.input_size, grown.weight_size, (grown.out_channels,)][: len(operands) + 1]
 
     name = f"gradients {mask}, {call}"
-    return GrowingSample(name, (grad, *operands[:2]), given, sanitize=call.sanitize, sizes=sizes)
+    return GrowingSample(name, (grad, *operands), given, sanitize=call.sanitize, sizes=sizes)
 
 
 def causal(make: Callable, call: Call, index: int) -> Sample | None:

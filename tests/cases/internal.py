@@ -86,8 +86,10 @@ def _own(input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), gro
     return OPS.conv1d(input, weight, bias, stride, padding, dilation, groups) if result is None else result
 
 
-def _own_gradients(grad_output, input, weight, *, stride, padding, dilation, groups, output_mask) -> torch.Tensor:
-    given = (grad_output, input, weight, stride, padding, dilation, groups, output_mask)
+def _own_gradients(
+    grad_output, input, weight, bias=None, *, stride, padding, dilation, groups, output_mask, activation="none"
+) -> torch.Tensor:
+    given = (grad_output, input, weight, stride, padding, dilation, groups, output_mask, bias, activation)
     own = OPS._conv1d_backward_own(*given)
     if any(wanted and found is None for wanted, found in zip(output_mask, own, strict=True)):
         public = OPS.conv1d_backward(*given)

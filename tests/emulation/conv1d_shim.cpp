@@ -104,6 +104,26 @@ const char* run(const int64_t* problem, int pass_number, const int64_t* device, 
                 std::to_string(intact) + kernels_launched());
 }
 
+// Runs the fused gradient. The numbers are a problem and the members of the input's gradient as a
+// Signal. Null results are not computed. Returns "has_vectors intact kernel kernel ...", or nothing
+// if the problem is not supported.
+const char* run_fused(const int64_t* problem, const int64_t* result, void* grad_input,
+                      void* grad_weight, void* grad_bias) {
+  const Problem read = read_problem(problem);
+  const Signal to{nullptr, result[1], result[2], result[3], result[4], result[5]};
+  const auto plan = FusedPlan::make(read, to);
+  if (!plan) return answer("");
+  emulator::launched.clear();
+  PoisonedWorkspace workspace(kPoison);
+  PoisonedShared memory;
+  const cudaError_t error =
+      launch(*plan, read.dtype, {grad_input, grad_weight, grad_bias}, workspace, nullptr);
+  memory.check();
+  const bool intact = workspace.intact() && memory.intact && error == cudaSuccess;
+  return answer(std::to_string(plan->has_vectors) + ' ' + std::to_string(intact) +
+                kernels_launched());
+}
+
 // Runs an update. The numbers are in the order of the problem's members. Returns the launched
 // kernel.
 const char* run_update(const int64_t* numbers) {

@@ -40,6 +40,7 @@ from .conv1d_model import (
     pick,
 )  # fmt: skip
 from .memory import decode, encode, far_apart
+from .test_conv1d_fused import kernels as kernels_of_fused
 
 DRAWN = 20_000  # problems per pass
 ENOUGH = 20  # problems per path and set of launched kernels
@@ -229,6 +230,7 @@ def test_updates(dtype):
 def test_every_kernel_instance_has_run():
     """Every template instance of every kernel is launched by the cases, which the other tests run."""
     run = {kernel for drawn in cases().values() for _, kernels in drawn for kernel in kernels}
+    run |= kernels_of_fused()
     for dtype in ITEM:
         run |= kernels_of_updates(dtype)
     library = FOLDER / "emulation" / "conv1d.so"
@@ -236,7 +238,7 @@ def test_every_kernel_instance_has_run():
     defined = dict(re.findall(r" (_ZN6gpuopt6conv1d\d+(\w+?_kernel)I\w+)$", names, re.MULTILINE))
     sources = [
         path.read_text()
-        for folder in (*FOLDERS, "device")
+        for folder in (*FOLDERS, "device", "fused_gradient")
         for path in (ROOT / "csrc" / "conv1d" / folder).glob("*.cuh")
     ]
     assert len(set(defined.values())) == sum(text.count("__global__") for text in sources)

@@ -1,4 +1,5 @@
 // C entry points to the plans of convolutions, for test_conv1d_plan.py.
+#include "conv1d/fused_gradient/fused.h"
 #include "conv1d_problem.h"
 
 using namespace gpuopt;
@@ -46,6 +47,24 @@ const char* supporting(const int64_t* problem, int pass, const int64_t* device) 
   for_each_path(read_problem(problem), static_cast<Pass>(pass), read_device(device),
                 [&](const auto& path, const Problem&) { lines += describe(path) + '\n'; });
   return answer(lines);
+}
+
+// The fused gradient of a problem, and the members of the input's gradient as a Signal. Returns
+// "has_vectors values blocks splits parts part_size tiles begin end", or nothing if the problem is
+// not supported.
+const char* fused(const int64_t* problem, const int64_t* result) {
+  const Signal to{nullptr, result[1], result[2], result[3], result[4], result[5]};
+  const auto plan = FusedPlan::make(read_problem(problem), to);
+  if (!plan) return answer("");
+  std::string text;
+  const FusedArgs& args = plan->args;
+  for (int64_t number :
+       {int64_t{plan->has_vectors}, int64_t{plan->values}, int64_t{plan->launch.blocks},
+        int64_t{args.splits}, int64_t{args.parts.divisor}, int64_t{args.part_size},
+        int64_t{args.tiles}, int64_t{args.begin}, int64_t{args.end}}) {
+    text += std::to_string(number) + ' ';
+  }
+  return answer(text);
 }
 
 }  // extern "C"

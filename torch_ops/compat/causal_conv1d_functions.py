@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ops.compat.causal_conv1d import causal_conv1d_fn, causal_conv1d_update
+from torch_ops.conv1d import conv1d_backward
 
 __all__ = ["causal_conv1d_bwd_function", "causal_conv1d_fwd_function", "causal_conv1d_update_function"]
 
@@ -46,7 +47,7 @@ def causal_conv1d_bwd_function(
     return_dinitial_states: bool,
     silu_activation: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """The gradients of :func:`causal_conv1d_fn`, which is computed once more.
+    """The gradients of :func:`causal_conv1d_fn`. With sequences, states or several dtypes, it is computed once more.
 
     Args:
         x: tensor (N, C, L), and the other operands as for :func:`causal_conv1d_fn`.
@@ -58,6 +59,21 @@ def causal_conv1d_bwd_function(
     Returns:
         The gradients of ``x``, ``weight``, ``bias`` and ``initial_states``, of these tensors' dtypes. The last two may be None.
     """
+    one_dtype = {t.dtype for t in (x, weight, bias, dout) if t is not None} == {x.dtype}
+    if (
+        seq_idx is None
+        and initial_states is None
+        and dfinal_states is None
+        and not return_dinitial_states
+        and one_dtype
+    ):
+        (channels, taps), mask = weight.shape, (True, True, bias is not None)
+        with torch.no_grad():
+            grads = conv1d_backward(
+                dout, x, weight[:, None], 1, (taps - 1, 0), 1, channels, mask, bias, _name(silu_activation)
+            )
+        grad_x = grads[0] if dx is None else dx.copy_(grads[0])
+        return grad_x, grads[1][:, 0], grads[2], None
     if not return_dinitial_states and initial_states is not None:
         initial_states = initial_states.detach()
     with torch.enable_grad():

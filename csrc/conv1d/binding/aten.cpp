@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
 
+#include "binding/grad_node.h"
 #include "binding/unfilled.h"
 
 namespace gpuopt::conv1d {
@@ -174,7 +175,7 @@ Tensor aten_forward(const ForwardCall& call, const Sizes& sizes) {
 }
 
 Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask) {
-  const auto& [grad_output, input, weight, geometry, all, keys] = call;
+  const Tensor &input = call.input, &weight = call.weight;
   Gradients result;
   auto& [grad_input, grad_weight, none] = result;
   if (!mask[0] && !mask[1]) return result;
@@ -185,7 +186,7 @@ Gradients aten_backward(const BackwardCall& call, const Sizes& sizes, Mask mask)
   }
   return call_aten(call.op, input, [&] {
     result = input.is_complex() ? complex_gradients(call, sizes, mask)
-                                : real_gradients(grad_output, input, weight, sizes, mask);
+                                : real_gradients(call.grad_output, input, weight, sizes, mask);
     if (mask[0]) grad_input = in_layout(grad_input, sizes, sizes.in_channels, sizes.in_size);
     if (mask[1]) grad_weight = contiguous(grad_weight);
     return result;
@@ -199,6 +200,29 @@ Tensor aten_grad_bias(const BackwardCall& call, const Sizes& sizes) {
     return at::sum(batched(grad, sizes), at::IntArrayRef{0, 2}, /*keepdim=*/false,
                    weight.scalar_type());
   });
+}
+
+Tensor silu_derivative(const Tensor& from) {
+  const Tensor sigmoid = at::sigmoid(from);
+  return sigmoid * (1 + from * (1 - sigmoid));
+}
+
+Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation activation) {
+  if (activation == Activation::kNone) return grad;
+  if (activation == Activation::kRelu) return at::threshold_backward(grad, from, 0);
+  if (activation == Activation::kGelu) return at::gelu_backward(grad, from);
+  // silu_backward has no derivative in either mode, and does not support complex numbers.
+  const bool differentiable =
+      at::GradMode::is_enabled() || has_tangent(grad) || has_tangent(from) || from.is_complex();
+  if (!differentiable) return at::silu_backward(grad, from);
+  return grad * silu_derivative(from).conj();
+}
+
+Gradients backward_in_steps(const BackwardCall& call) {
+  const auto& [grad, input, weight, geometry, mask, bias, activation, keys] = call;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const Tensor from = geometry.convolve(input, weight, bias);
+  return geometry.backward(activation_backward(grad, from, activation), input, weight, mask);
 }
 
 }  // namespace gpuopt::conv1d

@@ -52,10 +52,11 @@ struct Geometry {
     return ops::conv1d_act().call(input, weight, bias, stride, padding, dilation, groups,
                                   kActivations[static_cast<size_t>(activation)]);
   }
-  Gradients backward(const Tensor& grad, const Tensor& input, const Tensor& weight,
-                     Mask mask) const {
-    return ops::conv1d_backward().call(grad, input, weight, stride, padding, dilation, groups,
-                                       mask);
+  Gradients backward(const Tensor& grad, const Tensor& input, const Tensor& weight, Mask mask,
+                     const OptionalTensor& bias = std::nullopt,
+                     Activation activation = Activation::kNone) const {
+    return ops::conv1d_backward().call(grad, input, weight, stride, padding, dilation, groups, mask,
+                                       bias, kActivations[static_cast<size_t>(activation)]);
   }
 
   SymIntArrayRef stride, padding, dilation;
@@ -90,6 +91,8 @@ struct BackwardCall {
   const Tensor& weight;
   Geometry geometry;
   Mask mask = {};
+  OptionalTensor bias = {};  // only for the activation's operand
+  Activation activation = Activation::kNone;
   DispatchKeySet keys = {};
 };
 
@@ -120,9 +123,11 @@ template <auto kernel>
 Gradients conv1d_backward_kernel(DispatchKeySet keys, const Tensor& grad_output,
                                  const Tensor& input, const Tensor& weight, SymIntArrayRef stride,
                                  SymIntArrayRef padding, SymIntArrayRef dilation, SymInt groups,
-                                 Mask mask) {
+                                 Mask mask, const OptionalTensor& bias,
+                                 std::string_view activation) {
   return kernel(BackwardCall{grad_output, input, weight,
-                             Geometry{stride, padding, dilation, std::move(groups)}, mask, keys});
+                             Geometry{stride, padding, dilation, std::move(groups)}, mask, bias,
+                             to_activation(BackwardCall::op, activation), keys});
 }
 
 template <auto kernel>

@@ -258,9 +258,8 @@ inline SymSizes check_forward(const ForwardCall& call) {
 
 inline SymSizes check_backward(const BackwardCall& call) {
   const Tensor& grad = call.grad_output;
-  const OptionalTensor no_bias;
   const SymSizes sizes = check_shapes(
-      {call.op, /*two_paddings=*/true, call.input, call.weight, no_bias, call.geometry});
+      {call.op, /*two_paddings=*/true, call.input, call.weight, call.bias, call.geometry});
   TORCH_CHECK(grad.dim() == call.input.dim() &&
                   (!sizes.batched || must_equal(grad.sym_size(0), sizes.batch)) &&
                   must_equal(grad.sym_size(-2), sizes.out_channels) &&
@@ -268,7 +267,9 @@ inline SymSizes check_backward(const BackwardCall& call) {
               call.op, ": grad_output must have the shape of the output: expected (",
               sizes.batched ? c10::str(sizes.batch, ", ") : std::string(), sizes.out_channels, ", ",
               sizes.out_size, "), got shape ", grad.sym_sizes());
-  check_dtypes(call.op, call.input, {{"weight", call.weight}, {"grad_output", grad}});
+  check_dtypes(
+      call.op, call.input,
+      {{"weight", call.weight}, {"grad_output", grad}, {"bias", value_or_undefined(call.bias)}});
   return sizes;
 }
 

@@ -61,8 +61,41 @@ Tensor grad_bias_of(const BackwardCall& call, const Sizes& sizes) {
 }
 
 void check_operands(const BackwardCall& call) {
-  check_memory(call.op,
-               {{"grad_output", call.grad_output}, {"input", call.input}, {"weight", call.weight}});
+  check_memory(call.op, {{"grad_output", call.grad_output},
+                         {"input", call.input},
+                         {"weight", call.weight},
+                         {"bias", value_or_undefined(call.bias)}});
+}
+
+// All gradients by one kernel, if it supports them and other kernels would read operands twice.
+std::optional<Gradients> fused_backward(const BackwardCall& call, const Sizes& sizes) {
+  const bool is_linear = call.activation == Activation::kNone;
+  if (!may_have_kernel(call.input, sizes) || (is_linear && !(call.mask[0] && call.mask[1]))) {
+    return {};
+  }
+  Problem problem = forward_problem({call.op, /*two_paddings=*/true, call.input, call.weight,
+                                     call.bias, call.geometry, call.activation},
+                                    sizes);
+  problem.to = make_signal(call.grad_output, sizes);
+  const auto fused = FusedPlan::make(problem, make_result(sizes.in_channels, sizes.in_size, sizes));
+  if (!fused || (is_linear && !fused->has_vectors)) return {};
+  Gradients result;
+  auto& [grad_input, grad_weight, grad_bias] = result;
+  if (call.mask[0]) {
+    grad_input = empty_result(Pass::kInputGradient, call.input, call.weight, sizes);
+  }
+  if (call.mask[1]) {
+    grad_weight = empty_result(Pass::kWeightGradient, call.input, call.weight, sizes);
+  }
+  if (call.mask[2]) grad_bias = unfilled({call.weight.size(0)}, call.weight.options());
+  const auto data = [](const Tensor& tensor) {
+    return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
+  };
+  TensorWorkspace workspace;
+  check_launch(call.op,
+               launch(*fused, problem.dtype, {data(grad_input), data(grad_weight), data(grad_bias)},
+                      workspace, c10::cuda::getCurrentCUDAStream()));
+  return result;
 }
 
 // The gradients of input and weight. A gradient for which ATen is chosen is undefined.
@@ -81,6 +114,8 @@ Gradients backward_cuda(const BackwardCall& call) {
   const Sizes sizes = concrete(check_backward(call));
   check_operands(call);
   const c10::cuda::CUDAGuard guard(call.input.device());
+  if (const auto fused = fused_backward(call, sizes)) return *fused;
+  if (call.activation != Activation::kNone) return backward_in_steps(call);
   const Mask& mask = call.mask;
   auto [grad_input, grad_weight, grad_bias] = own_backward(call, sizes);
   const Mask left{mask[0] && !grad_input.defined(), mask[1] && !grad_weight.defined(), false};
@@ -96,6 +131,8 @@ Gradients own_backward_cuda(const BackwardCall& call) {
   const Sizes sizes = concrete(check_backward(call));
   check_operands(call);
   const c10::cuda::CUDAGuard guard(call.input.device());
+  if (const auto fused = fused_backward(call, sizes)) return *fused;
+  if (call.activation != Activation::kNone) return {};
   Gradients result = own_backward(call, sizes);
   const auto& [grad_input, grad_weight, none] = result;
   if (call.mask[2] && (grad_input.defined() || grad_weight.defined())) {

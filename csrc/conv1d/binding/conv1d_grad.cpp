@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "binding/grad_node.h"
-#include "conv1d/binding/check.h"
+#include "conv1d/binding/aten.h"
 #include "reduce/binding/reduce_ops.h"
 
 namespace gpuopt::conv1d {
@@ -29,24 +29,6 @@ bool has_no_channels(const Tensor& result) { return is_known_zero(result.sym_siz
 
 // Whether an activation's derivative is computed from its result (relu) or from its operand.
 bool derives_from_result(Activation activation) { return activation == Activation::kRelu; }
-
-Tensor silu_derivative(const Tensor& from) {
-  const Tensor sigmoid = at::sigmoid(from);
-  return sigmoid * (1 + from * (1 - sigmoid));
-}
-
-// grad times the derivative, or the derivative's conjugate for complex numbers. The result is
-// differentiable.
-Tensor activation_backward(const Tensor& grad, const Tensor& from, Activation activation) {
-  if (activation == Activation::kNone) return grad;
-  if (activation == Activation::kRelu) return at::threshold_backward(grad, from, 0);
-  if (activation == Activation::kGelu) return at::gelu_backward(grad, from);
-  // silu_backward has no derivative in either mode, and does not support complex numbers.
-  const bool differentiable =
-      at::GradMode::is_enabled() || has_tangent(grad) || has_tangent(from) || from.is_complex();
-  if (!differentiable) return at::silu_backward(grad, from);
-  return grad * silu_derivative(from).conj();
-}
 
 Tensor activation_tangent(const Tensor& tangent, const Tensor& from, Activation activation) {
   if (activation == Activation::kSilu) return tangent * silu_derivative(from);
@@ -126,9 +108,16 @@ struct Conv1dBackward : SavingNode<4> {
     const Mask mask{task_should_compute_output(0), task_should_compute_output(1),
                     task_should_compute_output(2)};
     const Tensor input = saved_[0].unpack(), weight = saved_[1].unpack();
-    const Tensor grad = before_activation(grads[0], input, weight);
-    if (mask[0] || mask[1]) {
-      std::tie(inputs[0], inputs[1], inputs[2]) = geometry().backward(grad, input, weight, mask);
+    Tensor grad = grads[0];
+    Activation left = activation_;
+    if (derives_from_result(left)) {
+      grad = activation_backward(grad, saved_[3].unpack(pointer_to(this)), left);
+      left = Activation::kNone;
+    }
+    if (mask[0] || mask[1] || left != Activation::kNone) {
+      // silu and gelu convolve once more to get their operand, instead of saving it.
+      std::tie(inputs[0], inputs[1], inputs[2]) =
+          geometry().backward(grad, input, weight, mask, if_defined(saved_[2].unpack()), left);
     } else if (mask[2]) {
       inputs[2] = grad_bias_of(grad);
     }
@@ -139,16 +128,6 @@ struct Conv1dBackward : SavingNode<4> {
   Tensor grad_bias_of(const Tensor& grad) const {
     if (has_no_channels(grad)) return at::sum(grad).expand_symint({out_channels_});  // 0
     return gpuopt::reduce_sum(grad, grad.dim() == 3 ? at::DimVector{0, 2} : at::DimVector{1});
-  }
-
-  // The gradient of the activation's operand. silu and gelu convolve once more to get the operand,
-  // instead of saving it.
-  Tensor before_activation(const Tensor& grad, const Tensor& input, const Tensor& weight) {
-    if (activation_ == Activation::kNone) return grad;
-    const Tensor from = derives_from_result(activation_)
-                            ? saved_[3].unpack(pointer_to(this))
-                            : geometry().convolve(input, weight, if_defined(saved_[2].unpack()));
-    return activation_backward(grad, from, activation_);
   }
 
   Activation activation_;
@@ -221,9 +200,9 @@ struct Conv1dBackwardBackward : SavingNode<3> {
   }
 };
 
-// Each gradient is linear in `grad_output`, and in `input` or `weight`.
+// Without an activation, each gradient is linear in `grad_output`, and in `input` or `weight`.
 Gradients backward_tangent(const BackwardCall& call) {
-  const auto& [grad, input, weight, geometry, mask, keys] = call;
+  const auto& [grad, input, weight, geometry, mask, bias, activation, keys] = call;
   Gradients tangents;
   const Tensor x = primal_of(input), w = primal_of(weight);
   if (has_tangent(grad)) tangents = geometry.backward(tangent_of(grad), x, w, mask);
@@ -237,7 +216,16 @@ Gradients backward_tangent(const BackwardCall& call) {
 }
 
 Gradients backward_autograd(const BackwardCall& call) {
-  const auto& [grad, input, weight, geometry, mask, keys] = call;
+  const auto& [grad, input, weight, geometry, mask, bias, activation, keys] = call;
+  const Tensor offset = value_or_undefined(bias);
+  const bool has_tangents = has_tangent(grad) || has_tangent(input) || has_tangent(weight);
+  if (activation != Activation::kNone) {
+    if (has_tangents || (offset.defined() && has_tangent(offset)) ||
+        compute_requires_grad(grad, input, weight, offset)) {
+      check_backward(call);
+      return backward_in_steps(call);
+    }
+  }
   NodePtr<Conv1dBackwardBackward> node;
   if (compute_requires_grad(grad, input, weight)) {
     node = make_node<Conv1dBackwardBackward>(geometry);
@@ -248,12 +236,13 @@ Gradients backward_autograd(const BackwardCall& call) {
   }
   const Gradients results =
       below_autograd(ops::conv1d_backward(), keys, grad, input, weight, geometry.stride,
-                     geometry.padding, geometry.dilation, geometry.groups, mask);
+                     geometry.padding, geometry.dilation, geometry.groups, mask, bias,
+                     kActivations[static_cast<size_t>(activation)]);
   const auto& [grad_input, grad_weight, grad_bias] = results;
   if (node) {
     for (const Tensor& result : {grad_input, grad_weight, grad_bias}) set_history(result, node);
   }
-  if (has_tangent(grad) || has_tangent(input) || has_tangent(weight)) {
+  if (has_tangents) {
     const auto set = [](const Tensor& result, const Tensor& tangent) {
       if (tangent.defined()) set_tangent(result, tangent);
     };

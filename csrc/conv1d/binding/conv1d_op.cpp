@@ -21,8 +21,8 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       tags);
   m.def(
       "conv1d_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
-      "SymInt[2] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask) "
-      "-> (Tensor, Tensor, Tensor)",
+      "SymInt[2] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask, "
+      "Tensor? bias=None, str activation=\"none\") -> (Tensor, Tensor, Tensor)",
       tags);
   // The results that a path of this library computes. The others, which ATen would compute, are
   // undefined. On the CPU, ATen computes all of them, and Meta has all of them.
@@ -31,8 +31,8 @@ TORCH_LIBRARY_FRAGMENT(gpuopt, m) {
       "SymInt[1] padding, SymInt[1] dilation, SymInt groups) -> Tensor");
   m.def(
       "_conv1d_backward_own(Tensor grad_output, Tensor input, Tensor weight, SymInt[1] stride, "
-      "SymInt[1] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask) "
-      "-> (Tensor, Tensor, Tensor)");
+      "SymInt[1] padding, SymInt[1] dilation, SymInt groups, bool[3] output_mask, "
+      "Tensor? bias=None, str activation=\"none\") -> (Tensor, Tensor, Tensor)");
 }
 
 namespace gpuopt::conv1d {
@@ -46,6 +46,7 @@ Tensor forward_cpu(const ForwardCall& call) {
 
 Gradients backward_cpu(const BackwardCall& call) {
   const Sizes sizes = concrete(check_backward(call));
+  if (call.activation != Activation::kNone) return backward_in_steps(call);
   Gradients gradients = aten_backward(call, sizes, call.mask);
   if (call.mask[2]) std::get<2>(gradients) = aten_grad_bias(call, sizes);
   return gradients;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "binding/vmap.h"
-#include "conv1d/binding/check.h"
+#include "conv1d/binding/aten.h"
 
 namespace gpuopt::conv1d {
 namespace {
@@ -171,8 +171,9 @@ Tensor backward_batches(const Operands& in, const SymSizes& sizes, const Geometr
 }
 
 Gradients backward_vmap(const BackwardCall& call) {
-  const auto& [grad_output, input, weight, geometry, mask, keys] = call;
+  const auto& [grad_output, input, weight, geometry, mask, bias, activation, keys] = call;
   const SymSizes sizes = check_backward(call);
+  if (activation != Activation::kNone) return backward_in_steps(call);
   const Operands in(input, weight, grad_output);
   Gradients gradients;
   auto& [grad_input, grad_weight, grad_bias] = gradients;

@@ -37,19 +37,15 @@ GPUOPT_OP(conv1d_act, "conv1d_act", "",
           at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                      c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt,
                      std::string_view))
-GPUOPT_OP(conv1d_backward, "conv1d_backward", "",
-          std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                         const at::Tensor&, c10::SymIntArrayRef,
-                                                         c10::SymIntArrayRef, c10::SymIntArrayRef,
-                                                         c10::SymInt, std::array<bool, 3>))
+using Conv1dBackward = std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+    const at::Tensor&, const at::Tensor&, const at::Tensor&, c10::SymIntArrayRef,
+    c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt, std::array<bool, 3>,
+    const std::optional<at::Tensor>&, std::string_view);
+GPUOPT_OP(conv1d_backward, "conv1d_backward", "", Conv1dBackward)
 GPUOPT_OP(conv1d_own, "_conv1d_own", "",
           at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                      c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymIntArrayRef, c10::SymInt))
-GPUOPT_OP(conv1d_backward_own, "_conv1d_backward_own", "",
-          std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                         const at::Tensor&, c10::SymIntArrayRef,
-                                                         c10::SymIntArrayRef, c10::SymIntArrayRef,
-                                                         c10::SymInt, std::array<bool, 3>))
+GPUOPT_OP(conv1d_backward_own, "_conv1d_backward_own", "", Conv1dBackward)
 }  // namespace ops
 
 }  // namespace gpuopt

@@ -125,20 +125,31 @@ __device__ __forceinline__ T load_if(const T* address, bool valid) {
   return value;
 }
 
-// x / (1 + exp(-x)). Half types use approximate instructions, whose error of a few fp32 ulp
+// numerator / (1 + exp(-x)). Half types use approximate instructions, whose error of a few fp32 ulp
 // vanishes in the rounding. An accurate exponential and division are several times as many
 // instructions, which a short filter cannot hide behind its memory traffic.
 template <typename T, typename C>
-__device__ __forceinline__ C silu(C x) {
+__device__ __forceinline__ C times_sigmoid(C numerator, C x) {
 #if defined(__CUDA_ARCH__)
   if constexpr (sizeof(T) == 2) {
     float exponential, reciprocal;
-    asm("ex2.approx.f32 %0, %1;" : "=f"(exponential) : "f"(x * -1.4426950408889634f));
-    asm("rcp.approx.f32 %0, %1;" : "=f"(reciprocal) : "f"(1.0f + exponential));
-    return x * reciprocal;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(exponential) : "f"(x * -1.4426950408889634f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(1.0f + exponential));
+    return numerator * reciprocal;
   }
 #endif
-  return x / (C(1) + exp(-x));
+  return numerator / (C(1) + exp(-x));
+}
+
+template <typename T, typename C>
+__device__ __forceinline__ C silu(C x) {
+  return times_sigmoid<T>(x, x);
+}
+
+template <typename T, typename C>
+__device__ __forceinline__ C silu_derivative(C x) {
+  const C sigmoid = times_sigmoid<T>(C(1), x);
+  return sigmoid * (C(1) + x * (C(1) - sigmoid));
 }
 
 // The formulas of ATen's Activation.cu, on results of type T: silu is x / (1 + exp(-x)), gelu is

@@ -28,10 +28,9 @@ cudaError_t launch_sums(const Plan& plan, void* to, Workspace& workspace, cudaSt
   void* const partial = workspace.allocate(count * sizeof(compute_t<T>));
   const cudaError_t error = launch<T>(plan, partial, stream);
   if (error != cudaSuccess) return error;
-  return launch_kernel(finish_kernel<T>,
-                       launch_shape(ceil_div<int64_t>(sums.weights, kThreads / 32), kThreads),
-                       stream, static_cast<const compute_t<T>*>(partial), static_cast<T*>(to),
-                       sums.weights, sums.splits.divisor);
+  return launch_finish(static_cast<const compute_t<T>*>(partial), static_cast<T*>(to), sums.weights,
+                       /*to_bias=*/static_cast<T*>(nullptr), sums.weights, sums.splits.divisor,
+                       stream);
 }
 
 template <typename T>

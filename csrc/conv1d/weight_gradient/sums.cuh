@@ -91,21 +91,45 @@ __device__ __forceinline__ void load_under(compute_t<T> (&values)[kTaps], const 
   for (int k = 0; k < kTaps; ++k) values[k] = to_compute(loaded[k]);
 }
 
-// Adds up partial sums [splits, weights] to the gradient [weights]. A warp has one weight.
+constexpr uint32_t kFinishSums = 8;  // of a block, side by side in memory: a sector
+
+// Adds up partial sums [splits, all] of the gradients [weights] of weights, then of biases. Either
+// result may be null.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    finish_kernel(const compute_t<T>* sums, T* to, int64_t weights, uint32_t splits) {
+    finish_kernel(const compute_t<T>* sums, T* to_weight, int64_t weights, T* to_bias, int64_t all,
+                  uint32_t splits) {
+  constexpr int kWarps = kThreads / 32;
+  __shared__ compute_t<T> shared_sums[kWarps][kFinishSums];
   launch_dependents();
+  const uint32_t column = threadIdx.x % kFinishSums;
+  const int64_t index = int64_t{blockIdx.x} * kFinishSums + column;
   grid_dependency_wait();
-  const int64_t weight = int64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32;
-  if (weight >= weights) return;
   compute_t<T> sum = {};
-  for (uint32_t split = threadIdx.x % 32; split < splits; split += 32) {
-    sum += sums[split * weights + weight];
+  if (index < all) {
+#pragma unroll 4
+    for (uint32_t split = threadIdx.x / kFinishSums; split < splits;
+         split += kThreads / kFinishSums) {
+      sum += sums[split * all + index];
+    }
   }
 #pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
-  if (threadIdx.x % 32 == 0) to[weight] = from_compute<T>(sum);
+  for (int mask = kFinishSums; mask < 32; mask *= 2) sum += shuffle_xor(sum, mask);
+  if (threadIdx.x % 32 < kFinishSums) shared_sums[threadIdx.x / 32][column] = sum;
+  __syncthreads();
+  if (threadIdx.x >= kFinishSums || index >= all) return;
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) sum += shared_sums[warp][column];
+  T* const to = index < weights ? to_weight : to_bias;
+  if (to != nullptr) to[index < weights ? index : index - weights] = from_compute<T>(sum);
+}
+
+template <typename T>
+cudaError_t launch_finish(const compute_t<T>* sums, T* to_weight, int64_t weights, T* to_bias,
+                          int64_t all, uint32_t splits, cudaStream_t stream) {
+  const LaunchShape shape = launch_shape(ceil_div<int64_t>(all, kFinishSums), kThreads);
+  return launch_kernel(finish_kernel<T>, shape, stream, sums, to_weight, weights, to_bias, all,
+                       splits);
 }
 
 }  // namespace gpuopt::conv1d
