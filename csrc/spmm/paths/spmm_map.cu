@@ -12,7 +12,7 @@ namespace {
 
 // The thread keeps R of its row, one for each feature.
 template <typename T, typename R, Map kMap, Access kAccess>
-__global__ __launch_bounds__(kThreads, 5) void map_rows(const MapArgs args) {
+__global__ __launch_bounds__(kThreads, 4) void map_rows(const MapArgs args) {
   using F = Features<T, kAccess>;
   constexpr int N = F::kCount, U = kAccess == Access::kSpread ? 2 : 4;
   const MapProblem& problem = args.problem;
