@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_ops.csr import CSR
-from torch_ops.spmm import _transpose_of, sddmm
+from torch_ops.spmm import _check_csr, _transpose_of, sddmm
 
 __all__ = ["gat_attention", "graph_attention"]
 
@@ -39,8 +39,10 @@ def graph_attention(
         A tensor (rows, heads, features of the result). Differentiable in all tensors, any number of times.
 
     Raises:
+        TypeError: ``csr`` is no :class:`CSR`.
         ValueError: a shape does not match ``csr`` or the other tensors.
     """
+    _check_csr("graph_attention", csr)
     _check("graph_attention", "query", query, (csr.shape[0], None, None))
     _check("graph_attention", "key", key, (csr.shape[1], *query.shape[1:]))
     _check("graph_attention", "value", value, (csr.shape[1], query.shape[1], None))
@@ -78,8 +80,10 @@ def gat_attention(
         A tensor (rows, heads, features). Differentiable in all tensors, any number of times.
 
     Raises:
+        TypeError: ``csr`` is no :class:`CSR`.
         ValueError: a shape does not match ``csr`` or the other tensors.
     """
+    _check_csr("gat_attention", csr)
     _check("gat_attention", "input", input, (csr.shape[1], None, None))
     _check("gat_attention", "source_scores", source_scores, tuple(input.shape[:2]))
     _check("gat_attention", "target_scores", target_scores, (csr.shape[0], input.shape[1]))

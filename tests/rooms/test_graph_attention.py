@@ -306,6 +306,12 @@ def test_errors():
         ((input, source, target[1:]), None, "target_scores: expected shape [7, 2], got [6, 2]"),
         ((input, source, target), edges[:, 1:], "edge_scores: expected shape [19, 2], got [19, 1]"),
     )
+    for call in (
+        lambda: torch_ops.graph_attention(query, key, value, "csr"),
+        lambda: torch_ops.gat_attention(input, source, target, None),
+    ):
+        with pytest.raises(TypeError, match="csr must be a sparse matrix: expected torch_ops.CSR, got"):
+            call()
     for arguments, extra, message in wrong:
         with pytest.raises(ValueError) as error:
             torch_ops.gat_attention(*arguments, csr, edge_scores=extra)
