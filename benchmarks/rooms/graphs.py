@@ -116,6 +116,7 @@ def structure(graph: Graph, device: str, seed: int, transpose: bool = False) -> 
 
 
 # Undirected edges are two entries.
+CORA = Graph("Cora", 2708, 10556, 0.6)
 ARXIV = Graph("arxiv", 169343, 2332486, 0.75)
 REDDIT = Graph("Reddit", 232965, 114615892, 0.62)
 PRODUCTS = Graph("products", 2449029, 123718280, 0.67)

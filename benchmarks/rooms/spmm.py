@@ -28,7 +28,7 @@ from benchmarks.harness.operands import BF16, DTYPE_NAMES, F32, Maker
 from benchmarks.harness.peers import INDUCTOR, Missing, Peer
 from benchmarks.harness.room import Call, CallTime, Case, Room
 from benchmarks.rooms.cusparse import CACHED_ALG2, CACHED_ALG3, has_crowded_cells
-from benchmarks.rooms.graphs import ARXIV, ORKUT, PARTS, PRODUCTS, REDDIT, Graph, Structure, structure, uniform
+from benchmarks.rooms.graphs import ARXIV, CORA, ORKUT, PARTS, PRODUCTS, REDDIT, Graph, Structure, structure, uniform
 from benchmarks.rooms.index_add import rounded_once, sum_limit
 
 F64 = torch.float64
@@ -372,6 +372,9 @@ def _cases() -> list[Case]:
         add("spmm-values", Product("spmm", REDDIT, width, values=True), *CUSPARSE, headline=False)
         add("sddmm", Product("sddmm", REDDIT, width), headline=False)
     add("spmm-step", Product("spmm step", ARXIV, 128, values=True))
+    for graph, width in itertools.product((CORA, ARXIV), (1, 8)):
+        add("spmm-values", Product("spmm", graph, width, values=True), *CUSPARSE, GATHER, headline=False)
+        add("sddmm", Product("sddmm", graph, width), headline=False)
     for call in ("graph_attention", "gat_attention"):
         for step in ("", " step"):
             what = Product(call + step, ARXIV, 32, heads=4)

@@ -397,6 +397,10 @@ inline uint32_t __ballot_sync(uint32_t mask, bool predicate) {
   return ballot;
 }
 
+inline bool __any_sync(uint32_t mask, bool predicate) {
+  return __ballot_sync(mask, predicate) != 0;
+}
+
 // This is atomic, because threads only switch at barriers and exchanges.
 template <typename T>
 inline T atomicAdd(T* to, T value) {

@@ -85,14 +85,14 @@ __device__ __forceinline__ C partial_dot(const T (&a)[kVecSize<T>], const T (&b)
   return sum;
 }
 
-// Adds up the shares of the threads of a head. All threads of the group take part.
+// Adds up the shares of the threads of a head. All lanes of the warp take part, for exchanges
+// between parts of a warp run one by one.
 template <typename C>
 __device__ __forceinline__ void add_shares(const AttentionArgs& args, C (&shares)[kAttended]) {
-  const uint32_t group = lanes_of_group(args.walk.lanes);
   for (uint32_t apart = args.head_lanes / 2; apart > 0; apart /= 2) {
 #pragma unroll
     for (int u = 0; u < kAttended; ++u) {
-      shares[u] += shuffle_xor(shares[u], static_cast<int>(apart), group);
+      shares[u] += shuffle_xor(shares[u], static_cast<int>(apart));
     }
   }
 }

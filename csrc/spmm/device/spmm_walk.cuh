@@ -58,26 +58,40 @@ __device__ __forceinline__ int64_t start_of(const Matrix& matrix, int64_t row) {
   return min(max(start, int64_t{0}), matrix.entries);
 }
 
-// first[i]: the first row that begins in window number + i or behind it. The lanes of a group
-// search together: each tests a row.
-__device__ __forceinline__ void find_rows(const Walk& walk, int64_t number, uint32_t lanes,
-                                          int64_t (&first)[2]) {
+// Finds two borders of windows. On return, first[i] is the first of rows first[i] to end[i] that
+// begins at position border[i] or behind it, or end[i]. The lanes of a group search together: each
+// tests a row. All groups of the warp vote at once, for votes of parts of a warp run one by one.
+__device__ __forceinline__ void search_rows(const Matrix& matrix, uint32_t lanes,
+                                            const int64_t (&border)[2], int64_t (&first)[2],
+                                            int64_t (&end)[2]) {
   const uint32_t group = lanes_of_group(lanes), lane = threadIdx.x % lanes;
   const int shift = max(__ffs(static_cast<int>(lanes)) - 1, 1);
-  // Rows before `first` begin before the window, rows from `end` on do not.
-  int64_t end[2] = {walk.matrix.rows, walk.matrix.rows};
-  first[0] = first[1] = 0;
-  while (first[0] < end[0] || first[1] < end[1]) {
+  while (__any_sync(0xffffffffu, first[0] < end[0] || first[1] < end[1])) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int64_t step = ((end[i] - first[i]) >> shift) + 1;
       const int64_t row = first[i] + (lane + 1) * step - 1;
-      const bool is_before =
-          row < end[i] && start_of(walk.matrix, row) + row < (number + i) * walk.window;
-      first[i] += step * __popc(__ballot_sync(group, is_before) & group);
+      const bool is_before = row < end[i] && start_of(matrix, row) + row < border[i];
+      first[i] += step * __popc(__ballot_sync(0xffffffffu, is_before) & group);
       end[i] = min(end[i], first[i] + step - 1);
     }
   }
+}
+
+// first[i]: the first row that begins in window number + i or behind it. The warp searches for the
+// rows of all its windows, then each group among these.
+__device__ __forceinline__ void find_rows(const Walk& walk, int64_t number, uint32_t lanes,
+                                          int64_t (&first)[2]) {
+  int64_t end[2] = {walk.matrix.rows, walk.matrix.rows};
+  first[0] = first[1] = 0;
+  if (lanes < kWarp) {
+    const int64_t of_warp = number - threadIdx.x % kWarp / lanes;
+    search_rows(walk.matrix, kWarp,
+                {of_warp * walk.window, (of_warp + kWarp / lanes) * walk.window}, first, end);
+    end[0] = end[1] = first[1];
+    first[1] = first[0];
+  }
+  search_rows(walk.matrix, lanes, {number * walk.window, (number + 1) * walk.window}, first, end);
 }
 
 // A window of the path. The path has a position for each row, followed by one for each entry of it.
@@ -89,12 +103,13 @@ struct Window {
   int64_t row = 0;
   int32_t rows = 0;  // that begin here
 
-  // `lanes` neighbouring threads ask for the same window.
+  // `lanes` neighbouring threads ask for the same window, and the next ones for the next window.
+  // All lanes of the warp take part.
   __device__ __forceinline__ Window(const Walk& walk, int64_t number, uint32_t lanes) {
-    if (number >= walk.windows) return;
     const Matrix& matrix = walk.matrix;
     int64_t first[2];
     find_rows(walk, number, lanes, first);
+    if (number >= walk.windows) return;
     row = first[0];
     rows = static_cast<int32_t>(first[1] - row);
     const int64_t position = number * walk.window;

@@ -93,7 +93,7 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, false>) voi
   NextEntries next(matrix, window);
   const bool has_head = rows.row() < 0;
   next.fetch(0, has_bias);
-  for (int32_t from = 0; from < window.count; from += U) {
+  for (int32_t from = 0; __any_sync(0xffffffffu, from < window.count); from += U) {
     // Load.
     ScoreOperand<T, kProduct> left[U], right[U];
     T dense[U][N], bias[U];

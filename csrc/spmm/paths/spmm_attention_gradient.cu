@@ -98,7 +98,7 @@ __global__ __launch_bounds__(kThreads, kAttentionBlocks<T, kProduct, true>) void
   int32_t own_row = -2;  // the row of `own`
   const bool has_head = rows.row() < 0;
   next.fetch(0, true);
-  for (int32_t from = 0; from < window.count; from += U) {
+  for (int32_t from = 0; __any_sync(0xffffffffu, from < window.count); from += U) {
     // Load.
     ScoreOperand<T, kProduct> right[U];
     T dense[U][kVecSize<T>], bias[U];

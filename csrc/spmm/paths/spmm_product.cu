@@ -28,7 +28,6 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
   const auto of_head = static_cast<uint32_t>(problem.features / problem.heads);
   const uint32_t first = place.tile * args.tile_features;
   const uint32_t steps = (args.tile_features + width - 1) / width;
-  const uint32_t group = lanes_of_group(lanes);
   const T* const a = static_cast<const T*>(problem.a.data) + first;
   const T* const b = static_cast<const T*>(problem.b.data) + first;
   const auto features_at = [&](uint32_t step) {
@@ -46,7 +45,8 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
   fetch(0);
   T left[U][N];
   int32_t left_row = -2;  // whose features left[0] holds
-  for (int32_t from = 0; from < window.count; from += U) {
+  // Groups of a warp stay together, for exchanges between parts of a warp run one by one.
+  for (int32_t from = 0; __any_sync(0xffffffffu, from < window.count); from += U) {
     uint32_t columns[U];
     int32_t row[U];
 #pragma unroll
@@ -70,7 +70,7 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
         features.load(b + columns[u] * problem.b.row, from + u < window.count, right[u]);
       }
       const auto load_left = [&](int u) {
-        features.load(a + (window.row + row[u]) * problem.a.row, true, left[u]);
+        features.load(a + (window.row + row[u]) * problem.a.row, from < window.count, left[u]);
       };
       const auto multiply = [&](int u, const T(&own)[N]) {
 #pragma unroll
@@ -96,7 +96,7 @@ __global__ __launch_bounds__(kThreads, 5) void product_rows(const ProductArgs ar
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       for (uint32_t apart = args.head_lanes / 2; apart > 0; apart /= 2) {
-        sums[u] += shuffle_xor(sums[u], static_cast<int>(apart), group);
+        sums[u] += shuffle_xor(sums[u], static_cast<int>(apart));
       }
       const uint32_t head = (first + place.lane * (args.head_lanes < lanes ? N : 0)) / of_head;
       if (place.lane % args.head_lanes != 0 || from + u >= window.count || head >= problem.heads) {
